@@ -1,0 +1,98 @@
+//! Writing IP headers.
+
+use super::{Ecn, Protocol, V4_HEADER, V6_HEADER};
+use crate::{EmitError, checksum};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// An IP header to write: without options or extension headers, DSCP and flow label zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// Source address.
+    pub src: IpAddr,
+    /// Destination address, of the same family.
+    pub dst: IpAddr,
+    /// What follows the header.
+    pub protocol: Protocol,
+    /// Time to live, or hop limit.
+    pub hop_limit: u8,
+    /// Explicit congestion notification.
+    pub ecn: Ecn,
+    /// IPv4's don't-fragment flag; IPv6 packets are never fragmented on the way.
+    pub dont_fragment: bool,
+    /// IPv4's identification; means nothing where `dont_fragment` is set (RFC 6864 §4.1) and in IPv6.
+    pub identification: u16,
+}
+
+impl Header {
+    /// Length on the wire: 20 bytes for IPv4, 40 for IPv6. The family is the source's.
+    #[inline]
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "a header is never empty")]
+    pub const fn len(&self) -> usize {
+        match self.src {
+            IpAddr::V4(_) => V4_HEADER,
+            IpAddr::V6(_) => V6_HEADER,
+        }
+    }
+
+    /// Writes the header for a payload of `payload_len` bytes at the front of `out`; returns
+    /// [`len`](Self::len). `out` need not have room for the payload.
+    ///
+    /// # Errors
+    ///
+    /// [`EmitError::MixedFamilies`], [`EmitError::TooLong`], [`EmitError::BufferTooSmall`].
+    #[inline]
+    pub fn emit(&self, payload_len: usize, out: &mut [u8]) -> Result<usize, EmitError> {
+        match (self.src, self.dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => self.emit_v4(src, dst, payload_len, out),
+            (IpAddr::V6(src), IpAddr::V6(dst)) => self.emit_v6(src, dst, payload_len, out),
+            _ => Err(EmitError::MixedFamilies),
+        }
+    }
+
+    #[inline]
+    fn emit_v4(
+        &self,
+        src: Ipv4Addr,
+        dst: Ipv4Addr,
+        payload_len: usize,
+        out: &mut [u8],
+    ) -> Result<usize, EmitError> {
+        let total = payload_len
+            .checked_add(V4_HEADER)
+            .and_then(|len| u16::try_from(len).ok())
+            .ok_or(EmitError::TooLong)?;
+        let head: &mut [u8; V4_HEADER] = out.first_chunk_mut().ok_or(EmitError::BufferTooSmall)?;
+        let [t0, t1] = total.to_be_bytes();
+        let [i0, i1] = self.identification.to_be_bytes();
+        let [s0, s1, s2, s3] = src.octets();
+        let [d0, d1, d2, d3] = dst.octets();
+        let flags = if self.dont_fragment { 0x40 } else { 0 };
+        let protocol = self.protocol.number();
+        let mut bytes = [
+            0x45, self.ecn.bits(), t0, t1, i0, i1, flags, 0, self.hop_limit, protocol, 0, 0, //
+            s0, s1, s2, s3, d0, d1, d2, d3,
+        ];
+        [bytes[10], bytes[11]] = checksum::sum(&bytes).finish().to_be_bytes();
+        *head = bytes;
+        Ok(V4_HEADER)
+    }
+
+    #[inline]
+    fn emit_v6(
+        &self,
+        src: Ipv6Addr,
+        dst: Ipv6Addr,
+        payload_len: usize,
+        out: &mut [u8],
+    ) -> Result<usize, EmitError> {
+        let len = u16::try_from(payload_len).map_err(|_| EmitError::TooLong)?;
+        let head: &mut [u8; V6_HEADER] = out.first_chunk_mut().ok_or(EmitError::BufferTooSmall)?;
+        let [l0, l1] = len.to_be_bytes();
+        let class = self.ecn.bits() << 4;
+        head[..8].copy_from_slice(&[0x60, class, 0, 0, l0, l1, self.protocol.number(), self.hop_limit]);
+        head[8..24].copy_from_slice(&src.octets());
+        head[24..].copy_from_slice(&dst.octets());
+        Ok(V6_HEADER)
+    }
+}

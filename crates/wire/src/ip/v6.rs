@@ -1,0 +1,116 @@
+//! Reading IPv6 headers and the chain of extension headers.
+
+use super::{Ecn, Packet, Protocol, V6_HEADER};
+use crate::ParseError;
+use core::net::{IpAddr, Ipv6Addr};
+
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const ENCAPSULATING_SECURITY: u8 = 50;
+const AUTHENTICATION: u8 = 51;
+const NO_NEXT_HEADER: u8 = 59;
+const DESTINATION_OPTIONS: u8 = 60;
+
+/// A packet with more extension headers is refused: a host may set a limit (RFC 8504 §5.3), and each
+/// costs time. RFC 8200 §4.1 names at most five that we take.
+const MAX_EXTENSION_HEADERS: usize = 6;
+
+#[inline]
+pub(super) fn parse(bytes: &[u8]) -> Result<Packet<'_>, ParseError> {
+    let (head, rest) = bytes.split_first_chunk::<V6_HEADER>().ok_or(ParseError::Truncated)?;
+    let len = usize::from(u16::from_be_bytes([head[4], head[5]]));
+    // A jumbogram has length 0 here and says its length in an option that is refused below.
+    let payload = rest.get(..len).ok_or(ParseError::Truncated)?;
+    let (protocol, payload) = skip_extension_headers(head[6], payload)?;
+    let (src, dst) = addresses(head);
+    Ok(Packet { src, dst, protocol, hop_limit: head[7], ecn: Ecn::from_bits(head[1] >> 4), payload })
+}
+
+#[inline]
+fn addresses(head: &[u8; V6_HEADER]) -> (IpAddr, IpAddr) {
+    let [_, _, _, _, _, _, _, _, addresses @ ..] = *head;
+    // 32 bytes are two addresses; a wide integer splits them without a slice that could fail.
+    let (pair, _) = addresses.as_chunks::<16>();
+    match *pair {
+        [src, dst] => (IpAddr::V6(Ipv6Addr::from(src)), IpAddr::V6(Ipv6Addr::from(dst))),
+        _ => (IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
+    }
+}
+
+/// Follows the chain from `next` to the transport header.
+#[inline]
+pub(crate) fn skip_extension_headers(
+    next: u8,
+    payload: &[u8],
+) -> Result<(Protocol, &[u8]), ParseError> {
+    match next {
+        HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION_OPTIONS => walk(next, payload),
+        ENCAPSULATING_SECURITY | AUTHENTICATION | NO_NEXT_HEADER => {
+            Err(ParseError::ExtensionHeader(next))
+        }
+        _ => Ok((Protocol::from(next), payload)),
+    }
+}
+
+#[cold]
+fn walk(mut next: u8, mut payload: &[u8]) -> Result<(Protocol, &[u8]), ParseError> {
+    for count in 0..=MAX_EXTENSION_HEADERS {
+        match next {
+            // Hop-by-Hop Options come first or not at all (RFC 8200 §4.1).
+            HOP_BY_HOP if count > 0 => return Err(ParseError::ExtensionHeader(next)),
+            HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION_OPTIONS => {
+                if count == MAX_EXTENSION_HEADERS {
+                    return Err(ParseError::ExtensionHeader(next));
+                }
+                (next, payload) = skip_one(next, payload)?;
+            }
+            ENCAPSULATING_SECURITY | AUTHENTICATION | NO_NEXT_HEADER => break,
+            _ => return Ok((Protocol::from(next), payload)),
+        }
+    }
+    Err(ParseError::ExtensionHeader(next))
+}
+
+/// Checks one extension header; gives the number of the next and what follows.
+fn skip_one(kind: u8, payload: &[u8]) -> Result<(u8, &[u8]), ParseError> {
+    let [next, units, third, fourth, ..] = *payload else { return Err(ParseError::Truncated) };
+    // A Fragment header has a fixed length and no length field.
+    let len = if kind == FRAGMENT { 8 } else { 8 + usize::from(units) * 8 };
+    let (header, rest) = payload.split_at_checked(len).ok_or(ParseError::Truncated)?;
+    match kind {
+        // Offset and more-fragments flag zero: an atomic fragment, whole in itself (RFC 6946).
+        FRAGMENT if u16::from_be_bytes([third, fourth]) & 0xfff9 != 0 => Err(ParseError::Fragment),
+        // `fourth` is Segments Left: where more are left we would have to forward (RFC 8200 §4.4).
+        ROUTING if fourth != 0 => Err(ParseError::SourceRoute),
+        FRAGMENT | ROUTING => Ok((next, rest)),
+        _ => check_options(header.get(2..).unwrap_or_default()).map(|()| (next, rest)),
+    }
+}
+
+/// Options are known only as padding; of the others those are skipped that allow it in their two
+/// high bits (RFC 8200 §4.2).
+fn check_options(mut options: &[u8]) -> Result<(), ParseError> {
+    const PAD_1: u8 = 0;
+    loop {
+        options = match *options {
+            [] => return Ok(()),
+            [PAD_1, ref rest @ ..] => rest,
+            [kind, len, ref rest @ ..] if kind >> 6 == 0 => {
+                rest.get(usize::from(len)..).ok_or(ParseError::BadOption)?
+            }
+            _ => return Err(ParseError::BadOption),
+        };
+    }
+}
+
+/// The header of a packet that an ICMPv6 error quotes, and what of its payload is quoted.
+pub(crate) fn parse_quoted(bytes: &[u8]) -> Result<(IpAddr, IpAddr, Protocol, &[u8]), ParseError> {
+    let (head, rest) = bytes.split_first_chunk::<V6_HEADER>().ok_or(ParseError::Truncated)?;
+    if head[0] >> 4 != 6 {
+        return Err(ParseError::BadVersion);
+    }
+    let (protocol, quoted) = skip_extension_headers(head[6], rest)?;
+    let (src, dst) = addresses(head);
+    Ok((src, dst, protocol, quoted))
+}

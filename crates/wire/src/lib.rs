@@ -1,0 +1,34 @@
+//! Bytes to legal types and back: IPv4, IPv6, TCP and its options, ICMP.
+//!
+//! Every other layer of firstflight works on the types of this crate, so that only here bytes from
+//! the network are looked at one by one. Parsing gives legal values or a [`ParseError`] and never
+//! panics; emitting writes into a buffer that the caller owns or gives an [`EmitError`]. Nothing
+//! here allocates, reads a clock, does I/O or draws randomness. [`SeqNum`] and [`Instant`] live here
+//! because every layer above needs them.
+//!
+//! A received packet takes this way: [`ip::Packet::parse`], then [`tcp::Segment::parse_checked`] or
+//! [`icmp::parse_v4`] / [`icmp::parse_v6`]. A packet to send takes it backwards: the payload is
+//! placed first, [`tcp::Header::emit`] writes the TCP header in front of it, [`tcp::fill_checksum`]
+//! completes it and [`ip::Header::emit`] goes in front of that.
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate alloc;
+
+pub mod checksum;
+mod error;
+pub mod icmp;
+pub mod ip;
+pub mod pretty;
+mod seq;
+pub mod tcp;
+mod time;
+
+#[cfg(test)]
+mod robustness_tests;
+
+pub use error::{EmitError, ParseError};
+pub use pretty::Pretty;
+pub use seq::SeqNum;
+pub use time::{Clock, Instant};

@@ -1,0 +1,167 @@
+//! Sequence numbers: arithmetic modulo 2³² (RFC 9293 §3.4).
+
+use core::fmt;
+use core::ops::{Add, AddAssign, Sub};
+
+/// A TCP sequence number.
+///
+/// There is no `PartialOrd`: "before" on a circle is not transitive (0 is before 2³⁰·1.5, that is
+/// before 2³⁰·3, and that again is before 0), so sorting or `BTreeMap` keys would be silently wrong.
+/// Comparisons are the methods [`lt`](Self::lt), [`le`](Self::le), [`gt`](Self::gt) and
+/// [`ge`](Self::ge), which hold for numbers less than 2³¹ apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct SeqNum(u32);
+
+impl SeqNum {
+    /// The sequence number with this value on the wire.
+    #[inline]
+    #[must_use]
+    pub const fn new(value: u32) -> Self {
+        Self(value)
+    }
+
+    /// The value on the wire.
+    #[inline]
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// Whether `self` is before `other`.
+    #[inline]
+    #[must_use]
+    pub const fn lt(self, other: Self) -> bool {
+        (self.0.wrapping_sub(other.0) as i32) < 0
+    }
+
+    /// Whether `self` is `other` or before it.
+    #[inline]
+    #[must_use]
+    pub const fn le(self, other: Self) -> bool {
+        (self.0.wrapping_sub(other.0) as i32) <= 0
+    }
+
+    /// Whether `self` is after `other`.
+    #[inline]
+    #[must_use]
+    pub const fn gt(self, other: Self) -> bool {
+        (self.0.wrapping_sub(other.0) as i32) > 0
+    }
+
+    /// Whether `self` is `other` or after it.
+    #[inline]
+    #[must_use]
+    pub const fn ge(self, other: Self) -> bool {
+        (self.0.wrapping_sub(other.0) as i32) >= 0
+    }
+
+    /// The earlier of the two.
+    #[inline]
+    #[must_use]
+    pub const fn min(self, other: Self) -> Self {
+        if other.lt(self) { other } else { self }
+    }
+
+    /// The later of the two.
+    #[inline]
+    #[must_use]
+    pub const fn max(self, other: Self) -> Self {
+        if other.gt(self) { other } else { self }
+    }
+
+    /// How many numbers lie from `earlier` up to `self`, modulo 2³².
+    #[inline]
+    #[must_use]
+    pub const fn distance_from(self, earlier: Self) -> u32 {
+        self.0.wrapping_sub(earlier.0)
+    }
+
+    /// Whether `self` is one of the `len` numbers that begin at `start`.
+    #[inline]
+    #[must_use]
+    pub const fn in_window(self, start: Self, len: u32) -> bool {
+        self.distance_from(start) < len
+    }
+}
+
+impl Add<u32> for SeqNum {
+    type Output = Self;
+
+    #[inline]
+    fn add(self, count: u32) -> Self {
+        Self(self.0.wrapping_add(count))
+    }
+}
+
+impl AddAssign<u32> for SeqNum {
+    #[inline]
+    fn add_assign(&mut self, count: u32) {
+        *self = *self + count;
+    }
+}
+
+impl Sub<u32> for SeqNum {
+    type Output = Self;
+
+    #[inline]
+    fn sub(self, count: u32) -> Self {
+        Self(self.0.wrapping_sub(count))
+    }
+}
+
+/// The signed distance: negative if `self` is before `other`.
+impl Sub for SeqNum {
+    type Output = i32;
+
+    #[inline]
+    fn sub(self, other: Self) -> i32 {
+        self.0.wrapping_sub(other.0) as i32
+    }
+}
+
+impl fmt::Display for SeqNum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SeqNum;
+    use proptest::prelude::*;
+
+    #[test]
+    fn comparison_wraps() {
+        let (before, after) = (SeqNum::new(u32::MAX), SeqNum::new(3));
+        assert!(before.lt(after) && before.le(after) && after.gt(before) && after.ge(before));
+        assert!(!before.lt(before) && before.le(before) && before.ge(before));
+        assert_eq!((before.min(after), before.max(after)), (before, after));
+        assert_eq!(after - before, 4);
+        assert_eq!(before - after, -4);
+        assert_eq!(after.distance_from(before), 4);
+        assert_eq!(before + 4, after);
+        assert_eq!(after - 4, before);
+    }
+
+    #[test]
+    fn windows_are_half_open() {
+        let start = SeqNum::new(u32::MAX - 1);
+        assert!(start.in_window(start, 4));
+        assert!((start + 3).in_window(start, 4));
+        assert!(!(start + 4).in_window(start, 4));
+        assert!(!(start - 1).in_window(start, 4));
+        assert!(!start.in_window(start, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn order_follows_distance(base: u32, ahead in 1u32..0x8000_0000) {
+            let (a, b) = (SeqNum::new(base), SeqNum::new(base) + ahead);
+            // At exactly 2³¹ both are "before" each other; below it the order is strict.
+            prop_assert!(a.lt(b) && !a.ge(b));
+            prop_assert!(b.gt(a) && !b.le(a));
+            prop_assert_eq!((a.max(b), b.max(a), a.min(b), b.min(a)), (b, b, a, a));
+            prop_assert_eq!(b.distance_from(a), ahead);
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Writing TCP options.
+
+use super::option::{
+    EXPERIMENT_2, FAST_OPEN, FAST_OPEN_EXID, MSS, NOP, SACK, SACK_PERMITTED, TIMESTAMPS,
+    WINDOW_SCALE,
+};
+use super::{FastOpen, FastOpenForm, MAX_OPTIONS, SackBlocks, Timestamps};
+use core::fmt;
+
+/// Up to 40 bytes of options, built one by one. Each method returns false, and writes nothing, if
+/// the option does not fit.
+///
+/// Timestamps and SACK are preceded by as many NOPs as put their 32-bit words on 32-bit boundaries:
+/// receivers, Linux and this crate among them, have a fast path for `NOP NOP timestamps`
+/// (RFC 7323 appendix A). The NOPs never cost an option its place, because the space ends on a
+/// boundary too. `Debug` shows only the length: there may be a cookie inside.
+#[derive(Clone, Copy)]
+pub struct OptionsBuf {
+    /// Everything from `len` on is NOP: padding is there before it is asked for.
+    bytes: [u8; MAX_OPTIONS],
+    len: u8,
+}
+
+impl OptionsBuf {
+    /// No options.
+    #[inline]
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { bytes: [NOP; MAX_OPTIONS], len: 0 }
+    }
+
+    /// Appends bytes that make up whole options.
+    #[inline]
+    pub fn raw(&mut self, options: &[u8]) -> bool {
+        let start = usize::from(self.len);
+        let Some(free) = self.bytes.get_mut(start..start + options.len()) else { return false };
+        free.copy_from_slice(options);
+        self.len += options.len() as u8;
+        true
+    }
+
+    /// Appends a NOP.
+    #[inline]
+    pub fn nop(&mut self) -> bool {
+        self.raw(&[NOP])
+    }
+
+    /// Maximum segment size, bytes; only for a SYN.
+    #[inline]
+    pub fn mss(&mut self, mss: u16) -> bool {
+        let [high, low] = mss.to_be_bytes();
+        self.raw(&[MSS, 4, high, low])
+    }
+
+    /// SACK permitted; only for a SYN.
+    #[inline]
+    pub fn sack_permitted(&mut self) -> bool {
+        self.raw(&[SACK_PERMITTED, 2])
+    }
+
+    /// Window shift; only for a SYN. At most 14 is legal (RFC 7323 §2.3), so more is written as 14.
+    #[inline]
+    pub fn window_scale(&mut self, shift: u8) -> bool {
+        self.raw(&[WINDOW_SCALE, 3, shift.min(14)])
+    }
+
+    /// Timestamps, aligned.
+    #[inline]
+    pub fn timestamps(&mut self, timestamps: Timestamps) -> bool {
+        let [a, b, c, d] = timestamps.value.to_be_bytes();
+        let [e, f, g, h] = timestamps.echo.to_be_bytes();
+        let before = self.len;
+        self.align();
+        let fits = self.raw(&[TIMESTAMPS, 10, a, b, c, d, e, f, g, h]);
+        if !fits {
+            self.len = before;
+        }
+        fits
+    }
+
+    /// As many of the blocks as fit, the first ones, aligned. Without blocks nothing is written.
+    /// False: there is not even room for one.
+    pub fn sack(&mut self, blocks: &SackBlocks) -> bool {
+        if blocks.is_empty() {
+            return true;
+        }
+        let before = self.len;
+        self.align();
+        let count = blocks.len().min(self.remaining().saturating_sub(2) / 8);
+        if count == 0 {
+            self.len = before;
+            return false;
+        }
+        self.raw(&[SACK, 2 + 8 * count as u8]);
+        for (start, end) in blocks.as_slice().iter().take(count) {
+            self.raw(&start.get().to_be_bytes());
+            self.raw(&end.get().to_be_bytes());
+        }
+        true
+    }
+
+    /// Fast Open; only for a SYN.
+    #[inline]
+    pub fn fast_open(&mut self, fast_open: &FastOpen) -> bool {
+        self.raw(OptionBytes::from(fast_open).as_slice())
+    }
+
+    /// Bytes left.
+    #[inline]
+    #[must_use]
+    pub const fn remaining(&self) -> usize {
+        MAX_OPTIONS - self.len as usize
+    }
+
+    /// The options, padded with NOPs to whole 32-bit words; more can be appended still.
+    #[inline]
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len).next_multiple_of(4)).unwrap_or_default()
+    }
+
+    /// Makes the padding part of the options and returns them: what goes into
+    /// [`Header::emit`](super::Header::emit).
+    #[inline]
+    pub fn finish(&mut self) -> &[u8] {
+        self.len = self.len.next_multiple_of(4);
+        self.as_slice()
+    }
+
+    /// Two bytes before a word boundary: kind and length stand there, the words behind them.
+    #[inline]
+    fn align(&mut self) {
+        let len = self.len + (6 - self.len % 4) % 4;
+        // 38 + 2 is the end of the space; from 39 on nothing fits anyway.
+        self.len = len.min(MAX_OPTIONS as u8);
+    }
+}
+
+impl Default for OptionsBuf {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl PartialEq for OptionsBuf {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for OptionsBuf {}
+
+impl fmt::Debug for OptionsBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OptionsBuf({} bytes)", self.len)
+    }
+}
+
+/// The options of a SYN or SYN-ACK in the order in which Linux sends them, so that middleboxes see
+/// what they know: without timestamps `mss,nop,nop,sackOK,nop,wscale,extra`, with them
+/// `mss,sackOK,TS,nop,wscale,extra`. `extra`, say a Fast Open option, is silently left out if it
+/// does not fit (the handshake then goes on without it).
+#[must_use]
+pub fn syn_options(
+    mss: u16,
+    sack_permitted: bool,
+    timestamps: Option<Timestamps>,
+    window_scale: Option<u8>,
+    extra: &[u8],
+) -> OptionsBuf {
+    let mut options = OptionsBuf::new();
+    // At most 20 of 40 bytes up to `extra`: none of these can fail.
+    options.mss(mss);
+    if sack_permitted {
+        if timestamps.is_none() {
+            options.raw(&[NOP, NOP]);
+        }
+        options.sack_permitted();
+    }
+    if let Some(timestamps) = timestamps {
+        options.timestamps(timestamps);
+    }
+    if let Some(shift) = window_scale {
+        options.nop();
+        options.window_scale(shift);
+    }
+    options.raw(extra);
+    options
+}
+
+/// Up to 24 bytes of options that a layer carries without knowing them, such as a credential's.
+/// `Debug` shows only the length.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct OptionBytes {
+    /// Zero from `len` on.
+    bytes: [u8; Self::CAPACITY],
+    len: u8,
+}
+
+impl OptionBytes {
+    /// The most bytes there is room for; a Fast Open option takes at most 20.
+    pub const CAPACITY: usize = 24;
+    /// No option.
+    pub const EMPTY: Self = Self { bytes: [0; Self::CAPACITY], len: 0 };
+
+    /// These bytes, which make up whole options; `None` for more than 24.
+    #[inline]
+    #[must_use]
+    pub fn new(options: &[u8]) -> Option<Self> {
+        let mut copy = Self::EMPTY;
+        copy.append(options).then_some(copy)
+    }
+
+    /// The bytes.
+    #[inline]
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        self.bytes.get(..self.len()).unwrap_or_default()
+    }
+
+    /// How many bytes there are.
+    #[inline]
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there is none.
+    #[inline]
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    #[inline]
+    fn append(&mut self, more: &[u8]) -> bool {
+        let start = self.len();
+        let Some(free) = self.bytes.get_mut(start..start + more.len()) else { return false };
+        free.copy_from_slice(more);
+        self.len += more.len() as u8;
+        true
+    }
+}
+
+impl From<&FastOpen> for OptionBytes {
+    /// The whole option, kind and length included; not padded.
+    fn from(fast_open: &FastOpen) -> Self {
+        let cookie = fast_open.cookie_bytes();
+        let mut bytes = Self::EMPTY;
+        match fast_open.form() {
+            FastOpenForm::Standard => bytes.append(&[FAST_OPEN, 2 + cookie.len() as u8]),
+            FastOpenForm::Experimental => {
+                let [high, low] = FAST_OPEN_EXID.to_be_bytes();
+                bytes.append(&[EXPERIMENT_2, 4 + cookie.len() as u8, high, low])
+            }
+        };
+        bytes.append(cookie);
+        bytes
+    }
+}
+
+impl fmt::Debug for OptionBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OptionBytes({} bytes)", self.len)
+    }
+}

@@ -1,0 +1,116 @@
+//! Fast Open cookies and the option that carries them (RFC 7413 §4.1.1).
+
+use core::fmt;
+use core::hash::{Hash, Hasher};
+
+/// A Fast Open cookie: an even number of bytes from 4 to 16.
+///
+/// Whoever holds it may send data in a SYN from its address, so `Debug` shows only the length, and
+/// comparing takes the same time wherever two cookies of one length differ.
+#[derive(Clone, Copy)]
+pub struct Cookie {
+    bytes: [u8; Self::MAX],
+    len: u8,
+}
+
+impl Cookie {
+    /// Length of the shortest cookie, bytes.
+    pub const MIN: usize = 4;
+    /// Length of the longest cookie, bytes.
+    pub const MAX: usize = 16;
+
+    /// A cookie of these bytes, if a cookie can have that length.
+    #[inline]
+    #[must_use]
+    pub fn new(cookie: &[u8]) -> Option<Self> {
+        let len = cookie.len();
+        if len < Self::MIN || len % 2 != 0 {
+            return None;
+        }
+        let mut bytes = [0; Self::MAX];
+        bytes.get_mut(..len)?.copy_from_slice(cookie);
+        Some(Self { bytes, len: len as u8 })
+    }
+
+    /// The bytes on the wire.
+    #[inline]
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or_default()
+    }
+}
+
+impl PartialEq for Cookie {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        // The bytes behind a shorter cookie are zero, so all 16 can be compared. `black_box` hides
+        // the sum from the optimiser, which could otherwise leave the comparison early.
+        let differ = u128::from_ne_bytes(self.bytes) ^ u128::from_ne_bytes(other.bytes);
+        core::hint::black_box(differ) == 0 && self.len == other.len
+    }
+}
+
+impl Eq for Cookie {}
+
+impl Hash for Cookie {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
+    }
+}
+
+impl fmt::Debug for Cookie {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cookie({} bytes)", self.len)
+    }
+}
+
+/// Which of its two option kinds a Fast Open option used. A server answers in the form in which it
+/// was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum FastOpenForm {
+    /// Kind 34 (RFC 7413 §4.1.1).
+    #[default]
+    Standard,
+    /// Kind 254 with the experiment identifier 0xF989 (RFC 6994, RFC 7413 appendix A).
+    Experimental,
+}
+
+/// A Fast Open option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FastOpen {
+    /// Without a cookie: a client asks for one.
+    Request(FastOpenForm),
+    /// With a cookie: a client's proof, or a server's grant.
+    Cookie(FastOpenForm, Cookie),
+}
+
+impl FastOpen {
+    /// The form in which the option came.
+    #[inline]
+    #[must_use]
+    pub const fn form(&self) -> FastOpenForm {
+        match self {
+            Self::Request(form) | Self::Cookie(form, _) => *form,
+        }
+    }
+
+    /// The cookie's bytes; none for a request.
+    #[inline]
+    #[must_use]
+    pub fn cookie_bytes(&self) -> &[u8] {
+        match self {
+            Self::Request(_) => &[],
+            Self::Cookie(_, cookie) => cookie.as_bytes(),
+        }
+    }
+
+    /// From an option's data behind kind, length and experiment identifier; `None` if no cookie can
+    /// have that length.
+    #[inline]
+    pub(super) fn from_wire(form: FastOpenForm, data: &[u8]) -> Option<Self> {
+        match data {
+            [] => Some(Self::Request(form)),
+            _ => Cookie::new(data).map(|cookie| Self::Cookie(form, cookie)),
+        }
+    }
+}

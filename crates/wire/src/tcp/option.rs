@@ -1,0 +1,272 @@
+//! Reading TCP options.
+
+use super::{FastOpen, FastOpenForm, SackBlocks};
+use core::fmt;
+
+pub(super) const END: u8 = 0;
+pub(super) const NOP: u8 = 1;
+pub(super) const MSS: u8 = 2;
+pub(super) const WINDOW_SCALE: u8 = 3;
+pub(super) const SACK_PERMITTED: u8 = 4;
+pub(super) const SACK: u8 = 5;
+pub(super) const TIMESTAMPS: u8 = 8;
+pub(super) const FAST_OPEN: u8 = 34;
+const EXPERIMENT_1: u8 = 253;
+pub(super) const EXPERIMENT_2: u8 = 254;
+/// Fast Open's experiment identifier.
+pub(super) const FAST_OPEN_EXID: u16 = 0xf989;
+
+/// The largest shift that may be used (RFC 7323 §2.3).
+const MAX_WINDOW_SCALE: u8 = 14;
+
+/// The timestamps option (RFC 7323 §3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Timestamps {
+    /// TSval: the sender's clock.
+    pub value: u32,
+    /// TSecr: the receiver's clock, echoed; means something only with ACK.
+    pub echo: u32,
+}
+
+/// The options of a segment: those that the engine knows, and all of them as bytes.
+///
+/// `Debug` leaves the bytes out: there may be a cookie in them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Options<'a> {
+    /// All option bytes, padding included.
+    pub raw: &'a [u8],
+    /// Maximum segment size, bytes; only on a SYN. Zero is no size and counts as absent.
+    pub mss: Option<u16>,
+    /// Window shift; only on a SYN. A larger one counts as 14 (RFC 7323 §2.3).
+    pub window_scale: Option<u8>,
+    /// SACK is welcome; only on a SYN (RFC 2018 §2).
+    pub sack_permitted: bool,
+    /// Timestamps.
+    pub timestamps: Option<Timestamps>,
+    /// Selective acknowledgements.
+    pub sack: SackBlocks,
+    /// Fast Open; only on a SYN. An option with a cookie of an even length that no cookie can have
+    /// counts as "no Fast Open", an odd one is ignored, and the last option wins: what Linux does.
+    pub fast_open: Option<FastOpen>,
+}
+
+impl<'a> Options<'a> {
+    /// Reads options. `syn`: they are of a segment with SYN. Reading stops at the first option with
+    /// an impossible length; those before it count (RFC 9293 §3.1, MUST-7; the way Linux does it).
+    #[inline]
+    #[must_use]
+    pub fn parse(raw: &'a [u8], syn: bool) -> Self {
+        let mut options = Self {
+            raw,
+            mss: None,
+            window_scale: None,
+            sack_permitted: false,
+            timestamps: None,
+            sack: SackBlocks::EMPTY,
+            fast_open: None,
+        };
+        match *raw {
+            [] => {}
+            // Almost every segment of a connection that uses timestamps (RFC 7323 appendix A).
+            [NOP, NOP, TIMESTAMPS, 10, a, b, c, d, e, f, g, h] => {
+                options.timestamps = Some(timestamps([a, b, c, d, e, f, g, h]));
+            }
+            _ => options.read(syn),
+        }
+        options
+    }
+
+    fn read(&mut self, syn: bool) {
+        for option in self.iter() {
+            match option {
+                TcpOption::Timestamps(timestamps) => self.timestamps = Some(timestamps),
+                TcpOption::Sack(data) => self.sack = SackBlocks::from_wire(data),
+                _ if syn => self.take_from_syn(option),
+                _ => {}
+            }
+        }
+    }
+
+    fn take_from_syn(&mut self, option: TcpOption<'_>) {
+        match option {
+            TcpOption::Mss(mss) if mss > 0 => self.mss = Some(mss),
+            TcpOption::WindowScale(shift) => self.window_scale = Some(shift.min(MAX_WINDOW_SCALE)),
+            TcpOption::SackPermitted => self.sack_permitted = true,
+            TcpOption::FastOpen(fast_open) => self.fast_open = Some(fast_open),
+            // Its length is wrong, or it would have come as `FastOpen`.
+            TcpOption::Unknown { kind: FAST_OPEN, data }
+            | TcpOption::Experimental { kind: EXPERIMENT_2, exid: FAST_OPEN_EXID, data }
+                if data.len() % 2 == 0 =>
+            {
+                self.fast_open = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// Every option in its order, unknown ones too.
+    #[inline]
+    #[must_use]
+    pub const fn iter(&self) -> OptionIter<'a> {
+        OptionIter { rest: self.raw }
+    }
+}
+
+impl<'a> IntoIterator for &Options<'a> {
+    type Item = TcpOption<'a>;
+    type IntoIter = OptionIter<'a>;
+
+    fn into_iter(self) -> OptionIter<'a> {
+        self.iter()
+    }
+}
+
+impl fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Destructured, so that a new field is not forgotten here.
+        let Self { raw, mss, window_scale, sack_permitted, timestamps, sack, fast_open } = self;
+        f.debug_struct("Options")
+            .field("raw_len", &raw.len())
+            .field("mss", mss)
+            .field("window_scale", window_scale)
+            .field("sack_permitted", sack_permitted)
+            .field("timestamps", timestamps)
+            .field("sack", &sack.as_slice())
+            .field("fast_open", fast_open)
+            .finish()
+    }
+}
+
+/// One option. A known kind with a length that it cannot have comes as `Unknown`.
+///
+/// `Debug` shows the length of data that are not understood, not the data: there may be a credential
+/// in them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TcpOption<'a> {
+    /// Kind 1: padding.
+    Nop,
+    /// Kind 2: maximum segment size, bytes (RFC 9293 §3.7.1).
+    Mss(u16),
+    /// Kind 3: window shift as it stands, perhaps above 14 (RFC 7323 §2.2).
+    WindowScale(u8),
+    /// Kind 4 (RFC 2018 §2).
+    SackPermitted,
+    /// Kind 5: 8 bytes a block, at least one block (RFC 2018 §3).
+    Sack(&'a [u8]),
+    /// Kind 8 (RFC 7323 §3.2).
+    Timestamps(Timestamps),
+    /// Kind 34, or 254 with 0xF989.
+    FastOpen(FastOpen),
+    /// Kind 253 or 254 with a 16-bit experiment identifier (RFC 6994 §3).
+    Experimental {
+        /// 253 or 254.
+        kind: u8,
+        /// The experiment identifier.
+        exid: u16,
+        /// What follows it.
+        data: &'a [u8],
+    },
+    /// Any other.
+    Unknown {
+        /// The option's kind.
+        kind: u8,
+        /// What follows kind and length.
+        data: &'a [u8],
+    },
+}
+
+impl fmt::Debug for TcpOption<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nop => f.write_str("Nop"),
+            Self::Mss(mss) => write!(f, "Mss({mss})"),
+            Self::WindowScale(shift) => write!(f, "WindowScale({shift})"),
+            Self::SackPermitted => f.write_str("SackPermitted"),
+            Self::Sack(data) => f.debug_tuple("Sack").field(data).finish(),
+            Self::Timestamps(timestamps) => timestamps.fmt(f),
+            Self::FastOpen(fast_open) => f.debug_tuple("FastOpen").field(fast_open).finish(),
+            Self::Experimental { kind, exid, data } => {
+                write!(f, "Experimental({kind}, {exid:#06x}, {} bytes)", data.len())
+            }
+            Self::Unknown { kind, data } => write!(f, "Unknown({kind}, {} bytes)", data.len()),
+        }
+    }
+}
+
+/// The options of a segment, one after another; ends at the end-of-list option or at the first
+/// impossible length.
+#[derive(Clone)]
+pub struct OptionIter<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> OptionIter<'a> {
+    /// Over these option bytes.
+    #[inline]
+    #[must_use]
+    pub const fn new(raw: &'a [u8]) -> Self {
+        Self { rest: raw }
+    }
+}
+
+impl<'a> Iterator for OptionIter<'a> {
+    type Item = TcpOption<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<TcpOption<'a>> {
+        match *self.rest {
+            [NOP, ref rest @ ..] => {
+                self.rest = rest;
+                Some(TcpOption::Nop)
+            }
+            [kind, len, ..] if kind != END && len >= 2 => {
+                let (option, rest) = self.rest.split_at_checked(usize::from(len))?;
+                self.rest = rest;
+                Some(read_one(kind, option.get(2..).unwrap_or_default()))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl core::iter::FusedIterator for OptionIter<'_> {}
+
+impl fmt::Debug for OptionIter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.clone()).finish()
+    }
+}
+
+#[inline]
+fn read_one(kind: u8, data: &[u8]) -> TcpOption<'_> {
+    let unknown = TcpOption::Unknown { kind, data };
+    match (kind, data) {
+        (MSS, &[high, low]) => TcpOption::Mss(u16::from_be_bytes([high, low])),
+        (WINDOW_SCALE, &[shift]) => TcpOption::WindowScale(shift),
+        (SACK_PERMITTED, []) => TcpOption::SackPermitted,
+        (SACK, _) if !data.is_empty() && data.len() % 8 == 0 => TcpOption::Sack(data),
+        (TIMESTAMPS, &[a, b, c, d, e, f, g, h]) => {
+            TcpOption::Timestamps(timestamps([a, b, c, d, e, f, g, h]))
+        }
+        (FAST_OPEN, _) => {
+            FastOpen::from_wire(FastOpenForm::Standard, data).map_or(unknown, TcpOption::FastOpen)
+        }
+        (EXPERIMENT_1 | EXPERIMENT_2, &[high, low, ref data @ ..]) => {
+            let exid = u16::from_be_bytes([high, low]);
+            let fast_open = (kind == EXPERIMENT_2 && exid == FAST_OPEN_EXID)
+                .then(|| FastOpen::from_wire(FastOpenForm::Experimental, data))
+                .flatten();
+            fast_open.map_or(TcpOption::Experimental { kind, exid, data }, TcpOption::FastOpen)
+        }
+        _ => unknown,
+    }
+}
+
+#[inline]
+const fn timestamps([a, b, c, d, e, f, g, h]: [u8; 8]) -> Timestamps {
+    Timestamps {
+        value: u32::from_be_bytes([a, b, c, d]),
+        echo: u32::from_be_bytes([e, f, g, h]),
+    }
+}

@@ -1,0 +1,159 @@
+//! Time as a value.
+
+use core::ops::{Add, AddAssign, Sub};
+use core::time::Duration;
+
+const NANOS_PER_SEC: u64 = 1_000_000_000;
+
+/// A point in monotonic time: nanoseconds since an origin that the caller chose.
+///
+/// A value, never a clock: there is no `now()`. Whoever drives the engine passes the time in, so a
+/// simulator can pass virtual time. 64 bits last 584 years; all arithmetic saturates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The origin.
+    pub const ZERO: Self = Self(0);
+    /// Later than every other instant: the deadline that never comes.
+    pub const FAR_FUTURE: Self = Self(u64::MAX);
+
+    /// So many nanoseconds after the origin.
+    #[inline]
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// So many microseconds after the origin, saturating.
+    #[inline]
+    #[must_use]
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros.saturating_mul(1_000))
+    }
+
+    /// So many milliseconds after the origin, saturating.
+    #[inline]
+    #[must_use]
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis.saturating_mul(1_000_000))
+    }
+
+    /// So many seconds after the origin, saturating.
+    #[inline]
+    #[must_use]
+    pub const fn from_secs(secs: u64) -> Self {
+        Self(secs.saturating_mul(NANOS_PER_SEC))
+    }
+
+    /// Nanoseconds since the origin.
+    #[inline]
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Whole microseconds since the origin.
+    #[inline]
+    #[must_use]
+    pub const fn as_micros(self) -> u64 {
+        self.0 / 1_000
+    }
+
+    /// Whole milliseconds since the origin.
+    #[inline]
+    #[must_use]
+    pub const fn as_millis(self) -> u64 {
+        self.0 / 1_000_000
+    }
+
+    /// The time since `earlier`; zero if `earlier` is later.
+    #[inline]
+    #[must_use]
+    pub const fn saturating_since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// Nanoseconds in 64 bits; `Duration` has room for more, which saturates.
+#[inline]
+const fn nanos(duration: Duration) -> u64 {
+    duration.as_secs().saturating_mul(NANOS_PER_SEC).saturating_add(duration.subsec_nanos() as u64)
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+
+    /// Saturates at [`Instant::FAR_FUTURE`].
+    #[inline]
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(duration)))
+    }
+}
+
+impl AddAssign<Duration> for Instant {
+    #[inline]
+    fn add_assign(&mut self, duration: Duration) {
+        *self = *self + duration;
+    }
+}
+
+impl Sub<Duration> for Instant {
+    type Output = Self;
+
+    /// Saturates at [`Instant::ZERO`].
+    #[inline]
+    fn sub(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(nanos(duration)))
+    }
+}
+
+impl Sub for Instant {
+    type Output = Duration;
+
+    /// The same as [`Instant::saturating_since`].
+    #[inline]
+    fn sub(self, earlier: Self) -> Duration {
+        self.saturating_since(earlier)
+    }
+}
+
+/// The two clocks, read at the same moment: a monotonic one for TCP, a wall clock for credentials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Clock {
+    /// Monotonic time.
+    pub mono: Instant,
+    /// Milliseconds since 1970-01-01 00:00 UTC, leap seconds not counted (Unix time).
+    pub unix_ms: u64,
+    /// How far `unix_ms` may be from the truth, in both directions.
+    pub uncertainty: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Instant;
+    use core::time::Duration;
+
+    #[test]
+    fn units() {
+        assert_eq!(Instant::from_secs(2), Instant::from_millis(2_000));
+        assert_eq!(Instant::from_millis(2), Instant::from_micros(2_000));
+        assert_eq!(Instant::from_micros(2), Instant::from_nanos(2_000));
+        let t = Instant::from_nanos(1_999_999);
+        assert_eq!((t.as_nanos(), t.as_micros(), t.as_millis()), (1_999_999, 1_999, 1));
+    }
+
+    #[test]
+    fn arithmetic_saturates() {
+        let t = Instant::from_millis(5);
+        assert_eq!(t + Duration::from_millis(3), Instant::from_millis(8));
+        assert_eq!(t - Duration::from_millis(3), Instant::from_millis(2));
+        assert_eq!(t - Duration::from_millis(6), Instant::ZERO);
+        assert_eq!(Instant::FAR_FUTURE + Duration::from_nanos(1), Instant::FAR_FUTURE);
+        assert_eq!(t + Duration::MAX, Instant::FAR_FUTURE);
+        assert_eq!(Instant::FAR_FUTURE - Duration::MAX, Instant::ZERO);
+        assert_eq!(Instant::from_secs(u64::MAX), Instant::FAR_FUTURE);
+        assert_eq!(t - Instant::from_millis(2), Duration::from_millis(3));
+        assert_eq!(Instant::from_millis(2) - t, Duration::ZERO);
+    }
+}
