@@ -1,0 +1,408 @@
+//! The admission table, row by row.
+
+use super::*;
+use crate::cookie::Scheme;
+use crate::key::{Check, CookieKey};
+use core::net::{IpAddr, Ipv4Addr};
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
+use firstflight_wire::Instant;
+use firstflight_wire::tcp::FastOpenForm;
+use std::format;
+
+const FLOW: Flow = Flow {
+    client: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+    server: IpAddr::V4(Ipv4Addr::new(192, 168, 0, 1)),
+};
+const CLOCK: Clock = Clock {
+    mono: Instant::ZERO,
+    unix_ms: 0,
+    uncertainty: Duration::ZERO,
+};
+const LIMIT: u32 = 2;
+
+fn ring(byte: u8) -> KeyRing {
+    KeyRing::new(Scheme::Linux, CookieKey::from_bytes([byte; 16]))
+}
+
+fn policy() -> FastOpenPolicy {
+    let keys = ring(1).with_backup(CookieKey::from_bytes([2; 16]));
+    FastOpenPolicy::new(Arc::new(keys), Arc::new(PendingLimit::new(LIMIT)))
+}
+
+/// What a SYN carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Carries {
+    Nothing,
+    Request,
+    Primary,
+    Backup,
+    Wrong,
+}
+use Carries::{Backup, Nothing, Primary, Request, Wrong};
+
+const ALL: [Carries; 5] = [Nothing, Request, Primary, Backup, Wrong];
+
+/// What is decided, with a grant checked against the ring and dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Decision {
+    Accept { grant: bool },
+    Fallback { reason: Reason, grant: bool },
+    Pending(JobRequest),
+}
+
+const ACCEPT: Decision = Decision::Accept { grant: false };
+const ACCEPT_GRANT: Decision = Decision::Accept { grant: true };
+
+const fn fallback(reason: Reason) -> Decision {
+    Decision::Fallback {
+        reason,
+        grant: false,
+    }
+}
+
+const fn fallback_grant(reason: Reason) -> Decision {
+    Decision::Fallback {
+        reason,
+        grant: true,
+    }
+}
+
+fn option(carries: Carries, form: FastOpenForm) -> Option<FastOpen> {
+    match carries {
+        Nothing => None,
+        Request => Some(FastOpen::Request(form)),
+        Primary => Some(FastOpen::Cookie(form, ring(1).grant(&FLOW))),
+        Backup => Some(FastOpen::Cookie(form, ring(2).grant(&FLOW))),
+        Wrong => Some(FastOpen::Cookie(form, ring(9).grant(&FLOW))),
+    }
+}
+
+/// A fresh cookie is one of the primary key for this flow.
+fn granted(grant: Option<Cookie>) -> bool {
+    if let Some(cookie) = grant {
+        assert_eq!(ring(1).check(&FLOW, &cookie), Check::Primary);
+    }
+    grant.is_some()
+}
+
+fn decide(policy: Option<&FastOpenPolicy>, first: &FirstFlight<'_>) -> Decision {
+    match admit(policy, first, &CLOCK) {
+        Admission::Accept { grant, .. } => Decision::Accept {
+            grant: granted(grant),
+        },
+        Admission::Fallback { reason, grant } => Decision::Fallback {
+            reason,
+            grant: granted(grant),
+        },
+        Admission::Pending { job, .. } => Decision::Pending(job),
+    }
+}
+
+/// Decides about a SYN in both forms, which must not matter, and sees that no place is lost.
+fn decision(policy: Option<&FastOpenPolicy>, carries: Carries, data_len: usize) -> Decision {
+    decision_with(policy, carries, data_len, |_| {})
+}
+
+fn decision_with(
+    policy: Option<&FastOpenPolicy>,
+    carries: Carries,
+    data_len: usize,
+    change: impl Fn(&mut FirstFlight<'_>),
+) -> Decision {
+    let before = policy.map(|policy| policy.pending.pending());
+    let [standard, experimental] =
+        [FastOpenForm::Standard, FastOpenForm::Experimental].map(|form| {
+            let option = option(carries, form);
+            let presented = option.as_ref().map_or(Presented::None, Presented::FastOpen);
+            let mut first = FirstFlight {
+                flow: FLOW,
+                presented,
+                data_len,
+                accept_queue_full: false,
+                syn_cookie_pressure: false,
+            };
+            change(&mut first);
+            decide(policy, &first)
+        });
+    assert_eq!(standard, experimental, "{carries:?}");
+    assert_eq!(before, policy.map(|policy| policy.pending.pending()));
+    standard
+}
+
+#[test]
+fn table_of_a_listener_with_fast_open() {
+    let policy = policy();
+    let rows = [
+        (Nothing, 0, fallback(Reason::NotRequested)),
+        (Nothing, 100, fallback(Reason::NoCredential)),
+        (Request, 0, fallback_grant(Reason::NoCredential)),
+        (Request, 100, fallback_grant(Reason::NoCredential)),
+        (Primary, 0, ACCEPT),
+        (Primary, 100, ACCEPT),
+        (Backup, 0, ACCEPT_GRANT),
+        (Backup, 100, ACCEPT_GRANT),
+        (Wrong, 0, fallback_grant(Reason::StaleOrWrongCredential)),
+        (Wrong, 100, fallback_grant(Reason::StaleOrWrongCredential)),
+    ];
+    for (carries, data_len, expected) in rows {
+        assert_eq!(
+            decision(Some(&policy), carries, data_len),
+            expected,
+            "{carries:?} {data_len}"
+        );
+    }
+}
+
+#[test]
+fn table_of_a_listener_without_fast_open() {
+    for carries in ALL {
+        for data_len in [0, 100] {
+            let expected = match (carries, data_len) {
+                (Nothing, 0) => fallback(Reason::NotRequested),
+                (Nothing, _) => fallback(Reason::NoCredential),
+                _ => fallback(Reason::Policy),
+            };
+            assert_eq!(
+                decision(None, carries, data_len),
+                expected,
+                "{carries:?} {data_len}"
+            );
+        }
+    }
+}
+
+#[test]
+fn table_of_a_listener_in_no_cookie_mode() {
+    let policy = FastOpenPolicy {
+        no_cookie: true,
+        ..policy()
+    };
+    let rows = [
+        (Nothing, 0, fallback(Reason::NotRequested)),
+        (Nothing, 100, ACCEPT),
+        (Request, 0, fallback_grant(Reason::NoCredential)),
+        (Request, 100, ACCEPT_GRANT),
+        (Primary, 0, ACCEPT),
+        (Primary, 100, ACCEPT),
+        (Backup, 100, ACCEPT_GRANT),
+        (Wrong, 0, fallback_grant(Reason::StaleOrWrongCredential)),
+        (Wrong, 100, ACCEPT_GRANT),
+    ];
+    for (carries, data_len, expected) in rows {
+        assert_eq!(
+            decision(Some(&policy), carries, data_len),
+            expected,
+            "{carries:?} {data_len}"
+        );
+    }
+}
+
+/// At the limit and with limit 0: as if Fast Open were off, so no cookie either.
+#[test]
+fn table_at_the_pending_limit() {
+    for no_cookie in [false, true] {
+        let policy = FastOpenPolicy {
+            no_cookie,
+            ..policy()
+        };
+        let places = [
+            policy.pending.try_reserve().unwrap(),
+            policy.pending.try_reserve().unwrap(),
+        ];
+        let at_limit = |carries, data_len| match (carries, data_len) {
+            (Nothing, 0) => fallback(Reason::NotRequested),
+            (Nothing, _) if !no_cookie => fallback(Reason::NoCredential),
+            _ => fallback(Reason::PendingLimit),
+        };
+        for carries in ALL {
+            for data_len in [0, 100] {
+                assert_eq!(
+                    decision(Some(&policy), carries, data_len),
+                    at_limit(carries, data_len)
+                );
+            }
+        }
+        drop(places);
+        assert_eq!(decision(Some(&policy), Primary, 100), ACCEPT);
+        policy.pending.set_limit(0);
+        for carries in ALL {
+            assert_eq!(
+                decision(Some(&policy), carries, 100),
+                at_limit(carries, 100)
+            );
+        }
+    }
+}
+
+#[test]
+fn pressure_and_a_full_queue_come_before_everything() {
+    let policy = policy();
+    policy.pending.set_limit(0);
+    for policy in [None, Some(&policy)] {
+        for carries in ALL {
+            let full = decision_with(policy, carries, 100, |first| first.accept_queue_full = true);
+            assert_eq!(full, fallback(Reason::QueueFull));
+            let pressed = decision_with(policy, carries, 100, |first| {
+                (first.accept_queue_full, first.syn_cookie_pressure) = (true, true);
+            });
+            assert_eq!(pressed, fallback(Reason::SynCookie));
+        }
+    }
+}
+
+#[test]
+fn accepted_first_flights_hold_their_places() {
+    let policy = policy();
+    let option = option(Primary, FastOpenForm::Standard).unwrap();
+    let first = FirstFlight {
+        flow: FLOW,
+        presented: Presented::FastOpen(&option),
+        data_len: 1,
+        accept_queue_full: false,
+        syn_cookie_pressure: false,
+    };
+    let held: [_; 2] = core::array::from_fn(|_| admit(Some(&policy), &first, &CLOCK));
+    assert!(
+        held.iter()
+            .all(|admission| matches!(admission, Admission::Accept { .. }))
+    );
+    assert_eq!(policy.pending.pending(), LIMIT);
+    assert_eq!(
+        decide(Some(&policy), &first),
+        fallback(Reason::PendingLimit)
+    );
+    let [Admission::Accept { place, .. }, other] = held else {
+        panic!("both were accepted")
+    };
+    place.release();
+    assert_eq!(decide(Some(&policy), &first), ACCEPT);
+    drop(other);
+    assert_eq!(policy.pending.pending(), 0);
+}
+
+/// Says what it was told to, and counts.
+struct Scripted {
+    verdict: Verdict,
+    asked: AtomicU32,
+}
+
+impl Verifier for Scripted {
+    fn verify(&self, _first: &FirstFlight<'_>, _clock: &Clock) -> Verdict {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.verdict
+    }
+}
+
+fn scripted(verdict: Verdict) -> (FastOpenPolicy, Arc<Scripted>) {
+    let verifier = Arc::new(Scripted {
+        verdict,
+        asked: AtomicU32::new(0),
+    });
+    (
+        FastOpenPolicy {
+            verifier: Some(verifier.clone()),
+            ..policy()
+        },
+        verifier,
+    )
+}
+
+#[test]
+fn a_verifier_is_asked_instead_of_the_keys() {
+    let grant = Some(ring(1).grant(&FLOW));
+    let job = JobRequest::Verify { key: 7 };
+    let rows = [
+        (Verdict::Valid { grant: None }, ACCEPT),
+        (Verdict::Valid { grant }, ACCEPT_GRANT),
+        (
+            Verdict::Invalid {
+                reason: Reason::Replay,
+                grant: None,
+            },
+            fallback(Reason::Replay),
+        ),
+        (
+            Verdict::Invalid {
+                reason: Reason::Expired,
+                grant,
+            },
+            fallback_grant(Reason::Expired),
+        ),
+        (Verdict::Pending(job), Decision::Pending(job)),
+    ];
+    for (verdict, expected) in rows {
+        let (policy, _) = scripted(verdict);
+        for carries in [Request, Primary, Backup, Wrong] {
+            assert_eq!(
+                decision(Some(&policy), carries, 100),
+                expected,
+                "{carries:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_verifier_is_not_asked_in_vain() {
+    let (mut policy, verifier) = scripted(Verdict::Valid { grant: None });
+    assert_eq!(
+        decision(Some(&policy), Nothing, 100),
+        fallback(Reason::NoCredential)
+    );
+    policy.pending.set_limit(0);
+    assert_eq!(
+        decision(Some(&policy), Primary, 100),
+        fallback(Reason::PendingLimit)
+    );
+    policy.pending.set_limit(LIMIT);
+    policy.no_cookie = true;
+    assert_eq!(decision(Some(&policy), Wrong, 100), ACCEPT);
+    assert_eq!(verifier.asked.load(Ordering::Relaxed), 0);
+}
+
+/// The last place may go to another shard while the credential is looked at.
+#[test]
+fn a_place_lost_meanwhile_is_a_fallback_without_grant() {
+    struct Rival(Arc<PendingLimit>, Verdict);
+    impl Verifier for Rival {
+        fn verify(&self, _first: &FirstFlight<'_>, _clock: &Clock) -> Verdict {
+            self.0.set_limit(0);
+            self.1
+        }
+    }
+    let grant = Some(ring(1).grant(&FLOW));
+    for verdict in [
+        Verdict::Valid { grant },
+        Verdict::Pending(JobRequest::Verify { key: 1 }),
+    ] {
+        let base = policy();
+        let rival = Arc::new(Rival(base.pending.clone(), verdict));
+        let policy = FastOpenPolicy {
+            verifier: Some(rival),
+            ..base
+        };
+        let option = option(Primary, FastOpenForm::Standard).unwrap();
+        let first = FirstFlight {
+            flow: FLOW,
+            presented: Presented::FastOpen(&option),
+            data_len: 1,
+            accept_queue_full: false,
+            syn_cookie_pressure: false,
+        };
+        assert_eq!(
+            decide(Some(&policy), &first),
+            fallback(Reason::PendingLimit)
+        );
+        assert_eq!(policy.pending.pending(), 0);
+    }
+}
+
+#[test]
+fn debug_of_a_policy_shows_no_secret() {
+    let text = format!("{:?}", policy());
+    assert!(
+        text.contains("backups: 1") && !text.contains("[1, 1"),
+        "{text}"
+    );
+}

@@ -1,0 +1,34 @@
+//! Who may skip the handshake: a credential in the first flight, and who checks it.
+//!
+//! - Server: [`admit`] is the one function that decides about a SYN. It asks a [`Verifier`] (the
+//!   [`KeyRing`] of plain cookies unless the policy names another) and the [`PendingLimit`].
+//! - Client: the [`CredentialStore`] remembers what servers gave, and which of them to leave alone.
+//! - Both: an [`Outcome`] with a [`Reason`], for the API, the metrics and the logs alike.
+//!
+//! No clock is read, no random number drawn, nothing sent: time comes in as an argument.
+//!
+//! A new kind of credential is a file with its [`Verifier`], and a variant of [`Presented`].
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod admission;
+pub mod cookie;
+pub mod key;
+mod lru;
+pub mod outcome;
+pub mod pending;
+pub mod store;
+
+pub use admission::{
+    Admission, FastOpenPolicy, FirstFlight, JobRequest, JobResult, Presented, Verdict, Verifier,
+    admit,
+};
+pub use cookie::{CookieScheme, Flow, Scheme};
+pub use key::{Check, CookieKey, KeyParseError, KeyRing};
+pub use outcome::{Outcome, Reason};
+pub use pending::{PendingLimit, Place};
+pub use store::{CredentialStore, Entry, NetworkId};

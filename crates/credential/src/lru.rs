@@ -1,0 +1,202 @@
+//! A bounded map that forgets what was used least recently.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// No node.
+const NONE: usize = usize::MAX;
+
+/// At most `capacity` values; a new one takes the place of the least recently used.
+///
+/// Nodes are linked by index, most recent first. An ordered map, not a hash table: it needs no random
+/// seed against chosen keys, and runs are repeatable.
+#[derive(Debug)]
+pub(crate) struct Lru<K, V> {
+    index: BTreeMap<K, usize>,
+    nodes: Vec<Node<K, V>>,
+    head: usize,
+    tail: usize,
+    capacity: usize,
+}
+
+#[derive(Debug)]
+struct Node<K, V> {
+    key: K,
+    value: V,
+    /// The next more recent.
+    newer: usize,
+    /// The next less recent.
+    older: usize,
+}
+
+impl<K: Ord + Clone, V> Lru<K, V> {
+    pub(crate) const fn new(capacity: usize) -> Self {
+        Self {
+            index: BTreeMap::new(),
+            nodes: Vec::new(),
+            head: NONE,
+            tail: NONE,
+            capacity,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::new(self.capacity);
+    }
+
+    /// In the order of the keys.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.index
+            .values()
+            .filter_map(|&at| self.nodes.get(at))
+            .map(|node| (&node.key, &node.value))
+    }
+
+    /// Looks without using.
+    pub(crate) fn peek(&self, key: &K) -> Option<&V> {
+        self.index
+            .get(key)
+            .and_then(|&at| self.nodes.get(at))
+            .map(|node| &node.value)
+    }
+
+    /// Changes without using.
+    pub(crate) fn peek_mut(&mut self, key: &K) -> Option<&mut V> {
+        let at = *self.index.get(key)?;
+        self.nodes.get_mut(at).map(|node| &mut node.value)
+    }
+
+    /// Looks, and makes it the most recent.
+    pub(crate) fn get(&mut self, key: &K) -> Option<&V> {
+        let at = *self.index.get(key)?;
+        self.touch(at);
+        self.nodes.get(at).map(|node| &node.value)
+    }
+
+    /// The value of `key`, made by `value` if there is none; the most recent now. `None` only with a
+    /// capacity of 0.
+    pub(crate) fn get_or_insert(&mut self, key: K, value: impl FnOnce() -> V) -> Option<&mut V> {
+        let at = match self.index.get(&key) {
+            Some(&at) => {
+                self.touch(at);
+                at
+            }
+            None => self.insert(key, value())?,
+        };
+        self.nodes.get_mut(at).map(|node| &mut node.value)
+    }
+
+    /// Puts a new key in front, in the oldest one's node when full.
+    fn insert(&mut self, key: K, value: V) -> Option<usize> {
+        let node = Node {
+            key: key.clone(),
+            value,
+            newer: NONE,
+            older: NONE,
+        };
+        let at = if self.nodes.len() < self.capacity {
+            self.nodes.push(node);
+            self.nodes.len() - 1
+        } else {
+            let at = self.tail;
+            self.unlink(at);
+            let oldest = self.nodes.get_mut(at)?;
+            self.index.remove(&oldest.key);
+            *oldest = node;
+            at
+        };
+        self.index.insert(key, at);
+        self.link_front(at);
+        Some(at)
+    }
+
+    fn touch(&mut self, at: usize) {
+        if at != self.head {
+            self.unlink(at);
+            self.link_front(at);
+        }
+    }
+
+    fn unlink(&mut self, at: usize) {
+        let Some(node) = self.nodes.get(at) else {
+            return;
+        };
+        let (newer, older) = (node.newer, node.older);
+        match self.nodes.get_mut(newer) {
+            Some(node) => node.older = older,
+            None => self.head = older,
+        }
+        match self.nodes.get_mut(older) {
+            Some(node) => node.newer = newer,
+            None => self.tail = newer,
+        }
+    }
+
+    fn link_front(&mut self, at: usize) {
+        let second = self.head;
+        if let Some(node) = self.nodes.get_mut(at) {
+            (node.newer, node.older) = (NONE, second);
+        }
+        match self.nodes.get_mut(second) {
+            Some(node) => node.newer = at,
+            None => self.tail = at,
+        }
+        self.head = at;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn capacity_zero_keeps_nothing() {
+        let mut lru = Lru::new(0);
+        assert!(lru.get_or_insert(1, || 1).is_none());
+        assert_eq!((lru.len(), lru.get(&1)), (0, None));
+    }
+
+    proptest! {
+        /// Against a list that is searched from front to back.
+        #[test]
+        fn behaves_like_the_obvious_list(
+            capacity in 0usize..6,
+            steps in proptest::collection::vec((0u8..16, 0u8..9), 1..200),
+        ) {
+            let mut lru = Lru::new(capacity);
+            let mut model: Vec<(u8, usize)> = Vec::new();
+            for (time, (step, key)) in steps.into_iter().enumerate() {
+                let found = model.iter().position(|entry| entry.0 == key);
+                match step {
+                    0 => { lru.clear(); model.clear(); }
+                    1..6 => {
+                        let moved = found.map(|at| model.remove(at));
+                        prop_assert_eq!(lru.get(&key).copied(), moved.map(|entry| entry.1));
+                        if let Some(entry) = moved { model.insert(0, entry); }
+                    }
+                    6..10 => {
+                        let value = found.map(|at| model[at].1);
+                        prop_assert_eq!(lru.peek(&key).copied(), value);
+                        prop_assert_eq!(lru.peek_mut(&key).copied(), value);
+                    }
+                    _ => {
+                        let entry = found.map_or((key, time), |at| model.remove(at));
+                        model.insert(0, entry);
+                        model.truncate(capacity);
+                        let got = lru.get_or_insert(key, || time).copied();
+                        prop_assert_eq!(got, (capacity > 0).then_some(entry.1));
+                    }
+                }
+                let mut sorted = model.clone();
+                sorted.sort_unstable();
+                prop_assert_eq!(lru.iter().map(|(&key, &value)| (key, value)).collect::<Vec<_>>(), sorted);
+                prop_assert_eq!(lru.len(), model.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What became of a first flight, and why: one enum for both ends, and for the API, the metrics and the
+//! logs alike.
+
+use core::fmt;
+
+/// What became of a first flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// Not decided yet.
+    #[default]
+    Undecided,
+    /// The data skipped the handshake. At the client: the SYN-ACK acknowledged all of it.
+    Accepted,
+    /// An ordinary handshake, and why; data of the first flight follows it. With [`Reason::Unknown`] it
+    /// cannot be said whether the server took the data.
+    Handshake(Reason),
+}
+
+impl Outcome {
+    /// A label: `accepted`, `handshake`, or `unknown` (undecided, or the data may have run).
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Undecided | Self::Handshake(Reason::Unknown) => "unknown",
+            Self::Handshake(_) => "handshake",
+        }
+    }
+
+    /// Why it was not accepted; `None` if it was, or is not decided.
+    #[must_use]
+    pub const fn reason(self) -> Option<Reason> {
+        match self {
+            Self::Handshake(reason) => Some(reason),
+            Self::Undecided | Self::Accepted => None,
+        }
+    }
+
+    /// Whether the data skipped the handshake.
+    #[must_use]
+    pub const fn is_accepted(self) -> bool {
+        matches!(self, Self::Accepted)
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Undecided => f.write_str("the first flight is not answered yet"),
+            Self::Accepted => f.write_str("the first flight was accepted"),
+            Self::Handshake(reason) => reason.fmt(f),
+        }
+    }
+}
+
+/// One table, so that a reason cannot lack its label or its sentence.
+macro_rules! reasons {
+    ($($variant:ident $label:literal $sentence:literal)*) => {
+        /// Why a first flight did not skip the handshake. The sentences are those of [`fmt::Display`].
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum Reason {
+            $(#[doc = concat!("`", $label, "`: ", $sentence, ".")] $variant,)*
+        }
+
+        impl Reason {
+            /// Every reason.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// Its label in kebab-case, for metrics and logs.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $label),* }
+            }
+
+            const fn sentence(self) -> &'static str {
+                match self { $(Self::$variant => $sentence),* }
+            }
+        }
+    };
+}
+
+reasons! {
+    NotRequested "not-requested"
+        "the application did not ask for it"
+    NoCredential "no-credential"
+        "the client has no credential for this server yet, and asks for one"
+    StaleOrWrongCredential "stale-or-wrong-credential"
+        "the server did not recognise the credential: too old, or for another address or server"
+    DataNotAcknowledged "data-not-acknowledged"
+        "the SYN-ACK acknowledged the SYN, but none of its data"
+    DataPartlyAcknowledged "data-partly-acknowledged"
+        "the SYN-ACK acknowledged only a part of the data in the SYN"
+    OptionStripped "option-stripped"
+        "something on the path removed the option from the SYN"
+    SynTimedOut "syn-timed-out"
+        "the SYN with data got no answer, and a plain SYN was sent instead"
+    QueueFull "queue-full"
+        "the listener's accept queue is full"
+    Policy "policy"
+        "the listener or the connection is configured not to"
+    Replay "replay"
+        "the credential or the first flight was seen before"
+    UntrustedVerifier "untrusted-verifier"
+        "the server does not trust the verifier that signed the certificate"
+    Expired "expired"
+        "the credential has expired"
+    ClockSkew "clock-skew"
+        "the clocks are too far apart, or too uncertain, to judge the credential's age"
+    Overloaded "overloaded"
+        "the server had no time to verify the credential"
+    PendingLimit "pending-limit"
+        "too many first flights of the listener still wait for their client's ACK"
+    SynCookie "syn-cookie"
+        "the server is under SYN pressure and answers with SYN cookies"
+    NoData "no-data"
+        "the SYN carried a credential but no data"
+    ParkedTooLong "parked-too-long"
+        "the verification was not finished before its deadline"
+    ReplyStripped "reply-stripped"
+        "something on the path removed the option from the SYN-ACK"
+    AckInside "ack-inside"
+        "the SYN-ACK acknowledged a number inside the credential"
+    OverlapBlackhole "overlap-blackhole"
+        "the path drops segments that repeat sequence numbers with other bytes"
+    AddressMismatch "address-mismatch"
+        "the credential was given to another address than the one it came from"
+    WrongIdentity "wrong-identity"
+        "the first flight was meant for a server of another identity"
+    GuardFloor "guard-floor"
+        "the first flight is older than the replay guard's memory"
+    CapabilityUnknown "capability-unknown"
+        "it is not known whether the server understands the credential"
+    PeerWithoutFastOpen "peer-without-fast-open"
+        "the server was asked for a cookie and granted none"
+    SimultaneousOpen "simultaneous-open"
+        "both ends opened at the same time"
+    FailureMemory "failure-memory"
+        "first flights to this server on this network failed lately"
+    MessageTooLarge "message-too-large"
+        "the data does not fit into the SYN"
+    Unknown "unknown"
+        "no answer came: the server may have taken the data, or not"
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.sentence())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use alloc::string::ToString;
+
+    #[test]
+    fn labels_and_sentences_are_distinct() {
+        let labels: BTreeSet<_> = Reason::ALL.iter().map(|reason| reason.as_str()).collect();
+        let sentences: BTreeSet<_> = Reason::ALL.iter().map(ToString::to_string).collect();
+        assert_eq!(labels.len(), Reason::ALL.len());
+        assert_eq!(sentences.len(), Reason::ALL.len());
+        assert_eq!(Reason::ALL.len(), 30);
+    }
+
+    #[test]
+    fn labels_are_kebab_case() {
+        for reason in Reason::ALL {
+            let label = reason.as_str();
+            assert!(
+                label
+                    .bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte == b'-'),
+                "{label}"
+            );
+            assert!(!label.starts_with('-') && !label.ends_with('-'), "{label}");
+        }
+    }
+
+    #[test]
+    fn outcome_labels() {
+        assert_eq!(Outcome::default().as_str(), "unknown");
+        assert_eq!(Outcome::Accepted.as_str(), "accepted");
+        assert_eq!(Outcome::Handshake(Reason::Unknown).as_str(), "unknown");
+        for reason in Reason::ALL
+            .iter()
+            .filter(|&&reason| reason != Reason::Unknown)
+        {
+            assert_eq!(Outcome::Handshake(*reason).as_str(), "handshake");
+            assert_eq!(Outcome::Handshake(*reason).reason(), Some(*reason));
+        }
+    }
+}
