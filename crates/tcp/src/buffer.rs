@@ -1,0 +1,221 @@
+//! Byte buffers that grow on demand up to a limit and give their memory back when they are empty.
+//!
+//! A [`Ring`] owns no memory while it holds nothing. It takes power-of-two blocks from the stack's
+//! [`Pool`], which keeps returned blocks, so that the steady state allocates nothing.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Smallest block, 2 KiB: a request or response of one segment.
+const MIN_SHIFT: u32 = 11;
+/// Number of block sizes: 2 KiB to 16 MiB.
+const CLASSES: usize = 14;
+/// Blocks kept of each size are bounded by this many bytes.
+const RETAIN_BYTES: usize = 4 << 20;
+
+/// Where the rings of one stack get their memory: blocks of 2 KiB to 16 MiB, bounded in sum.
+#[derive(Debug)]
+pub struct Pool {
+    free: [Vec<Vec<u8>>; CLASSES],
+    outstanding: usize,
+    limit: usize,
+}
+
+impl Pool {
+    /// A pool that hands out at most `limit` bytes at a time.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Self { free: Default::default(), outstanding: 0, limit }
+    }
+
+    /// Bytes that rings hold now.
+    #[must_use]
+    pub fn outstanding(&self) -> usize {
+        self.outstanding
+    }
+
+    fn class(bytes: usize) -> Option<usize> {
+        let shift = bytes.max(1).next_power_of_two().trailing_zeros();
+        let class = shift.saturating_sub(MIN_SHIFT) as usize;
+        (class < CLASSES).then_some(class)
+    }
+
+    fn take(&mut self, bytes: usize) -> Option<Vec<u8>> {
+        let class = Self::class(bytes)?;
+        let size = 1usize << (class as u32 + MIN_SHIFT);
+        if self.outstanding + size > self.limit {
+            return None;
+        }
+        self.outstanding += size;
+        Some(self.free.get_mut(class).and_then(Vec::pop).unwrap_or_else(|| vec![0; size]))
+    }
+
+    fn give(&mut self, block: Vec<u8>) {
+        if block.is_empty() {
+            return;
+        }
+        self.outstanding = self.outstanding.saturating_sub(block.len());
+        let Some(class) = Self::class(block.len()) else { return };
+        if let Some(list) = self.free.get_mut(class)
+            && (list.len() + 1) * block.len() <= RETAIN_BYTES.max(block.len())
+        {
+            list.push(block);
+        }
+    }
+}
+
+/// A ring of bytes addressed by offset from its first byte.
+///
+/// `len` bytes are in order; bytes behind them may have been written early by [`Ring::write_at`]
+/// (segments out of order) and become part of the ring by [`Ring::advance`].
+#[derive(Debug, Default)]
+pub struct Ring {
+    data: Vec<u8>,
+    head: u32,
+    len: u32,
+}
+
+impl Ring {
+    /// Bytes in order.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether no byte is in order.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Makes room for `needed` bytes from the first one; false if the pool refuses.
+    fn ensure(&mut self, pool: &mut Pool, needed: usize) -> bool {
+        if needed <= self.data.len() {
+            return true;
+        }
+        let Some(mut bigger) = pool.take(needed) else { return false };
+        let old = self.data.len();
+        let head = (self.head as usize).min(old);
+        let (front, back) = (&self.data[head..], &self.data[..head]);
+        bigger[..front.len()].copy_from_slice(front);
+        bigger[front.len()..old].copy_from_slice(back);
+        pool.give(core::mem::replace(&mut self.data, bigger));
+        self.head = 0;
+        true
+    }
+
+    /// Appends as much of `bytes` as keeps the ring within `limit`; returns how much.
+    pub fn push(&mut self, pool: &mut Pool, limit: usize, bytes: &[u8]) -> usize {
+        let n = bytes.len().min(limit.saturating_sub(self.len()));
+        if n == 0 || !self.write_at(pool, self.len(), &bytes[..n]) {
+            return 0;
+        }
+        self.len += n as u32;
+        n
+    }
+
+    /// Writes `bytes` at `offset` from the first byte without making them part of the ring; false
+    /// if there is no memory.
+    pub fn write_at(&mut self, pool: &mut Pool, offset: usize, bytes: &[u8]) -> bool {
+        if bytes.is_empty() {
+            return true;
+        }
+        if !self.ensure(pool, offset + bytes.len()) {
+            return false;
+        }
+        let mask = self.data.len() - 1;
+        let start = (self.head as usize + offset) & mask;
+        let first = bytes.len().min(self.data.len() - start);
+        self.data[start..start + first].copy_from_slice(&bytes[..first]);
+        self.data[..bytes.len() - first].copy_from_slice(&bytes[first..]);
+        true
+    }
+
+    /// Makes the next `n` bytes, written before by [`Ring::write_at`], part of the ring.
+    pub fn advance(&mut self, n: usize) {
+        debug_assert!(self.len() + n <= self.data.len());
+        self.len += n as u32;
+    }
+
+    /// Copies `out.len()` bytes from `offset` on; the caller has checked that they are there.
+    pub fn copy_to(&self, offset: usize, out: &mut [u8]) {
+        if out.is_empty() {
+            return;
+        }
+        let mask = self.data.len() - 1;
+        let start = (self.head as usize + offset) & mask;
+        let first = out.len().min(self.data.len() - start);
+        let (a, b) = out.split_at_mut(first);
+        a.copy_from_slice(&self.data[start..start + first]);
+        b.copy_from_slice(&self.data[..b.len()]);
+    }
+
+    /// Drops the first `n` bytes. `keep` tells that bytes written ahead must survive.
+    pub fn consume(&mut self, pool: &mut Pool, n: usize, keep: bool) {
+        let n = n.min(self.len());
+        self.len -= n as u32;
+        if self.len == 0 && !keep {
+            self.clear(pool);
+        } else if n > 0 {
+            self.head = ((self.head as usize + n) & (self.data.len() - 1)) as u32;
+        }
+    }
+
+    /// Forgets everything and gives the memory back.
+    pub fn clear(&mut self, pool: &mut Pool) {
+        pool.give(core::mem::take(&mut self.data));
+        self.head = 0;
+        self.len = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_empty_ring_owns_nothing_and_the_pool_recycles() {
+        let mut pool = Pool::new(1 << 20);
+        let mut ring = Ring::default();
+        assert_eq!(ring.push(&mut pool, 100, &[1; 200]), 100);
+        assert_eq!(pool.outstanding(), 2048);
+        ring.consume(&mut pool, 100, false);
+        assert_eq!(pool.outstanding(), 0);
+        assert!(pool.free[0].len() == 1 && ring.data.is_empty());
+    }
+
+    #[test]
+    fn the_pool_limit_holds() {
+        let mut pool = Pool::new(4096);
+        let (mut a, mut b) = (Ring::default(), Ring::default());
+        assert_eq!(a.push(&mut pool, 10_000, &[1; 2048]), 2048);
+        assert_eq!(b.push(&mut pool, 10_000, &[1; 4096]), 0);
+        assert_eq!(b.push(&mut pool, 10_000, &[1; 2048]), 2048);
+        assert_eq!(a.push(&mut pool, 10_000, &[1; 1]), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_like_a_queue(ops in proptest::collection::vec((0usize..5000, 0usize..5000), 1..60)) {
+            let mut pool = Pool::new(1 << 24);
+            let mut ring = Ring::default();
+            let mut model = std::collections::VecDeque::new();
+            let mut next = 0u8;
+            for (write, read) in ops {
+                let bytes: Vec<u8> = (0..write).map(|_| { next = next.wrapping_add(1); next }).collect();
+                let n = ring.push(&mut pool, 9000, &bytes);
+                prop_assert_eq!(n, write.min(9000 - model.len()));
+                model.extend(&bytes[..n]);
+                let take = read.min(ring.len());
+                let mut out = vec![0; take];
+                ring.copy_to(0, &mut out);
+                let want: Vec<u8> = model.drain(..take).collect();
+                prop_assert_eq!(out, want);
+                ring.consume(&mut pool, take, false);
+            }
+        }
+    }
+}

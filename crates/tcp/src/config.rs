@@ -1,0 +1,94 @@
+//! What may be set for a connection, with the defaults and where they come from.
+
+use crate::congestion::Algorithm;
+use core::time::Duration;
+
+/// Keepalive probing (RFC 9293 §3.8.4; off unless asked for).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keepalive {
+    /// Silence before the first probe.
+    pub idle: Duration,
+    /// Time between probes.
+    pub interval: Duration,
+    /// Unanswered probes until the connection is given up.
+    pub probes: u8,
+}
+
+impl Default for Keepalive {
+    fn default() -> Self {
+        Self { idle: Duration::from_secs(7200), interval: Duration::from_secs(75), probes: 9 }
+    }
+}
+
+/// Settings of a connection, shared by all connections made with them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Largest payload we take in one segment, announced in the SYN, bytes (RFC 9293 §3.7.1).
+    pub mss: u16,
+    /// Bytes that may wait to be sent or acknowledged.
+    pub send_buffer: u32,
+    /// Bytes that may wait to be read; also the largest window offered.
+    pub receive_buffer: u32,
+    /// Offer window scaling (RFC 7323 §2).
+    pub window_scaling: bool,
+    /// Offer timestamps (RFC 7323 §3).
+    pub timestamps: bool,
+    /// Offer selective acknowledgements (RFC 2018).
+    pub sack: bool,
+    /// Congestion control.
+    pub congestion: Algorithm,
+    /// Send small segments at once: Nagle's algorithm (RFC 9293 §3.7.4) off.
+    pub nodelay: bool,
+    /// How long an acknowledgement may wait for company (RFC 9293 §3.8.6.3; below 500 ms).
+    pub delayed_ack: Duration,
+    /// SYN retransmissions until a connect is given up (Linux: 6).
+    pub syn_retries: u8,
+    /// Retransmissions in a row until an open connection is given up (RFC 9293 §3.8.3 R2; Linux: 15).
+    pub retries: u8,
+    /// Longest time data may stay unacknowledged (RFC 9293 §3.9.1, user timeout).
+    pub user_timeout: Option<Duration>,
+    /// Keepalive probing.
+    pub keepalive: Option<Keepalive>,
+    /// How long a closed socket waits in FIN-WAIT-2 for the peer's FIN (Linux: 60 s).
+    pub fin_wait2: Duration,
+    /// How long TIME-WAIT lasts, 2 MSL (Linux: 60 s).
+    pub time_wait: Duration,
+    /// Let the SYN-ACK carry data that the application wrote before it left (RFC 9293 §3.5 allows
+    /// it). Off by default: Linux clients discard such data, which costs them a retransmission.
+    pub data_in_syn_ack: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            mss: 1460,
+            send_buffer: 1 << 20,
+            receive_buffer: 1 << 20,
+            window_scaling: true,
+            timestamps: true,
+            sack: true,
+            congestion: Algorithm::Cubic,
+            nodelay: false,
+            delayed_ack: Duration::from_millis(40),
+            syn_retries: 6,
+            retries: 15,
+            user_timeout: None,
+            keepalive: None,
+            fin_wait2: Duration::from_secs(60),
+            time_wait: Duration::from_secs(60),
+            data_in_syn_ack: false,
+        }
+    }
+}
+
+impl Config {
+    /// The window scale that lets the whole receive buffer be offered (RFC 7323 §2.2).
+    #[must_use]
+    pub fn window_scale(&self) -> u8 {
+        let mut shift = 0;
+        while shift < 14 && (self.receive_buffer >> shift) > 0xffff {
+            shift += 1;
+        }
+        shift
+    }
+}

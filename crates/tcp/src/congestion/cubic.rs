@@ -1,0 +1,293 @@
+//! CUBIC (RFC 9438) in integers: bytes, milliseconds, and 16 fractional bits where small steps add up.
+
+use super::{AckSample, CongestionControl, MAX_WINDOW, grown, initial_window, legal_mss};
+use core::time::Duration;
+use firstflight_wire::Instant;
+
+/// Segments by which one acknowledgement may open the window in slow start. RFC 9438 leaves slow
+/// start open; 8 is what RFC 9406 §4.3 recommends without pacing, and it lets receivers that
+/// acknowledge in large steps (receive offload) still double the window each round trip.
+const SLOW_START_LIMIT: u32 = 8;
+
+/// Fractional bits of `w_est`.
+const FRACTION: u32 = 16;
+/// α_cubic = 3·(1 − β)/(1 + β) with β = 0.7 (RFC 9438 §4.3), `FRACTION` bits.
+const ALPHA: u64 = (9 << FRACTION) / 17;
+/// The cubic's argument is cut at ± 262 s: beyond, the window has long met its clamp of 1.5, and
+/// the third power stays in 64 bits.
+const MAX_OFFSET_MS: u64 = 1 << 18;
+/// A silence of two round trips and this much is still taken for one without idle time.
+const GAP_SLACK: Duration = Duration::from_millis(10);
+
+/// RFC 9438: the window follows a cubic of the time since the last reduction, with C = 0.4,
+/// β = 0.7, fast convergence and the Reno-friendly region. Without HyStart++.
+#[derive(Debug, Clone)]
+pub struct Cubic {
+    mss: u32,
+    state: State,
+    /// The state before the last reduction (§4.9).
+    saved: Option<State>,
+    /// When an acknowledgement last came: what is more than a round trip ago was idle time.
+    last_ack: Instant,
+}
+
+/// Everything that a spurious reduction must give back (RFC 9438 §4.9.1).
+#[derive(Debug, Clone, Copy)]
+struct State {
+    cwnd: u32,
+    ssthresh: u32,
+    /// The window at which the cubic has its plateau, in bytes; 0: none known.
+    w_max: u32,
+    /// The window before the threshold was last lowered, in bytes.
+    cwnd_prior: u32,
+    /// K: time from the start of the epoch to the plateau, in ms.
+    k_ms: u32,
+    /// Fraction of a byte of `cwnd`, `FRACTION` bits: with small segments the steps of the curve
+    /// are less than a byte.
+    cwnd_fraction: u16,
+    /// A congestion-avoidance stage has begun at `epoch`.
+    in_epoch: bool,
+    /// In the slow start that follows a timeout.
+    after_timeout: bool,
+    /// What Reno would have, in bytes with `FRACTION` fractional bits.
+    w_est: u64,
+    /// Start of the stage, moved forward by the time in which the window was not used.
+    epoch: Instant,
+}
+
+impl Cubic {
+    /// The initial state for segments of `mss` bytes.
+    #[must_use]
+    pub fn new(mss: u32) -> Self {
+        let mss = legal_mss(mss);
+        let state = State {
+            cwnd: initial_window(mss).min(MAX_WINDOW),
+            ssthresh: u32::MAX,
+            w_max: 0,
+            cwnd_prior: 0,
+            k_ms: 0,
+            cwnd_fraction: 0,
+            in_epoch: false,
+            after_timeout: false,
+            w_est: 0,
+            epoch: Instant::from_nanos(0),
+        };
+        Self {
+            mss,
+            state,
+            saved: None,
+            last_ack: Instant::from_nanos(0),
+        }
+    }
+
+    /// RFC 9438 §4.6 (threshold) and §4.7 (fast convergence).
+    fn reduce(&mut self, in_flight: u32) {
+        self.saved = Some(self.state);
+        let s = &mut self.state;
+        s.cwnd_prior = s.cwnd;
+        // A flow whose plateau sinks gives room to new ones: (1 + β)/2 = 0.85.
+        s.w_max = if s.cwnd < s.w_max {
+            scaled(s.cwnd, 17, 20)
+        } else {
+            s.cwnd
+        };
+        s.ssthresh = scaled(in_flight, 7, 10)
+            .max(self.mss.saturating_mul(2))
+            .min(MAX_WINDOW);
+        s.in_epoch = false;
+    }
+
+    /// A congestion-avoidance stage begins (§4.2; §4.8 and §4.10 when there is no plateau above).
+    fn begin_epoch(&mut self, now: Instant) {
+        let s = &mut self.state;
+        s.in_epoch = true;
+        s.after_timeout = false;
+        s.epoch = now;
+        s.w_est = u64::from(s.cwnd) << FRACTION;
+        if s.w_max > s.cwnd {
+            s.k_ms = k_ms(s.w_max - s.cwnd, self.mss);
+        } else {
+            s.w_max = s.cwnd;
+            s.k_ms = 0;
+        }
+    }
+
+    /// Time in the stage, without what passed idle or limited by the application (§4.2, §5.8).
+    fn elapsed(&mut self, ack: &AckSample) -> Duration {
+        let gap = ack.now - self.last_ack;
+        // As long as something is in flight, acknowledgements are about a round trip apart.
+        let idle = match ack.srtt {
+            _ if !ack.cwnd_limited => gap,
+            Some(srtt) => gap.saturating_sub(srtt.saturating_mul(2).saturating_add(GAP_SLACK)),
+            None => Duration::ZERO,
+        };
+        let s = &mut self.state;
+        s.epoch = (s.epoch + idle).min(ack.now);
+        ack.now - s.epoch
+    }
+
+    fn congestion_avoidance(&mut self, ack: &AckSample, t: Duration) {
+        let mss = self.mss;
+        let s = &mut self.state;
+        let cwnd = u64::from(s.cwnd.max(1));
+        let acked = u64::from(ack.acked.min(s.cwnd));
+
+        // §4.3: α is 1 again once Reno would be back where it was.
+        let reached = s.w_est >> FRACTION >= u64::from(s.cwnd_prior);
+        let alpha = if reached { 1 << FRACTION } else { ALPHA };
+        s.w_est += alpha * u64::from(mss) * acked / cwnd;
+        s.w_est = s.w_est.min(u64::from(MAX_WINDOW) << FRACTION);
+
+        let t_ms = millis(t);
+        if s.w_cubic(t_ms, mss) < s.w_est >> FRACTION {
+            s.cwnd = s.cwnd.max((s.w_est >> FRACTION) as u32);
+            return;
+        }
+        // §4.4, §4.5: towards the value one round trip ahead, at most by half the window.
+        let ahead = t_ms + millis(ack.srtt.unwrap_or_default());
+        let target = s.w_cubic(ahead, mss).clamp(cwnd, cwnd + cwnd / 2);
+        let step = (target - cwnd) * acked;
+        let fraction = u64::from(s.cwnd_fraction) + ((step % cwnd) << FRACTION) / cwnd;
+        s.cwnd = grown(s.cwnd, (step / cwnd + (fraction >> FRACTION)) as u32);
+        s.cwnd_fraction = fraction as u16;
+    }
+}
+
+impl State {
+    /// W_cubic(t) = C·(t − K)³ + W_max in bytes (equation 1), for t in ms.
+    fn w_cubic(&self, t_ms: u64, mss: u32) -> u64 {
+        let k = u64::from(self.k_ms);
+        let offset = t_ms.abs_diff(k).min(MAX_OFFSET_MS);
+        // C·mss·offset³ = 4·mss·ms³/10¹⁰, in two steps that stay below 2⁵⁹.
+        let cube = offset * offset * offset * 4 / 10_000;
+        let delta = cube * u64::from(mss) / 1_000_000;
+        let plateau = u64::from(self.w_max);
+        if t_ms >= k {
+            plateau.saturating_add(delta)
+        } else {
+            plateau.saturating_sub(delta)
+        }
+    }
+}
+
+impl CongestionControl for Cubic {
+    fn window(&self) -> u32 {
+        self.state.cwnd
+    }
+
+    fn slow_start_threshold(&self) -> u32 {
+        self.state.ssthresh
+    }
+
+    fn on_ack(&mut self, ack: &AckSample) {
+        let t = self.elapsed(ack);
+        self.last_ack = ack.now;
+        if !ack.cwnd_limited {
+            return;
+        }
+        let s = &mut self.state;
+        if s.cwnd < s.ssthresh {
+            // After a timeout one acknowledgement may cover much that the receiver already had
+            // (RFC 3465 §2.3).
+            let limit = if s.after_timeout { 1 } else { SLOW_START_LIMIT };
+            s.cwnd = grown(s.cwnd, ack.acked.min(self.mss.saturating_mul(limit)));
+            return;
+        }
+        let t = if s.in_epoch {
+            t
+        } else {
+            self.begin_epoch(ack.now);
+            Duration::ZERO
+        };
+        self.congestion_avoidance(ack, t);
+    }
+
+    fn on_loss_recovery(&mut self, _now: Instant, in_flight: u32) {
+        self.reduce(in_flight);
+        self.state.cwnd = self.state.ssthresh;
+    }
+
+    fn on_recovery_exit(&mut self, now: Instant) {
+        self.state.cwnd = self.state.ssthresh.min(MAX_WINDOW);
+        self.state.in_epoch = false;
+        self.last_ack = now;
+        self.saved = None;
+    }
+
+    fn on_timeout(&mut self, _now: Instant, in_flight: u32, first: bool) {
+        if first {
+            self.reduce(in_flight);
+        }
+        let s = &mut self.state;
+        // §4.8: the stage after the slow start begins with K = 0 and its own plateau.
+        s.w_max = 0;
+        s.in_epoch = false;
+        s.after_timeout = true;
+        s.cwnd = self.mss;
+    }
+
+    fn on_idle_restart(&mut self, initial_window: u32) {
+        let s = &mut self.state;
+        s.cwnd = s.cwnd.min(initial_window).max(self.mss);
+        s.in_epoch = false;
+    }
+
+    fn set_mss(&mut self, mss: u32) {
+        self.mss = legal_mss(mss);
+        let s = &mut self.state;
+        s.cwnd = s.cwnd.max(self.mss);
+        s.ssthresh = s.ssthresh.max(self.mss.saturating_mul(2));
+        // K was computed for the old size.
+        s.in_epoch = false;
+    }
+
+    fn undo(&mut self) {
+        if let Some(saved) = self.saved.take() {
+            let cwnd = self.state.cwnd.max(saved.cwnd);
+            let ssthresh = self.state.ssthresh.max(saved.ssthresh);
+            self.state = State {
+                cwnd,
+                ssthresh,
+                ..saved
+            };
+        }
+    }
+
+    fn on_syn_loss(&mut self) {
+        self.state.cwnd = self.mss;
+    }
+}
+
+/// `bytes · numerator / denominator`.
+fn scaled(bytes: u32, numerator: u64, denominator: u64) -> u32 {
+    (u64::from(bytes) * numerator / denominator) as u32
+}
+
+fn millis(duration: Duration) -> u64 {
+    duration.as_millis().min(u128::from(u32::MAX)) as u64
+}
+
+/// K = ∛((W_max − cwnd)/C) (equation 2): bytes below the plateau to ms until it.
+fn k_ms(below: u32, mss: u32) -> u32 {
+    // (ms)³ = 10⁹·segments/0.4, below 2⁶⁴ for 32 bits of bytes.
+    cube_root(u64::from(below) * 2_500_000_000 / u64::from(mss.max(1)))
+}
+
+/// ⌊∛x⌋, one bit of the result a step; needed once in a stage.
+fn cube_root(mut x: u64) -> u32 {
+    let mut root: u64 = 0;
+    for shift in (0..64u32).step_by(3).rev() {
+        root *= 2;
+        // (root + 1)³ − root³
+        let step = 3 * root * (root + 1) + 1;
+        if x >> shift >= step {
+            x -= step << shift;
+            root += 1;
+        }
+    }
+    root as u32
+}
+
+#[cfg(test)]
+#[path = "cubic_tests.rs"]
+mod tests;

@@ -1,0 +1,299 @@
+use super::*;
+use proptest::prelude::*;
+
+const RTT: Duration = Duration::from_millis(100);
+
+fn ack(now_ms: u64, acked: u32) -> AckSample {
+    AckSample {
+        now: Instant::from_millis(now_ms),
+        acked,
+        in_flight: acked,
+        srtt: Some(RTT),
+        min_rtt: Some(RTT),
+        cwnd_limited: true,
+    }
+}
+
+/// RFC 9438 §4.2–§4.5 in floating point and segments, as the text has it.
+struct Reference {
+    cwnd: f64,
+    w_max: f64,
+    cwnd_prior: f64,
+    k: f64,
+    w_est: f64,
+}
+
+impl Reference {
+    fn start(cwnd: f64, w_max: f64, cwnd_prior: f64) -> Self {
+        let (w_max, k) = if w_max > cwnd {
+            (w_max, ((w_max - cwnd) / 0.4).cbrt())
+        } else {
+            (cwnd, 0.0)
+        };
+        Self {
+            cwnd,
+            w_max,
+            cwnd_prior,
+            k,
+            w_est: cwnd,
+        }
+    }
+
+    fn w_cubic(&self, t: f64) -> f64 {
+        0.4 * (t - self.k).powi(3) + self.w_max
+    }
+
+    fn on_ack(&mut self, t: f64, rtt: f64, segments: f64) {
+        let alpha = if self.w_est >= self.cwnd_prior {
+            1.0
+        } else {
+            3.0 * 0.3 / 1.7
+        };
+        self.w_est += alpha * segments / self.cwnd;
+        if self.w_cubic(t) < self.w_est {
+            self.cwnd = self.cwnd.max(self.w_est);
+        } else {
+            let target = self.w_cubic(t + rtt).clamp(self.cwnd, 1.5 * self.cwnd);
+            self.cwnd += (target - self.cwnd) * segments / self.cwnd;
+        }
+    }
+}
+
+/// One loss at `cwnd` segments, then `seconds` of continuous sending; the largest relative error of
+/// the window against the reference at any acknowledgement.
+fn largest_error(mss: u32, cwnd: u32, rtt_ms: u64, seconds: u64) -> f64 {
+    let mut c = Cubic::new(mss);
+    c.state.cwnd = cwnd * mss;
+    let start = Instant::from_millis(5000);
+    c.on_loss_recovery(start, cwnd * mss);
+    c.on_recovery_exit(start);
+    let float_mss = f64::from(mss);
+    let mut r = Reference::start(
+        f64::from(c.window()) / float_mss,
+        f64::from(cwnd),
+        f64::from(cwnd),
+    );
+    let mut worst: f64 = 0.0;
+    let rtt = Duration::from_millis(rtt_ms);
+    let mut round = 0;
+    while round * rtt_ms < seconds * 1000 {
+        // A round trip's acknowledgements, two segments each, spread evenly.
+        let acks = u64::from((c.window() / mss / 2).max(1));
+        for i in 0..acks {
+            let t = round * rtt_ms + i * rtt_ms / acks;
+            c.on_ack(&AckSample {
+                srtt: Some(rtt),
+                ..ack(5000 + t, 2 * mss)
+            });
+            r.on_ack(t as f64 / 1000.0, rtt_ms as f64 / 1000.0, 2.0);
+            worst = worst.max((f64::from(c.window()) / float_mss / r.cwnd - 1.0).abs());
+        }
+        round += 1;
+    }
+    worst
+}
+
+#[test]
+fn follows_the_floating_point_reference_to_one_percent() {
+    // Reno-friendly (short RTT), concave and convex (long RTT), jumbo and tiny segments.
+    for (mss, cwnd, rtt_ms, seconds) in [
+        (1460, 20, 10, 20),
+        (1460, 100, 100, 30),
+        (1460, 1000, 100, 40),
+        (1460, 10_000, 200, 40),
+        (8940, 300, 50, 30),
+        (48, 200, 80, 30),
+    ] {
+        let error = largest_error(mss, cwnd, rtt_ms, seconds);
+        assert!(error < 0.01, "mss {mss} cwnd {cwnd} rtt {rtt_ms}: {error}");
+    }
+}
+
+#[test]
+fn stays_small() {
+    assert!(size_of::<Cubic>() <= 96, "{}", size_of::<Cubic>());
+}
+
+#[test]
+fn one_ack_in_slow_start_opens_up_to_eight_segments() {
+    let mut c = Cubic::new(1000);
+    c.on_ack(&ack(1, 4000));
+    assert_eq!(c.window(), 14_000);
+    c.on_ack(&ack(1, 10_000));
+    assert_eq!(c.window(), 22_000);
+    c.on_ack(&AckSample {
+        cwnd_limited: false,
+        ..ack(1, 4000)
+    });
+    assert_eq!(c.window(), 22_000);
+}
+
+#[test]
+fn loss_multiplies_by_seven_tenths_and_fast_convergence_lowers_the_plateau() {
+    let mut c = Cubic::new(1000);
+    c.state.cwnd = 100_000;
+    let now = Instant::from_millis(0);
+    c.on_loss_recovery(now, 100_000);
+    assert_eq!(
+        (c.window(), c.slow_start_threshold(), c.state.w_max),
+        (70_000, 70_000, 100_000)
+    );
+    c.on_recovery_exit(now);
+    c.on_loss_recovery(now, 70_000);
+    assert_eq!((c.window(), c.state.w_max), (49_000, 59_500));
+}
+
+/// RFC 9438 §4.8.
+#[test]
+fn after_a_timeout_the_stage_begins_at_its_own_plateau() {
+    let mut c = Cubic::new(1000);
+    c.state.cwnd = 100_000;
+    c.on_timeout(Instant::from_millis(0), 100_000, true);
+    assert_eq!((c.window(), c.slow_start_threshold()), (1000, 70_000));
+    let mut ms = 0;
+    while c.window() < c.slow_start_threshold() {
+        ms += 10;
+        let before = c.window();
+        c.on_ack(&ack(ms, 3000));
+        assert_eq!(c.window(), before + 1000, "L = 1");
+    }
+    c.on_ack(&ack(ms, 1000));
+    assert_eq!((c.state.k_ms, c.state.w_max), (0, 70_000));
+}
+
+/// RFC 9438 §4.9.
+#[test]
+fn undo_restores_the_curve_too() {
+    let mut c = Cubic::new(1000);
+    c.state.cwnd = 100_000;
+    c.on_loss_recovery(Instant::from_millis(0), 100_000);
+    c.on_recovery_exit(Instant::from_millis(0));
+    for ms in 1..500 {
+        c.on_ack(&ack(ms, 2000));
+    }
+    let before = c.state;
+    c.on_timeout(Instant::from_millis(600), 50_000, true);
+    c.undo();
+    assert_eq!(
+        (c.state.cwnd, c.state.ssthresh),
+        (before.cwnd, before.ssthresh)
+    );
+    assert_eq!(
+        (c.state.w_max, c.state.k_ms, c.state.w_est),
+        (before.w_max, before.k_ms, before.w_est)
+    );
+    assert_eq!((c.state.epoch, c.state.in_epoch), (before.epoch, true));
+}
+
+/// After a second of sending, `pause` runs; then the time in the stage must not have moved by it.
+fn time_lost_by(pause: impl FnOnce(&mut Cubic) -> u64) -> Duration {
+    let mut c = Cubic::new(1000);
+    c.state.cwnd = 400_000;
+    c.on_recovery_exit(Instant::from_millis(0));
+    c.on_loss_recovery(Instant::from_millis(0), 400_000);
+    c.on_recovery_exit(Instant::from_millis(0));
+    for ms in 1..=1000 {
+        c.on_ack(&ack(ms, 2000));
+    }
+    let resumed = pause(&mut c);
+    c.on_ack(&ack(resumed, 2000));
+    Instant::from_millis(resumed) - c.state.epoch
+}
+
+#[test]
+fn time_stands_still_while_the_window_is_not_used() {
+    let limited_by_application = time_lost_by(|c| {
+        let window = c.window();
+        for ms in 1001..60_000 {
+            c.on_ack(&AckSample {
+                cwnd_limited: false,
+                ..ack(ms, 2000)
+            });
+        }
+        assert_eq!(c.window(), window);
+        60_000
+    });
+    assert_eq!(
+        limited_by_application.as_millis(),
+        1000,
+        "begun at 1 ms, one more at the end"
+    );
+    let idle = time_lost_by(|_| 60_000);
+    assert_eq!(
+        idle.as_millis(),
+        999 + 210,
+        "two round trips of the silence may count"
+    );
+}
+
+#[test]
+fn one_ack_raises_the_window_by_at_most_half() {
+    let mut c = Cubic::new(1000);
+    c.on_recovery_exit(Instant::from_millis(0));
+    c.state.ssthresh = 10_000;
+    c.state.cwnd = 10_000;
+    c.on_ack(&ack(0, 1000));
+    // Acknowledgements every 200 ms, so that the curve is far ahead of the window.
+    for i in 1..400 {
+        let before = c.window();
+        c.on_ack(&ack(i * 200, before));
+        assert!(c.window() <= before + before / 2);
+    }
+    assert!(c.window() > 10_000_000, "{}", c.window());
+}
+
+proptest! {
+    #[test]
+    fn cube_root_is_exact(x in any::<u64>(), shift in 0u32..64) {
+        let x = x >> shift;
+        let root = u128::from(cube_root(x));
+        prop_assert!(root.pow(3) <= u128::from(x));
+        prop_assert!((root + 1).pow(3) > u128::from(x));
+    }
+
+    #[test]
+    fn curve_is_that_of_equation_1(
+        w_max in 2u32..400_000,
+        percent in 1u32..100,
+        t_ms in 0u64..200_000,
+        mss in 536u32..9000,
+    ) {
+        let w_max = w_max.min(MAX_WINDOW / mss);
+        let cwnd = w_max * percent / 100;
+        let k = k_ms((w_max - cwnd) * mss, mss);
+        let exact_k = (f64::from(w_max - cwnd) / 0.4).cbrt();
+        prop_assert!((f64::from(k) / 1000.0 - exact_k).abs() <= 0.001);
+        let state = State { w_max: w_max * mss, k_ms: k, ..Cubic::new(mss).state };
+        let exact = 0.4 * (t_ms as f64 / 1000.0 - exact_k).powi(3) + f64::from(w_max);
+        let ours = state.w_cubic(t_ms, mss) as f64 / f64::from(mss);
+        // A millisecond of K costs a little where the curve is steep.
+        prop_assert!((ours - exact.max(0.0)).abs() <= 0.001 * exact.abs().max(f64::from(w_max)) + 0.05,
+            "{ours} {exact}");
+    }
+
+    /// No sequence of calls, however absurd its numbers, panics or breaks the bounds.
+    #[test]
+    fn any_calls(calls in prop::collection::vec((0u8..9, any::<u32>(), 0u64..100_000, any::<bool>()), 1..200)) {
+        let mut c = Cubic::new(1460);
+        let mut now = 0;
+        for (kind, number, wait, flag) in calls {
+            now += wait;
+            let at = Instant::from_millis(now);
+            match kind {
+                0..=2 => c.on_ack(&AckSample {
+                    srtt: flag.then(|| Duration::from_micros(number.into())),
+                    cwnd_limited: number % 4 != 0,
+                    ..ack(now, number)
+                }),
+                3 => c.on_loss_recovery(at, number),
+                4 => c.on_recovery_exit(at),
+                5 => c.on_timeout(at, number, flag),
+                6 => c.on_idle_restart(number),
+                7 => c.set_mss(number),
+                _ => c.undo(),
+            }
+            prop_assert!(c.window() >= c.mss && c.window() <= MAX_WINDOW);
+            prop_assert!(c.slow_start_threshold() >= 2 * c.mss.min(c.slow_start_threshold() / 2));
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Congestion control: how much may be in flight.
+//!
+//! The connection detects losses and calls a [`CongestionControl`]; the algorithm only moves the
+//! congestion window (cwnd) and the slow-start threshold (ssthresh), both in bytes.
+
+mod cubic;
+mod newreno;
+
+pub use cubic::Cubic;
+pub use newreno::NewReno;
+
+use core::time::Duration;
+use firstflight_wire::Instant;
+
+/// No window grows beyond what window scaling can announce (65535 · 2¹⁴, RFC 7323 §2.3), so
+/// arithmetic on windows has room in 32 bits.
+pub const MAX_WINDOW: u32 = 1 << 30;
+
+/// The window that a connection begins with, in bytes (RFC 6928 §2): ten segments, a little less
+/// if they are large.
+#[must_use]
+pub fn initial_window(mss: u32) -> u32 {
+    mss.saturating_mul(10)
+        .min(mss.saturating_mul(2).max(14_600))
+}
+
+/// What an acknowledgement of new data tells the algorithm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AckSample {
+    /// When it arrived.
+    pub now: Instant,
+    /// Bytes that it newly acknowledged.
+    pub acked: u32,
+    /// Bytes in flight before it.
+    pub in_flight: u32,
+    /// The smoothed round-trip time.
+    pub srtt: Option<Duration>,
+    /// The smallest round-trip time.
+    pub min_rtt: Option<Duration>,
+    /// The congestion window, and not the application or the peer's window, limited what was sent
+    /// in the last round trip. A window that was not used is not known to fit the path and does
+    /// not grow (RFC 9438 §5.8, RFC 7661).
+    pub cwnd_limited: bool,
+}
+
+/// An algorithm that moves the congestion window.
+///
+/// Order of calls in an episode of loss: [`on_loss_recovery`](Self::on_loss_recovery), no `on_ack`
+/// during fast recovery, [`on_recovery_exit`](Self::on_recovery_exit). After
+/// [`on_timeout`](Self::on_timeout) every acknowledgement goes to [`on_ack`](Self::on_ack): the
+/// window is in slow start.
+pub trait CongestionControl {
+    /// The congestion window in bytes, at least one segment.
+    fn window(&self) -> u32;
+
+    /// The slow-start threshold in bytes; `u32::MAX` before the first loss.
+    fn slow_start_threshold(&self) -> u32;
+
+    /// New data was acknowledged outside fast recovery.
+    fn on_ack(&mut self, ack: &AckSample);
+
+    /// Fast recovery begins with `in_flight` bytes outstanding (FlightSize): lowers the threshold
+    /// and sets the window to it.
+    fn on_loss_recovery(&mut self, now: Instant, in_flight: u32);
+
+    /// Fast recovery ended: everything that was outstanding at its start is acknowledged. The
+    /// window is the threshold again (RFC 6582 §3.2, RFC 6675 §5); [`undo`](Self::undo) is no
+    /// longer possible.
+    fn on_recovery_exit(&mut self, now: Instant);
+
+    /// The retransmission timer expired with `in_flight` bytes outstanding. The threshold is
+    /// lowered only if `first`, that is, this data was not retransmitted by the timer before; the
+    /// window becomes one segment (RFC 5681 §3.1).
+    fn on_timeout(&mut self, now: Instant, in_flight: u32, first: bool);
+
+    /// Nothing was sent for longer than a retransmission timeout: the window is at most
+    /// `initial_window` (RFC 5681 §4.1, RFC 9438 §5.8).
+    fn on_idle_restart(&mut self, initial_window: u32);
+
+    /// The segment size in bytes changed (path MTU). Windows in bytes stay, except for their
+    /// minima.
+    fn set_mss(&mut self, mss: u32);
+
+    /// The last reduction was wrong (nothing had been lost): back to the state before it, but
+    /// never to a smaller window. Without effect if there is nothing to undo.
+    fn undo(&mut self);
+
+    /// A SYN or SYN-ACK was lost: the initial window becomes one segment (RFC 5681 §3.1).
+    fn on_syn_loss(&mut self);
+}
+
+/// The algorithms to choose from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// RFC 5681 and RFC 6582.
+    NewReno,
+    /// RFC 9438.
+    #[default]
+    Cubic,
+}
+
+/// The algorithm of one connection: an enum, so that a connection needs no allocation for it.
+#[derive(Debug, Clone)]
+pub enum Controller {
+    /// See [`NewReno`].
+    NewReno(NewReno),
+    /// See [`Cubic`].
+    Cubic(Cubic),
+}
+
+impl Controller {
+    /// The algorithm in its initial state for segments of `mss` bytes.
+    #[must_use]
+    pub fn new(algorithm: Algorithm, mss: u32) -> Self {
+        match algorithm {
+            Algorithm::NewReno => Self::NewReno(NewReno::new(mss)),
+            Algorithm::Cubic => Self::Cubic(Cubic::new(mss)),
+        }
+    }
+}
+
+/// Calls the same method of whichever algorithm it is.
+macro_rules! each {
+    ($self:ident, $algorithm:ident => $call:expr) => {
+        match $self {
+            Controller::NewReno($algorithm) => $call,
+            Controller::Cubic($algorithm) => $call,
+        }
+    };
+}
+
+impl CongestionControl for Controller {
+    fn window(&self) -> u32 {
+        each!(self, a => a.window())
+    }
+
+    fn slow_start_threshold(&self) -> u32 {
+        each!(self, a => a.slow_start_threshold())
+    }
+
+    fn on_ack(&mut self, ack: &AckSample) {
+        each!(self, a => a.on_ack(ack));
+    }
+
+    fn on_loss_recovery(&mut self, now: Instant, in_flight: u32) {
+        each!(self, a => a.on_loss_recovery(now, in_flight));
+    }
+
+    fn on_recovery_exit(&mut self, now: Instant) {
+        each!(self, a => a.on_recovery_exit(now));
+    }
+
+    fn on_timeout(&mut self, now: Instant, in_flight: u32, first: bool) {
+        each!(self, a => a.on_timeout(now, in_flight, first));
+    }
+
+    fn on_idle_restart(&mut self, initial_window: u32) {
+        each!(self, a => a.on_idle_restart(initial_window));
+    }
+
+    fn set_mss(&mut self, mss: u32) {
+        each!(self, a => a.set_mss(mss));
+    }
+
+    fn undo(&mut self) {
+        each!(self, a => a.undo());
+    }
+
+    fn on_syn_loss(&mut self) {
+        each!(self, a => a.on_syn_loss());
+    }
+}
+
+/// `window` plus `more`, within [`MAX_WINDOW`].
+fn grown(window: u32, more: u32) -> u32 {
+    window.saturating_add(more).min(MAX_WINDOW)
+}
+
+/// A segment size that the algorithms can divide by and that is no larger than TCP can announce.
+fn legal_mss(mss: u32) -> u32 {
+    mss.clamp(1, u32::from(u16::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn initial_windows_of_rfc_6928() {
+        assert_eq!(initial_window(536), 5360);
+        assert_eq!(initial_window(1460), 14_600);
+        assert_eq!(initial_window(2000), 14_600);
+        assert_eq!(initial_window(8940), 17_880);
+        assert_eq!(initial_window(u32::MAX), u32::MAX);
+    }
+
+    #[test]
+    fn both_algorithms_keep_the_common_contract() {
+        for algorithm in [Algorithm::NewReno, Algorithm::Cubic] {
+            let mut c = Controller::new(algorithm, 1000);
+            let now = Instant::from_millis(1);
+            assert_eq!((c.window(), c.slow_start_threshold()), (10_000, u32::MAX));
+            c.on_loss_recovery(now, 1000);
+            assert_eq!(
+                (c.window(), c.slow_start_threshold()),
+                (2000, 2000),
+                "{algorithm:?}"
+            );
+            c.undo();
+            assert_eq!(
+                (c.window(), c.slow_start_threshold()),
+                (10_000, u32::MAX),
+                "{algorithm:?}"
+            );
+            c.undo();
+            assert_eq!(c.window(), 10_000);
+            c.on_loss_recovery(now, 10_000);
+            c.on_recovery_exit(now);
+            let after = c.window();
+            c.undo();
+            assert_eq!(c.window(), after, "too late to undo");
+            c.on_timeout(now, 40_000, true);
+            let threshold = c.slow_start_threshold();
+            assert_eq!(c.window(), 1000);
+            assert!(threshold >= 20_000);
+            c.on_timeout(now, 1000, false);
+            assert_eq!(
+                (c.window(), c.slow_start_threshold()),
+                (1000, threshold),
+                "{algorithm:?}"
+            );
+            c.undo();
+            assert_eq!(c.window(), after);
+            c.on_idle_restart(3000);
+            assert_eq!(c.window(), 3000);
+            c.set_mss(5000);
+            assert_eq!(c.window(), 5000);
+            c.on_syn_loss();
+            assert_eq!(c.window(), 5000);
+        }
+    }
+
+    #[test]
+    fn a_window_has_a_maximum() {
+        for algorithm in [Algorithm::NewReno, Algorithm::Cubic] {
+            let mut c = Controller::new(algorithm, 65_000);
+            for ms in 0..20_000 {
+                c.on_ack(&AckSample {
+                    now: Instant::from_millis(ms),
+                    acked: u32::MAX,
+                    in_flight: c.window(),
+                    srtt: Some(Duration::from_millis(1)),
+                    min_rtt: None,
+                    cwnd_limited: true,
+                });
+            }
+            assert_eq!(c.window(), MAX_WINDOW, "{algorithm:?}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! NewReno: slow start and congestion avoidance of RFC 5681, counted in bytes as RFC 3465 says.
+
+use super::{AckSample, CongestionControl, MAX_WINDOW, grown, initial_window, legal_mss};
+use firstflight_wire::Instant;
+
+/// Segments by which one acknowledgement may open the window in slow start (L of RFC 3465 §2.2).
+const SLOW_START_LIMIT: u32 = 2;
+
+/// RFC 5681 with appropriate byte counting (RFC 3465, L = 2; L = 1 after a timeout).
+#[derive(Debug, Clone)]
+pub struct NewReno {
+    mss: u32,
+    cwnd: u32,
+    ssthresh: u32,
+    /// Bytes acknowledged in congestion avoidance since the window last grew.
+    acked: u32,
+    /// In the slow start that follows a timeout.
+    after_timeout: bool,
+    /// cwnd and ssthresh before the last reduction.
+    saved: Option<(u32, u32)>,
+}
+
+impl NewReno {
+    /// The initial state for segments of `mss` bytes.
+    #[must_use]
+    pub fn new(mss: u32) -> Self {
+        let mss = legal_mss(mss);
+        Self {
+            mss,
+            cwnd: initial_window(mss).min(MAX_WINDOW),
+            ssthresh: u32::MAX,
+            acked: 0,
+            after_timeout: false,
+            saved: None,
+        }
+    }
+
+    /// RFC 5681 §3.1 equation (4).
+    fn reduce_threshold(&mut self, in_flight: u32) {
+        self.saved = Some((self.cwnd, self.ssthresh));
+        self.ssthresh = (in_flight / 2).max(self.mss.saturating_mul(2));
+        self.acked = 0;
+    }
+}
+
+impl CongestionControl for NewReno {
+    fn window(&self) -> u32 {
+        self.cwnd
+    }
+
+    fn slow_start_threshold(&self) -> u32 {
+        self.ssthresh
+    }
+
+    fn on_ack(&mut self, ack: &AckSample) {
+        if !ack.cwnd_limited {
+            return;
+        }
+        if self.cwnd < self.ssthresh {
+            // After a timeout one acknowledgement may cover much that the receiver already had:
+            // it says nothing about what leaves the network now (RFC 3465 §2.3).
+            let limit = if self.after_timeout {
+                1
+            } else {
+                SLOW_START_LIMIT
+            };
+            self.cwnd = grown(self.cwnd, ack.acked.min(self.mss.saturating_mul(limit)));
+            return;
+        }
+        self.after_timeout = false;
+        // RFC 3465 §2.1: a segment more for each window of acknowledged bytes.
+        self.acked = self.acked.saturating_add(ack.acked);
+        if self.acked >= self.cwnd {
+            self.acked = (self.acked - self.cwnd).min(self.cwnd);
+            self.cwnd = grown(self.cwnd, self.mss);
+        }
+    }
+
+    fn on_loss_recovery(&mut self, _now: Instant, in_flight: u32) {
+        self.reduce_threshold(in_flight);
+        self.cwnd = self.ssthresh;
+    }
+
+    fn on_recovery_exit(&mut self, _now: Instant) {
+        self.cwnd = self.ssthresh.min(MAX_WINDOW);
+        self.saved = None;
+    }
+
+    fn on_timeout(&mut self, _now: Instant, in_flight: u32, first: bool) {
+        if first {
+            self.reduce_threshold(in_flight);
+        }
+        self.after_timeout = true;
+        self.acked = 0;
+        self.cwnd = self.mss;
+    }
+
+    fn on_idle_restart(&mut self, initial_window: u32) {
+        self.cwnd = self.cwnd.min(initial_window).max(self.mss);
+        self.acked = 0;
+    }
+
+    fn set_mss(&mut self, mss: u32) {
+        self.mss = legal_mss(mss);
+        self.cwnd = self.cwnd.max(self.mss);
+        self.ssthresh = self.ssthresh.max(self.mss.saturating_mul(2));
+    }
+
+    fn undo(&mut self) {
+        if let Some((cwnd, ssthresh)) = self.saved.take() {
+            self.cwnd = self.cwnd.max(cwnd);
+            self.ssthresh = self.ssthresh.max(ssthresh);
+            self.after_timeout = false;
+        }
+    }
+
+    fn on_syn_loss(&mut self) {
+        self.cwnd = self.mss;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ack(acked: u32) -> AckSample {
+        AckSample {
+            now: Instant::from_millis(0),
+            acked,
+            in_flight: acked,
+            srtt: None,
+            min_rtt: None,
+            cwnd_limited: true,
+        }
+    }
+
+    #[test]
+    fn slow_start_counts_bytes_up_to_two_segments() {
+        let mut c = NewReno::new(1000);
+        c.on_ack(&ack(1));
+        assert_eq!(
+            c.window(),
+            10_001,
+            "not a whole segment for one byte (ACK division)"
+        );
+        c.on_ack(&ack(2000));
+        assert_eq!(c.window(), 12_001);
+        c.on_ack(&ack(9000));
+        assert_eq!(c.window(), 14_001);
+    }
+
+    #[test]
+    fn an_unused_window_does_not_grow() {
+        let mut c = NewReno::new(1000);
+        c.on_ack(&AckSample {
+            cwnd_limited: false,
+            ..ack(2000)
+        });
+        assert_eq!(c.window(), 10_000);
+    }
+
+    #[test]
+    fn congestion_avoidance_adds_a_segment_a_round_trip() {
+        let mut c = NewReno::new(1000);
+        c.on_loss_recovery(Instant::from_millis(0), 20_000);
+        c.on_recovery_exit(Instant::from_millis(0));
+        assert_eq!((c.window(), c.slow_start_threshold()), (10_000, 10_000));
+        for round in 1..=20u32 {
+            let mut left = c.window();
+            while left > 0 {
+                let n = left.min(2000);
+                c.on_ack(&ack(n));
+                left -= n;
+            }
+            assert_eq!(c.window(), 10_000 + round * 1000);
+        }
+    }
+
+    #[test]
+    fn one_segment_per_ack_after_a_timeout_until_the_threshold() {
+        let mut c = NewReno::new(1000);
+        c.on_timeout(Instant::from_millis(0), 10_000, true);
+        assert_eq!((c.window(), c.slow_start_threshold()), (1000, 5000));
+        for expected in [2000, 3000, 4000, 5000] {
+            c.on_ack(&ack(8000));
+            assert_eq!(c.window(), expected);
+        }
+        c.on_ack(&ack(2000));
+        assert_eq!(c.window(), 5000, "congestion avoidance");
+    }
+}

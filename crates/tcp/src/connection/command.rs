@@ -1,0 +1,153 @@
+//! What the application wants.
+
+use super::{Connection, Readiness};
+use crate::buffer::Pool;
+use crate::error::{CloseReason, IoError};
+use crate::state::State;
+use crate::timers::Timer;
+use crate::transition::Trigger;
+use firstflight_wire::Instant;
+
+impl Connection {
+    /// Appends data for the peer; returns how many bytes were taken, at least one.
+    ///
+    /// # Errors
+    /// `WouldBlock` when the send buffer is full (a `WRITABLE` readiness follows), `SendClosed`
+    /// after [`Connection::close`], `Closed` when the connection is over.
+    pub fn write(&mut self, pool: &mut Pool, bytes: &[u8], now: Instant) -> Result<usize, IoError> {
+        if let Some(reason) = self.close_reason() {
+            return Err(IoError::Closed(reason));
+        }
+        if self.snd.fin_queued {
+            return Err(IoError::SendClosed);
+        }
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let n = self.snd.write(pool, self.config.send_buffer, bytes);
+        if n == 0 {
+            self.facts.wants_room = true;
+            return Err(IoError::WouldBlock);
+        }
+        self.idle_restart(now);
+        Ok(n)
+    }
+
+    /// Takes out readable data; `Ok(0)` with a non-empty `out` is the end of the stream.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing is there yet; `Closed` when the connection ended otherwise than
+    /// by the peer's FIN and everything was read.
+    pub fn read(&mut self, pool: &mut Pool, out: &mut [u8]) -> Result<usize, IoError> {
+        let n = self.rcv.read(pool, out);
+        if n > 0 || out.is_empty() || self.rcv.finished() {
+            return Ok(n);
+        }
+        match self.close_reason() {
+            Some(reason) => Err(IoError::Closed(reason)),
+            None => Err(IoError::WouldBlock),
+        }
+    }
+
+    /// Closes the sending direction: a FIN follows the data that waits (half close). Closing twice
+    /// does nothing.
+    pub fn close(&mut self, now: Instant) {
+        if self.snd.fin_queued {
+            return;
+        }
+        match &self.state {
+            // In SYN-SENT and SYN-RECEIVED the FIN is queued until the handshake is complete
+            // (RFC 9293 §3.10.4); a Fast Open child may even send it before.
+            State::SynSent(_) | State::SynRcvd(_) => self.snd.fin_queued = true,
+            State::Established(_) | State::CloseWait(_) => {
+                self.snd.fin_queued = true;
+                self.transit(Trigger::Close);
+            }
+            _ => {}
+        }
+        self.idle_restart(now);
+    }
+
+    /// Ends the connection at once with a RST (RFC 9293 §3.10.5).
+    pub fn abort(&mut self, pool: &mut Pool) {
+        let reset = !matches!(self.state, State::SynSent(_) | State::TimeWait(_) | State::Closed(_));
+        self.die(CloseReason::Aborted, pool);
+        self.rcv.clear(pool);
+        self.facts.reset = reset;
+    }
+
+    /// The application lets go: an orderly close in the background. Data that arrived and was
+    /// never read makes it a reset, so that the peer knows (RFC 9293 §3.6.1, RFC 2525 §2.17).
+    pub fn release(&mut self, pool: &mut Pool, now: Instant) {
+        self.facts.released = true;
+        let unread = self.rcv.readable() > 0;
+        if unread && self.close_reason().is_none() {
+            self.abort(pool);
+            return;
+        }
+        self.rcv.clear(pool);
+        match &self.state {
+            State::SynSent(_) => self.die(CloseReason::Aborted, pool),
+            State::FinWait2(_) => self.timers.set(Timer::FinWait2, now + self.config.fin_wait2),
+            _ => self.close(now),
+        }
+    }
+
+    /// Turns Nagle's algorithm (RFC 9293 §3.7.4) off or on.
+    pub fn set_nodelay(&mut self, nodelay: bool) {
+        self.facts.nodelay = nodelay;
+    }
+
+    /// The path takes only packets with segments of `mss` bytes: a packet-too-big was believed
+    /// (RFC 1191). What was sent larger is sent again.
+    pub fn reduce_mss(&mut self, mss: u16, now: Instant) {
+        let mss = mss.max(48);
+        if mss >= self.snd.mss {
+            return;
+        }
+        self.snd.mss = mss;
+        self.ends.path_mss = mss;
+        crate::congestion::CongestionControl::set_mss(&mut self.control, u32::from(mss));
+        if let State::SynSent(syn) = &mut self.state {
+            // The SYN itself was too big: an immediate plain SYN.
+            syn.retransmits = syn.retransmits.saturating_add(1);
+            syn.pending = true;
+        } else if self.snd.outstanding() {
+            self.timed = None;
+            self.snd.enter_loss(true);
+            self.arm_retransmit(now);
+        }
+    }
+
+    /// A hard network error (RFC 5461): fatal only before the connection is established.
+    pub fn unreachable(&mut self, pool: &mut Pool) {
+        match &self.state {
+            State::SynSent(_) => self.die(CloseReason::Unreachable, pool),
+            State::SynRcvd(s) if !s.early => self.die(CloseReason::Unreachable, pool),
+            _ => {}
+        }
+    }
+
+    /// Whether a segment's number lies in what we have outstanding: the check that makes an ICMP
+    /// error believable (RFC 5927 §4.1).
+    #[must_use]
+    pub fn owns_sequence(&self, seq: firstflight_wire::SeqNum) -> bool {
+        seq.ge(self.snd.una) && seq.lt(self.snd.max)
+    }
+
+    /// Restarts slow start after an idle time (RFC 5681 §4.1).
+    fn idle_restart(&mut self, now: Instant) {
+        if self.facts.connected && !self.snd.outstanding() && now - self.last_sent > self.rtt.rto() {
+            let initial = crate::congestion::initial_window(u32::from(self.snd.mss));
+            crate::congestion::CongestionControl::on_idle_restart(&mut self.control, initial);
+        }
+    }
+
+    /// Says `WRITABLE` if a write was refused and at least half the buffer is free again.
+    pub(super) fn offer_room(&mut self) {
+        if self.facts.wants_room && self.snd.buffered() <= self.config.send_buffer as usize / 2 {
+            self.facts.wants_room = false;
+            self.ready |= Readiness::WRITABLE;
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Opening: from both ends, with or without a first flight (RFC 9293 §3.5, RFC 7413).
+
+use super::{Connection, Disposition, DropReason, Endpoints, Readiness};
+use crate::buffer::Pool;
+use crate::config::Config;
+use crate::congestion::CongestionControl;
+use crate::error::CloseReason;
+use crate::plan::{ChildPlan, Resolution, SynAckReport, SynPlan};
+use crate::receive::Receive;
+use crate::state::{Origin, State, SynRcvd, SynSent};
+use crate::timers::Timer;
+use crate::transition::{StateName, Transition, Trigger};
+use alloc::sync::Arc;
+use firstflight_wire::tcp::{Flags, Options, Segment};
+use firstflight_wire::{Instant, SeqNum};
+
+/// Smallest segment size believed: a smaller MSS option costs more than it helps (Linux: 88).
+const MIN_PEER_MSS: u16 = 88;
+
+impl Connection {
+    /// Begins an active open; `data` is the stream's beginning, as much of it as
+    /// `plan.data_limit` and the segment size allow rides in the SYN. Returns the connection and
+    /// how many bytes of `data` were taken into the send buffer.
+    #[must_use]
+    pub fn connect(
+        config: Arc<Config>,
+        ends: Endpoints,
+        plan: SynPlan,
+        data: &[u8],
+        pool: &mut Pool,
+        now: Instant,
+    ) -> (Self, usize) {
+        let scale = config.window_scale();
+        let rcv = Receive::new(SeqNum::new(0), config.receive_buffer, scale, config.mss);
+        let limit = config.send_buffer;
+        let preamble = plan.preamble.len() as u32;
+        let first_timeout = plan.first_timeout;
+        let data_limit = plan.data_limit;
+        let state =
+            State::SynSent(SynSent { plan, carried: 0, retransmits: 0, first_sent: None, pending: true });
+        let mut conn = Self::new(config, ends, state, rcv, now);
+        if let Some(rto) = first_timeout {
+            conn.rtt.set_initial(rto);
+        }
+        conn.snd.set_preamble(preamble);
+        let taken = conn.snd.write(pool, limit, data);
+        let mut trigger = Trigger::ActiveOpen;
+        if let State::SynSent(syn) = &mut conn.state {
+            let riding = (taken as u32).min(data_limit);
+            syn.carried = preamble + riding;
+            if syn.carried > 0 {
+                trigger = Trigger::ActiveOpenFirstFlight;
+            }
+        }
+        conn.record(Transition { from: StateName::Closed, trigger, to: StateName::SynSent });
+        (conn, taken)
+    }
+
+    /// A listener's child for `syn`. With `plan.early` the SYN's data is readable at once and may
+    /// be answered before the handshake completes (RFC 7413 §4.2).
+    #[must_use]
+    pub fn accept(
+        config: Arc<Config>,
+        ends: Endpoints,
+        syn: &Segment<'_>,
+        plan: &ChildPlan,
+        pool: &mut Pool,
+        now: Instant,
+    ) -> Self {
+        let mut conn = Self::child(config, ends, syn.seq, plan, now);
+        conn.take_syn_options(&syn.options, now);
+        conn.snd.first_window(syn.seq, conn.snd.iss, u32::from(syn.window));
+        let mut trigger = Trigger::Syn;
+        if plan.early {
+            trigger = Trigger::SynFirstFlight;
+            conn.rcv.skip(plan.skip);
+            let data = syn.payload.get(plan.skip as usize..).unwrap_or_default();
+            let seq = conn.rcv.nxt;
+            conn.take_payload(pool, seq, data);
+            conn.totals.early = conn.rcv.readable() as u32;
+        }
+        conn.record(Transition { from: StateName::Listen, trigger, to: StateName::SynRcvd });
+        conn.arm_retransmit(now);
+        conn
+    }
+
+    /// A child whose SYN-ACK was a SYN cookie (RFC 4987 §3.6): `ends.isn` is the cookie, `peer_isn`
+    /// the SYN's number, and `options` what could be recovered of the SYN's. The ACK that proved the
+    /// cookie is given to [`Connection::handle_segment`] next.
+    #[must_use]
+    pub fn from_cookie(
+        config: Arc<Config>,
+        ends: Endpoints,
+        peer_isn: SeqNum,
+        options: &Options<'_>,
+        now: Instant,
+    ) -> Self {
+        let mut conn = Self::child(config, ends, peer_isn, &ChildPlan::default(), now);
+        conn.take_syn_options(options, now);
+        conn.snd.first_window(peer_isn, conn.snd.iss, 0xffff);
+        if let State::SynRcvd(syn) = &mut conn.state {
+            syn.pending = false;
+        }
+        conn.snd.nxt = conn.snd.iss + 1;
+        conn.snd.max = conn.snd.nxt;
+        conn
+    }
+
+    fn child(config: Arc<Config>, ends: Endpoints, peer_isn: SeqNum, plan: &ChildPlan, now: Instant) -> Self {
+        let rcv = Receive::new(peer_isn, config.receive_buffer, config.window_scale(), config.mss);
+        let state = State::SynRcvd(SynRcvd {
+            origin: Origin::Listener,
+            early: plan.early,
+            options: plan.options,
+            budget: if plan.early { plan.pre_ack_budget } else { 0 },
+            retransmits: 0,
+            retries: plan.retries,
+            last_sent: None,
+            pending: true,
+        });
+        Self::new(config, ends, state, rcv, now)
+    }
+
+    /// Takes what the peer's SYN says about itself.
+    fn take_syn_options(&mut self, options: &Options<'_>, now: Instant) {
+        let peer = options.mss.unwrap_or(536).max(MIN_PEER_MSS);
+        self.snd.mss = peer.min(self.config.mss).min(self.ends.path_mss);
+        self.control = crate::congestion::Controller::new(self.config.congestion, u32::from(self.snd.mss));
+        self.rcv.set_segment_size(self.snd.mss);
+        match options.window_scale {
+            Some(shift) if self.config.window_scaling => self.snd.scale = shift.min(14),
+            // Without the peer's option neither side scales (RFC 7323 §2.2).
+            _ => self.rcv.scale = 0,
+        }
+        self.facts.sack = self.config.sack && options.sack_permitted;
+        if let Some(ts) = options.timestamps.filter(|_| self.config.timestamps) {
+            self.facts.timestamps = true;
+            self.rcv.ts_recent = ts.value;
+            self.rcv.ts_recent_at = now;
+        }
+    }
+
+    /// If `segment` is an acceptable SYN-ACK for our SYN: what it says about the first flight. The
+    /// layer above answers through [`Connection::handle_syn_ack`].
+    #[must_use]
+    pub fn syn_ack_report(&self, segment: &Segment<'_>) -> Option<SynAckReport> {
+        let State::SynSent(syn) = &self.state else { return None };
+        let wanted = Flags::SYN.union(Flags::ACK);
+        if !segment.flags.contains(wanted) || segment.flags.contains(Flags::RST) {
+            return None;
+        }
+        let acceptable = segment.ack.gt(self.snd.iss) && segment.ack.le(self.snd.max);
+        acceptable.then(|| SynAckReport {
+            acked: segment.ack.distance_from(self.snd.iss + 1),
+            carried: syn.carried,
+            retransmitted: syn.retransmits > 0,
+        })
+    }
+
+    /// Takes a SYN-ACK for which [`Connection::syn_ack_report`] gave a report.
+    pub fn handle_syn_ack(
+        &mut self,
+        segment: &Segment<'_>,
+        resolution: Resolution,
+        now: Instant,
+        pool: &mut Pool,
+    ) -> Disposition {
+        let State::SynSent(syn) = &mut self.state else {
+            return Disposition::Dropped(DropReason::Unexpected);
+        };
+        if resolution == Resolution::Abort {
+            self.die(CloseReason::PeerMisbehaved, pool);
+            return Disposition::Reset;
+        }
+        let (retransmits, carried, first_sent) = (syn.retransmits, syn.carried, syn.first_sent);
+        let first_flight = segment.ack.gt(self.snd.iss + 1);
+        self.rcv = Receive::new(
+            segment.seq,
+            self.config.receive_buffer,
+            self.config.window_scale(),
+            self.config.mss,
+        );
+        self.last_heard = now;
+        self.take_syn_options(&segment.options, now);
+        self.snd.first_window(segment.seq, segment.ack, u32::from(segment.window));
+        if resolution == Resolution::DataRefused {
+            // The stream begins behind the SYN: a refused preamble's numbers are used again.
+            self.snd.set_preamble(0);
+        }
+        let stream_acked = self.snd.buffered();
+        self.snd.acknowledge(pool, segment.ack);
+        self.totals.bytes_acked += (stream_acked - self.snd.buffered()) as u64;
+        // What the SYN-ACK leaves out was not delivered: sent again at once, no congestion
+        // (RFC 7413 §4.2.2).
+        self.snd.nxt = segment.ack;
+        self.snd.max = segment.ack;
+        if let (0, Some(sent)) = (retransmits, first_sent) {
+            self.rtt.sample(now - sent);
+        }
+        // A lost SYN means one segment (RFC 5681 §3.1), but the first loss of a SYN with data says
+        // more about the path's middleboxes than about congestion.
+        if retransmits > u8::from(carried > 0) {
+            self.control.on_syn_loss();
+        }
+        self.rtt.reset_backoff();
+        self.backoffs = 0;
+        self.timers.stop(Timer::Retransmit);
+        self.timed = None;
+        self.transit(if first_flight { Trigger::SynAckFirstFlight } else { Trigger::SynAck });
+        self.open(now);
+        self.rcv.need = crate::receive::AckNeed::Now;
+        self.take_payload(pool, segment.seq + 1, segment.payload);
+        if segment.flags.contains(Flags::FIN) {
+            self.rcv.note_fin(segment.seq + 1 + segment.payload.len() as u32);
+            self.take_fin(now);
+        }
+        Disposition::Processed
+    }
+
+    /// The handshake is complete.
+    pub(super) fn open(&mut self, now: Instant) {
+        self.facts.connected = true;
+        self.ready |= Readiness::CONNECTED;
+        self.ready |= Readiness::WRITABLE;
+        self.arm_keepalive(now);
+        if self.snd.fin_queued {
+            self.transit(Trigger::Close);
+        }
+    }
+
+    /// A segment in SYN-SENT (RFC 9293 §3.10.7.3).
+    pub(super) fn in_syn_sent(&mut self, segment: &Segment<'_>, now: Instant, pool: &mut Pool) -> Disposition {
+        if let Some(report) = self.syn_ack_report(segment) {
+            let resolution =
+                if report.acked == 0 { Resolution::DataRefused } else { Resolution::Accepted };
+            return self.handle_syn_ack(segment, resolution, now, pool);
+        }
+        let ack = segment.flags.contains(Flags::ACK);
+        let good_ack = ack && segment.ack.gt(self.snd.iss) && segment.ack.le(self.snd.max);
+        if ack && !good_ack {
+            if segment.flags.contains(Flags::RST) {
+                return Disposition::Dropped(DropReason::AckUnacceptable);
+            }
+            return Disposition::Reset;
+        }
+        if segment.flags.contains(Flags::RST) {
+            if good_ack {
+                self.die(CloseReason::Refused, pool);
+                return Disposition::Processed;
+            }
+            return Disposition::Dropped(DropReason::RstUnacceptable);
+        }
+        if !segment.flags.contains(Flags::SYN) {
+            return Disposition::Dropped(DropReason::Unexpected);
+        }
+        self.simultaneous_open(segment, now);
+        Disposition::Processed
+    }
+
+    /// Our SYN crossed the peer's (RFC 9293 §3.5, figure 8). First-flight options and the payload
+    /// are ignored; the answer acknowledges the SYN only.
+    fn simultaneous_open(&mut self, segment: &Segment<'_>, now: Instant) {
+        self.rcv = Receive::new(
+            segment.seq,
+            self.config.receive_buffer,
+            self.config.window_scale(),
+            self.config.mss,
+        );
+        self.take_syn_options(&segment.options, now);
+        self.snd.first_window(segment.seq, self.snd.iss, u32::from(segment.window));
+        self.snd.set_preamble(0);
+        self.state = State::SynRcvd(SynRcvd {
+            origin: Origin::Simultaneous,
+            early: false,
+            options: firstflight_wire::tcp::OptionBytes::EMPTY,
+            budget: 0,
+            retransmits: 0,
+            retries: self.config.syn_retries,
+            last_sent: None,
+            pending: true,
+        });
+        self.record(Transition {
+            from: StateName::SynSent,
+            trigger: Trigger::Syn,
+            to: StateName::SynRcvd,
+        });
+        self.timed = None;
+        self.arm_retransmit(now);
+    }
+
+    /// The ACK of our SYN-ACK came (RFC 9293 §3.10.7.4, fifth step, SYN-RECEIVED).
+    pub(super) fn confirm(&mut self, segment: &Segment<'_>, now: Instant) {
+        let State::SynRcvd(syn) = &self.state else { return };
+        let (retransmits, early) = (syn.retransmits, syn.early);
+        if let (0, Some(sent)) = (retransmits, syn.last_sent) {
+            self.rtt.sample(now - sent);
+        }
+        if retransmits > 1 || (retransmits > 0 && !early) {
+            self.control.on_syn_loss();
+        }
+        self.rtt.reset_backoff();
+        self.backoffs = 0;
+        self.timers.stop(Timer::Retransmit);
+        let window = u32::from(segment.window) << self.snd.scale;
+        self.snd.first_window(segment.seq, segment.ack, window);
+        self.transit(Trigger::HandshakeAck);
+        self.open(now);
+    }
+}

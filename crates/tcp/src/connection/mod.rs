@@ -1,0 +1,366 @@
+//! One connection: the machine that ties the states, the two halves, the timers and congestion
+//! control together.
+//!
+//! Four families of methods. *Getters* look. `handle_*` take what happened (a segment, time).
+//! *Commands* take what the application wants. `poll_*` give out what follows; after any of the
+//! first two families call [`Connection::poll_transmit`] until it gives `None`, then read
+//! [`Connection::poll_timeout`], [`Connection::poll_readiness`] and [`Connection::poll_transition`].
+
+mod acknowledge;
+mod command;
+mod handshake;
+mod segment;
+mod timeout;
+mod transmit;
+
+use crate::buffer::Pool;
+use crate::config::Config;
+use crate::congestion::{Controller, CongestionControl};
+use crate::error::CloseReason;
+use crate::receive::Receive;
+use crate::rtt::RttEstimator;
+use crate::send::Send;
+use crate::state::{self, State};
+use crate::timers::{Timer, Timers};
+use crate::transition::{self, StateName, Transition, Trigger};
+use alloc::sync::Arc;
+use core::time::Duration;
+use firstflight_wire::tcp::Timestamps;
+use firstflight_wire::{Instant, SeqNum};
+
+pub use segment::{Disposition, DropReason};
+
+/// What changed for the application since it last asked; bits add up.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Readiness(u8);
+
+impl Readiness {
+    /// The handshake is complete (client: the SYN-ACK came; server: the client's ACK came).
+    pub const CONNECTED: Self = Self(1);
+    /// There is something to read: data, or the end of the stream.
+    pub const READABLE: Self = Self(2);
+    /// There is room to write again.
+    pub const WRITABLE: Self = Self(4);
+    /// The connection is over: in order, reset, timed out, or waiting in TIME-WAIT.
+    pub const CLOSED: Self = Self(8);
+
+    /// Whether nothing changed.
+    #[inline]
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether all of `other` is in it.
+    #[inline]
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl core::ops::BitOrAssign for Readiness {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+/// Everything that is fixed when a connection begins.
+#[derive(Debug, Clone)]
+pub struct Endpoints {
+    /// Our port.
+    pub local_port: u16,
+    /// The peer's port.
+    pub remote_port: u16,
+    /// Our initial sequence number (RFC 6528; the stack makes it).
+    pub isn: SeqNum,
+    /// Added to the millisecond clock in our timestamps (RFC 7323 §5.4).
+    pub ts_offset: u32,
+    /// Largest payload that the path to the peer takes in one segment without options, bytes.
+    pub path_mss: u16,
+}
+
+/// Counts of one connection.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Totals {
+    /// Bytes of stream the peer acknowledged.
+    pub bytes_acked: u64,
+    /// Bytes of stream received in order.
+    pub bytes_received: u64,
+    /// Segments sent again.
+    pub retransmits: u32,
+    /// Bytes of the stream that arrived before the handshake completed.
+    pub early: u32,
+}
+
+/// Yes/no facts about a connection.
+#[derive(Debug, Default)]
+struct Facts {
+    timestamps: bool,
+    sack: bool,
+    nodelay: bool,
+    /// The handshake is complete.
+    connected: bool,
+    /// The application let go of it.
+    released: bool,
+    /// A write found no room; say so when there is some.
+    wants_room: bool,
+    /// An acknowledgement is owed for a segment that was not accepted (RFC 5961).
+    challenge: bool,
+    /// A probe of one number below UNA is owed (closed window, keepalive).
+    probe: bool,
+    /// A reset is owed.
+    reset: bool,
+    /// A chunk held back by silly-window avoidance may leave.
+    push_small: bool,
+}
+
+/// One TCP connection (RFC 9293).
+#[derive(Debug)]
+pub struct Connection {
+    config: Arc<Config>,
+    ends: Endpoints,
+    state: State,
+    snd: Send,
+    rcv: Receive,
+    control: Controller,
+    rtt: RttEstimator,
+    timers: Timers,
+    facts: Facts,
+    ready: Readiness,
+    totals: Totals,
+    /// A number whose acknowledgement gives a round-trip sample, and when it was sent (Karn).
+    timed: Option<(SeqNum, Instant)>,
+    /// When something was last sent again.
+    resent_at: Option<Instant>,
+    /// Timeouts in a row without progress.
+    backoffs: u8,
+    /// Probes in a row without an answer.
+    probes: u8,
+    last_heard: Instant,
+    last_sent: Instant,
+    /// Challenge ACKs in the current second (RFC 5961 §10, per connection: no side channel).
+    challenges: (Instant, u8),
+    transitions: [Option<Transition>; 4],
+}
+
+impl Connection {
+    fn new(config: Arc<Config>, ends: Endpoints, state: State, rcv: Receive, now: Instant) -> Self {
+        let mss = config.mss.min(ends.path_mss).min(536);
+        Self {
+            snd: Send::new(ends.isn, mss),
+            control: Controller::new(config.congestion, u32::from(mss)),
+            rtt: RttEstimator::new(),
+            timers: Timers::default(),
+            facts: Facts { nodelay: config.nodelay, ..Facts::default() },
+            ready: Readiness::default(),
+            totals: Totals::default(),
+            timed: None,
+            resent_at: None,
+            backoffs: 0,
+            probes: 0,
+            last_heard: now,
+            last_sent: now,
+            challenges: (now, 0),
+            transitions: [None; 4],
+            config,
+            ends,
+            state,
+            rcv,
+        }
+    }
+
+    // --- getters -------------------------------------------------------------------------------
+
+    /// The state's name.
+    #[inline]
+    #[must_use]
+    pub fn state(&self) -> StateName {
+        self.state.name()
+    }
+
+    /// Why it is closed, once it is.
+    #[must_use]
+    pub fn close_reason(&self) -> Option<CloseReason> {
+        match &self.state {
+            State::Closed(closed) => Some(closed.reason),
+            State::TimeWait(_) => Some(CloseReason::Finished),
+            _ => None,
+        }
+    }
+
+    /// Whether the handshake is complete, so that the peer's address is proved.
+    #[must_use]
+    pub fn is_confirmed(&self) -> bool {
+        self.facts.connected
+    }
+
+    /// Whether it was admitted with data before the handshake completed (server side).
+    #[must_use]
+    pub fn is_early(&self) -> bool {
+        matches!(&self.state, State::SynRcvd(s) if s.early)
+    }
+
+    /// Smoothed round-trip time and its variation, once measured.
+    #[must_use]
+    pub fn rtt(&self) -> Option<(Duration, Duration)> {
+        Some((self.rtt.srtt()?, self.rtt.rttvar()))
+    }
+
+    /// Congestion window, bytes.
+    #[must_use]
+    pub fn cwnd(&self) -> u32 {
+        self.control.window()
+    }
+
+    /// Largest payload of a segment, options not counted, bytes.
+    #[must_use]
+    pub fn mss(&self) -> u16 {
+        self.snd.mss
+    }
+
+    /// Its counts.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// SYNs or SYN-ACKs sent again so far.
+    #[must_use]
+    pub fn handshake_retransmits(&self) -> u8 {
+        match &self.state {
+            State::SynSent(s) => s.retransmits,
+            State::SynRcvd(s) => s.retransmits,
+            _ => 0,
+        }
+    }
+
+    /// Bytes that can be read now.
+    #[must_use]
+    pub fn readable(&self) -> usize {
+        self.rcv.readable()
+    }
+
+    /// Whether the peer has closed its direction and everything was received.
+    #[must_use]
+    pub fn peer_closed(&self) -> bool {
+        self.rcv.finished()
+    }
+
+    /// Bytes written by the application that the peer has not acknowledged.
+    #[must_use]
+    pub fn unacknowledged(&self) -> usize {
+        self.snd.buffered()
+    }
+
+    /// Whether the application let go of it.
+    #[must_use]
+    pub fn is_released(&self) -> bool {
+        self.facts.released
+    }
+
+    /// The record that outlives the connection in TIME-WAIT.
+    #[must_use]
+    pub fn time_wait(&self) -> crate::time_wait::TimeWait {
+        crate::time_wait::TimeWait {
+            snd_nxt: self.snd.max,
+            rcv_nxt: self.rcv.nxt,
+            timestamps: self.facts.timestamps,
+            ts_recent: self.rcv.ts_recent,
+            ts_offset: self.ends.ts_offset,
+            window: ((self.rcv.edge - self.rcv.nxt).max(0) as u32 >> self.rcv.scale).min(0xffff) as u16,
+        }
+    }
+
+    // --- polls ---------------------------------------------------------------------------------
+
+    /// When [`Connection::handle_timeout`] wants to be called.
+    #[inline]
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    /// What changed for the application since the last call.
+    #[inline]
+    pub fn poll_readiness(&mut self) -> Readiness {
+        core::mem::take(&mut self.ready)
+    }
+
+    /// The next transition that took place, oldest first.
+    pub fn poll_transition(&mut self) -> Option<Transition> {
+        let first = self.transitions[0].take()?;
+        self.transitions.rotate_left(1);
+        Some(first)
+    }
+
+    // --- the one way to change the state ---------------------------------------------------------
+
+    fn record(&mut self, transition: Transition) {
+        if let Some(slot) = self.transitions.iter_mut().find(|t| t.is_none()) {
+            *slot = Some(transition);
+        }
+    }
+
+    /// Takes `trigger`; a trigger that the table does not know changes nothing.
+    fn transit(&mut self, trigger: Trigger) {
+        let from = self.state.name();
+        let Some(to) = transition::next(from, trigger) else {
+            debug_assert!(false, "no transition from {from} on {trigger}");
+            return;
+        };
+        self.state = match to {
+            StateName::Established => State::Established(state::Established),
+            StateName::FinWait1 => State::FinWait1(state::FinWait1),
+            StateName::FinWait2 => State::FinWait2(state::FinWait2),
+            StateName::CloseWait => State::CloseWait(state::CloseWait),
+            StateName::Closing => State::Closing(state::Closing),
+            StateName::LastAck => State::LastAck(state::LastAck),
+            StateName::TimeWait => State::TimeWait(state::TimeWait),
+            // LISTEN, SYN-SENT and SYN-RECEIVED are entered by constructors and `handshake`.
+            _ => State::Closed(state::Closed { reason: CloseReason::Finished }),
+        };
+        self.record(Transition { from, trigger, to });
+        if matches!(to, StateName::TimeWait | StateName::Closed) {
+            self.timers.stop_all();
+            self.ready |= Readiness::CLOSED;
+        }
+    }
+
+    /// Ends the connection for `reason`; unread data stays readable.
+    fn die(&mut self, reason: CloseReason, pool: &mut Pool) {
+        let from = self.state.name();
+        if from == StateName::Closed {
+            return;
+        }
+        self.state = State::Closed(state::Closed { reason });
+        self.record(Transition { from, trigger: Trigger::Abort, to: StateName::Closed });
+        self.timers.stop_all();
+        self.snd.clear(pool);
+        self.ready |= Readiness::CLOSED;
+        self.ready |= Readiness::READABLE;
+        self.ready |= Readiness::WRITABLE;
+    }
+
+    // --- small things that several files need ------------------------------------------------------
+
+    /// Our timestamp for a segment that leaves now, and the echo of the peer's.
+    fn timestamps(&self, now: Instant) -> Timestamps {
+        Timestamps { value: self.ts_now(now), echo: self.rcv.ts_recent }
+    }
+
+    /// Millisecond clock with this connection's offset.
+    fn ts_now(&self, now: Instant) -> u32 {
+        (now.as_millis() as u32).wrapping_add(self.ends.ts_offset)
+    }
+
+    fn arm_retransmit(&mut self, now: Instant) {
+        self.timers.set(Timer::Retransmit, now + self.rtt.rto());
+    }
+
+    fn arm_keepalive(&mut self, now: Instant) {
+        if let Some(keepalive) = self.config.keepalive {
+            self.timers.set(Timer::Keepalive, now + keepalive.idle);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! A segment arrives (RFC 9293 §3.10.7, with RFC 5961's and RFC 7323's checks).
+
+use super::{Connection, Readiness};
+use crate::buffer::Pool;
+use crate::error::CloseReason;
+use crate::receive::{AckNeed, Taken};
+use crate::state::{Origin, State};
+use crate::timers::Timer;
+use crate::transition::{StateName, Trigger};
+use core::time::Duration;
+use firstflight_wire::tcp::{Flags, Segment};
+use firstflight_wire::{Instant, SeqNum};
+
+/// Challenge ACKs in one second, of one connection (RFC 5961 §10).
+const CHALLENGES_PER_SECOND: u8 = 5;
+/// A duplicate SYN gets its SYN-ACK again at most this often.
+const SYN_ACK_AGAIN: Duration = Duration::from_millis(500);
+
+/// Why a segment was not processed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum DropReason {
+    /// Its numbers lie outside the window (RFC 9293 §3.10.7.4).
+    OutOfWindow,
+    /// Its timestamp is old (PAWS, RFC 7323 §5).
+    OldTimestamp,
+    /// Timestamps were agreed and it has none (RFC 7323 §3.2).
+    NoTimestamp,
+    /// A RST in the window, but not at its edge: challenged (RFC 5961 §3).
+    RstUnacceptable,
+    /// A SYN on an open connection: challenged (RFC 5961 §4).
+    SynUnexpected,
+    /// It acknowledges what was never sent or what is too old: challenged (RFC 5961 §5).
+    AckUnacceptable,
+    /// It has neither SYN, RST nor ACK.
+    NoAck,
+    /// Nothing in this state is done with it.
+    Unexpected,
+}
+
+/// What became of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disposition {
+    /// Taken into account.
+    Processed,
+    /// Not taken into account, perhaps answered with an ACK.
+    Dropped(DropReason),
+    /// The caller is to answer it with a RST (RFC 9293 §3.10.7.1); see also
+    /// [`Connection::close_reason`].
+    Reset,
+}
+
+impl Connection {
+    /// Takes a segment for this connection. Its checksum was checked.
+    pub fn handle_segment(&mut self, segment: &Segment<'_>, now: Instant, pool: &mut Pool) -> Disposition {
+        match &self.state {
+            State::SynSent(_) => return self.in_syn_sent(segment, now, pool),
+            State::Closed(_) | State::TimeWait(_) => return Disposition::Dropped(DropReason::Unexpected),
+            _ => {}
+        }
+        let (seq, syn_stripped) = self.strip_crossed_syn(segment);
+        if let Err(reason) = self.check_sequence(segment, seq, syn_stripped, now) {
+            return Disposition::Dropped(reason);
+        }
+        if segment.flags.contains(Flags::RST) {
+            return self.take_reset(seq, pool);
+        }
+        if segment.flags.contains(Flags::SYN) && !syn_stripped {
+            self.challenge(now);
+            return Disposition::Dropped(DropReason::SynUnexpected);
+        }
+        if !segment.flags.contains(Flags::ACK) {
+            return Disposition::Dropped(DropReason::NoAck);
+        }
+        if let Some(ts) = segment.options.timestamps.filter(|_| self.facts.timestamps) {
+            self.rcv.update_ts_recent(ts, seq, now);
+        }
+        if matches!(self.state, State::SynRcvd(_)) {
+            if !(segment.ack.gt(self.snd.iss) && segment.ack.le(self.snd.max)) {
+                return Disposition::Reset;
+            }
+            self.confirm(segment, now);
+        }
+        if let Err(reason) = self.check_ack(segment, now) {
+            return Disposition::Dropped(reason);
+        }
+        self.heard(now);
+        self.take_ack(segment, seq, now, pool);
+        self.take_text(segment, seq, now, pool);
+        Disposition::Processed
+    }
+
+    /// In a simultaneous open the peer's SYN-ACK repeats its SYN: the rest counts as one behind it.
+    fn strip_crossed_syn(&self, segment: &Segment<'_>) -> (SeqNum, bool) {
+        let crossed = matches!(&self.state, State::SynRcvd(s) if s.origin == Origin::Simultaneous)
+            && segment.flags.contains(Flags::SYN.union(Flags::ACK))
+            && segment.seq == self.rcv.irs;
+        (segment.seq + u32::from(crossed), crossed)
+    }
+
+    /// First step: numbers and timestamps.
+    fn check_sequence(
+        &mut self,
+        segment: &Segment<'_>,
+        seq: SeqNum,
+        syn_stripped: bool,
+        now: Instant,
+    ) -> Result<(), DropReason> {
+        let rst = segment.flags.contains(Flags::RST);
+        if self.facts.timestamps && !rst {
+            match segment.options.timestamps {
+                None if !segment.flags.contains(Flags::SYN) => return Err(DropReason::NoTimestamp),
+                Some(ts) if self.rcv.is_old(ts, now) => {
+                    if !self.repeated_syn(segment, now) {
+                        self.challenge(now);
+                    }
+                    return Err(DropReason::OldTimestamp);
+                }
+                _ => {}
+            }
+        }
+        let len = segment.len() - u32::from(syn_stripped);
+        if self.rcv.acceptable(seq, len) {
+            return Ok(());
+        }
+        if rst || self.repeated_syn(segment, now) {
+            return Err(DropReason::OutOfWindow);
+        }
+        if len > 0 && seq.lt(self.rcv.nxt) {
+            // Sent again because our ACK was lost: acknowledge, or the peer never stops.
+            self.rcv.need = AckNeed::Now;
+        } else {
+            self.challenge(now);
+        }
+        // A window update or ACK may come with numbers just outside: RFC 9293 takes none of it.
+        Err(DropReason::OutOfWindow)
+    }
+
+    /// The client's SYN again while our SYN-ACK is not acknowledged: answer as before, payload and
+    /// options ignored, at most once in 500 ms.
+    fn repeated_syn(&mut self, segment: &Segment<'_>, now: Instant) -> bool {
+        let irs = self.rcv.irs;
+        let State::SynRcvd(syn) = &mut self.state else { return false };
+        if !segment.flags.contains(Flags::SYN) || segment.seq != irs {
+            return false;
+        }
+        if syn.last_sent.is_none_or(|t| now - t >= SYN_ACK_AGAIN) {
+            syn.pending = true;
+        }
+        true
+    }
+
+    /// Second step: RST (RFC 5961 §3.2).
+    fn take_reset(&mut self, seq: SeqNum, pool: &mut Pool) -> Disposition {
+        if seq != self.rcv.nxt {
+            self.facts.challenge = true;
+            return Disposition::Dropped(DropReason::RstUnacceptable);
+        }
+        let refused = matches!(&self.state, State::SynRcvd(s) if s.origin == Origin::Simultaneous);
+        self.die(if refused { CloseReason::Refused } else { CloseReason::Reset }, pool);
+        Disposition::Processed
+    }
+
+    /// RFC 5961 §5.2: the acknowledgement must lie in [UNA − MAX.SND.WND, MAX].
+    fn check_ack(&mut self, segment: &Segment<'_>, now: Instant) -> Result<(), DropReason> {
+        let ack = segment.ack;
+        if ack.gt(self.snd.max) || ack.lt(self.snd.una - self.snd.max_wnd) {
+            self.challenge(now);
+            return Err(DropReason::AckUnacceptable);
+        }
+        Ok(())
+    }
+
+    /// Owes a challenge ACK, a bounded number in a second.
+    fn challenge(&mut self, now: Instant) {
+        if now - self.challenges.0 >= Duration::from_secs(1) {
+            self.challenges = (now, 0);
+        }
+        if self.challenges.1 < CHALLENGES_PER_SECOND {
+            self.challenges.1 += 1;
+            self.facts.challenge = true;
+        }
+    }
+
+    /// The peer lives.
+    fn heard(&mut self, now: Instant) {
+        self.last_heard = now;
+        self.probes = 0;
+    }
+
+    /// Seventh step: the text, and the FIN behind it.
+    fn take_text(&mut self, segment: &Segment<'_>, seq: SeqNum, now: Instant, pool: &mut Pool) {
+        let fin = segment.flags.contains(Flags::FIN);
+        if segment.payload.is_empty() && !fin {
+            return;
+        }
+        if !self.state.receives() {
+            // After the peer's FIN there is no text; a repeated FIN is acknowledged.
+            self.rcv.need = AckNeed::Now;
+            return;
+        }
+        if self.facts.released && !segment.payload.is_empty() && (seq + segment.payload.len() as u32).gt(self.rcv.nxt)
+        {
+            // Nobody will read it (RFC 9293 §3.6.1: a reset says so).
+            self.abort(pool);
+            return;
+        }
+        self.take_payload(pool, seq, segment.payload);
+        if fin {
+            self.rcv.note_fin(seq + segment.payload.len() as u32);
+            self.rcv.need = AckNeed::Now;
+            self.take_fin(now);
+        } else if self.rcv.readable() > 0 {
+            self.take_fin(now);
+        }
+    }
+
+    /// Takes payload whose first byte is `seq`.
+    pub(super) fn take_payload(&mut self, pool: &mut Pool, seq: SeqNum, payload: &[u8]) {
+        if payload.is_empty() {
+            return;
+        }
+        let taken = self.rcv.take(pool, seq, payload);
+        self.rcv.want_ack(taken);
+        if let Taken::InOrder(n) = taken {
+            self.totals.bytes_received += u64::from(n);
+            self.ready |= Readiness::READABLE;
+        }
+    }
+
+    /// Eighth step: the peer's FIN, once everything before it is there.
+    pub(super) fn take_fin(&mut self, now: Instant) {
+        if !self.rcv.take_fin() {
+            return;
+        }
+        self.ready |= Readiness::READABLE;
+        self.rcv.need = AckNeed::Now;
+        if self.state.name() != StateName::SynRcvd {
+            self.transit(Trigger::Fin);
+            if self.state.name() == StateName::TimeWait {
+                return;
+            }
+        }
+        self.last_heard = now;
+        self.timers.stop(Timer::FinWait2);
+    }
+}

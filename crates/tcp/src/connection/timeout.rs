@@ -1,0 +1,124 @@
+//! Time passes.
+
+use super::Connection;
+use crate::buffer::Pool;
+use crate::congestion::CongestionControl;
+use crate::error::CloseReason;
+use crate::receive::AckNeed;
+use crate::send::Recovery;
+use crate::state::State;
+use crate::timers::Timer;
+use firstflight_wire::Instant;
+
+impl Connection {
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Instant, pool: &mut Pool) {
+        while let Some(timer) = self.timers.take_expired(now) {
+            match timer {
+                Timer::Retransmit => self.retransmit_timeout(now, pool),
+                Timer::Persist => self.persist_timeout(now, pool),
+                Timer::DelayedAck => self.rcv.need = AckNeed::Now,
+                Timer::Keepalive => self.keepalive_timeout(now, pool),
+                Timer::User | Timer::FinWait2 => self.give_up(timer, pool),
+            }
+        }
+    }
+
+    fn give_up(&mut self, timer: Timer, pool: &mut Pool) {
+        // A peer that never sends its FIN is not told: it would only answer a RST with nothing.
+        self.die(CloseReason::TimedOut, pool);
+        if timer == Timer::User {
+            self.facts.reset = true;
+        }
+    }
+
+    fn retransmit_timeout(&mut self, now: Instant, pool: &mut Pool) {
+        self.timed = None;
+        match &mut self.state {
+            State::SynSent(syn) => {
+                if syn.retransmits >= self.config.syn_retries {
+                    return self.die(CloseReason::TimedOut, pool);
+                }
+                syn.retransmits += 1;
+                syn.pending = true;
+                if syn.retransmits == 1 && syn.plan.first_timeout.is_some() {
+                    // The first timeout came from an old measurement; from here on 1, 2, 4 … s.
+                    self.rtt.set_initial(core::time::Duration::from_secs(1));
+                } else {
+                    self.rtt.backoff();
+                }
+            }
+            State::SynRcvd(syn) => {
+                if syn.retransmits >= syn.retries {
+                    return self.die(CloseReason::TimedOut, pool);
+                }
+                syn.retransmits += 1;
+                syn.pending = true;
+                let collapse = syn.early && syn.retransmits == 2;
+                self.rtt.backoff();
+                if collapse {
+                    self.control.on_syn_loss();
+                }
+            }
+            State::TimeWait(_) | State::Closed(_) => return,
+            _ => self.data_timeout(now, pool),
+        }
+        if !matches!(self.state, State::Closed(_)) {
+            self.arm_retransmit(now);
+        }
+    }
+
+    /// RFC 6298 §5.4–5.6 and RFC 5681 §3.1.
+    fn data_timeout(&mut self, now: Instant, pool: &mut Pool) {
+        if self.backoffs >= self.config.retries {
+            return self.die(CloseReason::TimedOut, pool);
+        }
+        let first = self.backoffs == 0;
+        let in_flight = self.snd.max.distance_from(self.snd.una);
+        // In recovery or repeated loss the threshold was already lowered for this data.
+        let fresh = first && !matches!(self.snd.recovery, Recovery::Loss { .. });
+        self.control.on_timeout(now, in_flight, fresh);
+        self.snd.enter_loss(!first);
+        self.backoffs += 1;
+        self.rtt.backoff();
+    }
+
+    /// The window has been closed, or a small segment held back, for long enough.
+    fn persist_timeout(&mut self, now: Instant, pool: &mut Pool) {
+        if !self.snd.unsent() {
+            return;
+        }
+        if self.probes >= self.config.retries {
+            // The peer has not answered any probe; one that answers keeps us for ever
+            // (RFC 9293 §3.8.6.1, MUST-37).
+            return self.die(CloseReason::TimedOut, pool);
+        }
+        if self.snd.wnd == 0 {
+            self.facts.probe = true;
+            self.probes = self.probes.saturating_add(1);
+            self.rtt.backoff();
+        } else {
+            self.facts.push_small = true;
+        }
+        self.timers.set(Timer::Persist, now + self.rtt.rto());
+    }
+
+    fn keepalive_timeout(&mut self, now: Instant, pool: &mut Pool) {
+        let Some(keepalive) = self.config.keepalive else { return };
+        let due = self.last_heard + keepalive.idle;
+        if now < due && self.probes == 0 {
+            return self.timers.set(Timer::Keepalive, due);
+        }
+        if self.snd.outstanding() || self.snd.unsent() {
+            // Retransmission or the persist timer watches the peer now.
+            return self.timers.set(Timer::Keepalive, now + keepalive.idle);
+        }
+        if self.probes >= keepalive.probes {
+            self.facts.reset = true;
+            return self.die(CloseReason::TimedOut, pool);
+        }
+        self.probes += 1;
+        self.facts.probe = true;
+        self.timers.set(Timer::Keepalive, now + keepalive.interval);
+    }
+}

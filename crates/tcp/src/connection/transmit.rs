@@ -1,0 +1,287 @@
+//! What leaves next.
+//!
+//! Order: a reset that is owed; the SYN or SYN-ACK; retransmissions and new data (each carries the
+//! acknowledgement); a probe; a bare acknowledgement.
+
+use super::Connection;
+use crate::congestion::CongestionControl;
+use crate::receive::AckNeed;
+use crate::send::Chunk;
+use crate::state::State;
+use crate::timers::Timer;
+use firstflight_wire::tcp::{Flags, Header, OptionsBuf, syn_options};
+use firstflight_wire::{Instant, SeqNum};
+
+impl Connection {
+    /// Writes the next segment (header, options, payload; checksum zero) at the front of `out` and
+    /// returns its length; `None` when there is nothing to send now. `out` holds at least 60 bytes
+    /// and a whole segment of the path.
+    pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
+        if self.facts.reset {
+            self.facts.reset = false;
+            return self.emit_bare(self.snd.nxt.max(self.snd.una), Flags::RST.union(Flags::ACK), now, out);
+        }
+        match &self.state {
+            State::Closed(_) | State::TimeWait(_) => return self.transmit_ack(now, out),
+            State::SynSent(syn) => {
+                let pending = syn.pending;
+                return if pending { self.transmit_syn(now, out) } else { None };
+            }
+            State::SynRcvd(syn) => {
+                if syn.pending {
+                    return self.transmit_syn_ack(now, out);
+                }
+                if !syn.early {
+                    return self.transmit_ack(now, out);
+                }
+            }
+            _ => {}
+        }
+        if let Some(len) = self.transmit_data(now, out) {
+            return Some(len);
+        }
+        if self.facts.probe {
+            self.facts.probe = false;
+            // One number the peer has already: it must answer (RFC 9293 §3.8.4; Linux probes so).
+            return self.emit_bare(self.snd.una - 1, Flags::ACK, now, out);
+        }
+        self.transmit_ack(now, out)
+    }
+
+    /// A bare acknowledgement, if one is due; arms the delayed-ACK timer if one may wait.
+    fn transmit_ack(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
+        if self.facts.challenge || self.rcv.need == AckNeed::Now {
+            return self.emit_bare(self.snd.nxt.max(self.snd.una), Flags::ACK, now, out);
+        }
+        if self.rcv.need == AckNeed::Delayed && !self.timers.runs(Timer::DelayedAck) {
+            self.timers.set(Timer::DelayedAck, now + self.config.delayed_ack);
+        }
+        None
+    }
+
+    fn transmit_syn(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
+        let window = self.config.receive_buffer.min(0xffff) as u16;
+        let State::SynSent(syn) = &mut self.state else { return None };
+        syn.pending = false;
+        let first = syn.retransmits == 0;
+        let full = first || syn.plan.retransmit == crate::plan::Retransmit::Same;
+        let ts = self.config.timestamps.then(|| firstflight_wire::tcp::Timestamps {
+            value: (now.as_millis() as u32).wrapping_add(self.ends.ts_offset),
+            echo: 0,
+        });
+        let scale = self.config.window_scaling.then(|| self.config.window_scale());
+        let extra = if full { syn.plan.options.as_slice() } else { &[] };
+        let mut options =
+            syn_options(self.config.mss.min(self.ends.path_mss), self.config.sack, ts, scale, extra);
+        let options = options.finish();
+        let mut flags = Flags::SYN;
+        let preamble = syn.plan.preamble.len();
+        let carried = if full { syn.carried as usize } else { 0 };
+        if carried > 0 {
+            flags |= Flags::PSH;
+        }
+        let header = Header {
+            src_port: self.ends.local_port,
+            dst_port: self.ends.remote_port,
+            seq: self.snd.iss,
+            ack: SeqNum::new(0),
+            flags,
+            window,
+            urgent: 0,
+        };
+        let at = header.emit(options, out).ok()?;
+        let body = out.get_mut(at..at + carried)?;
+        if carried > 0 {
+            let (front, data) = body.split_at_mut(preamble.min(carried));
+            front.copy_from_slice(&syn.plan.preamble[..front.len()]);
+            let seq = self.snd.iss + 1 + preamble as u32;
+            self.snd.copy(Chunk { seq, len: data.len() as u32, fin: false, again: false }, data);
+        }
+        if first {
+            syn.first_sent = Some(now);
+        }
+        let end = self.snd.iss + 1 + carried as u32;
+        self.snd.nxt = end;
+        self.snd.max = self.snd.max.max(end);
+        self.last_sent = now;
+        if !self.timers.runs(Timer::Retransmit) {
+            self.arm_retransmit(now);
+        }
+        self.arm_user_timeout(now, false);
+        Some(at + carried)
+    }
+
+    fn transmit_syn_ack(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
+        let window = self.rcv.window(true);
+        let ts = self.facts.timestamps.then(|| self.timestamps(now));
+        let State::SynRcvd(syn) = &mut self.state else { return None };
+        syn.pending = false;
+        let first = syn.last_sent.is_none();
+        syn.last_sent = Some(now);
+        let data_now = first && syn.early && self.config.data_in_syn_ack;
+        let budget = syn.budget;
+        let peer_scales = self.config.window_scaling && self.rcv.scale == self.config.window_scale();
+        let scale = (peer_scales && self.peer_offered_scale()).then_some(self.rcv.scale);
+        let State::SynRcvd(syn) = &self.state else { return None };
+        let mss = self.config.mss.min(self.ends.path_mss);
+        let mut options = syn_options(mss, self.facts.sack, ts, scale, syn.options.as_slice());
+        let options = options.finish();
+        let mut header = Header {
+            src_port: self.ends.local_port,
+            dst_port: self.ends.remote_port,
+            seq: self.snd.iss,
+            ack: self.rcv.nxt,
+            flags: Flags::SYN.union(Flags::ACK),
+            window,
+            urgent: 0,
+        };
+        let syn_end = self.snd.iss + 1;
+        if first {
+            self.snd.nxt = syn_end;
+            self.snd.max = self.snd.max.max(syn_end);
+        }
+        let room = u32::from(self.snd.mss).saturating_sub(options.len() as u32);
+        let chunk = if data_now { self.snd.next(room, self.control.window().min(budget), true) } else { None };
+        if let Some(chunk) = chunk {
+            header.flags |= Flags::PSH;
+            if chunk.fin {
+                header.flags |= Flags::FIN;
+            }
+        }
+        let at = header.emit(options, out).ok()?;
+        let len = chunk.map_or(0, |c| c.len as usize);
+        if let Some(chunk) = chunk {
+            self.snd.copy(chunk, out.get_mut(at..at + len)?);
+            self.spend_budget(chunk.len);
+            self.snd.sent(chunk);
+        }
+        self.left(now);
+        if !self.timers.runs(Timer::Retransmit) {
+            self.arm_retransmit(now);
+        }
+        Some(at + len)
+    }
+
+    /// Whether the peer's SYN had a window scale: only then ours may (RFC 7323 §2.2).
+    fn peer_offered_scale(&self) -> bool {
+        // `take_syn_options` sets our scale to 0 if it had none; a scale of 0 needs no option.
+        self.rcv.scale > 0 || self.snd.scale > 0
+    }
+
+    fn spend_budget(&mut self, bytes: u32) {
+        if let State::SynRcvd(syn) = &mut self.state {
+            syn.budget = syn.budget.saturating_sub(bytes);
+        }
+    }
+
+    /// Retransmissions and new data.
+    fn transmit_data(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
+        let mut options = OptionsBuf::new();
+        if self.facts.timestamps {
+            options.timestamps(self.timestamps(now));
+        }
+        if self.facts.sack && self.rcv.has_holes() {
+            options.sack(&self.rcv.sack_blocks());
+        }
+        let options = options.finish();
+        let room = u32::from(self.snd.mss).saturating_sub(options.len() as u32).max(1);
+        let mut cwnd = self.control.window();
+        if let State::SynRcvd(syn) = &self.state {
+            cwnd = cwnd.min(self.snd.pipe().saturating_add(syn.budget));
+            // Nothing is sent twice before the client's ACK.
+            if syn.budget == 0 || self.snd.nxt.lt(self.snd.max) {
+                return None;
+            }
+        }
+        let chunk = self.snd.next(room, cwnd, self.facts.nodelay).or_else(|| {
+            let push = core::mem::take(&mut self.facts.push_small);
+            push.then(|| self.snd.override_chunk(room)).flatten()
+        });
+        let Some(chunk) = chunk else {
+            self.hold(now, cwnd);
+            return None;
+        };
+        let end = chunk.seq + chunk.len;
+        let mut flags = Flags::ACK;
+        if chunk.fin {
+            flags |= Flags::FIN;
+        }
+        if end == self.snd.end() && chunk.len > 0 {
+            flags |= Flags::PSH;
+        }
+        let header = self.header(chunk.seq, flags);
+        let at = header.emit(options, out).ok()?;
+        let len = chunk.len as usize;
+        self.snd.copy(chunk, out.get_mut(at..at + len)?);
+        self.note_sent(chunk, now);
+        Some(at + len)
+    }
+
+    /// Bookkeeping of a chunk that leaves.
+    fn note_sent(&mut self, chunk: Chunk, now: Instant) {
+        let end = chunk.seq + chunk.len + u32::from(chunk.fin);
+        if chunk.again {
+            self.totals.retransmits = self.totals.retransmits.saturating_add(1);
+            self.timed = None;
+            self.resent_at = Some(now);
+        } else if self.timed.is_none() && !self.snd.nxt.lt(self.snd.max) {
+            self.timed = Some((end, now));
+        }
+        self.snd.sent(chunk);
+        self.spend_budget(chunk.len);
+        self.left(now);
+        self.timers.stop(Timer::Persist);
+        if !self.timers.runs(Timer::Retransmit) {
+            self.arm_retransmit(now);
+        }
+        self.arm_user_timeout(now, false);
+    }
+
+    /// Nothing leaves though something may wait: the persist timer watches a window that stays
+    /// closed or too small.
+    fn hold(&mut self, now: Instant, cwnd: u32) {
+        if self.snd.unsent()
+            && !self.snd.outstanding()
+            && !self.snd.blocked_by_cwnd(cwnd)
+            && !self.timers.runs(Timer::Persist)
+            && self.facts.connected
+        {
+            self.timers.set(Timer::Persist, now + self.rtt.rto());
+        }
+    }
+
+    fn header(&mut self, seq: SeqNum, flags: Flags) -> Header {
+        Header {
+            src_port: self.ends.local_port,
+            dst_port: self.ends.remote_port,
+            seq,
+            ack: self.rcv.nxt,
+            flags,
+            window: self.rcv.window(false),
+            urgent: 0,
+        }
+    }
+
+    /// A segment without payload.
+    fn emit_bare(&mut self, seq: SeqNum, flags: Flags, now: Instant, out: &mut [u8]) -> Option<usize> {
+        let mut options = OptionsBuf::new();
+        if self.facts.timestamps {
+            options.timestamps(self.timestamps(now));
+        }
+        if self.facts.sack && self.rcv.has_holes() {
+            options.sack(&self.rcv.sack_blocks());
+        }
+        let header = self.header(seq, flags);
+        let len = header.emit(options.finish(), out).ok()?;
+        self.left(now);
+        Some(len)
+    }
+
+    /// A segment that acknowledges leaves.
+    fn left(&mut self, now: Instant) {
+        self.rcv.acked();
+        self.facts.challenge = false;
+        self.timers.stop(Timer::DelayedAck);
+        self.last_sent = now;
+    }
+}

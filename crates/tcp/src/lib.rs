@@ -1,0 +1,34 @@
+//! One TCP connection, sans-IO (RFC 9293 and companions): bytes and time in, segments and events out.
+//!
+//! A [`Connection`] never reads a clock, draws a random number or touches a socket. It knows no
+//! credential: who may skip the handshake is decided above, and comes in as plain data
+//! ([`SynPlan`], [`ChildPlan`]).
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod buffer;
+pub mod config;
+pub mod congestion;
+mod connection;
+pub mod error;
+pub mod plan;
+mod ranges;
+mod receive;
+pub mod rtt;
+mod send;
+pub mod state;
+pub mod time_wait;
+pub mod timers;
+pub mod transition;
+
+pub use buffer::Pool;
+pub use config::{Config, Keepalive};
+pub use connection::{Connection, Disposition, DropReason, Endpoints, Readiness, Totals};
+pub use error::{CloseReason, IoError};
+pub use plan::{ChildPlan, Resolution, Retransmit, SynAckReport, SynPlan};
+pub use time_wait::{TimeWait, TimeWaitAction};
+pub use transition::{StateName, Transition, Trigger};

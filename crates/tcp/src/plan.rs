@@ -1,0 +1,73 @@
+//! What the layer above decides about a first flight, as plain data: this crate knows no credential.
+
+use alloc::vec::Vec;
+use firstflight_wire::tcp::OptionBytes;
+
+/// What a client's SYN carries.
+#[derive(Debug, Default, Clone)]
+pub struct SynPlan {
+    /// Extra options, sent last.
+    pub options: OptionBytes,
+    /// Bytes in front of the data that use sequence space but are not part of the stream.
+    pub preamble: Vec<u8>,
+    /// How many bytes of the stream may ride in the SYN; the rest waits for the SYN-ACK.
+    pub data_limit: u32,
+    /// What a retransmitted SYN carries.
+    pub retransmit: Retransmit,
+    /// Time until the SYN is sent again the first time; 1 s if absent (RFC 6298 §2.1).
+    pub first_timeout: Option<core::time::Duration>,
+}
+
+/// What a retransmitted SYN carries.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum Retransmit {
+    /// Neither extra options, preamble nor data (RFC 7413 §4.1.3: a middlebox may have dropped it
+    /// for those).
+    #[default]
+    Plain,
+    /// The same again.
+    Same,
+}
+
+/// What a SYN-ACK said about our first flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SynAckReport {
+    /// Numbers acknowledged behind the SYN.
+    pub acked: u32,
+    /// Numbers our SYN carried behind itself: preamble and data.
+    pub carried: u32,
+    /// Whether the SYN was sent more than once.
+    pub retransmitted: bool,
+}
+
+/// The layer above's answer to a [`SynAckReport`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resolution {
+    /// What was acknowledged was delivered. The stream begins behind the preamble.
+    Accepted,
+    /// Nothing was delivered: the stream begins behind the SYN, the data is sent again.
+    DataRefused,
+    /// The path or the peer is broken: reset.
+    Abort,
+}
+
+/// How a server's child begins.
+#[derive(Debug, Clone)]
+pub struct ChildPlan {
+    /// Whether the SYN's data is delivered now, before the handshake completes.
+    pub early: bool,
+    /// Bytes of the SYN's payload in front of the data (a credential), not delivered.
+    pub skip: u32,
+    /// Options on every SYN-ACK of this connection, retransmissions included.
+    pub options: OptionBytes,
+    /// Bytes that may be sent before the client's ACK proves its address.
+    pub pre_ack_budget: u32,
+    /// SYN-ACK retransmissions until the child is given up (Linux: 5).
+    pub retries: u8,
+}
+
+impl Default for ChildPlan {
+    fn default() -> Self {
+        Self { early: false, skip: 0, options: OptionBytes::EMPTY, pre_ack_budget: u32::MAX, retries: 5 }
+    }
+}

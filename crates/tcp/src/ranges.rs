@@ -1,0 +1,175 @@
+//! Sorted, disjoint ranges of sequence numbers: what arrived out of order, what the peer SACKed.
+
+use alloc::vec::Vec;
+use firstflight_wire::SeqNum;
+
+/// More holes than this are not remembered: a peer cannot make the list grow.
+pub const MAX_RANGES: usize = 64;
+
+/// Half-open ranges `[start, end)`, ascending, neither overlapping nor touching.
+#[derive(Debug, Default, Clone)]
+pub struct RangeSet {
+    ranges: Vec<(SeqNum, SeqNum)>,
+    bytes: u32,
+}
+
+impl RangeSet {
+    /// Whether there is no range.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// The ranges, ascending.
+    #[inline]
+    #[must_use]
+    pub fn as_slice(&self) -> &[(SeqNum, SeqNum)] {
+        &self.ranges
+    }
+
+    /// Sum of the ranges' lengths.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self) -> u32 {
+        self.bytes
+    }
+
+    /// End of the highest range.
+    #[must_use]
+    pub fn end(&self) -> Option<SeqNum> {
+        self.ranges.last().map(|r| r.1)
+    }
+
+    /// Adds `[start, end)`; returns how many of its numbers are new. Nothing is added when the list
+    /// is full and the range would stand alone.
+    pub fn insert(&mut self, start: SeqNum, end: SeqNum) -> u32 {
+        if !start.lt(end) {
+            return 0;
+        }
+        // First range that ends at or after `start`, first that begins after `end`.
+        let first = self.ranges.partition_point(|r| r.1.lt(start));
+        let last = self.ranges.partition_point(|r| r.0.le(end));
+        let Some(touched) = self.ranges.get(first..last).filter(|t| !t.is_empty()) else {
+            if self.ranges.len() >= MAX_RANGES {
+                return 0;
+            }
+            self.ranges.insert(first, (start, end));
+            let added = end.distance_from(start);
+            self.bytes += added;
+            return added;
+        };
+        let had: u32 = touched.iter().map(|r| r.1.distance_from(r.0)).sum();
+        let merged = touched.iter().fold((start, end), |m, r| (m.0.min(r.0), m.1.max(r.1)));
+        self.ranges.drain(first + 1..last);
+        if let Some(slot) = self.ranges.get_mut(first) {
+            *slot = merged;
+        }
+        let added = merged.1.distance_from(merged.0) - had;
+        self.bytes += added;
+        added
+    }
+
+    /// Forgets everything below `seq`.
+    pub fn remove_below(&mut self, seq: SeqNum) {
+        let gone = self.ranges.partition_point(|r| r.1.le(seq));
+        for r in self.ranges.drain(..gone) {
+            self.bytes -= r.1.distance_from(r.0);
+        }
+        if let Some(first) = self.ranges.first_mut()
+            && first.0.lt(seq)
+        {
+            self.bytes -= seq.distance_from(first.0);
+            first.0 = seq;
+        }
+        if self.ranges.is_empty() {
+            // An idle connection owns no heap memory.
+            self.ranges = Vec::new();
+        }
+    }
+
+    /// Takes the first range away if it contains or touches `seq`, and returns its end.
+    pub fn take_from(&mut self, seq: SeqNum) -> Option<SeqNum> {
+        let end = self.ranges.first().filter(|r| r.0.le(seq)).map(|r| r.1)?;
+        self.remove_below(end);
+        Some(end)
+    }
+
+    /// The range that contains `seq`.
+    #[must_use]
+    pub fn containing(&self, seq: SeqNum) -> Option<(SeqNum, SeqNum)> {
+        let i = self.ranges.partition_point(|r| r.1.le(seq));
+        self.ranges.get(i).copied().filter(|r| r.0.le(seq))
+    }
+
+    /// Start of the first range above `seq`.
+    #[must_use]
+    pub fn next_start(&self, seq: SeqNum) -> Option<SeqNum> {
+        let i = self.ranges.partition_point(|r| r.0.le(seq));
+        self.ranges.get(i).map(|r| r.0)
+    }
+
+    /// How many numbers below `seq` are in ranges.
+    #[must_use]
+    pub fn bytes_below(&self, seq: SeqNum) -> u32 {
+        self.ranges
+            .iter()
+            .take_while(|r| r.0.lt(seq))
+            .map(|r| r.1.min(seq).distance_from(r.0))
+            .sum()
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.ranges = Vec::new();
+        self.bytes = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_set(
+            base in any::<u32>(),
+            ops in proptest::collection::vec((0u32..300, 0u32..40, 0u32..4), 1..80),
+        ) {
+            let at = |n: u32| SeqNum::new(base.wrapping_add(n));
+            let mut set = RangeSet::default();
+            let mut model = BTreeSet::new();
+            for (start, len, op) in ops {
+                if op == 0 {
+                    set.remove_below(at(start));
+                    model.retain(|&n| n >= start);
+                } else {
+                    let added = set.insert(at(start), at(start + len));
+                    let before = model.len();
+                    model.extend(start..start + len);
+                    prop_assert_eq!(added as usize, model.len() - before);
+                }
+                prop_assert_eq!(set.bytes() as usize, model.len());
+                for n in 0..345 {
+                    prop_assert_eq!(set.containing(at(n)).is_some(), model.contains(&n));
+                }
+                prop_assert_eq!(set.bytes_below(at(100)) as usize, model.range(..100).count());
+                for w in set.as_slice().windows(2) {
+                    prop_assert!(w[0].1.lt(w[1].0));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_list_takes_no_more_islands() {
+        let mut set = RangeSet::default();
+        for i in 0..200u32 {
+            set.insert(SeqNum::new(i * 10), SeqNum::new(i * 10 + 5));
+        }
+        assert_eq!(set.as_slice().len(), MAX_RANGES);
+        assert_eq!(set.insert(SeqNum::new(5), SeqNum::new(10)), 5);
+    }
+}

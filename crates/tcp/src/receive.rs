@@ -1,0 +1,281 @@
+//! The receiving half: what has arrived, what window we offer, when to acknowledge.
+
+use crate::buffer::{Pool, Ring};
+use crate::ranges::RangeSet;
+use firstflight_wire::tcp::{SackBlocks, Timestamps};
+use firstflight_wire::{Instant, SeqNum};
+
+/// How many recently changed out-of-order ranges are reported first (RFC 2018 §4).
+const RECENT: usize = 3;
+
+/// What became of a segment's payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// Nothing new in it.
+    Duplicate,
+    /// This many bytes became readable.
+    InOrder(u32),
+    /// Kept behind a hole.
+    OutOfOrder,
+    /// No memory: as if it were lost.
+    NoRoom,
+}
+
+/// How urgently the peer must hear from us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AckNeed {
+    /// Nothing to acknowledge.
+    None,
+    /// May wait for the delayed-ACK timer.
+    Delayed,
+    /// At once.
+    Now,
+}
+
+/// Sequence space, buffer and acknowledgement state of the receiving direction.
+#[derive(Debug)]
+pub struct Receive {
+    /// Next number expected (RCV.NXT).
+    pub nxt: SeqNum,
+    /// Highest right edge ever offered.
+    pub edge: SeqNum,
+    /// The peer's initial sequence number (IRS).
+    pub irs: SeqNum,
+    /// Number of the peer's FIN, once seen.
+    fin: Option<SeqNum>,
+    buf: Ring,
+    ahead: RangeSet,
+    recent: [SeqNum; RECENT],
+    limit: u32,
+    unacked: u32,
+    /// Last acknowledgement sent (RFC 7323 §4.3).
+    pub last_ack_sent: SeqNum,
+    /// Newest timestamp to echo (TS.Recent).
+    pub ts_recent: u32,
+    /// When it was taken, to let it expire after 24 days (RFC 7323 §5.5).
+    pub ts_recent_at: Instant,
+    peer_mss: u16,
+    /// Shift of the windows we offer.
+    pub scale: u8,
+    /// Whether and how an acknowledgement is due.
+    pub need: AckNeed,
+}
+
+impl Receive {
+    /// A half that has seen the peer's SYN at `irs` and offers up to `limit` bytes.
+    #[must_use]
+    pub fn new(irs: SeqNum, limit: u32, scale: u8, mss: u16) -> Self {
+        let nxt = irs + 1;
+        Self {
+            nxt,
+            edge: nxt + limit.min(0xffff),
+            irs,
+            fin: None,
+            buf: Ring::default(),
+            ahead: RangeSet::default(),
+            recent: [nxt; RECENT],
+            limit,
+            unacked: 0,
+            last_ack_sent: nxt,
+            ts_recent: 0,
+            ts_recent_at: Instant::ZERO,
+            peer_mss: mss,
+            scale,
+            need: AckNeed::None,
+        }
+    }
+
+    /// Bytes that can be read now.
+    #[must_use]
+    pub fn readable(&self) -> usize {
+        self.buf.len()
+    }
+
+    /// Whether the peer's FIN and all before it have arrived.
+    #[must_use]
+    pub fn finished(&self) -> bool {
+        self.fin.is_some_and(|fin| fin.lt(self.nxt))
+    }
+
+    /// RFC 9293 §3.10.7.4, first step: is any of the segment's sequence space in the window?
+    #[must_use]
+    pub fn acceptable(&self, seq: SeqNum, len: u32) -> bool {
+        let window = self.edge.distance_from(self.nxt);
+        match (len, window) {
+            (0, 0) => seq == self.nxt,
+            (0, w) => seq.in_window(self.nxt, w),
+            (_, 0) => false,
+            (l, w) => seq.in_window(self.nxt, w) || (seq + (l - 1)).in_window(self.nxt, w),
+        }
+    }
+
+    /// Takes the first `skip` numbers for granted without delivering them: a preamble.
+    pub fn skip(&mut self, skip: u32) {
+        self.nxt += skip;
+        self.edge += skip;
+    }
+
+    /// Takes the part of `payload` (first byte `seq`) that is new and in the window.
+    pub fn take(&mut self, pool: &mut Pool, seq: SeqNum, payload: &[u8]) -> Taken {
+        let old = if seq.lt(self.nxt) { self.nxt.distance_from(seq) as usize } else { 0 };
+        let Some(fresh) = payload.get(old..).filter(|p| !p.is_empty()) else {
+            return Taken::Duplicate;
+        };
+        let seq = seq + old as u32;
+        let last = self.fin.map_or(self.edge, |fin| self.edge.min(fin));
+        if !seq.lt(last) {
+            return Taken::Duplicate;
+        }
+        let n = fresh.len().min(last.distance_from(seq) as usize);
+        let fresh = &fresh[..n];
+        self.peer_mss = self.peer_mss.max(payload.len().min(0xffff) as u16);
+        let gap = seq.distance_from(self.nxt) as usize;
+        if !self.buf.write_at(pool, self.buf.len() + gap, fresh) {
+            return Taken::NoRoom;
+        }
+        if gap > 0 {
+            let added = self.ahead.insert(seq, seq + n as u32);
+            if added > 0 {
+                self.recent.rotate_right(1);
+                self.recent[0] = seq;
+            }
+            return Taken::OutOfOrder;
+        }
+        let mut taken = n as u32;
+        if !self.ahead.is_empty()
+            && let Some(end) = self.ahead.take_from(self.nxt + taken)
+            && end.gt(self.nxt + taken)
+        {
+            taken = end.distance_from(self.nxt);
+        }
+        self.buf.advance(taken as usize);
+        self.nxt += taken;
+        self.unacked += taken;
+        Taken::InOrder(taken)
+    }
+
+    /// Notes the peer's FIN at `seq`, just behind its last byte. A second FIN at another place is
+    /// the peer's error and ignored.
+    pub fn note_fin(&mut self, seq: SeqNum) {
+        if self.fin.is_none() && !seq.lt(self.nxt) {
+            self.fin = Some(seq);
+        }
+    }
+
+    /// Takes the FIN if it is next; true once.
+    pub fn take_fin(&mut self) -> bool {
+        if self.fin == Some(self.nxt) {
+            self.nxt += 1;
+            self.edge = self.edge.max(self.nxt);
+            return true;
+        }
+        false
+    }
+
+    /// Decides how to acknowledge what [`Receive::take`] took (RFC 5681 §4.2: every second full
+    /// segment; at once when a hole appears, is filled or something came twice).
+    pub fn want_ack(&mut self, taken: Taken) {
+        let need = match taken {
+            Taken::InOrder(_) if !self.ahead.is_empty() => AckNeed::Now,
+            Taken::InOrder(_) if self.unacked >= 2 * u32::from(self.peer_mss) => AckNeed::Now,
+            Taken::InOrder(_) => AckNeed::Delayed,
+            Taken::Duplicate | Taken::OutOfOrder | Taken::NoRoom => AckNeed::Now,
+        };
+        self.need = self.need.max(need);
+    }
+
+    /// Sets how large the peer's full segments are, for the every-second-segment rule.
+    pub fn set_segment_size(&mut self, mss: u16) {
+        self.peer_mss = mss;
+    }
+
+    /// Copies out up to `out.len()` readable bytes; tells whether the window opened enough to say so.
+    pub fn read(&mut self, pool: &mut Pool, out: &mut [u8]) -> usize {
+        let n = out.len().min(self.buf.len());
+        self.buf.copy_to(0, &mut out[..n]);
+        self.buf.consume(pool, n, !self.ahead.is_empty());
+        if n > 0 && self.fin.is_none() && self.opened() >= (self.limit / 2).min(2 * u32::from(self.peer_mss)) {
+            // Tell the peer only if it was running short (silly-window avoidance, RFC 9293 §3.8.6.2.2).
+            let left = self.edge.distance_from(self.nxt);
+            if left <= self.limit / 2 {
+                self.need = AckNeed::Now;
+            }
+        }
+        n
+    }
+
+    /// How far the right edge could move now.
+    fn opened(&self) -> u32 {
+        let free = self.limit.saturating_sub(self.buf.len() as u32);
+        let edge = self.nxt + free;
+        if edge.gt(self.edge) { edge.distance_from(self.edge) } else { 0 }
+    }
+
+    /// The window field of a segment that leaves now; moves the edge by whole segments only
+    /// (RFC 9293 §3.8.6.2.2). `unscaled` for segments with SYN.
+    pub fn window(&mut self, unscaled: bool) -> u16 {
+        let opened = self.opened();
+        if opened >= u32::from(self.peer_mss).min(self.limit / 2) {
+            self.edge += opened;
+        }
+        let window = self.edge.distance_from(self.nxt);
+        if unscaled {
+            let field = window.min(0xffff);
+            self.edge = self.nxt + field;
+            return field as u16;
+        }
+        (window >> self.scale).min(0xffff) as u16
+    }
+
+    /// A segment that acknowledges everything leaves now.
+    #[inline]
+    pub fn acked(&mut self) {
+        self.last_ack_sent = self.nxt;
+        self.unacked = 0;
+        self.need = AckNeed::None;
+    }
+
+    /// The SACK blocks to send, the most recently changed first (RFC 2018 §4).
+    #[must_use]
+    pub fn sack_blocks(&self) -> SackBlocks {
+        let mut blocks = SackBlocks::EMPTY;
+        if self.ahead.is_empty() {
+            return blocks;
+        }
+        let recent = self.recent.iter().filter_map(|s| self.ahead.containing(*s));
+        for range in recent.chain(self.ahead.as_slice().iter().copied()) {
+            if !blocks.as_slice().contains(&range) && !blocks.push(range.0, range.1) {
+                break;
+            }
+        }
+        blocks
+    }
+
+    /// Whether bytes wait behind a hole.
+    #[inline]
+    #[must_use]
+    pub fn has_holes(&self) -> bool {
+        !self.ahead.is_empty()
+    }
+
+    /// PAWS (RFC 7323 §5.3): is this timestamp older than what we have seen?
+    #[must_use]
+    pub fn is_old(&self, ts: Timestamps, now: Instant) -> bool {
+        const DAYS_24: core::time::Duration = core::time::Duration::from_secs(24 * 86400);
+        (ts.value.wrapping_sub(self.ts_recent) as i32) < 0 && now - self.ts_recent_at < DAYS_24
+    }
+
+    /// RFC 7323 §4.3 (3): which timestamp to echo.
+    pub fn update_ts_recent(&mut self, ts: Timestamps, seq: SeqNum, now: Instant) {
+        if seq.le(self.last_ack_sent) && (ts.value.wrapping_sub(self.ts_recent) as i32) >= 0 {
+            self.ts_recent = ts.value;
+            self.ts_recent_at = now;
+        }
+    }
+
+    /// Gives all memory back; unread bytes are lost.
+    pub fn clear(&mut self, pool: &mut Pool) {
+        self.buf.clear(pool);
+        self.ahead.clear();
+    }
+}

@@ -1,0 +1,136 @@
+//! One struct for each state: what is valid in one state lives only there.
+//!
+//! What outlives a state (the two halves of the stream, timers, congestion control) belongs to the
+//! connection. LISTEN is the stack's, TIME-WAIT after the last ACK is a compact record of its own
+//! ([`crate::time_wait`]).
+
+use crate::error::CloseReason;
+use crate::plan::SynPlan;
+use crate::transition::StateName;
+use firstflight_wire::Instant;
+use firstflight_wire::tcp::OptionBytes;
+
+/// A SYN was sent.
+#[derive(Debug)]
+pub struct SynSent {
+    /// What the first SYN carries.
+    pub plan: SynPlan,
+    /// Preamble and data that the first SYN carried, numbers.
+    pub carried: u32,
+    /// SYNs sent after the first.
+    pub retransmits: u8,
+    /// When the first SYN left.
+    pub first_sent: Option<Instant>,
+    /// A SYN is to be sent.
+    pub pending: bool,
+}
+
+/// Who began the handshake that is in SYN-RECEIVED.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// A listener's child.
+    Listener,
+    /// Both sides sent a SYN (RFC 9293 §3.5, figure 8).
+    Simultaneous,
+}
+
+/// A SYN was received; our SYN-ACK is not acknowledged.
+#[derive(Debug)]
+pub struct SynRcvd {
+    /// Who began.
+    pub origin: Origin,
+    /// The SYN's data was delivered before the handshake completed, and we may answer.
+    pub early: bool,
+    /// Options on every SYN-ACK.
+    pub options: OptionBytes,
+    /// Bytes of stream that may be sent before the client's ACK.
+    pub budget: u32,
+    /// SYN-ACKs sent after the first.
+    pub retransmits: u8,
+    /// Retransmissions allowed.
+    pub retries: u8,
+    /// When a SYN-ACK last left.
+    pub last_sent: Option<Instant>,
+    /// A SYN-ACK is to be sent.
+    pub pending: bool,
+}
+
+/// Open in both directions.
+#[derive(Debug)]
+pub struct Established;
+/// We closed; our FIN is not acknowledged.
+#[derive(Debug)]
+pub struct FinWait1;
+/// We closed; our FIN is acknowledged.
+#[derive(Debug)]
+pub struct FinWait2;
+/// The peer closed.
+#[derive(Debug)]
+pub struct CloseWait;
+/// Both closed at the same time.
+#[derive(Debug)]
+pub struct Closing;
+/// The peer closed, then we.
+#[derive(Debug)]
+pub struct LastAck;
+/// Both closed; the stack moves the connection into its TIME-WAIT table.
+#[derive(Debug)]
+pub struct TimeWait;
+/// Gone.
+#[derive(Debug)]
+pub struct Closed {
+    /// Why.
+    pub reason: CloseReason,
+}
+
+/// The state of a connection.
+#[derive(Debug)]
+pub enum State {
+    /// See [`SynSent`].
+    SynSent(SynSent),
+    /// See [`SynRcvd`].
+    SynRcvd(SynRcvd),
+    /// See [`Established`].
+    Established(Established),
+    /// See [`FinWait1`].
+    FinWait1(FinWait1),
+    /// See [`FinWait2`].
+    FinWait2(FinWait2),
+    /// See [`CloseWait`].
+    CloseWait(CloseWait),
+    /// See [`Closing`].
+    Closing(Closing),
+    /// See [`LastAck`].
+    LastAck(LastAck),
+    /// See [`TimeWait`].
+    TimeWait(TimeWait),
+    /// See [`Closed`].
+    Closed(Closed),
+}
+
+impl State {
+    /// Its name in the table.
+    #[inline]
+    #[must_use]
+    pub fn name(&self) -> StateName {
+        match self {
+            Self::SynSent(_) => StateName::SynSent,
+            Self::SynRcvd(_) => StateName::SynRcvd,
+            Self::Established(_) => StateName::Established,
+            Self::FinWait1(_) => StateName::FinWait1,
+            Self::FinWait2(_) => StateName::FinWait2,
+            Self::CloseWait(_) => StateName::CloseWait,
+            Self::Closing(_) => StateName::Closing,
+            Self::LastAck(_) => StateName::LastAck,
+            Self::TimeWait(_) => StateName::TimeWait,
+            Self::Closed(_) => StateName::Closed,
+        }
+    }
+
+    /// The peer may still send data in this state (RFC 9293 §3.10.7.4, seventh step).
+    #[inline]
+    #[must_use]
+    pub fn receives(&self) -> bool {
+        matches!(self, Self::SynRcvd(_) | Self::Established(_) | Self::FinWait1(_) | Self::FinWait2(_))
+    }
+}

@@ -1,0 +1,65 @@
+//! TIME-WAIT as a small record (RFC 9293 §3.6.1): what is left of a connection for 2 MSL.
+
+use firstflight_wire::SeqNum;
+use firstflight_wire::tcp::{Flags, Segment};
+
+/// What old segments of the connection are judged and answered by; 24 bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeWait {
+    /// Our next number.
+    pub snd_nxt: SeqNum,
+    /// The peer's next number.
+    pub rcv_nxt: SeqNum,
+    /// Last timestamp of the peer.
+    pub ts_recent: u32,
+    /// Our timestamp's offset.
+    pub ts_offset: u32,
+    /// Window field to answer with.
+    pub window: u16,
+    /// Whether timestamps were in use.
+    pub timestamps: bool,
+}
+
+/// What to do with a segment for a connection in TIME-WAIT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeWaitAction {
+    /// Nothing: a RST (RFC 1337) or an old ACK.
+    Ignore,
+    /// Acknowledge again; a FIN seen again restarts the 2 MSL.
+    Acknowledge {
+        /// Whether the time starts anew.
+        restart: bool,
+    },
+    /// A new SYN may take the place (RFC 6191, RFC 9293 §3.6.1), with an ISN above `above`.
+    Reopen {
+        /// Our new ISN must be larger.
+        above: SeqNum,
+    },
+}
+
+impl TimeWait {
+    /// Judges `segment`.
+    #[must_use]
+    pub fn judge(&self, segment: &Segment<'_>) -> TimeWaitAction {
+        if segment.flags.contains(Flags::RST) {
+            return TimeWaitAction::Ignore;
+        }
+        if segment.flags.contains(Flags::SYN) && !segment.flags.contains(Flags::ACK) {
+            let newer_ts = match segment.options.timestamps {
+                Some(ts) if self.timestamps => (ts.value.wrapping_sub(self.ts_recent) as i32) > 0,
+                _ => false,
+            };
+            if newer_ts || segment.seq.gt(self.rcv_nxt) {
+                return TimeWaitAction::Reopen { above: self.snd_nxt + 0xffff };
+            }
+            return TimeWaitAction::Acknowledge { restart: false };
+        }
+        if segment.flags.contains(Flags::FIN) {
+            return TimeWaitAction::Acknowledge { restart: true };
+        }
+        if segment.len() > 0 {
+            return TimeWaitAction::Acknowledge { restart: false };
+        }
+        TimeWaitAction::Ignore
+    }
+}

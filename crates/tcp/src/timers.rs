@@ -1,0 +1,77 @@
+//! The timers of one connection.
+
+use firstflight_wire::Instant;
+
+/// What a connection waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Timer {
+    /// SYN, SYN-ACK, data or FIN not acknowledged (RFC 6298).
+    Retransmit,
+    /// Closed window, or a small segment held back too long (RFC 9293 §3.8.6.1).
+    Persist,
+    /// An acknowledgement that waited for company (RFC 9293 §3.8.6.3).
+    DelayedAck,
+    /// Silence on an open connection (RFC 9293 §3.8.4).
+    Keepalive,
+    /// The oldest unacknowledged data is older than the application allows (RFC 9293 §3.9.1).
+    User,
+    /// A closed socket waits for the peer's FIN.
+    FinWait2,
+}
+
+impl Timer {
+    const ALL: [Self; 6] =
+        [Self::Retransmit, Self::Persist, Self::DelayedAck, Self::Keepalive, Self::User, Self::FinWait2];
+}
+
+/// When each timer fires.
+#[derive(Debug)]
+pub struct Timers([Instant; 6]);
+
+impl Default for Timers {
+    fn default() -> Self {
+        Self([Instant::FAR_FUTURE; 6])
+    }
+}
+
+impl Timers {
+    /// Sets a timer, whatever it was set to.
+    #[inline]
+    pub fn set(&mut self, timer: Timer, at: Instant) {
+        self.0[timer as usize] = at;
+    }
+
+    /// Stops a timer.
+    #[inline]
+    pub fn stop(&mut self, timer: Timer) {
+        self.0[timer as usize] = Instant::FAR_FUTURE;
+    }
+
+    /// Stops all of them.
+    pub fn stop_all(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Whether a timer runs.
+    #[inline]
+    #[must_use]
+    pub fn runs(&self, timer: Timer) -> bool {
+        self.0[timer as usize] != Instant::FAR_FUTURE
+    }
+
+    /// The earliest deadline.
+    #[inline]
+    #[must_use]
+    pub fn next(&self) -> Option<Instant> {
+        let at = self.0.iter().copied().fold(Instant::FAR_FUTURE, Ord::min);
+        (at != Instant::FAR_FUTURE).then_some(at)
+    }
+
+    /// Takes one timer that is due.
+    pub fn take_expired(&mut self, now: Instant) -> Option<Timer> {
+        let timer = Timer::ALL.into_iter().find(|t| self.0[*t as usize] <= now)?;
+        self.stop(timer);
+        Some(timer)
+    }
+}
