@@ -1,0 +1,27 @@
+//! Where packets come from and go to.
+//!
+//! A packet is one whole IP packet as bytes, without any link-layer header.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`path`] | one direction of a network path in memory: delay, rate, queue, loss, reordering, duplication, corruption, MTU. Sans-IO, virtual time, deterministic from one seed |
+//! | [`link`] | the trait of everything packets can be sent through in real time |
+//! | [`memory`] | two [`Link`]s joined by a pair of [`Path`]s that run in real time |
+//! | [`tun`] | a TUN device: the kernel of the same machine is the network (Linux, feature `tun`) |
+//! | [`pcap`] | pcapng files, and a tap that records any link into one (feature `pcap`) |
+
+pub mod link;
+pub mod memory;
+pub mod path;
+#[cfg(feature = "pcap")]
+pub mod pcap;
+#[cfg(all(feature = "tun", target_os = "linux"))]
+pub mod tun;
+
+pub use link::Link;
+pub use memory::{MemoryLink, real_time_pair};
+pub use path::{Counters, Duplex, Path, PathConfig, PathError, Verdict};
+#[cfg(feature = "pcap")]
+pub use pcap::{Direction, PcapTap, PcapWriter, PcapWriterError, Tapped};
+#[cfg(all(feature = "tun", target_os = "linux"))]
+pub use tun::{Tun, TunConfig, TunError};

@@ -1,0 +1,276 @@
+//! Two links joined by a [`Path`] in each direction that runs in real time.
+//!
+//! Any executor serves: the links need wakers only. Time is kept by one thread for each pair, because the timers of
+//! async runtimes are too coarse (tokio's tick is 1 ms, a hundredth of a 100 ms path).
+//!
+//! Accuracy, measured: `cargo run --release -p firstflight-link --example path_accuracy` (figures there).
+
+mod clock;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::thread::Thread;
+
+use firstflight_wire::Instant;
+
+use crate::link::{Link, short_buffer};
+use crate::path::{Duplex, Path, PathConfig, PathError};
+
+/// Packets that one direction holds at most. A receiver that does not receive loses what comes after, as with the
+/// ring of a network card.
+const MAX_IN_FLIGHT: usize = 1 << 16;
+
+/// Why a pair of links could not be made.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum MemoryLinkError {
+    /// A setting makes no sense. The caller's fault.
+    Path(PathError),
+    /// The system gave no thread to keep the time.
+    Thread(io::Error),
+}
+
+impl fmt::Display for MemoryLinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(error) => write!(f, "{error}"),
+            Self::Thread(error) => {
+                write!(
+                    f,
+                    "cannot start the thread that keeps the path's time: {error}"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for MemoryLinkError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Path(error) => Some(error),
+            Self::Thread(error) => Some(error),
+        }
+    }
+}
+
+impl From<PathError> for MemoryLinkError {
+    fn from(error: PathError) -> Self {
+        Self::Path(error)
+    }
+}
+
+/// Two links, A and B, joined by a path in each direction: `config_ab` from A to B, `config_ba` from B to A.
+///
+/// The same `seed` gives the same fates to the same packets; when they are sent is up to the real world. The MTU of
+/// both links is the larger of the two paths' MTUs; if one is smaller, larger packets vanish in that direction. The
+/// path can be changed in mid run, see [`MemoryLink::outgoing`].
+///
+/// # Errors
+/// See [`MemoryLinkError`].
+pub fn real_time_pair(
+    config_ab: PathConfig,
+    config_ba: PathConfig,
+    seed: u64,
+) -> Result<(MemoryLink, MemoryLink), MemoryLinkError> {
+    let mtu = config_ab.mtu.max(config_ba.mtu);
+    let Duplex { a_to_b, b_to_a } = Duplex::new(config_ab, config_ba, seed)?;
+    let shared = Arc::new(Shared {
+        origin: std::time::Instant::now(),
+        directions: [a_to_b, b_to_a].map(|path| Mutex::new(Direction::new(path))),
+        open_ends: AtomicUsize::new(2),
+        timekeeper: OnceLock::new(),
+    });
+    clock::spawn(&shared).map_err(MemoryLinkError::Thread)?;
+    let end = |sends_to: usize| MemoryLink {
+        shared: Arc::clone(&shared),
+        sends_to,
+        receives_from: 1 - sends_to,
+        mtu,
+    };
+    Ok((end(0), end(1)))
+}
+
+/// What both ends and the thread that keeps the time share.
+struct Shared {
+    origin: std::time::Instant,
+    /// From A to B, from B to A.
+    directions: [Mutex<Direction>; 2],
+    open_ends: AtomicUsize,
+    timekeeper: OnceLock<Thread>,
+}
+
+impl Shared {
+    /// Time since the pair was made, the paths' clock.
+    fn now(&self) -> Instant {
+        let nanos = self.origin.elapsed().as_nanos();
+        Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// A panic elsewhere (in a filter, say) leaves a path that is still consistent.
+    fn lock(&self, index: usize) -> MutexGuard<'_, Direction> {
+        let [a_to_b, b_to_a] = &self.directions;
+        let direction = if index == 0 { a_to_b } else { b_to_a };
+        direction.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake_timekeeper(&self) {
+        if let Some(thread) = self.timekeeper.get() {
+            thread.unpark();
+        }
+    }
+}
+
+/// One direction.
+struct Direction {
+    path: Path,
+    /// The receiver that waits.
+    waker: Option<Waker>,
+    /// The arrival for which the timekeeper will wake, so that it is disturbed only by an earlier one.
+    armed: Option<Instant>,
+    receiver_open: bool,
+    overrun: u64,
+}
+
+impl Direction {
+    fn new(path: Path) -> Self {
+        Self {
+            path,
+            waker: None,
+            armed: None,
+            receiver_open: true,
+            overrun: 0,
+        }
+    }
+
+    /// Notes the next arrival for the timekeeper if somebody waits for it. True if the timekeeper must be told.
+    fn arm(&mut self) -> bool {
+        let Some(next) = self.path.next_arrival() else {
+            return false;
+        };
+        if self.waker.is_none() || self.armed.is_some_and(|armed| armed <= next) {
+            return false;
+        }
+        self.armed = Some(next);
+        true
+    }
+}
+
+/// One end of a pair made by [`real_time_pair`].
+///
+/// When the other end is dropped, packets under way still arrive; after that the link is silent, as a cut wire is.
+pub struct MemoryLink {
+    shared: Arc<Shared>,
+    sends_to: usize,
+    receives_from: usize,
+    mtu: usize,
+}
+
+impl MemoryLink {
+    /// Looks at or changes the path from this end to the other: settings, filter, counters.
+    pub fn outgoing<R>(&self, look: impl FnOnce(&mut Path) -> R) -> R {
+        look(&mut self.shared.lock(self.sends_to).path)
+    }
+
+    /// Packets from this end that were dropped because the other end does not receive (65,536 are held).
+    #[must_use]
+    pub fn overrun(&self) -> u64 {
+        self.shared.lock(self.sends_to).overrun
+    }
+}
+
+impl Link for MemoryLink {
+    fn mtu(&self) -> usize {
+        self.mtu
+    }
+
+    fn poll_recv(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        if buf.len() < self.mtu {
+            return Poll::Ready(Err(short_buffer()));
+        }
+        let mut direction = self.shared.lock(self.receives_from);
+        let now = self.shared.now();
+        while let Some(packet) = direction.path.poll_deliver(now) {
+            // A packet can exceed the link's MTU only if the path's was raised in mid run, or by a filter.
+            let length = packet.len();
+            let fits = buf
+                .get_mut(..length)
+                .map(|part| part.copy_from_slice(&packet));
+            direction.path.recycle(packet);
+            if fits.is_some() {
+                return Poll::Ready(Ok(length));
+            }
+        }
+        match &mut direction.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        let tell = direction.arm();
+        drop(direction);
+        if tell {
+            self.shared.wake_timekeeper();
+        }
+        Poll::Pending
+    }
+
+    fn poll_send(&mut self, _cx: &mut Context<'_>, packet: &[u8]) -> Poll<io::Result<()>> {
+        let mut direction = self.shared.lock(self.sends_to);
+        if !direction.receiver_open {
+            return Poll::Ready(Ok(()));
+        }
+        if direction.path.in_flight() >= MAX_IN_FLIGHT {
+            direction.overrun += 1;
+            return Poll::Ready(Ok(()));
+        }
+        let now = self.shared.now();
+        direction.path.send(now, packet);
+        // Without delay the packet is there already: no need to go through the timekeeper.
+        let arrived = direction
+            .path
+            .next_arrival()
+            .is_some_and(|next| next <= now);
+        let waker = if arrived {
+            direction.armed = None;
+            direction.waker.take()
+        } else {
+            None
+        };
+        let tell = direction.arm();
+        drop(direction);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        if tell {
+            self.shared.wake_timekeeper();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for MemoryLink {
+    fn drop(&mut self) {
+        let mut direction = self.shared.lock(self.receives_from);
+        direction.receiver_open = false;
+        // Dropped outside the lock: a waker can own a task, and with it the other end.
+        let waker = direction.waker.take();
+        direction.armed = None;
+        drop(direction);
+        drop(waker);
+        if self.shared.open_ends.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.shared.wake_timekeeper();
+        }
+    }
+}
+
+impl fmt::Debug for MemoryLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryLink")
+            .field("end", if self.sends_to == 0 { &"A" } else { &"B" })
+            .field("outgoing", &self.shared.lock(self.sends_to).path)
+            .finish_non_exhaustive()
+    }
+}

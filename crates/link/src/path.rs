@@ -1,0 +1,319 @@
+//! The in-memory path: a network in virtual time, sans-IO, deterministic from one seed.
+
+mod config;
+mod fate;
+#[cfg(test)]
+mod tests;
+mod transit;
+
+use std::fmt;
+
+use firstflight_wire::Instant;
+
+pub use config::{MAX_DELAY, PathConfig, PathError, Probability};
+use fate::{Fates, flip_bits, nanos, splitmix64};
+use transit::{Arrival, Bottleneck, Flight};
+
+/// Buffers kept for reuse; what comes back beyond that is freed, so that a burst does not hold memory for ever.
+const MAX_FREE_BUFFERS: usize = 4096;
+
+/// What a filter decides about a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The packet goes on, as the filter left it.
+    Forward,
+    /// The packet vanishes.
+    Drop,
+}
+
+/// A middlebox at the entrance of a path: sees every packet, may alter or drop it.
+pub type Filter = Box<dyn FnMut(&mut Vec<u8>) -> Verdict + Send>;
+
+/// What a path has done so far, in packets.
+///
+/// `sent + duplicated` is always `delivered + lost + queue_dropped + too_big + filtered` plus what is in flight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Packets given to the path.
+    pub sent: u64,
+    /// Packets taken out at the other end, copies included.
+    pub delivered: u64,
+    /// Lost by chance.
+    pub lost: u64,
+    /// Dropped because the queue was full.
+    pub queue_dropped: u64,
+    /// Copies made.
+    pub duplicated: u64,
+    /// Held back, so that later packets could overtake them.
+    pub reordered: u64,
+    /// Altered by flipped bits.
+    pub corrupted: u64,
+    /// Dropped because larger than the MTU.
+    pub too_big: u64,
+    /// Dropped by the filter.
+    pub filtered: u64,
+}
+
+/// One direction of a network path.
+///
+/// Use: [`send`](Self::send) packets at the time they are sent; when the clock has reached
+/// [`next_arrival`](Self::next_arrival), take them with [`poll_deliver`](Self::poll_deliver) until it gives `None`,
+/// and give each buffer back with [`recycle`](Self::recycle). Time must not run backwards. The same seed, settings
+/// and calls give the same packets at the same times, on every machine. In the steady state nothing is allocated.
+///
+/// ```
+/// use std::time::Duration;
+/// use firstflight_link::path::{Path, PathConfig};
+/// use firstflight_wire::Instant;
+///
+/// let mut path = Path::new(PathConfig::with_delay(Duration::from_millis(50)), 1)?;
+/// path.send(Instant::ZERO, b"packet");
+/// let arrival = path.next_arrival().ok_or("nothing in flight")?;
+/// assert_eq!(arrival.as_nanos(), 50_000_000);
+/// let packet = path.poll_deliver(arrival).ok_or("nothing arrived")?;
+/// assert_eq!(packet, b"packet");
+/// path.recycle(packet);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Path {
+    config: PathConfig,
+    /// The settings may have been changed since they were last taken over into the parts below.
+    stale: bool,
+    /// ns.
+    delay: u64,
+    /// ns.
+    reorder_delay: u64,
+    fates: Fates,
+    bottleneck: Bottleneck,
+    flight: Flight,
+    /// The latest arrival among packets not held back: jitter does not let a packet arrive earlier. ns.
+    last_arrival: u64,
+    /// Number of the next packet put in flight.
+    sequence: u64,
+    filter: Option<Filter>,
+    free: Vec<Vec<u8>>,
+    counters: Counters,
+}
+
+impl Path {
+    /// A path with the given settings. `seed` decides every chance event.
+    ///
+    /// # Errors
+    /// A setting that makes no sense, see [`PathConfig::validate`].
+    pub fn new(config: PathConfig, seed: u64) -> Result<Self, PathError> {
+        config.validate()?;
+        Ok(Self {
+            stale: false,
+            delay: nanos(config.delay),
+            reorder_delay: nanos(config.reorder_delay),
+            fates: Fates::new(&config, seed),
+            bottleneck: Bottleneck::new(config.rate_bits_per_s, config.queue_bytes),
+            flight: Flight::default(),
+            last_arrival: 0,
+            sequence: 0,
+            filter: None,
+            free: Vec::new(),
+            counters: Counters::default(),
+            config,
+        })
+    }
+
+    /// Sends a copy of `packet` at `now`.
+    pub fn send(&mut self, now: Instant, packet: &[u8]) {
+        let mut buffer = self.buffer();
+        buffer.extend_from_slice(packet);
+        self.send_buffer(now, buffer);
+    }
+
+    /// An empty buffer to write a packet into for [`send_buffer`](Self::send_buffer), a recycled one if there is.
+    #[must_use]
+    pub fn buffer(&mut self) -> Vec<u8> {
+        self.free.pop().unwrap_or_default()
+    }
+
+    /// Sends `packet` at `now` without copying it.
+    pub fn send_buffer(&mut self, now: Instant, mut packet: Vec<u8>) {
+        if self.stale {
+            self.take_over_settings();
+        }
+        let number = self.counters.sent;
+        self.counters.sent += 1;
+        if let Some(filter) = &mut self.filter
+            && filter(&mut packet) == Verdict::Drop
+        {
+            self.counters.filtered += 1;
+            return self.recycle(packet);
+        }
+        if packet.len() > self.config.mtu {
+            self.counters.too_big += 1;
+            return self.recycle(packet);
+        }
+        let Some(departure) = self.bottleneck.admit(now.as_nanos(), packet.len()) else {
+            self.counters.queue_dropped += 1;
+            return self.recycle(packet);
+        };
+        let fate = self.fates.of(number);
+        if fate.lost {
+            self.counters.lost += 1;
+            return self.recycle(packet);
+        }
+        if let Some(seed) = fate.corruption
+            && flip_bits(&mut packet, seed) > 0
+        {
+            self.counters.corrupted += 1;
+        }
+        let copy = fate.duplicated.then(|| {
+            let mut copy = self.buffer();
+            copy.extend_from_slice(&packet);
+            copy
+        });
+        let undisturbed = departure.saturating_add(self.delay);
+        let arrival = undisturbed.saturating_add(fate.jitter);
+        self.launch(arrival, packet, fate.held_back);
+        if let Some(copy) = copy {
+            self.counters.duplicated += 1;
+            self.launch(undisturbed.saturating_add(fate.copy_jitter), copy, false);
+        }
+    }
+
+    /// Takes the next packet that has arrived by `now`: ordered by time of arrival, then by order of sending.
+    #[must_use]
+    pub fn poll_deliver(&mut self, now: Instant) -> Option<Vec<u8>> {
+        let arrival = self.flight.pop(now)?;
+        self.counters.delivered += 1;
+        Some(arrival.packet)
+    }
+
+    /// Gives a buffer back for reuse.
+    pub fn recycle(&mut self, mut buffer: Vec<u8>) {
+        if self.free.len() < MAX_FREE_BUFFERS {
+            buffer.clear();
+            self.free.push(buffer);
+        }
+    }
+
+    /// When the next packet arrives; `None` if nothing is in flight.
+    #[must_use]
+    pub fn next_arrival(&self) -> Option<Instant> {
+        self.flight.next_arrival()
+    }
+
+    /// Packets in flight, those that wait in the queue included.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.flight.len()
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn config(&self) -> &PathConfig {
+        &self.config
+    }
+
+    /// Changes settings in mid run, for packets sent from now on. Values that make no sense are not refused here but
+    /// moved to the nearest that do (probability 0 to 1, rate at least 1 bit/s, delay at most [`MAX_DELAY`]). With
+    /// a shorter delay and no jitter, packets may overtake those sent before the change, as after a change of route.
+    pub fn config_mut(&mut self) -> &mut PathConfig {
+        self.stale = true;
+        &mut self.config
+    }
+
+    /// Puts a middlebox at the entrance of the path, instead of the one that was there.
+    pub fn set_filter(&mut self, filter: Filter) {
+        self.filter = Some(filter);
+    }
+
+    /// Takes the middlebox away.
+    pub fn clear_filter(&mut self) {
+        self.filter = None;
+    }
+
+    fn take_over_settings(&mut self) {
+        self.stale = false;
+        self.delay = nanos(self.config.delay);
+        self.reorder_delay = nanos(self.config.reorder_delay);
+        self.fates.configure(&self.config);
+        self.bottleneck
+            .configure(self.config.rate_bits_per_s, self.config.queue_bytes);
+    }
+
+    /// Puts a packet in flight that would arrive at `at` (ns).
+    fn launch(&mut self, mut at: u64, packet: Vec<u8>, held_back: bool) {
+        if self.fates.jitters() {
+            at = at.max(self.last_arrival);
+        }
+        if held_back {
+            self.counters.reordered += 1;
+            at = at.saturating_add(self.reorder_delay);
+        } else {
+            self.last_arrival = at;
+        }
+        let sequence = self.sequence;
+        self.sequence += 1;
+        let arrival = Arrival {
+            at: Instant::from_nanos(at),
+            sequence,
+            packet,
+        };
+        self.flight.push(arrival, held_back);
+    }
+}
+
+impl fmt::Debug for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Path")
+            .field("config", &self.config)
+            .field("in_flight", &self.in_flight())
+            .field("next_arrival", &self.next_arrival())
+            .field("filter", &self.filter.is_some())
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Both directions between two ends, A and B.
+#[derive(Debug)]
+pub struct Duplex {
+    /// From A to B.
+    pub a_to_b: Path,
+    /// From B to A.
+    pub b_to_a: Path,
+}
+
+impl Duplex {
+    /// Two paths with different seeds that follow from `seed`.
+    ///
+    /// # Errors
+    /// A setting that makes no sense, see [`PathConfig::validate`].
+    pub fn new(config_ab: PathConfig, config_ba: PathConfig, seed: u64) -> Result<Self, PathError> {
+        let mut state = seed;
+        Ok(Self {
+            a_to_b: Path::new(config_ab, splitmix64(&mut state))?,
+            b_to_a: Path::new(config_ba, splitmix64(&mut state))?,
+        })
+    }
+
+    /// The same settings, but different chance, in both directions.
+    ///
+    /// # Errors
+    /// A setting that makes no sense, see [`PathConfig::validate`].
+    pub fn symmetric(config: PathConfig, seed: u64) -> Result<Self, PathError> {
+        Self::new(config.clone(), config, seed)
+    }
+
+    /// When the next packet arrives at either end.
+    #[must_use]
+    pub fn next_arrival(&self) -> Option<Instant> {
+        match (self.a_to_b.next_arrival(), self.b_to_a.next_arrival()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What chance decides about each packet.
+//!
+//! Packet number *n* always uses the same eight words of the ChaCha8 key stream (`8 n ..8 n + 8`), whatever the
+//! settings are. So its fate depends on the seed, on *n* and on the settings of that moment, never on the history:
+//! switching one impairment on changes no draw of another, and a perfect path draws nothing at all.
+
+use std::time::Duration;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+use super::config::{MAX_DELAY, PathConfig};
+
+const WORDS_PER_PACKET: u128 = 8;
+
+/// What happens to one packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Fate {
+    pub lost: bool,
+    pub duplicated: bool,
+    pub held_back: bool,
+    /// The seed of the bits to flip, if any.
+    pub corruption: Option<u64>,
+    /// Extra delay, ns.
+    pub jitter: u64,
+    /// Extra delay of the copy, ns.
+    pub copy_jitter: u64,
+}
+
+/// The settings in the form in which draws are compared with them: probabilities in units of 2⁻³², times in ns.
+#[derive(Clone, Copy, Debug, Default)]
+struct Thresholds {
+    loss: u64,
+    reorder: u64,
+    duplicate: u64,
+    corrupt: u64,
+    jitter: u64,
+}
+
+impl Thresholds {
+    fn new(config: &PathConfig) -> Self {
+        Self {
+            loss: probability(config.loss),
+            reorder: probability(config.reorder),
+            duplicate: probability(config.duplicate),
+            corrupt: probability(config.corrupt),
+            jitter: nanos(config.jitter),
+        }
+    }
+
+    /// True if the outcome does not depend on any draw.
+    fn is_certain(&self) -> bool {
+        let Self {
+            loss,
+            reorder,
+            duplicate,
+            corrupt,
+            jitter,
+        } = *self;
+        loss | reorder | duplicate | corrupt | jitter == 0
+    }
+}
+
+/// The source of fates of one path.
+pub(super) struct Fates {
+    rng: ChaCha8Rng,
+    /// The packet that the generator stands at.
+    position: u64,
+    thresholds: Thresholds,
+    certain: bool,
+}
+
+impl Fates {
+    pub fn new(config: &PathConfig, seed: u64) -> Self {
+        let thresholds = Thresholds::new(config);
+        Self {
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            position: 0,
+            thresholds,
+            certain: thresholds.is_certain(),
+        }
+    }
+
+    pub fn configure(&mut self, config: &PathConfig) {
+        self.thresholds = Thresholds::new(config);
+        self.certain = self.thresholds.is_certain();
+    }
+
+    /// Whether packets can be delayed by chance.
+    pub fn jitters(&self) -> bool {
+        self.thresholds.jitter != 0
+    }
+
+    /// The fate of packet `number`. Cheap if asked in ascending order.
+    pub fn of(&mut self, number: u64) -> Fate {
+        if self.certain {
+            return Fate::default();
+        }
+        if self.position != number {
+            self.rng.set_word_pos(u128::from(number) * WORDS_PER_PACKET);
+        }
+        self.position = number.wrapping_add(1);
+        let (loss, corrupt) = halves(self.rng.next_u64());
+        let (duplicate, reorder) = halves(self.rng.next_u64());
+        let (jitter, copy_jitter) = halves(self.rng.next_u64());
+        let corruption_seed = self.rng.next_u64();
+        let limit = &self.thresholds;
+        Fate {
+            lost: loss < limit.loss,
+            duplicated: duplicate < limit.duplicate,
+            held_back: reorder < limit.reorder,
+            corruption: (corrupt < limit.corrupt).then_some(corruption_seed),
+            jitter: scale(limit.jitter, jitter),
+            copy_jitter: scale(limit.jitter, copy_jitter),
+        }
+    }
+}
+
+/// Flips one to eight bits of `packet`, all at different places, chosen by `seed`. Gives how many: zero only for an
+/// empty packet. A packet of fewer bits than were chosen, or two draws of one place, give fewer flips.
+pub(super) fn flip_bits(packet: &mut [u8], seed: u64) -> usize {
+    let bits = packet.len() as u64 * 8;
+    if bits == 0 {
+        return 0;
+    }
+    let mut state = seed;
+    let wanted = splitmix64(&mut state) % 8 + 1;
+    let mut chosen = [u64::MAX; 8];
+    let mut flipped = 0;
+    for slot in 0..wanted as usize {
+        let place = splitmix64(&mut state) % bits;
+        if chosen.contains(&place) {
+            continue;
+        }
+        if let (Some(slot), Some(byte)) =
+            (chosen.get_mut(slot), packet.get_mut((place / 8) as usize))
+        {
+            *slot = place;
+            *byte ^= 1 << (place % 8);
+            flipped += 1;
+        }
+    }
+    flipped
+}
+
+/// One step of SplitMix64 (Steele, Lea, Flood 2014): spreads a 64-bit seed into independent ones.
+pub(super) fn splitmix64(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Nanoseconds of a delay, at most [`MAX_DELAY`].
+pub(super) fn nanos(delay: Duration) -> u64 {
+    delay.min(MAX_DELAY).as_nanos() as u64
+}
+
+/// A probability in units of 2⁻³²; 1 gives 2³², which every draw is below. Not a number gives 0.
+fn probability(value: f64) -> u64 {
+    // The float-to-integer conversion saturates and turns NaN into 0.
+    (value.clamp(0.0, 1.0) * (1u64 << 32) as f64) as u64
+}
+
+fn halves(draw: u64) -> (u64, u64) {
+    (draw & 0xffff_ffff, draw >> 32)
+}
+
+/// `draw` of 32 bits scaled to `0..=limit`.
+fn scale(limit: u64, draw: u64) -> u64 {
+    (((u128::from(limit) + u128::from(limit != 0)) * u128::from(draw)) >> 32) as u64
+}

@@ -1,0 +1,166 @@
+//! Packets under way: the bottleneck with its queue, and what is in flight behind it.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, VecDeque};
+
+use firstflight_wire::Instant;
+
+/// A transmitter of fixed rate behind a tail-drop queue. Exact: a packet occupies the queue until its first bit is
+/// sent, and fractions of a nanosecond are carried over within a busy period.
+#[derive(Debug)]
+pub(super) struct Bottleneck {
+    rate_bits_per_s: Option<u64>,
+    queue_bytes: usize,
+    /// When the transmitter is idle again, ns.
+    idle_at: u64,
+    /// What the last transmission lasted beyond `idle_at`, in 1/rate ns.
+    carry: u64,
+    /// Packets not yet begun: start of transmission (ns) and length (bytes).
+    waiting: VecDeque<(u64, usize)>,
+    waiting_bytes: usize,
+}
+
+impl Bottleneck {
+    pub fn new(rate_bits_per_s: Option<u64>, queue_bytes: usize) -> Self {
+        Self {
+            rate_bits_per_s,
+            queue_bytes,
+            idle_at: 0,
+            carry: 0,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+        }
+    }
+
+    /// Takes new settings for packets to come; those already queued keep their times.
+    pub fn configure(&mut self, rate_bits_per_s: Option<u64>, queue_bytes: usize) {
+        // A rate of zero passes validation nowhere but can be set in mid run: the slowest rate instead.
+        self.rate_bits_per_s = rate_bits_per_s.map(|rate| rate.max(1));
+        self.queue_bytes = queue_bytes;
+        self.carry = 0;
+    }
+
+    /// Queues `length` bytes at `now` (ns) and gives when the last bit has left (ns); `None` if the queue is full.
+    pub fn admit(&mut self, now: u64, length: usize) -> Option<u64> {
+        let start = now.max(self.idle_at);
+        let Some(rate) = self.rate_bits_per_s else {
+            return Some(start);
+        };
+        while let Some(&(begins, bytes)) = self.waiting.front() {
+            if begins > now {
+                break;
+            }
+            self.waiting.pop_front();
+            self.waiting_bytes -= bytes;
+        }
+        if start > now {
+            let after = self.waiting_bytes.saturating_add(length);
+            if after > self.queue_bytes {
+                return None;
+            }
+            self.waiting.push_back((start, length));
+            self.waiting_bytes = after;
+        } else {
+            self.carry = 0;
+        }
+        let work = (length as u64)
+            .saturating_mul(8_000_000_000)
+            .saturating_add(self.carry);
+        self.idle_at = start.saturating_add(work / rate);
+        self.carry = work % rate;
+        Some(self.idle_at)
+    }
+}
+
+/// A packet and when it arrives. Ordered by time of arrival, then by order of sending.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    pub at: Instant,
+    pub sequence: u64,
+    pub packet: Vec<u8>,
+}
+
+impl Arrival {
+    fn key(&self) -> (Instant, u64) {
+        (self.at, self.sequence)
+    }
+}
+
+impl PartialEq for Arrival {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Arrival {}
+
+impl PartialOrd for Arrival {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Arrival {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+/// Packets in flight. Those that arrive in the order in which they were sent, nearly all, cost a queue operation;
+/// only the others go through a heap.
+#[derive(Debug, Default)]
+pub(super) struct Flight {
+    in_order: VecDeque<Arrival>,
+    out_of_order: BinaryHeap<Reverse<Arrival>>,
+}
+
+impl Flight {
+    /// Adds a packet. One known to be late goes straight to the heap: at the end of the queue it would push
+    /// everything that follows into the heap.
+    pub fn push(&mut self, arrival: Arrival, late: bool) {
+        let in_order = self
+            .in_order
+            .back()
+            .is_none_or(|last| last.at <= arrival.at);
+        if in_order && !late {
+            self.in_order.push_back(arrival);
+        } else {
+            self.out_of_order.push(Reverse(arrival));
+        }
+    }
+
+    pub fn next_arrival(&self) -> Option<Instant> {
+        let queued = self.in_order.front().map(|first| first.at);
+        let heaped = self.out_of_order.peek().map(|Reverse(first)| first.at);
+        match (queued, heaped) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Takes the next packet that has arrived by `now`.
+    pub fn pop(&mut self, now: Instant) -> Option<Arrival> {
+        let queued = self.in_order.front();
+        let from_heap = match (queued, self.out_of_order.peek()) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(queued), Some(Reverse(heaped))) => heaped < queued,
+        };
+        if from_heap {
+            let due = self
+                .out_of_order
+                .peek()
+                .is_some_and(|Reverse(first)| first.at <= now);
+            due.then(|| self.out_of_order.pop())
+                .flatten()
+                .map(|Reverse(arrival)| arrival)
+        } else {
+            let due = queued.is_some_and(|first| first.at <= now);
+            due.then(|| self.in_order.pop_front()).flatten()
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.in_order.len() + self.out_of_order.len()
+    }
+}

@@ -1,0 +1,151 @@
+//! The tap: records what passes a link, and never disturbs it.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::{Direction, PcapWriter, PcapWriterError};
+use crate::link::Link;
+
+/// A capture that several links share. Clones record into the same capture.
+#[derive(Clone)]
+pub struct PcapTap {
+    shared: Arc<Mutex<Shared>>,
+}
+
+struct Shared {
+    writer: PcapWriter<Box<dyn Write + Send>>,
+    errors: u64,
+}
+
+impl PcapTap {
+    /// Starts a capture, see [`PcapWriter::new`].
+    ///
+    /// # Errors
+    /// As [`PcapWriter::new`].
+    pub fn new(
+        output: impl Write + Send + 'static,
+        application: &str,
+        interfaces: &[&str],
+    ) -> Result<Self, PcapWriterError> {
+        let output: Box<dyn Write + Send> = Box::new(output);
+        let writer = PcapWriter::new(output, application, interfaces)?;
+        Ok(Self {
+            shared: Arc::new(Mutex::new(Shared { writer, errors: 0 })),
+        })
+    }
+
+    /// Records a packet at the time of the system's clock. Failures are only counted.
+    pub fn record(&self, interface: u32, direction: Direction, packet: &[u8]) {
+        let since_epoch = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let timestamp = u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX);
+        let mut shared = self.lock();
+        if shared
+            .writer
+            .write(timestamp, interface, direction, packet)
+            .is_err()
+        {
+            shared.errors += 1;
+        }
+    }
+
+    /// Writes out what is buffered. A failure is also counted.
+    ///
+    /// # Errors
+    /// [`PcapWriterError::Io`].
+    pub fn flush(&self) -> Result<(), PcapWriterError> {
+        let mut shared = self.lock();
+        let result = shared.writer.flush();
+        shared.errors += u64::from(result.is_err());
+        result
+    }
+
+    /// How often recording or flushing failed.
+    #[must_use]
+    pub fn errors(&self) -> u64 {
+        self.lock().errors
+    }
+
+    /// A writer that panicked must not take the traffic with it.
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for PcapTap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PcapTap")
+            .field("errors", &self.errors())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A link whose packets are recorded in both directions: received ones when they are received, sent ones once the
+/// link has taken them. The capture is flushed when the link is dropped.
+#[derive(Debug)]
+pub struct Tapped<L: Link> {
+    link: L,
+    tap: PcapTap,
+    interface: u32,
+}
+
+impl<L: Link> Tapped<L> {
+    /// Records `link` as interface number `interface` of the capture.
+    pub fn new(link: L, tap: PcapTap, interface: u32) -> Self {
+        Self {
+            link,
+            tap,
+            interface,
+        }
+    }
+
+    /// The link below.
+    pub fn link(&self) -> &L {
+        &self.link
+    }
+
+    /// The link below; what passes it this way is not recorded.
+    pub fn link_mut(&mut self) -> &mut L {
+        &mut self.link
+    }
+
+    /// The capture.
+    pub fn tap(&self) -> &PcapTap {
+        &self.tap
+    }
+}
+
+impl<L: Link> Link for Tapped<L> {
+    fn mtu(&self) -> usize {
+        self.link.mtu()
+    }
+
+    fn poll_recv(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        let result = self.link.poll_recv(cx, buf);
+        if let Poll::Ready(Ok(length)) = &result
+            && let Some(packet) = buf.get(..*length)
+        {
+            self.tap.record(self.interface, Direction::In, packet);
+        }
+        result
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>, packet: &[u8]) -> Poll<io::Result<()>> {
+        let result = self.link.poll_send(cx, packet);
+        if matches!(result, Poll::Ready(Ok(()))) {
+            self.tap.record(self.interface, Direction::Out, packet);
+        }
+        result
+    }
+}
+
+impl<L: Link> Drop for Tapped<L> {
+    fn drop(&mut self) {
+        // Counted by the tap, which may outlive the link; nobody else could be told.
+        let _ = self.tap.flush();
+    }
+}

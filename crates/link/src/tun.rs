@@ -1,0 +1,197 @@
+//! A TUN device: the kernel of this machine is the network, or the peer (Linux).
+
+mod error;
+mod netlink;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::net::IpAddr;
+use std::task::{Context, Poll, ready};
+
+use nix::errno::Errno;
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::if_nametoindex;
+use tun_rs::{AsyncDevice, DeviceBuilder};
+
+pub use error::TunError;
+
+use crate::link::{Link, short_buffer};
+
+/// Longest name of a network device, in bytes (`IFNAMSIZ` less the final zero).
+pub const MAX_NAME_BYTES: usize = 15;
+
+/// Every IPv4 link carries this many bytes (RFC 791 section 3.2).
+const MIN_MTU_V4: u16 = 68;
+
+/// Every IPv6 link carries this many bytes (RFC 8200 section 5); the kernel has no IPv6 on a device below it.
+const MIN_MTU_V6: u16 = 1280;
+
+/// What device to make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TunConfig {
+    /// Name of the device, 1 to 15 bytes, not yet in use.
+    pub name: String,
+    /// The addresses of the *kernel's* side with their prefix lengths in bits. The kernel routes each prefix into
+    /// the device, so the other addresses of the prefix are free for this program to use.
+    pub host: Vec<(IpAddr, u8)>,
+    /// Largest packet, in bytes: at least 68, with IPv6 at least 1280.
+    pub mtu: u16,
+}
+
+impl Default for TunConfig {
+    /// `firstflight0`, no addresses, 1500 bytes.
+    fn default() -> Self {
+        Self {
+            name: "firstflight0".to_owned(),
+            host: Vec::new(),
+            mtu: 1500,
+        }
+    }
+}
+
+impl TunConfig {
+    /// Checks all that can be known without asking the system.
+    fn validate(&self) -> Result<(), TunError> {
+        let name = self.name.as_str();
+        // As the kernel's dev_valid_name(); also '%', which would make the name a template.
+        let forbidden =
+            |c: char| c == '/' || c == ':' || c == '%' || c == '\0' || c.is_whitespace();
+        if name.is_empty()
+            || name.len() > MAX_NAME_BYTES
+            || name == "."
+            || name == ".."
+            || name.contains(forbidden)
+        {
+            return Err(TunError::NameInvalid(self.name.clone()));
+        }
+        let has_v6 = self.host.iter().any(|(address, _)| address.is_ipv6());
+        let minimum = if has_v6 { MIN_MTU_V6 } else { MIN_MTU_V4 };
+        if self.mtu < minimum {
+            return Err(TunError::MtuTooSmall {
+                mtu: self.mtu,
+                minimum,
+            });
+        }
+        for &(address, prefix) in &self.host {
+            let (longest, broadcast) = match address {
+                IpAddr::V4(address) => (32, address.is_broadcast()),
+                IpAddr::V6(_) => (128, false),
+            };
+            if prefix > longest || broadcast || address.is_unspecified() || address.is_multicast() {
+                return Err(TunError::AddressInvalid { address, prefix });
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that neither the name nor an address is taken in this network namespace. The kernel would attach to an
+    /// existing device of that name, and would accept an address that is already on another device.
+    fn check_free(&self) -> Result<(), TunError> {
+        if if_nametoindex(self.name.as_str()).is_ok() {
+            return Err(TunError::NameTaken(self.name.clone()));
+        }
+        let present =
+            getifaddrs().map_err(|errno| TunError::system("list the addresses in use", errno))?;
+        for interface in present {
+            let Some(storage) = interface.address else {
+                continue;
+            };
+            let v4 = storage.as_sockaddr_in().map(|a| IpAddr::V4(a.ip()));
+            let v6 = storage.as_sockaddr_in6().map(|a| IpAddr::V6(a.ip()));
+            let Some(taken) = v4.or(v6) else {
+                continue;
+            };
+            if self.host.iter().any(|(address, _)| *address == taken) {
+                return Err(TunError::AddressInUse {
+                    address: taken,
+                    device: interface.interface_name,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A TUN device of this process. It vanishes, with its addresses and routes, when this is dropped.
+///
+/// What is sent goes to the kernel as if it had arrived from a network; what the kernel routes into the device is
+/// received. The kernel sends packets of its own (IPv6 router solicitations, multicast reports).
+pub struct Tun {
+    device: AsyncDevice,
+    name: String,
+    mtu: u16,
+}
+
+impl Tun {
+    /// Creates the device, sets its MTU, brings it up and sets the kernel's addresses. Sockets can bind to them at
+    /// once: there is no duplicate address detection, since a TUN device has no neighbours.
+    ///
+    /// Must be called within a tokio runtime whose I/O driver is enabled; without the driver, tokio panics.
+    ///
+    /// # Errors
+    /// See [`TunError`]. After an error nothing is left behind.
+    pub fn create(config: TunConfig) -> Result<Self, TunError> {
+        config.validate()?;
+        let _runtime = tokio::runtime::Handle::try_current().map_err(|_| TunError::NoRuntime)?;
+        config.check_free()?;
+        let device = DeviceBuilder::new()
+            .name(config.name.as_str())
+            .inherit_enable_state()
+            .build_async()
+            .map_err(|error| TunError::from_creation(&config.name, error))?;
+        device
+            .set_mtu(config.mtu)
+            .map_err(TunError::at("set the MTU"))?;
+        device.enabled(true).map_err(TunError::at("bring it up"))?;
+        let index = device.if_index().map_err(TunError::at("find it"))?;
+        for &(address, prefix) in &config.host {
+            netlink::add_address(index, address, prefix)
+                .map_err(|error| TunError::from_address(address, error))?;
+        }
+        Ok(Self {
+            device,
+            name: config.name,
+            mtu: config.mtu,
+        })
+    }
+
+    /// The name of the device.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Link for Tun {
+    fn mtu(&self) -> usize {
+        usize::from(self.mtu)
+    }
+
+    fn poll_recv(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        if buf.len() < self.mtu() {
+            return Poll::Ready(Err(short_buffer()));
+        }
+        self.device.poll_recv(cx, buf)
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>, packet: &[u8]) -> Poll<io::Result<()>> {
+        // The driver takes a packet whole or not at all.
+        ready!(self.device.poll_send(cx, packet))?;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl std::fmt::Debug for Tun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tun")
+            .field("name", &self.name)
+            .field("mtu", &self.mtu)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The error number in an error of the system's, if it is one.
+fn errno(error: &io::Error) -> Option<Errno> {
+    error.raw_os_error().map(Errno::from_raw)
+}

@@ -1,0 +1,143 @@
+//! Why there is no TUN device, and what to do about it.
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+
+use nix::errno::Errno;
+
+use super::{MAX_NAME_BYTES, errno};
+
+/// Why a TUN device could not be made. The messages say what to do.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TunError {
+    /// The process may not make network devices.
+    Permission,
+    /// The kernel, or the container, has no TUN driver.
+    DeviceMissing,
+    /// A device of this name exists.
+    NameTaken(String),
+    /// The kernel accepts no device of this name. The caller's fault.
+    NameInvalid(String),
+    /// Another device of this machine has this address.
+    AddressInUse {
+        /// The address.
+        address: IpAddr,
+        /// The device that has it.
+        device: String,
+    },
+    /// Not an address that a device can have, or a prefix longer than the address. The caller's fault.
+    AddressInvalid {
+        /// The address.
+        address: IpAddr,
+        /// The prefix length in bits.
+        prefix: u8,
+    },
+    /// The kernel has IPv6 switched off, but an IPv6 address was asked for.
+    Ipv6Disabled,
+    /// The MTU is smaller than IP allows. The caller's fault.
+    MtuTooSmall {
+        /// What was asked for, bytes.
+        mtu: u16,
+        /// The least that would do, bytes.
+        minimum: u16,
+    },
+    /// Not called within a tokio runtime. The caller's fault.
+    NoRuntime,
+    /// The system refused a step for another reason.
+    System {
+        /// What was tried.
+        step: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl TunError {
+    pub(super) fn system(step: &'static str, errno: Errno) -> Self {
+        Self::at(step)(errno.into())
+    }
+
+    /// Turns the system's error at `step` into one of these.
+    pub(super) fn at(step: &'static str) -> impl Fn(io::Error) -> Self {
+        move |source| match errno(&source) {
+            Some(Errno::EPERM | Errno::EACCES) => Self::Permission,
+            _ => Self::System { step, source },
+        }
+    }
+
+    /// Opening the driver, making the device.
+    pub(super) fn from_creation(name: &str, error: io::Error) -> Self {
+        match errno(&error) {
+            Some(Errno::ENOENT | Errno::ENXIO | Errno::ENODEV) => Self::DeviceMissing,
+            // Somebody made it after the check.
+            Some(Errno::EBUSY | Errno::EEXIST) => Self::NameTaken(name.to_owned()),
+            _ => Self::at("create it")(error),
+        }
+    }
+
+    /// Adding an address. The permission is there by now: for IPv6 "access denied" says that IPv6 is off.
+    pub(super) fn from_address(address: IpAddr, error: io::Error) -> Self {
+        match errno(&error) {
+            Some(Errno::EACCES | Errno::EAFNOSUPPORT | Errno::EOPNOTSUPP) if address.is_ipv6() => {
+                Self::Ipv6Disabled
+            }
+            Some(Errno::EEXIST) => Self::AddressInUse {
+                address,
+                device: "this one".to_owned(),
+            },
+            _ => Self::at("add an address")(error),
+        }
+    }
+}
+
+impl fmt::Display for TunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Permission => f.write_str(
+                "not permitted to create a TUN device: run as root or with the capability CAP_NET_ADMIN, and with \
+                 read and write access to /dev/net/tun",
+            ),
+            Self::DeviceMissing => f.write_str(
+                "no TUN driver: load it with `modprobe tun`; in a container, pass in the device /dev/net/tun",
+            ),
+            Self::NameTaken(name) => write!(
+                f,
+                "a network device named {name:?} exists: choose another name or remove it with `ip link del {name}`"
+            ),
+            Self::NameInvalid(name) => write!(
+                f,
+                "{name:?} cannot name a network device: use 1 to {MAX_NAME_BYTES} bytes without '/', ':', '%' and \
+                 spaces"
+            ),
+            Self::AddressInUse { address, device } => write!(
+                f,
+                "{address} is already the address of device {device}: choose another address"
+            ),
+            Self::AddressInvalid { address, prefix } => write!(
+                f,
+                "{address}/{prefix} cannot be a device's address: use a unicast address and a prefix of at most \
+                 {} bits",
+                if address.is_ipv4() { 32 } else { 128 }
+            ),
+            Self::Ipv6Disabled => f.write_str(
+                "IPv6 is switched off: set sysctl net.ipv6.conf.default.disable_ipv6 to 0 or use only IPv4 addresses",
+            ),
+            Self::MtuTooSmall { mtu, minimum } => {
+                write!(f, "an MTU of {mtu} bytes is too small: IP needs {minimum}")
+            }
+            Self::NoRuntime => f.write_str("no tokio runtime here: create the device within one"),
+            Self::System { step, source } => write!(f, "TUN device: cannot {step}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for TunError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::System { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
