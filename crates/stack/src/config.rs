@@ -1,0 +1,155 @@
+//! What may be set for a stack and a listener.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+use firstflight_credential::{FastOpenPolicy, NetworkId};
+use zeroize::Zeroize;
+
+/// Bounds of one stack: whatever the network sends, memory stays below them.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Connections, of either side and in any state but TIME-WAIT.
+    pub connections: usize,
+    /// Connections in TIME-WAIT; the oldest make way.
+    pub time_wait: usize,
+    /// Bytes in all send and receive buffers together.
+    pub buffer_bytes: usize,
+    /// Answers (RST, SYN cookies, echo replies) waiting to be sent; more are dropped.
+    pub replies: usize,
+    /// First flights that wait for a verdict.
+    pub parked: usize,
+    /// Bytes of first flights that wait for a verdict.
+    pub parked_bytes: usize,
+    /// How long a first flight waits for a verdict before it becomes an ordinary handshake.
+    pub parked_for: Duration,
+    /// Servers remembered by the client's credential store.
+    pub credentials: usize,
+    /// Trace records kept for [`crate::Stack::poll_trace`]; 0 turns tracing off.
+    pub trace: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 1 << 20,
+            time_wait: 1 << 16,
+            buffer_bytes: 4 << 30,
+            replies: 256,
+            parked: 1024,
+            parked_bytes: 2 << 20,
+            parked_for: Duration::from_millis(25),
+            credentials: 1024,
+            trace: 0,
+        }
+    }
+}
+
+/// Settings of a stack.
+#[derive(Clone)]
+pub struct Config {
+    /// The addresses it answers for.
+    pub addresses: Vec<IpAddr>,
+    /// Largest IP packet of the link, bytes.
+    pub mtu: usize,
+    /// Settings of its connections.
+    pub tcp: firstflight_tcp::Config,
+    /// 32 unpredictable bytes: ISNs, ports, SYN cookies and the flow table's hash come from them.
+    pub secret: [u8; 32],
+    /// Bounds.
+    pub limits: Limits,
+    /// The local network that learnt credentials belong to; without one they are forgotten with
+    /// [`crate::Stack::forget_credentials`] at any change of address.
+    pub network: NetworkId,
+    /// Answer pings to our addresses.
+    pub answer_echo: bool,
+}
+
+impl Drop for Config {
+    fn drop(&mut self) {
+        self.secret.zeroize();
+    }
+}
+
+impl core::fmt::Debug for Config {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Config")
+            .field("addresses", &self.addresses)
+            .field("mtu", &self.mtu)
+            .field("tcp", &self.tcp)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Config {
+    /// Defaults for `addresses` on a link that takes packets of 1,500 bytes.
+    #[must_use]
+    pub fn new(addresses: Vec<IpAddr>, secret: [u8; 32]) -> Self {
+        Self {
+            addresses,
+            mtu: 1500,
+            tcp: firstflight_tcp::Config::default(),
+            secret,
+            limits: Limits::default(),
+            network: NetworkId::default(),
+            answer_echo: true,
+        }
+    }
+}
+
+/// How much a server may send before the client's ACK proves its address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ResponsePolicy {
+    /// As much as the congestion window allows: the credential proved the address.
+    #[default]
+    Immediately,
+    /// At most this many times the bytes received (RFC 9000 §8.1 uses 3). The SYN-ACK always goes.
+    Times(u32),
+    /// Nothing but the SYN-ACK.
+    AfterHandshake,
+}
+
+/// Settings of a listener.
+#[derive(Debug, Clone)]
+pub struct ListenConfig {
+    /// Address and port; the unspecified address (`0.0.0.0` or `::`) means all of that family.
+    pub local: SocketAddr,
+    /// Connections that may wait to be accepted.
+    pub backlog: usize,
+    /// Handshakes that may be under way; beyond it SYN cookies answer (RFC 4987).
+    pub syn_backlog: usize,
+    /// First flights: `None` means ordinary handshakes only.
+    pub fast_open: Option<FastOpenPolicy>,
+    /// What may be sent before the client's ACK.
+    pub response: ResponsePolicy,
+    /// Settings of its connections, if other than the stack's.
+    pub tcp: Option<Arc<firstflight_tcp::Config>>,
+}
+
+impl ListenConfig {
+    /// A listener at `local` without Fast Open.
+    #[must_use]
+    pub fn new(local: SocketAddr) -> Self {
+        Self {
+            local,
+            backlog: 4096,
+            syn_backlog: 4096,
+            fast_open: None,
+            response: ResponsePolicy::default(),
+            tcp: None,
+        }
+    }
+}
+
+/// Settings of a connect.
+#[derive(Debug, Clone, Default)]
+pub struct ConnectConfig {
+    /// Use Fast Open: data rides in the SYN when a cookie is known, else one is asked for.
+    pub fast_open: bool,
+    /// Local address and port (0: chosen), if it matters.
+    pub local: Option<SocketAddr>,
+    /// Settings of the connection, if other than the stack's.
+    pub tcp: Option<Arc<firstflight_tcp::Config>>,
+}

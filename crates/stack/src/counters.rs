@@ -1,0 +1,60 @@
+//! Counts of one stack.
+
+use crate::event::Drop;
+
+/// Everything a stack counts. All fields only grow.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets given in.
+    pub packets_in: u64,
+    /// Packets given out.
+    pub packets_out: u64,
+    /// Connects begun.
+    pub active_opens: u64,
+    /// Children made.
+    pub passive_opens: u64,
+    /// Handshakes completed, either side.
+    pub established: u64,
+    /// Cookies granted in SYN-ACKs.
+    pub cookies_granted: u64,
+    /// First flights accepted, server side.
+    pub first_flights_accepted: u64,
+    /// First flights that fell back to the ordinary handshake, server side.
+    pub first_flights_refused: u64,
+    /// Connects whose first flight the server took.
+    pub first_flights_taken: u64,
+    /// SYN cookies sent.
+    pub syn_cookies_sent: u64,
+    /// SYN cookies that came back right.
+    pub syn_cookies_good: u64,
+    /// RSTs sent for segments of no connection.
+    pub resets_sent: u64,
+    /// Connections that entered TIME-WAIT.
+    pub time_waits: u64,
+    /// TIME-WAIT records that made way before their time.
+    pub time_waits_evicted: u64,
+    /// Segments dropped by their connection.
+    pub segments_dropped: u64,
+    /// Packets dropped before: see [`Counters::dropped`].
+    drops: [u64; 12],
+}
+
+impl Counters {
+    /// Packets dropped for `reason`.
+    #[must_use]
+    pub fn dropped(&self, reason: Drop) -> u64 {
+        self.drops.get(reason as usize).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn drop(&mut self, reason: Drop) {
+        if let Some(n) = self.drops.get_mut(reason as usize) {
+            *n += 1;
+        }
+    }
+
+    /// Every packet that never reached a connection.
+    #[must_use]
+    pub fn dropped_in_all(&self) -> u64 {
+        self.drops.iter().sum()
+    }
+}

@@ -1,0 +1,173 @@
+//! What leaves: answers without state first, then connections in turn.
+
+use crate::flow::FlowKey;
+use crate::stack::Stack;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use firstflight_tcp::TimeWait;
+use firstflight_wire::ip::{Ecn, Header as IpHeader, Protocol};
+use firstflight_wire::tcp::{
+    Flags, Header, OptionsBuf, Segment, Timestamps, fill_checksum, syn_options,
+};
+use firstflight_wire::{Instant, SeqNum};
+
+/// Packets one connection may send before the next one has its turn.
+const BURST: u32 = 16;
+
+/// An answer that needs no connection.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    /// A TCP segment without payload.
+    Segment { key: FlowKey, header: Header, options: OptionsBuf },
+    /// A whole IP packet (echo reply).
+    Packet(Vec<u8>),
+}
+
+impl Reply {
+    /// RFC 9293 §3.10.7.1.
+    pub fn reset(key: FlowKey, segment: &Segment<'_>) -> Self {
+        let (seq, ack, flags) = if segment.flags.contains(Flags::ACK) {
+            (segment.ack, SeqNum::new(0), Flags::RST)
+        } else {
+            (SeqNum::new(0), segment.seq + segment.len(), Flags::RST.union(Flags::ACK))
+        };
+        Self::Segment { key, header: header(&key, seq, ack, flags, 0), options: OptionsBuf::new() }
+    }
+}
+
+fn header(key: &FlowKey, seq: SeqNum, ack: SeqNum, flags: Flags, window: u16) -> Header {
+    let (src_port, dst_port) = (key.local.port(), key.remote.port());
+    Header { src_port, dst_port, seq, ack, flags, window, urgent: 0 }
+}
+
+impl Stack {
+    /// Writes the next packet to send into `out` (at least the MTU long) and returns its length.
+    pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
+        while let Some(reply) = self.replies.pop_front() {
+            if let Some(len) = self.emit_reply(reply, out) {
+                self.counters.packets_out += 1;
+                return Some(len);
+            }
+        }
+        let mut burst = 0;
+        while let Some(&index) = self.to_send.front() {
+            let Some(slot) = self.slots.get_mut(index) else {
+                self.to_send.pop_front();
+                continue;
+            };
+            let (src, dst) = (slot.key.local.ip(), slot.key.remote.ip());
+            let at = header_len(src);
+            if let Some(body) = out.get_mut(at..)
+                && let Some(len) = slot.conn.poll_transmit(now, body)
+            {
+                burst += 1;
+                if burst % BURST == 0 {
+                    self.to_send.rotate_left(1);
+                }
+                let whole = self.wrap(src, dst, len, out);
+                if whole.is_some() {
+                    self.counters.packets_out += 1;
+                    return whole;
+                }
+                continue;
+            }
+            self.to_send.pop_front();
+            slot.queued = false;
+            self.settle(index, now);
+        }
+        None
+    }
+
+    /// Nothing more to send for now: set the timer, or free the slot.
+    fn settle(&mut self, index: u32, now: Instant) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let readiness = slot.conn.poll_readiness();
+        if !readiness.is_empty() {
+            slot.ready |= readiness;
+            self.announce(index);
+        }
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        if !slot.mapped {
+            return self.reap(index);
+        }
+        if let Some(at) = slot.conn.poll_timeout()
+            && at < slot.armed
+        {
+            // Later deadlines wait for the earlier call: most timers are pushed back, not reached.
+            slot.armed = at;
+            self.wheel.schedule(index, at.max(now));
+        }
+    }
+
+    /// Puts checksum and IP header around the segment of `len` bytes that stands behind the header's place.
+    fn wrap(&mut self, src: IpAddr, dst: IpAddr, len: usize, out: &mut [u8]) -> Option<usize> {
+        let at = header_len(src);
+        fill_checksum(out.get_mut(at..at + len)?, src, dst);
+        self.ip_id = self.ip_id.wrapping_add(1);
+        let ip = IpHeader {
+            src,
+            dst,
+            protocol: Protocol::Tcp,
+            hop_limit: 64,
+            ecn: Ecn::default(),
+            dont_fragment: true,
+            identification: self.ip_id,
+        };
+        ip.emit(len, out).ok()?;
+        Some(at + len)
+    }
+
+    fn emit_reply(&mut self, reply: Reply, out: &mut [u8]) -> Option<usize> {
+        match reply {
+            Reply::Segment { key, header, mut options } => {
+                let (src, dst) = (key.local.ip(), key.remote.ip());
+                let len = header.emit(options.finish(), out.get_mut(header_len(src)..)?).ok()?;
+                self.wrap(src, dst, len, out)
+            }
+            Reply::Packet(bytes) => {
+                out.get_mut(..bytes.len())?.copy_from_slice(&bytes);
+                Some(bytes.len())
+            }
+        }
+    }
+
+    /// The ACK of a connection in TIME-WAIT.
+    pub(crate) fn reply_time_wait(&mut self, key: FlowKey, record: &TimeWait, now: Instant) {
+        let mut options = OptionsBuf::new();
+        if record.timestamps {
+            let value = (now.as_millis() as u32).wrapping_add(record.ts_offset);
+            options.timestamps(Timestamps { value, echo: record.ts_recent });
+        }
+        let header = header(&key, record.snd_nxt, record.rcv_nxt, Flags::ACK, record.window);
+        self.reply(Reply::Segment { key, header, options });
+    }
+
+    /// A SYN-ACK whose sequence number is a SYN cookie; what the cookie has no room for (window
+    /// scale, SACK) rides in the timestamp, if the client sent one.
+    pub(crate) fn reply_syn_cookie(&mut self, key: FlowKey, syn: &Segment<'_>, cookie: SeqNum, now: Instant) {
+        let tcp = self.tcp.clone();
+        let mss = tcp.mss.min(self.path_mss(key.remote.ip()));
+        let offset = self.isn.timestamp_offset(key.local.ip(), key.remote.ip());
+        let ts = syn.options.timestamps.filter(|_| tcp.timestamps).map(|ts| {
+            let coded = crate::syn_cookie::encode_ts(
+                now.as_millis() as u32,
+                syn.options.window_scale,
+                syn.options.sack_permitted,
+            );
+            Timestamps { value: coded.wrapping_add(offset), echo: ts.value }
+        });
+        let scale = (ts.is_some() && tcp.window_scaling && syn.options.window_scale.is_some())
+            .then(|| tcp.window_scale());
+        let sack = ts.is_some() && tcp.sack && syn.options.sack_permitted;
+        let options = syn_options(mss, sack, ts, scale, &[]);
+        let window = tcp.receive_buffer.min(0xffff) as u16;
+        let flags = Flags::SYN.union(Flags::ACK);
+        let header = header(&key, cookie, syn.seq + 1, flags, window);
+        self.reply(Reply::Segment { key, header, options });
+    }
+}
+
+#[inline]
+fn header_len(ip: IpAddr) -> usize {
+    if ip.is_ipv4() { 20 } else { 40 }
+}

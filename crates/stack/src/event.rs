@@ -1,0 +1,122 @@
+//! What a stack tells: ids, events for the application, the trace.
+
+use core::fmt;
+use core::net::SocketAddr;
+use firstflight_credential::{JobRequest, Outcome};
+use firstflight_tcp::{DropReason, Readiness, StateName, Totals, Transition};
+
+/// A connection of one stack. An id of a connection that is gone finds nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+impl fmt::Display for ConnId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.index, self.generation)
+    }
+}
+
+/// A listener of one stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ListenerId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// A verification that was handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct JobId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// Work for somebody else: the answer comes back by [`crate::Stack::handle_job`].
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// To give back with the answer.
+    pub id: JobId,
+    /// What to do.
+    pub request: JobRequest,
+}
+
+/// Something the application waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// [`crate::Stack::accept`] has a connection.
+    Acceptable(ListenerId),
+    /// Something changed for a connection.
+    Ready(ConnId, Readiness),
+}
+
+/// One record of what happened, for logs and tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Trace {
+    /// A connection changed its state.
+    Transition(ConnId, Transition),
+    /// A connection's outcome is known.
+    Outcome(ConnId, Outcome),
+    /// A packet was not processed.
+    Dropped(Drop),
+    /// A segment was dropped by its connection.
+    Segment(ConnId, DropReason),
+}
+
+/// Why a packet never reached a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Drop {
+    /// Its IP header is not one.
+    BadIp,
+    /// It is for somebody else.
+    NotForUs,
+    /// Its source is an address nobody can have (broadcast, multicast, ours).
+    BadSource,
+    /// Its transport protocol is not spoken here.
+    Protocol,
+    /// Its TCP header or checksum is wrong.
+    BadTcp,
+    /// Its ICMP message is wrong or about nothing of ours.
+    BadIcmp,
+    /// A SYN with FIN or RST.
+    BadFlags,
+    /// No connection and no listener: answered with a RST.
+    NoConnection,
+    /// The accept queue is full.
+    AcceptQueueFull,
+    /// The stack's connection limit is reached.
+    TooManyConnections,
+    /// Too many answers wait.
+    ReplyQueueFull,
+    /// The same SYN waits for a verdict.
+    AlreadyParked,
+}
+
+/// What can be known of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionInfo {
+    /// Its state.
+    pub state: StateName,
+    /// Our end.
+    pub local: SocketAddr,
+    /// The peer's.
+    pub remote: SocketAddr,
+    /// What became of the first flight.
+    pub outcome: Outcome,
+    /// Whether the handshake is complete: the peer's address is proved.
+    pub confirmed: bool,
+    /// Smoothed round-trip time, once measured.
+    pub rtt: Option<core::time::Duration>,
+    /// Variation of the round-trip time.
+    pub rtt_var: Option<core::time::Duration>,
+    /// Congestion window, bytes.
+    pub cwnd: u32,
+    /// Largest payload of a segment, bytes.
+    pub mss: u16,
+    /// SYNs or SYN-ACKs sent again.
+    pub handshake_retransmits: u8,
+    /// Counts.
+    pub totals: Totals,
+}

@@ -1,0 +1,72 @@
+//! ICMP: errors reach the connection they are about, if they prove that they are (RFC 5927).
+
+use crate::egress::Reply;
+use crate::event::Drop;
+use crate::flow::FlowKey;
+use crate::stack::Stack;
+use core::net::SocketAddr;
+use firstflight_wire::icmp::{self, IcmpError, IcmpErrorKind};
+use firstflight_wire::ip::{Packet, Protocol};
+use firstflight_wire::{Instant, SeqNum};
+
+/// Smallest MTUs believed: a smaller one is an attack or a broken path (RFC 8200 §5; Linux 552).
+const MIN_MTU_V4: u32 = 552;
+const MIN_MTU_V6: u32 = 1280;
+
+impl Stack {
+    pub(crate) fn handle_icmp(&mut self, ip: &Packet<'_>, packet: &[u8], now: Instant) {
+        let error = match ip.protocol {
+            Protocol::Icmp => icmp::parse_v4(ip.payload),
+            _ => icmp::parse_v6(ip.payload, ip.src, ip.dst),
+        };
+        match error {
+            Ok(error) => self.handle_icmp_error(&error, now),
+            Err(_) => self.answer_echo(packet),
+        }
+    }
+
+    fn answer_echo(&mut self, packet: &[u8]) {
+        let mut out = alloc::vec![0; packet.len()];
+        match icmp::echo_reply(packet, &mut out) {
+            Some(len) if self.config.answer_echo => {
+                out.truncate(len);
+                self.reply(Reply::Packet(out));
+            }
+            _ => self.drop_packet(Drop::BadIcmp),
+        }
+    }
+
+    fn handle_icmp_error(&mut self, error: &IcmpError<'_>, now: Instant) {
+        let Some((key, seq)) = quoted_flow(error).filter(|_| error.protocol == Protocol::Tcp) else {
+            return self.drop_packet(Drop::BadIcmp);
+        };
+        let Some(index) = self.find(&key) else {
+            return self.drop_packet(Drop::BadIcmp);
+        };
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        // The quoted number must be of something outstanding (RFC 5927 §4.1).
+        if !slot.conn.owns_sequence(seq) {
+            return self.drop_packet(Drop::BadIcmp);
+        }
+        match error.kind {
+            IcmpErrorKind::PacketTooBig { mtu } => {
+                let (floor, header) =
+                    if key.local.is_ipv4() { (MIN_MTU_V4, 40) } else { (MIN_MTU_V6, 60) };
+                let mss = mtu.max(floor).saturating_sub(header).min(0xffff) as u16;
+                slot.conn.reduce_mss(mss, now);
+            }
+            kind if kind.is_hard() => slot.conn.unreachable(&mut self.pool),
+            // Soft: routing may recover; the connection's own timeouts decide (RFC 5461).
+            _ => return,
+        }
+        self.touched(index, now);
+    }
+}
+
+/// The four-tuple and sequence number of the packet that an error quotes; we sent it.
+fn quoted_flow(error: &IcmpError<'_>) -> Option<(FlowKey, SeqNum)> {
+    let [a, b, c, d, e, f, g, h, ..] = *error.quoted else { return None };
+    let local = SocketAddr::new(error.src, u16::from_be_bytes([a, b]));
+    let remote = SocketAddr::new(error.dst, u16::from_be_bytes([c, d]));
+    Some((FlowKey { local, remote }, SeqNum::new(u32::from_be_bytes([e, f, g, h]))))
+}

@@ -1,0 +1,125 @@
+//! A packet arrives.
+
+use crate::egress::Reply;
+use crate::event::{Drop, Trace};
+use crate::flow::FlowKey;
+use crate::slot::Owner;
+use crate::stack::Stack;
+use core::net::{IpAddr, SocketAddr};
+use firstflight_tcp::{Disposition, StateName, TimeWaitAction};
+use firstflight_wire::Instant;
+use firstflight_wire::ip::{Packet, Protocol};
+use firstflight_wire::tcp::{Flags, Segment};
+
+impl Stack {
+    /// Takes one IP packet, whatever its bytes are.
+    pub fn handle_packet(&mut self, now: Instant, packet: &[u8]) {
+        self.counters.packets_in += 1;
+        let Ok(ip) = Packet::parse(packet) else {
+            return self.drop_packet(Drop::BadIp);
+        };
+        if !self.is_ours(ip.dst) {
+            return self.drop_packet(Drop::NotForUs);
+        }
+        if !possible_source(ip.src) || self.is_ours(ip.src) {
+            return self.drop_packet(Drop::BadSource);
+        }
+        match ip.protocol {
+            Protocol::Tcp => match Segment::parse_checked(ip.payload, ip.src, ip.dst) {
+                Ok(segment) => self.handle_tcp(&ip, &segment, now),
+                Err(_) => self.drop_packet(Drop::BadTcp),
+            },
+            Protocol::Icmp | Protocol::Icmpv6 => self.handle_icmp(&ip, packet, now),
+            _ => self.drop_packet(Drop::Protocol),
+        }
+    }
+
+    fn handle_tcp(&mut self, ip: &Packet<'_>, segment: &Segment<'_>, now: Instant) {
+        let key = FlowKey {
+            local: SocketAddr::new(ip.dst, segment.dst_port),
+            remote: SocketAddr::new(ip.src, segment.src_port),
+        };
+        if let Some(index) = self.find(&key) {
+            return self.deliver(index, segment, now);
+        }
+        let mut above = None;
+        if let Some((index, record)) = self.time_wait.find(&self.hasher, &key) {
+            match record.judge(segment) {
+                TimeWaitAction::Ignore => return,
+                TimeWaitAction::Acknowledge { restart } => {
+                    if restart {
+                        self.time_wait.restart(index, now, self.tcp.time_wait);
+                    }
+                    return self.reply_time_wait(key, &record, now);
+                }
+                TimeWaitAction::Reopen { above: isn } => {
+                    if self.listeners.find(&key).is_none() {
+                        return self.reply_reset(key, segment);
+                    }
+                    self.time_wait.remove(&self.hasher, index);
+                    above = Some(isn);
+                }
+            }
+        }
+        let only_syn = segment.flags.contains(Flags::SYN)
+            && !segment.flags.intersects(Flags::ACK.union(Flags::RST));
+        match self.listeners.find(&key) {
+            Some(listener) if only_syn => self.handle_syn(listener, key, segment, above, now),
+            Some(listener) if self.handle_cookie_ack(listener, key, segment, now) => {}
+            _ => self.reply_reset(key, segment),
+        }
+    }
+
+    /// A segment for connection `index`.
+    pub(crate) fn deliver(&mut self, index: u32, segment: &Segment<'_>, now: Instant) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let key = slot.key;
+        if let Owner::SynQueue(listener) = slot.owner
+            && !segment.flags.intersects(Flags::SYN.union(Flags::RST))
+            && self.listeners.at(listener).is_some_and(|l| l.accept_queue.len() >= l.config.backlog)
+        {
+            // The client's data will bring the ACK again when there is room.
+            return self.drop_packet(Drop::AcceptQueueFull);
+        }
+        let disposition = if slot.asked.is_some() && slot.conn.state() == StateName::SynSent {
+            self.handle_answer(index, segment, now)
+        } else {
+            slot.conn.handle_segment(segment, now, &mut self.pool)
+        };
+        match disposition {
+            Disposition::Processed => {}
+            Disposition::Dropped(reason) => {
+                self.counters.segments_dropped += 1;
+                let id = self.id(index);
+                self.trace(Trace::Segment(id, reason));
+            }
+            Disposition::Reset => self.reply_reset(key, segment),
+        }
+        self.touched(index, now);
+    }
+
+    /// RFC 9293 §3.10.7.1: a RST for a segment that belongs to nothing, never for a RST.
+    pub(crate) fn reply_reset(&mut self, key: FlowKey, segment: &Segment<'_>) {
+        self.drop_packet(Drop::NoConnection);
+        if segment.flags.contains(Flags::RST) {
+            return;
+        }
+        self.counters.resets_sent += 1;
+        self.reply(Reply::reset(key, segment));
+    }
+
+    pub(crate) fn reply(&mut self, reply: Reply) {
+        if self.replies.len() >= self.config.limits.replies {
+            return self.drop_packet(Drop::ReplyQueueFull);
+        }
+        self.replies.push_back(reply);
+    }
+}
+
+/// RFC 1122 §3.2.1.3: nobody sends from these.
+fn possible_source(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => !(ip.is_broadcast() || ip.is_multicast() || ip.is_unspecified()),
+        IpAddr::V6(ip) => !(ip.is_multicast() || ip.is_unspecified()),
+    }
+}

@@ -1,0 +1,44 @@
+//! Many TCP connections over one link, sans-IO: packets and time in, packets and events out.
+//!
+//! [`Stack`] finds the connection of a packet in O(1), keeps listeners, ports and timers, answers
+//! what belongs to nobody, and owns the first-flight path: a SYN for a listener goes through
+//! [`firstflight_credential::admit`] and nowhere else.
+//!
+//! Poll in this order after any `handle_*` or command: [`Stack::poll_event`] (and what the
+//! application does with it), [`Stack::poll_job`], [`Stack::poll_transmit`] until `None`, then
+//! [`Stack::poll_timeout`]. Reading events before transmitting lets an answer ride with the
+//! acknowledgement.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod client;
+pub mod config;
+mod counters;
+mod egress;
+mod event;
+mod flow;
+mod icmp;
+mod ingress;
+pub mod isn;
+mod listener;
+mod parked;
+pub mod ports;
+mod random;
+mod slab;
+mod slot;
+mod socket;
+mod stack;
+pub mod syn_cookie;
+mod time_wait;
+pub mod wheel;
+
+pub use config::{Config, ConnectConfig, Limits, ListenConfig, ResponsePolicy};
+pub use counters::Counters;
+pub use event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, ListenerId, Trace};
+pub use firstflight_tcp::{CloseReason, IoError, Readiness, StateName};
+pub use socket::{ConnectError, ListenError};
+pub use stack::Stack;

@@ -1,0 +1,386 @@
+//! Listeners, their two queues, and what happens to a SYN.
+
+use crate::config::{ListenConfig, ResponsePolicy};
+use crate::event::{Drop, ListenerId, Trace};
+use crate::flow::FlowKey;
+use crate::parked::Parked;
+use crate::slab::Slab;
+use crate::slot::{Owner, Slot};
+use crate::stack::{Announced, Stack};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use core::time::Duration;
+use firstflight_credential::{
+    Admission, FirstFlight, Flow, JobResult, Outcome, Place, Presented, Reason, admit,
+};
+use firstflight_tcp::{ChildPlan, Connection, Endpoints};
+use firstflight_wire::tcp::{Cookie, FastOpen, Flags, OptionBytes, Options, Segment};
+use firstflight_wire::{Instant, SeqNum};
+
+/// No first flight is accepted while SYN cookies answer, nor this long after the last one: a
+/// stateless cookie and a later child have different ISNs, and the client's ACK to the cookie would
+/// reset its own executed request.
+const COOKIE_TAIL: Duration = Duration::from_secs(10);
+
+/// A listening socket.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub config: ListenConfig,
+    pub tcp: Arc<firstflight_tcp::Config>,
+    pub accept_queue: VecDeque<u32>,
+    pub syn_queue: usize,
+    pub last_cookie: Option<Instant>,
+    pub announced: bool,
+}
+
+/// All listeners of a stack.
+#[derive(Debug, Default)]
+pub(crate) struct Listeners {
+    slab: Slab<Listener>,
+    by_port: BTreeMap<u16, alloc::vec::Vec<u32>>,
+}
+
+impl Listeners {
+    pub fn get(&self, id: ListenerId) -> Option<&Listener> {
+        self.slab.lives(id.index, id.generation).then(|| self.slab.get(id.index)).flatten()
+    }
+
+    pub fn at(&self, index: u32) -> Option<&Listener> {
+        self.slab.get(index)
+    }
+
+    pub fn at_mut(&mut self, index: u32) -> Option<&mut Listener> {
+        self.slab.get_mut(index)
+    }
+
+    pub fn get_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
+        if !self.slab.lives(id.index, id.generation) {
+            return None;
+        }
+        self.slab.get_mut(id.index)
+    }
+
+    /// The listener for a SYN to `key.local`: one bound to the address before one bound to all.
+    pub fn find(&self, key: &FlowKey) -> Option<u32> {
+        let list = self.by_port.get(&key.local.port())?;
+        let bound = |i: &&u32, all: bool| {
+            self.slab.get(**i).is_some_and(|l| {
+                let ip = l.config.local.ip();
+                if all { ip.is_unspecified() && ip.is_ipv4() == key.local.is_ipv4() } else { ip == key.local.ip() }
+            })
+        };
+        list.iter().find(|i| bound(i, false)).or_else(|| list.iter().find(|i| bound(i, true))).copied()
+    }
+
+    pub fn insert(&mut self, listener: Listener) -> Option<ListenerId> {
+        let local = listener.config.local;
+        let list = self.by_port.entry(local.port()).or_default();
+        if list.iter().any(|i| self.slab.get(*i).is_some_and(|l| l.config.local == local)) {
+            return None;
+        }
+        let (index, generation) = self.slab.insert(listener);
+        list.push(index);
+        Some(ListenerId { index, generation })
+    }
+
+    pub fn remove(&mut self, id: ListenerId) -> Option<Listener> {
+        self.get(id)?;
+        let listener = self.slab.remove(id.index)?;
+        if let Some(list) = self.by_port.get_mut(&listener.config.local.port()) {
+            list.retain(|i| *i != id.index);
+        }
+        Some(listener)
+    }
+
+    pub fn listens_on(&self, port: u16) -> bool {
+        self.by_port.get(&port).is_some_and(|l| !l.is_empty())
+    }
+
+    pub fn left_syn_queue(&mut self, index: u32) {
+        if let Some(listener) = self.slab.get_mut(index) {
+            listener.syn_queue = listener.syn_queue.saturating_sub(1);
+        }
+    }
+
+    /// Marks the announcement as told; the id if there is something to accept.
+    pub fn announced(&mut self, index: u32) -> Option<ListenerId> {
+        let listener = self.slab.get_mut(index)?;
+        listener.announced = false;
+        (!listener.accept_queue.is_empty())
+            .then(|| ListenerId { index, generation: self.slab.generation(index) })
+    }
+}
+
+impl Stack {
+    /// A SYN for listener `index`: the one path on which a first flight is admitted.
+    pub(crate) fn handle_syn(&mut self, index: u32, key: FlowKey, segment: &Segment<'_>, above: Option<SeqNum>, now: Instant) {
+        if segment.flags.contains(Flags::FIN) {
+            return self.drop_packet(Drop::BadFlags);
+        }
+        let Some(listener) = self.listeners.at(index) else { return };
+        let pressed = listener.syn_queue >= listener.config.syn_backlog;
+        let tail = listener.last_cookie.is_some_and(|t| now - t < COOKIE_TAIL);
+        if pressed {
+            return self.answer_with_cookie(index, key, segment, now);
+        }
+        if listener.accept_queue.len() >= listener.config.backlog {
+            return self.drop_packet(Drop::AcceptQueueFull);
+        }
+        if self.slots.len() >= self.config.limits.connections {
+            return self.drop_packet(Drop::TooManyConnections);
+        }
+        if let Some((job, isn)) = self.parked.find(&key) {
+            let first_flight = segment.options.fast_open.is_some() || !segment.payload.is_empty();
+            if isn == segment.seq && first_flight {
+                return self.drop_packet(Drop::AlreadyParked);
+            }
+            // A plain SYN overtakes the verdict: ordinary handshake, the job's answer is ignored.
+            drop(self.parked.take(job));
+        }
+        let first = FirstFlight {
+            flow: Flow { client: key.remote.ip(), server: key.local.ip() },
+            presented: segment.options.fast_open.as_ref().map_or(Presented::None, Presented::FastOpen),
+            data_len: segment.payload.len(),
+            accept_queue_full: false,
+            syn_cookie_pressure: tail,
+        };
+        let policy = listener.config.fast_open.as_ref();
+        match admit(policy, &first, &self.clock_at(now)) {
+            Admission::Accept { grant, place } => {
+                self.adopt_early(index, key, segment, grant, place, above, now);
+            }
+            Admission::Fallback { reason, grant } => {
+                self.adopt(index, key, segment, reason, grant, above, now);
+            }
+            Admission::Pending { job, place } => {
+                self.park(index, key, segment, job, place, above, now);
+            }
+        }
+    }
+
+    fn park(
+        &mut self,
+        index: u32,
+        key: FlowKey,
+        segment: &Segment<'_>,
+        job: firstflight_credential::JobRequest,
+        place: Place,
+        above: Option<SeqNum>,
+        now: Instant,
+    ) {
+        let mut bytes = alloc::vec![0; 60 + segment.payload.len()];
+        let header = firstflight_wire::tcp::Header {
+            src_port: segment.src_port,
+            dst_port: segment.dst_port,
+            seq: segment.seq,
+            ack: segment.ack,
+            flags: segment.flags,
+            window: segment.window,
+            urgent: segment.urgent,
+        };
+        let written = header.emit(segment.options.raw, &mut bytes).ok();
+        let room = written.filter(|at| self.parked.has_room(at + segment.payload.len()));
+        let Some(at) = room else {
+            drop(place);
+            return self.adopt(index, key, segment, Reason::Overloaded, None, above, now);
+        };
+        bytes.truncate(at + segment.payload.len());
+        if let Some(body) = bytes.get_mut(at..) {
+            body.copy_from_slice(segment.payload);
+        }
+        self.parked.park(key, segment.seq, &bytes, index, place, job, now);
+    }
+
+    /// A verdict for a parked first flight.
+    pub(crate) fn resume(&mut self, parked: Parked, result: JobResult, now: Instant) {
+        let Ok(segment) = Segment::parse(&parked.segment) else { return };
+        if self.find(&parked.key).is_some() || self.listeners.at(parked.listener).is_none() {
+            return;
+        }
+        match result {
+            JobResult::Accept => {
+                self.adopt_early(parked.listener, parked.key, &segment, None, parked.place, None, now);
+            }
+            JobResult::Refuse(reason) => {
+                drop(parked.place);
+                self.adopt(parked.listener, parked.key, &segment, reason, None, None, now);
+            }
+        }
+    }
+
+    /// An ordinary child: its data, if any, is not taken.
+    #[allow(clippy::too_many_arguments, reason = "one call for each verdict, all of it needed")]
+    fn adopt(
+        &mut self,
+        index: u32,
+        key: FlowKey,
+        segment: &Segment<'_>,
+        reason: Reason,
+        grant: Option<Cookie>,
+        above: Option<SeqNum>,
+        now: Instant,
+    ) {
+        if !segment.payload.is_empty() || segment.options.fast_open.is_some() {
+            self.counters.first_flights_refused += 1;
+        }
+        let plan = ChildPlan { options: self.grant(segment, grant), ..ChildPlan::default() };
+        let outcome = Outcome::Handshake(reason);
+        self.make_child(index, key, segment, &plan, outcome, None, above, now);
+    }
+
+    /// A child whose first flight was admitted: readable and acceptable at once.
+    #[allow(clippy::too_many_arguments, reason = "one call for each verdict, all of it needed")]
+    fn adopt_early(
+        &mut self,
+        index: u32,
+        key: FlowKey,
+        segment: &Segment<'_>,
+        grant: Option<Cookie>,
+        place: Place,
+        above: Option<SeqNum>,
+        now: Instant,
+    ) {
+        self.counters.first_flights_accepted += 1;
+        let received = (40 + segment.options.raw.len() + segment.payload.len()) as u32;
+        let response = self.listeners.at(index).map(|l| l.config.response).unwrap_or_default();
+        let plan = ChildPlan {
+            early: true,
+            skip: 0,
+            options: self.grant(segment, grant),
+            pre_ack_budget: match response {
+                ResponsePolicy::Immediately => u32::MAX,
+                ResponsePolicy::Times(k) => k.saturating_mul(received),
+                ResponsePolicy::AfterHandshake => 0,
+            },
+            ..ChildPlan::default()
+        };
+        self.make_child(index, key, segment, &plan, Outcome::Accepted, Some(place), above, now);
+    }
+
+    /// The SYN-ACK's option for a granted cookie, in the form in which the client asked.
+    fn grant(&mut self, segment: &Segment<'_>, grant: Option<Cookie>) -> OptionBytes {
+        let Some(cookie) = grant else { return OptionBytes::EMPTY };
+        let Some(asked) = &segment.options.fast_open else { return OptionBytes::EMPTY };
+        self.counters.cookies_granted += 1;
+        OptionBytes::from(&FastOpen::Cookie(asked.form(), cookie))
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "one call for each verdict, all of it needed")]
+    fn make_child(
+        &mut self,
+        index: u32,
+        key: FlowKey,
+        segment: &Segment<'_>,
+        plan: &ChildPlan,
+        outcome: Outcome,
+        place: Option<Place>,
+        above: Option<SeqNum>,
+        now: Instant,
+    ) {
+        let Some(listener) = self.listeners.at_mut(index) else { return };
+        let tcp = listener.tcp.clone();
+        if !plan.early {
+            listener.syn_queue += 1;
+        }
+        self.counters.passive_opens += 1;
+        let ends = self.endpoints(&key, above, now);
+        let conn = Connection::accept(tcp, ends, segment, plan, &mut self.pool, now);
+        let owner = if plan.early { Owner::AcceptQueue(index) } else { Owner::SynQueue(index) };
+        let mut slot = Slot::new(conn, key, owner, outcome);
+        slot.place = place;
+        let child = self.insert(slot);
+        let id = self.id(child);
+        self.trace(Trace::Outcome(id, outcome));
+        if plan.early {
+            self.enqueue(child, index);
+        }
+        self.touched(child, now);
+    }
+
+    pub(crate) fn endpoints(&self, key: &FlowKey, above: Option<SeqNum>, now: Instant) -> Endpoints {
+        let isn = self.isn.isn(key.local, key.remote, now);
+        Endpoints {
+            local_port: key.local.port(),
+            remote_port: key.remote.port(),
+            isn: above.map_or(isn, |a| if isn.gt(a) { isn } else { a + 1 }),
+            ts_offset: self.isn.timestamp_offset(key.local.ip(), key.remote.ip()),
+            path_mss: self.path_mss(key.remote.ip()),
+        }
+    }
+
+    /// A handshake is complete: from the SYN queue to the accept queue.
+    pub(crate) fn promote(&mut self, child: u32, index: u32) {
+        self.listeners.left_syn_queue(index);
+        if let Some(slot) = self.slots.get_mut(child) {
+            slot.owner = Owner::AcceptQueue(index);
+        }
+        self.enqueue(child, index);
+    }
+
+    fn enqueue(&mut self, child: u32, index: u32) {
+        if let Some(listener) = self.listeners.at_mut(index) {
+            listener.accept_queue.push_back(child);
+            if !listener.announced {
+                listener.announced = true;
+                self.events.push_back(Announced::Listener(index));
+            }
+        }
+    }
+
+    /// Answers without keeping state (RFC 4987 §3.6).
+    fn answer_with_cookie(&mut self, index: u32, key: FlowKey, segment: &Segment<'_>, now: Instant) {
+        if let Some(listener) = self.listeners.at_mut(index) {
+            listener.last_cookie = Some(now);
+        }
+        let peer_mss = segment.options.mss.unwrap_or(536);
+        let cookie = self.cookies.make(key.local, key.remote, segment.seq, peer_mss, now);
+        self.counters.syn_cookies_sent += 1;
+        self.reply_syn_cookie(key, segment, cookie, now);
+    }
+
+    /// An ACK for a listener: perhaps the answer to a SYN cookie. False if it is not.
+    pub(crate) fn handle_cookie_ack(&mut self, index: u32, key: FlowKey, segment: &Segment<'_>, now: Instant) -> bool {
+        let Some(listener) = self.listeners.at(index) else { return false };
+        // Two periods of the cookie's clock: no cookie lives longer.
+        let recent = listener.last_cookie.is_some_and(|t| now - t < Duration::from_secs(192));
+        let full = listener.accept_queue.len() >= listener.config.backlog
+            || self.slots.len() >= self.config.limits.connections;
+        let peer_isn = segment.seq - 1;
+        let cookie = segment.ack - 1;
+        let wanted = segment.flags.contains(Flags::ACK)
+            && !segment.flags.intersects(Flags::SYN.union(Flags::RST));
+        if !recent || !wanted {
+            return false;
+        }
+        let Some(mss) = self.cookies.check(key.local, key.remote, peer_isn, cookie, now) else {
+            return false;
+        };
+        if full {
+            self.drop_packet(Drop::AcceptQueueFull);
+            return true;
+        }
+        self.counters.syn_cookies_good += 1;
+        let tcp = listener.tcp.clone();
+        let mut ends = self.endpoints(&key, None, now);
+        ends.isn = cookie;
+        let mut options = Options::parse(&[], true);
+        options.mss = Some(mss);
+        if let Some(ts) = segment.options.timestamps {
+            let echo = ts.echo.wrapping_sub(ends.ts_offset);
+            let (scale, sack) = crate::syn_cookie::decode_ts(echo);
+            options.timestamps = Some(ts);
+            options.window_scale = scale;
+            options.sack_permitted = sack;
+        }
+        let conn = Connection::from_cookie(tcp, ends, peer_isn, &options, now);
+        self.counters.passive_opens += 1;
+        if let Some(listener) = self.listeners.at_mut(index) {
+            listener.syn_queue += 1;
+        }
+        let outcome = Outcome::Handshake(Reason::SynCookie);
+        let child = self.insert(Slot::new(conn, key, Owner::SynQueue(index), outcome));
+        self.deliver(child, segment, now);
+        true
+    }
+}
+

@@ -1,0 +1,139 @@
+//! First flights that wait for a verdict: bounded in number, bytes and time.
+
+use crate::event::JobId;
+use crate::flow::FlowKey;
+use crate::slab::Slab;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::time::Duration;
+use firstflight_credential::{JobRequest, Place};
+use firstflight_wire::{Instant, SeqNum};
+
+/// A parked SYN.
+#[derive(Debug)]
+pub struct Parked {
+    /// Its four-tuple.
+    pub key: FlowKey,
+    /// Its sequence number.
+    pub isn: SeqNum,
+    /// The IP packet's payload: the whole TCP segment.
+    pub segment: Vec<u8>,
+    /// The listener (index) it is for.
+    pub listener: u32,
+    /// Its place among the pending first flights.
+    pub place: Place,
+    deadline: Instant,
+}
+
+/// The lot where first flights wait.
+#[derive(Debug)]
+pub struct ParkingLot {
+    entries: Slab<Parked>,
+    by_flow: BTreeMap<FlowKey, u32>,
+    order: VecDeque<(u32, u32)>,
+    jobs: VecDeque<(JobId, JobRequest)>,
+    bytes: usize,
+    max_entries: usize,
+    max_bytes: usize,
+    lasts: Duration,
+}
+
+impl ParkingLot {
+    /// A lot with these bounds.
+    #[must_use]
+    pub fn new(max_entries: usize, max_bytes: usize, lasts: Duration) -> Self {
+        Self {
+            entries: Slab::default(),
+            by_flow: BTreeMap::new(),
+            order: VecDeque::new(),
+            jobs: VecDeque::new(),
+            bytes: 0,
+            max_entries,
+            max_bytes,
+            lasts,
+        }
+    }
+
+    /// Whether a SYN of `bytes` finds room.
+    #[must_use]
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.entries.len() < self.max_entries && self.bytes + bytes <= self.max_bytes
+    }
+
+    /// Parks a SYN and hands out its job.
+    pub fn park(
+        &mut self,
+        key: FlowKey,
+        isn: SeqNum,
+        segment: &[u8],
+        listener: u32,
+        place: Place,
+        request: JobRequest,
+        now: Instant,
+    ) {
+        self.bytes += segment.len();
+        let parked =
+            Parked { key, isn, segment: segment.to_vec(), listener, place, deadline: now + self.lasts };
+        let (index, generation) = self.entries.insert(parked);
+        self.by_flow.insert(key, index);
+        self.order.push_back((index, generation));
+        self.jobs.push_back((JobId { index, generation }, request));
+    }
+
+    /// The job of the SYN parked for `key`, with its number.
+    #[must_use]
+    pub fn find(&self, key: &FlowKey) -> Option<(JobId, SeqNum)> {
+        if self.by_flow.is_empty() {
+            return None;
+        }
+        let index = *self.by_flow.get(key)?;
+        let isn = self.entries.get(index)?.isn;
+        Some((JobId { index, generation: self.entries.generation(index) }, isn))
+    }
+
+    /// Takes a SYN out; `None` if the job is old.
+    pub fn take(&mut self, job: JobId) -> Option<Parked> {
+        if !self.entries.lives(job.index, job.generation) {
+            return None;
+        }
+        let parked = self.entries.remove(job.index)?;
+        self.bytes -= parked.segment.len();
+        self.by_flow.remove(&parked.key);
+        Some(parked)
+    }
+
+    /// The next job to hand out.
+    pub fn poll_job(&mut self) -> Option<(JobId, JobRequest)> {
+        loop {
+            let (id, request) = self.jobs.pop_front()?;
+            if self.entries.lives(id.index, id.generation) {
+                return Some((id, request));
+            }
+        }
+    }
+
+    /// Takes out one SYN that has waited too long.
+    pub fn take_expired(&mut self, now: Instant) -> Option<Parked> {
+        while let Some(&(index, generation)) = self.order.front() {
+            if self.entries.lives(index, generation) {
+                if self.entries.get(index)?.deadline > now {
+                    return None;
+                }
+                self.order.pop_front();
+                return self.take(JobId { index, generation });
+            }
+            self.order.pop_front();
+        }
+        None
+    }
+
+    /// When the next one has waited too long.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let (index, generation) = *self.order.front()?;
+        if !self.entries.lives(index, generation) {
+            return Some(Instant::ZERO);
+        }
+        self.entries.get(index).map(|p| p.deadline)
+    }
+}

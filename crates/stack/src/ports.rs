@@ -1,0 +1,248 @@
+//! Ephemeral ports: double-hash port selection with random increments (RFC 6056 §3.3.4, §3.3.5).
+
+use crate::isn::{Purpose, keyed, write_ip, write_socket};
+use alloc::vec::Vec;
+use core::fmt;
+use core::hash::Hasher;
+use core::net::{IpAddr, SocketAddr};
+use core::ops::RangeInclusive;
+use zeroize::Zeroize;
+
+/// The ports to choose from unless told otherwise: those of Linux. RFC 6056 §3.2 wants the range
+/// larger than IANA's 49152–65535.
+pub const DEFAULT_RANGE: RangeInclusive<u16> = 32_768..=60_999;
+
+/// Counters, each shared by the destinations that hash to it. With few, a destination learns from
+/// gaps in its ports when others are contacted, and a machine can be recognised by which of them
+/// share; 2¹⁶ is where Linux went for that reason.
+const COUNTERS: usize = 1 << 16;
+
+/// Largest step of a counter: noise against counting connections to others.
+const MAX_STEP: u32 = 8;
+
+/// Chooses local ports: hard to guess from outside, and all ports of the range are used before one
+/// towards the same destination comes again.
+///
+/// `Debug` does not show the secret; dropping erases it.
+pub struct PortSelector {
+    secret: [u8; 16],
+    first: u16,
+    /// Ports in the range; 0 if it is empty.
+    count: u32,
+    /// Empty until the first use: a stack that only listens does not pay 128 KiB.
+    counters: Vec<u16>,
+}
+
+impl PortSelector {
+    /// A selector under 16 unpredictable bytes. Port 0 is left out of `range`.
+    #[must_use]
+    pub fn new(secret: [u8; 16], range: RangeInclusive<u16>) -> Self {
+        let (first, last) = (u32::from((*range.start()).max(1)), u32::from(*range.end()));
+        let count = (last + 1).saturating_sub(first);
+        Self {
+            secret,
+            first: (*range.start()).max(1),
+            count,
+            counters: Vec::new(),
+        }
+    }
+
+    /// The port to try first from `local` to `remote`; `None` if the range is empty. `random`
+    /// decides how far the next call moves on.
+    pub fn first_candidate(
+        &mut self,
+        local: IpAddr,
+        remote: SocketAddr,
+        random: u32,
+    ) -> Option<u16> {
+        self.select(local, remote, random, |_| false)
+    }
+
+    /// A port from `local` to `remote` for which `in_use` is false: candidates in the order of
+    /// RFC 6056 §3.3.4 over the whole range, each once. `None` if all are in use.
+    ///
+    /// The next call for this destination goes on behind the port that was chosen, so on average
+    /// few candidates are tried even if many ports are in use.
+    pub fn select(
+        &mut self,
+        local: IpAddr,
+        remote: SocketAddr,
+        random: u32,
+        mut in_use: impl FnMut(u16) -> bool,
+    ) -> Option<u16> {
+        if self.counters.is_empty() {
+            self.counters.resize(COUNTERS, 0);
+        }
+        // F and G of the RFC are the two halves of one hash.
+        let hash = self.hash(local, remote);
+        let counter = self.counters.get_mut((hash >> 32) as usize % COUNTERS)?;
+        let start = u64::from(hash as u32) + u64::from(*counter);
+        for tried in 0..self.count {
+            // Below 2¹⁶ by construction: first + count − 1 is the last port.
+            let place = (start + u64::from(tried)) % u64::from(self.count);
+            let port = self.first.saturating_add(place as u16);
+            if !in_use(port) {
+                let step = tried + 1 + random % MAX_STEP;
+                *counter = ((u32::from(*counter) + step) % self.count) as u16;
+                return Some(port);
+            }
+        }
+        None
+    }
+
+    fn hash(&self, local: IpAddr, remote: SocketAddr) -> u64 {
+        let mut hasher = keyed(&self.secret, Purpose::Port);
+        write_ip(&mut hasher, local);
+        write_socket(&mut hasher, remote);
+        hasher.finish()
+    }
+}
+
+impl fmt::Debug for PortSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PortSelector")
+            .field("first", &self.first)
+            .field("count", &self.count)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for PortSelector {
+    fn drop(&mut self) {
+        self.secret.zeroize();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+    use std::format;
+
+    fn local() -> IpAddr {
+        "192.0.2.1".parse().unwrap()
+    }
+
+    fn remote(n: u16) -> SocketAddr {
+        SocketAddr::new("198.51.100.7".parse().unwrap(), n)
+    }
+
+    #[test]
+    fn candidates_cover_the_range_once() {
+        let mut selector = PortSelector::new([1; 16], 40_000..=40_099);
+        let mut tried = Vec::new();
+        let none = selector.select(local(), remote(443), 5, |port| {
+            tried.push(port);
+            true
+        });
+        assert_eq!(none, None);
+        assert_eq!(tried.len(), 100);
+        assert_eq!(
+            tried.into_iter().collect::<BTreeSet<_>>(),
+            (40_000..=40_099).collect()
+        );
+    }
+
+    #[test]
+    fn one_free_port_is_found_wherever_it_is() {
+        for free in 40_000..=40_030 {
+            let mut selector = PortSelector::new([2; 16], 40_000..=40_030);
+            assert_eq!(
+                selector.select(local(), remote(80), free.into(), |p| p != free),
+                Some(free)
+            );
+        }
+    }
+
+    #[test]
+    fn ranges_at_the_edges() {
+        for range in [0..=0, RangeInclusive::new(5, 4)] {
+            let mut empty = PortSelector::new([1; 16], range);
+            assert_eq!(empty.first_candidate(local(), remote(80), 0), None);
+        }
+        let mut one = PortSelector::new([1; 16], 65_535..=65_535);
+        for random in [0, 7, u32::MAX] {
+            assert_eq!(
+                one.first_candidate(local(), remote(80), random),
+                Some(65_535)
+            );
+        }
+        let mut all = PortSelector::new([1; 16], 0..=65_535);
+        let mut seen = BTreeSet::new();
+        all.select(local(), remote(80), 0, |p| {
+            seen.insert(p);
+            true
+        });
+        assert_eq!((seen.len(), seen.first()), (65_535, Some(&1)));
+    }
+
+    #[test]
+    fn a_port_towards_one_destination_comes_again_only_after_a_round() {
+        let mut selector = PortSelector::new([3; 16], 50_000..=50_999);
+        let ports: BTreeSet<_> = (0..1000)
+            .map(|_| selector.first_candidate(local(), remote(80), 0).unwrap())
+            .collect();
+        assert_eq!(ports.len(), 1000);
+        let mut selector = PortSelector::new([3; 16], 50_000..=50_999);
+        let few: BTreeSet<_> = (0..125)
+            .map(|_| selector.first_candidate(local(), remote(80), 7).unwrap())
+            .collect();
+        assert_eq!(few.len(), 125, "eight at a time, a round has 125");
+    }
+
+    #[test]
+    fn each_destination_and_secret_has_its_own_sequence() {
+        let mut selector = PortSelector::new([4; 16], DEFAULT_RANGE);
+        let starts: BTreeSet<_> = (1..200)
+            .map(|n| selector.first_candidate(local(), remote(n), 0).unwrap())
+            .collect();
+        assert!(starts.len() > 190, "{}", starts.len());
+        let (mut a, mut b) = (
+            PortSelector::new([5; 16], DEFAULT_RANGE),
+            PortSelector::new([6; 16], DEFAULT_RANGE),
+        );
+        let sequence = |s: &mut PortSelector| s.first_candidate(local(), remote(80), 0);
+        assert_ne!(sequence(&mut a), sequence(&mut b));
+    }
+
+    #[test]
+    fn a_full_range_costs_few_tries_on_average() {
+        // 90 % of the ports stay in use by others; the counter walks over them once a round.
+        let mut selector = PortSelector::new([7; 16], 40_000..=49_999);
+        let (mut tries, mut chosen) = (0u32, BTreeSet::new());
+        for _ in 0..1000 {
+            let port = selector.select(local(), remote(80), 0, |p| {
+                tries += 1;
+                p % 10 != 0
+            });
+            chosen.insert(port.unwrap());
+        }
+        assert!(tries <= 10_000, "{tries}");
+        assert_eq!(chosen.len(), 1000, "each free port once a round");
+    }
+
+    #[test]
+    fn debug_keeps_the_secret() {
+        let text = format!("{:?}", PortSelector::new([0xab; 16], DEFAULT_RANGE));
+        assert_eq!(text, "PortSelector { first: 32768, count: 28232, .. }");
+    }
+
+    proptest! {
+        #[test]
+        fn chosen_ports_are_free_and_in_range(
+            first in any::<u16>(),
+            last in any::<u16>(),
+            used in prop::collection::btree_set(any::<u16>(), 0..50),
+            calls in prop::collection::vec((any::<u16>(), any::<u32>()), 1..20),
+        ) {
+            let mut selector = PortSelector::new([9; 16], first..=last);
+            for (port, random) in calls {
+                match selector.select(local(), remote(port), random, |p| used.contains(&p)) {
+                    Some(p) => prop_assert!(p != 0 && (first..=last).contains(&p) && !used.contains(&p)),
+                    None => prop_assert!((first.max(1)..=last).all(|p| used.contains(&p))),
+                }
+            }
+        }
+    }
+}

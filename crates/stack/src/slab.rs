@@ -1,0 +1,120 @@
+//! A slab with generations, in chunks: growing never moves an entry, a stale id never finds one.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+const CHUNK: usize = 64;
+
+#[derive(Debug)]
+struct Entry<T> {
+    generation: u32,
+    value: Option<T>,
+}
+
+/// Entries addressed by index and generation.
+#[derive(Debug)]
+pub struct Slab<T> {
+    chunks: Vec<Box<[Entry<T>]>>,
+    free: Vec<u32>,
+    len: usize,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { chunks: Vec::new(), free: Vec::new(), len: 0 }
+    }
+}
+
+impl<T> Slab<T> {
+    /// How many entries are in use.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    fn entry(&self, index: u32) -> Option<&Entry<T>> {
+        self.chunks.get(index as usize / CHUNK)?.get(index as usize % CHUNK)
+    }
+
+    fn entry_mut(&mut self, index: u32) -> Option<&mut Entry<T>> {
+        self.chunks.get_mut(index as usize / CHUNK)?.get_mut(index as usize % CHUNK)
+    }
+
+    /// Puts `value` in; returns its index and generation.
+    pub fn insert(&mut self, value: T) -> (u32, u32) {
+        if self.free.is_empty() {
+            let first = (self.chunks.len() * CHUNK) as u32;
+            self.chunks.push((0..CHUNK).map(|_| Entry { generation: 0, value: None }).collect());
+            // Taken from the end: low indices first.
+            self.free.extend((first..first + CHUNK as u32).rev());
+        }
+        let index = self.free.pop().unwrap_or_default();
+        let mut generation = 0;
+        if let Some(entry) = self.entry_mut(index) {
+            entry.value = Some(value);
+            generation = entry.generation;
+            self.len += 1;
+        }
+        (index, generation)
+    }
+
+    /// The entry at `index`, whatever its generation.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, index: u32) -> Option<&T> {
+        self.entry(index)?.value.as_ref()
+    }
+
+    /// The entry at `index`, whatever its generation.
+    #[inline]
+    #[must_use]
+    pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.entry_mut(index)?.value.as_mut()
+    }
+
+    /// Whether `generation` is the one that lives at `index`.
+    #[inline]
+    #[must_use]
+    pub fn lives(&self, index: u32, generation: u32) -> bool {
+        self.entry(index).is_some_and(|e| e.generation == generation && e.value.is_some())
+    }
+
+    /// The generation at `index`.
+    #[must_use]
+    pub fn generation(&self, index: u32) -> u32 {
+        self.entry(index).map_or(0, |e| e.generation)
+    }
+
+    /// Takes the entry out; its id is dead from now on.
+    pub fn remove(&mut self, index: u32) -> Option<T> {
+        let entry = self.entry_mut(index)?;
+        let value = entry.value.take()?;
+        entry.generation = entry.generation.wrapping_add(1);
+        self.free.push(index);
+        self.len -= 1;
+        Some(value)
+    }
+
+    /// Indices in use.
+    pub fn indices(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..(self.chunks.len() * CHUNK) as u32).filter(|i| self.get(*i).is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_id_is_dead() {
+        let mut slab = Slab::default();
+        let ids: Vec<_> = (0..200).map(|n| slab.insert(n)).collect();
+        assert_eq!(slab.remove(ids[7].0), Some(7));
+        assert!(!slab.lives(ids[7].0, ids[7].1));
+        let again = slab.insert(1000);
+        assert_eq!(again.0, ids[7].0);
+        assert!(slab.lives(again.0, again.1) && again.1 != ids[7].1);
+        assert_eq!(slab.len(), 200);
+        assert_eq!(slab.indices().count(), 200);
+    }
+}

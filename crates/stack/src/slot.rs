@@ -1,0 +1,76 @@
+//! One connection with what the stack knows about it.
+
+use crate::flow::FlowKey;
+use firstflight_credential::{Outcome, Place};
+use firstflight_tcp::{Connection, Readiness};
+use firstflight_wire::Instant;
+use firstflight_wire::tcp::FastOpenForm;
+
+/// Who answers for a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// A handshake under way at this listener (index).
+    SynQueue(u32),
+    /// Waiting to be accepted at this listener (index).
+    AcceptQueue(u32),
+    /// The application.
+    Application,
+    /// Nobody: it closes in the background.
+    Nobody,
+}
+
+/// What a client's SYN asked for; told to the credential store when the answer comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked {
+    /// The option form that was sent.
+    pub form: FastOpenForm,
+    /// A cookie was sent, not a request.
+    pub cookie: bool,
+}
+
+/// A connection in the slab.
+#[derive(Debug)]
+pub struct Slot {
+    /// The connection.
+    pub conn: Connection,
+    /// Its four-tuple.
+    pub key: FlowKey,
+    /// Who answers for it.
+    pub owner: Owner,
+    /// What became of its first flight.
+    pub outcome: Outcome,
+    /// Set while a client's answer is awaited.
+    pub asked: Option<Asked>,
+    /// Its place among the listener's pending first flights.
+    pub place: Option<Place>,
+    /// Changes the application has not been told.
+    pub ready: Readiness,
+    /// It is in the event queue.
+    pub announced: bool,
+    /// It is in the transmit queue.
+    pub queued: bool,
+    /// It is in the flow table.
+    pub mapped: bool,
+    /// When the wheel will call it.
+    pub armed: Instant,
+}
+
+impl Slot {
+    /// A slot for `conn`.
+    #[must_use]
+    pub fn new(conn: Connection, key: FlowKey, owner: Owner, outcome: Outcome) -> Self {
+        Self {
+            conn,
+            key,
+            owner,
+            outcome,
+            asked: None,
+            place: None,
+            ready: Readiness::default(),
+            announced: false,
+            queued: false,
+            mapped: true,
+            armed: Instant::FAR_FUTURE,
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Commands: what applications do with listeners and connections.
+
+use crate::client::Intent;
+use crate::config::{ConnectConfig, ListenConfig};
+use crate::event::{ConnId, ListenerId};
+use crate::flow::FlowKey;
+use crate::listener::Listener;
+use crate::slot::{Owner, Slot};
+use crate::stack::Stack;
+use alloc::collections::VecDeque;
+use core::fmt;
+use core::net::SocketAddr;
+use firstflight_tcp::{CloseReason, Connection, IoError};
+use firstflight_wire::Instant;
+
+/// Why a listener was not made. The caller is at fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ListenError {
+    /// Somebody listens there already.
+    AddressInUse,
+    /// The stack does not have that address.
+    AddressNotOurs,
+    /// Port 0 cannot be listened on.
+    NoPort,
+}
+
+impl fmt::Display for ListenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::AddressInUse => "address in use: another listener has it",
+            Self::AddressNotOurs => "the stack does not have that address",
+            Self::NoPort => "port 0 cannot be listened on: name one",
+        })
+    }
+}
+
+impl core::error::Error for ListenError {}
+
+/// Why a connect was not begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The stack has no address of the server's family.
+    NoAddress,
+    /// The server's address or port cannot be connected to.
+    BadRemote,
+    /// The local address is not ours, or the pair is in use.
+    LocalInUse,
+    /// Every port to that server is in use.
+    NoPorts,
+    /// The stack's connection limit is reached.
+    TooManyConnections,
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoAddress => "no route: the stack has no address of the server's family",
+            Self::BadRemote => "that address or port cannot be connected to",
+            Self::LocalInUse => "the local address is not ours or in use to that server",
+            Self::NoPorts => "every local port to that server is in use",
+            Self::TooManyConnections => "the stack's connection limit is reached",
+        })
+    }
+}
+
+impl core::error::Error for ConnectError {}
+
+const GONE: IoError = IoError::Closed(CloseReason::Aborted);
+
+impl Stack {
+    /// Listens.
+    ///
+    /// # Errors
+    /// When the address is taken or not ours.
+    pub fn listen(&mut self, config: ListenConfig) -> Result<ListenerId, ListenError> {
+        let ip = config.local.ip();
+        if config.local.port() == 0 {
+            return Err(ListenError::NoPort);
+        }
+        if !ip.is_unspecified() && !self.is_ours(ip) {
+            return Err(ListenError::AddressNotOurs);
+        }
+        let tcp = config.tcp.clone().unwrap_or_else(|| self.tcp.clone());
+        let listener = Listener {
+            config,
+            tcp,
+            accept_queue: VecDeque::new(),
+            syn_queue: 0,
+            last_cookie: None,
+            announced: false,
+        };
+        self.listeners.insert(listener).ok_or(ListenError::AddressInUse)
+    }
+
+    /// Stops listening: children that nobody accepted are reset.
+    pub fn unlisten(&mut self, id: ListenerId, now: Instant) {
+        if self.listeners.remove(id).is_none() {
+            return;
+        }
+        let ours = |o: Owner| o == Owner::SynQueue(id.index) || o == Owner::AcceptQueue(id.index);
+        let orphans: alloc::vec::Vec<u32> =
+            self.slots.indices().filter(|i| self.slots.get(*i).is_some_and(|s| ours(s.owner))).collect();
+        for index in orphans {
+            if let Some(slot) = self.slots.get_mut(index) {
+                slot.owner = Owner::Nobody;
+                slot.conn.abort(&mut self.pool);
+                self.touched(index, now);
+            }
+        }
+    }
+
+    /// Whether a listener can take more handshakes, and what waits: (accept queue, SYN queue).
+    #[must_use]
+    pub fn queues(&self, id: ListenerId) -> Option<(usize, usize)> {
+        self.listeners.get(id).map(|l| (l.accept_queue.len(), l.syn_queue))
+    }
+
+    /// The next connection of a listener.
+    pub fn accept(&mut self, id: ListenerId) -> Option<ConnId> {
+        let index = self.listeners.get_mut(id)?.accept_queue.pop_front()?;
+        let slot = self.slots.get_mut(index)?;
+        slot.owner = Owner::Application;
+        self.announce(index);
+        Some(self.id(index))
+    }
+
+    /// Connects; `data` is the stream's beginning and rides in the SYN as far as a known cookie and
+    /// the segment size allow. Returns the connection and how much of `data` was taken (all of it,
+    /// if the send buffer holds it).
+    ///
+    /// # Errors
+    /// When no local address or port serves, or a limit is reached.
+    pub fn connect(
+        &mut self,
+        remote: SocketAddr,
+        data: &[u8],
+        config: &ConnectConfig,
+        now: Instant,
+    ) -> Result<(ConnId, usize), ConnectError> {
+        let ip = remote.ip();
+        if remote.port() == 0 || ip.is_unspecified() || ip.is_multicast() || self.is_ours(ip) {
+            return Err(ConnectError::BadRemote);
+        }
+        if self.slots.len() >= self.config.limits.connections {
+            return Err(ConnectError::TooManyConnections);
+        }
+        let local = self.local_end(remote, config)?;
+        let key = FlowKey { local, remote };
+        let Intent { plan, asked, outcome } = self.intend(config, &key, data, now);
+        let tcp = config.tcp.clone().unwrap_or_else(|| self.tcp.clone());
+        let ends = self.endpoints(&key, None, now);
+        let (conn, taken) = Connection::connect(tcp, ends, plan, data, &mut self.pool, now);
+        let mut slot = Slot::new(conn, key, Owner::Application, outcome);
+        slot.asked = asked;
+        let index = self.insert(slot);
+        self.counters.active_opens += 1;
+        self.touched(index, now);
+        Ok((self.id(index), taken))
+    }
+
+    fn local_end(&mut self, remote: SocketAddr, config: &ConnectConfig) -> Result<SocketAddr, ConnectError> {
+        let same = |ip: &&core::net::IpAddr| ip.is_ipv4() == remote.is_ipv4();
+        let ip = match config.local {
+            Some(local) if !local.ip().is_unspecified() => local.ip(),
+            _ => *self.config.addresses.iter().find(same).ok_or(ConnectError::NoAddress)?,
+        };
+        if !self.is_ours(ip) || ip.is_ipv4() != remote.is_ipv4() {
+            return Err(ConnectError::LocalInUse);
+        }
+        if let Some(port) = config.local.map(|l| l.port()).filter(|p| *p != 0) {
+            let local = SocketAddr::new(ip, port);
+            let free = !self.taken(&FlowKey { local, remote });
+            return free.then_some(local).ok_or(ConnectError::LocalInUse);
+        }
+        let random = self.random.next_u64() as u32;
+        let Self { ports, listeners, flows, slots, hasher, time_wait, .. } = self;
+        let port = ports.select(ip, remote, random, |port| {
+            let key = FlowKey { local: SocketAddr::new(ip, port), remote };
+            let hash = hasher.hash(&key);
+            listeners.listens_on(port)
+                || flows.find(hash, |i| slots.get(i).is_some_and(|s| s.key == key)).is_some()
+                || time_wait.find(hasher, &key).is_some()
+        });
+        Ok(SocketAddr::new(ip, port.ok_or(ConnectError::NoPorts)?))
+    }
+
+    fn taken(&self, key: &FlowKey) -> bool {
+        self.find(key).is_some() || self.time_wait.find(&self.hasher, key).is_some()
+    }
+
+    /// Appends data for the peer; returns how much was taken.
+    ///
+    /// # Errors
+    /// See [`Connection::write`].
+    pub fn write(&mut self, id: ConnId, bytes: &[u8], now: Instant) -> Result<usize, IoError> {
+        self.with(id, now, |slot, pool| slot.conn.write(pool, bytes, now))
+    }
+
+    /// Takes out data of the peer; `Ok(0)` is the end of the stream.
+    ///
+    /// # Errors
+    /// See [`Connection::read`].
+    pub fn read(&mut self, id: ConnId, out: &mut [u8], now: Instant) -> Result<usize, IoError> {
+        self.with(id, now, |slot, pool| slot.conn.read(pool, out))
+    }
+
+    /// Closes the sending direction.
+    ///
+    /// # Errors
+    /// When the connection is gone.
+    pub fn shutdown(&mut self, id: ConnId, now: Instant) -> Result<(), IoError> {
+        self.with(id, now, |slot, _| {
+            slot.conn.close(now);
+            Ok(())
+        })
+    }
+
+    /// Ends the connection with a RST; it stays readable for its state until released.
+    pub fn abort(&mut self, id: ConnId, now: Instant) {
+        let _ = self.with(id, now, |slot, pool| {
+            slot.conn.abort(pool);
+            Ok(())
+        });
+    }
+
+    /// Lets go of a connection: it closes in order in the background; unread data makes it a RST.
+    pub fn release(&mut self, id: ConnId, now: Instant) {
+        let _ = self.with(id, now, |slot, pool| {
+            slot.conn.release(pool, now);
+            slot.owner = Owner::Nobody;
+            Ok(())
+        });
+    }
+
+    /// Turns Nagle's algorithm off or on.
+    pub fn set_nodelay(&mut self, id: ConnId, nodelay: bool, now: Instant) {
+        let _ = self.with(id, now, |slot, _| {
+            slot.conn.set_nodelay(nodelay);
+            Ok(())
+        });
+    }
+
+    fn with<T>(
+        &mut self,
+        id: ConnId,
+        now: Instant,
+        f: impl FnOnce(&mut Slot, &mut firstflight_tcp::Pool) -> Result<T, IoError>,
+    ) -> Result<T, IoError> {
+        if !self.slots.lives(id.index, id.generation) {
+            return Err(GONE);
+        }
+        let slot = self.slots.get_mut(id.index).ok_or(GONE)?;
+        let result = f(slot, &mut self.pool);
+        self.touched(id.index, now);
+        result
+    }
+}

@@ -1,0 +1,389 @@
+//! The stack itself: what it owns, its getters, its clock.
+
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, Trace};
+use crate::flow::{FlowHasher, FlowKey, FlowTable};
+use crate::isn::IsnGenerator;
+use crate::listener::Listeners;
+use crate::parked::ParkingLot;
+use crate::ports::PortSelector;
+use crate::random::Random;
+use crate::slab::Slab;
+use crate::slot::{Owner, Slot};
+use crate::syn_cookie::SynCookies;
+use crate::time_wait::TimeWaitTable;
+use crate::wheel::TimerWheel;
+use crate::egress::Reply;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use core::net::IpAddr;
+use firstflight_credential::{CredentialStore, JobResult, Reason};
+use firstflight_tcp::{Pool, Readiness, StateName};
+use firstflight_wire::{Clock, Instant};
+
+/// Many TCP connections over one link. Owned by one thread; more cores mean more stacks.
+#[derive(Debug)]
+pub struct Stack {
+    pub(crate) config: Config,
+    pub(crate) tcp: Arc<firstflight_tcp::Config>,
+    pub(crate) pool: Pool,
+    pub(crate) hasher: FlowHasher,
+    pub(crate) flows: FlowTable,
+    pub(crate) slots: Slab<Slot>,
+    pub(crate) time_wait: TimeWaitTable,
+    pub(crate) listeners: Listeners,
+    pub(crate) parked: ParkingLot,
+    pub(crate) wheel: TimerWheel,
+    pub(crate) ports: PortSelector,
+    pub(crate) isn: IsnGenerator,
+    pub(crate) cookies: SynCookies,
+    pub(crate) random: Random,
+    pub(crate) credentials: CredentialStore,
+    pub(crate) clock: Clock,
+    pub(crate) to_send: VecDeque<u32>,
+    pub(crate) replies: VecDeque<Reply>,
+    pub(crate) events: VecDeque<Announced>,
+    pub(crate) traces: VecDeque<Trace>,
+    pub(crate) counters: Counters,
+    pub(crate) ip_id: u16,
+}
+
+/// What waits to be told.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Announced {
+    Listener(u32),
+    Connection(u32, u32),
+}
+
+impl Stack {
+    /// An empty stack.
+    #[must_use]
+    pub fn new(config: Config, now: Instant) -> Self {
+        let mut random = Random::new(&config.secret);
+        let mut tcp = config.tcp.clone();
+        // An IPv6 header is 20 bytes longer: connections take the smaller of this and the path's.
+        tcp.mss = tcp.mss.min(config.mtu.saturating_sub(40).min(0xffff) as u16);
+        let limits = &config.limits;
+        Self {
+            tcp: Arc::new(tcp),
+            pool: Pool::new(limits.buffer_bytes),
+            hasher: FlowHasher::new(random.next_u64()),
+            flows: FlowTable::default(),
+            slots: Slab::default(),
+            time_wait: TimeWaitTable::new(limits.time_wait),
+            listeners: Listeners::default(),
+            parked: ParkingLot::new(limits.parked, limits.parked_bytes, limits.parked_for),
+            wheel: TimerWheel::new(now),
+            ports: PortSelector::new(random.secret(), crate::ports::DEFAULT_RANGE),
+            isn: IsnGenerator::new(random.secret()),
+            cookies: SynCookies::new(random.secret()),
+            credentials: CredentialStore::new(limits.credentials),
+            clock: Clock { mono: now, unix_ms: 0, uncertainty: core::time::Duration::MAX },
+            to_send: VecDeque::new(),
+            replies: VecDeque::new(),
+            events: VecDeque::new(),
+            traces: VecDeque::new(),
+            counters: Counters::default(),
+            ip_id: random.next_u64() as u16,
+            random,
+            config,
+        }
+    }
+
+    // --- getters -------------------------------------------------------------------------------
+
+    /// Its settings.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Its counts.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Connections it holds, TIME-WAIT not counted.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Connections in TIME-WAIT.
+    #[must_use]
+    pub fn time_waits(&self) -> usize {
+        self.time_wait.len()
+    }
+
+    /// Bytes that send and receive buffers hold now.
+    #[must_use]
+    pub fn buffer_bytes(&self) -> usize {
+        self.pool.outstanding()
+    }
+
+    /// What the client remembers of servers.
+    #[must_use]
+    pub fn credentials(&self) -> &CredentialStore {
+        &self.credentials
+    }
+
+    /// Forgets every cookie and round-trip time: the host moved to another network.
+    pub fn forget_credentials(&mut self) {
+        self.credentials.flush();
+    }
+
+    /// What can be known of a connection; `None` if it is gone.
+    #[must_use]
+    pub fn info(&self, id: ConnId) -> Option<ConnectionInfo> {
+        let slot = self.slot(id)?;
+        let rtt = slot.conn.rtt();
+        Some(ConnectionInfo {
+            state: slot.conn.state(),
+            local: slot.key.local,
+            remote: slot.key.remote,
+            outcome: slot.outcome,
+            confirmed: slot.conn.is_confirmed(),
+            rtt: rtt.map(|r| r.0),
+            rtt_var: rtt.map(|r| r.1),
+            cwnd: slot.conn.cwnd(),
+            mss: slot.conn.mss(),
+            handshake_retransmits: slot.conn.handshake_retransmits(),
+            totals: slot.conn.totals(),
+        })
+    }
+
+    pub(crate) fn slot(&self, id: ConnId) -> Option<&Slot> {
+        self.slots.lives(id.index, id.generation).then(|| self.slots.get(id.index)).flatten()
+    }
+
+    pub(crate) fn id(&self, index: u32) -> ConnId {
+        ConnId { index, generation: self.slots.generation(index) }
+    }
+
+    // --- handle --------------------------------------------------------------------------------
+
+    /// Takes the wall clock: credentials need it, TCP does not. Call it at the start and now and
+    /// then; a clock that steps shows here.
+    pub fn handle_clock(&mut self, clock: Clock) {
+        self.clock = clock;
+    }
+
+    /// The wall clock carried on to `now`.
+    pub(crate) fn clock_at(&self, now: Instant) -> Clock {
+        let passed = now - self.clock.mono;
+        Clock {
+            mono: now,
+            unix_ms: self.clock.unix_ms.saturating_add(passed.as_millis() as u64),
+            uncertainty: self.clock.uncertainty,
+        }
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some(index) = self.wheel.pop_expired(now) {
+            if let Some(slot) = self.slots.get_mut(index) {
+                slot.armed = Instant::FAR_FUTURE;
+                slot.conn.handle_timeout(now, &mut self.pool);
+                self.touched(index, now);
+            }
+        }
+        self.time_wait.expire(&self.hasher, now);
+        while let Some(parked) = self.parked.take_expired(now) {
+            self.resume(parked, JobResult::Refuse(Reason::ParkedTooLong), now);
+        }
+    }
+
+    /// Takes the answer to a job. An answer that comes too late is ignored.
+    pub fn handle_job(&mut self, id: JobId, result: JobResult, now: Instant) {
+        if let Some(parked) = self.parked.take(id) {
+            self.resume(parked, result, now);
+        }
+    }
+
+    // --- poll ----------------------------------------------------------------------------------
+
+    /// The next thing for the application.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        loop {
+            match self.events.pop_front()? {
+                Announced::Listener(index) => {
+                    if let Some(id) = self.listeners.announced(index) {
+                        return Some(Event::Acceptable(id));
+                    }
+                }
+                Announced::Connection(index, generation) => {
+                    if !self.slots.lives(index, generation) {
+                        continue;
+                    }
+                    let Some(slot) = self.slots.get_mut(index) else { continue };
+                    slot.announced = false;
+                    let ready = core::mem::take(&mut slot.ready);
+                    if slot.owner == Owner::Application && !ready.is_empty() {
+                        return Some(Event::Ready(ConnId { index, generation }, ready));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The next verification to hand out.
+    pub fn poll_job(&mut self) -> Option<Job> {
+        self.parked.poll_job().map(|(id, request)| Job { id, request })
+    }
+
+    /// The next trace record, if [`crate::Limits::trace`] keeps any.
+    pub fn poll_trace(&mut self) -> Option<Trace> {
+        self.traces.pop_front()
+    }
+
+    /// When [`Stack::handle_timeout`] wants to be called; never later than something is due, at
+    /// times earlier.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        [self.wheel.next_deadline(), self.time_wait.next_deadline(), self.parked.next_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    // --- after anything happened to a connection -------------------------------------------------
+
+    /// Collects what changed for connection `index` and queues it for transmission.
+    pub(crate) fn touched(&mut self, index: u32, now: Instant) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        if !slot.queued {
+            slot.queued = true;
+            self.to_send.push_back(index);
+        }
+        let ready = slot.conn.poll_readiness();
+        if self.config.limits.trace > 0 {
+            self.trace_transitions(index);
+        } else if let Some(slot) = self.slots.get_mut(index) {
+            while slot.conn.poll_transition().is_some() {}
+        }
+        if !ready.is_empty() {
+            self.changed(index, ready, now);
+        }
+    }
+
+    fn changed(&mut self, index: u32, ready: Readiness, now: Instant) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        slot.ready |= ready;
+        if ready.contains(Readiness::CONNECTED) {
+            slot.place = None;
+            self.counters.established += 1;
+            if let Owner::SynQueue(listener) = slot.owner {
+                self.promote(index, listener);
+            }
+        }
+        if ready.contains(Readiness::CLOSED) {
+            self.ended(index, now);
+        }
+        self.announce(index);
+    }
+
+    /// Queues the connection for [`Stack::poll_event`].
+    pub(crate) fn announce(&mut self, index: u32) {
+        let generation = self.slots.generation(index);
+        if let Some(slot) = self.slots.get_mut(index)
+            && slot.owner == Owner::Application
+            && !slot.announced
+        {
+            slot.announced = true;
+            self.events.push_back(Announced::Connection(index, generation));
+        }
+    }
+
+    /// The connection is over: out of the table, perhaps into TIME-WAIT.
+    fn ended(&mut self, index: u32, now: Instant) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        slot.place = None;
+        if !core::mem::take(&mut slot.mapped) {
+            return;
+        }
+        let key = slot.key;
+        let (state, record) = (slot.conn.state(), slot.conn.time_wait());
+        if let Some((srtt, rttvar)) = slot.conn.rtt() {
+            self.credentials.learn_rtt(self.config.network, key.remote.ip(), srtt, rttvar, now);
+        }
+        self.flows.remove(self.hasher.hash(&key), index);
+        self.wheel.cancel(index);
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.armed = Instant::FAR_FUTURE;
+            if let Owner::SynQueue(listener) = slot.owner {
+                slot.owner = Owner::Nobody;
+                self.listeners.left_syn_queue(listener);
+            }
+        }
+        if state == StateName::TimeWait {
+            self.counters.time_waits += 1;
+            let lasts = self.tcp.time_wait;
+            if self.time_wait.insert(&self.hasher, key, record, now, lasts) {
+                self.counters.time_waits_evicted += 1;
+            }
+        }
+    }
+
+    /// Frees the slot if the connection is over and nobody holds it.
+    pub(crate) fn reap(&mut self, index: u32) {
+        let Some(slot) = self.slots.get(index) else { return };
+        let over = matches!(slot.conn.state(), StateName::Closed | StateName::TimeWait);
+        if over && slot.owner == Owner::Nobody && !slot.queued {
+            self.wheel.cancel(index);
+            self.slots.remove(index);
+        }
+    }
+
+    /// Puts a new connection into slab and table.
+    pub(crate) fn insert(&mut self, slot: Slot) -> u32 {
+        let hash = self.hasher.hash(&slot.key);
+        let (index, _) = self.slots.insert(slot);
+        let (slots, hasher) = (&self.slots, &self.hasher);
+        self.flows.insert(hash, index, |i| slots.get(i).map_or(0, |s| hasher.hash(&s.key)));
+        index
+    }
+
+    /// The connection with this four-tuple.
+    #[inline]
+    pub(crate) fn find(&self, key: &FlowKey) -> Option<u32> {
+        self.flows.find(self.hasher.hash(key), |i| self.slots.get(i).is_some_and(|s| s.key == *key))
+    }
+
+    /// Whether `ip` is one of ours.
+    #[inline]
+    pub(crate) fn is_ours(&self, ip: IpAddr) -> bool {
+        self.config.addresses.contains(&ip)
+    }
+
+    /// Largest payload of a segment to `ip` that the link takes, options not counted.
+    pub(crate) fn path_mss(&self, ip: IpAddr) -> u16 {
+        let header = if ip.is_ipv4() { 20 } else { 40 };
+        self.config.mtu.saturating_sub(header + 20).clamp(48, 0xffff) as u16
+    }
+
+    // --- trace ---------------------------------------------------------------------------------
+
+    pub(crate) fn trace(&mut self, record: Trace) {
+        if self.config.limits.trace == 0 {
+            return;
+        }
+        if self.traces.len() >= self.config.limits.trace {
+            self.traces.pop_front();
+        }
+        self.traces.push_back(record);
+    }
+
+    fn trace_transitions(&mut self, index: u32) {
+        let id = self.id(index);
+        while let Some(t) = self.slots.get_mut(index).and_then(|s| s.conn.poll_transition()) {
+            self.trace(Trace::Transition(id, t));
+        }
+    }
+
+    pub(crate) fn drop_packet(&mut self, reason: Drop) {
+        self.counters.drop(reason);
+        self.trace(Trace::Dropped(reason));
+    }
+}

@@ -1,0 +1,226 @@
+//! Two stacks joined by an emulated path, in virtual time: nothing sleeps, one seed decides all.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use firstflight_credential::{CookieKey, FastOpenPolicy, KeyRing, PendingLimit, Scheme};
+use firstflight_link::path::{Duplex, PathConfig};
+use firstflight_stack::{Config, ConnId, ConnectConfig, Event, ListenConfig, ListenerId, Readiness, Stack};
+use firstflight_wire::{Clock, Instant};
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub const PORT: u16 = 80;
+
+/// Which end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Client,
+    Server,
+}
+
+/// A client stack, a server stack and the wire between them.
+pub struct Pair {
+    pub client: Stack,
+    pub server: Stack,
+    pub wire: Duplex,
+    pub now: Instant,
+    pub client_events: VecDeque<Event>,
+    pub server_events: VecDeque<Event>,
+    /// Packets that left, with the time and the end they left.
+    pub log: Vec<(Instant, End, Vec<u8>)>,
+    pub keep_log: bool,
+    out: Vec<u8>,
+}
+
+pub fn key(n: u8) -> CookieKey {
+    CookieKey::from_bytes([n; 16])
+}
+
+pub fn policy(key: CookieKey, pending: u32) -> FastOpenPolicy {
+    FastOpenPolicy::new(Arc::new(KeyRing::new(Scheme::Linux, key)), Arc::new(PendingLimit::new(pending)))
+}
+
+pub fn addresses(v6: bool) -> (IpAddr, IpAddr) {
+    if v6 {
+        ("fd00::1".parse().unwrap(), "fd00::2".parse().unwrap())
+    } else {
+        ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap())
+    }
+}
+
+impl Pair {
+    /// A pair with `tune` applied to both configurations.
+    pub fn new(path: PathConfig, seed: u64, v6: bool, tune: impl Fn(&mut Config, End)) -> Self {
+        let (a, b) = addresses(v6);
+        let make = |ip: IpAddr, end: End| {
+            let mut secret = [0; 32];
+            secret[..8].copy_from_slice(&seed.to_le_bytes());
+            secret[8] = end as u8;
+            let mut config = Config::new(vec![ip], secret);
+            config.mtu = path.mtu;
+            config.limits.trace = 64;
+            tune(&mut config, end);
+            let mut stack = Stack::new(config, Instant::ZERO);
+            stack.handle_clock(Clock {
+                mono: Instant::ZERO,
+                unix_ms: 1_800_000_000_000,
+                uncertainty: Duration::ZERO,
+            });
+            stack
+        };
+        Self {
+            client: make(a, End::Client),
+            server: make(b, End::Server),
+            wire: Duplex::symmetric(path, seed).unwrap(),
+            now: Instant::ZERO,
+            client_events: VecDeque::new(),
+            server_events: VecDeque::new(),
+            log: Vec::new(),
+            keep_log: false,
+            out: vec![0; 65_536],
+        }
+    }
+
+    /// A pair on a perfect path of this one-way delay.
+    pub fn perfect(delay: Duration) -> Self {
+        Self::new(PathConfig::with_delay(delay), 1, false, |_, _| {})
+    }
+
+    pub fn server_addr(&self) -> SocketAddr {
+        SocketAddr::new(self.server.config().addresses[0], PORT)
+    }
+
+    pub fn listen(&mut self, fast_open: Option<FastOpenPolicy>) -> ListenerId {
+        self.listen_with(|config| config.fast_open = fast_open)
+    }
+
+    pub fn listen_with(&mut self, tune: impl FnOnce(&mut ListenConfig)) -> ListenerId {
+        let mut config = ListenConfig::new(self.server_addr());
+        tune(&mut config);
+        self.server.listen(config).unwrap()
+    }
+
+    pub fn connect(&mut self, data: &[u8], fast_open: bool) -> ConnId {
+        let config = ConnectConfig { fast_open, ..ConnectConfig::default() };
+        let (id, taken) = self.client.connect(self.server_addr(), data, &config, self.now).unwrap();
+        assert_eq!(taken, data.len());
+        id
+    }
+
+    /// Collects events, then sends what both stacks have to send.
+    pub fn flush(&mut self) {
+        self.client_events.extend(std::iter::from_fn(|| self.client.poll_event()));
+        self.server_events.extend(std::iter::from_fn(|| self.server.poll_event()));
+        while let Some(len) = self.client.poll_transmit(self.now, &mut self.out) {
+            if self.keep_log {
+                self.log.push((self.now, End::Client, self.out[..len].to_vec()));
+            }
+            self.wire.a_to_b.send(self.now, &self.out[..len]);
+        }
+        while let Some(len) = self.server.poll_transmit(self.now, &mut self.out) {
+            if self.keep_log {
+                self.log.push((self.now, End::Server, self.out[..len].to_vec()));
+            }
+            self.wire.b_to_a.send(self.now, &self.out[..len]);
+        }
+        self.client_events.extend(std::iter::from_fn(|| self.client.poll_event()));
+        self.server_events.extend(std::iter::from_fn(|| self.server.poll_event()));
+    }
+
+    /// When something happens next.
+    pub fn next(&self) -> Option<Instant> {
+        [self.client.poll_timeout(), self.server.poll_timeout(), self.wire.next_arrival()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Flushes, then moves time to what happens next and lets it happen; false if nothing ever will.
+    pub fn step(&mut self) -> bool {
+        self.flush();
+        let Some(next) = self.next() else { return false };
+        self.advance(next.max(self.now));
+        true
+    }
+
+    /// Moves time to `to` and lets happen what is due then.
+    pub fn advance(&mut self, to: Instant) {
+        self.now = to;
+        while let Some(packet) = self.wire.a_to_b.poll_deliver(to) {
+            self.server.handle_packet(to, &packet);
+            self.wire.a_to_b.recycle(packet);
+        }
+        while let Some(packet) = self.wire.b_to_a.poll_deliver(to) {
+            self.client.handle_packet(to, &packet);
+            self.wire.b_to_a.recycle(packet);
+        }
+        self.client.handle_timeout(to);
+        self.server.handle_timeout(to);
+    }
+
+    /// Steps until `done`, at most `limit` of virtual time; panics if it never is.
+    pub fn run(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) {
+        let end = self.now + limit;
+        loop {
+            self.flush();
+            if done(self) {
+                return;
+            }
+            assert!(self.step() && self.now <= end, "not done after {limit:?} of virtual time");
+        }
+    }
+
+    /// Steps for `time`, whatever happens.
+    pub fn idle(&mut self, time: Duration) {
+        let end = self.now + time;
+        loop {
+            self.flush();
+            match self.next() {
+                Some(next) if next <= end => self.advance(next.max(self.now)),
+                _ => return self.advance(end),
+            }
+        }
+    }
+
+    /// Runs until the server has a connection to accept.
+    pub fn accept(&mut self, listener: ListenerId) -> ConnId {
+        let mut got = None;
+        self.run(Duration::from_secs(60), |p| {
+            got = p.server.accept(listener);
+            got.is_some()
+        });
+        got.unwrap()
+    }
+
+    /// Runs until the client's handshake is complete.
+    pub fn connected(&mut self, id: ConnId) {
+        self.run(Duration::from_secs(60), |p| p.client.info(id).is_some_and(|i| i.confirmed));
+    }
+
+    /// Everything the client can read now.
+    pub fn client_reads(&mut self, id: ConnId) -> Vec<u8> {
+        let now = self.now;
+        drain(&mut self.client, id, now)
+    }
+
+    /// Everything the server can read now.
+    pub fn server_reads(&mut self, id: ConnId) -> Vec<u8> {
+        let now = self.now;
+        drain(&mut self.server, id, now)
+    }
+
+    /// Whether an event said so.
+    pub fn client_saw(&self, id: ConnId, what: Readiness) -> bool {
+        self.client_events.iter().any(|e| matches!(e, Event::Ready(i, r) if *i == id && r.contains(what)))
+    }
+}
+
+fn drain(stack: &mut Stack, id: ConnId, now: Instant) -> Vec<u8> {
+    let mut all = Vec::new();
+    let mut buf = [0; 4096];
+    while let Ok(n @ 1..) = stack.read(id, &mut buf, now) {
+        all.extend_from_slice(&buf[..n]);
+    }
+    all
+}
