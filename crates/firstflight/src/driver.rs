@@ -1,0 +1,174 @@
+//! The task that moves packets between a link and the stack.
+
+use crate::shared::{Inner, Shared};
+use firstflight_link::Link;
+use firstflight_stack::{Drop as Dropped, Trace};
+use firstflight_wire::Instant;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::Sleep;
+
+/// Packets taken or sent before the other direction has its turn.
+const BURST: usize = 64;
+/// How often the stack is given the wall clock.
+const CLOCK_EVERY: Duration = Duration::from_secs(1);
+
+/// Owns the link; ends when it is told to, or when nobody holds the endpoint and all is closed.
+pub(crate) struct Driver<L> {
+    shared: Arc<Shared>,
+    link: L,
+    received: Vec<u8>,
+    sending: Vec<u8>,
+    /// Length of a packet in `sending` that the link had no room for.
+    unsent: usize,
+    timer: Pin<Box<Sleep>>,
+    timer_at: Option<Instant>,
+    clock_at: Instant,
+}
+
+impl<L: Link> Driver<L> {
+    pub fn new(shared: Arc<Shared>, link: L) -> Self {
+        let mtu = link.mtu().max(1280);
+        Self {
+            shared,
+            received: vec![0; mtu],
+            sending: vec![0; mtu],
+            link,
+            unsent: 0,
+            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            timer_at: None,
+            clock_at: Instant::ZERO,
+        }
+    }
+
+    /// Takes packets from the link; true if there may be more.
+    fn receive(&mut self, inner: &mut Inner, cx: &mut Context<'_>) -> io::Result<bool> {
+        for _ in 0..BURST {
+            match self.link.poll_recv(cx, &mut self.received) {
+                Poll::Ready(Ok(len)) => {
+                    let now = inner.now();
+                    if let Some(packet) = self.received.get(..len) {
+                        inner.stack.handle_packet(now, packet);
+                    }
+                }
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends what the stack has; true if there may be more.
+    fn send(&mut self, inner: &mut Inner, cx: &mut Context<'_>) -> io::Result<bool> {
+        for _ in 0..BURST {
+            if self.unsent == 0 {
+                let now = inner.now();
+                match inner.stack.poll_transmit(now, &mut self.sending) {
+                    Some(len) => self.unsent = len,
+                    None => return Ok(false),
+                }
+            }
+            let packet = self.sending.get(..self.unsent).unwrap_or_default();
+            match self.link.poll_send(cx, packet) {
+                Poll::Ready(Ok(())) => self.unsent = 0,
+                // The packet is lost, as packets may be; a dead link shows when it receives.
+                Poll::Ready(Err(_)) => self.unsent = 0,
+                Poll::Pending => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Does what is due, and sets the timer for what is next; true if something was due.
+    fn time(&mut self, inner: &mut Inner, cx: &mut Context<'_>) -> bool {
+        let now = inner.now();
+        if now >= self.clock_at {
+            self.clock_at = now + CLOCK_EVERY;
+            inner.set_clock();
+        }
+        let Some(at) = inner.stack.poll_timeout() else {
+            self.timer_at = None;
+            return false;
+        };
+        if at <= now {
+            inner.stack.handle_timeout(now);
+            return true;
+        }
+        if self.timer_at != Some(at) {
+            self.timer_at = Some(at);
+            self.timer.as_mut().reset(tokio::time::Instant::now() + (at - now));
+        }
+        self.timer.as_mut().poll(cx).is_ready()
+    }
+
+    fn run(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let shared = Arc::clone(&self.shared);
+        let mut inner = shared.lock();
+        inner.driver = Some(cx.waker().clone());
+        let more_in = self.receive(&mut inner, cx)?;
+        let due = self.time(&mut inner, cx);
+        inner.dispatch();
+        let more_out = self.send(&mut inner, cx)?;
+        inner.dispatch();
+        while let Some(record) = inner.stack.poll_trace() {
+            log(&record);
+        }
+        // The driver and this call hold two references.
+        let alone = Arc::strong_count(&self.shared) <= 2 && inner.stack.connections() == 0;
+        if inner.stopping || alone {
+            return Poll::Ready(Ok(()));
+        }
+        if more_in || more_out || due {
+            return Poll::Ready(Err(io::ErrorKind::Interrupted.into()));
+        }
+        // What was sent may have set a timer that is due before the one that was just set.
+        self.time(&mut inner, cx);
+        Poll::Pending
+    }
+}
+
+impl<L: Link> Future for Driver<L> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        let result = match ready!(this.run(cx)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                // Others have their turn between two bursts.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Ok(()) => None,
+            Err(error) => {
+                tracing::error!(%error, "the link failed");
+                Some(error.kind())
+            }
+        };
+        this.shared.lock().stop(result);
+        Poll::Ready(())
+    }
+}
+
+// A driver's parts are moved freely; only the timer is pinned, in a box.
+impl<L> Unpin for Driver<L> {}
+
+/// One record of the engine's trace, as a `tracing` event.
+fn log(record: &Trace) {
+    match record {
+        Trace::Transition(id, t) => {
+            tracing::debug!(conn = %id, from = %t.from, to = %t.to, trigger = %t.trigger, "transition");
+        }
+        Trace::Outcome(id, outcome) => {
+            let reason = outcome.reason().map(|r| r.as_str());
+            tracing::debug!(conn = %id, outcome = outcome.as_str(), reason, "first flight");
+        }
+        Trace::Dropped(Dropped::NoConnection) => tracing::trace!("segment of no connection"),
+        Trace::Dropped(reason) => tracing::debug!(?reason, "packet dropped"),
+        Trace::Segment(id, reason) => tracing::debug!(conn = %id, ?reason, "segment dropped"),
+        _ => {}
+    }
+}

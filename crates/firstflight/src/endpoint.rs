@@ -1,0 +1,142 @@
+//! One engine on one link.
+
+use crate::driver::Driver;
+use crate::listener::Listener;
+use crate::shared::Shared;
+use crate::stream::Stream;
+use firstflight_link::Link;
+use firstflight_stack::{Config, ConnectConfig, Counters, ListenConfig, ListenError};
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+
+/// A TCP engine on a link. Clones are handles to the same one; when the last handle, listener and
+/// stream are gone, it closes what is open and stops.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    shared: Arc<Shared>,
+}
+
+impl Endpoint {
+    /// Starts an engine with `config` on `link`, as a task of the current tokio runtime.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, as [`tokio::spawn`] does.
+    pub fn new<L: Link + 'static>(mut config: Config, link: L) -> Self {
+        config.mtu = config.mtu.min(link.mtu());
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            config.limits.trace = config.limits.trace.max(1024);
+        }
+        let shared = Shared::new(config);
+        tokio::spawn(Driver::new(Arc::clone(&shared), link));
+        Self { shared }
+    }
+
+    /// Connects and sends `first`: with Fast Open and a known cookie it rides in the SYN. Resolves
+    /// when the handshake is complete.
+    ///
+    /// # Errors
+    /// When there is no local address or port for it, the peer refuses or does not answer.
+    ///
+    /// ```
+    /// # use firstflight::{ConnectConfig, Endpoint, Stream};
+    /// async fn ask(endpoint: &Endpoint) -> std::io::Result<Stream> {
+    ///     let config = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
+    ///     let stream = endpoint.connect("192.0.2.1:80".parse().unwrap(), b"hello", &config).await?;
+    ///     println!("{}: {}", stream.outcome().as_str(), stream.outcome());
+    ///     Ok(stream)
+    /// }
+    /// ```
+    pub async fn connect(&self, remote: SocketAddr, first: &[u8], config: &ConnectConfig) -> io::Result<Stream> {
+        let (mut stream, taken) = Stream::open(&self.shared, remote, first, config)?;
+        stream.connected().await?;
+        if let Some(rest) = first.get(taken..).filter(|r| !r.is_empty()) {
+            stream.write_all(rest).await?;
+        }
+        Ok(stream)
+    }
+
+    /// A stream that connects with its first write, which rides in the SYN if it can: what
+    /// libraries such as hyper and rustls need, which write first and know nothing of first flights.
+    /// Reading first connects without data.
+    ///
+    /// ```
+    /// # use firstflight::{ConnectConfig, Endpoint};
+    /// # use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    /// async fn ask(endpoint: &Endpoint) -> std::io::Result<String> {
+    ///     let config = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
+    ///     let mut stream = endpoint.connect_lazy("192.0.2.1:80".parse().unwrap(), config);
+    ///     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await?;
+    ///     let mut answer = String::new();
+    ///     stream.read_to_string(&mut answer).await?;
+    ///     Ok(answer)
+    /// }
+    /// ```
+    #[must_use]
+    pub fn connect_lazy(&self, remote: SocketAddr, config: ConnectConfig) -> Stream {
+        Stream::lazy(&self.shared, remote, config)
+    }
+
+    /// Listens.
+    ///
+    /// # Errors
+    /// When the address is taken or not the engine's.
+    ///
+    /// ```
+    /// # use firstflight::{Endpoint, ListenConfig, ListenError, Listener};
+    /// fn listen(endpoint: &Endpoint) -> Result<Listener, ListenError> {
+    ///     endpoint.listen(ListenConfig::new("0.0.0.0:80".parse().unwrap()))
+    /// }
+    /// ```
+    pub fn listen(&self, config: ListenConfig) -> Result<Listener, ListenError> {
+        let local = config.local;
+        let id = self.shared.lock().stack.listen(config)?;
+        Ok(Listener::new(Arc::clone(&self.shared), id, local))
+    }
+
+    /// The engine's counts.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        *self.shared.lock().stack.counters()
+    }
+
+    /// Connections that are not closed yet.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.shared.lock().stack.connections()
+    }
+
+    /// Forgets every cookie and round-trip time, as at a move to another network.
+    pub fn forget_credentials(&self) {
+        self.shared.lock().stack.forget_credentials();
+    }
+
+    /// Waits until every connection has closed in order, at most `timeout`, then stops the engine.
+    /// What is still open then fails.
+    ///
+    /// ```
+    /// # use firstflight::Endpoint;
+    /// async fn stop(endpoint: Endpoint) {
+    ///     endpoint.shutdown(std::time::Duration::from_secs(5)).await;
+    /// }
+    /// ```
+    pub async fn shutdown(&self, timeout: Duration) {
+        let idle = poll_fn(|cx| {
+            let mut inner = self.shared.lock();
+            if inner.stopped.is_some() || inner.stack.connections() == 0 {
+                return Poll::Ready(());
+            }
+            inner.wait_idle(cx);
+            Poll::Pending
+        });
+        // Elapsed or idle: the engine stops either way.
+        let _ = tokio::time::timeout(timeout, idle).await;
+        let mut inner = self.shared.lock();
+        inner.stopping = true;
+        inner.kick();
+    }
+}

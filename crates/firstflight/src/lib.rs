@@ -1,0 +1,94 @@
+//! Async sockets that open network connections in one round trip.
+//!
+//! An [`Endpoint`] joins a TCP engine in user space with a [`link::Link`]: a TUN device, or an
+//! emulated path in memory. Its connections can carry data in the SYN (TCP Fast Open, RFC 7413),
+//! and every one of them can tell what became of that: [`Stream::outcome`].
+//!
+//! ```
+//! # #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
+//! # async fn main() -> std::io::Result<()> {
+//! use firstflight::{ConnectConfig, Endpoint, ListenConfig, credential, link};
+//! use std::sync::Arc;
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//!
+//! // Two endpoints on an emulated path.
+//! let path = link::PathConfig::default();
+//! let (a, b) = link::real_time_pair(path.clone(), path, 1).map_err(std::io::Error::other)?;
+//! let client = Endpoint::new(firstflight::config(vec!["10.0.0.1".parse().unwrap()])?, a);
+//! let server = Endpoint::new(firstflight::config(vec!["10.0.0.2".parse().unwrap()])?, b);
+//!
+//! // The server grants cookies and takes data in SYNs that carry one.
+//! let keys = credential::KeyRing::new(credential::Scheme::Linux, firstflight::random_key()?);
+//! let pending = Arc::new(credential::PendingLimit::new(256));
+//! let mut listen = ListenConfig::new("10.0.0.2:80".parse().unwrap());
+//! listen.fast_open = Some(credential::FastOpenPolicy::new(Arc::new(keys), pending));
+//! let listener = server.listen(listen).map_err(std::io::Error::other)?;
+//! tokio::spawn(async move {
+//!     while let Ok(mut stream) = listener.accept().await {
+//!         let mut request = [0; 4];
+//!         stream.read_exact(&mut request).await?;
+//!         stream.write_all(b"pong").await?;
+//!         stream.shutdown().await?;
+//!     }
+//!     std::io::Result::Ok(())
+//! });
+//!
+//! // The first visit brings a cookie, the second one's request rides in the SYN.
+//! let fast = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
+//! for expected in ["handshake", "accepted"] {
+//!     let mut stream = client.connect("10.0.0.2:80".parse().unwrap(), b"ping", &fast).await?;
+//!     let mut answer = String::new();
+//!     stream.read_to_string(&mut answer).await?;
+//!     assert_eq!(answer, "pong");
+//!     assert_eq!(stream.outcome().as_str(), expected);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+
+mod driver;
+mod endpoint;
+mod listener;
+mod shared;
+mod stream;
+
+pub use endpoint::Endpoint;
+pub use firstflight_credential as credential;
+pub use firstflight_link as link;
+pub use firstflight_stack::{
+    CloseReason, Config, ConnectConfig, ConnectError, ConnectionInfo, Counters, Limits, ListenConfig,
+    ListenError, ResponsePolicy, StateName,
+};
+pub use firstflight_tcp as tcp;
+pub use listener::Listener;
+pub use stream::Stream;
+
+use std::io;
+use std::net::IpAddr;
+
+/// Default settings for `addresses`, with a secret from the operating system's random source.
+///
+/// # Errors
+/// When the random source fails.
+///
+/// ```
+/// let mut config = firstflight::config(vec!["10.0.0.1".parse().unwrap()])?;
+/// config.mtu = 1280;
+/// # std::io::Result::Ok(())
+/// ```
+pub fn config(addresses: Vec<IpAddr>) -> io::Result<Config> {
+    let mut secret = [0; 32];
+    getrandom::fill(&mut secret).map_err(io::Error::from)?;
+    Ok(Config::new(addresses, secret))
+}
+
+/// A fresh cookie key from the operating system's random source.
+///
+/// # Errors
+/// When the random source fails.
+pub fn random_key() -> io::Result<credential::CookieKey> {
+    let mut key = [0; 16];
+    getrandom::fill(&mut key).map_err(io::Error::from)?;
+    Ok(credential::CookieKey::from_bytes(key))
+}

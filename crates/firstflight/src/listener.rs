@@ -1,0 +1,76 @@
+//! Listening sockets.
+
+use crate::shared::Shared;
+use crate::stream::Stream;
+use firstflight_stack::ListenerId;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// A listening socket. Dropped, it resets the connections that nobody accepted.
+#[derive(Debug)]
+pub struct Listener {
+    shared: Arc<Shared>,
+    id: ListenerId,
+    local: SocketAddr,
+}
+
+impl Listener {
+    pub(crate) fn new(shared: Arc<Shared>, id: ListenerId, local: SocketAddr) -> Self {
+        Self { shared, id, local }
+    }
+
+    /// The next connection. One whose first flight was accepted comes before its handshake is
+    /// complete: see [`Stream::is_early`].
+    ///
+    /// # Errors
+    /// When the endpoint has stopped.
+    ///
+    /// ```
+    /// # use firstflight::Listener;
+    /// # use tokio::io::AsyncWriteExt;
+    /// async fn serve(listener: Listener) -> std::io::Result<()> {
+    ///     loop {
+    ///         let mut stream = listener.accept().await?;
+    ///         if stream.is_early() {
+    ///             // Fine to answer; what must not run twice waits.
+    ///             stream.handshake_confirmed().await?;
+    ///         }
+    ///         stream.write_all(b"hello").await?;
+    ///     }
+    /// }
+    /// ```
+    pub async fn accept(&self) -> io::Result<Stream> {
+        poll_fn(|cx| self.poll_accept(cx)).await
+    }
+
+    /// [`Listener::accept`] as a poll.
+    pub fn poll_accept(&self, cx: &Context<'_>) -> Poll<io::Result<Stream>> {
+        let mut inner = self.shared.lock();
+        if let Some(id) = inner.stack.accept(self.id) {
+            let Some(info) = inner.stack.info(id) else { return Poll::Pending };
+            drop(inner);
+            return Poll::Ready(Ok(Stream::accepted(&self.shared, id, &info)));
+        }
+        inner.check()?;
+        inner.wait_accept(self.id, cx);
+        Poll::Pending
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let mut inner = self.shared.lock();
+        let now = inner.now();
+        inner.stack.unlisten(self.id, now);
+        inner.kick();
+    }
+}

@@ -1,0 +1,194 @@
+//! What the driver and the sockets share: the stack, and who waits for what.
+
+use firstflight_stack::{ConnId, Event, IoError, ListenerId, Readiness, Stack};
+use firstflight_tcp::CloseReason;
+use firstflight_wire::{Clock, Instant};
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Tasks that wait for one connection.
+#[derive(Debug, Default)]
+struct Waiting {
+    read: Option<Waker>,
+    write: Option<Waker>,
+    connected: Vec<Waker>,
+}
+
+/// The stack and its waiters.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub stack: Stack,
+    waiting: HashMap<ConnId, Waiting>,
+    accepting: HashMap<ListenerId, Vec<Waker>>,
+    idle: Vec<Waker>,
+    /// The driver's waker.
+    pub driver: Option<Waker>,
+    /// The driver is to stop.
+    pub stopping: bool,
+    /// The driver has stopped; why, if by an error of the link.
+    pub stopped: Option<Option<io::ErrorKind>>,
+    origin: std::time::Instant,
+}
+
+/// What a task waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Interest {
+    Read,
+    Write,
+    Connected,
+}
+
+impl Inner {
+    /// Monotonic time since the endpoint began.
+    pub fn now(&self) -> Instant {
+        Instant::from_nanos(self.origin.elapsed().as_nanos() as u64)
+    }
+
+    /// Gives the stack the wall clock. Its error is not known here; a host with NTP is within 1 s.
+    pub fn set_clock(&mut self) {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let clock = Clock {
+            mono: self.now(),
+            unix_ms: unix.as_millis() as u64,
+            uncertainty: Duration::from_secs(1),
+        };
+        self.stack.handle_clock(clock);
+    }
+
+    /// Lets the driver run: something is to be sent or a timer changed.
+    pub fn kick(&mut self) {
+        if let Some(waker) = self.driver.take() {
+            waker.wake();
+        }
+    }
+
+    /// Remembers who waits.
+    pub fn wait(&mut self, id: ConnId, interest: Interest, cx: &Context<'_>) {
+        let waiting = self.waiting.entry(id).or_default();
+        match interest {
+            Interest::Read => waiting.read = Some(cx.waker().clone()),
+            Interest::Write => waiting.write = Some(cx.waker().clone()),
+            Interest::Connected => waiting.connected.push(cx.waker().clone()),
+        }
+    }
+
+    /// Remembers who waits for a connection of a listener.
+    pub fn wait_accept(&mut self, id: ListenerId, cx: &Context<'_>) {
+        let list = self.accepting.entry(id).or_default();
+        if !list.iter().any(|w| w.will_wake(cx.waker())) {
+            list.push(cx.waker().clone());
+        }
+    }
+
+    /// Remembers who waits for the last connection to go.
+    pub fn wait_idle(&mut self, cx: &Context<'_>) {
+        self.idle.push(cx.waker().clone());
+    }
+
+    /// Nobody waits for it any more.
+    pub fn forget(&mut self, id: ConnId) {
+        self.waiting.remove(&id);
+    }
+
+    /// Wakes whom the stack's events concern.
+    pub fn dispatch(&mut self) {
+        while let Some(event) = self.stack.poll_event() {
+            match event {
+                Event::Acceptable(id) => {
+                    for waker in self.accepting.remove(&id).unwrap_or_default() {
+                        waker.wake();
+                    }
+                }
+                Event::Ready(id, ready) => self.wake(id, ready),
+            }
+        }
+        if self.stack.connections() == 0 {
+            self.idle.drain(..).for_each(Waker::wake);
+        }
+    }
+
+    fn wake(&mut self, id: ConnId, ready: Readiness) {
+        let Some(waiting) = self.waiting.get_mut(&id) else { return };
+        let closed = ready.contains(Readiness::CLOSED);
+        if (closed || ready.contains(Readiness::READABLE))
+            && let Some(waker) = waiting.read.take()
+        {
+            waker.wake();
+        }
+        if (closed || ready.contains(Readiness::WRITABLE))
+            && let Some(waker) = waiting.write.take()
+        {
+            waker.wake();
+        }
+        if closed || ready.contains(Readiness::CONNECTED) {
+            waiting.connected.drain(..).for_each(Waker::wake);
+        }
+    }
+
+    /// The driver is gone: everybody learns it.
+    pub fn stop(&mut self, error: Option<io::ErrorKind>) {
+        self.stopped = Some(error);
+        let waiting = self.waiting.drain().map(|(_, w)| w);
+        for waiting in waiting {
+            waiting.read.into_iter().chain(waiting.write).chain(waiting.connected).for_each(Waker::wake);
+        }
+        self.accepting.drain().flat_map(|(_, l)| l).for_each(Waker::wake);
+        self.idle.drain(..).for_each(Waker::wake);
+    }
+
+    /// The error of every call after the driver has stopped.
+    pub fn check(&self) -> io::Result<()> {
+        match self.stopped {
+            None => Ok(()),
+            Some(kind) => Err(io::Error::new(
+                kind.unwrap_or(io::ErrorKind::NotConnected),
+                "the endpoint has stopped",
+            )),
+        }
+    }
+}
+
+/// The lock around [`Inner`].
+#[derive(Debug)]
+pub(crate) struct Shared(Mutex<Inner>);
+
+impl Shared {
+    pub fn new(config: firstflight_stack::Config) -> Arc<Self> {
+        let mut inner = Inner {
+            stack: Stack::new(config, Instant::ZERO),
+            waiting: HashMap::new(),
+            accepting: HashMap::new(),
+            idle: Vec::new(),
+            driver: None,
+            stopping: false,
+            stopped: None,
+            origin: std::time::Instant::now(),
+        };
+        inner.set_clock();
+        Arc::new(Self(Mutex::new(inner)))
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A stack's error as an I/O error.
+pub(crate) fn io_error(error: IoError) -> io::Error {
+    let kind = match error {
+        IoError::SendClosed => io::ErrorKind::BrokenPipe,
+        IoError::Closed(reason) => match reason {
+            CloseReason::Refused => io::ErrorKind::ConnectionRefused,
+            CloseReason::Reset | CloseReason::PeerMisbehaved => io::ErrorKind::ConnectionReset,
+            CloseReason::TimedOut => io::ErrorKind::TimedOut,
+            CloseReason::Unreachable => io::ErrorKind::HostUnreachable,
+            CloseReason::Finished => io::ErrorKind::NotConnected,
+            _ => io::ErrorKind::ConnectionAborted,
+        },
+        _ => io::ErrorKind::WouldBlock,
+    };
+    io::Error::new(kind, error)
+}

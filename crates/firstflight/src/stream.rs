@@ -1,0 +1,240 @@
+//! Streams.
+
+use crate::shared::{Inner, Interest, Shared, io_error};
+use firstflight_credential::Outcome;
+use firstflight_stack::{ConnId, ConnectConfig, ConnectionInfo, IoError};
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Where a stream stands.
+#[derive(Debug)]
+enum Phase {
+    /// Nothing was sent: the first write or read connects.
+    Lazy(ConnectConfig),
+    Open(ConnId),
+}
+
+/// A TCP stream. `AsyncWrite::poll_shutdown` closes the sending direction and leaves the other open
+/// (half close). Dropped, it closes in order in the background.
+#[derive(Debug)]
+pub struct Stream {
+    shared: Arc<Shared>,
+    phase: Phase,
+    remote: SocketAddr,
+}
+
+impl Stream {
+    /// Sends a SYN, `first` in it as far as it may be; gives how much of `first` was taken.
+    pub(crate) fn open(
+        shared: &Arc<Shared>,
+        remote: SocketAddr,
+        first: &[u8],
+        config: &ConnectConfig,
+    ) -> io::Result<(Self, usize)> {
+        let mut inner = shared.lock();
+        let (id, taken) = connect(&mut inner, remote, first, config)?;
+        drop(inner);
+        Ok((Self { shared: Arc::clone(shared), phase: Phase::Open(id), remote }, taken))
+    }
+
+    pub(crate) fn lazy(shared: &Arc<Shared>, remote: SocketAddr, config: ConnectConfig) -> Self {
+        Self { shared: Arc::clone(shared), phase: Phase::Lazy(config), remote }
+    }
+
+    pub(crate) fn accepted(shared: &Arc<Shared>, id: ConnId, info: &ConnectionInfo) -> Self {
+        Self { shared: Arc::clone(shared), phase: Phase::Open(id), remote: info.remote }
+    }
+
+    /// What became of the first flight, and why; `Undecided` until the answer has come.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        self.info().map_or(Outcome::Undecided, |i| i.outcome)
+    }
+
+    /// What can be known of the connection; `None` before the first write of a lazy one.
+    #[must_use]
+    pub fn info(&self) -> Option<ConnectionInfo> {
+        match self.phase {
+            Phase::Open(id) => self.shared.lock().stack.info(id),
+            Phase::Lazy(_) => None,
+        }
+    }
+
+    /// The peer's address.
+    #[must_use]
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.remote
+    }
+
+    /// Our address; `None` before the first write of a lazy stream.
+    #[must_use]
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.info().map(|i| i.local)
+    }
+
+    /// Server side: the data so far came before the handshake was complete. Only the credential
+    /// speaks for the client's address, and the network may have made copies of the request.
+    #[must_use]
+    pub fn is_early(&self) -> bool {
+        self.info().is_some_and(|i| !i.confirmed)
+    }
+
+    /// Waits until the peer's ACK has proved its address.
+    ///
+    /// # Errors
+    /// When the connection ends before.
+    pub async fn handshake_confirmed(&self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_connected(cx)).await
+    }
+
+    /// Client side: waits until the server's SYN-ACK has come; a lazy stream that has written
+    /// nothing waits for nothing.
+    ///
+    /// # Errors
+    /// When the connection is refused or nobody answers.
+    pub async fn connected(&self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_connected(cx)).await
+    }
+
+    fn poll_connected(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        let Phase::Open(id) = self.phase else { return Poll::Ready(Ok(())) };
+        let mut inner = self.shared.lock();
+        if inner.stack.info(id).is_some_and(|i| i.confirmed) {
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(reason) = inner.stack.close_reason(id) {
+            return Poll::Ready(Err(io_error(IoError::Closed(reason))));
+        }
+        inner.check()?;
+        inner.wait(id, Interest::Connected, cx);
+        Poll::Pending
+    }
+
+    /// Turns Nagle's algorithm off (true) or on.
+    pub fn set_nodelay(&self, nodelay: bool) {
+        if let Phase::Open(id) = self.phase {
+            let mut inner = self.shared.lock();
+            let now = inner.now();
+            inner.stack.set_nodelay(id, nodelay, now);
+        }
+    }
+
+    /// Ends the connection with a RST.
+    pub fn abort(&self) {
+        if let Phase::Open(id) = self.phase {
+            let mut inner = self.shared.lock();
+            let now = inner.now();
+            inner.stack.abort(id, now);
+            inner.kick();
+        }
+    }
+
+    /// The connection, made now without data if it is not there yet.
+    fn ensure(&mut self, inner: &mut Inner) -> io::Result<ConnId> {
+        match &self.phase {
+            Phase::Open(id) => Ok(*id),
+            Phase::Lazy(config) => {
+                let (id, _) = connect(inner, self.remote, &[], config)?;
+                self.phase = Phase::Open(id);
+                Ok(id)
+            }
+        }
+    }
+}
+
+fn connect(
+    inner: &mut Inner,
+    remote: SocketAddr,
+    first: &[u8],
+    config: &ConnectConfig,
+) -> io::Result<(ConnId, usize)> {
+    inner.check()?;
+    let now = inner.now();
+    let made = inner.stack.connect(remote, first, config, now).map_err(io::Error::other)?;
+    inner.kick();
+    Ok(made)
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let shared = Arc::clone(&this.shared);
+        let mut inner = shared.lock();
+        let id = this.ensure(&mut inner)?;
+        let now = inner.now();
+        match inner.stack.read(id, buf.initialize_unfilled(), now) {
+            Ok(n) => {
+                buf.advance(n);
+                inner.kick();
+                Poll::Ready(Ok(()))
+            }
+            Err(IoError::WouldBlock) => {
+                inner.check()?;
+                inner.wait(id, Interest::Read, cx);
+                Poll::Pending
+            }
+            Err(error) => Poll::Ready(Err(io_error(error))),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let shared = Arc::clone(&this.shared);
+        let mut inner = shared.lock();
+        if let Phase::Lazy(config) = &this.phase {
+            let (id, taken) = connect(&mut inner, this.remote, bytes, config)?;
+            this.phase = Phase::Open(id);
+            if taken > 0 || bytes.is_empty() {
+                return Poll::Ready(Ok(taken));
+            }
+        }
+        let id = this.ensure(&mut inner)?;
+        let now = inner.now();
+        match inner.stack.write(id, bytes, now) {
+            Ok(n) => {
+                inner.kick();
+                Poll::Ready(Ok(n))
+            }
+            Err(IoError::WouldBlock) => {
+                inner.check()?;
+                inner.wait(id, Interest::Write, cx);
+                Poll::Pending
+            }
+            Err(error) => Poll::Ready(Err(io_error(error))),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let shared = Arc::clone(&this.shared);
+        let mut inner = shared.lock();
+        let id = this.ensure(&mut inner)?;
+        let now = inner.now();
+        let result = inner.stack.shutdown(id, now).map_err(io_error);
+        inner.kick();
+        Poll::Ready(result)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Phase::Open(id) = self.phase {
+            let mut inner = self.shared.lock();
+            let now = inner.now();
+            inner.stack.release(id, now);
+            inner.forget(id);
+            inner.kick();
+        }
+    }
+}
