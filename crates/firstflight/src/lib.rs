@@ -79,7 +79,7 @@ use std::net::IpAddr;
 /// ```
 pub fn config(addresses: Vec<IpAddr>) -> io::Result<Config> {
     let mut secret = [0; 32];
-    getrandom::fill(&mut secret).map_err(io::Error::from)?;
+    getrandom::fill(&mut secret).map_err(io::Error::other)?;
     Ok(Config::new(addresses, secret))
 }
 
@@ -89,6 +89,6 @@ pub fn config(addresses: Vec<IpAddr>) -> io::Result<Config> {
 /// When the random source fails.
 pub fn random_key() -> io::Result<credential::CookieKey> {
     let mut key = [0; 16];
-    getrandom::fill(&mut key).map_err(io::Error::from)?;
+    getrandom::fill(&mut key).map_err(io::Error::other)?;
     Ok(credential::CookieKey::from_bytes(key))
 }

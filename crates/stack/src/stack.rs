@@ -19,7 +19,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::net::IpAddr;
 use firstflight_credential::{CredentialStore, JobResult, Reason};
-use firstflight_tcp::{Pool, Readiness, StateName};
+use firstflight_tcp::{CloseReason, Pool, Readiness, StateName};
 use firstflight_wire::{Clock, Instant};
 
 /// Many TCP connections over one link. Owned by one thread; more cores mean more stacks.
@@ -152,6 +152,12 @@ impl Stack {
             handshake_retransmits: slot.conn.handshake_retransmits(),
             totals: slot.conn.totals(),
         })
+    }
+
+    /// Why a connection is over, once it is; `None` also if it is gone.
+    #[must_use]
+    pub fn close_reason(&self, id: ConnId) -> Option<CloseReason> {
+        self.slot(id)?.conn.close_reason()
     }
 
     pub(crate) fn slot(&self, id: ConnId) -> Option<&Slot> {
@@ -308,6 +314,7 @@ impl Stack {
         if let Some((srtt, rttvar)) = slot.conn.rtt() {
             self.credentials.learn_rtt(self.config.network, key.remote.ip(), srtt, rttvar, now);
         }
+        self.no_answer(index);
         self.flows.remove(self.hasher.hash(&key), index);
         self.wheel.cancel(index);
         if let Some(slot) = self.slots.get_mut(index) {

@@ -35,12 +35,6 @@ impl RangeSet {
         self.bytes
     }
 
-    /// End of the highest range.
-    #[must_use]
-    pub fn end(&self) -> Option<SeqNum> {
-        self.ranges.last().map(|r| r.1)
-    }
-
     /// Adds `[start, end)`; returns how many of its numbers are new. Nothing is added when the list
     /// is full and the range would stand alone.
     pub fn insert(&mut self, start: SeqNum, end: SeqNum) -> u32 {
