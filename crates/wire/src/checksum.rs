@@ -62,8 +62,12 @@ impl Sum {
     #[inline]
     fn append(&mut self, sum: u64, odd: bool) {
         // At an odd offset the high and low bytes have changed places (RFC 1071 §2 (B)).
-        let sum = if self.odd { u64::from(fold16(sum).swap_bytes()) } else { fold32(sum) };
-        self.sum = fold32(self.sum + sum);
+        let sum = if self.odd {
+            u64::from(fold16(sum).swap_bytes())
+        } else {
+            fold64(sum)
+        };
+        self.sum = fold64(self.sum + sum);
         self.odd ^= odd;
     }
 }
@@ -72,7 +76,10 @@ impl Sum {
 #[inline]
 #[must_use]
 pub fn sum(data: &[u8]) -> Sum {
-    Sum { sum: fold32(sum_native(data)), odd: data.len() % 2 == 1 }
+    Sum {
+        sum: fold64(sum_native(data)),
+        odd: data.len() % 2 == 1,
+    }
 }
 
 /// The sum of the pseudo-header of TCP, UDP and ICMPv6: of 12 bytes for IPv4 (RFC 9293 §3.1), of 40
@@ -82,7 +89,10 @@ pub fn sum(data: &[u8]) -> Sum {
 pub fn pseudo_header(src: IpAddr, dst: IpAddr, protocol: u8, len: u32) -> Sum {
     let mut sum = address(src) + address(dst);
     sum += u64::from(u16::from(protocol).to_be()) + u64::from(len.to_be());
-    Sum { sum: fold32(sum), odd: false }
+    Sum {
+        sum: fold64(sum),
+        odd: false,
+    }
 }
 
 #[inline]
@@ -96,16 +106,10 @@ fn address(ip: IpAddr) -> u64 {
     }
 }
 
-/// The two halves of a word; at most 2³³ − 2.
+/// The sum of a word's halves: at most 2³³ − 2, and congruent modulo 2¹⁶ − 1.
 #[inline]
 const fn fold64(word: u64) -> u64 {
     (word & 0xffff_ffff) + (word >> 32)
-}
-
-/// Less than 2³² + 2³¹, and congruent modulo 2¹⁶ − 1.
-#[inline]
-const fn fold32(sum: u64) -> u64 {
-    fold64(sum)
 }
 
 #[inline]

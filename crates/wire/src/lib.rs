@@ -26,6 +26,8 @@ pub mod tcp;
 mod time;
 
 #[cfg(test)]
+mod fixtures;
+#[cfg(test)]
 mod robustness_tests;
 
 pub use error::{EmitError, ParseError};

@@ -7,7 +7,10 @@ use proptest::prelude::*;
 fn naive(data: &[u8]) -> u16 {
     let mut sum = 0u64;
     for pair in data.chunks(2) {
-        sum += u64::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
+        sum += u64::from(u16::from_be_bytes([
+            pair[0],
+            pair.get(1).copied().unwrap_or(0),
+        ]));
     }
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -18,7 +21,10 @@ fn naive(data: &[u8]) -> u16 {
 #[test]
 fn rfc_1071_example() {
     // RFC 1071 §3: the sum is ddf2.
-    assert_eq!(sum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]).finish(), !0xddf2);
+    assert_eq!(
+        sum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]).finish(),
+        !0xddf2
+    );
 }
 
 #[test]

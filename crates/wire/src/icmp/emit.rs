@@ -28,10 +28,17 @@ pub fn emit_error(
     out: &mut [u8],
 ) -> Result<usize, EmitError> {
     let v4 = src.is_ipv4();
-    if original_packet.first().is_some_and(|first| (first >> 4 == 4) != v4) {
+    if original_packet
+        .first()
+        .is_some_and(|first| (first >> 4 == 4) != v4)
+    {
         return Err(EmitError::MixedFamilies);
     }
-    let (protocol, max) = if v4 { (Protocol::Icmp, V4_MAX) } else { (Protocol::Icmpv6, V6_MAX) };
+    let (protocol, max) = if v4 {
+        (Protocol::Icmp, V4_MAX)
+    } else {
+        (Protocol::Icmpv6, V6_MAX)
+    };
     let ip = Header {
         src,
         dst,
@@ -48,7 +55,9 @@ pub fn emit_error(
     let message = out.get_mut(at..at + len).ok_or(EmitError::BufferTooSmall)?;
     let (ty, code, value) = if v4 { wire_v4(kind) } else { wire_v6(kind) };
     let [a, b, c, d] = value.to_be_bytes();
-    let (head, body) = message.split_first_chunk_mut().ok_or(EmitError::BufferTooSmall)?;
+    let (head, body) = message
+        .split_first_chunk_mut()
+        .ok_or(EmitError::BufferTooSmall)?;
     *head = [ty, code, 0, 0, a, b, c, d];
     body.copy_from_slice(quote);
     fill_checksum(message, src, dst);

@@ -70,8 +70,26 @@ impl Header {
         let flags = if self.dont_fragment { 0x40 } else { 0 };
         let protocol = self.protocol.number();
         let mut bytes = [
-            0x45, self.ecn.bits(), t0, t1, i0, i1, flags, 0, self.hop_limit, protocol, 0, 0, //
-            s0, s1, s2, s3, d0, d1, d2, d3,
+            0x45,
+            self.ecn.bits(),
+            t0,
+            t1,
+            i0,
+            i1,
+            flags,
+            0,
+            self.hop_limit,
+            protocol,
+            0,
+            0, //
+            s0,
+            s1,
+            s2,
+            s3,
+            d0,
+            d1,
+            d2,
+            d3,
         ];
         [bytes[10], bytes[11]] = checksum::sum(&bytes).finish().to_be_bytes();
         *head = bytes;
@@ -87,12 +105,24 @@ impl Header {
         out: &mut [u8],
     ) -> Result<usize, EmitError> {
         let len = u16::try_from(payload_len).map_err(|_| EmitError::TooLong)?;
-        let head: &mut [u8; V6_HEADER] = out.first_chunk_mut().ok_or(EmitError::BufferTooSmall)?;
+        let head = out.get_mut(..V6_HEADER).ok_or(EmitError::BufferTooSmall)?;
         let [l0, l1] = len.to_be_bytes();
         let class = self.ecn.bits() << 4;
-        head[..8].copy_from_slice(&[0x60, class, 0, 0, l0, l1, self.protocol.number(), self.hop_limit]);
-        head[8..24].copy_from_slice(&src.octets());
-        head[24..].copy_from_slice(&dst.octets());
+        let first = [
+            0x60,
+            class,
+            0,
+            0,
+            l0,
+            l1,
+            self.protocol.number(),
+            self.hop_limit,
+        ];
+        let (place, addresses) = head.split_at_mut(8);
+        place.copy_from_slice(&first);
+        let (place, place_dst) = addresses.split_at_mut(16);
+        place.copy_from_slice(&src.octets());
+        place_dst.copy_from_slice(&dst.octets());
         Ok(V6_HEADER)
     }
 }

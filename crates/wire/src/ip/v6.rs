@@ -18,24 +18,53 @@ const MAX_EXTENSION_HEADERS: usize = 6;
 
 #[inline]
 pub(super) fn parse(bytes: &[u8]) -> Result<Packet<'_>, ParseError> {
-    let (head, rest) = bytes.split_first_chunk::<V6_HEADER>().ok_or(ParseError::Truncated)?;
-    let len = usize::from(u16::from_be_bytes([head[4], head[5]]));
+    let Header {
+        first,
+        src,
+        dst,
+        rest,
+    } = split(bytes)?;
+    let [_, class, _, _, len_high, len_low, next, hop_limit] = *first;
+    let len = usize::from(u16::from_be_bytes([len_high, len_low]));
     // A jumbogram has length 0 here and says its length in an option that is refused below.
     let payload = rest.get(..len).ok_or(ParseError::Truncated)?;
-    let (protocol, payload) = skip_extension_headers(head[6], payload)?;
-    let (src, dst) = addresses(head);
-    Ok(Packet { src, dst, protocol, hop_limit: head[7], ecn: Ecn::from_bits(head[1] >> 4), payload })
+    let (protocol, payload) = skip_extension_headers(next, payload)?;
+    Ok(Packet {
+        src,
+        dst,
+        protocol,
+        hop_limit,
+        ecn: Ecn::from_bits(class >> 4),
+        payload,
+    })
+}
+
+struct Header<'a> {
+    /// What stands in front of the addresses.
+    first: &'a [u8; 8],
+    src: IpAddr,
+    dst: IpAddr,
+    rest: &'a [u8],
 }
 
 #[inline]
-fn addresses(head: &[u8; V6_HEADER]) -> (IpAddr, IpAddr) {
-    let [_, _, _, _, _, _, _, _, addresses @ ..] = *head;
-    // 32 bytes are two addresses; a wide integer splits them without a slice that could fail.
-    let (pair, _) = addresses.as_chunks::<16>();
-    match *pair {
-        [src, dst] => (IpAddr::V6(Ipv6Addr::from(src)), IpAddr::V6(Ipv6Addr::from(dst))),
-        _ => (IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
-    }
+fn split(bytes: &[u8]) -> Result<Header<'_>, ParseError> {
+    let (header, rest) = bytes
+        .split_first_chunk::<V6_HEADER>()
+        .ok_or(ParseError::Truncated)?;
+    let (first, addresses) = header
+        .split_first_chunk::<8>()
+        .ok_or(ParseError::Truncated)?;
+    let (src, dst) = addresses
+        .split_first_chunk::<16>()
+        .ok_or(ParseError::Truncated)?;
+    let dst = dst.first_chunk::<16>().ok_or(ParseError::Truncated)?;
+    Ok(Header {
+        first,
+        src: Ipv6Addr::from(*src).into(),
+        dst: Ipv6Addr::from(*dst).into(),
+        rest,
+    })
 }
 
 /// Follows the chain from `next` to the transport header.
@@ -74,9 +103,15 @@ fn walk(mut next: u8, mut payload: &[u8]) -> Result<(Protocol, &[u8]), ParseErro
 
 /// Checks one extension header; gives the number of the next and what follows.
 fn skip_one(kind: u8, payload: &[u8]) -> Result<(u8, &[u8]), ParseError> {
-    let [next, units, third, fourth, ..] = *payload else { return Err(ParseError::Truncated) };
+    let [next, units, third, fourth, ..] = *payload else {
+        return Err(ParseError::Truncated);
+    };
     // A Fragment header has a fixed length and no length field.
-    let len = if kind == FRAGMENT { 8 } else { 8 + usize::from(units) * 8 };
+    let len = if kind == FRAGMENT {
+        8
+    } else {
+        8 + usize::from(units) * 8
+    };
     let (header, rest) = payload.split_at_checked(len).ok_or(ParseError::Truncated)?;
     match kind {
         // Offset and more-fragments flag zero: an atomic fragment, whole in itself (RFC 6946).
@@ -106,11 +141,16 @@ fn check_options(mut options: &[u8]) -> Result<(), ParseError> {
 
 /// The header of a packet that an ICMPv6 error quotes, and what of its payload is quoted.
 pub(crate) fn parse_quoted(bytes: &[u8]) -> Result<(IpAddr, IpAddr, Protocol, &[u8]), ParseError> {
-    let (head, rest) = bytes.split_first_chunk::<V6_HEADER>().ok_or(ParseError::Truncated)?;
-    if head[0] >> 4 != 6 {
+    let Header {
+        first,
+        src,
+        dst,
+        rest,
+    } = split(bytes)?;
+    let [version, _, _, _, _, _, next, _] = *first;
+    if version >> 4 != 6 {
         return Err(ParseError::BadVersion);
     }
-    let (protocol, quoted) = skip_extension_headers(head[6], rest)?;
-    let (src, dst) = addresses(head);
+    let (protocol, quoted) = skip_extension_headers(next, rest)?;
     Ok((src, dst, protocol, quoted))
 }

@@ -26,14 +26,19 @@ impl OptionsBuf {
     #[inline]
     #[must_use]
     pub const fn new() -> Self {
-        Self { bytes: [NOP; MAX_OPTIONS], len: 0 }
+        Self {
+            bytes: [NOP; MAX_OPTIONS],
+            len: 0,
+        }
     }
 
     /// Appends bytes that make up whole options.
     #[inline]
     pub fn raw(&mut self, options: &[u8]) -> bool {
         let start = usize::from(self.len);
-        let Some(free) = self.bytes.get_mut(start..start + options.len()) else { return false };
+        let Some(free) = self.bytes.get_mut(start..start + options.len()) else {
+            return false;
+        };
         free.copy_from_slice(options);
         self.len += options.len() as u8;
         true
@@ -116,7 +121,9 @@ impl OptionsBuf {
     #[inline]
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
-        self.bytes.get(..usize::from(self.len).next_multiple_of(4)).unwrap_or_default()
+        self.bytes
+            .get(..usize::from(self.len).next_multiple_of(4))
+            .unwrap_or_default()
     }
 
     /// Makes the padding part of the options and returns them: what goes into
@@ -201,7 +208,10 @@ impl OptionBytes {
     /// The most bytes there is room for; a Fast Open option takes at most 20.
     pub const CAPACITY: usize = 24;
     /// No option.
-    pub const EMPTY: Self = Self { bytes: [0; Self::CAPACITY], len: 0 };
+    pub const EMPTY: Self = Self {
+        bytes: [0; Self::CAPACITY],
+        len: 0,
+    };
 
     /// These bytes, which make up whole options; `None` for more than 24.
     #[inline]
@@ -235,7 +245,9 @@ impl OptionBytes {
     #[inline]
     fn append(&mut self, more: &[u8]) -> bool {
         let start = self.len();
-        let Some(free) = self.bytes.get_mut(start..start + more.len()) else { return false };
+        let Some(free) = self.bytes.get_mut(start..start + more.len()) else {
+            return false;
+        };
         free.copy_from_slice(more);
         self.len += more.len() as u8;
         true

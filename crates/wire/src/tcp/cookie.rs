@@ -24,12 +24,15 @@ impl Cookie {
     #[must_use]
     pub fn new(cookie: &[u8]) -> Option<Self> {
         let len = cookie.len();
-        if len < Self::MIN || len % 2 != 0 {
+        if len < Self::MIN || !len.is_multiple_of(2) {
             return None;
         }
         let mut bytes = [0; Self::MAX];
         bytes.get_mut(..len)?.copy_from_slice(cookie);
-        Some(Self { bytes, len: len as u8 })
+        Some(Self {
+            bytes,
+            len: len as u8,
+        })
     }
 
     /// The bytes on the wire.

@@ -32,12 +32,16 @@ impl Header {
     /// [`EmitError::BadOptionsLength`], [`EmitError::BufferTooSmall`].
     #[inline]
     pub fn emit(&self, options: &[u8], out: &mut [u8]) -> Result<usize, EmitError> {
-        if options.len() % 4 != 0 || options.len() > MAX_OPTIONS {
+        if !options.len().is_multiple_of(4) || options.len() > MAX_OPTIONS {
             return Err(EmitError::BadOptionsLength);
         }
         let len = HEADER + options.len();
-        let (head, rest) = out.split_first_chunk_mut::<HEADER>().ok_or(EmitError::BufferTooSmall)?;
-        let place = rest.get_mut(..options.len()).ok_or(EmitError::BufferTooSmall)?;
+        let (head, rest) = out
+            .split_first_chunk_mut::<HEADER>()
+            .ok_or(EmitError::BufferTooSmall)?;
+        let place = rest
+            .get_mut(..options.len())
+            .ok_or(EmitError::BufferTooSmall)?;
         place.copy_from_slice(options);
         let [s0, s1] = self.src_port.to_be_bytes();
         let [d0, d1] = self.dst_port.to_be_bytes();
@@ -47,8 +51,26 @@ impl Header {
         let [u0, u1] = self.urgent.to_be_bytes();
         let offset = (len as u8 / 4) << 4;
         *head = [
-            s0, s1, d0, d1, q0, q1, q2, q3, a0, a1, a2, a3, //
-            offset, self.flags.bits(), w0, w1, 0, 0, u0, u1,
+            s0,
+            s1,
+            d0,
+            d1,
+            q0,
+            q1,
+            q2,
+            q3,
+            a0,
+            a1,
+            a2,
+            a3, //
+            offset,
+            self.flags.bits(),
+            w0,
+            w1,
+            0,
+            0,
+            u0,
+            u1,
         ];
         Ok(len)
     }
@@ -62,7 +84,9 @@ pub fn fill_checksum(segment: &mut [u8], src: IpAddr, dst: IpAddr) {
         return;
     }
     let len = segment.len() as u32;
-    let Some(field) = segment.get_mut(16..18) else { return };
+    let Some(field) = segment.get_mut(16..18) else {
+        return;
+    };
     field.copy_from_slice(&[0, 0]);
     let mut sum = checksum::pseudo_header(src, dst, 6, len);
     sum.add_bytes(segment);

@@ -94,10 +94,15 @@ impl<'a> Options<'a> {
             TcpOption::SackPermitted => self.sack_permitted = true,
             TcpOption::FastOpen(fast_open) => self.fast_open = Some(fast_open),
             // Its length is wrong, or it would have come as `FastOpen`.
-            TcpOption::Unknown { kind: FAST_OPEN, data }
-            | TcpOption::Experimental { kind: EXPERIMENT_2, exid: FAST_OPEN_EXID, data }
-                if data.len() % 2 == 0 =>
-            {
+            TcpOption::Unknown {
+                kind: FAST_OPEN,
+                data,
+            }
+            | TcpOption::Experimental {
+                kind: EXPERIMENT_2,
+                exid: FAST_OPEN_EXID,
+                data,
+            } if data.len() % 2 == 0 => {
                 self.fast_open = None;
             }
             _ => {}
@@ -124,7 +129,15 @@ impl<'a> IntoIterator for &Options<'a> {
 impl fmt::Debug for Options<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Destructured, so that a new field is not forgotten here.
-        let Self { raw, mss, window_scale, sack_permitted, timestamps, sack, fast_open } = self;
+        let Self {
+            raw,
+            mss,
+            window_scale,
+            sack_permitted,
+            timestamps,
+            sack,
+            fast_open,
+        } = self;
         f.debug_struct("Options")
             .field("raw_len", &raw.len())
             .field("mss", mss)
@@ -245,7 +258,7 @@ fn read_one(kind: u8, data: &[u8]) -> TcpOption<'_> {
         (MSS, &[high, low]) => TcpOption::Mss(u16::from_be_bytes([high, low])),
         (WINDOW_SCALE, &[shift]) => TcpOption::WindowScale(shift),
         (SACK_PERMITTED, []) => TcpOption::SackPermitted,
-        (SACK, _) if !data.is_empty() && data.len() % 8 == 0 => TcpOption::Sack(data),
+        (SACK, _) if !data.is_empty() && data.len().is_multiple_of(8) => TcpOption::Sack(data),
         (TIMESTAMPS, &[a, b, c, d, e, f, g, h]) => {
             TcpOption::Timestamps(timestamps([a, b, c, d, e, f, g, h]))
         }
@@ -257,7 +270,10 @@ fn read_one(kind: u8, data: &[u8]) -> TcpOption<'_> {
             let fast_open = (kind == EXPERIMENT_2 && exid == FAST_OPEN_EXID)
                 .then(|| FastOpen::from_wire(FastOpenForm::Experimental, data))
                 .flatten();
-            fast_open.map_or(TcpOption::Experimental { kind, exid, data }, TcpOption::FastOpen)
+            fast_open.map_or(
+                TcpOption::Experimental { kind, exid, data },
+                TcpOption::FastOpen,
+            )
         }
         _ => unknown,
     }

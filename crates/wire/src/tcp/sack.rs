@@ -14,13 +14,18 @@ impl SackBlocks {
     /// The most blocks one segment has room for.
     pub const MAX: usize = 4;
     /// No block.
-    pub const EMPTY: Self = Self { blocks: [(SeqNum::new(0), SeqNum::new(0)); Self::MAX], len: 0 };
+    pub const EMPTY: Self = Self {
+        blocks: [(SeqNum::new(0), SeqNum::new(0)); Self::MAX],
+        len: 0,
+    };
 
     /// Appends the block from `start` up to `end`, which is the number behind its last byte. False:
     /// there are four already.
     #[inline]
     pub fn push(&mut self, start: SeqNum, end: SeqNum) -> bool {
-        let Some(free) = self.blocks.get_mut(usize::from(self.len)) else { return false };
+        let Some(free) = self.blocks.get_mut(usize::from(self.len)) else {
+            return false;
+        };
         *free = (start, end);
         self.len += 1;
         true

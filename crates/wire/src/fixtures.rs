@@ -1,0 +1,37 @@
+//! Packets that Linux 6.18 sent over its loopback interface. It leaves the sum of the pseudo-header
+//! in the TCP checksum field there, so TCP checksums are wrong; IP and ICMP checksums are right.
+
+use alloc::vec::Vec;
+
+/// Bytes from hexadecimal; spaces are for the reader.
+pub fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text
+        .chars()
+        .filter_map(|c| c.to_digit(16))
+        .map(|digit| digit as u8)
+        .collect();
+    digits
+        .chunks_exact(2)
+        .map(|pair| pair[0] << 4 | pair[1])
+        .collect()
+}
+
+/// SYN with a Fast Open request.
+pub const SYN: &str = "45000040bd27400040067f8e7f0000017f000001 \
+    8a669b31fbb2318a00000000b002ffd7fe340000 \
+    0204ffd70402080a02bbee45000000000103030a22020101";
+/// Data, with timestamps.
+pub const DATA: &str = "45000039bd28400040067f947f0000017f000001 \
+    8a669b31fbb2318b8ff3409580180040fe2d0000 \
+    0101080a02bbee45539b828c 68656c6c6f";
+/// SYN-ACK over IPv6.
+pub const SYN_ACK_V6: &str = "600f1228002806400000000000000000000000000000000100000000000000000000000000000001 \
+    d8d1c37870484502f982c54fa012ffb800300000 0204ffc40402080a04b530930613e8f70103030a";
+/// Port unreachable, about a UDP datagram to port 9.
+pub const UNREACHABLE: &str = "45c0003c54ad0000400127527f0000017f000001 0303680e00000000 \
+    450000209e94400040119e367f0000017f000001 a5c80009000cfe1f78787878";
+/// The same for IPv6.
+pub const UNREACHABLE_V6: &str = "60000faa003c3a400000000000000000000000000000000100000000000000000000000000000001 \
+    010401f600000000 \
+    600dfb86000c11400000000000000000000000000000000100000000000000000000000000000001 \
+    9e860009000c001f78787878";
