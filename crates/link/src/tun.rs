@@ -124,8 +124,9 @@ pub struct Tun {
 }
 
 impl Tun {
-    /// Creates the device, sets its MTU, brings it up and sets the kernel's addresses. Sockets can bind to them at
-    /// once: there is no duplicate address detection, since a TUN device has no neighbours.
+    /// Creates the device, sets its MTU, brings it up and sets the kernel's addresses. Sockets can bind to them and
+    /// packets reach them at once: there is no duplicate address detection, since a TUN device has no neighbours,
+    /// and the kernel's work in the background is waited for. That blocks, for some milliseconds.
     ///
     /// Must be called within a tokio runtime whose I/O driver is enabled; without the driver, tokio panics.
     ///
@@ -148,6 +149,9 @@ impl Tun {
         for &(address, prefix) in &config.host {
             netlink::add_address(index, address, prefix)
                 .map_err(|error| TunError::from_address(address, error))?;
+        }
+        for &(address, _) in &config.host {
+            netlink::wait_until_local(address).map_err(TunError::at("see its address in use"))?;
         }
         Ok(Self {
             device,

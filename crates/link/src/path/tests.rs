@@ -330,7 +330,7 @@ proptest! {
         let (mut now, mut last) = (Instant::ZERO, Instant::ZERO);
         let mut taken = 0u64;
         for (gap, length, take) in steps {
-            now = now + Duration::from_nanos(gap);
+            now += Duration::from_nanos(gap);
             path.send(now, &vec![0; length]);
             while take && path.next_arrival().is_some_and(|next| next <= now) {
                 let next = path.next_arrival().unwrap();

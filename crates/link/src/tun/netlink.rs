@@ -1,11 +1,14 @@
 //! Gives a device an address through rtnetlink (Linux `rtnetlink(7)`).
 //!
 //! The older ioctl does not do: it knows one IPv4 address for a device, and cannot say that an IPv6 address needs no
-//! duplicate address detection, so that for a moment after it sockets cannot bind to the address.
+//! duplicate address detection, so that for a moment after it sockets cannot bind to the address. Even without
+//! detection the kernel makes the local route of an IPv6 address later, in a work queue; until then packets to the
+//! address are lost. So that is waited for.
 
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::socket::{
@@ -27,7 +30,23 @@ const ATTRIBUTE_ADDRESS: u16 = 1;
 /// `IFA_LOCAL`.
 const ATTRIBUTE_LOCAL: u16 = 2;
 
+/// `RTM_GETROUTE`.
+const GET_ROUTE: u16 = 26;
+/// `RTM_NEWROUTE`, the answer to it.
+const ROUTE: u16 = 24;
+/// `NLM_F_REQUEST`.
+const REQUEST: u16 = 0x001;
+/// `RTN_LOCAL`.
+const TYPE_LOCAL: u8 = 2;
+/// `RTA_DST`.
+const ATTRIBUTE_DESTINATION: u16 = 1;
+
+/// How long the kernel may take for a local route. It needs microseconds, or milliseconds while other devices come
+/// and go.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 const HEADER_BYTES: usize = 16;
+const ROUTE_BYTES: usize = 12;
 const SEQUENCE: u32 = 1;
 
 /// Adds `address` to the device with number `index`. The prefix is routed into the device.
@@ -35,58 +54,110 @@ const SEQUENCE: u32 = 1;
 /// # Errors
 /// The kernel's answer, `EEXIST` if the device has the address already; `EPROTO` if the answer makes no sense.
 pub(super) fn add_address(index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
-    let route = socket(
-        AddressFamily::Netlink,
-        SockType::Raw,
-        SockFlag::SOCK_CLOEXEC,
-        SockProtocol::NetlinkRoute,
-    )?;
-    send(
-        route.as_raw_fd(),
-        &request(index, address, prefix),
-        MsgFlags::empty(),
-    )?;
-    let mut answer = [0; 1024];
-    let length = recv(route.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-    match error_in(answer.get(..length).unwrap_or_default()) {
+    let mut body = vec![
+        family(address),
+        prefix,
+        NO_DUPLICATE_DETECTION,
+        SCOPE_UNIVERSE,
+    ];
+    body.extend_from_slice(&index.to_ne_bytes());
+    append_address(&mut body, ATTRIBUTE_LOCAL, address);
+    append_address(&mut body, ATTRIBUTE_ADDRESS, address);
+    let answer = ask(&message(NEW_ADDRESS, CREATE_AND_ACKNOWLEDGE, &body))?;
+    match error_in(&answer) {
         Some(0) => Ok(()),
         Some(error) => Err(Errno::from_raw(error.saturating_neg()).into()),
         None => Err(Errno::EPROTO.into()),
     }
 }
 
-/// The message: `struct nlmsghdr`, `struct ifaddrmsg`, two attributes. Numbers in the machine's byte order.
-fn request(index: u32, address: IpAddr, prefix: u8) -> Vec<u8> {
-    let (family, octets) = match address {
-        IpAddr::V4(address) => (AddressFamily::Inet, address.octets().to_vec()),
-        IpAddr::V6(address) => (AddressFamily::Inet6, address.octets().to_vec()),
-    };
-    let mut body = vec![family as u8, prefix, NO_DUPLICATE_DETECTION, SCOPE_UNIVERSE];
-    body.extend_from_slice(&index.to_ne_bytes());
-    for attribute in [ATTRIBUTE_LOCAL, ATTRIBUTE_ADDRESS] {
-        // Addresses are multiples of four bytes: no padding.
-        body.extend_from_slice(&(octets.len() as u16 + 4).to_ne_bytes());
-        body.extend_from_slice(&attribute.to_ne_bytes());
-        body.extend_from_slice(&octets);
+/// Waits until the kernel accepts packets for `address`, one of its own.
+///
+/// # Errors
+/// The kernel's answer; `ETIMEDOUT` after five seconds.
+pub(super) fn wait_until_local(address: IpAddr) -> io::Result<()> {
+    let bits = if address.is_ipv4() { 32 } else { 128 };
+    // struct rtmsg: family, length of the destination, and nothing else asked for.
+    let mut body = vec![0; ROUTE_BYTES];
+    body.splice(..2, [family(address), bits]);
+    append_address(&mut body, ATTRIBUTE_DESTINATION, address);
+    let question = message(GET_ROUTE, REQUEST, &body);
+    let start = Instant::now();
+    loop {
+        if route_type_in(&ask(&question)?) == Some(TYPE_LOCAL) {
+            return Ok(());
+        }
+        if start.elapsed() > PATIENCE {
+            return Err(Errno::ETIMEDOUT.into());
+        }
+        std::thread::sleep(Duration::from_micros(100));
     }
+}
+
+/// Sends a message to the kernel and gives its answer. Such requests are answered at once.
+fn ask(message: &[u8]) -> io::Result<Vec<u8>> {
+    let route = socket(
+        AddressFamily::Netlink,
+        SockType::Raw,
+        SockFlag::SOCK_CLOEXEC,
+        SockProtocol::NetlinkRoute,
+    )?;
+    send(route.as_raw_fd(), message, MsgFlags::empty())?;
+    let mut answer = vec![0; 4096];
+    let length = recv(route.as_raw_fd(), &mut answer, MsgFlags::empty())?;
+    answer.truncate(length);
+    Ok(answer)
+}
+
+fn family(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(_) => AddressFamily::Inet as u8,
+        IpAddr::V6(_) => AddressFamily::Inet6 as u8,
+    }
+}
+
+/// Appends a `struct rtattr` with an address. Addresses are multiples of four bytes: no padding.
+fn append_address(body: &mut Vec<u8>, attribute: u16, address: IpAddr) {
+    let octets = match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    };
+    body.extend_from_slice(&(octets.len() as u16 + 4).to_ne_bytes());
+    body.extend_from_slice(&attribute.to_ne_bytes());
+    body.extend_from_slice(&octets);
+}
+
+/// Puts a `struct nlmsghdr` in front. Numbers are in the machine's byte order.
+fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
     let mut message = Vec::with_capacity(HEADER_BYTES + body.len());
     message.extend_from_slice(&((HEADER_BYTES + body.len()) as u32).to_ne_bytes());
-    message.extend_from_slice(&NEW_ADDRESS.to_ne_bytes());
-    message.extend_from_slice(&CREATE_AND_ACKNOWLEDGE.to_ne_bytes());
+    message.extend_from_slice(&kind.to_ne_bytes());
+    message.extend_from_slice(&flags.to_ne_bytes());
     message.extend_from_slice(&SEQUENCE.to_ne_bytes());
     // Port 0: the kernel fills in the sender.
     message.extend_from_slice(&0u32.to_ne_bytes());
-    message.extend_from_slice(&body);
+    message.extend_from_slice(body);
     message
+}
+
+/// The type of an answer to the request.
+fn kind_of(answer: &[u8]) -> Option<u16> {
+    let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
+    let sequence = u32::from_ne_bytes(answer.get(8..12)?.try_into().ok()?);
+    (sequence == SEQUENCE).then_some(kind)
+}
+
+/// The `rtm_type` of the route in an answer.
+fn route_type_in(answer: &[u8]) -> Option<u8> {
+    let route_type = answer.get(HEADER_BYTES + 7)?;
+    (kind_of(answer)? == ROUTE).then_some(*route_type)
 }
 
 /// The error number (negative, or 0 for success) in an acknowledgement of the request.
 fn error_in(answer: &[u8]) -> Option<i32> {
-    let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
-    let sequence = u32::from_ne_bytes(answer.get(8..12)?.try_into().ok()?);
     let error = answer
         .get(HEADER_BYTES..HEADER_BYTES + 4)?
         .try_into()
         .ok()?;
-    (kind == ACKNOWLEDGEMENT && sequence == SEQUENCE).then(|| i32::from_ne_bytes(error))
+    (kind_of(answer)? == ACKNOWLEDGEMENT).then(|| i32::from_ne_bytes(error))
 }

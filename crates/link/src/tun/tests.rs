@@ -81,7 +81,9 @@ async fn datagram_there_and_back(tun: &mut Tun, host: IpAddr, peer: IpAddr) {
     turn_around(&mut packet);
     poll_fn(|cx| tun.poll_send(cx, &packet)).await.unwrap();
     let mut buf = [0; 100];
-    let (length, from) = socket.recv_from(&mut buf).unwrap();
+    let (length, from) = socket
+        .recv_from(&mut buf)
+        .unwrap_or_else(|e| panic!("{host}: {e}"));
     assert_eq!(&buf[..length], b"through the tunnel");
     assert_eq!(from, destination);
 }
@@ -92,7 +94,7 @@ fn packets_pass_both_ways_at_once_after_creation() {
         let (host4, second4, host6) = (v4(1, 1), v4(11, 1), v6(1, 1));
         let host = [(host4, 24), (second4, 24), (host6, 64)];
         let mut tun = Tun::create(config('a', &host)).unwrap();
-        // Not tentative (0x40): no duplicate address detection under way.
+        // The fourth field is not to have 0x40, tentative: duplicate address detection under way.
         let hex = format!("{:032x}", u128::from_be_bytes(v6_octets(host6)));
         let table = fs::read_to_string("/proc/net/if_inet6").unwrap();
         let line = table.lines().find(|line| line.starts_with(&hex)).unwrap();
