@@ -184,9 +184,10 @@ impl Connection {
             options.sack(&self.rcv.sack_blocks());
         }
         let options = options.finish();
-        let room = u32::from(self.snd.mss).saturating_sub(options.len() as u32).max(1);
+        let mut room = u32::from(self.snd.mss).saturating_sub(options.len() as u32).max(1);
         let mut cwnd = self.control.window();
         if let State::SynRcvd(syn) = &self.state {
+            room = room.min(syn.budget);
             cwnd = cwnd.min(self.snd.pipe().saturating_add(syn.budget));
             // Nothing is sent twice before the client's ACK.
             if syn.budget == 0 || self.snd.nxt.lt(self.snd.max) {

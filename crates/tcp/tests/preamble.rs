@@ -1,0 +1,170 @@
+//! A preamble in front of the data in a SYN: numbers that are used but are not part of the stream.
+//! This crate knows no credential; the layer above says what the preamble is and what became of it.
+
+use firstflight_tcp::{
+    ChildPlan, Config, Connection, Disposition, Endpoints, Pool, Resolution, Retransmit, SynPlan,
+};
+use firstflight_wire::tcp::{Flags, OptionBytes, Segment};
+use firstflight_wire::{Instant, SeqNum};
+use std::sync::Arc;
+
+const PREAMBLE: &[u8] = b"credential";
+const DATA: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
+const OPTION: &[u8] = &[253, 8, 0xfa, 0x57, 0x11, 0, 0, 10];
+
+fn ends(local_port: u16, remote_port: u16, isn: u32) -> Endpoints {
+    Endpoints { local_port, remote_port, isn: SeqNum::new(isn), ts_offset: 5, path_mss: 1460 }
+}
+
+fn ms(n: u64) -> Instant {
+    Instant::from_millis(n)
+}
+
+fn client(pool: &mut Pool, retransmit: Retransmit) -> Connection {
+    let plan = SynPlan {
+        options: OptionBytes::new(OPTION).unwrap(),
+        preamble: PREAMBLE.to_vec(),
+        data_limit: 1000,
+        retransmit,
+        first_timeout: None,
+    };
+    let (conn, taken) =
+        Connection::connect(Arc::new(Config::default()), ends(40_000, 80, 1000), plan, DATA, pool, ms(0));
+    assert_eq!(taken, DATA.len());
+    conn
+}
+
+fn sent(conn: &mut Connection, now: Instant) -> Vec<u8> {
+    let mut out = vec![0; 2000];
+    let len = conn.poll_transmit(now, &mut out).expect("something to send");
+    out.truncate(len);
+    out
+}
+
+fn server(pool: &mut Pool, syn: &Segment<'_>, plan: &ChildPlan) -> Connection {
+    Connection::accept(Arc::new(Config::default()), ends(80, 40_000, 9000), syn, plan, pool, ms(10))
+}
+
+fn read(conn: &mut Connection, pool: &mut Pool) -> Vec<u8> {
+    let mut buf = [0; 200];
+    let n = conn.read(pool, &mut buf).unwrap_or(0);
+    buf[..n].to_vec()
+}
+
+#[test]
+fn the_syn_carries_options_preamble_and_data() {
+    let pool = &mut Pool::new(1 << 20);
+    let syn = sent(&mut client(pool, Retransmit::Plain), ms(0));
+    let syn = Segment::parse(&syn).unwrap();
+    assert!(syn.flags.contains(Flags::SYN.union(Flags::PSH)));
+    assert_eq!(syn.payload, [PREAMBLE, DATA].concat());
+    assert!(syn.options.raw.windows(OPTION.len()).any(|w| w == OPTION));
+}
+
+#[test]
+fn an_accepted_preamble_is_skipped_by_both_ends() {
+    let pool = &mut Pool::new(1 << 20);
+    let mut a = client(pool, Retransmit::Plain);
+    let bytes = sent(&mut a, ms(0));
+    let syn = Segment::parse(&bytes).unwrap();
+    let plan = ChildPlan {
+        early: true,
+        skip: PREAMBLE.len() as u32,
+        options: OptionBytes::new(OPTION).unwrap(),
+        ..ChildPlan::default()
+    };
+    let mut b = server(pool, &syn, &plan);
+    assert_eq!(read(&mut b, pool), DATA);
+    assert_eq!(b.totals().early as usize, DATA.len());
+    // The reply option is on every SYN-ACK, retransmissions included.
+    let first = sent(&mut b, ms(10));
+    b.handle_timeout(ms(1100), pool);
+    let again = sent(&mut b, ms(1100));
+    for bytes in [&first, &again] {
+        let segment = Segment::parse(bytes).unwrap();
+        assert!(segment.flags.contains(Flags::SYN.union(Flags::ACK)));
+        assert_eq!(segment.ack, SeqNum::new(1001 + (PREAMBLE.len() + DATA.len()) as u32));
+        assert!(segment.options.raw.windows(OPTION.len()).any(|w| w == OPTION));
+    }
+    let syn_ack = Segment::parse(&first).unwrap();
+    let report = a.syn_ack_report(&syn_ack).unwrap();
+    assert_eq!(report.acked, report.carried);
+    assert_eq!(a.handle_syn_ack(&syn_ack, Resolution::Accepted, ms(20), pool), Disposition::Processed);
+    assert_eq!(a.unacknowledged(), 0);
+    assert_eq!(a.totals().bytes_acked as usize, DATA.len(), "a preamble is not part of the stream");
+    a.write(pool, b"more", ms(20)).unwrap();
+    let bytes = sent(&mut a, ms(20));
+    assert_eq!(b.handle_segment(&Segment::parse(&bytes).unwrap(), ms(30), pool), Disposition::Processed);
+    assert_eq!(read(&mut b, pool), b"more");
+}
+
+#[test]
+fn a_refused_preamble_gives_its_numbers_to_the_data() {
+    let pool = &mut Pool::new(1 << 20);
+    let mut a = client(pool, Retransmit::Plain);
+    let bytes = sent(&mut a, ms(0));
+    let mut b = server(pool, &Segment::parse(&bytes).unwrap(), &ChildPlan::default());
+    assert!(read(&mut b, pool).is_empty());
+    let bytes = sent(&mut b, ms(10));
+    let syn_ack = Segment::parse(&bytes).unwrap();
+    assert_eq!(a.syn_ack_report(&syn_ack).unwrap().acked, 0);
+    a.handle_syn_ack(&syn_ack, Resolution::DataRefused, ms(20), pool);
+    let bytes = sent(&mut a, ms(20));
+    let data = Segment::parse(&bytes).unwrap();
+    assert_eq!((data.seq, data.payload), (SeqNum::new(1001), DATA));
+    b.handle_segment(&data, ms(30), pool);
+    assert_eq!(read(&mut b, pool), DATA);
+    assert!(b.is_confirmed());
+}
+
+#[test]
+fn a_path_that_acknowledges_inside_the_preamble_is_reset() {
+    let pool = &mut Pool::new(1 << 20);
+    let mut a = client(pool, Retransmit::Plain);
+    let bytes = sent(&mut a, ms(0));
+    let mut b = server(pool, &Segment::parse(&bytes).unwrap(), &ChildPlan::default());
+    let mut bytes = sent(&mut b, ms(10));
+    bytes[8..12].copy_from_slice(&1004u32.to_be_bytes());
+    let syn_ack = Segment::parse(&bytes).unwrap();
+    assert_eq!(a.syn_ack_report(&syn_ack).unwrap().acked, 3);
+    assert_eq!(a.handle_syn_ack(&syn_ack, Resolution::Abort, ms(20), pool), Disposition::Reset);
+    assert!(a.close_reason().is_some());
+}
+
+#[test]
+fn a_retransmitted_syn_is_plain_or_the_same_as_planned() {
+    let pool = &mut Pool::new(1 << 20);
+    for (retransmit, payload) in
+        [(Retransmit::Plain, Vec::new()), (Retransmit::Same, [PREAMBLE, DATA].concat())]
+    {
+        let mut a = client(pool, retransmit);
+        sent(&mut a, ms(0));
+        a.handle_timeout(ms(1001), pool);
+        let bytes = sent(&mut a, ms(1001));
+        let again = Segment::parse(&bytes).unwrap();
+        assert_eq!(again.payload, payload);
+        let has = again.options.raw.windows(OPTION.len()).any(|w| w == OPTION);
+        assert_eq!(has, retransmit == Retransmit::Same);
+    }
+}
+
+#[test]
+fn the_budget_bounds_what_leaves_before_the_ack() {
+    let pool = &mut Pool::new(1 << 20);
+    let mut a = client(pool, Retransmit::Plain);
+    let bytes = sent(&mut a, ms(0));
+    let plan = ChildPlan {
+        early: true,
+        skip: PREAMBLE.len() as u32,
+        pre_ack_budget: 1000,
+        ..ChildPlan::default()
+    };
+    let mut b = server(pool, &Segment::parse(&bytes).unwrap(), &plan);
+    b.write(pool, &[7; 5000], ms(10)).unwrap();
+    let mut out = vec![0; 2000];
+    let mut bytes = 0;
+    while let Some(len) = b.poll_transmit(ms(10), &mut out) {
+        bytes += Segment::parse(&out[..len]).unwrap().payload.len();
+    }
+    assert_eq!(bytes, 1000, "before the client's ACK");
+}
