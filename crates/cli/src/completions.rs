@@ -1,0 +1,29 @@
+//! `firstflight completions`: what a shell needs to complete the command.
+
+use clap::CommandFactory;
+use std::io::Write;
+
+/// Print the completion script of a shell
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  firstflight completions bash > /etc/bash_completion.d/firstflight
+  firstflight completions zsh > ~/.zfunc/_firstflight
+  firstflight completions fish > ~/.config/fish/completions/firstflight.fish")]
+pub struct Args {
+    /// The shell
+    shell: clap_complete::Shell,
+}
+
+/// Prints it.
+pub fn run(args: &Args) {
+    // Into memory first: the generator panics when its output fails.
+    let mut script = Vec::new();
+    clap_complete::generate(
+        args.shell,
+        &mut crate::Cli::command(),
+        "firstflight",
+        &mut script,
+    );
+    let _ = std::io::stdout().write_all(&script);
+}

@@ -1,0 +1,253 @@
+//! `firstflight demo`: what a round trip costs, in one process and without any set-up.
+
+mod table;
+
+use crate::error::Error;
+use crate::network::{Capture, engine_config};
+use crate::output;
+use firstflight::credential::{FastOpenPolicy, KeyRing, PendingLimit, Scheme};
+use firstflight::link::{PathConfig, real_time_pair};
+use firstflight::{ConnectConfig, Endpoint, ListenConfig, Listener, Stream};
+use serde::Serialize;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// See what a round trip costs: the same page by an ordinary handshake and by Fast Open
+///
+/// Client and server run in this process, joined by an emulated path. Nothing is sent to any network
+/// and no privilege is needed.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  firstflight demo
+  firstflight demo --rtt 250 --loss 2
+  firstflight demo --json
+  firstflight demo --pcap demo.pcapng      then open the file in Wireshark")]
+pub struct Args {
+    /// Round-trip time of the path, milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rtt: u32,
+    /// Packets lost in either direction, percent (0 to 50)
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
+    loss: f64,
+    /// Size of the object, bytes (at most 1 GiB)
+    #[arg(long, value_name = "BYTES", default_value_t = 11 * 1024, value_parser = clap::value_parser!(u64).range(..=1 << 30))]
+    size: u64,
+    /// Seed of the losses; chosen anew and printed without it
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Print a JSON array instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Record the client's packets into this pcapng file
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+}
+
+fn percent(text: &str) -> Result<f64, &'static str> {
+    let value = text
+        .parse()
+        .ok()
+        .filter(|value| (0.0..=50.0).contains(value));
+    value.ok_or("a number from 0 to 50 belongs here")
+}
+
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 80)), 80);
+const REQUEST: &[u8] = b"GET /object HTTP/1.1\r\nHost: 192.0.2.80\r\nConnection: close\r\n\r\n";
+
+/// The longest request that the server reads, bytes.
+const MAX_REQUEST: usize = 4096;
+/// Bytes of the object written at a time.
+const PIECE: usize = 64 * 1024;
+/// A visit that takes longer has failed.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Label, title in the table, whether Fast Open is asked for.
+const MODES: [(&str, &str, bool); 3] = [
+    ("handshake", "ordinary handshake", false),
+    ("fast-open-first", "Fast Open, first visit", true),
+    ("fast-open-next", "Fast Open, next visit", true),
+];
+
+/// One visit.
+#[derive(Serialize)]
+struct Visit {
+    mode: &'static str,
+    #[serde(skip)]
+    title: &'static str,
+    /// From the call of connect to the first byte of the response.
+    first_byte_ms: f64,
+    /// The same in round trips of the emulated path.
+    first_byte_rtts: f64,
+    /// From the call of connect to the end of the response.
+    total_ms: f64,
+    /// Bytes of the object.
+    bytes: u64,
+    outcome: &'static str,
+    reason: Option<&'static str>,
+    /// Of the path's losses.
+    seed: u64,
+}
+
+/// Runs it.
+pub async fn run(args: Args) -> Result<ExitCode, Error> {
+    let seed = match args.seed {
+        Some(seed) => seed,
+        // 32 bits, which every JSON reader holds exactly. A fresh hasher's key differs every time.
+        None => RandomState::new().build_hasher().finish() & 0xffff_ffff,
+    };
+    let path = PathConfig {
+        loss: args.loss / 100.0,
+        ..PathConfig::with_delay(Duration::from_micros(u64::from(args.rtt) * 500))
+    };
+    let (near, far) = real_time_pair(path.clone(), path, seed).map_err(Error::Path)?;
+    let capture = Capture::create(args.pcap.as_deref(), "client")?;
+    let client = Endpoint::new(engine_config(vec![CLIENT])?, capture.tap(near));
+    let server = Endpoint::new(engine_config(vec![SERVER.ip()])?, far);
+    tokio::spawn(serve(listen(&server)?, args.size));
+
+    let mut visits = Vec::with_capacity(MODES.len());
+    for (mode, title, fast_open) in MODES {
+        let visit = tokio::time::timeout(PATIENCE, visit(&client, fast_open))
+            .await
+            .map_err(|_| Error::DemoTimeout(mode, PATIENCE))?
+            .map_err(|error| Error::Demo(mode, error))?;
+        let rtt = Duration::from_millis(args.rtt.into());
+        visits.push(Visit {
+            mode,
+            title,
+            first_byte_ms: output::millis(visit.first_byte),
+            first_byte_rtts: (visit.first_byte.div_duration_f64(rtt) * 1e4).round() / 1e4,
+            total_ms: output::millis(visit.total),
+            bytes: visit.bytes,
+            outcome: visit.outcome,
+            reason: visit.reason,
+            seed,
+        });
+    }
+    if args.json {
+        output::json(&visits);
+    } else {
+        output::line(&table::Table {
+            rtt: args.rtt,
+            loss: args.loss,
+            seed,
+            visits: &visits,
+        });
+    }
+    // The last FINs, for the capture's sake.
+    client
+        .shutdown(Duration::from_millis(u64::from(args.rtt) * 2))
+        .await;
+    capture.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What one visit measured.
+struct Measured {
+    first_byte: Duration,
+    total: Duration,
+    bytes: u64,
+    outcome: &'static str,
+    reason: Option<&'static str>,
+}
+
+async fn visit(client: &Endpoint, fast_open: bool) -> io::Result<Measured> {
+    let config = ConnectConfig {
+        fast_open,
+        ..ConnectConfig::default()
+    };
+    let mut buffer = vec![0; PIECE];
+    let began = Instant::now();
+    let mut stream = client.connect(SERVER, REQUEST, &config).await?;
+    let mut filled = stream.read(&mut buffer).await?;
+    let first_byte = began.elapsed();
+    let head = loop {
+        let read = buffer.get(..filled).unwrap_or_default();
+        if let Some(end) = find_blank_line(read) {
+            break end;
+        }
+        let room = buffer.get_mut(filled..).unwrap_or_default();
+        let n = stream.read(room).await?;
+        if n == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        filled += n;
+    };
+    let mut bytes = (filled - head) as u64;
+    loop {
+        match stream.read(&mut buffer).await? {
+            0 => break,
+            n => bytes += n as u64,
+        }
+    }
+    let total = began.elapsed();
+    let outcome = stream.outcome();
+    let reason = outcome.reason().map(|reason| reason.as_str());
+    Ok(Measured {
+        first_byte,
+        total,
+        bytes,
+        outcome: outcome.as_str(),
+        reason,
+    })
+}
+
+/// Where the head of a message ends.
+fn find_blank_line(bytes: &[u8]) -> Option<usize> {
+    bytes
+        .windows(4)
+        .position(|four| four == b"\r\n\r\n")
+        .map(|at| at + 4)
+}
+
+fn listen(server: &Endpoint) -> Result<Listener, Error> {
+    let key = firstflight::random_key().map_err(Error::Random)?;
+    let keys = Arc::new(KeyRing::new(Scheme::default(), key));
+    let mut config = ListenConfig::new(SERVER);
+    config.fast_open = Some(FastOpenPolicy::new(keys, Arc::new(PendingLimit::new(16))));
+    server
+        .listen(config)
+        .map_err(|error| Error::Listen(SERVER, error))
+}
+
+async fn serve(listener: Listener, size: u64) {
+    while let Ok(stream) = listener.accept().await {
+        tokio::spawn(async move {
+            // The client's side shows and reports what went wrong.
+            let _ = answer(stream, size).await;
+        });
+    }
+}
+
+async fn answer(mut stream: Stream, size: u64) -> io::Result<()> {
+    let mut request = Vec::new();
+    while find_blank_line(&request).is_none() {
+        if request.len() > MAX_REQUEST || stream.read_buf(&mut request).await? == 0 {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+    }
+    let mut piece =
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n")
+            .into_bytes();
+    let head = piece.len();
+    let mut left = size;
+    loop {
+        let body = usize::try_from(left).unwrap_or(PIECE).min(PIECE - head);
+        piece.resize(piece.len() + body, b'.');
+        stream.write_all(&piece).await?;
+        left -= body as u64;
+        if left == 0 {
+            break;
+        }
+        piece.clear();
+    }
+    stream.shutdown().await
+}

@@ -1,0 +1,67 @@
+//! The demonstration's result for people.
+
+use super::Visit;
+use std::fmt;
+
+/// Longest bar, characters.
+const BAR: f64 = 32.0;
+
+/// All visits, one below the other, with a bar for the time to the first byte.
+pub struct Table<'a> {
+    pub rtt: u32,
+    pub loss: f64,
+    pub seed: u64,
+    pub visits: &'a [Visit],
+}
+
+impl fmt::Display for Table<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            rtt,
+            loss,
+            seed,
+            visits,
+        } = self;
+        writeln!(
+            f,
+            "One request over a path with a round-trip time of {rtt} ms, {loss} % loss (seed {seed})\n"
+        )?;
+        writeln!(
+            f,
+            "{:<24}{:<34}{:>13}{:>13}{:>12}{:>10}  outcome",
+            "", "time to first byte", "first byte", "", "total", "bytes"
+        )?;
+        let longest = visits
+            .iter()
+            .map(|visit| visit.first_byte_ms)
+            .fold(f64::MIN_POSITIVE, f64::max);
+        for visit in *visits {
+            let bar = (visit.first_byte_ms / longest * BAR).round().max(1.0) as usize;
+            write!(
+                f,
+                "{:<24}{:<34}{:>10.1} ms{:>9.2} RTT{:>9.1} ms{:>10}  {}",
+                visit.title,
+                "█".repeat(bar),
+                visit.first_byte_ms,
+                visit.first_byte_rtts,
+                visit.total_ms,
+                visit.bytes,
+                visit.outcome,
+            )?;
+            match visit.reason {
+                Some(reason) => writeln!(f, " ({reason})")?,
+                None => writeln!(f)?,
+            }
+        }
+        if let [ordinary, .., next] = visits
+            && next.reason.is_none()
+        {
+            write!(
+                f,
+                "\nWith the server's cookie the first byte comes after {:.2} round trips instead of {:.2}.",
+                next.first_byte_rtts, ordinary.first_byte_rtts
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,171 @@
+//! Why a command cannot do what was asked. Every message is one line and says what to do.
+
+use crate::get::target::TargetError;
+use firstflight::ListenError;
+use firstflight::credential::KeyParseError;
+use firstflight::link::memory::MemoryLinkError;
+use firstflight::link::{PcapWriterError, TunError};
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Why a command stopped.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// No TUN device.
+    Tun(TunError),
+    /// `--ip` lies in none of the `--host-ip` networks.
+    OutsideSubnet(IpAddr),
+    /// `--ip` is the kernel's own address.
+    SameAddress(IpAddr),
+    /// `--ip` is the network's or the broadcast address.
+    NotAHost(IpAddr),
+    /// Listening failed.
+    Listen(SocketAddr, ListenError),
+    /// `--root` is not there or not readable.
+    Root(PathBuf, io::Error),
+    /// `--root` is a file.
+    RootNotDirectory(PathBuf),
+    /// A key's text is not one.
+    Key(&'static str, KeyParseError),
+    /// The key file cannot be read.
+    KeyFile(PathBuf, io::Error),
+    /// A URL that cannot be fetched.
+    Target(String, TargetError),
+    /// No `--ip` of the server's family.
+    NoRoute(SocketAddr),
+    /// The server is this engine itself.
+    FetchFromSelf(IpAddr),
+    /// `-o` and more than one fetch.
+    OutputForMany,
+    /// The file of `-o` cannot be written.
+    Output(PathBuf, io::Error),
+    /// The file of `--upload` cannot be read.
+    Upload(PathBuf, io::Error),
+    /// The capture cannot be written.
+    Pcap(PathBuf, PcapWriterError),
+    /// The emulated path cannot be made.
+    Path(MemoryLinkError),
+    /// The system's random source failed.
+    Random(io::Error),
+    /// No runtime or no signal handler.
+    Runtime(io::Error),
+    /// A visit of the demonstration failed.
+    Demo(&'static str, io::Error),
+    /// A visit of the demonstration took too long.
+    DemoTimeout(&'static str, Duration),
+}
+
+impl Error {
+    /// 2 for what the person can mend, 1 for what failed on the way.
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Random(_) | Self::Runtime(_) | Self::Demo(..) | Self::DemoTimeout(..) => {
+                ExitCode::from(1)
+            }
+            _ => ExitCode::from(2),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tun(error) => write!(f, "{error}"),
+            Self::OutsideSubnet(ip) => write!(
+                f,
+                "--ip {ip} is in no --host-ip network: give both in the same one, as in --host-ip 10.9.0.1/24 --ip 10.9.0.2"
+            ),
+            Self::SameAddress(ip) => {
+                write!(
+                    f,
+                    "--ip {ip} is the kernel's address (--host-ip): choose another one of its network"
+                )
+            }
+            Self::NotAHost(ip) => {
+                write!(
+                    f,
+                    "--ip {ip} is its network's own or broadcast address: choose another one of the network"
+                )
+            }
+            Self::Listen(at, error) => write!(f, "cannot listen on {at}: {error}"),
+            Self::Root(path, error) => {
+                write!(
+                    f,
+                    "cannot serve {}: {error}; name a readable directory with --root",
+                    path.display()
+                )
+            }
+            Self::RootNotDirectory(path) => {
+                write!(
+                    f,
+                    "--root {} is not a directory: name the one that holds the files",
+                    path.display()
+                )
+            }
+            Self::Key(option, error) => write!(f, "{option}: {error}"),
+            Self::KeyFile(path, error) => write!(
+                f,
+                "cannot read the key file {}: {error}; name a file that holds one key with --key-file",
+                path.display()
+            ),
+            Self::Target(url, error) => write!(f, "{url:?}: {error}"),
+            Self::NoRoute(remote) => {
+                let (family, example) = if remote.is_ipv4() {
+                    ("IPv4", "10.9.0.2")
+                } else {
+                    ("IPv6", "fd09::2")
+                };
+                write!(
+                    f,
+                    "no route to {remote}: give an {family} --ip (and --host-ip), such as {example}"
+                )
+            }
+            Self::FetchFromSelf(ip) => {
+                write!(
+                    f,
+                    "{ip} is this command's own --ip: fetch from another address"
+                )
+            }
+            Self::OutputForMany => {
+                f.write_str("-o takes one body: give one URL and no --repeat, or leave -o out")
+            }
+            Self::Output(path, error) => write!(
+                f,
+                "cannot write {}: {error}; choose another -o",
+                path.display()
+            ),
+            Self::Upload(path, error) => {
+                write!(
+                    f,
+                    "cannot read {}: {error}; choose another --upload",
+                    path.display()
+                )
+            }
+            Self::Pcap(path, error) => write!(f, "--pcap {}: {error}", path.display()),
+            Self::Path(error) => write!(f, "{error}"),
+            Self::Random(error) => write!(f, "the system gives no random numbers: {error}"),
+            Self::Runtime(error) => write!(f, "cannot start: {error}"),
+            Self::Demo(mode, error) => write!(f, "the visit {mode:?} failed: {error}"),
+            Self::DemoTimeout(mode, after) => {
+                write!(
+                    f,
+                    "the visit {mode:?} was not over after {} s: try less --loss or --rtt",
+                    after.as_secs()
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<TunError> for Error {
+    fn from(error: TunError) -> Self {
+        Self::Tun(error)
+    }
+}

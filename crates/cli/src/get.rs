@@ -1,0 +1,176 @@
+//! `firstflight get`: fetches URLs, with the request in the SYN where a cookie is known.
+
+mod fetch;
+mod report;
+pub mod target;
+
+use crate::error::Error;
+use crate::network::Network;
+use fetch::{Errand, fetch};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use target::Target;
+use tokio::task::JoinSet;
+
+/// Fetch http:// URLs, with TCP Fast Open
+///
+/// Creates a TUN device (needs root or CAP_NET_ADMIN): the kernel has --host-ip on it, the client has
+/// --ip. Every fetch is a connection of its own: the first one to a server brings its cookie, the next
+/// ones carry their request in the SYN.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  firstflight get http://10.9.0.1:8000/ --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2 --repeat 3
+  firstflight get 'http://[fd09::1]/' --tun ff1 --host-ip fd09::1/64 --ip fd09::2 --json
+  firstflight get http://10.9.0.1/big -o big --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2
+
+For servers beyond this machine the kernel must forward: sysctl net.ipv4.ip_forward=1, and a route back.
+Exit code 0 only if every fetch got a status of 200 to 299.")]
+pub struct Args {
+    /// What to fetch: http:// and an address, as http://10.9.0.1:8000/ or http://[fd09::1]/
+    #[arg(required = true, value_name = "URL")]
+    urls: Vec<String>,
+    #[command(flatten)]
+    network: Network,
+    /// Fetch every URL this often
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+    /// Fetches at the same time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    parallel: u16,
+    /// Wait this long after each fetch, milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    interval: u64,
+    /// Ordinary handshakes only
+    #[arg(long)]
+    no_fast_open: bool,
+    /// Print one JSON object for each fetch
+    #[arg(long)]
+    json: bool,
+    /// Write the body into this file
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Send this file with PUT instead of getting
+    #[arg(long, value_name = "FILE")]
+    upload: Option<PathBuf>,
+    /// Give a fetch up after this, seconds
+    #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: u64,
+}
+
+/// How long connections may take to close at the end.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Runs it.
+pub async fn run(args: Args) -> Result<ExitCode, Error> {
+    let targets = args.targets()?;
+    args.check_files().await?;
+    let (endpoint, capture) = args.network.start()?;
+    let errand = Arc::new(Errand {
+        endpoint: endpoint.clone(),
+        fast_open: !args.no_fast_open,
+        output: args.output.clone(),
+        upload: args.upload.clone(),
+        timeout: Duration::from_secs(args.timeout),
+    });
+    let all = Arc::new(Queue {
+        rounds: args.repeat as usize,
+        targets,
+        next: AtomicUsize::new(0),
+        failed: AtomicBool::new(false),
+    });
+    let interval = Duration::from_millis(args.interval);
+    let mut workers = JoinSet::new();
+    for _ in 0..args.parallel {
+        workers.spawn(work(
+            Arc::clone(&all),
+            Arc::clone(&errand),
+            interval,
+            args.json,
+        ));
+    }
+    while let Some(ended) = workers.join_next().await {
+        if ended.is_err() {
+            all.failed.store(true, Ordering::Relaxed);
+        }
+    }
+    endpoint.shutdown(GRACE).await;
+    capture.finish()?;
+    Ok(ExitCode::from(u8::from(all.failed.load(Ordering::Relaxed))))
+}
+
+/// The fetches to do.
+struct Queue {
+    rounds: usize,
+    targets: Vec<Target>,
+    next: AtomicUsize,
+    failed: AtomicBool,
+}
+
+impl Queue {
+    fn take(&self) -> Option<&Target> {
+        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        let round = index.checked_div(self.targets.len())?;
+        if round >= self.rounds {
+            return None;
+        }
+        self.targets.get(index % self.targets.len())
+    }
+}
+
+/// Fetches one after the other until none is left.
+async fn work(queue: Arc<Queue>, errand: Arc<Errand>, interval: Duration, json: bool) {
+    let mut first = true;
+    while let Some(target) = queue.take() {
+        if !std::mem::take(&mut first) && !interval.is_zero() {
+            tokio::time::sleep(interval).await;
+        }
+        let report = fetch(&errand, target).await;
+        if !report.succeeded() {
+            queue.failed.store(true, Ordering::Relaxed);
+        }
+        report.print(json);
+    }
+}
+
+impl Args {
+    /// The URLs, checked against the engine's addresses.
+    fn targets(&self) -> Result<Vec<Target>, Error> {
+        self.network.validate()?;
+        let own = self.network.addresses();
+        let parse = |url: &String| {
+            let target = Target::parse(url).map_err(|error| Error::Target(url.clone(), error))?;
+            let ip = target.remote.ip();
+            if own.contains(&ip) {
+                return Err(Error::FetchFromSelf(ip));
+            }
+            if !own.iter().any(|own| own.is_ipv4() == ip.is_ipv4()) {
+                return Err(Error::NoRoute(target.remote));
+            }
+            Ok(target)
+        };
+        self.urls.iter().map(parse).collect()
+    }
+
+    /// Whether the files can be used at all, before anything is sent.
+    async fn check_files(&self) -> Result<(), Error> {
+        if let Some(path) = &self.output {
+            if self.urls.len() > 1 || self.repeat > 1 {
+                return Err(Error::OutputForMany);
+            }
+            let mut options = tokio::fs::OpenOptions::new();
+            let open = options.write(true).create(true).truncate(false).open(path);
+            open.await
+                .map_err(|error| Error::Output(path.clone(), error))?;
+        }
+        if let Some(path) = &self.upload {
+            let open = crate::file_body::FileBody::open(path);
+            open.await
+                .map_err(|error| Error::Upload(path.clone(), error))?;
+        }
+        Ok(())
+    }
+}

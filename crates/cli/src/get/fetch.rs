@@ -1,0 +1,233 @@
+//! One fetch over one connection.
+
+use super::report::Report;
+use super::target::Target;
+use crate::digest::Sum;
+use crate::file_body::FileBody;
+use crate::observed::{Watch, observe};
+use crate::output::millis;
+use bytes::Bytes;
+use firstflight::{ConnectConfig, Endpoint};
+use http_body_util::{BodyExt, Either, Empty};
+use hyper::body::{Body, Incoming};
+use hyper::client::conn::http1;
+use hyper::header::{CONNECTION, HOST, USER_AGENT};
+use hyper::{Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tokio::fs::File;
+use tokio::io::AsyncWriteExt;
+
+/// What all fetches have in common.
+pub struct Errand {
+    pub endpoint: Endpoint,
+    pub fast_open: bool,
+    pub output: Option<PathBuf>,
+    pub upload: Option<PathBuf>,
+    pub timeout: Duration,
+}
+
+/// Bodies from this size on get a progress bar, bytes.
+const LARGE: u64 = 1 << 20;
+
+/// Why a fetch failed.
+#[derive(Debug)]
+enum FetchError {
+    /// The connection, or the server's HTTP.
+    Http(hyper::Error),
+    /// The file of `-o`.
+    Output(PathBuf, io::Error),
+    /// The file of `--upload`.
+    Upload(PathBuf, io::Error),
+    /// A request that cannot be written.
+    Request(hyper::http::Error),
+    /// It took too long.
+    Timeout(Duration),
+}
+
+impl From<hyper::Error> for FetchError {
+    fn from(error: hyper::Error) -> Self {
+        Self::Http(error)
+    }
+}
+
+impl fmt::Display for FetchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // hyper's own words say only where; the innermost cause says what.
+            Self::Http(error) => {
+                let mut cause: &dyn std::error::Error = error;
+                while let Some(inner) = cause.source() {
+                    cause = inner;
+                }
+                write!(f, "{cause}")
+            }
+            Self::Output(path, error) => write!(f, "cannot write {}: {error}", path.display()),
+            Self::Upload(path, error) => write!(f, "cannot read {}: {error}", path.display()),
+            Self::Request(error) => write!(f, "{error}"),
+            Self::Timeout(after) => {
+                write!(
+                    f,
+                    "no whole response within {} s (--timeout)",
+                    after.as_secs()
+                )
+            }
+        }
+    }
+}
+
+/// What is known so far.
+struct Progress {
+    status: Option<u16>,
+    sum: Sum,
+}
+
+/// Fetches `target`; a failure is part of the report.
+pub async fn fetch(errand: &Errand, target: &Target) -> Report {
+    let began = Instant::now();
+    let mut progress = Progress {
+        status: None,
+        sum: Sum::new(),
+    };
+    let config = ConnectConfig {
+        fast_open: errand.fast_open,
+        ..ConnectConfig::default()
+    };
+    let (stream, watch) = observe(errand.endpoint.connect_lazy(target.remote, config), true);
+    let exchange = exchange(errand, target, TokioIo::new(stream), &mut progress);
+    let result = match tokio::time::timeout(errand.timeout, exchange).await {
+        Ok(result) => result,
+        Err(_) => Err(FetchError::Timeout(errand.timeout)),
+    };
+    report(target, &watch, progress, result, began)
+}
+
+fn report(
+    target: &Target,
+    watch: &Watch,
+    progress: Progress,
+    result: Result<(), FetchError>,
+    began: Instant,
+) -> Report {
+    let total_ms = millis(began.elapsed());
+    let info = watch.info();
+    let outcome = watch.outcome();
+    let whole = result.is_ok();
+    Report {
+        url: target.url.clone(),
+        status: progress.status,
+        bytes: progress.sum.bytes(),
+        sha256: whole.then(|| progress.sum.hex()),
+        outcome: outcome.as_str(),
+        reason: outcome.reason().map(|reason| reason.as_str()),
+        first_byte_ms: watch.first_byte().map(|at| millis(at - began)),
+        total_ms,
+        rtt_ms: info.and_then(|info| info.rtt).map(millis),
+        syn_retransmits: info.map(|info| info.handshake_retransmits),
+        error: result.err().map(|error| error.to_string()),
+    }
+}
+
+type Io = TokioIo<crate::observed::Observed>;
+
+async fn exchange(
+    errand: &Errand,
+    target: &Target,
+    io: Io,
+    progress: &mut Progress,
+) -> Result<(), FetchError> {
+    let request = request(errand, target).await?;
+    let (mut sender, connection) = http1::handshake(io).await?;
+    // The request is queued before the connection runs, so it is what is written first.
+    let response = sender.send_request(request);
+    // It ends with the response's body; its errors come out of `response` and the body, too.
+    let connection = AbortOnDrop(tokio::spawn(connection));
+    let mut response = response.await?;
+    progress.status = Some(response.status().as_u16());
+    receive(errand.output.as_deref(), &mut response, progress).await?;
+    drop(connection);
+    Ok(())
+}
+
+/// A connection's task ends with its fetch, also when the fetch took too long.
+struct AbortOnDrop(tokio::task::JoinHandle<hyper::Result<()>>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn request(
+    errand: &Errand,
+    target: &Target,
+) -> Result<Request<Either<FileBody, Empty<Bytes>>>, FetchError> {
+    let (method, body) = match &errand.upload {
+        Some(path) => {
+            let file = FileBody::open(path)
+                .await
+                .map_err(|error| FetchError::Upload(path.clone(), error))?;
+            (Method::PUT, Either::Left(file))
+        }
+        None => (Method::GET, Either::Right(Empty::new())),
+    };
+    Request::builder()
+        .method(method)
+        .uri(&target.path)
+        .header(HOST, &target.authority)
+        .header(
+            USER_AGENT,
+            concat!("firstflight/", env!("CARGO_PKG_VERSION")),
+        )
+        .header(CONNECTION, "close")
+        .body(body)
+        .map_err(FetchError::Request)
+}
+
+/// Reads the body, into `output` if it is given.
+async fn receive(
+    output: Option<&Path>,
+    response: &mut Response<Incoming>,
+    progress: &mut Progress,
+) -> Result<(), FetchError> {
+    let fail = |error| FetchError::Output(output.unwrap_or(Path::new("")).to_owned(), error);
+    let mut file = match output {
+        Some(path) => Some(File::create(path).await.map_err(fail)?),
+        None => None,
+    };
+    let bar = file
+        .as_ref()
+        .and_then(|_| response.body().size_hint().exact())
+        .and_then(progress_bar);
+    while let Some(frame) = response.body_mut().frame().await {
+        let frame = frame?;
+        let Some(data) = frame.data_ref() else {
+            continue;
+        };
+        progress.sum.update(data);
+        if let Some(file) = &mut file {
+            file.write_all(data).await.map_err(fail)?;
+        }
+        if let Some(bar) = &bar {
+            bar.inc(data.len() as u64);
+        }
+    }
+    if let Some(file) = &mut file {
+        file.flush().await.map_err(fail)?;
+    }
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    Ok(())
+}
+
+/// A bar for a large body; it hides itself where stderr is no terminal.
+fn progress_bar(length: u64) -> Option<ProgressBar> {
+    let template = "{bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+    let style = ProgressStyle::with_template(template).ok()?;
+    (length >= LARGE).then(|| ProgressBar::new(length).with_style(style))
+}

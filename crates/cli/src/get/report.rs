@@ -1,0 +1,67 @@
+//! What became of a fetch.
+
+use crate::output;
+use serde::Serialize;
+use std::fmt;
+
+/// One fetch. What is not known is `null`.
+#[derive(Serialize)]
+pub struct Report {
+    pub url: String,
+    pub status: Option<u16>,
+    /// Bytes of the body.
+    pub bytes: u64,
+    /// Of the body, in hexadecimal, if it came whole.
+    pub sha256: Option<String>,
+    pub outcome: &'static str,
+    pub reason: Option<&'static str>,
+    /// From connecting to the first byte of the response.
+    pub first_byte_ms: Option<f64>,
+    /// From connecting to the end of the response.
+    pub total_ms: f64,
+    /// Smoothed round-trip time of the connection.
+    pub rtt_ms: Option<f64>,
+    pub syn_retransmits: Option<u8>,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+impl Report {
+    /// Whether the body came whole, with a status of 200 to 299.
+    pub fn succeeded(&self) -> bool {
+        self.error.is_none()
+            && self
+                .status
+                .is_some_and(|status| (200..300).contains(&status))
+    }
+
+    /// Prints it: as JSON, or for people, to whom failures are told on stderr.
+    pub fn print(&self, json: bool) {
+        match &self.error {
+            _ if json => output::json(self),
+            Some(error) => output::complain(&format_args!("{}: {error}", self.url)),
+            None => output::line(self),
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.url)?;
+        if let Some(status) = self.status {
+            write!(f, "{status} ")?;
+        }
+        write!(f, "{} B, {}", self.bytes, self.outcome)?;
+        if let Some(reason) = self.reason {
+            write!(f, " ({reason})")?;
+        }
+        if let Some(first) = self.first_byte_ms {
+            write!(f, ", first byte {first:.1} ms")?;
+        }
+        write!(f, ", total {:.1} ms", self.total_ms)?;
+        if let Some(rtt) = self.rtt_ms {
+            write!(f, ", rtt {rtt:.1} ms")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,125 @@
+//! The `firstflight` command: thin, one file a subcommand.
+#![forbid(unsafe_code)]
+
+mod completions;
+mod demo;
+mod digest;
+mod error;
+mod file_body;
+mod get;
+mod network;
+mod observed;
+mod output;
+mod serve;
+mod subnet;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+use error::Error;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use tracing_subscriber::filter::LevelFilter;
+
+/// TCP in user space that opens connections in one round trip (TCP Fast Open, RFC 7413).
+#[derive(Parser)]
+#[command(name = "firstflight", version, propagate_version = true, after_help = EXAMPLES)]
+struct Cli {
+    /// Tell more on stderr: -v the engine's events, -vv everything
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  firstflight demo                       see what a round trip costs (no root needed)
+  sudo firstflight serve --tun ff0 --host-ip 10.9.0.1/24 --ip 10.9.0.2 --port 80 --root ./site
+  sudo firstflight get http://10.9.0.1:8000/ --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2
+
+Exit codes: 0 all went well, 1 something failed on the way, 2 the command cannot do what was asked.";
+
+#[derive(Subcommand)]
+enum Command {
+    Demo(demo::Args),
+    Serve(serve::Args),
+    Get(get::Args),
+    Completions(completions::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return explain(&error),
+    };
+    log_to_stderr(cli.verbose);
+    match run(cli.command) {
+        Ok(code) => code,
+        Err(error) => {
+            output::complain(&error);
+            error.exit_code()
+        }
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode, Error> {
+    if let Command::Completions(args) = command {
+        completions::run(&args);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(Error::Runtime)?;
+    let result = runtime.block_on(async {
+        match command {
+            Command::Demo(args) => demo::run(args).await,
+            Command::Serve(args) => serve::run(args).await,
+            Command::Get(args) => get::run(args).await,
+            Command::Completions(_) => Ok(ExitCode::SUCCESS),
+        }
+    });
+    // A read of a slow disk must not hold up the exit.
+    runtime.shutdown_background();
+    result
+}
+
+/// What clap has to say: help as it is, a mistake as one line.
+fn explain(error: &clap::Error) -> ExitCode {
+    use ErrorKind as Kind;
+    if matches!(
+        error.kind(),
+        Kind::DisplayHelp | Kind::DisplayVersion | Kind::DisplayHelpOnMissingArgumentOrSubcommand
+    ) {
+        // Nothing can be done about a closed pipe.
+        let _ = error.print();
+        return if error.use_stderr() {
+            ExitCode::from(2)
+        } else {
+            ExitCode::SUCCESS
+        };
+    }
+    let text = error.render().to_string();
+    let lines = text
+        .lines()
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
+        .map(str::trim)
+        .filter(|line| !line.is_empty());
+    let line = lines.collect::<Vec<_>>().join(" ");
+    let line = line.strip_prefix("error: ").unwrap_or(&line);
+    output::complain(&format_args!("{line} (see --help)"));
+    ExitCode::from(2)
+}
+
+fn log_to_stderr(verbose: u8) {
+    let level = match verbose {
+        0 => LevelFilter::WARN,
+        1 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+}

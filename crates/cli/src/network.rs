@@ -1,0 +1,115 @@
+//! The options that `serve` and `get` share: a TUN device with the kernel at one end and the engine
+//! at the other, and a capture of what passes.
+
+use crate::error::Error;
+use crate::subnet::Subnet;
+use firstflight::link::{Link, PcapTap, PcapWriterError, Tapped, Tun, TunConfig};
+use firstflight::{Config, Endpoint};
+use std::fs::File;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+/// Where the engine sits.
+#[derive(clap::Args)]
+pub struct Network {
+    /// Name of the TUN device to create
+    #[arg(long, value_name = "NAME")]
+    tun: String,
+    /// The kernel's address on the device with its prefix, as 10.9.0.1/24; once more for IPv6
+    #[arg(long, value_name = "CIDR", required = true)]
+    host_ip: Vec<Subnet>,
+    /// The engine's address, in the same network; once more for IPv6
+    #[arg(long, value_name = "ADDR", required = true)]
+    ip: Vec<IpAddr>,
+    /// Largest IP packet on the device, bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(576..))]
+    mtu: u16,
+    /// Record every packet into this pcapng file
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+}
+
+impl Network {
+    /// Checks what can be known without asking the system.
+    pub fn validate(&self) -> Result<(), Error> {
+        for &ip in &self.ip {
+            if self.host_ip.iter().any(|host| host.address == ip) {
+                return Err(Error::SameAddress(ip));
+            }
+            if !self.host_ip.iter().any(|host| host.contains(ip)) {
+                return Err(Error::OutsideSubnet(ip));
+            }
+            if self.host_ip.iter().any(|host| host.is_reserved(ip)) {
+                return Err(Error::NotAHost(ip));
+            }
+        }
+        Ok(())
+    }
+
+    /// The engine's addresses.
+    pub fn addresses(&self) -> &[IpAddr] {
+        &self.ip
+    }
+
+    /// Creates the device and starts the engine.
+    pub fn start(&self) -> Result<(Endpoint, Capture), Error> {
+        self.validate()?;
+        let mut config = engine_config(self.ip.clone())?;
+        config.mtu = usize::from(self.mtu);
+        config.tcp.mss = self.mtu.saturating_sub(40);
+        // Before the device, so that a bad file name leaves nothing behind.
+        let capture = Capture::create(self.pcap.as_deref(), &self.tun)?;
+        let tun = Tun::create(TunConfig {
+            name: self.tun.clone(),
+            host: self
+                .host_ip
+                .iter()
+                .map(|host| (host.address, host.prefix))
+                .collect(),
+            mtu: self.mtu,
+        })?;
+        Ok((Endpoint::new(config, capture.tap(tun)), capture))
+    }
+}
+
+/// Settings of an engine at `addresses`. Without Nagle's algorithm: HTTP writes whole messages, and
+/// the end of one must not wait for an acknowledgement.
+pub fn engine_config(addresses: Vec<IpAddr>) -> Result<Config, Error> {
+    let mut config = firstflight::config(addresses).map_err(Error::Random)?;
+    config.tcp.nodelay = true;
+    Ok(config)
+}
+
+/// A capture, or none.
+pub struct Capture(Option<(PathBuf, PcapTap)>);
+
+impl Capture {
+    /// Starts a capture into `file`, if one is wanted.
+    pub fn create(file: Option<&Path>, interface: &str) -> Result<Self, Error> {
+        let Some(path) = file else {
+            return Ok(Self(None));
+        };
+        let fail = |error| Error::Pcap(path.to_owned(), error);
+        let output = File::create(path).map_err(|error| fail(PcapWriterError::Io(error)))?;
+        let tap = PcapTap::new(output, "firstflight", &[interface]).map_err(fail)?;
+        Ok(Self(Some((path.to_owned(), tap))))
+    }
+
+    /// `link`, recorded if wanted.
+    pub fn tap<L: Link + 'static>(&self, link: L) -> Box<dyn Link> {
+        match &self.0 {
+            Some((_, tap)) => Box::new(Tapped::new(link, tap.clone(), 0)),
+            None => Box::new(link),
+        }
+    }
+
+    /// Writes out what is recorded.
+    pub fn finish(&self) -> Result<(), Error> {
+        match &self.0 {
+            Some((path, tap)) => tap
+                .flush()
+                .map_err(|error| Error::Pcap(path.clone(), error)),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! `firstflight serve`: a file server over HTTP/1.1 whose first response needs one round trip.
+
+mod answer;
+mod body;
+mod counters;
+mod files;
+mod log;
+
+use crate::error::Error;
+use crate::network::Network;
+use crate::observed::observe;
+use firstflight::credential::{CookieKey, FastOpenPolicy, KeyRing, PendingLimit, Scheme};
+use firstflight::{Endpoint, ListenConfig, Listener, Stream};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use zeroize::Zeroizing;
+
+/// Serve a directory over HTTP, with TCP Fast Open
+///
+/// Creates a TUN device (needs root or CAP_NET_ADMIN): the kernel has --host-ip on it, the server has
+/// --ip. Besides files it answers POST /echo (the body comes back) and PUT /sink (length and SHA-256).
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  firstflight serve --tun ff0 --host-ip 10.9.0.1/24 --ip 10.9.0.2 --port 80 --root ./site
+  firstflight serve --tun ff0 --host-ip 10.9.0.1/24 --ip 10.9.0.2 \\
+      --host-ip fd09::1/64 --ip fd09::2 --port 80 --root ./site --json-log
+  curl --tcp-fastopen http://10.9.0.2/
+
+One key for a farm: sysctl -n net.ipv4.tcp_fastopen_key > key, then --key-file key on every member.")]
+pub struct Args {
+    #[command(flatten)]
+    network: Network,
+    /// Port to listen on
+    #[arg(long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u16).range(1..))]
+    port: u16,
+    /// Directory to serve
+    #[arg(long, value_name = "DIR")]
+    root: PathBuf,
+    #[command(flatten)]
+    fast_open: FastOpen,
+    /// Log one JSON object a line
+    #[arg(long)]
+    json_log: bool,
+}
+
+/// How first flights are treated.
+#[derive(clap::Args)]
+struct FastOpen {
+    /// Cookie key, xxxxxxxx-xxxxxxxx-xxxxxxxx-xxxxxxxx; other users can see it: prefer --key-file [default: random]
+    #[arg(long, value_name = "KEY", conflicts_with = "key_file")]
+    key: Option<String>,
+    /// File with the cookie key in the same form
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// Key whose cookies are accepted too, but not granted
+    #[arg(long, value_name = "KEY")]
+    backup_key: Option<String>,
+    /// Cookie function: as the Linux kernel's, or as the Fast Open paper's
+    #[arg(long, value_enum, default_value_t = SchemeName::Linux)]
+    scheme: SchemeName,
+    /// Ordinary handshakes only
+    #[arg(long, conflicts_with_all = ["key", "key_file", "backup_key", "no_cookie"])]
+    no_fast_open: bool,
+    /// Take data in any SYN, without a cookie: only where nobody can forge addresses
+    #[arg(long)]
+    no_cookie: bool,
+    /// First flights that may wait for their client's ACK; more become ordinary handshakes
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pending: u32,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum SchemeName {
+    Linux,
+    Paper,
+}
+
+/// A client that sends no whole request head for so long is let go.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long requests under way may take after a signal.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Runs it until a signal comes.
+pub async fn run(args: Args) -> Result<ExitCode, Error> {
+    args.network.validate()?;
+    let fast_open = args.fast_open.policy().await?;
+    let root: Arc<Path> = files::root(&args.root).await?.into();
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
+    let (endpoint, capture) = args.network.start()?;
+    let log = log::Log::new(args.json_log);
+
+    let graceful = Arc::new(GracefulShutdown::new());
+    let mut listening = JoinSet::new();
+    let (stop, stopping) = watch::channel(());
+    for &ip in args.network.addresses() {
+        let at = SocketAddr::new(ip, args.port);
+        let listener = listen(&endpoint, at, fast_open.clone())?;
+        let site = Site {
+            root: Arc::clone(&root),
+            log,
+        };
+        listening.spawn(accept(
+            listener,
+            site,
+            Arc::clone(&graceful),
+            stopping.clone(),
+        ));
+        log.listening(at);
+    }
+    drop(stopping);
+
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    drop(stop);
+    let orderly = async {
+        while listening.join_next().await.is_some() {}
+        // Requests under way end first, then their connections close in order.
+        if let Some(graceful) = Arc::into_inner(graceful) {
+            let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
+        }
+        endpoint.shutdown(GRACE).await;
+    };
+    tokio::select! {
+        () = orderly => {}
+        // A second signal: at once.
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    log.counters(&endpoint.counters());
+    capture.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl FastOpen {
+    async fn policy(&self) -> Result<Option<FastOpenPolicy>, Error> {
+        if self.no_fast_open {
+            return Ok(None);
+        }
+        let scheme = match self.scheme {
+            SchemeName::Linux => Scheme::Linux,
+            SchemeName::Paper => Scheme::Paper,
+        };
+        let mut keys = KeyRing::new(scheme, self.primary().await?);
+        if let Some(text) = &self.backup_key {
+            keys = keys.with_backup(
+                text.parse()
+                    .map_err(|error| Error::Key("--backup-key", error))?,
+            );
+        }
+        let mut policy =
+            FastOpenPolicy::new(Arc::new(keys), Arc::new(PendingLimit::new(self.pending)));
+        policy.no_cookie = self.no_cookie;
+        Ok(Some(policy))
+    }
+
+    async fn primary(&self) -> Result<CookieKey, Error> {
+        if let Some(text) = &self.key {
+            return text.parse().map_err(|error| Error::Key("--key", error));
+        }
+        let Some(path) = &self.key_file else {
+            return firstflight::random_key().map_err(Error::Random);
+        };
+        let text = tokio::fs::read_to_string(path)
+            .await
+            .map_err(|error| Error::KeyFile(path.clone(), error))?;
+        Zeroizing::new(text)
+            .parse()
+            .map_err(|error| Error::Key("--key-file", error))
+    }
+}
+
+fn listen(
+    endpoint: &Endpoint,
+    at: SocketAddr,
+    fast_open: Option<FastOpenPolicy>,
+) -> Result<Listener, Error> {
+    let mut config = ListenConfig::new(at);
+    config.fast_open = fast_open;
+    endpoint
+        .listen(config)
+        .map_err(|error| Error::Listen(at, error))
+}
+
+/// What every connection needs.
+#[derive(Clone)]
+pub struct Site {
+    root: Arc<Path>,
+    log: log::Log,
+}
+
+/// Takes connections until `stopping` closes.
+async fn accept(
+    listener: Listener,
+    site: Site,
+    graceful: Arc<GracefulShutdown>,
+    mut stopping: watch::Receiver<()>,
+) {
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok(stream) => serve(stream, site.clone(), &graceful),
+                // The engine has stopped, because its device failed: the trace says why.
+                Err(_) => return,
+            },
+            _ = stopping.changed() => return,
+        }
+    }
+}
+
+fn serve(stream: Stream, site: Site, graceful: &GracefulShutdown) {
+    let peer = stream.peer_addr();
+    let (stream, watch) = observe(stream, false);
+    let service = service_fn(move |request| {
+        let entry = site.log.begin(peer, watch.clone(), &request);
+        answer::answer(Arc::clone(&site.root), request, entry)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), service);
+    let connection = graceful.watch(connection);
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            // Clients come and go; what they asked for is in the log.
+            tracing::debug!(%peer, %error, "connection ended");
+        }
+    });
+}

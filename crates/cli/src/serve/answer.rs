@@ -1,0 +1,108 @@
+//! From request to response.
+
+use super::body::{Content, LoggedBody};
+use super::files;
+use super::log::Entry;
+use crate::digest::Sum;
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+use hyper::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The answer to `request`, with files from `root`.
+///
+/// `/echo` and `/sink` change nothing, so they may run on data of a SYN that the network copied
+/// (RFC 7413 §6.1); a method that acts would wait for the handshake.
+///
+/// # Errors
+/// When the client breaks off its body.
+pub async fn answer(
+    root: Arc<Path>,
+    request: Request<Incoming>,
+    entry: Entry,
+) -> Result<Response<LoggedBody>, hyper::Error> {
+    let (status, kind, content) = match (request.method(), request.uri().path()) {
+        (&Method::POST, "/echo") => (
+            StatusCode::OK,
+            "application/octet-stream",
+            Content::Echo(request.into_body()),
+        ),
+        // When it fails, the line of the log says that there was no answer.
+        (&Method::PUT, "/sink") => (
+            StatusCode::OK,
+            "application/json",
+            Content::Text(swallow(request.into_body()).await?),
+        ),
+        (&Method::GET | &Method::HEAD, path) => {
+            return Ok(file(&root, path, request.method(), entry).await);
+        }
+        (_, path) => return Ok(wrong_method(path, entry)),
+    };
+    Ok(respond(status, kind, content, entry))
+}
+
+async fn file(root: &Path, path: &str, method: &Method, entry: Entry) -> Response<LoggedBody> {
+    let (status, kind, content) = match files::open(root, path).await {
+        Ok((body, kind)) => (StatusCode::OK, kind, Content::File(body)),
+        Err(status) => (status, "text/plain; charset=utf-8", reason(status)),
+    };
+    let mut response = respond(status, kind, content, entry);
+    if *method == Method::HEAD {
+        // The length stays: that of the body a GET would bring (RFC 9110 §9.3.2).
+        response.body_mut().empty();
+    }
+    response
+}
+
+fn wrong_method(path: &str, entry: Entry) -> Response<LoggedBody> {
+    let allowed = match path {
+        "/echo" => "GET, HEAD, POST",
+        "/sink" => "GET, HEAD, PUT",
+        _ => "GET, HEAD",
+    };
+    let status = StatusCode::METHOD_NOT_ALLOWED;
+    let mut response = respond(status, "text/plain; charset=utf-8", reason(status), entry);
+    response
+        .headers_mut()
+        .insert(ALLOW, HeaderValue::from_static(allowed));
+    response
+}
+
+/// Counts and hashes a body.
+async fn swallow(mut body: Incoming) -> Result<String, hyper::Error> {
+    let mut sum = Sum::new();
+    while let Some(frame) = body.frame().await {
+        if let Some(data) = frame?.data_ref() {
+            sum.update(data);
+        }
+    }
+    Ok(format!(
+        "{{\"bytes\":{},\"sha256\":\"{}\"}}\n",
+        sum.bytes(),
+        sum.hex()
+    ))
+}
+
+fn reason(status: StatusCode) -> Content {
+    Content::Text(format!("{status}\n"))
+}
+
+fn respond(
+    status: StatusCode,
+    kind: &'static str,
+    content: Content,
+    mut entry: Entry,
+) -> Response<LoggedBody> {
+    entry.answered(status);
+    let mut response = Response::new(LoggedBody::new(content, entry));
+    *response.status_mut() = status;
+    let length = response.body().size_hint().exact();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    if let Some(length) = length {
+        headers.insert(CONTENT_LENGTH, length.into());
+    }
+    response
+}

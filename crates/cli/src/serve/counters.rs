@@ -1,0 +1,67 @@
+//! What the engine counted, for the last line of the log.
+
+use firstflight::Counters;
+use serde::Serialize;
+use std::fmt;
+
+/// The engine's counts by name.
+#[derive(Serialize)]
+pub struct Report {
+    packets_in: u64,
+    packets_out: u64,
+    passive_opens: u64,
+    established: u64,
+    cookies_granted: u64,
+    first_flights_accepted: u64,
+    first_flights_refused: u64,
+    syn_cookies_sent: u64,
+    syn_cookies_good: u64,
+    resets_sent: u64,
+    segments_dropped: u64,
+    packets_dropped: u64,
+}
+
+impl Report {
+    /// Those of a server's engine.
+    pub fn new(counters: &Counters) -> Self {
+        Self {
+            packets_in: counters.packets_in,
+            packets_out: counters.packets_out,
+            passive_opens: counters.passive_opens,
+            established: counters.established,
+            cookies_granted: counters.cookies_granted,
+            first_flights_accepted: counters.first_flights_accepted,
+            first_flights_refused: counters.first_flights_refused,
+            syn_cookies_sent: counters.syn_cookies_sent,
+            syn_cookies_good: counters.syn_cookies_good,
+            resets_sent: counters.resets_sent,
+            segments_dropped: counters.segments_dropped,
+            packets_dropped: counters.dropped_in_all(),
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "packets:       {} in, {} out, {} dropped",
+            self.packets_in, self.packets_out, self.packets_dropped
+        )?;
+        writeln!(
+            f,
+            "connections:   {} opened, {} established",
+            self.passive_opens, self.established
+        )?;
+        writeln!(
+            f,
+            "first flights: {} accepted, {} by handshake, {} cookies granted",
+            self.first_flights_accepted, self.first_flights_refused, self.cookies_granted
+        )?;
+        write!(
+            f,
+            "defence:       {} SYN cookies sent, {} returned, {} resets sent, {} segments dropped",
+            self.syn_cookies_sent, self.syn_cookies_good, self.resets_sent, self.segments_dropped
+        )
+    }
+}

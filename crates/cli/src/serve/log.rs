@@ -1,0 +1,149 @@
+//! One line a request, on stdout, for people or as JSON.
+
+use super::counters;
+use crate::observed::Watch;
+use crate::output;
+use firstflight::Counters;
+use hyper::{Method, Request, StatusCode};
+use serde::Serialize;
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+/// How to write.
+#[derive(Clone, Copy)]
+pub struct Log {
+    json: bool,
+}
+
+/// One line of JSON.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+enum Event<'a> {
+    Listening { message: String },
+    Request(Line<'a>),
+    Counters(counters::Report),
+}
+
+/// What is said of a request.
+#[derive(Serialize)]
+struct Line<'a> {
+    peer: SocketAddr,
+    method: &'a str,
+    path: &'a str,
+    /// `null`: the request ended without an answer.
+    status: Option<u16>,
+    /// Bytes of the body that were sent.
+    bytes: u64,
+    outcome: &'static str,
+    reason: Option<&'static str>,
+    /// Bytes of the connection's stream that came before its handshake was complete.
+    early_bytes: u32,
+    duration_ms: f64,
+}
+
+impl Log {
+    /// Writes JSON or lines for people.
+    pub fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    /// The server is ready.
+    pub fn listening(self, at: SocketAddr) {
+        let message = format!("listening on http://{at}");
+        if self.json {
+            output::json(&Event::Listening { message });
+        } else {
+            output::line(&message);
+        }
+    }
+
+    /// A request has come.
+    pub fn begin<B>(self, peer: SocketAddr, watch: Watch, request: &Request<B>) -> Entry {
+        Entry {
+            log: self,
+            peer,
+            watch,
+            method: request.method().clone(),
+            path: request.uri().path().to_owned(),
+            status: None,
+            bytes: 0,
+            began: Instant::now(),
+        }
+    }
+
+    /// The end.
+    pub fn counters(self, counters: &Counters) {
+        let report = counters::Report::new(counters);
+        if self.json {
+            output::json(&Event::Counters(report));
+        } else {
+            output::line(&report);
+        }
+    }
+}
+
+/// A request under way. Dropped, it writes its line.
+pub struct Entry {
+    log: Log,
+    peer: SocketAddr,
+    watch: Watch,
+    method: Method,
+    path: String,
+    status: Option<StatusCode>,
+    bytes: u64,
+    began: Instant,
+}
+
+impl Entry {
+    /// The status is known.
+    pub fn answered(&mut self, status: StatusCode) {
+        self.status = Some(status);
+    }
+
+    /// A part of the body goes out.
+    pub fn sent(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let outcome = self.watch.outcome();
+        let line = Line {
+            peer: self.peer,
+            method: self.method.as_str(),
+            path: &self.path,
+            status: self.status.map(|status| status.as_u16()),
+            bytes: self.bytes,
+            outcome: outcome.as_str(),
+            reason: outcome.reason().map(|reason| reason.as_str()),
+            early_bytes: self.watch.info().map_or(0, |info| info.totals.early),
+            duration_ms: output::millis(self.began.elapsed()),
+        };
+        if self.log.json {
+            output::json(&Event::Request(line));
+        } else {
+            output::line(&line);
+        }
+    }
+}
+
+impl fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {} ", self.peer, self.method, self.path)?;
+        match self.status {
+            Some(status) => write!(f, "{status}")?,
+            None => f.write_str("no answer")?,
+        }
+        write!(f, " {} B, {}", self.bytes, self.outcome)?;
+        if let Some(reason) = self.reason {
+            write!(f, " ({reason})")?;
+        }
+        write!(
+            f,
+            ", {} B early, {:.1} ms",
+            self.early_bytes, self.duration_ms
+        )
+    }
+}

@@ -1,0 +1,244 @@
+//! Two TCP stacks doing the same work in memory, and the clock beside them.
+//!
+//! What is the same for both: one thread, packets handed over as slices of reused buffers
+//! ([`wire`]), the same exchange of turns, the same virtual time, requests and responses compared
+//! byte by byte, checksums computed and verified.
+
+pub mod engine;
+pub mod memory;
+pub mod once;
+pub mod ours;
+pub mod ours_bulk;
+pub mod report;
+pub mod smoltcp;
+pub mod smoltcp_bulk;
+#[cfg(test)]
+mod tests;
+pub mod wire;
+
+use nix::time::{ClockId, clock_gettime};
+use stats_alloc::INSTRUMENTED_SYSTEM;
+use std::fmt;
+use std::time::Duration;
+
+/// Connections in flight.
+pub const IN_FLIGHT: usize = 64;
+/// The client's first bytes.
+pub const REQUEST: [u8; 100] = [b'q'; 100];
+/// The server's answer.
+pub const RESPONSE: [u8; 300] = [b'r'; 300];
+/// Virtual time that one exchange (client's turn, server's turn) takes, microseconds. About what 64
+/// connections really take, so that sequence number clocks and timers see a plausible rate.
+pub const EXCHANGE_US: u64 = 20;
+/// Send and receive buffer of the bulk transfer, both stacks, bytes. Both are a few percent faster with
+/// 64 KiB, too little for a long path, and slower with 1 MiB, which leaves the cache.
+pub const BULK_BUFFER: usize = 256 << 10;
+/// Exchanges without progress after which a stack is believed to be stuck: 4 s of virtual time,
+/// longer than any first retransmission timeout.
+const STALL: u32 = 200_000;
+
+/// Why a benchmark gave no figures.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BenchError {
+    /// A stack refused a command.
+    Refused {
+        /// Which stack and command.
+        what: &'static str,
+        /// Its words.
+        why: String,
+    },
+    /// Bytes or outcomes are not what was to be measured: the figures would be of something else.
+    Wrong(String),
+    /// No connection or byte made progress for long.
+    Stuck(&'static str),
+    /// The machine does not tell the time of this thread.
+    Clock(nix::Error),
+}
+
+impl fmt::Display for BenchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused { what, why } => write!(f, "{what}: {why}"),
+            Self::Wrong(what) => write!(f, "not what was to be measured: {what}"),
+            Self::Clock(error) => write!(f, "no CPU time from this machine: {error}"),
+            Self::Stuck(who) => write!(f, "{who} made no progress for {STALL} exchanges"),
+        }
+    }
+}
+
+impl std::error::Error for BenchError {}
+
+impl BenchError {
+    /// A stack refused a command.
+    pub fn refused(what: &'static str, why: impl fmt::Debug) -> Self {
+        Self::Refused {
+            what,
+            why: format!("{why:?}"),
+        }
+    }
+}
+
+/// Two ends joined in memory.
+pub trait World {
+    /// For messages.
+    fn name(&self) -> &'static str;
+    /// One exchange: the client's turn, then the server's. In a turn an end takes all packets,
+    /// its application acts, and it sends what it has.
+    fn exchange(&mut self) -> Result<(), BenchError>;
+    /// Connections closed at both ends, or bytes read and checked.
+    fn done(&self) -> u64;
+    /// Packets carried, both directions.
+    fn packets(&self) -> u64;
+    /// Whether all that was done was what was to be measured.
+    fn check(&self) -> Result<(), BenchError>;
+}
+
+/// CPU time of this thread. It never waits, so this is the time of its work, whatever else the machine
+/// does meanwhile; only the caches are shared.
+fn cpu_time() -> Result<Duration, BenchError> {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
+        .map(Duration::from)
+        .map_err(BenchError::Clock)
+}
+
+/// When to stop.
+#[derive(Debug, Clone, Copy)]
+pub struct Budget {
+    /// After this CPU time.
+    pub time: Duration,
+    /// After this many connections or bytes.
+    pub units: u64,
+}
+
+impl Budget {
+    /// Stops after `time`.
+    pub const fn time(time: Duration) -> Self {
+        Self {
+            time,
+            units: u64::MAX,
+        }
+    }
+
+    /// Stops after `units`.
+    pub const fn units(units: u64) -> Self {
+        Self {
+            time: Duration::MAX,
+            units,
+        }
+    }
+}
+
+/// What one round measured.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample {
+    /// Connections or bytes.
+    pub units: u64,
+    /// Packets carried: each was sent by one end and taken by the other.
+    pub packets: u64,
+    /// Heap allocations.
+    pub allocations: u64,
+    /// Seconds of CPU time.
+    pub seconds: f64,
+}
+
+impl Sample {
+    /// Connections or bytes per second.
+    pub fn per_second(&self) -> f64 {
+        self.units as f64 / self.seconds
+    }
+
+    /// Nanoseconds per packet handled. A packet carried is handled twice, out at one end and in at
+    /// the other; the applications' work is part of it.
+    pub fn ns_per_packet(&self) -> f64 {
+        self.seconds * 1e9 / (2 * self.packets.max(1)) as f64
+    }
+
+    /// Packets carried per connection or byte.
+    pub fn packets_per_unit(&self) -> f64 {
+        self.packets as f64 / self.units.max(1) as f64
+    }
+
+    /// Heap allocations per connection or byte.
+    pub fn allocations_per_unit(&self) -> f64 {
+        self.allocations as f64 / self.units.max(1) as f64
+    }
+}
+
+/// Runs `world` until `budget` is used up. The clock is read every 16 exchanges, hundreds of
+/// microseconds of work.
+pub fn measure(world: &mut dyn World, budget: Budget) -> Result<Sample, BenchError> {
+    let (units, packets) = (world.done(), world.packets());
+    let allocations = INSTRUMENTED_SYSTEM.stats().allocations;
+    let (mut last, mut idle) = (units, 0);
+    let start = cpu_time()?;
+    loop {
+        for _ in 0..16 {
+            world.exchange()?;
+        }
+        let done = world.done();
+        idle = if done == last { idle + 16 } else { 0 };
+        last = done;
+        if idle > STALL {
+            return Err(BenchError::Stuck(world.name()));
+        }
+        let passed = cpu_time()?.saturating_sub(start);
+        if passed >= budget.time || done - units >= budget.units {
+            let allocations = INSTRUMENTED_SYSTEM.stats().allocations - allocations;
+            world.check()?;
+            return Ok(Sample {
+                units: done - units,
+                packets: world.packets() - packets,
+                allocations: allocations as u64,
+                seconds: passed.as_secs_f64(),
+            });
+        }
+    }
+}
+
+/// The bulk transfer's bytes: a chunk of 64 KiB over and over, twice in a row so that a chunk from
+/// any offset is one slice.
+pub struct Pattern(Vec<u8>);
+
+/// Bytes that a bulk application writes or reads at once.
+pub const CHUNK: usize = 64 << 10;
+
+impl Pattern {
+    /// Bytes without a short period.
+    pub fn new() -> Self {
+        let mut x = 0x9e37_79b9_u32;
+        let once: Vec<u8> = (0..CHUNK)
+            .map(|_| {
+                x ^= x << 13;
+                x ^= x >> 17;
+                x ^= x << 5;
+                x as u8
+            })
+            .collect();
+        Self([once.clone(), once].concat())
+    }
+
+    /// 64 KiB from `offset` of the stream on.
+    pub fn chunk(&self, offset: u64) -> &[u8] {
+        let at = (offset % CHUNK as u64) as usize;
+        &self.0[at..at + CHUNK]
+    }
+
+    /// Compares what was read at `offset`: all of it in the first megabyte of a stream, its ends after.
+    pub fn verify(&self, offset: u64, read: &[u8]) -> Result<(), BenchError> {
+        let want = &self.chunk(offset)[..read.len()];
+        let edge = if offset < 1 << 20 {
+            read.len()
+        } else {
+            read.len().min(32)
+        };
+        let tail = read.len() - edge;
+        if read[..edge] == want[..edge] && read[tail..] == want[tail..] {
+            return Ok(());
+        }
+        Err(BenchError::Wrong(format!(
+            "{} bytes read at {offset} are not those written",
+            read.len()
+        )))
+    }
+}

@@ -1,0 +1,289 @@
+//! What was measured, for people and for programs. Ratios are ratios of medians of one run.
+
+use super::engine::{IDLE, Results, Row};
+use super::{BULK_BUFFER, IN_FLIGHT, Sample};
+use serde_json::{Map, Value, json};
+use std::fmt::Write;
+
+/// The values of one figure, one a round.
+struct Figure(Vec<f64>);
+
+impl Figure {
+    fn of(samples: &[Sample], value: impl Fn(&Sample) -> f64) -> Self {
+        let mut values: Vec<f64> = samples.iter().map(value).collect();
+        values.sort_by(f64::total_cmp);
+        Self(values)
+    }
+
+    fn median(&self) -> f64 {
+        let middle = self.0.len() / 2;
+        let at = |i: usize| self.0.get(i).copied().unwrap_or(f64::NAN);
+        if self.0.len() % 2 == 1 {
+            at(middle)
+        } else {
+            (at(middle - 1) + at(middle)) / 2.0
+        }
+    }
+
+    fn min(&self) -> f64 {
+        self.0.first().copied().unwrap_or(f64::NAN)
+    }
+
+    fn max(&self) -> f64 {
+        self.0.last().copied().unwrap_or(f64::NAN)
+    }
+}
+
+fn gbit(sample: &Sample) -> f64 {
+    sample.per_second() * 8e-9
+}
+
+impl Results {
+    fn rate(&self, row: Row) -> Figure {
+        Figure::of(self.samples(row), Sample::per_second)
+    }
+
+    fn gbit(&self, row: Row) -> Figure {
+        Figure::of(self.samples(row), gbit)
+    }
+
+    fn nanoseconds(&self, row: Row) -> Figure {
+        Figure::of(self.samples(row), Sample::ns_per_packet)
+    }
+
+    fn packets_per_unit(&self, row: Row) -> f64 {
+        Figure::of(self.samples(row), Sample::packets_per_unit).median()
+    }
+
+    fn allocations_per_unit(&self, row: Row) -> f64 {
+        Figure::of(self.samples(row), Sample::allocations_per_unit).median()
+    }
+}
+
+fn rounded(value: f64, digits: i32) -> f64 {
+    let scale = 10_f64.powi(digits);
+    (value * scale).round() / scale
+}
+
+/// One JSON object. `conn_per_s` and what is derived from it are of the default configuration.
+pub fn json(results: &Results) -> String {
+    let mut object = Map::new();
+    let parts = [
+        setting(results),
+        connections(results),
+        bulk(results),
+        packets(results),
+        memory(results),
+    ];
+    for part in parts {
+        if let Value::Object(part) = part {
+            object.extend(part);
+        }
+    }
+    object.insert("all_rounds".to_owned(), all_rounds(results));
+    Value::Object(object).to_string()
+}
+
+fn ratio(a: f64, b: f64) -> f64 {
+    rounded(a / b, 3)
+}
+
+fn setting(results: &Results) -> Value {
+    json!({
+        "bench": "engine",
+        "quick": results.quick,
+        "rounds": results.rounds,
+        "in_flight": IN_FLIGHT,
+        "idle_connections": IDLE,
+        "bulk_buffer_bytes": BULK_BUFFER,
+    })
+}
+
+fn connections(results: &Results) -> Value {
+    let rate = |row| results.rate(row).median();
+    let (ours, theirs) = (rate(Row::FastOpen), rate(Row::Smoltcp));
+    json!({
+        "conn_per_s": ours.round(),
+        "conn_per_s_smoltcp": theirs.round(),
+        "ratio": ratio(ours, theirs),
+        "conn_per_s_data_in_syn_ack": rate(Row::DataInSynAck).round(),
+        "ratio_data_in_syn_ack": ratio(rate(Row::DataInSynAck), theirs),
+        "conn_per_s_handshake": rate(Row::Handshake).round(),
+        "ratio_handshake": ratio(rate(Row::Handshake), theirs),
+        "conn_per_s_with_10k_idle": rate(Row::FastOpenIdle).round(),
+        "ratio_with_10k_idle": ratio(rate(Row::FastOpenIdle), ours),
+        "conn_per_s_smoltcp_with_10k_idle": rate(Row::SmoltcpIdle).round(),
+        "ratio_with_10k_idle_smoltcp": ratio(rate(Row::SmoltcpIdle), theirs),
+        "packets_per_conn": rounded(results.packets_per_unit(Row::FastOpen), 2),
+        "packets_per_conn_smoltcp": rounded(results.packets_per_unit(Row::Smoltcp), 2),
+        "allocations_per_conn": rounded(results.allocations_per_unit(Row::FastOpen), 3),
+    })
+}
+
+fn bulk(results: &Results) -> Value {
+    let gbit = |row| results.gbit(row).median();
+    json!({
+        "bulk_gbit_s": rounded(gbit(Row::Bulk), 2),
+        "bulk_gbit_s_smoltcp": rounded(gbit(Row::SmoltcpBulk), 2),
+        "bulk_ratio": ratio(gbit(Row::Bulk), gbit(Row::SmoltcpBulk)),
+    })
+}
+
+fn packets(results: &Results) -> Value {
+    let ns = |row| rounded(results.nanoseconds(row).median(), 1);
+    json!({
+        "ns_per_packet": ns(Row::FastOpen),
+        "ns_per_packet_smoltcp": ns(Row::Smoltcp),
+        "ns_per_packet_handshake": ns(Row::Handshake),
+        "ns_per_packet_bulk": ns(Row::Bulk),
+        "ns_per_packet_bulk_smoltcp": ns(Row::SmoltcpBulk),
+    })
+}
+
+fn memory(results: &Results) -> Value {
+    let memory = &results.memory;
+    json!({
+        "bytes_per_idle_connection": memory.idle.round(),
+        "bytes_per_time_wait": memory.time_wait.round(),
+        "bytes_per_pending": memory.pending.round(),
+        "bytes_per_pending_packet_buffer": memory.pending_buffer.round(),
+    })
+}
+
+/// Every round's value, in the order measured.
+fn all_rounds(results: &Results) -> Value {
+    let each = |row, value: fn(&Sample) -> f64| -> Vec<f64> {
+        results
+            .samples(row)
+            .iter()
+            .map(|s| rounded(value(s), 2))
+            .collect()
+    };
+    let rate = |row| each(row, Sample::per_second);
+    let ns = |row| each(row, Sample::ns_per_packet);
+    json!({
+        "conn_per_s": rate(Row::FastOpen),
+        "conn_per_s_smoltcp": rate(Row::Smoltcp),
+        "conn_per_s_data_in_syn_ack": rate(Row::DataInSynAck),
+        "conn_per_s_handshake": rate(Row::Handshake),
+        "conn_per_s_with_10k_idle": rate(Row::FastOpenIdle),
+        "conn_per_s_smoltcp_with_10k_idle": rate(Row::SmoltcpIdle),
+        "bulk_gbit_s": each(Row::Bulk, gbit),
+        "bulk_gbit_s_smoltcp": each(Row::SmoltcpBulk, gbit),
+        "ns_per_packet": ns(Row::FastOpen),
+        "ns_per_packet_smoltcp": ns(Row::Smoltcp),
+        "ns_per_packet_bulk": ns(Row::Bulk),
+        "ns_per_packet_bulk_smoltcp": ns(Row::SmoltcpBulk),
+    })
+}
+
+/// A table: median (least to most), and the ratio to the reference.
+pub fn table(results: &Results) -> String {
+    let mut out = String::new();
+    let mut line = |what: &str, figure: &Figure, digits: usize, ratio: Option<(f64, &str)>| {
+        let value = format!(
+            "{:.digits$} ({:.digits$}–{:.digits$})",
+            figure.median(),
+            figure.min(),
+            figure.max()
+        );
+        let ratio = ratio.map_or(String::new(), |(base, of)| {
+            format!("{:.2} × {of}", figure.median() / base)
+        });
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            out,
+            "{}",
+            format!("{what:<44} {value:>28}  {ratio}").trim_end()
+        );
+    };
+    let (ours, theirs) = (results.rate(Row::FastOpen), results.rate(Row::Smoltcp));
+    let reference = Some((theirs.median(), "smoltcp"));
+    line("connections/s, Fast Open", &ours, 0, reference);
+    line(
+        "  data in the SYN-ACK",
+        &results.rate(Row::DataInSynAck),
+        0,
+        reference,
+    );
+    line(
+        "  ordinary handshake",
+        &results.rate(Row::Handshake),
+        0,
+        reference,
+    );
+    line("  smoltcp (ordinary handshake)", &theirs, 0, None);
+    let idle = Some((ours.median(), "without"));
+    line(
+        "  Fast Open, 10,000 idle beside",
+        &results.rate(Row::FastOpenIdle),
+        0,
+        idle,
+    );
+    let idle = Some((theirs.median(), "without"));
+    line(
+        "  smoltcp, 10,000 idle beside",
+        &results.rate(Row::SmoltcpIdle),
+        0,
+        idle,
+    );
+    let bulk_theirs = results.gbit(Row::SmoltcpBulk);
+    line(
+        "bulk, Gbit/s of payload",
+        &results.gbit(Row::Bulk),
+        2,
+        Some((bulk_theirs.median(), "smoltcp")),
+    );
+    line("  smoltcp", &bulk_theirs, 2, None);
+    for (what, row, base) in [
+        (
+            "ns per packet handled, connections",
+            Row::FastOpen,
+            Row::Smoltcp,
+        ),
+        ("  ordinary handshake", Row::Handshake, Row::Smoltcp),
+        ("  bulk", Row::Bulk, Row::SmoltcpBulk),
+    ] {
+        let base = results.nanoseconds(base).median();
+        line(what, &results.nanoseconds(row), 0, Some((base, "smoltcp")));
+    }
+    line(
+        "  smoltcp, connections",
+        &results.nanoseconds(Row::Smoltcp),
+        0,
+        None,
+    );
+    line(
+        "  smoltcp, bulk",
+        &results.nanoseconds(Row::SmoltcpBulk),
+        0,
+        None,
+    );
+    memory_lines(results, &mut out);
+    out.truncate(out.trim_end().len());
+    out
+}
+
+fn memory_lines(results: &Results, out: &mut String) {
+    let memory = &results.memory;
+    for (what, bytes) in [
+        ("heap bytes per idle established connection", memory.idle),
+        ("  TIME-WAIT", memory.time_wait),
+        ("  pending first flight, buffer apart", memory.pending),
+        ("  its packet buffer", memory.pending_buffer),
+    ] {
+        let _ = writeln!(out, "{what:<44} {bytes:>28.0}");
+    }
+    let _ = writeln!(
+        out,
+        "{} rounds in turn, median (least–most), CPU time of the one thread. Packets per connection: {:.2}, smoltcp {:.2}. \
+         Allocations per connection: {:.3}.\nA packet carried is handled twice: sent at one end, taken \
+         at the other. Bulk buffers {} KiB. Memory: {} connections of each kind, one end.",
+        results.rounds,
+        results.packets_per_unit(Row::FastOpen),
+        results.packets_per_unit(Row::Smoltcp),
+        results.allocations_per_unit(Row::FastOpen),
+        BULK_BUFFER >> 10,
+        memory.connections,
+    );
+}

@@ -1,0 +1,89 @@
+"""The command under test, as a server and as a client."""
+
+import json
+import os
+
+from net import Pair
+from process import Process
+
+#: Set by run.py.
+BINARY = None
+
+TUN = "ff0"
+PORT = 8080
+
+
+def _device(pair):
+    arguments = ["--tun", TUN]
+    for family in (4, 6):
+        arguments += ["--host-ip", Pair.cidr(pair.host[family]), "--ip", pair.peer[family]]
+    return arguments
+
+
+class Serve(Process):
+    """`firstflight serve` on the peer addresses of a pair; ready when the `with` block begins."""
+
+    def __init__(self, ns, pair, root, *options):
+        super().__init__(
+            [BINARY, "serve", *_device(pair), "--port", PORT, "--root", root, "--json-log", *options],
+            ns=ns,
+        )
+
+    def __enter__(self):
+        self.wait_until(lambda: self.text().count("listening on") >= 2, "two `listening on` lines")
+        return self
+
+    def __exit__(self, *failure):
+        was_running = self.popen.poll() is None
+        super().__exit__(*failure)
+        check_no_panic(self)
+        if was_running and failure[0] is None and self.popen.returncode != 0:
+            raise AssertionError(f"serve ended with {self.popen.returncode} on SIGTERM")
+
+    def requests(self, count):
+        """The log records of the first `count` requests, once they are there."""
+        return self.wait_records(count, f"log of {count} requests", lambda r: r.get("event") == "request")
+
+    def counters(self):
+        """What it prints at its end."""
+        return [record for record in self.records() if record.get("event") == "counters"]
+
+
+class Get(Process):
+    """`firstflight get`, engine on the peer addresses of a pair, running."""
+
+    def __init__(self, ns, pair, *arguments):
+        super().__init__([BINARY, "get", *_device(pair), "--json", *arguments], ns=ns)
+
+    def fetches(self):
+        """One record per fetch that was printed so far."""
+        return [record for record in self.records() if "outcome" in record]
+
+    def finish(self, timeout=60):
+        """The exit status."""
+        status = self.wait(timeout)
+        check_no_panic(self)
+        return status
+
+
+def check_no_panic(process):
+    if "panicked at" in process.text():
+        raise AssertionError(f"{process.command[1]} panicked")
+
+
+def is_accepted(record):
+    return record["outcome"] == "accepted"
+
+
+def early_bytes(record):
+    """Bytes of a request that came before its handshake was complete."""
+    return record["early_bytes"]
+
+
+def show(record):
+    return json.dumps(record, sort_keys=True)
+
+
+def default_binary():
+    here = os.path.dirname(os.path.abspath(__file__))
+    return os.path.normpath(os.path.join(here, "..", "..", "target", "release", "firstflight"))

@@ -1,0 +1,89 @@
+"""Captures of the command's own (`--pcap`) and tcpdump's, as tcpdump reads them."""
+
+import os
+import re
+
+import kernel
+import siphash
+from case import FAMILIES, body, case, check, equal
+from firstflight import PORT, TUN
+from net import Pair, url
+from process import Process, run
+
+KEY = "00112233-44556677-8899aabb-ccddeeff"
+PAIR = Pair(77)
+#: A SYN; PSH may come with its data.
+SYN = re.compile(r"Flags \[SP?\]")
+
+
+def decoded(path):
+    """tcpdump's reading of a capture, one string per packet; checks that it finds no fault."""
+    done = run("tcpdump", "-r", path, "-nvv")
+    for line in done.stderr.splitlines():
+        check(line.startswith("reading from file"), f"tcpdump complains: {line}")
+    faults = re.search(r"\b(bad|incorrect|invalid|truncated|malformed)\b.*|\[\|.*", done.stdout)
+    check(not faults, f"tcpdump finds a fault: {faults and faults[0]}")
+    packets = re.split(r"(?m)^(?=\d\d:\d\d:\d\d\.)", done.stdout)
+    return [packet for packet in packets if "Flags [" in packet]
+
+
+def check_fast_open(packets, cookie):
+    """Request, grant, and a SYN with the cookie and data, whose SYN-ACK acknowledges the data."""
+    request = [p for p in packets if SYN.search(p) and "tfo  cookiereq" in p]
+    grant = [p for p in packets if "Flags [S.]" in p and f"tfo  cookie {cookie}" in p]
+    flight = [p for p in packets if SYN.search(p) and f"tfo  cookie {cookie}" in p]
+    equal((len(request), len(grant), len(flight)), (1, 1, 1), "cookie requests, grants, first flights")
+    length = int(re.search(r"\], length (\d+)", flight[0])[1])
+    check(length > 0, f"no data: {flight[0]}")
+    sequence = re.search(r"seq (\d+):(\d+)", flight[0])
+    answer = [p for p in packets if "Flags [S.]" in p and f"ack {int(sequence[2]) + 1}," in p]
+    equal(len(answer), 1, "SYN-ACKs of the SYN's data")
+
+
+@case(family=FAMILIES, needs=("tcpdump",))
+def serve_captures(t, family):
+    root = t.root(small=50_000)
+    ns = t.namespace("serve")
+    path = os.path.join(root, "serve.pcapng")
+    serve = t.serve(ns, PAIR, root, "--key", KEY, "--pcap", path)
+    for _ in range(2):
+        reply = kernel.fetch(ns, "sendto", PAIR.peer[family], PORT, "/small")
+        equal(reply.body, body(root, "small"), "body")
+    equal(serve.terminate(), 0, "exit status")
+    check_fast_open(decoded(path), siphash.cookie(KEY, PAIR.host[family], PAIR.peer[family]))
+
+
+@case(family=FAMILIES, needs=("tcpdump",))
+def get_captures(t, family):
+    root = t.root(small=50_000)
+    ns = t.namespace("get")
+    kernel.set_key(ns, KEY)
+    t.kernel_server(ns, family, 80, root)
+    path = os.path.join(root, "get.pcapng")
+    t.get(ns, PAIR, url(PAIR.host[family], 80, "/small"), "--repeat", 2, "--pcap", path)
+    check_fast_open(decoded(path), siphash.cookie(KEY, PAIR.peer[family], PAIR.host[family]))
+
+
+@case(family=FAMILIES, needs=("tcpdump",))
+def tcpdump_captures(t, family):
+    """A live capture on the device shows the same."""
+    root = t.root(small=50_000)
+    ns = t.namespace("serve")
+    t.serve(ns, PAIR, root, "--key", KEY)
+    path = os.path.join(root, "live.pcap")
+    # -Z root: the capture's directory belongs to root. -U and --immediate-mode: nothing stays in a
+    # buffer. -s: the ring has a place of this size for each packet, and few of the largest size.
+    command = ["tcpdump", "-i", TUN, "-w", path, "-n", "-Z", "root", "-U", "--immediate-mode", "-s", "2048"]
+    dump = t.start(Process(command, ns=ns))
+    dump.wait_until(lambda: "listening on" in dump.text(), "start of the capture")
+    for _ in range(2):
+        reply = kernel.fetch(ns, "sendto", PAIR.peer[family], PORT, "/small")
+        equal(reply.body, body(root, "small"), "body")
+    cookie = siphash.cookie(KEY, PAIR.host[family], PAIR.peer[family])
+
+    def handshakes():
+        return run("tcpdump", "-r", path, "-n", check=False).stdout.count("Flags [S")
+
+    dump.wait_until(lambda: handshakes() >= 4, "both handshakes in the capture")
+    equal(dump.terminate(), 0, "exit status of tcpdump")
+    check_fast_open(decoded(path), cookie)

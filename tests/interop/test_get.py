@@ -1,0 +1,128 @@
+"""`get` and kernel servers, nginx, and `serve` behind two kernel routers."""
+
+import os
+
+import kernel
+from case import FAMILIES, body, case, check, equal, sha256
+from firstflight import PORT, early_bytes, is_accepted, show
+from net import Pair, url
+from process import Process
+
+KEY = "00112233-44556677-8899aabb-ccddeeff"
+NEW_KEY = "11111111-22222222-33333333-44444444"
+PAIR = Pair(72)
+
+
+def fetched(record, content, outcome):
+    """Checks a fetch record: `outcome` is True for accepted, else the reason."""
+    equal((record["status"], record["bytes"]), (200, len(content)), f"response of {show(record)}")
+    equal(record["sha256"], sha256(content), "digest")
+    if outcome is True:
+        check(is_accepted(record), f"not accepted: {show(record)}")
+    else:
+        check(not is_accepted(record), f"accepted: {show(record)}")
+        equal(record["reason"], outcome, "reason")
+    equal(record["syn_retransmits"], 0, "SYN retransmits")
+
+
+@case(family=FAMILIES)
+def get_from_kernel_server(t, family):
+    root = t.root(small=5000)
+    ns = t.namespace("get")
+    server = t.kernel_server(ns, family, 80, root)
+    with kernel.Counted(ns) as grew:
+        fetches = t.get(ns, PAIR, url(PAIR.host[family], 80, "/small"), "--repeat", 2)
+    equal(len(fetches), 2, "fetches")
+    fetched(fetches[0], body(root, "small"), "no-credential")
+    fetched(fetches[1], body(root, "small"), True)
+    equal([e["syn_data"] for e in server.events("accepted", 2)], [False, True], "the server's TCP_INFO")
+    equal(server.events("accepted", 1)[0]["peer"], PAIR.peer[family], "client address")
+    equal((grew["Passive"], grew["PassiveFail"], grew["CookieReqd"]), (1, 0, 1), "kernel's counters")
+
+
+@case(family=FAMILIES, needs=("nginx",))
+def get_from_nginx(t, family):
+    root = t.root(small=5000)
+    ns = t.namespace("get")
+    wildcard = "0.0.0.0" if family == 4 else "[::]"
+    temporary = "".join(
+        f"{kind}_temp_path {root}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    config = os.path.join(root, "nginx.conf")
+    with open(config, "w") as file:
+        file.write(
+            f"daemon off; master_process off; pid {root}/pid; error_log stderr;\n"
+            "events { worker_connections 64; }\n"
+            f"http {{ access_log /dev/stdout; {temporary}\n"
+            f"server {{ listen {wildcard}:80 fastopen=256; root {root}; }} }}\n"
+        )
+    nginx = t.start(Process(["nginx", "-p", root, "-e", "stderr", "-c", config], ns=ns))
+    listening = f"{wildcard}:80"
+    nginx.wait_until(lambda: listening in t.sockets(ns), "listening socket")
+    with kernel.Counted(ns) as grew:
+        fetches = t.get(ns, PAIR, url(PAIR.host[family], 80, "/small"), "--repeat", 3)
+    for record, outcome in zip(fetches, ("no-credential", True, True), strict=True):
+        fetched(record, body(root, "small"), outcome)
+    equal(grew["Passive"], 2, "kernel's counter")
+
+
+@case(family=FAMILIES)
+def kernel_server_changes_its_key(t, family):
+    """The old cookie falls back, the body is whole, and the fresh cookie works."""
+    root = t.root(small=5000)
+    ns = t.namespace("get")
+    kernel.set_key(ns, KEY)
+    server = t.kernel_server(ns, family, 80, root)
+    target = url(PAIR.host[family], 80, "/small")
+    with kernel.Counted(ns) as grew:
+        client = t.client(ns, PAIR, target, "--repeat", 4, "--interval", 1500)
+        server.events("request", 2)
+        kernel.set_key(ns, NEW_KEY)
+        equal(client.finish(), 0, "exit status of get")
+    outcomes = ("no-credential", True, "stale-or-wrong-credential", True)
+    for record, outcome in zip(client.fetches(), outcomes, strict=True):
+        fetched(record, body(root, "small"), outcome)
+    equal((grew["Passive"], grew["PassiveFail"]), (2, 1), "kernel's counters")
+
+
+@case(family=FAMILIES)
+def get_without_fast_open_at_the_server(t, family):
+    """A kernel server that does no Fast Open: fetches work, none is accepted."""
+    root = t.root(small=5000)
+    ns = t.namespace("get")
+    ns.sysctl("net.ipv4.tcp_fastopen", 1)
+    t.kernel_server(ns, family, 80, root)
+    fetches = t.get(ns, PAIR, url(PAIR.host[family], 80, "/small"), "--repeat", 3)
+    equal(len(fetches), 3, "fetches")
+    for record in fetches:
+        equal((record["status"], record["sha256"]), (200, sha256(body(root, "small"))), "response")
+        check(not is_accepted(record), f"accepted: {show(record)}")
+
+
+@case()
+def get_fails_where_nobody_listens(t):
+    """The kernel's RST: exit status 1 and an error line, at once."""
+    ns = t.namespace("get")
+    client = t.client(ns, PAIR, url(PAIR.host[4], 81), "--timeout", 30)
+    equal(client.finish(), 1, "exit status")
+    equal([bool(record["error"]) for record in client.fetches()], [True], "failures reported")
+
+
+@case(family=FAMILIES)
+def ours_with_ours(t, family):
+    """`get` and `serve` in two namespaces, the kernels forwarding between their devices."""
+    root = t.root(small=5000)
+    far, near = t.namespace("serve"), t.namespace("get")
+    middle, theirs = Pair(73), Pair(74)
+    t.cable(far, near, middle)
+    for ns, net, via in ((far, PAIR.net, middle.peer), (near, theirs.net, middle.host)):
+        ns.forward()
+        for version in FAMILIES:
+            ns.ip(f"-{version}", "route", "add", net[version], "via", via[version])
+    serve = t.serve(far, theirs, root)
+    target = url(theirs.peer[family], PORT, "/small")
+    fetches = t.get(near, PAIR, target, "--repeat", 3)
+    for record, outcome in zip(fetches, ("no-credential", True, True), strict=True):
+        fetched(record, body(root, "small"), outcome)
+    for log, early in zip(serve.requests(3), (False, True, True), strict=True):
+        equal((is_accepted(log), early_bytes(log) > 0), (early, early), f"log {show(log)}")
