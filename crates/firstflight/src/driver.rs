@@ -126,7 +126,9 @@ impl<L: Link> Driver<L> {
             return Poll::Ready(Err(io::ErrorKind::Interrupted.into()));
         }
         // What was sent may have set a timer that is due before the one that was just set.
-        self.time(&mut inner, cx);
+        if self.time(&mut inner, cx) {
+            return Poll::Ready(Err(io::ErrorKind::Interrupted.into()));
+        }
         Poll::Pending
     }
 }

@@ -61,8 +61,9 @@ impl Endpoint {
     }
 
     /// A stream that connects with its first write, which rides in the SYN if it can: what
-    /// libraries such as hyper and rustls need, which write first and know nothing of first flights.
-    /// Reading first connects without data.
+    /// libraries such as hyper and rustls need, which know nothing of first flights. Who reads before the
+    /// first write waits for it (hyper does so); where the server speaks first, use
+    /// [`Endpoint::connect`].
     ///
     /// ```
     /// # use firstflight::{ConnectConfig, Endpoint};

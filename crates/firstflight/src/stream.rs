@@ -8,14 +8,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Where a stream stands.
 #[derive(Debug)]
 enum Phase {
-    /// Nothing was sent: the first write or read connects.
-    Lazy(ConnectConfig),
+    /// Nothing was sent: the first write connects. Who reads before waits for it.
+    Lazy(ConnectConfig, Option<Waker>),
     Open(ConnId),
 }
 
@@ -43,7 +43,7 @@ impl Stream {
     }
 
     pub(crate) fn lazy(shared: &Arc<Shared>, remote: SocketAddr, config: ConnectConfig) -> Self {
-        Self { shared: Arc::clone(shared), phase: Phase::Lazy(config), remote }
+        Self { shared: Arc::clone(shared), phase: Phase::Lazy(config, None), remote }
     }
 
     pub(crate) fn accepted(shared: &Arc<Shared>, id: ConnId, info: &ConnectionInfo) -> Self {
@@ -61,7 +61,7 @@ impl Stream {
     pub fn info(&self) -> Option<ConnectionInfo> {
         match self.phase {
             Phase::Open(id) => self.shared.lock().stack.info(id),
-            Phase::Lazy(_) => None,
+            Phase::Lazy(..) => None,
         }
     }
 
@@ -134,13 +134,20 @@ impl Stream {
         }
     }
 
+    /// The lazy stream is open now: who waits to read looks again.
+    fn begin(&mut self, id: ConnId) {
+        if let Phase::Lazy(_, Some(waker)) = std::mem::replace(&mut self.phase, Phase::Open(id)) {
+            waker.wake();
+        }
+    }
+
     /// The connection, made now without data if it is not there yet.
     fn ensure(&mut self, inner: &mut Inner) -> io::Result<ConnId> {
         match &self.phase {
             Phase::Open(id) => Ok(*id),
-            Phase::Lazy(config) => {
+            Phase::Lazy(config, _) => {
                 let (id, _) = connect(inner, self.remote, &[], config)?;
-                self.phase = Phase::Open(id);
+                self.begin(id);
                 Ok(id)
             }
         }
@@ -165,7 +172,14 @@ impl AsyncRead for Stream {
         let this = self.get_mut();
         let shared = Arc::clone(&this.shared);
         let mut inner = shared.lock();
-        let id = this.ensure(&mut inner)?;
+        let id = match &mut this.phase {
+            Phase::Open(id) => *id,
+            Phase::Lazy(_, waker) => {
+                inner.check()?;
+                *waker = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+        };
         let now = inner.now();
         match inner.stack.read(id, buf.initialize_unfilled(), now) {
             Ok(n) => {
@@ -188,9 +202,9 @@ impl AsyncWrite for Stream {
         let this = self.get_mut();
         let shared = Arc::clone(&this.shared);
         let mut inner = shared.lock();
-        if let Phase::Lazy(config) = &this.phase {
+        if let Phase::Lazy(config, _) = &this.phase {
             let (id, taken) = connect(&mut inner, this.remote, bytes, config)?;
-            this.phase = Phase::Open(id);
+            this.begin(id);
             if taken > 0 || bytes.is_empty() {
                 return Poll::Ready(Ok(taken));
             }
