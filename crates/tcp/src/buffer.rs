@@ -73,6 +73,7 @@ pub struct Ring {
     data: Vec<u8>,
     head: u32,
     len: u32,
+    hint: u32,
 }
 
 impl Ring {
@@ -95,7 +96,10 @@ impl Ring {
         if needed <= self.data.len() {
             return true;
         }
-        let Some(mut bigger) = pool.take(needed) else { return false };
+        // What it held before it was empty it is likely to hold again.
+        let wanted = if self.data.is_empty() { needed.max(self.hint as usize) } else { needed };
+        let Some(mut bigger) = pool.take(wanted).or_else(|| pool.take(needed)) else { return false };
+        self.hint = bigger.len() as u32;
         let old = self.data.len();
         let head = (self.head as usize).min(old);
         let (front, back) = (&self.data[head..], &self.data[..head]);

@@ -8,6 +8,9 @@ use firstflight_wire::{Instant, SeqNum};
 /// How many recently changed out-of-order ranges are reported first (RFC 2018 §4).
 const RECENT: usize = 3;
 
+/// A peer with more window than this is not told that there is more; its next data brings it.
+const SHORT: u32 = 32 << 10;
+
 /// What became of a segment's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
@@ -142,6 +145,10 @@ impl Receive {
             return Taken::OutOfOrder;
         }
         let mut taken = n as u32;
+        if !self.ahead.is_empty() {
+            // It fills a hole, in whole or in part: the sender is waiting to hear of it.
+            self.need = AckNeed::Now;
+        }
         if !self.ahead.is_empty()
             && let Some(end) = self.ahead.take_from(self.nxt + taken)
             && end.gt(self.nxt + taken)
@@ -176,7 +183,6 @@ impl Receive {
     /// segment; at once when a hole appears, is filled or something came twice).
     pub fn want_ack(&mut self, taken: Taken) {
         let need = match taken {
-            Taken::InOrder(_) if !self.ahead.is_empty() => AckNeed::Now,
             Taken::InOrder(_) if self.unacked >= 2 * u32::from(self.peer_mss) => AckNeed::Now,
             Taken::InOrder(_) => AckNeed::Delayed,
             Taken::Duplicate | Taken::OutOfOrder | Taken::NoRoom => AckNeed::Now,
@@ -194,14 +200,18 @@ impl Receive {
         let n = out.len().min(self.buf.len());
         self.buf.copy_to(0, &mut out[..n]);
         self.buf.consume(pool, n, !self.ahead.is_empty());
-        if n > 0 && self.fin.is_none() && self.opened() >= (self.limit / 2).min(2 * u32::from(self.peer_mss)) {
-            // Tell the peer only if it was running short (silly-window avoidance, RFC 9293 §3.8.6.2.2).
-            let left = self.edge.distance_from(self.nxt);
-            if left <= self.limit / 2 {
-                self.need = AckNeed::Now;
-            }
+        if n > 0 && self.fin.is_none() && self.runs_short() {
+            self.need = AckNeed::Now;
         }
         n
+    }
+
+    /// Whether the peer should be told that the window opened: only if it is about to run out of it,
+    /// and by enough to be worth a segment (silly-window avoidance, RFC 9293 §3.8.6.2.2).
+    fn runs_short(&self) -> bool {
+        let left = self.edge.distance_from(self.nxt);
+        left <= (self.limit / 2).min(SHORT)
+            && self.opened() >= (self.limit / 2).min(2 * u32::from(self.peer_mss))
     }
 
     /// How far the right edge could move now.
@@ -261,13 +271,20 @@ impl Receive {
     /// PAWS (RFC 7323 §5.3): is this timestamp older than what we have seen?
     #[must_use]
     pub fn is_old(&self, ts: Timestamps, now: Instant) -> bool {
+        (ts.value.wrapping_sub(self.ts_recent) as i32) < 0 && !self.ts_expired(now)
+    }
+
+    /// After 24 days of silence the peer's clock may have wrapped: TS.Recent says nothing any more
+    /// (RFC 7323 §5.5).
+    fn ts_expired(&self, now: Instant) -> bool {
         const DAYS_24: core::time::Duration = core::time::Duration::from_secs(24 * 86400);
-        (ts.value.wrapping_sub(self.ts_recent) as i32) < 0 && now - self.ts_recent_at < DAYS_24
+        now - self.ts_recent_at >= DAYS_24
     }
 
     /// RFC 7323 §4.3 (3): which timestamp to echo.
     pub fn update_ts_recent(&mut self, ts: Timestamps, seq: SeqNum, now: Instant) {
-        if seq.le(self.last_ack_sent) && (ts.value.wrapping_sub(self.ts_recent) as i32) >= 0 {
+        let newer = (ts.value.wrapping_sub(self.ts_recent) as i32) >= 0 || self.ts_expired(now);
+        if seq.le(self.last_ack_sent) && newer {
             self.ts_recent = ts.value;
             self.ts_recent_at = now;
         }

@@ -258,10 +258,10 @@ impl Send {
         }
     }
 
-    /// Enters fast recovery.
-    pub fn enter_fast(&mut self) {
+    /// Enters fast recovery; without SACK there is no rescue retransmission (RFC 6582 has none).
+    pub fn enter_fast(&mut self, sack: bool) {
         self.recovery =
-            Recovery::Fast { point: self.max, high_rxt: self.una, rescued: false, forced: true };
+            Recovery::Fast { point: self.max, high_rxt: self.una, rescued: !sack, forced: true };
     }
 
     /// Goes back to UNA after a timeout. SACK information is kept unless the peer has evidently
@@ -287,8 +287,8 @@ impl Send {
     /// The next retransmission of fast recovery (RFC 6675 NextSeg rules 1, 3 and 4; RFC 6582).
     fn next_retransmission(&mut self, room: u32) -> Option<Chunk> {
         let Recovery::Fast { point, high_rxt, rescued, forced } = self.recovery else { return None };
-        if self.sacked.is_empty() {
-            return forced.then(|| self.chunk(self.una, self.max, room));
+        if forced && self.sacked.is_empty() {
+            return Some(self.chunk(self.una, self.max, room));
         }
         let mut seq = high_rxt.max(self.una);
         if let Some((_, end)) = self.sacked.containing(seq) {
@@ -304,11 +304,12 @@ impl Send {
                 }
                 None
             }
+            // Rule 4, once: the last segment. Its SACK shows what else the tail lost.
             None if !rescued && !self.unsent() && seq.lt(point) => {
                 if let Recovery::Fast { rescued, .. } = &mut self.recovery {
                     *rescued = true;
                 }
-                Some(self.chunk(seq, self.max, room))
+                Some(self.chunk(seq.max(self.max - room), self.max, room))
             }
             None => None,
         }
@@ -381,10 +382,14 @@ impl Send {
     /// Notes that `chunk` left.
     pub fn sent(&mut self, chunk: Chunk) {
         let end = chunk.seq + chunk.len + u32::from(chunk.fin);
+        let hole = self.sacked.next_start(chunk.seq).is_some();
         if let Recovery::Fast { high_rxt, forced, .. } = &mut self.recovery
             && chunk.again
         {
-            *high_rxt = high_rxt.max(end);
+            // The rescue retransmission leaves HighRxt where it is (RFC 6675 §5, NextSeg rule 4).
+            if *forced || hole {
+                *high_rxt = high_rxt.max(end);
+            }
             *forced = false;
         } else if end.gt(self.nxt) {
             self.nxt = end;

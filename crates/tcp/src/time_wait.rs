@@ -45,11 +45,14 @@ impl TimeWait {
             return TimeWaitAction::Ignore;
         }
         if segment.flags.contains(Flags::SYN) && !segment.flags.contains(Flags::ACK) {
-            let newer_ts = match segment.options.timestamps {
-                Some(ts) if self.timestamps => (ts.value.wrapping_sub(self.ts_recent) as i32) > 0,
-                _ => false,
+            // RFC 6191 §2: an older timestamp speaks against it whatever the number.
+            let newer = match segment.options.timestamps {
+                Some(ts) if self.timestamps && ts.value != self.ts_recent => {
+                    (ts.value.wrapping_sub(self.ts_recent) as i32) > 0
+                }
+                _ => segment.seq.gt(self.rcv_nxt),
             };
-            if newer_ts || segment.seq.gt(self.rcv_nxt) {
+            if newer {
                 return TimeWaitAction::Reopen { above: self.snd_nxt + 0xffff };
             }
             return TimeWaitAction::Acknowledge { restart: false };
@@ -57,7 +60,7 @@ impl TimeWait {
         if segment.flags.contains(Flags::FIN) {
             return TimeWaitAction::Acknowledge { restart: true };
         }
-        if segment.len() > 0 {
+        if !segment.is_empty() {
             return TimeWaitAction::Acknowledge { restart: false };
         }
         TimeWaitAction::Ignore

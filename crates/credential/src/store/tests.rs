@@ -189,7 +189,7 @@ fn failures_back_off_from_a_minute_to_a_day_for_that_server_only() {
             !store.may_try(HOME, SERVER, now + Duration::from_secs(pause) - ms(1)),
             "{pause}"
         );
-        now = now + Duration::from_secs(pause);
+        now += Duration::from_secs(pause);
     }
     assert!(store.may_try(HOME, SERVER, now));
     store.note_failure(HOME, SERVER, now);

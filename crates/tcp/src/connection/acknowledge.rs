@@ -21,7 +21,7 @@ impl Connection {
         if ack.gt(self.snd.una) {
             self.take_new_ack(segment, now, pool);
         } else if ack == self.snd.una && self.snd.outstanding() {
-            let plain = segment.len() == 0 && window == had;
+            let plain = segment.is_empty() && window == had;
             if sacked > 0 || (plain && !self.facts.sack) {
                 self.take_duplicate_ack(now);
             }
@@ -68,7 +68,9 @@ impl Connection {
                 self.control.on_recovery_exit(now);
             }
             Recovery::Fast { ref mut forced, .. } => {
-                if !self.facts.sack {
+                if self.facts.sack {
+                    self.snd.dup_acks = 0;
+                } else {
                     // Partial acknowledgement (RFC 6582 §3.2): the next hole, and the segments that
                     // left the network with it.
                     *forced = true;
@@ -116,12 +118,12 @@ impl Connection {
     fn enter_fast(&mut self, now: Instant) {
         self.control.on_loss_recovery(now, self.snd.max.distance_from(self.snd.una));
         self.timed = None;
-        self.snd.enter_fast();
+        self.snd.enter_fast(self.facts.sack);
     }
 
     /// A round-trip sample: from the timed segment (Karn), else from the echoed timestamp
     /// (RFC 7323 §4.1).
-    fn sample_rtt(&mut self, segment: &Segment<'_>, now: Instant) {
+    pub(super) fn sample_rtt(&mut self, segment: &Segment<'_>, now: Instant) {
         if let Some((seq, sent)) = self.timed {
             if segment.ack.ge(seq) {
                 self.rtt.sample(now - sent);

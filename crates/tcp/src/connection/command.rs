@@ -102,10 +102,15 @@ impl Connection {
     /// (RFC 1191). What was sent larger is sent again.
     pub fn reduce_mss(&mut self, mss: u16, now: Instant) {
         let mss = mss.max(48);
-        if mss >= self.snd.mss {
+        // Before the SYN-ACK the MSS in use is a placeholder; what was sent follows our own.
+        let sent = match &self.state {
+            State::SynSent(_) => self.config.mss.min(self.ends.path_mss),
+            _ => self.snd.mss,
+        };
+        if mss >= sent {
             return;
         }
-        self.snd.mss = mss;
+        self.snd.mss = self.snd.mss.min(mss);
         self.ends.path_mss = mss;
         crate::congestion::CongestionControl::set_mss(&mut self.control, u32::from(mss));
         if let State::SynSent(syn) = &mut self.state {

@@ -22,6 +22,7 @@ impl Connection {
     /// `plan.data_limit` and the segment size allow rides in the SYN. Returns the connection and
     /// how many bytes of `data` were taken into the send buffer.
     #[must_use]
+    #[inline]
     pub fn connect(
         config: Arc<Config>,
         ends: Endpoints,
@@ -34,14 +35,10 @@ impl Connection {
         let rcv = Receive::new(SeqNum::new(0), config.receive_buffer, scale, config.mss);
         let limit = config.send_buffer;
         let preamble = plan.preamble.len() as u32;
-        let first_timeout = plan.first_timeout;
         let data_limit = plan.data_limit;
         let state =
             State::SynSent(SynSent { plan, carried: 0, retransmits: 0, first_sent: None, pending: true });
         let mut conn = Self::new(config, ends, state, rcv, now);
-        if let Some(rto) = first_timeout {
-            conn.rtt.set_initial(rto);
-        }
         conn.snd.set_preamble(preamble);
         let taken = conn.snd.write(pool, limit, data);
         let mut trigger = Trigger::ActiveOpen;
@@ -59,6 +56,7 @@ impl Connection {
     /// A listener's child for `syn`. With `plan.early` the SYN's data is readable at once and may
     /// be answered before the handshake completes (RFC 7413 §4.2).
     #[must_use]
+    #[inline]
     pub fn accept(
         config: Arc<Config>,
         ends: Endpoints,
@@ -106,6 +104,7 @@ impl Connection {
         conn
     }
 
+    #[inline(always)]
     fn child(config: Arc<Config>, ends: Endpoints, peer_isn: SeqNum, plan: &ChildPlan, now: Instant) -> Self {
         let rcv = Receive::new(peer_isn, config.receive_buffer, config.window_scale(), config.mss);
         let state = State::SynRcvd(SynRcvd {
@@ -126,7 +125,6 @@ impl Connection {
         let peer = options.mss.unwrap_or(536).max(MIN_PEER_MSS);
         self.snd.mss = peer.min(self.config.mss).min(self.ends.path_mss);
         self.control = crate::congestion::Controller::new(self.config.congestion, u32::from(self.snd.mss));
-        self.rcv.set_segment_size(self.snd.mss);
         match options.window_scale {
             Some(shift) if self.config.window_scaling => self.snd.scale = shift.min(14),
             // Without the peer's option neither side scales (RFC 7323 §2.2).
@@ -138,6 +136,9 @@ impl Connection {
             self.rcv.ts_recent = ts.value;
             self.rcv.ts_recent_at = now;
         }
+        // Timestamps take 12 bytes of the peer's full segments (RFC 7323 appendix A).
+        let options = if self.facts.timestamps { 12 } else { 0 };
+        self.rcv.set_segment_size(self.snd.mss - options);
     }
 
     /// If `segment` is an acceptable SYN-ACK for our SYN: what it says about the first flight. The
@@ -173,6 +174,7 @@ impl Connection {
             return Disposition::Reset;
         }
         let (retransmits, carried, first_sent) = (syn.retransmits, syn.carried, syn.first_sent);
+        self.handshake_retransmits = retransmits;
         let first_flight = segment.ack.gt(self.snd.iss + 1);
         self.rcv = Receive::new(
             segment.seq,
@@ -194,13 +196,12 @@ impl Connection {
         // (RFC 7413 §4.2.2).
         self.snd.nxt = segment.ack;
         self.snd.max = segment.ack;
-        if let (0, Some(sent)) = (retransmits, first_sent) {
-            self.rtt.sample(now - sent);
-        }
+        self.timed = first_sent.filter(|_| retransmits == 0).map(|sent| (self.snd.iss + 1, sent));
+        self.sample_rtt(segment, now);
         // A lost SYN means one segment (RFC 5681 §3.1), but the first loss of a SYN with data says
         // more about the path's middleboxes than about congestion.
         if retransmits > u8::from(carried > 0) {
-            self.control.on_syn_loss();
+            self.syn_lost();
         }
         self.rtt.reset_backoff();
         self.backoffs = 0;
@@ -288,15 +289,20 @@ impl Connection {
         self.arm_retransmit(now);
     }
 
+    /// A SYN was lost to congestion, as far as we know: one segment, and 3 s until something is
+    /// measured (RFC 5681 §3.1, RFC 6298 §5.7).
+    fn syn_lost(&mut self) {
+        self.control.on_syn_loss();
+        self.rtt.set_initial(core::time::Duration::from_secs(3));
+    }
+
     /// The ACK of our SYN-ACK came (RFC 9293 §3.10.7.4, fifth step, SYN-RECEIVED).
     pub(super) fn confirm(&mut self, segment: &Segment<'_>, now: Instant) {
         let State::SynRcvd(syn) = &self.state else { return };
         let (retransmits, early) = (syn.retransmits, syn.early);
-        if let (0, Some(sent)) = (retransmits, syn.last_sent) {
-            self.rtt.sample(now - sent);
-        }
+        self.handshake_retransmits = retransmits;
         if retransmits > 1 || (retransmits > 0 && !early) {
-            self.control.on_syn_loss();
+            self.syn_lost();
         }
         self.rtt.reset_backoff();
         self.backoffs = 0;

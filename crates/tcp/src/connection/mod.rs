@@ -137,6 +137,8 @@ pub struct Connection {
     backoffs: u8,
     /// Probes in a row without an answer.
     probes: u8,
+    /// SYNs or SYN-ACKs sent again, once the handshake is complete.
+    handshake_retransmits: u8,
     last_heard: Instant,
     last_sent: Instant,
     /// Challenge ACKs in the current second (RFC 5961 §10, per connection: no side channel).
@@ -145,6 +147,7 @@ pub struct Connection {
 }
 
 impl Connection {
+    #[inline(always)]
     fn new(config: Arc<Config>, ends: Endpoints, state: State, rcv: Receive, now: Instant) -> Self {
         let mss = config.mss.min(ends.path_mss).min(536);
         Self {
@@ -159,6 +162,7 @@ impl Connection {
             resent_at: None,
             backoffs: 0,
             probes: 0,
+            handshake_retransmits: 0,
             last_heard: now,
             last_sent: now,
             challenges: (now, 0),
@@ -231,7 +235,7 @@ impl Connection {
         match &self.state {
             State::SynSent(s) => s.retransmits,
             State::SynRcvd(s) => s.retransmits,
-            _ => 0,
+            _ => self.handshake_retransmits,
         }
     }
 
@@ -289,9 +293,16 @@ impl Connection {
 
     /// The next transition that took place, oldest first.
     pub fn poll_transition(&mut self) -> Option<Transition> {
-        let first = self.transitions[0].take()?;
-        self.transitions.rotate_left(1);
-        Some(first)
+        let [first, second, third, fourth] = self.transitions;
+        first?;
+        self.transitions = [second, third, fourth, None];
+        first
+    }
+
+    /// Forgets.
+    #[inline]
+    pub fn forget_transitions(&mut self) {
+        self.transitions = [None; 4];
     }
 
     // --- the one way to change the state ---------------------------------------------------------

@@ -63,7 +63,7 @@ impl Connection {
             return Disposition::Dropped(reason);
         }
         if segment.flags.contains(Flags::RST) {
-            return self.take_reset(seq, pool);
+            return self.take_reset(seq, now, pool);
         }
         if segment.flags.contains(Flags::SYN) && !syn_stripped {
             self.challenge(now);
@@ -71,9 +71,6 @@ impl Connection {
         }
         if !segment.flags.contains(Flags::ACK) {
             return Disposition::Dropped(DropReason::NoAck);
-        }
-        if let Some(ts) = segment.options.timestamps.filter(|_| self.facts.timestamps) {
-            self.rcv.update_ts_recent(ts, seq, now);
         }
         if matches!(self.state, State::SynRcvd(_)) {
             if !(segment.ack.gt(self.snd.iss) && segment.ack.le(self.snd.max)) {
@@ -83,6 +80,11 @@ impl Connection {
         }
         if let Err(reason) = self.check_ack(segment, now) {
             return Disposition::Dropped(reason);
+        }
+        // After the ACK check: a blind attacker who hits the window must not set the clock that
+        // PAWS measures everybody else by.
+        if let Some(ts) = segment.options.timestamps.filter(|_| self.facts.timestamps) {
+            self.rcv.update_ts_recent(ts, seq, now);
         }
         self.heard(now);
         self.take_ack(segment, seq, now, pool);
@@ -107,13 +109,14 @@ impl Connection {
         now: Instant,
     ) -> Result<(), DropReason> {
         let rst = segment.flags.contains(Flags::RST);
+        if self.repeated_syn(segment, now) {
+            return Err(DropReason::OutOfWindow);
+        }
         if self.facts.timestamps && !rst {
             match segment.options.timestamps {
                 None if !segment.flags.contains(Flags::SYN) => return Err(DropReason::NoTimestamp),
                 Some(ts) if self.rcv.is_old(ts, now) => {
-                    if !self.repeated_syn(segment, now) {
-                        self.challenge(now);
-                    }
+                    self.challenge(now);
                     return Err(DropReason::OldTimestamp);
                 }
                 _ => {}
@@ -123,10 +126,10 @@ impl Connection {
         if self.rcv.acceptable(seq, len) {
             return Ok(());
         }
-        if rst || self.repeated_syn(segment, now) {
+        if rst {
             return Err(DropReason::OutOfWindow);
         }
-        if len > 0 && seq.lt(self.rcv.nxt) {
+        if len > 0 && seq.lt(self.rcv.nxt) && !segment.flags.contains(Flags::SYN) {
             // Sent again because our ACK was lost: acknowledge, or the peer never stops.
             self.rcv.need = AckNeed::Now;
         } else {
@@ -141,7 +144,9 @@ impl Connection {
     fn repeated_syn(&mut self, segment: &Segment<'_>, now: Instant) -> bool {
         let irs = self.rcv.irs;
         let State::SynRcvd(syn) = &mut self.state else { return false };
-        if !segment.flags.contains(Flags::SYN) || segment.seq != irs {
+        // With an ACK it is the other half of a simultaneous open.
+        let plain = Flags::SYN.union(Flags::ACK).union(Flags::RST);
+        if Flags::from_bits(segment.flags.bits() & plain.bits()) != Flags::SYN || segment.seq != irs {
             return false;
         }
         if syn.last_sent.is_none_or(|t| now - t >= SYN_ACK_AGAIN) {
@@ -151,9 +156,9 @@ impl Connection {
     }
 
     /// Second step: RST (RFC 5961 §3.2).
-    fn take_reset(&mut self, seq: SeqNum, pool: &mut Pool) -> Disposition {
+    fn take_reset(&mut self, seq: SeqNum, now: Instant, pool: &mut Pool) -> Disposition {
         if seq != self.rcv.nxt {
-            self.facts.challenge = true;
+            self.challenge(now);
             return Disposition::Dropped(DropReason::RstUnacceptable);
         }
         let refused = matches!(&self.state, State::SynRcvd(s) if s.origin == Origin::Simultaneous);

@@ -70,7 +70,10 @@ impl Connection {
 
     /// RFC 6298 §5.4–5.6 and RFC 5681 §3.1.
     fn data_timeout(&mut self, now: Instant, pool: &mut Pool) {
-        if self.backoffs >= self.config.retries {
+        // A peer that took its window back but still answers is probed for ever
+        // (RFC 9293 §3.8.6.1, MUST-37).
+        let probing = self.snd.wnd == 0 && now - self.last_heard <= crate::rtt::MAX_RTO;
+        if self.backoffs >= self.config.retries && !probing {
             return self.die(CloseReason::TimedOut, pool);
         }
         let first = self.backoffs == 0;
@@ -79,7 +82,7 @@ impl Connection {
         let fresh = first && !matches!(self.snd.recovery, Recovery::Loss { .. });
         self.control.on_timeout(now, in_flight, fresh);
         self.snd.enter_loss(!first);
-        self.backoffs += 1;
+        self.backoffs = self.backoffs.saturating_add(1);
         self.rtt.backoff();
     }
 

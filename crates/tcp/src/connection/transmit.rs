@@ -19,7 +19,7 @@ impl Connection {
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
         if self.facts.reset {
             self.facts.reset = false;
-            return self.emit_bare(self.snd.nxt.max(self.snd.una), Flags::RST.union(Flags::ACK), now, out);
+            return self.emit_bare(self.snd.max, Flags::RST.union(Flags::ACK), now, out);
         }
         match &self.state {
             State::Closed(_) | State::TimeWait(_) => return self.transmit_ack(now, out),
@@ -51,7 +51,8 @@ impl Connection {
     /// A bare acknowledgement, if one is due; arms the delayed-ACK timer if one may wait.
     fn transmit_ack(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
         if self.facts.challenge || self.rcv.need == AckNeed::Now {
-            return self.emit_bare(self.snd.nxt.max(self.snd.una), Flags::ACK, now, out);
+            // Not NXT, which a timeout takes back: the peer may be further and would drop it.
+            return self.emit_bare(self.snd.max, Flags::ACK, now, out);
         }
         if self.rcv.need == AckNeed::Delayed && !self.timers.runs(Timer::DelayedAck) {
             self.timers.set(Timer::DelayedAck, now + self.config.delayed_ack);
@@ -99,6 +100,9 @@ impl Connection {
         }
         if first {
             syn.first_sent = Some(now);
+            if let Some(timeout) = syn.plan.first_timeout {
+                self.timers.set(Timer::Retransmit, now + timeout);
+            }
         }
         let end = self.snd.iss + 1 + carried as u32;
         self.snd.nxt = end;
@@ -140,6 +144,8 @@ impl Connection {
             self.snd.nxt = syn_end;
             self.snd.max = self.snd.max.max(syn_end);
         }
+        // Two SYN-ACKs on the way measure nothing (Karn).
+        self.timed = first.then_some((syn_end, now));
         let room = u32::from(self.snd.mss).saturating_sub(options.len() as u32);
         let chunk = if data_now { self.snd.next(room, self.control.window().min(budget), true) } else { None };
         if let Some(chunk) = chunk {

@@ -43,7 +43,7 @@ impl<'a> Packet<'a> {
     /// # Errors
     ///
     /// Everything else that is not plainly for a host to take: see [`ParseError`].
-    #[inline]
+    #[inline(always)]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         match bytes.first().map(|first| first >> 4) {
             Some(4) => v4::parse(bytes),

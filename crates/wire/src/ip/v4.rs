@@ -7,7 +7,7 @@ use core::net::{IpAddr, Ipv4Addr};
 /// More-fragments flag and fragment offset, of the flags word.
 const FRAGMENT: u16 = 0x3fff;
 
-#[inline]
+#[inline(always)]
 pub(super) fn parse(bytes: &[u8]) -> Result<Packet<'_>, ParseError> {
     let head: &[u8; V4_HEADER] = bytes.first_chunk().ok_or(ParseError::Truncated)?;
     let header_len = usize::from(head[0] & 0xf) * 4;

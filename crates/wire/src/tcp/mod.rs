@@ -57,7 +57,7 @@ impl<'a> Segment<'a> {
     /// # Errors
     ///
     /// [`ParseError::Truncated`], or [`ParseError::BadHeaderLength`] for a data offset below 5.
-    #[inline]
+    #[inline(always)]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let head: &[u8; HEADER] = bytes.first_chunk().ok_or(ParseError::Truncated)?;
         let header_len = usize::from(head[12] >> 4) * 4;
@@ -88,7 +88,7 @@ impl<'a> Segment<'a> {
     /// # Errors
     ///
     /// [`ParseError::BadChecksum`], and those of [`parse`](Self::parse).
-    #[inline]
+    #[inline(always)]
     pub fn parse_checked(bytes: &'a [u8], src: IpAddr, dst: IpAddr) -> Result<Self, ParseError> {
         let mut sum = checksum::pseudo_header(src, dst, 6, bytes.len() as u32);
         sum.add_bytes(bytes);

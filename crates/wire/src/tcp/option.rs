@@ -53,7 +53,7 @@ pub struct Options<'a> {
 impl<'a> Options<'a> {
     /// Reads options. `syn`: they are of a segment with SYN. Reading stops at the first option with
     /// an impossible length; those before it count (RFC 9293 §3.1, MUST-7; the way Linux does it).
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn parse(raw: &'a [u8], syn: bool) -> Self {
         let mut options = Self {
