@@ -33,7 +33,7 @@ impl Stack {
         if !config.fast_open {
             return Intent::ordinary(Reason::NotRequested);
         }
-        let (network, server) = (self.config.network, key.remote.ip());
+        let (network, server) = (self.config.network, key.remote_ip());
         if !self.credentials.may_try(network, server, now) {
             return Intent::ordinary(Reason::FailureMemory);
         }
@@ -72,7 +72,7 @@ impl Stack {
             return slot.conn.handle_segment(segment, now, &mut self.pool);
         };
         let Some(asked) = slot.asked.take() else { return Disposition::Processed };
-        let server = slot.key.remote.ip();
+        let server = slot.key.remote_ip();
         let resolution =
             if report.acked == 0 { Resolution::DataRefused } else { Resolution::Accepted };
         let outcome = judge(&report, asked, segment);
@@ -124,6 +124,8 @@ fn judge(report: &SynAckReport, asked: Asked, segment: &Segment<'_>) -> Outcome 
     let granted = matches!(segment.options.fast_open, Some(FastOpen::Cookie(..)));
     let reason = match (asked.cookie, report.carried) {
         (false, _) if granted => Reason::NoCredential,
+        // The SYN that asked was lost; the plain one that was answered did not ask.
+        (false, _) if report.retransmitted => Reason::SynTimedOut,
         (false, _) => Reason::PeerWithoutFastOpen,
         (true, 0) => Reason::NoData,
         (true, carried) if report.acked >= carried => return Outcome::Accepted,

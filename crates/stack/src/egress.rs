@@ -36,7 +36,7 @@ impl Reply {
 }
 
 fn header(key: &FlowKey, seq: SeqNum, ack: SeqNum, flags: Flags, window: u16) -> Header {
-    let (src_port, dst_port) = (key.local.port(), key.remote.port());
+    let (src_port, dst_port) = (key.local_port(), key.remote_port());
     Header { src_port, dst_port, seq, ack, flags, window, urgent: 0 }
 }
 
@@ -49,22 +49,22 @@ impl Stack {
                 return Some(len);
             }
         }
-        let mut burst = 0;
         while let Some(&index) = self.to_send.front() {
             let Some(slot) = self.slots.get_mut(index) else {
                 self.to_send.pop_front();
                 continue;
             };
-            let (src, dst) = (slot.key.local.ip(), slot.key.remote.ip());
-            let at = header_len(src);
+            let key = slot.key;
+            let at = key.ip_header_len();
             if let Some(body) = out.get_mut(at..)
                 && let Some(len) = slot.conn.poll_transmit(now, body)
             {
-                burst += 1;
-                if burst % BURST == 0 {
+                self.burst += 1;
+                if self.burst >= BURST {
+                    self.burst = 0;
                     self.to_send.rotate_left(1);
                 }
-                let whole = self.wrap(src, dst, len, out);
+                let whole = self.wrap(&key, len, out);
                 if whole.is_some() {
                     self.counters.packets_out += 1;
                     return whole;
@@ -72,6 +72,7 @@ impl Stack {
                 continue;
             }
             self.to_send.pop_front();
+            self.burst = 0;
             slot.queued = false;
             self.settle(index, now);
         }
@@ -99,30 +100,22 @@ impl Stack {
         }
     }
 
-    /// Puts checksum and IP header around the segment of `len` bytes that stands behind the header's place.
-    fn wrap(&mut self, src: IpAddr, dst: IpAddr, len: usize, out: &mut [u8]) -> Option<usize> {
-        let at = header_len(src);
-        fill_checksum(out.get_mut(at..at + len)?, src, dst);
+    /// Puts checksum and IP header around the segment of `len` bytes that stands behind the header's
+    /// place.
+    fn wrap(&mut self, key: &FlowKey, len: usize, out: &mut [u8]) -> Option<usize> {
         self.ip_id = self.ip_id.wrapping_add(1);
-        let ip = IpHeader {
-            src,
-            dst,
-            protocol: Protocol::Tcp,
-            hop_limit: 64,
-            ecn: Ecn::default(),
-            dont_fragment: true,
-            identification: self.ip_id,
-        };
-        ip.emit(len, out).ok()?;
-        Some(at + len)
+        // Spelt out for each family, so that the compiler sees which it is.
+        match (key.local_ip(), key.remote_ip()) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => wrap_as(src.into(), dst.into(), self.ip_id, len, out),
+            (src, dst) => wrap_as(src, dst, 0, len, out),
+        }
     }
 
     fn emit_reply(&mut self, reply: Reply, out: &mut [u8]) -> Option<usize> {
         match reply {
             Reply::Segment { key, header, mut options } => {
-                let (src, dst) = (key.local.ip(), key.remote.ip());
-                let len = header.emit(options.finish(), out.get_mut(header_len(src)..)?).ok()?;
-                self.wrap(src, dst, len, out)
+                let len = header.emit(options.finish(), out.get_mut(key.ip_header_len()..)?).ok()?;
+                self.wrap(&key, len, out)
             }
             Reply::Packet(bytes) => {
                 out.get_mut(..bytes.len())?.copy_from_slice(&bytes);
@@ -144,10 +137,16 @@ impl Stack {
 
     /// A SYN-ACK whose sequence number is a SYN cookie; what the cookie has no room for (window
     /// scale, SACK) rides in the timestamp, if the client sent one.
-    pub(crate) fn reply_syn_cookie(&mut self, key: FlowKey, syn: &Segment<'_>, cookie: SeqNum, now: Instant) {
-        let tcp = self.tcp.clone();
-        let mss = tcp.mss.min(self.path_mss(key.remote.ip()));
-        let offset = self.isn.timestamp_offset(key.local.ip(), key.remote.ip());
+    pub(crate) fn reply_syn_cookie(
+        &mut self,
+        key: FlowKey,
+        tcp: &firstflight_tcp::Config,
+        syn: &Segment<'_>,
+        cookie: SeqNum,
+        now: Instant,
+    ) {
+        let mss = tcp.mss.min(self.path_mss(key.remote_ip()));
+        let offset = self.isn.initial(key.local(), key.remote(), now).ts_offset;
         let ts = syn.options.timestamps.filter(|_| tcp.timestamps).map(|ts| {
             let coded = crate::syn_cookie::encode_ts(
                 now.as_millis() as u32,
@@ -167,7 +166,18 @@ impl Stack {
     }
 }
 
-#[inline]
-fn header_len(ip: IpAddr) -> usize {
-    if ip.is_ipv4() { 20 } else { 40 }
+#[inline(always)]
+fn wrap_as(src: IpAddr, dst: IpAddr, identification: u16, len: usize, out: &mut [u8]) -> Option<usize> {
+    let ip = IpHeader {
+        src,
+        dst,
+        protocol: Protocol::Tcp,
+        hop_limit: 64,
+        ecn: Ecn::default(),
+        dont_fragment: true,
+        identification,
+    };
+    let at = ip.emit(len, out).ok()?;
+    fill_checksum(out.get_mut(at..at + len)?, src, dst);
+    Some(at + len)
 }

@@ -51,7 +51,7 @@ impl Stack {
         match error.kind {
             IcmpErrorKind::PacketTooBig { mtu } => {
                 let (floor, header) =
-                    if key.local.is_ipv4() { (MIN_MTU_V4, 40) } else { (MIN_MTU_V6, 60) };
+                    if key.local_ip().is_ipv4() { (MIN_MTU_V4, 40) } else { (MIN_MTU_V6, 60) };
                 let mss = mtu.max(floor).saturating_sub(header).min(0xffff) as u16;
                 slot.conn.reduce_mss(mss, now);
             }
@@ -68,5 +68,5 @@ fn quoted_flow(error: &IcmpError<'_>) -> Option<(FlowKey, SeqNum)> {
     let [a, b, c, d, e, f, g, h, ..] = *error.quoted else { return None };
     let local = SocketAddr::new(error.src, u16::from_be_bytes([a, b]));
     let remote = SocketAddr::new(error.dst, u16::from_be_bytes([c, d]));
-    Some((FlowKey { local, remote }, SeqNum::new(u32::from_be_bytes([e, f, g, h]))))
+    Some((FlowKey::new(local, remote), SeqNum::new(u32::from_be_bytes([e, f, g, h]))))
 }

@@ -5,7 +5,7 @@ use crate::event::{Drop, Trace};
 use crate::flow::FlowKey;
 use crate::slot::Owner;
 use crate::stack::Stack;
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
 use firstflight_tcp::{Disposition, StateName, TimeWaitAction};
 use firstflight_wire::Instant;
 use firstflight_wire::ip::{Packet, Protocol};
@@ -35,15 +35,13 @@ impl Stack {
     }
 
     fn handle_tcp(&mut self, ip: &Packet<'_>, segment: &Segment<'_>, now: Instant) {
-        let key = FlowKey {
-            local: SocketAddr::new(ip.dst, segment.dst_port),
-            remote: SocketAddr::new(ip.src, segment.src_port),
-        };
-        if let Some(index) = self.find(&key) {
+        let key = FlowKey::of(ip.dst, segment.dst_port, ip.src, segment.src_port);
+        let hash = self.hasher.hash(&key);
+        if let Some(index) = self.find_hashed(hash, &key) {
             return self.deliver(index, segment, now);
         }
         let mut above = None;
-        if let Some((index, record)) = self.time_wait.find(&self.hasher, &key) {
+        if let Some((index, record)) = self.time_wait.find(hash, &key) {
             match record.judge(segment) {
                 TimeWaitAction::Ignore => return,
                 TimeWaitAction::Acknowledge { restart } => {
@@ -56,7 +54,7 @@ impl Stack {
                     if self.listeners.find(&key).is_none() {
                         return self.reply_reset(key, segment);
                     }
-                    self.time_wait.remove(&self.hasher, index);
+                    self.time_wait.remove(index);
                     above = Some(isn);
                 }
             }

@@ -3,6 +3,7 @@
 use crate::config::{ListenConfig, ResponsePolicy};
 use crate::event::{Drop, ListenerId, Trace};
 use crate::flow::FlowKey;
+use crate::isn::Initial;
 use crate::parked::Parked;
 use crate::slab::Slab;
 use crate::slot::{Owner, Slot};
@@ -53,6 +54,11 @@ impl Listeners {
         self.slab.get_mut(index)
     }
 
+    /// The id of the listener that is at `index` now.
+    pub fn id(&self, index: u32) -> ListenerId {
+        ListenerId { index, generation: self.slab.generation(index) }
+    }
+
     pub fn get_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
         if !self.slab.lives(id.index, id.generation) {
             return None;
@@ -62,11 +68,11 @@ impl Listeners {
 
     /// The listener for a SYN to `key.local`: one bound to the address before one bound to all.
     pub fn find(&self, key: &FlowKey) -> Option<u32> {
-        let list = self.by_port.get(&key.local.port())?;
+        let list = self.by_port.get(&key.local_port())?;
         let bound = |i: &&u32, all: bool| {
             self.slab.get(**i).is_some_and(|l| {
                 let ip = l.config.local.ip();
-                if all { ip.is_unspecified() && ip.is_ipv4() == key.local.is_ipv4() } else { ip == key.local.ip() }
+                if all { ip.is_unspecified() && ip.is_ipv4() == key.local_ip().is_ipv4() } else { ip == key.local_ip() }
             })
         };
         list.iter().find(|i| bound(i, false)).or_else(|| list.iter().find(|i| bound(i, true))).copied()
@@ -107,7 +113,7 @@ impl Listeners {
         let listener = self.slab.get_mut(index)?;
         listener.announced = false;
         (!listener.accept_queue.is_empty())
-            .then(|| ListenerId { index, generation: self.slab.generation(index) })
+            .then(|| self.id(index))
     }
 }
 
@@ -138,7 +144,7 @@ impl Stack {
             drop(self.parked.take(job));
         }
         let first = FirstFlight {
-            flow: Flow { client: key.remote.ip(), server: key.local.ip() },
+            flow: Flow { client: key.remote_ip(), server: key.local_ip() },
             presented: segment.options.fast_open.as_ref().map_or(Presented::None, Presented::FastOpen),
             data_len: segment.payload.len(),
             accept_queue_full: false,
@@ -158,6 +164,7 @@ impl Stack {
         }
     }
 
+    #[allow(clippy::too_many_arguments, reason = "one call for each verdict, all of it needed")]
     fn park(
         &mut self,
         index: u32,
@@ -188,22 +195,36 @@ impl Stack {
         if let Some(body) = bytes.get_mut(at..) {
             body.copy_from_slice(segment.payload);
         }
-        self.parked.park(key, segment.seq, &bytes, index, place, job, now);
+        let listener = self.listeners.id(index);
+        self.parked.park(key, segment.seq, above, &bytes, listener, place, job, now);
     }
 
     /// A verdict for a parked first flight.
     pub(crate) fn resume(&mut self, parked: Parked, result: JobResult, now: Instant) {
         let Ok(segment) = Segment::parse(&parked.segment) else { return };
-        if self.find(&parked.key).is_some() || self.listeners.at(parked.listener).is_none() {
+        let Some(listener) = self.listeners.get(parked.listener) else { return };
+        if self.find(&parked.key).is_some() {
             return;
         }
+        // The queues may have filled while it waited.
+        let pressed = listener.syn_queue >= listener.config.syn_backlog;
+        if listener.accept_queue.len() >= listener.config.backlog {
+            return self.drop_packet(Drop::AcceptQueueFull);
+        }
+        if self.slots.len() >= self.config.limits.connections {
+            return self.drop_packet(Drop::TooManyConnections);
+        }
+        let tail = listener.last_cookie.is_some_and(|t| now - t < COOKIE_TAIL);
+        let result = if tail { JobResult::Refuse(Reason::SynCookie) } else { result };
+        let (index, key, above) = (parked.listener.index, parked.key, parked.above);
         match result {
             JobResult::Accept => {
-                self.adopt_early(parked.listener, parked.key, &segment, None, parked.place, None, now);
+                self.adopt_early(index, key, &segment, None, parked.place, above, now);
             }
+            JobResult::Refuse(_) if pressed => self.answer_with_cookie(index, key, &segment, now),
             JobResult::Refuse(reason) => {
                 drop(parked.place);
-                self.adopt(parked.listener, parked.key, &segment, reason, None, None, now);
+                self.adopt(index, key, &segment, reason, None, above, now);
             }
         }
     }
@@ -298,13 +319,13 @@ impl Stack {
     }
 
     pub(crate) fn endpoints(&self, key: &FlowKey, above: Option<SeqNum>, now: Instant) -> Endpoints {
-        let isn = self.isn.isn(key.local, key.remote, now);
+        let Initial { isn, ts_offset } = self.isn.initial(key.local(), key.remote(), now);
         Endpoints {
-            local_port: key.local.port(),
-            remote_port: key.remote.port(),
+            local_port: key.local_port(),
+            remote_port: key.remote_port(),
             isn: above.map_or(isn, |a| if isn.gt(a) { isn } else { a + 1 }),
-            ts_offset: self.isn.timestamp_offset(key.local.ip(), key.remote.ip()),
-            path_mss: self.path_mss(key.remote.ip()),
+            ts_offset,
+            path_mss: self.path_mss(key.remote_ip()),
         }
     }
 
@@ -329,13 +350,17 @@ impl Stack {
 
     /// Answers without keeping state (RFC 4987 §3.6).
     fn answer_with_cookie(&mut self, index: u32, key: FlowKey, segment: &Segment<'_>, now: Instant) {
-        if let Some(listener) = self.listeners.at_mut(index) {
-            listener.last_cookie = Some(now);
+        let Some(listener) = self.listeners.at_mut(index) else { return };
+        listener.last_cookie = Some(now);
+        let tcp = listener.tcp.clone();
+        // A verdict that is still out would make a second answer to the same SYN.
+        if let Some((job, _)) = self.parked.find(&key) {
+            drop(self.parked.take(job));
         }
         let peer_mss = segment.options.mss.unwrap_or(536);
-        let cookie = self.cookies.make(key.local, key.remote, segment.seq, peer_mss, now);
+        let cookie = self.cookies.make(key.local(), key.remote(), segment.seq, peer_mss, now);
         self.counters.syn_cookies_sent += 1;
-        self.reply_syn_cookie(key, segment, cookie, now);
+        self.reply_syn_cookie(key, &tcp, segment, cookie, now);
     }
 
     /// An ACK for a listener: perhaps the answer to a SYN cookie. False if it is not.
@@ -352,7 +377,7 @@ impl Stack {
         if !recent || !wanted {
             return false;
         }
-        let Some(mss) = self.cookies.check(key.local, key.remote, peer_isn, cookie, now) else {
+        let Some(mss) = self.cookies.check(key.local(), key.remote(), peer_isn, cookie, now) else {
             return false;
         };
         if full {

@@ -1,6 +1,6 @@
 //! First flights that wait for a verdict: bounded in number, bytes and time.
 
-use crate::event::JobId;
+use crate::event::{JobId, ListenerId};
 use crate::flow::FlowKey;
 use crate::slab::Slab;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -16,10 +16,12 @@ pub struct Parked {
     pub key: FlowKey,
     /// Its sequence number.
     pub isn: SeqNum,
+    /// It took a TIME-WAIT's place: our ISN must be above this.
+    pub above: Option<SeqNum>,
     /// The IP packet's payload: the whole TCP segment.
     pub segment: Vec<u8>,
-    /// The listener (index) it is for.
-    pub listener: u32,
+    /// The listener it is for; another one may have its index by the time of the verdict.
+    pub listener: ListenerId,
     /// Its place among the pending first flights.
     pub place: Place,
     deadline: Instant,
@@ -61,19 +63,21 @@ impl ParkingLot {
     }
 
     /// Parks a SYN and hands out its job.
+    #[allow(clippy::too_many_arguments, reason = "one call, all of it needed")]
     pub fn park(
         &mut self,
         key: FlowKey,
         isn: SeqNum,
+        above: Option<SeqNum>,
         segment: &[u8],
-        listener: u32,
+        listener: ListenerId,
         place: Place,
         request: JobRequest,
         now: Instant,
     ) {
         self.bytes += segment.len();
         let parked =
-            Parked { key, isn, segment: segment.to_vec(), listener, place, deadline: now + self.lasts };
+            Parked { key, isn, above, segment: segment.to_vec(), listener, place, deadline: now + self.lasts };
         let (index, generation) = self.entries.insert(parked);
         self.by_flow.insert(key, index);
         self.order.push_back((index, generation));

@@ -1,9 +1,8 @@
 //! Ephemeral ports: double-hash port selection with random increments (RFC 6056 §3.3.4, §3.3.5).
 
-use crate::isn::{Purpose, keyed, write_ip, write_socket};
+use crate::isn::{Purpose, hash_flow};
 use alloc::vec::Vec;
 use core::fmt;
-use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
 use zeroize::Zeroize;
@@ -91,10 +90,7 @@ impl PortSelector {
     }
 
     fn hash(&self, local: IpAddr, remote: SocketAddr) -> u64 {
-        let mut hasher = keyed(&self.secret, Purpose::Port);
-        write_ip(&mut hasher, local);
-        write_socket(&mut hasher, remote);
-        hasher.finish()
+        hash_flow(&self.secret, Purpose::Port, SocketAddr::new(local, 0), remote, 0)
     }
 }
 

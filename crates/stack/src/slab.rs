@@ -41,6 +41,7 @@ impl<T> Slab<T> {
     }
 
     /// Puts `value` in; returns its index and generation.
+    #[inline(always)]
     pub fn insert(&mut self, value: T) -> (u32, u32) {
         if self.free.is_empty() {
             let first = (self.chunks.len() * CHUNK) as u32;
@@ -93,6 +94,16 @@ impl<T> Slab<T> {
         self.free.push(index);
         self.len -= 1;
         Some(value)
+    }
+
+    /// Drops the entry in place.
+    pub fn discard(&mut self, index: u32) {
+        let Some(entry) = self.entry_mut(index) else { return };
+        if entry.value.is_none() { return }
+        entry.value = None;
+        entry.generation = entry.generation.wrapping_add(1);
+        self.free.push(index);
+        self.len -= 1;
     }
 
     /// Indices in use.

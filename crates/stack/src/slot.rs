@@ -35,6 +35,10 @@ pub struct Slot {
     pub conn: Connection,
     /// Its four-tuple.
     pub key: FlowKey,
+    /// The four-tuple's hash in the flow table.
+    pub hash: u64,
+    /// We opened it.
+    pub client: bool,
     /// Who answers for it.
     pub owner: Owner,
     /// What became of its first flight.
@@ -58,10 +62,13 @@ pub struct Slot {
 impl Slot {
     /// A slot for `conn`.
     #[must_use]
+    #[inline(always)]
     pub fn new(conn: Connection, key: FlowKey, owner: Owner, outcome: Outcome) -> Self {
         Self {
             conn,
             key,
+            hash: 0,
+            client: false,
             owner,
             outcome,
             asked: None,

@@ -147,13 +147,14 @@ impl Stack {
             return Err(ConnectError::TooManyConnections);
         }
         let local = self.local_end(remote, config)?;
-        let key = FlowKey { local, remote };
+        let key = FlowKey::new(local, remote);
         let Intent { plan, asked, outcome } = self.intend(config, &key, data, now);
         let tcp = config.tcp.clone().unwrap_or_else(|| self.tcp.clone());
         let ends = self.endpoints(&key, None, now);
         let (conn, taken) = Connection::connect(tcp, ends, plan, data, &mut self.pool, now);
         let mut slot = Slot::new(conn, key, Owner::Application, outcome);
         slot.asked = asked;
+        slot.client = true;
         let index = self.insert(slot);
         self.counters.active_opens += 1;
         self.touched(index, now);
@@ -171,23 +172,24 @@ impl Stack {
         }
         if let Some(port) = config.local.map(|l| l.port()).filter(|p| *p != 0) {
             let local = SocketAddr::new(ip, port);
-            let free = !self.taken(&FlowKey { local, remote });
+            let free = !self.taken(&FlowKey::new(local, remote));
             return free.then_some(local).ok_or(ConnectError::LocalInUse);
         }
         let random = self.random.next_u64() as u32;
         let Self { ports, listeners, flows, slots, hasher, time_wait, .. } = self;
         let port = ports.select(ip, remote, random, |port| {
-            let key = FlowKey { local: SocketAddr::new(ip, port), remote };
+            let key = FlowKey::of(ip, port, remote.ip(), remote.port());
             let hash = hasher.hash(&key);
             listeners.listens_on(port)
                 || flows.find(hash, |i| slots.get(i).is_some_and(|s| s.key == key)).is_some()
-                || time_wait.find(hasher, &key).is_some()
+                || time_wait.find(hash, &key).is_some()
         });
         Ok(SocketAddr::new(ip, port.ok_or(ConnectError::NoPorts)?))
     }
 
     fn taken(&self, key: &FlowKey) -> bool {
-        self.find(key).is_some() || self.time_wait.find(&self.hasher, key).is_some()
+        let hash = self.hasher.hash(key);
+        self.find_hashed(hash, key).is_some() || self.time_wait.find(hash, key).is_some()
     }
 
     /// Appends data for the peer; returns how much was taken.

@@ -47,6 +47,8 @@ pub struct Stack {
     pub(crate) traces: VecDeque<Trace>,
     pub(crate) counters: Counters,
     pub(crate) ip_id: u16,
+    /// Packets the connection in front has sent in its turn.
+    pub(crate) burst: u32,
 }
 
 /// What waits to be told.
@@ -86,6 +88,7 @@ impl Stack {
             traces: VecDeque::new(),
             counters: Counters::default(),
             ip_id: random.next_u64() as u16,
+            burst: 0,
             random,
             config,
         }
@@ -141,8 +144,8 @@ impl Stack {
         let rtt = slot.conn.rtt();
         Some(ConnectionInfo {
             state: slot.conn.state(),
-            local: slot.key.local,
-            remote: slot.key.remote,
+            local: slot.key.local(),
+            remote: slot.key.remote(),
             outcome: slot.outcome,
             confirmed: slot.conn.is_confirmed(),
             rtt: rtt.map(|r| r.0),
@@ -195,7 +198,7 @@ impl Stack {
                 self.touched(index, now);
             }
         }
-        self.time_wait.expire(&self.hasher, now);
+        self.time_wait.expire(now);
         while let Some(parked) = self.parked.take_expired(now) {
             self.resume(parked, JobResult::Refuse(Reason::ParkedTooLong), now);
         }
@@ -267,7 +270,7 @@ impl Stack {
         if self.config.limits.trace > 0 {
             self.trace_transitions(index);
         } else if let Some(slot) = self.slots.get_mut(index) {
-            while slot.conn.poll_transition().is_some() {}
+            slot.conn.forget_transitions();
         }
         if !ready.is_empty() {
             self.changed(index, ready, now);
@@ -304,33 +307,30 @@ impl Stack {
 
     /// The connection is over: out of the table, perhaps into TIME-WAIT.
     fn ended(&mut self, index: u32, now: Instant) {
+        self.no_answer(index);
         let Some(slot) = self.slots.get_mut(index) else { return };
         slot.place = None;
         if !core::mem::take(&mut slot.mapped) {
             return;
         }
-        let key = slot.key;
-        let (state, record) = (slot.conn.state(), slot.conn.time_wait());
-        if let Some((srtt, rttvar)) = slot.conn.rtt() {
-            self.credentials.learn_rtt(self.config.network, key.remote.ip(), srtt, rttvar, now);
+        slot.armed = Instant::FAR_FUTURE;
+        let (key, hash) = (slot.key, slot.hash);
+        if let (true, Some((srtt, rttvar))) = (slot.client, slot.conn.rtt()) {
+            self.credentials.learn_rtt(self.config.network, key.remote_ip(), srtt, rttvar, now);
         }
-        self.no_answer(index);
-        self.flows.remove(self.hasher.hash(&key), index);
-        self.wheel.cancel(index);
-        if let Some(slot) = self.slots.get_mut(index) {
-            slot.armed = Instant::FAR_FUTURE;
-            if let Owner::SynQueue(listener) = slot.owner {
-                slot.owner = Owner::Nobody;
-                self.listeners.left_syn_queue(listener);
-            }
+        if let Owner::SynQueue(listener) = slot.owner {
+            slot.owner = Owner::Nobody;
+            self.listeners.left_syn_queue(listener);
         }
-        if state == StateName::TimeWait {
+        if slot.conn.state() == StateName::TimeWait {
             self.counters.time_waits += 1;
-            let lasts = self.tcp.time_wait;
-            if self.time_wait.insert(&self.hasher, key, record, now, lasts) {
+            let record = slot.conn.time_wait();
+            if self.time_wait.insert(hash, key, record, now, self.tcp.time_wait) {
                 self.counters.time_waits_evicted += 1;
             }
         }
+        self.flows.remove(hash, index);
+        self.wheel.cancel(index);
     }
 
     /// Frees the slot if the connection is over and nobody holds it.
@@ -339,23 +339,31 @@ impl Stack {
         let over = matches!(slot.conn.state(), StateName::Closed | StateName::TimeWait);
         if over && slot.owner == Owner::Nobody && !slot.queued {
             self.wheel.cancel(index);
-            self.slots.remove(index);
+            self.slots.discard(index);
         }
     }
 
     /// Puts a new connection into slab and table.
-    pub(crate) fn insert(&mut self, slot: Slot) -> u32 {
+    #[inline(always)]
+    pub(crate) fn insert(&mut self, mut slot: Slot) -> u32 {
         let hash = self.hasher.hash(&slot.key);
+        slot.hash = hash;
         let (index, _) = self.slots.insert(slot);
-        let (slots, hasher) = (&self.slots, &self.hasher);
-        self.flows.insert(hash, index, |i| slots.get(i).map_or(0, |s| hasher.hash(&s.key)));
+        let slots = &self.slots;
+        self.flows.insert(hash, index, |i| slots.get(i).map_or(0, |s| s.hash));
         index
     }
 
     /// The connection with this four-tuple.
     #[inline]
     pub(crate) fn find(&self, key: &FlowKey) -> Option<u32> {
-        self.flows.find(self.hasher.hash(key), |i| self.slots.get(i).is_some_and(|s| s.key == *key))
+        self.find_hashed(self.hasher.hash(key), key)
+    }
+
+    /// The same with the hash at hand.
+    #[inline]
+    pub(crate) fn find_hashed(&self, hash: u64, key: &FlowKey) -> Option<u32> {
+        self.flows.find(hash, |i| self.slots.get(i).is_some_and(|s| s.key == *key))
     }
 
     /// Whether `ip` is one of ours.

@@ -1,0 +1,39 @@
+//! The seed corpus of the fuzz targets, replayed without a fuzzer: what once broke stays mended.
+//!
+//! The bodies of the targets are the ones that the fuzzer runs.
+
+#[path = "../../../fuzz/src/lib.rs"]
+#[allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic is how a target reports")]
+mod targets;
+
+use std::path::Path;
+
+/// Runs `target` on each file of its corpus. A panic names the file.
+fn replay(name: &str, target: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
+    let mut files: Vec<_> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() > 20, "{} has only {} files", folder.display(), files.len());
+    for file in files {
+        let bytes = std::fs::read(&file).unwrap();
+        if let Err(panic) = std::panic::catch_unwind(|| target(&bytes)) {
+            eprintln!("the file is {}", file.display());
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+#[test]
+fn wire_parse() {
+    replay("wire_parse", targets::wire_parse::run);
+}
+
+#[test]
+fn stack_frames() {
+    replay("stack_frames", targets::stack_frames::run);
+}
+
+#[test]
+fn pair() {
+    replay("pair", targets::pair::run);
+}

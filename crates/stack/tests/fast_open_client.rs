@@ -1,0 +1,392 @@
+//! Fast Open from a client, packet by packet (RFC 7413 §4.1, §4.2).
+
+mod peer;
+
+use firstflight_credential::{Outcome, Reason};
+use firstflight_stack::{CloseReason, ConnId, StateName};
+use firstflight_wire::icmp::IcmpErrorKind;
+use firstflight_wire::tcp::{FastOpen, FastOpenForm, Flags};
+use peer::{Got, Peer, Seg, seg};
+
+const COOKIE: [u8; 8] = *b"cookie!!";
+const DATA: &[u8] = b"GET / HTTP/1.0";
+/// Number behind [`DATA`].
+const AFTER: u32 = 1 + DATA.len() as u32;
+
+/// A stack that has a cookie of the peer: `syn_ack` granted it after `rtt` ms.
+fn primed_by(mut p: Peer, syn_ack: Seg, rtt: u64) -> Peer {
+    let id = p.connect(b"", true);
+    assert_eq!(p.expect().is_syn().fast_open, Some(FastOpen::Request(FastOpenForm::Standard)));
+    p.pass(rtt);
+    p.send(syn_ack.syn().ack(1).cookie(&COOKIE));
+    p.expect().is_ack();
+    end(&mut p, id);
+    p
+}
+
+fn primed() -> Peer {
+    primed_by(Peer::new(), seg().mss(1460), 10)
+}
+
+/// The peer resets the connection; its memory goes.
+fn end(p: &mut Peer, id: ConnId) {
+    p.send(seg().seq(1).rst());
+    p.release(id);
+    assert_eq!(p.stack.connections(), 0);
+}
+
+fn outcome(p: &Peer, id: ConnId) -> Outcome {
+    p.stack.info(id).unwrap().outcome
+}
+
+#[track_caller]
+fn with_cookie(got: Got) -> Got {
+    match got.fast_open {
+        Some(FastOpen::Cookie(FastOpenForm::Standard, cookie)) => assert_eq!(cookie.as_bytes(), COOKIE),
+        _ => panic!("no cookie in {got:?}"),
+    }
+    got.is_syn()
+}
+
+/// RFC 7413 §4.1.1, §4.2.1: without a cookie one is asked for, and the data waits for the handshake.
+#[test]
+fn the_first_contact_asks_for_a_cookie() {
+    let mut p = Peer::new();
+    let id = p.connect(DATA, true);
+    let syn = p.expect().is_syn().empty();
+    assert_eq!(syn.fast_open, Some(FastOpen::Request(FastOpenForm::Standard)));
+    p.send(seg().syn().ack(1).mss(1460).cookie(&COOKIE));
+    p.expect().is_ack().seq(1).ack(1).data(DATA);
+    assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::NoCredential));
+    let (_, _, entry) = p.stack.credentials().iter().next().unwrap();
+    assert_eq!(entry.cookie.map(|c| c.as_bytes().to_vec()), Some(COOKIE.to_vec()));
+}
+
+/// RFC 7413 §4.2.1: with a cookie the data rides in the SYN, options in Linux' order, Fast Open last.
+#[test]
+fn with_a_cookie_the_data_rides_in_the_syn() {
+    let mut p = primed();
+    let id = p.connect(DATA, true);
+    let syn = with_cookie(p.expect()).data(DATA);
+    assert!(syn.flags.contains(Flags::PSH));
+    let options = &syn.packet[40..syn.packet.len() - DATA.len()];
+    let kinds: Vec<u8> = kinds(options);
+    assert_eq!(kinds, [2, 4, 8, 1, 3, 34, 1, 1]);
+    p.send(seg().syn().ack(AFTER).mss(1460));
+    p.expect().is_ack().seq(AFTER).ack(1).empty();
+    assert_eq!(outcome(&p, id), Outcome::Accepted);
+    assert_eq!(p.stack.counters().first_flights_taken, 1);
+    p.pass(3_000);
+    p.quiet();
+}
+
+fn kinds(mut options: &[u8]) -> Vec<u8> {
+    let mut kinds = Vec::new();
+    while let [kind, rest @ ..] = options {
+        kinds.push(*kind);
+        options = if *kind <= 1 { rest } else { &options[usize::from(rest[0])..] };
+    }
+    kinds
+}
+
+/// RFC 7413 §4.2.1: the ISN only: all of it again at once, without a smaller window.
+#[test]
+fn data_not_acknowledged_is_sent_again_at_once() {
+    let mut p = primed();
+    let id = p.connect(DATA, true);
+    with_cookie(p.expect());
+    p.pass(10);
+    p.send(seg().syn().ack(1).mss(1000));
+    p.expect().is_ack().seq(1).ack(1).data(DATA);
+    assert_eq!(p.stack.info(id).unwrap().cwnd, 10_000);
+    assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::DataNotAcknowledged));
+    // The cookie is kept: only a fresh one replaces it.
+    end(&mut p, id);
+    p.connect(DATA, true);
+    with_cookie(p.expect());
+}
+
+/// A fresh cookie with it means that the old one was stale.
+#[test]
+fn a_fresh_cookie_replaces_the_stale_one() {
+    let mut p = primed();
+    let id = p.connect(DATA, true);
+    with_cookie(p.expect());
+    p.send(seg().syn().ack(1).mss(1460).cookie(b"new one!"));
+    p.expect().data(DATA);
+    assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::StaleOrWrongCredential));
+    end(&mut p, id);
+    p.connect(DATA, true);
+    assert_eq!(p.expect().grants(FastOpenForm::Standard).as_bytes(), b"new one!");
+}
+
+/// RFC 7413 §4.2.1: a part: the rest again at once.
+#[test]
+fn data_partly_acknowledged() {
+    let mut p = primed();
+    let id = p.connect(DATA, true);
+    with_cookie(p.expect());
+    p.send(seg().syn().ack(5).mss(1460));
+    p.expect().is_ack().seq(5).data(&DATA[4..]);
+    assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::DataPartlyAcknowledged));
+}
+
+/// RFC 9293 §3.10.7.3: more than was sent: RST, and the connect goes on.
+#[test]
+fn more_than_was_sent_is_reset() {
+    let mut p = primed();
+    let id = p.connect(DATA, true);
+    with_cookie(p.expect());
+    p.send(seg().syn().ack(AFTER + 1).mss(1460));
+    p.expect().is_rst().seq(AFTER + 1);
+    assert_eq!(p.state(id), StateName::SynSent);
+    p.send(seg().syn().ack(AFTER).mss(1460));
+    assert_eq!(outcome(&p, id), Outcome::Accepted);
+}
+
+/// RFC 7413 §4.2.1: data and FIN in the SYN-ACK are taken.
+#[test]
+fn data_and_fin_in_the_syn_ack() {
+    let mut p = primed();
+    let id = p.connect(DATA, true);
+    with_cookie(p.expect());
+    p.send(seg().syn().fin().ack(AFTER).mss(1460).data(b"answer"));
+    p.expect().is_ack().seq(AFTER).ack(8);
+    assert_eq!(p.read(id), b"answer");
+    assert_eq!(p.read_once(id), Ok(0));
+    assert_eq!(p.state(id), StateName::CloseWait);
+}
+
+/// RFC 7413 §4.1.3: a retransmitted SYN has neither option nor data; the data follows the handshake.
+#[test]
+fn a_retransmitted_syn_is_plain() {
+    let mut p = primed();
+    let id = p.connect(DATA, true);
+    with_cookie(p.expect()).data(DATA);
+    p.pass(3_500);
+    for again in p.drain() {
+        again.is_syn().empty().no_fast_open();
+    }
+    p.send(seg().syn().ack(1).mss(1460));
+    p.expect().is_ack().seq(1).data(DATA);
+    assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::SynTimedOut));
+}
+
+/// The paper's §4.1: the first timeout is made from the last round-trip time, 50 ms at least; the
+/// following ones are 1, 2, 4 … s. Without data, or a measurement of this hour, it is 1 s.
+#[test]
+fn the_first_syn_timeout_follows_the_round_trip_time() {
+    // SRTT = R, RTTVAR = R/2 after one sample: SRTT + 4 · RTTVAR = 3 R.
+    for (rtt, first) in [(2, 50), (40, 120), (100, 300), (900, 1_000)] {
+        let mut p = primed_by(Peer::new(), seg().mss(1460), rtt);
+        let start = p.ms();
+        p.connect(DATA, true);
+        p.sends_at(start + first + 3_500, &[start, start + first, start + first + 1_000, start + first + 3_000]);
+    }
+    let mut p = primed();
+    p.pass(3_600_100);
+    let start = p.ms();
+    p.connect(DATA, true);
+    p.sends_at(start + 2_000, &[start, start + 1_000]);
+    let mut p = primed();
+    let start = p.ms();
+    p.connect(b"", true);
+    p.sends_at(start + 2_000, &[start, start + 1_000]);
+}
+
+/// The first SYN arrived late: its data is acknowledged after the plain SYN left. Accepted.
+#[test]
+fn late_acceptance_after_the_plain_syn() {
+    let mut p = primed();
+    let id = p.connect(DATA, true);
+    with_cookie(p.expect());
+    p.pass(100);
+    p.expect().is_syn().empty().no_fast_open();
+    p.send(seg().syn().ack(AFTER).mss(1460));
+    p.expect().is_ack().seq(AFTER).empty();
+    assert_eq!(outcome(&p, id), Outcome::Accepted);
+    p.pass(5_000);
+    p.quiet();
+}
+
+/// RFC 7413 appendix A: no answer to 34: 254 once; no answer either: 34 for ever.
+#[test]
+fn without_an_answer_the_other_form_is_tried_once() {
+    let mut p = Peer::new();
+    let forms = [
+        FastOpenForm::Standard,
+        FastOpenForm::Experimental,
+        FastOpenForm::Standard,
+        FastOpenForm::Standard,
+    ];
+    for form in forms {
+        let id = p.connect(DATA, true);
+        assert_eq!(p.expect().is_syn().empty().fast_open, Some(FastOpen::Request(form)));
+        p.send(seg().syn().ack(1).mss(1460));
+        p.expect().data(DATA);
+        assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::PeerWithoutFastOpen));
+        end(&mut p, id);
+    }
+}
+
+/// The form in which the server granted is used from then on.
+#[test]
+fn an_experimental_cookie_is_shown_in_its_form() {
+    let mut p = Peer::new();
+    for _ in 0..2 {
+        let id = p.connect(b"", true);
+        let form = p.expect().fast_open.unwrap().form();
+        let answer = seg().syn().ack(1).mss(1460);
+        p.send(if form == FastOpenForm::Experimental { answer.cookie_254(&COOKIE) } else { answer });
+        p.expect().is_ack();
+        end(&mut p, id);
+    }
+    p.connect(DATA, true);
+    assert_eq!(p.expect().data(DATA).grants(FastOpenForm::Experimental).as_bytes(), COOKIE);
+}
+
+/// RFC 7413 §4.1.2: a cookie nobody asked for is not taken: it could be used to follow the client.
+#[test]
+fn an_unasked_cookie_is_not_taken() {
+    let mut p = Peer::new();
+    let id = p.connect(b"", false);
+    p.expect().is_syn().no_fast_open();
+    p.send(seg().syn().ack(1).mss(1460).cookie(&COOKIE));
+    p.expect().is_ack();
+    end(&mut p, id);
+    p.connect(DATA, true);
+    assert_eq!(p.expect().is_syn().empty().fast_open, Some(FastOpen::Request(FastOpenForm::Standard)));
+}
+
+/// RFC 7413 §4.1.3: a cookie in the answer to a retransmitted SYN is taken too.
+#[test]
+fn a_cookie_for_a_retransmitted_syn_is_taken() {
+    let mut p = Peer::new();
+    let id = p.connect(b"", true);
+    p.at(1_100);
+    p.drain();
+    p.send(seg().syn().ack(1).mss(1460).cookie(&COOKIE));
+    p.expect().is_ack();
+    end(&mut p, id);
+    p.connect(DATA, true);
+    with_cookie(p.expect());
+}
+
+/// The paper's §4.1: a SYN with data that vanished where the plain one came through switches Fast Open
+/// off for this server for a while, and for no other.
+#[test]
+fn failures_are_remembered_per_server() {
+    let mut p = primed();
+    let id = p.connect(DATA, true);
+    with_cookie(p.expect());
+    p.pass(500);
+    p.drain();
+    p.send(seg().syn().ack(1).mss(1460));
+    p.expect().data(DATA);
+    end(&mut p, id);
+    let id = p.connect(DATA, true);
+    p.expect().is_syn().empty().no_fast_open();
+    assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::FailureMemory));
+    p.send(seg().syn().ack(1).mss(1460));
+    p.expect();
+    end(&mut p, id);
+    p.moves_to("10.0.0.9");
+    let other = p.connect(DATA, true);
+    assert!(p.expect().is_syn().fast_open.is_some());
+    p.abort(other);
+    p.release(other);
+    p.moves_to("10.0.0.2");
+    p.pass(61_000);
+    p.connect(DATA, true);
+    with_cookie(p.expect()).data(DATA);
+}
+
+/// A router cannot pass the large SYN: at once a plain one with a smaller MSS; the data follows.
+#[test]
+fn packet_too_big_makes_an_immediate_plain_syn() {
+    let mut p = primed();
+    let id = p.connect(&[b'd'; 1_200], true);
+    let syn = with_cookie(p.expect()).len(1_200);
+    p.icmp(IcmpErrorKind::PacketTooBig { mtu: 1_000 }, &syn.packet);
+    let plain = p.expect().is_syn().empty().no_fast_open();
+    assert_eq!(plain.mss, Some(960));
+    p.send(seg().syn().ack(1).mss(1460));
+    assert_eq!(p.drain().iter().map(|g| g.data.len()).collect::<Vec<_>>(), [960, 240]);
+    assert_eq!(p.state(id), StateName::Established);
+}
+
+/// RFC 7413 §4.2.1: 536 or 1,220 without a cached MSS, less the options; with one, that one.
+#[test]
+fn the_first_flight_is_limited_by_the_cached_mss() {
+    let cases: [(bool, Option<u16>, usize); 5] = [
+        (false, None, 536 - 40),
+        (true, None, 1_220 - 40),
+        (false, Some(1_460), 1_460 - 40),
+        (false, Some(700), 700 - 40),
+        (false, Some(9_000), 1_460 - 40),
+    ];
+    for (v6, mss, limit) in cases {
+        let answer = mss.map_or(seg(), |m| seg().mss(m));
+        let p = if v6 { Peer::v6(|_| {}) } else { Peer::new() };
+        let mut p = primed_by(p, answer, 10);
+        let id = p.connect(&[b'd'; 3_000], true);
+        let syn = p.expect().is_syn().len(limit);
+        assert!(syn.packet.len() <= 1_500);
+        // RFC 7413 §4.2.1: the rest waits for the SYN-ACK.
+        p.quiet();
+        p.send(seg().syn().ack(1 + limit as u32).mss(1460));
+        let rest = p.drain();
+        assert_eq!(rest[0].seq, 1 + limit as u32);
+        assert_eq!(rest.iter().map(|g| g.data.len()).sum::<usize>(), 3_000 - limit);
+        assert_eq!(outcome(&p, id), Outcome::Accepted);
+    }
+}
+
+/// Our SYN crosses the peer's: options and payload of either are ignored, the data follows.
+#[test]
+fn simultaneous_open_ignores_fast_open() {
+    let mut p = primed();
+    let id = p.connect(DATA, true);
+    with_cookie(p.expect());
+    p.send(seg().syn().mss(1460).cookie(&COOKIE).data(b"crossed"));
+    p.expect().syn_ack().ack(1).empty().no_fast_open();
+    p.send(seg().syn().ack(1).mss(1460));
+    let sent = p.drain();
+    assert!(sent.iter().any(|g| g.seq == 1 && g.data == DATA), "{sent:?}");
+    assert_eq!(p.state(id), StateName::Established);
+    assert_eq!(p.read(id), b"");
+    p.send(seg().seq(1).ack(AFTER).data(b"crossed"));
+    assert_eq!(p.read(id), b"crossed");
+    assert_ne!(outcome(&p, id), Outcome::Accepted);
+}
+
+/// RFC 9293 §3.10.7.3: refused is refused, whatever the SYN carried.
+#[test]
+fn a_reset_of_a_first_flight_is_refused() {
+    let mut p = primed();
+    let id = p.connect(DATA, true);
+    with_cookie(p.expect());
+    p.send(seg().rst().ack(AFTER));
+    assert_eq!(p.reason(id), Some(CloseReason::Refused));
+}
+
+/// A close right after the connect: the FIN waits for the handshake.
+#[test]
+fn close_after_a_first_flight() {
+    let mut p = primed();
+    let id = p.connect(DATA, true);
+    p.shutdown(id);
+    with_cookie(p.expect()).data(DATA);
+    p.send(seg().syn().ack(AFTER).mss(1460));
+    p.expect().is_fin().seq(AFTER).ack(1).empty();
+    assert_eq!(p.state(id), StateName::FinWait1);
+}
+
+/// Another network, other cookies: after the flush nothing is shown (no tracking by cookie).
+#[test]
+fn forgotten_credentials_are_not_shown() {
+    let mut p = primed();
+    p.stack.forget_credentials();
+    p.connect(DATA, true);
+    assert_eq!(p.expect().is_syn().empty().fast_open, Some(FastOpen::Request(FastOpenForm::Standard)));
+}

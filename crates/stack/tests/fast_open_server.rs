@@ -1,0 +1,562 @@
+//! Fast Open at a listener, packet by packet (RFC 7413 §4.2).
+
+mod peer;
+
+use firstflight_credential::{FastOpenPolicy, Flow, KeyRing, Outcome, PendingLimit, Reason, Scheme};
+use firstflight_stack::{Config, Drop, IoError, ListenConfig, ListenerId, ResponsePolicy, StateName};
+use firstflight_wire::icmp::IcmpErrorKind;
+use firstflight_wire::tcp::{Cookie, FastOpenForm, Flags};
+use peer::{CLIENT_PORT, Peer, Seg, key, policy, seg};
+use std::sync::Arc;
+
+const DATA: &[u8] = b"GET / HTTP/1.0";
+
+/// A listener with key 1 and room for ten first flights, and the cookie of the peer's address.
+fn server_with(
+    stack: impl FnOnce(&mut Config),
+    tune: impl FnOnce(&mut ListenConfig),
+) -> (Peer, ListenerId, Cookie) {
+    let mut p = Peer::with(stack);
+    let listener = p.listen_with(|c| {
+        c.fast_open = Some(policy(key(1), 10));
+        tune(c);
+    });
+    let cookie = p.cookie_of(key(1));
+    (p, listener, cookie)
+}
+
+fn server() -> (Peer, ListenerId, Cookie) {
+    server_with(|_| {}, |_| {})
+}
+
+fn syn() -> Seg {
+    seg().syn().mss(1000)
+}
+
+/// A SYN with this cookie and [`DATA`].
+fn first_flight(cookie: &Cookie) -> Seg {
+    syn().cookie(cookie.as_bytes()).data(DATA)
+}
+
+/// Number behind [`DATA`].
+const AFTER: u32 = 1 + DATA.len() as u32;
+
+// --- cookies ---------------------------------------------------------------------------------------
+
+/// RFC 7413 §4.1.1, §4.2.1: a request gets a cookie in the form in which it was asked; its data waits.
+#[test]
+fn a_request_is_granted_in_its_own_form() {
+    for form in [FastOpenForm::Standard, FastOpenForm::Experimental] {
+        let (mut p, listener, cookie) = server();
+        let ask = if form == FastOpenForm::Standard { syn().cookie(&[]) } else { syn().cookie_254(&[]) };
+        p.send(ask.data(DATA));
+        let granted = p.expect().syn_ack().ack(1).empty().grants(form);
+        assert_eq!(granted, cookie);
+        p.nothing_to_accept(listener);
+        p.send(seg().seq(1).ack(1).data(DATA));
+        let id = p.accept(listener);
+        assert_eq!(p.read(id), DATA);
+        assert_eq!(p.stack.info(id).unwrap().outcome, Outcome::Handshake(Reason::NoCredential));
+    }
+}
+
+/// RFC 7413 §4.2.2: the data is readable before the handshake is complete, and acknowledged.
+#[test]
+fn a_valid_cookie_opens_at_once() {
+    for experimental in [false, true] {
+        let (mut p, listener, cookie) = server();
+        let bytes = cookie.as_bytes();
+        let with = if experimental { syn().cookie_254(bytes) } else { syn().cookie(bytes) };
+        p.send(with.data(DATA));
+        p.expect().syn_ack().ack(AFTER).empty().no_fast_open();
+        let id = p.accept(listener);
+        assert_eq!(p.state(id), StateName::SynRcvd);
+        let info = p.stack.info(id).unwrap();
+        assert_eq!((info.outcome, info.confirmed), (Outcome::Accepted, false));
+        assert_eq!((info.totals.early as usize, p.read(id)), (DATA.len(), DATA.to_vec()));
+        p.send(seg().seq(AFTER).ack(1));
+        assert_eq!(p.state(id), StateName::Established);
+        assert!(p.stack.info(id).unwrap().confirmed);
+        p.quiet();
+    }
+}
+
+/// RFC 7413 §4.2.2: a wrong cookie is an ordinary handshake with a fresh cookie; the data comes once.
+#[test]
+fn a_wrong_cookie_falls_back_and_grants_another() {
+    let (mut p, listener, cookie) = server();
+    p.send(first_flight(&Cookie::new(&[0x55; 8]).unwrap()));
+    assert_eq!(p.expect().syn_ack().ack(1).grants(FastOpenForm::Standard), cookie);
+    p.nothing_to_accept(listener);
+    p.send(seg().seq(1).ack(1).data(DATA));
+    let id = p.accept(listener);
+    assert_eq!(p.read(id), DATA);
+    assert_eq!(p.stack.info(id).unwrap().outcome, Outcome::Handshake(Reason::StaleOrWrongCredential));
+    assert_eq!(p.stack.counters().first_flights_refused, 1);
+}
+
+/// RFC 7413 §4.1.2: the cookie proves the address: another client's does not.
+#[test]
+fn a_cookie_belongs_to_one_address() {
+    let (mut p, listener, _) = server();
+    let stolen = KeyRing::new(Scheme::Linux, key(1))
+        .grant(&Flow { client: "10.0.0.3".parse().unwrap(), server: "10.0.0.1".parse().unwrap() });
+    p.send(first_flight(&stolen));
+    p.expect().syn_ack().ack(1);
+    p.nothing_to_accept(listener);
+}
+
+/// RFC 7413 §4.1.2, key change: a cookie of the backup key is taken, and replaced.
+#[test]
+fn a_backup_key_accepts_and_renews() {
+    let ring = KeyRing::new(Scheme::Linux, key(2)).with_backup(key(1));
+    let fresh = FastOpenPolicy::new(Arc::new(ring), Arc::new(PendingLimit::new(10)));
+    let (mut p, listener, old) = server_with(|_| {}, |c| c.fast_open = Some(fresh));
+    p.send(first_flight(&old));
+    let granted = p.expect().syn_ack().ack(AFTER).grants(FastOpenForm::Standard);
+    assert_eq!(granted, p.cookie_of(key(2)));
+    let id = p.accept(listener);
+    assert_eq!(p.read(id), DATA);
+}
+
+/// A cookie without data: the child is there at once and readable when data comes.
+#[test]
+fn a_valid_cookie_without_data() {
+    let (mut p, listener, cookie) = server();
+    p.send(syn().cookie(cookie.as_bytes()));
+    p.expect().syn_ack().ack(1).no_fast_open();
+    let id = p.accept(listener);
+    assert_eq!(p.read_once(id), Err(IoError::WouldBlock));
+    // It may speak first.
+    p.write(id, b"220 ready");
+    p.expect().is_ack().seq(1).ack(1).data(b"220 ready");
+    p.send(seg().seq(1).ack(10).data(DATA));
+    assert_eq!(p.read(id), DATA);
+}
+
+/// RFC 7413 §4.2.2 (and RFC 9293 §3.10.7.2): data without the option waits for the handshake.
+#[test]
+fn data_without_the_option_is_an_ordinary_handshake() {
+    let (mut p, listener, _) = server();
+    p.send(syn().data(DATA));
+    p.expect().syn_ack().ack(1).no_fast_open();
+    p.nothing_to_accept(listener);
+    p.send(seg().seq(1).ack(1).data(DATA));
+    let id = p.accept(listener);
+    assert_eq!(p.read(id), DATA);
+}
+
+/// A listener that did not ask for Fast Open answers no option and takes no data.
+#[test]
+fn a_listener_without_fast_open_answers_none() {
+    let (mut p, listener, cookie) = server_with(|_| {}, |c| c.fast_open = None);
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack().ack(1).no_fast_open();
+    p.nothing_to_accept(listener);
+}
+
+/// RFC 7413 §4.1.1: 4 to 16 bytes, even. Odd ones are ignored, out of range counts as absent.
+#[test]
+fn impossible_cookie_lengths_are_no_fast_open() {
+    for len in [1, 2, 3, 5, 7, 17, 18] {
+        let (mut p, listener, _) = server();
+        p.send(syn().cookie(&vec![1; len]).data(DATA));
+        p.expect().syn_ack().ack(1).no_fast_open();
+        p.nothing_to_accept(listener);
+    }
+    // Possible but not ours: wrong, so a fresh one.
+    for len in [4, 6, 16] {
+        let (mut p, _, _) = server();
+        p.send(syn().cookie(&vec![1; len]).data(DATA));
+        p.expect().syn_ack().ack(1).grants(FastOpenForm::Standard);
+    }
+}
+
+/// RFC 7413 §4.1.3 note: the no-cookie mode of closed networks.
+#[test]
+fn no_cookie_mode_takes_data_without_option() {
+    let (mut p, listener, _) = server_with(|_| {}, |c| {
+        let mut closed = policy(key(1), 10);
+        closed.no_cookie = true;
+        c.fast_open = Some(closed);
+    });
+    p.send(syn().data(DATA));
+    p.expect().syn_ack().ack(AFTER).no_fast_open();
+    let id = p.accept(listener);
+    assert_eq!(p.read(id), DATA);
+}
+
+/// A SYN with FIN carries nothing that is believed, cookie or not.
+#[test]
+fn syn_with_fin_and_cookie_is_dropped() {
+    let (mut p, listener, cookie) = server();
+    p.send(first_flight(&cookie).fin());
+    p.quiet();
+    p.nothing_to_accept(listener);
+}
+
+// --- the pending limit ---------------------------------------------------------------------------
+
+fn limited(limit: u32) -> (Peer, ListenerId, Cookie, Arc<PendingLimit>) {
+    let fast_open = policy(key(1), limit);
+    let pending = fast_open.pending.clone();
+    let (p, listener, cookie) = server_with(|_| {}, |c| c.fast_open = Some(fast_open));
+    (p, listener, cookie, pending)
+}
+
+/// RFC 7413 §4.2.2, §5.1: at the limit as if Fast Open were off: no cookie option either. The client's
+/// ACK gives the place back.
+#[test]
+fn the_pending_limit_and_its_release_by_the_ack() {
+    let (mut p, listener, cookie, pending) = limited(1);
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack().ack(AFTER);
+    assert_eq!(pending.pending(), 1);
+    for other in [first_flight(&cookie), syn().cookie(&[])] {
+        p.flow(p.port + 1, 77);
+        p.send(other);
+        p.expect().syn_ack().ack(1).no_fast_open();
+    }
+    p.flow(CLIENT_PORT, peer::PEER_ISN);
+    p.send(seg().seq(AFTER).ack(1));
+    assert_eq!(pending.pending(), 0);
+    p.accept(listener);
+    p.nothing_to_accept(listener);
+    p.flow(CLIENT_PORT + 9, 77);
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack().ack(AFTER);
+}
+
+/// Limit 0 switches Fast Open off.
+#[test]
+fn limit_zero_is_off() {
+    let (mut p, listener, cookie, _) = limited(0);
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack().ack(1).no_fast_open();
+    p.nothing_to_accept(listener);
+}
+
+/// A RST before the application has the child frees the place at once (Linux).
+#[test]
+fn a_reset_before_accept_gives_the_place_back() {
+    let (mut p, listener, cookie, pending) = limited(1);
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack();
+    p.send(seg().seq(AFTER).rst());
+    assert_eq!(pending.pending(), 0);
+    // What came is readable still.
+    let id = p.accept(listener);
+    assert_eq!(p.read(id), DATA);
+    assert!(matches!(p.read_once(id), Err(IoError::Closed(_))));
+}
+
+/// RFC 7413 §5.1: a RST afterwards may answer a spoofed SYN that the application already worked on:
+/// the place stays taken for 60 s.
+#[test]
+fn a_reset_after_accept_keeps_the_place_for_a_minute() {
+    let (mut p, listener, cookie, pending) = limited(1);
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack();
+    let id = p.accept(listener);
+    p.send(seg().seq(AFTER).rst());
+    assert_eq!(p.state(id), StateName::Closed);
+    p.release(id);
+    assert_eq!((p.stack.connections(), pending.pending()), (0, 1));
+    p.at(59_900);
+    assert_eq!(pending.pending(), 1);
+    p.at(60_100);
+    assert_eq!(pending.pending(), 0);
+}
+
+/// A child whose client never answers gives everything back.
+#[test]
+fn a_child_without_ack_is_given_up() {
+    let (mut p, listener, cookie, pending) = limited(1);
+    p.send(first_flight(&cookie));
+    let id = p.accept(listener);
+    assert_eq!(p.read(id), DATA);
+    let sent = p.sends_at(120_000, &[0, 1_000, 3_000, 7_000, 15_000, 31_000]);
+    assert!(sent.into_iter().all(|g| g.syn_ack().ack(AFTER).no_fast_open().data.is_empty()));
+    assert_eq!((p.state(id), pending.pending()), (StateName::Closed, 0));
+}
+
+// --- answering before the handshake is complete ------------------------------------------------------
+
+/// RFC 7413 §4.2.2: the answer goes out at once, up to the initial window.
+#[test]
+fn the_answer_is_limited_by_the_initial_window() {
+    let (mut p, listener, cookie) = server();
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack();
+    let id = p.accept(listener);
+    p.write(id, &[b'a'; 30_000]);
+    let got = p.drain();
+    assert_eq!(got.iter().map(|g| g.data.len()).sum::<usize>(), 10_000);
+    assert!(got.iter().all(|g| g.ack == AFTER && g.flags.contains(Flags::ACK)));
+    // The client's ACK of all of it.
+    p.send(seg().seq(AFTER).ack(10_001));
+    assert_eq!(p.drain()[0].seq, 10_001);
+}
+
+/// RFC 7413 §4.2.2: and by the SYN's window, which is not scaled (RFC 7323 §2.2).
+#[test]
+fn the_answer_is_limited_by_the_unscaled_window() {
+    let (mut p, listener, cookie) = server();
+    p.send(first_flight(&cookie).scale(7).win(3_000));
+    p.expect().syn_ack();
+    let id = p.accept(listener);
+    p.write(id, &[b'a'; 30_000]);
+    let early: usize = p.drain().iter().map(|g| g.data.len()).sum();
+    assert!(early <= 3_000, "{early}");
+    p.send(seg().seq(AFTER).ack(1 + early as u32).win(3_000));
+    let then: usize = p.drain().iter().map(|g| g.data.len()).sum();
+    assert!(then > 3_000, "{then}");
+}
+
+/// RFC 7413 §4.2.2: only the SYN-ACK is retransmitted before the client's ACK; then the data, at
+/// the timeout, from the first byte.
+#[test]
+fn data_is_not_retransmitted_before_the_ack() {
+    let (mut p, listener, cookie) = server();
+    p.send(first_flight(&cookie));
+    let id = p.accept(listener);
+    p.write(id, b"answer");
+    let sent = p.sends_at(4_000, &[0, 0, 1_000, 3_000]);
+    let data: Vec<&[u8]> = sent.iter().map(|g| g.data.as_slice()).collect();
+    assert_eq!(data, [b"", &b"answer"[..], b"", b""]);
+    // The collapse on the second timeout: one segment.
+    assert_eq!(p.stack.info(id).unwrap().cwnd, 1_000);
+    // The ACK acknowledges the SYN only: the answer was lost.
+    p.send(seg().seq(AFTER).ack(1));
+    p.pass(3_500);
+    assert!(p.drain().iter().any(|g| g.seq == 1 && g.data == b"answer"));
+}
+
+/// One lost SYN-ACK says little: the window stays.
+#[test]
+fn one_timeout_keeps_the_initial_window() {
+    let (mut p, listener, cookie) = server();
+    p.send(first_flight(&cookie));
+    let id = p.accept(listener);
+    p.at(1_500);
+    assert_eq!(p.stack.info(id).unwrap().cwnd, 10_000);
+}
+
+/// The paper's §3.4.2: at most k times what was received; the SYN-ACK always goes.
+#[test]
+fn response_policy_times() {
+    let (mut p, listener, cookie) = server_with(|_| {}, |c| c.response = ResponsePolicy::Times(3));
+    p.send(first_flight(&cookie));
+    let syn_ack = p.expect().syn_ack();
+    assert!(syn_ack.data.is_empty());
+    let id = p.accept(listener);
+    p.write(id, &[b'a'; 30_000]);
+    // 20 IP, 20 TCP, 4 MSS, 10 cookie and padding, the data.
+    let received = 40 + 16 + DATA.len();
+    let early: usize = p.drain().iter().map(|g| g.data.len()).sum();
+    assert!(early > 0 && early <= 3 * received, "{early}");
+    p.pass(500);
+    p.quiet();
+    p.send(seg().seq(AFTER).ack(1 + early as u32));
+    assert!(p.drain().iter().map(|g| g.data.len()).sum::<usize>() >= 9_000);
+}
+
+/// Nothing but the SYN-ACK, not even a FIN.
+#[test]
+fn response_policy_after_the_handshake() {
+    let (mut p, listener, cookie) = server_with(|_| {}, |c| c.response = ResponsePolicy::AfterHandshake);
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack().ack(AFTER);
+    let id = p.accept(listener);
+    assert_eq!(p.read(id), DATA);
+    p.write(id, b"answer");
+    p.shutdown(id);
+    p.quiet();
+    p.send(seg().seq(AFTER).ack(1));
+    p.expect().is_fin().seq(1).data(b"answer");
+    assert_eq!(p.state(id), StateName::FinWait1);
+}
+
+/// RFC 7413 §4.2.2: answer and FIN may leave before the ACK; the handshake's ACK covers them.
+#[test]
+fn answer_and_fin_before_the_ack() {
+    let (mut p, listener, cookie) = server();
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack();
+    let id = p.accept(listener);
+    assert_eq!(p.read(id), DATA);
+    p.write(id, b"answer");
+    p.shutdown(id);
+    let sent = p.drain();
+    assert_eq!(sent.iter().map(|g| g.data.len()).sum::<usize>(), 6);
+    assert!(sent.last().unwrap().flags.contains(Flags::FIN));
+    p.send(seg().seq(AFTER).ack(8));
+    assert_eq!(p.state(id), StateName::FinWait2);
+    p.send(seg().seq(AFTER).ack(8).fin());
+    p.expect().is_ack().seq(8);
+    assert_eq!(p.state(id), StateName::TimeWait);
+}
+
+/// RFC 9293 §3.5 lets the SYN-ACK carry data; off by default, because Linux clients drop it.
+#[test]
+fn data_in_the_syn_ack_if_switched_on() {
+    for on in [false, true] {
+        let (mut p, listener, cookie) = server_with(|c| c.tcp.data_in_syn_ack = on, |_| {});
+        p.deliver(first_flight(&cookie));
+        let id = p.stack.accept(listener).unwrap();
+        p.stack.write(id, b"answer", p.now).unwrap();
+        let first = p.expect().syn_ack().ack(AFTER);
+        if on {
+            assert_eq!(first.data, b"answer");
+            p.quiet();
+            // Sent again it is bare.
+            p.at(1_500);
+            p.expect().syn_ack().empty();
+        } else {
+            first.empty();
+            p.expect().is_ack().seq(1).data(b"answer");
+        }
+        p.send(seg().seq(AFTER).ack(7));
+        assert_eq!(p.state(id), StateName::Established);
+    }
+}
+
+// --- the child in SYN-RECEIVED ------------------------------------------------------------------------
+
+/// A duplicate SYN gets the same SYN-ACK (at most one in 500 ms); its payload is dropped.
+#[test]
+fn a_duplicate_syn_delivers_nothing_twice() {
+    let (mut p, listener, cookie) = server();
+    p.send(first_flight(&cookie));
+    let first = p.expect().syn_ack().ack(AFTER);
+    p.send(first_flight(&cookie));
+    p.quiet();
+    p.at(600);
+    p.send(first_flight(&cookie));
+    let second = p.expect().syn_ack().ack(AFTER);
+    assert_eq!(first.raw_seq, second.raw_seq);
+    // A plain one, as clients retransmit it.
+    p.at(1_150);
+    p.drain();
+    p.at(1_700);
+    p.send(syn());
+    p.expect().syn_ack().ack(AFTER);
+    let id = p.accept(listener);
+    p.nothing_to_accept(listener);
+    assert_eq!(p.read(id), DATA);
+    assert_eq!(p.stack.info(id).unwrap().totals.bytes_received, DATA.len() as u64);
+}
+
+/// The client's data again behind the handshake (it did not see our acknowledgement): once.
+#[test]
+fn data_sent_again_with_the_ack_is_not_delivered_twice() {
+    let (mut p, listener, cookie) = server();
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack();
+    p.send(seg().seq(1).ack(1).data(DATA));
+    p.expect().is_ack().ack(AFTER);
+    let id = p.accept(listener);
+    assert_eq!(p.read(id), DATA);
+}
+
+/// RFC 9293 §3.10.7.4: FIN with the handshake's ACK, data in between.
+#[test]
+fn a_fin_with_the_ack_closes_the_child() {
+    let (mut p, listener, cookie) = server();
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack();
+    p.send(seg().seq(AFTER).ack(1).data(b"!").fin());
+    p.expect().is_ack().ack(AFTER + 2);
+    let id = p.accept(listener);
+    assert_eq!(p.state(id), StateName::CloseWait);
+    assert_eq!(p.read(id).len(), DATA.len() + 1);
+    assert_eq!(p.read_once(id), Ok(0));
+}
+
+/// RFC 5961 §3: exactly at the edge or challenged; here off-path RSTs are cheapest.
+#[test]
+fn a_reset_must_match_the_edge() {
+    let (mut p, listener, cookie) = server();
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack();
+    p.send(seg().seq(AFTER + 1).rst());
+    p.expect().is_ack().ack(AFTER);
+    p.send(seg().seq(1).rst());
+    p.quiet();
+    let id = p.accept(listener);
+    assert_eq!(p.state(id), StateName::SynRcvd);
+}
+
+/// A listener that closes resets every child that nobody accepted.
+#[test]
+fn a_closed_listener_resets_early_children() {
+    let (mut p, listener, cookie) = server();
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack();
+    p.stack.unlisten(listener, p.now);
+    p.expect().is_rst().seq(1).ack(AFTER);
+    assert_eq!((p.stack.connections(), p.stack.buffer_bytes()), (0, 0));
+}
+
+/// RFC 9293 §3.6.1: released with the SYN's data unread: RST.
+#[test]
+fn release_with_unread_syn_data_resets() {
+    let (mut p, listener, cookie) = server();
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack();
+    let id = p.accept(listener);
+    p.release(id);
+    p.expect().is_rst().seq(1).ack(AFTER);
+    assert_eq!(p.stack.connections(), 0);
+}
+
+/// A hard ICMP error does not take the data from the application.
+#[test]
+fn icmp_errors_leave_the_child_readable() {
+    let (mut p, listener, cookie) = server();
+    p.send(first_flight(&cookie));
+    let syn_ack = p.expect().syn_ack();
+    p.icmp(IcmpErrorKind::PortUnreachable, &syn_ack.packet);
+    let id = p.accept(listener);
+    assert_eq!(p.read(id), DATA);
+}
+
+/// A full accept queue drops the SYN, cookie or not.
+#[test]
+fn a_full_accept_queue_drops_first_flights() {
+    let (mut p, listener, cookie) = server_with(|_| {}, |c| c.backlog = 1);
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack();
+    p.flow(CLIENT_PORT + 1, 5);
+    p.send(first_flight(&cookie));
+    p.quiet();
+    assert_eq!(p.stack.counters().dropped(Drop::AcceptQueueFull), 1);
+    p.accept(listener);
+    p.nothing_to_accept(listener);
+}
+
+/// A listener that answers with SYN cookies, and 10 s after, accepts no first flight: the stateless
+/// answer and a later child would have different ISNs for the same SYN.
+#[test]
+fn no_first_flight_while_syn_cookies_answer_and_10_s_after() {
+    let (mut p, listener, cookie) = server_with(|_| {}, |c| c.syn_backlog = 1);
+    p.send(syn());
+    p.expect().syn_ack();
+    p.flow(CLIENT_PORT + 1, 5);
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack().ack(1).no_fast_open();
+    assert_eq!(p.stack.counters().syn_cookies_sent, 1);
+    // Room in the queue again.
+    p.flow(CLIENT_PORT, peer::PEER_ISN);
+    p.send(seg().seq(1).ack(1));
+    p.accept(listener);
+    p.at(9_900);
+    p.flow(CLIENT_PORT + 2, 5);
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack().ack(1).no_fast_open();
+    p.send(seg().seq(1).ack(1));
+    p.at(10_100);
+    p.flow(CLIENT_PORT + 3, 5);
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack().ack(AFTER);
+}

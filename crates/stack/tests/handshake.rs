@@ -1,0 +1,521 @@
+//! Opening a connection, packet by packet.
+
+mod peer;
+
+use firstflight_stack::{CloseReason, Drop, IoError, Readiness, StateName};
+use peer::{CLIENT_PORT, PORT, Peer, seg};
+
+/// RFC 9293 §3.5, figure 6, the stack being A.
+#[test]
+fn active_open() {
+    let mut p = Peer::new();
+    let id = p.connect(b"", false);
+    assert_eq!(p.state(id), StateName::SynSent);
+    let syn = p.expect().is_syn().empty();
+    assert_eq!((syn.mss, syn.sack_ok), (Some(1460), true));
+    assert!(syn.scale.is_some() && syn.ts.is_some_and(|t| t.echo == 0));
+    p.send(seg().syn().ack(1).mss(1460));
+    p.expect().is_ack().seq(1).ack(1).empty();
+    assert_eq!(p.state(id), StateName::Established);
+    assert!(p.saw(id, Readiness::CONNECTED));
+    p.quiet();
+}
+
+/// RFC 9293 §3.5, figure 6, the stack being B.
+#[test]
+fn passive_open() {
+    let mut p = Peer::new();
+    let listener = p.listen();
+    p.send(seg().syn().mss(1460));
+    p.nothing_to_accept(listener);
+    let syn_ack = p.expect().syn_ack().ack(1).empty();
+    assert_eq!((syn_ack.mss, syn_ack.scale, syn_ack.sack_ok, syn_ack.ts), (Some(1460), None, false, None));
+    p.send(seg().seq(1).ack(1));
+    let id = p.accept(listener);
+    assert_eq!(p.state(id), StateName::Established);
+    p.quiet();
+}
+
+/// RFC 9293 §3.10.7.4: the ACK of the SYN-ACK may carry data, and the FIN too.
+#[test]
+fn data_and_fin_with_the_ack_of_the_syn_ack() {
+    let mut p = Peer::new();
+    let listener = p.listen();
+    p.send(seg().syn().mss(1460));
+    p.expect().syn_ack();
+    p.send(seg().seq(1).ack(1).data(b"hello").fin());
+    p.expect().is_ack().ack(7);
+    let id = p.accept(listener);
+    assert_eq!(p.read(id), b"hello");
+    assert_eq!(p.read_once(id), Ok(0));
+    assert_eq!(p.state(id), StateName::CloseWait);
+}
+
+/// RFC 9293 §3.5, figure 8.
+#[test]
+fn simultaneous_open() {
+    let mut p = Peer::new();
+    let id = p.connect(b"", false);
+    p.expect().is_syn();
+    p.send(seg().syn().mss(1460));
+    p.expect().syn_ack().ack(1);
+    assert_eq!(p.state(id), StateName::SynRcvd);
+    p.send(seg().syn().ack(1).mss(1460));
+    assert_eq!(p.state(id), StateName::Established);
+    p.drain();
+    p.write(id, b"x");
+    p.expect().is_ack().seq(1).ack(1).data(b"x");
+}
+
+/// RFC 9293 §3.5: the other side may answer a crossed SYN with a bare ACK too.
+#[test]
+fn simultaneous_open_completed_by_a_bare_ack() {
+    let mut p = Peer::new();
+    let id = p.connect(b"", false);
+    p.expect().is_syn();
+    p.send(seg().syn().mss(1460));
+    p.expect().syn_ack().ack(1);
+    p.send(seg().seq(1).ack(1));
+    assert_eq!(p.state(id), StateName::Established);
+    p.quiet();
+}
+
+/// RFC 9293 §3.10.7.4: a RST in SYN-RECEIVED of an active open means refused.
+#[test]
+fn simultaneous_open_refused() {
+    let mut p = Peer::new();
+    let id = p.connect(b"", false);
+    p.expect().is_syn();
+    p.send(seg().syn().mss(1460));
+    p.expect().syn_ack();
+    p.send(seg().rst().seq(1));
+    assert_eq!(p.reason(id), Some(CloseReason::Refused));
+    p.quiet();
+}
+
+/// RFC 6298 §2.1 and §5.5: 1 s, doubled every time; RFC 9293 §3.8.3 R2 for SYNs: given up.
+#[test]
+fn syn_is_sent_again_after_1_2_4_seconds_and_given_up() {
+    let mut p = Peer::new();
+    let id = p.connect(b"", false);
+    let sent = p.sends_at(200_000, &[0, 1_000, 3_000, 7_000, 15_000, 31_000, 63_000]);
+    assert!(sent.into_iter().all(|g| g.is_syn().empty().seq == 0));
+    assert_eq!(p.reason(id), Some(CloseReason::TimedOut));
+    assert_eq!(p.read_once(id), Err(IoError::Closed(CloseReason::TimedOut)));
+}
+
+/// RFC 6298 §5.7: after a lost SYN the timeout begins at 3 s, unless timestamps measure the path.
+#[test]
+fn rto_is_three_seconds_after_a_lost_syn() {
+    for timestamps in [false, true] {
+        let mut p = Peer::new();
+        let id = p.connect(b"", false);
+        p.at(1_010);
+        p.drain();
+        p.at(1_100);
+        let syn_ack = seg().syn().ack(1).mss(1460);
+        p.send(if timestamps { syn_ack.ts(1) } else { syn_ack });
+        p.expect().is_ack();
+        p.write(id, b"x");
+        p.expect().data(b"x").at(1_100);
+        p.at(5_000);
+        // With timestamps 100 ms were measured: SRTT + max(200 ms, 4 RTTVAR).
+        p.expect().data(b"x").at(if timestamps { 1_400 } else { 4_100 });
+    }
+}
+
+/// RFC 5681 §3.1: after a lost SYN the initial window is one segment.
+#[test]
+fn one_segment_after_a_lost_syn() {
+    let mut p = Peer::new();
+    let id = p.connect(b"", false);
+    p.at(1_010);
+    p.drain();
+    p.send(seg().syn().ack(1).mss(1460));
+    p.expect().is_ack();
+    p.write(id, &[0; 5000]);
+    p.expect().len(1460).seq(1);
+    p.quiet();
+}
+
+/// RFC 9293 §3.10.7.3, second step.
+#[test]
+fn rst_answers_syn_refused() {
+    let mut p = Peer::new();
+    let id = p.connect(b"", false);
+    p.expect().is_syn();
+    p.send(seg().rst().ack(1));
+    assert_eq!(p.reason(id), Some(CloseReason::Refused));
+    p.quiet();
+}
+
+/// RFC 9293 §3.10.7.3: only a RST that acknowledges our SYN counts (blind resets, RFC 5961).
+#[test]
+fn rst_without_or_with_bad_ack_is_ignored_in_syn_sent() {
+    let mut p = Peer::new();
+    let id = p.connect(b"", false);
+    p.expect().is_syn();
+    p.send(seg().rst());
+    p.send(seg().rst().ack(0));
+    p.send(seg().rst().ack(2));
+    assert_eq!(p.state(id), StateName::SynSent);
+    p.quiet();
+}
+
+/// RFC 9293 §3.10.7.3, first step: <SEQ=SEG.ACK><CTL=RST>, and the SYN-SENT state stays.
+#[test]
+fn bad_ack_in_syn_sent_is_reset() {
+    let mut p = Peer::new();
+    let id = p.connect(b"", false);
+    p.expect().is_syn();
+    for (n, segment) in [seg().syn().ack(0), seg().syn().ack(2), seg().ack(77)].into_iter().enumerate() {
+        p.send(segment);
+        let rst = p.expect().is_rst().seq([0, 2, 77][n]);
+        assert!(!rst.flags.contains(firstflight_wire::tcp::Flags::ACK));
+    }
+    assert_eq!(p.state(id), StateName::SynSent);
+    p.send(seg().syn().ack(1).mss(1460));
+    assert_eq!(p.state(id), StateName::Established);
+}
+
+/// RFC 9293 §3.10.7.3, fifth step: neither SYN nor RST, drop.
+#[test]
+fn good_ack_without_syn_is_dropped_in_syn_sent() {
+    let mut p = Peer::new();
+    let id = p.connect(b"", false);
+    p.expect().is_syn();
+    p.send(seg().seq(1).ack(1).data(b"x"));
+    p.quiet();
+    assert_eq!(p.state(id), StateName::SynSent);
+}
+
+/// RFC 9293 §3.10.7.4 (SYN-RECEIVED), at most one answer in 500 ms.
+#[test]
+fn duplicate_syn_gets_the_syn_ack_again() {
+    let mut p = Peer::new();
+    p.listen();
+    p.send(seg().syn().mss(1460));
+    let first = p.expect().syn_ack().ack(1);
+    p.at(499);
+    p.send(seg().syn().mss(1460));
+    p.quiet();
+    p.at(500);
+    p.send(seg().syn().mss(1460));
+    let second = p.expect().syn_ack().ack(1);
+    assert_eq!(first.raw_seq, second.raw_seq);
+    p.send(seg().syn().mss(1460));
+    p.quiet();
+}
+
+/// The same, with a payload that is not taken: its last byte lies in the window, its SYN does not.
+#[test]
+fn duplicate_syn_with_data_gets_the_syn_ack_again() {
+    let mut p = Peer::new();
+    let listener = p.listen();
+    p.send(seg().syn().mss(1460).data(b"early"));
+    p.expect().syn_ack().ack(1);
+    p.at(600);
+    p.send(seg().syn().mss(1460).data(b"early"));
+    p.expect().syn_ack().ack(1);
+    p.send(seg().seq(1).ack(1).data(b"early"));
+    let id = p.accept(listener);
+    assert_eq!(p.read(id), b"early");
+}
+
+/// RFC 6298 §3 (Karn): with two SYN-ACKs on the way their ACK measures nothing.
+#[test]
+fn an_ack_after_a_repeated_syn_ack_is_no_round_trip_sample() {
+    let mut p = Peer::new();
+    let listener = p.listen();
+    p.send(seg().syn().mss(1460));
+    p.at(900);
+    p.send(seg().syn().mss(1460));
+    p.send(seg().seq(1).ack(1));
+    let id = p.accept(listener);
+    assert_eq!(p.stack.info(id).unwrap().rtt, None);
+}
+
+/// SYN-ACK timer: 1, 2, 4 … s, five times, then the child is forgotten.
+#[test]
+fn syn_ack_is_sent_again_and_given_up() {
+    let mut p = Peer::new();
+    let listener = p.listen();
+    p.send(seg().syn().mss(1460));
+    let sent = p.sends_at(120_000, &[0, 1_000, 3_000, 7_000, 15_000, 31_000]);
+    assert!(sent.into_iter().all(|g| g.syn_ack().ack == 1));
+    assert_eq!(p.stack.queues(listener), Some((0, 0)));
+    assert_eq!((p.stack.connections(), p.stack.buffer_bytes()), (0, 0));
+}
+
+/// RFC 9293 §3.10.7.2 leaves it open; everybody drops it: no scanner learns anything.
+#[test]
+fn syn_with_fin_is_dropped_by_a_listener() {
+    let mut p = Peer::new();
+    p.listen();
+    p.send(seg().syn().fin().mss(1460));
+    p.quiet();
+    assert_eq!(p.stack.connections(), 0);
+    assert_eq!(p.stack.counters().dropped(Drop::BadFlags), 1);
+}
+
+/// RFC 9293 §3.10.7.2, first and second step.
+#[test]
+fn a_listener_ignores_rst_and_resets_ack() {
+    let mut p = Peer::new();
+    p.listen();
+    p.send(seg().rst());
+    p.send(seg().syn().rst());
+    p.quiet();
+    p.send(seg().seq(5).ack(123));
+    p.expect().is_rst().seq(123).empty();
+    p.send(seg().syn().ack(123));
+    p.expect().is_rst().seq(123);
+    // RFC 9293 §3.10.7.2, fourth step: anything else is dropped. Our listener answers as a closed
+    // port would, which 3.10.7.1 allows, with the form for segments without ACK.
+    p.send(seg().seq(5).data(b"abc"));
+    p.expect().is_rst().seq(0).ack(8);
+}
+
+/// RFC 9293 §3.10.7.1: both forms.
+#[test]
+fn unknown_segments_are_reset() {
+    let mut p = Peer::new();
+    p.send(seg().syn().data(b"abc"));
+    p.expect().is_rst().seq(0).ack(4).empty();
+    p.send(seg().seq(9).fin());
+    p.expect().is_rst().seq(0).ack(10);
+    let rst = {
+        p.send(seg().seq(9).ack(4_321).data(b"abc"));
+        p.expect().is_rst().seq(4_321)
+    };
+    assert!(!rst.flags.contains(firstflight_wire::tcp::Flags::ACK));
+    p.send(seg().rst().ack(1));
+    p.quiet();
+}
+
+/// The accept queue is full: the SYN is dropped, and the ACK of a handshake under way too.
+#[test]
+fn backlog_full() {
+    let mut p = Peer::new();
+    let listener = p.listen_with(|c| c.backlog = 1);
+    p.send(seg().syn().mss(1460));
+    p.expect().syn_ack();
+    p.flow(CLIENT_PORT + 1, 1);
+    p.send(seg().syn().mss(1460));
+    p.expect().syn_ack();
+    p.send(seg().seq(1).ack(1));
+    assert_eq!(p.stack.queues(listener), Some((1, 1)));
+    p.flow(CLIENT_PORT + 2, 1);
+    p.send(seg().syn().mss(1460));
+    p.quiet();
+    p.flow(CLIENT_PORT, peer::PEER_ISN);
+    p.send(seg().seq(1).ack(1));
+    p.quiet();
+    assert_eq!(p.stack.counters().dropped(Drop::AcceptQueueFull), 2);
+    // Room again: the client's data brings the ACK a second time.
+    p.accept(listener);
+    p.send(seg().seq(1).ack(1).data(b"x"));
+    let id = p.accept(listener);
+    assert_eq!(p.read(id), b"x");
+}
+
+/// RFC 4987 §3.6: no state, the ACK brings it back, options in the timestamp.
+#[test]
+fn syn_cookies_when_the_syn_queue_is_full() {
+    for timestamps in [true, false] {
+        let mut p = Peer::new();
+        let listener = p.listen_with(|c| c.syn_backlog = 1);
+        p.send(seg().syn().mss(1460));
+        p.expect().syn_ack();
+        p.flow(CLIENT_PORT + 1, 5_000);
+        let syn = seg().syn().mss(1400).sack_ok().scale(7);
+        p.send(if timestamps { syn.ts(100) } else { syn });
+        let syn_ack = p.expect().syn_ack().ack(1);
+        assert_eq!(syn_ack.scale.is_some(), timestamps);
+        assert_eq!(syn_ack.sack_ok, timestamps);
+        assert_eq!(syn_ack.ts.map(|t| t.echo), timestamps.then_some(100));
+        assert_eq!(p.stack.connections(), 1);
+        assert_eq!(p.stack.counters().syn_cookies_sent, 1);
+        p.pass(50);
+        let with = |s: peer::Seg, n| if timestamps { s.ts(n) } else { s };
+        p.send(with(seg().seq(1).ack(1).win(1_000), 101));
+        let id = p.accept(listener);
+        assert_eq!(p.state(id), StateName::Established);
+        assert_eq!(p.stack.info(id).unwrap().mss, 1400);
+        p.send(with(seg().seq(1).ack(1).data(b"late").win(1_000), 102));
+        assert_eq!(p.read(id), b"late");
+        p.drain();
+        // The scale came back with the timestamp: 1,000 is 128,000, so cwnd limits, else 1,000.
+        p.write(id, &[0; 20_000]);
+        let got = p.drain();
+        let bytes: usize = got.iter().map(|g| g.data.len()).sum();
+        assert_eq!(bytes > 1_000, timestamps, "{bytes}");
+        assert_eq!(got[0].ts.is_some(), timestamps);
+        if timestamps {
+            // So did SACK-permitted.
+            p.send(seg().seq(9).ack(1).ts(103).data(b"y"));
+            assert_eq!(p.drain().pop().unwrap().sack, [(9, 10)]);
+        }
+    }
+}
+
+/// The SYN-ACK of a cookie promises what the child will do: the listener's settings, not the stack's.
+#[test]
+fn syn_cookie_speaks_for_the_listeners_settings() {
+    let mut p = Peer::new();
+    let own = firstflight_tcp::Config { timestamps: false, mss: 1000, ..Default::default() };
+    p.listen_with(|c| {
+        c.syn_backlog = 0;
+        c.tcp = Some(std::sync::Arc::new(own));
+    });
+    p.send(seg().syn().mss(1460).ts(5));
+    let syn_ack = p.expect().syn_ack();
+    assert_eq!((syn_ack.ts, syn_ack.mss), (None, Some(1000)));
+}
+
+/// A cookie's ACK is one chance in 2^28; without recent cookies there is none at all.
+#[test]
+fn forged_acks_do_not_open_connections() {
+    let mut p = Peer::new();
+    let listener = p.listen_with(|c| c.syn_backlog = 0);
+    p.send(seg().syn().mss(1460));
+    p.expect().syn_ack();
+    for wrong in [0, 2, 0x0100_0001, 0x8000_0001] {
+        p.send(seg().seq(1).ack(wrong));
+        p.expect().is_rst().seq(wrong);
+    }
+    p.send(seg().seq(2).ack(1));
+    p.expect().is_rst();
+    p.flow(CLIENT_PORT + 1, peer::PEER_ISN);
+    p.send(seg().seq(1).ack(1));
+    p.expect().is_rst();
+    p.nothing_to_accept(listener);
+    // Old: a cookie lives at most two periods of 64 s.
+    p.flow(CLIENT_PORT, peer::PEER_ISN);
+    p.pass(129_000);
+    p.send(seg().seq(1).ack(1));
+    p.expect().is_rst();
+    p.nothing_to_accept(listener);
+}
+
+/// A cookie's ACK must not slip past a full accept queue.
+#[test]
+fn syn_cookie_ack_waits_for_room_in_the_accept_queue() {
+    let mut p = Peer::new();
+    let listener = p.listen_with(|c| {
+        c.syn_backlog = 0;
+        c.backlog = 1;
+    });
+    for port in [CLIENT_PORT, CLIENT_PORT + 1] {
+        p.flow(port, 77);
+        p.send(seg().syn().mss(1460));
+        p.expect().syn_ack();
+        p.send(seg().seq(1).ack(1));
+    }
+    p.quiet();
+    assert_eq!(p.stack.queues(listener), Some((1, 0)));
+    p.accept(listener);
+    p.send(seg().seq(1).ack(1).data(b"again"));
+    let id = p.accept(listener);
+    assert_eq!(p.read(id), b"again");
+}
+
+/// RFC 9293 §3.5.1, figure 9: the peer crashed and opens anew.
+#[test]
+fn half_open_connection_is_found_by_a_new_syn() {
+    let mut p = Peer::new();
+    let listener = p.listen();
+    let old = p.open_passive(listener, seg().mss(1460));
+    p.pass(1_000);
+    let isn = peer::PEER_ISN;
+    p.isn = isn.wrapping_add(500_000);
+    p.send(seg().syn().mss(1460));
+    // The challenge ACK acknowledges the old incarnation's numbers …
+    let challenge = p.expect().is_ack().seq(1);
+    assert_eq!(challenge.raw_ack.get(), isn.wrapping_add(1));
+    // … which the new one resets; exactly at the edge, so it is believed.
+    p.isn = isn;
+    p.send(seg().rst().seq(1));
+    assert_eq!(p.reason(old), Some(CloseReason::Reset));
+    p.isn = isn.wrapping_add(500_000);
+    p.send(seg().syn().mss(1460));
+    p.expect().syn_ack().ack(1);
+}
+
+/// RFC 9293 §3.5.1, figure 10: the active side sends data to a peer that knows nothing.
+#[test]
+fn half_open_connection_is_found_by_a_reset_of_its_data() {
+    let mut p = Peer::new();
+    let id = p.open_active(seg().mss(1460));
+    p.write(id, b"data");
+    p.expect().seq(1).ack(1).data(b"data");
+    p.send(seg().rst().seq(1));
+    assert_eq!(p.reason(id), Some(CloseReason::Reset));
+    assert_eq!(p.stack.write(id, b"x", p.now), Err(IoError::Closed(CloseReason::Reset)));
+    p.quiet();
+}
+
+/// RFC 9293 §3.10.7.4: in SYN-RECEIVED an ACK of something else is reset, and the child lives on.
+#[test]
+fn bad_ack_in_syn_received_is_reset() {
+    let mut p = Peer::new();
+    let listener = p.listen();
+    p.send(seg().syn().mss(1460));
+    p.expect().syn_ack();
+    for bad in [0, 2, 500] {
+        p.send(seg().seq(1).ack(bad));
+        p.expect().is_rst().seq(bad);
+    }
+    p.nothing_to_accept(listener);
+    p.send(seg().seq(1).ack(1));
+    p.accept(listener);
+}
+
+/// RFC 9293 §3.10.7.4: a RST in SYN-RECEIVED of a passive open: back to LISTEN, nobody is told.
+#[test]
+fn rst_in_syn_received_frees_the_child() {
+    let mut p = Peer::new();
+    let listener = p.listen();
+    p.send(seg().syn().mss(1460));
+    p.expect().syn_ack();
+    p.send(seg().rst().seq(1));
+    p.quiet();
+    p.nothing_to_accept(listener);
+    assert_eq!((p.stack.connections(), p.stack.queues(listener)), (0, Some((0, 0))));
+}
+
+/// RFC 9293 §3.7.1: without the option the MSS is 536; a silly one is not believed.
+#[test]
+fn mss_defaults_and_bounds() {
+    for (offered, used) in [(None, 536), (Some(1), 88), (Some(1400), 1400), (Some(9000), 1460)] {
+        let mut p = Peer::new();
+        let listener = p.listen();
+        let syn = offered.map_or(seg(), |m| seg().mss(m));
+        let id = p.open_passive(listener, syn);
+        p.write(id, &[0; 5000]);
+        p.expect().len(used);
+    }
+}
+
+/// A close before the handshake is complete waits for it (RFC 9293 §3.10.4, SYN-SENT note).
+#[test]
+fn close_in_syn_sent_sends_data_and_fin_after_the_handshake() {
+    let mut p = Peer::new();
+    let id = p.connect(b"all", false);
+    p.shutdown(id);
+    p.expect().is_syn().empty();
+    p.send(seg().syn().ack(1).mss(1460));
+    p.expect().is_fin().seq(1).ack(1).data(b"all");
+    assert_eq!(p.state(id), StateName::FinWait1);
+}
+
+/// The port of a connection in use is not used for another one to the same server.
+#[test]
+fn two_connects_use_two_ports() {
+    let mut p = Peer::new();
+    p.connect(b"", false);
+    p.connect(b"", false);
+    let packets = p.drain();
+    assert_eq!((packets.len(), packets[0].port), (2, PORT));
+    assert_ne!(packets[0].packet[20..22], packets[1].packet[20..22]);
+}

@@ -1,0 +1,687 @@
+//! Losses, acknowledgements, windows and probes, packet by packet.
+
+mod peer;
+
+use firstflight_stack::{CloseReason, ConnId, StateName};
+use firstflight_tcp::congestion::Algorithm;
+use firstflight_tcp::{Config, Keepalive};
+use peer::{Got, LATE_MS, Peer, Seg, seg};
+use std::time::Duration;
+
+/// The peer's MSS: 1,000 makes numbers readable.
+const MSS: u32 = 1_000;
+
+fn open_with(syn: Seg, tune: impl FnOnce(&mut Config)) -> (Peer, ConnId) {
+    let mut p = Peer::with(|c| {
+        c.tcp.congestion = Algorithm::NewReno;
+        tune(&mut c.tcp);
+    });
+    let listener = p.listen();
+    let id = p.open_passive(listener, syn.mss(MSS as u16));
+    (p, id)
+}
+
+fn open() -> (Peer, ConnId) {
+    open_with(seg(), |_| {})
+}
+
+fn open_sack() -> (Peer, ConnId) {
+    open_with(seg().sack_ok(), |_| {})
+}
+
+/// Number of the n-th full segment's first byte, counted from 0.
+fn nth(n: u32) -> u32 {
+    1 + n * MSS
+}
+
+fn ack(n: u32) -> Seg {
+    seg().seq(1).ack(nth(n))
+}
+
+/// The segments with these indices and no others, each full.
+#[track_caller]
+fn segments(got: Vec<Got>, wanted: impl IntoIterator<Item = u32>) {
+    let seqs: Vec<u32> = got.iter().map(|g| g.seq).collect();
+    let wanted: Vec<u32> = wanted.into_iter().map(nth).collect();
+    assert_eq!(seqs, wanted, "{got:?}");
+    assert!(got.iter().all(|g| g.data.len() == MSS as usize), "{got:?}");
+}
+
+fn cwnd(p: &Peer, id: ConnId) -> u32 {
+    p.stack.info(id).unwrap().cwnd / MSS
+}
+
+// --- windows -------------------------------------------------------------------------------------
+
+/// RFC 6928 §2: ten segments; RFC 3465: slow start adds what was acknowledged, two segments at most.
+#[test]
+fn initial_window_and_slow_start() {
+    let (mut p, id) = open();
+    p.write(id, &[0; 50_000]);
+    segments(p.drain(), 0..10);
+    p.send(ack(2));
+    assert_eq!(cwnd(&p, id), 12);
+    segments(p.drain(), 10..14);
+    p.send(ack(10));
+    assert_eq!(cwnd(&p, id), 14);
+    segments(p.drain(), 14..24);
+}
+
+/// RFC 9293 §3.8.6: not a byte beyond the peer's window.
+#[test]
+fn the_peers_window_is_kept() {
+    let (mut p, id) = open();
+    p.send(seg().seq(1).ack(1).win(3_500));
+    p.write(id, &[0; 50_000]);
+    // Sender's silly-window avoidance (RFC 9293 §3.8.6.2.1) holds the odd 500 back.
+    segments(p.drain(), 0..3);
+    // A window that moves with the acknowledgement.
+    p.send(ack(1).win(3_500));
+    segments(p.drain(), 3..4);
+}
+
+/// RFC 9293 §3.8.6.2.1 (3): at least half the largest window the peer ever offered may leave.
+#[test]
+fn half_the_largest_window_is_not_silly() {
+    let mut p = Peer::new();
+    let listener = p.listen();
+    p.window = 600;
+    let id = p.open_passive(listener, seg().mss(1000));
+    p.write(id, &[0; 5_000]);
+    p.expect().len(600);
+    p.send(seg().seq(1).ack(601).win(299));
+    p.quiet();
+    p.send(seg().seq(1).ack(601).win(300));
+    p.expect().seq(601).len(300);
+}
+
+/// RFC 9293 §3.8.6.2.1, override timeout: a small segment leaves in the end.
+#[test]
+fn a_small_window_is_used_after_the_override_timeout() {
+    let (mut p, id) = open();
+    p.send(seg().seq(1).ack(1).win(100));
+    p.write(id, &[0; 5_000]);
+    p.quiet();
+    p.at(1_000);
+    p.expect().seq(1).len(100);
+}
+
+/// RFC 9293 §3.8.6.2.2: the window we offer moves by whole segments or half the buffer only.
+#[test]
+fn receivers_silly_window_avoidance() {
+    let (mut p, id) = open_with(seg(), |c| c.receive_buffer = 4_000);
+    for n in 0..4 {
+        p.send(seg().seq(nth(n)).ack(1).bytes(1_000));
+    }
+    let full = p.drain().pop().unwrap();
+    assert_eq!((full.ack, full.window), (4_001, 0));
+    // Ten bytes read: nothing worth telling.
+    let mut some = [0; 10];
+    p.stack.read(id, &mut some, p.now).unwrap();
+    p.quiet();
+    // A probe of the peer: still closed.
+    p.send(seg().seq(4_001).ack(1).bytes(1));
+    p.expect().ack(4_001).win(0);
+    p.read(id);
+    assert_eq!(p.expect().is_ack().ack(4_001).window, 4_000);
+}
+
+/// RFC 9293 §3.8.6.1 (MUST-36, MUST-37): probes with backoff, for ever while they are answered.
+#[test]
+fn zero_window_probes_back_off_and_never_give_up_while_answered() {
+    let (mut p, id) = open();
+    p.send(seg().seq(1).ack(1).win(0));
+    p.write(id, b"waits");
+    p.quiet();
+    let mut times = Vec::new();
+    // Probes for hours: far more than the retransmissions that end a connection.
+    while times.len() < 40 {
+        p.pass(100);
+        if let Some(probe) = p.drain().pop() {
+            // One number below: the peer must answer (RFC 9293 §3.10.7.4, first check).
+            times.push(probe.clone().is_ack().seq(0).at);
+            p.send(seg().seq(1).ack(1).win(0));
+        }
+    }
+    let gaps: Vec<u64> = times.windows(2).map(|w| w[1] - w[0]).collect();
+    for (n, gap) in gaps.iter().take(8).enumerate() {
+        let wanted = 400 << n;
+        assert!((wanted..=wanted + 2 * LATE_MS + wanted / 50).contains(gap), "{gaps:?}");
+    }
+    assert!(gaps.iter().all(|g| *g <= 120_000 + LATE_MS), "{gaps:?}");
+    assert_eq!(p.state(id), StateName::Established);
+    p.send(seg().seq(1).ack(1).win(1_000));
+    p.expect().seq(1).data(b"waits");
+}
+
+/// … and given up when they are not (R2, RFC 9293 §3.8.3).
+#[test]
+fn zero_window_probes_without_answer_are_given_up() {
+    let (mut p, id) = open_with(seg(), |c| c.retries = 4);
+    p.send(seg().seq(1).ack(1).win(0));
+    p.write(id, b"waits");
+    p.at(600_000);
+    assert_eq!((p.drain().len(), p.reason(id)), (4, Some(CloseReason::TimedOut)));
+}
+
+/// RFC 9293 §3.8.6.1: also when the window shrinks under what is on the way (Linux: "receiver
+/// dastardly shrinks window").
+#[test]
+fn a_window_shrunk_to_zero_does_not_end_a_peer_that_answers() {
+    let (mut p, id) = open_with(seg(), |c| c.retries = 3);
+    p.write(id, &[b'x'; 1_000]);
+    p.expect().seq(1);
+    let mut probes = 0;
+    for _ in 0..20_000 {
+        p.pass(100);
+        for got in p.drain() {
+            assert_eq!(got.seq, 1);
+            probes += 1;
+            p.send(seg().seq(1).ack(1).win(0));
+        }
+    }
+    assert!(probes > 10, "{probes}");
+    assert_eq!(p.state(id), StateName::Established);
+    p.send(seg().seq(1).ack(1).win(1_000));
+    p.pass(121_000);
+    assert!(p.drain().iter().any(|g| g.data.len() == 1_000 || g.seq > 1));
+}
+
+// --- timeouts ------------------------------------------------------------------------------------
+
+/// RFC 6298 §2.3, §5.5–5.7: SRTT + max(G, 4·RTTVAR) with a floor, doubled each time, collapsed by
+/// the acknowledgement of new data.
+#[test]
+fn rto_backs_off_and_collapses() {
+    let mut p = Peer::with(|c| c.tcp.congestion = Algorithm::NewReno);
+    let listener = p.listen();
+    p.send(seg().syn().mss(1000));
+    p.expect().syn_ack();
+    p.at(100);
+    p.send(seg().seq(1).ack(1));
+    let id = p.accept(listener);
+    // First sample R = 100 ms: RTO = R + 4 · R/2 = 300 ms.
+    p.write(id, &[0; 1000]);
+    let sent = p.sends_at(5_000, &[100, 400, 1_000, 2_200, 4_600]);
+    assert!(sent.into_iter().all(|g| g.seq == 1));
+    assert_eq!(cwnd(&p, id), 1);
+    p.send(ack(1));
+    p.write(id, &[0; 1000]);
+    let now = p.ms();
+    // Karn: the ambiguous acknowledgement gave no sample.
+    p.sends_at(now + 500, &[now, now + 300]);
+}
+
+/// R2 (RFC 9293 §3.8.3): given up after `retries` retransmissions in a row, silently.
+#[test]
+fn data_is_given_up() {
+    let (mut p, id) = open_with(seg(), |c| c.retries = 3);
+    p.write(id, b"x");
+    let sent = p.sends_at(60_000, &[0, 200, 600, 1_400]);
+    assert!(sent.into_iter().all(|g| g.seq == 1));
+    assert_eq!(p.reason(id), Some(CloseReason::TimedOut));
+    p.release(id);
+    assert_eq!((p.stack.connections(), p.stack.buffer_bytes()), (0, 0));
+}
+
+/// RFC 5681 §3.1: one segment after a timeout, then slow start over what was lost.
+#[test]
+fn slow_start_after_a_timeout_sends_everything_again() {
+    let (mut p, id) = open();
+    p.write(id, &[0; 6_000]);
+    segments(p.drain(), 0..6);
+    p.at(250);
+    segments(p.drain(), [0]);
+    p.send(ack(1));
+    segments(p.drain(), [1, 2]);
+    p.send(ack(3));
+    segments(p.drain(), [3, 4, 5]);
+    p.send(ack(6));
+    p.quiet();
+    // ssthresh is half of the six that were out.
+    p.write(id, &[0; 50_000]);
+    assert!(cwnd(&p, id) <= 4, "{}", cwnd(&p, id));
+}
+
+/// A late acknowledgement after a timeout covers all: nothing more is sent twice.
+#[test]
+fn an_acknowledgement_of_everything_ends_the_timeout() {
+    let (mut p, id) = open();
+    p.write(id, &[0; 6_000]);
+    p.drain();
+    p.at(250);
+    segments(p.drain(), [0]);
+    p.send(ack(6));
+    p.quiet();
+    p.write(id, &[0; 1_000]);
+    segments(p.drain(), [6]);
+}
+
+// --- fast retransmit without SACK -------------------------------------------------------------------
+
+/// RFC 5681 §3.2: the third duplicate; RFC 3042: the first two let new segments go.
+#[test]
+fn fast_retransmit_and_limited_transmit() {
+    let (mut p, id) = open();
+    p.write(id, &[0; 30_000]);
+    segments(p.drain(), 0..10);
+    p.send(ack(0));
+    segments(p.drain(), [10]);
+    p.send(ack(0));
+    segments(p.drain(), [11]);
+    p.send(ack(0));
+    segments(p.drain(), [0]);
+    // ssthresh = FlightSize / 2, twelve segments are out (RFC 5681 §3.2 excludes what limited
+    // transmit sent; both readings lie here).
+    assert!((5..=6).contains(&cwnd(&p, id)), "{}", cwnd(&p, id));
+    // Inflation: what the duplicates say has left makes room in the end.
+    for _ in 0..9 {
+        p.send(ack(0));
+    }
+    let new = p.drain();
+    assert!((3..=6).contains(&new.len()) && new[0].seq == nth(12), "{new:?}");
+    // Full acknowledgement: recovery over, the window deflated.
+    p.send(ack(12 + new.len() as u32));
+    assert!((5..=7).contains(&cwnd(&p, id)));
+}
+
+/// RFC 6582 §3.2: each partial acknowledgement means the next segment was lost too.
+#[test]
+fn newreno_partial_acknowledgements() {
+    let (mut p, id) = open();
+    p.write(id, &[0; 10_000]);
+    segments(p.drain(), 0..10);
+    // Lost: 0, 3, 6.
+    for _ in 0..7 {
+        p.send(ack(0));
+    }
+    segments(p.drain(), [0]);
+    p.send(ack(3));
+    segments(p.drain(), [3]);
+    p.send(ack(6));
+    segments(p.drain(), [6]);
+    p.send(ack(10));
+    p.quiet();
+    assert_eq!(p.stack.info(id).unwrap().totals.retransmits, 3);
+}
+
+/// RFC 5681 §2: what a duplicate is: no data, same window, something outstanding.
+#[test]
+fn other_segments_are_no_duplicates() {
+    let (mut p, id) = open();
+    p.write(id, &[0; 5_000]);
+    segments(p.drain(), 0..5);
+    // Data of the peer.
+    for n in 0..4 {
+        p.send(seg().seq(1 + n * 10).ack(1).bytes(10));
+    }
+    // Window updates.
+    for n in 0..4 {
+        p.send(seg().seq(41).ack(1).win(60_000 + n));
+    }
+    assert!(p.drain().iter().all(|g| g.data.is_empty()));
+    assert_eq!(p.stack.info(id).unwrap().totals.retransmits, 0);
+}
+
+// --- with SACK --------------------------------------------------------------------------------------
+
+/// RFC 6675 §5: exactly the holes are sent again.
+#[test]
+fn sack_recovery_sends_exactly_the_holes() {
+    let (mut p, id) = open_sack();
+    // More than the window: with nothing new to send there would be a rescue retransmission too.
+    p.write(id, &[0; 40_000]);
+    segments(p.drain(), 0..10);
+    // Lost: 0, 3.
+    let blocks = |end: u32| {
+        if end > 4 { vec![(nth(4), nth(end)), (nth(1), nth(3))] } else { vec![(nth(1), nth(end.min(3)))] }
+    };
+    for end in [2, 3, 5, 6, 7, 8, 9, 10] {
+        p.send(ack(0).sack(&blocks(end)));
+    }
+    let (again, new): (Vec<Got>, Vec<Got>) = p.drain().into_iter().partition(|g| g.seq < nth(10));
+    segments(again, [0, 3]);
+    assert!(new.iter().map(|g| g.seq).eq((10..).take(new.len()).map(nth)), "{new:?}");
+    p.send(ack(3).sack(&[(nth(4), nth(10))]));
+    p.send(ack(10 + new.len() as u32));
+    assert!(p.drain().iter().all(|g| g.seq >= nth(10)));
+    assert_eq!(p.stack.info(id).unwrap().totals.retransmits, 2);
+}
+
+/// RFC 6675 §5, NextSeg rule 4: the tail of the flight was lost too; without the rescue only the
+/// timeout would tell.
+#[test]
+fn sack_rescue_retransmission_finds_a_lost_tail() {
+    let (mut p, id) = open_sack();
+    p.write(id, &[0; 10_000]);
+    segments(p.drain(), 0..10);
+    // Lost: 0, 8, 9.
+    for end in 2..=8 {
+        p.send(ack(0).sack(&[(nth(1), nth(end))]));
+    }
+    let mut again = p.drain();
+    assert_eq!(again.remove(0).seq, nth(0));
+    p.send(ack(8));
+    again.extend(p.drain());
+    // The last segment, which shows the hole in front of it.
+    segments(again, [9]);
+    p.send(ack(8).sack(&[(nth(9), nth(10))]));
+    segments(p.drain(), [8]);
+    p.send(ack(10));
+    p.at(3_000);
+    p.quiet();
+    assert_eq!(p.stack.info(id).unwrap().totals.retransmits, 3);
+}
+
+/// RFC 6675 §5: duplicates without new SACK information do not count.
+#[test]
+fn duplicates_without_sack_blocks_do_not_count_with_sack() {
+    let (mut p, id) = open_sack();
+    p.write(id, &[0; 5_000]);
+    p.drain();
+    for _ in 0..6 {
+        p.send(ack(0));
+    }
+    p.send(ack(0).sack(&[(nth(1), nth(2))]));
+    p.send(ack(0).sack(&[(nth(1), nth(2))]));
+    p.send(ack(0).sack(&[(nth(1), nth(2))]));
+    p.quiet();
+    assert_eq!(p.stack.info(id).unwrap().totals.retransmits, 0);
+}
+
+/// RFC 2018 §8 and RFC 2883: blocks beyond what was sent or below UNA are not believed.
+#[test]
+fn impossible_sack_blocks_are_ignored() {
+    let (mut p, id) = open_sack();
+    p.write(id, &[0; 5_000]);
+    p.drain();
+    for n in 0..5 {
+        p.send(ack(0).sack(&[(nth(6 + n), nth(7 + n)), (nth(3), nth(2)), (0x8000_0000, 0x8000_1000)]));
+    }
+    p.send(ack(2).sack(&[(nth(0), nth(1))]));
+    p.quiet();
+    assert_eq!(p.stack.info(id).unwrap().totals.retransmits, 0);
+}
+
+/// A retransmission that is lost too: only the timeout finds it (RFC 6675 §5.1), and what was
+/// SACKed is not sent again.
+#[test]
+fn timeout_after_a_lost_retransmission_skips_what_was_sacked() {
+    let (mut p, id) = open_sack();
+    p.write(id, &[0; 5_000]);
+    segments(p.drain(), 0..5);
+    for end in 2..=4 {
+        p.send(ack(0).sack(&[(nth(1), nth(end))]));
+    }
+    let first = p.drain();
+    assert_eq!(first[0].seq, nth(0));
+    p.at(400);
+    let again = p.drain();
+    assert_eq!(again[0].seq, nth(0), "{again:?}");
+    p.send(ack(4));
+    let rest = p.drain();
+    assert!(rest.iter().all(|g| g.seq == nth(4)), "{rest:?}");
+    p.send(ack(5));
+    p.pass(3_000);
+    p.quiet();
+}
+
+/// RFC 2018 §8: the receiver threw SACKed data away; after the timeout all of it comes again.
+#[test]
+fn sack_reneging() {
+    let (mut p, id) = open_sack();
+    p.write(id, &[0; 4_000]);
+    segments(p.drain(), 0..4);
+    p.send(ack(0).sack(&[(nth(1), nth(4))]));
+    p.drain();
+    // The hole is filled, yet the acknowledgement stops where SACK began: reneged.
+    p.send(ack(1).sack(&[]));
+    p.at(600);
+    let mut seen: Vec<u32> = Vec::new();
+    for _ in 0..8 {
+        for got in p.drain() {
+            seen.push(got.seq);
+            let next = (got.seq + got.data.len() as u32 - 1) / MSS;
+            p.send(ack(next));
+        }
+        p.pass(700);
+    }
+    for n in 1..4 {
+        assert!(seen.contains(&nth(n)), "{seen:?}");
+    }
+    assert_eq!(p.stack.info(id).unwrap().totals.bytes_acked, 4_000);
+}
+
+/// RFC 2018 §4: the block of the segment that caused the ACK first, then the most recent others.
+#[test]
+fn sack_blocks_most_recent_first() {
+    let (mut p, _) = open_sack();
+    let at = |n: u32| seg().seq(nth(n)).ack(1).bytes(1_000);
+    p.send(at(2));
+    p.expect().ack(1).sack(&[(nth(2), nth(3))]);
+    p.send(at(6));
+    p.expect().sack(&[(nth(6), nth(7)), (nth(2), nth(3))]);
+    p.send(at(4));
+    p.expect().sack(&[(nth(4), nth(5)), (nth(6), nth(7)), (nth(2), nth(3))]);
+    p.send(at(3));
+    p.expect().sack(&[(nth(2), nth(5)), (nth(6), nth(7))]);
+    p.send(at(8));
+    p.expect().sack(&[(nth(8), nth(9)), (nth(2), nth(5)), (nth(6), nth(7))]);
+    p.send(at(0));
+    p.expect().ack(nth(1)).sack(&[(nth(8), nth(9)), (nth(2), nth(5)), (nth(6), nth(7))]);
+    p.send(at(1));
+    p.expect().ack(nth(5)).sack(&[(nth(8), nth(9)), (nth(6), nth(7))]);
+}
+
+/// Without the peer's SACK-permitted there are no blocks (RFC 2018 §2).
+#[test]
+fn no_sack_blocks_unless_permitted() {
+    let (mut p, _) = open();
+    p.send(seg().seq(nth(2)).ack(1).bytes(1_000));
+    p.expect().ack(1).sack(&[]);
+}
+
+/// A flood of islands: memory and answers stay bounded, the stream stays right.
+#[test]
+fn many_islands_are_bounded() {
+    let (mut p, id) = open_sack();
+    for n in 0..2_000 {
+        p.send(seg().seq(11 + n * 20).ack(1).bytes(10));
+    }
+    p.drain();
+    for n in 0..4_001 {
+        p.send(seg().seq(1 + n * 10).ack(1).bytes(10));
+    }
+    assert_eq!(p.read(id).len(), 40_010);
+}
+
+// --- acknowledging -----------------------------------------------------------------------------------
+
+/// RFC 5681 §4.2, RFC 9293 §3.8.6.3: every second full segment, else after 40 ms.
+#[test]
+fn delayed_acknowledgements() {
+    let (mut p, _) = open();
+    p.send(seg().seq(nth(0)).ack(1).bytes(1_000));
+    p.quiet();
+    p.send(seg().seq(nth(1)).ack(1).bytes(1_000));
+    p.expect().is_ack().ack(nth(2)).empty();
+    p.send(seg().seq(nth(2)).ack(1).bytes(10));
+    p.at(39);
+    p.quiet();
+    p.at(60);
+    p.expect().is_ack().at(40);
+    p.at(1_000);
+    p.quiet();
+}
+
+/// RFC 5681 §4.2: out of order, duplicates, and what fills a hole, at once.
+#[test]
+fn immediate_acknowledgements() {
+    let (mut p, _) = open();
+    let at = |n: u32| seg().seq(nth(n)).ack(1).bytes(1_000);
+    p.send(at(2));
+    p.expect().is_ack().ack(1);
+    p.send(at(4));
+    p.expect().is_ack().ack(1);
+    p.send(at(0));
+    p.expect().is_ack().ack(nth(1));
+    p.send(at(1));
+    p.expect().is_ack().ack(nth(3));
+    p.send(at(3));
+    p.expect().is_ack().ack(nth(5));
+    p.send(at(3));
+    p.expect().is_ack().ack(nth(5));
+    p.quiet();
+}
+
+/// An answer carries the acknowledgement: no second segment for it.
+#[test]
+fn answers_carry_the_acknowledgement() {
+    let (mut p, id) = open();
+    p.send(seg().seq(1).ack(1).data(b"question"));
+    p.write(id, b"answer");
+    p.expect().ack(9).data(b"answer");
+    p.send(seg().seq(9).ack(7));
+    p.at(1_000);
+    p.quiet();
+}
+
+/// RFC 9293 §3.7.4 (Nagle): one small segment under way; nodelay: all of them.
+#[test]
+fn nagle_on_and_off() {
+    let (mut p, id) = open();
+    p.write(id, b"a");
+    p.expect().data(b"a");
+    p.write(id, b"b");
+    p.write(id, b"c");
+    p.quiet();
+    p.send(seg().seq(1).ack(2));
+    p.expect().seq(2).data(b"bc");
+    p.write(id, &[b'd'; 1_500]);
+    // A full segment never waits.
+    p.expect().seq(4).len(1_000);
+    p.quiet();
+    p.stack.set_nodelay(id, true, p.now);
+    p.expect().seq(1_004).len(500);
+    p.write(id, b"e");
+    p.expect().data(b"e");
+}
+
+/// The FIN takes the rest along, Nagle or not.
+#[test]
+fn fin_carries_the_last_bytes() {
+    let (mut p, id) = open();
+    p.write(id, b"a");
+    p.expect();
+    p.write(id, b"b");
+    p.quiet();
+    p.shutdown(id);
+    p.expect().is_fin().seq(2).data(b"b");
+}
+
+// --- silence ---------------------------------------------------------------------------------------
+
+fn keepalive(c: &mut Config) {
+    c.keepalive = Some(Keepalive {
+        idle: Duration::from_secs(100),
+        interval: Duration::from_secs(10),
+        probes: 3,
+    });
+}
+
+/// RFC 9293 §3.8.4 (MUST-24 to MUST-28): probes only when idle; an answer starts anew; silence ends it.
+#[test]
+fn keepalive_probes_and_gives_up() {
+    let (mut p, id) = open_with(seg(), keepalive);
+    p.at(99_000);
+    p.quiet();
+    p.at(100_100);
+    p.expect().is_ack().seq(0).ack(1).empty().at(100_000);
+    p.send(seg().seq(1).ack(1));
+    p.at(199_000);
+    p.quiet();
+    let probes = p.sends_at(229_000, &[200_100, 210_100, 220_100]);
+    assert!(probes.iter().all(|g| g.seq == 0));
+    p.at(231_000);
+    assert_eq!(p.reason(id), Some(CloseReason::TimedOut));
+    p.expect().is_rst();
+}
+
+/// Off by default (MUST-25).
+#[test]
+fn keepalive_is_off_by_default() {
+    let (mut p, id) = open();
+    p.at(86_400_000);
+    p.quiet();
+    assert_eq!(p.state(id), StateName::Established);
+}
+
+/// The peer's keepalive is answered (RFC 9293 §3.10.7.4): with or without a garbage byte.
+#[test]
+fn the_peers_keepalive_is_answered() {
+    let (mut p, id) = open();
+    p.send(seg().seq(0).ack(1));
+    p.expect().is_ack().seq(1).ack(1);
+    p.send(seg().seq(0).ack(1).bytes(1));
+    p.expect().is_ack().seq(1).ack(1);
+    assert_eq!(p.read(id), b"");
+}
+
+/// RFC 9293 §3.9.1.2, user timeout: data unacknowledged too long ends the connection.
+#[test]
+fn user_timeout() {
+    let (mut p, id) = open_with(seg(), |c| c.user_timeout = Some(Duration::from_secs(5)));
+    p.at(100_000);
+    assert_eq!(p.state(id), StateName::Established);
+    p.write(id, &[0; 2_000]);
+    p.drain();
+    p.at(104_000);
+    p.send(ack(1));
+    p.at(108_000);
+    assert_eq!(p.state(id), StateName::Established);
+    p.at(109_100);
+    assert_eq!(p.reason(id), Some(CloseReason::TimedOut));
+    assert!(p.drain().pop().is_some_and(|g| g.is_rst().seq == 2_001));
+}
+
+/// RFC 5681 §4.1: after an idle RTO the window begins small again.
+#[test]
+fn slow_start_restart_after_idle() {
+    let (mut p, id) = open();
+    p.write(id, &[0; 30_000]);
+    for n in 1..=30 {
+        p.send(ack(n));
+    }
+    p.drain();
+    assert!(cwnd(&p, id) > 20);
+    p.pass(10_000);
+    p.write(id, &[0; 40_000]);
+    segments(p.drain(), 30..40);
+}
+
+/// A receive buffer that is full drops, and what was dropped is taken when it comes again.
+#[test]
+fn data_beyond_the_window_is_trimmed() {
+    let (mut p, id) = open_with(seg(), |c| c.receive_buffer = 1_500);
+    p.send(seg().seq(1).ack(1).bytes(1_000));
+    p.send(seg().seq(1_001).ack(1).bytes(1_000));
+    p.pass(50);
+    let last = p.drain().pop().unwrap();
+    assert_eq!((last.ack, last.window), (1_501, 0));
+    assert_eq!(p.read(id).len(), 1_500);
+    p.drain();
+    p.send(seg().seq(1_501).ack(1).bytes(500));
+    assert_eq!(p.read(id).len(), 500);
+}
+
+/// An acknowledgement in Loss recovery leaves with the highest number: the peer may be ahead of UNA.
+#[test]
+fn bare_acks_after_a_timeout_use_the_highest_number() {
+    let (mut p, id) = open();
+    p.write(id, &[0; 3_000]);
+    p.drain();
+    p.at(250);
+    segments(p.drain(), [0]);
+    p.send(seg().seq(2).ack(1).bytes(5));
+    p.expect().is_ack().empty().seq(3_001).ack(1);
+}

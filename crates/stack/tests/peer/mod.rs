@@ -1,0 +1,674 @@
+//! One stack against a hand-made peer, packetdrill style, in virtual time.
+//!
+//! Numbers are relative: 0 is the SYN of the side that sends them, so the first byte of either
+//! stream is 1. Times are milliseconds since the peer was made.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use firstflight_credential::{CookieKey, FastOpenPolicy, Flow, KeyRing, PendingLimit, Scheme};
+use firstflight_stack::{
+    CloseReason, Config, ConnId, ConnectConfig, Event, IoError, ListenConfig, ListenerId, Readiness, Stack,
+    StateName, Trace,
+};
+use firstflight_wire::icmp::IcmpErrorKind;
+use firstflight_wire::ip::{Ecn, Header as IpHeader, Packet, Protocol};
+use firstflight_wire::tcp::{
+    Cookie, FastOpen, FastOpenForm, Flags, Header, OptionsBuf, SackBlocks, Segment, Timestamps, fill_checksum,
+};
+use firstflight_wire::{Clock, Instant, SeqNum};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Port of the stack's listener, and of the peer when the stack connects.
+pub const PORT: u16 = 80;
+/// The peer's port when it connects.
+pub const CLIENT_PORT: u16 = 40_000;
+/// The peer's initial sequence number: close to the wrap, so that every test crosses it.
+pub const PEER_ISN: u32 = 0xffff_ff00;
+
+const START: Instant = Instant::from_secs(1_000);
+
+/// A segment to send.
+#[derive(Debug, Clone, Default)]
+pub struct Seg {
+    flags: Flags,
+    seq: u32,
+    ack: Option<u32>,
+    raw_ack: Option<SeqNum>,
+    window: Option<u16>,
+    mss: Option<u16>,
+    scale: Option<u8>,
+    sack_ok: bool,
+    ts: Option<(u32, Option<u32>)>,
+    sack: Vec<(u32, u32)>,
+    raw_options: Vec<u8>,
+    data: Vec<u8>,
+}
+
+/// An empty segment with number 0.
+pub fn seg() -> Seg {
+    Seg::default()
+}
+
+impl Seg {
+    fn flag(mut self, flag: Flags) -> Self {
+        self.flags |= flag;
+        self
+    }
+    pub fn syn(self) -> Self {
+        self.flag(Flags::SYN)
+    }
+    pub fn fin(self) -> Self {
+        self.flag(Flags::FIN)
+    }
+    pub fn rst(self) -> Self {
+        self.flag(Flags::RST)
+    }
+    pub fn seq(mut self, seq: u32) -> Self {
+        self.seq = seq;
+        self
+    }
+    /// Acknowledges the stack's relative number.
+    pub fn ack(mut self, ack: u32) -> Self {
+        self.ack = Some(ack);
+        self.flag(Flags::ACK)
+    }
+    /// Acknowledges an absolute number.
+    pub fn raw_ack(mut self, ack: SeqNum) -> Self {
+        self.raw_ack = Some(ack);
+        self.flag(Flags::ACK)
+    }
+    pub fn win(mut self, window: u16) -> Self {
+        self.window = Some(window);
+        self
+    }
+    pub fn mss(mut self, mss: u16) -> Self {
+        self.mss = Some(mss);
+        self
+    }
+    pub fn scale(mut self, scale: u8) -> Self {
+        self.scale = Some(scale);
+        self
+    }
+    pub fn sack_ok(mut self) -> Self {
+        self.sack_ok = true;
+        self
+    }
+    /// A timestamp; the echo is the stack's newest.
+    pub fn ts(mut self, value: u32) -> Self {
+        self.ts = Some((value, None));
+        self
+    }
+    /// The timestamp it carries.
+    pub fn stamp(&self) -> Option<u32> {
+        self.ts.map(|t| t.0)
+    }
+    pub fn ts_echo(mut self, value: u32, echo: u32) -> Self {
+        self.ts = Some((value, Some(echo)));
+        self
+    }
+    pub fn sack(mut self, blocks: &[(u32, u32)]) -> Self {
+        self.sack = blocks.to_vec();
+        self
+    }
+    pub fn option(mut self, raw: &[u8]) -> Self {
+        self.raw_options.extend_from_slice(raw);
+        self
+    }
+    /// A Fast Open option, kind 34.
+    pub fn cookie(self, cookie: &[u8]) -> Self {
+        let head = [34, 2 + cookie.len() as u8];
+        self.option(&head).option(cookie)
+    }
+    /// A Fast Open option, kind 254.
+    pub fn cookie_254(self, cookie: &[u8]) -> Self {
+        let head = [254, 4 + cookie.len() as u8, 0xf9, 0x89];
+        self.option(&head).option(cookie)
+    }
+    pub fn data(mut self, data: &[u8]) -> Self {
+        self.data = data.to_vec();
+        self.flag(Flags::PSH)
+    }
+    /// `n` bytes of data, the letter `x`.
+    pub fn bytes(self, n: usize) -> Self {
+        self.data(&vec![b'x'; n])
+    }
+}
+
+/// A segment that the stack sent.
+#[derive(Clone)]
+pub struct Got {
+    /// Milliseconds since the start.
+    pub at: u64,
+    pub flags: Flags,
+    /// Relative to the stack's ISN.
+    pub seq: u32,
+    /// Relative to the peer's.
+    pub ack: u32,
+    pub raw_seq: SeqNum,
+    pub raw_ack: SeqNum,
+    pub window: u16,
+    pub mss: Option<u16>,
+    pub scale: Option<u8>,
+    pub sack_ok: bool,
+    pub ts: Option<Timestamps>,
+    /// Relative to the peer's ISN.
+    pub sack: Vec<(u32, u32)>,
+    pub fast_open: Option<FastOpen>,
+    pub data: Vec<u8>,
+    pub port: u16,
+    pub packet: Vec<u8>,
+}
+
+impl std::fmt::Debug for Got {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "[{} ms: {} seq {} ack {} win {}", self.at, self.flags, self.seq, self.ack, self.window)?;
+        write!(f, " len {} ts {:?} sack {:?} {:?}]", self.data.len(), self.ts, self.sack, self.fast_open)
+    }
+}
+
+/// Timers may be late by a few ticks of the wheel, never early.
+pub const LATE_MS: u64 = 4;
+
+impl Got {
+    #[track_caller]
+    fn only(self, wanted: Flags) -> Self {
+        let without_push = Flags::from_bits(self.flags.bits() & !Flags::PSH.bits());
+        assert_eq!(without_push, wanted, "{self:?}");
+        self
+    }
+    #[track_caller]
+    pub fn is_syn(self) -> Self {
+        self.only(Flags::SYN).seq(0)
+    }
+    #[track_caller]
+    pub fn syn_ack(self) -> Self {
+        self.only(Flags::SYN | Flags::ACK).seq(0)
+    }
+    /// ACK and nothing but, whether with data or not.
+    #[track_caller]
+    pub fn is_ack(self) -> Self {
+        self.only(Flags::ACK)
+    }
+    #[track_caller]
+    pub fn is_fin(self) -> Self {
+        self.only(Flags::FIN | Flags::ACK)
+    }
+    #[track_caller]
+    pub fn is_rst(self) -> Self {
+        assert!(self.flags.contains(Flags::RST), "{self:?}");
+        assert!(!self.flags.intersects(Flags::SYN | Flags::FIN), "{self:?}");
+        self
+    }
+    #[track_caller]
+    pub fn seq(self, seq: u32) -> Self {
+        assert_eq!(self.seq, seq, "number of {self:?}");
+        self
+    }
+    #[track_caller]
+    pub fn ack(self, ack: u32) -> Self {
+        assert!(self.flags.contains(Flags::ACK), "{self:?}");
+        assert_eq!(self.ack, ack, "acknowledgement of {self:?}");
+        self
+    }
+    #[track_caller]
+    pub fn data(self, data: &[u8]) -> Self {
+        assert_eq!(self.data, data, "payload of {self:?}");
+        self
+    }
+    #[track_caller]
+    pub fn len(self, len: usize) -> Self {
+        assert_eq!(self.data.len(), len, "payload of {self:?}");
+        self
+    }
+    #[track_caller]
+    pub fn empty(self) -> Self {
+        self.len(0)
+    }
+    #[track_caller]
+    pub fn at(self, ms: u64) -> Self {
+        assert!((ms..=ms + LATE_MS).contains(&self.at), "not at {ms}: {self:?}");
+        self
+    }
+    #[track_caller]
+    pub fn win(self, window: u16) -> Self {
+        assert_eq!(self.window, window, "window of {self:?}");
+        self
+    }
+    #[track_caller]
+    pub fn sack(self, blocks: &[(u32, u32)]) -> Self {
+        assert_eq!(self.sack, blocks, "SACK blocks of {self:?}");
+        self
+    }
+    #[track_caller]
+    pub fn no_fast_open(self) -> Self {
+        assert_eq!(self.fast_open, None, "{self:?}");
+        self
+    }
+    /// The cookie that the option grants, which must be of this form.
+    #[track_caller]
+    pub fn grants(&self, form: FastOpenForm) -> Cookie {
+        match self.fast_open {
+            Some(FastOpen::Cookie(f, cookie)) if f == form => cookie,
+            _ => panic!("no cookie of form {form:?} in {self:?}"),
+        }
+    }
+}
+
+/// The stack and the peer.
+pub struct Peer {
+    pub stack: Stack,
+    pub now: Instant,
+    /// The stack's port on the current flow.
+    pub local_port: u16,
+    /// The peer's.
+    pub port: u16,
+    /// The peer's ISN on the current flow.
+    pub isn: u32,
+    /// The window that the peer announces when a segment names none.
+    pub window: u16,
+    pub events: VecDeque<Event>,
+    pub traces: Vec<Trace>,
+    /// What left, not yet expected.
+    pub sent: VecDeque<Got>,
+    /// What left and is not TCP.
+    pub others: VecDeque<Vec<u8>>,
+    ours: IpAddr,
+    theirs: IpAddr,
+    stack_isn: BTreeMap<u16, SeqNum>,
+    peer_isn: BTreeMap<u16, u32>,
+    newest_ts: u32,
+    out: Vec<u8>,
+}
+
+impl Peer {
+    pub fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub fn with(tune: impl FnOnce(&mut Config)) -> Self {
+        Self::on("10.0.0.1", "10.0.0.2", tune)
+    }
+
+    pub fn v6(tune: impl FnOnce(&mut Config)) -> Self {
+        Self::on("fd00::1", "fd00::2", tune)
+    }
+
+    fn on(ours: &str, theirs: &str, tune: impl FnOnce(&mut Config)) -> Self {
+        let (ours, theirs): (IpAddr, IpAddr) = (ours.parse().unwrap(), theirs.parse().unwrap());
+        let mut config = Config::new(vec![ours], [7; 32]);
+        config.limits.trace = 4096;
+        tune(&mut config);
+        let mut stack = Stack::new(config, START);
+        stack.handle_clock(Clock { mono: START, unix_ms: 1_800_000_000_000, uncertainty: Duration::ZERO });
+        Self {
+            stack,
+            now: START,
+            local_port: PORT,
+            port: CLIENT_PORT,
+            isn: PEER_ISN,
+            window: 65_000,
+            events: VecDeque::new(),
+            traces: Vec::new(),
+            sent: VecDeque::new(),
+            others: VecDeque::new(),
+            ours,
+            theirs,
+            stack_isn: BTreeMap::new(),
+            peer_isn: BTreeMap::new(),
+            newest_ts: 0,
+            out: vec![0; 65_536],
+        }
+    }
+
+    // --- time ------------------------------------------------------------------------------------
+
+    pub fn ms(&self) -> u64 {
+        (self.now - START).as_millis() as u64
+    }
+
+    /// Lets time pass up to `ms` after the start; timers fire on the way.
+    pub fn at(&mut self, ms: u64) {
+        let to = START + Duration::from_millis(ms);
+        assert!(to >= self.now, "time does not run backwards");
+        self.pump();
+        while let Some(next) = self.stack.poll_timeout().filter(|t| *t <= to) {
+            self.now = next.max(self.now);
+            self.stack.handle_timeout(self.now);
+            self.pump();
+        }
+        self.now = to;
+        self.pump();
+    }
+
+    pub fn pass(&mut self, ms: u64) {
+        self.at(self.ms() + ms);
+    }
+
+    /// Takes events and packets out of the stack.
+    pub fn pump(&mut self) {
+        self.events.extend(std::iter::from_fn(|| self.stack.poll_event()));
+        while let Some(len) = self.stack.poll_transmit(self.now, &mut self.out) {
+            let packet = self.out[..len].to_vec();
+            self.note(packet);
+        }
+        self.events.extend(std::iter::from_fn(|| self.stack.poll_event()));
+        self.traces.extend(std::iter::from_fn(|| self.stack.poll_trace()));
+    }
+
+    fn note(&mut self, packet: Vec<u8>) {
+        let ip = Packet::parse(&packet).unwrap();
+        assert_eq!((ip.src, ip.dst), (self.ours, self.theirs));
+        if ip.protocol != Protocol::Tcp {
+            return self.others.push_back(packet);
+        }
+        let s = Segment::parse_checked(ip.payload, ip.src, ip.dst).unwrap();
+        let port = s.dst_port;
+        if s.flags.contains(Flags::SYN) {
+            self.stack_isn.insert(port, s.seq);
+            self.local_port = s.src_port;
+        }
+        if let Some(ts) = s.options.timestamps {
+            self.newest_ts = ts.value;
+        }
+        let base = self.stack_isn.get(&port).copied().unwrap_or(SeqNum::new(0));
+        let irs = self.peer_isn.get(&port).copied().unwrap_or(self.isn);
+        let got = Got {
+            at: self.ms(),
+            flags: s.flags,
+            seq: (s.seq - base) as u32,
+            ack: s.ack.get().wrapping_sub(irs),
+            raw_seq: s.seq,
+            raw_ack: s.ack,
+            window: s.window,
+            mss: s.options.mss,
+            scale: s.options.window_scale,
+            sack_ok: s.options.sack_permitted,
+            ts: s.options.timestamps,
+            sack: (s.options.sack.as_slice().iter())
+                .map(|b| (b.0.get().wrapping_sub(irs), b.1.get().wrapping_sub(irs)))
+                .collect(),
+            fast_open: s.options.fast_open,
+            data: s.payload.to_vec(),
+            port,
+            packet: packet.clone(),
+        };
+        self.sent.push_back(got);
+    }
+
+    // --- the wire --------------------------------------------------------------------------------
+
+    /// Another flow: the peer uses this port from now on, and this ISN.
+    pub fn flow(&mut self, port: u16, isn: u32) {
+        (self.port, self.isn) = (port, isn);
+    }
+
+    pub fn send(&mut self, seg: Seg) {
+        let packet = self.build(&seg);
+        self.inject(&packet);
+    }
+
+    /// Sends several segments before the stack may answer.
+    pub fn send_all(&mut self, segs: impl IntoIterator<Item = Seg>) {
+        for seg in segs {
+            let packet = self.build(&seg);
+            self.stack.handle_packet(self.now, &packet);
+        }
+        self.pump();
+    }
+
+    /// Hands a segment to the stack without letting it answer yet.
+    pub fn deliver(&mut self, seg: Seg) {
+        let packet = self.build(&seg);
+        self.stack.handle_packet(self.now, &packet);
+    }
+
+    /// The peer has this address from now on.
+    pub fn moves_to(&mut self, ip: &str) {
+        self.theirs = ip.parse().unwrap();
+    }
+
+    /// Hands an IP packet to the stack.
+    pub fn inject(&mut self, packet: &[u8]) {
+        self.stack.handle_packet(self.now, packet);
+        self.pump();
+    }
+
+    fn build(&mut self, seg: &Seg) -> Vec<u8> {
+        self.peer_isn.insert(self.port, self.isn);
+        let base = self.stack_isn.get(&self.port).copied().unwrap_or(SeqNum::new(0));
+        let rel = |n: u32| base + n;
+        let mut options = OptionsBuf::new();
+        if let Some(mss) = seg.mss {
+            assert!(options.mss(mss));
+        }
+        if seg.sack_ok {
+            assert!(options.sack_permitted());
+        }
+        if let Some((value, echo)) = seg.ts {
+            let first = seg.flags.contains(Flags::SYN) && !seg.flags.contains(Flags::ACK);
+            let echo = echo.unwrap_or(if first { 0 } else { self.newest_ts });
+            assert!(options.timestamps(Timestamps { value, echo }));
+        }
+        if let Some(scale) = seg.scale {
+            assert!(options.window_scale(scale));
+        }
+        let mut blocks = SackBlocks::EMPTY;
+        for &(a, b) in &seg.sack {
+            blocks.push(rel(a), rel(b));
+        }
+        assert!(options.sack(&blocks));
+        assert!(options.raw(&seg.raw_options), "the options do not fit");
+        let ack = seg.raw_ack.unwrap_or_else(|| seg.ack.map_or(SeqNum::new(0), rel));
+        let header = Header {
+            src_port: self.port,
+            dst_port: self.local_port,
+            seq: SeqNum::new(self.isn.wrapping_add(seg.seq)),
+            ack,
+            flags: seg.flags,
+            window: seg.window.unwrap_or(self.window),
+            urgent: 0,
+        };
+        let mut tcp = vec![0; 60 + seg.data.len()];
+        let at = header.emit(options.finish(), &mut tcp).unwrap();
+        tcp[at..at + seg.data.len()].copy_from_slice(&seg.data);
+        tcp.truncate(at + seg.data.len());
+        fill_checksum(&mut tcp, self.theirs, self.ours);
+        self.ip(Protocol::Tcp, &tcp)
+    }
+
+    /// An IP packet from the peer to the stack.
+    pub fn ip(&self, protocol: Protocol, payload: &[u8]) -> Vec<u8> {
+        let header = IpHeader {
+            src: self.theirs,
+            dst: self.ours,
+            protocol,
+            hop_limit: 60,
+            ecn: Ecn::default(),
+            dont_fragment: true,
+            identification: 1,
+        };
+        let mut out = vec![0; 40 + payload.len()];
+        let at = header.emit(payload.len(), &mut out).unwrap();
+        out[at..at + payload.len()].copy_from_slice(payload);
+        out.truncate(at + payload.len());
+        out
+    }
+
+    /// A router reports `kind` about a packet that the stack sent.
+    pub fn icmp(&mut self, kind: IcmpErrorKind, about: &[u8]) {
+        let mut out = vec![0; 2048];
+        let len = firstflight_wire::icmp::emit_error(kind, self.theirs, self.ours, about, &mut out).unwrap();
+        self.inject(&out[..len]);
+    }
+
+    /// The next segment that the stack sent.
+    #[track_caller]
+    pub fn expect(&mut self) -> Got {
+        self.pump();
+        match self.sent.pop_front() {
+            Some(got) => got,
+            None => panic!("the stack sent nothing"),
+        }
+    }
+
+    /// What is sent from now until `until` ms is sent at these times and nothing else.
+    #[track_caller]
+    pub fn sends_at(&mut self, until: u64, times: &[u64]) -> Vec<Got> {
+        self.at(until);
+        let got = self.drain();
+        assert_eq!(got.len(), times.len(), "{got:?}");
+        got.into_iter().zip(times).map(|(g, t)| g.at(*t)).collect()
+    }
+
+    /// The stack has sent nothing more.
+    #[track_caller]
+    pub fn quiet(&mut self) {
+        self.pump();
+        assert!(self.sent.is_empty(), "unexpected: {:?}", self.sent);
+    }
+
+    /// Everything sent and not yet looked at.
+    pub fn drain(&mut self) -> Vec<Got> {
+        self.pump();
+        self.sent.drain(..).collect()
+    }
+
+    // --- the application above the stack -----------------------------------------------------------
+
+    pub fn local(&self) -> SocketAddr {
+        SocketAddr::new(self.ours, PORT)
+    }
+
+    pub fn remote(&self) -> SocketAddr {
+        SocketAddr::new(self.theirs, self.port)
+    }
+
+    pub fn listen(&mut self) -> ListenerId {
+        self.listen_with(|_| {})
+    }
+
+    pub fn listen_with(&mut self, tune: impl FnOnce(&mut ListenConfig)) -> ListenerId {
+        let mut config = ListenConfig::new(self.local());
+        tune(&mut config);
+        self.stack.listen(config).unwrap()
+    }
+
+    /// Connects to the peer, which waits at port 80.
+    pub fn connect(&mut self, data: &[u8], fast_open: bool) -> ConnId {
+        self.port = PORT;
+        self.connect_with(data, &ConnectConfig { fast_open, ..ConnectConfig::default() })
+    }
+
+    pub fn connect_with(&mut self, data: &[u8], config: &ConnectConfig) -> ConnId {
+        let remote = SocketAddr::new(self.theirs, self.port);
+        let (id, taken) = self.stack.connect(remote, data, config, self.now).unwrap();
+        assert_eq!(taken, data.len());
+        self.pump();
+        id
+    }
+
+    /// The peer's SYN, the SYN-ACK, the ACK; `syn` carries the options. Returns the connection.
+    pub fn open_passive(&mut self, listener: ListenerId, syn: Seg) -> ConnId {
+        let ts = syn.ts;
+        self.send(syn.syn());
+        self.expect().syn_ack().ack(1);
+        let mut ack = seg().seq(1).ack(1);
+        ack.ts = ts;
+        self.send(ack);
+        self.quiet();
+        self.accept(listener)
+    }
+
+    /// The stack's SYN, the peer's SYN-ACK with the options of `syn_ack`, the ACK.
+    pub fn open_active(&mut self, syn_ack: Seg) -> ConnId {
+        let id = self.connect(b"", false);
+        self.expect().is_syn();
+        self.send(syn_ack.syn().ack(1));
+        self.expect().is_ack().seq(1).ack(1).empty();
+        self.quiet();
+        id
+    }
+
+    #[track_caller]
+    pub fn accept(&mut self, listener: ListenerId) -> ConnId {
+        let id = self.stack.accept(listener).expect("nothing to accept");
+        self.pump();
+        id
+    }
+
+    #[track_caller]
+    pub fn nothing_to_accept(&mut self, listener: ListenerId) {
+        assert!(self.stack.accept(listener).is_none());
+    }
+
+    pub fn write(&mut self, id: ConnId, data: &[u8]) -> usize {
+        let n = self.stack.write(id, data, self.now).unwrap();
+        self.pump();
+        n
+    }
+
+    /// Everything readable now.
+    pub fn read(&mut self, id: ConnId) -> Vec<u8> {
+        let mut all = Vec::new();
+        let mut buf = [0; 4096];
+        while let Ok(n @ 1..) = self.stack.read(id, &mut buf, self.now) {
+            all.extend_from_slice(&buf[..n]);
+        }
+        self.pump();
+        all
+    }
+
+    /// What one read gives.
+    pub fn read_once(&mut self, id: ConnId) -> Result<usize, IoError> {
+        let result = self.stack.read(id, &mut [0; 16], self.now);
+        self.pump();
+        result
+    }
+
+    pub fn shutdown(&mut self, id: ConnId) {
+        self.stack.shutdown(id, self.now).unwrap();
+        self.pump();
+    }
+
+    pub fn release(&mut self, id: ConnId) {
+        self.stack.release(id, self.now);
+        self.pump();
+    }
+
+    pub fn abort(&mut self, id: ConnId) {
+        self.stack.abort(id, self.now);
+        self.pump();
+    }
+
+    #[track_caller]
+    pub fn state(&self, id: ConnId) -> StateName {
+        self.stack.info(id).expect("the connection is gone").state
+    }
+
+    pub fn reason(&self, id: ConnId) -> Option<CloseReason> {
+        self.stack.close_reason(id)
+    }
+
+    /// Whether an event said so.
+    pub fn saw(&self, id: ConnId, what: Readiness) -> bool {
+        self.events.iter().any(|e| matches!(e, Event::Ready(i, r) if *i == id && r.contains(what)))
+    }
+
+    // --- Fast Open -------------------------------------------------------------------------------
+
+    /// The cookie that `key` gives to the peer's address.
+    pub fn cookie_of(&self, key: CookieKey) -> Cookie {
+        KeyRing::new(Scheme::Linux, key).grant(&Flow { client: self.theirs, server: self.ours })
+    }
+}
+
+pub fn key(n: u8) -> CookieKey {
+    CookieKey::from_bytes([n; 16])
+}
+
+/// Fast Open with this key and pending limit.
+pub fn policy(key: CookieKey, pending: u32) -> FastOpenPolicy {
+    FastOpenPolicy::new(Arc::new(KeyRing::new(Scheme::Linux, key)), Arc::new(PendingLimit::new(pending)))
+}

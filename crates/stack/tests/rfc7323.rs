@@ -1,0 +1,232 @@
+//! Window scaling and timestamps (RFC 7323).
+
+mod peer;
+
+use firstflight_stack::{ConnId, StateName};
+use firstflight_tcp::Config;
+use peer::{Got, Peer, Seg, seg};
+
+fn with(tune: impl FnOnce(&mut Config)) -> Peer {
+    Peer::with(|c| tune(&mut c.tcp))
+}
+
+/// An open connection with timestamps; the peer's clock stands at 1,000.
+fn open_ts() -> (Peer, ConnId) {
+    let mut p = Peer::new();
+    let listener = p.listen();
+    let id = p.open_passive(listener, seg().mss(1460).ts(1_000));
+    (p, id)
+}
+
+/// RFC 7323 §2.2: windows on SYNs are not scaled, those behind are, both ways.
+#[test]
+fn window_scaling_when_both_offer_it() {
+    let mut p = Peer::new();
+    let id = p.connect(b"", false);
+    let syn = p.expect().is_syn().win(65_535);
+    assert_eq!(syn.scale, Some(5));
+    p.send(seg().syn().ack(1).mss(1460).scale(3).win(2_000));
+    // 1 MiB shifted by 5.
+    assert!(p.expect().is_ack().window > 30_000);
+    p.write(id, &[0; 60_000]);
+    // 2,000 of the SYN-ACK are not scaled.
+    let first: usize = p.drain().iter().map(|g| g.data.len()).sum();
+    assert!(first <= 2_000, "{first}");
+    p.send(seg().seq(1).ack(1 + first as u32).win(2_000));
+    let then: usize = p.drain().iter().map(|g| g.data.len()).sum();
+    assert!((10_000..=16_000).contains(&then), "{then}");
+}
+
+/// RFC 7323 §2.2: without the peer's option nobody scales, and the SYN-ACK has none.
+#[test]
+fn no_window_scaling_without_the_peers_option() {
+    let mut p = Peer::new();
+    let listener = p.listen();
+    p.send(seg().syn().mss(1460).win(1_000));
+    assert_eq!(p.expect().syn_ack().win(65_535).scale, None);
+    p.send(seg().seq(1).ack(1).win(1_000));
+    let id = p.accept(listener);
+    p.write(id, &[0; 60_000]);
+    let bytes: usize = p.drain().iter().map(|g| g.data.len()).sum();
+    assert!(bytes <= 1_000);
+    p.send(seg().seq(1).ack(1 + bytes as u32).data(b"x"));
+    assert!(p.drain()[0].window > 60_000);
+}
+
+/// The option is answered with a shift of 0 too, or the peer's windows would not count as scaled.
+#[test]
+fn a_small_buffer_still_answers_the_scale_option() {
+    let mut p = with(|c| c.receive_buffer = 8_000);
+    p.listen();
+    p.send(seg().syn().mss(1460).scale(7));
+    assert_eq!(p.expect().syn_ack().scale, Some(0));
+}
+
+/// Switched off: never offered, never accepted.
+#[test]
+fn switched_off_options_are_neither_offered_nor_answered() {
+    let mut p = with(|c| {
+        c.window_scaling = false;
+        c.timestamps = false;
+        c.sack = false;
+    });
+    p.listen();
+    p.send(seg().syn().mss(1460).scale(7).ts(1).sack_ok());
+    let answer = p.expect().syn_ack();
+    assert_eq!((answer.scale, answer.ts, answer.sack_ok), (None, None, false));
+    let mut p = with(|c| {
+        c.window_scaling = false;
+        c.timestamps = false;
+        c.sack = false;
+    });
+    p.connect(b"", false);
+    let syn = p.expect().is_syn();
+    assert_eq!((syn.scale, syn.ts, syn.sack_ok), (None, None, false));
+}
+
+/// RFC 7323 §2.3: a shift above 14 counts as 14.
+#[test]
+fn a_shift_above_14_counts_as_14() {
+    let mut p = Peer::new();
+    let id = p.open_active(seg().mss(1460).option(&[3, 3, 200]));
+    p.send(seg().seq(1).ack(1).win(1));
+    p.write(id, &[0; 30_000]);
+    let bytes: usize = p.drain().iter().map(|g| g.data.len()).sum();
+    // The initial window (14,600) limits, not 1 << 14 = 16,384, and surely not 1 << 200 % 32.
+    assert_eq!(bytes, 14_600);
+}
+
+fn echo(got: Got) -> u32 {
+    got.ts.expect("no timestamp").echo
+}
+
+/// RFC 7323 §3.2: once agreed, a timestamp is on every segment.
+#[test]
+fn timestamps_on_every_segment_once_agreed() {
+    let (mut p, id) = open_ts();
+    p.write(id, b"x");
+    assert_eq!(echo(p.expect().seq(1)), 1_000);
+    p.send(seg().seq(1).ack(2).ts(1_005).fin());
+    assert_eq!(echo(p.expect().is_ack()), 1_005);
+    p.shutdown(id);
+    assert_eq!(echo(p.expect().is_fin()), 1_005);
+    // In TIME-WAIT's relatives too: a challenge.
+    p.send(seg().seq(2).ack(0x1000).ts(1_006));
+    assert!(p.expect().ts.is_some());
+}
+
+/// RFC 7323 §3.2: a segment without the option is dropped, a RST is not.
+#[test]
+fn missing_timestamps_are_dropped_silently_except_on_rst() {
+    let (mut p, id) = open_ts();
+    p.send(seg().seq(1).ack(1).data(b"bare"));
+    p.quiet();
+    assert_eq!(p.read(id), b"");
+    p.send(seg().seq(1).rst());
+    assert_eq!(p.state(id), StateName::Closed);
+}
+
+/// RFC 7323 §5.3 R1: an old timestamp: acknowledge and drop.
+#[test]
+fn paws_drops_old_segments_and_answers() {
+    let (mut p, id) = open_ts();
+    p.send(seg().seq(1).ack(1).ts(999).data(b"old"));
+    p.expect().is_ack().seq(1).ack(1);
+    assert_eq!(p.read(id), b"");
+    // Across the wrap: 0x8000_0000 behind is old, in front is new.
+    p.send(seg().seq(1).ack(1).ts(1_000_u32.wrapping_add(0x8000_0001)).data(b"old"));
+    p.expect().is_ack().ack(1);
+    p.send(seg().seq(1).ack(1).ts(1_000).data(b"same"));
+    assert_eq!(p.read(id), b"same");
+}
+
+/// RFC 7323 §5.2: RSTs are not subject to PAWS.
+#[test]
+fn paws_does_not_stop_a_rst() {
+    let (mut p, id) = open_ts();
+    p.send(seg().seq(1).ts(1).rst());
+    assert_eq!(p.state(id), StateName::Closed);
+}
+
+/// RFC 7323 §5.5: after 24 days of silence TS.Recent is void, and a new one is taken.
+#[test]
+fn paws_forgets_after_24_days() {
+    let (mut p, id) = open_ts();
+    let day = 86_400_000;
+    let old = 1_000_u32.wrapping_sub(5);
+    p.pass(23 * day);
+    p.send(seg().seq(1).ack(1).ts(old).data(b"no"));
+    p.expect().is_ack().ack(1);
+    p.pass(2 * day);
+    p.send(seg().seq(1).ack(1).ts(old).data(b"yes"));
+    assert_eq!(p.read(id), b"yes");
+    p.pass(100);
+    assert_eq!(echo(p.expect()), old);
+    // From here on it protects again.
+    p.send(seg().seq(4).ack(1).ts(old - 1).data(b"no"));
+    assert_eq!(p.read(id), b"");
+}
+
+/// RFC 7323 §4.3 (2): the echo is of the segment that advanced the left edge, not the newest.
+#[test]
+fn echo_is_of_the_earliest_unacknowledged_segment() {
+    let (mut p, _) = open_ts();
+    // Two in order within the delayed ACK: the second arrives before the first is acknowledged.
+    p.send_all([
+        seg().seq(1).ack(1).ts(1_010).bytes(100),
+        seg().seq(101).ack(1).ts(1_020).bytes(100),
+    ]);
+    p.pass(100);
+    assert_eq!(echo(p.expect().ack(201)), 1_010);
+    // A hole: the echo stays at the last in-order segment's.
+    p.send(seg().seq(301).ack(1).ts(1_040).bytes(100));
+    assert_eq!(echo(p.expect().ack(201)), 1_010);
+    // The hole is filled: its timestamp.
+    p.send(seg().seq(201).ack(1).ts(1_050).bytes(100));
+    assert_eq!(echo(p.expect().ack(401)), 1_050);
+}
+
+/// RFC 7323 §4.3 with RFC 5961 §5: a segment whose ACK is not acceptable sets nothing, or one blind
+/// segment would make PAWS drop everything that follows.
+#[test]
+fn a_blind_segment_does_not_poison_ts_recent() {
+    let (mut p, id) = open_ts();
+    p.send(seg().seq(1).ack(0x5000_0000).ts(0x4000_0000).data(b"evil"));
+    p.expect().is_ack().ack(1);
+    p.send(seg().seq(1).ack(1).ts(1_001).data(b"good"));
+    assert_eq!(p.read(id), b"good");
+}
+
+/// RFC 7323 appendix A: 12 bytes of every segment.
+#[test]
+fn timestamps_take_room_in_full_segments() {
+    let (mut p, id) = open_ts();
+    p.write(id, &[0; 5_000]);
+    p.expect().len(1448);
+}
+
+/// RFC 5681 §4.2: every second full segment is acknowledged; full means 1,448 bytes here.
+#[test]
+fn every_second_segment_with_timestamps_is_acknowledged() {
+    let (mut p, _) = open_ts();
+    let full = |n: u32| -> Seg { seg().seq(1 + n * 1448).ack(1).ts(1_001).bytes(1448) };
+    p.send(full(0));
+    p.quiet();
+    p.send(full(1));
+    p.expect().is_ack().ack(1 + 2 * 1448);
+}
+
+/// RFC 7323 §4.1: round-trip times from echoes, also of segments sent twice.
+#[test]
+fn echoes_measure_retransmitted_segments() {
+    let (mut p, id) = open_ts();
+    p.write(id, b"lost");
+    p.expect();
+    p.at(220);
+    p.expect().seq(1);
+    p.at(250);
+    // The echo is of the second copy: about 30 ms, not 250.
+    p.send(seg().seq(1).ack(5).ts(1_100));
+    let rtt = p.stack.info(id).unwrap().rtt.unwrap();
+    assert!(rtt.as_millis() < 60, "{rtt:?}");
+}
