@@ -19,11 +19,6 @@ pub struct Args {
 pub fn run(args: &Args) {
     // Into memory first: the generator panics when its output fails.
     let mut script = Vec::new();
-    clap_complete::generate(
-        args.shell,
-        &mut crate::Cli::command(),
-        "firstflight",
-        &mut script,
-    );
+    clap_complete::generate(args.shell, &mut crate::Cli::command(), "firstflight", &mut script);
     let _ = std::io::stdout().write_all(&script);
 }

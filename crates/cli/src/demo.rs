@@ -51,10 +51,7 @@ pub struct Args {
 }
 
 fn percent(text: &str) -> Result<f64, &'static str> {
-    let value = text
-        .parse()
-        .ok()
-        .filter(|value| (0.0..=50.0).contains(value));
+    let value = text.parse().ok().filter(|value| (0.0..=50.0).contains(value));
     value.ok_or("a number from 0 to 50 belongs here")
 }
 
@@ -135,17 +132,10 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     if args.json {
         output::json(&visits);
     } else {
-        output::line(&table::Table {
-            rtt: args.rtt,
-            loss: args.loss,
-            seed,
-            visits: &visits,
-        });
+        output::line(&table::Table { rtt: args.rtt, loss: args.loss, seed, visits: &visits });
     }
     // The last FINs, for the capture's sake.
-    client
-        .shutdown(Duration::from_millis(u64::from(args.rtt) * 2))
-        .await;
+    client.shutdown(Duration::from_millis(u64::from(args.rtt) * 2)).await;
     capture.finish()?;
     Ok(ExitCode::SUCCESS)
 }
@@ -160,10 +150,7 @@ struct Measured {
 }
 
 async fn visit(client: &Endpoint, fast_open: bool) -> io::Result<Measured> {
-    let config = ConnectConfig {
-        fast_open,
-        ..ConnectConfig::default()
-    };
+    let config = ConnectConfig { fast_open, ..ConnectConfig::default() };
     let mut buffer = vec![0; PIECE];
     let began = Instant::now();
     let mut stream = client.connect(SERVER, REQUEST, &config).await?;
@@ -191,21 +178,12 @@ async fn visit(client: &Endpoint, fast_open: bool) -> io::Result<Measured> {
     let total = began.elapsed();
     let outcome = stream.outcome();
     let reason = outcome.reason().map(|reason| reason.as_str());
-    Ok(Measured {
-        first_byte,
-        total,
-        bytes,
-        outcome: outcome.as_str(),
-        reason,
-    })
+    Ok(Measured { first_byte, total, bytes, outcome: outcome.as_str(), reason })
 }
 
 /// Where the head of a message ends.
 fn find_blank_line(bytes: &[u8]) -> Option<usize> {
-    bytes
-        .windows(4)
-        .position(|four| four == b"\r\n\r\n")
-        .map(|at| at + 4)
+    bytes.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4)
 }
 
 fn listen(server: &Endpoint) -> Result<Listener, Error> {
@@ -213,9 +191,7 @@ fn listen(server: &Endpoint) -> Result<Listener, Error> {
     let keys = Arc::new(KeyRing::new(Scheme::default(), key));
     let mut config = ListenConfig::new(SERVER);
     config.fast_open = Some(FastOpenPolicy::new(keys, Arc::new(PendingLimit::new(16))));
-    server
-        .listen(config)
-        .map_err(|error| Error::Listen(SERVER, error))
+    server.listen(config).map_err(|error| Error::Listen(SERVER, error))
 }
 
 async fn serve(listener: Listener, size: u64) {
@@ -235,8 +211,7 @@ async fn answer(mut stream: Stream, size: u64) -> io::Result<()> {
         }
     }
     let mut piece =
-        format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n")
-            .into_bytes();
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n").into_bytes();
     let head = piece.len();
     let mut left = size;
     loop {

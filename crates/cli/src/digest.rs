@@ -12,10 +12,7 @@ pub struct Sum {
 impl Sum {
     /// Of nothing so far.
     pub fn new() -> Self {
-        Self {
-            hash: Sha256::new(),
-            bytes: 0,
-        }
+        Self { hash: Sha256::new(), bytes: 0 }
     }
 
     /// Takes the next part.
@@ -31,14 +28,11 @@ impl Sum {
 
     /// The hash in hexadecimal.
     pub fn hex(self) -> String {
-        self.hash
-            .finalize()
-            .iter()
-            .fold(String::with_capacity(64), |mut text, byte| {
-                // Writing to a string cannot fail.
-                let _ = write!(text, "{byte:02x}");
-                text
-            })
+        self.hash.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
     }
 }
 
@@ -53,9 +47,6 @@ mod tests {
         sum.update(b"a");
         sum.update(b"bc");
         assert_eq!(sum.bytes(), 3);
-        assert_eq!(
-            sum.hex(),
-            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-        );
+        assert_eq!(sum.hex(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     }
 }

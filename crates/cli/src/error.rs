@@ -64,9 +64,7 @@ impl Error {
     /// 2 for what the person can mend, 1 for what failed on the way.
     pub fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Random(_) | Self::Runtime(_) | Self::Demo(..) | Self::DemoTimeout(..) => {
-                ExitCode::from(1)
-            }
+            Self::Random(_) | Self::Runtime(_) | Self::Demo(..) | Self::DemoTimeout(..) => ExitCode::from(1),
             _ => ExitCode::from(2),
         }
     }
@@ -81,10 +79,7 @@ impl fmt::Display for Error {
                 "--ip {ip} is in no --host-ip network: give both in the same one, as in --host-ip 10.9.0.1/24 --ip 10.9.0.2"
             ),
             Self::SameAddress(ip) => {
-                write!(
-                    f,
-                    "--ip {ip} is the kernel's address (--host-ip): choose another one of its network"
-                )
+                write!(f, "--ip {ip} is the kernel's address (--host-ip): choose another one of its network")
             }
             Self::NotAHost(ip) => {
                 write!(
@@ -94,18 +89,10 @@ impl fmt::Display for Error {
             }
             Self::Listen(at, error) => write!(f, "cannot listen on {at}: {error}"),
             Self::Root(path, error) => {
-                write!(
-                    f,
-                    "cannot serve {}: {error}; name a readable directory with --root",
-                    path.display()
-                )
+                write!(f, "cannot serve {}: {error}; name a readable directory with --root", path.display())
             }
             Self::RootNotDirectory(path) => {
-                write!(
-                    f,
-                    "--root {} is not a directory: name the one that holds the files",
-                    path.display()
-                )
+                write!(f, "--root {} is not a directory: name the one that holds the files", path.display())
             }
             Self::Key(option, error) => write!(f, "{option}: {error}"),
             Self::KeyFile(path, error) => write!(
@@ -115,36 +102,21 @@ impl fmt::Display for Error {
             ),
             Self::Target(url, error) => write!(f, "{url:?}: {error}"),
             Self::NoRoute(remote) => {
-                let (family, example) = if remote.is_ipv4() {
-                    ("IPv4", "10.9.0.2")
-                } else {
-                    ("IPv6", "fd09::2")
-                };
-                write!(
-                    f,
-                    "no route to {remote}: give an {family} --ip (and --host-ip), such as {example}"
-                )
+                let (family, example) =
+                    if remote.is_ipv4() { ("IPv4", "10.9.0.2") } else { ("IPv6", "fd09::2") };
+                write!(f, "no route to {remote}: give an {family} --ip (and --host-ip), such as {example}")
             }
             Self::FetchFromSelf(ip) => {
-                write!(
-                    f,
-                    "{ip} is this command's own --ip: fetch from another address"
-                )
+                write!(f, "{ip} is this command's own --ip: fetch from another address")
             }
             Self::OutputForMany => {
                 f.write_str("-o takes one body: give one URL and no --repeat, or leave -o out")
             }
-            Self::Output(path, error) => write!(
-                f,
-                "cannot write {}: {error}; choose another -o",
-                path.display()
-            ),
+            Self::Output(path, error) => {
+                write!(f, "cannot write {}: {error}; choose another -o", path.display())
+            }
             Self::Upload(path, error) => {
-                write!(
-                    f,
-                    "cannot read {}: {error}; choose another --upload",
-                    path.display()
-                )
+                write!(f, "cannot read {}: {error}; choose another --upload", path.display())
             }
             Self::Pcap(path, error) => write!(f, "--pcap {}: {error}", path.display()),
             Self::Path(error) => write!(f, "{error}"),

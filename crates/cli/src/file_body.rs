@@ -29,10 +29,7 @@ impl FileBody {
     pub async fn open(path: &Path) -> io::Result<Self> {
         // Looked at before it is opened: opening a pipe would wait for its writer.
         if !tokio::fs::metadata(path).await?.is_file() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "not a regular file",
-            ));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
         let file = File::open(path).await?;
         let left = file.metadata().await?.len();
@@ -65,10 +62,7 @@ impl Body for FileBody {
     type Data = Bytes;
     type Error = io::Error;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = self.get_mut();
         ready!(this.poll_fill(cx))?;
         if this.left == 0 {

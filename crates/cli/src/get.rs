@@ -85,12 +85,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let interval = Duration::from_millis(args.interval);
     let mut workers = JoinSet::new();
     for _ in 0..args.parallel {
-        workers.spawn(work(
-            Arc::clone(&all),
-            Arc::clone(&errand),
-            interval,
-            args.json,
-        ));
+        workers.spawn(work(Arc::clone(&all), Arc::clone(&errand), interval, args.json));
     }
     while let Some(ended) = workers.join_next().await {
         if ended.is_err() {
@@ -163,13 +158,11 @@ impl Args {
             }
             let mut options = tokio::fs::OpenOptions::new();
             let open = options.write(true).create(true).truncate(false).open(path);
-            open.await
-                .map_err(|error| Error::Output(path.clone(), error))?;
+            open.await.map_err(|error| Error::Output(path.clone(), error))?;
         }
         if let Some(path) = &self.upload {
             let open = crate::file_body::FileBody::open(path);
-            open.await
-                .map_err(|error| Error::Upload(path.clone(), error))?;
+            open.await.map_err(|error| Error::Upload(path.clone(), error))?;
         }
         Ok(())
     }

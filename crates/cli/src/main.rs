@@ -67,10 +67,7 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         completions::run(&args);
         return Ok(ExitCode::SUCCESS);
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(Error::Runtime)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
     let result = runtime.block_on(async {
         match command {
             Command::Demo(args) => demo::run(args).await,
@@ -93,11 +90,7 @@ fn explain(error: &clap::Error) -> ExitCode {
     ) {
         // Nothing can be done about a closed pipe.
         let _ = error.print();
-        return if error.use_stderr() {
-            ExitCode::from(2)
-        } else {
-            ExitCode::SUCCESS
-        };
+        return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
     }
     let text = error.render().to_string();
     let lines = text

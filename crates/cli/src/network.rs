@@ -61,11 +61,7 @@ impl Network {
         let capture = Capture::create(self.pcap.as_deref(), &self.tun)?;
         let tun = Tun::create(TunConfig {
             name: self.tun.clone(),
-            host: self
-                .host_ip
-                .iter()
-                .map(|host| (host.address, host.prefix))
-                .collect(),
+            host: self.host_ip.iter().map(|host| (host.address, host.prefix)).collect(),
             mtu: self.mtu,
         })?;
         Ok((Endpoint::new(config, capture.tap(tun)), capture))
@@ -106,9 +102,7 @@ impl Capture {
     /// Writes out what is recorded.
     pub fn finish(&self) -> Result<(), Error> {
         match &self.0 {
-            Some((path, tap)) => tap
-                .flush()
-                .map_err(|error| Error::Pcap(path.clone(), error)),
+            Some((path, tap)) => tap.flush().map_err(|error| Error::Pcap(path.clone(), error)),
             None => Ok(()),
         }
     }

@@ -28,12 +28,7 @@ pub struct Watch(Arc<Mutex<Inner>>);
 
 /// Both ends of `stream`. With `write_first`, reads wait for the first write.
 pub fn observe(stream: Stream, write_first: bool) -> (Observed, Watch) {
-    let inner = Inner {
-        stream,
-        first_byte: None,
-        write_first,
-        reader: None,
-    };
+    let inner = Inner { stream, first_byte: None, write_first, reader: None };
     let shared = Arc::new(Mutex::new(inner));
     (Observed(Arc::clone(&shared)), Watch(shared))
 }
@@ -60,11 +55,7 @@ impl Watch {
 }
 
 impl AsyncRead for Observed {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut inner = lock(&self.0);
         if inner.write_first {
             inner.reader = Some(cx.waker().clone());
@@ -80,11 +71,7 @@ impl AsyncRead for Observed {
 }
 
 impl AsyncWrite for Observed {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let mut inner = lock(&self.0);
         let result = Pin::new(&mut inner.stream).poll_write(cx, bytes);
         inner.write_first = false;

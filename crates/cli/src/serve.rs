@@ -107,16 +107,8 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     for &ip in args.network.addresses() {
         let at = SocketAddr::new(ip, args.port);
         let listener = listen(&endpoint, at, fast_open.clone())?;
-        let site = Site {
-            root: Arc::clone(&root),
-            log,
-        };
-        listening.spawn(accept(
-            listener,
-            site,
-            Arc::clone(&graceful),
-            stopping.clone(),
-        ));
+        let site = Site { root: Arc::clone(&root), log };
+        listening.spawn(accept(listener, site, Arc::clone(&graceful), stopping.clone()));
         log.listening(at);
     }
     drop(stopping);
@@ -156,13 +148,9 @@ impl FastOpen {
         };
         let mut keys = KeyRing::new(scheme, self.primary().await?);
         if let Some(text) = &self.backup_key {
-            keys = keys.with_backup(
-                text.parse()
-                    .map_err(|error| Error::Key("--backup-key", error))?,
-            );
+            keys = keys.with_backup(text.parse().map_err(|error| Error::Key("--backup-key", error))?);
         }
-        let mut policy =
-            FastOpenPolicy::new(Arc::new(keys), Arc::new(PendingLimit::new(self.pending)));
+        let mut policy = FastOpenPolicy::new(Arc::new(keys), Arc::new(PendingLimit::new(self.pending)));
         policy.no_cookie = self.no_cookie;
         Ok(Some(policy))
     }
@@ -174,25 +162,16 @@ impl FastOpen {
         let Some(path) = &self.key_file else {
             return firstflight::random_key().map_err(Error::Random);
         };
-        let text = tokio::fs::read_to_string(path)
-            .await
-            .map_err(|error| Error::KeyFile(path.clone(), error))?;
-        Zeroizing::new(text)
-            .parse()
-            .map_err(|error| Error::Key("--key-file", error))
+        let text =
+            tokio::fs::read_to_string(path).await.map_err(|error| Error::KeyFile(path.clone(), error))?;
+        Zeroizing::new(text).parse().map_err(|error| Error::Key("--key-file", error))
     }
 }
 
-fn listen(
-    endpoint: &Endpoint,
-    at: SocketAddr,
-    fast_open: Option<FastOpenPolicy>,
-) -> Result<Listener, Error> {
+fn listen(endpoint: &Endpoint, at: SocketAddr, fast_open: Option<FastOpenPolicy>) -> Result<Listener, Error> {
     let mut config = ListenConfig::new(at);
     config.fast_open = fast_open;
-    endpoint
-        .listen(config)
-        .map_err(|error| Error::Listen(at, error))
+    endpoint.listen(config).map_err(|error| Error::Listen(at, error))
 }
 
 /// What every connection needs.

@@ -37,9 +37,7 @@ impl Subnet {
             (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits(), b.to_bits(), 128),
             _ => return None,
         };
-        let mask = 1_u128
-            .checked_shl(bits - u32::from(self.prefix))
-            .map_or(u128::MAX, |bit| bit - 1);
+        let mask = 1_u128.checked_shl(bits - u32::from(self.prefix)).map_or(u128::MAX, |bit| bit - 1);
         (ours & !mask == theirs & !mask).then_some(theirs & mask)
     }
 }
@@ -60,9 +58,7 @@ impl fmt::Display for SubnetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoPrefix => f.write_str("add the length of the prefix, as in 10.9.0.1/24"),
-            Self::BadAddress => {
-                f.write_str("no IP address in front of the '/'; an example is 10.9.0.1/24")
-            }
+            Self::BadAddress => f.write_str("no IP address in front of the '/'; an example is 10.9.0.1/24"),
             Self::BadPrefix(most) => write!(f, "behind the '/' belongs a number from 0 to {most}"),
         }
     }
@@ -78,10 +74,7 @@ impl FromStr for Subnet {
         let address: IpAddr = address.parse().map_err(|_| SubnetError::BadAddress)?;
         let most = if address.is_ipv4() { 32 } else { 128 };
         let prefix = prefix.parse().ok().filter(|prefix| *prefix <= most);
-        Ok(Self {
-            address,
-            prefix: prefix.ok_or(SubnetError::BadPrefix(most))?,
-        })
+        Ok(Self { address, prefix: prefix.ok_or(SubnetError::BadPrefix(most))? })
     }
 }
 
@@ -101,18 +94,9 @@ mod tests {
     fn texts_that_are_none() {
         assert_eq!("10.0.0.1".parse::<Subnet>(), Err(SubnetError::NoPrefix));
         assert_eq!("10.0.0/8".parse::<Subnet>(), Err(SubnetError::BadAddress));
-        assert_eq!(
-            "10.0.0.1/33".parse::<Subnet>(),
-            Err(SubnetError::BadPrefix(32))
-        );
-        assert_eq!(
-            "fd09::1/129".parse::<Subnet>(),
-            Err(SubnetError::BadPrefix(128))
-        );
-        assert_eq!(
-            "fd09::1/".parse::<Subnet>(),
-            Err(SubnetError::BadPrefix(128))
-        );
+        assert_eq!("10.0.0.1/33".parse::<Subnet>(), Err(SubnetError::BadPrefix(32)));
+        assert_eq!("fd09::1/129".parse::<Subnet>(), Err(SubnetError::BadPrefix(128)));
+        assert_eq!("fd09::1/".parse::<Subnet>(), Err(SubnetError::BadPrefix(128)));
     }
 
     #[test]

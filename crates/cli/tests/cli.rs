@@ -1,19 +1,13 @@
 //! The command as a person or a script meets it. No test needs root.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "helpers of tests are tests: they fail by panicking"
-)]
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
 fn firstflight(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_firstflight"))
-        .args(args)
-        .output()
-        .unwrap()
+    Command::new(env!("CARGO_BIN_EXE_firstflight")).args(args).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> &str {
@@ -25,8 +19,7 @@ struct TempFile(PathBuf);
 
 impl TempFile {
     fn new(name: &str, content: &str) -> Self {
-        let path =
-            std::env::temp_dir().join(format!("firstflight-cli-{}-{name}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("firstflight-cli-{}-{name}", std::process::id()));
         std::fs::write(&path, content).unwrap();
         Self(path)
     }
@@ -47,14 +40,7 @@ fn help_names_every_command_and_gives_examples() {
     let output = firstflight(&["--help"]);
     assert!(output.status.success());
     let help = text(&output.stdout);
-    for word in [
-        "demo",
-        "serve",
-        "get",
-        "completions",
-        "Examples:",
-        "Exit codes:",
-    ] {
+    for word in ["demo", "serve", "get", "completions", "Examples:", "Exit codes:"] {
         assert!(help.contains(word), "{word} is missing in {help}");
     }
     for command in ["demo", "serve", "get", "completions"] {
@@ -66,11 +52,9 @@ fn help_names_every_command_and_gives_examples() {
 
 #[test]
 fn completions_are_for_the_shell() {
-    for (shell, mark) in [
-        ("bash", "_firstflight()"),
-        ("zsh", "#compdef firstflight"),
-        ("fish", "complete -c firstflight"),
-    ] {
+    for (shell, mark) in
+        [("bash", "_firstflight()"), ("zsh", "#compdef firstflight"), ("fish", "complete -c firstflight")]
+    {
         let output = firstflight(&["completions", shell]);
         assert!(output.status.success());
         assert!(text(&output.stdout).contains(mark), "{shell}");
@@ -87,33 +71,15 @@ fn visits(args: &[&str]) -> Vec<Value> {
 fn demo_shows_the_three_modes() {
     let capture = TempFile::new("demo.pcapng", "");
     let visits = visits(&["--rtt", "10", "--seed", "7", "--pcap", capture.as_str()]);
-    let column = |name: &str| {
-        visits
-            .iter()
-            .map(|visit| visit[name].clone())
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(
-        column("mode"),
-        ["handshake", "fast-open-first", "fast-open-next"]
-    );
+    let column = |name: &str| visits.iter().map(|visit| visit[name].clone()).collect::<Vec<_>>();
+    assert_eq!(column("mode"), ["handshake", "fast-open-first", "fast-open-next"]);
     assert_eq!(column("outcome"), ["handshake", "handshake", "accepted"]);
-    assert_eq!(
-        column("reason"),
-        [
-            Value::from("not-requested"),
-            "no-credential".into(),
-            Value::Null
-        ]
-    );
+    assert_eq!(column("reason"), [Value::from("not-requested"), "no-credential".into(), Value::Null]);
     assert_eq!(column("bytes"), [11264, 11264, 11264]);
     assert_eq!(column("seed"), [7, 7, 7]);
     for visit in &visits {
         let number = |name: &str| visit[name].as_f64().unwrap();
-        assert!(
-            (number("first_byte_rtts") * 10.0 - number("first_byte_ms")).abs() < 0.01,
-            "{visit}"
-        );
+        assert!((number("first_byte_rtts") * 10.0 - number("first_byte_ms")).abs() < 0.01, "{visit}");
         assert!(number("total_ms") >= number("first_byte_ms"), "{visit}");
     }
     // pcapng begins with a section header block.
@@ -125,10 +91,7 @@ fn demo_shows_the_three_modes() {
 fn demo_carries_any_size() {
     for size in [0, 1, 65_536, 3_000_000] {
         let visits = visits(&["--rtt", "1", "--size", &size.to_string()]);
-        assert!(
-            visits.iter().all(|visit| visit["bytes"] == size),
-            "{visits:?}"
-        );
+        assert!(visits.iter().all(|visit| visit["bytes"] == size), "{visits:?}");
     }
 }
 
@@ -137,15 +100,9 @@ fn demo_draws_a_table() {
     let output = firstflight(&["demo", "--rtt", "10"]);
     assert!(output.status.success());
     let table = text(&output.stdout);
-    for word in [
-        "ordinary handshake",
-        "Fast Open, next visit",
-        "accepted",
-        "no-credential",
-        "RTT",
-        "seed",
-        "█",
-    ] {
+    for word in
+        ["ordinary handshake", "Fast Open, next visit", "accepted", "no-credential", "RTT", "seed", "█"]
+    {
         assert!(table.contains(word), "{word} is missing in {table}");
     }
 }
@@ -157,10 +114,7 @@ fn refused(args: &[&str], says: &str) {
     assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
     assert_eq!(text(&output.stdout), "", "{args:?}");
     assert_eq!(stderr.lines().count(), 1, "{args:?}: {stderr}");
-    assert!(
-        stderr.contains(says),
-        "{args:?}: {stderr} does not say {says:?}"
-    );
+    assert!(stderr.contains(says), "{args:?}: {stderr} does not say {says:?}");
 }
 
 #[test]
@@ -170,10 +124,7 @@ fn mistakes_in_options() {
     refused(&["demo", "--loss", "NaN"], "a number from 0 to 50");
     refused(&["demo", "--rtt", "0"], "1..=10000");
     refused(&["demo", "--size", "lots"], "invalid");
-    refused(
-        &["demo", "--pcap", "/nonexistent/x"],
-        "--pcap /nonexistent/x: ",
-    );
+    refused(&["demo", "--pcap", "/nonexistent/x"], "--pcap /nonexistent/x: ");
     refused(&["serve"], "--tun <NAME>");
     refused(&["get"], "<URL>");
     refused(&["completions", "cmd"], "bash");
@@ -185,29 +136,14 @@ const TUN: &[&str] = &["--tun", "lo"];
 #[test]
 fn mistakes_in_addresses() {
     let serve = |host: &str, ip: &str, says: &str| {
-        refused(
-            &[
-                &["serve", "--root", "/", "--host-ip", host, "--ip", ip],
-                TUN,
-            ]
-            .concat(),
-            says,
-        );
+        refused(&[&["serve", "--root", "/", "--host-ip", host, "--ip", ip], TUN].concat(), says);
     };
     serve("10.9.0.1", "10.9.0.2", "add the length of the prefix");
     serve("10.9.0.1/33", "10.9.0.2", "from 0 to 32");
     serve("ten/24", "10.9.0.2", "no IP address");
     serve("10.9.0.1/24", "ten", "invalid IP address");
-    serve(
-        "10.9.0.1/24",
-        "10.9.1.2",
-        "--ip 10.9.1.2 is in no --host-ip network",
-    );
-    serve(
-        "10.9.0.1/24",
-        "fd09::2",
-        "--ip fd09::2 is in no --host-ip network",
-    );
+    serve("10.9.0.1/24", "10.9.1.2", "--ip 10.9.1.2 is in no --host-ip network");
+    serve("10.9.0.1/24", "fd09::2", "--ip fd09::2 is in no --host-ip network");
     serve("10.9.0.1/24", "10.9.0.1", "is the kernel's address");
     serve("10.9.0.1/24", "10.9.0.255", "broadcast");
 }
@@ -215,40 +151,12 @@ fn mistakes_in_addresses() {
 #[test]
 fn devices_that_cannot_be_made() {
     let serve = |tun: &str, host: &str, ip: &str, says: &str| {
-        refused(
-            &[
-                "serve",
-                "--root",
-                "/",
-                "--tun",
-                tun,
-                "--host-ip",
-                host,
-                "--ip",
-                ip,
-            ],
-            says,
-        );
+        refused(&["serve", "--root", "/", "--tun", tun, "--host-ip", host, "--ip", ip], says);
     };
     serve("lo", "10.9.0.1/24", "10.9.0.2", "choose another name");
-    serve(
-        "a/b",
-        "10.9.0.1/24",
-        "10.9.0.2",
-        "cannot name a network device",
-    );
-    serve(
-        "a-name-that-is-too-long",
-        "10.9.0.1/24",
-        "10.9.0.2",
-        "cannot name a network device",
-    );
-    serve(
-        "fftest0",
-        "127.0.0.1/8",
-        "127.0.0.2",
-        "is already the address of device lo",
-    );
+    serve("a/b", "10.9.0.1/24", "10.9.0.2", "cannot name a network device");
+    serve("a-name-that-is-too-long", "10.9.0.1/24", "10.9.0.2", "cannot name a network device");
+    serve("fftest0", "127.0.0.1/8", "127.0.0.2", "is already the address of device lo");
 }
 
 fn serve(args: &[&str], says: &str) {
@@ -263,19 +171,10 @@ fn mistakes_of_serve() {
     serve(&["--root", "/nonexistent"], "cannot serve /nonexistent");
     serve(&["--root", "/", "--port", "0"], "'--port <N>'");
     serve(&["--root", "/", "--key", "0-0"], "found 2 words, not 4");
-    serve(
-        &["--root", "/", "--backup-key", "x"],
-        "--backup-key: a cookie key is",
-    );
-    serve(
-        &["--root", "/", "--key-file", "/nonexistent"],
-        "cannot read the key file /nonexistent",
-    );
+    serve(&["--root", "/", "--backup-key", "x"], "--backup-key: a cookie key is");
+    serve(&["--root", "/", "--key-file", "/nonexistent"], "cannot read the key file /nonexistent");
     serve(&["--root", "/", "--scheme", "md5"], "linux, paper");
-    serve(
-        &["--root", "/", "--no-fast-open", "--no-cookie"],
-        "cannot be used with",
-    );
+    serve(&["--root", "/", "--no-fast-open", "--no-cookie"], "cannot be used with");
 }
 
 /// What a person mistypes in a secret is still most of a secret.
@@ -283,27 +182,11 @@ fn mistakes_of_serve() {
 fn a_wrong_key_is_not_printed() {
     let secret = "0badc0de-0badc0de-0badc0de-0badc0d";
     let file = TempFile::new("key", secret);
-    for option in [
-        ["--key", secret],
-        ["--backup-key", secret],
-        ["--key-file", file.as_str()],
-    ] {
-        let base = [
-            "serve",
-            "--root",
-            "/",
-            "--host-ip",
-            "10.9.0.1/24",
-            "--ip",
-            "10.9.0.2",
-        ];
+    for option in [["--key", secret], ["--backup-key", secret], ["--key-file", file.as_str()]] {
+        let base = ["serve", "--root", "/", "--host-ip", "10.9.0.1/24", "--ip", "10.9.0.2"];
         let output = firstflight(&[&base, TUN, &option].concat());
         assert_eq!(output.status.code(), Some(2));
-        assert!(
-            !text(&output.stderr).contains("0badc0d"),
-            "{}",
-            text(&output.stderr)
-        );
+        assert!(!text(&output.stderr).contains("0badc0d"), "{}", text(&output.stderr));
     }
 }
 
@@ -316,27 +199,12 @@ fn get(args: &[&str], says: &str) {
 fn mistakes_of_get() {
     get(&["nonsense"], "not a URL");
     get(&["https://10.9.0.1/"], "only http://");
-    get(
-        &["http://example.org/"],
-        "looking up names is not part of this command",
-    );
+    get(&["http://example.org/"], "looking up names is not part of this command");
     get(&["http://[fd09::1]/"], "no route to [fd09::1]:80");
     get(&["http://10.9.0.2/"], "this command's own --ip");
-    get(
-        &["http://10.9.0.1/", "--repeat", "2", "-o", "x"],
-        "-o takes one body",
-    );
-    get(
-        &["http://10.9.0.1/", "-o", "/nonexistent/x"],
-        "cannot write /nonexistent/x",
-    );
-    get(
-        &["http://10.9.0.1/", "--upload", "/nonexistent"],
-        "cannot read /nonexistent",
-    );
-    get(
-        &["http://10.9.0.1/", "--upload", "/dev/null"],
-        "not a regular file",
-    );
+    get(&["http://10.9.0.1/", "--repeat", "2", "-o", "x"], "-o takes one body");
+    get(&["http://10.9.0.1/", "-o", "/nonexistent/x"], "cannot write /nonexistent/x");
+    get(&["http://10.9.0.1/", "--upload", "/nonexistent"], "cannot read /nonexistent");
+    get(&["http://10.9.0.1/", "--upload", "/dev/null"], "not a regular file");
     get(&["http://10.9.0.1/", "--timeout", "0"], "--timeout");
 }

@@ -52,12 +52,7 @@ impl FastOpenPolicy {
     /// Plain cookies of `keys`, within `pending`.
     #[must_use]
     pub fn new(keys: Arc<KeyRing>, pending: Arc<PendingLimit>) -> Self {
-        Self {
-            keys,
-            pending,
-            no_cookie: false,
-            verifier: None,
-        }
+        Self { keys, pending, no_cookie: false, verifier: None }
     }
 
     fn verdict(&self, first: &FirstFlight<'_>, clock: &Clock) -> Verdict {
@@ -174,10 +169,7 @@ pub enum Admission {
 
 impl Admission {
     const fn refuse(reason: Reason) -> Self {
-        Self::Fallback {
-            reason,
-            grant: None,
-        }
+        Self::Fallback { reason, grant: None }
     }
 }
 
@@ -196,11 +188,7 @@ pub fn admit(policy: Option<&FastOpenPolicy>, first: &FirstFlight<'_>, clock: &C
     let unproved = policy.filter(|policy| policy.no_cookie && first.data_len > 0);
     if matches!(first.presented, Presented::None) && unproved.is_none() {
         let plain = first.data_len == 0;
-        return Admission::refuse(if plain {
-            Reason::NotRequested
-        } else {
-            Reason::NoCredential
-        });
+        return Admission::refuse(if plain { Reason::NotRequested } else { Reason::NoCredential });
     }
     let Some(policy) = policy else {
         return Admission::refuse(Reason::Policy);
@@ -210,9 +198,7 @@ pub fn admit(policy: Option<&FastOpenPolicy>, first: &FirstFlight<'_>, clock: &C
         return Admission::refuse(Reason::PendingLimit);
     }
     let verdict = match unproved {
-        Some(policy) => Verdict::Valid {
-            grant: policy.courtesy(first, clock),
-        },
+        Some(policy) => Verdict::Valid { grant: policy.courtesy(first, clock) },
         None => policy.verdict(first, clock),
     };
     if let Verdict::Invalid { reason, grant } = verdict {

@@ -92,9 +92,7 @@ pub(crate) struct Paper {
 
 impl Paper {
     fn new(key: &CookieKey) -> Self {
-        Self {
-            cipher: Aes128::new(key.as_bytes().into()),
-        }
+        Self { cipher: Aes128::new(key.as_bytes().into()) }
     }
 }
 
@@ -122,10 +120,7 @@ mod tests {
     use core::fmt::Write;
 
     fn flow(client: &str, server: &str) -> Flow {
-        Flow {
-            client: client.parse().unwrap(),
-            server: server.parse().unwrap(),
-        }
+        Flow { client: client.parse().unwrap(), server: server.parse().unwrap() }
     }
 
     fn hex(bytes: &[u8]) -> String {
@@ -145,15 +140,9 @@ mod tests {
         let zero = CookieKey::from_bytes([0; 16]);
         let v4 = ("192.0.2.1", "192.168.0.1");
         let v6 = ("fd3d:fa7b:d17d::1", "fd3d:0a0b:17d6::1");
-        assert_eq!(
-            cookie(Scheme::Linux, key.clone(), v4.0, v4.1),
-            "3021b9d889017eeb"
-        );
+        assert_eq!(cookie(Scheme::Linux, key.clone(), v4.0, v4.1), "3021b9d889017eeb");
         assert_eq!(cookie(Scheme::Linux, key, v6.0, v6.1), "c1d1e9742a47a9bc");
-        assert_eq!(
-            cookie(Scheme::Linux, zero.clone(), v4.0, v4.1),
-            "b7c12350a90dc8f5"
-        );
+        assert_eq!(cookie(Scheme::Linux, zero.clone(), v4.0, v4.1), "b7c12350a90dc8f5");
         assert_eq!(cookie(Scheme::Linux, zero, v6.0, v6.1), "82af1a8f9a205c34");
     }
 
@@ -162,14 +151,8 @@ mod tests {
     fn paper_is_aes_of_the_client_alone() {
         let key = CookieKey::from_bytes(core::array::from_fn(|i| i as u8));
         let client = "0011:2233:4455:6677:8899:aabb:ccdd:eeff";
-        assert_eq!(
-            cookie(Scheme::Paper, key.clone(), client, "::1"),
-            "69c4e0d86a7b0430"
-        );
-        assert_eq!(
-            cookie(Scheme::Paper, key, client, "::2"),
-            "69c4e0d86a7b0430"
-        );
+        assert_eq!(cookie(Scheme::Paper, key.clone(), client, "::1"), "69c4e0d86a7b0430");
+        assert_eq!(cookie(Scheme::Paper, key, client, "::2"), "69c4e0d86a7b0430");
     }
 
     #[test]

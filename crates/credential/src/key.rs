@@ -86,13 +86,10 @@ impl FromStr for CookieKey {
                 return Err(KeyParseError::NotHexadecimal { word: number });
             }
             if word.len() != 8 {
-                return Err(KeyParseError::Length {
-                    word: number,
-                    found: word.len(),
-                });
+                return Err(KeyParseError::Length { word: number, found: word.len() });
             }
-            let value = u32::from_str_radix(word, 16)
-                .map_err(|_| KeyParseError::NotHexadecimal { word: number })?;
+            let value =
+                u32::from_str_radix(word, 16).map_err(|_| KeyParseError::NotHexadecimal { word: number })?;
             slot.copy_from_slice(&value.to_le_bytes());
         }
         Ok(key)
@@ -158,11 +155,7 @@ impl KeyRing {
     /// A ring of one key.
     #[must_use]
     pub fn new(scheme: Scheme, primary: CookieKey) -> Self {
-        Self {
-            scheme,
-            primary: scheme.load(primary),
-            backups: Vec::new(),
-        }
+        Self { scheme, primary: scheme.load(primary), backups: Vec::new() }
     }
 
     /// Accepts cookies of `key` too. A Linux kernel holds one backup at most.
@@ -193,10 +186,7 @@ impl KeyRing {
     pub fn check(&self, flow: &Flow, cookie: &Cookie) -> Check {
         let matches = |key: &Loaded| cookie.as_bytes().ct_eq(&key.make(flow));
         let primary = matches(&self.primary);
-        let backup = self
-            .backups
-            .iter()
-            .fold(Choice::from(0), |found, key| found | matches(key));
+        let backup = self.backups.iter().fold(Choice::from(0), |found, key| found | matches(key));
         match (bool::from(primary), bool::from(backup)) {
             (true, _) => Check::Primary,
             (false, true) => Check::Backup,
@@ -219,24 +209,15 @@ impl Verifier for KeyRing {
     fn verify(&self, first: &FirstFlight<'_>, _clock: &Clock) -> Verdict {
         let fresh = || Some(self.grant(&first.flow));
         match first.presented {
-            Presented::None => Verdict::Invalid {
-                reason: Reason::NoCredential,
-                grant: None,
-            },
-            Presented::FastOpen(FastOpen::Request(_)) => Verdict::Invalid {
-                reason: Reason::NoCredential,
-                grant: fresh(),
-            },
-            Presented::FastOpen(FastOpen::Cookie(_, cookie)) => {
-                match self.check(&first.flow, cookie) {
-                    Check::Primary => Verdict::Valid { grant: None },
-                    Check::Backup => Verdict::Valid { grant: fresh() },
-                    Check::No => Verdict::Invalid {
-                        reason: Reason::StaleOrWrongCredential,
-                        grant: fresh(),
-                    },
-                }
+            Presented::None => Verdict::Invalid { reason: Reason::NoCredential, grant: None },
+            Presented::FastOpen(FastOpen::Request(_)) => {
+                Verdict::Invalid { reason: Reason::NoCredential, grant: fresh() }
             }
+            Presented::FastOpen(FastOpen::Cookie(_, cookie)) => match self.check(&first.flow, cookie) {
+                Check::Primary => Verdict::Valid { grant: None },
+                Check::Backup => Verdict::Valid { grant: fresh() },
+                Check::No => Verdict::Invalid { reason: Reason::StaleOrWrongCredential, grant: fresh() },
+            },
         }
     }
 }
@@ -260,10 +241,7 @@ mod tests {
     #[test]
     fn words_are_little_endian() {
         let key: CookieKey = "00010203-04050607-08090A0b-0c0d0e0f\n".parse().unwrap();
-        assert_eq!(
-            *key.as_bytes(),
-            [3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12]
-        );
+        assert_eq!(*key.as_bytes(), [3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12]);
         assert_eq!(*key.to_text(), "00010203-04050607-08090a0b-0c0d0e0f");
     }
 
@@ -271,30 +249,12 @@ mod tests {
     fn a_bad_text_says_what_is_wrong_and_quotes_nothing() {
         let cases = [
             ("", KeyParseError::Words { found: 1 }),
-            (
-                "a1a1a1a1-b2b2b2b2-c3c3c3c3",
-                KeyParseError::Words { found: 3 },
-            ),
-            (
-                "a1a1a1a1-b2b2b2b2-c3c3c3c3-d4d4d4d4-",
-                KeyParseError::Words { found: 5 },
-            ),
-            (
-                "a1a1a1a1-b2b2b2b2-c3c3c3-d4d4d4d4",
-                KeyParseError::Length { word: 3, found: 6 },
-            ),
-            (
-                "a1a1a1a1-b2b2b2b2--d4d4d4d4",
-                KeyParseError::Length { word: 3, found: 0 },
-            ),
-            (
-                "+1a1a1a1-b2b2b2b2-c3c3c3c3-d4d4d4d4",
-                KeyParseError::NotHexadecimal { word: 1 },
-            ),
-            (
-                "a1a1a1a1-b2b2b2b2-c3c3c3c3-d4d4d4g4",
-                KeyParseError::NotHexadecimal { word: 4 },
-            ),
+            ("a1a1a1a1-b2b2b2b2-c3c3c3c3", KeyParseError::Words { found: 3 }),
+            ("a1a1a1a1-b2b2b2b2-c3c3c3c3-d4d4d4d4-", KeyParseError::Words { found: 5 }),
+            ("a1a1a1a1-b2b2b2b2-c3c3c3-d4d4d4d4", KeyParseError::Length { word: 3, found: 6 }),
+            ("a1a1a1a1-b2b2b2b2--d4d4d4d4", KeyParseError::Length { word: 3, found: 0 }),
+            ("+1a1a1a1-b2b2b2b2-c3c3c3c3-d4d4d4d4", KeyParseError::NotHexadecimal { word: 1 }),
+            ("a1a1a1a1-b2b2b2b2-c3c3c3c3-d4d4d4g4", KeyParseError::NotHexadecimal { word: 4 }),
         ];
         for (text, error) in cases {
             assert_eq!(text.parse::<CookieKey>(), Err(error), "{text}");
@@ -306,18 +266,13 @@ mod tests {
     fn debug_shows_no_secret() {
         let ring = KeyRing::new(Scheme::Linux, key(0xab)).with_backup(key(0xcd));
         let text = format!("{:?} {ring:?}", key(0xab));
-        assert_eq!(
-            text,
-            "CookieKey(..) KeyRing { scheme: Linux, backups: 1, .. }"
-        );
+        assert_eq!(text, "CookieKey(..) KeyRing { scheme: Linux, backups: 1, .. }");
     }
 
     #[test]
     fn every_key_of_the_ring_is_accepted_and_no_other() {
         for scheme in [Scheme::Linux, Scheme::Paper] {
-            let ring = KeyRing::new(scheme, key(1))
-                .with_backup(key(2))
-                .with_backup(key(3));
+            let ring = KeyRing::new(scheme, key(1)).with_backup(key(2)).with_backup(key(3));
             let check = |byte| ring.check(&FLOW, &KeyRing::new(scheme, key(byte)).grant(&FLOW));
             assert_eq!(
                 [check(1), check(2), check(3), check(4)],

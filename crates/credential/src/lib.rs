@@ -24,8 +24,7 @@ pub mod pending;
 pub mod store;
 
 pub use admission::{
-    Admission, FastOpenPolicy, FirstFlight, JobRequest, JobResult, Presented, Verdict, Verifier,
-    admit,
+    Admission, FastOpenPolicy, FirstFlight, JobRequest, JobResult, Presented, Verdict, Verifier, admit,
 };
 pub use cookie::{CookieScheme, Flow, Scheme};
 pub use key::{Check, CookieKey, KeyParseError, KeyRing};

@@ -31,13 +31,7 @@ struct Node<K, V> {
 
 impl<K: Ord + Clone, V> Lru<K, V> {
     pub(crate) const fn new(capacity: usize) -> Self {
-        Self {
-            index: BTreeMap::new(),
-            nodes: Vec::new(),
-            head: NONE,
-            tail: NONE,
-            capacity,
-        }
+        Self { index: BTreeMap::new(), nodes: Vec::new(), head: NONE, tail: NONE, capacity }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -50,18 +44,12 @@ impl<K: Ord + Clone, V> Lru<K, V> {
 
     /// In the order of the keys.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
-        self.index
-            .values()
-            .filter_map(|&at| self.nodes.get(at))
-            .map(|node| (&node.key, &node.value))
+        self.index.values().filter_map(|&at| self.nodes.get(at)).map(|node| (&node.key, &node.value))
     }
 
     /// Looks without using.
     pub(crate) fn peek(&self, key: &K) -> Option<&V> {
-        self.index
-            .get(key)
-            .and_then(|&at| self.nodes.get(at))
-            .map(|node| &node.value)
+        self.index.get(key).and_then(|&at| self.nodes.get(at)).map(|node| &node.value)
     }
 
     /// Changes without using.
@@ -92,12 +80,7 @@ impl<K: Ord + Clone, V> Lru<K, V> {
 
     /// Puts a new key in front, in the oldest one's node when full.
     fn insert(&mut self, key: K, value: V) -> Option<usize> {
-        let node = Node {
-            key: key.clone(),
-            value,
-            newer: NONE,
-            older: NONE,
-        };
+        let node = Node { key: key.clone(), value, newer: NONE, older: NONE };
         let at = if self.nodes.len() < self.capacity {
             self.nodes.push(node);
             self.nodes.len() - 1

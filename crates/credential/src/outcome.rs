@@ -169,12 +169,7 @@ mod tests {
     fn labels_are_kebab_case() {
         for reason in Reason::ALL {
             let label = reason.as_str();
-            assert!(
-                label
-                    .bytes()
-                    .all(|byte| byte.is_ascii_lowercase() || byte == b'-'),
-                "{label}"
-            );
+            assert!(label.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{label}");
             assert!(!label.starts_with('-') && !label.ends_with('-'), "{label}");
         }
     }
@@ -184,10 +179,7 @@ mod tests {
         assert_eq!(Outcome::default().as_str(), "unknown");
         assert_eq!(Outcome::Accepted.as_str(), "accepted");
         assert_eq!(Outcome::Handshake(Reason::Unknown).as_str(), "unknown");
-        for reason in Reason::ALL
-            .iter()
-            .filter(|&&reason| reason != Reason::Unknown)
-        {
+        for reason in Reason::ALL.iter().filter(|&&reason| reason != Reason::Unknown) {
             assert_eq!(Outcome::Handshake(*reason).as_str(), "handshake");
             assert_eq!(Outcome::Handshake(*reason).reason(), Some(*reason));
         }

@@ -17,10 +17,7 @@ impl PendingLimit {
     /// At most `limit` at a time; 0 switches Fast Open off.
     #[must_use]
     pub const fn new(limit: u32) -> Self {
-        Self {
-            count: AtomicU32::new(0),
-            limit: AtomicU32::new(limit),
-        }
+        Self { count: AtomicU32::new(0), limit: AtomicU32::new(limit) }
     }
 
     /// Connections that hold a place.
@@ -56,9 +53,7 @@ impl PendingLimit {
                 (count < limit).then(|| count + 1)
             })
             .ok()?;
-        Some(Place {
-            of: Arc::clone(self),
-        })
+        Some(Place { of: Arc::clone(self) })
     }
 }
 
@@ -139,13 +134,7 @@ mod tests {
             }
         });
         assert_eq!(limit.pending(), 0);
-        assert_eq!(
-            (0..9)
-                .map_while(|_| limit.try_reserve())
-                .collect::<Vec<_>>()
-                .len(),
-            5
-        );
+        assert_eq!((0..9).map_while(|_| limit.try_reserve()).collect::<Vec<_>>().len(), 5);
     }
 
     proptest! {

@@ -93,9 +93,7 @@ impl CredentialStore {
     /// Remembers up to `capacity` servers; 0 remembers nothing.
     #[must_use]
     pub const fn new(capacity: usize) -> Self {
-        Self {
-            entries: Lru::new(capacity),
-        }
+        Self { entries: Lru::new(capacity) }
     }
 
     /// What is known of a server, which counts as a use.
@@ -166,9 +164,7 @@ impl CredentialStore {
 
     /// Everything remembered, by network and address.
     pub fn iter(&self) -> impl Iterator<Item = (NetworkId, IpAddr, &Entry)> {
-        self.entries
-            .iter()
-            .map(|(&(network, server), entry)| (network, server, entry))
+        self.entries.iter().map(|(&(network, server), entry)| (network, server, entry))
     }
 
     /// In which form to ask this server for a cookie: the one that it granted in before; else the
@@ -191,9 +187,7 @@ impl CredentialStore {
         self.learn(network, server, |entry| {
             entry.ladder = match (entry.ladder, form) {
                 (Ladder::Fresh, FastOpenForm::Standard) => Ladder::TryExperimental,
-                (Ladder::Fresh | Ladder::TryExperimental, FastOpenForm::Experimental) => {
-                    Ladder::GaveUp
-                }
+                (Ladder::Fresh | Ladder::TryExperimental, FastOpenForm::Experimental) => Ladder::GaveUp,
                 // It may have learnt the standard form since: from the start.
                 (Ladder::Answered, FastOpenForm::Experimental) => Ladder::Fresh,
                 // It granted in this form once, so it is at its pending limit, or switched off.
@@ -246,9 +240,7 @@ impl CredentialStore {
     /// Whether a SYN to this server may carry data, by what is known of failures.
     #[must_use]
     pub fn may_try(&self, network: NetworkId, server: IpAddr, now: Instant) -> bool {
-        self.entries
-            .peek(&(network, server))
-            .is_none_or(|entry| now >= entry.retry_at)
+        self.entries.peek(&(network, server)).is_none_or(|entry| now >= entry.retry_at)
     }
 
     fn learn(&mut self, network: NetworkId, server: IpAddr, change: impl FnOnce(&mut Entry)) {

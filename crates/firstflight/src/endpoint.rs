@@ -51,7 +51,12 @@ impl Endpoint {
     ///     Ok(stream)
     /// }
     /// ```
-    pub async fn connect(&self, remote: SocketAddr, first: &[u8], config: &ConnectConfig) -> io::Result<Stream> {
+    pub async fn connect(
+        &self,
+        remote: SocketAddr,
+        first: &[u8],
+        config: &ConnectConfig,
+    ) -> io::Result<Stream> {
         let (mut stream, taken) = Stream::open(&self.shared, remote, first, config)?;
         stream.connected().await?;
         if let Some(rest) = first.get(taken..).filter(|r| !r.is_empty()) {

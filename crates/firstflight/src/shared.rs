@@ -50,11 +50,8 @@ impl Inner {
     /// Gives the stack the wall clock. Its error is not known here; a host with NTP is within 1 s.
     pub fn set_clock(&mut self) {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let clock = Clock {
-            mono: self.now(),
-            unix_ms: unix.as_millis() as u64,
-            uncertainty: Duration::from_secs(1),
-        };
+        let clock =
+            Clock { mono: self.now(), unix_ms: unix.as_millis() as u64, uncertainty: Duration::from_secs(1) };
         self.stack.handle_clock(clock);
     }
 
@@ -143,10 +140,9 @@ impl Inner {
     pub fn check(&self) -> io::Result<()> {
         match self.stopped {
             None => Ok(()),
-            Some(kind) => Err(io::Error::new(
-                kind.unwrap_or(io::ErrorKind::NotConnected),
-                "the endpoint has stopped",
-            )),
+            Some(kind) => {
+                Err(io::Error::new(kind.unwrap_or(io::ErrorKind::NotConnected), "the endpoint has stopped"))
+            }
         }
     }
 }

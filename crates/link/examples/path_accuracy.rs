@@ -23,18 +23,8 @@ fn main() -> Result<(), Failure> {
     println!("lateness in µs, the wake-up of a tokio runtime on another thread included");
     report("50 ms, one at a time", Duration::from_millis(50), 50, None)?;
     report("5 ms, one at a time", Duration::from_millis(5), 400, None)?;
-    report(
-        "5 ms, one each ms",
-        Duration::from_millis(5),
-        1000,
-        Some(Duration::from_millis(1)),
-    )?;
-    report(
-        "5 ms, one each 100 µs",
-        Duration::from_millis(5),
-        10_000,
-        Some(Duration::from_micros(100)),
-    )
+    report("5 ms, one each ms", Duration::from_millis(5), 1000, Some(Duration::from_millis(1)))?;
+    report("5 ms, one each 100 µs", Duration::from_millis(5), 10_000, Some(Duration::from_micros(100)))
 }
 
 /// Sends `count` packets, each `gap` or each when the last has arrived, and prints how late they were.
@@ -60,16 +50,8 @@ fn report(what: &str, delay: Duration, count: usize, gap: Option<Duration>) -> R
     }
     let mut late = receiver.join().map_err(|_| "the receiver failed")??;
     late.sort_unstable();
-    let at = |percent: usize| {
-        late.get(late.len() * percent / 100)
-            .map_or(0, |late| late / 1000)
-    };
-    println!(
-        "{what:24} median {:4}  90 % {:4}  99 % {:4}",
-        at(50),
-        at(90),
-        at(99)
-    );
+    let at = |percent: usize| late.get(late.len() * percent / 100).map_or(0, |late| late / 1000);
+    println!("{what:24} median {:4}  90 % {:4}  99 % {:4}", at(50), at(90), at(99));
     Ok(())
 }
 

@@ -17,10 +17,7 @@ const WINDOW: u64 = 64;
 
 fn main() -> Result<(), PathError> {
     let perfect = PathConfig::with_delay(Duration::from_nanos(WINDOW * 100));
-    let rate = PathConfig {
-        rate_bits_per_s: Some(100_000_000_000),
-        ..perfect.clone()
-    };
+    let rate = PathConfig { rate_bits_per_s: Some(100_000_000_000), ..perfect.clone() };
     let rough = PathConfig {
         loss: 0.01,
         reorder: 0.01,
@@ -31,11 +28,7 @@ fn main() -> Result<(), PathError> {
         ..rate.clone()
     };
     println!("ns for a packet, median of {ROUNDS} rounds, {WINDOW} packets in flight");
-    for (name, config) in [
-        ("delay", perfect),
-        ("delay, rate", rate),
-        ("everything", rough),
-    ] {
+    for (name, config) in [("delay", perfect), ("delay, rate", rate), ("everything", rough)] {
         for length in [40, 1500] {
             let mut times: [Vec<f64>; 2] = Default::default();
             for _ in 0..ROUNDS {
@@ -43,10 +36,7 @@ fn main() -> Result<(), PathError> {
                 times[1].push(through(&config, length)?);
             }
             let [bare, path] = times.map(median);
-            println!(
-                "{name:12} {length:5} B: {path:6.1}  bare queue {bare:6.1}  ratio {:.2}",
-                path / bare
-            );
+            println!("{name:12} {length:5} B: {path:6.1}  bare queue {bare:6.1}  ratio {:.2}", path / bare);
         }
     }
     Ok(())

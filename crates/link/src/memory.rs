@@ -40,10 +40,7 @@ impl fmt::Display for MemoryLinkError {
         match self {
             Self::Path(error) => write!(f, "{error}"),
             Self::Thread(error) => {
-                write!(
-                    f,
-                    "cannot start the thread that keeps the path's time: {error}"
-                )
+                write!(f, "cannot start the thread that keeps the path's time: {error}")
             }
         }
     }
@@ -138,13 +135,7 @@ struct Direction {
 
 impl Direction {
     fn new(path: Path) -> Self {
-        Self {
-            path,
-            waker: None,
-            armed: None,
-            receiver_open: true,
-            overrun: 0,
-        }
+        Self { path, waker: None, armed: None, receiver_open: true, overrun: 0 }
     }
 
     /// Notes the next arrival for the timekeeper if somebody waits for it. True if the timekeeper must be told.
@@ -197,9 +188,7 @@ impl Link for MemoryLink {
         while let Some(packet) = direction.path.poll_deliver(now) {
             // A packet can exceed the link's MTU only if the path's was raised in mid run, or by a filter.
             let length = packet.len();
-            let fits = buf
-                .get_mut(..length)
-                .map(|part| part.copy_from_slice(&packet));
+            let fits = buf.get_mut(..length).map(|part| part.copy_from_slice(&packet));
             direction.path.recycle(packet);
             if fits.is_some() {
                 return Poll::Ready(Ok(length));
@@ -229,10 +218,7 @@ impl Link for MemoryLink {
         let now = self.shared.now();
         direction.path.send(now, packet);
         // Without delay the packet is there already: no need to go through the timekeeper.
-        let arrived = direction
-            .path
-            .next_arrival()
-            .is_some_and(|next| next <= now);
+        let arrived = direction.path.next_arrival().is_some_and(|next| next <= now);
         let waker = if arrived {
             direction.armed = None;
             direction.waker.take()

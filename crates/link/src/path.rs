@@ -240,8 +240,7 @@ impl Path {
         self.delay = nanos(self.config.delay);
         self.reorder_delay = nanos(self.config.reorder_delay);
         self.fates.configure(&self.config);
-        self.bottleneck
-            .configure(self.config.rate_bits_per_s, self.config.queue_bytes);
+        self.bottleneck.configure(self.config.rate_bits_per_s, self.config.queue_bytes);
     }
 
     /// Puts a packet in flight that would arrive at `at` (ns).
@@ -257,11 +256,7 @@ impl Path {
         }
         let sequence = self.sequence;
         self.sequence += 1;
-        let arrival = Arrival {
-            at: Instant::from_nanos(at),
-            sequence,
-            packet,
-        };
+        let arrival = Arrival { at: Instant::from_nanos(at), sequence, packet };
         self.flight.push(arrival, held_back);
     }
 }

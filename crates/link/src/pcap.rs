@@ -63,10 +63,7 @@ impl fmt::Display for PcapWriterError {
         match self {
             Self::Io(error) => write!(f, "cannot write the capture: {error}"),
             Self::UnknownInterface(number) => {
-                write!(
-                    f,
-                    "the capture has no interface {number}; name it when the capture is created"
-                )
+                write!(f, "the capture has no interface {number}; name it when the capture is created")
             }
             Self::TooLong => f.write_str("too long for a pcapng block"),
         }
@@ -108,18 +105,12 @@ impl<W: Write> PcapWriter<W> {
     /// # Errors
     /// [`PcapWriterError::Io`], [`PcapWriterError::TooLong`] for a name.
     pub fn new(output: W, application: &str, interfaces: &[&str]) -> Result<Self, PcapWriterError> {
-        if interfaces
-            .iter()
-            .chain([&application])
-            .any(|name| name.len() > usize::from(u16::MAX))
-        {
+        if interfaces.iter().chain([&application]).any(|name| name.len() > usize::from(u16::MAX)) {
             return Err(PcapWriterError::TooLong);
         }
         let section = SectionHeaderBlock {
             endianness: Endianness::native(),
-            options: vec![SectionHeaderOption::UserApplication(Cow::Owned(
-                application.to_owned(),
-            ))],
+            options: vec![SectionHeaderOption::UserApplication(Cow::Owned(application.to_owned()))],
             ..SectionHeaderBlock::default()
         };
         let mut writer = PcapNgWriter::with_section_header(io::BufWriter::new(output), section)?;

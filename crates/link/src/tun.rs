@@ -42,11 +42,7 @@ pub struct TunConfig {
 impl Default for TunConfig {
     /// `firstflight0`, no addresses, 1500 bytes.
     fn default() -> Self {
-        Self {
-            name: "firstflight0".to_owned(),
-            host: Vec::new(),
-            mtu: 1500,
-        }
+        Self { name: "firstflight0".to_owned(), host: Vec::new(), mtu: 1500 }
     }
 }
 
@@ -55,8 +51,7 @@ impl TunConfig {
     fn validate(&self) -> Result<(), TunError> {
         let name = self.name.as_str();
         // As the kernel's dev_valid_name(); also '%', which would make the name a template.
-        let forbidden =
-            |c: char| c == '/' || c == ':' || c == '%' || c == '\0' || c.is_whitespace();
+        let forbidden = |c: char| c == '/' || c == ':' || c == '%' || c == '\0' || c.is_whitespace();
         if name.is_empty()
             || name.len() > MAX_NAME_BYTES
             || name == "."
@@ -68,10 +63,7 @@ impl TunConfig {
         let has_v6 = self.host.iter().any(|(address, _)| address.is_ipv6());
         let minimum = if has_v6 { MIN_MTU_V6 } else { MIN_MTU_V4 };
         if self.mtu < minimum {
-            return Err(TunError::MtuTooSmall {
-                mtu: self.mtu,
-                minimum,
-            });
+            return Err(TunError::MtuTooSmall { mtu: self.mtu, minimum });
         }
         for &(address, prefix) in &self.host {
             let (longest, broadcast) = match address {
@@ -91,8 +83,7 @@ impl TunConfig {
         if if_nametoindex(self.name.as_str()).is_ok() {
             return Err(TunError::NameTaken(self.name.clone()));
         }
-        let present =
-            getifaddrs().map_err(|errno| TunError::system("list the addresses in use", errno))?;
+        let present = getifaddrs().map_err(|errno| TunError::system("list the addresses in use", errno))?;
         for interface in present {
             let Some(storage) = interface.address else {
                 continue;
@@ -103,10 +94,7 @@ impl TunConfig {
                 continue;
             };
             if self.host.iter().any(|(address, _)| *address == taken) {
-                return Err(TunError::AddressInUse {
-                    address: taken,
-                    device: interface.interface_name,
-                });
+                return Err(TunError::AddressInUse { address: taken, device: interface.interface_name });
             }
         }
         Ok(())
@@ -141,9 +129,7 @@ impl Tun {
             .inherit_enable_state()
             .build_async()
             .map_err(|error| TunError::from_creation(&config.name, error))?;
-        device
-            .set_mtu(config.mtu)
-            .map_err(TunError::at("set the MTU"))?;
+        device.set_mtu(config.mtu).map_err(TunError::at("set the MTU"))?;
         device.enabled(true).map_err(TunError::at("bring it up"))?;
         let index = device.if_index().map_err(TunError::at("find it"))?;
         for &(address, prefix) in &config.host {
@@ -153,11 +139,7 @@ impl Tun {
         for &(address, _) in &config.host {
             netlink::wait_until_local(address).map_err(TunError::at("see its address in use"))?;
         }
-        Ok(Self {
-            device,
-            name: config.name,
-            mtu: config.mtu,
-        })
+        Ok(Self { device, name: config.name, mtu: config.mtu })
     }
 
     /// The name of the device.
@@ -188,10 +170,7 @@ impl Link for Tun {
 
 impl std::fmt::Debug for Tun {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tun")
-            .field("name", &self.name)
-            .field("mtu", &self.mtu)
-            .finish_non_exhaustive()
+        f.debug_struct("Tun").field("name", &self.name).field("mtu", &self.mtu).finish_non_exhaustive()
     }
 }
 

@@ -16,12 +16,7 @@ pub struct Table<'a> {
 
 impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            rtt,
-            loss,
-            seed,
-            visits,
-        } = self;
+        let Self { rtt, loss, seed, visits } = self;
         writeln!(
             f,
             "One request over a path with a round-trip time of {rtt} ms, {loss} % loss (seed {seed})\n"
@@ -31,10 +26,7 @@ impl fmt::Display for Table<'_> {
             "{:<24}{:<34}{:>13}{:>13}{:>12}{:>10}  outcome",
             "", "time to first byte", "first byte", "", "total", "bytes"
         )?;
-        let longest = visits
-            .iter()
-            .map(|visit| visit.first_byte_ms)
-            .fold(f64::MIN_POSITIVE, f64::max);
+        let longest = visits.iter().map(|visit| visit.first_byte_ms).fold(f64::MIN_POSITIVE, f64::max);
         for visit in *visits {
             let bar = (visit.first_byte_ms / longest * BAR).round().max(1.0) as usize;
             write!(

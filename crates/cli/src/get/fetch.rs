@@ -70,11 +70,7 @@ impl fmt::Display for FetchError {
             Self::Upload(path, error) => write!(f, "cannot read {}: {error}", path.display()),
             Self::Request(error) => write!(f, "{error}"),
             Self::Timeout(after) => {
-                write!(
-                    f,
-                    "no whole response within {} s (--timeout)",
-                    after.as_secs()
-                )
+                write!(f, "no whole response within {} s (--timeout)", after.as_secs())
             }
         }
     }
@@ -89,14 +85,8 @@ struct Progress {
 /// Fetches `target`; a failure is part of the report.
 pub async fn fetch(errand: &Errand, target: &Target) -> Report {
     let began = Instant::now();
-    let mut progress = Progress {
-        status: None,
-        sum: Sum::new(),
-    };
-    let config = ConnectConfig {
-        fast_open: errand.fast_open,
-        ..ConnectConfig::default()
-    };
+    let mut progress = Progress { status: None, sum: Sum::new() };
+    let config = ConnectConfig { fast_open: errand.fast_open, ..ConnectConfig::default() };
     let (stream, watch) = observe(errand.endpoint.connect_lazy(target.remote, config), true);
     let exchange = exchange(errand, target, TokioIo::new(stream), &mut progress);
     let result = match tokio::time::timeout(errand.timeout, exchange).await {
@@ -168,9 +158,7 @@ async fn request(
 ) -> Result<Request<Either<FileBody, Empty<Bytes>>>, FetchError> {
     let (method, body) = match &errand.upload {
         Some(path) => {
-            let file = FileBody::open(path)
-                .await
-                .map_err(|error| FetchError::Upload(path.clone(), error))?;
+            let file = FileBody::open(path).await.map_err(|error| FetchError::Upload(path.clone(), error))?;
             (Method::PUT, Either::Left(file))
         }
         None => (Method::GET, Either::Right(Empty::new())),
@@ -179,10 +167,7 @@ async fn request(
         .method(method)
         .uri(&target.path)
         .header(HOST, &target.authority)
-        .header(
-            USER_AGENT,
-            concat!("firstflight/", env!("CARGO_PKG_VERSION")),
-        )
+        .header(USER_AGENT, concat!("firstflight/", env!("CARGO_PKG_VERSION")))
         .header(CONNECTION, "close")
         .body(body)
         .map_err(FetchError::Request)
@@ -199,10 +184,7 @@ async fn receive(
         Some(path) => Some(File::create(path).await.map_err(fail)?),
         None => None,
     };
-    let bar = file
-        .as_ref()
-        .and_then(|_| response.body().size_hint().exact())
-        .and_then(progress_bar);
+    let bar = file.as_ref().and_then(|_| response.body().size_hint().exact()).and_then(progress_bar);
     while let Some(frame) = response.body_mut().frame().await {
         let frame = frame?;
         let Some(data) = frame.data_ref() else {

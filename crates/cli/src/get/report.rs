@@ -29,10 +29,7 @@ pub struct Report {
 impl Report {
     /// Whether the body came whole, with a status of 200 to 299.
     pub fn succeeded(&self) -> bool {
-        self.error.is_none()
-            && self
-                .status
-                .is_some_and(|status| (200..300).contains(&status))
+        self.error.is_none() && self.status.is_some_and(|status| (200..300).contains(&status))
     }
 
     /// Prints it: as JSON, or for people, to whom failures are told on stderr.

@@ -65,25 +65,15 @@ impl Target {
             return Err(TargetError::UserInfo);
         }
         let host = authority.host();
-        let ip: IpAddr = match host
-            .strip_prefix('[')
-            .and_then(|host| host.strip_suffix(']'))
-        {
-            Some(v6) => v6
-                .parse()
-                .map(IpAddr::V6)
-                .map_err(|_| TargetError::NotAUrl)?,
-            None => host
-                .parse()
-                .map(IpAddr::V4)
-                .map_err(|_| TargetError::Name)?,
+        let ip: IpAddr = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+            Some(v6) => v6.parse().map(IpAddr::V6).map_err(|_| TargetError::NotAUrl)?,
+            None => host.parse().map(IpAddr::V4).map_err(|_| TargetError::Name)?,
         };
         let port = match authority.as_str().get(host.len()..) {
             Some("" | ":") => 80,
-            Some(port) => port
-                .strip_prefix(':')
-                .and_then(|p| p.parse().ok())
-                .ok_or(TargetError::NotReachable)?,
+            Some(port) => {
+                port.strip_prefix(':').and_then(|p| p.parse().ok()).ok_or(TargetError::NotReachable)?
+            }
             None => return Err(TargetError::NotAUrl),
         };
         let broadcast = matches!(ip, IpAddr::V4(v4) if v4.is_broadcast());
@@ -94,9 +84,7 @@ impl Target {
             url: url.to_owned(),
             remote: SocketAddr::new(ip, port),
             authority: authority.as_str().to_owned(),
-            path: uri
-                .path_and_query()
-                .map_or_else(|| "/".to_owned(), ToString::to_string),
+            path: uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string),
         })
     }
 }
@@ -109,20 +97,11 @@ mod tests {
     fn addresses_ports_and_paths() {
         let plain = Target::parse("http://10.9.0.2").unwrap();
         assert_eq!(plain.remote, "10.9.0.2:80".parse().unwrap());
-        assert_eq!(
-            (plain.authority.as_str(), plain.path.as_str()),
-            ("10.9.0.2", "/")
-        );
+        assert_eq!((plain.authority.as_str(), plain.path.as_str()), ("10.9.0.2", "/"));
         let full = Target::parse("http://[fd09::2]:8080/a%20b?c=d").unwrap();
         assert_eq!(full.remote, "[fd09::2]:8080".parse().unwrap());
-        assert_eq!(
-            (full.authority.as_str(), full.path.as_str()),
-            ("[fd09::2]:8080", "/a%20b?c=d")
-        );
-        assert_eq!(
-            Target::parse("http://10.9.0.2:/").unwrap().remote.port(),
-            80
-        );
+        assert_eq!((full.authority.as_str(), full.path.as_str()), ("[fd09::2]:8080", "/a%20b?c=d"));
+        assert_eq!(Target::parse("http://10.9.0.2:/").unwrap().remote.port(), 80);
     }
 
     #[test]

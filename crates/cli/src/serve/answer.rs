@@ -24,17 +24,13 @@ pub async fn answer(
     entry: Entry,
 ) -> Result<Response<LoggedBody>, hyper::Error> {
     let (status, kind, content) = match (request.method(), request.uri().path()) {
-        (&Method::POST, "/echo") => (
-            StatusCode::OK,
-            "application/octet-stream",
-            Content::Echo(request.into_body()),
-        ),
+        (&Method::POST, "/echo") => {
+            (StatusCode::OK, "application/octet-stream", Content::Echo(request.into_body()))
+        }
         // When it fails, the line of the log says that there was no answer.
-        (&Method::PUT, "/sink") => (
-            StatusCode::OK,
-            "application/json",
-            Content::Text(swallow(request.into_body()).await?),
-        ),
+        (&Method::PUT, "/sink") => {
+            (StatusCode::OK, "application/json", Content::Text(swallow(request.into_body()).await?))
+        }
         (&Method::GET | &Method::HEAD, path) => {
             return Ok(file(&root, path, request.method(), entry).await);
         }
@@ -64,9 +60,7 @@ fn wrong_method(path: &str, entry: Entry) -> Response<LoggedBody> {
     };
     let status = StatusCode::METHOD_NOT_ALLOWED;
     let mut response = respond(status, "text/plain; charset=utf-8", reason(status), entry);
-    response
-        .headers_mut()
-        .insert(ALLOW, HeaderValue::from_static(allowed));
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     response
 }
 
@@ -78,11 +72,7 @@ async fn swallow(mut body: Incoming) -> Result<String, hyper::Error> {
             sum.update(data);
         }
     }
-    Ok(format!(
-        "{{\"bytes\":{},\"sha256\":\"{}\"}}\n",
-        sum.bytes(),
-        sum.hex()
-    ))
+    Ok(format!("{{\"bytes\":{},\"sha256\":\"{}\"}}\n", sum.bytes(), sum.hex()))
 }
 
 fn reason(status: StatusCode) -> Content {

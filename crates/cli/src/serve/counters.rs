@@ -48,11 +48,7 @@ impl fmt::Display for Report {
             "packets:       {} in, {} out, {} dropped",
             self.packets_in, self.packets_out, self.packets_dropped
         )?;
-        writeln!(
-            f,
-            "connections:   {} opened, {} established",
-            self.passive_opens, self.established
-        )?;
+        writeln!(f, "connections:   {} opened, {} established", self.passive_opens, self.established)?;
         writeln!(
             f,
             "first flights: {} accepted, {} by handshake, {} cookies granted",

@@ -27,38 +27,24 @@ pub async fn root(path: &Path) -> Result<PathBuf, Error> {
 pub async fn open(root: &Path, url_path: &str) -> Result<(FileBody, &'static str), StatusCode> {
     let wanted = root.join(relative(url_path)?);
     let mut path = resolve(root, &wanted).await?;
-    if tokio::fs::metadata(&path)
-        .await
-        .map_err(|error| status(&error))?
-        .is_dir()
-    {
+    if tokio::fs::metadata(&path).await.map_err(|error| status(&error))?.is_dir() {
         path = resolve(root, &path.join("index.html")).await?;
     }
     let kind = content_type(&path);
-    let body = FileBody::open(&path)
-        .await
-        .map_err(|error| status(&error))?;
+    let body = FileBody::open(&path).await.map_err(|error| status(&error))?;
     Ok((body, kind))
 }
 
 /// Follows links, and refuses to follow them out of the root.
 async fn resolve(root: &Path, path: &Path) -> Result<PathBuf, StatusCode> {
-    let path = tokio::fs::canonicalize(path)
-        .await
-        .map_err(|error| status(&error))?;
-    if path.starts_with(root) {
-        Ok(path)
-    } else {
-        Err(StatusCode::FORBIDDEN)
-    }
+    let path = tokio::fs::canonicalize(path).await.map_err(|error| status(&error))?;
+    if path.starts_with(root) { Ok(path) } else { Err(StatusCode::FORBIDDEN) }
 }
 
 /// The path below the root. A `..` is refused before the disk is asked, so that nobody learns what
 /// exists outside.
 fn relative(url_path: &str) -> Result<PathBuf, StatusCode> {
-    let decoded = percent_decode_str(url_path)
-        .decode_utf8()
-        .map_err(|_| StatusCode::NOT_FOUND)?;
+    let decoded = percent_decode_str(url_path).decode_utf8().map_err(|_| StatusCode::NOT_FOUND)?;
     if decoded.contains('\0') {
         return Err(StatusCode::NOT_FOUND);
     }

@@ -140,10 +140,6 @@ impl fmt::Display for Line<'_> {
         if let Some(reason) = self.reason {
             write!(f, " ({reason})")?;
         }
-        write!(
-            f,
-            ", {} B early, {:.1} ms",
-            self.early_bytes, self.duration_ms
-        )
+        write!(f, ", {} B early, {:.1} ms", self.early_bytes, self.duration_ms)
     }
 }

@@ -14,11 +14,7 @@ const FLOW: Flow = Flow {
     client: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
     server: IpAddr::V4(Ipv4Addr::new(192, 168, 0, 1)),
 };
-const CLOCK: Clock = Clock {
-    mono: Instant::ZERO,
-    unix_ms: 0,
-    uncertainty: Duration::ZERO,
-};
+const CLOCK: Clock = Clock { mono: Instant::ZERO, unix_ms: 0, uncertainty: Duration::ZERO };
 const LIMIT: u32 = 2;
 
 fn ring(byte: u8) -> KeyRing {
@@ -55,17 +51,11 @@ const ACCEPT: Decision = Decision::Accept { grant: false };
 const ACCEPT_GRANT: Decision = Decision::Accept { grant: true };
 
 const fn fallback(reason: Reason) -> Decision {
-    Decision::Fallback {
-        reason,
-        grant: false,
-    }
+    Decision::Fallback { reason, grant: false }
 }
 
 const fn fallback_grant(reason: Reason) -> Decision {
-    Decision::Fallback {
-        reason,
-        grant: true,
-    }
+    Decision::Fallback { reason, grant: true }
 }
 
 fn option(carries: Carries, form: FastOpenForm) -> Option<FastOpen> {
@@ -88,13 +78,8 @@ fn granted(grant: Option<Cookie>) -> bool {
 
 fn decide(policy: Option<&FastOpenPolicy>, first: &FirstFlight<'_>) -> Decision {
     match admit(policy, first, &CLOCK) {
-        Admission::Accept { grant, .. } => Decision::Accept {
-            grant: granted(grant),
-        },
-        Admission::Fallback { reason, grant } => Decision::Fallback {
-            reason,
-            grant: granted(grant),
-        },
+        Admission::Accept { grant, .. } => Decision::Accept { grant: granted(grant) },
+        Admission::Fallback { reason, grant } => Decision::Fallback { reason, grant: granted(grant) },
         Admission::Pending { job, .. } => Decision::Pending(job),
     }
 }
@@ -111,20 +96,19 @@ fn decision_with(
     change: impl Fn(&mut FirstFlight<'_>),
 ) -> Decision {
     let before = policy.map(|policy| policy.pending.pending());
-    let [standard, experimental] =
-        [FastOpenForm::Standard, FastOpenForm::Experimental].map(|form| {
-            let option = option(carries, form);
-            let presented = option.as_ref().map_or(Presented::None, Presented::FastOpen);
-            let mut first = FirstFlight {
-                flow: FLOW,
-                presented,
-                data_len,
-                accept_queue_full: false,
-                syn_cookie_pressure: false,
-            };
-            change(&mut first);
-            decide(policy, &first)
-        });
+    let [standard, experimental] = [FastOpenForm::Standard, FastOpenForm::Experimental].map(|form| {
+        let option = option(carries, form);
+        let presented = option.as_ref().map_or(Presented::None, Presented::FastOpen);
+        let mut first = FirstFlight {
+            flow: FLOW,
+            presented,
+            data_len,
+            accept_queue_full: false,
+            syn_cookie_pressure: false,
+        };
+        change(&mut first);
+        decide(policy, &first)
+    });
     assert_eq!(standard, experimental, "{carries:?}");
     assert_eq!(before, policy.map(|policy| policy.pending.pending()));
     standard
@@ -146,11 +130,7 @@ fn table_of_a_listener_with_fast_open() {
         (Wrong, 100, fallback_grant(Reason::StaleOrWrongCredential)),
     ];
     for (carries, data_len, expected) in rows {
-        assert_eq!(
-            decision(Some(&policy), carries, data_len),
-            expected,
-            "{carries:?} {data_len}"
-        );
+        assert_eq!(decision(Some(&policy), carries, data_len), expected, "{carries:?} {data_len}");
     }
 }
 
@@ -163,21 +143,14 @@ fn table_of_a_listener_without_fast_open() {
                 (Nothing, _) => fallback(Reason::NoCredential),
                 _ => fallback(Reason::Policy),
             };
-            assert_eq!(
-                decision(None, carries, data_len),
-                expected,
-                "{carries:?} {data_len}"
-            );
+            assert_eq!(decision(None, carries, data_len), expected, "{carries:?} {data_len}");
         }
     }
 }
 
 #[test]
 fn table_of_a_listener_in_no_cookie_mode() {
-    let policy = FastOpenPolicy {
-        no_cookie: true,
-        ..policy()
-    };
+    let policy = FastOpenPolicy { no_cookie: true, ..policy() };
     let rows = [
         (Nothing, 0, fallback(Reason::NotRequested)),
         (Nothing, 100, ACCEPT),
@@ -190,11 +163,7 @@ fn table_of_a_listener_in_no_cookie_mode() {
         (Wrong, 100, ACCEPT_GRANT),
     ];
     for (carries, data_len, expected) in rows {
-        assert_eq!(
-            decision(Some(&policy), carries, data_len),
-            expected,
-            "{carries:?} {data_len}"
-        );
+        assert_eq!(decision(Some(&policy), carries, data_len), expected, "{carries:?} {data_len}");
     }
 }
 
@@ -202,14 +171,8 @@ fn table_of_a_listener_in_no_cookie_mode() {
 #[test]
 fn table_at_the_pending_limit() {
     for no_cookie in [false, true] {
-        let policy = FastOpenPolicy {
-            no_cookie,
-            ..policy()
-        };
-        let places = [
-            policy.pending.try_reserve().unwrap(),
-            policy.pending.try_reserve().unwrap(),
-        ];
+        let policy = FastOpenPolicy { no_cookie, ..policy() };
+        let places = [policy.pending.try_reserve().unwrap(), policy.pending.try_reserve().unwrap()];
         let at_limit = |carries, data_len| match (carries, data_len) {
             (Nothing, 0) => fallback(Reason::NotRequested),
             (Nothing, _) if !no_cookie => fallback(Reason::NoCredential),
@@ -217,20 +180,14 @@ fn table_at_the_pending_limit() {
         };
         for carries in ALL {
             for data_len in [0, 100] {
-                assert_eq!(
-                    decision(Some(&policy), carries, data_len),
-                    at_limit(carries, data_len)
-                );
+                assert_eq!(decision(Some(&policy), carries, data_len), at_limit(carries, data_len));
             }
         }
         drop(places);
         assert_eq!(decision(Some(&policy), Primary, 100), ACCEPT);
         policy.pending.set_limit(0);
         for carries in ALL {
-            assert_eq!(
-                decision(Some(&policy), carries, 100),
-                at_limit(carries, 100)
-            );
+            assert_eq!(decision(Some(&policy), carries, 100), at_limit(carries, 100));
         }
     }
 }
@@ -263,18 +220,10 @@ fn accepted_first_flights_hold_their_places() {
         syn_cookie_pressure: false,
     };
     let held: [_; 2] = core::array::from_fn(|_| admit(Some(&policy), &first, &CLOCK));
-    assert!(
-        held.iter()
-            .all(|admission| matches!(admission, Admission::Accept { .. }))
-    );
+    assert!(held.iter().all(|admission| matches!(admission, Admission::Accept { .. })));
     assert_eq!(policy.pending.pending(), LIMIT);
-    assert_eq!(
-        decide(Some(&policy), &first),
-        fallback(Reason::PendingLimit)
-    );
-    let [Admission::Accept { place, .. }, other] = held else {
-        panic!("both were accepted")
-    };
+    assert_eq!(decide(Some(&policy), &first), fallback(Reason::PendingLimit));
+    let [Admission::Accept { place, .. }, other] = held else { panic!("both were accepted") };
     place.release();
     assert_eq!(decide(Some(&policy), &first), ACCEPT);
     drop(other);
@@ -295,17 +244,8 @@ impl Verifier for Scripted {
 }
 
 fn scripted(verdict: Verdict) -> (FastOpenPolicy, Arc<Scripted>) {
-    let verifier = Arc::new(Scripted {
-        verdict,
-        asked: AtomicU32::new(0),
-    });
-    (
-        FastOpenPolicy {
-            verifier: Some(verifier.clone()),
-            ..policy()
-        },
-        verifier,
-    )
+    let verifier = Arc::new(Scripted { verdict, asked: AtomicU32::new(0) });
+    (FastOpenPolicy { verifier: Some(verifier.clone()), ..policy() }, verifier)
 }
 
 #[test]
@@ -315,30 +255,14 @@ fn a_verifier_is_asked_instead_of_the_keys() {
     let rows = [
         (Verdict::Valid { grant: None }, ACCEPT),
         (Verdict::Valid { grant }, ACCEPT_GRANT),
-        (
-            Verdict::Invalid {
-                reason: Reason::Replay,
-                grant: None,
-            },
-            fallback(Reason::Replay),
-        ),
-        (
-            Verdict::Invalid {
-                reason: Reason::Expired,
-                grant,
-            },
-            fallback_grant(Reason::Expired),
-        ),
+        (Verdict::Invalid { reason: Reason::Replay, grant: None }, fallback(Reason::Replay)),
+        (Verdict::Invalid { reason: Reason::Expired, grant }, fallback_grant(Reason::Expired)),
         (Verdict::Pending(job), Decision::Pending(job)),
     ];
     for (verdict, expected) in rows {
         let (policy, _) = scripted(verdict);
         for carries in [Request, Primary, Backup, Wrong] {
-            assert_eq!(
-                decision(Some(&policy), carries, 100),
-                expected,
-                "{carries:?}"
-            );
+            assert_eq!(decision(Some(&policy), carries, 100), expected, "{carries:?}");
         }
     }
 }
@@ -346,15 +270,9 @@ fn a_verifier_is_asked_instead_of_the_keys() {
 #[test]
 fn a_verifier_is_not_asked_in_vain() {
     let (mut policy, verifier) = scripted(Verdict::Valid { grant: None });
-    assert_eq!(
-        decision(Some(&policy), Nothing, 100),
-        fallback(Reason::NoCredential)
-    );
+    assert_eq!(decision(Some(&policy), Nothing, 100), fallback(Reason::NoCredential));
     policy.pending.set_limit(0);
-    assert_eq!(
-        decision(Some(&policy), Primary, 100),
-        fallback(Reason::PendingLimit)
-    );
+    assert_eq!(decision(Some(&policy), Primary, 100), fallback(Reason::PendingLimit));
     policy.pending.set_limit(LIMIT);
     policy.no_cookie = true;
     assert_eq!(decision(Some(&policy), Wrong, 100), ACCEPT);
@@ -372,16 +290,10 @@ fn a_place_lost_meanwhile_is_a_fallback_without_grant() {
         }
     }
     let grant = Some(ring(1).grant(&FLOW));
-    for verdict in [
-        Verdict::Valid { grant },
-        Verdict::Pending(JobRequest::Verify { key: 1 }),
-    ] {
+    for verdict in [Verdict::Valid { grant }, Verdict::Pending(JobRequest::Verify { key: 1 })] {
         let base = policy();
         let rival = Arc::new(Rival(base.pending.clone(), verdict));
-        let policy = FastOpenPolicy {
-            verifier: Some(rival),
-            ..base
-        };
+        let policy = FastOpenPolicy { verifier: Some(rival), ..base };
         let option = option(Primary, FastOpenForm::Standard).unwrap();
         let first = FirstFlight {
             flow: FLOW,
@@ -390,10 +302,7 @@ fn a_place_lost_meanwhile_is_a_fallback_without_grant() {
             accept_queue_full: false,
             syn_cookie_pressure: false,
         };
-        assert_eq!(
-            decide(Some(&policy), &first),
-            fallback(Reason::PendingLimit)
-        );
+        assert_eq!(decide(Some(&policy), &first), fallback(Reason::PendingLimit));
         assert_eq!(policy.pending.pending(), 0);
     }
 }
@@ -401,8 +310,5 @@ fn a_place_lost_meanwhile_is_a_fallback_without_grant() {
 #[test]
 fn debug_of_a_policy_shows_no_secret() {
     let text = format!("{:?}", policy());
-    assert!(
-        text.contains("backups: 1") && !text.contains("[1, 1"),
-        "{text}"
-    );
+    assert!(text.contains("backups: 1") && !text.contains("[1, 1"), "{text}");
 }

@@ -39,14 +39,8 @@ fn what_was_learnt_on_one_network_is_not_used_on_another() {
     assert_eq!(store.syn_timeout(CAFE, SERVER, at(7)), ms(1000));
 
     let entry = store.lookup(HOME, SERVER).unwrap();
-    assert_eq!(
-        (entry.cookie, entry.cookie_at, entry.mss),
-        (Some(cookie(1)), at(5), Some(1460))
-    );
-    assert_eq!(
-        (entry.srtt, entry.rttvar, entry.rtt_at),
-        (Some(ms(20)), Some(ms(2)), at(6))
-    );
+    assert_eq!((entry.cookie, entry.cookie_at, entry.mss), (Some(cookie(1)), at(5), Some(1460)));
+    assert_eq!((entry.srtt, entry.rttvar, entry.rtt_at), (Some(ms(20)), Some(ms(2)), at(6)));
     assert_eq!(entry.failures(), 1);
 }
 
@@ -59,10 +53,7 @@ fn a_cookie_is_replaced_by_another_and_forgotten_alone() {
     store.learn_mss(HOME, SERVER, 0);
     store.note_unanswered(HOME, SERVER, Standard);
     let entry = store.lookup(HOME, SERVER).unwrap();
-    assert_eq!(
-        (entry.cookie, entry.form, entry.cookie_at),
-        (Some(cookie(2)), Experimental, at(2))
-    );
+    assert_eq!((entry.cookie, entry.form, entry.cookie_at), (Some(cookie(2)), Experimental, at(2)));
 
     store.forget_cookie(HOME, SERVER);
     store.forget_cookie(HOME, OTHER);
@@ -81,10 +72,7 @@ fn the_server_used_least_recently_is_forgotten() {
     }
     assert!(store.lookup(HOME, host(1)).is_some());
     store.learn_cookie(HOME, host(4), Standard, cookie(4), at(0));
-    let kept: Vec<_> = store
-        .iter()
-        .map(|(network, server, _)| (network, server))
-        .collect();
+    let kept: Vec<_> = store.iter().map(|(network, server, _)| (network, server)).collect();
     assert_eq!(kept, [(HOME, host(1)), (HOME, host(3)), (HOME, host(4))]);
     store.flush();
     assert!(store.is_empty() && store.lookup(HOME, host(1)).is_none());
@@ -140,11 +128,7 @@ fn syn_timeout_follows_the_round_trip_time_between_its_bounds() {
         (ms(100), ms(12), ms(150)),
         (ms(100), ms(13), ms(152)),
         (ms(100), ms(50), ms(300)),
-        (
-            Duration::from_micros(100),
-            Duration::from_micros(10),
-            ms(50),
-        ),
+        (Duration::from_micros(100), Duration::from_micros(10), ms(50)),
         (Duration::ZERO, Duration::ZERO, ms(50)),
         (ms(700), ms(0), ms(1000)),
         (ms(10), ms(400), ms(1000)),
@@ -153,11 +137,7 @@ fn syn_timeout_follows_the_round_trip_time_between_its_bounds() {
     for (srtt, rttvar, expected) in cases {
         let mut store = CredentialStore::new(1);
         store.learn_rtt(HOME, SERVER, srtt, rttvar, at(10));
-        assert_eq!(
-            store.syn_timeout(HOME, SERVER, at(11)),
-            expected,
-            "{srtt:?} {rttvar:?}"
-        );
+        assert_eq!(store.syn_timeout(HOME, SERVER, at(11)), expected, "{srtt:?} {rttvar:?}");
     }
 }
 
@@ -169,26 +149,18 @@ fn a_round_trip_time_older_than_an_hour_is_not_used() {
     assert_eq!(store.syn_timeout(HOME, SERVER, at(0)), ms(1000));
     store.learn_rtt(HOME, SERVER, ms(100), ms(0), at(10));
     assert_eq!(store.syn_timeout(HOME, SERVER, at(3610)), ms(150));
-    assert_eq!(
-        store.syn_timeout(HOME, SERVER, at(3610) + Duration::from_nanos(1)),
-        ms(1000)
-    );
+    assert_eq!(store.syn_timeout(HOME, SERVER, at(3610) + Duration::from_nanos(1)), ms(1000));
 }
 
 #[test]
 fn failures_back_off_from_a_minute_to_a_day_for_that_server_only() {
     let mut store = CredentialStore::new(8);
     let mut now = at(1000);
-    for pause in [
-        60, 120, 240, 480, 960, 1920, 3840, 7680, 15_360, 30_720, 61_440, 86_400, 86_400,
-    ] {
+    for pause in [60, 120, 240, 480, 960, 1920, 3840, 7680, 15_360, 30_720, 61_440, 86_400, 86_400] {
         assert!(store.may_try(HOME, SERVER, now));
         store.note_failure(HOME, SERVER, now);
         assert!(store.may_try(HOME, OTHER, now));
-        assert!(
-            !store.may_try(HOME, SERVER, now + Duration::from_secs(pause) - ms(1)),
-            "{pause}"
-        );
+        assert!(!store.may_try(HOME, SERVER, now + Duration::from_secs(pause) - ms(1)), "{pause}");
         now += Duration::from_secs(pause);
     }
     assert!(store.may_try(HOME, SERVER, now));
@@ -196,10 +168,7 @@ fn failures_back_off_from_a_minute_to_a_day_for_that_server_only() {
     store.note_success(HOME, SERVER);
     assert!(store.may_try(HOME, SERVER, now));
     store.note_failure(HOME, SERVER, now);
-    assert!(
-        store.may_try(HOME, SERVER, now + Duration::from_secs(60)),
-        "it starts again"
-    );
+    assert!(store.may_try(HOME, SERVER, now + Duration::from_secs(60)), "it starts again");
 }
 
 #[test]
@@ -218,10 +187,7 @@ fn debug_shows_no_cookie() {
     let mut store = CredentialStore::new(1);
     store.learn_cookie(HOME, SERVER, Standard, cookie(0xab), at(0));
     let text = alloc::format!("{store:?}");
-    assert!(
-        !text.contains("171, 171") && !text.contains("abab"),
-        "{text}"
-    );
+    assert!(!text.contains("171, 171") && !text.contains("abab"), "{text}");
 }
 
 proptest! {

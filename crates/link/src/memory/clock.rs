@@ -25,9 +25,7 @@ const MAX_SPIN_CREDIT: Duration = Duration::from_millis(5);
 /// Starts the thread. It ends when both ends are dropped.
 pub(super) fn spawn(shared: &Arc<Shared>) -> io::Result<()> {
     let theirs = Arc::clone(shared);
-    let handle = thread::Builder::new()
-        .name("firstflight-path".to_owned())
-        .spawn(move || run(&theirs))?;
+    let handle = thread::Builder::new().name("firstflight-path".to_owned()).spawn(move || run(&theirs))?;
     // Set before anyone can send: the links do not exist yet.
     let _ = shared.timekeeper.set(handle.thread().clone());
     Ok(())
@@ -91,17 +89,13 @@ struct SpinCredit {
 
 impl SpinCredit {
     fn new(now: Instant) -> Self {
-        Self {
-            credit: MAX_SPIN_CREDIT,
-            counted_until: now,
-        }
+        Self { credit: MAX_SPIN_CREDIT, counted_until: now }
     }
 
     fn available(&mut self, now: Instant) -> Duration {
         let elapsed = now.as_nanos().saturating_sub(self.counted_until.as_nanos());
         self.counted_until = now;
-        self.credit =
-            (self.credit + Duration::from_nanos(elapsed) / SPIN_SHARE).min(MAX_SPIN_CREDIT);
+        self.credit = (self.credit + Duration::from_nanos(elapsed) / SPIN_SHARE).min(MAX_SPIN_CREDIT);
         self.credit
     }
 

@@ -11,19 +11,12 @@ fn pair(config: PathConfig) -> (MemoryLink, MemoryLink) {
 }
 
 fn run<F: Future>(future: F) -> F::Output {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap()
-        .block_on(future)
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
 }
 
 fn send(link: &mut MemoryLink, packet: &[u8]) {
     let mut cx = Context::from_waker(Waker::noop());
-    assert!(matches!(
-        link.poll_send(&mut cx, packet),
-        Poll::Ready(Ok(()))
-    ));
+    assert!(matches!(link.poll_send(&mut cx, packet), Poll::Ready(Ok(()))));
 }
 
 async fn receive(link: &mut MemoryLink) -> Vec<u8> {
@@ -164,10 +157,7 @@ fn packet_larger_than_the_links_mtu_is_dropped_not_cut() {
 
 #[test]
 fn narrower_direction_is_a_black_hole() {
-    let narrow = PathConfig {
-        mtu: 1280,
-        ..PathConfig::default()
-    };
+    let narrow = PathConfig { mtu: 1280, ..PathConfig::default() };
     let (mut a, mut b) = real_time_pair(narrow, PathConfig::default(), 1).unwrap();
     assert_eq!((a.mtu(), b.mtu()), (1500, 1500));
     send(&mut a, &[1; 1281]);
@@ -214,10 +204,7 @@ fn thread_ends_when_both_ends_are_dropped() {
 
 #[test]
 fn senseless_settings_are_refused() {
-    let config = PathConfig {
-        mtu: 0,
-        ..PathConfig::default()
-    };
+    let config = PathConfig { mtu: 0, ..PathConfig::default() };
     let error = real_time_pair(PathConfig::default(), config, 1).unwrap_err();
     assert!(matches!(error, MemoryLinkError::Path(PathError::ZeroMtu)));
 }

@@ -53,10 +53,7 @@ impl PathConfig {
     /// A path without loss whose only property is its one-way delay.
     #[must_use]
     pub fn with_delay(delay: Duration) -> Self {
-        Self {
-            delay,
-            ..Self::default()
-        }
+        Self { delay, ..Self::default() }
     }
 
     /// Checks that every setting makes sense.
@@ -133,18 +130,12 @@ impl fmt::Display for PathError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotAProbability { name, value } => {
-                write!(
-                    f,
-                    "path setting {name:?} is {value}, not a probability from 0 to 1"
-                )
+                write!(f, "path setting {name:?} is {value}, not a probability from 0 to 1")
             }
             Self::ZeroRate => f.write_str("path rate is 0 bit/s; use None for an unlimited rate"),
             Self::ZeroMtu => f.write_str("path MTU is 0 bytes; nothing could pass"),
             Self::DelayTooLong { delay } => {
-                write!(
-                    f,
-                    "path delay {delay:?} is longer than a day ({MAX_DELAY:?})"
-                )
+                write!(f, "path delay {delay:?} is longer than a day ({MAX_DELAY:?})")
             }
         }
     }

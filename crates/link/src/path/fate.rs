@@ -50,13 +50,7 @@ impl Thresholds {
 
     /// True if the outcome does not depend on any draw.
     fn is_certain(&self) -> bool {
-        let Self {
-            loss,
-            reorder,
-            duplicate,
-            corrupt,
-            jitter,
-        } = *self;
+        let Self { loss, reorder, duplicate, corrupt, jitter } = *self;
         loss | reorder | duplicate | corrupt | jitter == 0
     }
 }
@@ -132,9 +126,7 @@ pub(super) fn flip_bits(packet: &mut [u8], seed: u64) -> usize {
         if chosen.contains(&place) {
             continue;
         }
-        if let (Some(slot), Some(byte)) =
-            (chosen.get_mut(slot), packet.get_mut((place / 8) as usize))
-        {
+        if let (Some(slot), Some(byte)) = (chosen.get_mut(slot), packet.get_mut((place / 8) as usize)) {
             *slot = place;
             *byte ^= 1 << (place % 8);
             flipped += 1;

@@ -81,13 +81,7 @@ fn both_directions_have_their_own_chance() {
     send_numbered(&mut duplex.a_to_b, 500, MS);
     send_numbered(&mut duplex.b_to_a, 500, MS);
     let first = duplex.next_arrival().unwrap();
-    assert_eq!(
-        Some(first),
-        duplex
-            .a_to_b
-            .next_arrival()
-            .min(duplex.b_to_a.next_arrival())
-    );
+    assert_eq!(Some(first), duplex.a_to_b.next_arrival().min(duplex.b_to_a.next_arrival()));
     assert_ne!(drain(&mut duplex.a_to_b), drain(&mut duplex.b_to_a));
     assert_eq!(duplex.next_arrival(), None);
 }
@@ -96,10 +90,7 @@ fn both_directions_have_their_own_chance() {
 #[test]
 fn impairments_draw_independently_of_each_other() {
     let lost = |corrupt_from: u32| {
-        let config = PathConfig {
-            loss: 0.3,
-            ..PathConfig::default()
-        };
+        let config = PathConfig { loss: 0.3, ..PathConfig::default() };
         let mut path = Path::new(config, 9).unwrap();
         let mut lost = Vec::new();
         for number in 0..1000u32 {
@@ -158,11 +149,7 @@ fn rate_spaces_packets_exactly() {
 #[test]
 fn full_queue_drops_the_tail() {
     // 8 Mbit/s: one byte each microsecond. One packet is being sent, two may wait.
-    let config = PathConfig {
-        rate_bits_per_s: Some(8_000_000),
-        queue_bytes: 200,
-        ..PathConfig::default()
-    };
+    let config = PathConfig { rate_bits_per_s: Some(8_000_000), queue_bytes: 200, ..PathConfig::default() };
     let mut path = Path::new(config, 1).unwrap();
     for _ in 0..5 {
         path.send(at(0), &[0; 100]);
@@ -180,11 +167,7 @@ fn full_queue_drops_the_tail() {
 
 #[test]
 fn idle_bottleneck_takes_a_packet_without_any_queue() {
-    let config = PathConfig {
-        rate_bits_per_s: Some(8_000_000),
-        queue_bytes: 0,
-        ..PathConfig::default()
-    };
+    let config = PathConfig { rate_bits_per_s: Some(8_000_000), queue_bytes: 0, ..PathConfig::default() };
     let mut path = Path::new(config, 1).unwrap();
     path.send(at(0), &[0; 100]);
     path.send(at(0), &[0; 100]);
@@ -195,10 +178,7 @@ fn idle_bottleneck_takes_a_packet_without_any_queue() {
 
 #[test]
 fn mtu_is_the_largest_packet_carried() {
-    let config = PathConfig {
-        mtu: 100,
-        ..PathConfig::default()
-    };
+    let config = PathConfig { mtu: 100, ..PathConfig::default() };
     let mut path = Path::new(config, 1).unwrap();
     path.send(at(0), &[1; 100]);
     path.send(at(0), &[2; 101]);
@@ -214,11 +194,7 @@ fn filter_alters_and_drops() {
     let mut path = Path::new(PathConfig::default(), 1).unwrap();
     path.set_filter(Box::new(|packet| {
         packet.push(b'!');
-        if packet.starts_with(b"bad") {
-            Verdict::Drop
-        } else {
-            Verdict::Forward
-        }
+        if packet.starts_with(b"bad") { Verdict::Drop } else { Verdict::Forward }
     }));
     path.send(at(0), b"bad");
     path.send(at(0), b"good");
@@ -260,27 +236,15 @@ fn settings_that_make_no_sense_are_refused() {
         Path::new(config, 1).unwrap_err()
     };
     let error = refused(|c| c.loss = 1.5);
-    let expected = PathError::NotAProbability {
-        name: Probability::Loss,
-        value: 1.5,
-    };
+    let expected = PathError::NotAProbability { name: Probability::Loss, value: 1.5 };
     assert_eq!(error, expected);
     assert!(matches!(
         refused(|c| c.corrupt = f64::NAN),
-        PathError::NotAProbability {
-            name: Probability::Corrupt,
-            ..
-        }
+        PathError::NotAProbability { name: Probability::Corrupt, .. }
     ));
-    assert_eq!(
-        refused(|c| c.rate_bits_per_s = Some(0)),
-        PathError::ZeroRate
-    );
+    assert_eq!(refused(|c| c.rate_bits_per_s = Some(0)), PathError::ZeroRate);
     assert_eq!(refused(|c| c.mtu = 0), PathError::ZeroMtu);
-    assert!(matches!(
-        refused(|c| c.reorder_delay = Duration::MAX),
-        PathError::DelayTooLong { .. }
-    ));
+    assert!(matches!(refused(|c| c.reorder_delay = Duration::MAX), PathError::DelayTooLong { .. }));
 }
 
 /// Settings changed in mid run are not validated; whatever they are, the path goes on.

@@ -63,9 +63,7 @@ impl Bottleneck {
         } else {
             self.carry = 0;
         }
-        let work = (length as u64)
-            .saturating_mul(8_000_000_000)
-            .saturating_add(self.carry);
+        let work = (length as u64).saturating_mul(8_000_000_000).saturating_add(self.carry);
         self.idle_at = start.saturating_add(work / rate);
         self.carry = work % rate;
         Some(self.idle_at)
@@ -118,10 +116,7 @@ impl Flight {
     /// Adds a packet. One known to be late goes straight to the heap: at the end of the queue it would push
     /// everything that follows into the heap.
     pub fn push(&mut self, arrival: Arrival, late: bool) {
-        let in_order = self
-            .in_order
-            .back()
-            .is_none_or(|last| last.at <= arrival.at);
+        let in_order = self.in_order.back().is_none_or(|last| last.at <= arrival.at);
         if in_order && !late {
             self.in_order.push_back(arrival);
         } else {
@@ -147,13 +142,8 @@ impl Flight {
             (Some(queued), Some(Reverse(heaped))) => heaped < queued,
         };
         if from_heap {
-            let due = self
-                .out_of_order
-                .peek()
-                .is_some_and(|Reverse(first)| first.at <= now);
-            due.then(|| self.out_of_order.pop())
-                .flatten()
-                .map(|Reverse(arrival)| arrival)
+            let due = self.out_of_order.peek().is_some_and(|Reverse(first)| first.at <= now);
+            due.then(|| self.out_of_order.pop()).flatten().map(|Reverse(arrival)| arrival)
         } else {
             let due = queued.is_some_and(|first| first.at <= now);
             due.then(|| self.in_order.pop_front()).flatten()

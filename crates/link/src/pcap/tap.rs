@@ -32,23 +32,15 @@ impl PcapTap {
     ) -> Result<Self, PcapWriterError> {
         let output: Box<dyn Write + Send> = Box::new(output);
         let writer = PcapWriter::new(output, application, interfaces)?;
-        Ok(Self {
-            shared: Arc::new(Mutex::new(Shared { writer, errors: 0 })),
-        })
+        Ok(Self { shared: Arc::new(Mutex::new(Shared { writer, errors: 0 })) })
     }
 
     /// Records a packet at the time of the system's clock. Failures are only counted.
     pub fn record(&self, interface: u32, direction: Direction, packet: &[u8]) {
-        let since_epoch = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let timestamp = u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX);
         let mut shared = self.lock();
-        if shared
-            .writer
-            .write(timestamp, interface, direction, packet)
-            .is_err()
-        {
+        if shared.writer.write(timestamp, interface, direction, packet).is_err() {
             shared.errors += 1;
         }
     }
@@ -78,9 +70,7 @@ impl PcapTap {
 
 impl fmt::Debug for PcapTap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PcapTap")
-            .field("errors", &self.errors())
-            .finish_non_exhaustive()
+        f.debug_struct("PcapTap").field("errors", &self.errors()).finish_non_exhaustive()
     }
 }
 
@@ -96,11 +86,7 @@ pub struct Tapped<L: Link> {
 impl<L: Link> Tapped<L> {
     /// Records `link` as interface number `interface` of the capture.
     pub fn new(link: L, tap: PcapTap, interface: u32) -> Self {
-        Self {
-            link,
-            tap,
-            interface,
-        }
+        Self { link, tap, interface }
     }
 
     /// The link below.

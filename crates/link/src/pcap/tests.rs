@@ -53,10 +53,9 @@ fn read_back(file: &[u8], application: &str, interfaces: &[&str]) -> Vec<Record>
         .interfaces()
         .iter()
         .map(|interface| match &interface.options[..] {
-            [
-                InterfaceDescriptionOption::IfName(name),
-                InterfaceDescriptionOption::IfTsResol(9),
-            ] => name.to_string(),
+            [InterfaceDescriptionOption::IfName(name), InterfaceDescriptionOption::IfTsResol(9)] => {
+                name.to_string()
+            }
             other => panic!("unexpected options {other:?}"),
         })
         .collect();
@@ -96,19 +95,10 @@ fn what_is_written_is_read_back() {
     let mut file = Vec::new();
     let mut writer = PcapWriter::new(&mut file, "firstflight test", &["client", "server"]).unwrap();
     let time = 1_700_000_000_123_456_789;
-    for (length, interface, direction) in [
-        (0, 0, Direction::Out),
-        (61, 1, Direction::In),
-        (1500, 1, Direction::Out),
-    ] {
-        writer
-            .write(
-                time + length as u64,
-                interface,
-                direction,
-                &vec![0x45; length],
-            )
-            .unwrap();
+    for (length, interface, direction) in
+        [(0, 0, Direction::Out), (61, 1, Direction::In), (1500, 1, Direction::Out)]
+    {
+        writer.write(time + length as u64, interface, direction, &vec![0x45; length]).unwrap();
     }
     drop(writer);
     let record = |length: usize, interface, flags| Record {
@@ -118,10 +108,7 @@ fn what_is_written_is_read_back() {
         packet: vec![0x45; length],
     };
     let expected = [record(0, 0, 2), record(61, 1, 1), record(1500, 1, 2)];
-    assert_eq!(
-        read_back(&file, "firstflight test", &["client", "server"]),
-        expected
-    );
+    assert_eq!(read_back(&file, "firstflight test", &["client", "server"]), expected);
 }
 
 #[test]
@@ -130,9 +117,7 @@ fn callers_faults_are_refused_and_leave_a_valid_capture() {
     let mut writer = PcapWriter::new(&mut file, "test", &["only"]).unwrap();
     let unknown = writer.write(1, 1, Direction::In, b"packet").unwrap_err();
     assert!(matches!(unknown, PcapWriterError::UnknownInterface(1)));
-    let long = writer
-        .write(1, 0, Direction::In, &vec![0; 262_145])
-        .unwrap_err();
+    let long = writer.write(1, 0, Direction::In, &vec![0; 262_145]).unwrap_err();
     assert!(matches!(long, PcapWriterError::TooLong));
     writer.write(1, 0, Direction::In, b"packet").unwrap();
     drop(writer);
@@ -159,10 +144,7 @@ fn tap_records_both_directions_of_several_links() {
     assert_eq!(tap.errors(), 0);
     // Flushed by the drop of the links although the tap itself lives on.
     let records = read_back(&file.0.lock().unwrap(), "tap", &["a", "b"]);
-    let seen: Vec<_> = records
-        .iter()
-        .map(|r| (r.interface, r.flags, &r.packet[..]))
-        .collect();
+    let seen: Vec<_> = records.iter().map(|r| (r.interface, r.flags, &r.packet[..])).collect();
     assert_eq!(seen, [(0, 2, &b"ping"[..]), (1, 1, &b"ping"[..])]);
     assert!(records[0].timestamp_ns <= records[1].timestamp_ns);
 }
@@ -175,14 +157,8 @@ fn full_disk_is_counted_and_traffic_goes_on() {
     let mut cx = Context::from_waker(Waker::noop());
     let mut buf = vec![0; b.mtu()];
     for _ in 0..20 {
-        assert!(matches!(
-            a.poll_send(&mut cx, &[7; 1400]),
-            Poll::Ready(Ok(()))
-        ));
-        assert!(matches!(
-            b.poll_recv(&mut cx, &mut buf),
-            Poll::Ready(Ok(1400))
-        ));
+        assert!(matches!(a.poll_send(&mut cx, &[7; 1400]), Poll::Ready(Ok(()))));
+        assert!(matches!(b.poll_recv(&mut cx, &mut buf), Poll::Ready(Ok(1400))));
     }
     drop(a);
     assert!(tap.errors() > 0);

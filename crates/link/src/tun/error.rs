@@ -83,10 +83,7 @@ impl TunError {
             Some(Errno::EACCES | Errno::EAFNOSUPPORT | Errno::EOPNOTSUPP) if address.is_ipv6() => {
                 Self::Ipv6Disabled
             }
-            Some(Errno::EEXIST) => Self::AddressInUse {
-                address,
-                device: "this one".to_owned(),
-            },
+            Some(Errno::EEXIST) => Self::AddressInUse { address, device: "this one".to_owned() },
             _ => Self::at("add an address")(error),
         }
     }

@@ -11,9 +11,7 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
-};
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket};
 
 /// `RTM_NEWADDR`.
 const NEW_ADDRESS: u16 = 20;
@@ -54,12 +52,7 @@ const SEQUENCE: u32 = 1;
 /// # Errors
 /// The kernel's answer, `EEXIST` if the device has the address already; `EPROTO` if the answer makes no sense.
 pub(super) fn add_address(index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
-    let mut body = vec![
-        family(address),
-        prefix,
-        NO_DUPLICATE_DETECTION,
-        SCOPE_UNIVERSE,
-    ];
+    let mut body = vec![family(address), prefix, NO_DUPLICATE_DETECTION, SCOPE_UNIVERSE];
     body.extend_from_slice(&index.to_ne_bytes());
     append_address(&mut body, ATTRIBUTE_LOCAL, address);
     append_address(&mut body, ATTRIBUTE_ADDRESS, address);
@@ -96,12 +89,8 @@ pub(super) fn wait_until_local(address: IpAddr) -> io::Result<()> {
 
 /// Sends a message to the kernel and gives its answer. Such requests are answered at once.
 fn ask(message: &[u8]) -> io::Result<Vec<u8>> {
-    let route = socket(
-        AddressFamily::Netlink,
-        SockType::Raw,
-        SockFlag::SOCK_CLOEXEC,
-        SockProtocol::NetlinkRoute,
-    )?;
+    let route =
+        socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkRoute)?;
     send(route.as_raw_fd(), message, MsgFlags::empty())?;
     let mut answer = vec![0; 4096];
     let length = recv(route.as_raw_fd(), &mut answer, MsgFlags::empty())?;
@@ -155,9 +144,6 @@ fn route_type_in(answer: &[u8]) -> Option<u8> {
 
 /// The error number (negative, or 0 for success) in an acknowledgement of the request.
 fn error_in(answer: &[u8]) -> Option<i32> {
-    let error = answer
-        .get(HEADER_BYTES..HEADER_BYTES + 4)?
-        .try_into()
-        .ok()?;
+    let error = answer.get(HEADER_BYTES..HEADER_BYTES + 4)?.try_into().ok()?;
     (kind_of(answer)? == ACKNOWLEDGEMENT).then(|| i32::from_ne_bytes(error))
 }

@@ -15,20 +15,12 @@ fn as_root<F: Future<Output = ()>>(test: F) {
         eprintln!("skipped: there is no /dev/net/tun");
         return;
     }
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap()
-        .block_on(test);
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
 }
 
 /// A name for each test of each process, so that runs side by side do not meet.
 fn config(letter: char, host: &[(IpAddr, u8)]) -> TunConfig {
-    TunConfig {
-        name: format!("ff{letter}{}", std::process::id()),
-        host: host.to_vec(),
-        mtu: 1400,
-    }
+    TunConfig { name: format!("ff{letter}{}", std::process::id()), host: host.to_vec(), mtu: 1400 }
 }
 
 /// Addresses from documentation and benchmarking ranges, the third byte different in each test.
@@ -58,11 +50,8 @@ async fn next_udp(tun: &mut Tun) -> Vec<u8> {
 
 /// Turns a UDP packet around: addresses and ports swapped. The checksums stay right, they are sums.
 fn turn_around(packet: &mut [u8]) {
-    let (source, length, udp) = if packet[0] >> 4 == 4 {
-        (12, 4, usize::from(packet[0] & 15) * 4)
-    } else {
-        (8, 16, 40)
-    };
+    let (source, length, udp) =
+        if packet[0] >> 4 == 4 { (12, 4, usize::from(packet[0] & 15) * 4) } else { (8, 16, 40) };
     let (sources, destinations) = packet[source..source + 2 * length].split_at_mut(length);
     sources.swap_with_slice(destinations);
     let (source_port, destination_port) = packet[udp..udp + 4].split_at_mut(2);
@@ -71,9 +60,7 @@ fn turn_around(packet: &mut [u8]) {
 
 async fn datagram_there_and_back(tun: &mut Tun, host: IpAddr, peer: IpAddr) {
     let socket = UdpSocket::bind(SocketAddr::new(host, 0)).unwrap();
-    socket
-        .set_read_timeout(Some(Duration::from_secs(10)))
-        .unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let destination = SocketAddr::new(peer, 4242);
     socket.send_to(b"through the tunnel", destination).unwrap();
     let mut packet = next_udp(tun).await;
@@ -81,9 +68,7 @@ async fn datagram_there_and_back(tun: &mut Tun, host: IpAddr, peer: IpAddr) {
     turn_around(&mut packet);
     poll_fn(|cx| tun.poll_send(cx, &packet)).await.unwrap();
     let mut buf = [0; 100];
-    let (length, from) = socket
-        .recv_from(&mut buf)
-        .unwrap_or_else(|e| panic!("{host}: {e}"));
+    let (length, from) = socket.recv_from(&mut buf).unwrap_or_else(|e| panic!("{host}: {e}"));
     assert_eq!(&buf[..length], b"through the tunnel");
     assert_eq!(from, destination);
 }
@@ -101,11 +86,7 @@ fn packets_pass_both_ways_at_once_after_creation() {
         let fields: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(fields[5], tun.name());
         assert_eq!(fields[2], "40", "prefix of 64 bits");
-        assert_eq!(
-            u32::from_str_radix(fields[4], 16).unwrap() & 0x40,
-            0,
-            "{line}"
-        );
+        assert_eq!(u32::from_str_radix(fields[4], 16).unwrap() & 0x40, 0, "{line}");
 
         datagram_there_and_back(&mut tun, host4, v4(1, 2)).await;
         datagram_there_and_back(&mut tun, second4, v4(11, 2)).await;
@@ -149,14 +130,8 @@ fn name_and_address_in_use_are_told() {
         };
         assert_eq!((address, device.as_str()), (v4(3, 1), first.name()));
         let twice = config('d', &[(v4(3, 2), 24), (v4(3, 2), 24)]);
-        assert!(matches!(
-            Tun::create(twice),
-            Err(TunError::AddressInUse { .. })
-        ));
-        let loopback = TunConfig {
-            name: "lo".to_owned(),
-            ..TunConfig::default()
-        };
+        assert!(matches!(Tun::create(twice), Err(TunError::AddressInUse { .. })));
+        let loopback = TunConfig { name: "lo".to_owned(), ..TunConfig::default() };
         assert!(matches!(Tun::create(loopback), Err(TunError::NameTaken(_))));
     });
 }
@@ -180,10 +155,7 @@ fn senseless_configurations_are_refused() {
     };
     let names = ["", "sixteen-bytes-xx", "a/b", "a b", "tun%d", "..", "a\0"];
     for name in names {
-        let config = TunConfig {
-            name: name.to_owned(),
-            ..TunConfig::default()
-        };
+        let config = TunConfig { name: name.to_owned(), ..TunConfig::default() };
         let error = Tun::create(config).unwrap_err();
         assert!(matches!(error, TunError::NameInvalid(_)), "{name:?}");
     }
@@ -194,20 +166,11 @@ fn senseless_configurations_are_refused() {
         (Ipv4Addr::BROADCAST.into(), 24),
         ("ff02::1".parse().unwrap(), 64),
     ] {
-        let config = TunConfig {
-            host: vec![(address, prefix)],
-            ..TunConfig::default()
-        };
+        let config = TunConfig { host: vec![(address, prefix)], ..TunConfig::default() };
         let error = Tun::create(config).unwrap_err();
-        assert!(
-            matches!(error, TunError::AddressInvalid { .. }),
-            "{address}/{prefix}"
-        );
+        assert!(matches!(error, TunError::AddressInvalid { .. }), "{address}/{prefix}");
     }
-    assert!(matches!(
-        refused(|c| c.mtu = 67),
-        TunError::MtuTooSmall { minimum: 68, .. }
-    ));
+    assert!(matches!(refused(|c| c.mtu = 67), TunError::MtuTooSmall { minimum: 68, .. }));
     assert!(matches!(
         refused(|c| (c.mtu, c.host) = (1279, vec![(v6(4, 1), 64)])),
         TunError::MtuTooSmall { minimum: 1280, .. }

@@ -7,19 +7,13 @@ fn assert_binomial(hits: u64, trials: u64, p: f64) {
     let mean = trials as f64 * p;
     let deviation = (mean * (1.0 - p)).sqrt();
     let off = (hits as f64 - mean).abs();
-    assert!(
-        off <= 5.0 * deviation,
-        "{hits} of {trials}, expected {mean} ± {deviation}"
-    );
+    assert!(off <= 5.0 * deviation, "{hits} of {trials}, expected {mean} ± {deviation}");
 }
 
 #[test]
 fn loss_is_binomial() {
     for p in [0.01, 0.3, 0.9] {
-        let config = PathConfig {
-            loss: p,
-            ..PathConfig::default()
-        };
+        let config = PathConfig { loss: p, ..PathConfig::default() };
         let mut path = Path::new(config, 77).unwrap();
         send_numbered(&mut path, 20_000, 1);
         assert_binomial(path.counters().lost, 20_000, p);
@@ -32,11 +26,7 @@ fn loss_is_binomial() {
 fn certain_loss_and_certain_arrival() {
     for (p, arrive) in [(0.0, 1000), (1.0, 0)] {
         // A jitter keeps the draws on.
-        let config = PathConfig {
-            loss: p,
-            jitter: Duration::from_nanos(1),
-            ..PathConfig::default()
-        };
+        let config = PathConfig { loss: p, jitter: Duration::from_nanos(1), ..PathConfig::default() };
         let mut path = Path::new(config, 1).unwrap();
         send_numbered(&mut path, 1000, 1);
         assert_eq!(drain(&mut path).len(), arrive);
@@ -65,9 +55,7 @@ fn reordering_reorders_exactly_the_packets_held_back() {
     let order: Vec<u32> = trace.iter().map(|(_, packet)| number_of(packet)).collect();
     for (place, number) in order.iter().enumerate() {
         let overtaken = order[..place].iter().any(|earlier| earlier > number);
-        let overtaker = [number + 1, number + 2]
-            .iter()
-            .any(|next| *next < 5000 && !held.contains(next));
+        let overtaker = [number + 1, number + 2].iter().any(|next| *next < 5000 && !held.contains(next));
         assert_eq!(overtaken, held.contains(number) && overtaker, "{number}");
     }
 }
@@ -94,10 +82,7 @@ fn jitter_varies_the_delay_within_bounds_and_keeps_order() {
 
 #[test]
 fn duplicates_are_equal_and_counted() {
-    let config = PathConfig {
-        duplicate: 0.2,
-        ..PathConfig::default()
-    };
+    let config = PathConfig { duplicate: 0.2, ..PathConfig::default() };
     let mut path = Path::new(config, 4).unwrap();
     send_numbered(&mut path, 5000, 1);
     let mut copies = vec![0u64; 5000];
@@ -112,10 +97,7 @@ fn duplicates_are_equal_and_counted() {
 
 #[test]
 fn corruption_changes_bits_but_not_the_length() {
-    let config = PathConfig {
-        corrupt: 1.0,
-        ..PathConfig::default()
-    };
+    let config = PathConfig { corrupt: 1.0, ..PathConfig::default() };
     let mut path = Path::new(config, 12).unwrap();
     let mut places = [false; 64];
     let mut flips_seen = [false; 9];
@@ -132,19 +114,13 @@ fn corruption_changes_bits_but_not_the_length() {
         path.recycle(packet);
     }
     assert_eq!(path.counters().corrupted, 2000);
-    assert!(
-        places.iter().all(|hit| *hit),
-        "some bytes are never corrupted"
-    );
+    assert!(places.iter().all(|hit| *hit), "some bytes are never corrupted");
     assert!(flips_seen[1..].iter().all(|seen| *seen));
 }
 
 #[test]
 fn empty_packet_cannot_be_corrupted() {
-    let config = PathConfig {
-        corrupt: 1.0,
-        ..PathConfig::default()
-    };
+    let config = PathConfig { corrupt: 1.0, ..PathConfig::default() };
     let mut path = Path::new(config, 12).unwrap();
     path.send(at(0), b"");
     assert_eq!(path.poll_deliver(at(0)).unwrap(), b"");
