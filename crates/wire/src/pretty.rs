@@ -32,11 +32,7 @@ impl fmt::Display for Pretty<'_> {
             (Protocol::Icmp, IpAddr::V4(_)) | (Protocol::Icmpv6, IpAddr::V6(_)) => icmp(&packet, f),
             (protocol, _) => {
                 let (number, len) = (protocol.number(), packet.payload.len());
-                write!(
-                    f,
-                    "{} > {}: proto {number}, length {len}",
-                    packet.src, packet.dst
-                )
+                write!(f, "{} > {}: proto {number}, length {len}", packet.src, packet.dst)
             }
         }
     }
@@ -56,11 +52,7 @@ fn tcp(packet: &Packet<'_>, f: &mut Formatter<'_>) -> fmt::Result {
         }
     };
     let flags = segment.flags;
-    write!(
-        f,
-        "{src}.{} > {dst}.{}: ",
-        segment.src_port, segment.dst_port
-    )?;
+    write!(f, "{src}.{} > {dst}.{}: ", segment.src_port, segment.dst_port)?;
     write!(f, "Flags [{flags}]")?;
     let len = segment.payload.len();
     if len > 0 || flags.intersects(Flags::SYN | Flags::FIN | Flags::RST) {
@@ -99,10 +91,7 @@ fn option(option: TcpOption<'_>, f: &mut Formatter<'_>) -> fmt::Result {
         TcpOption::Sack(data) => {
             let blocks = SackBlocks::from_wire(data);
             write!(f, "sack {} ", blocks.len())?;
-            blocks
-                .as_slice()
-                .iter()
-                .try_for_each(|(start, end)| write!(f, "{{{start}:{end}}}"))
+            blocks.as_slice().iter().try_for_each(|(start, end)| write!(f, "{{{start}:{end}}}"))
         }
         TcpOption::Timestamps(ts) => write!(f, "TS val {} ecr {}", ts.value, ts.echo),
         TcpOption::FastOpen(fast_open) => {
@@ -141,11 +130,7 @@ fn udp(packet: &Packet<'_>, f: &mut Formatter<'_>) -> fmt::Result {
         return malformed(ParseError::Truncated, f);
     };
     let [src_port, dst_port, len] = [[a, b], [c, d], [e, g]].map(u16::from_be_bytes);
-    write!(
-        f,
-        "{src}.{src_port} > {dst}.{dst_port}: UDP, length {}",
-        len.saturating_sub(8)
-    )
+    write!(f, "{src}.{src_port} > {dst}.{dst_port}: UDP, length {}", len.saturating_sub(8))
 }
 
 fn icmp(packet: &Packet<'_>, f: &mut Formatter<'_>) -> fmt::Result {

@@ -19,10 +19,7 @@ fn parse_everything(data: &[u8]) {
         assert_eq!(packet.src.is_ipv4(), packet.dst.is_ipv4());
     }
     if let Ok(segment) = Segment::parse(data) {
-        assert_eq!(
-            20 + segment.options.raw.len() + segment.payload.len(),
-            data.len()
-        );
+        assert_eq!(20 + segment.options.raw.len() + segment.payload.len(), data.len());
     }
     let _ = Segment::parse_checked(data, V4, V4);
     for syn in [false, true] {
@@ -31,10 +28,7 @@ fn parse_everything(data: &[u8]) {
         assert!(options.window_scale.is_none_or(|shift| shift <= 14));
         assert!(syn || (options.mss.is_none() && options.fast_open.is_none()));
     }
-    for error in [icmp::parse_v4(data), icmp::parse_v6(data, V6, V6)]
-        .into_iter()
-        .flatten()
-    {
+    for error in [icmp::parse_v4(data), icmp::parse_v6(data, V6, V6)].into_iter().flatten() {
         assert!(error.quoted.len() >= 8);
     }
     let mut out = vec![0; data.len()];

@@ -78,10 +78,7 @@ impl Instant {
 /// Nanoseconds in 64 bits; `Duration` has room for more, which saturates.
 #[inline]
 const fn nanos(duration: Duration) -> u64 {
-    duration
-        .as_secs()
-        .saturating_mul(NANOS_PER_SEC)
-        .saturating_add(duration.subsec_nanos() as u64)
+    duration.as_secs().saturating_mul(NANOS_PER_SEC).saturating_add(duration.subsec_nanos() as u64)
 }
 
 impl Add<Duration> for Instant {
@@ -143,10 +140,7 @@ mod tests {
         assert_eq!(Instant::from_millis(2), Instant::from_micros(2_000));
         assert_eq!(Instant::from_micros(2), Instant::from_nanos(2_000));
         let t = Instant::from_nanos(1_999_999);
-        assert_eq!(
-            (t.as_nanos(), t.as_micros(), t.as_millis()),
-            (1_999_999, 1_999, 1)
-        );
+        assert_eq!((t.as_nanos(), t.as_micros(), t.as_millis()), (1_999_999, 1_999, 1));
     }
 
     #[test]
@@ -155,10 +149,7 @@ mod tests {
         assert_eq!(t + Duration::from_millis(3), Instant::from_millis(8));
         assert_eq!(t - Duration::from_millis(3), Instant::from_millis(2));
         assert_eq!(t - Duration::from_millis(6), Instant::ZERO);
-        assert_eq!(
-            Instant::FAR_FUTURE + Duration::from_nanos(1),
-            Instant::FAR_FUTURE
-        );
+        assert_eq!(Instant::FAR_FUTURE + Duration::from_nanos(1), Instant::FAR_FUTURE);
         assert_eq!(t + Duration::MAX, Instant::FAR_FUTURE);
         assert_eq!(Instant::FAR_FUTURE - Duration::MAX, Instant::ZERO);
         assert_eq!(Instant::from_secs(u64::MAX), Instant::FAR_FUTURE);

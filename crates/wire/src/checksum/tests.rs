@@ -7,10 +7,7 @@ use proptest::prelude::*;
 fn naive(data: &[u8]) -> u16 {
     let mut sum = 0u64;
     for pair in data.chunks(2) {
-        sum += u64::from(u16::from_be_bytes([
-            pair[0],
-            pair.get(1).copied().unwrap_or(0),
-        ]));
+        sum += u64::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
     }
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -21,10 +18,7 @@ fn naive(data: &[u8]) -> u16 {
 #[test]
 fn rfc_1071_example() {
     // RFC 1071 §3: the sum is ddf2.
-    assert_eq!(
-        sum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]).finish(),
-        !0xddf2
-    );
+    assert_eq!(sum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]).finish(), !0xddf2);
 }
 
 #[test]
@@ -42,8 +36,8 @@ fn extremes() {
 #[test]
 fn ipv4_header() {
     let mut header = [
-        0x45, 0x00, 0x00, 0x73, 0x00, 0x00, 0x40, 0x00, 0x40, 0x11, 0xb8, 0x61, 0xc0, 0xa8, 0x00,
-        0x01, 0xc0, 0xa8, 0x00, 0xc7,
+        0x45, 0x00, 0x00, 0x73, 0x00, 0x00, 0x40, 0x00, 0x40, 0x11, 0xb8, 0x61, 0xc0, 0xa8, 0x00, 0x01, 0xc0,
+        0xa8, 0x00, 0xc7,
     ];
     assert!(sum(&header).is_valid());
     header[19] ^= 1;

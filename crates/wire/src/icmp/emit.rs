@@ -1,8 +1,8 @@
 //! Writing error reports.
 
 use super::{
-    HEADER, IcmpErrorKind, V4_PARAMETER_PROBLEM, V4_TIME_EXCEEDED, V4_UNREACHABLE,
-    V6_PARAMETER_PROBLEM, V6_TIME_EXCEEDED, V6_TOO_BIG, V6_UNREACHABLE,
+    HEADER, IcmpErrorKind, V4_PARAMETER_PROBLEM, V4_TIME_EXCEEDED, V4_UNREACHABLE, V6_PARAMETER_PROBLEM,
+    V6_TIME_EXCEEDED, V6_TOO_BIG, V6_UNREACHABLE,
 };
 use crate::ip::{Ecn, Header, Protocol};
 use crate::{EmitError, checksum};
@@ -28,17 +28,10 @@ pub fn emit_error(
     out: &mut [u8],
 ) -> Result<usize, EmitError> {
     let v4 = src.is_ipv4();
-    if original_packet
-        .first()
-        .is_some_and(|first| (first >> 4 == 4) != v4)
-    {
+    if original_packet.first().is_some_and(|first| (first >> 4 == 4) != v4) {
         return Err(EmitError::MixedFamilies);
     }
-    let (protocol, max) = if v4 {
-        (Protocol::Icmp, V4_MAX)
-    } else {
-        (Protocol::Icmpv6, V6_MAX)
-    };
+    let (protocol, max) = if v4 { (Protocol::Icmp, V4_MAX) } else { (Protocol::Icmpv6, V6_MAX) };
     let ip = Header {
         src,
         dst,
@@ -55,9 +48,7 @@ pub fn emit_error(
     let message = out.get_mut(at..at + len).ok_or(EmitError::BufferTooSmall)?;
     let (ty, code, value) = if v4 { wire_v4(kind) } else { wire_v6(kind) };
     let [a, b, c, d] = value.to_be_bytes();
-    let (head, body) = message
-        .split_first_chunk_mut()
-        .ok_or(EmitError::BufferTooSmall)?;
+    let (head, body) = message.split_first_chunk_mut().ok_or(EmitError::BufferTooSmall)?;
     *head = [ty, code, 0, 0, a, b, c, d];
     body.copy_from_slice(quote);
     fill_checksum(message, src, dst);

@@ -70,10 +70,7 @@ impl IcmpErrorKind {
     #[inline]
     #[must_use]
     pub const fn is_hard(self) -> bool {
-        matches!(
-            self,
-            Self::ProtocolUnreachable | Self::PortUnreachable | Self::AdminProhibited
-        )
+        matches!(self, Self::ProtocolUnreachable | Self::PortUnreachable | Self::AdminProhibited)
     }
 }
 

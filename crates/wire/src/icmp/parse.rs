@@ -1,9 +1,8 @@
 //! Reading error reports.
 
 use super::{
-    HEADER, IcmpError, IcmpErrorKind, V4_PARAMETER_PROBLEM, V4_REDIRECT, V4_SOURCE_QUENCH,
-    V4_TIME_EXCEEDED, V4_UNREACHABLE, V6_PARAMETER_PROBLEM, V6_TIME_EXCEEDED, V6_TOO_BIG,
-    V6_UNREACHABLE,
+    HEADER, IcmpError, IcmpErrorKind, V4_PARAMETER_PROBLEM, V4_REDIRECT, V4_SOURCE_QUENCH, V4_TIME_EXCEEDED,
+    V4_UNREACHABLE, V6_PARAMETER_PROBLEM, V6_TIME_EXCEEDED, V6_TOO_BIG, V6_UNREACHABLE,
 };
 use crate::ip::{self, Protocol};
 use crate::{ParseError, checksum};
@@ -20,9 +19,7 @@ const MIN_QUOTE: usize = 8;
 /// [`ParseError::NotAnError`] for echo and other queries; else what is wrong with the message or the
 /// header it quotes.
 pub fn parse_v4(bytes: &[u8]) -> Result<IcmpError<'_>, ParseError> {
-    let (head, body) = bytes
-        .split_first_chunk::<HEADER>()
-        .ok_or(ParseError::Truncated)?;
+    let (head, body) = bytes.split_first_chunk::<HEADER>().ok_or(ParseError::Truncated)?;
     if !checksum::sum(bytes).is_valid() {
         return Err(ParseError::BadChecksum);
     }
@@ -37,9 +34,7 @@ pub fn parse_v4(bytes: &[u8]) -> Result<IcmpError<'_>, ParseError> {
 ///
 /// As [`parse_v4`].
 pub fn parse_v6(bytes: &[u8], src: IpAddr, dst: IpAddr) -> Result<IcmpError<'_>, ParseError> {
-    let (head, body) = bytes
-        .split_first_chunk::<HEADER>()
-        .ok_or(ParseError::Truncated)?;
+    let (head, body) = bytes.split_first_chunk::<HEADER>().ok_or(ParseError::Truncated)?;
     let mut sum = checksum::pseudo_header(src, dst, Protocol::Icmpv6.number(), bytes.len() as u32);
     sum.add_bytes(bytes);
     if !sum.is_valid() {
@@ -56,13 +51,7 @@ fn error(kind: IcmpErrorKind, quoted: Quoted<'_>) -> Result<IcmpError<'_>, Parse
     if quoted.len() < MIN_QUOTE {
         return Err(ParseError::Truncated);
     }
-    Ok(IcmpError {
-        kind,
-        src,
-        dst,
-        protocol,
-        quoted,
-    })
+    Ok(IcmpError { kind, src, dst, protocol, quoted })
 }
 
 /// RFC 792, RFC 1122 §3.2.2.1, RFC 1191 §4.
@@ -73,9 +62,9 @@ fn kind_v4(head: &[u8; HEADER]) -> Result<IcmpErrorKind, ParseError> {
         (V4_UNREACHABLE, 1 | 7 | 8 | 12) => IcmpErrorKind::HostUnreachable,
         (V4_UNREACHABLE, 2) => IcmpErrorKind::ProtocolUnreachable,
         (V4_UNREACHABLE, 3) => IcmpErrorKind::PortUnreachable,
-        (V4_UNREACHABLE, 4) => IcmpErrorKind::PacketTooBig {
-            mtu: u16::from_be_bytes([mtu_high, mtu_low]).into(),
-        },
+        (V4_UNREACHABLE, 4) => {
+            IcmpErrorKind::PacketTooBig { mtu: u16::from_be_bytes([mtu_high, mtu_low]).into() }
+        }
         (V4_UNREACHABLE, 5) => IcmpErrorKind::SourceRouteFailed,
         (V4_UNREACHABLE, 9 | 10 | 13) => IcmpErrorKind::AdminProhibited,
         (V4_TIME_EXCEEDED, _) => IcmpErrorKind::TimeExceeded,
@@ -95,9 +84,7 @@ fn kind_v6(head: &[u8; HEADER]) -> Result<IcmpErrorKind, ParseError> {
         (V6_UNREACHABLE, 2 | 3) => IcmpErrorKind::HostUnreachable,
         (V6_UNREACHABLE, 4) => IcmpErrorKind::PortUnreachable,
         (V6_UNREACHABLE, 7) => IcmpErrorKind::SourceRouteFailed,
-        (V6_TOO_BIG, _) => IcmpErrorKind::PacketTooBig {
-            mtu: u32::from_be_bytes([a, b, c, d]),
-        },
+        (V6_TOO_BIG, _) => IcmpErrorKind::PacketTooBig { mtu: u32::from_be_bytes([a, b, c, d]) },
         (V6_TIME_EXCEEDED, _) => IcmpErrorKind::TimeExceeded,
         // An unrecognised next header is what IPv4 calls an unreachable protocol.
         (V6_PARAMETER_PROBLEM, 1) => IcmpErrorKind::ProtocolUnreachable,

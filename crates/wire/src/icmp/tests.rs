@@ -25,20 +25,9 @@ const KINDS: [IcmpErrorKind; 9] = [
 
 /// A whole packet with an ICMP message of this type, code and body.
 fn message(src: IpAddr, dst: IpAddr, ty: u8, code: u8, body: &[u8]) -> Vec<u8> {
-    let protocol = if src.is_ipv4() {
-        Protocol::Icmp
-    } else {
-        Protocol::Icmpv6
-    };
-    let ip = Header {
-        src,
-        dst,
-        protocol,
-        hop_limit: 3,
-        ecn: Ecn::Ect0,
-        dont_fragment: false,
-        identification: 7,
-    };
+    let protocol = if src.is_ipv4() { Protocol::Icmp } else { Protocol::Icmpv6 };
+    let ip =
+        Header { src, dst, protocol, hop_limit: 3, ecn: Ecn::Ect0, dont_fragment: false, identification: 7 };
     let mut packet = vec![0; ip.len()];
     let at = ip.emit(4 + body.len(), &mut packet).unwrap();
     packet.extend([ty, code, 0, 0]);
@@ -52,19 +41,13 @@ fn reads_errors_of_linux() {
     let bytes = hex(UNREACHABLE);
     let error = parse_v4(&bytes[20..]).unwrap();
     let lo = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    assert_eq!(
-        (error.kind, error.protocol),
-        (IcmpErrorKind::PortUnreachable, Protocol::Udp)
-    );
+    assert_eq!((error.kind, error.protocol), (IcmpErrorKind::PortUnreachable, Protocol::Udp));
     assert_eq!((error.src, error.dst, error.quoted), (lo, lo, &bytes[48..]));
 
     let bytes = hex(UNREACHABLE_V6);
     let lo = IpAddr::V6(Ipv6Addr::LOCALHOST);
     let error = parse_v6(&bytes[40..], lo, lo).unwrap();
-    assert_eq!(
-        (error.kind, error.protocol),
-        (IcmpErrorKind::PortUnreachable, Protocol::Udp)
-    );
+    assert_eq!((error.kind, error.protocol), (IcmpErrorKind::PortUnreachable, Protocol::Udp));
     assert_eq!((error.src, error.dst, error.quoted), (lo, lo, &bytes[88..]));
 }
 
@@ -73,26 +56,12 @@ fn emits_the_error_of_linux() {
     let bytes = hex(UNREACHABLE_V6);
     let lo = IpAddr::V6(Ipv6Addr::LOCALHOST);
     let mut out = [0xff; 200];
-    let len = emit_error(
-        IcmpErrorKind::PortUnreachable,
-        lo,
-        lo,
-        &bytes[48..],
-        &mut out,
-    )
-    .unwrap();
+    let len = emit_error(IcmpErrorKind::PortUnreachable, lo, lo, &bytes[48..], &mut out).unwrap();
     // All but the flow label, which we leave zero.
     assert_eq!(out[4..len], bytes[4..]);
     let bytes = hex(UNREACHABLE);
     let lo = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let len = emit_error(
-        IcmpErrorKind::PortUnreachable,
-        lo,
-        lo,
-        &bytes[28..],
-        &mut out,
-    )
-    .unwrap();
+    let len = emit_error(IcmpErrorKind::PortUnreachable, lo, lo, &bytes[28..], &mut out).unwrap();
     assert_eq!(out[20..len], bytes[20..]);
 }
 
@@ -103,20 +72,14 @@ fn round_trip() {
     for kind in KINDS {
         let len = emit_error(kind, B, A, &v4, &mut out).unwrap();
         let packet = Packet::parse(&out[..len]).unwrap();
-        assert_eq!(
-            (packet.src, packet.dst, packet.protocol),
-            (B, A, Protocol::Icmp)
-        );
+        assert_eq!((packet.src, packet.dst, packet.protocol), (B, A, Protocol::Icmp));
         let error = parse_v4(packet.payload).unwrap();
         assert_eq!((error.kind, error.protocol), (kind, Protocol::Tcp));
         assert_eq!(error.quoted, &v4[20..]);
 
         let len = emit_error(kind, B6, A6, &v6, &mut out).unwrap();
         let packet = Packet::parse(&out[..len]).unwrap();
-        assert_eq!(
-            (packet.src, packet.dst, packet.protocol),
-            (B6, A6, Protocol::Icmpv6)
-        );
+        assert_eq!((packet.src, packet.dst, packet.protocol), (B6, A6, Protocol::Icmpv6));
         let error = parse_v6(packet.payload, B6, A6).unwrap();
         assert_eq!((error.kind, error.protocol), (kind, Protocol::Tcp));
         assert_eq!(error.quoted, &v6[40..]);
@@ -143,15 +106,11 @@ fn codes() {
     assert_eq!(kind_v4(13, 0), Err(ParseError::NotAnError(13)));
 
     let quote = [&[0; 4][..], &hex(SYN_ACK_V6)].concat();
-    let kind_v6 =
-        |ty, code| parse_v6(&message(A6, B6, ty, code, &quote)[40..], A6, B6).map(|e| e.kind);
+    let kind_v6 = |ty, code| parse_v6(&message(A6, B6, ty, code, &quote)[40..], A6, B6).map(|e| e.kind);
     assert_eq!(kind_v6(1, 5), Ok(IcmpErrorKind::AdminProhibited));
     assert_eq!(kind_v6(1, 2), Ok(IcmpErrorKind::HostUnreachable));
     assert_eq!(kind_v6(4, 0), Ok(IcmpErrorKind::ParameterProblem));
-    assert_eq!(
-        kind_v6(100, 3),
-        Ok(IcmpErrorKind::Other { ty: 100, code: 3 })
-    );
+    assert_eq!(kind_v6(100, 3), Ok(IcmpErrorKind::Other { ty: 100, code: 3 }));
     assert_eq!(kind_v6(135, 0), Err(ParseError::NotAnError(135)));
 }
 
@@ -191,10 +150,7 @@ fn refuses_malformed_errors() {
     let good = hex(UNREACHABLE_V6)[40..].to_vec();
     let lo = IpAddr::V6(Ipv6Addr::LOCALHOST);
     assert_eq!(parse_v6(&good, lo, A6), Err(ParseError::BadChecksum));
-    assert_eq!(
-        parse_v6(&good[..good.len() - 1], lo, lo),
-        Err(ParseError::BadChecksum)
-    );
+    assert_eq!(parse_v6(&good[..good.len() - 1], lo, lo), Err(ParseError::BadChecksum));
 }
 
 #[test]
@@ -217,10 +173,7 @@ fn quoted_extension_headers_are_skipped() {
     let mut out = [0; 200];
     let len = emit_error(KINDS[1], B6, A6, &quoted, &mut out).unwrap();
     let error = parse_v6(&out[40..len], B6, A6).unwrap();
-    assert_eq!(
-        (error.protocol, error.quoted),
-        (Protocol::Tcp, &quoted[48..])
-    );
+    assert_eq!((error.protocol, error.quoted), (Protocol::Tcp, &quoted[48..]));
 }
 
 #[test]
@@ -237,19 +190,10 @@ fn long_packets_are_quoted_in_part() {
 fn refuses_to_emit() {
     let v4 = hex(DATA);
     let mut out = [0; 200];
-    assert_eq!(
-        emit_error(KINDS[0], A, B6, &v4, &mut out),
-        Err(EmitError::MixedFamilies)
-    );
-    assert_eq!(
-        emit_error(KINDS[0], A6, B6, &v4, &mut out),
-        Err(EmitError::MixedFamilies)
-    );
+    assert_eq!(emit_error(KINDS[0], A, B6, &v4, &mut out), Err(EmitError::MixedFamilies));
+    assert_eq!(emit_error(KINDS[0], A6, B6, &v4, &mut out), Err(EmitError::MixedFamilies));
     let short = &mut out[..28 + v4.len() - 1];
-    assert_eq!(
-        emit_error(KINDS[0], A, B, &v4, short),
-        Err(EmitError::BufferTooSmall)
-    );
+    assert_eq!(emit_error(KINDS[0], A, B, &v4, short), Err(EmitError::BufferTooSmall));
 }
 
 #[test]
@@ -277,22 +221,12 @@ fn answers_ping() {
 #[test]
 fn ping_to_or_from_many_is_not_answered() {
     let mut out = [0; 200];
-    let many = [
-        Ipv4Addr::BROADCAST,
-        Ipv4Addr::UNSPECIFIED,
-        Ipv4Addr::new(224, 0, 0, 1),
-    ];
+    let many = [Ipv4Addr::BROADCAST, Ipv4Addr::UNSPECIFIED, Ipv4Addr::new(224, 0, 0, 1)];
     for many in many.map(IpAddr::V4) {
         assert_eq!(echo_reply(&message(A, many, 8, 0, &[0; 4]), &mut out), None);
         assert_eq!(echo_reply(&message(many, B, 8, 0, &[0; 4]), &mut out), None);
     }
     let many = IpAddr::V6(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1));
-    assert_eq!(
-        echo_reply(&message(A6, many, 128, 0, &[0; 4]), &mut out),
-        None
-    );
-    assert_eq!(
-        echo_reply(&message(many, B6, 128, 0, &[0; 4]), &mut out),
-        None
-    );
+    assert_eq!(echo_reply(&message(A6, many, 128, 0, &[0; 4]), &mut out), None);
+    assert_eq!(echo_reply(&message(many, B6, 128, 0, &[0; 4]), &mut out), None);
 }

@@ -1,7 +1,7 @@
 //! Writing IP headers.
 
 use super::{Ecn, Protocol, V4_HEADER, V6_HEADER};
-use crate::{EmitError, checksum};
+use crate::EmitError;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An IP header to write: without options or extension headers, DSCP and flow label zero.
@@ -41,7 +41,7 @@ impl Header {
     /// # Errors
     ///
     /// [`EmitError::MixedFamilies`], [`EmitError::TooLong`], [`EmitError::BufferTooSmall`].
-    #[inline]
+    #[inline(always)]
     pub fn emit(&self, payload_len: usize, out: &mut [u8]) -> Result<usize, EmitError> {
         match (self.src, self.dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => self.emit_v4(src, dst, payload_len, out),
@@ -50,7 +50,7 @@ impl Header {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn emit_v4(
         &self,
         src: Ipv4Addr,
@@ -63,36 +63,24 @@ impl Header {
             .and_then(|len| u16::try_from(len).ok())
             .ok_or(EmitError::TooLong)?;
         let head: &mut [u8; V4_HEADER] = out.first_chunk_mut().ok_or(EmitError::BufferTooSmall)?;
-        let [t0, t1] = total.to_be_bytes();
-        let [i0, i1] = self.identification.to_be_bytes();
-        let [s0, s1, s2, s3] = src.octets();
-        let [d0, d1, d2, d3] = dst.octets();
-        let flags = if self.dont_fragment { 0x40 } else { 0 };
-        let protocol = self.protocol.number();
-        let mut bytes = [
-            0x45,
-            self.ecn.bits(),
-            t0,
-            t1,
-            i0,
-            i1,
-            flags,
-            0,
-            self.hop_limit,
-            protocol,
-            0,
-            0, //
-            s0,
-            s1,
-            s2,
-            s3,
-            d0,
-            d1,
-            d2,
-            d3,
+        let flags = if self.dont_fragment { 0x4000 } else { 0 };
+        let words = [
+            0x4500_0000 | u32::from(self.ecn.bits()) << 16 | u32::from(total),
+            u32::from(self.identification) << 16 | flags,
+            u32::from(self.hop_limit) << 24 | u32::from(self.protocol.number()) << 16,
+            src.to_bits(),
+            dst.to_bits(),
         ];
-        [bytes[10], bytes[11]] = checksum::sum(&bytes).finish().to_be_bytes();
-        *head = bytes;
+        let mut sum: u64 = words.iter().map(|word| u64::from(*word)).sum();
+        sum = (sum & 0xffff_ffff) + (sum >> 32);
+        for _ in 0..3 {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        let (places, _) = head.as_chunks_mut::<4>();
+        for (place, word) in places.iter_mut().zip(words) {
+            *place = word.to_be_bytes();
+        }
+        [head[10], head[11]] = (!(sum as u16)).to_be_bytes();
         Ok(V4_HEADER)
     }
 
@@ -108,16 +96,7 @@ impl Header {
         let head = out.get_mut(..V6_HEADER).ok_or(EmitError::BufferTooSmall)?;
         let [l0, l1] = len.to_be_bytes();
         let class = self.ecn.bits() << 4;
-        let first = [
-            0x60,
-            class,
-            0,
-            0,
-            l0,
-            l1,
-            self.protocol.number(),
-            self.hop_limit,
-        ];
+        let first = [0x60, class, 0, 0, l0, l1, self.protocol.number(), self.hop_limit];
         let (place, addresses) = head.split_at_mut(8);
         place.copy_from_slice(&first);
         let (place, place_dst) = addresses.split_at_mut(16);

@@ -42,18 +42,12 @@ fn reads_a_packet_of_linux() {
     let packet = Packet::parse(&bytes).unwrap();
     assert_eq!(packet.src, IpAddr::V4(Ipv4Addr::LOCALHOST));
     assert_eq!(packet.dst, IpAddr::V4(Ipv4Addr::LOCALHOST));
-    assert_eq!(
-        (packet.protocol, packet.hop_limit, packet.ecn),
-        (Protocol::Tcp, 64, Ecn::NotEct)
-    );
+    assert_eq!((packet.protocol, packet.hop_limit, packet.ecn), (Protocol::Tcp, 64, Ecn::NotEct));
     assert_eq!(packet.payload, &bytes[20..]);
 
     let bytes = hex(SYN_ACK_V6);
     let packet = Packet::parse(&bytes).unwrap();
-    assert_eq!(
-        (packet.src, packet.dst),
-        (Ipv6Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into())
-    );
+    assert_eq!((packet.src, packet.dst), (Ipv6Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()));
     assert_eq!((packet.protocol, packet.hop_limit), (Protocol::Tcp, 64));
     assert_eq!(packet.payload, &bytes[40..]);
 }
@@ -141,19 +135,13 @@ fn skips_extension_headers() {
     let chain = [&padding[..], &destination, &routing, b"data"].concat();
     let packet = v6(0, &chain);
     let packet = Packet::parse(&packet).unwrap();
-    assert_eq!(
-        (packet.protocol, packet.payload),
-        (Protocol::Tcp, &b"data"[..])
-    );
+    assert_eq!((packet.protocol, packet.payload), (Protocol::Tcp, &b"data"[..]));
 }
 
 #[test]
 fn refuses_extension_headers() {
     for number in [50, 51, 59] {
-        assert_eq!(
-            error(&v6(number, &[0; 16])),
-            ParseError::ExtensionHeader(number)
-        );
+        assert_eq!(error(&v6(number, &[0; 16])), ParseError::ExtensionHeader(number));
         // Behind another one too.
         let chain = [number, 0, 1, 4, 0, 0, 0, 0];
         assert_eq!(error(&v6(60, &chain)), ParseError::ExtensionHeader(number));
@@ -163,10 +151,7 @@ fn refuses_extension_headers() {
     assert_eq!(error(&v6(60, &chain)), ParseError::ExtensionHeader(0));
     // A Routing header that wants us to forward; type 0 or another.
     for ty in [0, 2, 4] {
-        assert_eq!(
-            error(&v6(43, &[6, 0, ty, 1, 0, 0, 0, 0])),
-            ParseError::SourceRoute
-        );
+        assert_eq!(error(&v6(43, &[6, 0, ty, 1, 0, 0, 0, 0])), ParseError::SourceRoute);
     }
     // Unknown options: only 00 in the high bits lets us skip them. 0xc2 is the jumbo payload.
     for kind in [0x40, 0x9e, 0xc2] {
@@ -174,10 +159,7 @@ fn refuses_extension_headers() {
         assert_eq!(error(&v6(0, &header)), ParseError::BadOption);
         assert_eq!(error(&v6(60, &header)), ParseError::BadOption);
     }
-    assert_eq!(
-        error(&v6(60, &[6, 1, 1, 4, 0, 0, 0, 0])),
-        ParseError::Truncated
-    );
+    assert_eq!(error(&v6(60, &[6, 1, 1, 4, 0, 0, 0, 0])), ParseError::Truncated);
     assert_eq!(error(&v6(60, &[6, 0, 1])), ParseError::Truncated);
 }
 
@@ -211,10 +193,7 @@ fn emits_the_header_of_linux() {
 
 #[test]
 fn refuses_to_emit() {
-    let (a, b) = (
-        IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(Ipv6Addr::LOCALHOST),
-    );
+    let (a, b) = (IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST));
     let header = |src, dst| Header {
         src,
         dst,
@@ -225,38 +204,21 @@ fn refuses_to_emit() {
         identification: 0,
     };
     let mut out = [0; 40];
-    assert_eq!(
-        header(a, b).emit(0, &mut out),
-        Err(EmitError::MixedFamilies)
-    );
-    assert_eq!(
-        header(b, a).emit(0, &mut out),
-        Err(EmitError::MixedFamilies)
-    );
-    assert_eq!(
-        header(a, a).emit(0, &mut out[..19]),
-        Err(EmitError::BufferTooSmall)
-    );
-    assert_eq!(
-        header(b, b).emit(0, &mut out[..39]),
-        Err(EmitError::BufferTooSmall)
-    );
+    assert_eq!(header(a, b).emit(0, &mut out), Err(EmitError::MixedFamilies));
+    assert_eq!(header(b, a).emit(0, &mut out), Err(EmitError::MixedFamilies));
+    assert_eq!(header(a, a).emit(0, &mut out[..19]), Err(EmitError::BufferTooSmall));
+    assert_eq!(header(b, b).emit(0, &mut out[..39]), Err(EmitError::BufferTooSmall));
     assert_eq!(header(a, a).emit(65_515, &mut out), Ok(20));
     assert_eq!(header(a, a).emit(65_516, &mut out), Err(EmitError::TooLong));
     assert_eq!(header(b, b).emit(65_535, &mut out), Ok(40));
     assert_eq!(header(b, b).emit(65_536, &mut out), Err(EmitError::TooLong));
-    assert_eq!(
-        header(a, a).emit(usize::MAX, &mut out),
-        Err(EmitError::TooLong)
-    );
+    assert_eq!(header(a, a).emit(usize::MAX, &mut out), Err(EmitError::TooLong));
 }
 
 /// Numbers that stand for a protocol in both families.
 fn protocol() -> impl Strategy<Value = Protocol> {
     let extension = |n: &u8| !matches!(n, 0 | 43 | 44 | 50 | 51 | 59 | 60);
-    any::<u8>()
-        .prop_filter("extension header", extension)
-        .prop_map(Protocol::from)
+    any::<u8>().prop_filter("extension header", extension).prop_map(Protocol::from)
 }
 
 proptest! {

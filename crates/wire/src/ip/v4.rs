@@ -17,10 +17,10 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Packet<'_>, ParseError> {
     }
     // Ethernet pads short frames, so there may be more bytes than the packet has.
     let packet = bytes.get(..total).ok_or(ParseError::Truncated)?;
-    let (header, payload) = packet
-        .split_at_checked(header_len)
-        .ok_or(ParseError::Truncated)?;
-    if !checksum::sum(header).is_valid() {
+    let (header, payload) = packet.split_at_checked(header_len).ok_or(ParseError::Truncated)?;
+    // Nearly every header is just these 20 bytes.
+    let sum = if header_len == V4_HEADER { checksum::sum_of(head) } else { checksum::sum(header) };
+    if !sum.is_valid() {
         return Err(ParseError::BadChecksum);
     }
     if u16::from_be_bytes([head[6], head[7]]) & FRAGMENT != 0 {
@@ -63,9 +63,7 @@ fn check_options(mut options: &[u8]) -> Result<(), ParseError> {
             [] | [END, ..] => return Ok(()),
             [NOP, ref rest @ ..] => rest,
             [LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE, ..] => return Err(ParseError::SourceRoute),
-            [_, len, ..] if len >= 2 => options
-                .get(usize::from(len)..)
-                .ok_or(ParseError::BadOption)?,
+            [_, len, ..] if len >= 2 => options.get(usize::from(len)..).ok_or(ParseError::BadOption)?,
             _ => return Err(ParseError::BadOption),
         };
     }

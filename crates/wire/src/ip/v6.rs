@@ -18,25 +18,13 @@ const MAX_EXTENSION_HEADERS: usize = 6;
 
 #[inline]
 pub(super) fn parse(bytes: &[u8]) -> Result<Packet<'_>, ParseError> {
-    let Header {
-        first,
-        src,
-        dst,
-        rest,
-    } = split(bytes)?;
+    let Header { first, src, dst, rest } = split(bytes)?;
     let [_, class, _, _, len_high, len_low, next, hop_limit] = *first;
     let len = usize::from(u16::from_be_bytes([len_high, len_low]));
     // A jumbogram has length 0 here and says its length in an option that is refused below.
     let payload = rest.get(..len).ok_or(ParseError::Truncated)?;
     let (protocol, payload) = skip_extension_headers(next, payload)?;
-    Ok(Packet {
-        src,
-        dst,
-        protocol,
-        hop_limit,
-        ecn: Ecn::from_bits(class >> 4),
-        payload,
-    })
+    Ok(Packet { src, dst, protocol, hop_limit, ecn: Ecn::from_bits(class >> 4), payload })
 }
 
 struct Header<'a> {
@@ -49,35 +37,19 @@ struct Header<'a> {
 
 #[inline]
 fn split(bytes: &[u8]) -> Result<Header<'_>, ParseError> {
-    let (header, rest) = bytes
-        .split_first_chunk::<V6_HEADER>()
-        .ok_or(ParseError::Truncated)?;
-    let (first, addresses) = header
-        .split_first_chunk::<8>()
-        .ok_or(ParseError::Truncated)?;
-    let (src, dst) = addresses
-        .split_first_chunk::<16>()
-        .ok_or(ParseError::Truncated)?;
+    let (header, rest) = bytes.split_first_chunk::<V6_HEADER>().ok_or(ParseError::Truncated)?;
+    let (first, addresses) = header.split_first_chunk::<8>().ok_or(ParseError::Truncated)?;
+    let (src, dst) = addresses.split_first_chunk::<16>().ok_or(ParseError::Truncated)?;
     let dst = dst.first_chunk::<16>().ok_or(ParseError::Truncated)?;
-    Ok(Header {
-        first,
-        src: Ipv6Addr::from(*src).into(),
-        dst: Ipv6Addr::from(*dst).into(),
-        rest,
-    })
+    Ok(Header { first, src: Ipv6Addr::from(*src).into(), dst: Ipv6Addr::from(*dst).into(), rest })
 }
 
 /// Follows the chain from `next` to the transport header.
 #[inline]
-pub(crate) fn skip_extension_headers(
-    next: u8,
-    payload: &[u8],
-) -> Result<(Protocol, &[u8]), ParseError> {
+pub(crate) fn skip_extension_headers(next: u8, payload: &[u8]) -> Result<(Protocol, &[u8]), ParseError> {
     match next {
         HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION_OPTIONS => walk(next, payload),
-        ENCAPSULATING_SECURITY | AUTHENTICATION | NO_NEXT_HEADER => {
-            Err(ParseError::ExtensionHeader(next))
-        }
+        ENCAPSULATING_SECURITY | AUTHENTICATION | NO_NEXT_HEADER => Err(ParseError::ExtensionHeader(next)),
         _ => Ok((Protocol::from(next), payload)),
     }
 }
@@ -107,11 +79,7 @@ fn skip_one(kind: u8, payload: &[u8]) -> Result<(u8, &[u8]), ParseError> {
         return Err(ParseError::Truncated);
     };
     // A Fragment header has a fixed length and no length field.
-    let len = if kind == FRAGMENT {
-        8
-    } else {
-        8 + usize::from(units) * 8
-    };
+    let len = if kind == FRAGMENT { 8 } else { 8 + usize::from(units) * 8 };
     let (header, rest) = payload.split_at_checked(len).ok_or(ParseError::Truncated)?;
     match kind {
         // Offset and more-fragments flag zero: an atomic fragment, whole in itself (RFC 6946).
@@ -141,12 +109,7 @@ fn check_options(mut options: &[u8]) -> Result<(), ParseError> {
 
 /// The header of a packet that an ICMPv6 error quotes, and what of its payload is quoted.
 pub(crate) fn parse_quoted(bytes: &[u8]) -> Result<(IpAddr, IpAddr, Protocol, &[u8]), ParseError> {
-    let Header {
-        first,
-        src,
-        dst,
-        rest,
-    } = split(bytes)?;
+    let Header { first, src, dst, rest } = split(bytes)?;
     let [version, _, _, _, _, _, next, _] = *first;
     if version >> 4 != 6 {
         return Err(ParseError::BadVersion);

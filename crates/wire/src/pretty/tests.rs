@@ -46,11 +46,7 @@ fn tcp(flags: Flags, options: &[u8], payload: &[u8]) -> Vec<u8> {
     let mut segment = vec![0; 20 + options.len()];
     header.emit(options, &mut segment).unwrap();
     segment.extend(payload);
-    fill_checksum(
-        &mut segment,
-        IpAddr::from([10, 0, 0, 1]),
-        IpAddr::from([10, 0, 0, 2]),
-    );
+    fill_checksum(&mut segment, IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
     packet(Protocol::Tcp, &segment)
 }
 
@@ -76,12 +72,8 @@ fn cookies_and_unknown_options() {
         let mut options = OptionsBuf::new();
         options.fast_open(&FastOpen::Cookie(form, cookie));
         let shown = show(&tcp(Flags::SYN | Flags::ACK, options.finish(), b"x"));
-        let start =
-            "IP 10.0.0.1.49152 > 10.0.0.2.80: Flags [S.], seq 1:2, ack 9, win 64240, options [";
-        assert_eq!(
-            shown.strip_prefix(start).unwrap(),
-            [text, "], length 1"].concat()
-        );
+        let start = "IP 10.0.0.1.49152 > 10.0.0.2.80: Flags [S.], seq 1:2, ack 9, win 64240, options [";
+        assert_eq!(shown.strip_prefix(start).unwrap(), [text, "], length 1"].concat());
     }
     let options = hex("fd08fa57 10000000 1e04aabb 1c020101");
     let shown = show(&tcp(Flags::ACK, &options, b""));
@@ -121,24 +113,15 @@ fn packets_of_linux() {
         show(&hex(UNREACHABLE)),
         "IP 127.0.0.1 > 127.0.0.1: ICMP 127.0.0.1 udp port 9 unreachable, length 40"
     );
-    assert_eq!(
-        show(&hex(UNREACHABLE_V6)),
-        "IP6 ::1 > ::1: ICMP6 ::1 udp port 9 unreachable, length 60"
-    );
+    assert_eq!(show(&hex(UNREACHABLE_V6)), "IP6 ::1 > ::1: ICMP6 ::1 udp port 9 unreachable, length 60");
 }
 
 #[test]
 fn icmp() {
     let ping = packet(Protocol::Icmp, &hex("0800 e5ca 1234 0001"));
-    assert_eq!(
-        show(&ping),
-        "IP 10.0.0.1 > 10.0.0.2: ICMP echo request, id 4660, seq 1, length 8"
-    );
+    assert_eq!(show(&ping), "IP 10.0.0.1 > 10.0.0.2: ICMP echo request, id 4660, seq 1, length 8");
     let damaged = packet(Protocol::Icmp, &hex("0800 e5ca 1234 0002"));
-    assert_eq!(
-        show(&damaged),
-        "IP 10.0.0.1 > 10.0.0.2: ICMP malformed: bad checksum"
-    );
+    assert_eq!(show(&damaged), "IP 10.0.0.1 > 10.0.0.2: ICMP malformed: bad checksum");
     let (src, dst) = (IpAddr::from([10, 0, 0, 9]), IpAddr::from([10, 0, 0, 1]));
     let mut out = [0; 200];
     let about = tcp(Flags::SYN, &[], b"");
@@ -148,42 +131,24 @@ fn icmp() {
         let text = text.strip_prefix("IP 10.0.0.9 > 10.0.0.1: ICMP ").unwrap();
         text.strip_suffix(", length 48").unwrap().to_string()
     };
-    assert_eq!(
-        shown(IcmpErrorKind::PortUnreachable),
-        "10.0.0.2 tcp port 80 unreachable"
-    );
-    assert_eq!(
-        shown(IcmpErrorKind::HostUnreachable),
-        "host 10.0.0.2 unreachable"
-    );
+    assert_eq!(shown(IcmpErrorKind::PortUnreachable), "10.0.0.2 tcp port 80 unreachable");
+    assert_eq!(shown(IcmpErrorKind::HostUnreachable), "host 10.0.0.2 unreachable");
     assert_eq!(
         shown(IcmpErrorKind::PacketTooBig { mtu: 1400 }),
         "10.0.0.2 unreachable - need to frag (mtu 1400)"
     );
-    assert_eq!(
-        shown(IcmpErrorKind::ProtocolUnreachable),
-        "10.0.0.2 protocol 6 unreachable"
-    );
-    assert_eq!(
-        shown(IcmpErrorKind::Other { ty: 5, code: 1 }),
-        "type 5 code 1"
-    );
+    assert_eq!(shown(IcmpErrorKind::ProtocolUnreachable), "10.0.0.2 protocol 6 unreachable");
+    assert_eq!(shown(IcmpErrorKind::Other { ty: 5, code: 1 }), "type 5 code 1");
 }
 
 #[test]
 fn others_and_malformed() {
     assert_eq!(show(&[]), "malformed: truncated");
     assert_eq!(show(&[0x50; 40]), "malformed: bad IP version");
-    assert_eq!(
-        show(&packet(Protocol::Tcp, &[0; 8])),
-        "IP 10.0.0.1 > 10.0.0.2: tcp malformed: truncated"
-    );
+    assert_eq!(show(&packet(Protocol::Tcp, &[0; 8])), "IP 10.0.0.1 > 10.0.0.2: tcp malformed: truncated");
     assert_eq!(
         show(&packet(Protocol::Udp, &hex("0035 1000 000c 0000 61626364"))),
         "IP 10.0.0.1.53 > 10.0.0.2.4096: UDP, length 4"
     );
-    assert_eq!(
-        show(&packet(Protocol::Other(47), &[0; 9])),
-        "IP 10.0.0.1 > 10.0.0.2: proto 47, length 9"
-    );
+    assert_eq!(show(&packet(Protocol::Other(47), &[0; 9])), "IP 10.0.0.1 > 10.0.0.2: proto 47, length 9");
 }

@@ -1,8 +1,7 @@
 //! Writing TCP options.
 
 use super::option::{
-    EXPERIMENT_2, FAST_OPEN, FAST_OPEN_EXID, MSS, NOP, SACK, SACK_PERMITTED, TIMESTAMPS,
-    WINDOW_SCALE,
+    EXPERIMENT_2, FAST_OPEN, FAST_OPEN_EXID, MSS, NOP, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE,
 };
 use super::{FastOpen, FastOpenForm, MAX_OPTIONS, SackBlocks, Timestamps};
 use core::fmt;
@@ -26,10 +25,7 @@ impl OptionsBuf {
     #[inline]
     #[must_use]
     pub const fn new() -> Self {
-        Self {
-            bytes: [NOP; MAX_OPTIONS],
-            len: 0,
-        }
+        Self { bytes: [NOP; MAX_OPTIONS], len: 0 }
     }
 
     /// Appends bytes that make up whole options.
@@ -121,9 +117,7 @@ impl OptionsBuf {
     #[inline]
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
-        self.bytes
-            .get(..usize::from(self.len).next_multiple_of(4))
-            .unwrap_or_default()
+        self.bytes.get(..usize::from(self.len).next_multiple_of(4)).unwrap_or_default()
     }
 
     /// Makes the padding part of the options and returns them: what goes into
@@ -208,10 +202,7 @@ impl OptionBytes {
     /// The most bytes there is room for; a Fast Open option takes at most 20.
     pub const CAPACITY: usize = 24;
     /// No option.
-    pub const EMPTY: Self = Self {
-        bytes: [0; Self::CAPACITY],
-        len: 0,
-    };
+    pub const EMPTY: Self = Self { bytes: [0; Self::CAPACITY], len: 0 };
 
     /// These bytes, which make up whole options; `None` for more than 24.
     #[inline]

@@ -29,10 +29,7 @@ impl Cookie {
         }
         let mut bytes = [0; Self::MAX];
         bytes.get_mut(..len)?.copy_from_slice(cookie);
-        Some(Self {
-            bytes,
-            len: len as u8,
-        })
+        Some(Self { bytes, len: len as u8 })
     }
 
     /// The bytes on the wire.

@@ -64,9 +64,7 @@ impl<'a> Segment<'a> {
         if header_len < HEADER {
             return Err(ParseError::BadHeaderLength);
         }
-        let (header, payload) = bytes
-            .split_at_checked(header_len)
-            .ok_or(ParseError::Truncated)?;
+        let (header, payload) = bytes.split_at_checked(header_len).ok_or(ParseError::Truncated)?;
         let options = header.get(HEADER..).unwrap_or_default();
         let flags = Flags::from_bits(head[13]);
         Ok(Self {

@@ -56,7 +56,19 @@ impl<'a> Options<'a> {
     #[inline(always)]
     #[must_use]
     pub fn parse(raw: &'a [u8], syn: bool) -> Self {
-        let mut options = Self {
+        match *raw {
+            [] => Self::none(raw),
+            // Almost every segment of a connection that uses timestamps (RFC 7323 appendix A).
+            [NOP, NOP, TIMESTAMPS, 10, a, b, c, d, e, f, g, h] => {
+                Self { timestamps: Some(timestamps([a, b, c, d, e, f, g, h])), ..Self::none(raw) }
+            }
+            _ => Self::read(raw, syn),
+        }
+    }
+
+    #[inline(always)]
+    const fn none(raw: &'a [u8]) -> Self {
+        Self {
             raw,
             mss: None,
             window_scale: None,
@@ -64,27 +76,21 @@ impl<'a> Options<'a> {
             timestamps: None,
             sack: SackBlocks::EMPTY,
             fast_open: None,
-        };
-        match *raw {
-            [] => {}
-            // Almost every segment of a connection that uses timestamps (RFC 7323 appendix A).
-            [NOP, NOP, TIMESTAMPS, 10, a, b, c, d, e, f, g, h] => {
-                options.timestamps = Some(timestamps([a, b, c, d, e, f, g, h]));
-            }
-            _ => options.read(syn),
         }
-        options
     }
 
-    fn read(&mut self, syn: bool) {
-        for option in self.iter() {
+    #[inline(never)]
+    fn read(raw: &'a [u8], syn: bool) -> Self {
+        let mut options = Self::none(raw);
+        for option in options.iter() {
             match option {
-                TcpOption::Timestamps(timestamps) => self.timestamps = Some(timestamps),
-                TcpOption::Sack(data) => self.sack = SackBlocks::from_wire(data),
-                _ if syn => self.take_from_syn(option),
+                TcpOption::Timestamps(timestamps) => options.timestamps = Some(timestamps),
+                TcpOption::Sack(data) => options.sack = SackBlocks::from_wire(data),
+                _ if syn => options.take_from_syn(option),
                 _ => {}
             }
         }
+        options
     }
 
     fn take_from_syn(&mut self, option: TcpOption<'_>) {
@@ -94,15 +100,10 @@ impl<'a> Options<'a> {
             TcpOption::SackPermitted => self.sack_permitted = true,
             TcpOption::FastOpen(fast_open) => self.fast_open = Some(fast_open),
             // Its length is wrong, or it would have come as `FastOpen`.
-            TcpOption::Unknown {
-                kind: FAST_OPEN,
-                data,
-            }
-            | TcpOption::Experimental {
-                kind: EXPERIMENT_2,
-                exid: FAST_OPEN_EXID,
-                data,
-            } if data.len() % 2 == 0 => {
+            TcpOption::Unknown { kind: FAST_OPEN, data }
+            | TcpOption::Experimental { kind: EXPERIMENT_2, exid: FAST_OPEN_EXID, data }
+                if data.len() % 2 == 0 =>
+            {
                 self.fast_open = None;
             }
             _ => {}
@@ -129,15 +130,7 @@ impl<'a> IntoIterator for &Options<'a> {
 impl fmt::Debug for Options<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Destructured, so that a new field is not forgotten here.
-        let Self {
-            raw,
-            mss,
-            window_scale,
-            sack_permitted,
-            timestamps,
-            sack,
-            fast_open,
-        } = self;
+        let Self { raw, mss, window_scale, sack_permitted, timestamps, sack, fast_open } = self;
         f.debug_struct("Options")
             .field("raw_len", &raw.len())
             .field("mss", mss)
@@ -270,10 +263,7 @@ fn read_one(kind: u8, data: &[u8]) -> TcpOption<'_> {
             let fast_open = (kind == EXPERIMENT_2 && exid == FAST_OPEN_EXID)
                 .then(|| FastOpen::from_wire(FastOpenForm::Experimental, data))
                 .flatten();
-            fast_open.map_or(
-                TcpOption::Experimental { kind, exid, data },
-                TcpOption::FastOpen,
-            )
+            fast_open.map_or(TcpOption::Experimental { kind, exid, data }, TcpOption::FastOpen)
         }
         _ => unknown,
     }
@@ -281,8 +271,5 @@ fn read_one(kind: u8, data: &[u8]) -> TcpOption<'_> {
 
 #[inline]
 const fn timestamps([a, b, c, d, e, f, g, h]: [u8; 8]) -> Timestamps {
-    Timestamps {
-        value: u32::from_be_bytes([a, b, c, d]),
-        echo: u32::from_be_bytes([e, f, g, h]),
-    }
+    Timestamps { value: u32::from_be_bytes([a, b, c, d]), echo: u32::from_be_bytes([e, f, g, h]) }
 }

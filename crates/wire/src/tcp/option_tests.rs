@@ -1,6 +1,6 @@
 use super::{
-    Cookie, FastOpen, FastOpenForm, OptionBytes, Options, OptionsBuf, SackBlocks, TcpOption,
-    Timestamps, syn_options,
+    Cookie, FastOpen, FastOpenForm, OptionBytes, Options, OptionsBuf, SackBlocks, TcpOption, Timestamps,
+    syn_options,
 };
 use crate::SeqNum;
 use crate::fixtures::hex;
@@ -8,10 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
-const TS: Timestamps = Timestamps {
-    value: 0x0102_0304,
-    echo: 0x0506_0708,
-};
+const TS: Timestamps = Timestamps { value: 0x0102_0304, echo: 0x0506_0708 };
 
 fn blocks(count: u32) -> SackBlocks {
     let mut blocks = SackBlocks::EMPTY;
@@ -33,16 +30,10 @@ fn fast_open(raw: &str) -> Option<FastOpen> {
 fn only_a_syn_has_syn_options() {
     let raw = hex("020405b4 0402 22020303 0a");
     let syn = Options::parse(&raw, true);
-    assert_eq!(
-        (syn.mss, syn.window_scale, syn.sack_permitted),
-        (Some(1460), Some(10), true)
-    );
+    assert_eq!((syn.mss, syn.window_scale, syn.sack_permitted), (Some(1460), Some(10), true));
     assert!(syn.fast_open.is_some());
     let other = Options::parse(&raw, false);
-    assert_eq!(
-        (other.mss, other.window_scale, other.sack_permitted),
-        (None, None, false)
-    );
+    assert_eq!((other.mss, other.window_scale, other.sack_permitted), (None, None, false));
     assert!(other.fast_open.is_none());
     assert_eq!(other.iter().count(), 4);
 }
@@ -68,11 +59,7 @@ fn stops_at_the_first_impossible_length() {
         let mut raw = hex("020405b4");
         raw.extend(hex(bad));
         let options = Options::parse(&raw, true);
-        assert_eq!(
-            (options.mss, options.window_scale),
-            (Some(1460), None),
-            "{bad}"
-        );
+        assert_eq!((options.mss, options.window_scale), (Some(1460), None), "{bad}");
         assert_eq!(options.iter().count(), 1);
     }
     // The end of the list, too.
@@ -82,13 +69,7 @@ fn stops_at_the_first_impossible_length() {
     let raw = hex("0203ff 030307");
     let options = Options::parse(&raw, true);
     assert_eq!((options.mss, options.window_scale), (None, Some(7)));
-    assert_eq!(
-        options.iter().next(),
-        Some(TcpOption::Unknown {
-            kind: 2,
-            data: &[0xff]
-        })
-    );
+    assert_eq!(options.iter().next(), Some(TcpOption::Unknown { kind: 2, data: &[0xff] }));
 }
 
 #[test]
@@ -119,23 +100,14 @@ fn sack_blocks() {
 #[test]
 fn fast_open_forms() {
     // RFC 7413 §4.1.1 and appendix A.
-    assert_eq!(
-        fast_open("2202"),
-        Some(FastOpen::Request(FastOpenForm::Standard))
-    );
-    assert_eq!(
-        fast_open("fe04f989"),
-        Some(FastOpen::Request(FastOpenForm::Experimental))
-    );
+    assert_eq!(fast_open("2202"), Some(FastOpen::Request(FastOpenForm::Standard)));
+    assert_eq!(fast_open("fe04f989"), Some(FastOpen::Request(FastOpenForm::Experimental)));
     let cookie = Cookie::new(&[1, 2, 3, 4]).unwrap();
     let standard = FastOpen::Cookie(FastOpenForm::Standard, cookie);
     let experimental = FastOpen::Cookie(FastOpenForm::Experimental, cookie);
     assert_eq!(fast_open("2206 01020304"), Some(standard));
     assert_eq!(fast_open("fe08f989 01020304"), Some(experimental));
-    assert_eq!(
-        (standard.form(), experimental.form()),
-        (FastOpenForm::Standard, FastOpenForm::Experimental)
-    );
+    assert_eq!((standard.form(), experimental.form()), (FastOpenForm::Standard, FastOpenForm::Experimental));
     // Another experiment; the magic with the other experimental kind; no room for an identifier.
     assert_eq!(fast_open("fe04fa57"), None);
     assert_eq!(fast_open("fd04f989"), None);
@@ -151,11 +123,7 @@ fn fast_open_lengths() {
             raw.extend(if base == 4 { &[0xf9, 0x89][..] } else { &[] });
             raw.extend(vec![7; usize::from(len)]);
             let legal = len % 2 == 0 && (4..=16).contains(&len);
-            assert_eq!(
-                Options::parse(&raw, true).fast_open.is_some(),
-                legal,
-                "{head} {len}"
-            );
+            assert_eq!(Options::parse(&raw, true).fast_open.is_some(), legal, "{head} {len}");
         }
     }
 }
@@ -177,26 +145,9 @@ fn the_last_fast_open_option_wins() {
 fn unknown_options_are_kept() {
     let raw = hex("fd08fa57 10000000 1e04aabb fd02");
     let kept: Vec<_> = Options::parse(&raw, true).iter().collect();
-    let asap = TcpOption::Experimental {
-        kind: 253,
-        exid: 0xfa57,
-        data: &[0x10, 0, 0, 0],
-    };
-    let mptcp = TcpOption::Unknown {
-        kind: 30,
-        data: &[0xaa, 0xbb],
-    };
-    assert_eq!(
-        kept,
-        [
-            asap,
-            mptcp,
-            TcpOption::Unknown {
-                kind: 253,
-                data: &[]
-            }
-        ]
-    );
+    let asap = TcpOption::Experimental { kind: 253, exid: 0xfa57, data: &[0x10, 0, 0, 0] };
+    let mptcp = TcpOption::Unknown { kind: 30, data: &[0xaa, 0xbb] };
+    assert_eq!(kept, [asap, mptcp, TcpOption::Unknown { kind: 253, data: &[] }]);
 }
 
 #[test]
@@ -216,10 +167,7 @@ fn syn_options_in_the_order_of_linux() {
         syn_options(1460, false, Some(TS), None, &[]).finish(),
         hex("020405b4 0101080a 01020304 05060708")
     );
-    assert_eq!(
-        syn_options(536, false, None, None, &[]).finish(),
-        hex("02040218")
-    );
+    assert_eq!(syn_options(536, false, None, None, &[]).finish(), hex("02040218"));
 }
 
 #[test]
@@ -235,10 +183,7 @@ fn what_does_not_fit_is_left_out() {
         syn_options(1460, true, Some(TS), Some(7), &[])
     );
     // The budget with an ASAP option and an 8-byte cookie: exactly 40.
-    let extra = [
-        hex("fd08fa57 10000000"),
-        OptionBytes::from(&cookie(8)).as_slice().to_vec(),
-    ];
+    let extra = [hex("fd08fa57 10000000"), OptionBytes::from(&cookie(8)).as_slice().to_vec()];
     let mut both = syn_options(1460, true, Some(TS), Some(7), &extra.concat());
     assert_eq!(both.remaining(), 2);
     assert_eq!(both.finish().len(), 40);
@@ -311,15 +256,10 @@ fn option_bytes_are_bounded() {
 }
 
 fn any_fast_open() -> impl Strategy<Value = FastOpen> {
-    let form = prop_oneof![
-        Just(FastOpenForm::Standard),
-        Just(FastOpenForm::Experimental)
-    ];
+    let form = prop_oneof![Just(FastOpenForm::Standard), Just(FastOpenForm::Experimental)];
     (form, proptest::collection::vec(any::<[u8; 2]>(), 0..=8)).prop_map(|(form, pairs)| {
         let cookie = Cookie::new(pairs.as_flattened());
-        cookie.map_or(FastOpen::Request(form), |cookie| {
-            FastOpen::Cookie(form, cookie)
-        })
+        cookie.map_or(FastOpen::Request(form), |cookie| FastOpen::Cookie(form, cookie))
     })
 }
 

@@ -14,10 +14,7 @@ impl SackBlocks {
     /// The most blocks one segment has room for.
     pub const MAX: usize = 4;
     /// No block.
-    pub const EMPTY: Self = Self {
-        blocks: [(SeqNum::new(0), SeqNum::new(0)); Self::MAX],
-        len: 0,
-    };
+    pub const EMPTY: Self = Self { blocks: [(SeqNum::new(0), SeqNum::new(0)); Self::MAX], len: 0 };
 
     /// Appends the block from `start` up to `end`, which is the number behind its last byte. False:
     /// there are four already.

@@ -1,6 +1,6 @@
 use super::{
-    Cookie, FastOpen, FastOpenForm, Flags, Header, Options, SackBlocks, Segment, TcpOption,
-    Timestamps, fill_checksum,
+    Cookie, FastOpen, FastOpenForm, Flags, Header, Options, SackBlocks, Segment, TcpOption, Timestamps,
+    fill_checksum,
 };
 use crate::fixtures::{DATA, SYN, SYN_ACK_V6, hex};
 use crate::{EmitError, ParseError, SeqNum, checksum};
@@ -18,37 +18,22 @@ fn reads_a_syn_of_linux() {
     let bytes = hex(SYN);
     let segment = Segment::parse(&bytes[20..]).unwrap();
     assert_eq!((segment.src_port, segment.dst_port), (0x8a66, 0x9b31));
-    assert_eq!(
-        (segment.seq, segment.ack),
-        (SeqNum::new(0xfbb2_318a), SeqNum::new(0))
-    );
-    assert_eq!(
-        (segment.flags, segment.window, segment.urgent),
-        (Flags::SYN, 0xffd7, 0)
-    );
-    assert_eq!(
-        (segment.len(), segment.is_empty(), segment.payload),
-        (1, false, &[][..])
-    );
+    assert_eq!((segment.seq, segment.ack), (SeqNum::new(0xfbb2_318a), SeqNum::new(0)));
+    assert_eq!((segment.flags, segment.window, segment.urgent), (Flags::SYN, 0xffd7, 0));
+    assert_eq!((segment.len(), segment.is_empty(), segment.payload), (1, false, &[][..]));
     let options = Options {
         raw: &bytes[40..],
         mss: Some(65_495),
         window_scale: Some(10),
         sack_permitted: true,
-        timestamps: Some(Timestamps {
-            value: 0x02bb_ee45,
-            echo: 0,
-        }),
+        timestamps: Some(Timestamps { value: 0x02bb_ee45, echo: 0 }),
         sack: SackBlocks::EMPTY,
         fast_open: Some(FastOpen::Request(FastOpenForm::Standard)),
     };
     assert_eq!(segment.options, options);
     let kinds: Vec<_> = segment.options.iter().collect();
     assert_eq!(kinds.len(), 8);
-    assert_eq!(
-        kinds[..2],
-        [TcpOption::Mss(65_495), TcpOption::SackPermitted]
-    );
+    assert_eq!(kinds[..2], [TcpOption::Mss(65_495), TcpOption::SackPermitted]);
     assert_eq!(kinds[3..5], [TcpOption::Nop, TcpOption::WindowScale(10)]);
 }
 
@@ -58,19 +43,13 @@ fn reads_data_and_a_syn_ack_of_linux() {
     let segment = Segment::parse(&bytes[20..]).unwrap();
     assert_eq!((segment.payload, segment.len()), (&b"hello"[..], 5));
     assert_eq!(segment.flags, Flags::PSH | Flags::ACK);
-    let ts = Timestamps {
-        value: 0x02bb_ee45,
-        echo: 0x539b_828c,
-    };
+    let ts = Timestamps { value: 0x02bb_ee45, echo: 0x539b_828c };
     assert_eq!(segment.options.timestamps, Some(ts));
 
     let bytes = hex(SYN_ACK_V6);
     let segment = Segment::parse(&bytes[40..]).unwrap();
     assert_eq!(segment.flags, Flags::SYN | Flags::ACK);
-    assert_eq!(
-        (segment.options.mss, segment.options.window_scale),
-        (Some(65_476), Some(10))
-    );
+    assert_eq!((segment.options.mss, segment.options.window_scale), (Some(65_476), Some(10)));
     assert_eq!(segment.options.fast_open, None);
 }
 
@@ -92,35 +71,23 @@ fn refuses_malformed_segments() {
     short[12] = 0x40;
     assert_eq!(Segment::parse(&short), Err(ParseError::BadHeaderLength));
     // The offloaded checksum is only the pseudo-header's.
-    assert_eq!(
-        Segment::parse_checked(&bytes, LO, LO),
-        Err(ParseError::BadChecksum)
-    );
+    assert_eq!(Segment::parse_checked(&bytes, LO, LO), Err(ParseError::BadChecksum));
 }
 
 #[test]
 fn checksum_covers_everything() {
     let mut bytes = hex(DATA)[20..].to_vec();
     fill_checksum(&mut bytes, LO, LO);
-    assert_eq!(
-        Segment::parse_checked(&bytes, LO, LO),
-        Segment::parse(&bytes)
-    );
+    assert_eq!(Segment::parse_checked(&bytes, LO, LO), Segment::parse(&bytes));
     // What Linux leaves there for the card to complete is the uncomplemented pseudo-header sum.
     let partial = !checksum::pseudo_header(LO, LO, 6, bytes.len() as u32).finish();
     assert_eq!(partial, 0xfe2d);
     let other = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
-    assert_eq!(
-        Segment::parse_checked(&bytes, LO, other),
-        Err(ParseError::BadChecksum)
-    );
+    assert_eq!(Segment::parse_checked(&bytes, LO, other), Err(ParseError::BadChecksum));
     for at in 0..bytes.len() {
         let mut changed = bytes.clone();
         changed[at] ^= 0x10;
-        assert_eq!(
-            Segment::parse_checked(&changed, LO, LO),
-            Err(ParseError::BadChecksum)
-        );
+        assert_eq!(Segment::parse_checked(&changed, LO, LO), Err(ParseError::BadChecksum));
     }
     let mut short = [0xab; 19];
     fill_checksum(&mut short, LO, LO);
@@ -131,36 +98,16 @@ fn checksum_covers_everything() {
 fn refuses_to_emit() {
     let mut out = [0; 60];
     let header = header(Flags::ACK);
-    assert_eq!(
-        header.emit(&[1; 3], &mut out),
-        Err(EmitError::BadOptionsLength)
-    );
-    assert_eq!(
-        header.emit(&[1; 44], &mut out),
-        Err(EmitError::BadOptionsLength)
-    );
-    assert_eq!(
-        header.emit(&[], &mut out[..19]),
-        Err(EmitError::BufferTooSmall)
-    );
-    assert_eq!(
-        header.emit(&[1; 4], &mut out[..23]),
-        Err(EmitError::BufferTooSmall)
-    );
+    assert_eq!(header.emit(&[1; 3], &mut out), Err(EmitError::BadOptionsLength));
+    assert_eq!(header.emit(&[1; 44], &mut out), Err(EmitError::BadOptionsLength));
+    assert_eq!(header.emit(&[], &mut out[..19]), Err(EmitError::BufferTooSmall));
+    assert_eq!(header.emit(&[1; 4], &mut out[..23]), Err(EmitError::BufferTooSmall));
     assert_eq!(header.emit(&[1; 40], &mut out), Ok(60));
 }
 
 fn header(flags: Flags) -> Header {
     let (seq, ack) = (SeqNum::new(1), SeqNum::new(2));
-    Header {
-        src_port: 1,
-        dst_port: 2,
-        seq,
-        ack,
-        flags,
-        window: 3,
-        urgent: 4,
-    }
+    Header { src_port: 1, dst_port: 2, seq, ack, flags, window: 3, urgent: 4 }
 }
 
 #[test]
@@ -180,9 +127,7 @@ fn flags_in_letters() {
 
 #[test]
 fn cookies_have_legal_lengths() {
-    let legal: Vec<usize> = (0..40)
-        .filter(|len| Cookie::new(&vec![7; *len]).is_some())
-        .collect();
+    let legal: Vec<usize> = (0..40).filter(|len| Cookie::new(&vec![7; *len]).is_some()).collect();
     assert_eq!(legal, [4, 6, 8, 10, 12, 14, 16]);
     let cookie = Cookie::new(&[1, 2, 3, 4]).unwrap();
     assert_eq!(cookie.as_bytes(), [1, 2, 3, 4]);
@@ -210,10 +155,7 @@ fn debug_shows_no_cookie() {
         format!("{:?}", parsed.iter()),
     ] {
         // In decimal, in hexadecimal, in either case.
-        assert!(
-            !text.contains("171") && !text.to_lowercase().contains("abab"),
-            "{text}"
-        );
+        assert!(!text.contains("171") && !text.to_lowercase().contains("abab"), "{text}");
     }
     assert_eq!(format!("{cookie:?}"), "Cookie(8 bytes)");
 }
