@@ -2,9 +2,7 @@
 
 use super::memory::{self, Memory};
 use super::ours::Open;
-use super::{
-    BenchError, Budget, Sample, World, measure, ours, ours_bulk, report, smoltcp, smoltcp_bulk,
-};
+use super::{BenchError, Budget, Sample, World, measure, ours, ours_bulk, report, smoltcp, smoltcp_bulk};
 use clap::Args;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -41,14 +39,16 @@ pub enum Row {
     FastOpenIdle,
     /// smoltcp, 10,000 idle connections beside.
     SmoltcpIdle,
-    /// Ours, bulk.
+    /// Ours, bulk, like for like: without timestamps, which smoltcp does not send.
     Bulk,
+    /// Ours, bulk, with timestamps: the default configuration.
+    BulkTimestamps,
     /// smoltcp, bulk.
     SmoltcpBulk,
 }
 
 impl Row {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::FastOpen,
         Self::Smoltcp,
         Self::DataInSynAck,
@@ -57,6 +57,7 @@ impl Row {
         Self::SmoltcpIdle,
         Self::Bulk,
         Self::SmoltcpBulk,
+        Self::BulkTimestamps,
     ];
 
     fn world(self) -> Result<Box<dyn World>, BenchError> {
@@ -67,7 +68,8 @@ impl Row {
             Self::Handshake => Box::new(ours::Connections::new(Open::Handshake, 0)?),
             Self::FastOpenIdle => Box::new(ours::Connections::new(Open::Cookie, IDLE)?),
             Self::SmoltcpIdle => Box::new(smoltcp::Connections::new(IDLE)?),
-            Self::Bulk => Box::new(ours_bulk::Bulk::new()?),
+            Self::Bulk => Box::new(ours_bulk::Bulk::new(false)?),
+            Self::BulkTimestamps => Box::new(ours_bulk::Bulk::new(true)?),
             Self::SmoltcpBulk => Box::new(smoltcp_bulk::Bulk::new()?),
         })
     }
@@ -75,7 +77,7 @@ impl Row {
     /// Time of one round.
     fn time(self) -> Duration {
         match self {
-            Self::Bulk | Self::SmoltcpBulk => Duration::from_secs(1),
+            Self::Bulk | Self::BulkTimestamps | Self::SmoltcpBulk => Duration::from_secs(1),
             _ => Duration::from_millis(500),
         }
     }
@@ -105,21 +107,14 @@ pub struct Results {
 impl Results {
     /// The samples of `row`.
     pub fn samples(&self, row: Row) -> &[Sample] {
-        self.rows
-            .iter()
-            .find(|s| s.row == row)
-            .map_or(&[], |s| &s.samples)
+        self.rows.iter().find(|s| s.row == row).map_or(&[], |s| &s.samples)
     }
 }
 
 /// Measures and reports.
 pub fn run(options: &Engine) -> Result<String, BenchError> {
     let results = measure_all(options)?;
-    Ok(if options.json {
-        report::json(&results)
-    } else {
-        report::table(&results)
-    })
+    Ok(if options.json { report::json(&results) } else { report::table(&results) })
 }
 
 fn measure_all(options: &Engine) -> Result<Results, BenchError> {
@@ -131,35 +126,17 @@ fn measure_all(options: &Engine) -> Result<Results, BenchError> {
     for row in Row::ALL {
         let mut world = row.world()?;
         measure(world.as_mut(), Budget::time(row.time() / (2 * part)))?;
-        worlds.push((
-            world,
-            Series {
-                row,
-                samples: Vec::new(),
-            },
-        ));
+        worlds.push((world, Series { row, samples: Vec::new() }));
     }
     for round in 1..=options.rounds {
         for (world, series) in &mut worlds {
-            progress(&format!(
-                "round {round} of {}: {}",
-                options.rounds,
-                world.name()
-            ));
-            series.samples.push(measure(
-                world.as_mut(),
-                Budget::time(series.row.time() / part),
-            )?);
+            progress(&format!("round {round} of {}: {}", options.rounds, world.name()));
+            series.samples.push(measure(world.as_mut(), Budget::time(series.row.time() / part))?);
         }
     }
     progress("");
     let rows = worlds.into_iter().map(|(_, series)| series).collect();
-    Ok(Results {
-        rounds: options.rounds,
-        quick: options.quick,
-        rows,
-        memory,
-    })
+    Ok(Results { rounds: options.rounds, quick: options.quick, rows, memory })
 }
 
 /// One line that overwrites itself, if somebody watches.

@@ -33,13 +33,7 @@ pub fn measure(n: usize) -> Result<Memory, BenchError> {
     let (idle, _) = per_connection(n, established)?;
     let (time_wait, _) = per_connection(n, closed)?;
     let (pending, pending_buffer) = per_connection(n, unconfirmed)?;
-    Ok(Memory {
-        connections: n,
-        idle,
-        time_wait,
-        pending,
-        pending_buffer,
-    })
+    Ok(Memory { connections: n, idle, time_wait, pending, pending_buffer })
 }
 
 fn live() -> usize {
@@ -72,29 +66,20 @@ fn per_connection(
 /// `n` connections that did a request and a response and stay open.
 fn established(pair: &mut Pair, n: usize) -> Result<(), BenchError> {
     connect_in_batches(pair, n, false)?;
-    expect(
-        pair.server.connections() == n && pair.server.buffer_bytes() == 0,
-        "idle connections",
-    )
+    expect(pair.server.connections() == n && pair.server.buffer_bytes() == 0, "idle connections")
 }
 
 /// `n` connections that the server closed first, all over.
 fn closed(pair: &mut Pair, n: usize) -> Result<(), BenchError> {
     connect_in_batches(pair, n, true)?;
     let (open, over) = (pair.server.connections(), pair.server.time_waits());
-    expect(
-        open == 0 && over == n,
-        &format!("{over} connections in TIME-WAIT and {open} open, not {n}"),
-    )
+    expect(open == 0 && over == n, &format!("{over} connections in TIME-WAIT and {open} open, not {n}"))
 }
 
 /// `n` first flights that wait for the client's ACK.
 fn unconfirmed(pair: &mut Pair, n: usize) -> Result<(), BenchError> {
     connect_in_batches(pair, 1, true)?;
-    let config = ConnectConfig {
-        fast_open: true,
-        ..ConnectConfig::default()
-    };
+    let config = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
     let mut sent = 0;
     while sent < n {
         for _ in 0..BATCH.min(n - sent) {
@@ -111,18 +96,12 @@ fn unconfirmed(pair: &mut Pair, n: usize) -> Result<(), BenchError> {
         pair.down.clear();
     }
     let accepted = pair.server.counters().first_flights_accepted;
-    expect(
-        pair.server.connections() == n && accepted == n as u64,
-        "pending first flights",
-    )
+    expect(pair.server.connections() == n && accepted == n as u64, "pending first flights")
 }
 
 /// Each connection has a port of its own: one that came again would take the place of its TIME-WAIT.
 fn connect_in_batches(pair: &mut Pair, n: usize, close: bool) -> Result<(), BenchError> {
-    let mut config = ConnectConfig {
-        fast_open: close,
-        ..ConnectConfig::default()
-    };
+    let mut config = ConnectConfig { fast_open: close, ..ConnectConfig::default() };
     let mut opened = 0;
     while opened < n {
         let batch = IN_FLIGHT.min(n - opened);
@@ -155,9 +134,7 @@ fn turns(pair: &mut Pair, close: bool) -> Result<(), BenchError> {
         if ready.contains(Readiness::READABLE) {
             while let Ok(n) = pair.client.read(id, &mut buffer, now) {
                 if n == 0 {
-                    pair.client
-                        .shutdown(id, now)
-                        .map_err(|e| BenchError::refused("our close", e))?;
+                    pair.client.shutdown(id, now).map_err(|e| BenchError::refused("our close", e))?;
                     break;
                 }
                 expect(buffer[..n] == RESPONSE, "the response")?;
@@ -180,9 +157,7 @@ fn turns(pair: &mut Pair, close: bool) -> Result<(), BenchError> {
                     let written = pair.server.write(id, &RESPONSE, now);
                     expect(written == Ok(RESPONSE.len()), "the response written")?;
                     if close {
-                        pair.server
-                            .shutdown(id, now)
-                            .map_err(|e| BenchError::refused("our close", e))?;
+                        pair.server.shutdown(id, now).map_err(|e| BenchError::refused("our close", e))?;
                     }
                 }
                 if ready.contains(Readiness::CLOSED) {
@@ -196,9 +171,5 @@ fn turns(pair: &mut Pair, close: bool) -> Result<(), BenchError> {
 }
 
 fn expect(holds: bool, what: &str) -> Result<(), BenchError> {
-    if holds {
-        Ok(())
-    } else {
-        Err(BenchError::Wrong(format!("memory: {what}")))
-    }
+    if holds { Ok(()) } else { Err(BenchError::Wrong(format!("memory: {what}"))) }
 }

@@ -72,10 +72,7 @@ impl std::error::Error for BenchError {}
 impl BenchError {
     /// A stack refused a command.
     pub fn refused(what: &'static str, why: impl fmt::Debug) -> Self {
-        Self::Refused {
-            what,
-            why: format!("{why:?}"),
-        }
+        Self::Refused { what, why: format!("{why:?}") }
     }
 }
 
@@ -97,9 +94,7 @@ pub trait World {
 /// CPU time of this thread. It never waits, so this is the time of its work, whatever else the machine
 /// does meanwhile; only the caches are shared.
 fn cpu_time() -> Result<Duration, BenchError> {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
-        .map(Duration::from)
-        .map_err(BenchError::Clock)
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).map_err(BenchError::Clock)
 }
 
 /// When to stop.
@@ -114,18 +109,12 @@ pub struct Budget {
 impl Budget {
     /// Stops after `time`.
     pub const fn time(time: Duration) -> Self {
-        Self {
-            time,
-            units: u64::MAX,
-        }
+        Self { time, units: u64::MAX }
     }
 
     /// Stops after `units`.
     pub const fn units(units: u64) -> Self {
-        Self {
-            time: Duration::MAX,
-            units,
-        }
+        Self { time: Duration::MAX, units }
     }
 }
 
@@ -227,18 +216,11 @@ impl Pattern {
     /// Compares what was read at `offset`: all of it in the first megabyte of a stream, its ends after.
     pub fn verify(&self, offset: u64, read: &[u8]) -> Result<(), BenchError> {
         let want = &self.chunk(offset)[..read.len()];
-        let edge = if offset < 1 << 20 {
-            read.len()
-        } else {
-            read.len().min(32)
-        };
+        let edge = if offset < 1 << 20 { read.len() } else { read.len().min(32) };
         let tail = read.len() - edge;
         if read[..edge] == want[..edge] && read[tail..] == want[tail..] {
             return Ok(());
         }
-        Err(BenchError::Wrong(format!(
-            "{} bytes read at {offset} are not those written",
-            read.len()
-        )))
+        Err(BenchError::Wrong(format!("{} bytes read at {offset} are not those written", read.len())))
     }
 }

@@ -42,23 +42,16 @@ pub fn run(options: &Once) -> Result<String, BenchError> {
         Work::DataInSynAck => Box::new(ours::Connections::new(Open::CookieAndDataInSynAck, idle)?),
         Work::Handshake => Box::new(ours::Connections::new(Open::Handshake, idle)?),
         Work::Smoltcp => Box::new(smoltcp::Connections::new(idle)?),
-        Work::Bulk => Box::new(ours_bulk::Bulk::new()?),
+        Work::Bulk => Box::new(ours_bulk::Bulk::new(false)?),
         Work::SmoltcpBulk => Box::new(smoltcp_bulk::Bulk::new()?),
     };
     let bulk = matches!(options.work, Work::Bulk | Work::SmoltcpBulk);
-    let units = if bulk {
-        options.count * 1_000_000
-    } else {
-        options.count
-    };
+    let units = if bulk { options.count * 1_000_000 } else { options.count };
     let sample = measure(world.as_mut(), Budget::units(units))?;
     let (what, per_second) = if bulk {
         ("bytes", format!("{:.2} Gbit/s", sample.per_second() * 8e-9))
     } else {
-        (
-            "connections",
-            format!("{:.0} connections/s", sample.per_second()),
-        )
+        ("connections", format!("{:.0} connections/s", sample.per_second()))
     };
     Ok(format!(
         "{}: {} {what} in {:.3} s of CPU time, {per_second}; {} packets, {:.0} ns each handling, {} allocations",

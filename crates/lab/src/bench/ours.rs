@@ -3,9 +3,7 @@
 use super::wire::Batch;
 use super::{BenchError, EXCHANGE_US, IN_FLIGHT, REQUEST, RESPONSE, World};
 use firstflight_credential::{CookieKey, FastOpenPolicy, KeyRing, PendingLimit, Scheme};
-use firstflight_stack::{
-    Config, ConnId, ConnectConfig, Event, IoError, ListenConfig, Readiness, Stack,
-};
+use firstflight_stack::{Config, ConnId, ConnectConfig, Event, IoError, ListenConfig, Readiness, Stack};
 use firstflight_wire::{Clock, Instant};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -52,11 +50,7 @@ impl Pair {
             config.tcp = tcp.clone();
             let mut stack = Stack::new(config, now);
             let uncertainty = Duration::from_millis(1);
-            stack.handle_clock(Clock {
-                mono: now,
-                unix_ms: 1_700_000_000_000,
-                uncertainty,
-            });
+            stack.handle_clock(Clock { mono: now, unix_ms: 1_700_000_000_000, uncertainty });
             stack
         };
         let mut server = stack(SERVER, 2);
@@ -65,17 +59,9 @@ impl Pair {
         let mut config = ListenConfig::new(SERVICE);
         config.backlog = config.backlog.max(pending as usize);
         config.fast_open = Some(policy);
-        server
-            .listen(config)
-            .map_err(|e| BenchError::refused("our listen", e))?;
+        server.listen(config).map_err(|e| BenchError::refused("our listen", e))?;
         let (up, down) = (Batch::new(), Batch::new());
-        Ok(Self {
-            client: stack(CLIENT, 1),
-            server,
-            up,
-            down,
-            now,
-        })
+        Ok(Self { client: stack(CLIENT, 1), server, up, down, now })
     }
 
     /// An end takes all packets that came, and does what its clock says.
@@ -125,9 +111,7 @@ impl Pair {
         for (end, stack) in [("client", &self.client), ("server", &self.server)] {
             let c = stack.counters();
             if c.resets_sent + c.segments_dropped + c.dropped_in_all() > 0 {
-                return Err(BenchError::Wrong(format!(
-                    "our {end} dropped or reset: {c:?}"
-                )));
+                return Err(BenchError::Wrong(format!("our {end} dropped or reset: {c:?}")));
             }
         }
         Ok(())
@@ -185,9 +169,7 @@ impl Connections {
         self.started = 0;
         let established = self.pair.server.counters().established;
         if established != self.idle || self.pair.server.connections() != idle {
-            return Err(BenchError::Wrong(format!(
-                "{established} idle connections, not {idle}"
-            )));
+            return Err(BenchError::Wrong(format!("{established} idle connections, not {idle}")));
         }
         Ok(())
     }
@@ -199,9 +181,7 @@ impl Connections {
             self.turns(false)?;
         }
         if self.done() != 1 {
-            return Err(BenchError::Wrong(
-                "our first connection did not finish".into(),
-            ));
+            return Err(BenchError::Wrong("our first connection did not finish".into()));
         }
         Ok(())
     }
@@ -257,9 +237,7 @@ impl Connections {
         loop {
             match client.read(id, &mut self.buffer[..], now) {
                 Ok(0) => {
-                    return client
-                        .shutdown(id, now)
-                        .map_err(|e| BenchError::refused("our close", e));
+                    return client.shutdown(id, now).map_err(|e| BenchError::refused("our close", e));
                 }
                 Ok(n) if self.buffer[..n] == RESPONSE => self.responses += 1,
                 Ok(n) => return Err(BenchError::Wrong(format!("{n} bytes are not the response"))),
@@ -301,9 +279,7 @@ impl Connections {
             Ok(n) if n == RESPONSE.len() => {}
             other => return Err(BenchError::refused("our server's write", other)),
         }
-        server
-            .shutdown(id, now)
-            .map_err(|e| BenchError::refused("our close", e))
+        server.shutdown(id, now).map_err(|e| BenchError::refused("our close", e))
     }
 }
 
@@ -333,11 +309,7 @@ impl World for Connections {
         let server = self.pair.server.counters();
         let opened = server.passive_opens - self.idle;
         // The first connection asked for the cookie; each one after it was accepted with it.
-        let early = if self.open == Open::Handshake {
-            0
-        } else {
-            opened - 1
-        };
+        let early = if self.open == Open::Handshake { 0 } else { opened - 1 };
         let taken = self.pair.client.counters().first_flights_taken;
         let flying = IN_FLIGHT as u64;
         let whole = server.first_flights_accepted == early

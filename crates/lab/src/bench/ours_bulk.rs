@@ -17,11 +17,12 @@ pub struct Bulk {
 }
 
 impl Bulk {
-    /// An open connection, the congestion window grown.
-    pub fn new() -> Result<Self, BenchError> {
+    /// An open connection, the congestion window grown, with or without timestamps (RFC 7323).
+    pub fn new(timestamps: bool) -> Result<Self, BenchError> {
         let tcp = firstflight_tcp::Config {
             send_buffer: BULK_BUFFER as u32,
             receive_buffer: BULK_BUFFER as u32,
+            timestamps,
             ..firstflight_tcp::Config::default()
         };
         let mut pair = Pair::new(tcp, 1024)?;
@@ -32,16 +33,7 @@ impl Bulk {
             .map_err(|e| BenchError::refused("our connect", e))?;
         let (pattern, buffer) = (Pattern::new(), vec![0; CHUNK]);
         let (writable, receiver) = (false, None);
-        let mut bulk = Self {
-            pair,
-            sender,
-            receiver,
-            writable,
-            written: 0,
-            read: 0,
-            pattern,
-            buffer,
-        };
+        let mut bulk = Self { pair, sender, receiver, writable, written: 0, read: 0, pattern, buffer };
         while bulk.read < 32 << 20 {
             bulk.exchange()?;
         }
@@ -84,8 +76,7 @@ impl World for Bulk {
         self.pair.client_arrive();
         while let Some(event) = self.pair.client.poll_event() {
             if let Event::Ready(_, ready) = event {
-                self.writable |=
-                    ready.contains(Readiness::CONNECTED) || ready.contains(Readiness::WRITABLE);
+                self.writable |= ready.contains(Readiness::CONNECTED) || ready.contains(Readiness::WRITABLE);
             }
         }
         self.write()?;
@@ -116,9 +107,6 @@ impl World for Bulk {
         if info.is_some() && self.written - self.read <= 2 * BULK_BUFFER as u64 {
             return Ok(());
         }
-        Err(BenchError::Wrong(format!(
-            "{} bytes written, {} read",
-            self.written, self.read
-        )))
+        Err(BenchError::Wrong(format!("{} bytes written, {} read", self.written, self.read)))
     }
 }

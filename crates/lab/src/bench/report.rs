@@ -18,11 +18,7 @@ impl Figure {
     fn median(&self) -> f64 {
         let middle = self.0.len() / 2;
         let at = |i: usize| self.0.get(i).copied().unwrap_or(f64::NAN);
-        if self.0.len() % 2 == 1 {
-            at(middle)
-        } else {
-            (at(middle - 1) + at(middle)) / 2.0
-        }
+        if self.0.len() % 2 == 1 { at(middle) } else { (at(middle - 1) + at(middle)) / 2.0 }
     }
 
     fn min(&self) -> f64 {
@@ -68,13 +64,7 @@ fn rounded(value: f64, digits: i32) -> f64 {
 /// One JSON object. `conn_per_s` and what is derived from it are of the default configuration.
 pub fn json(results: &Results) -> String {
     let mut object = Map::new();
-    let parts = [
-        setting(results),
-        connections(results),
-        bulk(results),
-        packets(results),
-        memory(results),
-    ];
+    let parts = [setting(results), connections(results), bulk(results), packets(results), memory(results)];
     for part in parts {
         if let Value::Object(part) = part {
             object.extend(part);
@@ -126,6 +116,8 @@ fn bulk(results: &Results) -> Value {
         "bulk_gbit_s": rounded(gbit(Row::Bulk), 2),
         "bulk_gbit_s_smoltcp": rounded(gbit(Row::SmoltcpBulk), 2),
         "bulk_ratio": ratio(gbit(Row::Bulk), gbit(Row::SmoltcpBulk)),
+        "bulk_gbit_s_timestamps": rounded(gbit(Row::BulkTimestamps), 2),
+        "bulk_ratio_timestamps": ratio(gbit(Row::BulkTimestamps), gbit(Row::SmoltcpBulk)),
     })
 }
 
@@ -153,11 +145,7 @@ fn memory(results: &Results) -> Value {
 /// Every round's value, in the order measured.
 fn all_rounds(results: &Results) -> Value {
     let each = |row, value: fn(&Sample) -> f64| -> Vec<f64> {
-        results
-            .samples(row)
-            .iter()
-            .map(|s| rounded(value(s), 2))
-            .collect()
+        results.samples(row).iter().map(|s| rounded(value(s), 2)).collect()
     };
     let rate = |row| each(row, Sample::per_second);
     let ns = |row| each(row, Sample::ns_per_packet);
@@ -170,6 +158,7 @@ fn all_rounds(results: &Results) -> Value {
         "conn_per_s_smoltcp_with_10k_idle": rate(Row::SmoltcpIdle),
         "bulk_gbit_s": each(Row::Bulk, gbit),
         "bulk_gbit_s_smoltcp": each(Row::SmoltcpBulk, gbit),
+        "bulk_gbit_s_timestamps": each(Row::BulkTimestamps, gbit),
         "ns_per_packet": ns(Row::FastOpen),
         "ns_per_packet_smoltcp": ns(Row::Smoltcp),
         "ns_per_packet_bulk": ns(Row::Bulk),
@@ -181,84 +170,36 @@ fn all_rounds(results: &Results) -> Value {
 pub fn table(results: &Results) -> String {
     let mut out = String::new();
     let mut line = |what: &str, figure: &Figure, digits: usize, ratio: Option<(f64, &str)>| {
-        let value = format!(
-            "{:.digits$} ({:.digits$}–{:.digits$})",
-            figure.median(),
-            figure.min(),
-            figure.max()
-        );
-        let ratio = ratio.map_or(String::new(), |(base, of)| {
-            format!("{:.2} × {of}", figure.median() / base)
-        });
+        let value =
+            format!("{:.digits$} ({:.digits$}–{:.digits$})", figure.median(), figure.min(), figure.max());
+        let ratio = ratio.map_or(String::new(), |(base, of)| format!("{:.2} × {of}", figure.median() / base));
         // Writing to a string cannot fail.
-        let _ = writeln!(
-            out,
-            "{}",
-            format!("{what:<44} {value:>28}  {ratio}").trim_end()
-        );
+        let _ = writeln!(out, "{}", format!("{what:<44} {value:>28}  {ratio}").trim_end());
     };
     let (ours, theirs) = (results.rate(Row::FastOpen), results.rate(Row::Smoltcp));
     let reference = Some((theirs.median(), "smoltcp"));
     line("connections/s, Fast Open", &ours, 0, reference);
-    line(
-        "  data in the SYN-ACK",
-        &results.rate(Row::DataInSynAck),
-        0,
-        reference,
-    );
-    line(
-        "  ordinary handshake",
-        &results.rate(Row::Handshake),
-        0,
-        reference,
-    );
+    line("  data in the SYN-ACK", &results.rate(Row::DataInSynAck), 0, reference);
+    line("  ordinary handshake", &results.rate(Row::Handshake), 0, reference);
     line("  smoltcp (ordinary handshake)", &theirs, 0, None);
     let idle = Some((ours.median(), "without"));
-    line(
-        "  Fast Open, 10,000 idle beside",
-        &results.rate(Row::FastOpenIdle),
-        0,
-        idle,
-    );
+    line("  Fast Open, 10,000 idle beside", &results.rate(Row::FastOpenIdle), 0, idle);
     let idle = Some((theirs.median(), "without"));
-    line(
-        "  smoltcp, 10,000 idle beside",
-        &results.rate(Row::SmoltcpIdle),
-        0,
-        idle,
-    );
+    line("  smoltcp, 10,000 idle beside", &results.rate(Row::SmoltcpIdle), 0, idle);
     let bulk_theirs = results.gbit(Row::SmoltcpBulk);
-    line(
-        "bulk, Gbit/s of payload",
-        &results.gbit(Row::Bulk),
-        2,
-        Some((bulk_theirs.median(), "smoltcp")),
-    );
-    line("  smoltcp", &bulk_theirs, 2, None);
+    line("bulk, Gbit/s of payload", &results.gbit(Row::Bulk), 2, Some((bulk_theirs.median(), "smoltcp")));
+    line("  with timestamps", &results.gbit(Row::BulkTimestamps), 2, Some((bulk_theirs.median(), "smoltcp")));
+    line("  smoltcp (no timestamps)", &bulk_theirs, 2, None);
     for (what, row, base) in [
-        (
-            "ns per packet handled, connections",
-            Row::FastOpen,
-            Row::Smoltcp,
-        ),
+        ("ns per packet handled, connections", Row::FastOpen, Row::Smoltcp),
         ("  ordinary handshake", Row::Handshake, Row::Smoltcp),
         ("  bulk", Row::Bulk, Row::SmoltcpBulk),
     ] {
         let base = results.nanoseconds(base).median();
         line(what, &results.nanoseconds(row), 0, Some((base, "smoltcp")));
     }
-    line(
-        "  smoltcp, connections",
-        &results.nanoseconds(Row::Smoltcp),
-        0,
-        None,
-    );
-    line(
-        "  smoltcp, bulk",
-        &results.nanoseconds(Row::SmoltcpBulk),
-        0,
-        None,
-    );
+    line("  smoltcp, connections", &results.nanoseconds(Row::Smoltcp), 0, None);
+    line("  smoltcp, bulk", &results.nanoseconds(Row::SmoltcpBulk), 0, None);
     memory_lines(results, &mut out);
     out.truncate(out.trim_end().len());
     out

@@ -40,9 +40,7 @@ impl phy::RxToken for Received<'_> {
 
 impl phy::TxToken for Room<'_> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
-        let Some(buffer) = self.0.free() else {
-            unreachable!("a token is made when there is room")
-        };
+        let Some(buffer) = self.0.free() else { unreachable!("a token is made when there is room") };
         let result = f(&mut buffer[..len]);
         self.0.push(len);
         result
@@ -84,10 +82,7 @@ pub struct End {
 
 impl End {
     fn new(address: IpAddress, seed: u64) -> Self {
-        let mut device = Port {
-            rx: Batch::new(),
-            tx: Batch::new(),
-        };
+        let mut device = Port { rx: Batch::new(), tx: Batch::new() };
         let mut config = Config::new(HardwareAddress::Ip);
         config.random_seed = seed;
         let mut interface = Interface::new(config, &mut device, Instant::ZERO);
@@ -95,11 +90,7 @@ impl End {
             // The list is empty and has room for two.
             let _ = addresses.push(IpCidr::new(address, 24));
         });
-        Self {
-            interface,
-            sockets: SocketSet::new(Vec::new()),
-            device,
-        }
+        Self { interface, sockets: SocketSet::new(Vec::new()), device }
     }
 
     /// Adds a socket with buffers of `bytes`.
@@ -111,9 +102,7 @@ impl End {
     /// Takes all packets that came.
     pub fn arrive(&mut self, now: Instant) {
         let (device, sockets) = (&mut self.device, &mut self.sockets);
-        while self.interface.poll_ingress_single(now, device, sockets)
-            != PollIngressSingleResult::None
-        {}
+        while self.interface.poll_ingress_single(now, device, sockets) != PollIngressSingleResult::None {}
         self.device.rx.clear();
     }
 
@@ -141,30 +130,19 @@ impl Pair {
     /// Two ends without sockets.
     pub fn new() -> Self {
         let (client, server) = (End::new(CLIENT, 1), End::new(SERVER, 2));
-        Self {
-            client,
-            server,
-            now: Instant::from_secs(1000),
-            next_port: *PORTS.start(),
-        }
+        Self { client, server, now: Instant::from_secs(1000), next_port: *PORTS.start() }
     }
 
     /// The server's socket listens (again).
     pub fn listen(&mut self, handle: SocketHandle) -> Result<(), BenchError> {
         let socket: &mut Socket<'_> = self.server.sockets.get_mut(handle);
-        socket
-            .listen(PORT)
-            .map_err(|e| BenchError::refused("smoltcp's listen", e))
+        socket.listen(PORT).map_err(|e| BenchError::refused("smoltcp's listen", e))
     }
 
     /// The client's socket connects (again).
     pub fn connect(&mut self, handle: SocketHandle) -> Result<(), BenchError> {
         let port = self.next_port;
-        self.next_port = if port == *PORTS.end() {
-            *PORTS.start()
-        } else {
-            port + 1
-        };
+        self.next_port = if port == *PORTS.end() { *PORTS.start() } else { port + 1 };
         let socket: &mut Socket<'_> = self.client.sockets.get_mut(handle);
         socket
             .connect(self.client.interface.context(), (SERVER, PORT), port)
@@ -235,20 +213,14 @@ impl Connections {
             let socket: &mut Socket<'_> = self.pair.client.sockets.get_mut(*handle);
             if !self.asked[index] && socket.may_send() {
                 self.asked[index] = true;
-                expect(
-                    socket.send_slice(&REQUEST),
-                    REQUEST.len(),
-                    "smoltcp's request",
-                )?;
+                expect(socket.send_slice(&REQUEST), REQUEST.len(), "smoltcp's request")?;
             }
             if socket.can_recv() {
                 let n = socket
                     .recv_slice(&mut self.buffer[..])
                     .map_err(|e| BenchError::refused("smoltcp's client's read", e))?;
                 if self.buffer[..n] != RESPONSE {
-                    return Err(BenchError::Wrong(format!(
-                        "{n} bytes are not smoltcp's response"
-                    )));
+                    return Err(BenchError::Wrong(format!("{n} bytes are not smoltcp's response")));
                 }
                 self.responses += 1;
             }
@@ -273,16 +245,10 @@ impl Connections {
                     .recv_slice(&mut self.buffer[..])
                     .map_err(|e| BenchError::refused("smoltcp's server's read", e))?;
                 if self.buffer[..n] != REQUEST {
-                    return Err(BenchError::Wrong(format!(
-                        "{n} bytes are not smoltcp's request"
-                    )));
+                    return Err(BenchError::Wrong(format!("{n} bytes are not smoltcp's request")));
                 }
                 self.requests += 1;
-                expect(
-                    socket.send_slice(&RESPONSE),
-                    RESPONSE.len(),
-                    "smoltcp's response",
-                )?;
+                expect(socket.send_slice(&RESPONSE), RESPONSE.len(), "smoltcp's response")?;
                 socket.close();
             }
             if socket.state() == State::TimeWait {
@@ -313,15 +279,12 @@ fn add_idle(pair: &mut Pair, idle: usize) -> Result<(), BenchError> {
             pair.carry_down();
         }
     }
-    let open = |handle: &SocketHandle| {
-        pair.server.sockets.get::<Socket<'_>>(*handle).state() == State::Established
-    };
+    let open =
+        |handle: &SocketHandle| pair.server.sockets.get::<Socket<'_>>(*handle).state() == State::Established;
     if servers.iter().all(open) {
         return Ok(());
     }
-    Err(BenchError::Wrong(
-        "smoltcp's idle connections are not established".into(),
-    ))
+    Err(BenchError::Wrong("smoltcp's idle connections are not established".into()))
 }
 
 fn expect<E: std::fmt::Debug>(

@@ -20,22 +20,11 @@ impl Bulk {
     /// An open connection.
     pub fn new() -> Result<Self, BenchError> {
         let mut pair = Pair::new();
-        let (sender, receiver) = (
-            pair.client.socket(BULK_BUFFER),
-            pair.server.socket(BULK_BUFFER),
-        );
+        let (sender, receiver) = (pair.client.socket(BULK_BUFFER), pair.server.socket(BULK_BUFFER));
         pair.listen(receiver)?;
         pair.connect(sender)?;
         let (pattern, buffer) = (Pattern::new(), vec![0; CHUNK]);
-        let mut bulk = Self {
-            pair,
-            sender,
-            receiver,
-            written: 0,
-            read: 0,
-            pattern,
-            buffer,
-        };
+        let mut bulk = Self { pair, sender, receiver, written: 0, read: 0, pattern, buffer };
         while bulk.read < 32 << 20 {
             bulk.exchange()?;
         }
@@ -96,9 +85,6 @@ impl World for Bulk {
         if self.written - self.read <= 2 * BULK_BUFFER as u64 {
             return Ok(());
         }
-        Err(BenchError::Wrong(format!(
-            "smoltcp: {} bytes written, {} read",
-            self.written, self.read
-        )))
+        Err(BenchError::Wrong(format!("smoltcp: {} bytes written, {} read", self.written, self.read)))
     }
 }

@@ -17,12 +17,7 @@ pub struct Batch {
 impl Batch {
     /// An empty batch.
     pub fn new() -> Self {
-        Self {
-            slots: vec![[0; SLOT]; BATCH],
-            lens: Vec::with_capacity(BATCH),
-            taken: 0,
-            carried: 0,
-        }
+        Self { slots: vec![[0; SLOT]; BATCH], lens: Vec::with_capacity(BATCH), taken: 0, carried: 0 }
     }
 
     /// The buffer for the next packet; [`Batch::push`] makes it one.
