@@ -29,7 +29,13 @@ impl Intent {
 
 impl Stack {
     /// Decides what the SYN to `server` carries.
-    pub(crate) fn intend(&mut self, config: &ConnectConfig, key: &FlowKey, data: &[u8], now: Instant) -> Intent {
+    pub(crate) fn intend(
+        &mut self,
+        config: &ConnectConfig,
+        key: &FlowKey,
+        data: &[u8],
+        now: Instant,
+    ) -> Intent {
         if !config.fast_open {
             return Intent::ordinary(Reason::NotRequested);
         }
@@ -42,16 +48,14 @@ impl Stack {
         let Some((cookie, form, mss)) = known else {
             let form = self.credentials.request_form(network, server);
             let asked = Some(Asked { form, cookie: false });
-            let plan =
-                SynPlan { options: OptionBytes::from(&FastOpen::Request(form)), ..SynPlan::default() };
+            let plan = SynPlan { options: OptionBytes::from(&FastOpen::Request(form)), ..SynPlan::default() };
             return Intent { plan, asked, outcome: Outcome::Undecided };
         };
         let data_limit = self.first_flight_limit(server, mss);
         let plan = SynPlan {
             options: OptionBytes::from(&FastOpen::Cookie(form, cookie)),
             data_limit,
-            first_timeout: (!data.is_empty())
-                .then(|| self.credentials.syn_timeout(network, server, now)),
+            first_timeout: (!data.is_empty()).then(|| self.credentials.syn_timeout(network, server, now)),
             ..SynPlan::default()
         };
         Intent { plan, asked: Some(Asked { form, cookie: true }), outcome: Outcome::Undecided }
@@ -73,8 +77,7 @@ impl Stack {
         };
         let Some(asked) = slot.asked.take() else { return Disposition::Processed };
         let server = slot.key.remote_ip();
-        let resolution =
-            if report.acked == 0 { Resolution::DataRefused } else { Resolution::Accepted };
+        let resolution = if report.acked == 0 { Resolution::DataRefused } else { Resolution::Accepted };
         let outcome = judge(&report, asked, segment);
         slot.outcome = outcome;
         let disposition = slot.conn.handle_syn_ack(segment, resolution, now, &mut self.pool);
@@ -88,7 +91,14 @@ impl Stack {
     }
 
     /// Keeps what the SYN-ACK taught about this server, on this network.
-    fn learn(&mut self, server: IpAddr, report: &SynAckReport, asked: Asked, segment: &Segment<'_>, now: Instant) {
+    fn learn(
+        &mut self,
+        server: IpAddr,
+        report: &SynAckReport,
+        asked: Asked,
+        segment: &Segment<'_>,
+        now: Instant,
+    ) {
         let network = self.config.network;
         let store = &mut self.credentials;
         match segment.options.fast_open {

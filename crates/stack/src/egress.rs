@@ -6,9 +6,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use firstflight_tcp::TimeWait;
 use firstflight_wire::ip::{Ecn, Header as IpHeader, Protocol};
-use firstflight_wire::tcp::{
-    Flags, Header, OptionsBuf, Segment, Timestamps, fill_checksum, syn_options,
-};
+use firstflight_wire::tcp::{Flags, Header, OptionsBuf, Segment, Timestamps, fill_checksum, syn_options};
 use firstflight_wire::{Instant, SeqNum};
 
 /// Packets one connection may send before the next one has its turn.

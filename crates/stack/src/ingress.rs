@@ -59,8 +59,8 @@ impl Stack {
                 }
             }
         }
-        let only_syn = segment.flags.contains(Flags::SYN)
-            && !segment.flags.intersects(Flags::ACK.union(Flags::RST));
+        let only_syn =
+            segment.flags.contains(Flags::SYN) && !segment.flags.intersects(Flags::ACK.union(Flags::RST));
         match self.listeners.find(&key) {
             Some(listener) if only_syn => self.handle_syn(listener, key, segment, above, now),
             Some(listener) if self.handle_cookie_ack(listener, key, segment, now) => {}

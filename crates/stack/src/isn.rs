@@ -183,9 +183,6 @@ mod tests {
 
     #[test]
     fn debug_keeps_the_secret() {
-        assert_eq!(
-            format!("{:?}", IsnGenerator::new([0xab; 16])),
-            "IsnGenerator(secret)"
-        );
+        assert_eq!(format!("{:?}", IsnGenerator::new([0xab; 16])), "IsnGenerator(secret)");
     }
 }

@@ -72,7 +72,11 @@ impl Listeners {
         let bound = |i: &&u32, all: bool| {
             self.slab.get(**i).is_some_and(|l| {
                 let ip = l.config.local.ip();
-                if all { ip.is_unspecified() && ip.is_ipv4() == key.local_ip().is_ipv4() } else { ip == key.local_ip() }
+                if all {
+                    ip.is_unspecified() && ip.is_ipv4() == key.local_ip().is_ipv4()
+                } else {
+                    ip == key.local_ip()
+                }
             })
         };
         list.iter().find(|i| bound(i, false)).or_else(|| list.iter().find(|i| bound(i, true))).copied()
@@ -112,14 +116,20 @@ impl Listeners {
     pub fn announced(&mut self, index: u32) -> Option<ListenerId> {
         let listener = self.slab.get_mut(index)?;
         listener.announced = false;
-        (!listener.accept_queue.is_empty())
-            .then(|| self.id(index))
+        (!listener.accept_queue.is_empty()).then(|| self.id(index))
     }
 }
 
 impl Stack {
     /// A SYN for listener `index`: the one path on which a first flight is admitted.
-    pub(crate) fn handle_syn(&mut self, index: u32, key: FlowKey, segment: &Segment<'_>, above: Option<SeqNum>, now: Instant) {
+    pub(crate) fn handle_syn(
+        &mut self,
+        index: u32,
+        key: FlowKey,
+        segment: &Segment<'_>,
+        above: Option<SeqNum>,
+        now: Instant,
+    ) {
         if segment.flags.contains(Flags::FIN) {
             return self.drop_packet(Drop::BadFlags);
         }
@@ -364,7 +374,13 @@ impl Stack {
     }
 
     /// An ACK for a listener: perhaps the answer to a SYN cookie. False if it is not.
-    pub(crate) fn handle_cookie_ack(&mut self, index: u32, key: FlowKey, segment: &Segment<'_>, now: Instant) -> bool {
+    pub(crate) fn handle_cookie_ack(
+        &mut self,
+        index: u32,
+        key: FlowKey,
+        segment: &Segment<'_>,
+        now: Instant,
+    ) -> bool {
         let Some(listener) = self.listeners.at(index) else { return false };
         // Two periods of the cookie's clock: no cookie lives longer.
         let recent = listener.last_cookie.is_some_and(|t| now - t < Duration::from_secs(192));
@@ -372,8 +388,8 @@ impl Stack {
             || self.slots.len() >= self.config.limits.connections;
         let peer_isn = segment.seq - 1;
         let cookie = segment.ack - 1;
-        let wanted = segment.flags.contains(Flags::ACK)
-            && !segment.flags.intersects(Flags::SYN.union(Flags::RST));
+        let wanted =
+            segment.flags.contains(Flags::ACK) && !segment.flags.intersects(Flags::SYN.union(Flags::RST));
         if !recent || !wanted {
             return false;
         }
@@ -408,4 +424,3 @@ impl Stack {
         true
     }
 }
-

@@ -76,8 +76,15 @@ impl ParkingLot {
         now: Instant,
     ) {
         self.bytes += segment.len();
-        let parked =
-            Parked { key, isn, above, segment: segment.to_vec(), listener, place, deadline: now + self.lasts };
+        let parked = Parked {
+            key,
+            isn,
+            above,
+            segment: segment.to_vec(),
+            listener,
+            place,
+            deadline: now + self.lasts,
+        };
         let (index, generation) = self.entries.insert(parked);
         self.by_flow.insert(key, index);
         self.order.push_back((index, generation));

@@ -38,22 +38,12 @@ impl PortSelector {
     pub fn new(secret: [u8; 16], range: RangeInclusive<u16>) -> Self {
         let (first, last) = (u32::from((*range.start()).max(1)), u32::from(*range.end()));
         let count = (last + 1).saturating_sub(first);
-        Self {
-            secret,
-            first: (*range.start()).max(1),
-            count,
-            counters: Vec::new(),
-        }
+        Self { secret, first: (*range.start()).max(1), count, counters: Vec::new() }
     }
 
     /// The port to try first from `local` to `remote`; `None` if the range is empty. `random`
     /// decides how far the next call moves on.
-    pub fn first_candidate(
-        &mut self,
-        local: IpAddr,
-        remote: SocketAddr,
-        random: u32,
-    ) -> Option<u16> {
+    pub fn first_candidate(&mut self, local: IpAddr, remote: SocketAddr, random: u32) -> Option<u16> {
         self.select(local, remote, random, |_| false)
     }
 
@@ -134,20 +124,14 @@ mod tests {
         });
         assert_eq!(none, None);
         assert_eq!(tried.len(), 100);
-        assert_eq!(
-            tried.into_iter().collect::<BTreeSet<_>>(),
-            (40_000..=40_099).collect()
-        );
+        assert_eq!(tried.into_iter().collect::<BTreeSet<_>>(), (40_000..=40_099).collect());
     }
 
     #[test]
     fn one_free_port_is_found_wherever_it_is() {
         for free in 40_000..=40_030 {
             let mut selector = PortSelector::new([2; 16], 40_000..=40_030);
-            assert_eq!(
-                selector.select(local(), remote(80), free.into(), |p| p != free),
-                Some(free)
-            );
+            assert_eq!(selector.select(local(), remote(80), free.into(), |p| p != free), Some(free));
         }
     }
 
@@ -159,10 +143,7 @@ mod tests {
         }
         let mut one = PortSelector::new([1; 16], 65_535..=65_535);
         for random in [0, 7, u32::MAX] {
-            assert_eq!(
-                one.first_candidate(local(), remote(80), random),
-                Some(65_535)
-            );
+            assert_eq!(one.first_candidate(local(), remote(80), random), Some(65_535));
         }
         let mut all = PortSelector::new([1; 16], 0..=65_535);
         let mut seen = BTreeSet::new();
@@ -176,28 +157,23 @@ mod tests {
     #[test]
     fn a_port_towards_one_destination_comes_again_only_after_a_round() {
         let mut selector = PortSelector::new([3; 16], 50_000..=50_999);
-        let ports: BTreeSet<_> = (0..1000)
-            .map(|_| selector.first_candidate(local(), remote(80), 0).unwrap())
-            .collect();
+        let ports: BTreeSet<_> =
+            (0..1000).map(|_| selector.first_candidate(local(), remote(80), 0).unwrap()).collect();
         assert_eq!(ports.len(), 1000);
         let mut selector = PortSelector::new([3; 16], 50_000..=50_999);
-        let few: BTreeSet<_> = (0..125)
-            .map(|_| selector.first_candidate(local(), remote(80), 7).unwrap())
-            .collect();
+        let few: BTreeSet<_> =
+            (0..125).map(|_| selector.first_candidate(local(), remote(80), 7).unwrap()).collect();
         assert_eq!(few.len(), 125, "eight at a time, a round has 125");
     }
 
     #[test]
     fn each_destination_and_secret_has_its_own_sequence() {
         let mut selector = PortSelector::new([4; 16], DEFAULT_RANGE);
-        let starts: BTreeSet<_> = (1..200)
-            .map(|n| selector.first_candidate(local(), remote(n), 0).unwrap())
-            .collect();
+        let starts: BTreeSet<_> =
+            (1..200).map(|n| selector.first_candidate(local(), remote(n), 0).unwrap()).collect();
         assert!(starts.len() > 190, "{}", starts.len());
-        let (mut a, mut b) = (
-            PortSelector::new([5; 16], DEFAULT_RANGE),
-            PortSelector::new([6; 16], DEFAULT_RANGE),
-        );
+        let (mut a, mut b) =
+            (PortSelector::new([5; 16], DEFAULT_RANGE), PortSelector::new([6; 16], DEFAULT_RANGE));
         let sequence = |s: &mut PortSelector| s.first_candidate(local(), remote(80), 0);
         assert_ne!(sequence(&mut a), sequence(&mut b));
     }

@@ -99,7 +99,9 @@ impl<T> Slab<T> {
     /// Drops the entry in place.
     pub fn discard(&mut self, index: u32) {
         let Some(entry) = self.entry_mut(index) else { return };
-        if entry.value.is_none() { return }
+        if entry.value.is_none() {
+            return;
+        }
         entry.value = None;
         entry.generation = entry.generation.wrapping_add(1);
         self.free.push(index);

@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::counters::Counters;
+use crate::egress::Reply;
 use crate::event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, Trace};
 use crate::flow::{FlowHasher, FlowKey, FlowTable};
 use crate::isn::IsnGenerator;
@@ -14,13 +15,17 @@ use crate::slot::{Owner, Slot};
 use crate::syn_cookie::SynCookies;
 use crate::time_wait::TimeWaitTable;
 use crate::wheel::TimerWheel;
-use crate::egress::Reply;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::net::IpAddr;
-use firstflight_credential::{CredentialStore, JobResult, Reason};
+use core::time::Duration;
+use firstflight_credential::{CredentialStore, JobResult, Place, Reason};
 use firstflight_tcp::{CloseReason, Pool, Readiness, StateName};
 use firstflight_wire::{Clock, Instant};
+
+/// How long a first flight that was reset in the application's hands keeps its place: the SYN may have
+/// been spoofed, and the RST the victim's (RFC 7413 §5.1).
+const QUARANTINE: Duration = Duration::from_secs(60);
 
 /// Many TCP connections over one link. Owned by one thread; more cores mean more stacks.
 #[derive(Debug)]
@@ -41,6 +46,8 @@ pub struct Stack {
     pub(crate) random: Random,
     pub(crate) credentials: CredentialStore,
     pub(crate) clock: Clock,
+    /// Places of first flights that a RST ended after the application had them, and until when.
+    pub(crate) quarantine: VecDeque<(Instant, Place)>,
     pub(crate) to_send: VecDeque<u32>,
     pub(crate) replies: VecDeque<Reply>,
     pub(crate) events: VecDeque<Announced>,
@@ -81,7 +88,8 @@ impl Stack {
             isn: IsnGenerator::new(random.secret()),
             cookies: SynCookies::new(random.secret()),
             credentials: CredentialStore::new(limits.credentials),
-            clock: Clock { mono: now, unix_ms: 0, uncertainty: core::time::Duration::MAX },
+            clock: Clock { mono: now, unix_ms: 0, uncertainty: Duration::MAX },
+            quarantine: VecDeque::new(),
             to_send: VecDeque::new(),
             replies: VecDeque::new(),
             events: VecDeque::new(),
@@ -199,6 +207,9 @@ impl Stack {
             }
         }
         self.time_wait.expire(now);
+        while self.quarantine.front().is_some_and(|(until, _)| *until <= now) {
+            self.quarantine.pop_front();
+        }
         while let Some(parked) = self.parked.take_expired(now) {
             self.resume(parked, JobResult::Refuse(Reason::ParkedTooLong), now);
         }
@@ -251,7 +262,8 @@ impl Stack {
     /// times earlier.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [self.wheel.next_deadline(), self.time_wait.next_deadline(), self.parked.next_deadline()]
+        let quarantine = self.quarantine.front().map(|(until, _)| *until);
+        [self.wheel.next_deadline(), self.time_wait.next_deadline(), self.parked.next_deadline(), quarantine]
             .into_iter()
             .flatten()
             .min()
@@ -309,7 +321,12 @@ impl Stack {
     fn ended(&mut self, index: u32, now: Instant) {
         self.no_answer(index);
         let Some(slot) = self.slots.get_mut(index) else { return };
-        slot.place = None;
+        if let Some(place) = slot.place.take()
+            && matches!(slot.owner, Owner::Application | Owner::Nobody)
+            && slot.conn.close_reason() == Some(CloseReason::Reset)
+        {
+            self.quarantine.push_back((now + QUARANTINE, place));
+        }
         if !core::mem::take(&mut slot.mapped) {
             return;
         }

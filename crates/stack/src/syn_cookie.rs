@@ -155,11 +155,7 @@ pub fn encode_ts(ts: u32, wscale: Option<u8>, sack: bool) -> u32 {
     let scale = wscale.map_or(NO_SCALE, |scale| u32::from(scale.min(14)));
     let options = scale | if sack { SACK } else { 0 };
     let with = (ts & !TS_MASK) | options;
-    if options > ts & TS_MASK {
-        with.wrapping_sub(1 << TS_BITS)
-    } else {
-        with
-    }
+    if options > ts & TS_MASK { with.wrapping_sub(1 << TS_BITS) } else { with }
 }
 
 /// Window scale and SACK-permitted from the echo of a timestamp of [`encode_ts`]. Believe it only
@@ -181,17 +177,11 @@ mod tests {
     const SECRET: [u8; 16] = [7; 16];
 
     fn v4() -> (SocketAddr, SocketAddr) {
-        (
-            "192.0.2.1:80".parse().unwrap(),
-            "198.51.100.2:40000".parse().unwrap(),
-        )
+        ("192.0.2.1:80".parse().unwrap(), "198.51.100.2:40000".parse().unwrap())
     }
 
     fn v6() -> (SocketAddr, SocketAddr) {
-        (
-            "[2001:db8::1]:80".parse().unwrap(),
-            "[2001:db8::2]:40000".parse().unwrap(),
-        )
+        ("[2001:db8::1]:80".parse().unwrap(), "[2001:db8::2]:40000".parse().unwrap())
     }
 
     fn seconds(s: u64) -> Instant {
@@ -206,18 +196,10 @@ mod tests {
             let cookie = cookies.make(local, remote, SeqNum::new(9), 1460, seconds(made));
             let period = made / 64 * 64;
             for at in [made, period + 63, period + 64, period + 127] {
-                assert_eq!(
-                    cookies.check(local, remote, SeqNum::new(9), cookie, seconds(at)),
-                    Some(1460)
-                );
+                assert_eq!(cookies.check(local, remote, SeqNum::new(9), cookie, seconds(at)), Some(1460));
             }
             // Also a whole turn of the five bits later.
-            for at in [
-                period + 128,
-                period + 64 * 32,
-                period + 64 * 33,
-                period + 64 * 64,
-            ] {
+            for at in [period + 128, period + 64 * 32, period + 64 * 33, period + 64 * 64] {
                 assert_eq!(
                     cookies.check(local, remote, SeqNum::new(9), cookie, seconds(at)),
                     None,
@@ -225,10 +207,7 @@ mod tests {
                 );
             }
             if period > 0 {
-                assert_eq!(
-                    cookies.check(local, remote, SeqNum::new(9), cookie, seconds(period - 1)),
-                    None
-                );
+                assert_eq!(cookies.check(local, remote, SeqNum::new(9), cookie, seconds(period - 1)), None);
             }
         }
     }
@@ -238,9 +217,7 @@ mod tests {
         let cookies = SynCookies::new(SECRET);
         let carried = |(local, remote), mss| {
             let cookie = cookies.make(local, remote, SeqNum::new(1), mss, seconds(1));
-            cookies
-                .check(local, remote, SeqNum::new(1), cookie, seconds(1))
-                .unwrap()
+            cookies.check(local, remote, SeqNum::new(1), cookie, seconds(1)).unwrap()
         };
         assert_eq!(
             [0, 88, 535, 536, 1399, 1459, 1460, 9000].map(|m| carried(v4(), m)),
@@ -264,19 +241,10 @@ mod tests {
         assert_eq!(check(remote, local, isn), None);
         assert_eq!(check("192.0.2.1:81".parse().unwrap(), remote, isn), None);
         assert_eq!(check("192.0.2.3:80".parse().unwrap(), remote, isn), None);
-        assert_eq!(
-            check(local, "198.51.100.2:40001".parse().unwrap(), isn),
-            None
-        );
-        assert_eq!(
-            check(local, "198.51.100.3:40000".parse().unwrap(), isn),
-            None
-        );
+        assert_eq!(check(local, "198.51.100.2:40001".parse().unwrap(), isn), None);
+        assert_eq!(check(local, "198.51.100.3:40000".parse().unwrap(), isn), None);
         assert_eq!(check(local, remote, SeqNum::new(78)), None);
-        assert_eq!(
-            SynCookies::new([8; 16]).check(local, remote, isn, cookie, seconds(5)),
-            None
-        );
+        assert_eq!(SynCookies::new([8; 16]).check(local, remote, isn, cookie, seconds(5)), None);
     }
 
     #[test]
@@ -284,22 +252,14 @@ mod tests {
         let cookies = SynCookies::new(SECRET);
         let (local, remote) = v4();
         let upper: std::collections::BTreeSet<u32> = (0..64)
-            .map(|isn| {
-                cookies
-                    .make(local, remote, SeqNum::new(isn), 1460, seconds(5))
-                    .get()
-                    >> 24
-            })
+            .map(|isn| cookies.make(local, remote, SeqNum::new(isn), 1460, seconds(5)).get() >> 24)
             .collect();
         assert!(upper.len() > 32, "{}", upper.len());
     }
 
     #[test]
     fn debug_keeps_the_secret() {
-        assert_eq!(
-            format!("{:?}", SynCookies::new([0xab; 16])),
-            "SynCookies(secret)"
-        );
+        assert_eq!(format!("{:?}", SynCookies::new([0xab; 16])), "SynCookies(secret)");
     }
 
     proptest! {
@@ -335,10 +295,7 @@ mod tests {
 
     #[test]
     fn a_scale_beyond_the_standard_counts_as_fourteen() {
-        assert_eq!(
-            decode_ts(encode_ts(1000, Some(200), true)),
-            (Some(14), true)
-        );
+        assert_eq!(decode_ts(encode_ts(1000, Some(200), true)), (Some(14), true));
         assert_eq!(decode_ts(encode_ts(0, None, false)), (None, false));
     }
 }

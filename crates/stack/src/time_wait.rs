@@ -63,7 +63,14 @@ impl TimeWaitTable {
     }
 
     /// Adds a record for `lasts`; true if another had to make way.
-    pub fn insert(&mut self, hash: u64, key: FlowKey, state: TimeWait, now: Instant, lasts: Duration) -> bool {
+    pub fn insert(
+        &mut self,
+        hash: u64,
+        key: FlowKey,
+        state: TimeWait,
+        now: Instant,
+        lasts: Duration,
+    ) -> bool {
         let evict = self.records.len() >= self.limit;
         if evict {
             self.remove(self.oldest);

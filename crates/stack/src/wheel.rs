@@ -49,11 +49,7 @@ struct Node {
 
 impl Node {
     /// Not scheduled: a list number that no list has.
-    const IDLE: Self = Self {
-        prev: NIL,
-        next: NIL,
-        place: 0xffff,
-    };
+    const IDLE: Self = Self { prev: NIL, next: NIL, place: 0xffff };
 
     fn tick(self) -> u64 {
         self.place >> 16
@@ -144,11 +140,7 @@ impl TimerWheel {
     /// to its tick), possibly earlier, when a slot of a higher level is to be distributed.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        let tick = if self.head(DUE) == NIL {
-            self.next_slot()?.1
-        } else {
-            self.current
-        };
+        let tick = if self.head(DUE) == NIL { self.next_slot()?.1 } else { self.current };
         Some(Instant::from_nanos(tick.saturating_mul(1 << TICK_SHIFT)))
     }
 
@@ -157,11 +149,7 @@ impl TimerWheel {
     /// A slot of a lower level lies within the current slot of every higher one, so the lowest
     /// occupied level has it; within a level all occupied slots are ahead of the current tick.
     fn next_slot(&self) -> Option<(usize, u64)> {
-        let (level, bits) = self
-            .occupied
-            .iter()
-            .enumerate()
-            .find(|(_, bits)| **bits != 0)?;
+        let (level, bits) = self.occupied.iter().enumerate().find(|(_, bits)| **bits != 0)?;
         let slot = bits.trailing_zeros() as usize;
         let shift = LEVEL_BITS * level as u32;
         let above = self.current >> (shift + LEVEL_BITS) << (shift + LEVEL_BITS);
@@ -216,11 +204,7 @@ impl TimerWheel {
             None => (id, id),
         };
         if let Some(node) = self.nodes.get_mut(id as usize) {
-            *node = Node {
-                prev,
-                next,
-                place: tick << 16 | list as u64,
-            };
+            *node = Node { prev, next, place: tick << 16 | list as u64 };
             self.len += 1;
         }
         if head == NIL {

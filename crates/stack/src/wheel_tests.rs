@@ -17,24 +17,12 @@ fn drain(wheel: &mut TimerWheel, now: Instant) -> Vec<u32> {
 #[test]
 fn a_timer_fires_at_its_tick_and_not_before() {
     let mut wheel = TimerWheel::new(at(0));
-    for ns in [
-        1,
-        TICK,
-        TICK + 1,
-        63 * TICK,
-        64 * TICK,
-        1_000_000_000,
-        3_600_000_000_000,
-    ] {
+    for ns in [1, TICK, TICK + 1, 63 * TICK, 64 * TICK, 1_000_000_000, 3_600_000_000_000] {
         let due = ns.div_ceil(TICK) * TICK;
         let mut wheel = wheel.clone();
         wheel.schedule(3, at(ns));
         assert_eq!(drain(&mut wheel, at(due - 1)), vec![]);
-        assert_eq!(
-            wheel.next_deadline(),
-            Some(at(due)),
-            "exact when it is near"
-        );
+        assert_eq!(wheel.next_deadline(), Some(at(due)), "exact when it is near");
         assert_eq!(drain(&mut wheel, at(due)), vec![3]);
         assert!(wheel.is_empty());
         assert_eq!(wheel.next_deadline(), None);
@@ -79,16 +67,8 @@ fn the_far_future_is_not_a_special_case() {
     let mut wheel = TimerWheel::new(at(0));
     wheel.schedule(0, Instant::FAR_FUTURE);
     wheel.schedule(1, at(u64::MAX - TICK));
-    assert!(
-        wheel
-            .next_deadline()
-            .is_some_and(|at| at <= Instant::FAR_FUTURE)
-    );
-    assert_eq!(
-        drain(&mut wheel, Instant::FAR_FUTURE),
-        vec![1],
-        "the last tick never ends"
-    );
+    assert!(wheel.next_deadline().is_some_and(|at| at <= Instant::FAR_FUTURE));
+    assert_eq!(drain(&mut wheel, Instant::FAR_FUTURE), vec![1], "the last tick never ends");
     assert_eq!(wheel.len(), 1);
 }
 
@@ -115,12 +95,8 @@ struct Model {
 
 impl Model {
     fn due(&mut self, now: u64) -> BTreeSet<u32> {
-        let due: BTreeSet<u32> = self
-            .timers
-            .iter()
-            .filter(|(_, at)| at.div_ceil(TICK) <= now / TICK)
-            .map(|(id, _)| *id)
-            .collect();
+        let due: BTreeSet<u32> =
+            self.timers.iter().filter(|(_, at)| at.div_ceil(TICK) <= now / TICK).map(|(id, _)| *id).collect();
         self.timers.retain(|id, _| !due.contains(id));
         due
     }
@@ -222,10 +198,7 @@ fn check(wheel: &TimerWheel, model: &Model, now: u64) -> Result<(), TestCaseErro
     for list in 0..LISTS {
         let head = wheel.head(list);
         if list < DUE {
-            prop_assert_eq!(
-                wheel.occupied[list / SLOTS] >> (list % SLOTS) & 1 == 1,
-                head != NIL
-            );
+            prop_assert_eq!(wheel.occupied[list / SLOTS] >> (list % SLOTS) & 1 == 1, head != NIL);
         }
         let mut id = head;
         while id != NIL {

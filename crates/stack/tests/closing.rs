@@ -1,4 +1,5 @@
 //! Closing a connection, packet by packet.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod peer;
 

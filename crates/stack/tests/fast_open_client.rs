@@ -1,4 +1,5 @@
 //! Fast Open from a client, packet by packet (RFC 7413 §4.1, §4.2).
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod peer;
 
@@ -181,7 +182,10 @@ fn the_first_syn_timeout_follows_the_round_trip_time() {
         let mut p = primed_by(Peer::new(), seg().mss(1460), rtt);
         let start = p.ms();
         p.connect(DATA, true);
-        p.sends_at(start + first + 3_500, &[start, start + first, start + first + 1_000, start + first + 3_000]);
+        p.sends_at(
+            start + first + 3_500,
+            &[start, start + first, start + first + 1_000, start + first + 3_000],
+        );
     }
     let mut p = primed();
     p.pass(3_600_100);
@@ -213,12 +217,8 @@ fn late_acceptance_after_the_plain_syn() {
 #[test]
 fn without_an_answer_the_other_form_is_tried_once() {
     let mut p = Peer::new();
-    let forms = [
-        FastOpenForm::Standard,
-        FastOpenForm::Experimental,
-        FastOpenForm::Standard,
-        FastOpenForm::Standard,
-    ];
+    let forms =
+        [FastOpenForm::Standard, FastOpenForm::Experimental, FastOpenForm::Standard, FastOpenForm::Standard];
     for form in forms {
         let id = p.connect(DATA, true);
         assert_eq!(p.expect().is_syn().empty().fast_open, Some(FastOpen::Request(form)));
@@ -304,7 +304,7 @@ fn failures_are_remembered_per_server() {
 /// A router cannot pass the large SYN: at once a plain one with a smaller MSS; the data follows.
 #[test]
 fn packet_too_big_makes_an_immediate_plain_syn() {
-    let mut p = primed();
+    let mut p = primed_by(Peer::with(|c| c.tcp.nodelay = true), seg().mss(1460), 10);
     let id = p.connect(&[b'd'; 1_200], true);
     let syn = with_cookie(p.expect()).len(1_200);
     p.icmp(IcmpErrorKind::PacketTooBig { mtu: 1_000 }, &syn.packet);
@@ -327,7 +327,8 @@ fn the_first_flight_is_limited_by_the_cached_mss() {
     ];
     for (v6, mss, limit) in cases {
         let answer = mss.map_or(seg(), |m| seg().mss(m));
-        let p = if v6 { Peer::v6(|_| {}) } else { Peer::new() };
+        let nodelay = |c: &mut firstflight_stack::Config| c.tcp.nodelay = true;
+        let p = if v6 { Peer::v6(nodelay) } else { Peer::with(nodelay) };
         let mut p = primed_by(p, answer, 10);
         let id = p.connect(&[b'd'; 3_000], true);
         let syn = p.expect().is_syn().len(limit);

@@ -1,4 +1,5 @@
 //! ICMP: what is believed, and of whom (RFC 5927, RFC 5461, RFC 1191).
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod peer;
 

@@ -1,4 +1,5 @@
 //! First flights that wait for somebody else's verdict: the limits hold when it comes.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod pair;
 
@@ -27,11 +28,12 @@ fn parking() -> FastOpenPolicy {
 /// A pair with `n` first flights that wait at the server, whose settings `tune` may change.
 fn waiting(n: usize, connections: usize, backlog: (usize, usize)) -> (Pair, ListenerId, Vec<JobId>) {
     let delay = Duration::from_millis(1);
-    let mut pair = Pair::new(firstflight_link::path::PathConfig::with_delay(delay), 1, false, |config, end| {
-        if end == pair::End::Server {
-            config.limits.connections = connections;
-        }
-    });
+    let mut pair =
+        Pair::new(firstflight_link::path::PathConfig::with_delay(delay), 1, false, |config, end| {
+            if end == pair::End::Server {
+                config.limits.connections = connections;
+            }
+        });
     let listener = pair.listen_with(|config| {
         config.fast_open = Some(parking());
         (config.backlog, config.syn_backlog) = backlog;

@@ -1,9 +1,13 @@
 //! Blind attackers (RFC 5961): what off-path segments can and cannot do.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod peer;
 
 use firstflight_stack::{CloseReason, ConnId, StateName};
-use peer::{Peer, seg};
+use peer::{Peer, Seg, seg};
+
+/// The n-th segment of a flood.
+type Flood = fn(u32) -> Seg;
 
 /// The peer has sent 10 bytes and the stack 10, all acknowledged: both next numbers are 11.
 fn open() -> (Peer, ConnId) {
@@ -91,7 +95,7 @@ fn data_without_ack_is_dropped() {
 /// (CVE-2016-5696: a global count is a side channel).
 #[test]
 fn challenges_are_limited_per_connection_and_second() {
-    let floods: [(&str, fn(u32) -> peer::Seg); 4] = [
+    let floods: [(&str, Flood); 4] = [
         ("rst", |n| seg().seq(100 + n).rst()),
         ("syn", |n| seg().seq(1_000 + n).syn()),
         ("old syn", |n| seg().seq(n % 5).syn()),

@@ -1,6 +1,7 @@
 //! Random transfers over hostile paths: every byte arrives in order, or both ends see an error.
 //!
 //! `FIRSTFLIGHT_SEEDS=n` runs n seeds instead of the default, `FIRSTFLIGHT_SEED=n` one of them.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod pair;
 
@@ -81,7 +82,12 @@ impl App {
                 Ok(0) => self.finished = true,
                 Ok(n) => {
                     for (i, got) in buf[..n].iter().enumerate() {
-                        assert_eq!(*got, byte(seed, peer, self.read + i), "byte {} of {peer:?}", self.read + i);
+                        assert_eq!(
+                            *got,
+                            byte(seed, peer, self.read + i),
+                            "byte {} of {peer:?}",
+                            self.read + i
+                        );
                     }
                     self.read += n;
                 }
@@ -180,8 +186,16 @@ fn transfer(seed: u64) -> (usize, bool) {
         if pair.now >= end {
             dump(&pair);
         }
-        assert!(pair.now < end, "no end in sight: client {}/{} {:?}, server {}/{} {:?}",
-            client.read, server.total, client.failed, server.read, client.total, server.failed);
+        assert!(
+            pair.now < end,
+            "no end in sight: client {}/{} {:?}, server {}/{} {:?}",
+            client.read,
+            server.total,
+            client.failed,
+            server.read,
+            client.total,
+            server.failed
+        );
     }
     check(&mut pair, listener, &client, &server);
     (client.read + server.read, client.failed.is_none())
@@ -219,7 +233,8 @@ fn check(pair: &mut Pair, listener: ListenerId, client: &App, server: &App) {
         assert!(!server.finished || server.read == client.total);
     }
     for (stack, id) in [(End::Client, client.id), (End::Server, server.id)] {
-        let (stack, now) = if stack == End::Client { (&mut pair.client, pair.now) } else { (&mut pair.server, pair.now) };
+        let (stack, now) =
+            if stack == End::Client { (&mut pair.client, pair.now) } else { (&mut pair.server, pair.now) };
         if let Some(id) = id {
             stack.release(id, now);
         }

@@ -106,11 +106,7 @@ impl RangeSet {
     /// How many numbers below `seq` are in ranges.
     #[must_use]
     pub fn bytes_below(&self, seq: SeqNum) -> u32 {
-        self.ranges
-            .iter()
-            .take_while(|r| r.0.lt(seq))
-            .map(|r| r.1.min(seq).distance_from(r.0))
-            .sum()
+        self.ranges.iter().take_while(|r| r.0.lt(seq)).map(|r| r.1.min(seq).distance_from(r.0)).sum()
     }
 
     /// Forgets everything.

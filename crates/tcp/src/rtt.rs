@@ -50,13 +50,7 @@ impl RttEstimator {
     /// Nothing measured: the timeout is [`INITIAL_RTO`].
     #[must_use]
     pub const fn new() -> Self {
-        Self {
-            srtt_8: 0,
-            rttvar_4: 0,
-            min_us: UNKNOWN,
-            base_us: INITIAL_US,
-            backoffs: 0,
-        }
+        Self { srtt_8: 0, rttvar_4: 0, min_us: UNKNOWN, base_us: INITIAL_US, backoffs: 0 }
     }
 
     /// Takes a measurement (RFC 6298 §2.2, §2.3). A sample above [`MAX_RTO`] counts as [`MAX_RTO`].
@@ -131,9 +125,7 @@ impl RttEstimator {
 
 /// Whole microseconds, at most `MAX_US` (eight times that fits 32 bits).
 fn micros(duration: Duration) -> u32 {
-    u32::try_from(duration.as_micros())
-        .unwrap_or(MAX_US)
-        .min(MAX_US)
+    u32::try_from(duration.as_micros()).unwrap_or(MAX_US).min(MAX_US)
 }
 
 #[cfg(test)]
@@ -156,10 +148,7 @@ mod tests {
     #[test]
     fn begins_with_one_second() {
         let rtt = RttEstimator::new();
-        assert_eq!(
-            (rtt.rto(), rtt.srtt(), rtt.min_rtt()),
-            (ms(1000), None, None)
-        );
+        assert_eq!((rtt.rto(), rtt.srtt(), rtt.min_rtt()), (ms(1000), None, None));
     }
 
     /// RFC 6298 §2.2, §2.3 by hand.

@@ -141,6 +141,13 @@ impl Send {
         self.una.lt(self.max)
     }
 
+    /// Whether data is not acknowledged. A SYN alone is none: the first answer to a first flight does not
+    /// wait for the handshake.
+    #[inline]
+    fn data_outstanding(&self) -> bool {
+        self.una.max(self.iss + 1).lt(self.max)
+    }
+
     /// Whether data or a FIN waits that was never sent.
     #[inline]
     #[must_use]
@@ -260,8 +267,7 @@ impl Send {
 
     /// Enters fast recovery; without SACK there is no rescue retransmission (RFC 6582 has none).
     pub fn enter_fast(&mut self, sack: bool) {
-        self.recovery =
-            Recovery::Fast { point: self.max, high_rxt: self.una, rescued: !sack, forced: true };
+        self.recovery = Recovery::Fast { point: self.max, high_rxt: self.una, rescued: !sack, forced: true };
     }
 
     /// Goes back to UNA after a timeout. SACK information is kept unless the peer has evidently
@@ -368,7 +374,7 @@ impl Send {
         let full = chunk.len >= room;
         let go = again
             || full
-            || (all && (small || chunk.fin || !self.outstanding()))
+            || (all && (small || chunk.fin || !self.data_outstanding()))
             || chunk.len >= self.max_wnd / 2 && chunk.len > 0;
         (go && size > 0).then_some(chunk)
     }

@@ -1,5 +1,6 @@
 //! A preamble in front of the data in a SYN: numbers that are used but are not part of the stream.
 //! This crate knows no credential; the layer above says what the preamble is and what became of it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use firstflight_tcp::{
     ChildPlan, Config, Connection, Disposition, Endpoints, Pool, Resolution, Retransmit, SynPlan,
@@ -153,12 +154,8 @@ fn the_budget_bounds_what_leaves_before_the_ack() {
     let pool = &mut Pool::new(1 << 20);
     let mut a = client(pool, Retransmit::Plain);
     let bytes = sent(&mut a, ms(0));
-    let plan = ChildPlan {
-        early: true,
-        skip: PREAMBLE.len() as u32,
-        pre_ack_budget: 1000,
-        ..ChildPlan::default()
-    };
+    let plan =
+        ChildPlan { early: true, skip: PREAMBLE.len() as u32, pre_ack_budget: 1000, ..ChildPlan::default() };
     let mut b = server(pool, &Segment::parse(&bytes).unwrap(), &plan);
     b.write(pool, &[7; 5000], ms(10)).unwrap();
     let mut out = vec![0; 2000];

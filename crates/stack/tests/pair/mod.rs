@@ -1,4 +1,5 @@
 //! Two stacks joined by an emulated path, in virtual time: nothing sleeps, one seed decides all.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use firstflight_credential::{CookieKey, FastOpenPolicy, KeyRing, PendingLimit, Scheme};

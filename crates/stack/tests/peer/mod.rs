@@ -2,7 +2,13 @@
 //!
 //! Numbers are relative: 0 is the SYN of the side that sends them, so the first byte of either
 //! stream is 1. Times are milliseconds since the peer was made.
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, unused_imports, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(clippy::wrong_self_convention, reason = "expectations are chained: `p.expect().is_ack().ack(1)`")]
+
+mod segment;
+
+pub use segment::{Got, LATE_MS, Seg, seg};
 
 use firstflight_credential::{CookieKey, FastOpenPolicy, Flow, KeyRing, PendingLimit, Scheme};
 use firstflight_stack::{
@@ -12,7 +18,7 @@ use firstflight_stack::{
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::ip::{Ecn, Header as IpHeader, Packet, Protocol};
 use firstflight_wire::tcp::{
-    Cookie, FastOpen, FastOpenForm, Flags, Header, OptionsBuf, SackBlocks, Segment, Timestamps, fill_checksum,
+    Cookie, Flags, Header, OptionsBuf, SackBlocks, Segment, Timestamps, fill_checksum,
 };
 use firstflight_wire::{Clock, Instant, SeqNum};
 use std::collections::{BTreeMap, VecDeque};
@@ -28,233 +34,6 @@ pub const CLIENT_PORT: u16 = 40_000;
 pub const PEER_ISN: u32 = 0xffff_ff00;
 
 const START: Instant = Instant::from_secs(1_000);
-
-/// A segment to send.
-#[derive(Debug, Clone, Default)]
-pub struct Seg {
-    flags: Flags,
-    seq: u32,
-    ack: Option<u32>,
-    raw_ack: Option<SeqNum>,
-    window: Option<u16>,
-    mss: Option<u16>,
-    scale: Option<u8>,
-    sack_ok: bool,
-    ts: Option<(u32, Option<u32>)>,
-    sack: Vec<(u32, u32)>,
-    raw_options: Vec<u8>,
-    data: Vec<u8>,
-}
-
-/// An empty segment with number 0.
-pub fn seg() -> Seg {
-    Seg::default()
-}
-
-impl Seg {
-    fn flag(mut self, flag: Flags) -> Self {
-        self.flags |= flag;
-        self
-    }
-    pub fn syn(self) -> Self {
-        self.flag(Flags::SYN)
-    }
-    pub fn fin(self) -> Self {
-        self.flag(Flags::FIN)
-    }
-    pub fn rst(self) -> Self {
-        self.flag(Flags::RST)
-    }
-    pub fn seq(mut self, seq: u32) -> Self {
-        self.seq = seq;
-        self
-    }
-    /// Acknowledges the stack's relative number.
-    pub fn ack(mut self, ack: u32) -> Self {
-        self.ack = Some(ack);
-        self.flag(Flags::ACK)
-    }
-    /// Acknowledges an absolute number.
-    pub fn raw_ack(mut self, ack: SeqNum) -> Self {
-        self.raw_ack = Some(ack);
-        self.flag(Flags::ACK)
-    }
-    pub fn win(mut self, window: u16) -> Self {
-        self.window = Some(window);
-        self
-    }
-    pub fn mss(mut self, mss: u16) -> Self {
-        self.mss = Some(mss);
-        self
-    }
-    pub fn scale(mut self, scale: u8) -> Self {
-        self.scale = Some(scale);
-        self
-    }
-    pub fn sack_ok(mut self) -> Self {
-        self.sack_ok = true;
-        self
-    }
-    /// A timestamp; the echo is the stack's newest.
-    pub fn ts(mut self, value: u32) -> Self {
-        self.ts = Some((value, None));
-        self
-    }
-    /// The timestamp it carries.
-    pub fn stamp(&self) -> Option<u32> {
-        self.ts.map(|t| t.0)
-    }
-    pub fn ts_echo(mut self, value: u32, echo: u32) -> Self {
-        self.ts = Some((value, Some(echo)));
-        self
-    }
-    pub fn sack(mut self, blocks: &[(u32, u32)]) -> Self {
-        self.sack = blocks.to_vec();
-        self
-    }
-    pub fn option(mut self, raw: &[u8]) -> Self {
-        self.raw_options.extend_from_slice(raw);
-        self
-    }
-    /// A Fast Open option, kind 34.
-    pub fn cookie(self, cookie: &[u8]) -> Self {
-        let head = [34, 2 + cookie.len() as u8];
-        self.option(&head).option(cookie)
-    }
-    /// A Fast Open option, kind 254.
-    pub fn cookie_254(self, cookie: &[u8]) -> Self {
-        let head = [254, 4 + cookie.len() as u8, 0xf9, 0x89];
-        self.option(&head).option(cookie)
-    }
-    pub fn data(mut self, data: &[u8]) -> Self {
-        self.data = data.to_vec();
-        self.flag(Flags::PSH)
-    }
-    /// `n` bytes of data, the letter `x`.
-    pub fn bytes(self, n: usize) -> Self {
-        self.data(&vec![b'x'; n])
-    }
-}
-
-/// A segment that the stack sent.
-#[derive(Clone)]
-pub struct Got {
-    /// Milliseconds since the start.
-    pub at: u64,
-    pub flags: Flags,
-    /// Relative to the stack's ISN.
-    pub seq: u32,
-    /// Relative to the peer's.
-    pub ack: u32,
-    pub raw_seq: SeqNum,
-    pub raw_ack: SeqNum,
-    pub window: u16,
-    pub mss: Option<u16>,
-    pub scale: Option<u8>,
-    pub sack_ok: bool,
-    pub ts: Option<Timestamps>,
-    /// Relative to the peer's ISN.
-    pub sack: Vec<(u32, u32)>,
-    pub fast_open: Option<FastOpen>,
-    pub data: Vec<u8>,
-    pub port: u16,
-    pub packet: Vec<u8>,
-}
-
-impl std::fmt::Debug for Got {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "[{} ms: {} seq {} ack {} win {}", self.at, self.flags, self.seq, self.ack, self.window)?;
-        write!(f, " len {} ts {:?} sack {:?} {:?}]", self.data.len(), self.ts, self.sack, self.fast_open)
-    }
-}
-
-/// Timers may be late by a few ticks of the wheel, never early.
-pub const LATE_MS: u64 = 4;
-
-impl Got {
-    #[track_caller]
-    fn only(self, wanted: Flags) -> Self {
-        let without_push = Flags::from_bits(self.flags.bits() & !Flags::PSH.bits());
-        assert_eq!(without_push, wanted, "{self:?}");
-        self
-    }
-    #[track_caller]
-    pub fn is_syn(self) -> Self {
-        self.only(Flags::SYN).seq(0)
-    }
-    #[track_caller]
-    pub fn syn_ack(self) -> Self {
-        self.only(Flags::SYN | Flags::ACK).seq(0)
-    }
-    /// ACK and nothing but, whether with data or not.
-    #[track_caller]
-    pub fn is_ack(self) -> Self {
-        self.only(Flags::ACK)
-    }
-    #[track_caller]
-    pub fn is_fin(self) -> Self {
-        self.only(Flags::FIN | Flags::ACK)
-    }
-    #[track_caller]
-    pub fn is_rst(self) -> Self {
-        assert!(self.flags.contains(Flags::RST), "{self:?}");
-        assert!(!self.flags.intersects(Flags::SYN | Flags::FIN), "{self:?}");
-        self
-    }
-    #[track_caller]
-    pub fn seq(self, seq: u32) -> Self {
-        assert_eq!(self.seq, seq, "number of {self:?}");
-        self
-    }
-    #[track_caller]
-    pub fn ack(self, ack: u32) -> Self {
-        assert!(self.flags.contains(Flags::ACK), "{self:?}");
-        assert_eq!(self.ack, ack, "acknowledgement of {self:?}");
-        self
-    }
-    #[track_caller]
-    pub fn data(self, data: &[u8]) -> Self {
-        assert_eq!(self.data, data, "payload of {self:?}");
-        self
-    }
-    #[track_caller]
-    pub fn len(self, len: usize) -> Self {
-        assert_eq!(self.data.len(), len, "payload of {self:?}");
-        self
-    }
-    #[track_caller]
-    pub fn empty(self) -> Self {
-        self.len(0)
-    }
-    #[track_caller]
-    pub fn at(self, ms: u64) -> Self {
-        assert!((ms..=ms + LATE_MS).contains(&self.at), "not at {ms}: {self:?}");
-        self
-    }
-    #[track_caller]
-    pub fn win(self, window: u16) -> Self {
-        assert_eq!(self.window, window, "window of {self:?}");
-        self
-    }
-    #[track_caller]
-    pub fn sack(self, blocks: &[(u32, u32)]) -> Self {
-        assert_eq!(self.sack, blocks, "SACK blocks of {self:?}");
-        self
-    }
-    #[track_caller]
-    pub fn no_fast_open(self) -> Self {
-        assert_eq!(self.fast_open, None, "{self:?}");
-        self
-    }
-    /// The cookie that the option grants, which must be of this form.
-    #[track_caller]
-    pub fn grants(&self, form: FastOpenForm) -> Cookie {
-        match self.fast_open {
-            Some(FastOpen::Cookie(f, cookie)) if f == form => cookie,
-            _ => panic!("no cookie of form {form:?} in {self:?}"),
-        }
-    }
-}
 
 /// The stack and the peer.
 pub struct Peer {
@@ -279,6 +58,7 @@ pub struct Peer {
     stack_isn: BTreeMap<u16, SeqNum>,
     peer_isn: BTreeMap<u16, u32>,
     newest_ts: u32,
+    states: BTreeMap<ConnId, StateName>,
     out: Vec<u8>,
 }
 
@@ -318,6 +98,7 @@ impl Peer {
             stack_isn: BTreeMap::new(),
             peer_isn: BTreeMap::new(),
             newest_ts: 0,
+            states: BTreeMap::new(),
             out: vec![0; 65_536],
         }
     }
@@ -354,7 +135,21 @@ impl Peer {
             self.note(packet);
         }
         self.events.extend(std::iter::from_fn(|| self.stack.poll_event()));
-        self.traces.extend(std::iter::from_fn(|| self.stack.poll_trace()));
+        while let Some(trace) = self.stack.poll_trace() {
+            self.follow(&trace);
+            self.traces.push(trace);
+        }
+    }
+
+    /// Whatever a test is about: every transition is in the table, and begins where the last ended.
+    fn follow(&mut self, trace: &Trace) {
+        let Trace::Transition(id, t) = trace else { return };
+        assert_eq!(firstflight_tcp::transition::next(t.from, t.trigger), Some(t.to), "{t:?}");
+        let begins = |s| matches!(s, StateName::Closed | StateName::Listen);
+        match self.states.insert(*id, t.to) {
+            Some(before) => assert_eq!(before, t.from, "{t:?}"),
+            None => assert!(begins(t.from), "{t:?}"),
+        }
     }
 
     fn note(&mut self, packet: Vec<u8>) {

@@ -72,12 +72,7 @@ impl Cubic {
             w_est: 0,
             epoch: Instant::from_nanos(0),
         };
-        Self {
-            mss,
-            state,
-            saved: None,
-            last_ack: Instant::from_nanos(0),
-        }
+        Self { mss, state, saved: None, last_ack: Instant::from_nanos(0) }
     }
 
     /// RFC 9438 §4.6 (threshold) and §4.7 (fast convergence).
@@ -86,14 +81,8 @@ impl Cubic {
         let s = &mut self.state;
         s.cwnd_prior = s.cwnd;
         // A flow whose plateau sinks gives room to new ones: (1 + β)/2 = 0.85.
-        s.w_max = if s.cwnd < s.w_max {
-            scaled(s.cwnd, 17, 20)
-        } else {
-            s.cwnd
-        };
-        s.ssthresh = scaled(in_flight, 7, 10)
-            .max(self.mss.saturating_mul(2))
-            .min(MAX_WINDOW);
+        s.w_max = if s.cwnd < s.w_max { scaled(s.cwnd, 17, 20) } else { s.cwnd };
+        s.ssthresh = scaled(in_flight, 7, 10).max(self.mss.saturating_mul(2)).min(MAX_WINDOW);
         s.in_epoch = false;
     }
 
@@ -162,11 +151,7 @@ impl State {
         let cube = offset * offset * offset * 4 / 10_000;
         let delta = cube * u64::from(mss) / 1_000_000;
         let plateau = u64::from(self.w_max);
-        if t_ms >= k {
-            plateau.saturating_add(delta)
-        } else {
-            plateau.saturating_sub(delta)
-        }
+        if t_ms >= k { plateau.saturating_add(delta) } else { plateau.saturating_sub(delta) }
     }
 }
 
@@ -245,11 +230,7 @@ impl CongestionControl for Cubic {
         if let Some(saved) = self.saved.take() {
             let cwnd = self.state.cwnd.max(saved.cwnd);
             let ssthresh = self.state.ssthresh.max(saved.ssthresh);
-            self.state = State {
-                cwnd,
-                ssthresh,
-                ..saved
-            };
+            self.state = State { cwnd, ssthresh, ..saved };
         }
     }
 

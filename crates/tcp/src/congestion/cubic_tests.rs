@@ -25,18 +25,8 @@ struct Reference {
 
 impl Reference {
     fn start(cwnd: f64, w_max: f64, cwnd_prior: f64) -> Self {
-        let (w_max, k) = if w_max > cwnd {
-            (w_max, ((w_max - cwnd) / 0.4).cbrt())
-        } else {
-            (cwnd, 0.0)
-        };
-        Self {
-            cwnd,
-            w_max,
-            cwnd_prior,
-            k,
-            w_est: cwnd,
-        }
+        let (w_max, k) = if w_max > cwnd { (w_max, ((w_max - cwnd) / 0.4).cbrt()) } else { (cwnd, 0.0) };
+        Self { cwnd, w_max, cwnd_prior, k, w_est: cwnd }
     }
 
     fn w_cubic(&self, t: f64) -> f64 {
@@ -44,11 +34,7 @@ impl Reference {
     }
 
     fn on_ack(&mut self, t: f64, rtt: f64, segments: f64) {
-        let alpha = if self.w_est >= self.cwnd_prior {
-            1.0
-        } else {
-            3.0 * 0.3 / 1.7
-        };
+        let alpha = if self.w_est >= self.cwnd_prior { 1.0 } else { 3.0 * 0.3 / 1.7 };
         self.w_est += alpha * segments / self.cwnd;
         if self.w_cubic(t) < self.w_est {
             self.cwnd = self.cwnd.max(self.w_est);
@@ -68,11 +54,7 @@ fn largest_error(mss: u32, cwnd: u32, rtt_ms: u64, seconds: u64) -> f64 {
     c.on_loss_recovery(start, cwnd * mss);
     c.on_recovery_exit(start);
     let float_mss = f64::from(mss);
-    let mut r = Reference::start(
-        f64::from(c.window()) / float_mss,
-        f64::from(cwnd),
-        f64::from(cwnd),
-    );
+    let mut r = Reference::start(f64::from(c.window()) / float_mss, f64::from(cwnd), f64::from(cwnd));
     let mut worst: f64 = 0.0;
     let rtt = Duration::from_millis(rtt_ms);
     let mut round = 0;
@@ -81,10 +63,7 @@ fn largest_error(mss: u32, cwnd: u32, rtt_ms: u64, seconds: u64) -> f64 {
         let acks = u64::from((c.window() / mss / 2).max(1));
         for i in 0..acks {
             let t = round * rtt_ms + i * rtt_ms / acks;
-            c.on_ack(&AckSample {
-                srtt: Some(rtt),
-                ..ack(5000 + t, 2 * mss)
-            });
+            c.on_ack(&AckSample { srtt: Some(rtt), ..ack(5000 + t, 2 * mss) });
             r.on_ack(t as f64 / 1000.0, rtt_ms as f64 / 1000.0, 2.0);
             worst = worst.max((f64::from(c.window()) / float_mss / r.cwnd - 1.0).abs());
         }
@@ -121,10 +100,7 @@ fn one_ack_in_slow_start_opens_up_to_eight_segments() {
     assert_eq!(c.window(), 14_000);
     c.on_ack(&ack(1, 10_000));
     assert_eq!(c.window(), 22_000);
-    c.on_ack(&AckSample {
-        cwnd_limited: false,
-        ..ack(1, 4000)
-    });
+    c.on_ack(&AckSample { cwnd_limited: false, ..ack(1, 4000) });
     assert_eq!(c.window(), 22_000);
 }
 
@@ -134,10 +110,7 @@ fn loss_multiplies_by_seven_tenths_and_fast_convergence_lowers_the_plateau() {
     c.state.cwnd = 100_000;
     let now = Instant::from_millis(0);
     c.on_loss_recovery(now, 100_000);
-    assert_eq!(
-        (c.window(), c.slow_start_threshold(), c.state.w_max),
-        (70_000, 70_000, 100_000)
-    );
+    assert_eq!((c.window(), c.slow_start_threshold(), c.state.w_max), (70_000, 70_000, 100_000));
     c.on_recovery_exit(now);
     c.on_loss_recovery(now, 70_000);
     assert_eq!((c.window(), c.state.w_max), (49_000, 59_500));
@@ -174,14 +147,8 @@ fn undo_restores_the_curve_too() {
     let before = c.state;
     c.on_timeout(Instant::from_millis(600), 50_000, true);
     c.undo();
-    assert_eq!(
-        (c.state.cwnd, c.state.ssthresh),
-        (before.cwnd, before.ssthresh)
-    );
-    assert_eq!(
-        (c.state.w_max, c.state.k_ms, c.state.w_est),
-        (before.w_max, before.k_ms, before.w_est)
-    );
+    assert_eq!((c.state.cwnd, c.state.ssthresh), (before.cwnd, before.ssthresh));
+    assert_eq!((c.state.w_max, c.state.k_ms, c.state.w_est), (before.w_max, before.k_ms, before.w_est));
     assert_eq!((c.state.epoch, c.state.in_epoch), (before.epoch, true));
 }
 
@@ -205,25 +172,14 @@ fn time_stands_still_while_the_window_is_not_used() {
     let limited_by_application = time_lost_by(|c| {
         let window = c.window();
         for ms in 1001..60_000 {
-            c.on_ack(&AckSample {
-                cwnd_limited: false,
-                ..ack(ms, 2000)
-            });
+            c.on_ack(&AckSample { cwnd_limited: false, ..ack(ms, 2000) });
         }
         assert_eq!(c.window(), window);
         60_000
     });
-    assert_eq!(
-        limited_by_application.as_millis(),
-        1000,
-        "begun at 1 ms, one more at the end"
-    );
+    assert_eq!(limited_by_application.as_millis(), 1000, "begun at 1 ms, one more at the end");
     let idle = time_lost_by(|_| 60_000);
-    assert_eq!(
-        idle.as_millis(),
-        999 + 210,
-        "two round trips of the silence may count"
-    );
+    assert_eq!(idle.as_millis(), 999 + 210, "two round trips of the silence may count");
 }
 
 #[test]

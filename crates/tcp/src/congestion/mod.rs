@@ -20,8 +20,7 @@ pub const MAX_WINDOW: u32 = 1 << 30;
 /// if they are large.
 #[must_use]
 pub fn initial_window(mss: u32) -> u32 {
-    mss.saturating_mul(10)
-        .min(mss.saturating_mul(2).max(14_600))
+    mss.saturating_mul(10).min(mss.saturating_mul(2).max(14_600))
 }
 
 /// What an acknowledgement of new data tells the algorithm.
@@ -202,17 +201,9 @@ mod tests {
             let now = Instant::from_millis(1);
             assert_eq!((c.window(), c.slow_start_threshold()), (10_000, u32::MAX));
             c.on_loss_recovery(now, 1000);
-            assert_eq!(
-                (c.window(), c.slow_start_threshold()),
-                (2000, 2000),
-                "{algorithm:?}"
-            );
+            assert_eq!((c.window(), c.slow_start_threshold()), (2000, 2000), "{algorithm:?}");
             c.undo();
-            assert_eq!(
-                (c.window(), c.slow_start_threshold()),
-                (10_000, u32::MAX),
-                "{algorithm:?}"
-            );
+            assert_eq!((c.window(), c.slow_start_threshold()), (10_000, u32::MAX), "{algorithm:?}");
             c.undo();
             assert_eq!(c.window(), 10_000);
             c.on_loss_recovery(now, 10_000);
@@ -225,11 +216,7 @@ mod tests {
             assert_eq!(c.window(), 1000);
             assert!(threshold >= 20_000);
             c.on_timeout(now, 1000, false);
-            assert_eq!(
-                (c.window(), c.slow_start_threshold()),
-                (1000, threshold),
-                "{algorithm:?}"
-            );
+            assert_eq!((c.window(), c.slow_start_threshold()), (1000, threshold), "{algorithm:?}");
             c.undo();
             assert_eq!(c.window(), after);
             c.on_idle_restart(3000);

@@ -59,11 +59,7 @@ impl CongestionControl for NewReno {
         if self.cwnd < self.ssthresh {
             // After a timeout one acknowledgement may cover much that the receiver already had:
             // it says nothing about what leaves the network now (RFC 3465 §2.3).
-            let limit = if self.after_timeout {
-                1
-            } else {
-                SLOW_START_LIMIT
-            };
+            let limit = if self.after_timeout { 1 } else { SLOW_START_LIMIT };
             self.cwnd = grown(self.cwnd, ack.acked.min(self.mss.saturating_mul(limit)));
             return;
         }
@@ -138,11 +134,7 @@ mod tests {
     fn slow_start_counts_bytes_up_to_two_segments() {
         let mut c = NewReno::new(1000);
         c.on_ack(&ack(1));
-        assert_eq!(
-            c.window(),
-            10_001,
-            "not a whole segment for one byte (ACK division)"
-        );
+        assert_eq!(c.window(), 10_001, "not a whole segment for one byte (ACK division)");
         c.on_ack(&ack(2000));
         assert_eq!(c.window(), 12_001);
         c.on_ack(&ack(9000));
@@ -152,10 +144,7 @@ mod tests {
     #[test]
     fn an_unused_window_does_not_grow() {
         let mut c = NewReno::new(1000);
-        c.on_ack(&AckSample {
-            cwnd_limited: false,
-            ..ack(2000)
-        });
+        c.on_ack(&AckSample { cwnd_limited: false, ..ack(2000) });
         assert_eq!(c.window(), 10_000);
     }
 

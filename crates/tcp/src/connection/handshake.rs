@@ -230,10 +230,14 @@ impl Connection {
     }
 
     /// A segment in SYN-SENT (RFC 9293 §3.10.7.3).
-    pub(super) fn in_syn_sent(&mut self, segment: &Segment<'_>, now: Instant, pool: &mut Pool) -> Disposition {
+    pub(super) fn in_syn_sent(
+        &mut self,
+        segment: &Segment<'_>,
+        now: Instant,
+        pool: &mut Pool,
+    ) -> Disposition {
         if let Some(report) = self.syn_ack_report(segment) {
-            let resolution =
-                if report.acked == 0 { Resolution::DataRefused } else { Resolution::Accepted };
+            let resolution = if report.acked == 0 { Resolution::DataRefused } else { Resolution::Accepted };
             return self.handle_syn_ack(segment, resolution, now, pool);
         }
         let ack = segment.flags.contains(Flags::ACK);
@@ -280,11 +284,7 @@ impl Connection {
             last_sent: None,
             pending: true,
         });
-        self.record(Transition {
-            from: StateName::SynSent,
-            trigger: Trigger::Syn,
-            to: StateName::SynRcvd,
-        });
+        self.record(Transition { from: StateName::SynSent, trigger: Trigger::Syn, to: StateName::SynRcvd });
         self.timed = None;
         self.arm_retransmit(now);
     }
@@ -300,6 +300,8 @@ impl Connection {
     pub(super) fn confirm(&mut self, segment: &Segment<'_>, now: Instant) {
         let State::SynRcvd(syn) = &self.state else { return };
         let (retransmits, early) = (syn.retransmits, syn.early);
+        // A SYN cookie was sent by the listener: there was no SYN-RECEIVED state.
+        let from = if syn.last_sent.is_none() { StateName::Listen } else { StateName::SynRcvd };
         self.handshake_retransmits = retransmits;
         if retransmits > 1 || (retransmits > 0 && !early) {
             self.syn_lost();
@@ -309,7 +311,7 @@ impl Connection {
         self.timers.stop(Timer::Retransmit);
         let window = u32::from(segment.window) << self.snd.scale;
         self.snd.first_window(segment.seq, segment.ack, window);
-        self.transit(Trigger::HandshakeAck);
+        self.transit_from(from, Trigger::HandshakeAck);
         self.open(now);
     }
 }

@@ -15,7 +15,7 @@ mod transmit;
 
 use crate::buffer::Pool;
 use crate::config::Config;
-use crate::congestion::{Controller, CongestionControl};
+use crate::congestion::{CongestionControl, Controller};
 use crate::error::CloseReason;
 use crate::receive::Receive;
 use crate::rtt::RttEstimator;
@@ -315,7 +315,11 @@ impl Connection {
 
     /// Takes `trigger`; a trigger that the table does not know changes nothing.
     fn transit(&mut self, trigger: Trigger) {
-        let from = self.state.name();
+        self.transit_from(self.state.name(), trigger);
+    }
+
+    /// The same for a connection that has been in `from` without keeping its state there.
+    fn transit_from(&mut self, from: StateName, trigger: Trigger) {
         let Some(to) = transition::next(from, trigger) else {
             debug_assert!(false, "no transition from {from} on {trigger}");
             return;

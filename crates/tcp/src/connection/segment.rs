@@ -204,7 +204,9 @@ impl Connection {
             self.rcv.need = AckNeed::Now;
             return;
         }
-        if self.facts.released && !segment.payload.is_empty() && (seq + segment.payload.len() as u32).gt(self.rcv.nxt)
+        if self.facts.released
+            && !segment.payload.is_empty()
+            && (seq + segment.payload.len() as u32).gt(self.rcv.nxt)
         {
             // Nobody will read it (RFC 9293 §3.6.1: a reset says so).
             self.abort(pool);

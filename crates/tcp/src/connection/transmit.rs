@@ -147,7 +147,8 @@ impl Connection {
         // Two SYN-ACKs on the way measure nothing (Karn).
         self.timed = first.then_some((syn_end, now));
         let room = u32::from(self.snd.mss).saturating_sub(options.len() as u32);
-        let chunk = if data_now { self.snd.next(room, self.control.window().min(budget), true) } else { None };
+        let chunk =
+            if data_now { self.snd.next(room, self.control.window().min(budget), true) } else { None };
         if let Some(chunk) = chunk {
             header.flags |= Flags::PSH;
             if chunk.fin {
@@ -182,19 +183,12 @@ impl Connection {
 
     /// Retransmissions and new data.
     fn transmit_data(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
-        let mut options = OptionsBuf::new();
-        if self.facts.timestamps {
-            options.timestamps(self.timestamps(now));
-        }
-        if self.facts.sack && self.rcv.has_holes() {
-            options.sack(&self.rcv.sack_blocks());
-        }
-        let options = options.finish();
-        let mut room = u32::from(self.snd.mss).saturating_sub(options.len() as u32).max(1);
+        let mut room = u32::from(self.snd.mss).saturating_sub(self.options_len()).max(1);
         let mut cwnd = self.control.window();
         if let State::SynRcvd(syn) = &self.state {
             room = room.min(syn.budget);
-            cwnd = cwnd.min(self.snd.pipe().saturating_add(syn.budget));
+            // The SYN takes a number, but no room in the window.
+            cwnd = cwnd.saturating_add(1).min(self.snd.pipe().saturating_add(syn.budget));
             // Nothing is sent twice before the client's ACK.
             if syn.budget == 0 || self.snd.nxt.lt(self.snd.max) {
                 return None;
@@ -217,7 +211,7 @@ impl Connection {
             flags |= Flags::PSH;
         }
         let header = self.header(chunk.seq, flags);
-        let at = header.emit(options, out).ok()?;
+        let at = self.emit_header(&header, now, out)?;
         let len = chunk.len as usize;
         self.snd.copy(chunk, out.get_mut(at..at + len)?);
         self.note_sent(chunk, now);
@@ -269,17 +263,37 @@ impl Connection {
         }
     }
 
-    /// A segment without payload.
-    fn emit_bare(&mut self, seq: SeqNum, flags: Flags, now: Instant, out: &mut [u8]) -> Option<usize> {
+    /// Bytes of options on a segment without SYN that leaves now.
+    fn options_len(&self) -> u32 {
+        let timestamps = if self.facts.timestamps { 12 } else { 0 };
+        if !self.facts.sack || !self.rcv.has_holes() {
+            return timestamps;
+        }
+        // Beside timestamps there is room for three blocks (RFC 2018 §3).
+        let fit = if self.facts.timestamps { 3 } else { 4 };
+        timestamps + 4 + 8 * self.rcv.sack_blocks().len().min(fit) as u32
+    }
+
+    /// Writes `header` with the options of a segment without SYN.
+    fn emit_header(&self, header: &Header, now: Instant, out: &mut [u8]) -> Option<usize> {
+        let holes = self.facts.sack && self.rcv.has_holes();
+        if self.facts.timestamps && !holes {
+            return header.emit_with_timestamps(self.timestamps(now), out).ok();
+        }
         let mut options = OptionsBuf::new();
         if self.facts.timestamps {
             options.timestamps(self.timestamps(now));
         }
-        if self.facts.sack && self.rcv.has_holes() {
+        if holes {
             options.sack(&self.rcv.sack_blocks());
         }
+        header.emit(options.finish(), out).ok()
+    }
+
+    /// A segment without payload.
+    fn emit_bare(&mut self, seq: SeqNum, flags: Flags, now: Instant, out: &mut [u8]) -> Option<usize> {
         let header = self.header(seq, flags);
-        let len = header.emit(options.finish(), out).ok()?;
+        let len = self.emit_header(&header, now, out)?;
         self.left(now);
         Some(len)
     }

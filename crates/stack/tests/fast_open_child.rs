@@ -1,0 +1,322 @@
+//! A child that lives before its handshake is complete, packet by packet (RFC 7413 §4.2.2).
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod peer;
+
+use firstflight_stack::{Config, Drop, ListenConfig, ListenerId, ResponsePolicy, StateName};
+use firstflight_wire::icmp::IcmpErrorKind;
+use firstflight_wire::tcp::{Cookie, Flags};
+use peer::{CLIENT_PORT, Peer, Seg, key, policy, seg};
+
+const DATA: &[u8] = b"GET / HTTP/1.0";
+
+/// A listener with key 1 and room for ten first flights, and the cookie of the peer's address.
+fn server_with(
+    stack: impl FnOnce(&mut Config),
+    tune: impl FnOnce(&mut ListenConfig),
+) -> (Peer, ListenerId, Cookie) {
+    let mut p = Peer::with(stack);
+    let listener = p.listen_with(|c| {
+        c.fast_open = Some(policy(key(1), 10));
+        tune(c);
+    });
+    let cookie = p.cookie_of(key(1));
+    (p, listener, cookie)
+}
+
+fn server() -> (Peer, ListenerId, Cookie) {
+    server_with(|_| {}, |_| {})
+}
+
+fn syn() -> Seg {
+    seg().syn().mss(1000)
+}
+
+/// A SYN with this cookie and [`DATA`].
+fn first_flight(cookie: &Cookie) -> Seg {
+    syn().cookie(cookie.as_bytes()).data(DATA)
+}
+
+/// Number behind [`DATA`].
+const AFTER: u32 = 1 + DATA.len() as u32;
+
+// --- answering before the handshake is complete ------------------------------------------------------
+
+/// RFC 7413 §4.2.2: the answer goes out at once, up to the initial window.
+#[test]
+fn the_answer_is_limited_by_the_initial_window() {
+    let (mut p, listener, cookie) = server();
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack();
+    let id = p.accept(listener);
+    p.write(id, &[b'a'; 30_000]);
+    let got = p.drain();
+    assert_eq!(got.iter().map(|g| g.data.len()).sum::<usize>(), 10_000);
+    assert!(got.iter().all(|g| g.ack == AFTER && g.flags.contains(Flags::ACK)));
+    // The client's ACK of all of it.
+    p.send(seg().seq(AFTER).ack(10_001));
+    assert_eq!(p.drain()[0].seq, 10_001);
+}
+
+/// RFC 7413 §4.2.2: and by the SYN's window, which is not scaled (RFC 7323 §2.2).
+#[test]
+fn the_answer_is_limited_by_the_unscaled_window() {
+    let (mut p, listener, cookie) = server();
+    p.send(first_flight(&cookie).scale(7).win(3_000));
+    p.expect().syn_ack();
+    let id = p.accept(listener);
+    p.write(id, &[b'a'; 30_000]);
+    let early: usize = p.drain().iter().map(|g| g.data.len()).sum();
+    assert!(early <= 3_000, "{early}");
+    p.send(seg().seq(AFTER).ack(1 + early as u32).win(3_000));
+    let then: usize = p.drain().iter().map(|g| g.data.len()).sum();
+    assert!(then > 3_000, "{then}");
+}
+
+/// RFC 7413 §4.2.2: only the SYN-ACK is retransmitted before the client's ACK; then the data, at
+/// the timeout, from the first byte.
+#[test]
+fn data_is_not_retransmitted_before_the_ack() {
+    let (mut p, listener, cookie) = server();
+    p.send(first_flight(&cookie));
+    let id = p.accept(listener);
+    p.write(id, b"answer");
+    let sent = p.sends_at(4_000, &[0, 0, 1_000, 3_000]);
+    let data: Vec<&[u8]> = sent.iter().map(|g| g.data.as_slice()).collect();
+    assert_eq!(data, [b"", &b"answer"[..], b"", b""]);
+    // The collapse on the second timeout: one segment.
+    assert_eq!(p.stack.info(id).unwrap().cwnd, 1_000);
+    // The ACK acknowledges the SYN only: the answer was lost.
+    p.send(seg().seq(AFTER).ack(1));
+    p.pass(3_500);
+    assert!(p.drain().iter().any(|g| g.seq == 1 && g.data == b"answer"));
+}
+
+/// One lost SYN-ACK says little: the window stays.
+#[test]
+fn one_timeout_keeps_the_initial_window() {
+    let (mut p, listener, cookie) = server();
+    p.send(first_flight(&cookie));
+    let id = p.accept(listener);
+    p.at(1_500);
+    assert_eq!(p.stack.info(id).unwrap().cwnd, 10_000);
+}
+
+/// The paper's §3.4.2: at most k times what was received; the SYN-ACK always goes.
+#[test]
+fn response_policy_times() {
+    let (mut p, listener, cookie) = server_with(|_| {}, |c| c.response = ResponsePolicy::Times(3));
+    p.send(first_flight(&cookie));
+    let syn_ack = p.expect().syn_ack();
+    assert!(syn_ack.data.is_empty());
+    let id = p.accept(listener);
+    p.write(id, &[b'a'; 30_000]);
+    // 20 IP, 20 TCP, 4 MSS, 10 cookie and padding, the data.
+    let received = 40 + 16 + DATA.len();
+    let early: usize = p.drain().iter().map(|g| g.data.len()).sum();
+    assert!(early > 0 && early <= 3 * received, "{early}");
+    p.pass(500);
+    p.quiet();
+    p.send(seg().seq(AFTER).ack(1 + early as u32));
+    assert!(p.drain().iter().map(|g| g.data.len()).sum::<usize>() >= 9_000);
+}
+
+/// Nothing but the SYN-ACK, not even a FIN.
+#[test]
+fn response_policy_after_the_handshake() {
+    let (mut p, listener, cookie) = server_with(|_| {}, |c| c.response = ResponsePolicy::AfterHandshake);
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack().ack(AFTER);
+    let id = p.accept(listener);
+    assert_eq!(p.read(id), DATA);
+    p.write(id, b"answer");
+    p.shutdown(id);
+    p.quiet();
+    p.send(seg().seq(AFTER).ack(1));
+    p.expect().is_fin().seq(1).data(b"answer");
+    assert_eq!(p.state(id), StateName::FinWait1);
+}
+
+/// RFC 7413 §4.2.2: answer and FIN may leave before the ACK; the handshake's ACK covers them.
+#[test]
+fn answer_and_fin_before_the_ack() {
+    let (mut p, listener, cookie) = server();
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack();
+    let id = p.accept(listener);
+    assert_eq!(p.read(id), DATA);
+    p.write(id, b"answer");
+    p.shutdown(id);
+    let sent = p.drain();
+    assert_eq!(sent.iter().map(|g| g.data.len()).sum::<usize>(), 6);
+    assert!(sent.last().unwrap().flags.contains(Flags::FIN));
+    p.send(seg().seq(AFTER).ack(8));
+    assert_eq!(p.state(id), StateName::FinWait2);
+    p.send(seg().seq(AFTER).ack(8).fin());
+    p.expect().is_ack().seq(8);
+    assert_eq!(p.state(id), StateName::TimeWait);
+}
+
+/// RFC 9293 §3.5 lets the SYN-ACK carry data; off by default, because Linux clients drop it.
+#[test]
+fn data_in_the_syn_ack_if_switched_on() {
+    for on in [false, true] {
+        let (mut p, listener, cookie) = server_with(|c| c.tcp.data_in_syn_ack = on, |_| {});
+        p.deliver(first_flight(&cookie));
+        let id = p.stack.accept(listener).unwrap();
+        p.stack.write(id, b"answer", p.now).unwrap();
+        let first = p.expect().syn_ack().ack(AFTER);
+        if on {
+            assert_eq!(first.data, b"answer");
+            p.quiet();
+            // Sent again it is bare.
+            p.at(1_500);
+            p.expect().syn_ack().empty();
+        } else {
+            first.empty();
+            p.expect().is_ack().seq(1).data(b"answer");
+        }
+        p.send(seg().seq(AFTER).ack(7));
+        assert_eq!(p.state(id), StateName::Established);
+    }
+}
+
+// --- the child in SYN-RECEIVED ------------------------------------------------------------------------
+
+/// A duplicate SYN gets the same SYN-ACK (at most one in 500 ms); its payload is dropped.
+#[test]
+fn a_duplicate_syn_delivers_nothing_twice() {
+    let (mut p, listener, cookie) = server();
+    p.send(first_flight(&cookie));
+    let first = p.expect().syn_ack().ack(AFTER);
+    p.send(first_flight(&cookie));
+    p.quiet();
+    p.at(600);
+    p.send(first_flight(&cookie));
+    let second = p.expect().syn_ack().ack(AFTER);
+    assert_eq!(first.raw_seq, second.raw_seq);
+    // A plain one, as clients retransmit it.
+    p.at(1_150);
+    p.drain();
+    p.at(1_700);
+    p.send(syn());
+    p.expect().syn_ack().ack(AFTER);
+    let id = p.accept(listener);
+    p.nothing_to_accept(listener);
+    assert_eq!(p.read(id), DATA);
+    assert_eq!(p.stack.info(id).unwrap().totals.bytes_received, DATA.len() as u64);
+}
+
+/// The client's data again behind the handshake (it did not see our acknowledgement): once.
+#[test]
+fn data_sent_again_with_the_ack_is_not_delivered_twice() {
+    let (mut p, listener, cookie) = server();
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack();
+    p.send(seg().seq(1).ack(1).data(DATA));
+    p.expect().is_ack().ack(AFTER);
+    let id = p.accept(listener);
+    assert_eq!(p.read(id), DATA);
+}
+
+/// RFC 9293 §3.10.7.4: FIN with the handshake's ACK, data in between.
+#[test]
+fn a_fin_with_the_ack_closes_the_child() {
+    let (mut p, listener, cookie) = server();
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack();
+    p.send(seg().seq(AFTER).ack(1).data(b"!").fin());
+    p.expect().is_ack().ack(AFTER + 2);
+    let id = p.accept(listener);
+    assert_eq!(p.state(id), StateName::CloseWait);
+    assert_eq!(p.read(id).len(), DATA.len() + 1);
+    assert_eq!(p.read_once(id), Ok(0));
+}
+
+/// RFC 5961 §3: exactly at the edge or challenged; here off-path RSTs are cheapest.
+#[test]
+fn a_reset_must_match_the_edge() {
+    let (mut p, listener, cookie) = server();
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack();
+    p.send(seg().seq(AFTER + 1).rst());
+    p.expect().is_ack().ack(AFTER);
+    p.send(seg().seq(1).rst());
+    p.quiet();
+    let id = p.accept(listener);
+    assert_eq!(p.state(id), StateName::SynRcvd);
+}
+
+/// A listener that closes resets every child that nobody accepted.
+#[test]
+fn a_closed_listener_resets_early_children() {
+    let (mut p, listener, cookie) = server();
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack();
+    p.stack.unlisten(listener, p.now);
+    p.expect().is_rst().seq(1).ack(AFTER);
+    assert_eq!((p.stack.connections(), p.stack.buffer_bytes()), (0, 0));
+}
+
+/// RFC 9293 §3.6.1: released with the SYN's data unread: RST.
+#[test]
+fn release_with_unread_syn_data_resets() {
+    let (mut p, listener, cookie) = server();
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack();
+    let id = p.accept(listener);
+    p.release(id);
+    p.expect().is_rst().seq(1).ack(AFTER);
+    assert_eq!(p.stack.connections(), 0);
+}
+
+/// A hard ICMP error does not take the data from the application.
+#[test]
+fn icmp_errors_leave_the_child_readable() {
+    let (mut p, listener, cookie) = server();
+    p.send(first_flight(&cookie));
+    let syn_ack = p.expect().syn_ack();
+    p.icmp(IcmpErrorKind::PortUnreachable, &syn_ack.packet);
+    let id = p.accept(listener);
+    assert_eq!(p.read(id), DATA);
+}
+
+/// A full accept queue drops the SYN, cookie or not.
+#[test]
+fn a_full_accept_queue_drops_first_flights() {
+    let (mut p, listener, cookie) = server_with(|_| {}, |c| c.backlog = 1);
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack();
+    p.flow(CLIENT_PORT + 1, 5);
+    p.send(first_flight(&cookie));
+    p.quiet();
+    assert_eq!(p.stack.counters().dropped(Drop::AcceptQueueFull), 1);
+    p.accept(listener);
+    p.nothing_to_accept(listener);
+}
+
+/// A listener that answers with SYN cookies, and 10 s after, accepts no first flight: the stateless
+/// answer and a later child would have different ISNs for the same SYN.
+#[test]
+fn no_first_flight_while_syn_cookies_answer_and_10_s_after() {
+    let (mut p, listener, cookie) = server_with(|_| {}, |c| c.syn_backlog = 1);
+    p.send(syn());
+    p.expect().syn_ack();
+    p.flow(CLIENT_PORT + 1, 5);
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack().ack(1).no_fast_open();
+    assert_eq!(p.stack.counters().syn_cookies_sent, 1);
+    // Room in the queue again.
+    p.flow(CLIENT_PORT, peer::PEER_ISN);
+    p.send(seg().seq(1).ack(1));
+    p.accept(listener);
+    p.at(9_900);
+    p.flow(CLIENT_PORT + 2, 5);
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack().ack(1).no_fast_open();
+    p.send(seg().seq(1).ack(1));
+    p.at(10_100);
+    p.flow(CLIENT_PORT + 3, 5);
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack().ack(AFTER);
+}

@@ -1,0 +1,361 @@
+//! Windows, acknowledgements, Nagle and silence, packet by packet.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod peer;
+
+use firstflight_stack::{CloseReason, ConnId, StateName};
+use firstflight_tcp::congestion::Algorithm;
+use firstflight_tcp::{Config, Keepalive};
+use peer::{Got, LATE_MS, Peer, Seg, seg};
+use std::time::Duration;
+
+/// The peer's MSS: 1,000 makes numbers readable.
+const MSS: u32 = 1_000;
+
+fn open_with(syn: Seg, tune: impl FnOnce(&mut Config)) -> (Peer, ConnId) {
+    let mut p = Peer::with(|c| {
+        c.tcp.congestion = Algorithm::NewReno;
+        tune(&mut c.tcp);
+    });
+    let listener = p.listen();
+    let id = p.open_passive(listener, syn.mss(MSS as u16));
+    (p, id)
+}
+
+fn open() -> (Peer, ConnId) {
+    open_with(seg(), |_| {})
+}
+
+/// Number of the n-th full segment's first byte, counted from 0.
+fn nth(n: u32) -> u32 {
+    1 + n * MSS
+}
+
+fn ack(n: u32) -> Seg {
+    seg().seq(1).ack(nth(n))
+}
+
+/// The segments with these indices and no others, each full.
+#[track_caller]
+fn segments(got: Vec<Got>, wanted: impl IntoIterator<Item = u32>) {
+    let seqs: Vec<u32> = got.iter().map(|g| g.seq).collect();
+    let wanted: Vec<u32> = wanted.into_iter().map(nth).collect();
+    assert_eq!(seqs, wanted, "{got:?}");
+    assert!(got.iter().all(|g| g.data.len() == MSS as usize), "{got:?}");
+}
+
+fn cwnd(p: &Peer, id: ConnId) -> u32 {
+    p.stack.info(id).unwrap().cwnd / MSS
+}
+
+// --- windows -------------------------------------------------------------------------------------
+
+/// RFC 6928 §2: ten segments; RFC 3465: slow start adds what was acknowledged, two segments at most.
+#[test]
+fn initial_window_and_slow_start() {
+    let (mut p, id) = open();
+    p.write(id, &[0; 50_000]);
+    segments(p.drain(), 0..10);
+    p.send(ack(2));
+    assert_eq!(cwnd(&p, id), 12);
+    segments(p.drain(), 10..14);
+    p.send(ack(10));
+    assert_eq!(cwnd(&p, id), 14);
+    segments(p.drain(), 14..24);
+}
+
+/// RFC 9293 §3.8.6: not a byte beyond the peer's window.
+#[test]
+fn the_peers_window_is_kept() {
+    let (mut p, id) = open();
+    p.send(seg().seq(1).ack(1).win(3_500));
+    p.write(id, &[0; 50_000]);
+    // Sender's silly-window avoidance (RFC 9293 §3.8.6.2.1) holds the odd 500 back.
+    segments(p.drain(), 0..3);
+    // A window that moves with the acknowledgement.
+    p.send(ack(1).win(3_500));
+    segments(p.drain(), 3..4);
+}
+
+/// RFC 9293 §3.8.6.2.1 (3): at least half the largest window the peer ever offered may leave.
+#[test]
+fn half_the_largest_window_is_not_silly() {
+    let mut p = Peer::new();
+    let listener = p.listen();
+    p.window = 600;
+    let id = p.open_passive(listener, seg().mss(1000));
+    p.write(id, &[0; 5_000]);
+    p.expect().len(600);
+    p.send(seg().seq(1).ack(601).win(299));
+    p.quiet();
+    p.send(seg().seq(1).ack(601).win(300));
+    p.expect().seq(601).len(300);
+}
+
+/// RFC 9293 §3.8.6.2.1, override timeout: a small segment leaves in the end.
+#[test]
+fn a_small_window_is_used_after_the_override_timeout() {
+    let (mut p, id) = open();
+    p.send(seg().seq(1).ack(1).win(100));
+    p.write(id, &[0; 5_000]);
+    p.quiet();
+    p.at(1_000);
+    p.expect().seq(1).len(100);
+}
+
+/// RFC 9293 §3.8.6.2.2: the window we offer moves by whole segments or half the buffer only.
+#[test]
+fn receivers_silly_window_avoidance() {
+    let (mut p, id) = open_with(seg(), |c| c.receive_buffer = 4_000);
+    for n in 0..4 {
+        p.send(seg().seq(nth(n)).ack(1).bytes(1_000));
+    }
+    let full = p.drain().pop().unwrap();
+    assert_eq!((full.ack, full.window), (4_001, 0));
+    // Ten bytes read: nothing worth telling.
+    let mut some = [0; 10];
+    p.stack.read(id, &mut some, p.now).unwrap();
+    p.quiet();
+    // A probe of the peer: still closed.
+    p.send(seg().seq(4_001).ack(1).bytes(1));
+    p.expect().ack(4_001).win(0);
+    p.read(id);
+    assert_eq!(p.expect().is_ack().ack(4_001).window, 4_000);
+}
+
+/// RFC 9293 §3.8.6.1 (MUST-36, MUST-37): probes with backoff, for ever while they are answered.
+#[test]
+fn zero_window_probes_back_off_and_never_give_up_while_answered() {
+    let (mut p, id) = open();
+    p.send(seg().seq(1).ack(1).win(0));
+    p.write(id, b"waits");
+    p.quiet();
+    let mut times = Vec::new();
+    // Probes for hours: far more than the retransmissions that end a connection.
+    while times.len() < 40 {
+        p.pass(100);
+        if let Some(probe) = p.drain().pop() {
+            // One number below: the peer must answer (RFC 9293 §3.10.7.4, first check).
+            times.push(probe.clone().is_ack().seq(0).at);
+            p.send(seg().seq(1).ack(1).win(0));
+        }
+    }
+    let gaps: Vec<u64> = times.windows(2).map(|w| w[1] - w[0]).collect();
+    for (n, gap) in gaps.iter().take(8).enumerate() {
+        let wanted = 400 << n;
+        assert!((wanted..=wanted + 2 * LATE_MS + wanted / 50).contains(gap), "{gaps:?}");
+    }
+    assert!(gaps.iter().all(|g| *g <= 120_000 + LATE_MS), "{gaps:?}");
+    assert_eq!(p.state(id), StateName::Established);
+    p.send(seg().seq(1).ack(1).win(1_000));
+    p.expect().seq(1).data(b"waits");
+}
+
+/// … and given up when they are not (R2, RFC 9293 §3.8.3).
+#[test]
+fn zero_window_probes_without_answer_are_given_up() {
+    let (mut p, id) = open_with(seg(), |c| c.retries = 4);
+    p.send(seg().seq(1).ack(1).win(0));
+    p.write(id, b"waits");
+    p.at(600_000);
+    assert_eq!((p.drain().len(), p.reason(id)), (4, Some(CloseReason::TimedOut)));
+}
+
+/// RFC 9293 §3.8.6.1: also when the window shrinks under what is on the way (Linux: "receiver
+/// dastardly shrinks window").
+#[test]
+fn a_window_shrunk_to_zero_does_not_end_a_peer_that_answers() {
+    let (mut p, id) = open_with(seg(), |c| c.retries = 3);
+    p.write(id, &[b'x'; 1_000]);
+    p.expect().seq(1);
+    let mut probes = 0;
+    for _ in 0..20_000 {
+        p.pass(100);
+        for got in p.drain() {
+            assert_eq!(got.seq, 1);
+            probes += 1;
+            p.send(seg().seq(1).ack(1).win(0));
+        }
+    }
+    assert!(probes > 10, "{probes}");
+    assert_eq!(p.state(id), StateName::Established);
+    p.send(seg().seq(1).ack(1).win(1_000));
+    p.pass(121_000);
+    assert!(p.drain().iter().any(|g| g.data.len() == 1_000 || g.seq > 1));
+}
+
+// --- acknowledging -----------------------------------------------------------------------------------
+
+/// RFC 5681 §4.2, RFC 9293 §3.8.6.3: every second full segment, else after 40 ms.
+#[test]
+fn delayed_acknowledgements() {
+    let (mut p, _) = open();
+    p.send(seg().seq(nth(0)).ack(1).bytes(1_000));
+    p.quiet();
+    p.send(seg().seq(nth(1)).ack(1).bytes(1_000));
+    p.expect().is_ack().ack(nth(2)).empty();
+    p.send(seg().seq(nth(2)).ack(1).bytes(10));
+    p.at(39);
+    p.quiet();
+    p.at(60);
+    p.expect().is_ack().at(40);
+    p.at(1_000);
+    p.quiet();
+}
+
+/// RFC 5681 §4.2: out of order, duplicates, and what fills a hole, at once.
+#[test]
+fn immediate_acknowledgements() {
+    let (mut p, _) = open();
+    let at = |n: u32| seg().seq(nth(n)).ack(1).bytes(1_000);
+    p.send(at(2));
+    p.expect().is_ack().ack(1);
+    p.send(at(4));
+    p.expect().is_ack().ack(1);
+    p.send(at(0));
+    p.expect().is_ack().ack(nth(1));
+    p.send(at(1));
+    p.expect().is_ack().ack(nth(3));
+    p.send(at(3));
+    p.expect().is_ack().ack(nth(5));
+    p.send(at(3));
+    p.expect().is_ack().ack(nth(5));
+    p.quiet();
+}
+
+/// An answer carries the acknowledgement: no second segment for it.
+#[test]
+fn answers_carry_the_acknowledgement() {
+    let (mut p, id) = open();
+    p.send(seg().seq(1).ack(1).data(b"question"));
+    p.write(id, b"answer");
+    p.expect().ack(9).data(b"answer");
+    p.send(seg().seq(9).ack(7));
+    p.at(1_000);
+    p.quiet();
+}
+
+/// RFC 9293 §3.7.4 (Nagle): one small segment under way; nodelay: all of them.
+#[test]
+fn nagle_on_and_off() {
+    let (mut p, id) = open();
+    p.write(id, b"a");
+    p.expect().data(b"a");
+    p.write(id, b"b");
+    p.write(id, b"c");
+    p.quiet();
+    p.send(seg().seq(1).ack(2));
+    p.expect().seq(2).data(b"bc");
+    p.write(id, &[b'd'; 1_500]);
+    // A full segment never waits.
+    p.expect().seq(4).len(1_000);
+    p.quiet();
+    p.stack.set_nodelay(id, true, p.now);
+    p.expect().seq(1_004).len(500);
+    p.write(id, b"e");
+    p.expect().data(b"e");
+}
+
+/// The FIN takes the rest along, Nagle or not.
+#[test]
+fn fin_carries_the_last_bytes() {
+    let (mut p, id) = open();
+    p.write(id, b"a");
+    p.expect();
+    p.write(id, b"b");
+    p.quiet();
+    p.shutdown(id);
+    p.expect().is_fin().seq(2).data(b"b");
+}
+
+// --- silence ---------------------------------------------------------------------------------------
+
+fn keepalive(c: &mut Config) {
+    c.keepalive =
+        Some(Keepalive { idle: Duration::from_secs(100), interval: Duration::from_secs(10), probes: 3 });
+}
+
+/// RFC 9293 §3.8.4 (MUST-24 to MUST-28): probes only when idle; an answer starts anew; silence ends it.
+#[test]
+fn keepalive_probes_and_gives_up() {
+    let (mut p, id) = open_with(seg(), keepalive);
+    p.at(99_000);
+    p.quiet();
+    p.at(100_100);
+    p.expect().is_ack().seq(0).ack(1).empty().at(100_000);
+    p.send(seg().seq(1).ack(1));
+    p.at(199_000);
+    p.quiet();
+    let probes = p.sends_at(229_000, &[200_100, 210_100, 220_100]);
+    assert!(probes.iter().all(|g| g.seq == 0));
+    p.at(231_000);
+    assert_eq!(p.reason(id), Some(CloseReason::TimedOut));
+    p.expect().is_rst();
+}
+
+/// Off by default (MUST-25).
+#[test]
+fn keepalive_is_off_by_default() {
+    let (mut p, id) = open();
+    p.at(86_400_000);
+    p.quiet();
+    assert_eq!(p.state(id), StateName::Established);
+}
+
+/// The peer's keepalive is answered (RFC 9293 §3.10.7.4): with or without a garbage byte.
+#[test]
+fn the_peers_keepalive_is_answered() {
+    let (mut p, id) = open();
+    p.send(seg().seq(0).ack(1));
+    p.expect().is_ack().seq(1).ack(1);
+    p.send(seg().seq(0).ack(1).bytes(1));
+    p.expect().is_ack().seq(1).ack(1);
+    assert_eq!(p.read(id), b"");
+}
+
+/// RFC 9293 §3.9.1.2, user timeout: data unacknowledged too long ends the connection.
+#[test]
+fn user_timeout() {
+    let (mut p, id) = open_with(seg(), |c| c.user_timeout = Some(Duration::from_secs(5)));
+    p.at(100_000);
+    assert_eq!(p.state(id), StateName::Established);
+    p.write(id, &[0; 2_000]);
+    p.drain();
+    p.at(104_000);
+    p.send(ack(1));
+    p.at(108_000);
+    assert_eq!(p.state(id), StateName::Established);
+    p.at(109_100);
+    assert_eq!(p.reason(id), Some(CloseReason::TimedOut));
+    assert!(p.drain().pop().is_some_and(|g| g.is_rst().seq == 2_001));
+}
+
+/// RFC 5681 §4.1: after an idle RTO the window begins small again.
+#[test]
+fn slow_start_restart_after_idle() {
+    let (mut p, id) = open();
+    p.write(id, &[0; 30_000]);
+    for n in 1..=30 {
+        p.send(ack(n));
+    }
+    p.drain();
+    assert!(cwnd(&p, id) > 20);
+    p.pass(10_000);
+    p.write(id, &[0; 40_000]);
+    segments(p.drain(), 30..40);
+}
+
+/// A receive buffer that is full drops, and what was dropped is taken when it comes again.
+#[test]
+fn data_beyond_the_window_is_trimmed() {
+    let (mut p, id) = open_with(seg(), |c| c.receive_buffer = 1_500);
+    p.send(seg().seq(1).ack(1).bytes(1_000));
+    p.send(seg().seq(1_001).ack(1).bytes(1_000));
+    p.pass(50);
+    let last = p.drain().pop().unwrap();
+    assert_eq!((last.ack, last.window), (1_501, 0));
+    assert_eq!(p.read(id).len(), 1_500);
+    p.drain();
+    p.send(seg().seq(1_501).ack(1).bytes(500));
+    assert_eq!(p.read(id).len(), 500);
+}
