@@ -1,0 +1,10 @@
+//! Bodies of the fuzz targets: each takes arbitrary bytes and panics if what they describe breaks a promise.
+//!
+//! They need no fuzzer: a test of `firstflight-stack` runs them on the seed corpus with stable Rust.
+#![forbid(unsafe_code)]
+
+pub mod pair;
+pub mod stack_frames;
+pub mod wire_parse;
+
+mod peer;

@@ -1,0 +1,276 @@
+//! A peer that is no TCP: it remembers what a stack sent, and sends segments that are nearly right.
+
+use arbitrary::Arbitrary;
+use firstflight_wire::ip::{Ecn, Header as IpHeader, Packet, Protocol};
+use firstflight_wire::tcp::{
+    Cookie, FastOpen, FastOpenForm, Flags, Header, OptionsBuf, SackBlocks, Segment, Timestamps, fill_checksum,
+};
+use firstflight_wire::{SeqNum, icmp};
+use std::net::IpAddr;
+
+/// What a flow looks like from outside: numbers that a segment must be near to be interesting.
+#[derive(Debug, Clone, Copy)]
+struct Flow {
+    /// Port of the stack's end.
+    local: u16,
+    /// Port of the peer.
+    remote: u16,
+    /// What the stack expects next, as far as it said so.
+    next: SeqNum,
+    /// Behind everything the stack sent.
+    end: SeqNum,
+    /// The stack's last timestamp.
+    stamp: u32,
+}
+
+/// A segment, in terms of the flow it is for.
+#[derive(Debug, Clone, Arbitrary)]
+pub struct Spec {
+    /// One of the flows, or a new one to the listener.
+    flow: u8,
+    /// The control bits.
+    flags: u8,
+    /// Distance of the sequence number from what the stack expects.
+    seq: Distance,
+    /// Distance of the acknowledgement from the end of what the stack sent.
+    ack: Distance,
+    window: u16,
+    /// Payload bytes, up to one segment.
+    len: u16,
+    options: Vec<OptionSpec>,
+}
+
+impl Spec {
+    /// This segment with other control bits, its numbers right.
+    pub fn right(&self, flags: Flags) -> Self {
+        Self { flags: flags.bits(), seq: Distance::Right, ack: Distance::Right, ..self.clone() }
+    }
+}
+
+/// How far from right.
+#[derive(Debug, Clone, Copy, Arbitrary)]
+enum Distance {
+    /// Exact.
+    Right,
+    Near(i8),
+    /// Up to a window away.
+    Far(i16),
+    /// Anywhere.
+    Any(u32),
+}
+
+impl Distance {
+    fn from(self, right: SeqNum) -> SeqNum {
+        let add = match self {
+            Self::Right => 0,
+            Self::Near(n) => n as u32,
+            Self::Far(n) => (i32::from(n) * 4) as u32,
+            Self::Any(n) => return SeqNum::new(n),
+        };
+        SeqNum::new(right.get().wrapping_add(add))
+    }
+}
+
+#[derive(Debug, Clone, Arbitrary)]
+enum OptionSpec {
+    Mss(u16),
+    WindowScale(u8),
+    SackPermitted,
+    Timestamps {
+        forward: i16,
+        echo: i8,
+    },
+    Sack {
+        start: i16,
+        len: u16,
+    },
+    CookieRequest {
+        experimental: bool,
+    },
+    /// The last cookie the stack granted.
+    GrantedCookie {
+        experimental: bool,
+    },
+    AnyCookie {
+        experimental: bool,
+        cookie: [u8; 8],
+    },
+    Raw(Vec<u8>),
+}
+
+/// Everything outside of the stack.
+pub struct Peer {
+    ip: IpAddr,
+    stack: IpAddr,
+    listener: u16,
+    flows: Vec<Flow>,
+    cookie: Option<Cookie>,
+}
+
+/// The port that the stack connects to.
+pub const SERVER_PORT: u16 = 443;
+
+/// A peer never remembers more flows than this.
+const MAX_FLOWS: usize = 16;
+
+impl Peer {
+    /// The peer at `ip` of a stack at `stack` with a listener on port `listener`.
+    pub fn new(ip: IpAddr, stack: IpAddr, listener: u16) -> Self {
+        Self { ip, stack, listener, flows: Vec::new(), cookie: None }
+    }
+
+    /// Looks at a packet that the stack sent: it must be a right one, from the stack to the peer.
+    pub fn observe(&mut self, packet: &[u8]) {
+        let packet = Packet::parse(packet).expect("the stack sent a packet that cannot be read");
+        assert_eq!(packet.src, self.stack);
+        if packet.protocol != Protocol::Tcp {
+            return;
+        }
+        let segment = Segment::parse_checked(packet.payload, packet.src, packet.dst)
+            .expect("the stack sent a segment that cannot be read");
+        if packet.dst != self.ip {
+            return;
+        }
+        if let Some(FastOpen::Cookie(_, cookie)) = segment.options.fast_open
+            && segment.flags.contains(Flags::SYN.union(Flags::ACK))
+        {
+            self.cookie = Some(cookie);
+        }
+        let flow = self.flow(segment.src_port, segment.dst_port);
+        let end = segment.seq + segment.len();
+        if segment.flags.contains(Flags::SYN) || flow.end.lt(end) {
+            flow.end = end;
+        }
+        if segment.flags.contains(Flags::ACK) {
+            flow.next = segment.ack;
+        }
+        if let Some(timestamps) = segment.options.timestamps {
+            flow.stamp = timestamps.value;
+        }
+    }
+
+    fn flow(&mut self, local: u16, remote: u16) -> &mut Flow {
+        let known = self.flows.iter().position(|f| (f.local, f.remote) == (local, remote));
+        let at = known.unwrap_or_else(|| {
+            if self.flows.len() == MAX_FLOWS {
+                self.flows.remove(0);
+            }
+            let number = SeqNum::new(u32::from(remote) << 16);
+            self.flows.push(Flow { local, remote, next: number, end: number, stamp: 0 });
+            self.flows.len() - 1
+        });
+        &mut self.flows[at]
+    }
+
+    fn choose(&mut self, number: u8) -> Flow {
+        match self.flows.get(usize::from(number) % (MAX_FLOWS * 2)) {
+            Some(flow) => *flow,
+            None => {
+                let listener = self.listener;
+                *self.flow(listener, 40_000 + u16::from(number % 8))
+            }
+        }
+    }
+
+    /// The whole packet of a segment.
+    pub fn segment(&mut self, spec: &Spec, mtu: usize) -> Vec<u8> {
+        let flow = self.choose(spec.flow);
+        let header = Header {
+            src_port: flow.remote,
+            dst_port: flow.local,
+            seq: spec.seq.from(flow.next),
+            ack: spec.ack.from(flow.end),
+            flags: Flags::from_bits(spec.flags),
+            window: spec.window,
+            urgent: spec.len,
+        };
+        let mut options = self.options(spec, &flow);
+        let options = options.finish();
+        let ip = self.ip_header(Protocol::Tcp);
+        let room = mtu - ip.len() - 20 - options.len();
+        let payload = usize::from(spec.len) % (room + 1);
+        let mut out = vec![0x5a; ip.len() + 20 + options.len() + payload];
+        let at = ip.emit(out.len() - ip.len(), &mut out).unwrap();
+        header.emit(options, &mut out[at..]).unwrap();
+        fill_checksum(&mut out[at..], self.ip, self.stack);
+        out
+    }
+
+    fn options(&self, spec: &Spec, flow: &Flow) -> OptionsBuf {
+        let mut options = OptionsBuf::new();
+        for option in spec.options.iter().take(8) {
+            match option {
+                OptionSpec::Mss(mss) => options.mss(*mss),
+                OptionSpec::WindowScale(shift) => options.window_scale(*shift),
+                OptionSpec::SackPermitted => options.sack_permitted(),
+                OptionSpec::Timestamps { forward, echo } => options.timestamps(Timestamps {
+                    value: 1_000_000u32.wrapping_add_signed((*forward).into()),
+                    echo: flow.stamp.wrapping_add_signed((*echo).into()),
+                }),
+                OptionSpec::Sack { start, len } => {
+                    let start = SeqNum::new(flow.end.get().wrapping_add_signed((*start).into()));
+                    let mut blocks = SackBlocks::default();
+                    blocks.push(start, start + u32::from(*len));
+                    options.sack(&blocks)
+                }
+                OptionSpec::CookieRequest { experimental } => {
+                    options.fast_open(&FastOpen::Request(form(*experimental)))
+                }
+                OptionSpec::GrantedCookie { experimental } => {
+                    self.cookie.is_some_and(|c| options.fast_open(&FastOpen::Cookie(form(*experimental), c)))
+                }
+                OptionSpec::AnyCookie { experimental, cookie } => Cookie::new(cookie)
+                    .is_some_and(|c| options.fast_open(&FastOpen::Cookie(form(*experimental), c))),
+                OptionSpec::Raw(bytes) => options.raw(bytes),
+            };
+        }
+        options
+    }
+
+    /// An ICMP error about a packet that the stack may have sent.
+    pub fn icmp(&mut self, flow: u8, kind: u8, mtu: u16, seq: i16) -> Vec<u8> {
+        use icmp::IcmpErrorKind as Kind;
+        let kind = match kind % 6 {
+            0 => Kind::PortUnreachable,
+            1 => Kind::HostUnreachable,
+            2 => Kind::PacketTooBig { mtu: mtu.into() },
+            3 => Kind::AdminProhibited,
+            4 => Kind::TimeExceeded,
+            _ => Kind::Other { ty: mtu as u8, code: (mtu >> 8) as u8 },
+        };
+        let flow = self.choose(flow);
+        let header = Header {
+            src_port: flow.local,
+            dst_port: flow.remote,
+            seq: SeqNum::new(flow.end.get().wrapping_add_signed(seq.into())),
+            ack: flow.next,
+            flags: Flags::ACK,
+            window: 1000,
+            urgent: 0,
+        };
+        let quoted_ip = IpHeader { src: self.stack, dst: self.ip, ..self.ip_header(Protocol::Tcp) };
+        let mut quoted = vec![0; quoted_ip.len() + 20];
+        let at = quoted_ip.emit(20, &mut quoted).unwrap();
+        header.emit(&[], &mut quoted[at..]).unwrap();
+        let mut out = vec![0; 200];
+        let len = icmp::emit_error(kind, self.ip, self.stack, &quoted, &mut out).unwrap();
+        out.truncate(len);
+        out
+    }
+
+    fn ip_header(&self, protocol: Protocol) -> IpHeader {
+        IpHeader {
+            src: self.ip,
+            dst: self.stack,
+            protocol,
+            hop_limit: 64,
+            ecn: Ecn::NotEct,
+            dont_fragment: true,
+            identification: 0,
+        }
+    }
+}
+
+fn form(experimental: bool) -> FastOpenForm {
+    if experimental { FastOpenForm::Experimental } else { FastOpenForm::Standard }
+}
