@@ -47,20 +47,28 @@ impl<K: Ord + Clone, V> Lru<K, V> {
         self.index.values().filter_map(|&at| self.nodes.get(at)).map(|node| (&node.key, &node.value))
     }
 
+    /// Where `key` is. Mostly it is the one that was used last.
+    fn find(&self, key: &K) -> Option<usize> {
+        match self.nodes.get(self.head) {
+            Some(node) if node.key == *key => Some(self.head),
+            _ => self.index.get(key).copied(),
+        }
+    }
+
     /// Looks without using.
     pub(crate) fn peek(&self, key: &K) -> Option<&V> {
-        self.index.get(key).and_then(|&at| self.nodes.get(at)).map(|node| &node.value)
+        self.find(key).and_then(|at| self.nodes.get(at)).map(|node| &node.value)
     }
 
     /// Changes without using.
     pub(crate) fn peek_mut(&mut self, key: &K) -> Option<&mut V> {
-        let at = *self.index.get(key)?;
+        let at = self.find(key)?;
         self.nodes.get_mut(at).map(|node| &mut node.value)
     }
 
     /// Looks, and makes it the most recent.
     pub(crate) fn get(&mut self, key: &K) -> Option<&V> {
-        let at = *self.index.get(key)?;
+        let at = self.find(key)?;
         self.touch(at);
         self.nodes.get(at).map(|node| &node.value)
     }
@@ -68,8 +76,8 @@ impl<K: Ord + Clone, V> Lru<K, V> {
     /// The value of `key`, made by `value` if there is none; the most recent now. `None` only with a
     /// capacity of 0.
     pub(crate) fn get_or_insert(&mut self, key: K, value: impl FnOnce() -> V) -> Option<&mut V> {
-        let at = match self.index.get(&key) {
-            Some(&at) => {
+        let at = match self.find(&key) {
+            Some(at) => {
                 self.touch(at);
                 at
             }

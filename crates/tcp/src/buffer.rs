@@ -103,8 +103,10 @@ impl Ring {
         let old = self.data.len();
         let head = (self.head as usize).min(old);
         let (front, back) = (&self.data[head..], &self.data[..head]);
-        bigger[..front.len()].copy_from_slice(front);
-        bigger[front.len()..old].copy_from_slice(back);
+        if old > 0 {
+            bigger[..front.len()].copy_from_slice(front);
+            bigger[front.len()..old].copy_from_slice(back);
+        }
         pool.give(core::mem::replace(&mut self.data, bigger));
         self.head = 0;
         true
@@ -133,7 +135,9 @@ impl Ring {
         let start = (self.head as usize + offset) & mask;
         let first = bytes.len().min(self.data.len() - start);
         self.data[start..start + first].copy_from_slice(&bytes[..first]);
-        self.data[..bytes.len() - first].copy_from_slice(&bytes[first..]);
+        if first < bytes.len() {
+            self.data[..bytes.len() - first].copy_from_slice(&bytes[first..]);
+        }
         true
     }
 
@@ -153,7 +157,9 @@ impl Ring {
         let first = out.len().min(self.data.len() - start);
         let (a, b) = out.split_at_mut(first);
         a.copy_from_slice(&self.data[start..start + first]);
-        b.copy_from_slice(&self.data[..b.len()]);
+        if !b.is_empty() {
+            b.copy_from_slice(&self.data[..b.len()]);
+        }
     }
 
     /// Drops the first `n` bytes. `keep` tells that bytes written ahead must survive.

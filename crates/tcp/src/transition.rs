@@ -128,21 +128,32 @@ pub const TABLE: &[(StateName, Trigger, StateName)] = &[
     (S::TimeWait, T::TimeWaitOver, S::Closed),
 ];
 
-/// The state that `trigger` leads to, or `None` if it is not legal in `from`.
-#[must_use]
-pub const fn next(from: StateName, trigger: Trigger) -> Option<StateName> {
-    if matches!(trigger, T::Abort) && !matches!(from, S::Closed) {
-        return Some(S::Closed);
-    }
+/// Number of states, and of triggers.
+const STATES: usize = StateName::TimeWait as usize + 1;
+const TRIGGERS: usize = Trigger::Abort as usize + 1;
+
+/// [`TABLE`] laid out for one look.
+static NEXT: [[Option<StateName>; TRIGGERS]; STATES] = {
+    let mut next = [[None; TRIGGERS]; STATES];
     let mut i = 0;
     while i < TABLE.len() {
-        let (f, t, to) = TABLE[i];
-        if f as u8 == from as u8 && t as u8 == trigger as u8 {
-            return Some(to);
-        }
+        let (from, trigger, to) = TABLE[i];
+        next[from as usize][trigger as usize] = Some(to);
         i += 1;
     }
-    None
+    let mut from = S::Closed as usize + 1;
+    while from < STATES {
+        next[from][T::Abort as usize] = Some(S::Closed);
+        from += 1;
+    }
+    next
+};
+
+/// The state that `trigger` leads to, or `None` if it is not legal in `from`.
+#[inline]
+#[must_use]
+pub fn next(from: StateName, trigger: Trigger) -> Option<StateName> {
+    NEXT[from as usize][trigger as usize]
 }
 
 /// A transition that took place.

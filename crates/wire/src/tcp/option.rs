@@ -82,22 +82,49 @@ impl<'a> Options<'a> {
     #[inline(never)]
     fn read(raw: &'a [u8], syn: bool) -> Self {
         let mut options = Self::none(raw);
-        for option in options.iter() {
-            match option {
-                TcpOption::Timestamps(timestamps) => options.timestamps = Some(timestamps),
-                TcpOption::Sack(data) => options.sack = SackBlocks::from_wire(data),
-                _ if syn => options.take_from_syn(option),
-                _ => {}
+        let mut rest = raw;
+        // The same walk as `OptionIter`'s; known options are taken without naming the others.
+        loop {
+            match *rest {
+                [NOP, ref after @ ..] => rest = after,
+                [kind, len, ..] if kind != END && len >= 2 => {
+                    let Some((option, after)) = rest.split_at_checked(usize::from(len)) else { break };
+                    rest = after;
+                    match (kind, option) {
+                        (TIMESTAMPS, &[_, _, a, b, c, d, e, f, g, h]) => {
+                            options.timestamps = Some(timestamps([a, b, c, d, e, f, g, h]));
+                        }
+                        (SACK, [_, _, data @ ..]) if !data.is_empty() && data.len().is_multiple_of(8) => {
+                            options.sack = SackBlocks::from_wire(data);
+                        }
+                        (_, [_, _, data @ ..]) if syn => options.take_from_syn(kind, data),
+                        _ => {}
+                    }
+                }
+                _ => break,
             }
         }
         options
     }
 
-    fn take_from_syn(&mut self, option: TcpOption<'_>) {
+    #[inline]
+    fn take_from_syn(&mut self, kind: u8, data: &[u8]) {
+        match (kind, data) {
+            (MSS, &[high, low]) => {
+                let mss = u16::from_be_bytes([high, low]);
+                if mss > 0 {
+                    self.mss = Some(mss);
+                }
+            }
+            (WINDOW_SCALE, &[shift]) => self.window_scale = Some(shift.min(MAX_WINDOW_SCALE)),
+            (SACK_PERMITTED, []) => self.sack_permitted = true,
+            (FAST_OPEN | EXPERIMENT_1 | EXPERIMENT_2, _) => self.take_fast_open(read_one(kind, data)),
+            _ => {}
+        }
+    }
+
+    fn take_fast_open(&mut self, option: TcpOption<'_>) {
         match option {
-            TcpOption::Mss(mss) if mss > 0 => self.mss = Some(mss),
-            TcpOption::WindowScale(shift) => self.window_scale = Some(shift.min(MAX_WINDOW_SCALE)),
-            TcpOption::SackPermitted => self.sack_permitted = true,
             TcpOption::FastOpen(fast_open) => self.fast_open = Some(fast_open),
             // Its length is wrong, or it would have come as `FastOpen`.
             TcpOption::Unknown { kind: FAST_OPEN, data }
