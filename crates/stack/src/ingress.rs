@@ -11,6 +11,9 @@ use firstflight_wire::Instant;
 use firstflight_wire::ip::{Packet, Protocol};
 use firstflight_wire::tcp::{Flags, Segment};
 
+/// A RST for a parked SYN must lie this close to it: behind the SYN and what it carries.
+const PARKED_WINDOW: u32 = 1 << 11;
+
 impl Stack {
     /// Takes one IP packet, whatever its bytes are.
     pub fn handle_packet(&mut self, now: Instant, packet: &[u8]) {
@@ -58,6 +61,14 @@ impl Stack {
                     above = Some(isn);
                 }
             }
+        }
+        if segment.flags.contains(Flags::RST)
+            && let Some((job, isn)) = self.parked.find(&key)
+            && segment.seq.in_window(isn, PARKED_WINDOW)
+        {
+            // Its client has given up: whatever the verdict, nobody waits for it.
+            drop(self.parked.take(job));
+            return;
         }
         let only_syn =
             segment.flags.contains(Flags::SYN) && !segment.flags.intersects(Flags::ACK.union(Flags::RST));

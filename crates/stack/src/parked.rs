@@ -88,6 +88,11 @@ impl ParkingLot {
         let (index, generation) = self.entries.insert(parked);
         self.by_flow.insert(key, index);
         self.order.push_back((index, generation));
+        if self.jobs.len() >= 2 * self.max_entries.max(1) {
+            // Nobody takes the jobs: those whose SYN is gone must not pile up.
+            let entries = &self.entries;
+            self.jobs.retain(|(id, _)| entries.lives(id.index, id.generation));
+        }
         self.jobs.push_back((JobId { index, generation }, request));
     }
 
@@ -146,5 +151,29 @@ impl ParkingLot {
             return Some(Instant::ZERO);
         }
         self.entries.get(index).map(|p| p.deadline)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::sync::Arc;
+    use firstflight_credential::PendingLimit;
+
+    #[test]
+    fn jobs_that_nobody_takes_do_not_pile_up() {
+        let mut lot = ParkingLot::new(4, 1 << 20, Duration::from_millis(25));
+        let pending = Arc::new(PendingLimit::new(100));
+        let listener = ListenerId { index: 0, generation: 0 };
+        let key = FlowKey::new("10.0.0.1:80".parse().unwrap(), "10.0.0.2:4000".parse().unwrap());
+        for _ in 0..1000 {
+            let place = pending.try_reserve().unwrap();
+            let job = JobRequest::Verify { key: 1 };
+            lot.park(key, SeqNum::new(1), None, &[0; 20], listener, place, job, Instant::ZERO);
+            let (job, _) = lot.find(&key).unwrap();
+            drop(lot.take(job));
+            assert!(lot.jobs.len() <= 8);
+        }
+        assert!(lot.poll_job().is_none());
     }
 }

@@ -270,7 +270,7 @@ fn release_with_unread_syn_data_resets() {
     assert_eq!(p.stack.connections(), 0);
 }
 
-/// A hard ICMP error does not take the data from the application.
+/// A hard ICMP error does not take the data from the application: the data first, then the error.
 #[test]
 fn icmp_errors_leave_the_child_readable() {
     let (mut p, listener, cookie) = server();
@@ -279,6 +279,10 @@ fn icmp_errors_leave_the_child_readable() {
     p.icmp(IcmpErrorKind::PortUnreachable, &syn_ack.packet);
     let id = p.accept(listener);
     assert_eq!(p.read(id), DATA);
+    assert_eq!(p.reason(id), Some(firstflight_stack::CloseReason::Unreachable));
+    p.release(id);
+    p.quiet();
+    assert_eq!((p.stack.connections(), p.stack.buffer_bytes()), (0, 0));
 }
 
 /// A full accept queue drops the SYN, cookie or not.

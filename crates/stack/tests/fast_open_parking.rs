@@ -251,3 +251,17 @@ fn a_parked_syn_that_reopened_a_time_wait_gets_a_larger_isn() {
     answer(&mut p, job, JobResult::Accept);
     assert!(p.expect().syn_ack().raw_seq.gt(end));
 }
+
+/// A client that gives up takes its first flight with it: a late verdict delivers nothing.
+#[test]
+fn a_reset_cancels_a_parked_syn() {
+    let (mut p, listener, pending) = server();
+    let job = parked(&mut p);
+    p.send(seg().seq(50_000).rst());
+    assert_eq!(pending.pending(), 1, "a RST that does not fit is not believed");
+    p.send(seg().seq(AFTER).rst());
+    assert_eq!(pending.pending(), 0);
+    p.stack.handle_job(job, JobResult::Accept, p.now);
+    p.quiet();
+    p.nothing_to_accept(listener);
+}

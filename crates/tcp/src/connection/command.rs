@@ -87,7 +87,12 @@ impl Connection {
         }
         self.rcv.clear(pool);
         match &self.state {
-            State::SynSent(_) => self.die(CloseReason::Aborted, pool),
+            State::SynSent(_) => {
+                // Nothing was promised to anybody (RFC 9293 §3.10.4): no segment is owed.
+                self.transit(Trigger::Close);
+                self.state = State::Closed(crate::state::Closed { reason: CloseReason::Aborted });
+                self.snd.clear(pool);
+            }
             State::FinWait2(_) => self.timers.set(Timer::FinWait2, now + self.config.fin_wait2),
             _ => self.close(now),
         }
@@ -124,12 +129,11 @@ impl Connection {
         }
     }
 
-    /// A hard network error (RFC 5461): fatal only before the connection is established.
+    /// A hard network error (RFC 5461): fatal only before the connection is established. What an
+    /// early child has received stays readable; then the error shows.
     pub fn unreachable(&mut self, pool: &mut Pool) {
-        match &self.state {
-            State::SynSent(_) => self.die(CloseReason::Unreachable, pool),
-            State::SynRcvd(s) if !s.early => self.die(CloseReason::Unreachable, pool),
-            _ => {}
+        if matches!(self.state, State::SynSent(_) | State::SynRcvd(_)) {
+            self.die(CloseReason::Unreachable, pool);
         }
     }
 
