@@ -44,12 +44,12 @@ impl Stack {
             return self.deliver(index, segment, now);
         }
         let mut above = None;
-        if let Some((index, record)) = self.time_wait.find(hash, &key) {
+        if let Some(record) = self.time_wait.find(hash) {
             match record.judge(segment) {
                 TimeWaitAction::Ignore => return,
                 TimeWaitAction::Acknowledge { restart } => {
                     if restart {
-                        self.time_wait.restart(index, now, self.tcp.time_wait);
+                        self.time_wait.restart(hash, now, self.tcp.time_wait);
                     }
                     return self.reply_time_wait(key, &record, now);
                 }
@@ -57,7 +57,7 @@ impl Stack {
                     if self.listeners.find(&key).is_none() {
                         return self.reply_reset(key, segment);
                     }
-                    self.time_wait.remove(index);
+                    self.time_wait.remove(hash);
                     above = Some(isn);
                 }
             }

@@ -182,14 +182,14 @@ impl Stack {
             let hash = hasher.hash(&key);
             listeners.listens_on(port)
                 || flows.find(hash, |i| slots.get(i).is_some_and(|s| s.key == key)).is_some()
-                || time_wait.find(hash, &key).is_some()
+                || time_wait.find(hash).is_some()
         });
         Ok(SocketAddr::new(ip, port.ok_or(ConnectError::NoPorts)?))
     }
 
     fn taken(&self, key: &FlowKey) -> bool {
         let hash = self.hasher.hash(key);
-        self.find_hashed(hash, key).is_some() || self.time_wait.find(hash, key).is_some()
+        self.find_hashed(hash, key).is_some() || self.time_wait.find(hash).is_some()
     }
 
     /// Appends data for the peer; returns how much was taken.

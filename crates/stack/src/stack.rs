@@ -342,7 +342,7 @@ impl Stack {
         if slot.conn.state() == StateName::TimeWait {
             self.counters.time_waits += 1;
             let record = slot.conn.time_wait();
-            if self.time_wait.insert(hash, key, record, now, self.tcp.time_wait) {
+            if self.time_wait.insert(hash, record, now, self.tcp.time_wait) {
                 self.counters.time_waits_evicted += 1;
             }
         }
