@@ -21,27 +21,39 @@ impl Stack {
         let Ok(ip) = Packet::parse(packet) else {
             return self.drop_packet(Drop::BadIp);
         };
-        if !self.is_ours(ip.dst) {
-            return self.drop_packet(Drop::NotForUs);
-        }
-        if !possible_source(ip.src) || self.is_ours(ip.src) {
-            return self.drop_packet(Drop::BadSource);
-        }
         match ip.protocol {
             Protocol::Tcp => match Segment::parse_checked(ip.payload, ip.src, ip.dst) {
                 Ok(segment) => self.handle_tcp(&ip, &segment, now),
                 Err(_) => self.drop_packet(Drop::BadTcp),
             },
+            _ if !self.concerns_us(&ip) => {}
             Protocol::Icmp | Protocol::Icmpv6 => self.handle_icmp(&ip, packet, now),
             _ => self.drop_packet(Drop::Protocol),
         }
+    }
+
+    /// Whether a packet of no connection is for us, and from somebody; counted if not.
+    fn concerns_us(&mut self, ip: &Packet<'_>) -> bool {
+        if !self.is_ours(ip.dst) {
+            self.drop_packet(Drop::NotForUs);
+            return false;
+        }
+        if !possible_source(ip.src) || self.is_ours(ip.src) {
+            self.drop_packet(Drop::BadSource);
+            return false;
+        }
+        true
     }
 
     fn handle_tcp(&mut self, ip: &Packet<'_>, segment: &Segment<'_>, now: Instant) {
         let key = FlowKey::of(ip.dst, segment.dst_port, ip.src, segment.src_port);
         let hash = self.hasher.hash(&key);
         if let Some(index) = self.find_hashed(hash, &key) {
+            // Its addresses were found right when it began.
             return self.deliver(index, segment, now);
+        }
+        if !self.concerns_us(ip) {
+            return;
         }
         let mut above = None;
         if let Some(record) = self.time_wait.find(hash) {

@@ -72,30 +72,35 @@ pub(crate) fn hash_flow(
     remote: SocketAddr,
     more: u64,
 ) -> u64 {
-    let hasher = SipHasher24::new_with_key(secret);
-    let ([a, b], [c, d]) = (local.port().to_be_bytes(), remote.port().to_be_bytes());
+    let ports = u64::from(local.port()) << 16 | u64::from(remote.port());
+    let head = u64::from(purpose as u8) << 56 | ports;
     match (local.ip(), remote.ip()) {
         (IpAddr::V4(l), IpAddr::V4(r)) => {
-            let mut bytes = [0; 24];
-            let head = [purpose as u8, 4, a, b, c, d];
-            let parts = head.into_iter().chain(l.octets()).chain(r.octets());
-            bytes.iter_mut().zip(parts).for_each(|(to, from)| *to = from);
-            bytes[16..].copy_from_slice(&more.to_le_bytes());
-            hasher.hash(&bytes)
+            let addresses = u64::from(l.to_bits()) << 32 | u64::from(r.to_bits());
+            siphash(secret, [head | 4 << 48, addresses, more])
         }
         (l, r) => {
-            let octets = |ip: IpAddr| match ip {
-                IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
-                IpAddr::V6(ip) => ip.octets(),
+            let halves = |ip: IpAddr| {
+                let bits = match ip {
+                    IpAddr::V4(ip) => ip.to_ipv6_mapped().to_bits(),
+                    IpAddr::V6(ip) => ip.to_bits(),
+                };
+                ((bits >> 64) as u64, bits as u64)
             };
-            let mut bytes = [0; 48];
-            let head = [purpose as u8, 6, a, b, c, d, 0, 0];
-            let parts = head.into_iter().chain(octets(l)).chain(octets(r));
-            bytes.iter_mut().zip(parts).for_each(|(to, from)| *to = from);
-            bytes[40..].copy_from_slice(&more.to_le_bytes());
-            hasher.hash(&bytes)
+            let ((a, b), (c, d)) = (halves(l), halves(r));
+            siphash(secret, [head | 6 << 48, a, b, c, d, more])
         }
     }
+}
+
+/// SipHash-2-4 of whole words.
+#[inline]
+fn siphash<const W: usize>(secret: &[u8; 16], words: [u64; W]) -> u64 {
+    let mut hasher = SipHasher24::new_with_key(secret);
+    for word in words {
+        hasher.write_u64(word);
+    }
+    hasher.finish()
 }
 
 /// SipHash-2-4 under `secret`, begun with the purpose.
