@@ -131,7 +131,7 @@ impl Peer {
         if packet.dst != self.ip {
             return;
         }
-        if let Some(FastOpen::Cookie(_, cookie)) = segment.options.fast_open
+        if let Some(FastOpen::Cookie(_, cookie)) = segment.options.fast_open()
             && segment.flags.contains(Flags::SYN.union(Flags::ACK))
         {
             self.cookie = Some(cookie);

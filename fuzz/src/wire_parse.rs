@@ -102,7 +102,7 @@ fn one_option_list(data: &[u8], syn: bool) {
     let data = &data[..data.len().min(MAX_OPTIONS)];
     let options = Options::parse(data, syn);
     assert!(options.window_scale.is_none_or(|shift| shift <= 14));
-    assert!(syn || (options.mss.is_none() && options.fast_open.is_none()));
+    assert!(syn || (options.mss.is_none() && options.fast_open().is_none()));
     for option in options.iter() {
         assert!(!format!("{option:?}").is_empty());
         let mut buf = OptionsBuf::new();

@@ -101,7 +101,7 @@ impl Stack {
     ) {
         let network = self.config.network;
         let store = &mut self.credentials;
-        match segment.options.fast_open {
+        match segment.options.fast_open() {
             Some(FastOpen::Cookie(form, cookie)) => store.learn_cookie(network, server, form, cookie, now),
             _ if !asked.cookie && !report.retransmitted => {
                 store.note_unanswered(network, server, asked.form);
@@ -131,7 +131,7 @@ impl Stack {
 
 /// What a SYN-ACK says about the first flight.
 fn judge(report: &SynAckReport, asked: Asked, segment: &Segment<'_>) -> Outcome {
-    let granted = matches!(segment.options.fast_open, Some(FastOpen::Cookie(..)));
+    let granted = matches!(segment.options.fast_open(), Some(FastOpen::Cookie(..)));
     let reason = match (asked.cookie, report.carried) {
         (false, _) if granted => Reason::NoCredential,
         // The SYN that asked was lost; the plain one that was answered did not ask.

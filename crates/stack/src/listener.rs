@@ -146,16 +146,17 @@ impl Stack {
             return self.drop_packet(Drop::TooManyConnections);
         }
         if let Some((job, isn)) = self.parked.find(&key) {
-            let first_flight = segment.options.fast_open.is_some() || !segment.payload.is_empty();
+            let first_flight = segment.options.fast_open().is_some() || !segment.payload.is_empty();
             if isn == segment.seq && first_flight {
                 return self.drop_packet(Drop::AlreadyParked);
             }
             // A plain SYN overtakes the verdict: ordinary handshake, the job's answer is ignored.
             drop(self.parked.take(job));
         }
+        let fast_open = segment.options.fast_open();
         let first = FirstFlight {
             flow: Flow { client: key.remote_ip(), server: key.local_ip() },
-            presented: segment.options.fast_open.as_ref().map_or(Presented::None, Presented::FastOpen),
+            presented: fast_open.as_ref().map_or(Presented::None, Presented::FastOpen),
             data_len: segment.payload.len(),
             accept_queue_full: false,
             syn_cookie_pressure: tail,
@@ -251,7 +252,7 @@ impl Stack {
         above: Option<SeqNum>,
         now: Instant,
     ) {
-        if !segment.payload.is_empty() || segment.options.fast_open.is_some() {
+        if !segment.payload.is_empty() || segment.options.fast_open().is_some() {
             self.counters.first_flights_refused += 1;
         }
         let plan = ChildPlan { options: self.grant(segment, grant), ..ChildPlan::default() };
@@ -291,7 +292,7 @@ impl Stack {
     /// The SYN-ACK's option for a granted cookie, in the form in which the client asked.
     fn grant(&mut self, segment: &Segment<'_>, grant: Option<Cookie>) -> OptionBytes {
         let Some(cookie) = grant else { return OptionBytes::EMPTY };
-        let Some(asked) = &segment.options.fast_open else { return OptionBytes::EMPTY };
+        let Some(asked) = segment.options.fast_open() else { return OptionBytes::EMPTY };
         self.counters.cookies_granted += 1;
         OptionBytes::from(&FastOpen::Cookie(asked.form(), cookie))
     }

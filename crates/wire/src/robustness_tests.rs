@@ -26,7 +26,7 @@ fn parse_everything(data: &[u8]) {
         let options = Options::parse(data, syn);
         assert!(options.iter().count() <= data.len());
         assert!(options.window_scale.is_none_or(|shift| shift <= 14));
-        assert!(syn || (options.mss.is_none() && options.fast_open.is_none()));
+        assert!(syn || (options.mss.is_none() && options.fast_open().is_none()));
     }
     for error in [icmp::parse_v4(data), icmp::parse_v6(data, V6, V6)].into_iter().flatten() {
         assert!(error.quoted.len() >= 8);

@@ -181,10 +181,10 @@ impl Peer {
             scale: s.options.window_scale,
             sack_ok: s.options.sack_permitted,
             ts: s.options.timestamps,
-            sack: (s.options.sack.as_slice().iter())
+            sack: (s.options.sack().as_slice().iter())
                 .map(|b| (b.0.get().wrapping_sub(irs), b.1.get().wrapping_sub(irs)))
                 .collect(),
-            fast_open: s.options.fast_open,
+            fast_open: s.options.fast_open(),
             data: s.payload.to_vec(),
             port,
             packet: packet.clone(),

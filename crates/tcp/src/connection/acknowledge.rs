@@ -16,7 +16,7 @@ impl Connection {
         let ack = segment.ack;
         let window = u32::from(segment.window) << self.snd.scale;
         let had = self.snd.wnd;
-        let sacked = if self.facts.sack { self.snd.sack(segment.options.sack.as_slice()) } else { 0 };
+        let sacked = if self.facts.sack { self.snd.sack(segment.options.sack().as_slice()) } else { 0 };
         if ack.gt(self.snd.una) {
             self.take_new_ack(segment, now, pool);
         } else if ack == self.snd.una && self.snd.outstanding() {

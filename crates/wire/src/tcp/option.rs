@@ -43,11 +43,10 @@ pub struct Options<'a> {
     pub sack_permitted: bool,
     /// Timestamps.
     pub timestamps: Option<Timestamps>,
-    /// Selective acknowledgements.
-    pub sack: SackBlocks,
-    /// Fast Open; only on a SYN. An option with a cookie of an even length that no cookie can have
-    /// counts as "no Fast Open", an odd one is ignored, and the last option wins: what Linux does.
-    pub fast_open: Option<FastOpen>,
+    /// There is a SACK option.
+    sacks: bool,
+    /// Where in `raw` the Fast Open option that counts begins, plus one; 0 without any.
+    first_flight: u8,
 }
 
 impl<'a> Options<'a> {
@@ -74,8 +73,8 @@ impl<'a> Options<'a> {
             window_scale: None,
             sack_permitted: false,
             timestamps: None,
-            sack: SackBlocks::EMPTY,
-            fast_open: None,
+            sacks: false,
+            first_flight: 0,
         }
     }
 
@@ -95,9 +94,12 @@ impl<'a> Options<'a> {
                             options.timestamps = Some(timestamps([a, b, c, d, e, f, g, h]));
                         }
                         (SACK, [_, _, data @ ..]) if !data.is_empty() && data.len().is_multiple_of(8) => {
-                            options.sack = SackBlocks::from_wire(data);
+                            options.sacks = true;
                         }
-                        (_, [_, _, data @ ..]) if syn => options.take_from_syn(kind, data),
+                        (_, [_, _, data @ ..]) if syn => {
+                            let at = raw.len() - option.len() - after.len();
+                            options.take_from_syn(kind, data, at);
+                        }
                         _ => {}
                     }
                 }
@@ -108,7 +110,7 @@ impl<'a> Options<'a> {
     }
 
     #[inline]
-    fn take_from_syn(&mut self, kind: u8, data: &[u8]) {
+    fn take_from_syn(&mut self, kind: u8, data: &[u8], at: usize) {
         match (kind, data) {
             (MSS, &[high, low]) => {
                 let mss = u16::from_be_bytes([high, low]);
@@ -118,22 +120,37 @@ impl<'a> Options<'a> {
             }
             (WINDOW_SCALE, &[shift]) => self.window_scale = Some(shift.min(MAX_WINDOW_SCALE)),
             (SACK_PERMITTED, []) => self.sack_permitted = true,
-            (FAST_OPEN | EXPERIMENT_1 | EXPERIMENT_2, _) => self.take_fast_open(read_one(kind, data)),
+            // The last one counts, unless it is odd.
+            (FAST_OPEN, _) | (EXPERIMENT_2, [0xf9, 0x89, ..]) if data.len().is_multiple_of(2) => {
+                self.first_flight = at as u8 + 1;
+            }
             _ => {}
         }
     }
 
-    fn take_fast_open(&mut self, option: TcpOption<'_>) {
-        match option {
-            TcpOption::FastOpen(fast_open) => self.fast_open = Some(fast_open),
+    /// Selective acknowledgements; the last option counts. Taken from the bytes when asked for:
+    /// few segments have any.
+    #[must_use]
+    pub fn sack(&self) -> SackBlocks {
+        if !self.sacks {
+            return SackBlocks::EMPTY;
+        }
+        let blocks = self.iter().filter_map(|option| match option {
+            TcpOption::Sack(data) => Some(SackBlocks::from_wire(data)),
+            _ => None,
+        });
+        blocks.last().unwrap_or(SackBlocks::EMPTY)
+    }
+
+    /// Fast Open; only on a SYN. An option with a cookie of an even length that no cookie can have
+    /// counts as "no Fast Open", an odd one is ignored, and the last option wins: what Linux does.
+    #[must_use]
+    pub fn fast_open(&self) -> Option<FastOpen> {
+        let at = usize::from(self.first_flight).checked_sub(1)?;
+        match OptionIter::new(self.raw.get(at..)?).next() {
+            Some(TcpOption::FastOpen(fast_open)) => Some(fast_open),
             // Its length is wrong, or it would have come as `FastOpen`.
-            TcpOption::Unknown { kind: FAST_OPEN, data }
-            | TcpOption::Experimental { kind: EXPERIMENT_2, exid: FAST_OPEN_EXID, data }
-                if data.len() % 2 == 0 =>
-            {
-                self.fast_open = None;
-            }
-            _ => {}
+            _ => None,
         }
     }
 
@@ -157,15 +174,15 @@ impl<'a> IntoIterator for &Options<'a> {
 impl fmt::Debug for Options<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Destructured, so that a new field is not forgotten here.
-        let Self { raw, mss, window_scale, sack_permitted, timestamps, sack, fast_open } = self;
+        let Self { raw, mss, window_scale, sack_permitted, timestamps, sacks: _, first_flight: _ } = self;
         f.debug_struct("Options")
             .field("raw_len", &raw.len())
             .field("mss", mss)
             .field("window_scale", window_scale)
             .field("sack_permitted", sack_permitted)
             .field("timestamps", timestamps)
-            .field("sack", &sack.as_slice())
-            .field("fast_open", fast_open)
+            .field("sack", &self.sack().as_slice())
+            .field("fast_open", &self.fast_open())
             .finish()
     }
 }
