@@ -73,6 +73,13 @@ impl<T> Slab<T> {
         self.entry_mut(index)?.value.as_mut()
     }
 
+    /// The entry at `index` if it has this generation.
+    #[inline]
+    #[must_use]
+    pub fn get_live(&mut self, index: u32, generation: u32) -> Option<&mut T> {
+        self.entry_mut(index).filter(|e| e.generation == generation)?.value.as_mut()
+    }
+
     /// Whether `generation` is the one that lives at `index`.
     #[inline]
     #[must_use]

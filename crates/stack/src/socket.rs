@@ -205,7 +205,13 @@ impl Stack {
     /// # Errors
     /// See [`Connection::read`].
     pub fn read(&mut self, id: ConnId, out: &mut [u8], now: Instant) -> Result<usize, IoError> {
-        self.with(id, now, |slot, pool| slot.conn.read(pool, out))
+        let slot = self.slots.get_live(id.index, id.generation).ok_or(GONE)?;
+        let result = slot.conn.read(&mut self.pool, out);
+        // Only a window that opened is worth telling.
+        if slot.conn.owes_ack() && !slot.queued {
+            self.touched(id.index, now);
+        }
+        result
     }
 
     /// Closes the sending direction.
@@ -250,10 +256,7 @@ impl Stack {
         now: Instant,
         f: impl FnOnce(&mut Slot, &mut firstflight_tcp::Pool) -> Result<T, IoError>,
     ) -> Result<T, IoError> {
-        if !self.slots.lives(id.index, id.generation) {
-            return Err(GONE);
-        }
-        let slot = self.slots.get_mut(id.index).ok_or(GONE)?;
+        let slot = self.slots.get_live(id.index, id.generation).ok_or(GONE)?;
         let result = f(slot, &mut self.pool);
         self.touched(id.index, now);
         result

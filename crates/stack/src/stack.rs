@@ -279,10 +279,10 @@ impl Stack {
             self.to_send.push_back(index);
         }
         let ready = slot.conn.poll_readiness();
-        if self.config.limits.trace > 0 {
-            self.trace_transitions(index);
-        } else if let Some(slot) = self.slots.get_mut(index) {
+        if self.config.limits.trace == 0 {
             slot.conn.forget_transitions();
+        } else {
+            self.trace_transitions(index);
         }
         if !ready.is_empty() {
             self.changed(index, ready, now);

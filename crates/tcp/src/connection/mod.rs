@@ -245,6 +245,13 @@ impl Connection {
         self.rcv.readable()
     }
 
+    /// Whether an acknowledgement is due at once.
+    #[inline]
+    #[must_use]
+    pub fn owes_ack(&self) -> bool {
+        self.rcv.need == crate::receive::AckNeed::Now
+    }
+
     /// Whether the peer has closed its direction and everything was received.
     #[must_use]
     pub fn peer_closed(&self) -> bool {
