@@ -5,7 +5,7 @@ use firstflight::{ConnectionInfo, Stream};
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -13,10 +13,6 @@ struct Inner {
     stream: Stream,
     /// When the first byte was read.
     first_byte: Option<Instant>,
-    /// Nothing may be read before something was written: hyper's client looks for an early end of the
-    /// stream first, and a lazy stream would connect at once, with no data in its SYN.
-    write_first: bool,
-    reader: Option<Waker>,
 }
 
 /// The end that hyper gets.
@@ -26,9 +22,9 @@ pub struct Observed(Arc<Mutex<Inner>>);
 #[derive(Clone)]
 pub struct Watch(Arc<Mutex<Inner>>);
 
-/// Both ends of `stream`. With `write_first`, reads wait for the first write.
-pub fn observe(stream: Stream, write_first: bool) -> (Observed, Watch) {
-    let inner = Inner { stream, first_byte: None, write_first, reader: None };
+/// Both ends of `stream`.
+pub fn observe(stream: Stream) -> (Observed, Watch) {
+    let inner = Inner { stream, first_byte: None };
     let shared = Arc::new(Mutex::new(inner));
     (Observed(Arc::clone(&shared)), Watch(shared))
 }
@@ -57,10 +53,6 @@ impl Watch {
 impl AsyncRead for Observed {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut inner = lock(&self.0);
-        if inner.write_first {
-            inner.reader = Some(cx.waker().clone());
-            return Poll::Pending;
-        }
         let before = buf.filled().len();
         let result = Pin::new(&mut inner.stream).poll_read(cx, buf);
         if inner.first_byte.is_none() && buf.filled().len() > before {
@@ -72,13 +64,7 @@ impl AsyncRead for Observed {
 
 impl AsyncWrite for Observed {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let mut inner = lock(&self.0);
-        let result = Pin::new(&mut inner.stream).poll_write(cx, bytes);
-        inner.write_first = false;
-        if let Some(reader) = inner.reader.take() {
-            reader.wake();
-        }
-        result
+        Pin::new(&mut lock(&self.0).stream).poll_write(cx, bytes)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

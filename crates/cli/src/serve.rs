@@ -202,7 +202,7 @@ async fn accept(
 
 fn serve(stream: Stream, site: Site, graceful: &GracefulShutdown) {
     let peer = stream.peer_addr();
-    let (stream, watch) = observe(stream, false);
+    let (stream, watch) = observe(stream);
     let service = service_fn(move |request| {
         let entry = site.log.begin(peer, watch.clone(), &request);
         answer::answer(Arc::clone(&site.root), request, entry)

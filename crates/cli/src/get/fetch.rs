@@ -87,7 +87,7 @@ pub async fn fetch(errand: &Errand, target: &Target) -> Report {
     let began = Instant::now();
     let mut progress = Progress { status: None, sum: Sum::new() };
     let config = ConnectConfig { fast_open: errand.fast_open, ..ConnectConfig::default() };
-    let (stream, watch) = observe(errand.endpoint.connect_lazy(target.remote, config), true);
+    let (stream, watch) = observe(errand.endpoint.connect_lazy(target.remote, config));
     let exchange = exchange(errand, target, TokioIo::new(stream), &mut progress);
     let result = match tokio::time::timeout(errand.timeout, exchange).await {
         Ok(result) => result,

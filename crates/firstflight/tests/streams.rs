@@ -1,0 +1,147 @@
+//! Two endpoints on an emulated path, through the public interface only.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use firstflight::{ConnectConfig, Endpoint, ListenConfig, Listener, Stream, credential, link};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+fn addr(port: u16) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 2], port))
+}
+
+fn fast() -> ConnectConfig {
+    ConnectConfig { fast_open: true, ..ConnectConfig::default() }
+}
+
+/// A client, a server and its listener on port 80 with Fast Open.
+fn world(delay: Duration) -> (Endpoint, Endpoint, Listener) {
+    let path = link::PathConfig::with_delay(delay);
+    let (a, b) = link::real_time_pair(path.clone(), path, 1).unwrap();
+    let client = Endpoint::new(firstflight::config(vec!["10.0.0.1".parse().unwrap()]).unwrap(), a);
+    let server = Endpoint::new(firstflight::config(vec!["10.0.0.2".parse().unwrap()]).unwrap(), b);
+    let keys = credential::KeyRing::new(credential::Scheme::Linux, firstflight::random_key().unwrap());
+    let mut listen = ListenConfig::new(addr(80));
+    let pending = Arc::new(credential::PendingLimit::new(16));
+    listen.fast_open = Some(credential::FastOpenPolicy::new(Arc::new(keys), pending));
+    let listener = server.listen(listen).unwrap();
+    (client, server, listener)
+}
+
+/// Both ends of a new connection.
+async fn both(
+    client: &Endpoint,
+    listener: &Listener,
+    data: &[u8],
+    config: &ConnectConfig,
+) -> (Stream, Stream) {
+    let (a, b) = tokio::join!(client.connect(addr(80), data, config), listener.accept());
+    (a.unwrap(), b.unwrap())
+}
+
+/// Fetches a cookie.
+async fn first_visit(client: &Endpoint, listener: &Listener) {
+    let (a, _b) = both(client, listener, b"", &fast()).await;
+    assert_eq!(a.outcome().reason(), Some(credential::Reason::NoCredential));
+}
+
+async fn read(stream: &mut Stream, n: usize) -> Vec<u8> {
+    let mut buf = vec![0; n];
+    stream.read_exact(&mut buf).await.unwrap();
+    buf
+}
+
+#[tokio::test]
+async fn a_lazy_stream_that_is_read_first_still_sends_data_in_its_syn() {
+    let (client, _server, listener) = world(Duration::ZERO);
+    first_visit(&client, &listener).await;
+    let stream = client.connect_lazy(addr(80), fast());
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    // hyper's client looks for an early end of the stream before it writes.
+    let reading = tokio::spawn(async move {
+        let mut answer = String::new();
+        reader.read_to_string(&mut answer).await.map(|_| (answer, reader))
+    });
+    tokio::task::yield_now().await;
+    writer.write_all(b"ping").await.unwrap();
+    let mut served = listener.accept().await.unwrap();
+    assert_eq!(read(&mut served, 4).await, b"ping");
+    served.write_all(b"pong").await.unwrap();
+    served.shutdown().await.unwrap();
+    let (answer, reader) = reading.await.unwrap().unwrap();
+    assert_eq!(answer, "pong");
+    assert!(reader.unsplit(writer).outcome().is_accepted());
+}
+
+#[tokio::test]
+async fn early_data_is_marked_until_the_handshake_is_confirmed() {
+    let (client, _server, listener) = world(Duration::from_millis(20));
+    first_visit(&client, &listener).await;
+    let connecting = tokio::spawn(async move { client.connect(addr(80), b"early", &fast()).await });
+    let mut served = listener.accept().await.unwrap();
+    assert!(served.is_early());
+    assert_eq!(read(&mut served, 5).await, b"early");
+    served.handshake_confirmed().await.unwrap();
+    assert!(!served.is_early());
+    assert_eq!(served.info().unwrap().totals.early, 5);
+    assert!(connecting.await.unwrap().unwrap().outcome().is_accepted());
+}
+
+#[tokio::test]
+async fn one_direction_closes_and_the_other_goes_on() {
+    let (client, _server, listener) = world(Duration::ZERO);
+    let (mut a, mut b) = both(&client, &listener, b"request", &ConnectConfig::default()).await;
+    a.shutdown().await.unwrap();
+    let mut request = String::new();
+    b.read_to_string(&mut request).await.unwrap();
+    assert_eq!(request, "request");
+    assert_eq!(a.write(b"more").await.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    let body = vec![7; 3_000_000];
+    let sending = tokio::spawn(async move {
+        b.write_all(&body).await?;
+        b.shutdown().await
+    });
+    let mut answer = Vec::new();
+    a.read_to_end(&mut answer).await.unwrap();
+    assert_eq!((answer.len(), answer.iter().all(|x| *x == 7)), (3_000_000, true));
+    sending.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_port_without_listener_refuses() {
+    let (client, _server, _listener) = world(Duration::ZERO);
+    let error = client.connect(addr(81), b"", &fast()).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    // A lazy stream learns it when it reads.
+    let mut stream = client.connect_lazy(addr(81), fast());
+    stream.write_all(b"x").await.unwrap();
+    let error = stream.read(&mut [0; 8]).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+}
+
+#[tokio::test]
+async fn an_aborted_stream_resets_its_peer() {
+    let (client, _server, listener) = world(Duration::ZERO);
+    let (a, mut b) = both(&client, &listener, b"", &ConnectConfig::default()).await;
+    a.abort();
+    let error = b.read(&mut [0; 8]).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn shutdown_waits_for_what_is_on_its_way_and_then_everything_fails() {
+    let (client, server, listener) = world(Duration::from_millis(5));
+    let (mut a, mut b) = both(&client, &listener, b"", &ConnectConfig::default()).await;
+    b.write_all(&[1; 200_000]).await.unwrap();
+    drop(b);
+    let reading = tokio::spawn(async move {
+        let mut all = Vec::new();
+        a.read_to_end(&mut all).await.map(|_| all.len())
+    });
+    server.shutdown(Duration::from_secs(30)).await;
+    assert_eq!(reading.await.unwrap().unwrap(), 200_000);
+    assert_eq!(server.connections(), 0);
+    assert!(listener.accept().await.is_err());
+}
