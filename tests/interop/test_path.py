@@ -106,12 +106,13 @@ def serve_behind_stripping_path(t, family):
 @case(family=FAMILIES, needs=("nft", "curl"))
 def path_dark_while_serve_sends(t, family):
     """Nothing the engine sends arrives for a while, amid a download: its retransmission timer finds back."""
-    root = t.root(large=4_000_000)
+    # More than the kernel's receive buffer takes: it must not be over before the rule is there.
+    root = t.root(large=40_000_000)
     ns = t.namespace("serve")
     t.serve(ns, PAIR, root)
     file = os.path.join(root, "got")
     target = url(PAIR.peer[family], PORT, "/large")
-    curl = t.start(Process(["curl", "-gsS", "--fail", "-m", "60", "--limit-rate", "2M", "-o", file, target], ns=ns))
+    curl = t.start(Process(["curl", "-gsS", "--fail", "-m", "60", "--limit-rate", "20M", "-o", file, target], ns=ns))
     kernel.wait_for_traffic(ns, TUN, 500_000)
     ns.nft(f"{FROM_DEVICE} counter drop")
     # Something was sent in vain.
