@@ -31,6 +31,18 @@ fn rst_at_the_edge_resets() {
     p.quiet();
 }
 
+/// RFC 9293 §3.10.7.4: a reset ends the connection; the acknowledgement it owed a moment before goes
+/// with it.
+#[test]
+fn a_reset_takes_the_pending_acknowledgement_with_it() {
+    let (mut p, id) = open();
+    p.deliver(seg().seq(21).ack(11).bytes(10));
+    p.deliver(seg().seq(11).rst());
+    p.pump();
+    p.quiet();
+    assert_eq!(p.reason(id), Some(CloseReason::Reset));
+}
+
 /// RFC 5961 §3.2, 3: in the window, not at its edge: challenge ACK.
 #[test]
 fn rst_in_the_window_is_challenged() {

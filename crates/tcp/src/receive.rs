@@ -225,15 +225,16 @@ impl Receive {
     /// (RFC 9293 §3.8.6.2.2). `unscaled` for segments with SYN.
     pub fn window(&mut self, unscaled: bool) -> u16 {
         let opened = self.opened();
+        if unscaled {
+            // A SYN-ACK that is sent again says no more than 65,535, but what was offered since stays.
+            let window = (self.edge + opened).distance_from(self.nxt).min(0xffff);
+            self.edge = self.edge.max(self.nxt + window);
+            return window as u16;
+        }
         if opened >= u32::from(self.peer_mss).min(self.limit / 2) {
             self.edge += opened;
         }
         let window = self.edge.distance_from(self.nxt);
-        if unscaled {
-            let field = window.min(0xffff);
-            self.edge = self.nxt + field;
-            return field as u16;
-        }
         (window >> self.scale).min(0xffff) as u16
     }
 
@@ -294,5 +295,21 @@ impl Receive {
     pub fn clear(&mut self, pool: &mut Pool) {
         self.buf.clear(pool);
         self.ahead.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_syn_ack_sent_again_takes_no_window_back() {
+        let mut rcv = Receive::new(SeqNum::new(0), 1 << 20, 5, 1460);
+        assert_eq!(rcv.window(true), 0xffff);
+        assert_eq!(u32::from(rcv.window(false)) << 5, 1 << 20);
+        let offered = rcv.edge;
+        assert_eq!(rcv.window(true), 0xffff);
+        assert_eq!(rcv.edge, offered);
+        assert!(rcv.acceptable(SeqNum::new(500_000), 1000));
     }
 }

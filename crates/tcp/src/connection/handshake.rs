@@ -101,6 +101,8 @@ impl Connection {
         }
         conn.snd.nxt = conn.snd.iss + 1;
         conn.snd.max = conn.snd.nxt;
+        // Should that ACK not open it after all, it ends like any other that nobody answers.
+        conn.arm_retransmit(now);
         conn
     }
 

@@ -22,7 +22,8 @@ impl Connection {
             return self.emit_bare(self.snd.max, Flags::RST.union(Flags::ACK), now, out);
         }
         match &self.state {
-            State::Closed(_) | State::TimeWait(_) => return self.transmit_ack(now, out),
+            State::Closed(_) => return None,
+            State::TimeWait(_) => return self.transmit_ack(now, out),
             State::SynSent(syn) => {
                 let pending = syn.pending;
                 return if pending { self.transmit_syn(now, out) } else { None };
