@@ -1,13 +1,13 @@
 //! The server's one decision about a first flight.
 
 use crate::cookie::Flow;
-use crate::key::KeyRing;
+use crate::one_time::Serial;
 use crate::outcome::Reason;
-use crate::pending::{PendingLimit, Place};
-use alloc::sync::Arc;
-use core::fmt;
-use firstflight_wire::Clock;
+use crate::pending::Place;
+use crate::policy::{FastOpenPolicy, Replays};
+use crate::replay::Guarded;
 use firstflight_wire::tcp::{Cookie, FastOpen};
+use firstflight_wire::{Clock, SeqNum};
 
 /// The credential of a SYN.
 #[derive(Debug, Clone, Copy)]
@@ -24,67 +24,28 @@ pub enum Presented<'a> {
 pub struct FirstFlight<'a> {
     /// Its addresses.
     pub flow: Flow,
+    /// Its ports: the client's, the server's.
+    pub ports: (u16, u16),
+    /// Its sequence number.
+    pub isn: SeqNum,
     /// Its credential.
     pub presented: Presented<'a>,
-    /// Its payload, bytes (without a preamble).
-    pub data_len: usize,
+    /// Its data (without a preamble).
+    pub payload: &'a [u8],
     /// The listener's accept queue has no room.
     pub accept_queue_full: bool,
     /// The listener answers with SYN cookies, which leave no state to skip a handshake with.
     pub syn_cookie_pressure: bool,
 }
 
-/// How a listener treats first flights. The parts behind an [`Arc`] are shared by its shards.
-#[derive(Clone)]
-pub struct FastOpenPolicy {
-    /// Keys of plain cookies.
-    pub keys: Arc<KeyRing>,
-    /// How many first flights may wait for their client's ACK.
-    pub pending: Arc<PendingLimit>,
-    /// Takes data without a cookie, or with any. Only for closed networks: nothing proves the client's
-    /// address, so the listener answers spoofed SYNs with data. Off by default.
-    pub no_cookie: bool,
-    /// Asked instead of `keys` when there is one.
-    pub verifier: Option<Arc<dyn Verifier + Send + Sync>>,
-}
-
-impl FastOpenPolicy {
-    /// Plain cookies of `keys`, within `pending`.
-    #[must_use]
-    pub fn new(keys: Arc<KeyRing>, pending: Arc<PendingLimit>) -> Self {
-        Self { keys, pending, no_cookie: false, verifier: None }
-    }
-
-    fn verdict(&self, first: &FirstFlight<'_>, clock: &Clock) -> Verdict {
-        match &self.verifier {
-            Some(verifier) => verifier.verify(first, clock),
-            None => self.keys.verify(first, clock),
-        }
-    }
-
-    /// In no-cookie mode: what a client gets that asked for a cookie or showed one not of the primary
-    /// key, so that it has one when the mode ends.
-    fn courtesy(&self, first: &FirstFlight<'_>, clock: &Clock) -> Option<Cookie> {
-        // Another verifier may keep state about what it is asked, so it is not.
-        if self.verifier.is_some() {
-            return None;
-        }
-        match self.keys.verify(first, clock) {
-            Verdict::Valid { grant } | Verdict::Invalid { grant, .. } => grant,
-            Verdict::Pending(_) => None,
-        }
-    }
-}
-
-impl fmt::Debug for FastOpenPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FastOpenPolicy")
-            .field("keys", &self.keys)
-            .field("pending", &self.pending)
-            .field("no_cookie", &self.no_cookie)
-            .field("verifier", &self.verifier.is_some())
-            .finish()
-    }
+/// A cookie for a SYN-ACK.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grant {
+    /// The cookie.
+    pub cookie: Cookie,
+    /// It becomes usable with [`Verifier::activate`], when the handshake is complete; `None`: it is usable
+    /// at once.
+    pub serial: Option<Serial>,
 }
 
 /// Judges one kind of credential.
@@ -92,6 +53,23 @@ pub trait Verifier {
     /// Judges the credential of `first`. It must not take what it cannot prove: a false `Valid` lets a
     /// spoofed SYN through, a false `Invalid` costs the client one round trip.
     fn verify(&self, first: &FirstFlight<'_>, clock: &Clock) -> Verdict;
+
+    /// Uses a credential that is good once, in one step, immediately before the first flight is accepted.
+    /// A false `No` costs a round trip; `Yes` is said at most once for a serial.
+    fn redeem(&self, _serial: Serial) -> Redemption {
+        Redemption::No(Reason::Policy)
+    }
+
+    /// The handshake in which `serial` was granted is complete. A job that comes back from here has no
+    /// answer to wait for.
+    fn activate(&self, _serial: Serial) -> Option<JobRequest> {
+        None
+    }
+
+    /// Whether every credential it takes is good for one first flight, however many servers take it.
+    fn is_once(&self) -> bool {
+        false
+    }
 }
 
 /// What a [`Verifier`] says.
@@ -100,17 +78,35 @@ pub enum Verdict {
     /// The client may skip the handshake.
     Valid {
         /// A cookie for the SYN-ACK.
-        grant: Option<Cookie>,
+        grant: Option<Grant>,
+        /// The credential is good once: to be redeemed under this serial.
+        once: Option<Serial>,
     },
     /// It may not.
     Invalid {
         /// Why.
         reason: Reason,
         /// A cookie for the SYN-ACK.
-        grant: Option<Cookie>,
+        grant: Option<Grant>,
     },
     /// Somebody else has to say.
-    Pending(JobRequest),
+    Pending {
+        /// Who, and what to ask.
+        job: JobRequest,
+        /// A cookie for the SYN-ACK.
+        grant: Option<Grant>,
+    },
+}
+
+/// The answer to [`Verifier::redeem`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Redemption {
+    /// It is used now.
+    Yes,
+    /// It cannot be.
+    No(Reason),
+    /// Somebody else has to say.
+    Ask(JobRequest),
 }
 
 /// Work for the driver, whose [`JobResult`] decides.
@@ -126,8 +122,22 @@ pub enum JobRequest {
     GuardSet {
         /// The id.
         key: [u8; 16],
-        /// When it may be forgotten, Unix time in milliseconds.
-        expires_unix_ms: u64,
+        /// How long it must be kept, milliseconds.
+        keep_ms: u64,
+        /// How far its stamp is ahead of the present, milliseconds.
+        ahead_ms: u64,
+        /// A store whose memory begins at some moment takes nothing that is stamped up to so much later.
+        reach_ms: u64,
+    },
+    /// Use a one-time cookie that was activated and not used yet.
+    Redeem {
+        /// Its serial.
+        serial: Serial,
+    },
+    /// A one-time cookie may be used from now on. Nobody waits for the answer.
+    Activate {
+        /// Its serial.
+        serial: Serial,
     },
 }
 
@@ -147,7 +157,7 @@ pub enum Admission {
     /// Make the connection at once and deliver the data.
     Accept {
         /// A cookie for the SYN-ACK, in the form in which the client spoke.
-        grant: Option<Cookie>,
+        grant: Option<Grant>,
         /// Held until the client's ACK or the connection's end.
         place: Place,
     },
@@ -156,12 +166,14 @@ pub enum Admission {
         /// Why.
         reason: Reason,
         /// A cookie for the SYN-ACK. Without one the SYN-ACK has no Fast Open option.
-        grant: Option<Cookie>,
+        grant: Option<Grant>,
     },
     /// Park the SYN until the job is answered.
     Pending {
         /// What is to be done.
         job: JobRequest,
+        /// A cookie for the SYN-ACK, whatever the answer.
+        grant: Option<Grant>,
         /// Held while it is parked, and then as in `Accept`.
         place: Place,
     },
@@ -176,8 +188,9 @@ impl Admission {
 /// Decides about a SYN for a listener; `policy` is `None` where the application did not ask for Fast Open.
 ///
 /// In this order: SYN-cookie pressure, accept queue full (both whatever the SYN carries), the policy, the
-/// pending limit, the credential. At the limit no cookie is granted (RFC 7413 §4.2.2: as if Fast Open
-/// were switched off). A SYN without credential and data is an ordinary one, at the limit too.
+/// pending limits, the credential, its client's limit, and last, immediately before the data is taken,
+/// whether it was taken before. At a limit no cookie is granted (RFC 7413 §4.2.2: as if Fast Open were
+/// switched off). A SYN without credential and data is an ordinary one, at the limit too.
 pub fn admit(policy: Option<&FastOpenPolicy>, first: &FirstFlight<'_>, clock: &Clock) -> Admission {
     if first.syn_cookie_pressure {
         return Admission::refuse(Reason::SynCookie);
@@ -185,30 +198,70 @@ pub fn admit(policy: Option<&FastOpenPolicy>, first: &FirstFlight<'_>, clock: &C
     if first.accept_queue_full {
         return Admission::refuse(Reason::QueueFull);
     }
-    let unproved = policy.filter(|policy| policy.no_cookie && first.data_len > 0);
+    let unproved = policy.filter(|policy| policy.no_cookie && !first.payload.is_empty());
     if matches!(first.presented, Presented::None) && unproved.is_none() {
-        let plain = first.data_len == 0;
+        let plain = first.payload.is_empty();
         return Admission::refuse(if plain { Reason::NotRequested } else { Reason::NoCredential });
     }
     let Some(policy) = policy else {
         return Admission::refuse(Reason::Policy);
     };
     // Looked at before the credential is, taken only after: a SYN that proves nothing occupies no place.
-    if !policy.pending.has_room() {
-        return Admission::refuse(Reason::PendingLimit);
+    if let Err(reason) = policy.pending.has_room() {
+        return Admission::refuse(reason);
     }
     let verdict = match unproved {
-        Some(policy) => Verdict::Valid { grant: policy.courtesy(first, clock) },
-        None => policy.verdict(first, clock),
+        Some(policy) => Verdict::Valid { grant: policy.courtesy(first, clock), once: None },
+        None => policy.verifier().verify(first, clock),
     };
-    if let Verdict::Invalid { reason, grant } = verdict {
-        return Admission::Fallback { reason, grant };
-    }
+    let (grant, once) = match verdict {
+        Verdict::Invalid { reason, grant } => return Admission::Fallback { reason, grant },
+        Verdict::Valid { grant, once } => (grant, Ok(once)),
+        Verdict::Pending { job, grant } => (grant, Err(job)),
+    };
     // Another shard may have taken the last place meanwhile.
-    match (verdict, policy.pending.try_reserve()) {
-        (Verdict::Valid { grant }, Some(place)) => Admission::Accept { grant, place },
-        (Verdict::Pending(job), Some(place)) => Admission::Pending { job, place },
-        _ => Admission::refuse(Reason::PendingLimit),
+    let place = match policy.pending.reserve(first.flow.client) {
+        Ok(place) => place,
+        Err(reason) => return Admission::refuse(reason),
+    };
+    let decided = match once {
+        Ok(once) => spend(policy, once, first, clock),
+        Err(job) => Redemption::Ask(job),
+    };
+    match decided {
+        Redemption::Yes => Admission::Accept { grant, place },
+        Redemption::No(reason) => Admission::Fallback { reason, grant },
+        Redemption::Ask(job) => Admission::Pending { job, grant, place },
+    }
+}
+
+/// The last step: a first flight that was executed before is not executed again, as far as the policy goes.
+fn spend(
+    policy: &FastOpenPolicy,
+    once: Option<Serial>,
+    first: &FirstFlight<'_>,
+    clock: &Clock,
+) -> Redemption {
+    if let Some(serial) = once {
+        // No copy of it gets further either.
+        return policy.verifier().redeem(serial);
+    }
+    let guard = match &policy.replays {
+        Replays::Allow => return Redemption::Yes,
+        // The policy is not valid; it promises what this credential cannot hold.
+        Replays::AtMostOnce => return Redemption::No(Reason::Policy),
+        // Nothing would be executed.
+        Replays::NoDuplicates(_) if first.payload.is_empty() => return Redemption::Yes,
+        Replays::NoDuplicates(guard) => guard,
+    };
+    // A copy is stamped when it arrives, so the clock that never steps serves.
+    let now_ms = clock.mono.as_millis();
+    match guard.test_and_set(guard.id(first), now_ms, now_ms) {
+        Guarded::New => Redemption::Yes,
+        Guarded::Seen => Redemption::No(Reason::Replay),
+        Guarded::Floor => Redemption::No(Reason::GuardFloor),
+        Guarded::Busy => Redemption::No(Reason::Overloaded),
+        Guarded::Ask(job) => Redemption::Ask(job),
     }
 }
 

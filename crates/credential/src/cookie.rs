@@ -106,7 +106,7 @@ impl CookieScheme for Paper {
 }
 
 /// The address in 16 bytes, an IPv4 one in front of zeros.
-fn octets(address: IpAddr) -> [u8; 16] {
+pub(crate) fn octets(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(v4) => (u128::from(v4.to_bits()) << 96).to_be_bytes(),
         IpAddr::V6(v6) => v6.octets(),

@@ -1,11 +1,12 @@
 //! Cookie keys: one to grant with, older or coming ones still accepted.
 
-use crate::admission::{FirstFlight, Presented, Verdict, Verifier};
+use crate::admission::{FirstFlight, Grant, Presented, Verdict, Verifier};
 use crate::cookie::{CookieScheme, Flow, Loaded, Scheme};
 use crate::outcome::Reason;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
+use core::net::{IpAddr, Ipv4Addr};
 use core::str::FromStr;
 use firstflight_wire::Clock;
 use firstflight_wire::tcp::{Cookie, FastOpen};
@@ -171,6 +172,13 @@ impl KeyRing {
         self.scheme
     }
 
+    /// A secret number that tables may key their hashes with.
+    pub(crate) fn hash_key(&self) -> u64 {
+        // The cookie of an address that no client can have (RFC 1122 §3.2.1.3).
+        let nobody = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        u64::from_be_bytes(self.primary.make(&Flow { client: nobody, server: nobody }))
+    }
+
     /// A fresh cookie for `flow`, of the primary key.
     #[must_use]
     pub fn grant(&self, flow: &Flow) -> Cookie {
@@ -207,15 +215,15 @@ impl fmt::Debug for KeyRing {
 /// Plain cookies: the credential of RFC 7413.
 impl Verifier for KeyRing {
     fn verify(&self, first: &FirstFlight<'_>, _clock: &Clock) -> Verdict {
-        let fresh = || Some(self.grant(&first.flow));
+        let fresh = || Some(Grant { cookie: self.grant(&first.flow), serial: None });
         match first.presented {
             Presented::None => Verdict::Invalid { reason: Reason::NoCredential, grant: None },
             Presented::FastOpen(FastOpen::Request(_)) => {
                 Verdict::Invalid { reason: Reason::NoCredential, grant: fresh() }
             }
             Presented::FastOpen(FastOpen::Cookie(_, cookie)) => match self.check(&first.flow, cookie) {
-                Check::Primary => Verdict::Valid { grant: None },
-                Check::Backup => Verdict::Valid { grant: fresh() },
+                Check::Primary => Verdict::Valid { grant: None, once: None },
+                Check::Backup => Verdict::Valid { grant: fresh(), once: None },
                 Check::No => Verdict::Invalid { reason: Reason::StaleOrWrongCredential, grant: fresh() },
             },
         }
@@ -230,8 +238,8 @@ mod tests {
     use proptest::prelude::*;
 
     const FLOW: Flow = Flow {
-        client: core::net::IpAddr::V4(core::net::Ipv4Addr::new(192, 0, 2, 1)),
-        server: core::net::IpAddr::V4(core::net::Ipv4Addr::new(192, 168, 0, 1)),
+        client: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+        server: IpAddr::V4(Ipv4Addr::new(192, 168, 0, 1)),
     };
 
     fn key(byte: u8) -> CookieKey {

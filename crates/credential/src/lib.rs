@@ -19,15 +19,21 @@ pub mod admission;
 pub mod cookie;
 pub mod key;
 mod lru;
+pub mod one_time;
 pub mod outcome;
 pub mod pending;
+pub mod policy;
+pub mod replay;
 pub mod store;
 
 pub use admission::{
-    Admission, FastOpenPolicy, FirstFlight, JobRequest, JobResult, Presented, Verdict, Verifier, admit,
+    Admission, FirstFlight, Grant, JobRequest, JobResult, Presented, Redemption, Verdict, Verifier, admit,
 };
 pub use cookie::{CookieScheme, Flow, Scheme};
 pub use key::{Check, CookieKey, KeyParseError, KeyRing};
+pub use one_time::{Farm, OneTimeCookies, OneTimeKeys, Placement, Serial, SerialTable};
 pub use outcome::{Outcome, Reason};
 pub use pending::{PendingLimit, Place};
+pub use policy::{FastOpenPolicy, PolicyError, Quarantine, Replays};
+pub use replay::{GuardKey, Guarded, RemoteGuard, ReplayGuard, ReplayTable, Window};
 pub use store::{CredentialStore, Entry, NetworkId};

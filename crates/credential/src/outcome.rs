@@ -112,6 +112,12 @@ reasons! {
         "the server had no time to verify the credential"
     PendingLimit "pending-limit"
         "too many first flights of the listener still wait for their client's ACK"
+    ClientLimit "client-limit"
+        "too many first flights from this client's prefix still wait for their ACK"
+    ServerLimit "server-limit"
+        "too many first flights of the whole server still wait for their client's ACK"
+    NotActive "not-active"
+        "the one-time cookie was granted in a handshake that is not complete"
     SynCookie "syn-cookie"
         "the server is under SYN pressure and answers with SYN cookies"
     NoData "no-data"
@@ -162,7 +168,7 @@ mod tests {
         let sentences: BTreeSet<_> = Reason::ALL.iter().map(ToString::to_string).collect();
         assert_eq!(labels.len(), Reason::ALL.len());
         assert_eq!(sentences.len(), Reason::ALL.len());
-        assert_eq!(Reason::ALL.len(), 30);
+        assert_eq!(Reason::ALL.len(), 33);
     }
 
     #[test]

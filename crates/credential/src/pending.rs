@@ -1,23 +1,60 @@
-//! How many first flights of a listener may wait for the client's ACK (RFC 7413 §5.1, the paper's §3.4.1).
+//! How many first flights may wait for their client's ACK: of a listener, of a server, of one client
+//! (RFC 7413 §5.1, the Fast Open paper §§3.4.1 and 7.3).
 
+mod clients;
+
+use crate::outcome::Reason;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
+use clients::ClientTable;
+pub(crate) use clients::prefix;
+use core::net::IpAddr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// A listener's bound on connections that run before their handshake is complete. Shared by all shards
-/// of the listener; the limit may change while it runs.
+/// Client prefixes that a limit can tell apart at a time (the paper's §7.3 proposes 10,000).
+const CLIENTS: usize = 10_000;
+
+/// A bound on connections that run before their handshake is complete. Shared by all shards of a listener;
+/// the limits may change while it runs.
+///
+/// Three bounds in one: of these connections together, of those of one client prefix (an IPv4 address,
+/// an IPv6 /64), and, by [`PendingLimit::within`], of a whole server with several listeners. Whoever ends
+/// connections by RST keeps their places for a while, and so meets the bound of one client first.
 ///
 /// Only numbers are shared, no data is published through them: relaxed ordering is enough.
 #[derive(Debug)]
 pub struct PendingLimit {
     count: AtomicU32,
     limit: AtomicU32,
+    clients: ClientTable,
+    server: Option<Arc<PendingLimit>>,
 }
 
 impl PendingLimit {
-    /// At most `limit` at a time; 0 switches Fast Open off.
+    /// At most `limit` at a time, and a 32nd of it, but at least 4, for one client; 0 switches Fast Open
+    /// off.
     #[must_use]
-    pub const fn new(limit: u32) -> Self {
-        Self { count: AtomicU32::new(0), limit: AtomicU32::new(limit) }
+    pub fn new(limit: u32) -> Self {
+        Self::with_clients(limit, (limit / 32).max(4))
+    }
+
+    /// At most `limit` at a time, of them `per_client` of one client prefix. `u32::MAX` for both leaves it
+    /// all to [`PendingLimit::within`].
+    #[must_use]
+    pub fn with_clients(limit: u32, per_client: u32) -> Self {
+        Self {
+            count: AtomicU32::new(0),
+            limit: AtomicU32::new(limit),
+            clients: ClientTable::new(CLIENTS, per_client),
+            server: None,
+        }
+    }
+
+    /// Every place counts in `server` too, which several listeners share.
+    #[must_use]
+    pub fn within(mut self, server: Arc<PendingLimit>) -> Self {
+        self.server = Some(server);
+        self
     }
 
     /// Connections that hold a place.
@@ -26,10 +63,16 @@ impl PendingLimit {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// The bound.
+    /// The bound on all of them.
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.limit.load(Ordering::Relaxed)
+    }
+
+    /// The bound on those of one client prefix.
+    #[must_use]
+    pub fn client_limit(&self) -> u32 {
+        self.clients.limit()
     }
 
     /// Changes the bound. Places given out stay valid, even if they are more than it allows.
@@ -37,23 +80,58 @@ impl PendingLimit {
         self.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// Whether a place is free at this moment; another shard may take it in the next.
-    #[must_use]
-    pub fn has_room(&self) -> bool {
-        self.pending() < self.limit()
+    /// Changes the bound on one client prefix, in the same way.
+    pub fn set_client_limit(&self, limit: u32) {
+        self.clients.set_limit(limit);
     }
 
-    /// Takes a place, or `None` at the limit.
-    #[must_use]
-    pub fn try_reserve(self: &Arc<Self>) -> Option<Place> {
+    /// Keys the hash over client prefixes, so that nobody can choose addresses that collide. The first
+    /// key stays.
+    pub(crate) fn key(&self, key: u64) {
+        self.clients.key(key);
+    }
+
+    /// Which bound leaves no room at this moment, if any; another shard may take the last place in the
+    /// next.
+    ///
+    /// # Errors
+    /// The bound that is reached.
+    pub fn has_room(&self) -> Result<(), Reason> {
+        if self.pending() >= self.limit() {
+            return Err(Reason::PendingLimit);
+        }
+        self.server.as_ref().map_or(Ok(()), |server| server.has_room().map_err(|_| Reason::ServerLimit))
+    }
+
+    /// Takes a place for `client`.
+    ///
+    /// # Errors
+    /// The bound that is reached.
+    pub fn reserve(self: &Arc<Self>, client: IpAddr) -> Result<Place, Reason> {
+        let server = match &self.server {
+            None => None,
+            // A client's bound over all listeners is the server's own, and told apart from the listener's.
+            Some(server) => Some(Box::new(server.reserve(client).map_err(|reason| match reason {
+                Reason::PendingLimit => Reason::ServerLimit,
+                other => other,
+            })?)),
+        };
+        let entry = self.clients.reserve(client).ok_or(Reason::ClientLimit)?;
+        if !self.count_up() {
+            self.clients.release(entry);
+            return Err(Reason::PendingLimit);
+        }
+        Ok(Place { of: Arc::clone(self), entry, _server: server })
+    }
+
+    fn count_up(&self) -> bool {
         let limit = self.limit();
         self.count
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
                 // Below the limit, so adding one cannot overflow.
                 (count < limit).then(|| count + 1)
             })
-            .ok()?;
-        Some(Place { of: Arc::clone(self) })
+            .is_ok()
     }
 }
 
@@ -63,6 +141,9 @@ impl PendingLimit {
 #[must_use = "dropping it gives the place back"]
 pub struct Place {
     of: Arc<PendingLimit>,
+    entry: u32,
+    /// Given back with this one. Boxed, so that a connection without a server-wide bound stays small.
+    _server: Option<Box<Place>>,
 }
 
 impl Place {
@@ -74,87 +155,11 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Each place was counted once and is dropped once, so this cannot pass zero.
+        // Each place was counted once and is dropped once, so neither can pass zero.
         self.of.count.fetch_sub(1, Ordering::Relaxed);
+        self.of.clients.release(self.entry);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use alloc::vec::Vec;
-    use proptest::prelude::*;
-    use std::thread;
-
-    #[test]
-    fn limit_zero_gives_no_place() {
-        let limit = Arc::new(PendingLimit::new(0));
-        assert!(!limit.has_room());
-        assert!(limit.try_reserve().is_none());
-        assert_eq!(limit.pending(), 0);
-    }
-
-    #[test]
-    fn a_place_is_given_back_by_drop_and_by_release() {
-        let limit = Arc::new(PendingLimit::new(2));
-        let first = limit.try_reserve().unwrap();
-        let second = limit.try_reserve().unwrap();
-        assert!(limit.try_reserve().is_none());
-        first.release();
-        assert_eq!(limit.pending(), 1);
-        drop(second);
-        assert_eq!(limit.pending(), 0);
-    }
-
-    #[test]
-    fn a_lowered_limit_waits_for_the_places_given_out() {
-        let limit = Arc::new(PendingLimit::new(3));
-        let mut places: Vec<_> = (0..3).filter_map(|_| limit.try_reserve()).collect();
-        limit.set_limit(2);
-        places.pop();
-        assert!(!limit.has_room() && limit.try_reserve().is_none());
-        places.pop();
-        assert!(limit.try_reserve().is_some());
-    }
-
-    #[test]
-    fn threads_never_pass_the_limit_and_give_all_back() {
-        let limit = Arc::new(PendingLimit::new(5));
-        thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    for round in 0..20_000 {
-                        let places: Vec<_> = (0..3).filter_map(|_| limit.try_reserve()).collect();
-                        assert!(limit.pending() <= 5 && limit.pending() >= places.len() as u32);
-                        if round % 2 == 0 {
-                            places.into_iter().for_each(Place::release);
-                        }
-                    }
-                });
-            }
-        });
-        assert_eq!(limit.pending(), 0);
-        assert_eq!((0..9).map_while(|_| limit.try_reserve()).collect::<Vec<_>>().len(), 5);
-    }
-
-    proptest! {
-        #[test]
-        fn the_count_is_that_of_the_living_places(steps in proptest::collection::vec((0u8..3, 0u32..6), 1..80)) {
-            let limit = Arc::new(PendingLimit::new(3));
-            let mut places = Vec::new();
-            for (step, argument) in steps {
-                match step {
-                    0 => {
-                        let room = (places.len() as u32) < limit.limit();
-                        let place = limit.try_reserve();
-                        prop_assert_eq!(place.is_some(), room);
-                        places.extend(place);
-                    }
-                    1 => drop(places.pop()),
-                    _ => limit.set_limit(argument),
-                }
-                prop_assert_eq!(limit.pending() as usize, places.len());
-            }
-        }
-    }
-}
+mod tests;

@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::cookie::Scheme;
+use crate::key::KeyRing;
 use crate::key::{Check, CookieKey};
+use crate::pending::PendingLimit;
+use alloc::sync::Arc;
 use core::net::{IpAddr, Ipv4Addr};
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
@@ -16,6 +19,7 @@ const FLOW: Flow = Flow {
 };
 const CLOCK: Clock = Clock { mono: Instant::ZERO, unix_ms: 0, uncertainty: Duration::ZERO };
 const LIMIT: u32 = 2;
+const BYTES: [u8; 100] = [b'x'; 100];
 
 fn ring(byte: u8) -> KeyRing {
     KeyRing::new(Scheme::Linux, CookieKey::from_bytes([byte; 16]))
@@ -69,8 +73,8 @@ fn option(carries: Carries, form: FastOpenForm) -> Option<FastOpen> {
 }
 
 /// A fresh cookie is one of the primary key for this flow.
-fn granted(grant: Option<Cookie>) -> bool {
-    if let Some(cookie) = grant {
+fn granted(grant: Option<Grant>) -> bool {
+    if let Some(Grant { cookie, .. }) = grant {
         assert_eq!(ring(1).check(&FLOW, &cookie), Check::Primary);
     }
     grant.is_some()
@@ -101,8 +105,10 @@ fn decision_with(
         let presented = option.as_ref().map_or(Presented::None, Presented::FastOpen);
         let mut first = FirstFlight {
             flow: FLOW,
+            ports: (4000, 80),
+            isn: SeqNum::new(1),
             presented,
-            data_len,
+            payload: &BYTES[..data_len],
             accept_queue_full: false,
             syn_cookie_pressure: false,
         };
@@ -172,7 +178,8 @@ fn table_of_a_listener_in_no_cookie_mode() {
 fn table_at_the_pending_limit() {
     for no_cookie in [false, true] {
         let policy = FastOpenPolicy { no_cookie, ..policy() };
-        let places = [policy.pending.try_reserve().unwrap(), policy.pending.try_reserve().unwrap()];
+        let places =
+            [policy.pending.reserve(FLOW.client).unwrap(), policy.pending.reserve(FLOW.client).unwrap()];
         let at_limit = |carries, data_len| match (carries, data_len) {
             (Nothing, 0) => fallback(Reason::NotRequested),
             (Nothing, _) if !no_cookie => fallback(Reason::NoCredential),
@@ -214,8 +221,10 @@ fn accepted_first_flights_hold_their_places() {
     let option = option(Primary, FastOpenForm::Standard).unwrap();
     let first = FirstFlight {
         flow: FLOW,
+        ports: (4000, 80),
+        isn: SeqNum::new(1),
         presented: Presented::FastOpen(&option),
-        data_len: 1,
+        payload: &BYTES[..1],
         accept_queue_full: false,
         syn_cookie_pressure: false,
     };
@@ -250,14 +259,14 @@ fn scripted(verdict: Verdict) -> (FastOpenPolicy, Arc<Scripted>) {
 
 #[test]
 fn a_verifier_is_asked_instead_of_the_keys() {
-    let grant = Some(ring(1).grant(&FLOW));
+    let grant = Some(Grant { cookie: ring(1).grant(&FLOW), serial: None });
     let job = JobRequest::Verify { key: 7 };
     let rows = [
-        (Verdict::Valid { grant: None }, ACCEPT),
-        (Verdict::Valid { grant }, ACCEPT_GRANT),
+        (Verdict::Valid { grant: None, once: None }, ACCEPT),
+        (Verdict::Valid { grant, once: None }, ACCEPT_GRANT),
         (Verdict::Invalid { reason: Reason::Replay, grant: None }, fallback(Reason::Replay)),
         (Verdict::Invalid { reason: Reason::Expired, grant }, fallback_grant(Reason::Expired)),
-        (Verdict::Pending(job), Decision::Pending(job)),
+        (Verdict::Pending { job, grant: None }, Decision::Pending(job)),
     ];
     for (verdict, expected) in rows {
         let (policy, _) = scripted(verdict);
@@ -269,7 +278,7 @@ fn a_verifier_is_asked_instead_of_the_keys() {
 
 #[test]
 fn a_verifier_is_not_asked_in_vain() {
-    let (mut policy, verifier) = scripted(Verdict::Valid { grant: None });
+    let (mut policy, verifier) = scripted(Verdict::Valid { grant: None, once: None });
     assert_eq!(decision(Some(&policy), Nothing, 100), fallback(Reason::NoCredential));
     policy.pending.set_limit(0);
     assert_eq!(decision(Some(&policy), Primary, 100), fallback(Reason::PendingLimit));
@@ -289,16 +298,21 @@ fn a_place_lost_meanwhile_is_a_fallback_without_grant() {
             self.1
         }
     }
-    let grant = Some(ring(1).grant(&FLOW));
-    for verdict in [Verdict::Valid { grant }, Verdict::Pending(JobRequest::Verify { key: 1 })] {
+    let grant = Some(Grant { cookie: ring(1).grant(&FLOW), serial: None });
+    for verdict in [
+        Verdict::Valid { grant, once: None },
+        Verdict::Pending { job: JobRequest::Verify { key: 1 }, grant: None },
+    ] {
         let base = policy();
         let rival = Arc::new(Rival(base.pending.clone(), verdict));
         let policy = FastOpenPolicy { verifier: Some(rival), ..base };
         let option = option(Primary, FastOpenForm::Standard).unwrap();
         let first = FirstFlight {
             flow: FLOW,
+            ports: (4000, 80),
+            isn: SeqNum::new(1),
             presented: Presented::FastOpen(&option),
-            data_len: 1,
+            payload: &BYTES[..1],
             accept_queue_full: false,
             syn_cookie_pressure: false,
         };
@@ -311,4 +325,68 @@ fn a_place_lost_meanwhile_is_a_fallback_without_grant() {
 fn debug_of_a_policy_shows_no_secret() {
     let text = format!("{:?}", policy());
     assert!(text.contains("backups: 1") && !text.contains("[1, 1"), "{text}");
+}
+
+#[test]
+fn one_clients_limit_is_not_the_listeners() {
+    let policy = policy();
+    policy.pending.set_client_limit(1);
+    let held = policy.pending.reserve(FLOW.client).unwrap();
+    assert_eq!(decision(Some(&policy), Primary, 100), fallback(Reason::ClientLimit));
+    assert_eq!(decision(Some(&policy), Request, 100), fallback_grant(Reason::NoCredential));
+    held.release();
+    assert_eq!(decision(Some(&policy), Primary, 100), ACCEPT);
+}
+
+/// Answers what it is told, and counts how often it was asked.
+struct Guard(Guarded, AtomicU32);
+
+impl crate::replay::ReplayGuard for Guard {
+    fn test_and_set(&self, _: crate::replay::ReplayId, stamp_ms: u64, now_ms: u64) -> Guarded {
+        assert_eq!(stamp_ms, now_ms);
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0
+    }
+
+    fn id(&self, first: &FirstFlight<'_>) -> crate::replay::ReplayId {
+        crate::replay::GuardKey::from_bytes([1; 16]).id(first)
+    }
+}
+
+#[test]
+fn the_guard_is_asked_last_and_only_for_data() {
+    let job = JobRequest::GuardSet { key: [0; 16], keep_ms: 1, ahead_ms: 0, reach_ms: 1 };
+    let rows = [
+        (Guarded::New, ACCEPT),
+        (Guarded::Seen, fallback(Reason::Replay)),
+        (Guarded::Floor, fallback(Reason::GuardFloor)),
+        (Guarded::Busy, fallback(Reason::Overloaded)),
+        (Guarded::Ask(job), Decision::Pending(job)),
+    ];
+    for (answer, expected) in rows {
+        let guard = Arc::new(Guard(answer, AtomicU32::new(0)));
+        let policy = FastOpenPolicy { replays: Replays::NoDuplicates(guard.clone()), ..policy() };
+        assert_eq!(decision(Some(&policy), Primary, 0), ACCEPT, "nothing would be executed twice");
+        assert_eq!(decision(Some(&policy), Wrong, 100), fallback_grant(Reason::StaleOrWrongCredential));
+        let full = policy.pending.limit();
+        policy.pending.set_limit(0);
+        assert_eq!(decision(Some(&policy), Primary, 100), fallback(Reason::PendingLimit));
+        policy.pending.set_limit(full);
+        assert_eq!(guard.1.load(Ordering::Relaxed), 0);
+        assert_eq!(decision(Some(&policy), Primary, 100), expected);
+        assert_eq!(guard.1.load(Ordering::Relaxed), 2, "once for each form");
+    }
+}
+
+#[test]
+fn at_most_once_is_refused_for_plain_cookies() {
+    use crate::policy::PolicyError;
+    let plain = FastOpenPolicy { replays: Replays::AtMostOnce, ..policy() };
+    assert_eq!(plain.validate(), Err(PolicyError::AtMostOnceNeedsOneTime));
+    // Used all the same, it takes nothing.
+    assert_eq!(decision(Some(&plain), Primary, 100), fallback(Reason::Policy));
+    let open = FastOpenPolicy { no_cookie: true, ..plain };
+    assert_eq!(open.validate(), Err(PolicyError::AtMostOnceWithoutCookie));
+    assert_eq!(decision(Some(&open), Primary, 100), fallback(Reason::Policy));
+    assert_eq!(policy().validate(), Ok(()));
 }

@@ -1,0 +1,244 @@
+//! One-time cookies (the Fast Open paper §7.1): each is good for one first flight.
+//!
+//! A cookie is granted in the SYN-ACK of a connection and becomes usable when the client's first valid ACK
+//! has come, so there are never more usable cookies than completed handshakes. Clients of RFC 7413 need
+//! not know: they take the cookie from any SYN-ACK that has one.
+
+mod serials;
+
+pub use serials::{Redeemed, Serial, SerialTable};
+
+use crate::admission::{FirstFlight, Grant, JobRequest, Presented, Redemption, Verdict, Verifier};
+use crate::cookie::{Flow, octets};
+use crate::outcome::Reason;
+use aes::Aes128;
+use aes::cipher::{Array, BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::hash::Hasher;
+use core::net::IpAddr;
+use firstflight_wire::Clock;
+use firstflight_wire::tcp::{Cookie, FastOpen};
+use siphasher::sip::SipHasher24;
+use subtle::ConstantTimeEq;
+use zeroize::{Zeroize, Zeroizing};
+
+/// The keys of one-time cookies: one to seal, one to encrypt. All members of a farm have the same.
+pub struct OneTimeKeys {
+    seal: [u8; 16],
+    cipher: Aes128,
+}
+
+impl OneTimeKeys {
+    /// Keys of 32 unpredictable bytes.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        let bytes = Zeroizing::new(bytes);
+        let (mut seal, mut cipher) = ([0; 16], Zeroizing::new([0; 16]));
+        for (to, from) in seal.iter_mut().chain(cipher.iter_mut()).zip(bytes.iter()) {
+            *to = *from;
+        }
+        Self { seal, cipher: Aes128::new((&*cipher).into()) }
+    }
+
+    /// The cookie of `serial` for `flow`: AES-128(serial ‖ SipHash-2-4(server ‖ client ‖ serial)),
+    /// addresses in 16 bytes each. Encrypted, so that nobody can read from it how many were granted.
+    #[must_use]
+    pub fn make(&self, flow: &Flow, serial: Serial) -> Cookie {
+        let mut block = [0; 16];
+        let (front, back) = block.split_at_mut(8);
+        front.copy_from_slice(&serial.get().to_be_bytes());
+        back.copy_from_slice(&self.mac(flow, serial.get()));
+        let mut block = Array::from(block);
+        self.cipher.encrypt_block(&mut block);
+        match Cookie::new(&block) {
+            Some(cookie) => cookie,
+            None => unreachable!("sixteen bytes are a legal cookie (RFC 7413 §4.1.1)"),
+        }
+    }
+
+    /// The serial of a cookie that was made for `flow`.
+    #[must_use]
+    pub fn open(&self, flow: &Flow, cookie: &Cookie) -> Option<Serial> {
+        let block: [u8; 16] = cookie.as_bytes().try_into().ok()?;
+        let mut block = Array::from(block);
+        self.cipher.decrypt_block(&mut block);
+        let (front, back) = block.split_at(8);
+        let serial = u64::from_be_bytes(front.try_into().ok()?);
+        let right = bool::from(back.ct_eq(&self.mac(flow, serial)));
+        if right { Serial::from_u64(serial) } else { None }
+    }
+
+    fn mac(&self, flow: &Flow, serial: u64) -> [u8; 8] {
+        let mut hasher = SipHasher24::new_with_key(&self.seal);
+        hasher.write(&mapped(flow.server));
+        hasher.write(&mapped(flow.client));
+        hasher.write(&serial.to_be_bytes());
+        hasher.finish().to_be_bytes()
+    }
+}
+
+/// Sixteen bytes that are those of no other address of either family.
+fn mapped(ip: IpAddr) -> [u8; 16] {
+    match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(_) => octets(ip),
+    }
+}
+
+impl Drop for OneTimeKeys {
+    fn drop(&mut self) {
+        self.seal.zeroize();
+    }
+}
+
+impl fmt::Debug for OneTimeKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OneTimeKeys(..)")
+    }
+}
+
+/// Who knows which cookies were used, of servers behind one address.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum Farm {
+    /// One server; or several where a cookie finds its issuer again, because the balancer sends equal
+    /// cookies to one server and every server grants only cookies that come back to itself
+    /// ([`OneTimeCookies::placed`]). Other issuers' cookies fall back.
+    Alone,
+    /// Each of n servers takes a cookie of every other once, so a cookie may be used up to n times: tables
+    /// for the other issuers.
+    EachOnce(Arc<[SerialTable]>),
+    /// All ask one store: a use is known to all.
+    Shared,
+}
+
+/// Decides which server a balancer sends a cookie to.
+pub trait Placement: Send + Sync {
+    /// Whether a SYN with this cookie comes to this server.
+    fn is_here(&self, cookie: &Cookie) -> bool;
+}
+
+/// Serials drawn at most for one cookie that comes back here.
+const DRAWS: usize = 256;
+
+/// Grants and checks one-time cookies. Shared by the shards of a server.
+pub struct OneTimeCookies {
+    keys: Vec<OneTimeKeys>,
+    serials: Arc<SerialTable>,
+    farm: Farm,
+    placement: Option<Arc<dyn Placement>>,
+}
+
+impl OneTimeCookies {
+    /// Cookies of `keys`, whose serials `serials` gives out and remembers.
+    #[must_use]
+    pub fn new(keys: OneTimeKeys, serials: Arc<SerialTable>) -> Self {
+        Self { keys: alloc::vec![keys], serials, farm: Farm::Alone, placement: None }
+    }
+
+    /// Takes cookies of `keys` too: the ones before a roll-over, or those that come next.
+    #[must_use]
+    pub fn with_backup(mut self, keys: OneTimeKeys) -> Self {
+        self.keys.push(keys);
+        self
+    }
+
+    /// One of several servers behind one address.
+    #[must_use]
+    pub fn with_farm(mut self, farm: Farm) -> Self {
+        self.farm = farm;
+        self
+    }
+
+    /// Grants only cookies that `placement` sends back here: n servers draw some n serials for each.
+    #[must_use]
+    pub fn placed(mut self, placement: Arc<dyn Placement>) -> Self {
+        self.placement = Some(placement);
+        self
+    }
+
+    /// The serials it gives out.
+    #[must_use]
+    pub fn serials(&self) -> &Arc<SerialTable> {
+        &self.serials
+    }
+
+    /// A fresh cookie; `None` when the counter's reserve is used up.
+    fn grant(&self, flow: &Flow) -> Option<Grant> {
+        let keys = self.keys.first()?;
+        for _ in 0..DRAWS {
+            let serial = self.serials.issue()?;
+            let cookie = keys.make(flow, serial);
+            if self.placement.as_ref().is_none_or(|placement| placement.is_here(&cookie)) {
+                return Some(Grant { cookie, serial: Some(serial) });
+            }
+        }
+        None
+    }
+
+    fn table(&self, serial: Serial) -> Option<&SerialTable> {
+        if serial.issuer() == self.serials.issuer() {
+            return Some(&self.serials);
+        }
+        match &self.farm {
+            Farm::EachOnce(others) => others.iter().find(|table| table.issuer() == serial.issuer()),
+            _ => None,
+        }
+    }
+}
+
+impl Verifier for OneTimeCookies {
+    fn verify(&self, first: &FirstFlight<'_>, _clock: &Clock) -> Verdict {
+        let Presented::FastOpen(option) = first.presented else {
+            return Verdict::Invalid { reason: Reason::NoCredential, grant: None };
+        };
+        // Asked for in any way, a fresh one is granted: it can be used once this handshake is complete.
+        let grant = self.grant(&first.flow);
+        let FastOpen::Cookie(_, cookie) = option else {
+            return Verdict::Invalid { reason: Reason::NoCredential, grant };
+        };
+        match self.keys.iter().find_map(|keys| keys.open(&first.flow, cookie)) {
+            // Without data nothing would be executed, and the cookie stays good.
+            Some(_) if first.payload.is_empty() => Verdict::Invalid { reason: Reason::NoData, grant },
+            Some(serial) => Verdict::Valid { grant, once: Some(serial) },
+            None => Verdict::Invalid { reason: Reason::StaleOrWrongCredential, grant },
+        }
+    }
+
+    fn redeem(&self, serial: Serial) -> Redemption {
+        if matches!(self.farm, Farm::Shared) {
+            return Redemption::Ask(JobRequest::Redeem { serial });
+        }
+        match self.table(serial).map(|table| table.redeem(serial)) {
+            Some(Redeemed::Now) => Redemption::Yes,
+            Some(Redeemed::Before) => Redemption::No(Reason::Replay),
+            Some(Redeemed::NotActive) => Redemption::No(Reason::NotActive),
+            Some(Redeemed::Forgotten) | None => Redemption::No(Reason::Expired),
+            Some(Redeemed::Busy) => Redemption::No(Reason::Overloaded),
+        }
+    }
+
+    fn activate(&self, serial: Serial) -> Option<JobRequest> {
+        if matches!(self.farm, Farm::Shared) {
+            return Some(JobRequest::Activate { serial });
+        }
+        self.serials.activate(serial);
+        None
+    }
+
+    fn is_once(&self) -> bool {
+        // Each member of such a farm takes a cookie once: the farm does so several times.
+        !matches!(self.farm, Farm::EachOnce(_))
+    }
+}
+
+impl fmt::Debug for OneTimeCookies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OneTimeCookies").field("serials", &self.serials).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+//! Pending first flights of each client prefix, in a table of fixed size that shards share.
+
+use alloc::boxed::Box;
+use core::hash::Hasher;
+use core::net::IpAddr;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use siphasher::sip::SipHasher13;
+
+/// Entries of one bucket: a cache line.
+const WAYS: usize = 8;
+/// An entry: a count in the lower bits, the tag of the client above.
+const COUNT_BITS: u32 = 16;
+const COUNT: u64 = (1 << COUNT_BITS) - 1;
+
+/// Counts by client prefix. An entry with a count of zero says nothing and may be taken for another client;
+/// one in use never is, so a count is neither reset nor driven below zero by crowding the table.
+#[derive(Debug)]
+pub(super) struct ClientTable {
+    entries: Box<[AtomicU64]>,
+    limit: AtomicU32,
+    key: AtomicU64,
+}
+
+impl ClientTable {
+    /// Room for some `clients` prefixes of at most `limit` places each.
+    pub fn new(clients: usize, limit: u32) -> Self {
+        let entries = (clients.max(WAYS) * 3 / 2).next_power_of_two();
+        Self {
+            entries: (0..entries).map(|_| AtomicU64::new(0)).collect(),
+            limit: AtomicU32::new(limit),
+            key: AtomicU64::new(0),
+        }
+    }
+
+    pub fn limit(&self) -> u32 {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    pub fn set_limit(&self, limit: u32) {
+        self.limit.store(limit, Ordering::Relaxed);
+    }
+
+    pub fn key(&self, key: u64) {
+        let _ = self.key.compare_exchange(0, key, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Counts one place for `client`; its entry, or `None` when the client is at the limit or no entry is
+    /// free.
+    pub fn reserve(&self, client: IpAddr) -> Option<u32> {
+        let hash = self.hash(client);
+        // Never zero: that is an entry nobody has used.
+        let tag = (hash >> COUNT_BITS) | 1;
+        let buckets = self.entries.len() / WAYS;
+        let first = (hash as usize % buckets) * WAYS;
+        let limit = u64::from(self.limit().min(COUNT as u32));
+        let bucket = self.entries.get(first..first + WAYS)?;
+        // Somebody may change the bucket meanwhile: look again. Each turn lost is one that another shard
+        // won. Two shards that meet a new client at the same moment may give it an entry each: it then has
+        // up to twice its places, until both are empty.
+        loop {
+            let mut free = None;
+            let mut found = None;
+            for (way, entry) in bucket.iter().enumerate() {
+                let value = entry.load(Ordering::Relaxed);
+                if value >> COUNT_BITS == tag {
+                    found = Some((way, value));
+                    break;
+                }
+                if value & COUNT == 0 && free.is_none() {
+                    free = Some((way, value));
+                }
+            }
+            let (way, value) = found.or(free)?;
+            let count = if found.is_some() { value & COUNT } else { 0 };
+            if count >= limit {
+                return None;
+            }
+            let next = tag << COUNT_BITS | (count + 1);
+            let entry = bucket.get(way)?;
+            if entry.compare_exchange(value, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                return Some((first + way) as u32);
+            }
+        }
+    }
+
+    /// Gives back a place of `entry`.
+    pub fn release(&self, entry: u32) {
+        if let Some(entry) = self.entries.get(entry as usize) {
+            // It was counted once, and an entry in use keeps its client.
+            entry.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn hash(&self, client: IpAddr) -> u64 {
+        let mut hasher = SipHasher13::new_with_keys(self.key.load(Ordering::Relaxed), 0x6366);
+        hasher.write_u64(prefix(client));
+        hasher.finish()
+    }
+}
+
+/// What counts as one client: an IPv4 address, or the /64 that one IPv6 host can fill by itself. The top
+/// bit pattern keeps the families apart: no global unicast /64 begins with zeros (RFC 4291 §2.4).
+pub(crate) fn prefix(client: IpAddr) -> u64 {
+    match client {
+        IpAddr::V4(ip) => u64::from(ip.to_bits()),
+        IpAddr::V6(ip) => (ip.to_bits() >> 64) as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use core::net::{Ipv4Addr, Ipv6Addr};
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+    use std::thread;
+
+    fn v4(n: u32) -> IpAddr {
+        Ipv4Addr::from_bits(n).into()
+    }
+
+    #[test]
+    fn one_prefix_is_one_client() {
+        let table = ClientTable::new(100, 2);
+        let v6 = |low: u64| IpAddr::from(Ipv6Addr::from_bits(0x2001_0db8_u128 << 96 | u128::from(low)));
+        let first = table.reserve(v6(1)).unwrap();
+        assert_eq!(table.reserve(v6(2)), Some(first));
+        assert_eq!(table.reserve(v6(u64::MAX)), None, "the whole /64 is one client");
+        assert!(table.reserve(v4(1)).is_some() && table.reserve(v4(2)).is_some());
+        table.release(first);
+        assert_eq!(table.reserve(v6(3)), Some(first));
+    }
+
+    #[test]
+    fn a_full_table_refuses_new_clients_and_forgets_none() {
+        let table = ClientTable::new(WAYS, 2);
+        let held: Vec<_> = (0..1000).filter_map(|n| table.reserve(v4(n)).map(|entry| (n, entry))).collect();
+        assert_eq!(held.len(), table.entries.len());
+        for &(n, entry) in &held {
+            assert_eq!(table.reserve(v4(n)), Some(entry), "still known");
+            assert_eq!(table.reserve(v4(n)), None, "and at its limit");
+        }
+        for &(_, entry) in &held {
+            table.release(entry);
+            table.release(entry);
+        }
+        assert!((5000..5000 + WAYS as u32).any(|n| table.reserve(v4(n)).is_some()));
+    }
+
+    #[test]
+    fn threads_never_pass_a_clients_limit_and_give_all_back() {
+        let table = Arc::new(ClientTable::new(64, 3));
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for round in 0..20_000u32 {
+                        let held: Vec<_> = (0..4).filter_map(|n| table.reserve(v4(round % 5 + n))).collect();
+                        held.into_iter().for_each(|entry| table.release(entry));
+                    }
+                });
+            }
+        });
+        assert!(table.entries.iter().all(|entry| entry.load(Ordering::Relaxed) & COUNT == 0));
+        assert_eq!((0..9).filter_map(|_| table.reserve(v4(1))).count(), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn counts_like_a_map(steps in proptest::collection::vec((any::<bool>(), 0u32..12), 1..200)) {
+            let table = ClientTable::new(64, 3);
+            let mut model: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+            for (take, client) in steps {
+                let held = model.entry(client).or_default();
+                if take {
+                    let entry = table.reserve(v4(client));
+                    prop_assert_eq!(entry.is_some(), held.len() < 3);
+                    held.extend(entry);
+                } else if let Some(entry) = held.pop() {
+                    table.release(entry);
+                }
+            }
+        }
+    }
+}

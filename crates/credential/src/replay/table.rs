@@ -1,0 +1,248 @@
+//! The guard in memory: fixed size, shared by the shards of one server.
+
+use super::{GuardKey, Guarded, ReplayGuard, ReplayId, Window};
+use crate::admission::FirstFlight;
+use alloc::boxed::Box;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Entries of a bucket. With its lock a bucket is four cache lines.
+const WAYS: usize = 31;
+/// Parts of the table by client prefix, each with a floor of its own.
+const PARTITIONS: usize = 1024;
+/// A partition's entries lie within this part of the buckets, so that is the most it can fill.
+const SHARE: usize = 64;
+/// Steps that a window's length is divided into for an entry's stamp.
+const STEPS: u64 = 4096;
+/// A clock that goes back by more was set.
+const CLOCK_STEP_MS: u64 = 1000;
+
+/// An entry: tag, partition, stamp; zero is an empty one.
+const STAMP_BITS: u32 = 16;
+const PARTITION_BITS: u32 = 10;
+const TAG_SHIFT: u32 = STAMP_BITS + PARTITION_BITS;
+
+/// One of the table's buckets; the lock stands first.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Bucket {
+    lock: AtomicU64,
+    entries: [AtomicU64; WAYS],
+}
+
+/// A [`ReplayGuard`] in memory of fixed size.
+///
+/// An id lives in one of two buckets, in 8 bytes: 38 bits of its hash, its partition, its stamp. A
+/// stranger is taken for it with a chance below 2⁻³¹. For R accepted first flights a second, of which
+/// copies can come for W seconds (and F ahead), the table takes about **10·R·(W+F) bytes**:
+/// [`ReplayTable::bytes_for`].
+///
+/// When both buckets are full, the oldest entry of the partition that fills them most makes way, and that
+/// partition's floor rises above it: what is forgotten is refused, and a flood from one client prefix
+/// raises its own floor. After a start the floor lies as far ahead as things may have been accepted by the
+/// process before; when the clock is set back, so far above its old value.
+#[derive(Debug)]
+pub struct ReplayTable {
+    key: GuardKey,
+    window: Window,
+    buckets: Box<[Bucket]>,
+    /// Per partition: stamps up to this one are refused, milliseconds.
+    floors: Box<[AtomicU64]>,
+    /// The same for all.
+    floor: AtomicU64,
+    /// The latest clock value seen.
+    latest: AtomicU64,
+    /// Milliseconds of one step of an entry's stamp.
+    step_ms: u64,
+}
+
+impl ReplayTable {
+    /// A table of some `bytes` that starts at `now_ms` with no memory of what was before.
+    #[must_use]
+    pub fn new(key: GuardKey, window: Window, bytes: usize, now_ms: u64) -> Self {
+        let buckets = (bytes / size_of::<Bucket>()).max(SHARE);
+        let lasts = millis(window.past).saturating_add(millis(window.reach()));
+        Self {
+            key,
+            window,
+            buckets: (0..buckets).map(|_| Bucket::new()).collect(),
+            floors: (0..PARTITIONS).map(|_| AtomicU64::new(0)).collect(),
+            floor: AtomicU64::new(now_ms.saturating_add(millis(window.reach()))),
+            latest: AtomicU64::new(now_ms),
+            step_ms: lasts.div_ceil(STEPS).max(1),
+        }
+    }
+
+    /// Bytes for `rate` accepted first flights a second: entries at a load of 0.8, and the buckets' locks.
+    #[must_use]
+    pub fn bytes_for(rate: u64, window: &Window) -> usize {
+        let entries = rate.saturating_mul((window.past + window.future).as_secs().max(1));
+        let buckets = entries.saturating_mul(5) / (4 * WAYS as u64) + 1;
+        usize::try_from(buckets).unwrap_or(usize::MAX).saturating_mul(size_of::<Bucket>())
+    }
+
+    /// Bytes it takes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.buckets) + size_of_val(&*self.floors)
+    }
+
+    /// From when on `partition` takes stamps, milliseconds of the guard's clock.
+    #[must_use]
+    pub fn floor(&self, partition: u16) -> u64 {
+        let own = self.floor_of(partition).map_or(0, |floor| floor.load(Ordering::Relaxed));
+        own.max(self.floor.load(Ordering::Relaxed))
+    }
+
+    fn floor_of(&self, partition: u16) -> Option<&AtomicU64> {
+        self.floors.get(usize::from(partition) % PARTITIONS)
+    }
+
+    /// A clock that goes back may have accepted stamps up to its old value and what lies ahead of it.
+    fn watch_clock(&self, now_ms: u64) {
+        let latest = self.latest.fetch_max(now_ms, Ordering::Relaxed);
+        if now_ms.saturating_add(CLOCK_STEP_MS) < latest {
+            self.floor.fetch_max(latest.saturating_add(millis(self.window.reach())), Ordering::Relaxed);
+        }
+    }
+
+    /// The two buckets of an id: within its partition's share of the table, by two parts of its hash.
+    fn places(&self, id: ReplayId) -> (usize, usize) {
+        let count = self.buckets.len();
+        let share = (count / SHARE).max(2);
+        let start = usize::from(id.partition) % PARTITIONS * count / PARTITIONS;
+        let (first, second) = ((id.id >> 64) as u32 as usize % share, (id.id >> 96) as u32 as usize % share);
+        // Two different ones, so that both can be locked.
+        let second = if first == second { (second + 1) % share } else { second };
+        ((start + first) % count, (start + second) % count)
+    }
+
+    fn step(&self, ms: u64) -> u64 {
+        // Rounded up: an entry lives a step longer rather than shorter.
+        ms.div_ceil(self.step_ms)
+    }
+
+    /// The stamp of an entry, milliseconds: the one nearest to now that has its lower bits.
+    fn stamp_of(&self, entry: u64, now_ms: u64) -> u64 {
+        let now = self.step(now_ms);
+        let behind = (now as u16).wrapping_sub(entry as u16) as i16;
+        now.saturating_add_signed(-i64::from(behind)).saturating_mul(self.step_ms)
+    }
+
+    fn is_live(&self, entry: u64, now_ms: u64) -> bool {
+        let ends = self.stamp_of(entry, now_ms).saturating_add(millis(self.window.past));
+        entry != 0 && ends >= now_ms
+    }
+
+    /// With both buckets locked: finds, or sets, or makes room and sets.
+    fn set(&self, one: &Bucket, two: &Bucket, id: ReplayId, stamp_ms: u64, now_ms: u64) -> Guarded {
+        let tag = id.id as u64 >> TAG_SHIFT << TAG_SHIFT;
+        let partition = (usize::from(id.partition) % PARTITIONS) as u64;
+        // The lowest bit of the tag says that the entry is one.
+        let mark = tag | 1 << TAG_SHIFT | partition << STAMP_BITS;
+        let entry = mark | (self.step(stamp_ms) & 0xffff);
+        let mut room = [WAYS; 2];
+        for (bucket, room) in [one, two].into_iter().zip(&mut room) {
+            for slot in &bucket.entries {
+                let old = slot.load(Ordering::Relaxed);
+                if old == 0 {
+                    continue;
+                }
+                if !self.is_live(old, now_ms) {
+                    slot.store(0, Ordering::Relaxed);
+                    continue;
+                }
+                if old >> STAMP_BITS == mark >> STAMP_BITS {
+                    return Guarded::Seen;
+                }
+                *room -= 1;
+            }
+        }
+        // The emptier one: with two to choose from, both fill evenly.
+        let [first, second] = room;
+        let bucket = if first >= second { one } else { two };
+        if first == 0 && second == 0 {
+            self.make_room(bucket, partition, now_ms);
+            if stamp_ms <= self.floor(id.partition) {
+                return Guarded::Floor;
+            }
+        }
+        match bucket.entries.iter().find(|slot| slot.load(Ordering::Relaxed) == 0) {
+            Some(slot) => {
+                slot.store(entry, Ordering::Relaxed);
+                Guarded::New
+            }
+            None => Guarded::Busy,
+        }
+    }
+
+    /// Forgets the oldest entry of the partition that has most of them here, at a tie the asking one's,
+    /// and raises that partition's floor above it.
+    fn make_room(&self, bucket: &Bucket, asking: u64, now_ms: u64) {
+        let partition =
+            |slot: &AtomicU64| slot.load(Ordering::Relaxed) >> STAMP_BITS & (PARTITIONS as u64 - 1);
+        let of = |wanted: u64| bucket.entries.iter().filter(move |slot| partition(slot) == wanted);
+        let most = bucket.entries.iter().map(partition).max_by_key(|p| (of(*p).count(), *p == asking));
+        let victim = most.and_then(|most| {
+            of(most)
+                .min_by_key(|slot| self.stamp_of(slot.load(Ordering::Relaxed), now_ms))
+                .map(|slot| (most, slot))
+        });
+        let Some((most, slot)) = victim else { return };
+        let stamp = self.stamp_of(slot.swap(0, Ordering::Relaxed), now_ms);
+        let floor = stamp.saturating_add(millis(self.window.spread));
+        if let Some(own) = self.floor_of(most as u16) {
+            own.fetch_max(floor, Ordering::Relaxed);
+        }
+    }
+}
+
+impl ReplayGuard for ReplayTable {
+    fn test_and_set(&self, id: ReplayId, stamp_ms: u64, now_ms: u64) -> Guarded {
+        self.watch_clock(now_ms);
+        let too_old = stamp_ms.saturating_add(millis(self.window.past)) < now_ms;
+        let too_new = stamp_ms > now_ms.saturating_add(millis(self.window.future));
+        if too_old || too_new || stamp_ms <= self.floor(id.partition) {
+            return Guarded::Floor;
+        }
+        let (one, two) = self.places(id);
+        let (Some(one), Some(two)) = (self.buckets.get(one), self.buckets.get(two)) else {
+            return Guarded::Busy;
+        };
+        // Never waits: whoever finds a bucket locked says so, and costs its client a round trip.
+        let Some(_one) = one.lock() else { return Guarded::Busy };
+        let Some(_two) = two.lock() else { return Guarded::Busy };
+        self.set(one, two, id, stamp_ms, now_ms)
+    }
+
+    fn id(&self, first: &FirstFlight<'_>) -> ReplayId {
+        self.key.id(first)
+    }
+}
+
+impl Bucket {
+    fn new() -> Self {
+        Self { lock: AtomicU64::new(0), entries: [const { AtomicU64::new(0) }; WAYS] }
+    }
+
+    fn lock(&self) -> Option<Locked<'_>> {
+        // The entries are read after this and written before the release in `drop`.
+        let free = self.lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        free.then(|| Locked(&self.lock))
+    }
+}
+
+/// A bucket's lock while it is held.
+struct Locked<'a>(&'a AtomicU64);
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+fn millis(duration: core::time::Duration) -> u64 {
+    duration.as_millis() as u64
+}
+
+#[cfg(test)]
+mod tests;
