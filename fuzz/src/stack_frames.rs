@@ -114,7 +114,7 @@ struct Parks;
 
 impl Verifier for Parks {
     fn verify(&self, first: &FirstFlight<'_>, _clock: &Clock) -> Verdict {
-        Verdict::Pending(JobRequest::Verify { key: first.data_len as u64 })
+        Verdict::Pending { job: JobRequest::Verify { key: first.payload.len() as u64 }, grant: None }
     }
 }
 

@@ -14,6 +14,8 @@ pub struct Limits {
     pub connections: usize,
     /// Connections in TIME-WAIT; the oldest make way.
     pub time_wait: usize,
+    /// Ends of connections held for [`ListenConfig::hold_last_ack`]; the oldest make way.
+    pub held_last_acks: usize,
     /// Bytes in all send and receive buffers together.
     pub buffer_bytes: usize,
     /// Answers (RST, SYN cookies, echo replies) waiting to be sent; more are dropped.
@@ -35,6 +37,7 @@ impl Default for Limits {
         Self {
             connections: 1 << 20,
             time_wait: 1 << 16,
+            held_last_acks: 1 << 14,
             buffer_bytes: 4 << 30,
             replies: 256,
             parked: 1024,
@@ -124,6 +127,10 @@ pub struct ListenConfig {
     pub fast_open: Option<FastOpenPolicy>,
     /// What may be sent before the client's ACK.
     pub response: ResponsePolicy,
+    /// Remembers a connection whose first flight was accepted for 2 MSL after the client closed first, so
+    /// that a late copy of its SYN finds no listener (the Fast Open paper §3.5). Bounded by
+    /// [`Limits::held_last_acks`].
+    pub hold_last_ack: bool,
     /// Settings of its connections, if other than the stack's.
     pub tcp: Option<Arc<firstflight_tcp::Config>>,
 }
@@ -138,6 +145,7 @@ impl ListenConfig {
             syn_backlog: 4096,
             fast_open: None,
             response: ResponsePolicy::default(),
+            hold_last_ack: false,
             tcp: None,
         }
     }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 use core::net::SocketAddr;
-use firstflight_credential::{JobRequest, Outcome};
+use firstflight_credential::{JobRequest, Outcome, Reason};
 use firstflight_tcp::{DropReason, Readiness, StateName, Totals, Transition};
 
 /// A connection of one stack. An id of a connection that is gone finds nothing.
@@ -32,10 +32,15 @@ pub struct JobId {
     pub(crate) generation: u32,
 }
 
+impl JobId {
+    /// Of a job whose answer nobody waits for.
+    pub(crate) const NOBODY: Self = Self { index: u32::MAX, generation: 0 };
+}
+
 /// Work for somebody else: the answer comes back by [`crate::Stack::handle_job`].
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// To give back with the answer.
+    /// To give back with the answer; where nobody waits for it, giving it back does nothing.
     pub id: JobId,
     /// What to do.
     pub request: JobRequest,
@@ -58,6 +63,10 @@ pub enum Trace {
     Transition(ConnId, Transition),
     /// A connection's outcome is known.
     Outcome(ConnId, Outcome),
+    /// A limit of pending first flights is reached: ordinary handshakes from now on.
+    Suspended(ListenerId, Reason),
+    /// First flights are accepted again.
+    Resumed(ListenerId),
     /// A packet was not processed.
     Dropped(Drop),
     /// A segment was dropped by its connection.

@@ -6,7 +6,7 @@ use crate::flow::FlowKey;
 use crate::slot::Owner;
 use crate::stack::Stack;
 use core::net::IpAddr;
-use firstflight_tcp::{Disposition, StateName, TimeWaitAction};
+use firstflight_tcp::{Disposition, StateName, TimeWait, TimeWaitAction};
 use firstflight_wire::Instant;
 use firstflight_wire::ip::{Packet, Protocol};
 use firstflight_wire::tcp::{Flags, Segment};
@@ -56,11 +56,11 @@ impl Stack {
             return;
         }
         let mut above = None;
-        if let Some(record) = self.time_wait.find(hash) {
+        if let Some((record, held)) = self.remembered(hash) {
             match record.judge(segment) {
                 TimeWaitAction::Ignore => return,
                 TimeWaitAction::Acknowledge { restart } => {
-                    if restart {
+                    if restart && !held {
                         self.time_wait.restart(hash, now, self.tcp.time_wait);
                     }
                     return self.reply_time_wait(key, &record, now);
@@ -70,6 +70,7 @@ impl Stack {
                         return self.reply_reset(key, segment);
                     }
                     self.time_wait.remove(hash);
+                    self.held.remove(hash);
                     above = Some(isn);
                 }
             }
@@ -89,6 +90,17 @@ impl Stack {
             Some(listener) if self.handle_cookie_ack(listener, key, segment, now) => {}
             _ => self.reply_reset(key, segment),
         }
+    }
+
+    /// What is left of a connection with this hash, and whether it is one that the peer closed first.
+    fn remembered(&self, hash: u64) -> Option<(TimeWait, bool)> {
+        if let Some(record) = self.time_wait.find(hash) {
+            return Some((record, false));
+        }
+        if self.held.len() == 0 {
+            return None;
+        }
+        self.held.find(hash).map(|record| (record, true))
     }
 
     /// A segment for connection `index`.

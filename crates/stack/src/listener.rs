@@ -12,10 +12,11 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use core::time::Duration;
 use firstflight_credential::{
-    Admission, FirstFlight, Flow, JobResult, Outcome, Place, Presented, Reason, admit,
+    Admission, FirstFlight, Flow, Grant, JobRequest, JobResult, Outcome, Place, Presented, Quarantine,
+    Reason, admit,
 };
 use firstflight_tcp::{ChildPlan, Connection, Endpoints};
-use firstflight_wire::tcp::{Cookie, FastOpen, Flags, OptionBytes, Options, Segment};
+use firstflight_wire::tcp::{FastOpen, Flags, OptionBytes, Options, Segment};
 use firstflight_wire::{Instant, SeqNum};
 
 /// No first flight is accepted while SYN cookies answer, nor this long after the last one: a
@@ -32,6 +33,8 @@ pub(crate) struct Listener {
     pub syn_queue: usize,
     pub last_cookie: Option<Instant>,
     pub announced: bool,
+    /// A limit of pending first flights was reached, and no first flight accepted since.
+    pub limited: bool,
 }
 
 /// All listeners of a stack.
@@ -106,6 +109,18 @@ impl Listeners {
         self.by_port.get(&port).is_some_and(|l| !l.is_empty())
     }
 
+    /// Whether the place of a connection that was reset stays taken for a while: always once the application
+    /// had it; before that, where the listener is strict.
+    pub fn keeps_place(&self, owner: Owner) -> bool {
+        match owner {
+            Owner::Application | Owner::Nobody => true,
+            Owner::AcceptQueue(listener) | Owner::SynQueue(listener) => self
+                .at(listener)
+                .and_then(|l| l.config.fast_open.as_ref())
+                .is_some_and(|policy| policy.quarantine == Quarantine::Every),
+        }
+    }
+
     pub fn left_syn_queue(&mut self, index: u32) {
         if let Some(listener) = self.slab.get_mut(index) {
             listener.syn_queue = listener.syn_queue.saturating_sub(1);
@@ -156,21 +171,25 @@ impl Stack {
         let fast_open = segment.options.fast_open();
         let first = FirstFlight {
             flow: Flow { client: key.remote_ip(), server: key.local_ip() },
+            ports: (segment.src_port, segment.dst_port),
+            isn: segment.seq,
             presented: fast_open.as_ref().map_or(Presented::None, Presented::FastOpen),
-            data_len: segment.payload.len(),
+            payload: segment.payload,
             accept_queue_full: false,
             syn_cookie_pressure: tail,
         };
         let policy = listener.config.fast_open.as_ref();
         match admit(policy, &first, &self.clock_at(now)) {
             Admission::Accept { grant, place } => {
+                self.relieved(index);
                 self.adopt_early(index, key, segment, grant, place, above, now);
             }
             Admission::Fallback { reason, grant } => {
+                self.limited(index, reason);
                 self.adopt(index, key, segment, reason, grant, above, now);
             }
-            Admission::Pending { job, place } => {
-                self.park(index, key, segment, job, place, above, now);
+            Admission::Pending { job, grant, place } => {
+                self.park(index, key, segment, job, grant, place, above, now);
             }
         }
     }
@@ -181,7 +200,8 @@ impl Stack {
         index: u32,
         key: FlowKey,
         segment: &Segment<'_>,
-        job: firstflight_credential::JobRequest,
+        job: JobRequest,
+        grant: Option<Grant>,
         place: Place,
         above: Option<SeqNum>,
         now: Instant,
@@ -200,14 +220,14 @@ impl Stack {
         let room = written.filter(|at| self.parked.has_room(at + segment.payload.len()));
         let Some(at) = room else {
             drop(place);
-            return self.adopt(index, key, segment, Reason::Overloaded, None, above, now);
+            return self.adopt(index, key, segment, Reason::Overloaded, grant, above, now);
         };
         bytes.truncate(at + segment.payload.len());
         if let Some(body) = bytes.get_mut(at..) {
             body.copy_from_slice(segment.payload);
         }
         let listener = self.listeners.id(index);
-        self.parked.park(key, segment.seq, above, &bytes, listener, place, job, now);
+        self.parked.park(key, segment.seq, above, &bytes, listener, grant, place, job, now);
     }
 
     /// A verdict for a parked first flight.
@@ -227,15 +247,16 @@ impl Stack {
         }
         let tail = listener.last_cookie.is_some_and(|t| now - t < COOKIE_TAIL);
         let result = if tail { JobResult::Refuse(Reason::SynCookie) } else { result };
-        let (index, key, above) = (parked.listener.index, parked.key, parked.above);
+        let (index, key, above, grant) = (parked.listener.index, parked.key, parked.above, parked.grant);
         match result {
             JobResult::Accept => {
-                self.adopt_early(index, key, &segment, None, parked.place, above, now);
+                self.relieved(index);
+                self.adopt_early(index, key, &segment, grant, parked.place, above, now);
             }
             JobResult::Refuse(_) if pressed => self.answer_with_cookie(index, key, &segment, now),
             JobResult::Refuse(reason) => {
                 drop(parked.place);
-                self.adopt(index, key, &segment, reason, None, above, now);
+                self.adopt(index, key, &segment, reason, grant, above, now);
             }
         }
     }
@@ -248,7 +269,7 @@ impl Stack {
         key: FlowKey,
         segment: &Segment<'_>,
         reason: Reason,
-        grant: Option<Cookie>,
+        grant: Option<Grant>,
         above: Option<SeqNum>,
         now: Instant,
     ) {
@@ -257,7 +278,8 @@ impl Stack {
         }
         let plan = ChildPlan { options: self.grant(segment, grant), ..ChildPlan::default() };
         let outcome = Outcome::Handshake(reason);
-        self.make_child(index, key, segment, &plan, outcome, None, above, now);
+        let child = self.make_child(index, key, segment, &plan, outcome, None, above, now);
+        self.granted(child, index, grant);
     }
 
     /// A child whose first flight was admitted: readable and acceptable at once.
@@ -267,7 +289,7 @@ impl Stack {
         index: u32,
         key: FlowKey,
         segment: &Segment<'_>,
-        grant: Option<Cookie>,
+        grant: Option<Grant>,
         place: Place,
         above: Option<SeqNum>,
         now: Instant,
@@ -286,15 +308,56 @@ impl Stack {
             },
             ..ChildPlan::default()
         };
-        self.make_child(index, key, segment, &plan, Outcome::Accepted, Some(place), above, now);
+        let child = self.make_child(index, key, segment, &plan, Outcome::Accepted, Some(place), above, now);
+        self.granted(child, index, grant);
     }
 
     /// The SYN-ACK's option for a granted cookie, in the form in which the client asked.
-    fn grant(&mut self, segment: &Segment<'_>, grant: Option<Cookie>) -> OptionBytes {
-        let Some(cookie) = grant else { return OptionBytes::EMPTY };
+    fn grant(&mut self, segment: &Segment<'_>, grant: Option<Grant>) -> OptionBytes {
+        let Some(grant) = grant else { return OptionBytes::EMPTY };
         let Some(asked) = segment.options.fast_open() else { return OptionBytes::EMPTY };
         self.counters.cookies_granted += 1;
-        OptionBytes::from(&FastOpen::Cookie(asked.form(), cookie))
+        OptionBytes::from(&FastOpen::Cookie(asked.form(), grant.cookie))
+    }
+
+    /// Keeps the serial of a one-time cookie until the client's ACK makes the cookie good.
+    fn granted(&mut self, child: Option<u32>, listener: u32, grant: Option<Grant>) {
+        let Some((child, serial)) = child.zip(grant.and_then(|grant| grant.serial)) else { return };
+        let listener = self.listeners.id(listener);
+        if let Some(slot) = self.slots.get_mut(child) {
+            slot.granted = true;
+            self.grants.insert(child, (listener, serial));
+        }
+    }
+
+    /// The client of `child` has acknowledged: its one-time cookie is good from now on.
+    pub(crate) fn activate(&mut self, child: u32) {
+        let Some((listener, serial)) = self.grants.remove(&child) else { return };
+        let policy = self.listeners.get(listener).and_then(|l| l.config.fast_open.as_ref());
+        let job = policy.and_then(|policy| policy.verifier.as_ref()).and_then(|v| v.activate(serial));
+        if let Some(job) = job {
+            self.parked.tell(job);
+        }
+    }
+
+    /// A limit sends first flights to the ordinary handshake from now on (RFC 7413 §5.1).
+    fn limited(&mut self, index: u32, reason: Reason) {
+        if !matches!(reason, Reason::PendingLimit | Reason::ServerLimit) {
+            return;
+        }
+        let Some(listener) = self.listeners.at_mut(index) else { return };
+        if !core::mem::replace(&mut listener.limited, true) {
+            self.counters.fast_open_suspended += 1;
+            self.trace(Trace::Suspended(self.listeners.id(index), reason));
+        }
+    }
+
+    /// A first flight is accepted again.
+    fn relieved(&mut self, index: u32) {
+        let Some(listener) = self.listeners.at_mut(index) else { return };
+        if core::mem::replace(&mut listener.limited, false) {
+            self.trace(Trace::Resumed(self.listeners.id(index)));
+        }
     }
 
     #[allow(clippy::too_many_arguments, reason = "one call for each verdict, all of it needed")]
@@ -308,9 +371,10 @@ impl Stack {
         place: Option<Place>,
         above: Option<SeqNum>,
         now: Instant,
-    ) {
-        let Some(listener) = self.listeners.at_mut(index) else { return };
+    ) -> Option<u32> {
+        let listener = self.listeners.at_mut(index)?;
         let tcp = listener.tcp.clone();
+        let hold = plan.early && listener.config.hold_last_ack;
         if !plan.early {
             listener.syn_queue += 1;
         }
@@ -320,6 +384,7 @@ impl Stack {
         let owner = if plan.early { Owner::AcceptQueue(index) } else { Owner::SynQueue(index) };
         let mut slot = Slot::new(conn, key, owner, outcome);
         slot.place = place;
+        slot.hold = hold;
         let child = self.insert(slot);
         let id = self.id(child);
         self.trace(Trace::Outcome(id, outcome));
@@ -327,6 +392,7 @@ impl Stack {
             self.enqueue(child, index);
         }
         self.touched(child, now);
+        Some(child)
     }
 
     pub(crate) fn endpoints(&self, key: &FlowKey, above: Option<SeqNum>, now: Instant) -> Endpoints {

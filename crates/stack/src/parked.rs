@@ -6,7 +6,7 @@ use crate::slab::Slab;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
-use firstflight_credential::{JobRequest, Place};
+use firstflight_credential::{Grant, JobRequest, Place};
 use firstflight_wire::{Instant, SeqNum};
 
 /// A parked SYN.
@@ -22,6 +22,8 @@ pub struct Parked {
     pub segment: Vec<u8>,
     /// The listener it is for; another one may have its index by the time of the verdict.
     pub listener: ListenerId,
+    /// The cookie for its SYN-ACK, whatever the verdict.
+    pub grant: Option<Grant>,
     /// Its place among the pending first flights.
     pub place: Place,
     deadline: Instant,
@@ -71,6 +73,7 @@ impl ParkingLot {
         above: Option<SeqNum>,
         segment: &[u8],
         listener: ListenerId,
+        grant: Option<Grant>,
         place: Place,
         request: JobRequest,
         now: Instant,
@@ -82,6 +85,7 @@ impl ParkingLot {
             above,
             segment: segment.to_vec(),
             listener,
+            grant,
             place,
             deadline: now + self.lasts,
         };
@@ -94,6 +98,14 @@ impl ParkingLot {
             self.jobs.retain(|(id, _)| entries.lives(id.index, id.generation));
         }
         self.jobs.push_back((JobId { index, generation }, request));
+    }
+
+    /// Hands out a job whose answer nobody waits for. When nobody takes jobs it is lost: a one-time cookie
+    /// then never becomes good.
+    pub fn tell(&mut self, request: JobRequest) {
+        if self.jobs.len() < 2 * self.max_entries.max(1) {
+            self.jobs.push_back((JobId::NOBODY, request));
+        }
     }
 
     /// The job of the SYN parked for `key`, with its number.
@@ -122,7 +134,7 @@ impl ParkingLot {
     pub fn poll_job(&mut self) -> Option<(JobId, JobRequest)> {
         loop {
             let (id, request) = self.jobs.pop_front()?;
-            if self.entries.lives(id.index, id.generation) {
+            if id == JobId::NOBODY || self.entries.lives(id.index, id.generation) {
                 return Some((id, request));
             }
         }
@@ -167,9 +179,9 @@ mod tests {
         let listener = ListenerId { index: 0, generation: 0 };
         let key = FlowKey::new("10.0.0.1:80".parse().unwrap(), "10.0.0.2:4000".parse().unwrap());
         for _ in 0..1000 {
-            let place = pending.try_reserve().unwrap();
+            let place = pending.reserve(key.remote_ip()).unwrap();
             let job = JobRequest::Verify { key: 1 };
-            lot.park(key, SeqNum::new(1), None, &[0; 20], listener, place, job, Instant::ZERO);
+            lot.park(key, SeqNum::new(1), None, &[0; 20], listener, None, place, job, Instant::ZERO);
             let (job, _) = lot.find(&key).unwrap();
             drop(lot.take(job));
             assert!(lot.jobs.len() <= 8);

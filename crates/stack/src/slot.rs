@@ -47,6 +47,10 @@ pub struct Slot {
     pub asked: Option<Asked>,
     /// Its place among the listener's pending first flights.
     pub place: Option<Place>,
+    /// It was granted a one-time cookie that waits for the client's ACK.
+    pub granted: bool,
+    /// Its end is remembered for 2 MSL although the peer closed first.
+    pub hold: bool,
     /// Changes the application has not been told.
     pub ready: Readiness,
     /// It is in the event queue.
@@ -73,6 +77,8 @@ impl Slot {
             outcome,
             asked: None,
             place: None,
+            granted: false,
+            hold: false,
             ready: Readiness::default(),
             announced: false,
             queued: false,

@@ -10,6 +10,7 @@ use crate::stack::Stack;
 use alloc::collections::VecDeque;
 use core::fmt;
 use core::net::SocketAddr;
+use firstflight_credential::PolicyError;
 use firstflight_tcp::{CloseReason, Connection, IoError};
 use firstflight_wire::Instant;
 
@@ -23,11 +24,17 @@ pub enum ListenError {
     AddressNotOurs,
     /// Port 0 cannot be listened on.
     NoPort,
+    /// The policy of first flights promises what it cannot hold.
+    Policy(PolicyError),
 }
 
 impl fmt::Display for ListenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Self::Policy(error) = self {
+            return error.fmt(f);
+        }
         f.write_str(match self {
+            Self::Policy(_) => "",
             Self::AddressInUse => "address in use: another listener has it",
             Self::AddressNotOurs => "the stack does not have that address",
             Self::NoPort => "port 0 cannot be listened on: name one",
@@ -82,6 +89,9 @@ impl Stack {
         if !ip.is_unspecified() && !self.is_ours(ip) {
             return Err(ListenError::AddressNotOurs);
         }
+        if let Some(policy) = &config.fast_open {
+            policy.validate().map_err(ListenError::Policy)?;
+        }
         let tcp = config.tcp.clone().unwrap_or_else(|| self.tcp.clone());
         let listener = Listener {
             config,
@@ -90,6 +100,7 @@ impl Stack {
             syn_queue: 0,
             last_cookie: None,
             announced: false,
+            limited: false,
         };
         self.listeners.insert(listener).ok_or(ListenError::AddressInUse)
     }

@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::egress::Reply;
-use crate::event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, Trace};
+use crate::event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, ListenerId, Trace};
 use crate::flow::{FlowHasher, FlowKey, FlowTable};
 use crate::isn::IsnGenerator;
 use crate::listener::Listeners;
@@ -15,11 +15,11 @@ use crate::slot::{Owner, Slot};
 use crate::syn_cookie::SynCookies;
 use crate::time_wait::TimeWaitTable;
 use crate::wheel::TimerWheel;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use core::net::IpAddr;
 use core::time::Duration;
-use firstflight_credential::{CredentialStore, JobResult, Place, Reason};
+use firstflight_credential::{CredentialStore, JobResult, Place, Reason, Serial};
 use firstflight_tcp::{CloseReason, Pool, Readiness, StateName};
 use firstflight_wire::{Clock, Instant};
 
@@ -37,6 +37,8 @@ pub struct Stack {
     pub(crate) flows: FlowTable,
     pub(crate) slots: Slab<Slot>,
     pub(crate) time_wait: TimeWaitTable,
+    /// Connections that the peer closed first, see [`crate::ListenConfig::hold_last_ack`].
+    pub(crate) held: TimeWaitTable,
     pub(crate) listeners: Listeners,
     pub(crate) parked: ParkingLot,
     pub(crate) wheel: TimerWheel,
@@ -48,6 +50,8 @@ pub struct Stack {
     pub(crate) clock: Clock,
     /// Places of first flights that a RST ended after the application had them, and until when.
     pub(crate) quarantine: VecDeque<(Instant, Place)>,
+    /// One-time cookies granted to connections (by index) that have not acknowledged.
+    pub(crate) grants: BTreeMap<u32, (ListenerId, Serial)>,
     pub(crate) to_send: VecDeque<u32>,
     pub(crate) replies: VecDeque<Reply>,
     pub(crate) events: VecDeque<Announced>,
@@ -81,6 +85,7 @@ impl Stack {
             flows: FlowTable::default(),
             slots: Slab::default(),
             time_wait: TimeWaitTable::new(limits.time_wait),
+            held: TimeWaitTable::new(limits.held_last_acks),
             listeners: Listeners::default(),
             parked: ParkingLot::new(limits.parked, limits.parked_bytes, limits.parked_for),
             wheel: TimerWheel::new(now),
@@ -90,6 +95,7 @@ impl Stack {
             credentials: CredentialStore::new(limits.credentials),
             clock: Clock { mono: now, unix_ms: 0, uncertainty: Duration::MAX },
             quarantine: VecDeque::new(),
+            grants: BTreeMap::new(),
             to_send: VecDeque::new(),
             replies: VecDeque::new(),
             events: VecDeque::new(),
@@ -207,6 +213,7 @@ impl Stack {
             }
         }
         self.time_wait.expire(now);
+        self.held.expire(now);
         while self.quarantine.front().is_some_and(|(until, _)| *until <= now) {
             self.quarantine.pop_front();
         }
@@ -263,10 +270,9 @@ impl Stack {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let quarantine = self.quarantine.front().map(|(until, _)| *until);
-        [self.wheel.next_deadline(), self.time_wait.next_deadline(), self.parked.next_deadline(), quarantine]
-            .into_iter()
-            .flatten()
-            .min()
+        let tables = [self.time_wait.next_deadline(), self.held.next_deadline()];
+        let rest = [self.wheel.next_deadline(), self.parked.next_deadline(), quarantine];
+        rest.into_iter().chain(tables).flatten().min()
     }
 
     // --- after anything happened to a connection -------------------------------------------------
@@ -294,9 +300,13 @@ impl Stack {
         slot.ready |= ready;
         if ready.contains(Readiness::CONNECTED) {
             slot.place = None;
+            let granted = core::mem::take(&mut slot.granted);
             self.counters.established += 1;
             if let Owner::SynQueue(listener) = slot.owner {
                 self.promote(index, listener);
+            }
+            if granted {
+                self.activate(index);
             }
         }
         if ready.contains(Readiness::CLOSED) {
@@ -321,9 +331,12 @@ impl Stack {
     fn ended(&mut self, index: u32, now: Instant) {
         self.no_answer(index);
         let Some(slot) = self.slots.get_mut(index) else { return };
+        if core::mem::take(&mut slot.granted) {
+            self.grants.remove(&index);
+        }
         if let Some(place) = slot.place.take()
-            && matches!(slot.owner, Owner::Application | Owner::Nobody)
             && slot.conn.close_reason() == Some(CloseReason::Reset)
+            && self.listeners.keeps_place(slot.owner)
         {
             self.quarantine.push_back((now + QUARANTINE, place));
         }
@@ -345,6 +358,14 @@ impl Stack {
             if self.time_wait.insert(hash, record, now, self.tcp.time_wait) {
                 self.counters.time_waits_evicted += 1;
             }
+        }
+        if slot.hold
+            && slot.conn.close_reason() == Some(CloseReason::Finished)
+            && slot.conn.state() == StateName::Closed
+        {
+            self.counters.last_acks_held += 1;
+            let record = slot.conn.time_wait();
+            self.held.insert(hash, record, now, self.tcp.time_wait);
         }
         self.flows.remove(hash, index);
         self.wheel.cancel(index);

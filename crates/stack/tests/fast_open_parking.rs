@@ -19,7 +19,7 @@ struct Asks;
 
 impl Verifier for Asks {
     fn verify(&self, _: &FirstFlight<'_>, _: &Clock) -> Verdict {
-        Verdict::Pending(JobRequest::Verify { key: 7 })
+        Verdict::Pending { job: JobRequest::Verify { key: 7 }, grant: None }
     }
 }
 

@@ -15,7 +15,7 @@ struct Parks;
 
 impl Verifier for Parks {
     fn verify(&self, _first: &FirstFlight<'_>, _clock: &Clock) -> Verdict {
-        Verdict::Pending(JobRequest::Verify { key: 0 })
+        Verdict::Pending { job: JobRequest::Verify { key: 0 }, grant: None }
     }
 }
 
