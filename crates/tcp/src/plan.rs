@@ -38,6 +38,9 @@ pub struct SynAckReport {
     pub carried: u32,
     /// Whether the SYN was sent more than once.
     pub retransmitted: bool,
+    /// The first SYN timed out, and nothing in this SYN-ACK shows that it arrived: not the numbers
+    /// acknowledged, not the timestamp echoed.
+    pub first_lost: bool,
 }
 
 /// The layer above's answer to a [`SynAckReport`].

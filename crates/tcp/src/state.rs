@@ -19,6 +19,8 @@ pub struct SynSent {
     pub carried: u32,
     /// SYNs sent after the first.
     pub retransmits: u8,
+    /// How many of them left because the one before was too big for the path.
+    pub too_big: u8,
     /// When the first SYN left.
     pub first_sent: Option<Instant>,
     /// A SYN is to be sent.

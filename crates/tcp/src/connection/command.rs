@@ -121,6 +121,7 @@ impl Connection {
         if let State::SynSent(syn) = &mut self.state {
             // The SYN itself was too big: an immediate plain SYN.
             syn.retransmits = syn.retransmits.saturating_add(1);
+            syn.too_big = syn.too_big.saturating_add(1);
             syn.pending = true;
         } else if self.snd.outstanding() {
             self.timed = None;

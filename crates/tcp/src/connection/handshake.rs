@@ -36,8 +36,14 @@ impl Connection {
         let limit = config.send_buffer;
         let preamble = plan.preamble.len() as u32;
         let data_limit = plan.data_limit;
-        let state =
-            State::SynSent(SynSent { plan, carried: 0, retransmits: 0, first_sent: None, pending: true });
+        let state = State::SynSent(SynSent {
+            plan,
+            carried: 0,
+            retransmits: 0,
+            too_big: 0,
+            first_sent: None,
+            pending: true,
+        });
         let mut conn = Self::new(config, ends, state, rcv, now);
         conn.snd.set_preamble(preamble);
         let taken = conn.snd.write(pool, limit, data);
@@ -157,7 +163,17 @@ impl Connection {
             acked: segment.ack.distance_from(self.snd.iss + 1),
             carried: syn.carried,
             retransmitted: syn.retransmits > 0,
+            first_lost: syn.retransmits > syn.too_big && !self.first_syn_arrived(syn, segment),
         })
+    }
+
+    /// Whether a SYN-ACK shows that it was the first SYN that arrived: it acknowledges what only that
+    /// one carried, or echoes its timestamp (the idea of RFC 3522 §3.2).
+    fn first_syn_arrived(&self, syn: &SynSent, segment: &Segment<'_>) -> bool {
+        let carried_once = syn.plan.retransmit == crate::plan::Retransmit::Plain;
+        let echo = segment.options.timestamps.filter(|_| self.config.timestamps).map(|ts| ts.echo);
+        (carried_once && segment.ack.gt(self.snd.iss + 1))
+            || echo.is_some_and(|echo| syn.first_sent.is_some_and(|at| self.ts_now(at) == echo))
     }
 
     /// Takes a SYN-ACK for which [`Connection::syn_ack_report`] gave a report.
@@ -168,14 +184,19 @@ impl Connection {
         now: Instant,
         pool: &mut Pool,
     ) -> Disposition {
-        let State::SynSent(syn) = &mut self.state else {
+        let State::SynSent(syn) = &self.state else {
             return Disposition::Dropped(DropReason::Unexpected);
         };
         if resolution == Resolution::Abort {
             self.die(CloseReason::PeerMisbehaved, pool);
             return Disposition::Reset;
         }
-        let (retransmits, carried, first_sent) = (syn.retransmits, syn.carried, syn.first_sent);
+        let (retransmits, first_sent) = (syn.retransmits, syn.first_sent);
+        // What vanishes with a first flight says more about the path's middleboxes than about
+        // congestion, once; a SYN that was too big says nothing about it.
+        let unusual = syn.carried > 0 || !syn.plan.options.as_slice().is_empty();
+        let spared = syn.too_big.saturating_add(u8::from(unusual));
+        let congested = retransmits > spared && !self.first_syn_arrived(syn, segment);
         self.handshake_retransmits = retransmits;
         let first_flight = segment.ack.gt(self.snd.iss + 1);
         self.rcv = Receive::new(
@@ -200,9 +221,8 @@ impl Connection {
         self.snd.max = segment.ack;
         self.timed = first_sent.filter(|_| retransmits == 0).map(|sent| (self.snd.iss + 1, sent));
         self.sample_rtt(segment, now);
-        // A lost SYN means one segment (RFC 5681 §3.1), but the first loss of a SYN with data says
-        // more about the path's middleboxes than about congestion.
-        if retransmits > u8::from(carried > 0) {
+        // A lost SYN means one segment (RFC 5681 §3.1); one that arrived late was not lost.
+        if congested {
             self.syn_lost();
         }
         self.rtt.reset_backoff();

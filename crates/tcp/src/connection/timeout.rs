@@ -41,9 +41,10 @@ impl Connection {
                 }
                 syn.retransmits += 1;
                 syn.pending = true;
-                if syn.retransmits == 1 && syn.plan.first_timeout.is_some() {
+                let short = syn.plan.first_timeout.is_some_and(|t| t < crate::rtt::INITIAL_RTO);
+                if syn.retransmits == 1 && short {
                     // The first timeout came from an old measurement; from here on 1, 2, 4 … s.
-                    self.rtt.set_initial(core::time::Duration::from_secs(1));
+                    self.rtt.set_initial(crate::rtt::INITIAL_RTO);
                 } else {
                     self.rtt.backoff();
                 }
