@@ -36,4 +36,4 @@ pub use outcome::{Outcome, Reason};
 pub use pending::{PendingLimit, Place};
 pub use policy::{FastOpenPolicy, PolicyError, Quarantine, Replays};
 pub use replay::{GuardKey, Guarded, RemoteGuard, ReplayGuard, ReplayTable, Window};
-pub use store::{CredentialStore, Entry, NetworkId};
+pub use store::{CredentialStore, Entry, NetworkId, Permission};

@@ -73,6 +73,13 @@ impl<K: Ord + Clone, V> Lru<K, V> {
         self.nodes.get(at).map(|node| &node.value)
     }
 
+    /// The same, to change it.
+    pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        let at = self.find(key)?;
+        self.touch(at);
+        self.nodes.get_mut(at).map(|node| &mut node.value)
+    }
+
     /// The value of `key`, made by `value` if there is none; the most recent now. `None` only with a
     /// capacity of 0.
     pub(crate) fn get_or_insert(&mut self, key: K, value: impl FnOnce() -> V) -> Option<&mut V> {

@@ -1,68 +1,75 @@
 //! What a client remembers of servers: cookies, and what the next SYN to them needs to know.
 
+mod cookies;
+mod failures;
+mod path;
+
+pub use cookies::{Answer, CookieSet, MAX_COOKIES, StoredCookie};
+pub use failures::{Failures, Permission};
+pub use path::{PathMss, PathRtt};
+
 use crate::lru::Lru;
 use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_wire::Instant;
 use firstflight_wire::tcp::{Cookie, FastOpenForm};
 
-/// Oldest round-trip time that still sets a SYN's timeout.
-const RTT_LIFETIME: Duration = Duration::from_secs(60 * 60);
-/// Bounds of a SYN's first timeout. The upper one is the initial RTO of RFC 6298 §2.1.
-const SYN_TIMEOUT_MIN: Duration = Duration::from_millis(50);
-const SYN_TIMEOUT_MAX: Duration = Duration::from_secs(1);
-/// How long a server is left alone after its first failure, and at most.
-const BACKOFF_MIN: Duration = Duration::from_secs(60);
-const BACKOFF_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-
 /// The local network that something was learnt on: 16 bytes that mean nothing here. A cookie used on
 /// another network than its own would tell the server that both are the same user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct NetworkId(pub [u8; 16]);
 
+impl NetworkId {
+    /// All zero: the network is not known.
+    pub const UNKNOWN: Self = Self([0; 16]);
+
+    /// Whether it names a network.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        *self != Self::UNKNOWN
+    }
+}
+
 /// What is remembered of one server on one network.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Entry {
-    /// The cookie to present.
-    pub cookie: Option<Cookie>,
-    /// The option's form in which the server granted it.
-    pub form: FastOpenForm,
+    /// The cookies to present.
+    pub cookies: CookieSet,
     /// The MSS of its last SYN-ACK, bytes (RFC 7413 §4.1.3.1).
     pub mss: Option<u16>,
-    /// Smoothed round-trip time.
-    pub srtt: Option<Duration>,
-    /// Variation of the round-trip time.
-    pub rttvar: Option<Duration>,
-    /// When the round-trip time was learnt; [`Instant::ZERO`] without one.
-    pub rtt_at: Instant,
-    /// When the cookie was granted; [`Instant::ZERO`] without one.
-    pub cookie_at: Instant,
+    /// Round-trip times.
+    pub rtt: Option<PathRtt>,
+    /// What failed.
+    pub failures: Failures,
+    path_mss: Option<PathMss>,
     ladder: Ladder,
-    failures: u32,
-    retry_at: Instant,
+}
+
+impl Default for Entry {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Entry {
-    const fn new() -> Self {
+    /// Nothing known.
+    #[must_use]
+    pub const fn new() -> Self {
         Self {
-            cookie: None,
-            form: FastOpenForm::Standard,
+            cookies: CookieSet::NONE,
             mss: None,
-            srtt: None,
-            rttvar: None,
-            rtt_at: Instant::ZERO,
-            cookie_at: Instant::ZERO,
+            rtt: None,
+            failures: Failures::NONE,
+            path_mss: None,
             ladder: Ladder::Fresh,
-            failures: 0,
-            retry_at: Instant::ZERO,
         }
     }
 
-    /// Failures in a row of first flights to it.
+    /// The newest cookie.
     #[must_use]
-    pub const fn failures(&self) -> u32 {
-        self.failures
+    pub fn cookie(&self) -> Option<&StoredCookie> {
+        self.cookies.newest()
     }
 }
 
@@ -75,8 +82,8 @@ enum Ladder {
     TryExperimental,
     /// 254 got none either: 34 for ever.
     GaveUp,
-    /// A cookie came in the entry's form.
-    Answered,
+    /// A cookie came in this form.
+    Answered(FastOpenForm),
 }
 
 /// The client's memory of servers, by local network and server address. Bounded; the server used least
@@ -101,7 +108,18 @@ impl CredentialStore {
         self.entries.get(&(network, server))
     }
 
-    /// Takes a measured round-trip time.
+    /// Puts back what was saved; the most recently used one now.
+    pub fn restore(&mut self, network: NetworkId, server: IpAddr, entry: Entry) {
+        let form = entry.cookie().map(|held| held.form);
+        self.learn(network, server, |known| {
+            *known = entry;
+            if let Some(form) = form {
+                known.ladder = Ladder::Answered(form);
+            }
+        });
+    }
+
+    /// Takes the round-trip time of a visit that ended, smoothed with those before.
     pub fn learn_rtt(
         &mut self,
         network: NetworkId,
@@ -111,7 +129,7 @@ impl CredentialStore {
         now: Instant,
     ) {
         self.learn(network, server, |entry| {
-            (entry.srtt, entry.rttvar, entry.rtt_at) = (Some(srtt), Some(rttvar), now);
+            entry.rtt = Some(PathRtt::next(entry.rtt, srtt, rttvar, now));
         });
     }
 
@@ -122,8 +140,18 @@ impl CredentialStore {
         }
     }
 
-    /// Takes a cookie that was asked for and came in this form. It replaces an older one; a SYN-ACK
-    /// without a cookie does not.
+    /// A router could not pass more than segments of `mss` bytes (options not counted) on the way there.
+    pub fn learn_path_mss(&mut self, network: NetworkId, server: IpAddr, mss: u16, now: Instant) {
+        self.learn(network, server, |entry| entry.path_mss = Some(PathMss::new(mss, now)));
+    }
+
+    /// What the path to a server takes at most, if a router said so in the last ten minutes.
+    #[must_use]
+    pub fn path_mss(&self, network: NetworkId, server: IpAddr, now: Instant) -> Option<u16> {
+        self.entries.peek(&(network, server))?.path_mss?.current(now)
+    }
+
+    /// Takes a cookie that was asked for and came in this form.
     pub fn learn_cookie(
         &mut self,
         network: NetworkId,
@@ -133,15 +161,45 @@ impl CredentialStore {
         now: Instant,
     ) {
         self.learn(network, server, |entry| {
-            (entry.cookie, entry.form, entry.cookie_at) = (Some(cookie), form, now);
-            entry.ladder = Ladder::Answered;
+            entry.cookies.grant(cookie, form, now);
+            entry.ladder = Ladder::Answered(form);
         });
     }
 
-    /// Drops the cookie, and nothing else: the next SYN asks for another.
-    pub fn forget_cookie(&mut self, network: NetworkId, server: IpAddr) {
+    /// The cookie for a SYN that leaves now. Tell [`CredentialStore::note_answer`] what became of it: the
+    /// cookie of a server that grants them for one use is out of the store until then.
+    pub fn take_cookie(&mut self, network: NetworkId, server: IpAddr) -> Option<StoredCookie> {
+        self.entries.get_mut(&(network, server))?.cookies.take()
+    }
+
+    /// What became of a SYN with the cookie `used`; `fresh` is the cookie that the SYN-ACK carried.
+    pub fn note_answer(
+        &mut self,
+        network: NetworkId,
+        server: IpAddr,
+        used: &StoredCookie,
+        answer: Answer,
+        fresh: Option<(Cookie, FastOpenForm)>,
+        now: Instant,
+    ) {
+        // A server that was forgotten meanwhile is not remembered for a used cookie alone.
+        let Some(entry) = self.entries.peek_mut(&(network, server)) else { return };
+        let (newer, granted) = entry.cookies.since(used, entry.failures.refused_at());
+        entry.cookies.answered(used, answer, fresh, now);
+        if let Some((_, form)) = fresh {
+            entry.ladder = Ladder::Answered(form);
+        }
+        match (answer, fresh) {
+            (Answer::Accepted, _) | (Answer::Refused, None) => entry.failures.no_refusal(),
+            (Answer::Refused, Some(_)) => entry.failures.refuse(newer, granted, now),
+            (Answer::Unclear, _) => {}
+        }
+    }
+
+    /// Drops the cookies, and nothing else: the next SYN asks for another.
+    pub fn forget_cookies(&mut self, network: NetworkId, server: IpAddr) {
         if let Some(entry) = self.entries.peek_mut(&(network, server)) {
-            (entry.cookie, entry.cookie_at) = (None, Instant::ZERO);
+            entry.cookies.clear();
         }
     }
 
@@ -175,7 +233,7 @@ impl CredentialStore {
             Some(entry) => match entry.ladder {
                 Ladder::Fresh | Ladder::GaveUp => FastOpenForm::Standard,
                 Ladder::TryExperimental => FastOpenForm::Experimental,
-                Ladder::Answered => entry.form,
+                Ladder::Answered(form) => form,
             },
             None => FastOpenForm::Standard,
         }
@@ -189,7 +247,7 @@ impl CredentialStore {
                 (Ladder::Fresh, FastOpenForm::Standard) => Ladder::TryExperimental,
                 (Ladder::Fresh | Ladder::TryExperimental, FastOpenForm::Experimental) => Ladder::GaveUp,
                 // It may have learnt the standard form since: from the start.
-                (Ladder::Answered, FastOpenForm::Experimental) => Ladder::Fresh,
+                (Ladder::Answered(_), FastOpenForm::Experimental) => Ladder::Fresh,
                 // It granted in this form once, so it is at its pending limit, or switched off.
                 (state, _) => state,
             };
@@ -200,47 +258,29 @@ impl CredentialStore {
     /// round-trip time at most an hour old; 1 s without one.
     #[must_use]
     pub fn syn_timeout(&self, network: NetworkId, server: IpAddr, now: Instant) -> Duration {
-        let measured = self
-            .entries
-            .peek(&(network, server))
-            .filter(|entry| now.saturating_since(entry.rtt_at) <= RTT_LIFETIME)
-            .and_then(|entry| Some((entry.srtt?, entry.rttvar?)));
-        match measured {
-            Some((srtt, rttvar)) => srtt
-                .saturating_add(srtt / 2)
-                .max(srtt.saturating_add(rttvar.saturating_mul(4)))
-                .clamp(SYN_TIMEOUT_MIN, SYN_TIMEOUT_MAX),
-            None => SYN_TIMEOUT_MAX,
-        }
+        let rtt = self.entries.peek(&(network, server)).and_then(|entry| entry.rtt);
+        rtt.and_then(|rtt| rtt.syn_timeout(now)).unwrap_or(path::SYN_TIMEOUT_MAX)
     }
 
-    /// A first flight to this server failed where a plain SYN went through: data is kept out of the SYNs
-    /// to it for a minute, twice as long after each further failure, at most a day. Other servers are not
-    /// concerned.
+    /// A SYN with a Fast Open option, or the connection that it opened, came to nothing where a plain one
+    /// went through: neither option nor data to this server for a minute, twice as long after each further
+    /// failure, at most a day. Other servers are not concerned.
     pub fn note_failure(&mut self, network: NetworkId, server: IpAddr, now: Instant) {
-        self.learn(network, server, |entry| {
-            // Connections opened together fail together: that is one failure.
-            if now < entry.retry_at {
-                return;
-            }
-            // Doublings beyond the largest pause change nothing.
-            let doubled = BACKOFF_MIN.saturating_mul(1 << entry.failures.min(16));
-            entry.failures = entry.failures.saturating_add(1);
-            entry.retry_at = now + doubled.min(BACKOFF_MAX);
-        });
+        self.learn(network, server, |entry| entry.failures.fail(Permission::Nothing, now));
     }
 
-    /// A first flight to this server was accepted: earlier failures are forgotten.
+    /// A first flight to this server was accepted, and answered: earlier failures are forgotten.
     pub fn note_success(&mut self, network: NetworkId, server: IpAddr) {
         if let Some(entry) = self.entries.peek_mut(&(network, server)) {
-            (entry.failures, entry.retry_at) = (0, Instant::ZERO);
+            entry.failures = Failures::NONE;
         }
     }
 
-    /// Whether a SYN to this server may carry data, by what is known of failures.
+    /// What a SYN to this server may carry, by what is known of failures.
     #[must_use]
-    pub fn may_try(&self, network: NetworkId, server: IpAddr, now: Instant) -> bool {
-        self.entries.peek(&(network, server)).is_none_or(|entry| now >= entry.retry_at)
+    pub fn permission(&self, network: NetworkId, server: IpAddr, now: Instant) -> Permission {
+        let entry = self.entries.peek(&(network, server));
+        entry.map_or(Permission::Everything, |entry| entry.failures.permission(now))
     }
 
     fn learn(&mut self, network: NetworkId, server: IpAddr, change: impl FnOnce(&mut Entry)) {

@@ -1,23 +1,29 @@
 //! The client's side of Fast Open: what a SYN asks for, what the answer means (RFC 7413 §4.1).
 
 use crate::config::ConnectConfig;
-use crate::event::Trace;
+use crate::event::{ConnId, Trace};
 use crate::flow::FlowKey;
 use crate::slot::Asked;
 use crate::stack::Stack;
+use alloc::boxed::Box;
 use core::net::IpAddr;
-use firstflight_credential::{Outcome, Reason};
-use firstflight_tcp::{Disposition, Resolution, SynAckReport, SynPlan};
+use core::time::Duration;
+use firstflight_credential::store::Answer;
+use firstflight_credential::{Outcome, Permission, Reason};
+use firstflight_tcp::{CloseReason, Disposition, Resolution, StateName, SynAckReport, SynPlan};
 use firstflight_wire::Instant;
-use firstflight_wire::tcp::{FastOpen, OptionBytes, Segment};
+use firstflight_wire::tcp::{Cookie, FastOpen, FastOpenForm, OptionBytes, Segment};
 
 /// Bytes that options may take in a SYN: kept free in front of first-flight data.
 const SYN_OPTIONS: u32 = 40;
+/// How long after the SYN-ACK a connection without a byte of response is no longer only slow, if the
+/// application gives it up.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// A decision about a connect's first flight.
 pub(crate) struct Intent {
     pub plan: SynPlan,
-    pub asked: Option<Asked>,
+    pub asked: Option<Box<Asked>>,
     pub outcome: Outcome,
 }
 
@@ -29,59 +35,101 @@ impl Intent {
 
 impl Stack {
     /// Decides what the SYN to `server` carries.
-    pub(crate) fn intend(
-        &mut self,
-        config: &ConnectConfig,
-        key: &FlowKey,
-        data: &[u8],
-        now: Instant,
-    ) -> Intent {
+    pub(crate) fn intend(&mut self, config: &ConnectConfig, key: &FlowKey, now: Instant) -> Intent {
         if !config.fast_open {
             return Intent::ordinary(Reason::NotRequested);
         }
         let (network, server) = (self.config.network, key.remote_ip());
-        if !self.credentials.may_try(network, server, now) {
-            return Intent::ordinary(Reason::FailureMemory);
+        let store = &mut self.credentials;
+        let cookie = match store.permission(network, server, now) {
+            Permission::Nothing => return Intent::ordinary(Reason::FailureMemory),
+            Permission::Request => None,
+            Permission::Everything => store.take_cookie(network, server),
+        };
+        // The path may drop the option as well as the data (the Fast Open paper §4.1).
+        let first_timeout = Some(store.syn_timeout(network, server, now));
+        let (form, option, data_limit) = match &cookie {
+            Some(held) => {
+                let mss = store.lookup(network, server).and_then(|entry| entry.mss);
+                let limit = self.first_flight_limit(server, mss, now);
+                (held.form, FastOpen::Cookie(held.form, held.cookie), limit)
+            }
+            None => {
+                let form = store.request_form(network, server);
+                (form, FastOpen::Request(form), 0)
+            }
+        };
+        let cookie_age = cookie.map(|held| now.saturating_since(held.granted_at));
+        Intent {
+            plan: SynPlan {
+                options: OptionBytes::from(&option),
+                data_limit,
+                first_timeout,
+                ..SynPlan::default()
+            },
+            asked: Some(Box::new(Asked {
+                form,
+                cookie,
+                cookie_age,
+                awaited: true,
+                answered_at: Instant::FAR_FUTURE,
+            })),
+            outcome: Outcome::Undecided,
         }
-        let entry = self.credentials.lookup(network, server);
-        let known = entry.and_then(|e| e.cookie.map(|c| (c, e.form, e.mss)));
-        let Some((cookie, form, mss)) = known else {
-            let form = self.credentials.request_form(network, server);
-            let asked = Some(Asked { form, cookie: false });
-            let plan = SynPlan { options: OptionBytes::from(&FastOpen::Request(form)), ..SynPlan::default() };
-            return Intent { plan, asked, outcome: Outcome::Undecided };
-        };
-        let data_limit = self.first_flight_limit(server, mss);
-        let plan = SynPlan {
-            options: OptionBytes::from(&FastOpen::Cookie(form, cookie)),
-            data_limit,
-            first_timeout: (!data.is_empty()).then(|| self.credentials.syn_timeout(network, server, now)),
-            ..SynPlan::default()
-        };
-        Intent { plan, asked: Some(Asked { form, cookie: true }), outcome: Outcome::Undecided }
     }
 
     /// Largest first-flight data: the peer's MSS, else RFC 7413 §4.2.1's defaults, within our own
     /// and the path's, less the options.
-    fn first_flight_limit(&self, server: IpAddr, mss: Option<u16>) -> u32 {
+    fn first_flight_limit(&self, server: IpAddr, mss: Option<u16>, now: Instant) -> u32 {
         let unknown = if server.is_ipv4() { 536 } else { 1220 };
-        let mss = mss.unwrap_or(unknown).min(self.tcp.mss).min(self.path_mss(server));
+        let mss = mss.unwrap_or(unknown).min(self.tcp.mss).min(self.client_path_mss(server, now));
         u32::from(mss).saturating_sub(SYN_OPTIONS)
+    }
+
+    /// Largest payload of a segment to `server`, as far as the link and routers on earlier visits said.
+    pub(crate) fn client_path_mss(&self, server: IpAddr, now: Instant) -> u16 {
+        let learnt = self.credentials.path_mss(self.config.network, server, now);
+        self.path_mss(server).min(learnt.unwrap_or(u16::MAX))
     }
 
     /// A segment for a client that asked for Fast Open and awaits its answer.
     pub(crate) fn handle_answer(&mut self, index: u32, segment: &Segment<'_>, now: Instant) -> Disposition {
         let Some(slot) = self.slots.get_mut(index) else { return Disposition::Processed };
         let Some(report) = slot.conn.syn_ack_report(segment) else {
-            return slot.conn.handle_segment(segment, now, &mut self.pool);
+            let disposition = slot.conn.handle_segment(segment, now, &mut self.pool);
+            if slot.conn.state() == StateName::SynRcvd {
+                slot.outcome = Outcome::Handshake(Reason::SimultaneousOpen);
+                self.no_answer(index, now);
+            }
+            return disposition;
         };
-        let Some(asked) = slot.asked.take() else { return Disposition::Processed };
+        let Some(asked) = &mut slot.asked else { return Disposition::Processed };
+        (asked.awaited, asked.answered_at) = (false, now);
+        let (form, cookie) = (asked.form, asked.cookie.take());
         let server = slot.key.remote_ip();
         let resolution = if report.acked == 0 { Resolution::DataRefused } else { Resolution::Accepted };
-        let outcome = judge(&report, asked, segment);
+        let fresh = match segment.options.fast_open() {
+            Some(FastOpen::Cookie(form, cookie)) => Some((cookie, form)),
+            _ => None,
+        };
+        let outcome = judge(&report, cookie.is_some(), fresh.is_some());
         slot.outcome = outcome;
         let disposition = slot.conn.handle_syn_ack(segment, resolution, now, &mut self.pool);
-        self.learn(server, &report, asked, segment, now);
+        let network = self.config.network;
+        if let Some(mss) = segment.options.mss {
+            self.credentials.learn_mss(network, server, mss);
+        }
+        match &cookie {
+            Some(used) => {
+                let answer = answer_to(&report);
+                self.credentials.note_answer(network, server, used, answer, fresh, now);
+            }
+            None => self.learn_grant(server, form, fresh, &report, now),
+        }
+        if report.first_lost && fresh.is_none() {
+            // The SYN with the option was lost, the plain one came through.
+            self.credentials.note_failure(network, server, now);
+        }
         if outcome == Outcome::Accepted {
             self.counters.first_flights_taken += 1;
         }
@@ -90,59 +138,95 @@ impl Stack {
         disposition
     }
 
-    /// Keeps what the SYN-ACK taught about this server, on this network.
-    fn learn(
+    /// What came of a request for a cookie.
+    fn learn_grant(
         &mut self,
         server: IpAddr,
+        asked: FastOpenForm,
+        fresh: Option<(Cookie, FastOpenForm)>,
         report: &SynAckReport,
-        asked: Asked,
-        segment: &Segment<'_>,
         now: Instant,
     ) {
         let network = self.config.network;
-        let store = &mut self.credentials;
-        match segment.options.fast_open() {
-            Some(FastOpen::Cookie(form, cookie)) => store.learn_cookie(network, server, form, cookie, now),
-            _ if !asked.cookie && !report.retransmitted => {
-                store.note_unanswered(network, server, asked.form);
-            }
-            _ => {}
-        }
-        if let Some(mss) = segment.options.mss {
-            store.learn_mss(network, server, mss);
-        }
-        if report.carried > 0 && report.retransmitted && report.acked == 0 {
-            // The SYN with data was lost, the plain one came through.
-            store.note_failure(network, server, now);
-        } else if report.carried > 0 && report.acked > 0 {
-            store.note_success(network, server);
+        match fresh {
+            Some((cookie, form)) => self.credentials.learn_cookie(network, server, form, cookie, now),
+            None if !report.retransmitted => self.credentials.note_unanswered(network, server, asked),
+            None => {}
         }
     }
 
-    /// The connect failed before any answer: what the application is told of its first flight.
-    pub(crate) fn no_answer(&mut self, index: u32) {
-        if let Some(slot) = self.slots.get_mut(index)
-            && slot.asked.take().is_some_and(|a| a.cookie)
-        {
-            slot.outcome = Outcome::Handshake(Reason::Unknown);
+    /// A client's connection is over: what that says about first flights to its server.
+    pub(crate) fn flight_over(&mut self, index: u32, now: Instant) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let Some(asked) = &slot.asked else { return };
+        if asked.awaited {
+            if asked.cookie.is_some() {
+                slot.outcome = Outcome::Handshake(Reason::Unknown);
+            }
+            return self.no_answer(index, now);
+        }
+        let (network, server) = (self.config.network, slot.key.remote_ip());
+        let answered = slot.conn.totals().bytes_received > 0;
+        if answered && slot.outcome == Outcome::Accepted {
+            self.credentials.note_success(network, server);
+        } else if !answered && slot.conn.close_reason() == Some(CloseReason::TimedOut) {
+            // The handshake went through and then nothing more: the path passes the SYN, but not the
+            // connection that it opens.
+            self.credentials.note_failure(network, server, now);
+        }
+    }
+
+    /// The application lets go of a connection. If nothing came since the SYN-ACK, for longer than
+    /// servers mostly think, it gives up a path that passes the SYN but not the connection that it opens.
+    pub(crate) fn given_up(&mut self, id: ConnId, now: Instant) {
+        let Some(slot) = self.slot(id) else { return };
+        let Some(asked) = &slot.asked else { return };
+        let silent = now.saturating_since(asked.answered_at) >= SILENCE;
+        if silent && slot.conn.totals().bytes_received == 0 && slot.conn.close_reason().is_none() {
+            let server = slot.key.remote_ip();
+            self.credentials.note_failure(self.config.network, server, now);
+            // Its end says nothing more.
+            if let Some(slot) = self.slots.get_mut(id.index) {
+                slot.asked = None;
+            }
+        }
+    }
+
+    /// No SYN-ACK will say what became of the first flight; its cookie goes back.
+    fn no_answer(&mut self, index: u32, now: Instant) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let Some(asked) = &mut slot.asked else { return };
+        asked.awaited = false;
+        if let Some(used) = asked.cookie.take() {
+            let (network, server) = (self.config.network, slot.key.remote_ip());
+            self.credentials.note_answer(network, server, &used, Answer::Unclear, None, now);
         }
     }
 }
 
 /// What a SYN-ACK says about the first flight.
-fn judge(report: &SynAckReport, asked: Asked, segment: &Segment<'_>) -> Outcome {
-    let granted = matches!(segment.options.fast_open(), Some(FastOpen::Cookie(..)));
-    let reason = match (asked.cookie, report.carried) {
+fn judge(report: &SynAckReport, with_cookie: bool, granted: bool) -> Outcome {
+    let reason = match (with_cookie, report.carried) {
         (false, _) if granted => Reason::NoCredential,
         // The SYN that asked was lost; the plain one that was answered did not ask.
-        (false, _) if report.retransmitted => Reason::SynTimedOut,
+        (false, _) if report.first_lost => Reason::SynTimedOut,
         (false, _) => Reason::PeerWithoutFastOpen,
         (true, 0) => Reason::NoData,
         (true, carried) if report.acked >= carried => return Outcome::Accepted,
         (true, _) if report.acked > 0 => Reason::DataPartlyAcknowledged,
-        (true, _) if report.retransmitted => Reason::SynTimedOut,
+        (true, _) if report.first_lost => Reason::SynTimedOut,
         (true, _) if granted => Reason::StaleOrWrongCredential,
         (true, _) => Reason::DataNotAcknowledged,
     };
     Outcome::Handshake(reason)
+}
+
+/// What a SYN-ACK says about the cookie.
+const fn answer_to(report: &SynAckReport) -> Answer {
+    match (report.carried, report.acked) {
+        (0, _) => Answer::Unclear,
+        (_, 0) if report.first_lost => Answer::Unclear,
+        (_, 0) => Answer::Refused,
+        _ => Answer::Accepted,
+    }
 }

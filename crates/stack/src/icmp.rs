@@ -54,6 +54,10 @@ impl Stack {
                     if key.local_ip().is_ipv4() { (MIN_MTU_V4, 40) } else { (MIN_MTU_V6, 60) };
                 let mss = mtu.max(floor).saturating_sub(header).min(0xffff) as u16;
                 slot.conn.reduce_mss(mss, now);
+                if slot.client {
+                    let server = key.remote_ip();
+                    self.credentials.learn_path_mss(self.config.network, server, mss, now);
+                }
             }
             kind if kind.is_hard() => slot.conn.unreachable(&mut self.pool),
             // Soft: routing may recover; the connection's own timeouts decide (RFC 5461).

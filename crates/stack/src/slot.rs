@@ -1,6 +1,9 @@
 //! One connection with what the stack knows about it.
 
 use crate::flow::FlowKey;
+use alloc::boxed::Box;
+use core::time::Duration;
+use firstflight_credential::store::StoredCookie;
 use firstflight_credential::{Outcome, Place};
 use firstflight_tcp::{Connection, Readiness};
 use firstflight_wire::Instant;
@@ -20,12 +23,18 @@ pub enum Owner {
 }
 
 /// What a client's SYN asked for; told to the credential store when the answer comes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Asked {
     /// The option form that was sent.
     pub form: FastOpenForm,
-    /// A cookie was sent, not a request.
-    pub cookie: bool,
+    /// The cookie that was shown; without one, one was asked for.
+    pub cookie: Option<StoredCookie>,
+    /// How old that cookie was.
+    pub cookie_age: Option<Duration>,
+    /// No answer has come yet.
+    pub awaited: bool,
+    /// When the SYN-ACK came; [`Instant::FAR_FUTURE`] before.
+    pub answered_at: Instant,
 }
 
 /// A connection in the slab.
@@ -43,8 +52,8 @@ pub struct Slot {
     pub owner: Owner,
     /// What became of its first flight.
     pub outcome: Outcome,
-    /// Set while a client's answer is awaited.
-    pub asked: Option<Asked>,
+    /// Of a client's connection whose SYN had a Fast Open option.
+    pub asked: Option<Box<Asked>>,
     /// Its place among the listener's pending first flights.
     pub place: Option<Place>,
     /// It was granted a one-time cookie that waits for the client's ACK.

@@ -159,9 +159,10 @@ impl Stack {
         }
         let local = self.local_end(remote, config)?;
         let key = FlowKey::new(local, remote);
-        let Intent { plan, asked, outcome } = self.intend(config, &key, data, now);
+        let Intent { plan, asked, outcome } = self.intend(config, &key, now);
         let tcp = config.tcp.clone().unwrap_or_else(|| self.tcp.clone());
-        let ends = self.endpoints(&key, None, now);
+        let mut ends = self.endpoints(&key, None, now);
+        ends.path_mss = self.client_path_mss(ip, now);
         let (conn, taken) = Connection::connect(tcp, ends, plan, data, &mut self.pool, now);
         let mut slot = Slot::new(conn, key, Owner::Application, outcome);
         slot.asked = asked;
@@ -238,6 +239,7 @@ impl Stack {
 
     /// Ends the connection with a RST; it stays readable for its state until released.
     pub fn abort(&mut self, id: ConnId, now: Instant) {
+        self.given_up(id, now);
         let _ = self.with(id, now, |slot, pool| {
             slot.conn.abort(pool);
             Ok(())
@@ -246,6 +248,7 @@ impl Stack {
 
     /// Lets go of a connection: it closes in order in the background; unread data makes it a RST.
     pub fn release(&mut self, id: ConnId, now: Instant) {
+        self.given_up(id, now);
         let _ = self.with(id, now, |slot, pool| {
             slot.conn.release(pool, now);
             slot.owner = Owner::Nobody;

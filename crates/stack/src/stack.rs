@@ -167,6 +167,7 @@ impl Stack {
             cwnd: slot.conn.cwnd(),
             mss: slot.conn.mss(),
             handshake_retransmits: slot.conn.handshake_retransmits(),
+            cookie_age: slot.asked.as_ref().and_then(|a| a.cookie_age),
             totals: slot.conn.totals(),
         })
     }
@@ -329,7 +330,7 @@ impl Stack {
 
     /// The connection is over: out of the table, perhaps into TIME-WAIT.
     fn ended(&mut self, index: u32, now: Instant) {
-        self.no_answer(index);
+        self.flight_over(index, now);
         let Some(slot) = self.slots.get_mut(index) else { return };
         if core::mem::take(&mut slot.granted) {
             self.grants.remove(&index);

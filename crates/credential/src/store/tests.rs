@@ -35,30 +35,31 @@ fn what_was_learnt_on_one_network_is_not_used_on_another() {
     store.learn_rtt(HOME, SERVER, ms(20), ms(2), at(6));
     store.note_failure(HOME, SERVER, at(7));
     assert!(store.lookup(CAFE, SERVER).is_none());
-    assert!(store.may_try(CAFE, SERVER, at(7)));
+    assert_eq!(store.permission(CAFE, SERVER, at(7)), Permission::Everything);
     assert_eq!(store.syn_timeout(CAFE, SERVER, at(7)), ms(1000));
 
     let entry = store.lookup(HOME, SERVER).unwrap();
-    assert_eq!((entry.cookie, entry.cookie_at, entry.mss), (Some(cookie(1)), at(5), Some(1460)));
-    assert_eq!((entry.srtt, entry.rttvar, entry.rtt_at), (Some(ms(20)), Some(ms(2)), at(6)));
-    assert_eq!(entry.failures(), 1);
+    let held = entry.cookie().unwrap();
+    assert_eq!((held.cookie, held.granted_at, entry.mss), (cookie(1), at(5), Some(1460)));
+    assert_eq!(entry.rtt, Some(PathRtt { srtt: ms(20), rttvar: ms(2), at: at(6) }));
+    assert_eq!(entry.failures.count, 1);
 }
 
 #[test]
-fn a_cookie_is_replaced_by_another_and_forgotten_alone() {
+fn the_newest_cookie_is_shown_and_cookies_are_forgotten_alone() {
     let mut store = CredentialStore::new(8);
     store.learn_cookie(HOME, SERVER, Standard, cookie(1), at(1));
     store.learn_cookie(HOME, SERVER, Experimental, cookie(2), at(2));
     store.learn_mss(HOME, SERVER, 1220);
     store.learn_mss(HOME, SERVER, 0);
     store.note_unanswered(HOME, SERVER, Standard);
-    let entry = store.lookup(HOME, SERVER).unwrap();
-    assert_eq!((entry.cookie, entry.form, entry.cookie_at), (Some(cookie(2)), Experimental, at(2)));
+    let held = store.take_cookie(HOME, SERVER).unwrap();
+    assert_eq!((held.cookie, held.form, held.granted_at), (cookie(2), Experimental, at(2)));
 
-    store.forget_cookie(HOME, SERVER);
-    store.forget_cookie(HOME, OTHER);
+    store.forget_cookies(HOME, SERVER);
+    store.forget_cookies(HOME, OTHER);
     let entry = store.lookup(HOME, SERVER).unwrap();
-    assert_eq!((entry.cookie, entry.mss), (None, Some(1220)));
+    assert_eq!((entry.cookie(), entry.mss), (None, Some(1220)));
     assert_eq!(store.len(), 1, "forgetting makes no entry");
     // The form that worked is asked for again.
     assert_eq!(store.request_form(HOME, SERVER), Experimental);
@@ -86,7 +87,8 @@ fn a_store_of_nothing_answers_with_the_defaults() {
     store.note_unanswered(HOME, SERVER, Standard);
     assert!(store.is_empty() && store.lookup(HOME, SERVER).is_none());
     assert_eq!(store.request_form(HOME, SERVER), Standard);
-    assert!(store.may_try(HOME, SERVER, at(0)));
+    assert_eq!(store.permission(HOME, SERVER, at(0)), Permission::Everything);
+    assert!(store.take_cookie(HOME, SERVER).is_none());
 }
 
 #[test]
@@ -105,7 +107,7 @@ fn form_ladder_34_then_254_once_then_34() {
 fn a_server_known_to_speak_34_is_not_asked_in_254() {
     let mut store = CredentialStore::new(8);
     store.learn_cookie(HOME, SERVER, Standard, cookie(1), at(0));
-    store.forget_cookie(HOME, SERVER);
+    store.forget_cookies(HOME, SERVER);
     store.note_unanswered(HOME, SERVER, Standard);
     assert_eq!(store.request_form(HOME, SERVER), Standard);
 }
@@ -114,7 +116,7 @@ fn a_server_known_to_speak_34_is_not_asked_in_254() {
 fn a_server_that_stops_speaking_254_is_asked_in_34() {
     let mut store = CredentialStore::new(8);
     store.learn_cookie(HOME, SERVER, Experimental, cookie(1), at(0));
-    store.forget_cookie(HOME, SERVER);
+    store.forget_cookies(HOME, SERVER);
     assert_eq!(store.request_form(HOME, SERVER), Experimental);
     store.note_unanswered(HOME, SERVER, Experimental);
     assert_eq!(store.request_form(HOME, SERVER), Standard);
@@ -157,18 +159,26 @@ fn failures_back_off_from_a_minute_to_a_day_for_that_server_only() {
     let mut store = CredentialStore::new(8);
     let mut now = at(1000);
     for pause in [60, 120, 240, 480, 960, 1920, 3840, 7680, 15_360, 30_720, 61_440, 86_400, 86_400] {
-        assert!(store.may_try(HOME, SERVER, now));
+        assert_eq!(store.permission(HOME, SERVER, now), Permission::Everything);
         store.note_failure(HOME, SERVER, now);
-        assert!(store.may_try(HOME, OTHER, now));
-        assert!(!store.may_try(HOME, SERVER, now + Duration::from_secs(pause) - ms(1)), "{pause}");
+        assert_eq!(store.permission(HOME, OTHER, now), Permission::Everything);
+        assert_eq!(
+            store.permission(HOME, SERVER, now + Duration::from_secs(pause) - ms(1)),
+            Permission::Nothing,
+            "{pause}"
+        );
         now += Duration::from_secs(pause);
     }
-    assert!(store.may_try(HOME, SERVER, now));
+    assert_eq!(store.permission(HOME, SERVER, now), Permission::Everything);
     store.note_failure(HOME, SERVER, now);
     store.note_success(HOME, SERVER);
-    assert!(store.may_try(HOME, SERVER, now));
+    assert_eq!(store.permission(HOME, SERVER, now), Permission::Everything);
     store.note_failure(HOME, SERVER, now);
-    assert!(store.may_try(HOME, SERVER, now + Duration::from_secs(60)), "it starts again");
+    assert_eq!(
+        store.permission(HOME, SERVER, now + Duration::from_secs(60)),
+        Permission::Everything,
+        "it starts again"
+    );
 }
 
 #[test]
@@ -177,9 +187,9 @@ fn connections_that_fail_together_are_one_failure() {
     for _ in 0..10 {
         store.note_failure(HOME, SERVER, at(5));
     }
-    assert_eq!(store.lookup(HOME, SERVER).unwrap().failures(), 1);
-    assert!(!store.may_try(HOME, SERVER, at(64)));
-    assert!(store.may_try(HOME, SERVER, at(65)));
+    assert_eq!(store.lookup(HOME, SERVER).unwrap().failures.count, 1);
+    assert_eq!(store.permission(HOME, SERVER, at(64)), Permission::Nothing);
+    assert_eq!(store.permission(HOME, SERVER, at(65)), Permission::Everything);
 }
 
 #[test]
@@ -190,7 +200,206 @@ fn debug_shows_no_cookie() {
     assert!(!text.contains("171, 171") && !text.contains("abab"), "{text}");
 }
 
+const NO_COOKIE: Option<(Cookie, FastOpenForm)> = None;
+
+fn granted(byte: u8) -> Option<(Cookie, FastOpenForm)> {
+    Some((cookie(byte), Standard))
+}
+
+fn held(store: &mut CredentialStore) -> Vec<u8> {
+    let entry = store.lookup(HOME, SERVER).unwrap();
+    entry.cookies.as_slice().iter().map(|kept| kept.cookie.as_bytes()[0]).collect()
+}
+
+fn with_cookies(bytes: &[u8]) -> CredentialStore {
+    let mut store = CredentialStore::new(8);
+    for &byte in bytes {
+        store.learn_cookie(HOME, SERVER, Standard, cookie(byte), at(u64::from(byte)));
+    }
+    store
+}
+
+/// Takes a cookie and tells what became of it.
+fn visit(store: &mut CredentialStore, answer: Answer, fresh: Option<(Cookie, FastOpenForm)>) -> u8 {
+    let used = store.take_cookie(HOME, SERVER).unwrap();
+    store.note_answer(HOME, SERVER, &used, answer, fresh, at(100));
+    used.cookie.as_bytes()[0]
+}
+
+#[test]
+fn a_plain_server_has_one_cookie_however_often_it_is_granted() {
+    let mut store = with_cookies(&[1, 1, 1]);
+    for _ in 0..5 {
+        assert_eq!(visit(&mut store, Answer::Accepted, NO_COOKIE), 1);
+        assert_eq!(visit(&mut store, Answer::Accepted, granted(1)), 1);
+        assert_eq!(held(&mut store), [1]);
+        assert!(!store.lookup(HOME, SERVER).unwrap().cookies.is_rotating());
+    }
+    // Its key turns over: the new cookie takes the old one's place.
+    assert_eq!(visit(&mut store, Answer::Accepted, granted(2)), 1);
+    assert_eq!(held(&mut store), [2]);
+}
+
+#[test]
+fn parallel_connections_to_a_server_of_one_time_cookies_use_different_ones() {
+    let mut store = with_cookies(&[1, 2, 3]);
+    assert_eq!(visit(&mut store, Answer::Accepted, granted(4)), 3);
+    let mut taken: Vec<_> = core::iter::from_fn(|| store.take_cookie(HOME, SERVER)).collect();
+    assert_eq!(taken.iter().map(|used| used.cookie.as_bytes()[0]).collect::<Vec<_>>(), [4, 2, 1]);
+    // Each acceptance brings the next one; what got no answer goes back to its place.
+    let last = taken.pop().unwrap();
+    for (used, fresh) in taken.iter().zip(5..) {
+        store.note_answer(HOME, SERVER, used, Answer::Accepted, granted(fresh), at(9));
+    }
+    store.note_answer(HOME, SERVER, &last, Answer::Unclear, NO_COOKIE, at(9));
+    assert_eq!(held(&mut store), [6, 5, 1]);
+}
+
+#[test]
+fn an_acceptance_without_a_new_cookie_ends_the_rotation() {
+    let mut store = with_cookies(&[1]);
+    visit(&mut store, Answer::Accepted, granted(2));
+    assert_eq!(visit(&mut store, Answer::Accepted, NO_COOKIE), 2);
+    assert_eq!(held(&mut store), [2]);
+    // Parallel connections share it again.
+    assert_eq!(store.take_cookie(HOME, SERVER), store.take_cookie(HOME, SERVER));
+}
+
+#[test]
+fn a_refusal_drops_that_cookie_and_the_older_ones() {
+    let mut store = with_cookies(&[1, 2]);
+    let used = store.take_cookie(HOME, SERVER).unwrap();
+    store.learn_cookie(HOME, SERVER, Standard, cookie(3), at(3));
+    store.note_answer(HOME, SERVER, &used, Answer::Refused, granted(4), at(4));
+    assert_eq!(held(&mut store), [4, 3]);
+    // Only a cookie replaces a cookie (RFC 7413 §4.1.3).
+    visit(&mut store, Answer::Refused, NO_COOKIE);
+    assert_eq!(held(&mut store), [4, 3]);
+}
+
+#[test]
+fn sixteen_cookies_at_most() {
+    let mut store = with_cookies(&(1..=40).collect::<Vec<_>>());
+    assert_eq!(held(&mut store), (25..=40).rev().collect::<Vec<_>>());
+    visit(&mut store, Answer::Accepted, granted(41));
+    let used = store.take_cookie(HOME, SERVER).unwrap();
+    store.learn_cookie(HOME, SERVER, Standard, cookie(42), at(42));
+    store.note_answer(HOME, SERVER, &used, Answer::Unclear, NO_COOKIE, at(43));
+    assert_eq!(held(&mut store).len(), MAX_COOKIES);
+}
+
+#[test]
+fn a_farm_without_shared_keys_is_asked_but_gets_no_data() {
+    let mut store = with_cookies(&[1]);
+    for fresh in 2..4 {
+        visit(&mut store, Answer::Refused, granted(fresh));
+        assert_eq!(store.permission(HOME, SERVER, at(100)), Permission::Everything, "not yet a failure");
+    }
+    visit(&mut store, Answer::Refused, granted(4));
+    assert_eq!(store.permission(HOME, SERVER, at(159)), Permission::Request);
+    assert_eq!(store.permission(HOME, SERVER, at(160)), Permission::Everything);
+    assert_eq!(held(&mut store), [4]);
+    // A SYN with a request that gets no answer is worse, and counts though it comes at once.
+    store.note_failure(HOME, SERVER, at(101));
+    assert_eq!(store.permission(HOME, SERVER, at(102)), Permission::Nothing);
+}
+
+#[test]
+fn an_acceptance_ends_the_row_of_refusals() {
+    let mut store = with_cookies(&[1]);
+    for fresh in [2, 4, 6] {
+        visit(&mut store, Answer::Refused, granted(fresh));
+        visit(&mut store, Answer::Refused, granted(fresh + 1));
+        visit(&mut store, Answer::Accepted, NO_COOKIE);
+    }
+    assert_eq!(store.permission(HOME, SERVER, at(101)), Permission::Everything);
+}
+
+#[test]
+fn one_stale_cookie_in_many_connections_is_one_refusal() {
+    let mut store = with_cookies(&[1]);
+    let used = store.take_cookie(HOME, SERVER).unwrap();
+    for _ in 0..10 {
+        store.note_answer(HOME, SERVER, &used, Answer::Refused, granted(2), at(1));
+    }
+    assert_eq!(store.permission(HOME, SERVER, at(2)), Permission::Everything);
+    assert_eq!(held(&mut store), [2]);
+}
+
+#[test]
+fn on_a_stable_path_the_timeout_settles_at_one_and_a_half_round_trips() {
+    let mut store = CredentialStore::new(1);
+    let mut timeouts = Vec::new();
+    for visit in 0..8 {
+        // One sample a visit: RTTVAR is half of it (RFC 6298 §2.2).
+        store.learn_rtt(HOME, SERVER, ms(100), ms(50), at(visit));
+        timeouts.push(store.syn_timeout(HOME, SERVER, at(visit)).as_millis());
+    }
+    assert_eq!(timeouts, [300, 250, 212, 184, 163, 150, 150, 150]);
+    // A path that changes widens it again; after an hour all begins anew.
+    store.learn_rtt(HOME, SERVER, ms(300), ms(150), at(9));
+    assert!(store.syn_timeout(HOME, SERVER, at(9)) > ms(300));
+    store.learn_rtt(HOME, SERVER, ms(20), ms(10), at(4000));
+    assert_eq!(store.syn_timeout(HOME, SERVER, at(4000)), ms(60));
+}
+
+#[test]
+fn a_small_path_mtu_is_believed_for_ten_minutes() {
+    let mut store = CredentialStore::new(1);
+    store.learn_path_mss(HOME, SERVER, 1240, at(0));
+    assert_eq!(store.path_mss(HOME, SERVER, at(600)), Some(1240));
+    assert_eq!(store.path_mss(HOME, SERVER, at(601)), None);
+    assert_eq!(store.path_mss(CAFE, SERVER, at(1)), None);
+}
+
+#[test]
+fn what_was_saved_is_restored() {
+    let mut entry = Entry::new();
+    let cookies = [(cookie(2), Experimental, at(2)), (cookie(1), Standard, at(1))];
+    entry.cookies = CookieSet::restore(&cookies, true);
+    entry.failures = Failures::restore(2, Permission::Request, at(50));
+    let mut store = CredentialStore::new(8);
+    store.restore(HOME, SERVER, entry);
+    assert_eq!(held(&mut store), [2, 1]);
+    assert_eq!(store.permission(HOME, SERVER, at(49)), Permission::Request);
+    assert_eq!(store.request_form(HOME, SERVER), Experimental);
+    let used = store.take_cookie(HOME, SERVER).unwrap();
+    assert_eq!((used.form, used.granted_at), (Experimental, at(2)));
+    assert_eq!(held(&mut store), [1], "still a set of one-time cookies");
+    store.note_failure(HOME, SERVER, at(50));
+    assert_eq!(store.permission(HOME, SERVER, at(289)), Permission::Nothing, "the third failure");
+}
+
 proptest! {
+    /// Whatever servers answer: bounded, no cookie twice, newest first.
+    #[test]
+    fn a_set_of_cookies_keeps_its_order_and_bounds(steps in proptest::collection::vec((0u8..5, 0u8..30), 1..200)) {
+        let mut store = with_cookies(&[99]);
+        let mut out = Vec::new();
+        for (step, byte) in steps {
+            match step {
+                0 => store.learn_cookie(HOME, SERVER, Standard, cookie(byte), at(1)),
+                1 => out.extend(store.take_cookie(HOME, SERVER)),
+                _ => {
+                    let answer = [Answer::Accepted, Answer::Refused, Answer::Unclear][usize::from(step) - 2];
+                    if let Some(used) = out.pop() {
+                        let fresh = (byte > 9).then(|| granted(byte)).flatten();
+                        store.note_answer(HOME, SERVER, &used, answer, fresh, at(1));
+                    }
+                }
+            }
+            let mut kept = held(&mut store);
+            prop_assert!(kept.len() <= MAX_COOKIES);
+            kept.sort_unstable();
+            let before = kept.len();
+            kept.dedup();
+            prop_assert_eq!(kept.len(), before);
+            let entry = store.lookup(HOME, SERVER).unwrap();
+            let serials: Vec<_> = entry.cookies.as_slice().iter().map(|c| c.serial()).collect();
+            prop_assert!(serials.is_sorted_by(|a, b| a > b));
+        }
+    }
+
     #[test]
     fn never_more_servers_than_the_capacity(
         capacity in 0usize..5,
@@ -206,12 +415,12 @@ proptest! {
                 3 => store.note_failure(HOME, server, at(time)),
                 4 => store.note_unanswered(HOME, server, Experimental),
                 5 => store.note_success(HOME, server),
-                _ => store.forget_cookie(HOME, server),
+                _ => store.forget_cookies(HOME, server),
             }
             prop_assert!(store.len() <= capacity);
             prop_assert_eq!(store.iter().count(), store.len());
             for (_, server, entry) in store.iter() {
-                let own = entry.cookie.is_none_or(|kept| host(kept.as_bytes()[0]) == server);
+                let own = entry.cookies.as_slice().iter().all(|kept| host(kept.cookie.as_bytes()[0]) == server);
                 prop_assert!(own, "a cookie went to another server");
             }
         }

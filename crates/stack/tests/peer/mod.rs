@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(clippy::wrong_self_convention, reason = "expectations are chained: `p.expect().is_ack().ack(1)`")]
 
+pub mod primed;
 mod segment;
 
 pub use segment::{Got, LATE_MS, Seg, seg};

@@ -1,0 +1,154 @@
+//! The cookies of one server: mostly one; several of a server whose cookies are good for one use.
+
+use alloc::vec::Vec;
+use firstflight_wire::Instant;
+use firstflight_wire::tcp::{Cookie, FastOpenForm};
+
+/// Cookies kept of one server.
+pub const MAX_COOKIES: usize = 16;
+
+/// A cookie and how it came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredCookie {
+    /// The cookie.
+    pub cookie: Cookie,
+    /// The option's form in which the server granted it.
+    pub form: FastOpenForm,
+    /// When it was granted.
+    pub granted_at: Instant,
+    /// Later cookies of a server have higher numbers.
+    serial: u64,
+}
+
+impl StoredCookie {
+    #[cfg(test)]
+    pub(super) const fn serial(&self) -> u64 {
+        self.serial
+    }
+}
+
+/// What became of a SYN that showed a cookie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// The server took its data.
+    Accepted,
+    /// The SYN-ACK acknowledged the SYN, none of the data behind it.
+    Refused,
+    /// No data was sent, the SYN-ACK answered a plain SYN, or nothing came: the cookie may be good.
+    Unclear,
+}
+
+/// The cookies of one server, newest first.
+///
+/// A server may grant one cookie for all connections, or one for each: a cookie is opaque
+/// (RFC 7413 §4.1.2), so what the server does shows only in what it answers. One that takes the data *and*
+/// sends another cookie replaces what was used up, or turns its key over: until an acceptance brings none,
+/// every connection takes a cookie of its own out of the set.
+#[derive(Debug, Clone, Default)]
+pub struct CookieSet {
+    cookies: Vec<StoredCookie>,
+    rotating: bool,
+    granted: u64,
+}
+
+impl CookieSet {
+    pub(super) const NONE: Self = Self { cookies: Vec::new(), rotating: false, granted: 0 };
+
+    /// A set as it was saved: (cookie, form, granted at), newest first. More than [`MAX_COOKIES`] are cut off.
+    #[must_use]
+    pub fn restore(cookies: &[(Cookie, FastOpenForm, Instant)], rotating: bool) -> Self {
+        let mut set = Self { rotating, ..Self::default() };
+        for &(cookie, form, granted_at) in cookies.iter().take(MAX_COOKIES).rev() {
+            set.grant(cookie, form, granted_at);
+        }
+        set
+    }
+
+    /// Newest first.
+    #[must_use]
+    pub fn as_slice(&self) -> &[StoredCookie] {
+        &self.cookies
+    }
+
+    /// The cookie to show next.
+    #[must_use]
+    pub fn newest(&self) -> Option<&StoredCookie> {
+        self.cookies.first()
+    }
+
+    /// The server seems to grant cookies for one use.
+    #[must_use]
+    pub const fn is_rotating(&self) -> bool {
+        self.rotating
+    }
+
+    /// A cookie came. The one that is there already is not kept twice.
+    pub(super) fn grant(&mut self, cookie: Cookie, form: FastOpenForm, now: Instant) {
+        self.cookies.retain(|held| held.cookie != cookie);
+        self.cookies.truncate(MAX_COOKIES - 1);
+        self.granted += 1;
+        let fresh = StoredCookie { cookie, form, granted_at: now, serial: self.granted };
+        self.cookies.insert(0, fresh);
+    }
+
+    /// The cookie for a SYN that leaves now.
+    pub(super) fn take(&mut self) -> Option<StoredCookie> {
+        let newest = self.newest().copied();
+        if newest.is_some() && self.rotating {
+            self.cookies.remove(0);
+        }
+        newest
+    }
+
+    /// What became of `used`; `fresh` is the cookie in the SYN-ACK.
+    pub(super) fn answered(
+        &mut self,
+        used: &StoredCookie,
+        answer: Answer,
+        fresh: Option<(Cookie, FastOpenForm)>,
+        now: Instant,
+    ) {
+        let other = fresh.filter(|(cookie, _)| *cookie != used.cookie);
+        match (answer, other) {
+            (Answer::Refused, Some(_)) => self.cookies.retain(|held| held.serial > used.serial),
+            (Answer::Accepted, Some(_)) => {
+                self.rotating = true;
+                self.retire(used);
+            }
+            (Answer::Unclear, Some(_)) => self.retire(used),
+            (Answer::Accepted, None) => {
+                self.rotating = false;
+                self.put_back(used);
+            }
+            // Nothing better came (RFC 7413 §4.1.3: only a cookie replaces a cookie).
+            (Answer::Refused | Answer::Unclear, None) => self.put_back(used),
+        }
+        if let Some((cookie, form)) = other {
+            self.grant(cookie, form, now);
+        }
+    }
+
+    fn retire(&mut self, used: &StoredCookie) {
+        self.cookies.retain(|held| held.serial != used.serial);
+    }
+
+    /// Puts a cookie that was taken out where it was; a full set has no need of it.
+    fn put_back(&mut self, used: &StoredCookie) {
+        let known = self.cookies.iter().any(|held| held.cookie == used.cookie);
+        if known || self.cookies.len() >= MAX_COOKIES {
+            return;
+        }
+        let at = self.cookies.iter().position(|held| held.serial < used.serial);
+        self.cookies.insert(at.unwrap_or(self.cookies.len()), *used);
+    }
+
+    /// Drops all.
+    pub(super) fn clear(&mut self) {
+        self.cookies.clear();
+    }
+
+    /// Whether `used` was granted after the cookie number `serial`, and the number of the last one granted.
+    pub(super) const fn since(&self, used: &StoredCookie, serial: u64) -> (bool, u64) {
+        (used.serial > serial, self.granted)
+    }
+}

@@ -1,0 +1,66 @@
+//! What is known of the path to a server: its round-trip time, its largest packet.
+
+use core::time::Duration;
+use firstflight_wire::Instant;
+
+/// Oldest round-trip time that still sets a SYN's timeout.
+const RTT_LIFETIME: Duration = Duration::from_secs(60 * 60);
+/// Bounds of a SYN's first timeout. The upper one is the initial RTO of RFC 6298 §2.1.
+pub(super) const SYN_TIMEOUT_MIN: Duration = Duration::from_millis(50);
+pub(super) const SYN_TIMEOUT_MAX: Duration = Duration::from_secs(1);
+/// How long a path's smaller MTU is believed (RFC 8201 §5.3, RFC 1191 §6.3).
+const MTU_LIFETIME: Duration = Duration::from_secs(10 * 60);
+
+/// Round-trip times of the visits to one server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PathRtt {
+    /// Smoothed over the visits.
+    pub srtt: Duration,
+    /// Variation from visit to visit.
+    pub rttvar: Duration,
+    /// When the last one was measured.
+    pub at: Instant,
+}
+
+impl PathRtt {
+    /// A visit ended. Its smoothed round-trip time is one sample of RFC 6298 §2.3, so that the variation
+    /// settles on a stable path, however short the visits are. What is older than an hour says nothing.
+    pub(super) fn next(before: Option<Self>, srtt: Duration, rttvar: Duration, now: Instant) -> Self {
+        match before.filter(|b| b.is_current(now)) {
+            Some(b) => Self {
+                srtt: (b.srtt / 8).saturating_mul(7).saturating_add(srtt / 8),
+                rttvar: (b.rttvar / 4).saturating_mul(3).saturating_add(b.srtt.abs_diff(srtt) / 4),
+                at: now,
+            },
+            None => Self { srtt, rttvar, at: now },
+        }
+    }
+
+    fn is_current(&self, now: Instant) -> bool {
+        now.saturating_since(self.at) <= RTT_LIFETIME
+    }
+
+    /// max(1.5·SRTT, SRTT + 4·RTTVAR) between 50 ms and 1 s; `None` if the measurement is too old.
+    pub(super) fn syn_timeout(&self, now: Instant) -> Option<Duration> {
+        let (srtt, rttvar) = (self.srtt, self.rttvar);
+        let timeout = srtt.saturating_add(srtt / 2).max(srtt.saturating_add(rttvar.saturating_mul(4)));
+        self.is_current(now).then(|| timeout.clamp(SYN_TIMEOUT_MIN, SYN_TIMEOUT_MAX))
+    }
+}
+
+/// The largest segment that a packet-too-big message left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PathMss {
+    mss: u16,
+    at: Instant,
+}
+
+impl PathMss {
+    pub(super) const fn new(mss: u16, now: Instant) -> Self {
+        Self { mss, at: now }
+    }
+
+    pub(super) fn current(&self, now: Instant) -> Option<u16> {
+        (now.saturating_since(self.at) <= MTU_LIFETIME).then_some(self.mss)
+    }
+}

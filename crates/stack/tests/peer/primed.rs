@@ -1,0 +1,46 @@
+//! A stack that has been at the peer before, and has a cookie of it.
+
+use super::{Got, Peer, Seg, seg};
+use firstflight_credential::Outcome;
+use firstflight_stack::ConnId;
+use firstflight_wire::tcp::{FastOpen, FastOpenForm};
+
+pub const COOKIE: [u8; 8] = *b"cookie!!";
+pub const DATA: &[u8] = b"GET / HTTP/1.0";
+/// Number behind [`DATA`].
+pub const AFTER: u32 = 1 + DATA.len() as u32;
+
+/// A stack that has a cookie of the peer: `syn_ack` granted it after `rtt` ms.
+pub fn primed_by(mut p: Peer, syn_ack: Seg, rtt: u64) -> Peer {
+    let id = p.connect(b"", true);
+    assert_eq!(p.expect().is_syn().fast_open, Some(FastOpen::Request(FastOpenForm::Standard)));
+    p.pass(rtt);
+    p.send(syn_ack.syn().ack(1).cookie(&COOKIE));
+    p.expect().is_ack();
+    end(&mut p, id);
+    p
+}
+
+pub fn primed() -> Peer {
+    primed_by(Peer::new(), seg().mss(1460), 10)
+}
+
+/// The peer resets the connection; its memory goes.
+pub fn end(p: &mut Peer, id: ConnId) {
+    p.send(seg().seq(1).rst());
+    p.release(id);
+    assert_eq!(p.stack.connections(), 0);
+}
+
+pub fn outcome(p: &Peer, id: ConnId) -> Outcome {
+    p.stack.info(id).unwrap().outcome
+}
+
+#[track_caller]
+pub fn with_cookie(got: Got) -> Got {
+    match got.fast_open {
+        Some(FastOpen::Cookie(FastOpenForm::Standard, cookie)) => assert_eq!(cookie.as_bytes(), COOKIE),
+        _ => panic!("no cookie in {got:?}"),
+    }
+    got.is_syn()
+}
