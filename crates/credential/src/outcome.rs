@@ -68,6 +68,12 @@ macro_rules! reasons {
             /// Every reason.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
+            /// Its place in [`Reason::ALL`], for tables with a row for each reason.
+            #[must_use]
+            pub const fn index(self) -> usize {
+                self as usize
+            }
+
             /// Its label in kebab-case, for metrics and logs.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
@@ -169,6 +175,13 @@ mod tests {
         assert_eq!(labels.len(), Reason::ALL.len());
         assert_eq!(sentences.len(), Reason::ALL.len());
         assert_eq!(Reason::ALL.len(), 33);
+    }
+
+    #[test]
+    fn an_index_is_the_place_in_the_list() {
+        for (place, reason) in Reason::ALL.iter().enumerate() {
+            assert_eq!(reason.index(), place);
+        }
     }
 
     #[test]

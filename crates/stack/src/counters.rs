@@ -1,6 +1,7 @@
 //! Counts of one stack.
 
 use crate::event::Drop;
+use firstflight_credential::{Outcome, Reason};
 
 /// Everything a stack counts. All fields only grow.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +40,10 @@ pub struct Counters {
     pub time_waits_evicted: u64,
     /// Segments dropped by their connection.
     pub segments_dropped: u64,
+    /// What became of the first flights of connections we opened.
+    pub client: Outcomes,
+    /// What became of the first flights of a listener's children.
+    pub server: Outcomes,
     /// Packets dropped before: see [`Counters::dropped`].
     drops: [u64; 12],
 }
@@ -60,5 +65,52 @@ impl Counters {
     #[must_use]
     pub fn dropped_in_all(&self) -> u64 {
         self.drops.iter().sum()
+    }
+}
+
+/// Connections of one side by the outcome of their first flight. Each is counted once, as soon as its
+/// outcome is known: a client's ordinary handshake when it begins, a first flight when it is answered or
+/// has failed, a child when it is made. One that ends before (a request for a cookie that nobody answered)
+/// is not counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outcomes {
+    accepted: u64,
+    handshake: [u64; Reason::ALL.len()],
+}
+
+impl Default for Outcomes {
+    fn default() -> Self {
+        Self { accepted: 0, handshake: [0; Reason::ALL.len()] }
+    }
+}
+
+impl Outcomes {
+    /// Connections with this outcome; 0 for [`Outcome::Undecided`].
+    #[must_use]
+    pub fn count(&self, outcome: Outcome) -> u64 {
+        match outcome {
+            Outcome::Accepted => self.accepted,
+            Outcome::Handshake(reason) => self.handshake.get(reason.index()).copied().unwrap_or_default(),
+            _ => 0,
+        }
+    }
+
+    /// Every outcome that can be counted, with its count.
+    pub fn iter(&self) -> impl Iterator<Item = (Outcome, u64)> {
+        let accepted = core::iter::once((Outcome::Accepted, self.accepted));
+        let by_handshake = Reason::ALL.iter().map(|reason| Outcome::Handshake(*reason));
+        accepted.chain(by_handshake.zip(self.handshake))
+    }
+
+    pub(crate) fn add(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Accepted => self.accepted += 1,
+            Outcome::Handshake(reason) => {
+                if let Some(n) = self.handshake.get_mut(reason.index()) {
+                    *n += 1;
+                }
+            }
+            _ => {}
+        }
     }
 }

@@ -21,6 +21,7 @@ mod counters;
 mod egress;
 mod event;
 mod flow;
+mod gauges;
 mod icmp;
 mod ingress;
 pub mod isn;
@@ -37,8 +38,9 @@ mod time_wait;
 pub mod wheel;
 
 pub use config::{Config, ConnectConfig, Limits, ListenConfig, ResponsePolicy};
-pub use counters::Counters;
+pub use counters::{Counters, Outcomes};
 pub use event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, ListenerId, Trace};
 pub use firstflight_tcp::{CloseReason, IoError, Readiness, StateName};
+pub use gauges::Gauges;
 pub use socket::{ConnectError, ListenError};
 pub use stack::Stack;

@@ -57,6 +57,10 @@ impl Listeners {
         self.slab.get_mut(index)
     }
 
+    pub fn iter(&self) -> impl Iterator<Item = &Listener> {
+        self.slab.indices().filter_map(|index| self.slab.get(index))
+    }
+
     /// The id of the listener that is at `index` now.
     pub fn id(&self, index: u32) -> ListenerId {
         ListenerId { index, generation: self.slab.generation(index) }

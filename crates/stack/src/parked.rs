@@ -58,6 +58,12 @@ impl ParkingLot {
         }
     }
 
+    /// How many wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Whether a SYN of `bytes` finds room.
     #[must_use]
     pub fn has_room(&self, bytes: usize) -> bool {

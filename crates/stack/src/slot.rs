@@ -52,6 +52,8 @@ pub struct Slot {
     pub owner: Owner,
     /// What became of its first flight.
     pub outcome: Outcome,
+    /// Its outcome is in the counters.
+    pub counted: bool,
     /// Of a client's connection whose SYN had a Fast Open option.
     pub asked: Option<Box<Asked>>,
     /// Its place among the listener's pending first flights.
@@ -84,6 +86,7 @@ impl Slot {
             client: false,
             owner,
             outcome,
+            counted: false,
             asked: None,
             place: None,
             granted: false,

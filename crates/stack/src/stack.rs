@@ -19,7 +19,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use core::net::IpAddr;
 use core::time::Duration;
-use firstflight_credential::{CredentialStore, JobResult, Place, Reason, Serial};
+use firstflight_credential::{CredentialStore, JobResult, Outcome, Place, Reason, Serial};
 use firstflight_tcp::{CloseReason, Pool, Readiness, StateName};
 use firstflight_wire::{Clock, Instant};
 
@@ -285,6 +285,7 @@ impl Stack {
             slot.queued = true;
             self.to_send.push_back(index);
         }
+        let counted = slot.counted;
         let ready = slot.conn.poll_readiness();
         if self.config.limits.trace == 0 {
             slot.conn.forget_transitions();
@@ -293,6 +294,19 @@ impl Stack {
         }
         if !ready.is_empty() {
             self.changed(index, ready, now);
+        }
+        if !counted {
+            self.count_outcome(index);
+        }
+    }
+
+    /// Counts the connection's outcome, if it is known now.
+    fn count_outcome(&mut self, index: u32) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        if slot.outcome != Outcome::Undecided {
+            slot.counted = true;
+            let side = if slot.client { &mut self.counters.client } else { &mut self.counters.server };
+            side.add(slot.outcome);
         }
     }
 

@@ -1,0 +1,60 @@
+//! What a stack holds at this moment.
+
+use crate::stack::Stack;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use firstflight_credential::PendingLimit;
+
+/// What goes up and down. Numbers of listeners are their sums.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Gauges {
+    /// Connections, TIME-WAIT not counted.
+    pub connections: usize,
+    /// Connections in TIME-WAIT.
+    pub time_waits: usize,
+    /// Bytes that send and receive buffers hold.
+    pub buffer_bytes: usize,
+    /// Handshakes under way at the listeners.
+    pub syn_queue: usize,
+    /// Connections that wait to be accepted.
+    pub accept_queue: usize,
+    /// First flights that wait for a verdict.
+    pub parked: usize,
+    /// Accepted first flights that wait for their client's ACK, quarantined places among them. A limit that
+    /// stacks share counts with the places of all of them.
+    pub pending: u64,
+    /// How many may wait so.
+    pub pending_limit: u64,
+    /// Places of first flights that were reset, kept for a while (RFC 7413 §5.1).
+    pub quarantined: usize,
+}
+
+impl Stack {
+    /// What it holds now. Walks over the listeners.
+    #[must_use]
+    pub fn gauges(&self) -> Gauges {
+        let mut gauges = Gauges {
+            connections: self.connections(),
+            time_waits: self.time_waits(),
+            buffer_bytes: self.buffer_bytes(),
+            parked: self.parked.len(),
+            quarantined: self.quarantine.len(),
+            ..Gauges::default()
+        };
+        let mut limits: Vec<&Arc<PendingLimit>> = Vec::new();
+        for listener in self.listeners.iter() {
+            gauges.syn_queue += listener.syn_queue;
+            gauges.accept_queue += listener.accept_queue.len();
+            let policy = listener.config.fast_open.as_ref();
+            limits.extend(policy.map(|policy| &policy.pending));
+        }
+        // Listeners of several addresses share one.
+        limits.sort_unstable_by_key(|limit| Arc::as_ptr(limit));
+        limits.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        for limit in limits {
+            gauges.pending += u64::from(limit.pending());
+            gauges.pending_limit += u64::from(limit.limit());
+        }
+        gauges
+    }
+}

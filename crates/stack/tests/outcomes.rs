@@ -1,0 +1,174 @@
+//! What both ends say of one first flight, and that the counters and gauges say the same.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod pair;
+
+use firstflight_credential::Reason::{
+    DataNotAcknowledged, FailureMemory, NoCredential, NoData, NotRequested, PeerWithoutFastOpen,
+    PendingLimit as Full, Policy, StaleOrWrongCredential, SynCookie, SynTimedOut, Unknown,
+};
+use firstflight_credential::{FastOpenPolicy, Outcome, Reason};
+use firstflight_link::path::Verdict;
+use firstflight_stack::{Gauges, ListenConfig, ListenerId, Outcomes};
+use pair::{Pair, key, policy};
+use std::time::Duration;
+
+const DATA: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
+
+fn by(reason: Reason) -> Outcome {
+    Outcome::Handshake(reason)
+}
+
+/// A pair whose client has a cookie of key 1, and the listener that gave it.
+fn visited() -> (Pair, ListenerId) {
+    let mut p = Pair::perfect(Duration::from_millis(10));
+    let listener = p.listen(Some(policy(key(1), 10)));
+    both(&mut p, listener, DATA, true, NoCredential, NoCredential);
+    (p, listener)
+}
+
+/// The same listener with other settings.
+fn listen_again(p: &mut Pair, old: ListenerId, tune: impl FnOnce(&mut ListenConfig)) -> ListenerId {
+    p.server.unlisten(old, p.now);
+    p.listen_with(tune)
+}
+
+/// Connects; checks what each end says, and that each counted that and nothing else.
+fn ends(p: &mut Pair, listener: ListenerId, data: &[u8], fast_open: bool, client: Outcome, server: Outcome) {
+    let before = (p.client.counters().client, p.server.counters().server);
+    let ours = p.connect(data, fast_open);
+    let theirs = p.accept(listener);
+    p.connected(ours);
+    p.idle(Duration::from_millis(100));
+    assert_eq!(p.client.info(ours).unwrap().outcome, client, "the client's view");
+    assert_eq!(p.server.info(theirs).unwrap().outcome, server, "the server's view");
+    one_more(&before.0, &p.client.counters().client, client);
+    one_more(&before.1, &p.server.counters().server, server);
+    p.client.abort(ours, p.now);
+    p.idle(Duration::from_millis(100));
+    p.client.release(ours, p.now);
+    p.server.release(theirs, p.now);
+    p.flush();
+    one_more(&before.0, &p.client.counters().client, client);
+    one_more(&before.1, &p.server.counters().server, server);
+}
+
+fn both(p: &mut Pair, listener: ListenerId, data: &[u8], fast_open: bool, client: Reason, server: Reason) {
+    ends(p, listener, data, fast_open, by(client), by(server));
+}
+
+fn one_more(before: &Outcomes, after: &Outcomes, of: Outcome) {
+    for ((outcome, old), (_, new)) in before.iter().zip(after.iter()) {
+        assert_eq!(new - old, u64::from(outcome == of), "{outcome:?}, counting {of:?}");
+        assert_eq!(after.count(outcome), new);
+    }
+}
+
+/// What both see on the wire, they call by the same name.
+#[test]
+fn both_ends_agree_on_what_both_see() {
+    let (mut p, mut listener) = visited();
+    both(&mut p, listener, DATA, false, NotRequested, NotRequested);
+    ends(&mut p, listener, DATA, true, Outcome::Accepted, Outcome::Accepted);
+    listener = listen_again(&mut p, listener, |c| c.fast_open = Some(policy(key(2), 10)));
+    both(&mut p, listener, DATA, true, StaleOrWrongCredential, StaleOrWrongCredential);
+    ends(&mut p, listener, DATA, true, Outcome::Accepted, Outcome::Accepted);
+}
+
+/// Why a server shows no cookie is its own knowledge: RFC 7413 has no way to tell.
+#[test]
+fn a_server_that_declines_does_not_say_why() {
+    let mut p = Pair::perfect(Duration::from_millis(10));
+    let listener = p.listen(None);
+    both(&mut p, listener, DATA, true, PeerWithoutFastOpen, Policy);
+
+    let (mut p, listener) = visited();
+    let listener = listen_again(&mut p, listener, |c| c.fast_open = Some(policy(key(1), 0)));
+    both(&mut p, listener, DATA, true, DataNotAcknowledged, Full);
+    p.client.forget_credentials();
+    both(&mut p, listener, DATA, true, PeerWithoutFastOpen, Full);
+
+    let (mut p, listener) = visited();
+    let listener = listen_again(&mut p, listener, |c| {
+        c.fast_open = Some(policy(key(1), 10));
+        c.syn_backlog = 0;
+    });
+    both(&mut p, listener, DATA, true, DataNotAcknowledged, SynCookie);
+}
+
+/// What the path took away, the server never saw; what the client keeps back, neither.
+#[test]
+fn the_path_and_the_client_s_memory_are_seen_by_the_client_only() {
+    let (mut p, listener) = visited();
+    // SYNs with data vanish.
+    p.wire.a_to_b.set_filter(Box::new(|packet| {
+        let with_data = packet.windows(DATA.len()).any(|part| part == DATA) && packet[33] & 2 != 0;
+        if with_data { Verdict::Drop } else { Verdict::Forward }
+    }));
+    both(&mut p, listener, DATA, true, SynTimedOut, NotRequested);
+    p.wire.a_to_b.clear_filter();
+    both(&mut p, listener, DATA, true, FailureMemory, NotRequested);
+}
+
+/// The server opens at once, as for one with data, but nothing rode in the SYN.
+#[test]
+fn a_cookie_without_data_is_no_data_for_the_client() {
+    let (mut p, listener) = visited();
+    ends(&mut p, listener, b"", true, by(NoData), Outcome::Accepted);
+}
+
+/// No answer at all: the client cannot know, and counts that once.
+#[test]
+fn a_first_flight_without_any_answer_is_unknown() {
+    let (mut p, _) = visited();
+    p.wire.b_to_a.set_filter(Box::new(|_| Verdict::Drop));
+    let before = p.client.counters().client;
+    let id = p.connect(DATA, true);
+    p.run(Duration::from_secs(600), |p| p.client.close_reason(id).is_some());
+    one_more(&before, &p.client.counters().client, by(Unknown));
+    assert_eq!(p.client.info(id).unwrap().outcome, by(Unknown));
+}
+
+#[test]
+fn gauges_follow_what_is_held() {
+    let (mut p, listener) = visited();
+    let shared: FastOpenPolicy = policy(key(1), 7);
+    let listener = listen_again(&mut p, listener, |c| c.fast_open = Some(shared.clone()));
+    // A second listener with the same limit: it counts once.
+    p.listen_with(|c| {
+        c.local.set_port(81);
+        c.fast_open = Some(shared);
+    });
+    let idle = p.server.gauges();
+    assert_eq!((idle.pending, idle.pending_limit), (0, 7));
+    // The client's ACKs are lost: the first flight stays pending, the plain handshake in the SYN queue.
+    let mut packets = 0;
+    p.wire.a_to_b.set_filter(Box::new(move |_| {
+        packets += 1;
+        if packets <= 2 { Verdict::Forward } else { Verdict::Drop }
+    }));
+    let early = p.connect(DATA, true);
+    p.connect(b"", false);
+    p.idle(Duration::from_millis(25));
+    let held = p.server.gauges();
+    let wanted = Gauges {
+        connections: idle.connections + 2,
+        syn_queue: 1,
+        accept_queue: 1,
+        pending: 1,
+        buffer_bytes: held.buffer_bytes,
+        ..idle
+    };
+    assert_eq!(held, wanted);
+    assert!(held.buffer_bytes >= DATA.len());
+    // Accepted, then reset: its place is kept for a minute.
+    p.server.accept(listener).unwrap();
+    p.wire.a_to_b.clear_filter();
+    p.client.abort(early, p.now);
+    p.idle(Duration::from_millis(15));
+    let reset = p.server.gauges();
+    assert_eq!((reset.accept_queue, reset.pending, reset.quarantined), (0, 1, 1));
+    p.idle(Duration::from_secs(61));
+    let later = p.server.gauges();
+    assert_eq!((later.pending, later.quarantined), (0, 0));
+}
