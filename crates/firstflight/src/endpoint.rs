@@ -5,7 +5,7 @@ use crate::listener::Listener;
 use crate::shared::Shared;
 use crate::stream::Stream;
 use firstflight_link::Link;
-use firstflight_stack::{Config, ConnectConfig, Counters, ListenConfig, ListenError};
+use firstflight_stack::{Config, ConnectConfig, Counters, Gauges, ListenConfig, ListenError};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -108,6 +108,12 @@ impl Endpoint {
     #[must_use]
     pub fn counters(&self) -> Counters {
         *self.shared.lock().stack.counters()
+    }
+
+    /// What the engine holds at this moment.
+    #[must_use]
+    pub fn gauges(&self) -> Gauges {
+        self.shared.lock().stack.gauges()
     }
 
     /// Connections that are not closed yet.

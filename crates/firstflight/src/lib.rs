@@ -50,6 +50,8 @@
 mod driver;
 mod endpoint;
 mod listener;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 mod shared;
 mod stream;
 
@@ -57,8 +59,8 @@ pub use endpoint::Endpoint;
 pub use firstflight_credential as credential;
 pub use firstflight_link as link;
 pub use firstflight_stack::{
-    CloseReason, Config, ConnectConfig, ConnectError, ConnectionInfo, Counters, Limits, ListenConfig,
-    ListenError, ResponsePolicy, StateName,
+    CloseReason, Config, ConnectConfig, ConnectError, ConnectionInfo, Counters, Gauges, Limits, ListenConfig,
+    ListenError, Outcomes, ResponsePolicy, StateName,
 };
 pub use firstflight_tcp as tcp;
 pub use listener::Listener;

@@ -1,0 +1,189 @@
+//! An engine's counts for the recorder of the [`metrics`] crate (feature `metrics`).
+//!
+//! | name | labels | what |
+//! |---|---|---|
+//! | `firstflight_first_flights_total` | `side`, `outcome`, `reason` | connections by what became of their first flight |
+//! | `firstflight_connections_opened_total` | `side` | connections begun |
+//! | `firstflight_handshakes_completed_total` | | handshakes completed, either side |
+//! | `firstflight_cookies_granted_total` | | Fast Open cookies granted in SYN-ACKs |
+//! | `firstflight_syn_cookies_sent_total` | | SYN cookies sent |
+//! | `firstflight_syn_cookies_returned_total` | | SYN cookies that came back right |
+//! | `firstflight_resets_sent_total` | | RSTs for segments of no connection |
+//! | `firstflight_packets_total` | `direction` | packets given in and out |
+//! | `firstflight_packets_dropped_total` | | packets that never reached a connection |
+//! | `firstflight_segments_dropped_total` | | segments dropped by their connection |
+//! | `firstflight_time_waits_evicted_total` | | TIME-WAIT records that made way before their time |
+//! | `firstflight_connections` | | gauge: connections, TIME-WAIT not counted |
+//! | `firstflight_time_waits` | | gauge: connections in TIME-WAIT |
+//! | `firstflight_buffer_bytes` | | gauge: bytes that send and receive buffers hold |
+//! | `firstflight_syn_queue` | | gauge: handshakes under way at listeners |
+//! | `firstflight_accept_queue` | | gauge: connections that wait to be accepted |
+//! | `firstflight_parked_first_flights` | | gauge: first flights that wait for a verdict |
+//! | `firstflight_pending_first_flights` | | gauge: accepted ones that wait for their client's ACK |
+//! | `firstflight_pending_first_flights_limit` | | gauge: how many may |
+//! | `firstflight_quarantined_places` | | gauge: places of first flights that were reset |
+//!
+//! `side` is `client` or `server`; `direction` is `in` or `out`; `outcome` and `reason` are the labels of
+//! [`Outcome::as_str`] and [`Reason::as_str`](firstflight_credential::Reason::as_str), as in
+//! `firstflight_first_flights_total{side="server",outcome="accepted",reason=""}`. A reason has a series
+//! once it occurred; `accepted` always has one.
+
+use crate::{Counters, Endpoint, Gauges, Outcomes};
+use firstflight_credential::Outcome;
+use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
+
+const FIRST_FLIGHTS: &str = "firstflight_first_flights_total";
+
+/// Publishes one engine's counts. Several publishers add up, so that an application with many engines has
+/// one set of series.
+///
+/// ```
+/// # use firstflight::{Endpoint, metrics::Publisher};
+/// async fn keep_publishing(endpoint: Endpoint) {
+///     let mut publisher = Publisher::new(endpoint);
+///     loop {
+///         publisher.publish();
+///         tokio::time::sleep(std::time::Duration::from_secs(10)).await;
+///     }
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Publisher {
+    endpoint: Endpoint,
+    counters: Counters,
+    gauges: Gauges,
+}
+
+impl Publisher {
+    /// A publisher for `endpoint`; nothing is published yet.
+    #[must_use]
+    pub fn new(endpoint: Endpoint) -> Self {
+        Self { endpoint, counters: Counters::default(), gauges: Gauges::default() }
+    }
+
+    /// Tells the recorder of the [`metrics`] crate what has changed since the last call: call it before
+    /// the recorder is read, or now and then.
+    pub fn publish(&mut self) {
+        let (counters, gauges) = (self.endpoint.counters(), self.endpoint.gauges());
+        publish_outcomes("client", &self.counters.client, &counters.client);
+        publish_outcomes("server", &self.counters.server, &counters.server);
+        for (count, new) in counts(&counters).into_iter().enumerate() {
+            let old = counts(&self.counters).get(count).map_or(0, |old| old.value);
+            let handle = match new.label {
+                Some((key, value)) => counter!(new.name, key => value),
+                None => counter!(new.name),
+            };
+            handle.increment(new.value.saturating_sub(old));
+        }
+        for ((name, new, _), (_, old, _)) in levels(&gauges).into_iter().zip(levels(&self.gauges)) {
+            gauge!(name).increment(new - old);
+        }
+        (self.counters, self.gauges) = (counters, gauges);
+    }
+}
+
+/// Its engine holds nothing any more, as far as the recorder is concerned.
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        for (name, value, _) in levels(&self.gauges) {
+            gauge!(name).decrement(value);
+        }
+    }
+}
+
+fn publish_outcomes(side: &'static str, old: &Outcomes, new: &Outcomes) {
+    for ((outcome, new), (_, old)) in new.iter().zip(old.iter()) {
+        if new > 0 || outcome == Outcome::Accepted {
+            let reason = outcome.reason().map_or("", |reason| reason.as_str());
+            counter!(FIRST_FLIGHTS, "side" => side, "outcome" => outcome.as_str(), "reason" => reason)
+                .increment(new.saturating_sub(old));
+        }
+    }
+}
+
+/// A counter other than that of the outcomes.
+struct Count {
+    name: &'static str,
+    label: Option<(&'static str, &'static str)>,
+    value: u64,
+    says: &'static str,
+}
+
+fn counts(counters: &Counters) -> [Count; 12] {
+    let plain = |name, value, says| Count { name, label: None, value, says };
+    let labelled = |name, label, value, says| Count { name, label: Some(label), value, says };
+    let (opened, packets) = ("firstflight_connections_opened_total", "firstflight_packets_total");
+    let c = counters;
+    [
+        labelled(opened, ("side", "client"), c.active_opens, "Connections begun"),
+        labelled(opened, ("side", "server"), c.passive_opens, "Connections begun"),
+        labelled(packets, ("direction", "in"), c.packets_in, "Packets given in and out"),
+        labelled(packets, ("direction", "out"), c.packets_out, "Packets given in and out"),
+        plain("firstflight_handshakes_completed_total", c.established, "Handshakes completed, either side"),
+        plain("firstflight_cookies_granted_total", c.cookies_granted, "Fast Open cookies granted"),
+        plain("firstflight_syn_cookies_sent_total", c.syn_cookies_sent, "SYN cookies sent"),
+        plain(
+            "firstflight_syn_cookies_returned_total",
+            c.syn_cookies_good,
+            "SYN cookies that came back right",
+        ),
+        plain("firstflight_resets_sent_total", c.resets_sent, "RSTs for segments of no connection"),
+        plain(
+            "firstflight_packets_dropped_total",
+            c.dropped_in_all(),
+            "Packets that never reached a connection",
+        ),
+        plain(
+            "firstflight_segments_dropped_total",
+            c.segments_dropped,
+            "Segments dropped by their connection",
+        ),
+        plain(
+            "firstflight_time_waits_evicted_total",
+            c.time_waits_evicted,
+            "TIME-WAIT records that made way before their time",
+        ),
+    ]
+}
+
+/// Name, level, meaning.
+fn levels(gauges: &Gauges) -> [(&'static str, f64, &'static str); 9] {
+    // Exact below 2⁵³.
+    let size = |level: usize| level as f64;
+    [
+        ("firstflight_connections", size(gauges.connections), "Connections, TIME-WAIT not counted"),
+        ("firstflight_time_waits", size(gauges.time_waits), "Connections in TIME-WAIT"),
+        ("firstflight_buffer_bytes", size(gauges.buffer_bytes), "Bytes that send and receive buffers hold"),
+        ("firstflight_syn_queue", size(gauges.syn_queue), "Handshakes under way at listeners"),
+        ("firstflight_accept_queue", size(gauges.accept_queue), "Connections that wait to be accepted"),
+        ("firstflight_parked_first_flights", size(gauges.parked), "First flights that wait for a verdict"),
+        (
+            "firstflight_pending_first_flights",
+            gauges.pending as f64,
+            "Accepted first flights that wait for their client's ACK",
+        ),
+        (
+            "firstflight_pending_first_flights_limit",
+            gauges.pending_limit as f64,
+            "How many first flights may wait for their client's ACK",
+        ),
+        (
+            "firstflight_quarantined_places",
+            size(gauges.quarantined),
+            "Places of first flights that were reset, kept for a while",
+        ),
+    ]
+}
+
+/// Tells the recorder of the [`metrics`] crate what the names mean. Once is enough.
+pub fn describe() {
+    let says = "Connections by what became of their first flight, and why it was not accepted";
+    describe_counter!(FIRST_FLIGHTS, Unit::Count, says);
+    for count in counts(&Counters::default()) {
+        describe_counter!(count.name, Unit::Count, count.says);
+    }
+    for (name, _, says) in levels(&Gauges::default()) {
+        let unit = if name == "firstflight_buffer_bytes" { Unit::Bytes } else { Unit::Count };
+        describe_gauge!(name, unit, says);
+    }
+}
