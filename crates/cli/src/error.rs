@@ -26,6 +26,8 @@ pub enum Error {
     NotAHost(IpAddr),
     /// Listening failed.
     Listen(SocketAddr, ListenError),
+    /// `--metrics` cannot be listened on.
+    Metrics(SocketAddr, io::Error),
     /// `--root` is not there or not readable.
     Root(PathBuf, io::Error),
     /// `--root` is a file.
@@ -88,6 +90,9 @@ impl fmt::Display for Error {
                 )
             }
             Self::Listen(at, error) => write!(f, "cannot listen on {at}: {error}"),
+            Self::Metrics(at, error) => {
+                write!(f, "--metrics {at}: {error}; give an address of this machine and a port that is free")
+            }
             Self::Root(path, error) => {
                 write!(f, "cannot serve {}: {error}; name a readable directory with --root", path.display())
             }

@@ -5,6 +5,7 @@ mod body;
 mod counters;
 mod files;
 mod log;
+mod metrics;
 
 use crate::error::Error;
 use crate::network::Network;
@@ -49,6 +50,9 @@ pub struct Args {
     root: PathBuf,
     #[command(flatten)]
     fast_open: FastOpen,
+    /// Answer Prometheus at http://ADDR/metrics, on a port of the operating system's, as 127.0.0.1:9100
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
     /// Log one JSON object a line
     #[arg(long)]
     json_log: bool,
@@ -98,7 +102,13 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let root: Arc<Path> = files::root(&args.root).await?.into();
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
+    // Before the device, so that an address in use leaves nothing behind.
+    let metrics = match args.metrics {
+        Some(at) => Some(metrics::Exporter::bind(at).await?),
+        None => None,
+    };
     let (endpoint, capture) = args.network.start()?;
+    let exporting = metrics.map(|exporter| tokio::spawn(exporter.run(endpoint.clone())));
     let log = log::Log::new(args.json_log);
 
     let graceful = Arc::new(GracefulShutdown::new());
@@ -131,6 +141,9 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         // A second signal: at once.
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
+    }
+    if let Some(exporting) = exporting {
+        exporting.abort();
     }
     log.counters(&endpoint.counters());
     capture.finish()?;

@@ -1,0 +1,154 @@
+//! `--metrics`: the engine's counts in Prometheus' text format, over the operating system's own TCP.
+
+use crate::error::Error;
+use bytes::Bytes;
+use firstflight::Endpoint;
+use firstflight::metrics::{Publisher, describe};
+use http_body_util::Full;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+/// Scrapes at the same time; more wait.
+const SCRAPES: usize = 16;
+/// A scraper that sends no whole request head for so long is let go.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause after a failure to take a connection: it may be for want of file descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Who answers scrapes.
+pub struct Exporter {
+    listener: TcpListener,
+    handle: PrometheusHandle,
+}
+
+impl Exporter {
+    /// Listens at `at`, and becomes the recorder of this process.
+    pub async fn bind(at: SocketAddr) -> Result<Self, Error> {
+        let fail = |error| Error::Metrics(at, error);
+        let listener = TcpListener::bind(at).await.map_err(fail)?;
+        let recorder = PrometheusBuilder::new().install_recorder();
+        let handle = recorder.map_err(|error| fail(std::io::Error::other(error)))?;
+        describe();
+        Ok(Self { listener, handle })
+    }
+
+    /// Answers until it is dropped.
+    pub async fn run(self, endpoint: Endpoint) {
+        let source =
+            Arc::new(Source { publisher: Mutex::new(Publisher::new(endpoint)), handle: self.handle });
+        let mut scrapes = JoinSet::new();
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, _)) => scrapes.spawn(answer(stream, Arc::clone(&source))),
+                Err(error) => {
+                    tracing::debug!(%error, "a scrape was not accepted");
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            while scrapes.len() >= SCRAPES && scrapes.join_next().await.is_some() {}
+            while scrapes.try_join_next().is_some() {}
+        }
+    }
+}
+
+struct Source {
+    publisher: Mutex<Publisher>,
+    handle: PrometheusHandle,
+}
+
+impl Source {
+    /// The counts as they are now.
+    fn render(&self) -> String {
+        self.publisher.lock().unwrap_or_else(PoisonError::into_inner).publish();
+        self.handle.render()
+    }
+}
+
+async fn answer(stream: TcpStream, source: Arc<Source>) {
+    let service = service_fn(move |request| {
+        let response = respond(&source, &request);
+        async { Ok::<_, Infallible>(response) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        // One scrape a connection: one that stays open would keep its place from others.
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    if let Err(error) = connection.await {
+        tracing::debug!(%error, "a scrape ended");
+    }
+}
+
+fn respond<B>(source: &Source, request: &Request<B>) -> Response<Full<Bytes>> {
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    let (status, kind, text) = match (request.method(), request.uri().path()) {
+        (&Method::GET | &Method::HEAD, "/metrics") => {
+            let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+            (StatusCode::OK, kind, source.render())
+        }
+        (&Method::GET | &Method::HEAD, _) => {
+            (StatusCode::NOT_FOUND, plain, "the counts are at /metrics\n".to_owned())
+        }
+        _ => (StatusCode::METHOD_NOT_ALLOWED, plain, "GET /metrics\n".to_owned()),
+    };
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firstflight::link::{PathConfig, real_time_pair};
+    use firstflight::{ConnectConfig, ListenConfig};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    async fn ask(at: SocketAddr, path: &str) -> String {
+        let mut stream = TcpStream::connect(at).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn a_scrape_shows_what_happened_just_before() {
+        let path = PathConfig::default();
+        let (a, b) = real_time_pair(path.clone(), path, 1).unwrap();
+        let client = Endpoint::new(firstflight::config(vec!["10.0.0.1".parse().unwrap()]).unwrap(), a);
+        let server = Endpoint::new(firstflight::config(vec!["10.0.0.2".parse().unwrap()]).unwrap(), b);
+        let port = SocketAddr::from(([10, 0, 0, 2], 80));
+        let listener = server.listen(ListenConfig::new(port)).unwrap();
+        let exporter = Exporter::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let at = exporter.listener.local_addr().unwrap();
+        let running = tokio::spawn(exporter.run(server.clone()));
+
+        let fast = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
+        for expected in 1..=3 {
+            let (ours, theirs) = tokio::join!(client.connect(port, b"x", &fast), listener.accept());
+            let _held = (ours.unwrap(), theirs.unwrap());
+            let text = ask(at, "/metrics").await;
+            assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
+            let line = format!(
+                "firstflight_first_flights_total{{side=\"server\",outcome=\"handshake\",reason=\"policy\"}} {expected}\n"
+            );
+            assert!(text.contains(&line), "{text}");
+        }
+        assert!(ask(at, "/").await.starts_with("HTTP/1.1 404 "));
+        running.abort();
+    }
+}
