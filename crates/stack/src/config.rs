@@ -108,7 +108,8 @@ pub enum ResponsePolicy {
     /// As much as the congestion window allows: the credential proved the address.
     #[default]
     Immediately,
-    /// At most this many times the bytes received (RFC 9000 §8.1 uses 3). The SYN-ACK always goes.
+    /// At most this many times the bytes received (RFC 9000 §8.1 uses 3), IP headers included. The SYN-ACK
+    /// always goes: with 3 and a SYN of 60 bytes there is room for little more.
     Times(u32),
     /// Nothing but the SYN-ACK.
     AfterHandshake,

@@ -299,7 +299,8 @@ impl Stack {
         now: Instant,
     ) {
         self.counters.first_flights_accepted += 1;
-        let received = (40 + segment.options.raw.len() + segment.payload.len()) as u32;
+        let ip = key.ip_header_len() as u32;
+        let received = ip + (20 + segment.options.raw.len() + segment.payload.len()) as u32;
         let response = self.listeners.at(index).map(|l| l.config.response).unwrap_or_default();
         let plan = ChildPlan {
             early: true,
@@ -310,6 +311,7 @@ impl Stack {
                 ResponsePolicy::Times(k) => k.saturating_mul(received),
                 ResponsePolicy::AfterHandshake => 0,
             },
+            overhead: ip,
             ..ChildPlan::default()
         };
         let child = self.make_child(index, key, segment, &plan, Outcome::Accepted, Some(place), above, now);

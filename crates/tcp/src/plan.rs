@@ -63,14 +63,24 @@ pub struct ChildPlan {
     pub skip: u32,
     /// Options on every SYN-ACK of this connection, retransmissions included.
     pub options: OptionBytes,
-    /// Bytes that may be sent before the client's ACK proves its address.
+    /// Bytes that may be sent before the client's ACK proves its address, headers included. SYN-ACKs count,
+    /// but leave always.
     pub pre_ack_budget: u32,
+    /// Bytes below TCP that every packet costs of it.
+    pub overhead: u32,
     /// SYN-ACK retransmissions until the child is given up (Linux: 5).
     pub retries: u8,
 }
 
 impl Default for ChildPlan {
     fn default() -> Self {
-        Self { early: false, skip: 0, options: OptionBytes::EMPTY, pre_ack_budget: u32::MAX, retries: 5 }
+        Self {
+            early: false,
+            skip: 0,
+            options: OptionBytes::EMPTY,
+            pre_ack_budget: u32::MAX,
+            overhead: 0,
+            retries: 5,
+        }
     }
 }

@@ -45,8 +45,10 @@ pub struct SynRcvd {
     pub early: bool,
     /// Options on every SYN-ACK.
     pub options: OptionBytes,
-    /// Bytes of stream that may be sent before the client's ACK.
+    /// Bytes of packets that may be sent before the client's ACK.
     pub budget: u32,
+    /// Bytes below TCP that every packet costs of it.
+    pub overhead: u32,
     /// SYN-ACKs sent after the first.
     pub retransmits: u8,
     /// Retransmissions allowed.

@@ -12,6 +12,9 @@ use crate::timers::Timer;
 use firstflight_wire::tcp::{Flags, Header, OptionsBuf, syn_options};
 use firstflight_wire::{Instant, SeqNum};
 
+/// A TCP header without options, bytes.
+const HEADER: u32 = 20;
+
 impl Connection {
     /// Writes the next segment (header, options, payload; checksum zero) at the front of `out` and
     /// returns its length; `None` when there is nothing to send now. `out` holds at least 60 bytes
@@ -124,7 +127,7 @@ impl Connection {
         let first = syn.last_sent.is_none();
         syn.last_sent = Some(now);
         let data_now = first && syn.early && self.config.data_in_syn_ack;
-        let budget = syn.budget;
+        let (budget, overhead) = (syn.budget, syn.overhead);
         let peer_scales = self.config.window_scaling && self.rcv.scale == self.config.window_scale();
         let scale = (peer_scales && self.peer_offered_scale()).then_some(self.rcv.scale);
         let State::SynRcvd(syn) = &self.state else { return None };
@@ -148,8 +151,10 @@ impl Connection {
         // Two SYN-ACKs on the way measure nothing (Karn).
         self.timed = first.then_some((syn_end, now));
         let room = u32::from(self.snd.mss).saturating_sub(options.len() as u32);
+        let headers = overhead + HEADER + options.len() as u32;
+        let data_budget = budget.saturating_sub(headers);
         let chunk =
-            if data_now { self.snd.next(room, self.control.window().min(budget), true) } else { None };
+            if data_now { self.snd.next(room, self.control.window().min(data_budget), true) } else { None };
         if let Some(chunk) = chunk {
             header.flags |= Flags::PSH;
             if chunk.fin {
@@ -158,9 +163,9 @@ impl Connection {
         }
         let at = header.emit(options, out).ok()?;
         let len = chunk.map_or(0, |c| c.len as usize);
+        self.spend_budget(headers + len as u32);
         if let Some(chunk) = chunk {
             self.snd.copy(chunk, out.get_mut(at..at + len)?);
-            self.spend_budget(chunk.len);
             self.snd.sent(chunk);
         }
         self.left(now);
@@ -187,11 +192,12 @@ impl Connection {
         let mut room = u32::from(self.snd.mss).saturating_sub(self.options_len()).max(1);
         let mut cwnd = self.control.window();
         if let State::SynRcvd(syn) = &self.state {
-            room = room.min(syn.budget);
+            let budget = syn.budget.saturating_sub(syn.overhead + HEADER + self.options_len());
+            room = room.min(budget);
             // The SYN takes a number, but no room in the window.
-            cwnd = cwnd.saturating_add(1).min(self.snd.pipe().saturating_add(syn.budget));
+            cwnd = cwnd.saturating_add(1).min(self.snd.pipe().saturating_add(budget));
             // Nothing is sent twice before the client's ACK.
-            if syn.budget == 0 || self.snd.nxt.lt(self.snd.max) {
+            if budget == 0 || self.snd.nxt.lt(self.snd.max) {
                 return None;
             }
         }
@@ -230,7 +236,9 @@ impl Connection {
             self.timed = Some((end, now));
         }
         self.snd.sent(chunk);
-        self.spend_budget(chunk.len);
+        if let State::SynRcvd(syn) = &self.state {
+            self.spend_budget(syn.overhead + HEADER + self.options_len() + chunk.len);
+        }
         self.left(now);
         self.timers.stop(Timer::Persist);
         if !self.timers.runs(Timer::Retransmit) {
