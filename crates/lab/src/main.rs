@@ -1,6 +1,8 @@
-//! `firstflight-lab`: benchmarks of the workspace against references measured in the same run.
+//! `firstflight-lab`: benchmarks of the workspace against references measured in the same run, and attacks on
+//! it in virtual time.
 #![forbid(unsafe_code)]
 
+mod attack;
 mod bench;
 
 use bench::engine::{self, Engine};
@@ -14,7 +16,7 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Benchmarks of firstflight against references measured in the same run.
+/// Benchmarks of firstflight against references measured in the same run, and attacks on it.
 #[derive(Debug, Parser)]
 #[command(name = "firstflight-lab")]
 struct Arguments {
@@ -27,6 +29,8 @@ enum Command {
     /// Measure, in turn with a reference.
     #[command(subcommand)]
     Bench(Bench),
+    /// Attack a server, in virtual time.
+    Attack(attack::Attack),
 }
 
 #[derive(Debug, Subcommand)]
@@ -38,10 +42,10 @@ enum Bench {
 }
 
 fn main() -> ExitCode {
-    let Command::Bench(bench) = Arguments::parse().command;
-    let result = match bench {
-        Bench::Engine(options) => engine::run(&options),
-        Bench::Once(options) => once::run(&options),
+    let result = match Arguments::parse().command {
+        Command::Bench(Bench::Engine(options)) => engine::run(&options),
+        Command::Bench(Bench::Once(options)) => once::run(&options),
+        Command::Attack(options) => Ok(attack::run(&options)),
     };
     match result {
         Ok(text) => {

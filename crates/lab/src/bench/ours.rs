@@ -55,7 +55,8 @@ impl Pair {
         };
         let mut server = stack(SERVER, 2);
         let keys = KeyRing::new(Scheme::Linux, CookieKey::from_bytes([7; 16]));
-        let policy = FastOpenPolicy::new(Arc::new(keys), Arc::new(PendingLimit::new(pending)));
+        let policy =
+            FastOpenPolicy::new(Arc::new(keys), Arc::new(PendingLimit::with_clients(pending, u32::MAX)));
         let mut config = ListenConfig::new(SERVICE);
         config.backlog = config.backlog.max(pending as usize);
         config.fast_open = Some(policy);

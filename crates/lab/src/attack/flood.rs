@@ -1,0 +1,253 @@
+//! SYN floods with valid cookies (the Fast Open paper §§3.4.1, 7.3).
+
+use super::report::Table;
+use super::world::{REQUEST, Victim, World, address, spoof};
+use super::{Cookies, keys, policy};
+use firstflight_credential::{Flow, PendingLimit, Quarantine};
+use firstflight_wire::tcp::{FastOpen, FastOpenForm, OptionsBuf};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// First flights that may be pending at the listener.
+const LIMIT: u32 = 256;
+/// A flood that fills no SYN queue, SYNs a second.
+const RATE: u32 = 200;
+
+/// A flood and who defends against it.
+#[derive(Debug, Clone, Copy)]
+pub struct Flood {
+    /// SYNs a second.
+    pub rate: u32,
+    /// Stolen addresses with their cookies.
+    pub stolen: u32,
+    /// Their owners answer SYN-ACKs with RST.
+    pub resets: bool,
+    /// The limit for each client is on.
+    pub per_client: bool,
+    /// Which resets keep their place.
+    pub quarantine: Quarantine,
+    /// How long the application takes to accept.
+    pub accepts_after: Duration,
+    /// Honest clients.
+    pub honest: usize,
+    /// How long it lasts, seconds.
+    pub seconds: u64,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Damage {
+    /// Most first flights that were pending at a time.
+    pub pending: u32,
+    /// Requests of the attacker that the application executed.
+    pub executed: usize,
+    /// SYNs of the attacker.
+    pub syns: u32,
+    /// Visits of honest clients.
+    pub visits: usize,
+    /// Of them, answered.
+    pub answered: usize,
+    /// Of them, with data in the SYN accepted.
+    pub fast: usize,
+    /// The slowest answered one's first byte, round-trip times.
+    pub slowest_rtts: f64,
+}
+
+impl Flood {
+    /// Runs it.
+    pub fn run(self) -> Damage {
+        let mut world = World::new();
+        let server = address(1);
+        let per_client = if self.per_client { LIMIT / 32 } else { u32::MAX };
+        let pending = Arc::new(PendingLimit::with_clients(LIMIT, per_client));
+        let mut policy = policy(Cookies::Plain, &pending);
+        policy.quarantine = self.quarantine;
+        world.serve(server, 300, |config| config.fast_open = Some(policy));
+        if let Some(server) = world.servers.get_mut(&server) {
+            server.accepts_after = self.accepts_after;
+        }
+        for n in 0..self.stolen {
+            world.victims.insert(address(0x10_0000 + n), Victim { resets: self.resets, bytes: 0 });
+        }
+        let mut honest = 0;
+        for n in 0..self.honest {
+            world.client(address(0x20_0000 + n as u32));
+            honest += u128::from(world.visit(n, server, honest));
+        }
+        // Everybody has a cookie before it begins.
+        world.run(world.now + Duration::from_secs(2));
+        let before = world.visits.len();
+        let mut damage = self.flood(&mut world, server, &pending, &mut honest);
+        world.run(world.now + Duration::from_secs(5));
+        let visits = world.visits.get(before..).unwrap_or_default();
+        let answered = visits.iter().filter_map(|v| Some((v.first_byte? - v.began).as_secs_f64()));
+        damage.visits = visits.len();
+        damage.answered = answered.clone().count();
+        damage.fast = visits.iter().filter(|v| v.accepted && v.first_byte.is_some()).count();
+        damage.slowest_rtts = answered.fold(0.0, f64::max) / super::world::RTT.as_secs_f64();
+        let of_attacker = |name: &&[u8; 16]| name[0] == 0xff;
+        damage.executed = world.servers.values().flat_map(|s| s.executed.keys()).filter(of_attacker).count();
+        damage
+    }
+
+    fn flood(self, world: &mut World, server: IpAddr, pending: &PendingLimit, honest: &mut u128) -> Damage {
+        let mut damage =
+            Damage { pending: 0, executed: 0, syns: 0, visits: 0, answered: 0, fast: 0, slowest_rtts: 0.0 };
+        let began = world.now;
+        let end = began + Duration::from_secs(self.seconds);
+        let every = Duration::from_secs(1) / self.rate;
+        let mut visit_at = began;
+        while world.now < end {
+            let stolen = address(0x10_0000 + damage.syns % self.stolen);
+            world.inject(syn(stolen, server, damage.syns));
+            damage.syns += 1;
+            // Each honest client comes once a second, spread over it.
+            while visit_at <= world.now && self.honest > 0 {
+                let client = (*honest % self.honest as u128) as usize;
+                *honest += u128::from(world.visit(client, server, *honest));
+                visit_at += Duration::from_secs(1) / self.honest as u32;
+            }
+            world.run(world.now + every);
+            damage.pending = damage.pending.max(pending.pending());
+        }
+        damage
+    }
+}
+
+/// A SYN with a stolen, valid cookie and a request of its own.
+fn syn(stolen: IpAddr, server: IpAddr, n: u32) -> Vec<u8> {
+    let cookie = keys().grant(&Flow { client: stolen, server });
+    let mut options = OptionsBuf::new();
+    let _ = options.mss(1460) && options.fast_open(&FastOpen::Cookie(FastOpenForm::Standard, cookie));
+    let mut data = [0; REQUEST];
+    data[0] = 0xff;
+    data[12..16].copy_from_slice(&n.to_be_bytes());
+    let from = SocketAddr::new(stolen, 1024 + (n % 60_000) as u16);
+    spoof(from, server, n.wrapping_mul(77_777), &mut options, &data)
+}
+
+/// The rows of `attack flood`.
+pub fn table(seconds: u64) -> Table {
+    let base = Flood {
+        rate: RATE,
+        stolen: 1,
+        resets: false,
+        per_client: false,
+        quarantine: Quarantine::Accepted,
+        accepts_after: Duration::ZERO,
+        honest: 50,
+        seconds,
+    };
+    let slow = Duration::from_millis(250);
+    let rows = [
+        ("one stolen cookie, no limit per client", base),
+        ("one stolen cookie, limit per client", Flood { per_client: true, ..base }),
+        ("300 stolen cookies, limit per client", Flood { stolen: 300, per_client: true, ..base }),
+        (
+            "the same, 2,000 SYNs/s: the SYN queue fills",
+            Flood { rate: 2000, stolen: 300, per_client: true, ..base },
+        ),
+        ("owner resets, no limit per client", Flood { resets: true, ..base }),
+        ("owner resets, limit per client", Flood { resets: true, per_client: true, ..base }),
+        ("owner resets, slow application, Linux' rule", Flood { resets: true, accepts_after: slow, ..base }),
+        (
+            "owner resets, slow application, strict rule",
+            Flood { resets: true, accepts_after: slow, quarantine: Quarantine::Every, ..base },
+        ),
+    ];
+    let mut table = Table::new(
+        format!("{RATE} SYNs/s with valid cookies for {seconds} s, limit {LIMIT}, 50 honest clients"),
+        &["attack", "SYNs", "executed", "pending max", "honest answered", "of them fast", "slowest, RTT"],
+    );
+    for (name, flood) in rows {
+        let d = flood.run();
+        table.row([
+            name.into(),
+            d.syns.into(),
+            d.executed.into(),
+            d.pending.into(),
+            format!("{}/{}", d.answered, d.visits).into(),
+            d.fast.into(),
+            d.slowest_rtts.into(),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: Flood = Flood {
+        rate: RATE,
+        stolen: 1,
+        resets: false,
+        per_client: false,
+        quarantine: Quarantine::Accepted,
+        accepts_after: Duration::ZERO,
+        honest: 20,
+        seconds: 10,
+    };
+
+    fn check(flood: Flood) -> Damage {
+        let damage = flood.run();
+        println!("{flood:?}\n{damage:?}");
+        assert!(damage.pending <= LIMIT, "pending above its limit");
+        assert_eq!(damage.answered, damage.visits, "honest clients unserved");
+        damage
+    }
+
+    /// Without the limit per client one stolen cookie switches Fast Open off for all: they are served by
+    /// the ordinary handshake.
+    #[test]
+    fn one_stolen_cookie_costs_honest_clients_a_round_trip() {
+        let damage = check(BASE);
+        assert_eq!(damage.pending, LIMIT);
+        assert!(damage.fast * 5 < damage.visits, "{damage:?}");
+        assert!(damage.slowest_rtts <= 2.01);
+    }
+
+    #[test]
+    fn with_a_limit_per_client_honest_clients_stay_fast() {
+        let damage = check(Flood { per_client: true, ..BASE });
+        assert!(damage.pending < LIMIT / 4);
+        assert_eq!(damage.fast, damage.visits);
+        assert!(damage.slowest_rtts <= 1.01);
+    }
+
+    /// Many stolen cookies: the listener's limit is the last defence.
+    #[test]
+    fn many_stolen_cookies_meet_the_listeners_limit() {
+        let damage = check(Flood { stolen: 300, per_client: true, ..BASE });
+        assert_eq!(damage.pending, LIMIT);
+        assert!(damage.slowest_rtts <= 2.01);
+    }
+
+    /// More than the SYN queue takes: SYN cookies, nobody is fast, all are served.
+    #[test]
+    fn beyond_the_syn_queue_syn_cookies_serve_everybody() {
+        let damage = check(Flood { rate: 2000, per_client: true, ..BASE });
+        assert!(damage.slowest_rtts <= 2.01, "{damage:?}");
+    }
+
+    /// §3.4.1: RSTs of the owner do not fuel the flood.
+    #[test]
+    fn resets_do_not_let_the_next_one_in() {
+        let damage = check(Flood { resets: true, ..BASE });
+        assert!(damage.executed <= LIMIT as usize, "{damage:?}");
+        let limited = check(Flood { resets: true, per_client: true, ..BASE });
+        assert!(limited.executed <= LIMIT as usize / 32, "{limited:?}");
+        assert_eq!(limited.fast, limited.visits);
+    }
+
+    /// Linux' rule counts only what the application had; an application that is slow to accept is fuelled.
+    #[test]
+    fn the_strict_rule_also_protects_a_slow_application() {
+        let slow = Flood { resets: true, accepts_after: Duration::from_millis(250), ..BASE };
+        let linux = check(slow);
+        let strict = check(Flood { quarantine: Quarantine::Every, ..slow });
+        assert!(strict.executed <= LIMIT as usize, "{strict:?}");
+        assert!(linux.executed > 4 * strict.executed, "{linux:?} {strict:?}");
+    }
+}

@@ -1,0 +1,90 @@
+//! Attacks on Fast Open, in virtual time: what the attacker gets, and what honest clients notice.
+
+mod flood;
+mod reflection;
+mod replay;
+mod report;
+mod world;
+
+use clap::{Args, ValueEnum};
+use firstflight_credential::{
+    CookieKey, Farm, FastOpenPolicy, KeyRing, OneTimeCookies, OneTimeKeys, PendingLimit, Replays, Scheme,
+    SerialTable,
+};
+use report::Table;
+use std::sync::Arc;
+
+/// Simulated attacks: floods with stolen cookies, reflection at a victim, replays.
+#[derive(Debug, Args)]
+pub struct Attack {
+    /// Which one; all of them by default
+    #[arg(value_enum)]
+    which: Option<Which>,
+    /// How long floods last, virtual seconds
+    #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=600))]
+    seconds: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Which {
+    /// SYNs with stolen valid cookies, answered with RST or not at all
+    Flood,
+    /// Bytes that reach a victim for each byte the attacker sends
+    Reflection,
+    /// One recorded SYN, sent again and again
+    Replay,
+}
+
+/// Runs them; the text to print.
+pub fn run(attack: &Attack) -> String {
+    let wanted = |which| attack.which.is_none_or(|w| w == which);
+    let mut tables: Vec<Table> = Vec::new();
+    if wanted(Which::Flood) {
+        tables.push(flood::table(attack.seconds));
+    }
+    if wanted(Which::Reflection) {
+        tables.push(reflection::table());
+    }
+    if wanted(Which::Replay) {
+        tables.push(replay::table());
+    }
+    if attack.json {
+        return serde_json::Value::from_iter(tables.iter().map(Table::json)).to_string();
+    }
+    tables.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// The keys of all servers here.
+fn keys() -> KeyRing {
+    KeyRing::new(Scheme::Linux, CookieKey::from_bytes([7; 16]))
+}
+
+/// Which cookies a server grants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cookies {
+    /// Plain ones, good until the key changes.
+    Plain,
+    /// One-time cookies of this issuer, whose counter on disk stands at `mark`.
+    Once { issuer: u16, mark: u64 },
+    /// One-time cookies of this issuer in a farm with a shared store.
+    Shared { issuer: u16 },
+}
+
+/// The policy of a server.
+fn policy(cookies: Cookies, pending: &Arc<PendingLimit>) -> FastOpenPolicy {
+    let mut policy = FastOpenPolicy::new(Arc::new(keys()), Arc::clone(pending));
+    let (issuer, mark, farm) = match cookies {
+        Cookies::Plain => return policy,
+        Cookies::Once { issuer, mark } => (issuer, mark, Farm::Alone),
+        Cookies::Shared { issuer } => (issuer, 1, Farm::Shared),
+    };
+    let serials = SerialTable::own(issuer, mark, 10_000);
+    serials.extend(mark + 10_000);
+    let cookies = OneTimeCookies::new(OneTimeKeys::from_bytes([9; 32]), Arc::new(serials)).with_farm(farm);
+    policy.verifier = Some(Arc::new(cookies));
+    policy.replays = Replays::AtMostOnce;
+    policy
+}

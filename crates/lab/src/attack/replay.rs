@@ -1,0 +1,263 @@
+//! Replays: somebody on the path records a first flight and sends it again (the Fast Open paper §§3.5, 7.1).
+
+use super::report::Table;
+use super::world::{Server, World, address};
+use super::{Cookies, policy};
+use firstflight_credential::{GuardKey, PendingLimit, RemoteGuard, ReplayTable, Replays, Window};
+use firstflight_stack::ListenConfig;
+use firstflight_wire::tcp::fill_checksum;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a farm's members promise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Promise {
+    /// Nothing: plain cookies.
+    Nothing,
+    /// LAST-ACK held for 2 MSL.
+    HeldLastAck,
+    /// No copies made by the network, each member by itself.
+    NoDuplicates,
+    /// The same with a guard that the farm shares.
+    NoDuplicatesShared,
+    /// Once, each member by itself.
+    AtMostOnce,
+    /// Once, with a store that the farm shares.
+    AtMostOnceShared,
+}
+
+/// How often the recorded request was executed, by what had happened before the copies came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Executed {
+    /// While the connection lives.
+    pub living: u32,
+    /// After it was closed.
+    pub closed: u32,
+    /// From another port with another sequence number.
+    pub changed: u32,
+    /// After the server was restarted.
+    pub restarted: u32,
+    /// At another member of the farm.
+    pub member: u32,
+}
+
+const NAME: u128 = 42;
+/// Between two copies: a connection that the first one opened is over.
+const LATER: Duration = Duration::from_millis(200);
+const CLIENT: u32 = 0x20_0000;
+
+struct Scene {
+    world: World,
+    promise: Promise,
+    server: IpAddr,
+    /// Another member of the farm, which a balancer may choose under the same address.
+    other: Option<Server>,
+    /// What the disk says, for one-time cookies.
+    mark: u64,
+}
+
+impl Scene {
+    fn new(promise: Promise) -> Self {
+        let mut scene = Self { world: World::new(), promise, server: address(1), other: None, mark: 1 };
+        scene.start(2);
+        scene.other = scene.world.servers.remove(&scene.server);
+        scene.start(1);
+        scene
+    }
+
+    /// From now on the balancer chooses the other member.
+    fn switch(&mut self) {
+        let here = self.world.servers.remove(&self.server);
+        if let (Some(mut there), Some(here)) = (self.other.take(), here) {
+            there.executed = here.executed;
+            self.world.servers.insert(self.server, there);
+        }
+    }
+
+    /// (Re)starts a member: what it had in memory is gone.
+    fn start(&mut self, issuer: u16) {
+        let cookies = match self.promise {
+            Promise::AtMostOnce => Cookies::Once { issuer, mark: self.mark },
+            Promise::AtMostOnceShared => Cookies::Shared { issuer },
+            _ => Cookies::Plain,
+        };
+        self.mark += 10_000;
+        let pending = Arc::new(PendingLimit::with_clients(256, 256));
+        let mut policy = policy(cookies, &pending);
+        let key = GuardKey::from_bytes([3; 16]);
+        let now = self.world.now.as_millis();
+        match self.promise {
+            Promise::NoDuplicates => {
+                let guard = ReplayTable::new(key, Window::NETWORK, 1 << 16, now);
+                policy.replays = Replays::NoDuplicates(Arc::new(guard));
+            }
+            Promise::NoDuplicatesShared => {
+                policy.replays = Replays::NoDuplicates(Arc::new(RemoteGuard::new(key, Window::NETWORK)));
+            }
+            _ => {}
+        }
+        let hold = self.promise == Promise::HeldLastAck;
+        self.world.serve(self.server, 300, |config: &mut ListenConfig| {
+            config.fast_open = Some(policy);
+            config.hold_last_ack = hold;
+        });
+    }
+
+    /// A client gets a cookie; later, when a guard is open, it sends the request that is recorded.
+    fn record(&mut self) -> Vec<u8> {
+        let client = self.world.client(address(CLIENT));
+        self.world.visit(client, self.server, 1);
+        self.world.run(self.world.now + Duration::from_secs(300));
+        self.world.visit(client, self.server, NAME);
+        // Accepted, and not yet acknowledged by the client.
+        self.world.run(self.world.now + Duration::from_millis(51));
+        self.world.overheard.get(&address(CLIENT)).cloned().unwrap_or_default()
+    }
+
+    fn send(&mut self, packet: &[u8], times: usize, every: Duration) {
+        for _ in 0..times {
+            self.world.inject(packet.to_vec());
+            self.world.run(self.world.now + every);
+        }
+    }
+
+    fn executed(&self) -> u32 {
+        self.world.servers.values().filter_map(|s| s.executed.get(&NAME.to_be_bytes())).sum()
+    }
+}
+
+/// Rewrites an IPv4 TCP packet and its checksums.
+fn changed(packet: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
+    let mut packet = packet.to_vec();
+    change(&mut packet);
+    if packet.len() < 40 {
+        return packet;
+    }
+    packet[10..12].fill(0);
+    let sum =
+        packet[..20].chunks_exact(2).fold(0u32, |sum, w| sum + u32::from(u16::from_be_bytes([w[0], w[1]])));
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    let ip = |at: usize| IpAddr::from([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]]);
+    let (src, dst) = (ip(12), ip(16));
+    packet[36..38].fill(0);
+    fill_checksum(&mut packet[20..], src, dst);
+    packet
+}
+
+impl Promise {
+    /// Replays five ways; each on a farm of its own.
+    pub fn run(self) -> Executed {
+        let living = |scene: &mut Scene, syn: &[u8]| scene.send(syn, 3, Duration::from_millis(10));
+        let closed = |scene: &mut Scene, syn: &[u8]| {
+            scene.world.run(scene.world.now + Duration::from_secs(2));
+            scene.send(syn, 3, LATER);
+        };
+        let other_port = |scene: &mut Scene, syn: &[u8]| {
+            for n in 1..=3 {
+                scene.send(&changed(syn, |p| (p[20], p[24]) = (n, p[24] ^ n)), 1, LATER);
+            }
+        };
+        let restarted = |scene: &mut Scene, syn: &[u8]| {
+            scene.world.run(scene.world.now + Duration::from_secs(2));
+            scene.start(1);
+            scene.send(syn, 3, LATER);
+        };
+        let member = |scene: &mut Scene, syn: &[u8]| {
+            scene.switch();
+            scene.send(syn, 3, LATER);
+        };
+        Executed {
+            living: self.act(living),
+            closed: self.act(closed),
+            changed: self.act(other_port),
+            restarted: self.act(restarted),
+            member: self.act(member),
+        }
+    }
+
+    fn act(self, attack: impl FnOnce(&mut Scene, &[u8])) -> u32 {
+        let mut scene = Scene::new(self);
+        let syn = scene.record();
+        attack(&mut scene, &syn);
+        scene.world.run(scene.world.now + Duration::from_secs(5));
+        scene.executed()
+    }
+}
+
+const ALL: [(&str, Promise); 6] = [
+    ("allow", Promise::Nothing),
+    ("LAST-ACK held", Promise::HeldLastAck),
+    ("no-duplicates, guard of each member", Promise::NoDuplicates),
+    ("no-duplicates, shared guard", Promise::NoDuplicatesShared),
+    ("at-most-once, each member alone", Promise::AtMostOnce),
+    ("at-most-once, shared store", Promise::AtMostOnceShared),
+];
+
+/// The rows of `attack replay`.
+pub fn table() -> Table {
+    let mut table = Table::new(
+        "how often one request runs when its SYN is sent three times again".into(),
+        &[
+            "policy",
+            "while it lives",
+            "after its close",
+            "other port, ISN",
+            "after a restart",
+            "other member",
+        ],
+    );
+    for (name, promise) in ALL {
+        let e = promise.run();
+        table.row([
+            name.into(),
+            e.living.into(),
+            e.closed.into(),
+            e.changed.into(),
+            e.restarted.into(),
+            e.member.into(),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONCE: Executed = Executed { living: 1, closed: 1, changed: 1, restarted: 1, member: 1 };
+
+    #[test]
+    fn at_most_once_is_exactly_once_whatever_happens() {
+        for promise in [Promise::AtMostOnce, Promise::AtMostOnceShared] {
+            assert_eq!(promise.run(), ONCE, "{promise:?}");
+        }
+    }
+
+    /// Copies that the network makes do not change; an attacker changes them.
+    #[test]
+    fn no_duplicates_stops_copies_and_says_so_of_changed_ones() {
+        let shared = Promise::NoDuplicatesShared.run();
+        assert_eq!(shared, Executed { changed: 4, ..ONCE });
+        // After a restart it is closed for 2 MSL; another member has not seen it.
+        assert_eq!(Promise::NoDuplicates.run(), Executed { changed: 4, member: 2, ..ONCE });
+    }
+
+    #[test]
+    fn plain_cookies_run_what_comes() {
+        let plain = Promise::Nothing.run();
+        assert_eq!(plain.living, 1, "the connection answers for itself");
+        assert!(
+            plain.closed > 1 && plain.changed == 4 && plain.restarted > 1 && plain.member > 1,
+            "{plain:?}"
+        );
+    }
+
+    #[test]
+    fn a_held_last_ack_stops_late_copies_only() {
+        let held = Promise::HeldLastAck.run();
+        assert_eq!((held.living, held.closed), (1, 1));
+        assert!(held.changed > 1 && held.restarted > 1, "{held:?}");
+    }
+}
