@@ -119,6 +119,11 @@ pub enum KeyParseError {
         /// Which word.
         word: usize,
     },
+    /// More than a primary and a backup key.
+    TooMany {
+        /// Keys found.
+        found: usize,
+    },
 }
 
 impl fmt::Display for KeyParseError {
@@ -128,6 +133,7 @@ impl fmt::Display for KeyParseError {
             Self::Words { found } => write!(f, "found {found} words, not 4"),
             Self::Length { word, found } => write!(f, "word {word} has {found} digits, not 8"),
             Self::NotHexadecimal { word } => write!(f, "word {word} is not hexadecimal"),
+            Self::TooMany { found } => write!(f, "found {found} keys, not one, or two with a comma between"),
         }
     }
 }

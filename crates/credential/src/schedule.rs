@@ -1,0 +1,194 @@
+//! Keys that follow the clock: every member of a farm derives the same ones, without talking to another
+//! (the Fast Open paper §4.2).
+
+use crate::cookie::Scheme;
+use crate::cookie_keys::CookieKeys;
+use crate::secret::{FarmSecret, FarmSecrets};
+use crate::source::{ClockError, Current, KeySource};
+use core::fmt;
+use core::time::Duration;
+use firstflight_wire::Clock;
+
+/// A new key every period, from a secret and UTC. Key i is [`FarmSecret::cookie_key`] of
+/// i = ⌊Unix time in seconds / period⌋; it takes its turn to grant at i · period.
+///
+/// A Linux kernel holds two keys, so a member of a farm with kernels has two as well:
+///
+/// | own clock | grants with | accepts too |
+/// |---|---|---|
+/// | from a turn to key i, until `lead` before the next | K<sub>i</sub> | K<sub>i−1</sub> |
+/// | the last `lead` of the period | K<sub>i</sub> | K<sub>i+1</sub> |
+///
+/// **Skew.** A member may grant with the coming key while another has not turned yet: two clocks may differ
+/// by at most `lead`. So no clock may be further from UTC than [`Schedule::max_skew`], half of `lead`. Then a
+/// cookie that one member grants is accepted by every other one at that moment, at any time.
+///
+/// **Life of a cookie.** One to two periods after it was granted, less `lead`: it is accepted while its key
+/// grants or is the backup, and then replaced. Across members with skew at least period − 2 · `lead`, and at
+/// most 2 · period.
+///
+/// **Clocks.** At a clock that was never set (before 2020), or with an uncertainty above
+/// [`Schedule::max_skew`], [`KeySource::keys_at`] fails; the caller keeps the ring it has.
+///
+/// With a second secret ([`FarmSecrets::other`]) the cookies of its keys are accepted too. It comes first
+/// among the backups, for a kernel then holds one key of each secret.
+#[derive(Debug, Clone)]
+pub struct Schedule {
+    secrets: FarmSecrets,
+    scheme: Scheme,
+    period_ms: u64,
+    lead_ms: u64,
+}
+
+impl Schedule {
+    /// Shortest period: a cookie that lives less is mostly dead when its client comes back.
+    pub const MIN_PERIOD: Duration = Duration::from_secs(12 * 60 * 60);
+    /// The period if nobody says another one.
+    pub const DEFAULT_PERIOD: Duration = Duration::from_secs(24 * 60 * 60);
+    /// How long before its turn a key is accepted, if nobody says another time.
+    pub const DEFAULT_LEAD: Duration = Duration::from_secs(5 * 60);
+
+    /// A schedule. Period and secrets are the same on all members; `lead` (whole milliseconds) may differ, the
+    /// shortest one decides which skew is tolerated.
+    ///
+    /// # Errors
+    /// When the period is below [`Schedule::MIN_PERIOD`] or not of whole seconds, or `lead` above half a
+    /// period: the caller is at fault.
+    pub fn new(
+        secrets: FarmSecrets,
+        scheme: Scheme,
+        period: Duration,
+        lead: Duration,
+    ) -> Result<Self, ScheduleError> {
+        if period < Self::MIN_PERIOD {
+            return Err(ScheduleError::PeriodTooShort { period });
+        }
+        if period.subsec_nanos() > 0 {
+            return Err(ScheduleError::PeriodNotSeconds { period });
+        }
+        if lead > period / 2 {
+            return Err(ScheduleError::LeadTooLong { lead, period });
+        }
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Ok(Self { secrets, scheme, period_ms: millis(period), lead_ms: millis(lead) })
+    }
+
+    /// The secrets.
+    #[must_use]
+    pub const fn secrets(&self) -> &FarmSecrets {
+        &self.secrets
+    }
+
+    /// The period.
+    #[must_use]
+    pub const fn period(&self) -> Duration {
+        Duration::from_millis(self.period_ms)
+    }
+
+    /// How long before its turn a key is accepted.
+    #[must_use]
+    pub const fn lead(&self) -> Duration {
+        Duration::from_millis(self.lead_ms)
+    }
+
+    /// How far from UTC the clock of a member may be: half of [`Schedule::lead`].
+    #[must_use]
+    pub const fn max_skew(&self) -> Duration {
+        Duration::from_millis(self.lead_ms / 2)
+    }
+
+    /// The number of the key that grants at this Unix time in milliseconds.
+    #[must_use]
+    pub const fn index_at(&self, unix_ms: u64) -> u64 {
+        // The constructor lets no period below 12 h through.
+        unix_ms / self.period_ms
+    }
+
+    /// When the next key takes its turn, Unix time in milliseconds; `None`: beyond what that can express.
+    #[must_use]
+    pub fn next_turn(&self, unix_ms: u64) -> Option<u64> {
+        self.index_at(unix_ms).checked_add(1)?.checked_mul(self.period_ms)
+    }
+
+    /// When the keys change next, either one: at the next turn, or `lead` before it.
+    #[must_use]
+    pub fn next_change(&self, unix_ms: u64) -> Option<u64> {
+        let turn = self.next_turn(unix_ms)?;
+        let before = turn.saturating_sub(self.lead_ms);
+        Some(if unix_ms < before { before } else { turn })
+    }
+
+    /// The keys at this Unix time in milliseconds, whatever the clock is worth.
+    #[must_use]
+    pub fn cookie_keys_at(&self, unix_ms: u64) -> CookieKeys {
+        let index = self.index_at(unix_ms);
+        let coming = self.next_turn(unix_ms).is_some_and(|turn| turn - unix_ms <= self.lead_ms);
+        let backup = if coming { index.checked_add(1) } else { index.checked_sub(1) };
+        let keys_of = |secret: &FarmSecret| {
+            let mut keys = CookieKeys::new(secret.cookie_key(index));
+            keys.backups.extend(backup.map(|index| secret.cookie_key(index)));
+            keys
+        };
+        let mut keys = keys_of(&self.secrets.current);
+        if let Some(other) = self.secrets.other.as_ref().map(keys_of) {
+            let own = core::mem::take(&mut keys.backups);
+            keys.backups.push(other.primary);
+            keys.backups.extend(own.into_iter().chain(other.backups));
+        }
+        keys
+    }
+}
+
+impl KeySource for Schedule {
+    fn keys_at(&self, clock: &Clock) -> Result<Current, ClockError> {
+        ClockError::check(clock, self.max_skew())?;
+        let keys = self.cookie_keys_at(clock.unix_ms);
+        Ok(Current::new(&keys, self.scheme, self.next_change(clock.unix_ms)))
+    }
+}
+
+/// Why a schedule cannot be made: the caller is at fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ScheduleError {
+    /// Below 12 hours.
+    PeriodTooShort {
+        /// The period.
+        period: Duration,
+    },
+    /// Has a fraction of a second.
+    PeriodNotSeconds {
+        /// The period.
+        period: Duration,
+    },
+    /// More than half a period.
+    LeadTooLong {
+        /// The time.
+        lead: Duration,
+        /// The period.
+        period: Duration,
+    },
+}
+
+impl fmt::Display for ScheduleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PeriodTooShort { period } => {
+                write!(f, "a key period of {} s is too short: take 12 hours or more", period.as_secs())
+            }
+            Self::PeriodNotSeconds { period } => {
+                write!(f, "a key period of {period:?} is not one of whole seconds: round it")
+            }
+            Self::LeadTooLong { lead, period } => write!(
+                f,
+                "keys cannot be accepted {lead:?} before their turn: take at most half of the period of {} s",
+                period.as_secs()
+            ),
+        }
+    }
+}
+
+impl core::error::Error for ScheduleError {}
+
+#[cfg(test)]
+mod tests;

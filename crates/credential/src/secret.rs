@@ -1,0 +1,250 @@
+//! The secret that a farm of servers shares, from which each of them derives the same cookie keys.
+
+use crate::cookie_keys::Fingerprint;
+use crate::key::CookieKey;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::{self, Write};
+use core::str::FromStr;
+use hkdf::Hkdf;
+use sha2::Sha256;
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+/// Distinguishes these keys from any other use of the same secret.
+const LABEL: &[u8] = b"firstflight tfo key";
+
+/// A secret that a farm shares, with an id to speak of it. Zeroised when dropped, compared in constant
+/// time, never printed.
+///
+/// Its text is one line, `id:hex`: the id of 1 to 32 letters, digits, `.`, `_` and `-`; 32 to 128 bytes
+/// as hexadecimal digits, from a random source.
+#[derive(Clone)]
+pub struct FarmSecret {
+    id: String,
+    bytes: Zeroizing<Vec<u8>>,
+}
+
+impl FarmSecret {
+    /// Fewest bytes: as many as the hash has, so that guessing it is no easier than guessing its keys.
+    pub const MIN_BYTES: usize = 32;
+    /// Most bytes.
+    pub const MAX_BYTES: usize = 128;
+    /// Longest id.
+    pub const MAX_ID: usize = 32;
+
+    /// A secret of these bytes.
+    ///
+    /// # Errors
+    /// When the id or the length is not as the type's documentation says: the caller is at fault.
+    pub fn new(id: &str, bytes: &[u8]) -> Result<Self, SecretError> {
+        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        if id.is_empty() || id.len() > Self::MAX_ID || !id.chars().all(legal) {
+            return Err(SecretError::Id);
+        }
+        if !(Self::MIN_BYTES..=Self::MAX_BYTES).contains(&bytes.len()) {
+            return Err(SecretError::Length { bytes: bytes.len() });
+        }
+        Ok(Self { id: id.into(), bytes: Zeroizing::new(bytes.to_vec()) })
+    }
+
+    /// Its name, no secret.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Its fingerprint: of its hexadecimal digits in lower case, so that `sha256sum` finds it too.
+    #[must_use]
+    pub fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of(self.hex().as_bytes())
+    }
+
+    /// The line that parses to it. It is the secret: only for secret files.
+    #[must_use]
+    pub fn to_text(&self) -> Zeroizing<String> {
+        let mut text = Zeroizing::new(String::with_capacity(self.id.len() + 1 + 2 * self.bytes.len()));
+        text.push_str(&self.id);
+        text.push(':');
+        text.push_str(&self.hex());
+        text
+    }
+
+    /// Cookie key number `index`: HKDF-SHA-256 (RFC 5869) without salt, its `info` being
+    /// `firstflight tfo key` and the number as 8 bytes, big-endian.
+    #[must_use]
+    pub fn cookie_key(&self, index: u64) -> CookieKey {
+        let mut key = Zeroizing::new([0; 16]);
+        let info = [LABEL, &index.to_be_bytes()];
+        match Hkdf::<Sha256>::new(None, &self.bytes).expand_multi_info(&info, &mut *key) {
+            Ok(()) => CookieKey::from_bytes(*key),
+            Err(_) => unreachable!("16 bytes are fewer than 255 hashes (RFC 5869 §2.3)"),
+        }
+    }
+
+    fn hex(&self) -> Zeroizing<String> {
+        // Room for all of it, so that growing leaves no copy behind.
+        let mut text = Zeroizing::new(String::with_capacity(2 * self.bytes.len()));
+        for byte in self.bytes.iter() {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{byte:02x}");
+        }
+        text
+    }
+}
+
+impl fmt::Debug for FarmSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FarmSecret").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for FarmSecret {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id && bool::from(self.bytes.ct_eq(&other.bytes))
+    }
+}
+
+impl Eq for FarmSecret {}
+
+impl FromStr for FarmSecret {
+    type Err = SecretError;
+
+    fn from_str(text: &str) -> Result<Self, SecretError> {
+        let (id, digits) = text.trim().split_once(':').ok_or(SecretError::NoColon)?;
+        if digits.len() > 2 * Self::MAX_BYTES {
+            return Err(SecretError::Length { bytes: digits.len() / 2 });
+        }
+        let mut bytes = Zeroizing::new(Vec::with_capacity(digits.len().div_ceil(2)));
+        for pair in digits.as_bytes().chunks(2) {
+            let value = pair.iter().try_fold(0, |value, digit| {
+                let digit = char::from(*digit).to_digit(16).ok_or(SecretError::NotHexadecimal)?;
+                // Two digits at most, so it is below 256.
+                Ok((value << 4) | digit as u8)
+            })?;
+            if pair.len() < 2 {
+                return Err(SecretError::HalfByte);
+            }
+            bytes.push(value);
+        }
+        Self::new(id, &bytes)
+    }
+}
+
+/// Why something is no farm secret: the text or the caller is at fault. It never quotes the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SecretError {
+    /// No colon after the id.
+    NoColon,
+    /// The id is empty, too long, or has other characters.
+    Id,
+    /// A character of the secret is no hexadecimal digit.
+    NotHexadecimal,
+    /// An odd number of digits.
+    HalfByte,
+    /// Too short or too long.
+    Length {
+        /// Bytes found.
+        bytes: usize,
+    },
+}
+
+impl fmt::Display for SecretError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a farm secret is id:hex: ")?;
+        match self {
+            Self::NoColon => f.write_str("found no colon"),
+            Self::Id => f.write_str("the id has 1 to 32 letters, digits, '.', '_' and '-'"),
+            Self::NotHexadecimal => f.write_str("found a character that is not hexadecimal"),
+            Self::HalfByte => f.write_str("found an odd number of digits"),
+            Self::Length { bytes } => write!(f, "found {bytes} bytes, not 32 to 128"),
+        }
+    }
+}
+
+impl core::error::Error for SecretError {}
+
+/// The secrets of a farm at one time: one, and while it is being replaced the coming or the old one.
+///
+/// As a text file: a line for each secret, the granting one first. White space, empty lines and lines that
+/// begin with `#` mean nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FarmSecrets {
+    /// Its keys grant.
+    pub current: FarmSecret,
+    /// Cookies of its keys are accepted too.
+    pub other: Option<FarmSecret>,
+}
+
+impl FarmSecrets {
+    /// One secret.
+    #[must_use]
+    pub const fn new(current: FarmSecret) -> Self {
+        Self { current, other: None }
+    }
+}
+
+impl FromStr for FarmSecrets {
+    type Err = SecretFileError;
+
+    fn from_str(text: &str) -> Result<Self, SecretFileError> {
+        let lines = || {
+            let numbered = text.lines().zip(1..).map(|(line, number)| (line.trim(), number));
+            numbered.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'))
+        };
+        let found = lines().count();
+        if found > 2 {
+            return Err(SecretFileError::TooMany { found });
+        }
+        let mut secrets = lines().map(|(text, line)| {
+            text.parse::<FarmSecret>().map_err(|error| SecretFileError::Line { line, error })
+        });
+        let current = secrets.next().ok_or(SecretFileError::Empty)??;
+        let other = secrets.next().transpose()?;
+        if other.as_ref().is_some_and(|other| other.id == current.id) {
+            return Err(SecretFileError::SameId);
+        }
+        Ok(Self { current, other })
+    }
+}
+
+/// Why a text is no file of farm secrets: the text is at fault. It never quotes the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SecretFileError {
+    /// No secret.
+    Empty,
+    /// More than two.
+    TooMany {
+        /// Secrets found.
+        found: usize,
+    },
+    /// Two with the same id.
+    SameId,
+    /// A line is none.
+    Line {
+        /// Which, from 1.
+        line: usize,
+        /// Why.
+        error: SecretError,
+    },
+}
+
+impl fmt::Display for SecretFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("found no farm secret: write one as id:hex"),
+            Self::TooMany { found } => {
+                write!(f, "found {found} farm secrets: keep the current one and the coming or the old one")
+            }
+            Self::SameId => f.write_str("both farm secrets have the same id: give the newer one another"),
+            Self::Line { line, error } => write!(f, "line {line}: {error}"),
+        }
+    }
+}
+
+impl core::error::Error for SecretFileError {}
+
+#[cfg(test)]
+mod tests;
