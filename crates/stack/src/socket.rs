@@ -8,9 +8,10 @@ use crate::listener::Listener;
 use crate::slot::{Owner, Slot};
 use crate::stack::Stack;
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use core::fmt;
 use core::net::SocketAddr;
-use firstflight_credential::PolicyError;
+use firstflight_credential::{KeyRing, PolicyError};
 use firstflight_tcp::{CloseReason, Connection, IoError};
 use firstflight_wire::Instant;
 
@@ -120,6 +121,19 @@ impl Stack {
                 self.touched(index, now);
             }
         }
+    }
+
+    /// Replaces the cookie keys of a listener, from the next SYN on. First flights that were accepted or are
+    /// parked are not concerned, nor is a verifier of the policy's own.
+    ///
+    /// False if there is no such listener, or one without Fast Open.
+    pub fn set_keys(&mut self, id: ListenerId, keys: Arc<KeyRing>) -> bool {
+        let listener = self.listeners.get_mut(id);
+        let Some(policy) = listener.and_then(|listener| listener.config.fast_open.as_mut()) else {
+            return false;
+        };
+        policy.keys = keys;
+        true
     }
 
     /// Whether a listener can take more handshakes, and what waits: (accept queue, SYN queue).
