@@ -1,5 +1,6 @@
 //! Why a command cannot do what was asked. Every message is one line and says what to do.
 
+use crate::explain::OpenError;
 use crate::get::target::TargetError;
 use firstflight::ListenError;
 use firstflight::credential::KeyParseError;
@@ -50,6 +51,8 @@ pub enum Error {
     Upload(PathBuf, io::Error),
     /// The capture cannot be written.
     Pcap(PathBuf, PcapWriterError),
+    /// What is to be explained is no capture.
+    Capture(PathBuf, OpenError),
     /// The emulated path cannot be made.
     Path(MemoryLinkError),
     /// The system's random source failed.
@@ -124,6 +127,7 @@ impl fmt::Display for Error {
                 write!(f, "cannot read {}: {error}; choose another --upload", path.display())
             }
             Self::Pcap(path, error) => write!(f, "--pcap {}: {error}", path.display()),
+            Self::Capture(path, error) => write!(f, "{}: {error}", path.display()),
             Self::Path(error) => write!(f, "{error}"),
             Self::Random(error) => write!(f, "the system gives no random numbers: {error}"),
             Self::Runtime(error) => write!(f, "cannot start: {error}"),

@@ -5,6 +5,7 @@ mod completions;
 mod demo;
 mod digest;
 mod error;
+mod explain;
 mod file_body;
 mod get;
 mod network;
@@ -36,6 +37,7 @@ Examples:
   firstflight demo                       see what a round trip costs (no root needed)
   sudo firstflight serve --tun ff0 --host-ip 10.9.0.1/24 --ip 10.9.0.2 --port 80 --root ./site
   sudo firstflight get http://10.9.0.1:8000/ --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2
+  firstflight explain trace.pcapng       what Fast Open did in a capture, and why
 
 Exit codes: 0 all went well, 1 something failed on the way, 2 the command cannot do what was asked.";
 
@@ -44,13 +46,14 @@ enum Command {
     Demo(demo::Args),
     Serve(serve::Args),
     Get(get::Args),
+    Explain(explain::Args),
     Completions(completions::Args),
 }
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return explain(&error),
+        Err(error) => return say_usage(&error),
     };
     log_to_stderr(cli.verbose);
     match run(cli.command) {
@@ -63,9 +66,13 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> Result<ExitCode, Error> {
-    if let Command::Completions(args) = command {
-        completions::run(&args);
-        return Ok(ExitCode::SUCCESS);
+    match command {
+        Command::Completions(args) => {
+            completions::run(&args);
+            return Ok(ExitCode::SUCCESS);
+        }
+        Command::Explain(args) => return explain::run(&args),
+        Command::Demo(_) | Command::Serve(_) | Command::Get(_) => {}
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
     let result = runtime.block_on(async {
@@ -73,7 +80,7 @@ fn run(command: Command) -> Result<ExitCode, Error> {
             Command::Demo(args) => demo::run(args).await,
             Command::Serve(args) => serve::run(args).await,
             Command::Get(args) => get::run(args).await,
-            Command::Completions(_) => Ok(ExitCode::SUCCESS),
+            Command::Completions(_) | Command::Explain(_) => Ok(ExitCode::SUCCESS),
         }
     });
     // A read of a slow disk must not hold up the exit.
@@ -82,7 +89,7 @@ fn run(command: Command) -> Result<ExitCode, Error> {
 }
 
 /// What clap has to say: help as it is, a mistake as one line.
-fn explain(error: &clap::Error) -> ExitCode {
+fn say_usage(error: &clap::Error) -> ExitCode {
     use ErrorKind as Kind;
     if matches!(
         error.kind(),

@@ -1,0 +1,185 @@
+//! `firstflight explain`: what Fast Open did for each connection of a capture, and why.
+
+mod capture;
+mod conversation;
+mod frame;
+mod note;
+mod report;
+mod sightings;
+mod summary;
+mod table;
+mod verdict;
+
+#[cfg(test)]
+mod capture_tests;
+#[cfg(test)]
+mod fixtures;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod verdict_tests;
+
+pub use capture::OpenError;
+
+use crate::error::Error;
+use crate::output;
+use capture::{Capture, Damage};
+use firstflight_wire::Instant;
+use frame::{Content, LinkType};
+use indicatif::{ProgressBar, ProgressStyle};
+use report::Report;
+use serde::Serialize;
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use summary::Summary;
+use table::{CONNECTIONS, Done, Table};
+
+/// Say what TCP Fast Open did in a capture, and why
+///
+/// Reads pcapng and pcap files (Ethernet, raw IP, Linux cooked, loopback) and tells for each TCP connection what
+/// became of its first flight, as far as the packets show it. Times are seconds from the beginning of the
+/// capture; times and round trips to the first byte are those of the client, wherever was captured.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  firstflight explain trace.pcapng
+  firstflight explain trace.pcap --json
+  sudo tcpdump -i any -c 1000 -w - tcp | firstflight explain -
+
+Exit codes: 0 all was read, 1 the file is damaged (what was read before is told), 2 it is no capture.")]
+pub struct Args {
+    /// The capture; - for standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Print one JSON object for each connection, then one for all
+    #[arg(long)]
+    json: bool,
+}
+
+/// A file of this size takes long enough for a progress bar, bytes.
+const LARGE: u64 = 64 << 20;
+
+/// Runs it.
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    let (input, bar) = open(args).map_err(|error| Error::Capture(args.file.clone(), OpenError::Io(error)))?;
+    let capture = Capture::open(input).map_err(|error| Error::Capture(args.file.clone(), error))?;
+    let mut printer = Printer { json: args.json, bar, any: false };
+    let explained = explain(capture, CONNECTIONS, |report| printer.connection(report));
+    printer.bar.finish_and_clear();
+    let Explained { summary, damage, unread } = explained;
+    if args.json {
+        output::json(&Line::Summary(summary.record(damage.as_ref().map(ToString::to_string))));
+    } else {
+        output::line(&format_args!("{}{summary}", if printer.any { "\n" } else { "" }));
+    }
+    if let Some(link) = unread {
+        output::complain(&format_args!(
+            "{}: packets of link type {link} were left out: capture Ethernet, raw IP, Linux cooked or loopback",
+            args.file.display()
+        ));
+    }
+    if let Some(damage) = damage {
+        output::complain(&format_args!(
+            "{}: damaged: {damage}; only what comes before is told",
+            args.file.display()
+        ));
+        return Ok(ExitCode::from(1));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn open(args: &Args) -> std::io::Result<(Box<dyn Read>, ProgressBar)> {
+    if args.file.as_os_str() == "-" {
+        return Ok((Box::new(std::io::stdin()), ProgressBar::hidden()));
+    }
+    let file = File::open(&args.file)?;
+    let length = file.metadata()?.len();
+    let template = "{bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+    let bar = match ProgressStyle::with_template(template) {
+        Ok(style) if length >= LARGE => ProgressBar::new(length).with_style(style),
+        _ => ProgressBar::hidden(),
+    };
+    Ok((Box::new(bar.wrap_read(file)), bar))
+}
+
+/// A line of the JSON output.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+enum Line {
+    Connection(report::Record),
+    Summary(summary::Record),
+}
+
+struct Printer {
+    json: bool,
+    bar: ProgressBar,
+    /// Something was printed.
+    any: bool,
+}
+
+impl Printer {
+    fn connection(&mut self, report: &Report<'_>) {
+        self.any = true;
+        self.bar.suspend(|| {
+            if self.json {
+                output::json(&Line::Connection(report.record()));
+            } else {
+                output::line(report);
+            }
+        });
+    }
+}
+
+/// What is left to say when all connections were told.
+struct Explained {
+    summary: Summary,
+    damage: Option<Damage>,
+    /// A link type that could not be read.
+    unread: Option<LinkType>,
+}
+
+/// Reads a capture, tells each connection once, at most `limit` of them kept at a time.
+fn explain<R: Read>(mut capture: Capture<R>, limit: usize, mut tell: impl FnMut(&Report<'_>)) -> Explained {
+    let mut table = Table::new(limit);
+    let mut summary = Summary::new();
+    let mut origin = None;
+    let mut unread = None;
+    let damage = loop {
+        let frame = match capture.next() {
+            Ok(Some(frame)) => frame,
+            Ok(None) => break None,
+            Err(damage) => break Some(damage),
+        };
+        let at = frame.at;
+        let origin = *origin.get_or_insert(at);
+        if !frame.link.is_known() {
+            unread = Some(frame.link);
+        }
+        if let Some(content) = Content::read(frame.link, frame.bytes)
+            && let Some(done) = table.handle(at, &content)
+        {
+            conclude(origin, &done, &mut summary, &mut tell);
+        }
+    };
+    for done in table.finish() {
+        conclude(origin.unwrap_or_default(), &done, &mut summary, &mut tell);
+    }
+    Explained { summary, damage, unread }
+}
+
+fn conclude(
+    origin: Instant,
+    (ends, conversation): &Done,
+    summary: &mut Summary,
+    tell: &mut impl FnMut(&Report<'_>),
+) {
+    let Some((client, verdict)) = conversation.client().zip(verdict::judge(conversation)) else {
+        summary.add_begun_before();
+        return;
+    };
+    let (client, server) = (ends.end(client), ends.end(client.other()));
+    summary.add(server.ip(), &verdict);
+    tell(&Report { origin, began: conversation.began(), client, server, verdict: &verdict });
+}

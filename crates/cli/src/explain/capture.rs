@@ -1,0 +1,330 @@
+//! Reads pcapng and classic pcap files: frames with their time and link type, one after another.
+
+use super::frame::LinkType;
+use firstflight_wire::Instant;
+use pcap_file::pcap::PcapReader;
+use pcap_file::pcapng::PcapNgReader;
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
+use pcap_file::pcapng::blocks::{
+    ENHANCED_PACKET_BLOCK, INTERFACE_DESCRIPTION_BLOCK, PACKET_BLOCK, SECTION_HEADER_BLOCK,
+    SIMPLE_PACKET_BLOCK,
+};
+use pcap_file::{PcapError, TsResolution};
+use std::fmt;
+use std::io::{self, Cursor, Read};
+
+/// The first bytes of a pcapng file.
+const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
+/// Those of a classic one: micro- or nanoseconds, either byte order.
+const PCAP: [[u8; 4]; 4] =
+    [[0xa1, 0xb2, 0xc3, 0xd4], [0xa1, 0xb2, 0x3c, 0x4d], [0xd4, 0xc3, 0xb2, 0xa1], [0x4d, 0x3c, 0xb2, 0xa1]];
+
+/// A longer packet is damage: what tcpdump and Wireshark hold of one (`MAXIMUM_SNAPLEN`), bytes.
+const MAX_PACKET: usize = 262_144;
+/// More interfaces are damage; each of them takes memory.
+const MAX_INTERFACES: usize = 65_536;
+
+/// Why nothing can be read at all.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The file fails.
+    Io(io::Error),
+    /// It does not begin as a capture does.
+    NotACapture,
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "{error}; name a capture that can be read"),
+            Self::NotACapture => {
+                f.write_str("not a capture: give a pcapng or pcap file, as tcpdump -w or --pcap write it")
+            }
+        }
+    }
+}
+
+/// Why reading stopped before the end.
+#[derive(Debug)]
+pub enum Damage {
+    /// The file fails.
+    Io(io::Error),
+    /// It ends inside a packet or block.
+    Truncated,
+    /// What stands there cannot be.
+    Bad(&'static str),
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "{error}"),
+            Self::Truncated => f.write_str("it ends in the middle of a packet"),
+            Self::Bad(what) => f.write_str(what),
+        }
+    }
+}
+
+impl From<PcapError> for Damage {
+    fn from(error: PcapError) -> Self {
+        match error {
+            PcapError::IncompleteBuffer => Self::Truncated,
+            PcapError::IoError(error) if error.kind() == io::ErrorKind::UnexpectedEof => Self::Truncated,
+            PcapError::IoError(error) => Self::Io(error),
+            PcapError::InvalidField(_)
+            | PcapError::Utf8Error(_)
+            | PcapError::FromUtf8Error(_)
+            | PcapError::InvalidInterfaceId(_) => Self::Bad("a block of it is malformed"),
+        }
+    }
+}
+
+/// One captured frame.
+#[derive(Debug)]
+pub struct Frame<'a> {
+    /// Since 1970 UTC.
+    pub at: Instant,
+    /// What the bytes begin with.
+    pub link: LinkType,
+    /// What was captured, perhaps less than was sent.
+    pub bytes: &'a mut Vec<u8>,
+}
+
+/// A capture that is being read.
+pub struct Capture<R: Read> {
+    source: Source<Start<R>>,
+    /// The frame given last; its memory is used again.
+    bytes: Vec<u8>,
+}
+
+/// The file, the first bytes of which were looked at.
+type Start<R> = io::Chain<Cursor<[u8; 4]>, R>;
+
+enum Source<R: Read> {
+    Pcap(PcapReader<R>),
+    PcapNg(Box<PcapNg<R>>),
+    /// Nothing (more) can be read.
+    Damaged(Damage),
+    End,
+}
+
+impl<R: Read> Capture<R> {
+    /// Looks at the beginning of `input`. A file that begins well and is damaged further on is a capture.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(mut input: R) -> Result<Self, OpenError> {
+        let mut magic = [0; 4];
+        match input.read_exact(&mut magic) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(OpenError::NotACapture),
+            Err(error) => return Err(OpenError::Io(error)),
+        }
+        let input = Cursor::new(magic).chain(input);
+        let source = if magic == PCAPNG {
+            PcapNgReader::new(input).map(|reader| Source::PcapNg(Box::new(PcapNg::new(reader))))
+        } else if PCAP.contains(&magic) {
+            PcapReader::new(input).map(Source::Pcap)
+        } else {
+            return Err(OpenError::NotACapture);
+        };
+        let source = source.unwrap_or_else(|error| Source::Damaged(error.into()));
+        Ok(Self { source, bytes: Vec::new() })
+    }
+
+    /// The next frame; `None` at the end, or after the damage was told.
+    ///
+    /// # Errors
+    /// See [`Damage`]; nothing can be read after it.
+    pub fn next(&mut self) -> Result<Option<Frame<'_>>, Damage> {
+        let Self { source, bytes } = self;
+        let next = match source {
+            Source::Pcap(reader) => next_of_pcap(reader, bytes),
+            Source::PcapNg(reader) => reader.next(bytes),
+            Source::Damaged(_) | Source::End => Ok(None),
+        };
+        if let Ok(Some((at, link))) = next {
+            return Ok(Some(Frame { at, link, bytes }));
+        }
+        let before = std::mem::replace(source, Source::End);
+        match (before, next) {
+            (Source::Damaged(damage), _) | (_, Err(damage)) => Err(damage),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Time and link type of a frame; its bytes are in the buffer.
+type Found = Result<Option<(Instant, LinkType)>, Damage>;
+
+fn take(packet: &[u8], bytes: &mut Vec<u8>) -> Result<(), Damage> {
+    if packet.len() > MAX_PACKET {
+        return Err(Damage::Bad("it claims a packet of more than 262,144 bytes"));
+    }
+    bytes.clear();
+    bytes.extend_from_slice(packet);
+    Ok(())
+}
+
+fn next_of_pcap<R: Read>(reader: &mut PcapReader<R>, bytes: &mut Vec<u8>) -> Found {
+    let header = reader.header();
+    // Raw: the library takes a packet that was cut off for damage.
+    let Some(packet) = reader.next_raw_packet() else { return Ok(None) };
+    let packet = packet?;
+    take(&packet.data, bytes)?;
+    let unit = match header.ts_resolution {
+        TsResolution::MicroSecond => 1_000,
+        TsResolution::NanoSecond => 1,
+    };
+    let nanos = u64::from(packet.ts_sec) * 1_000_000_000 + u64::from(packet.ts_frac) * unit;
+    // The upper bits tell of a frame check sequence.
+    let link = u32::from(header.datalink) & 0xffff;
+    Ok(Some((Instant::from_nanos(nanos), LinkType(link))))
+}
+
+struct PcapNg<R: Read> {
+    reader: PcapNgReader<R>,
+    interfaces: Vec<Interface>,
+    /// Of the latest packet: a Simple Packet Block has none of its own.
+    at: Instant,
+}
+
+/// What the packets of an interface need to be read.
+#[derive(Clone, Copy)]
+struct Interface {
+    link: LinkType,
+    /// `if_tsresol`.
+    resolution: u8,
+    /// `if_tsoffset`, seconds; a signed number.
+    offset: u64,
+}
+
+impl<R: Read> PcapNg<R> {
+    fn new(reader: PcapNgReader<R>) -> Self {
+        Self { reader, interfaces: Vec::new(), at: Instant::ZERO }
+    }
+
+    fn next(&mut self, bytes: &mut Vec<u8>) -> Found {
+        loop {
+            let big = self.reader.section().endianness.is_big();
+            // Raw: one block that is malformed, say in an option, must not end the reading, and the
+            // library does not know the interface's unit of time.
+            let Some(block) = self.reader.next_raw_block() else { return Ok(None) };
+            let block = block?;
+            let body = &*block.body;
+            match block.type_ {
+                SECTION_HEADER_BLOCK => self.interfaces.clear(),
+                INTERFACE_DESCRIPTION_BLOCK => self.add_interface()?,
+                ENHANCED_PACKET_BLOCK | PACKET_BLOCK => {
+                    let packet = Stamped::read(body, block.type_ == PACKET_BLOCK, big);
+                    let packet = packet.ok_or(Damage::Bad("a packet block of it is too short"))?;
+                    take(packet.bytes, bytes)?;
+                    let (interface, stamp) = (packet.interface, packet.stamp);
+                    let unknown = Damage::Bad("a packet names an interface that is not described");
+                    let interface = self.interfaces.get(interface).ok_or(unknown)?;
+                    self.at = interface.time(stamp);
+                    return Ok(Some((self.at, interface.link)));
+                }
+                SIMPLE_PACKET_BLOCK => {
+                    let short = || Damage::Bad("a packet block of it is too short");
+                    let (original, data) = body.split_first_chunk().ok_or_else(short)?;
+                    let original = word(*original, big) as usize;
+                    // Behind the packet there may be padding.
+                    take(data.get(..original).unwrap_or(data), bytes)?;
+                    let unknown = Damage::Bad("a packet comes before any interface is described");
+                    return Ok(Some((self.at, self.interfaces.first().ok_or(unknown)?.link)));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Keeps what matters of the interface the reader has just read.
+    fn add_interface(&mut self) -> Result<(), Damage> {
+        let described = self.reader.interfaces();
+        if described.len() > MAX_INTERFACES {
+            return Err(Damage::Bad("it describes more than 65,536 interfaces"));
+        }
+        self.interfaces.extend(described.last().map(Interface::from));
+        Ok(())
+    }
+}
+
+impl From<&InterfaceDescriptionBlock<'_>> for Interface {
+    fn from(block: &InterfaceDescriptionBlock<'_>) -> Self {
+        const MICROSECONDS: u8 = 6;
+        let link = LinkType(u32::from(block.linktype));
+        let mut interface = Self { link, resolution: MICROSECONDS, offset: 0 };
+        for option in &block.options {
+            match option {
+                InterfaceDescriptionOption::IfTsResol(resolution) => interface.resolution = *resolution,
+                InterfaceDescriptionOption::IfTsOffset(offset) => interface.offset = *offset,
+                _ => {}
+            }
+        }
+        interface
+    }
+}
+
+impl Interface {
+    /// The time of a stamp in the interface's units: negative powers of 10, or of 2 if the highest bit is set.
+    fn time(self, stamp: u64) -> Instant {
+        const SECOND: u128 = 1_000_000_000;
+        let exponent = u32::from(self.resolution & 0x7f);
+        let units = if self.resolution & 0x80 == 0 {
+            10_u128.checked_pow(exponent)
+        } else {
+            1_u128.checked_shl(exponent)
+        };
+        // Units so small that 64 bits of them are no time at all.
+        let nanos = units.map_or(0, |units| u128::from(stamp) * SECOND / units);
+        let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
+        let offset = self.offset.cast_signed();
+        let shift = offset.unsigned_abs().saturating_mul(1_000_000_000);
+        Instant::from_nanos(if offset < 0 {
+            nanos.saturating_sub(shift)
+        } else {
+            nanos.saturating_add(shift)
+        })
+    }
+}
+
+/// A packet with a time stamp: an Enhanced Packet Block, or its predecessor, the Packet Block.
+struct Stamped<'a> {
+    interface: usize,
+    stamp: u64,
+    bytes: &'a [u8],
+}
+
+impl<'a> Stamped<'a> {
+    fn read(body: &'a [u8], obsolete: bool, big: bool) -> Option<Self> {
+        let (head, rest) = body.split_first_chunk::<20>()?;
+        let [interface, high, low, captured, _] = words(head, big);
+        // The predecessor has 16 bits of interface and 16 of drops.
+        let interface = match (obsolete, big) {
+            (false, _) => interface,
+            (true, true) => interface >> 16,
+            (true, false) => interface & 0xffff,
+        };
+        Some(Self {
+            interface: interface as usize,
+            stamp: u64::from(high) << 32 | u64::from(low),
+            bytes: rest.get(..captured as usize)?,
+        })
+    }
+}
+
+fn word(bytes: [u8; 4], big: bool) -> u32 {
+    if big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
+}
+
+fn words(head: &[u8; 20], big: bool) -> [u32; 5] {
+    let (chunks, _) = head.as_chunks::<4>();
+    let mut words = [0; 5];
+    for (place, chunk) in words.iter_mut().zip(chunks) {
+        *place = word(*chunk, big);
+    }
+    words
+}

@@ -1,0 +1,303 @@
+//! What a capture shows of one connection's first flight: facts, gathered from segments in any order. What they
+//! mean is the verdict's business.
+
+use super::sightings::{COPY, Sightings, apart};
+use firstflight_wire::icmp::IcmpErrorKind;
+use firstflight_wire::tcp::{FastOpen, FastOpenForm, Flags, Options, Segment, TcpOption};
+use firstflight_wire::{Instant, SeqNum};
+use std::cmp::Ordering;
+use std::time::Duration;
+
+/// Captures of several devices or queues put packets out of order by less than this.
+const DISORDER: Duration = Duration::from_secs(1);
+/// A SYN-ACK may acknowledge what a segment can hold; any other number belongs to another connection.
+const MAX_SEGMENT: u32 = 65_535;
+/// Fast Open's experiment identifier.
+const FAST_OPEN_EXID: u16 = 0xf989;
+
+/// One of the two ends. Which of them is the client shows later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The end whose address and port sort first.
+    Low,
+    /// The other one.
+    High,
+}
+
+impl Side {
+    /// The other end.
+    pub fn other(self) -> Self {
+        match self {
+            Self::Low => Self::High,
+            Self::High => Self::Low,
+        }
+    }
+}
+
+/// The Fast Open option of a SYN or SYN-ACK.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FoOption {
+    /// There is none.
+    Absent,
+    /// A request or a cookie.
+    Legal(FastOpen),
+    /// A cookie of a length that no cookie has (RFC 7413 §4.1.1): receivers take it for no option.
+    Illegal(FastOpenForm, usize),
+}
+
+impl FoOption {
+    /// Of a segment with SYN.
+    pub fn of(options: &Options<'_>) -> Self {
+        if let Some(option) = options.fast_open() {
+            return Self::Legal(option);
+        }
+        let illegal = options.iter().filter_map(|option| match option {
+            // 34; a legal one would have come as Fast Open.
+            TcpOption::Unknown { kind: 34, data } => Some(Self::Illegal(FastOpenForm::Standard, data.len())),
+            TcpOption::Experimental { kind: 254, exid: FAST_OPEN_EXID, data } => {
+                Some(Self::Illegal(FastOpenForm::Experimental, data.len()))
+            }
+            _ => None,
+        });
+        illegal.last().unwrap_or(Self::Absent)
+    }
+
+    /// The option's form.
+    pub fn form(&self) -> Option<FastOpenForm> {
+        match self {
+            Self::Absent => None,
+            Self::Legal(option) => Some(option.form()),
+            Self::Illegal(form, _) => Some(*form),
+        }
+    }
+
+    /// The cookie's bytes; `None` without a legal cookie.
+    pub fn cookie(&self) -> Option<&[u8]> {
+        match self {
+            Self::Legal(option @ FastOpen::Cookie(..)) => Some(option.cookie_bytes()),
+            _ => None,
+        }
+    }
+}
+
+/// The SYNs of one end with one initial sequence number.
+#[derive(Debug, Clone, Copy)]
+pub struct Syn {
+    /// The initial sequence number.
+    pub isn: SeqNum,
+    /// Bytes of data in the fullest of them: SYNs sent again are plain (RFC 7413 §4.1.3).
+    pub carried: u32,
+    /// Its option.
+    pub option: FoOption,
+    /// When they were sent.
+    pub sent: Sightings,
+    /// When the first one without option and data was sent.
+    pub plain: Option<Instant>,
+    /// When the first one as full as that was sent.
+    full: Instant,
+    /// When the first one was sent that has less.
+    lesser: Option<Instant>,
+}
+
+impl Syn {
+    fn first(at: Instant, segment: &Segment<'_>) -> Self {
+        let (option, carried) = (FoOption::of(&segment.options), payload(segment));
+        let plain = (option == FoOption::Absent && carried == 0).then_some(at);
+        let sent = Sightings::first(at);
+        Self { isn: segment.seq, carried, option, sent, plain, full: at, lesser: None }
+    }
+
+    fn merge(&mut self, other: Self, at: Instant) {
+        self.sent.add(at);
+        self.plain = earliest(self.plain, other.plain);
+        let fullness = |syn: &Self| (syn.carried, syn.option != FoOption::Absent);
+        match fullness(&other).cmp(&fullness(self)) {
+            Ordering::Less => self.lesser = earliest(self.lesser, Some(at)),
+            Ordering::Equal => self.full = self.full.min(at),
+            Ordering::Greater => {
+                self.lesser = earliest(self.lesser, Some(self.full));
+                (self.carried, self.option, self.full) = (other.carried, other.option, at);
+            }
+        }
+    }
+
+    /// Whether it was seen with and without option or data at once: sent again without waiting, or changed on
+    /// the way.
+    pub fn has_twin(&self) -> bool {
+        self.lesser.is_some_and(|lesser| apart(lesser, self.full) < COPY)
+    }
+}
+
+/// The SYN-ACKs of one end.
+#[derive(Debug, Clone, Copy)]
+pub struct SynAck {
+    /// The least number acknowledged.
+    pub least: SeqNum,
+    /// The greatest.
+    pub greatest: SeqNum,
+    /// The option; one with a cookie if any has one.
+    pub option: FoOption,
+    /// Bytes of data.
+    pub carried: u32,
+    /// When they were sent.
+    pub sent: Sightings,
+}
+
+impl SynAck {
+    fn first(at: Instant, segment: &Segment<'_>) -> Self {
+        Self {
+            least: segment.ack,
+            greatest: segment.ack,
+            option: FoOption::of(&segment.options),
+            carried: payload(segment),
+            sent: Sightings::first(at),
+        }
+    }
+
+    fn merge(&mut self, other: Self, at: Instant) {
+        self.least = self.least.min(other.least);
+        self.greatest = self.greatest.max(other.greatest);
+        self.carried = self.carried.max(other.carried);
+        if self.option.cookie().is_none() && other.option != FoOption::Absent {
+            self.option = other.option;
+        }
+        self.sent.add(at);
+    }
+}
+
+/// What one end sent.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Half {
+    /// Its SYNs without ACK.
+    pub syn: Option<Syn>,
+    /// Its SYN-ACKs.
+    pub syn_ack: Option<SynAck>,
+    /// When its first byte of data behind a SYN was sent, or data in a SYN-ACK.
+    pub data: Option<Instant>,
+    /// When it first acknowledged in a segment that is neither SYN nor RST.
+    pub ack: Option<Instant>,
+    /// When it first reset.
+    pub rst: Option<Instant>,
+    /// An ICMP error about its SYN.
+    pub icmp: Option<IcmpErrorKind>,
+}
+
+/// Everything kept of a connection: some 600 bytes, whatever it does.
+#[derive(Debug, Clone, Copy)]
+pub struct Conversation {
+    began: Instant,
+    low: Half,
+    high: Half,
+}
+
+impl Conversation {
+    /// Begins with its first segment in the capture.
+    pub fn new(at: Instant, from: Side, segment: &Segment<'_>) -> Self {
+        let mut new = Self { began: at, low: Half::default(), high: Half::default() };
+        new.handle_segment(at, from, segment);
+        new
+    }
+
+    /// What this end sent.
+    pub fn half(&self, side: Side) -> &Half {
+        match side {
+            Side::Low => &self.low,
+            Side::High => &self.high,
+        }
+    }
+
+    fn half_mut(&mut self, side: Side) -> &mut Half {
+        match side {
+            Side::Low => &mut self.low,
+            Side::High => &mut self.high,
+        }
+    }
+
+    /// When the earliest of its packets was captured.
+    pub fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// Who opened it: whose SYN is there, else whom a SYN-ACK answers. `None` if the capture began later.
+    pub fn client(&self) -> Option<Side> {
+        let sent = |of: fn(&Half) -> bool| [Side::Low, Side::High].into_iter().find(|s| of(self.half(*s)));
+        match (self.low.syn, self.high.syn) {
+            // Both opened: the one that did it first.
+            (Some(low), Some(high)) if high.sent.earliest() < low.sent.earliest() => Some(Side::High),
+            (Some(_), Some(_)) => Some(Side::Low),
+            _ => sent(|half| half.syn.is_some())
+                .or_else(|| sent(|half| half.syn_ack.is_some()).map(Side::other)),
+        }
+    }
+
+    /// Whether a segment is this connection's, or that of a later one between the same ports.
+    pub fn owns(&self, at: Instant, from: Side, segment: &Segment<'_>) -> bool {
+        let (own, peer) = (self.half(from), self.half(from.other()));
+        if !segment.flags.contains(Flags::SYN) {
+            return true;
+        }
+        // What comes out of order comes soon; nobody uses ports again as soon.
+        let near = apart(self.began, at) <= DISORDER;
+        if segment.flags.contains(Flags::ACK) {
+            let answers = |syn: Syn| acknowledged(segment.ack, syn.isn).is_some();
+            let repeats = |old: SynAck| [old.least, old.greatest].contains(&segment.ack);
+            return near || peer.syn.is_some_and(answers) || own.syn_ack.is_some_and(repeats);
+        }
+        match own.syn {
+            Some(syn) => syn.isn == segment.seq,
+            None => near || peer.syn_ack.is_some_and(|old| acknowledged(old.least, segment.seq).is_some()),
+        }
+    }
+
+    /// Takes note of a segment.
+    pub fn handle_segment(&mut self, at: Instant, from: Side, segment: &Segment<'_>) {
+        self.began = self.began.min(at);
+        let half = self.half_mut(from);
+        let flags = segment.flags;
+        if flags.contains(Flags::RST) {
+            half.rst = earliest(half.rst, Some(at));
+            return;
+        }
+        if flags.contains(Flags::SYN | Flags::ACK) {
+            let new = SynAck::first(at, segment);
+            match &mut half.syn_ack {
+                Some(old) => old.merge(new, at),
+                none => *none = Some(new),
+            }
+        } else if flags.contains(Flags::SYN) {
+            let new = Syn::first(at, segment);
+            match &mut half.syn {
+                Some(old) => old.merge(new, at),
+                none => *none = Some(new),
+            }
+            return;
+        } else if flags.contains(Flags::ACK) {
+            half.ack = earliest(half.ack, Some(at));
+        }
+        if !segment.payload.is_empty() {
+            half.data = earliest(half.data, Some(at));
+        }
+    }
+
+    /// Takes note of an ICMP error about a segment of `from` with the number `seq`.
+    pub fn handle_icmp(&mut self, from: Side, seq: SeqNum, kind: IcmpErrorKind) {
+        let half = self.half_mut(from);
+        if half.syn.is_some_and(|syn| syn.isn == seq) && half.icmp.is_none() {
+            half.icmp = Some(kind);
+        }
+    }
+}
+
+/// How many bytes behind a SYN with the number `isn` are acknowledged; `None` if that cannot be.
+pub fn acknowledged(ack: SeqNum, isn: SeqNum) -> Option<u32> {
+    let bytes = ack.distance_from(isn).wrapping_sub(1);
+    (bytes <= MAX_SEGMENT).then_some(bytes)
+}
+
+fn payload(segment: &Segment<'_>) -> u32 {
+    u32::try_from(segment.payload.len()).unwrap_or(u32::MAX)
+}
+
+fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    a.into_iter().chain(b).min()
+}

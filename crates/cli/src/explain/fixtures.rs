@@ -1,0 +1,225 @@
+//! Packets and captures for tests.
+
+use super::conversation::{Conversation, Side};
+use super::verdict::{Verdict, judge};
+use firstflight_wire::icmp::{self, IcmpErrorKind};
+use firstflight_wire::ip::{self, Ecn, Protocol};
+use firstflight_wire::tcp::{
+    Cookie, FastOpen, FastOpenForm, Flags, Header, OptionBytes, Segment, fill_checksum, syn_options,
+};
+use firstflight_wire::{Instant, SeqNum};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// The client's initial sequence number: the data wraps around zero.
+pub const CLIENT_ISN: SeqNum = SeqNum::new(u32::MAX - 2);
+/// The server's.
+pub const SERVER_ISN: SeqNum = SeqNum::new(9000);
+/// The end that the scenes take for the client.
+pub const CLIENT: Side = Side::Low;
+pub const COOKIE: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
+pub const FRESH: [u8; 8] = [9; 8];
+
+/// A cookie request.
+pub fn request() -> Vec<u8> {
+    OptionBytes::from(&FastOpen::Request(FastOpenForm::Standard)).as_slice().to_vec()
+}
+
+/// A cookie in one of the forms.
+pub fn cookie_in(form: FastOpenForm, cookie: &[u8]) -> Vec<u8> {
+    OptionBytes::from(&FastOpen::Cookie(form, Cookie::new(cookie).unwrap())).as_slice().to_vec()
+}
+
+/// A cookie in the standard form.
+pub fn cookie(cookie: &[u8]) -> Vec<u8> {
+    cookie_in(FastOpenForm::Standard, cookie)
+}
+
+/// A segment as bytes, client's or server's.
+pub fn segment(from: Side, flags: Flags, seq: SeqNum, ack: SeqNum, option: &[u8], data: &[u8]) -> Vec<u8> {
+    let (src_port, dst_port) = if from == CLIENT { (40000, 80) } else { (80, 40000) };
+    let header = Header { src_port, dst_port, seq, ack, flags, window: 1000, urgent: 0 };
+    let options = syn_options(1460, true, None, Some(7), option);
+    let options = if flags.contains(Flags::SYN) { options.as_slice() } else { &[] };
+    let mut bytes = vec![0; 60];
+    let length = header.emit(options, &mut bytes).unwrap();
+    bytes.truncate(length);
+    bytes.extend_from_slice(data);
+    bytes
+}
+
+/// A TCP segment in an IP packet, checksums filled in.
+pub fn packet(src: SocketAddr, dst: SocketAddr, segment: &[u8]) -> Vec<u8> {
+    let header = ip::Header {
+        src: src.ip(),
+        dst: dst.ip(),
+        protocol: Protocol::Tcp,
+        hop_limit: 64,
+        ecn: Ecn::NotEct,
+        dont_fragment: true,
+        identification: 0,
+    };
+    let mut bytes = vec![0; header.len()];
+    header.emit(segment.len(), &mut bytes).unwrap();
+    bytes.extend_from_slice(segment);
+    let segment = &mut bytes[header.len()..];
+    let [from, to] = [src, dst].map(|end| end.port().to_be_bytes());
+    segment[..4].copy_from_slice(&[from[0], from[1], to[0], to[1]]);
+    fill_checksum(segment, src.ip(), dst.ip());
+    bytes
+}
+
+/// A report to the sender of a packet.
+pub fn icmp_error(kind: IcmpErrorKind, src: SocketAddr, dst: SocketAddr, about: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; 1280];
+    let length = icmp::emit_error(kind, src.ip(), dst.ip(), about, &mut bytes).unwrap();
+    bytes.truncate(length);
+    bytes
+}
+
+pub fn syn(option: &[u8], data: &[u8]) -> Vec<u8> {
+    segment(CLIENT, Flags::SYN, CLIENT_ISN, SeqNum::new(0), option, data)
+}
+
+/// Acknowledges `acked` bytes of the SYN's data.
+pub fn syn_ack(acked: u32, option: &[u8], data: &[u8]) -> Vec<u8> {
+    let ack = CLIENT_ISN + 1 + acked;
+    segment(CLIENT.other(), Flags::SYN | Flags::ACK, SERVER_ISN, ack, option, data)
+}
+
+pub fn ack() -> Vec<u8> {
+    segment(CLIENT, Flags::ACK, CLIENT_ISN + 1, SERVER_ISN + 1, &[], &[])
+}
+
+pub fn reply() -> Vec<u8> {
+    segment(CLIENT.other(), Flags::ACK | Flags::PSH, SERVER_ISN + 1, CLIENT_ISN + 1, &[], b"HTTP/1.1 200 OK")
+}
+
+pub fn rst(from: Side) -> Vec<u8> {
+    let seq = if from == CLIENT { CLIENT_ISN + 1 } else { SeqNum::new(0) };
+    segment(from, Flags::RST | Flags::ACK, seq, CLIENT_ISN + 1, &[], &[])
+}
+
+/// What happens on a connection, in order.
+#[derive(Default)]
+pub struct Scene {
+    packets: Vec<(Instant, Side, Vec<u8>)>,
+    icmp: Option<IcmpErrorKind>,
+}
+
+impl Scene {
+    /// The client sends, milliseconds after the beginning.
+    pub fn client(mut self, ms: u64, segment: Vec<u8>) -> Self {
+        self.packets.push((Instant::from_millis(1_000_000 + ms), CLIENT, segment));
+        self
+    }
+
+    /// The server does.
+    pub fn server(mut self, ms: u64, segment: Vec<u8>) -> Self {
+        self.packets.push((Instant::from_millis(1_000_000 + ms), CLIENT.other(), segment));
+        self
+    }
+
+    /// A router reports an error about the first SYN.
+    pub fn icmp(mut self, kind: IcmpErrorKind) -> Self {
+        self.icmp = Some(kind);
+        self
+    }
+
+    /// What is said of it: the same if packets are captured twice, or out of order.
+    pub fn verdict(&self) -> Verdict {
+        let verdict = self.judge(self.packets.clone());
+        let mut twice = self.packets.clone();
+        let copies = self.packets.iter().cloned();
+        twice.extend(copies.map(|(at, from, segment)| (at + Duration::from_millis(1), from, segment)));
+        twice.sort_by_key(|(at, ..)| *at);
+        assert_eq!(self.judge(twice.clone()), verdict, "every packet captured twice");
+        for mut packets in [self.packets.clone(), twice] {
+            packets.sort_by_key(|(at, ..)| (at.as_millis() / 500, std::cmp::Reverse(*at)));
+            assert_eq!(self.judge(packets), verdict, "captured out of order");
+        }
+        verdict
+    }
+
+    fn judge(&self, packets: Vec<(Instant, Side, Vec<u8>)>) -> Verdict {
+        let mut conversation: Option<Conversation> = None;
+        for (at, from, bytes) in &packets {
+            let segment = Segment::parse(bytes).unwrap();
+            match &mut conversation {
+                Some(conversation) => {
+                    assert!(conversation.owns(*at, *from, &segment), "{segment:?}");
+                    conversation.handle_segment(*at, *from, &segment);
+                }
+                None => conversation = Some(Conversation::new(*at, *from, &segment)),
+            }
+            if let (Some(kind), Some(conversation)) = (self.icmp, &mut conversation) {
+                conversation.handle_icmp(CLIENT, CLIENT_ISN, kind);
+            }
+        }
+        judge(&conversation.unwrap()).unwrap()
+    }
+}
+
+/// A block of a pcapng file, little-endian; `body` is a multiple of 4 bytes.
+fn block(kind: u32, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len() + 12).unwrap().to_le_bytes();
+    [&kind.to_le_bytes()[..], &length, body, &length].concat()
+}
+
+/// What a pcapng file begins with.
+pub fn section() -> Vec<u8> {
+    block(0x0a0d_0d0a, &[0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255])
+}
+
+/// The description of an interface; `options` as they stand in the file.
+pub fn interface(link: u16, options: &[u8]) -> Vec<u8> {
+    block(1, &[&link.to_le_bytes()[..], &[0; 6], options].concat())
+}
+
+/// A packet of the first interface; `original` bytes were sent.
+pub fn enhanced(stamp: u64, packet: &[u8], original: usize) -> Vec<u8> {
+    let (high, low) = ((stamp >> 32) as u32, stamp as u32);
+    let [captured, original] = [packet.len(), original].map(|length| u32::try_from(length).unwrap());
+    let head = [0, high, low, captured, original].map(u32::to_le_bytes).concat();
+    let padding = vec![0; packet.len().next_multiple_of(4) - packet.len()];
+    block(6, &[head, packet.to_vec(), padding].concat())
+}
+
+/// A pcapng file of raw IP packets, in nanoseconds.
+pub fn pcapng(packets: &[(Instant, Vec<u8>)]) -> Vec<u8> {
+    let nanoseconds = [9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0];
+    let mut file = [section(), interface(101, &nanoseconds)].concat();
+    for (at, packet) in packets {
+        file.extend(enhanced(at.as_nanos(), packet, packet.len()));
+    }
+    file
+}
+
+/// A classic file with this link type, in microseconds.
+pub fn pcap(big: bool, link: u32, frames: &[(u32, Vec<u8>)]) -> Vec<u8> {
+    let word = |word: u32| if big { word.to_be_bytes() } else { word.to_le_bytes() };
+    let mut file = [0xa1b2_c3d4, 0, 0, 0, 65_535, link].map(word).concat();
+    for (micros, frame) in frames {
+        let length = u32::try_from(frame.len()).unwrap();
+        file.extend([micros / 1_000_000, micros % 1_000_000, length, length].map(word).concat());
+        file.extend(frame);
+    }
+    file
+}
+
+/// The ends that [`packet`] and [`visit`] are about.
+pub fn ends(v6: bool, port: u16) -> (SocketAddr, SocketAddr) {
+    let [client, server] = if v6 { ["fd09::1", "fd09::2"] } else { ["10.9.0.1", "10.9.0.2"] };
+    (SocketAddr::new(client.parse().unwrap(), port), SocketAddr::new(server.parse().unwrap(), 80))
+}
+
+/// The packets of a visit that lasts 100 ms: SYN, SYN-ACK, ACK, response.
+pub fn visit(v6: bool, port: u16, start_ms: u64, syn: Vec<u8>, syn_ack: Vec<u8>) -> Vec<(Instant, Vec<u8>)> {
+    let (client, server) = ends(v6, port);
+    let all = [(0, true, syn), (50, false, syn_ack), (50, true, ack()), (100, false, reply())];
+    let packets = all.into_iter().map(|(ms, from_client, bytes)| {
+        let (src, dst) = if from_client { (client, server) } else { (server, client) };
+        (Instant::from_millis(start_ms + ms), packet(src, dst, &bytes))
+    });
+    packets.collect()
+}

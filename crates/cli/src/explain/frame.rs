@@ -1,0 +1,153 @@
+//! From a captured frame to the segment in it.
+
+use firstflight_wire::icmp::{self, IcmpError};
+use firstflight_wire::ip::{Packet, Protocol};
+use firstflight_wire::tcp::Segment;
+use firstflight_wire::{ParseError, checksum};
+use std::fmt;
+use std::net::SocketAddr;
+
+/// What a frame begins with: a number of the tcpdump.org registry (LINKTYPE_…).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkType(pub u32);
+
+impl LinkType {
+    /// 4 bytes of address family in the writer's byte order.
+    pub const NULL: Self = Self(0);
+    /// Ethernet.
+    pub const ETHERNET: Self = Self(1);
+    /// An IP packet, nothing before it.
+    pub const RAW: Self = Self(101);
+    /// 4 bytes of address family, as OpenBSD writes them.
+    pub const LOOP: Self = Self(108);
+    /// Linux cooked, version 1: what `tcpdump -i any` wrote for long.
+    pub const LINUX_SLL: Self = Self(113);
+    /// IPv4 only.
+    pub const IPV4: Self = Self(228);
+    /// IPv6 only.
+    pub const IPV6: Self = Self(229);
+    /// Linux cooked, version 2.
+    pub const LINUX_SLL2: Self = Self(276);
+
+    /// Where the IP packet begins; `None` if there is none or the link type is not known.
+    fn ip_offset(self, bytes: &[u8]) -> Option<usize> {
+        match self {
+            // 12 and 14 are what systems call raw IP in their own headers; some write them into files.
+            Self::RAW | Self::IPV4 | Self::IPV6 | Self(12 | 14) => Some(0),
+            // The version of the packet says what the family does.
+            Self::NULL | Self::LOOP => Some(4),
+            Self::ETHERNET => skip_tags(bytes, 12),
+            Self::LINUX_SLL => skip_tags(bytes, 14),
+            Self::LINUX_SLL2 => is_ip(ether_type(bytes, 0)?).then_some(20),
+            _ => None,
+        }
+    }
+
+    /// Whether its frames can be read.
+    pub fn is_known(self) -> bool {
+        matches!(
+            self,
+            Self::RAW
+                | Self::IPV4
+                | Self::IPV6
+                | Self(12 | 14)
+                | Self::NULL
+                | Self::LOOP
+                | Self::ETHERNET
+                | Self::LINUX_SLL
+                | Self::LINUX_SLL2
+        )
+    }
+}
+
+impl fmt::Display for LinkType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+fn ether_type(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..)?.first_chunk().copied().map(u16::from_be_bytes)
+}
+
+const fn is_ip(ether_type: u16) -> bool {
+    matches!(ether_type, 0x0800 | 0x86dd)
+}
+
+/// Passes VLAN tags (IEEE 802.1Q, 802.1ad); the packet follows the type that stands at `at` or behind them.
+fn skip_tags(bytes: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        match ether_type(bytes, at)? {
+            0x8100 | 0x88a8 | 0x9100 => at += 4,
+            other => return is_ip(other).then_some(at + 2),
+        }
+    }
+}
+
+/// What can be told from a frame.
+#[derive(Debug)]
+pub enum Content<'a> {
+    /// A segment: who sent it, to whom.
+    Tcp(SocketAddr, SocketAddr, Segment<'a>),
+    /// A report about a packet that was sent.
+    Icmp(IcmpError<'a>),
+}
+
+impl<'a> Content<'a> {
+    /// Reads a frame. What capturing does to packets is mended in place: what was cut off becomes zeros, and a
+    /// header whose checksum the network card had yet to fill in gets it. TCP's own checksum is not looked at for
+    /// the same reason.
+    ///
+    /// `None`: neither TCP nor an ICMP error over IP, a later fragment, or too little of it was captured.
+    pub fn read(link: LinkType, bytes: &'a mut Vec<u8>) -> Option<Self> {
+        let start = link.ip_offset(bytes)?;
+        let captured = bytes.len();
+        match Packet::parse(bytes.get(start..)?) {
+            Ok(_) => {}
+            Err(ParseError::Truncated | ParseError::BadChecksum | ParseError::BadHeaderLength) => {
+                mend(bytes, start)?;
+            }
+            Err(_) => return None,
+        }
+        let absent = bytes.len() - captured;
+        let packet = Packet::parse(bytes.get(start..)?).ok()?;
+        match packet.protocol {
+            Protocol::Tcp => {
+                let segment = Segment::parse(packet.payload).ok()?;
+                // Options that are not there must not look like none.
+                if absent > segment.payload.len() {
+                    return None;
+                }
+                let src = SocketAddr::new(packet.src, segment.src_port);
+                let dst = SocketAddr::new(packet.dst, segment.dst_port);
+                Some(Self::Tcp(src, dst, segment))
+            }
+            Protocol::Icmp => icmp::parse_v4(packet.payload).ok().map(Self::Icmp),
+            Protocol::Icmpv6 => icmp::parse_v6(packet.payload, packet.src, packet.dst).ok().map(Self::Icmp),
+            Protocol::Udp | Protocol::Other(_) => None,
+        }
+    }
+}
+
+fn mend(bytes: &mut Vec<u8>, start: usize) -> Option<()> {
+    let captured = bytes.len() - start;
+    let head = bytes.get(start..)?;
+    let length = match (head.first()? >> 4, ether_type(head, 2)?) {
+        // The card was to cut a large packet into pieces and to write their lengths.
+        (4, 0) => captured,
+        (4, length) => usize::from(length),
+        (6, _) => 40 + usize::from(ether_type(head, 4)?),
+        _ => return None,
+    };
+    bytes.resize(bytes.len().max(start + length), 0);
+    let packet = bytes.get_mut(start..)?;
+    if packet.first()? >> 4 == 4 {
+        let field = u16::try_from(length).ok()?;
+        packet.get_mut(2..4)?.copy_from_slice(&field.to_be_bytes());
+        let header = usize::from(packet.first()? & 0xf) * 4;
+        packet.get_mut(10..12)?.fill(0);
+        let sum = checksum::sum(packet.get(..header)?).finish();
+        packet.get_mut(10..12)?.copy_from_slice(&sum.to_be_bytes());
+    }
+    Some(())
+}

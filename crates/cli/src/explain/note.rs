@@ -1,0 +1,142 @@
+//! What else a capture shows of a first flight, beside its outcome.
+
+use firstflight_wire::icmp::IcmpErrorKind;
+use std::fmt;
+
+/// Something worth knowing about one connection. `Display` gives a clause for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Note {
+    /// The SYN's cookie has a length, bytes, that no cookie has.
+    IllegalCookie(usize),
+    /// The same of the SYN-ACK's.
+    IllegalGrant(usize),
+    /// The SYN-ACK has a cookie that was not asked for.
+    UnaskedCookie,
+    /// The SYN has data but no option.
+    DataWithoutOption,
+    /// The same SYN was captured twice, only once with option and data.
+    WithAndWithout,
+    /// The SYN-ACK was sent so many times more.
+    SynAckSentAgain(u32),
+    /// The SYN-ACK carried bytes of data.
+    DataInSynAck(u32),
+    /// A SYN-ACK acknowledged so many bytes more than the SYN has.
+    AckedTooMuch(u32),
+    /// A SYN-ACK acknowledged a number that has nothing to do with the SYN.
+    AckedOther,
+    /// A RST answered the SYN.
+    Refused,
+    /// A RST of the client's answered the SYN-ACK.
+    ResetByClient,
+    /// An ICMP error answered the SYN.
+    Icmp(IcmpErrorKind),
+    /// Nothing answered the SYN as long as the capture lasts.
+    NoAnswer,
+    /// The capture has no SYN of it.
+    SynNotCaptured,
+    /// The capture has no SYN-ACK of it, though the connection went on.
+    SynAckNotCaptured,
+}
+
+impl Note {
+    /// A label in kebab-case.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::IllegalCookie(_) => "illegal-cookie",
+            Self::IllegalGrant(_) => "illegal-grant",
+            Self::UnaskedCookie => "unasked-cookie",
+            Self::DataWithoutOption => "data-without-option",
+            Self::WithAndWithout => "with-and-without-option",
+            Self::SynAckSentAgain(_) => "syn-ack-retransmitted",
+            Self::DataInSynAck(_) => "data-in-syn-ack",
+            Self::AckedTooMuch(_) => "acknowledged-too-much",
+            Self::AckedOther => "acknowledged-other",
+            Self::Refused => "refused",
+            Self::ResetByClient => "reset-by-client",
+            Self::Icmp(_) => "icmp-error",
+            Self::NoAnswer => "no-answer",
+            Self::SynNotCaptured => "syn-not-captured",
+            Self::SynAckNotCaptured => "syn-ack-not-captured",
+        }
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::IllegalCookie(length) => {
+                write!(
+                    f,
+                    "its cookie of {} counts as none: legal are even lengths from 4 to 16",
+                    Bytes(*length)
+                )
+            }
+            Self::IllegalGrant(length) => write!(
+                f,
+                "the SYN-ACK's cookie of {} counts as none: legal are even lengths from 4 to 16",
+                Bytes(*length)
+            ),
+            Self::UnaskedCookie => f.write_str("the SYN-ACK has a cookie that was not asked for"),
+            Self::DataWithoutOption => f.write_str(
+                "the SYN has data but no option: the path removed it, or the client goes without cookies",
+            ),
+            Self::WithAndWithout => f.write_str(
+                "captured with and without the option at once: sent again plain, or changed on the path; one \
+                 capture cannot tell",
+            ),
+            Self::SynAckSentAgain(times) => write!(f, "SYN-ACK sent {}", Again(*times)),
+            Self::DataInSynAck(bytes) => write!(f, "{} in the SYN-ACK", Bytes(*bytes as usize)),
+            Self::AckedTooMuch(bytes) => {
+                write!(f, "a SYN-ACK acknowledged {} more than the SYN has", Bytes(*bytes as usize))
+            }
+            Self::AckedOther => f.write_str("a SYN-ACK acknowledged a number that the SYN does not have"),
+            Self::Refused => f.write_str("refused by RST"),
+            Self::ResetByClient => f.write_str("the client answered the SYN-ACK by RST"),
+            Self::Icmp(kind) => write!(f, "ICMP error: {}", IcmpName(*kind)),
+            Self::NoAnswer => f.write_str("no answer in the capture"),
+            Self::SynNotCaptured => f.write_str("its SYN is not in the capture"),
+            Self::SynAckNotCaptured => f.write_str("its SYN-ACK is not in the capture"),
+        }
+    }
+}
+
+/// "1 byte", "2 bytes".
+pub struct Bytes(pub usize);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.0, if self.0 == 1 { "byte" } else { "bytes" })
+    }
+}
+
+/// "once more", "3 times more".
+pub struct Again(pub u32);
+
+impl fmt::Display for Again {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            1 => f.write_str("once more"),
+            times => write!(f, "{times} times more"),
+        }
+    }
+}
+
+struct IcmpName(IcmpErrorKind);
+
+impl fmt::Display for IcmpName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            IcmpErrorKind::NetUnreachable => "network unreachable",
+            IcmpErrorKind::HostUnreachable => "host unreachable",
+            IcmpErrorKind::ProtocolUnreachable => "protocol unreachable",
+            IcmpErrorKind::PortUnreachable => "port unreachable",
+            IcmpErrorKind::AdminProhibited => "administratively prohibited",
+            IcmpErrorKind::PacketTooBig { mtu } => return write!(f, "packet too big (MTU {mtu} bytes)"),
+            IcmpErrorKind::SourceRouteFailed => "source route failed",
+            IcmpErrorKind::TimeExceeded => "time exceeded",
+            IcmpErrorKind::ParameterProblem => "parameter problem",
+            IcmpErrorKind::Other { ty, code } => return write!(f, "type {ty} code {code}"),
+            _ => "another error",
+        })
+    }
+}

@@ -1,0 +1,188 @@
+//! One connection, for people and programs.
+
+use super::conversation::FoOption;
+use super::note::{Again, Bytes, Note};
+use super::verdict::Verdict;
+use crate::output;
+use firstflight_wire::Instant;
+use firstflight_wire::tcp::{FastOpen, FastOpenForm};
+use serde::Serialize;
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// What is said of one connection.
+pub struct Report<'a> {
+    /// When the capture began.
+    pub origin: Instant,
+    /// When the connection did.
+    pub began: Instant,
+    pub client: SocketAddr,
+    pub server: SocketAddr,
+    pub verdict: &'a Verdict,
+}
+
+/// The same as JSON. What is not known is `null`.
+#[derive(Serialize)]
+pub struct Record {
+    /// Since 1970 UTC.
+    start_unix_ms: f64,
+    client: SocketAddr,
+    server: SocketAddr,
+    outcome: &'static str,
+    reason: Option<&'static str>,
+    /// What the SYN had: `none`, `request`, `cookie` or `illegal`.
+    option: Option<&'static str>,
+    /// The option's kind: `34` or `254/0xF989`.
+    form: Option<&'static str>,
+    /// In hexadecimal.
+    cookie: Option<String>,
+    /// The SYN-ACK's.
+    granted: Option<String>,
+    syn_bytes: Option<u32>,
+    acked_bytes: Option<u32>,
+    syn_retransmits: u32,
+    rtt_ms: Option<f64>,
+    /// From the first SYN to the server's first byte, as the client sees it.
+    first_byte_ms: Option<f64>,
+    /// The same in round trips of the handshake.
+    first_byte_rtts: Option<f64>,
+    notes: Vec<NoteRecord>,
+}
+
+#[derive(Serialize)]
+struct NoteRecord {
+    note: &'static str,
+    text: String,
+}
+
+impl From<Note> for NoteRecord {
+    fn from(note: Note) -> Self {
+        Self { note: note.as_str(), text: note.to_string() }
+    }
+}
+
+impl Report<'_> {
+    /// For programs.
+    pub fn record(&self) -> Record {
+        let verdict = self.verdict;
+        let hex = |option: &Option<FoOption>| Some(Hex(option.as_ref()?.cookie()?).to_string());
+        let rtts = verdict.first_byte_rtts();
+        Record {
+            start_unix_ms: (self.began.as_nanos() / 1_000) as f64 / 1e3,
+            client: self.client,
+            server: self.server,
+            outcome: verdict.outcome.as_str(),
+            reason: verdict.outcome.reason().map(|reason| reason.as_str()),
+            option: verdict.option.as_ref().map(kind),
+            form: verdict.option.as_ref().and_then(FoOption::form).map(form),
+            cookie: hex(&verdict.option),
+            granted: hex(&verdict.answer),
+            syn_bytes: verdict.syn_bytes,
+            acked_bytes: verdict.acked_bytes,
+            syn_retransmits: verdict.syn_retransmits,
+            rtt_ms: verdict.rtt.map(output::millis),
+            first_byte_ms: verdict.first_byte.map(output::millis),
+            first_byte_rtts: rtts.map(|rtts| (rtts * 1e3).round() / 1e3),
+            notes: verdict.notes.iter().copied().map(NoteRecord::from).collect(),
+        }
+    }
+
+    /// The facts behind the outcome, a clause each.
+    fn clauses(&self) -> Vec<String> {
+        let verdict = self.verdict;
+        let mut clauses = Vec::new();
+        clauses.extend(verdict.option.as_ref().and_then(|option| sent(option, verdict)));
+        clauses.extend(verdict.acked_bytes.and_then(|acked| acknowledged(acked, verdict)));
+        clauses.extend(verdict.answer.as_ref().and_then(|answer| granted(answer, verdict)));
+        if verdict.syn_retransmits > 0 {
+            clauses.push(format!("SYN sent {}", Again(verdict.syn_retransmits)));
+        }
+        clauses.extend(verdict.notes.iter().map(ToString::to_string));
+        clauses.extend(verdict.first_byte.map(|after| match verdict.first_byte_rtts() {
+            Some(rtts) => format!("first byte after {rtts:.2} RTT ({})", Millis(after)),
+            None => format!("first byte after {}", Millis(after)),
+        }));
+        clauses
+    }
+}
+
+/// "in the SYN: 61 bytes, cookie 0123456789abcdef".
+fn sent(option: &FoOption, verdict: &Verdict) -> Option<String> {
+    let bytes = verdict.syn_bytes.filter(|bytes| *bytes > 0).map(|bytes| Bytes(bytes as usize).to_string());
+    let what = match option {
+        FoOption::Absent | FoOption::Illegal(..) => None,
+        FoOption::Legal(FastOpen::Request(_)) => Some("a cookie request".to_owned()),
+        FoOption::Legal(cookie) => Some(format!("cookie {}", Hex(cookie.cookie_bytes()))),
+    };
+    let what: Vec<_> = bytes.into_iter().chain(what).collect();
+    let form = match option.form() {
+        Some(FastOpenForm::Experimental) => " in the form 254/0xF989",
+        _ => "",
+    };
+    (!what.is_empty()).then(|| format!("in the SYN: {}{form}", what.join(", ")))
+}
+
+fn acknowledged(acked: u32, verdict: &Verdict) -> Option<String> {
+    match (acked, verdict.syn_bytes?) {
+        (_, 0) => None,
+        (0, _) => Some("none of it acknowledged".to_owned()),
+        (acked, carried) if acked < carried => Some(format!("{acked} of them acknowledged")),
+        _ => Some("all acknowledged".to_owned()),
+    }
+}
+
+fn granted(answer: &FoOption, verdict: &Verdict) -> Option<String> {
+    let cookie = Hex(answer.cookie()?);
+    let fresh =
+        if verdict.option.as_ref().is_some_and(|option| option.cookie().is_some()) { "fresh " } else { "" };
+    Some(format!("{fresh}cookie {cookie} granted"))
+}
+
+const fn kind(option: &FoOption) -> &'static str {
+    match option {
+        FoOption::Absent => "none",
+        FoOption::Legal(FastOpen::Request(_)) => "request",
+        FoOption::Legal(FastOpen::Cookie(..)) => "cookie",
+        FoOption::Illegal(..) => "illegal",
+    }
+}
+
+const fn form(form: FastOpenForm) -> &'static str {
+    match form {
+        FastOpenForm::Standard => "34",
+        FastOpenForm::Experimental => "254/0xF989",
+    }
+}
+
+impl fmt::Display for Report<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let after = self.began.saturating_since(self.origin);
+        let (client, server, outcome) = (self.client, self.server, self.verdict.outcome);
+        write!(f, "{:>9.3} s  {client} → {server}  {}", after.as_secs_f64(), outcome.as_str())?;
+        if let Some(reason) = outcome.reason().filter(|reason| reason.as_str() != outcome.as_str()) {
+            write!(f, " ({})", reason.as_str())?;
+        }
+        let clauses = self.clauses();
+        if !clauses.is_empty() {
+            write!(f, "\n{:13}{}", "", clauses.join("; "))?;
+        }
+        Ok(())
+    }
+}
+
+struct Hex<'a>(&'a [u8]);
+
+impl fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+struct Millis(Duration);
+
+impl fmt::Display for Millis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.1} ms", self.0.as_secs_f64() * 1e3)
+    }
+}

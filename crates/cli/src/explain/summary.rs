@@ -1,0 +1,195 @@
+//! All connections together, and what is systematic about them.
+
+use super::verdict::Verdict;
+use firstflight::credential::{Outcome, Reason};
+use lru::LruCache;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::num::NonZeroUsize;
+
+/// Servers remembered for the hint; the ones longest unseen are forgotten.
+const SERVERS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
+/// So many failures are no accident.
+const SYSTEMATIC: u32 = 2;
+
+/// Counts over a capture.
+pub struct Summary {
+    connections: u64,
+    asked: u64,
+    outcomes: BTreeMap<Outcome, u64>,
+    began_before: u64,
+    servers: LruCache<IpAddr, Server>,
+}
+
+/// How one server fared.
+#[derive(Debug, Clone, Copy, Default)]
+struct Server {
+    /// SYNs with data or option that were answered, or followed by a plain one that was.
+    decided: u32,
+    timed_out: u32,
+    /// Of these the ones without data.
+    requests: u32,
+    ungranted: u32,
+    /// And the ones with data.
+    flights: u32,
+    unrecognised: u32,
+    unacknowledged: u32,
+}
+
+/// The summary as JSON.
+#[derive(Serialize)]
+pub struct Record {
+    connections: u64,
+    asked: u64,
+    accepted: u64,
+    /// How many connections had which outcome: `accepted`, a reason's label, or `undecided`.
+    outcomes: BTreeMap<&'static str, u64>,
+    /// Connections that began before the capture.
+    began_before: u64,
+    hint: Option<String>,
+    /// Why reading stopped before the end.
+    damage: Option<String>,
+}
+
+impl Summary {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self {
+            connections: 0,
+            asked: 0,
+            outcomes: BTreeMap::new(),
+            began_before: 0,
+            servers: LruCache::new(SERVERS),
+        }
+    }
+
+    /// Counts a connection.
+    pub fn add(&mut self, server: IpAddr, verdict: &Verdict) {
+        self.connections += 1;
+        *self.outcomes.entry(verdict.outcome).or_default() += 1;
+        if !verdict.asked() {
+            return;
+        }
+        self.asked += 1;
+        let server = self.servers.get_or_insert_mut(server, Server::default);
+        let reason = verdict.outcome.reason();
+        if matches!(verdict.outcome, Outcome::Undecided | Outcome::Handshake(Reason::Unknown)) {
+            return;
+        }
+        server.decided += 1;
+        server.timed_out += u32::from(reason == Some(Reason::SynTimedOut));
+        if verdict.carried() {
+            server.flights += 1;
+            server.unrecognised += u32::from(reason == Some(Reason::StaleOrWrongCredential));
+            server.unacknowledged += u32::from(reason == Some(Reason::DataNotAcknowledged));
+        } else {
+            server.requests += 1;
+            server.ungranted += u32::from(reason == Some(Reason::PeerWithoutFastOpen));
+        }
+    }
+
+    /// Counts a connection of which neither SYN nor SYN-ACK was captured.
+    pub fn add_begun_before(&mut self) {
+        self.began_before += 1;
+    }
+
+    fn accepted(&self) -> u64 {
+        self.outcomes.get(&Outcome::Accepted).copied().unwrap_or_default()
+    }
+
+    /// For programs.
+    pub fn record(&self, damage: Option<String>) -> Record {
+        let outcomes = self.outcomes.iter().map(|(outcome, count)| (label(*outcome), *count)).collect();
+        Record {
+            connections: self.connections,
+            asked: self.asked,
+            accepted: self.accepted(),
+            outcomes,
+            began_before: self.began_before,
+            hint: self.hint(),
+            damage,
+        }
+    }
+
+    /// One line on what goes wrong every time, and what may be the cause: that of most connections.
+    pub fn hint(&self) -> Option<String> {
+        if self.connections > 0 && self.asked == 0 {
+            return Some(
+                "no connection asked for Fast Open: the client's system must allow it (Linux: 1 in \
+                 net.ipv4.tcp_fastopen) and the program use it (curl --tcp-fastopen)"
+                    .to_owned(),
+            );
+        }
+        let systematic = self.servers.iter().filter_map(|(ip, server)| server.systematic(*ip));
+        let (_, hint) = systematic.max_by_key(|(count, _)| *count)?;
+        Some(hint)
+    }
+}
+
+impl Server {
+    /// How often the same went wrong, if it always did, and what to say.
+    fn systematic(&self, ip: IpAddr) -> Option<(u32, String)> {
+        let always = |failed: u32, of: u32| failed >= SYSTEMATIC && failed == of;
+        let Self { decided, timed_out, requests, ungranted, flights, unrecognised, unacknowledged } = *self;
+        if always(timed_out, decided) {
+            let hint = format!(
+                "all {decided} SYNs with Fast Open to {ip} got no answer, the plain ones after them did: \
+                 something on the path drops SYNs with data or with the option"
+            );
+            return Some((decided, hint));
+        }
+        if always(unrecognised, flights) {
+            let hint = format!(
+                "{ip} recognised none of {flights} cookies: its servers do not share a key, or the clients' \
+                 address changes on the way (NAT)"
+            );
+            return Some((flights, hint));
+        }
+        if always(unacknowledged, flights) {
+            let hint = format!(
+                "{ip} took the data of none of {flights} SYNs and granted no other cookie: its limit of pending \
+                 connections is reached, Fast Open is off by now, or something before it answers (a SYN proxy)"
+            );
+            return Some((flights, hint));
+        }
+        always(ungranted, requests).then(|| {
+            let hint = format!(
+                "{ip} granted no cookie to any of {requests} requests: its listener does not use Fast Open \
+                 (Linux: 2 in net.ipv4.tcp_fastopen, and TCP_FASTOPEN), or the path removes the option"
+            );
+            (requests, hint)
+        })
+    }
+}
+
+/// `accepted`, `undecided`, or the reason's label.
+fn label(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Accepted => "accepted",
+        Outcome::Handshake(reason) => reason.as_str(),
+        _ => "undecided",
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (connections, asked, accepted) = (self.connections, self.asked, self.accepted());
+        let plural = if connections == 1 { "" } else { "s" };
+        write!(f, "{connections} connection{plural}, {asked} asked for Fast Open, {accepted} accepted")?;
+        let width = self.outcomes.values().map(|count| count.to_string().len()).max().unwrap_or(1);
+        for (outcome, count) in &self.outcomes {
+            write!(f, "\n  {count:>width$} {}: {outcome}", label(*outcome))?;
+        }
+        match self.began_before {
+            0 => {}
+            1 => f.write_str("\n1 more connection began before the capture")?,
+            more => write!(f, "\n{more} more connections began before the capture")?,
+        }
+        if let Some(hint) = self.hint() {
+            write!(f, "\nhint: {hint}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,110 @@
+//! The connections of a capture, at most so many at a time.
+
+use super::conversation::{Conversation, Side};
+use super::frame::Content;
+use firstflight_wire::icmp::IcmpError;
+use firstflight_wire::ip::Protocol;
+use firstflight_wire::tcp::Segment;
+use firstflight_wire::{Instant, SeqNum};
+use lru::LruCache;
+use std::net::SocketAddr;
+
+/// Connections kept: some 40 MB.
+pub const CONNECTIONS: usize = 65_536;
+
+/// The two ends of a connection, the one that sorts first in front.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Ends {
+    low: SocketAddr,
+    high: SocketAddr,
+}
+
+impl Ends {
+    /// Of a packet, and which of them sent it.
+    fn of(src: SocketAddr, dst: SocketAddr) -> (Self, Side) {
+        if src <= dst {
+            (Self { low: src, high: dst }, Side::Low)
+        } else {
+            (Self { low: dst, high: src }, Side::High)
+        }
+    }
+
+    /// One of them.
+    pub fn end(&self, side: Side) -> SocketAddr {
+        match side {
+            Side::Low => self.low,
+            Side::High => self.high,
+        }
+    }
+}
+
+/// A connection that is done with.
+pub type Done = (Ends, Conversation);
+
+/// What is known of the connections seen lately.
+pub struct Table {
+    connections: LruCache<Ends, Conversation>,
+    limit: usize,
+}
+
+impl Table {
+    /// Keeps at most `limit` connections.
+    pub fn new(limit: usize) -> Self {
+        Self { connections: LruCache::unbounded(), limit }
+    }
+
+    /// Takes note of a frame's content. Gives back a connection that had to make room: the one longest without a
+    /// segment, or an earlier one between the same ports.
+    pub fn handle(&mut self, at: Instant, content: &Content<'_>) -> Option<Done> {
+        match content {
+            Content::Tcp(src, dst, segment) => self.handle_segment(at, *src, *dst, segment),
+            Content::Icmp(error) => {
+                self.handle_icmp(error);
+                None
+            }
+        }
+    }
+
+    fn handle_segment(
+        &mut self,
+        at: Instant,
+        src: SocketAddr,
+        dst: SocketAddr,
+        segment: &Segment<'_>,
+    ) -> Option<Done> {
+        let (ends, from) = Ends::of(src, dst);
+        if let Some(conversation) = self.connections.get_mut(&ends) {
+            if conversation.owns(at, from, segment) {
+                conversation.handle_segment(at, from, segment);
+                return None;
+            }
+            let new = Conversation::new(at, from, segment);
+            return Some((ends, std::mem::replace(conversation, new)));
+        }
+        let oldest = (self.connections.len() >= self.limit).then(|| self.connections.pop_lru()).flatten();
+        self.connections.put(ends, Conversation::new(at, from, segment));
+        oldest
+    }
+
+    fn handle_icmp(&mut self, error: &IcmpError<'_>) {
+        let Some((&[a, b, c, d, e, f, g, h], _)) = error.quoted.split_first_chunk() else { return };
+        if error.protocol != Protocol::Tcp {
+            return;
+        }
+        let src = SocketAddr::new(error.src, u16::from_be_bytes([a, b]));
+        let dst = SocketAddr::new(error.dst, u16::from_be_bytes([c, d]));
+        let (ends, from) = Ends::of(src, dst);
+        // Looking is no use: who forges errors shall not keep connections in the table.
+        if let Some(conversation) = self.connections.peek_mut(&ends) {
+            let seq = SeqNum::new(u32::from_be_bytes([e, f, g, h]));
+            conversation.handle_icmp(from, seq, error.kind);
+        }
+    }
+
+    /// The connections that are left, in the order in which they began.
+    pub fn finish(self) -> Vec<Done> {
+        let mut left: Vec<_> = self.connections.into_iter().collect();
+        left.sort_by_key(|(_, conversation)| conversation.began());
+        left
+    }
+}

@@ -1,0 +1,223 @@
+//! What became of a first flight and why, judged from what was captured: the words are those of the engine's own
+//! outcomes, the rules those its client goes by, with what only an onlooker sees in addition.
+
+use super::conversation::{Conversation, FoOption, Half, Side, Syn, SynAck, acknowledged};
+use super::note::Note;
+use firstflight::credential::{Outcome, Reason};
+use firstflight_wire::icmp::IcmpErrorKind;
+use firstflight_wire::tcp::FastOpen;
+use std::time::Duration;
+
+/// What is said of one connection.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    /// What became of its first flight.
+    pub outcome: Outcome,
+    /// What else is to be seen, in the order in which it happens.
+    pub notes: Vec<Note>,
+    /// The option of the SYN; `None` without a SYN.
+    pub option: Option<FoOption>,
+    /// Bytes of data in the SYN; `None` without a SYN.
+    pub syn_bytes: Option<u32>,
+    /// How many of them the SYN-ACK acknowledged; `None` without a SYN-ACK that can be the answer.
+    pub acked_bytes: Option<u32>,
+    /// The option of the SYN-ACK.
+    pub answer: Option<FoOption>,
+    /// SYNs sent again.
+    pub syn_retransmits: u32,
+    /// From the SYN that was answered to the SYN-ACK and from there to its acknowledgement: the round trip as both
+    /// ends see it, wherever between them was captured.
+    pub rtt: Option<Duration>,
+    /// From the first SYN to the server's first byte, as the client sees it.
+    pub first_byte: Option<Duration>,
+}
+
+impl Verdict {
+    /// Whether the client asked for Fast Open or put data into the SYN.
+    pub fn asked(&self) -> bool {
+        matches!(self.option, Some(FoOption::Legal(_))) || self.syn_bytes.is_some_and(|bytes| bytes > 0)
+    }
+
+    /// Whether the SYN had data, whether with a cookie or not.
+    pub fn carried(&self) -> bool {
+        self.syn_bytes.is_some_and(|bytes| bytes > 0)
+    }
+
+    /// The first byte of the response in round trips of the handshake.
+    pub fn first_byte_rtts(&self) -> Option<f64> {
+        let rtt = self.rtt.filter(|rtt| !rtt.is_zero())?;
+        Some(self.first_byte?.div_duration_f64(rtt))
+    }
+}
+
+/// Judges a connection; `None` if neither SYN nor SYN-ACK of it was captured.
+pub fn judge(conversation: &Conversation) -> Option<Verdict> {
+    let client = conversation.client()?;
+    let case = Case::new(conversation, client);
+    let syn = case.client.syn.as_ref();
+    Some(Verdict {
+        outcome: case.outcome(),
+        notes: case.notes(),
+        option: syn.map(|syn| syn.option),
+        syn_bytes: syn.map(|syn| syn.carried),
+        acked_bytes: case.acked,
+        answer: case.server.syn_ack.map(|syn_ack| syn_ack.option),
+        syn_retransmits: syn.map_or(0, |syn| syn.sent.again()),
+        rtt: case.rtt(),
+        first_byte: case.first_byte(),
+    })
+}
+
+struct Case<'a> {
+    client: &'a Half,
+    server: &'a Half,
+    /// Bytes of the SYN that a SYN-ACK acknowledged.
+    acked: Option<u32>,
+}
+
+impl<'a> Case<'a> {
+    fn new(conversation: &'a Conversation, client: Side) -> Self {
+        let (client, server) = (conversation.half(client), conversation.half(client.other()));
+        let acked = client.syn.zip(server.syn_ack).and_then(|(syn, syn_ack)| {
+            let most = [syn_ack.greatest, syn_ack.least].map(|number| acknowledged(number, syn.isn));
+            most.into_iter().flatten().find(|bytes| *bytes <= syn.carried)
+        });
+        Self { client, server, acked }
+    }
+
+    fn outcome(&self) -> Outcome {
+        let Some(syn) = &self.client.syn else { return Outcome::Undecided };
+        if self.server.syn.is_some() {
+            return Outcome::Handshake(Reason::SimultaneousOpen);
+        }
+        let request = matches!(syn.option, FoOption::Legal(FastOpen::Request(_)));
+        if syn.carried == 0 && !request && syn.option.cookie().is_none() {
+            return Outcome::Handshake(Reason::NotRequested);
+        }
+        match self.server.syn_ack.as_ref().zip(self.acked) {
+            None => self.unanswered(syn),
+            Some((syn_ack, acked)) => self.answered(syn, syn_ack, acked, request),
+        }
+    }
+
+    /// The same distinctions as the engine's client makes (RFC 7413 §4.1.3).
+    fn answered(&self, syn: &Syn, syn_ack: &SynAck, acked: u32, request: bool) -> Outcome {
+        let granted = syn_ack.option.cookie().is_some();
+        Outcome::Handshake(match (request, syn.carried) {
+            (true, _) if granted => Reason::NoCredential,
+            (true, _) if self.timed_out(syn, syn_ack) => Reason::SynTimedOut,
+            (true, _) => Reason::PeerWithoutFastOpen,
+            (false, 0) if granted => Reason::StaleOrWrongCredential,
+            (false, 0) => Reason::NoData,
+            (false, carried) if acked >= carried => return Outcome::Accepted,
+            (false, _) if acked > 0 => Reason::DataPartlyAcknowledged,
+            (false, _) if self.timed_out(syn, syn_ack) => Reason::SynTimedOut,
+            (false, _) if granted => Reason::StaleOrWrongCredential,
+            (false, _) => Reason::DataNotAcknowledged,
+        })
+    }
+
+    /// Whether a plain SYN followed before the answer came.
+    fn timed_out(&self, syn: &Syn, syn_ack: &SynAck) -> bool {
+        let answer = syn_ack.sent.earliest();
+        let again = syn.sent.latest_until(answer).is_some_and(|latest| latest > syn.sent.earliest());
+        let at_once = syn.has_twin() && matches!(self.client.icmp, Some(IcmpErrorKind::PacketTooBig { .. }));
+        (again || at_once) && syn.plain.is_some_and(|plain| plain <= answer)
+    }
+
+    fn unanswered(&self, syn: &Syn) -> Outcome {
+        let over = self.refused() || self.client.icmp.is_some() || self.server.syn_ack.is_some();
+        if syn.carried > 0 && !self.went_on() && (over || syn.sent.again() > 0) {
+            return Outcome::Handshake(Reason::Unknown);
+        }
+        Outcome::Undecided
+    }
+
+    fn refused(&self) -> bool {
+        self.server.syn_ack.is_none() && self.server.rst.is_some()
+    }
+
+    /// Whether segments show that the handshake was completed.
+    fn went_on(&self) -> bool {
+        self.server.data.or(self.server.ack).or(self.client.ack).is_some()
+    }
+
+    fn notes(&self) -> Vec<Note> {
+        let mut notes = Vec::new();
+        match &self.client.syn {
+            Some(syn) => self.note_syn(syn, &mut notes),
+            None => notes.push(Note::SynNotCaptured),
+        }
+        notes.extend(self.client.icmp.map(Note::Icmp));
+        match &self.server.syn_ack {
+            Some(syn_ack) => self.note_syn_ack(syn_ack, &mut notes),
+            None if self.server.rst.is_some() => notes.push(Note::Refused),
+            None if self.went_on() => notes.push(Note::SynAckNotCaptured),
+            None if self.client.icmp.is_none() => notes.push(Note::NoAnswer),
+            None => {}
+        }
+        notes
+    }
+
+    fn note_syn(&self, syn: &Syn, notes: &mut Vec<Note>) {
+        match syn.option {
+            FoOption::Illegal(_, length) => notes.push(Note::IllegalCookie(length)),
+            FoOption::Absent if syn.carried > 0 => notes.push(Note::DataWithoutOption),
+            _ => {}
+        }
+        if syn.has_twin() {
+            notes.push(Note::WithAndWithout);
+        }
+    }
+
+    fn note_syn_ack(&self, syn_ack: &SynAck, notes: &mut Vec<Note>) {
+        match syn_ack.option {
+            FoOption::Illegal(_, length) => notes.push(Note::IllegalGrant(length)),
+            option if option.cookie().is_some() => {
+                let unasked = |syn: &Syn| !matches!(syn.option, FoOption::Legal(_));
+                notes.extend(self.client.syn.as_ref().is_some_and(unasked).then_some(Note::UnaskedCookie));
+            }
+            _ => {}
+        }
+        if let Some(syn) = &self.client.syn {
+            match acknowledged(syn_ack.greatest, syn.isn) {
+                Some(bytes) if bytes > syn.carried => notes.push(Note::AckedTooMuch(bytes - syn.carried)),
+                Some(_) => {}
+                None => notes.push(Note::AckedOther),
+            }
+        }
+        if syn_ack.sent.again() > 0 {
+            notes.push(Note::SynAckSentAgain(syn_ack.sent.again()));
+        }
+        if syn_ack.carried > 0 {
+            notes.push(Note::DataInSynAck(syn_ack.carried));
+        }
+        if self.client.rst.is_some_and(|rst| self.client.ack.is_none_or(|ack| rst <= ack)) {
+            notes.push(Note::ResetByClient);
+        }
+    }
+
+    /// From here to the server and back.
+    fn far_part(&self) -> Option<Duration> {
+        let answered = self.server.syn_ack?.sent.earliest();
+        let syn = self.client.syn?.sent.latest_until(answered)?;
+        Some(answered.saturating_since(syn))
+    }
+
+    /// From here to the client and back.
+    fn near_part(&self) -> Option<Duration> {
+        let acked = self.client.ack?;
+        let syn_ack = self.server.syn_ack?.sent.latest_until(acked)?;
+        Some(acked.saturating_since(syn_ack))
+    }
+
+    fn rtt(&self) -> Option<Duration> {
+        Some(self.far_part()? + self.near_part().unwrap_or_default())
+    }
+
+    fn first_byte(&self) -> Option<Duration> {
+        let syn = self.client.syn?.sent.earliest();
+        let here = self.server.data?.saturating_since(syn);
+        Some(here + self.near_part().unwrap_or_default())
+    }
+}
