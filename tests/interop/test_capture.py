@@ -1,8 +1,10 @@
-"""Captures of the command's own (`--pcap`) and tcpdump's, as tcpdump reads them."""
+"""Captures of the command's own (`--pcap`) and tcpdump's, as tcpdump and `explain` read them."""
 
+import json
 import os
 import re
 
+import firstflight
 import kernel
 import siphash
 from case import FAMILIES, body, case, check, equal
@@ -87,3 +89,65 @@ def tcpdump_captures(t, family):
     dump.wait_until(lambda: handshakes() >= 4, "both handshakes in the capture")
     equal(dump.terminate(), 0, "exit status of tcpdump")
     check_fast_open(decoded(path), cookie)
+
+
+def explained(path):
+    """What `explain` says: a record for each connection, and the one for all."""
+    lines = run(firstflight.BINARY, "explain", "--json", path).stdout.splitlines()
+    *connections, summary = [json.loads(line) for line in lines]
+    equal({record["event"] for record in connections}, {"connection"}, "events")
+    equal(summary["event"], "summary", "last event")
+    return connections, summary
+
+
+def check_two_visits(path, cookie):
+    """The first one brings the cookie, the second one's request is accepted."""
+    connections, summary = explained(path)
+    first, second = connections
+    equal((first["outcome"], first["reason"]), ("handshake", "no-credential"), "first visit")
+    equal((first["option"], first["granted"]), ("request", cookie), "first visit's option and grant")
+    equal((second["outcome"], second["reason"]), ("accepted", None), "second visit")
+    equal((second["option"], second["cookie"]), ("cookie", cookie), "second visit's option")
+    check(second["syn_bytes"] == second["acked_bytes"] > 0, f"bytes: {second}")
+    equal((summary["connections"], summary["asked"], summary["accepted"]), (2, 2, 1), "summary")
+
+
+@case(family=FAMILIES, needs=("curl", "tcpdump"))
+def explain_capture_of_curl(t, family):
+    """The command's own capture of two visits by curl, and tcpdump's of all devices, tell the same."""
+    root = t.root(small=50_000)
+    ns = t.namespace("serve")
+    own, cooked = os.path.join(root, "serve.pcapng"), os.path.join(root, "any.pcap")
+    serve = t.serve(ns, PAIR, root, "--key", KEY, "--pcap", own)
+    command = ["tcpdump", "-i", "any", "-w", cooked, "-n", "-Z", "root", "-U", "--immediate-mode", "-s", "2048", "tcp"]
+    dump = t.start(Process(command, ns=ns))
+    dump.wait_until(lambda: "listening on" in dump.text(), "start of the capture")
+    for _ in range(2):
+        target = url(PAIR.peer[family], PORT, "/small")
+        run("curl", "-gsS", "--fail", "-m", 20, "--tcp-fastopen", "-o", "/dev/null", target, ns=ns)
+    equal(serve.terminate(), 0, "exit status")
+
+    def accepted():
+        lines = run(firstflight.BINARY, "explain", "--json", cooked, check=False).stdout.splitlines()
+        return lines and json.loads(lines[-1])["accepted"] == 1
+
+    dump.wait_until(accepted, "both visits in the capture")
+    equal(dump.terminate(), 0, "exit status of tcpdump")
+    cookie = siphash.cookie(KEY, PAIR.host[family], PAIR.peer[family])
+    check_two_visits(own, cookie)
+    check_two_visits(cooked, cookie)
+
+
+@case(family=FAMILIES, needs=("curl",))
+def explain_tells_why_the_kernel_refuses(t, family):
+    """A kernel server without Fast Open grants no cookie; `explain` says so and gives a hint."""
+    root = t.root(small=5000)
+    ns = t.namespace("get")
+    ns.sysctl("net.ipv4.tcp_fastopen", "1")
+    t.kernel_server(ns, family, 80, root)
+    path = os.path.join(root, "get.pcapng")
+    t.get(ns, PAIR, url(PAIR.host[family], 80, "/small"), "--repeat", 2, "--pcap", path)
+    connections, summary = explained(path)
+    equal([record["outcome"] for record in connections], ["handshake"] * 2, "outcomes")
+    equal([record["reason"] for record in connections], ["peer-without-fast-open"] * 2, "reasons")
+    check(PAIR.host[family] in summary["hint"], f"hint: {summary['hint']}")

@@ -40,10 +40,10 @@ fn help_names_every_command_and_gives_examples() {
     let output = firstflight(&["--help"]);
     assert!(output.status.success());
     let help = text(&output.stdout);
-    for word in ["demo", "serve", "get", "completions", "Examples:", "Exit codes:"] {
+    for word in ["demo", "serve", "get", "explain", "completions", "Examples:", "Exit codes:"] {
         assert!(help.contains(word), "{word} is missing in {help}");
     }
-    for command in ["demo", "serve", "get", "completions"] {
+    for command in ["demo", "serve", "get", "explain", "completions"] {
         let output = firstflight(&[command, "--help"]);
         assert!(output.status.success());
         assert!(text(&output.stdout).contains("Examples:"), "{command}");
@@ -107,6 +107,49 @@ fn demo_draws_a_table() {
     }
 }
 
+#[test]
+fn explain_tells_what_the_demo_recorded() {
+    let capture = TempFile::new("explain.pcapng", "");
+    visits(&["--rtt", "10", "--pcap", capture.as_str()]);
+    let output = firstflight(&["explain", "--json", capture.as_str()]);
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
+    let lines: Vec<Value> =
+        text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let column = |name: &str| lines.iter().map(|line| line[name].clone()).collect::<Vec<_>>();
+    assert_eq!(column("event"), ["connection", "connection", "connection", "summary"]);
+    assert_eq!(column("outcome")[..3], ["handshake", "handshake", "accepted"]);
+    assert_eq!(column("reason")[..3], [Value::from("not-requested"), "no-credential".into(), Value::Null]);
+    assert_eq!(
+        (&lines[3]["connections"], &lines[3]["asked"], &lines[3]["accepted"]),
+        (&3.into(), &2.into(), &1.into())
+    );
+
+    // For people, and a capture that ends early.
+    let whole = std::fs::read(&capture.0).unwrap();
+    std::fs::write(&capture.0, &whole[..whole.len() - 7]).unwrap();
+    let output = firstflight(&["explain", capture.as_str()]);
+    assert_eq!(output.status.code(), Some(1));
+    let stdout = text(&output.stdout);
+    for words in
+        ["handshake (no-credential)", "all acknowledged", "3 connections, 2 asked for Fast Open, 1 accepted"]
+    {
+        assert!(stdout.contains(words), "{words} is missing in {stdout}");
+    }
+    let stderr = text(&output.stderr);
+    assert!(stderr.lines().count() == 1 && stderr.contains("it ends in the middle of a packet"), "{stderr}");
+}
+
+#[test]
+fn explain_reads_standard_input() {
+    let capture = TempFile::new("stdin.pcapng", "");
+    visits(&["--rtt", "1", "--pcap", capture.as_str()]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_firstflight"));
+    let input = std::fs::File::open(&capture.0).unwrap();
+    let output = command.args(["explain", "-"]).stdin(input).output().unwrap();
+    assert!(output.status.success());
+    assert!(text(&output.stdout).contains("3 connections"));
+}
+
 /// Exit code 2, nothing on stdout, one line on stderr that says `says`.
 fn refused(args: &[&str], says: &str) {
     let output = firstflight(args);
@@ -128,6 +171,15 @@ fn mistakes_in_options() {
     refused(&["serve"], "--tun <NAME>");
     refused(&["get"], "<URL>");
     refused(&["completions", "cmd"], "bash");
+}
+
+#[test]
+fn mistakes_of_explain() {
+    let file = TempFile::new("no-capture", "GET / HTTP/1.1");
+    refused(&["explain", file.as_str()], "not a capture: give a pcapng or pcap file");
+    refused(&["explain", "/nonexistent"], "/nonexistent: No such file");
+    refused(&["explain", "/"], "/: Is a directory");
+    refused(&["explain"], "<FILE>");
 }
 
 /// A device that cannot be created, so that a check that is passed by mistake leaves nothing behind.
