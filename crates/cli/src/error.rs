@@ -2,6 +2,7 @@
 
 use crate::explain::OpenError;
 use crate::get::target::TargetError;
+use firstflight::CacheError;
 use firstflight::ListenError;
 use firstflight::credential::KeyParseError;
 use firstflight::link::memory::MemoryLinkError;
@@ -49,6 +50,8 @@ pub enum Error {
     Output(PathBuf, io::Error),
     /// The file of `--upload` cannot be read.
     Upload(PathBuf, io::Error),
+    /// The cache of cookies cannot be used.
+    Cache(CacheError),
     /// The capture cannot be written.
     Pcap(PathBuf, PcapWriterError),
     /// What is to be explained is no capture.
@@ -126,6 +129,9 @@ impl fmt::Display for Error {
             Self::Upload(path, error) => {
                 write!(f, "cannot read {}: {error}; choose another --upload", path.display())
             }
+            Self::Cache(error @ CacheError::Missing(_)) => write!(f, "{error}: `get --cache` makes one"),
+            Self::Cache(error @ CacheError::Invalid(..)) => write!(f, "{error}; remove or rename it"),
+            Self::Cache(error) => write!(f, "{error}; name a file in a directory of yours"),
             Self::Pcap(path, error) => write!(f, "--pcap {}: {error}", path.display()),
             Self::Capture(path, error) => write!(f, "{}: {error}", path.display()),
             Self::Path(error) => write!(f, "{error}"),

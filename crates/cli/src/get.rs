@@ -1,12 +1,14 @@
 //! `firstflight get`: fetches URLs, with the request in the SYN where a cookie is known.
 
 mod fetch;
+mod memory;
 mod report;
 pub mod target;
 
 use crate::error::Error;
 use crate::network::Network;
 use fetch::{Errand, fetch};
+use memory::Memory;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -26,6 +28,7 @@ Examples:
   firstflight get http://10.9.0.1:8000/ --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2 --repeat 3
   firstflight get 'http://[fd09::1]/' --tun ff1 --host-ip fd09::1/64 --ip fd09::2 --json
   firstflight get http://10.9.0.1/big -o big --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2
+  firstflight get http://10.9.0.1/ --cache cookies.json --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2
 
 For servers beyond this machine the kernel must forward: sysctl net.ipv4.ip_forward=1, and a route back.
 Exit code 0 only if every fetch got a status of 200 to 299.")]
@@ -35,6 +38,8 @@ pub struct Args {
     urls: Vec<String>,
     #[command(flatten)]
     network: Network,
+    #[command(flatten)]
+    memory: Memory,
     /// Fetch every URL this often
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
@@ -68,7 +73,9 @@ const GRACE: Duration = Duration::from_secs(2);
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let targets = args.targets()?;
     args.check_files().await?;
-    let (endpoint, capture) = args.network.start()?;
+    let cache = args.memory.open()?;
+    let (endpoint, capture) = args.network.start_on(args.memory.network())?;
+    args.memory.attach(cache, &endpoint);
     let errand = Arc::new(Errand {
         endpoint: endpoint.clone(),
         fast_open: !args.no_fast_open,

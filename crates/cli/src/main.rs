@@ -1,6 +1,7 @@
 //! The `firstflight` command: thin, one file a subcommand.
 #![forbid(unsafe_code)]
 
+mod cache;
 mod completions;
 mod demo;
 mod digest;
@@ -47,6 +48,7 @@ enum Command {
     Serve(serve::Args),
     Get(get::Args),
     Explain(explain::Args),
+    Cache(cache::Args),
     Completions(completions::Args),
 }
 
@@ -67,22 +69,21 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<ExitCode, Error> {
     match command {
+        Command::Demo(args) => block_on(demo::run(args)),
+        Command::Serve(args) => block_on(serve::run(args)),
+        Command::Get(args) => block_on(get::run(args)),
+        Command::Explain(args) => explain::run(&args),
+        Command::Cache(args) => cache::run(args).map(|()| ExitCode::SUCCESS),
         Command::Completions(args) => {
             completions::run(&args);
-            return Ok(ExitCode::SUCCESS);
+            Ok(ExitCode::SUCCESS)
         }
-        Command::Explain(args) => return explain::run(&args),
-        Command::Demo(_) | Command::Serve(_) | Command::Get(_) => {}
     }
+}
+
+fn block_on(work: impl Future<Output = Result<ExitCode, Error>>) -> Result<ExitCode, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
-    let result = runtime.block_on(async {
-        match command {
-            Command::Demo(args) => demo::run(args).await,
-            Command::Serve(args) => serve::run(args).await,
-            Command::Get(args) => get::run(args).await,
-            Command::Completions(_) | Command::Explain(_) => Ok(ExitCode::SUCCESS),
-        }
-    });
+    let result = runtime.block_on(work);
     // A read of a slow disk must not hold up the exit.
     runtime.shutdown_background();
     result

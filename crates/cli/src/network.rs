@@ -3,6 +3,7 @@
 
 use crate::error::Error;
 use crate::subnet::Subnet;
+use firstflight::credential::NetworkId;
 use firstflight::link::{Link, PcapTap, PcapWriterError, Tapped, Tun, TunConfig};
 use firstflight::{Config, Endpoint};
 use std::fs::File;
@@ -53,8 +54,14 @@ impl Network {
 
     /// Creates the device and starts the engine.
     pub fn start(&self) -> Result<(Endpoint, Capture), Error> {
+        self.start_on(NetworkId::UNKNOWN)
+    }
+
+    /// The same on this local network.
+    pub fn start_on(&self, network: NetworkId) -> Result<(Endpoint, Capture), Error> {
         self.validate()?;
         let mut config = engine_config(self.ip.clone())?;
+        config.network = network;
         config.mtu = usize::from(self.mtu);
         config.tcp.mss = self.mtu.saturating_sub(40);
         // Before the device, so that a bad file name leaves nothing behind.

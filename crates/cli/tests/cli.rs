@@ -35,15 +35,17 @@ impl Drop for TempFile {
     }
 }
 
+const COMMANDS: &[&str] = &["demo", "serve", "get", "explain", "cache", "completions"];
+
 #[test]
 fn help_names_every_command_and_gives_examples() {
     let output = firstflight(&["--help"]);
     assert!(output.status.success());
     let help = text(&output.stdout);
-    for word in ["demo", "serve", "get", "explain", "completions", "Examples:", "Exit codes:"] {
+    for word in COMMANDS.iter().chain(&["Examples:", "Exit codes:"]) {
         assert!(help.contains(word), "{word} is missing in {help}");
     }
-    for command in ["demo", "serve", "get", "explain", "completions"] {
+    for command in COMMANDS {
         let output = firstflight(&[command, "--help"]);
         assert!(output.status.success());
         assert!(text(&output.stdout).contains("Examples:"), "{command}");
@@ -259,4 +261,61 @@ fn mistakes_of_get() {
     get(&["http://10.9.0.1/", "--upload", "/nonexistent"], "cannot read /nonexistent");
     get(&["http://10.9.0.1/", "--upload", "/dev/null"], "not a regular file");
     get(&["http://10.9.0.1/", "--timeout", "0"], "--timeout");
+    get(&["http://10.9.0.1/", "--cache", "/nonexistent/x"], "cannot write the cache /nonexistent/x");
+    get(&["http://10.9.0.1/", "--network-id", "home"], "32 hexadecimal digits");
+}
+
+/// A cache of two servers; the second one has a cookie, and is avoided for ever.
+const CACHE: &str = r#"{"version":1,"servers":[
+  {"network":"11111111111111111111111111111111","server":"fd09::1","cookies":[],"one_time":false,
+   "mss":null,"rtt":null,"failures":0,"avoided":null},
+  {"network":"22222222222222222222222222222222","server":"10.9.0.1",
+   "cookies":[{"cookie":"c0ffee00c0ffee00","experimental":false,"granted":1700000000000}],"one_time":false,
+   "mss":1460,"rtt":{"srtt_us":20500,"rttvar_us":100,"at":1700000000000},
+   "failures":2,"avoided":{"until":9999999999999,"asking":true}}]}"#;
+
+#[test]
+fn cache_list_shows_servers_and_cookies_only_when_asked() {
+    let file = TempFile::new("list.json", CACHE);
+    let list = |args: &[&str]| {
+        let output = firstflight(&[&["cache", "list", file.as_str()], args].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout).to_owned()
+    };
+    let plain = list(&[]);
+    assert_eq!(plain.lines().next(), Some("fd09::1 on 11111111: no cookie"));
+    for word in ["10.9.0.1 on 22222222: cookie ", "rtt 20.5 ms, mss 1460 B, 2 failures, no data for "] {
+        assert!(plain.contains(word), "{word} is missing in {plain}");
+    }
+    let rows: Vec<Value> =
+        list(&["--json"]).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows.iter().map(|row| row["cookies"].clone()).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!((&rows[1]["rtt_ms"], &rows[1]["asking"]), (&Value::from(20.5), &Value::from(true)));
+    assert!(!format!("{plain}{rows:?}").contains("c0ffee"));
+    assert!(list(&["--reveal"]).contains("\n  c0ffee00c0ffee00\n"));
+    assert!(list(&["--json", "--reveal"]).contains("\"c0ffee00c0ffee00\""));
+}
+
+#[test]
+fn cache_flush_forgets_one_server_or_all() {
+    let file = TempFile::new("flush.json", CACHE);
+    let flush = |args: &[&str]| {
+        let output = firstflight(&[&["cache", "flush", file.as_str()], args].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout).to_owned()
+    };
+    assert_eq!(flush(&["--server", "10.9.0.1"]), "1 forgotten, 1 kept\n");
+    assert!(!std::fs::read_to_string(&file.0).unwrap().contains("c0ffee"));
+    assert_eq!(flush(&[]), "1 forgotten, 0 kept\n");
+    assert_eq!(flush(&[]), "0 forgotten, 0 kept\n");
+}
+
+#[test]
+fn mistakes_with_caches() {
+    let file = TempFile::new("bad.json", "{}");
+    refused(&["cache", "list", "/nonexistent"], "there is no cache /nonexistent");
+    refused(&["cache", "list", file.as_str()], "is not a cache of this version");
+    refused(&["cache", "flush", file.as_str()], "remove or rename it");
+    refused(&["cache", "flush", file.as_str(), "--server", "ten"], "invalid IP address");
+    assert_eq!(std::fs::read_to_string(&file.0).unwrap(), "{}", "nothing is lost");
 }

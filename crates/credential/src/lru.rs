@@ -47,6 +47,12 @@ impl<K: Ord + Clone, V> Lru<K, V> {
         self.index.values().filter_map(|&at| self.nodes.get(at)).map(|node| (&node.key, &node.value))
     }
 
+    /// The least recently used first.
+    pub(crate) fn iter_by_use(&self) -> impl Iterator<Item = (&K, &V)> {
+        let oldest = self.nodes.get(self.tail);
+        core::iter::successors(oldest, |node| self.nodes.get(node.newer)).map(|node| (&node.key, &node.value))
+    }
+
     /// Where `key` is. Mostly it is the one that was used last.
     fn find(&self, key: &K) -> Option<usize> {
         match self.nodes.get(self.head) {
@@ -194,6 +200,8 @@ mod tests {
                 sorted.sort_unstable();
                 prop_assert_eq!(lru.iter().map(|(&key, &value)| (key, value)).collect::<Vec<_>>(), sorted);
                 prop_assert_eq!(lru.len(), model.len());
+                let by_use: Vec<_> = lru.iter_by_use().map(|(&key, &value)| (key, value)).collect();
+                prop_assert!(by_use.iter().rev().eq(&model));
             }
         }
     }

@@ -94,13 +94,14 @@ enum Ladder {
 #[derive(Debug)]
 pub struct CredentialStore {
     entries: Lru<(NetworkId, IpAddr), Entry>,
+    changes: u64,
 }
 
 impl CredentialStore {
     /// Remembers up to `capacity` servers; 0 remembers nothing.
     #[must_use]
     pub const fn new(capacity: usize) -> Self {
-        Self { entries: Lru::new(capacity) }
+        Self { entries: Lru::new(capacity), changes: 0 }
     }
 
     /// What is known of a server, which counts as a use.
@@ -184,6 +185,7 @@ impl CredentialStore {
     ) {
         // A server that was forgotten meanwhile is not remembered for a used cookie alone.
         let Some(entry) = self.entries.peek_mut(&(network, server)) else { return };
+        self.changes += 1;
         let (newer, granted) = entry.cookies.since(used, entry.failures.refused_at());
         entry.cookies.answered(used, answer, fresh, now);
         if let Some((_, form)) = fresh {
@@ -200,11 +202,13 @@ impl CredentialStore {
     pub fn forget_cookies(&mut self, network: NetworkId, server: IpAddr) {
         if let Some(entry) = self.entries.peek_mut(&(network, server)) {
             entry.cookies.clear();
+            self.changes += 1;
         }
     }
 
     /// Forgets everything.
     pub fn flush(&mut self) {
+        self.changes += 1;
         self.entries.clear();
     }
 
@@ -223,6 +227,18 @@ impl CredentialStore {
     /// Everything remembered, by network and address.
     pub fn iter(&self) -> impl Iterator<Item = (NetworkId, IpAddr, &Entry)> {
         self.entries.iter().map(|(&(network, server), entry)| (network, server, entry))
+    }
+
+    /// The same, the one used least recently first: [`CredentialStore::restore`] in this order gives the
+    /// same store.
+    pub fn iter_by_use(&self) -> impl Iterator<Item = (NetworkId, IpAddr, &Entry)> {
+        self.entries.iter_by_use().map(|(&(network, server), entry)| (network, server, entry))
+    }
+
+    /// Counts changes: who saves the store compares.
+    #[must_use]
+    pub const fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// In which form to ask this server for a cookie: the one that it granted in before; else the
@@ -273,6 +289,7 @@ impl CredentialStore {
     pub fn note_success(&mut self, network: NetworkId, server: IpAddr) {
         if let Some(entry) = self.entries.peek_mut(&(network, server)) {
             entry.failures = Failures::NONE;
+            self.changes += 1;
         }
     }
 
@@ -286,6 +303,7 @@ impl CredentialStore {
     fn learn(&mut self, network: NetworkId, server: IpAddr, change: impl FnOnce(&mut Entry)) {
         if let Some(entry) = self.entries.get_or_insert((network, server), Entry::new) {
             change(entry);
+            self.changes += 1;
         }
     }
 }

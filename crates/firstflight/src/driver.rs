@@ -90,7 +90,11 @@ impl<L: Link> Driver<L> {
             self.clock_at = now + CLOCK_EVERY;
             inner.set_clock();
         }
-        let Some(at) = inner.stack.poll_timeout() else {
+        if inner.save_due().is_some_and(|at| at <= now) {
+            save(inner);
+        }
+        let due = [inner.stack.poll_timeout(), inner.save_due()];
+        let Some(at) = due.into_iter().flatten().min() else {
             self.timer_at = None;
             return false;
         };
@@ -120,6 +124,7 @@ impl<L: Link> Driver<L> {
         // The driver and this call hold two references.
         let alone = Arc::strong_count(&self.shared) <= 2 && inner.stack.connections() == 0;
         if inner.stopping || alone {
+            save(&mut inner);
             return Poll::Ready(Ok(()));
         }
         if more_in || more_out || due {
@@ -157,6 +162,13 @@ impl<L: Link> Future for Driver<L> {
 
 // A driver's parts are moved freely; only the timer is pinned, in a box.
 impl<L> Unpin for Driver<L> {}
+
+/// Writes the cache file, if anything changed, where it stops nobody.
+fn save(inner: &mut Inner) {
+    if let Some(snapshot) = inner.save() {
+        tokio::task::spawn_blocking(move || snapshot.write());
+    }
+}
 
 /// One record of the engine's trace, as a `tracing` event.
 fn log(record: &Trace) {

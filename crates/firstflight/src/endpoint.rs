@@ -1,9 +1,11 @@
 //! One engine on one link.
 
+use crate::cache::CredentialCache;
 use crate::driver::Driver;
 use crate::listener::Listener;
 use crate::shared::Shared;
 use crate::stream::Stream;
+use firstflight_credential::NetworkId;
 use firstflight_link::Link;
 use firstflight_stack::{Config, ConnectConfig, Counters, Gauges, ListenConfig, ListenError};
 use std::future::poll_fn;
@@ -122,6 +124,37 @@ impl Endpoint {
         self.shared.lock().stack.connections()
     }
 
+    /// Begins with what `cache` remembers of servers, and keeps its file up to date: at most every few
+    /// seconds, and in [`Endpoint::shutdown`].
+    ///
+    /// The engine has to know which network it is on ([`Config::network`], [`crate::network_id`]): without
+    /// an id nothing is read or written, and this gives false.
+    ///
+    /// ```
+    /// # use firstflight::{CredentialCache, Endpoint, credential::NetworkId, link::Link};
+    /// # use firstflight::CacheError;
+    /// fn start<L: Link + 'static>(mut config: firstflight::Config, link: L) -> Result<Endpoint, CacheError> {
+    ///     config.network = firstflight::network_id().unwrap_or(NetworkId::UNKNOWN);
+    ///     let endpoint = Endpoint::new(config, link);
+    ///     endpoint.use_cache(CredentialCache::open("/var/lib/example/servers.json")?);
+    ///     Ok(endpoint)
+    /// }
+    /// ```
+    pub fn use_cache(&self, cache: CredentialCache) -> bool {
+        let mut inner = self.shared.lock();
+        let known = inner.stack.config().network.is_known();
+        if known {
+            inner.keep(cache);
+        }
+        known
+    }
+
+    /// The host is on this network now: nothing that was learnt on another is used. Without an id for the
+    /// new one give [`NetworkId::UNKNOWN`]; what was learnt without an id is forgotten.
+    pub fn move_to(&self, network: NetworkId) {
+        self.shared.lock().stack.set_network(network);
+    }
+
     /// Forgets every cookie and round-trip time, as at a move to another network.
     pub fn forget_credentials(&self) {
         self.shared.lock().stack.forget_credentials();
@@ -147,8 +180,15 @@ impl Endpoint {
         });
         // Elapsed or idle: the engine stops either way.
         let _ = tokio::time::timeout(timeout, idle).await;
-        let mut inner = self.shared.lock();
-        inner.stopping = true;
-        inner.kick();
+        let last = {
+            let mut inner = self.shared.lock();
+            inner.stopping = true;
+            inner.kick();
+            inner.save()
+        };
+        if let Some(snapshot) = last {
+            // It fails only when the runtime ends: then nobody waits for it.
+            let _ = tokio::task::spawn_blocking(move || snapshot.write()).await;
+        }
     }
 }

@@ -47,14 +47,17 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod cache;
 mod driver;
 mod endpoint;
 mod listener;
 #[cfg(feature = "metrics")]
 pub mod metrics;
+mod network;
 mod shared;
 mod stream;
 
+pub use cache::{Avoided, CacheError, CachedCookie, CachedRtt, CachedServer, CredentialCache};
 pub use endpoint::Endpoint;
 pub use firstflight_credential as credential;
 pub use firstflight_link as link;
@@ -64,6 +67,7 @@ pub use firstflight_stack::{
 };
 pub use firstflight_tcp as tcp;
 pub use listener::Listener;
+pub use network::network_id;
 pub use stream::Stream;
 
 use std::io;

@@ -1,5 +1,6 @@
 //! What the driver and the sockets share: the stack, and who waits for what.
 
+use crate::cache::{CredentialCache, Keeper, Snapshot};
 use firstflight_stack::{ConnId, Event, IoError, ListenerId, Readiness, Stack};
 use firstflight_tcp::CloseReason;
 use firstflight_wire::{Clock, Instant};
@@ -31,7 +32,13 @@ pub(crate) struct Inner {
     /// The driver has stopped; why, if by an error of the link.
     pub stopped: Option<Option<io::ErrorKind>>,
     origin: std::time::Instant,
+    /// Saves the client's memory of servers.
+    keeper: Option<Keeper>,
 }
+
+/// Where monotonic time begins: far enough from its origin that what a cache file remembers has its place
+/// before the endpoint began.
+const BEGINNING: Instant = Instant::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// What a task waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,15 +51,35 @@ pub(crate) enum Interest {
 impl Inner {
     /// Monotonic time since the endpoint began.
     pub fn now(&self) -> Instant {
-        Instant::from_nanos(self.origin.elapsed().as_nanos() as u64)
+        BEGINNING + self.origin.elapsed()
     }
 
-    /// Gives the stack the wall clock. Its error is not known here; a host with NTP is within 1 s.
-    pub fn set_clock(&mut self) {
+    /// Both clocks. The wall clock's error is not known here; a host with NTP is within 1 s.
+    fn clock(&self) -> Clock {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let clock =
-            Clock { mono: self.now(), unix_ms: unix.as_millis() as u64, uncertainty: Duration::from_secs(1) };
-        self.stack.handle_clock(clock);
+        Clock { mono: self.now(), unix_ms: unix.as_millis() as u64, uncertainty: Duration::from_secs(1) }
+    }
+
+    /// Gives the stack the wall clock.
+    pub fn set_clock(&mut self) {
+        self.stack.handle_clock(self.clock());
+    }
+
+    /// Takes over what `cache` holds and keeps its file up to date from now on.
+    pub fn keep(&mut self, cache: CredentialCache) {
+        let clock = self.clock();
+        self.keeper = Some(Keeper::load(cache, &mut self.stack, &clock));
+    }
+
+    /// When the cache file wants to be written.
+    pub fn save_due(&self) -> Option<Instant> {
+        self.keeper.as_ref()?.due(&self.stack)
+    }
+
+    /// What is to be written into the cache file, if anything.
+    pub fn save(&mut self) -> Option<Snapshot> {
+        let clock = self.clock();
+        self.keeper.as_mut()?.snapshot(&self.stack, &clock)
     }
 
     /// Lets the driver run: something is to be sent or a timer changed.
@@ -154,7 +181,7 @@ pub(crate) struct Shared(Mutex<Inner>);
 impl Shared {
     pub fn new(config: firstflight_stack::Config) -> Arc<Self> {
         let mut inner = Inner {
-            stack: Stack::new(config, Instant::ZERO),
+            stack: Stack::new(config, BEGINNING),
             waiting: HashMap::new(),
             accepting: HashMap::new(),
             idle: Vec::new(),
@@ -162,6 +189,7 @@ impl Shared {
             stopping: false,
             stopped: None,
             origin: std::time::Instant::now(),
+            keeper: None,
         };
         inner.set_clock();
         Arc::new(Self(Mutex::new(inner)))

@@ -12,7 +12,7 @@ use firstflight_credential::store::Answer;
 use firstflight_credential::{Outcome, Permission, Reason};
 use firstflight_tcp::{CloseReason, Disposition, Resolution, StateName, SynAckReport, SynPlan};
 use firstflight_wire::Instant;
-use firstflight_wire::tcp::{Cookie, FastOpen, FastOpenForm, OptionBytes, Segment};
+use firstflight_wire::tcp::{FastOpen, OptionBytes, Segment};
 
 /// Bytes that options may take in a SYN: kept free in front of first-flight data.
 const SYN_OPTIONS: u32 = 40;
@@ -68,6 +68,7 @@ impl Stack {
                 ..SynPlan::default()
             },
             asked: Some(Box::new(Asked {
+                network,
                 form,
                 cookie,
                 cookie_age,
@@ -105,7 +106,7 @@ impl Stack {
         };
         let Some(asked) = &mut slot.asked else { return Disposition::Processed };
         (asked.awaited, asked.answered_at) = (false, now);
-        let (form, cookie) = (asked.form, asked.cookie.take());
+        let (network, form, cookie) = (asked.network, asked.form, asked.cookie.take());
         let server = slot.key.remote_ip();
         let resolution = if report.acked == 0 { Resolution::DataRefused } else { Resolution::Accepted };
         let fresh = match segment.options.fast_open() {
@@ -115,7 +116,6 @@ impl Stack {
         let outcome = judge(&report, cookie.is_some(), fresh.is_some());
         slot.outcome = outcome;
         let disposition = slot.conn.handle_syn_ack(segment, resolution, now, &mut self.pool);
-        let network = self.config.network;
         if let Some(mss) = segment.options.mss {
             self.credentials.learn_mss(network, server, mss);
         }
@@ -124,7 +124,11 @@ impl Stack {
                 let answer = answer_to(&report);
                 self.credentials.note_answer(network, server, used, answer, fresh, now);
             }
-            None => self.learn_grant(server, form, fresh, &report, now),
+            None => match fresh {
+                Some((cookie, form)) => self.credentials.learn_cookie(network, server, form, cookie, now),
+                None if !report.retransmitted => self.credentials.note_unanswered(network, server, form),
+                None => {}
+            },
         }
         if report.first_lost && fresh.is_none() {
             // The SYN with the option was lost, the plain one came through.
@@ -138,23 +142,6 @@ impl Stack {
         disposition
     }
 
-    /// What came of a request for a cookie.
-    fn learn_grant(
-        &mut self,
-        server: IpAddr,
-        asked: FastOpenForm,
-        fresh: Option<(Cookie, FastOpenForm)>,
-        report: &SynAckReport,
-        now: Instant,
-    ) {
-        let network = self.config.network;
-        match fresh {
-            Some((cookie, form)) => self.credentials.learn_cookie(network, server, form, cookie, now),
-            None if !report.retransmitted => self.credentials.note_unanswered(network, server, asked),
-            None => {}
-        }
-    }
-
     /// A client's connection is over: what that says about first flights to its server.
     pub(crate) fn flight_over(&mut self, index: u32, now: Instant) {
         let Some(slot) = self.slots.get_mut(index) else { return };
@@ -165,7 +152,7 @@ impl Stack {
             }
             return self.no_answer(index, now);
         }
-        let (network, server) = (self.config.network, slot.key.remote_ip());
+        let (network, server) = (asked.network, slot.key.remote_ip());
         let answered = slot.conn.totals().bytes_received > 0;
         if answered && slot.outcome == Outcome::Accepted {
             self.credentials.note_success(network, server);
@@ -183,8 +170,8 @@ impl Stack {
         let Some(asked) = &slot.asked else { return };
         let silent = now.saturating_since(asked.answered_at) >= SILENCE;
         if silent && slot.conn.totals().bytes_received == 0 && slot.conn.close_reason().is_none() {
-            let server = slot.key.remote_ip();
-            self.credentials.note_failure(self.config.network, server, now);
+            let (network, server) = (asked.network, slot.key.remote_ip());
+            self.credentials.note_failure(network, server, now);
             // Its end says nothing more.
             if let Some(slot) = self.slots.get_mut(id.index) {
                 slot.asked = None;
@@ -198,7 +185,7 @@ impl Stack {
         let Some(asked) = &mut slot.asked else { return };
         asked.awaited = false;
         if let Some(used) = asked.cookie.take() {
-            let (network, server) = (self.config.network, slot.key.remote_ip());
+            let (network, server) = (asked.network, slot.key.remote_ip());
             self.credentials.note_answer(network, server, &used, Answer::Unclear, None, now);
         }
     }

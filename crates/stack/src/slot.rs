@@ -4,7 +4,7 @@ use crate::flow::FlowKey;
 use alloc::boxed::Box;
 use core::time::Duration;
 use firstflight_credential::store::StoredCookie;
-use firstflight_credential::{Outcome, Place};
+use firstflight_credential::{NetworkId, Outcome, Place};
 use firstflight_tcp::{Connection, Readiness};
 use firstflight_wire::Instant;
 use firstflight_wire::tcp::FastOpenForm;
@@ -25,6 +25,8 @@ pub enum Owner {
 /// What a client's SYN asked for; told to the credential store when the answer comes.
 #[derive(Debug)]
 pub struct Asked {
+    /// The local network that it was sent from.
+    pub network: NetworkId,
     /// The option form that was sent.
     pub form: FastOpenForm,
     /// The cookie that was shown; without one, one was asked for.

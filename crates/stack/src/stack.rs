@@ -19,7 +19,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use core::net::IpAddr;
 use core::time::Duration;
-use firstflight_credential::{CredentialStore, JobResult, Outcome, Place, Reason, Serial};
+use firstflight_credential::{CredentialStore, Entry, JobResult, NetworkId, Outcome, Place, Reason, Serial};
 use firstflight_tcp::{CloseReason, Pool, Readiness, StateName};
 use firstflight_wire::{Clock, Instant};
 
@@ -149,6 +149,20 @@ impl Stack {
     /// Forgets every cookie and round-trip time: the host moved to another network.
     pub fn forget_credentials(&mut self) {
         self.credentials.flush();
+    }
+
+    /// The host moved to this network: nothing that was learnt on another is used from now on. What was
+    /// learnt on an unknown one is forgotten.
+    pub fn set_network(&mut self, network: NetworkId) {
+        if network != self.config.network && !self.config.network.is_known() {
+            self.credentials.flush();
+        }
+        self.config.network = network;
+    }
+
+    /// Puts back what was remembered of a server on `network` when it was saved.
+    pub fn restore_credential(&mut self, network: NetworkId, server: IpAddr, entry: Entry) {
+        self.credentials.restore(network, server, entry);
     }
 
     /// What can be known of a connection; `None` if it is gone.

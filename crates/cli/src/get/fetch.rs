@@ -118,6 +118,7 @@ fn report(
         total_ms,
         rtt_ms: info.and_then(|info| info.rtt).map(millis),
         syn_retransmits: info.map(|info| info.handshake_retransmits),
+        cookie_age_s: info.and_then(|info| info.cookie_age).map(|age| millis(age) / 1e3),
         error: result.err().map(|error| error.to_string()),
     }
 }

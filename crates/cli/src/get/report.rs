@@ -22,6 +22,8 @@ pub struct Report {
     /// Smoothed round-trip time of the connection.
     pub rtt_ms: Option<f64>,
     pub syn_retransmits: Option<u8>,
+    /// How old the cookie was that the SYN showed.
+    pub cookie_age_s: Option<f64>,
     /// Why it failed.
     pub error: Option<String>,
 }

@@ -1,0 +1,86 @@
+//! What `get` remembers of servers, and for which network.
+
+use crate::error::Error;
+use crate::output;
+use firstflight::credential::NetworkId;
+use firstflight::{CredentialCache, Endpoint};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Where cookies are kept.
+#[derive(clap::Args)]
+pub struct Memory {
+    /// Keep cookies and what else is learnt of servers in this file, for the next time
+    #[arg(long, value_name = "FILE")]
+    cache: Option<PathBuf>,
+    /// The local network that they belong to: 32 hexadecimal digits of your choice, auto (from the default
+    /// route's gateway), or none (nothing is read from the file or written into it)
+    #[arg(long, value_name = "HEX|auto|none", default_value = "auto")]
+    network_id: NetworkChoice,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NetworkChoice {
+    Auto,
+    Id(NetworkId),
+}
+
+impl FromStr for NetworkChoice {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const WRONG: &str = "give 32 hexadecimal digits (not all 0), auto or none";
+        match text {
+            "auto" => return Ok(Self::Auto),
+            "none" => return Ok(Self::Id(NetworkId::UNKNOWN)),
+            _ => {}
+        }
+        let digits = text.len() == 32 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let number = u128::from_str_radix(text, 16).ok().filter(|number| digits && *number != 0);
+        number.map(|number| Self::Id(NetworkId(number.to_be_bytes()))).ok_or(WRONG)
+    }
+}
+
+impl Memory {
+    /// The network, found out only if it matters.
+    pub fn network(&self) -> NetworkId {
+        match self.network_id {
+            NetworkChoice::Id(id) => id,
+            NetworkChoice::Auto if self.cache.is_none() => NetworkId::UNKNOWN,
+            NetworkChoice::Auto => firstflight::network_id().unwrap_or(NetworkId::UNKNOWN),
+        }
+    }
+
+    /// Reads the file, if there is one to use.
+    pub fn open(&self) -> Result<Option<CredentialCache>, Error> {
+        self.cache.as_ref().map(CredentialCache::open).transpose().map_err(Error::Cache)
+    }
+
+    /// Gives it to the engine.
+    pub fn attach(&self, cache: Option<CredentialCache>, endpoint: &Endpoint) {
+        if let Some(cache) = cache
+            && !endpoint.use_cache(cache)
+            && self.network_id == NetworkChoice::Auto
+        {
+            output::complain(
+                &"the local network has no gateway to know it by: --cache is not used; name it with --network-id",
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_ids() {
+        let id = NetworkChoice::Id(NetworkId(*b"0123456789abcdef"));
+        assert_eq!("30313233343536373839616263646566".parse(), Ok(id));
+        assert_eq!("auto".parse(), Ok(NetworkChoice::Auto));
+        assert_eq!("none".parse(), Ok(NetworkChoice::Id(NetworkId::UNKNOWN)));
+        for wrong in ["", "3031", "+3031323334353637383961626364656", "00000000000000000000000000000000"] {
+            assert!(wrong.parse::<NetworkChoice>().is_err(), "{wrong}");
+        }
+    }
+}

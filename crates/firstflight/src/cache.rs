@@ -1,0 +1,194 @@
+//! The client's memory in a file: cookies outlive the process, so that its next first visit carries data.
+//!
+//! Only what belongs to a known local network is written: a cookie that is shown on another network than
+//! its own tells the server that both are the same user (RFC 7413 §4.1.3.2).
+
+mod file;
+mod hex;
+mod keeper;
+
+pub use file::CacheError;
+pub(crate) use keeper::{Keeper, Snapshot};
+
+use firstflight_credential::store::{CookieSet, Failures, PathRtt, Permission};
+use firstflight_credential::{Entry, NetworkId};
+use firstflight_wire::tcp::{Cookie, FastOpenForm};
+use firstflight_wire::{Clock, Instant};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Longest time that a server is avoided for, milliseconds: a file cannot ask for more.
+const LONGEST_PAUSE: u64 = 24 * 60 * 60 * 1000;
+
+/// What is remembered of one server on one network. Times are Unix times in milliseconds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CachedServer {
+    /// The local network that all of it belongs to.
+    #[serde(with = "hex::network")]
+    pub network: NetworkId,
+    /// Its address.
+    pub server: IpAddr,
+    /// Its cookies, newest first.
+    pub cookies: Vec<CachedCookie>,
+    /// Its cookies are good for one use each, or seem so.
+    pub one_time: bool,
+    /// The MSS that it announced, bytes.
+    pub mss: Option<u16>,
+    /// Round-trip times.
+    pub rtt: Option<CachedRtt>,
+    /// First flights that failed in a row.
+    pub failures: u32,
+    /// Set while it is avoided.
+    pub avoided: Option<Avoided>,
+}
+
+/// A cookie in the file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CachedCookie {
+    /// The cookie.
+    #[serde(with = "hex::cookie")]
+    pub cookie: Cookie,
+    /// It came in the experimental form of the option (kind 254).
+    pub experimental: bool,
+    /// When it was granted.
+    pub granted: u64,
+}
+
+/// Round-trip times in the file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CachedRtt {
+    /// Smoothed, microseconds.
+    pub srtt_us: u64,
+    /// Variation, microseconds.
+    pub rttvar_us: u64,
+    /// When it was last measured.
+    pub at: u64,
+}
+
+/// A server that is left alone for a while.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Avoided {
+    /// Until when.
+    pub until: u64,
+    /// A cookie may still be asked for.
+    pub asking: bool,
+}
+
+impl CachedServer {
+    fn of(network: NetworkId, server: IpAddr, entry: &Entry, clock: &Clock) -> Self {
+        let unix = |at: Instant| clock.unix_ms.saturating_sub((clock.mono - at).as_millis() as u64);
+        let failures = &entry.failures;
+        let left = failures.retry_at.saturating_since(clock.mono).as_millis() as u64;
+        Self {
+            network,
+            server,
+            cookies: (entry.cookies.as_slice().iter())
+                .map(|held| CachedCookie {
+                    cookie: held.cookie,
+                    experimental: held.form == FastOpenForm::Experimental,
+                    granted: unix(held.granted_at),
+                })
+                .collect(),
+            one_time: entry.cookies.is_rotating(),
+            mss: entry.mss,
+            rtt: entry.rtt.map(|rtt| CachedRtt {
+                srtt_us: rtt.srtt.as_micros() as u64,
+                rttvar_us: rtt.rttvar.as_micros() as u64,
+                at: unix(rtt.at),
+            }),
+            failures: failures.count,
+            avoided: (left > 0).then(|| Avoided {
+                until: clock.unix_ms.saturating_add(left),
+                asking: failures.permits == Permission::Request,
+            }),
+        }
+    }
+
+    fn entry(&self, clock: &Clock) -> Entry {
+        let mono = |unix: u64| clock.mono - Duration::from_millis(clock.unix_ms.saturating_sub(unix));
+        let cookies: Vec<_> = (self.cookies.iter())
+            .map(|held| {
+                let form =
+                    if held.experimental { FastOpenForm::Experimental } else { FastOpenForm::Standard };
+                (held.cookie, form, mono(held.granted))
+            })
+            .collect();
+        let mut entry = Entry::new();
+        entry.cookies = CookieSet::restore(&cookies, self.one_time);
+        entry.mss = self.mss.filter(|mss| *mss > 0);
+        entry.rtt = self.rtt.as_ref().map(|rtt| PathRtt {
+            srtt: Duration::from_micros(rtt.srtt_us),
+            rttvar: Duration::from_micros(rtt.rttvar_us),
+            at: mono(rtt.at),
+        });
+        let (permits, left) = match &self.avoided {
+            Some(avoided) if avoided.asking => (Permission::Request, avoided.until),
+            Some(avoided) => (Permission::Nothing, avoided.until),
+            None => (Permission::Everything, 0),
+        };
+        let left = left.saturating_sub(clock.unix_ms).min(LONGEST_PAUSE);
+        entry.failures = Failures::restore(self.failures, permits, clock.mono + Duration::from_millis(left));
+        entry
+    }
+}
+
+/// A cache file, read; given to [`crate::Endpoint::use_cache`].
+///
+/// The format is JSON with a version. The file's mode is 0600, and a new one takes its place in one step,
+/// so that it is never half written. Two processes that use one file at the same time do not lose it, but
+/// the one that writes last wins.
+#[derive(Debug)]
+pub struct CredentialCache {
+    path: PathBuf,
+    servers: Vec<CachedServer>,
+}
+
+impl CredentialCache {
+    /// Opens the cache in `path`. One that is not there yet is empty. One that cannot be understood is
+    /// renamed to `PATH.corrupt-…` with a warning in the log, and an empty one begins.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or its directory not be written to.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, CacheError> {
+        let path = path.into();
+        file::check_writable(&path)?;
+        let servers = match Self::read(&path) {
+            Ok(servers) => servers,
+            Err(CacheError::Missing(_)) => Vec::new(),
+            Err(problem @ CacheError::Invalid(..)) => {
+                let aside = file::set_aside(&path)?;
+                tracing::warn!("{problem}; it is kept as {} and an empty one begins", aside.display());
+                Vec::new()
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Self { path, servers })
+    }
+
+    /// What the file in `path` holds, the server used least recently first.
+    ///
+    /// # Errors
+    /// When it is not there, cannot be read, or is not a cache.
+    pub fn read(path: &Path) -> Result<Vec<CachedServer>, CacheError> {
+        file::read(path)
+    }
+
+    /// Makes `servers` all that the file in `path` holds.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(path: &Path, servers: &[CachedServer]) -> Result<(), CacheError> {
+        file::write(path, servers)
+    }
+
+    /// What was read.
+    #[must_use]
+    pub fn servers(&self) -> &[CachedServer] {
+        &self.servers
+    }
+}
+
+#[cfg(test)]
+mod tests;

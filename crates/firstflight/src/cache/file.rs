@@ -1,0 +1,119 @@
+//! Reading and writing the cache file.
+
+use super::CachedServer;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+use zeroize::Zeroizing;
+
+/// The format's version.
+const VERSION: u32 = 1;
+/// Largest file that is read, bytes: more than a full store takes.
+const LARGEST: u64 = 16 << 20;
+
+/// Why a cache cannot be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum CacheError {
+    /// There is no such file.
+    Missing(PathBuf),
+    /// It cannot be read.
+    Read(PathBuf, io::Error),
+    /// It is not a cache of this version; the text says why.
+    Invalid(PathBuf, String),
+    /// It cannot be written, or not be moved out of the way.
+    Write(PathBuf, io::Error),
+}
+
+impl fmt::Display for CacheError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(path) => write!(f, "there is no cache {}", path.display()),
+            Self::Read(path, error) => write!(f, "cannot read the cache {}: {error}", path.display()),
+            Self::Invalid(path, why) => write!(f, "{} is not a cache of this version: {why}", path.display()),
+            Self::Write(path, error) => write!(f, "cannot write the cache {}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for CacheError {}
+
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Content<S> {
+    version: u32,
+    servers: S,
+}
+
+pub(super) fn read(path: &Path) -> Result<Vec<CachedServer>, CacheError> {
+    let fail = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => CacheError::Missing(path.to_owned()),
+        _ => CacheError::Read(path.to_owned(), error),
+    };
+    let invalid = |why: String| CacheError::Invalid(path.to_owned(), why);
+    let file = File::open(path).map_err(fail)?;
+    let mut text = Zeroizing::new(Vec::new());
+    file.take(LARGEST + 1).read_to_end(&mut text).map_err(fail)?;
+    if text.len() as u64 > LARGEST {
+        return Err(invalid("it is too large".into()));
+    }
+    let found: Version = serde_json::from_slice(&text).map_err(|error| invalid(error.to_string()))?;
+    if found.version != VERSION {
+        return Err(invalid(format!("its version is {}, not {VERSION}", found.version)));
+    }
+    let content: Content<Vec<CachedServer>> =
+        serde_json::from_slice(&text).map_err(|error| invalid(error.to_string()))?;
+    Ok(content.servers)
+}
+
+/// Writes a file beside it, flushes it to the disk and renames it: after a crash there is the old one or
+/// the new one.
+pub(super) fn write(path: &Path, servers: &[CachedServer]) -> Result<(), CacheError> {
+    let fail = |error| CacheError::Write(path.to_owned(), error);
+    let mut text = Zeroizing::new(Vec::new());
+    let content = Content { version: VERSION, servers };
+    serde_json::to_writer_pretty(&mut *text, &content).map_err(|error| fail(error.into()))?;
+    text.push(b'\n');
+    // Mode 0600 from the start.
+    let mut file = tempfile::NamedTempFile::new_in(directory(path)).map_err(fail)?;
+    file.write_all(&text).and_then(|()| file.as_file().sync_all()).map_err(fail)?;
+    file.persist(path).map_err(|error| fail(error.error))?;
+    File::open(directory(path)).and_then(|directory| directory.sync_all()).map_err(fail)
+}
+
+/// Whether a file could be put there: better known before anything is sent.
+pub(super) fn check_writable(path: &Path) -> Result<(), CacheError> {
+    let fail = |error| CacheError::Write(path.to_owned(), error);
+    if path.is_dir() {
+        return Err(fail(io::ErrorKind::IsADirectory.into()));
+    }
+    tempfile::NamedTempFile::new_in(directory(path)).map(drop).map_err(fail)
+}
+
+/// Gives a file that cannot be understood another name, which nothing has yet.
+pub(super) fn set_aside(path: &Path) -> Result<PathBuf, CacheError> {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let mut number = seconds;
+    loop {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".corrupt-{number}"));
+        let aside = PathBuf::from(name);
+        if aside.symlink_metadata().is_ok() {
+            number += 1;
+            continue;
+        }
+        let renamed = std::fs::rename(path, &aside);
+        return renamed.map(|()| aside).map_err(|error| CacheError::Write(path.to_owned(), error));
+    }
+}
+
+fn directory(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
