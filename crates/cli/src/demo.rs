@@ -7,7 +7,7 @@ use crate::network::{Capture, engine_config};
 use crate::output;
 use firstflight::credential::{FastOpenPolicy, KeyRing, PendingLimit, Scheme};
 use firstflight::link::{PathConfig, real_time_pair};
-use firstflight::{ConnectConfig, Endpoint, ListenConfig, Listener, Stream};
+use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Stream};
 use serde::Serialize;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
@@ -153,7 +153,7 @@ async fn visit(client: &Endpoint, fast_open: bool) -> io::Result<Measured> {
     let config = ConnectConfig { fast_open, ..ConnectConfig::default() };
     let mut buffer = vec![0; PIECE];
     let began = Instant::now();
-    let mut stream = client.connect(SERVER, REQUEST, &config).await?;
+    let mut stream = client.connect(SERVER, FirstFlight::safely_replayable(REQUEST), &config).await?;
     let mut filled = stream.read(&mut buffer).await?;
     let first_byte = began.elapsed();
     let head = loop {

@@ -2,9 +2,10 @@
 
 use crate::cache::CredentialCache;
 use crate::driver::Driver;
+use crate::first_flight::FirstFlight;
 use crate::listener::Listener;
 use crate::shared::Shared;
-use crate::stream::Stream;
+use crate::stream::{Stream, rides};
 use firstflight_credential::NetworkId;
 use firstflight_link::Link;
 use firstflight_stack::{Config, ConnectConfig, Counters, Gauges, ListenConfig, ListenError};
@@ -20,7 +21,7 @@ use tokio::io::AsyncWriteExt;
 /// stream are gone, it closes what is open and stops.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl Endpoint {
@@ -38,17 +39,21 @@ impl Endpoint {
         Self { shared }
     }
 
-    /// Connects and sends `first`: with Fast Open and a known cookie it rides in the SYN. Resolves
-    /// when the handshake is complete.
+    /// Connects and sends `first`. With Fast Open and a known cookie, data that is
+    /// [`FirstFlight::safely_replayable`] rides in the SYN; data that is [`FirstFlight::at_most_once`] is
+    /// sent when the handshake is complete (the reason is then [`Reason::NoData`](crate::credential::Reason)
+    /// where a cookie was shown). Resolves when the handshake is complete. What `config` says in
+    /// [`ConnectConfig::replay_safe`] does not count: `first` does.
     ///
     /// # Errors
     /// When there is no local address or port for it, the peer refuses or does not answer.
     ///
     /// ```
-    /// # use firstflight::{ConnectConfig, Endpoint, Stream};
+    /// # use firstflight::{ConnectConfig, Endpoint, FirstFlight, Stream};
     /// async fn ask(endpoint: &Endpoint) -> std::io::Result<Stream> {
     ///     let config = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
-    ///     let stream = endpoint.connect("192.0.2.1:80".parse().unwrap(), b"hello", &config).await?;
+    ///     let request = FirstFlight::safely_replayable(b"GET / HTTP/1.0\r\n\r\n");
+    ///     let stream = endpoint.connect("192.0.2.1:80".parse().unwrap(), request, &config).await?;
     ///     println!("{}: {}", stream.outcome().as_str(), stream.outcome());
     ///     Ok(stream)
     /// }
@@ -56,27 +61,31 @@ impl Endpoint {
     pub async fn connect(
         &self,
         remote: SocketAddr,
-        first: &[u8],
+        first: FirstFlight<'_>,
         config: &ConnectConfig,
     ) -> io::Result<Stream> {
-        let (mut stream, taken) = Stream::open(&self.shared, remote, first, config)?;
+        let config = ConnectConfig { replay_safe: first.is_replayable(), ..config.clone() };
+        let data = if rides(&config) { first.data() } else { &[] };
+        let (mut stream, taken) = Stream::open(&self.shared, remote, data, &config)?;
         stream.connected().await?;
-        if let Some(rest) = first.get(taken..).filter(|r| !r.is_empty()) {
+        if let Some(rest) = first.data().get(taken..).filter(|r| !r.is_empty()) {
             stream.write_all(rest).await?;
         }
         Ok(stream)
     }
 
-    /// A stream that connects with its first write, which rides in the SYN if it can: what
-    /// libraries such as hyper and rustls need, which know nothing of first flights. Who reads before the
-    /// first write waits for it (hyper does so); where the server speaks first, use
-    /// [`Endpoint::connect`].
+    /// A stream that connects with its first write: what libraries such as hyper and rustls need, which know
+    /// nothing of first flights. With [`ConnectConfig::fast_open`] and [`ConnectConfig::replay_safe`] the
+    /// first write rides in the SYN if it can, and the server may execute it twice; without `replay_safe` it
+    /// is sent when the handshake is complete. Who reads before the first write waits for it (hyper does
+    /// so); where the server speaks first, use [`Endpoint::connect`].
     ///
     /// ```
     /// # use firstflight::{ConnectConfig, Endpoint};
     /// # use tokio::io::{AsyncReadExt, AsyncWriteExt};
     /// async fn ask(endpoint: &Endpoint) -> std::io::Result<String> {
-    ///     let config = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
+    ///     // A GET may be executed twice.
+    ///     let config = ConnectConfig { fast_open: true, replay_safe: true, ..ConnectConfig::default() };
     ///     let mut stream = endpoint.connect_lazy("192.0.2.1:80".parse().unwrap(), config);
     ///     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await?;
     ///     let mut answer = String::new();

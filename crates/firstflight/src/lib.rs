@@ -7,7 +7,7 @@
 //! ```
 //! # #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
 //! # async fn main() -> std::io::Result<()> {
-//! use firstflight::{ConnectConfig, Endpoint, ListenConfig, credential, link};
+//! use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig, credential, link};
 //! use std::sync::Arc;
 //! use tokio::io::{AsyncReadExt, AsyncWriteExt};
 //!
@@ -33,10 +33,12 @@
 //!     std::io::Result::Ok(())
 //! });
 //!
-//! // The first visit brings a cookie, the second one's request rides in the SYN.
+//! // The first visit brings a cookie, the second one's request rides in the SYN. A copy of that SYN may
+//! // execute it twice, so the caller says that this does no harm.
+//! let ping = FirstFlight::safely_replayable(b"ping");
 //! let fast = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
 //! for expected in ["handshake", "accepted"] {
-//!     let mut stream = client.connect("10.0.0.2:80".parse().unwrap(), b"ping", &fast).await?;
+//!     let mut stream = client.connect("10.0.0.2:80".parse().unwrap(), ping, &fast).await?;
 //!     let mut answer = String::new();
 //!     stream.read_to_string(&mut answer).await?;
 //!     assert_eq!(answer, "pong");
@@ -50,15 +52,18 @@
 mod cache;
 mod driver;
 mod endpoint;
+mod first_flight;
 mod listener;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 mod network;
+mod race;
 mod shared;
 mod stream;
 
 pub use cache::{Avoided, CacheError, CachedCookie, CachedRtt, CachedServer, CredentialCache};
 pub use endpoint::Endpoint;
+pub use first_flight::FirstFlight;
 pub use firstflight_credential as credential;
 pub use firstflight_link as link;
 pub use firstflight_stack::{
@@ -68,6 +73,7 @@ pub use firstflight_stack::{
 pub use firstflight_tcp as tcp;
 pub use listener::Listener;
 pub use network::network_id;
+pub use race::{ConnectAnyConfig, ConnectAnyError, FailedAttempt};
 pub use stream::Stream;
 
 use std::io;

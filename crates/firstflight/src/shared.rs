@@ -95,7 +95,11 @@ impl Inner {
         match interest {
             Interest::Read => waiting.read = Some(cx.waker().clone()),
             Interest::Write => waiting.write = Some(cx.waker().clone()),
-            Interest::Connected => waiting.connected.push(cx.waker().clone()),
+            Interest::Connected => {
+                if !waiting.connected.iter().any(|w| w.will_wake(cx.waker())) {
+                    waiting.connected.push(cx.waker().clone());
+                }
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Where a stream stands.
@@ -26,6 +26,16 @@ pub struct Stream {
     shared: Arc<Shared>,
     phase: Phase,
     remote: SocketAddr,
+    /// Nothing may be written before the handshake is complete.
+    held: bool,
+    /// What became of the first flight in another connection's SYN.
+    elsewhere: Option<Outcome>,
+}
+
+/// Whether data may be given to the stack before the handshake is complete: without Fast Open it waits there,
+/// with it, it may ride in the SYN, which the application must have allowed.
+pub(crate) fn rides(config: &ConnectConfig) -> bool {
+    config.replay_safe || !config.fast_open
 }
 
 impl Stream {
@@ -39,21 +49,36 @@ impl Stream {
         let mut inner = shared.lock();
         let (id, taken) = connect(&mut inner, remote, first, config)?;
         drop(inner);
-        Ok((Self { shared: Arc::clone(shared), phase: Phase::Open(id), remote }, taken))
+        Ok((Self::opened(shared, id, remote, None), taken))
     }
 
     pub(crate) fn lazy(shared: &Arc<Shared>, remote: SocketAddr, config: ConnectConfig) -> Self {
-        Self { shared: Arc::clone(shared), phase: Phase::Lazy(config, None), remote }
+        let held = !rides(&config);
+        let phase = Phase::Lazy(config, None);
+        Self { shared: Arc::clone(shared), phase, remote, held, elsewhere: None }
     }
 
     pub(crate) fn accepted(shared: &Arc<Shared>, id: ConnId, info: &ConnectionInfo) -> Self {
-        Self { shared: Arc::clone(shared), phase: Phase::Open(id), remote: info.remote }
+        Self::opened(shared, id, info.remote, None)
     }
 
-    /// What became of the first flight, and why; `Undecided` until the answer has come.
+    /// A stream for connection `id`; `elsewhere` is what became of its first flight if that was tried on
+    /// another one.
+    pub(crate) fn opened(
+        shared: &Arc<Shared>,
+        id: ConnId,
+        remote: SocketAddr,
+        elsewhere: Option<Outcome>,
+    ) -> Self {
+        Self { shared: Arc::clone(shared), phase: Phase::Open(id), remote, held: false, elsewhere }
+    }
+
+    /// What became of the first flight, and why; `Undecided` until the answer has come. After
+    /// [`Endpoint::connect_any`](crate::Endpoint::connect_any) it may have been in the SYN of another
+    /// attempt.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
-        self.info().map_or(Outcome::Undecided, |i| i.outcome)
+        self.elsewhere.or_else(|| Some(self.info()?.outcome)).unwrap_or_default()
     }
 
     /// What can be known of the connection; `None` before the first write of a lazy one.
@@ -77,11 +102,19 @@ impl Stream {
         self.info().map(|i| i.local)
     }
 
-    /// Server side: the data so far came before the handshake was complete. Only the credential
-    /// speaks for the client's address, and the network may have made copies of the request.
+    /// Server side: the handshake is not complete, so what was read so far came before. Only the credential
+    /// speaks for the client's address, and the network may have made copies of the request. It ends with
+    /// [`Stream::handshake_confirmed`]; what came early can still be told by [`Stream::early_bytes`].
     #[must_use]
     pub fn is_early(&self) -> bool {
         self.info().is_some_and(|i| !i.confirmed)
+    }
+
+    /// Server side: how many bytes at the beginning of the stream came in the SYN, before the handshake was
+    /// complete. 0 for an ordinary handshake.
+    #[must_use]
+    pub fn early_bytes(&self) -> u32 {
+        self.info().map_or(0, |i| i.totals.early)
     }
 
     /// Waits until the peer's ACK has proved its address.
@@ -90,6 +123,14 @@ impl Stream {
     /// When the connection ends before.
     pub async fn handshake_confirmed(&self) -> io::Result<()> {
         poll_fn(|cx| self.poll_connected(cx)).await
+    }
+
+    /// [`Stream::handshake_confirmed`] as a poll.
+    ///
+    /// # Errors
+    /// When the connection ends before.
+    pub fn poll_handshake_confirmed(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_connected(cx)
     }
 
     /// Client side: waits until the server's SYN-ACK has come; a lazy stream that has written
@@ -102,17 +143,10 @@ impl Stream {
     }
 
     fn poll_connected(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        let Phase::Open(id) = self.phase else { return Poll::Ready(Ok(())) };
-        let mut inner = self.shared.lock();
-        if inner.stack.info(id).is_some_and(|i| i.confirmed) {
-            return Poll::Ready(Ok(()));
+        match self.phase {
+            Phase::Open(id) => poll_complete(&mut self.shared.lock(), id, cx),
+            Phase::Lazy(..) => Poll::Ready(Ok(())),
         }
-        if let Some(reason) = inner.stack.close_reason(id) {
-            return Poll::Ready(Err(io_error(IoError::Closed(reason))));
-        }
-        inner.check()?;
-        inner.wait(id, Interest::Connected, cx);
-        Poll::Pending
     }
 
     /// Turns Nagle's algorithm off (true) or on.
@@ -152,6 +186,19 @@ impl Stream {
             }
         }
     }
+}
+
+/// Whether the handshake of `id` is complete.
+fn poll_complete(inner: &mut Inner, id: ConnId, cx: &Context<'_>) -> Poll<io::Result<()>> {
+    if inner.stack.info(id).is_some_and(|i| i.confirmed) {
+        return Poll::Ready(Ok(()));
+    }
+    if let Some(reason) = inner.stack.close_reason(id) {
+        return Poll::Ready(Err(io_error(IoError::Closed(reason))));
+    }
+    inner.check()?;
+    inner.wait(id, Interest::Connected, cx);
+    Poll::Pending
 }
 
 fn connect(
@@ -202,7 +249,9 @@ impl AsyncWrite for Stream {
         let this = self.get_mut();
         let shared = Arc::clone(&this.shared);
         let mut inner = shared.lock();
-        if let Phase::Lazy(config, _) = &this.phase {
+        if let Phase::Lazy(config, _) = &this.phase
+            && !this.held
+        {
             let (id, taken) = connect(&mut inner, this.remote, bytes, config)?;
             this.begin(id);
             if taken > 0 || bytes.is_empty() {
@@ -210,6 +259,10 @@ impl AsyncWrite for Stream {
             }
         }
         let id = this.ensure(&mut inner)?;
+        if this.held {
+            ready!(poll_complete(&mut inner, id, cx))?;
+            this.held = false;
+        }
         let now = inner.now();
         match inner.stack.write(id, bytes, now) {
             Ok(n) => {

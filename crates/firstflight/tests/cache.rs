@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use firstflight::credential::{self, NetworkId, Outcome};
-use firstflight::{ConnectConfig, CredentialCache, Endpoint, ListenConfig, link};
+use firstflight::{ConnectConfig, CredentialCache, Endpoint, FirstFlight, ListenConfig, link};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ async fn visit(file: &Path, network: NetworkId, key: credential::CookieKey) -> (
     listen.fast_open = Some(credential::FastOpenPolicy::new(Arc::new(keys), pending));
     let listener = server.listen(listen).unwrap();
     let fast = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
-    let (mut stream, accepted) =
-        tokio::join!(async { client.connect(at, b"ping", &fast).await.unwrap() }, async {
-            listener.accept().await.unwrap()
-        });
+    let (mut stream, accepted) = tokio::join!(
+        async { client.connect(at, FirstFlight::safely_replayable(b"ping"), &fast).await.unwrap() },
+        async { listener.accept().await.unwrap() }
+    );
     drop(accepted);
     let _ = stream.read(&mut [0]).await;
     let seen = (cached, stream.outcome(), stream.info().unwrap().cookie_age.map(|age| age.as_secs()));

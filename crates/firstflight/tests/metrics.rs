@@ -2,10 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use firstflight::metrics::{Publisher, describe};
-use firstflight::{ConnectConfig, Endpoint, ListenConfig, credential, link};
+use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig, credential, link};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use std::net::SocketAddr;
 use std::sync::Arc;
+
+const PING: FirstFlight<'_> = FirstFlight::safely_replayable(b"ping");
 
 /// The value of a series; `None` if there is no such one.
 fn value(text: &str, series: &str) -> Option<f64> {
@@ -47,7 +49,7 @@ async fn a_scrape_shows_the_outcomes_of_known_traffic() {
     let mut open = Vec::new();
     for fast_open in [false, true, true, true, true] {
         let config = ConnectConfig { fast_open, ..ConnectConfig::default() };
-        let (ours, theirs) = tokio::join!(client.connect(at, b"ping", &config), listener.accept());
+        let (ours, theirs) = tokio::join!(client.connect(at, PING, &config), listener.accept());
         let theirs = theirs.unwrap();
         theirs.handshake_confirmed().await.unwrap();
         open.push((ours.unwrap(), theirs));

@@ -1,7 +1,7 @@
 //! Two endpoints on an emulated path, through the public interface only.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use firstflight::{ConnectConfig, Endpoint, ListenConfig, Listener, Stream, credential, link};
+use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Stream, credential, link};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ fn addr(port: u16) -> SocketAddr {
 }
 
 fn fast() -> ConnectConfig {
-    ConnectConfig { fast_open: true, ..ConnectConfig::default() }
+    ConnectConfig { fast_open: true, replay_safe: true, ..ConnectConfig::default() }
 }
 
 /// A client, a server and its listener on port 80 with Fast Open.
@@ -37,7 +37,10 @@ async fn both(
     data: &[u8],
     config: &ConnectConfig,
 ) -> (Stream, Stream) {
-    let (a, b) = tokio::join!(client.connect(addr(80), data, config), listener.accept());
+    let (a, b) = tokio::join!(
+        client.connect(addr(80), FirstFlight::safely_replayable(data), config),
+        listener.accept()
+    );
     (a.unwrap(), b.unwrap())
 }
 
@@ -79,13 +82,15 @@ async fn a_lazy_stream_that_is_read_first_still_sends_data_in_its_syn() {
 async fn early_data_is_marked_until_the_handshake_is_confirmed() {
     let (client, _server, listener) = world(Duration::from_millis(20));
     first_visit(&client, &listener).await;
-    let connecting = tokio::spawn(async move { client.connect(addr(80), b"early", &fast()).await });
+    let connecting = tokio::spawn(async move {
+        client.connect(addr(80), FirstFlight::safely_replayable(b"early"), &fast()).await
+    });
     let mut served = listener.accept().await.unwrap();
     assert!(served.is_early());
     assert_eq!(read(&mut served, 5).await, b"early");
     served.handshake_confirmed().await.unwrap();
     assert!(!served.is_early());
-    assert_eq!(served.info().unwrap().totals.early, 5);
+    assert_eq!(served.early_bytes(), 5);
     assert!(connecting.await.unwrap().unwrap().outcome().is_accepted());
 }
 
@@ -112,7 +117,7 @@ async fn one_direction_closes_and_the_other_goes_on() {
 #[tokio::test]
 async fn a_port_without_listener_refuses() {
     let (client, _server, _listener) = world(Duration::ZERO);
-    let error = client.connect(addr(81), b"", &fast()).await.unwrap_err();
+    let error = client.connect(addr(81), FirstFlight::empty(), &fast()).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
     // A lazy stream learns it when it reads.
     let mut stream = client.connect_lazy(addr(81), fast());
@@ -144,4 +149,31 @@ async fn shutdown_waits_for_what_is_on_its_way_and_then_everything_fails() {
     assert_eq!(reading.await.unwrap().unwrap(), 200_000);
     assert_eq!(server.connections(), 0);
     assert!(listener.accept().await.is_err());
+}
+
+#[tokio::test]
+async fn data_that_may_not_run_twice_waits_for_the_handshake() {
+    let (client, _server, listener) = world(Duration::ZERO);
+    first_visit(&client, &listener).await;
+    let order = FirstFlight::at_most_once(b"order");
+    let fast = fast();
+    let (ours, theirs) = tokio::join!(client.connect(addr(80), order, &fast), listener.accept());
+    let (ours, mut theirs) = (ours.unwrap(), theirs.unwrap());
+    assert_eq!(read(&mut theirs, 5).await, b"order");
+    assert_eq!((theirs.early_bytes(), theirs.is_early()), (0, false));
+    assert_eq!(ours.outcome().reason(), Some(credential::Reason::NoData));
+}
+
+#[tokio::test]
+async fn a_lazy_stream_keeps_its_first_write_back_unless_it_may_run_twice() {
+    for (replay_safe, early) in [(false, 0), (true, 5)] {
+        let (client, _server, listener) = world(Duration::ZERO);
+        first_visit(&client, &listener).await;
+        let mut ours = client.connect_lazy(addr(80), ConnectConfig { replay_safe, ..fast() });
+        let (written, theirs) = tokio::join!(ours.write_all(b"order"), listener.accept());
+        written.unwrap();
+        let mut theirs = theirs.unwrap();
+        assert_eq!(read(&mut theirs, 5).await, b"order");
+        assert_eq!(theirs.early_bytes(), early);
+    }
 }

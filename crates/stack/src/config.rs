@@ -155,8 +155,13 @@ impl ListenConfig {
 /// Settings of a connect.
 #[derive(Debug, Clone, Default)]
 pub struct ConnectConfig {
-    /// Use Fast Open: data rides in the SYN when a cookie is known, else one is asked for.
+    /// Use Fast Open: data given to [`crate::Stack::connect`] rides in the SYN when a cookie is known, else
+    /// one is asked for. Data in a SYN may be executed twice: the network can make a copy of the SYN, and a
+    /// plain cookie does not tell copies apart (RFC 7413 §6.1).
     pub fast_open: bool,
+    /// The server may execute the data twice without harm, so it may be sent again on another connection
+    /// when it is not known whether the server took it.
+    pub replay_safe: bool,
     /// Local address and port (0: chosen), if it matters.
     pub local: Option<SocketAddr>,
     /// Settings of the connection, if other than the stack's.

@@ -86,7 +86,8 @@ struct Progress {
 pub async fn fetch(errand: &Errand, target: &Target) -> Report {
     let began = Instant::now();
     let mut progress = Progress { status: None, sum: Sum::new() };
-    let config = ConnectConfig { fast_open: errand.fast_open, ..ConnectConfig::default() };
+    // GET is safe (RFC 9110 §9.2.1), and PUT idempotent (§9.2.2).
+    let config = ConnectConfig { fast_open: errand.fast_open, replay_safe: true, ..ConnectConfig::default() };
     let (stream, watch) = observe(errand.endpoint.connect_lazy(target.remote, config));
     let exchange = exchange(errand, target, TokioIo::new(stream), &mut progress);
     let result = match tokio::time::timeout(errand.timeout, exchange).await {

@@ -113,7 +113,7 @@ fn respond<B>(source: &Source, request: &Request<B>) -> Response<Full<Bytes>> {
 mod tests {
     use super::*;
     use firstflight::link::{PathConfig, real_time_pair};
-    use firstflight::{ConnectConfig, ListenConfig};
+    use firstflight::{ConnectConfig, FirstFlight, ListenConfig};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     async fn ask(at: SocketAddr, path: &str) -> String {
@@ -139,7 +139,8 @@ mod tests {
 
         let fast = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
         for expected in 1..=3 {
-            let (ours, theirs) = tokio::join!(client.connect(port, b"x", &fast), listener.accept());
+            let first = FirstFlight::empty();
+            let (ours, theirs) = tokio::join!(client.connect(port, first, &fast), listener.accept());
             let _held = (ours.unwrap(), theirs.unwrap());
             let text = ask(at, "/metrics").await;
             assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");

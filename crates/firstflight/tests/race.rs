@@ -1,0 +1,224 @@
+//! Connecting to one of several addresses: who wins, and where the data goes.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use firstflight::credential::{FastOpenPolicy, KeyRing, Outcome, PendingLimit, Reason, Scheme};
+use firstflight::link::path::Verdict;
+use firstflight::{
+    ConnectAnyConfig, ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Stream, link,
+};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const V4: &str = "10.0.0.2:80";
+const V6: &str = "[fd00::2]:80";
+const DATA: &[u8] = b"an order";
+/// No attempt begins because of it.
+const NEVER: Duration = Duration::from_secs(3600);
+
+fn addr(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+/// Two endpoints with both families; what goes by IPv6 vanishes while its direction is shut.
+struct World {
+    client: Endpoint,
+    server: Endpoint,
+    to_server_shut: Arc<AtomicBool>,
+    to_client_shut: Arc<AtomicBool>,
+}
+
+fn shutter(link: &link::MemoryLink) -> Arc<AtomicBool> {
+    let shut = Arc::new(AtomicBool::new(false));
+    let look = Arc::clone(&shut);
+    link.outgoing(|path| {
+        path.set_filter(Box::new(move |packet| match packet.first() {
+            Some(first) if first >> 4 == 6 && look.load(Ordering::Relaxed) => Verdict::Drop,
+            _ => Verdict::Forward,
+        }));
+    });
+    shut
+}
+
+fn world() -> World {
+    let path = link::PathConfig::default();
+    let (a, b) = link::real_time_pair(path.clone(), path, 1).unwrap();
+    let (to_server_shut, to_client_shut) = (shutter(&a), shutter(&b));
+    let endpoint = |addresses: [&str; 2], link| {
+        let addresses = addresses.iter().map(|ip| ip.parse().unwrap()).collect();
+        Endpoint::new(firstflight::config(addresses).unwrap(), link)
+    };
+    World {
+        client: endpoint(["10.0.0.1", "fd00::1"], a),
+        server: endpoint(["10.0.0.2", "fd00::2"], b),
+        to_server_shut,
+        to_client_shut,
+    }
+}
+
+impl World {
+    fn listen(&self, at: &str) -> Listener {
+        let keys = KeyRing::new(Scheme::Linux, firstflight::random_key().unwrap());
+        let mut listen = ListenConfig::new(addr(at));
+        listen.fast_open = Some(FastOpenPolicy::new(Arc::new(keys), Arc::new(PendingLimit::new(16))));
+        self.server.listen(listen).unwrap()
+    }
+
+    /// Fetches a cookie of the server at `V6`.
+    async fn visit(&self, listener: &Listener) {
+        let fast = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
+        let (ours, theirs) =
+            tokio::join!(self.client.connect(addr(V6), FirstFlight::empty(), &fast), listener.accept());
+        assert_eq!(ours.unwrap().outcome().reason(), Some(Reason::NoCredential));
+        drop(theirs);
+    }
+
+    /// Connects to `V6`, then `V4`.
+    async fn connect(&self, first: FirstFlight<'_>, delay: Duration) -> Stream {
+        self.client.connect_any(&[addr(V6), addr(V4)], first, &config(delay)).await.unwrap()
+    }
+}
+
+fn config(attempt_delay: Duration) -> ConnectAnyConfig {
+    let connect = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
+    ConnectAnyConfig { connect, attempt_delay }
+}
+
+/// Everything that comes until the peer closes.
+async fn everything(mut stream: Stream) -> Vec<u8> {
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).await.unwrap();
+    all
+}
+
+/// Closes our end, and gives what the server got.
+async fn received(mut ours: Stream, theirs: &Listener) -> Vec<u8> {
+    ours.shutdown().await.unwrap();
+    everything(theirs.accept().await.unwrap()).await
+}
+
+#[tokio::test]
+async fn a_dark_family_costs_one_delay() {
+    for first in [FirstFlight::safely_replayable(DATA), FirstFlight::at_most_once(DATA)] {
+        let world = world();
+        let (_v6, v4) = (world.listen(V6), world.listen(V4));
+        world.to_server_shut.store(true, Ordering::Relaxed);
+        let stream = world.connect(first, Duration::ZERO).await;
+        assert_eq!(stream.peer_addr(), addr(V4));
+        assert_eq!(received(stream, &v4).await, DATA);
+        assert_eq!(world.server.counters().passive_opens, 1);
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_begins_the_next_attempt_at_once() {
+    let world = world();
+    let v4 = world.listen(V4);
+    let stream = world.connect(FirstFlight::at_most_once(DATA), NEVER).await;
+    assert_eq!(stream.peer_addr(), addr(V4));
+    assert_eq!(received(stream, &v4).await, DATA);
+}
+
+#[tokio::test]
+async fn where_both_work_the_first_one_wins_and_the_other_sees_nothing() {
+    let world = world();
+    let (v6, _v4) = (world.listen(V6), world.listen(V4));
+    world.visit(&v6).await;
+    let stream = world.connect(FirstFlight::safely_replayable(DATA), NEVER).await;
+    assert_eq!((stream.peer_addr(), stream.outcome()), (addr(V6), Outcome::Accepted));
+    assert_eq!(received(stream, &v6).await, DATA);
+    // The visit and this one.
+    assert_eq!(world.server.counters().passive_opens, 2);
+}
+
+/// The first server takes the data, and its answers are lost.
+async fn answers_lost(first: FirstFlight<'_>) -> (World, Listener, Stream, Stream) {
+    let world = world();
+    let (v6, v4) = (world.listen(V6), world.listen(V4));
+    world.visit(&v6).await;
+    world.to_client_shut.store(true, Ordering::Relaxed);
+    let won = world.connect(first, Duration::ZERO).await;
+    assert_eq!(won.peer_addr(), addr(V4));
+    let lost = v6.accept().await.unwrap();
+    (world, v4, won, lost)
+}
+
+/// An abandoned attempt whose SYN-ACK comes at last is reset.
+async fn is_reset(world: &World, mut lost: Stream) {
+    world.to_client_shut.store(false, Ordering::Relaxed);
+    let error = lost.read(&mut [0]).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn replayable_data_that_may_have_been_taken_is_sent_again_and_reported_unknown() {
+    let (world, v4, won, mut lost) = answers_lost(FirstFlight::safely_replayable(DATA)).await;
+    assert_eq!(won.outcome(), Outcome::Handshake(Reason::Unknown));
+    let mut copy = vec![0; DATA.len()];
+    lost.read_exact(&mut copy).await.unwrap();
+    assert_eq!(copy, DATA);
+    is_reset(&world, lost).await;
+    // The second attempt was an ordinary handshake.
+    assert_eq!(won.info().unwrap().outcome, Outcome::Handshake(Reason::NotRequested));
+    assert_eq!(received(won, &v4).await, DATA);
+}
+
+#[tokio::test]
+async fn at_most_once_data_is_delivered_by_the_winner_alone() {
+    let (world, v4, won, lost) = answers_lost(FirstFlight::at_most_once(DATA)).await;
+    assert_eq!(won.outcome(), Outcome::Handshake(Reason::NotRequested));
+    assert_eq!(lost.early_bytes(), 0);
+    is_reset(&world, lost).await;
+    assert_eq!(received(won, &v4).await, DATA);
+}
+
+#[tokio::test]
+async fn an_error_has_all_attempts() {
+    let world = world();
+    let remotes = [addr("[fd00::2]:81"), addr("10.0.0.2:82"), addr("10.0.0.2:83"), addr("0.0.0.0:84")];
+    let first = FirstFlight::at_most_once(DATA);
+    let error = world.client.connect_any(&remotes, first, &config(NEVER)).await.unwrap_err();
+    let failed: Vec<_> = error.attempts.iter().map(|attempt| attempt.remote).collect();
+    assert_eq!(failed, remotes);
+    let text = error.to_string();
+    assert!(text.starts_with("[fd00::2]:81: ") && text.contains("; 0.0.0.0:84: "), "{text}");
+    assert_eq!(io::Error::from(error).kind(), io::ErrorKind::ConnectionRefused);
+
+    let error = world.client.connect_any(&[], first, &config(NEVER)).await.unwrap_err();
+    assert_eq!(error.to_string(), "no address to connect to");
+    world.client.shutdown(NEVER).await;
+    assert_eq!(world.client.connections(), 0);
+}
+
+#[tokio::test]
+async fn an_attempt_that_cannot_begin_does_not_take_the_data_along() {
+    let world = world();
+    let v6 = world.listen(V6);
+    world.visit(&v6).await;
+    let remotes = [addr("0.0.0.0:80"), addr(V6)];
+    let first = FirstFlight::safely_replayable(DATA);
+    let stream = world.client.connect_any(&remotes, first, &config(NEVER)).await.unwrap();
+    assert_eq!((stream.peer_addr(), stream.outcome()), (addr(V6), Outcome::Accepted));
+    assert_eq!(received(stream, &v6).await, DATA);
+}
+
+#[tokio::test]
+async fn a_dropped_race_leaves_no_connection() {
+    let world = world();
+    world.to_server_shut.store(true, Ordering::Relaxed);
+    let config = config(NEVER);
+    let remotes = [addr(V6)];
+    let mut racing = Box::pin(world.client.connect_any(&remotes, FirstFlight::empty(), &config));
+    tokio::select! {
+        biased;
+        _ = &mut racing => {}
+        () = tokio::task::yield_now() => {}
+    }
+    assert_eq!(world.client.connections(), 1);
+    drop(racing);
+    world.client.shutdown(NEVER).await;
+    assert_eq!(world.client.connections(), 0);
+}
