@@ -40,6 +40,8 @@ pub enum Error {
     KeyFile(PathBuf, io::Error),
     /// A URL that cannot be fetched.
     Target(String, TargetError),
+    /// The resolver knows no address of a name.
+    Lookup(String, io::Error),
     /// No `--ip` of the server's family.
     NoRoute(SocketAddr),
     /// The server is this engine itself.
@@ -112,6 +114,9 @@ impl fmt::Display for Error {
                 path.display()
             ),
             Self::Target(url, error) => write!(f, "{url:?}: {error}"),
+            Self::Lookup(name, error) => {
+                write!(f, "cannot look up {name}: {error}; check the name, or write the server's address")
+            }
             Self::NoRoute(remote) => {
                 let (family, example) =
                     if remote.is_ipv4() { ("IPv4", "10.9.0.2") } else { ("IPv6", "fd09::2") };

@@ -2,6 +2,7 @@
 
 mod fetch;
 mod memory;
+mod racing;
 mod report;
 pub mod target;
 
@@ -9,6 +10,7 @@ use crate::error::Error;
 use crate::network::Network;
 use fetch::{Errand, fetch};
 use memory::Memory;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -31,9 +33,10 @@ Examples:
   firstflight get http://10.9.0.1/ --cache cookies.json --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2
 
 For servers beyond this machine the kernel must forward: sysctl net.ipv4.ip_forward=1, and a route back.
+The system's resolver looks names up, once; of several addresses the first that answers is taken (RFC 8305).
 Exit code 0 only if every fetch got a status of 200 to 299.")]
 pub struct Args {
-    /// What to fetch: http:// and an address, as http://10.9.0.1:8000/ or http://[fd09::1]/
+    /// What to fetch: http:// and an address or a name, as http://10.9.0.1:8000/ or http://[fd09::1]/
     #[arg(required = true, value_name = "URL")]
     urls: Vec<String>,
     #[command(flatten)]
@@ -61,17 +64,24 @@ pub struct Args {
     /// Send this file with PUT instead of getting
     #[arg(long, value_name = "FILE")]
     upload: Option<PathBuf>,
+    /// The upload may be executed twice: let its beginning ride in the SYN, as a GET does
+    #[arg(long, requires = "upload")]
+    replay_safe: bool,
     /// Give a fetch up after this, seconds
     #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
 }
+
+#[cfg(test)]
+#[path = "get/tests.rs"]
+mod tests;
 
 /// How long connections may take to close at the end.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Runs it.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
-    let targets = args.targets()?;
+    let targets = args.targets().await?;
     args.check_files().await?;
     let cache = args.memory.open()?;
     let (endpoint, capture) = args.network.start_on(args.memory.network())?;
@@ -79,6 +89,8 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let errand = Arc::new(Errand {
         endpoint: endpoint.clone(),
         fast_open: !args.no_fast_open,
+        // GET is a safe method, PUT is not (RFC 9110 §9.2.1, RFC 8470 §4).
+        replay_safe: args.replay_safe || args.upload.is_none(),
         output: args.output.clone(),
         upload: args.upload.clone(),
         timeout: Duration::from_secs(args.timeout),
@@ -139,22 +151,32 @@ async fn work(queue: Arc<Queue>, errand: Arc<Errand>, interval: Duration, json: 
 }
 
 impl Args {
-    /// The URLs, checked against the engine's addresses.
-    fn targets(&self) -> Result<Vec<Target>, Error> {
+    /// The URLs with the addresses that can be reached from the engine's.
+    async fn targets(&self) -> Result<Vec<Target>, Error> {
         self.network.validate()?;
+        let mut targets = Vec::with_capacity(self.urls.len());
+        for url in &self.urls {
+            let mut target = Target::parse(url).map_err(|error| Error::Target(url.clone(), error))?;
+            target.resolve().await?;
+            self.keep_reachable(&mut target.addresses)?;
+            targets.push(target);
+        }
+        Ok(targets)
+    }
+
+    /// Leaves out addresses that no connection of the engine leads to.
+    fn keep_reachable(&self, addresses: &mut Vec<SocketAddr>) -> Result<(), Error> {
         let own = self.network.addresses();
-        let parse = |url: &String| {
-            let target = Target::parse(url).map_err(|error| Error::Target(url.clone(), error))?;
-            let ip = target.remote.ip();
-            if own.contains(&ip) {
-                return Err(Error::FetchFromSelf(ip));
-            }
-            if !own.iter().any(|own| own.is_ipv4() == ip.is_ipv4()) {
-                return Err(Error::NoRoute(target.remote));
-            }
-            Ok(target)
-        };
-        self.urls.iter().map(parse).collect()
+        let Some(&first) = addresses.first() else { return Ok(()) };
+        addresses.retain(|remote| {
+            let ip = remote.ip();
+            !own.contains(&ip) && own.iter().any(|own| own.is_ipv4() == ip.is_ipv4())
+        });
+        match addresses.is_empty() {
+            false => Ok(()),
+            true if own.contains(&first.ip()) => Err(Error::FetchFromSelf(first.ip())),
+            true => Err(Error::NoRoute(first)),
+        }
     }
 
     /// Whether the files can be used at all, before anything is sent.

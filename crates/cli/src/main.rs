@@ -14,6 +14,8 @@ mod observed;
 mod output;
 mod serve;
 mod subnet;
+#[cfg(test)]
+mod test_site;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};

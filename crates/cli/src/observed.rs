@@ -1,7 +1,8 @@
 //! A stream given away to hyper that can still be asked how it fares.
 
+use firstflight::Stream;
 use firstflight::credential::Outcome;
-use firstflight::{ConnectionInfo, Stream};
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,39 +10,39 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-struct Inner {
-    stream: Stream,
+struct Inner<S> {
+    stream: S,
     /// When the first byte was read.
     first_byte: Option<Instant>,
 }
 
 /// The end that hyper gets.
-pub struct Observed(Arc<Mutex<Inner>>);
+pub struct Observed<S>(Arc<Mutex<Inner<S>>>);
 
 /// The end that asks. While it lives, the stream is not released.
-#[derive(Clone)]
-pub struct Watch(Arc<Mutex<Inner>>);
+pub struct Watch<S>(Arc<Mutex<Inner<S>>>);
 
 /// Both ends of `stream`.
-pub fn observe(stream: Stream) -> (Observed, Watch) {
+pub fn observe<S>(stream: S) -> (Observed<S>, Watch<S>) {
     let inner = Inner { stream, first_byte: None };
     let shared = Arc::new(Mutex::new(inner));
     (Observed(Arc::clone(&shared)), Watch(shared))
 }
 
-fn lock(shared: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
+fn lock<S>(shared: &Mutex<Inner<S>>) -> MutexGuard<'_, Inner<S>> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Watch {
-    /// What became of the first flight.
-    pub fn outcome(&self) -> Outcome {
-        lock(&self.0).stream.outcome()
+impl<S> Clone for Watch<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
     }
+}
 
-    /// What is known of the connection.
-    pub fn info(&self) -> Option<ConnectionInfo> {
-        lock(&self.0).stream.info()
+impl<S> Watch<S> {
+    /// Looks at the stream.
+    pub fn look<T>(&self, look: impl FnOnce(&S) -> T) -> T {
+        look(&lock(&self.0).stream)
     }
 
     /// When the first byte of the peer's was read.
@@ -50,7 +51,22 @@ impl Watch {
     }
 }
 
-impl AsyncRead for Observed {
+impl Watch<Stream> {
+    /// What became of the first flight.
+    pub fn outcome(&self) -> Outcome {
+        self.look(Stream::outcome)
+    }
+
+    /// Waits until the peer's ACK has proved its address.
+    ///
+    /// # Errors
+    /// When the connection ends before.
+    pub async fn confirmed(&self) -> io::Result<()> {
+        poll_fn(|cx| self.look(|stream| stream.poll_handshake_confirmed(cx))).await
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Observed<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut inner = lock(&self.0);
         let before = buf.filled().len();
@@ -62,7 +78,7 @@ impl AsyncRead for Observed {
     }
 }
 
-impl AsyncWrite for Observed {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Observed<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut lock(&self.0).stream).poll_write(cx, bytes)
     }

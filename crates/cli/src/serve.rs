@@ -3,8 +3,9 @@
 mod answer;
 mod body;
 mod counters;
-mod files;
-mod log;
+pub(crate) mod early;
+pub(crate) mod files;
+pub(crate) mod log;
 mod metrics;
 
 use crate::error::Error;
@@ -50,6 +51,9 @@ pub struct Args {
     root: PathBuf,
     #[command(flatten)]
     fast_open: FastOpen,
+    /// What to do with a request other than GET, HEAD, OPTIONS or TRACE that came in a SYN, before the handshake
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = early::EarlyUnsafe::Wait)]
+    early_unsafe: early::EarlyUnsafe,
     /// Answer Prometheus at http://ADDR/metrics, on a port of the operating system's, as 127.0.0.1:9100
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
@@ -117,7 +121,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     for &ip in args.network.addresses() {
         let at = SocketAddr::new(ip, args.port);
         let listener = listen(&endpoint, at, fast_open.clone())?;
-        let site = Site { root: Arc::clone(&root), log };
+        let site = Site { root: Arc::clone(&root), early_unsafe: args.early_unsafe, log };
         listening.spawn(accept(listener, site, Arc::clone(&graceful), stopping.clone()));
         log.listening(at);
     }
@@ -190,8 +194,9 @@ fn listen(endpoint: &Endpoint, at: SocketAddr, fast_open: Option<FastOpenPolicy>
 /// What every connection needs.
 #[derive(Clone)]
 pub struct Site {
-    root: Arc<Path>,
-    log: log::Log,
+    pub(crate) root: Arc<Path>,
+    pub(crate) early_unsafe: early::EarlyUnsafe,
+    pub(crate) log: log::Log,
 }
 
 /// Takes connections until `stopping` closes.
@@ -213,13 +218,10 @@ async fn accept(
     }
 }
 
-fn serve(stream: Stream, site: Site, graceful: &GracefulShutdown) {
+pub(crate) fn serve(stream: Stream, site: Site, graceful: &GracefulShutdown) {
     let peer = stream.peer_addr();
     let (stream, watch) = observe(stream);
-    let service = service_fn(move |request| {
-        let entry = site.log.begin(peer, watch.clone(), &request);
-        answer::answer(Arc::clone(&site.root), request, entry)
-    });
+    let service = service_fn(move |request| answer::answer(site.clone(), request, peer, watch.clone()));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
@@ -232,3 +234,7 @@ fn serve(stream: Stream, site: Site, graceful: &GracefulShutdown) {
         }
     });
 }
+
+#[cfg(test)]
+#[path = "serve/tests.rs"]
+mod tests;

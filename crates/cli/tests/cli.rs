@@ -229,6 +229,9 @@ fn mistakes_of_serve() {
     serve(&["--root", "/", "--key-file", "/nonexistent"], "cannot read the key file /nonexistent");
     serve(&["--root", "/", "--scheme", "md5"], "linux, paper");
     serve(&["--root", "/", "--no-fast-open", "--no-cookie"], "cannot be used with");
+    serve(&["--root", "/", "--early-unsafe", "maybe"], "reject, wait, allow");
+    serve(&["--root", "/", "--metrics", "9100"], "invalid socket address");
+    serve(&["--root", "/", "--metrics", "192.0.2.1:9100"], "--metrics 192.0.2.1:9100: ");
 }
 
 /// What a person mistypes in a secret is still most of a secret.
@@ -253,7 +256,10 @@ fn get(args: &[&str], says: &str) {
 fn mistakes_of_get() {
     get(&["nonsense"], "not a URL");
     get(&["https://10.9.0.1/"], "only http://");
-    get(&["http://example.org/"], "looking up names is not part of this command");
+    get(&["http://10.9.0/"], "neither a name nor a whole address");
+    // Longer than any name, so that nobody is asked.
+    get(&[&format!("http://{}/", "x".repeat(64))], "check the name, or write the server's address");
+    get(&["http://10.9.0.1/", "--replay-safe"], "--upload");
     get(&["http://[fd09::1]/"], "no route to [fd09::1]:80");
     get(&["http://10.9.0.2/"], "this command's own --ip");
     get(&["http://10.9.0.1/", "--repeat", "2", "-o", "x"], "-o takes one body");

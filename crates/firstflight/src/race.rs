@@ -67,11 +67,8 @@ impl fmt::Display for ConnectAnyError {
     }
 }
 
-impl std::error::Error for ConnectAnyError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.attempts.first().map(|attempt| &attempt.error as _)
-    }
-}
+// Its text has the errors of all attempts, so none of them is its source.
+impl std::error::Error for ConnectAnyError {}
 
 /// Of the kind of the first failure.
 impl From<ConnectAnyError> for io::Error {

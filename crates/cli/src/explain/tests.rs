@@ -5,7 +5,7 @@ use super::fixtures::*;
 use super::{Explained, explain};
 use firstflight::credential::{FastOpenPolicy, KeyRing, PendingLimit, Scheme};
 use firstflight::link::{PathConfig, PcapTap, Tapped, real_time_pair};
-use firstflight::{ConnectConfig, Endpoint, ListenConfig};
+use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig};
 use firstflight_wire::Instant;
 use firstflight_wire::icmp::IcmpErrorKind;
 use serde_json::{Value, json};
@@ -225,7 +225,8 @@ async fn record_two_visits() -> [Vec<u8>; 2] {
     let listener = server.listen(listen).unwrap();
     let fast = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
     for _ in 0..2 {
-        let (stream, served) = tokio::join!(client.connect(at, DATA, &fast), listener.accept());
+        let (stream, served) =
+            tokio::join!(client.connect(at, FirstFlight::safely_replayable(DATA), &fast), listener.accept());
         let (mut stream, mut served) = (stream.unwrap(), served.unwrap());
         served.read_exact(&mut [0; DATA.len()]).await.unwrap();
         served.write_all(b"response").await.unwrap();

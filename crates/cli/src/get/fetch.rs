@@ -1,18 +1,19 @@
 //! One fetch over one connection.
 
+use super::racing::{Plan, Racing};
 use super::report::Report;
 use super::target::Target;
 use crate::digest::Sum;
 use crate::file_body::FileBody;
-use crate::observed::{Watch, observe};
+use crate::observed::{Observed, Watch, observe};
 use crate::output::millis;
 use bytes::Bytes;
-use firstflight::{ConnectConfig, Endpoint};
+use firstflight::{ConnectAnyConfig, ConnectConfig, Endpoint, Stream};
 use http_body_util::{BodyExt, Either, Empty};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
 use hyper::header::{CONNECTION, HOST, USER_AGENT};
-use hyper::{Method, Request, Response};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt;
@@ -26,6 +27,8 @@ use tokio::io::AsyncWriteExt;
 pub struct Errand {
     pub endpoint: Endpoint,
     pub fast_open: bool,
+    /// The request may ride in a SYN, and be executed twice.
+    pub replay_safe: bool,
     pub output: Option<PathBuf>,
     pub upload: Option<PathBuf>,
     pub timeout: Duration,
@@ -83,33 +86,56 @@ struct Progress {
 }
 
 /// Fetches `target`; a failure is part of the report.
+///
+/// A request that the server finds too early is sent again, once, after an ordinary handshake
+/// (RFC 8470 §5.2).
 pub async fn fetch(errand: &Errand, target: &Target) -> Report {
     let began = Instant::now();
+    let mut visit = visit(errand, target, errand.fast_open, began).await;
+    let too_early = visit.progress.status == Some(StatusCode::TOO_EARLY.as_u16());
+    let retry = too_early && errand.fast_open;
+    if retry {
+        visit = self::visit(errand, target, false, began).await;
+    }
+    report(target, visit, began, retry)
+}
+
+/// One connection with one request.
+struct Visit {
+    watch: Watch<Racing>,
+    progress: Progress,
+    result: Result<(), FetchError>,
+}
+
+async fn visit(errand: &Errand, target: &Target, fast_open: bool, began: Instant) -> Visit {
     let mut progress = Progress { status: None, sum: Sum::new() };
-    // GET is safe (RFC 9110 §9.2.1), and PUT idempotent (§9.2.2).
-    let config = ConnectConfig { fast_open: errand.fast_open, replay_safe: true, ..ConnectConfig::default() };
-    let (stream, watch) = observe(errand.endpoint.connect_lazy(target.remote, config));
+    let connect = ConnectConfig { fast_open, ..ConnectConfig::default() };
+    let (stream, watch) = observe(Racing::new(Plan {
+        endpoint: errand.endpoint.clone(),
+        addresses: target.addresses.clone(),
+        config: ConnectAnyConfig { connect, ..ConnectAnyConfig::default() },
+        replay_safe: errand.replay_safe,
+    }));
+    let left = errand.timeout.saturating_sub(began.elapsed());
     let exchange = exchange(errand, target, TokioIo::new(stream), &mut progress);
-    let result = match tokio::time::timeout(errand.timeout, exchange).await {
+    let result = match tokio::time::timeout(left, exchange).await {
         Ok(result) => result,
         Err(_) => Err(FetchError::Timeout(errand.timeout)),
     };
-    report(target, &watch, progress, result, began)
+    Visit { watch, progress, result }
 }
 
-fn report(
-    target: &Target,
-    watch: &Watch,
-    progress: Progress,
-    result: Result<(), FetchError>,
-    began: Instant,
-) -> Report {
+fn report(target: &Target, visit: Visit, began: Instant, retried_after_425: bool) -> Report {
     let total_ms = millis(began.elapsed());
-    let info = watch.info();
-    let outcome = watch.outcome();
+    let Visit { watch, progress, result } = visit;
+    let (outcome, remote, info) = watch.look(|racing| {
+        let stream = racing.stream();
+        (racing.outcome(), stream.map(Stream::peer_addr), stream.and_then(Stream::info))
+    });
     let whole = result.is_ok();
     Report {
         url: target.url.clone(),
+        remote,
         status: progress.status,
         bytes: progress.sum.bytes(),
         sha256: whole.then(|| progress.sum.hex()),
@@ -120,11 +146,12 @@ fn report(
         rtt_ms: info.and_then(|info| info.rtt).map(millis),
         syn_retransmits: info.map(|info| info.handshake_retransmits),
         cookie_age_s: info.and_then(|info| info.cookie_age).map(|age| millis(age) / 1e3),
+        retried_after_425,
         error: result.err().map(|error| error.to_string()),
     }
 }
 
-type Io = TokioIo<crate::observed::Observed>;
+type Io = TokioIo<Observed<Racing>>;
 
 async fn exchange(
     errand: &Errand,

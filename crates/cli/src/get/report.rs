@@ -3,11 +3,14 @@
 use crate::output;
 use serde::Serialize;
 use std::fmt;
+use std::net::SocketAddr;
 
 /// One fetch. What is not known is `null`.
 #[derive(Serialize)]
 pub struct Report {
     pub url: String,
+    /// The server's address that was connected to.
+    pub remote: Option<SocketAddr>,
     pub status: Option<u16>,
     /// Bytes of the body.
     pub bytes: u64,
@@ -24,6 +27,9 @@ pub struct Report {
     pub syn_retransmits: Option<u8>,
     /// How old the cookie was that the SYN showed.
     pub cookie_age_s: Option<f64>,
+    /// The first request was answered with 425 (Too Early); this is the second one's fate, after an ordinary
+    /// handshake.
+    pub retried_after_425: bool,
     /// Why it failed.
     pub error: Option<String>,
 }
@@ -60,6 +66,9 @@ impl fmt::Display for Report {
         write!(f, ", total {:.1} ms", self.total_ms)?;
         if let Some(rtt) = self.rtt_ms {
             write!(f, ", rtt {rtt:.1} ms")?;
+        }
+        if self.retried_after_425 {
+            f.write_str(", retried after 425 Too Early")?;
         }
         Ok(())
     }

@@ -1,17 +1,32 @@
 //! What a URL asks for.
 
+use crate::error::Error;
 use hyper::Uri;
 use hyper::http::uri::Scheme;
 use std::fmt;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
+
+/// Where a URL points.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Host {
+    /// To an address.
+    Ip(IpAddr),
+    /// To a name.
+    Name(String),
+}
 
 /// A URL that can be fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// As given.
     pub url: String,
-    /// Where to connect.
-    pub remote: SocketAddr,
+    /// An address or a name.
+    pub host: Host,
+    /// The port.
+    pub port: u16,
+    /// Where to connect, best one first; see [`Target::resolve`].
+    pub addresses: Vec<SocketAddr>,
     /// For the request's `Host` field.
     pub authority: String,
     /// For the request line.
@@ -26,8 +41,8 @@ pub enum TargetError {
     NotAUrl,
     /// Another scheme than `http`.
     NotHttp,
-    /// A name for a host.
-    Name,
+    /// Neither an address nor a name.
+    BadHost,
     /// User information in front of the host.
     UserInfo,
     /// Port 0, or a broadcast or other address that no connection leads to.
@@ -39,11 +54,13 @@ impl fmt::Display for TargetError {
         f.write_str(match self {
             Self::NotAUrl => "not a URL: write http://10.9.0.2:8000/path or http://[fd09::2]/path",
             Self::NotHttp => "only http:// URLs can be fetched",
-            Self::Name => {
-                "the host is a name, and looking up names is not part of this command: write its address, as in http://10.9.0.2/"
+            Self::BadHost => {
+                "the host is neither a name nor a whole address: write it as in http://10.9.0.2/"
             }
             Self::UserInfo => "user names in URLs are not supported: leave out what is in front of the '@'",
-            Self::NotReachable => "that address or port cannot be connected to: name one host and a port from 1 to 65535",
+            Self::NotReachable => {
+                "that address or port cannot be connected to: name one host and a port from 1 to 65535"
+            }
         })
     }
 }
@@ -65,9 +82,14 @@ impl Target {
             return Err(TargetError::UserInfo);
         }
         let host = authority.host();
-        let ip: IpAddr = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
-            Some(v6) => v6.parse().map(IpAddr::V6).map_err(|_| TargetError::NotAUrl)?,
-            None => host.parse().map(IpAddr::V4).map_err(|_| TargetError::Name)?,
+        let parsed = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+            Some(v6) => Host::Ip(v6.parse().map(IpAddr::V6).map_err(|_| TargetError::NotAUrl)?),
+            None => match host.parse() {
+                Ok(v4) => Host::Ip(IpAddr::V4(v4)),
+                // 10.9.0 is no name: resolvers would take it for 10.9.0.0.
+                Err(_) if ends_in_a_number(host) => return Err(TargetError::BadHost),
+                Err(_) => Host::Name(host.to_owned()),
+            },
         };
         let port = match authority.as_str().get(host.len()..) {
             Some("" | ":") => 80,
@@ -76,32 +98,84 @@ impl Target {
             }
             None => return Err(TargetError::NotAUrl),
         };
-        let broadcast = matches!(ip, IpAddr::V4(v4) if v4.is_broadcast());
-        if port == 0 || ip.is_unspecified() || ip.is_multicast() || broadcast {
+        if port == 0 || matches!(parsed, Host::Ip(ip) if !is_one_host(ip)) {
             return Err(TargetError::NotReachable);
         }
         Ok(Self {
             url: url.to_owned(),
-            remote: SocketAddr::new(ip, port),
+            host: parsed,
+            port,
+            addresses: Vec::new(),
             authority: authority.as_str().to_owned(),
             path: uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string),
         })
     }
+
+    /// Finds the addresses; the system's resolver puts them in order (RFC 6724).
+    ///
+    /// # Errors
+    /// When the name has none.
+    pub async fn resolve(&mut self) -> Result<(), Error> {
+        self.addresses = match &self.host {
+            Host::Ip(ip) => vec![SocketAddr::new(*ip, self.port)],
+            Host::Name(name) => {
+                let found = tokio::net::lookup_host((name.as_str(), self.port)).await;
+                let found = found.map_err(|error| Error::Lookup(name.clone(), error))?;
+                let found: Vec<_> = found.filter(|address| is_one_host(address.ip())).collect();
+                if found.is_empty() {
+                    return Err(Error::Lookup(name.clone(), io::Error::other("it has no address")));
+                }
+                found
+            }
+        };
+        Ok(())
+    }
+}
+
+/// Whether the last part of a name is a number, as only an address's is (RFC 1123 §2.1).
+fn ends_in_a_number(host: &str) -> bool {
+    let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
+    !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether a connection can lead there.
+fn is_one_host(ip: IpAddr) -> bool {
+    let broadcast = matches!(ip, IpAddr::V4(v4) if v4.is_broadcast());
+    !(ip.is_unspecified() || ip.is_multicast() || broadcast)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn ip(text: &str) -> Host {
+        Host::Ip(text.parse().unwrap())
+    }
+
     #[test]
     fn addresses_ports_and_paths() {
         let plain = Target::parse("http://10.9.0.2").unwrap();
-        assert_eq!(plain.remote, "10.9.0.2:80".parse().unwrap());
+        assert_eq!((&plain.host, plain.port), (&ip("10.9.0.2"), 80));
         assert_eq!((plain.authority.as_str(), plain.path.as_str()), ("10.9.0.2", "/"));
         let full = Target::parse("http://[fd09::2]:8080/a%20b?c=d").unwrap();
-        assert_eq!(full.remote, "[fd09::2]:8080".parse().unwrap());
+        assert_eq!((&full.host, full.port), (&ip("fd09::2"), 8080));
         assert_eq!((full.authority.as_str(), full.path.as_str()), ("[fd09::2]:8080", "/a%20b?c=d"));
-        assert_eq!(Target::parse("http://10.9.0.2:/").unwrap().remote.port(), 80);
+        assert_eq!(Target::parse("http://10.9.0.2:/").unwrap().port, 80);
+        let named = Target::parse("http://example.org:81/x").unwrap();
+        assert_eq!((named.host, named.port), (Host::Name("example.org".to_owned()), 81));
+        assert_eq!(named.authority, "example.org:81");
+    }
+
+    #[tokio::test]
+    async fn names_and_addresses_lead_to_addresses() {
+        let mut address = Target::parse("http://[fd09::2]:8080/").unwrap();
+        address.resolve().await.unwrap();
+        assert_eq!(address.addresses, ["[fd09::2]:8080".parse().unwrap()]);
+        // Every system has this one without asking anybody (RFC 6761 §6.3).
+        let mut name = Target::parse("http://localhost:81/").unwrap();
+        name.resolve().await.unwrap();
+        assert!(!name.addresses.is_empty());
+        assert!(name.addresses.iter().all(|a| a.ip().is_loopback() && a.port() == 81));
     }
 
     #[test]
@@ -113,8 +187,9 @@ mod tests {
             ("http://[fd09::2/", TargetError::NotAUrl),
             ("/path", TargetError::NotAUrl),
             ("https://10.9.0.2/", TargetError::NotHttp),
-            ("http://example.org/", TargetError::Name),
-            ("http://10.9.0/", TargetError::Name),
+            ("http://10.9.0/", TargetError::BadHost),
+            ("http://10.9.0.256/", TargetError::BadHost),
+            ("http://1/", TargetError::BadHost),
             ("http://me@10.9.0.2/", TargetError::UserInfo),
             ("http://10.9.0.2:0/", TargetError::NotReachable),
             ("http://10.9.0.2:65536/", TargetError::NotReachable),

@@ -1,38 +1,44 @@
 //! From request to response.
 
 use super::body::{Content, LoggedBody};
-use super::files;
 use super::log::Entry;
+use super::{Site, files};
 use crate::digest::Sum;
+use crate::observed::Watch;
+use firstflight::Stream;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
+use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 
-/// The answer to `request`, with files from `root`.
-///
-/// `/echo` and `/sink` change nothing, so they may run on data of a SYN that the network copied
-/// (RFC 7413 §6.1); a method that acts would wait for the handshake.
+/// Why there is no answer: the client broke off.
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The answer of `site` to `request`. When it fails, the line of the log says that there was no answer.
 ///
 /// # Errors
-/// When the client breaks off its body.
+/// When the client breaks off its body or its handshake.
 pub async fn answer(
-    root: Arc<Path>,
+    site: Site,
     request: Request<Incoming>,
-    entry: Entry,
-) -> Result<Response<LoggedBody>, hyper::Error> {
+    peer: SocketAddr,
+    watch: Watch<Stream>,
+) -> Result<Response<LoggedBody>, BoxError> {
+    let entry = site.log.begin(peer, watch.clone(), &request);
+    if !site.early_unsafe.admits(request.method(), &watch).await? {
+        return Ok(brief(StatusCode::TOO_EARLY, entry));
+    }
     let (status, kind, content) = match (request.method(), request.uri().path()) {
         (&Method::POST, "/echo") => {
             (StatusCode::OK, "application/octet-stream", Content::Echo(request.into_body()))
         }
-        // When it fails, the line of the log says that there was no answer.
         (&Method::PUT, "/sink") => {
             (StatusCode::OK, "application/json", Content::Text(swallow(request.into_body()).await?))
         }
         (&Method::GET | &Method::HEAD, path) => {
-            return Ok(file(&root, path, request.method(), entry).await);
+            return Ok(file(&site.root, path, request.method(), entry).await);
         }
         (_, path) => return Ok(wrong_method(path, entry)),
     };
@@ -58,8 +64,7 @@ fn wrong_method(path: &str, entry: Entry) -> Response<LoggedBody> {
         "/sink" => "GET, HEAD, PUT",
         _ => "GET, HEAD",
     };
-    let status = StatusCode::METHOD_NOT_ALLOWED;
-    let mut response = respond(status, "text/plain; charset=utf-8", reason(status), entry);
+    let mut response = brief(StatusCode::METHOD_NOT_ALLOWED, entry);
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     response
 }
@@ -73,6 +78,11 @@ async fn swallow(mut body: Incoming) -> Result<String, hyper::Error> {
         }
     }
     Ok(format!("{{\"bytes\":{},\"sha256\":\"{}\"}}\n", sum.bytes(), sum.hex()))
+}
+
+/// The status is all there is to say.
+fn brief(status: StatusCode, entry: Entry) -> Response<LoggedBody> {
+    respond(status, "text/plain; charset=utf-8", reason(status), entry)
 }
 
 fn reason(status: StatusCode) -> Content {

@@ -3,7 +3,7 @@
 use super::counters;
 use crate::observed::Watch;
 use crate::output;
-use firstflight::Counters;
+use firstflight::{Counters, Stream};
 use hyper::{Method, Request, StatusCode};
 use serde::Serialize;
 use std::fmt;
@@ -59,7 +59,7 @@ impl Log {
     }
 
     /// A request has come.
-    pub fn begin<B>(self, peer: SocketAddr, watch: Watch, request: &Request<B>) -> Entry {
+    pub fn begin<B>(self, peer: SocketAddr, watch: Watch<Stream>, request: &Request<B>) -> Entry {
         Entry {
             log: self,
             peer,
@@ -87,7 +87,7 @@ impl Log {
 pub struct Entry {
     log: Log,
     peer: SocketAddr,
-    watch: Watch,
+    watch: Watch<Stream>,
     method: Method,
     path: String,
     status: Option<StatusCode>,
@@ -118,7 +118,7 @@ impl Drop for Entry {
             bytes: self.bytes,
             outcome: outcome.as_str(),
             reason: outcome.reason().map(|reason| reason.as_str()),
-            early_bytes: self.watch.info().map_or(0, |info| info.totals.early),
+            early_bytes: self.watch.look(Stream::early_bytes),
             duration_ms: output::millis(self.began.elapsed()),
         };
         if self.log.json {

@@ -1,0 +1,38 @@
+//! Requests that came before their client's address was proved: "early data" (RFC 8470).
+
+use crate::observed::Watch;
+use firstflight::Stream;
+use hyper::Method;
+use std::io;
+
+/// What is done with a request that may change something and came in a SYN, which the network may have copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum EarlyUnsafe {
+    /// Answer 425 Too Early: the client asks again after its handshake
+    Reject,
+    /// Keep it until the client's ACK has come
+    Wait,
+    /// Execute it at once
+    Allow,
+}
+
+impl EarlyUnsafe {
+    /// Whether a request with this method may be executed now; 425 is the answer if not (RFC 8470 §5.2).
+    ///
+    /// What can be read before the handshake is complete came in the SYN. Once it is complete, the SYN was no
+    /// stray copy: its client is there.
+    ///
+    /// # Errors
+    /// When the connection ends while the request waits.
+    pub async fn admits(self, method: &Method, watch: &Watch<Stream>) -> io::Result<bool> {
+        // Safe methods: RFC 9110 §9.2.1 has the same four as hyper.
+        if method.is_safe() || !watch.look(Stream::is_early) {
+            return Ok(true);
+        }
+        match self {
+            Self::Reject => Ok(false),
+            Self::Wait => watch.confirmed().await.map(|()| true),
+            Self::Allow => Ok(true),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Requests in a SYN, before their client's ACK has come.
+
+use super::early::EarlyUnsafe;
+use crate::test_site::TestSite;
+use firstflight::{ConnectConfig, FirstFlight};
+use hyper::Method;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// Whether `future` is not ready when asked once.
+async fn waits<F: Future + Unpin>(mut future: F) -> bool {
+    poll_fn(|cx| Poll::Ready(std::pin::Pin::new(&mut future).poll(cx).is_pending())).await
+}
+
+#[tokio::test]
+async fn an_unsafe_method_waits_for_the_clients_ack() {
+    let site = TestSite::new().await;
+    let (mut client, _stream, watch) = site.early(b"x").await;
+    for safe in [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE] {
+        assert!(!waits(pin!(EarlyUnsafe::Wait.admits(&safe, &watch))).await, "{safe}");
+    }
+    let own: Method = "RECALCULATE".parse().unwrap();
+    for method in [Method::POST, Method::PUT, Method::DELETE, Method::PATCH, own] {
+        assert!(!EarlyUnsafe::Reject.admits(&method, &watch).await.unwrap(), "{method}");
+        assert!(EarlyUnsafe::Allow.admits(&method, &watch).await.unwrap(), "{method}");
+        assert!(waits(pin!(EarlyUnsafe::Wait.admits(&method, &watch))).await, "{method}");
+    }
+    let mut waiting = pin!(EarlyUnsafe::Wait.admits(&Method::POST, &watch));
+    assert!(waits(&mut waiting).await);
+    site.confirm();
+    // Brings the ACK along.
+    client.write_all(b"x").await.unwrap();
+    assert!(waiting.await.unwrap());
+    assert!(EarlyUnsafe::Reject.admits(&Method::POST, &watch).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_request_that_waits_ends_with_its_connection() {
+    let site = TestSite::new().await;
+    let (client, _stream, watch) = site.early(b"x").await;
+    site.confirm();
+    // The handshake's ACK was lost, and a RST comes.
+    client.abort();
+    EarlyUnsafe::Wait.admits(&Method::POST, &watch).await.unwrap_err();
+}
+
+/// The status of `request` in a SYN whose ACK never comes.
+async fn status(early_unsafe: EarlyUnsafe, request: &[u8]) -> String {
+    let site = TestSite::new().await;
+    let fast = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
+    let first = FirstFlight::safely_replayable(request);
+    let (stream, ()) = tokio::join!(site.client.connect(site.at, first, &fast), site.serve(1, early_unsafe));
+    let mut status = [0; 12];
+    stream.unwrap().read_exact(&mut status).await.unwrap();
+    String::from_utf8_lossy(&status).into_owned()
+}
+
+#[tokio::test]
+async fn too_early_is_said_to_unsafe_methods_only() {
+    const POST: &[u8] = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi";
+    const GET: &[u8] = b"GET /nothing-here HTTP/1.1\r\nHost: x\r\n\r\n";
+    assert_eq!(status(EarlyUnsafe::Reject, POST).await, "HTTP/1.1 425");
+    assert_eq!(status(EarlyUnsafe::Reject, GET).await, "HTTP/1.1 404");
+    assert_eq!(status(EarlyUnsafe::Wait, GET).await, "HTTP/1.1 404");
+    assert_eq!(status(EarlyUnsafe::Allow, POST).await, "HTTP/1.1 200");
+}

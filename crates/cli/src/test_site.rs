@@ -1,0 +1,91 @@
+//! For tests: a client's engine, and a server's with a site, on an emulated path that can keep connections
+//! with data in their SYN from being confirmed.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use crate::network::engine_config;
+use crate::observed::{Observed, Watch, observe};
+use crate::serve::early::EarlyUnsafe;
+use crate::serve::{Site, log, serve};
+use firstflight::credential::{FastOpenPolicy, KeyRing, PendingLimit, Reason, Scheme};
+use firstflight::link::path::Verdict;
+use firstflight::link::{PathConfig, real_time_pair};
+use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Stream};
+use hyper_util::server::graceful::GracefulShutdown;
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Both engines. The client has a cookie.
+pub struct TestSite {
+    pub client: Endpoint,
+    pub at: SocketAddr,
+    pub listener: Listener,
+    unconfirmed: Arc<AtomicBool>,
+    /// Dropped, it ends what is served.
+    graceful: GracefulShutdown,
+}
+
+/// From the client: packets behind a SYN with data vanish while `unconfirmed`.
+fn keeps_unconfirmed(unconfirmed: Arc<AtomicBool>) -> impl FnMut(&mut Vec<u8>) -> Verdict {
+    let mut early_ports = HashSet::new();
+    move |packet| {
+        // IPv4 without options: TCP's ports at 20, its length at 32, its flags at 33.
+        let port = [packet[20], packet[21]];
+        let data = packet.len() > 20 + usize::from(packet[32] >> 4) * 4;
+        let syn = packet[33] & 2 != 0;
+        if syn && data {
+            early_ports.insert(port);
+        }
+        let dropped = !syn && early_ports.contains(&port) && unconfirmed.load(Ordering::Relaxed);
+        if dropped { Verdict::Drop } else { Verdict::Forward }
+    }
+}
+
+impl TestSite {
+    pub async fn new() -> Self {
+        let path = PathConfig::default();
+        let (near, far) = real_time_pair(path.clone(), path, 1).unwrap();
+        let unconfirmed = Arc::new(AtomicBool::new(true));
+        let filter = keeps_unconfirmed(Arc::clone(&unconfirmed));
+        near.outgoing(|path| path.set_filter(Box::new(filter)));
+        let at = SocketAddr::from(([10, 0, 0, 2], 80));
+        let client = Endpoint::new(engine_config(vec!["10.0.0.1".parse().unwrap()]).unwrap(), near);
+        let server = Endpoint::new(engine_config(vec![at.ip()]).unwrap(), far);
+        let keys = KeyRing::new(Scheme::Linux, firstflight::random_key().unwrap());
+        let mut listen = ListenConfig::new(at);
+        listen.fast_open = Some(FastOpenPolicy::new(Arc::new(keys), Arc::new(PendingLimit::new(16))));
+        let listener = server.listen(listen).unwrap();
+        let site = Self { client, at, listener, unconfirmed, graceful: GracefulShutdown::new() };
+        let (ours, _theirs) = site.connect(FirstFlight::empty()).await;
+        assert_eq!(ours.outcome().reason(), Some(Reason::NoCredential));
+        site
+    }
+
+    async fn connect(&self, first: FirstFlight<'_>) -> (Stream, Stream) {
+        let fast = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
+        let (ours, theirs) = tokio::join!(self.client.connect(self.at, first, &fast), self.listener.accept());
+        (ours.unwrap(), theirs.unwrap())
+    }
+
+    /// A connection that begins with `request`: the client's end, and the server's with its watch.
+    pub async fn early(&self, request: &[u8]) -> (Stream, Observed<Stream>, Watch<Stream>) {
+        let (ours, theirs) = self.connect(FirstFlight::safely_replayable(request)).await;
+        let (observed, watch) = observe(theirs);
+        (ours, observed, watch)
+    }
+
+    /// The client's ACKs arrive from now on.
+    pub fn confirm(&self) {
+        self.unconfirmed.store(false, Ordering::Relaxed);
+    }
+
+    /// Serves the next `count` connections.
+    pub async fn serve(&self, count: usize, early_unsafe: EarlyUnsafe) {
+        let root = crate::serve::files::root(&std::env::temp_dir()).await.unwrap();
+        let site = Site { root: root.into(), early_unsafe, log: log::Log::new(true) };
+        for _ in 0..count {
+            serve(self.listener.accept().await.unwrap(), site.clone(), &self.graceful);
+        }
+    }
+}
