@@ -53,6 +53,7 @@ mod cache;
 mod driver;
 mod endpoint;
 mod first_flight;
+pub mod keys;
 mod listener;
 #[cfg(feature = "metrics")]
 pub mod metrics;

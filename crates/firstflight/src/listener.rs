@@ -1,5 +1,7 @@
 //! Listening sockets.
 
+use crate::credential::KeyRing;
+use crate::keys::KeyHandle;
 use crate::shared::Shared;
 use crate::stream::Stream;
 use firstflight_stack::ListenerId;
@@ -57,6 +59,26 @@ impl Listener {
         inner.check()?;
         inner.wait_accept(self.id, cx);
         Poll::Pending
+    }
+
+    /// Replaces its cookie keys from the next SYN on; first flights that were accepted are not concerned.
+    /// False if it listens without Fast Open.
+    ///
+    /// ```
+    /// # use firstflight::{Listener, credential::{CookieKeys, Scheme}};
+    /// fn rotate(listener: &Listener, new: CookieKeys, old: &CookieKeys) -> bool {
+    ///     let both = new.with_backup(old.primary.clone());
+    ///     listener.set_keys(both.ring(Scheme::Linux).into())
+    /// }
+    /// ```
+    pub fn set_keys(&self, keys: Arc<KeyRing>) -> bool {
+        self.shared.lock().stack.set_keys(self.id, keys)
+    }
+
+    /// A handle that sets its keys from elsewhere: for [`crate::keys::follow`].
+    #[must_use]
+    pub fn keys(&self) -> KeyHandle {
+        KeyHandle::new(&self.shared, self.id)
     }
 
     /// Where it listens.

@@ -54,10 +54,9 @@ impl Inner {
         BEGINNING + self.origin.elapsed()
     }
 
-    /// Both clocks. The wall clock's error is not known here; a host with NTP is within 1 s.
+    /// Both clocks.
     fn clock(&self) -> Clock {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Clock { mono: self.now(), unix_ms: unix.as_millis() as u64, uncertainty: Duration::from_secs(1) }
+        wall_clock(self.now())
     }
 
     /// Gives the stack the wall clock.
@@ -176,6 +175,12 @@ impl Inner {
             }
         }
     }
+}
+
+/// The wall clock now. Its error is not known here; a host with NTP is within 1 s.
+pub(crate) fn wall_clock(mono: Instant) -> Clock {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Clock { mono, unix_ms: unix.as_millis() as u64, uncertainty: Duration::from_secs(1) }
 }
 
 /// The lock around [`Inner`].

@@ -1,7 +1,6 @@
 use super::*;
 use alloc::format;
 use alloc::string::ToString;
-use alloc::vec;
 use proptest::prelude::*;
 
 fn counting() -> FarmSecret {
@@ -99,7 +98,7 @@ proptest! {
 
     #[test]
     fn other_numbers_and_other_secrets_give_other_keys(a: u64, b: u64, byte in 1u8..) {
-        let other = FarmSecret::new("a", &vec![byte; 32]).unwrap();
+        let other = FarmSecret::new("a", &[byte; 32]).unwrap();
         prop_assert_ne!(counting().cookie_key(a), other.cookie_key(a));
         prop_assert_eq!(counting().cookie_key(a) == counting().cookie_key(b), a == b);
     }

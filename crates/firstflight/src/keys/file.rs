@@ -1,0 +1,163 @@
+//! Files of keys.
+
+use crate::credential::{
+    ClockError, CookieKeys, Current, FarmSecrets, Fixed, KeyParseError, KeySource, Schedule, ScheduleError,
+    Scheme, SecretFileError,
+};
+use firstflight_wire::Clock;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use zeroize::Zeroizing;
+
+/// A key file has a line or two; what is longer is something else.
+const MAX_BYTES: usize = 4096;
+
+/// What a key file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Form {
+    /// Cookie keys as `net.ipv4.tcp_fastopen_key` prints them ([`CookieKeys`]).
+    Keys,
+    /// One or two secrets of a farm ([`FarmSecrets`]), and the schedule that keys follow.
+    Schedule {
+        /// How long a key grants: [`Schedule::new`].
+        period: Duration,
+        /// How long before that it is accepted: [`Schedule::new`].
+        lead: Duration,
+    },
+}
+
+/// A key file as it was when last read.
+#[derive(Debug)]
+pub struct KeyFile {
+    path: PathBuf,
+    form: Form,
+    scheme: Scheme,
+    text: Zeroizing<Vec<u8>>,
+    keys: Keys,
+}
+
+#[derive(Debug)]
+enum Keys {
+    Fixed(Fixed),
+    Schedule(Box<Schedule>),
+}
+
+impl KeyFile {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it cannot be read or is not of this form, or the schedule cannot be made.
+    pub async fn open(path: impl Into<PathBuf>, form: Form, scheme: Scheme) -> Result<Self, KeyFileError> {
+        let path = path.into();
+        let text = read(&path).await?;
+        let keys = parse(&text, form, scheme)?;
+        Ok(Self { path, form, scheme, text, keys })
+    }
+
+    /// Reads it again; whether its content has changed. What is no regular file, such as a pipe, gives its
+    /// content once and never changes.
+    ///
+    /// # Errors
+    /// As [`KeyFile::open`]; the keys are those of before.
+    pub async fn reload(&mut self) -> Result<bool, KeyFileError> {
+        let metadata = tokio::fs::metadata(&self.path).await.map_err(KeyFileError::Read)?;
+        if !metadata.is_file() {
+            return Ok(false);
+        }
+        let text = read(&self.path).await?;
+        if text == self.text {
+            return Ok(false);
+        }
+        self.keys = parse(&text, self.form, self.scheme)?;
+        self.text = text;
+        Ok(true)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl KeySource for KeyFile {
+    fn keys_at(&self, clock: &Clock) -> Result<Current, ClockError> {
+        match &self.keys {
+            Keys::Fixed(fixed) => fixed.keys_at(clock),
+            Keys::Schedule(schedule) => schedule.keys_at(clock),
+        }
+    }
+}
+
+async fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyFileError> {
+    // Room for all of it, so that growing leaves no copy behind.
+    let mut text = Zeroizing::new(Vec::with_capacity(MAX_BYTES + 1));
+    let file = tokio::fs::File::open(path).await.map_err(KeyFileError::Read)?;
+    file.take(MAX_BYTES as u64 + 1).read_to_end(&mut text).await.map_err(KeyFileError::Read)?;
+    if text.len() > MAX_BYTES {
+        return Err(KeyFileError::TooLong);
+    }
+    Ok(text)
+}
+
+fn parse(text: &[u8], form: Form, scheme: Scheme) -> Result<Keys, KeyFileError> {
+    let text = str::from_utf8(text).map_err(|_| KeyFileError::NotText)?;
+    match form {
+        Form::Keys => {
+            let keys: CookieKeys = text.parse().map_err(KeyFileError::Key)?;
+            Ok(Keys::Fixed(Fixed::new(&keys, scheme)))
+        }
+        Form::Schedule { period, lead } => {
+            let secrets: FarmSecrets = text.parse().map_err(KeyFileError::Secret)?;
+            let schedule = Schedule::new(secrets, scheme, period, lead).map_err(KeyFileError::Schedule)?;
+            Ok(Keys::Schedule(Box::new(schedule)))
+        }
+    }
+}
+
+/// Why a key file gives no keys. It never quotes the file.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum KeyFileError {
+    /// It cannot be read: the file system or who set its permissions is at fault.
+    Read(io::Error),
+    /// It is longer than a key file can be: its content is at fault, as in all that follow but the last.
+    TooLong,
+    /// It is not UTF-8.
+    NotText,
+    /// It holds no cookie keys.
+    Key(KeyParseError),
+    /// It holds no farm secrets.
+    Secret(SecretFileError),
+    /// The schedule cannot be made: the caller is at fault.
+    Schedule(ScheduleError),
+}
+
+impl fmt::Display for KeyFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => write!(f, "cannot read the key file: {error}"),
+            Self::TooLong => write!(f, "a key file has at most {MAX_BYTES} bytes: this one has more"),
+            Self::NotText => f.write_str("a key file is text: this one is not"),
+            Self::Key(error) => write!(f, "{error}"),
+            Self::Secret(error) => write!(f, "{error}"),
+            Self::Schedule(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for KeyFileError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Read(error) => Some(error),
+            Self::Key(error) => Some(error),
+            Self::Secret(error) => Some(error),
+            Self::Schedule(error) => Some(error),
+            Self::TooLong | Self::NotText => None,
+        }
+    }
+}
