@@ -124,5 +124,9 @@ def ours_with_ours(t, family):
     fetches = t.get(near, PAIR, target, "--repeat", 3)
     for record, outcome in zip(fetches, ("no-credential", True, True), strict=True):
         fetched(record, body(root, "small"), outcome)
-    for log, early in zip(serve.requests(3), (False, True, True), strict=True):
-        equal((is_accepted(log), early_bytes(log) > 0), (early, early), f"log {show(log)}")
+    fetches += t.get(near, PAIR, target, "--no-fast-open")
+    fetched(fetches[3], body(root, "small"), "not-requested")
+    for log, record in zip(serve.requests(4), fetches, strict=True):
+        equal(early_bytes(log) > 0, is_accepted(log), f"early data of {show(log)}")
+        ends = [(end["outcome"], end["reason"]) for end in (log, record)]
+        equal(ends[0], ends[1], "what serve and get say")

@@ -115,6 +115,7 @@ def serve_stops_cleanly(t):
     check(not ns.has(TUN), "the device is left")
     (counters,) = serve.counters()
     equal((counters["passive_opens"], counters["cookies_granted"]), (1, 1), "counters")
+    equal(counters["outcomes"], {"no-credential": 1}, "outcomes")
     check("panicked" not in serve.text(), "panic")
 
 

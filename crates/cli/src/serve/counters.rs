@@ -1,7 +1,9 @@
 //! What the engine counted, for the last line of the log.
 
-use firstflight::Counters;
+use firstflight::credential::Outcome;
+use firstflight::{Counters, Outcomes};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// The engine's counts by name.
@@ -12,6 +14,8 @@ pub struct Report {
     passive_opens: u64,
     established: u64,
     cookies_granted: u64,
+    /// Connections by `accepted`, or by why they were ordinary handshakes; those that there were.
+    outcomes: BTreeMap<&'static str, u64>,
     first_flights_accepted: u64,
     first_flights_refused: u64,
     syn_cookies_sent: u64,
@@ -30,6 +34,7 @@ impl Report {
             passive_opens: counters.passive_opens,
             established: counters.established,
             cookies_granted: counters.cookies_granted,
+            outcomes: outcomes(&counters.server),
             first_flights_accepted: counters.first_flights_accepted,
             first_flights_refused: counters.first_flights_refused,
             syn_cookies_sent: counters.syn_cookies_sent,
@@ -39,6 +44,11 @@ impl Report {
             packets_dropped: counters.dropped_in_all(),
         }
     }
+}
+
+fn outcomes(counts: &Outcomes) -> BTreeMap<&'static str, u64> {
+    let label = |outcome: Outcome| outcome.reason().map_or(outcome.as_str(), |reason| reason.as_str());
+    counts.iter().filter(|(_, count)| *count > 0).map(|(outcome, count)| (label(outcome), count)).collect()
 }
 
 impl fmt::Display for Report {
@@ -54,6 +64,13 @@ impl fmt::Display for Report {
             "first flights: {} accepted, {} by handshake, {} cookies granted",
             self.first_flights_accepted, self.first_flights_refused, self.cookies_granted
         )?;
+        if !self.outcomes.is_empty() {
+            f.write_str("outcomes:     ")?;
+            for (count, (outcome, connections)) in self.outcomes.iter().enumerate() {
+                write!(f, "{} {connections} {outcome}", if count > 0 { "," } else { "" })?;
+            }
+            writeln!(f)?;
+        }
         write!(
             f,
             "defence:       {} SYN cookies sent, {} returned, {} resets sent, {} segments dropped",
