@@ -115,39 +115,30 @@ impl Endpoint {
         let mut race = Race::new(&self.shared, first);
         let delay = config.attempt_delay.max(MIN_ATTEMPT_DELAY);
         let mut addresses = interleave(addresses).into_iter().peekable();
-        loop {
+        while addresses.peek().is_some() || !race.running.is_empty() {
             if let Some(remote) = addresses.next() {
                 race.begin(remote, &config.connect);
             }
-            // Until it is time for the next attempt.
-            let turn = loop {
-                if race.running.is_empty() {
-                    break None;
-                }
-                let turn = poll_fn(|cx| race.poll(cx));
-                let turn = match addresses.peek() {
-                    Some(_) => tokio::time::timeout(delay, turn).await.ok(),
-                    None => Some(turn.await),
-                };
-                match turn {
-                    Some(Turn::Failed) if addresses.peek().is_none() => {}
-                    other => break other,
-                }
+            if race.running.is_empty() {
+                continue;
+            }
+            let turn = poll_fn(|cx| race.poll(cx));
+            let turn = match addresses.peek() {
+                Some(_) => tokio::time::timeout(delay, turn).await.ok(),
+                None => Some(turn.await),
             };
-            match turn {
-                Some(Turn::Won(winner)) => match winner.deliver(&self.shared, first).await {
+            if let Some(Turn::Won(winner)) = turn {
+                match winner.deliver(&self.shared, first).await {
                     Ok(stream) => return Ok(stream),
+                    // The data is on its way there: no other address may get it.
                     Err(failed) => {
                         race.failed.push(failed);
-                        return Err(ConnectAnyError { attempts: std::mem::take(&mut race.failed) });
+                        break;
                     }
-                },
-                None if race.running.is_empty() && addresses.peek().is_none() => {
-                    return Err(ConnectAnyError { attempts: std::mem::take(&mut race.failed) });
                 }
-                Some(Turn::Failed) | None => {}
             }
         }
+        Err(ConnectAnyError { attempts: std::mem::take(&mut race.failed) })
     }
 }
 
@@ -197,7 +188,7 @@ impl<'a> Race<'a> {
             local,
             ..config.clone()
         };
-        let given = config.fast_open && rides(&config);
+        let given = config.fast_open && rides(&config) && !self.first.data().is_empty();
         let data = if given { self.first.data() } else { &[] };
         let mut inner = self.shared.lock();
         let begun = inner.check().and_then(|()| {

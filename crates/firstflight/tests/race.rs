@@ -167,6 +167,12 @@ async fn replayable_data_that_may_have_been_taken_is_sent_again_and_reported_unk
 }
 
 #[tokio::test]
+async fn without_data_nothing_is_unknown() {
+    let (_world, _v4, won, _lost) = answers_lost(FirstFlight::safely_replayable(b"")).await;
+    assert_eq!(won.outcome(), Outcome::Handshake(Reason::NotRequested));
+}
+
+#[tokio::test]
 async fn at_most_once_data_is_delivered_by_the_winner_alone() {
     let (world, v4, won, lost) = answers_lost(FirstFlight::at_most_once(DATA)).await;
     assert_eq!(won.outcome(), Outcome::Handshake(Reason::NotRequested));
