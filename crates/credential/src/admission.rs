@@ -70,6 +70,11 @@ pub trait Verifier {
     fn is_once(&self) -> bool {
         false
     }
+
+    /// Whether it asks a store that a farm shares: [`JobRequest::Redeem`] and [`JobRequest::Activate`].
+    fn needs_store(&self) -> bool {
+        false
+    }
 }
 
 /// What a [`Verifier`] says.

@@ -232,6 +232,10 @@ impl Verifier for OneTimeCookies {
         // Each member of such a farm takes a cookie once: the farm does so several times.
         !matches!(self.farm, Farm::EachOnce(_))
     }
+
+    fn needs_store(&self) -> bool {
+        matches!(self.farm, Farm::Shared)
+    }
 }
 
 impl fmt::Debug for OneTimeCookies {

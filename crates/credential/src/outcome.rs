@@ -116,6 +116,8 @@ reasons! {
         "the clocks are too far apart, or too uncertain, to judge the credential's age"
     Overloaded "overloaded"
         "the server had no time to verify the credential"
+    StoreUnavailable "store-unavailable"
+        "the farm's shared store gave no answer in time"
     PendingLimit "pending-limit"
         "too many first flights of the listener still wait for their client's ACK"
     ClientLimit "client-limit"
@@ -174,7 +176,7 @@ mod tests {
         let sentences: BTreeSet<_> = Reason::ALL.iter().map(ToString::to_string).collect();
         assert_eq!(labels.len(), Reason::ALL.len());
         assert_eq!(sentences.len(), Reason::ALL.len());
-        assert_eq!(Reason::ALL.len(), 33);
+        assert_eq!(Reason::ALL.len(), 34);
     }
 
     #[test]

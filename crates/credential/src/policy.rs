@@ -42,6 +42,8 @@ pub enum PolicyError {
     AtMostOnceNeedsOneTime,
     /// At most once, in no-cookie mode.
     AtMostOnceWithoutCookie,
+    /// A farm's store is to be asked, and there is none.
+    NeedsStore,
 }
 
 impl fmt::Display for PolicyError {
@@ -51,6 +53,7 @@ impl fmt::Display for PolicyError {
                 "at-most-once needs one-time cookies: a plain cookie can be replayed for as long as its key lives"
             }
             Self::AtMostOnceWithoutCookie => "at-most-once and no-cookie mode exclude each other",
+            Self::NeedsStore => "the policy asks a store that a farm shares, and the endpoint has none",
         })
     }
 }
@@ -105,6 +108,16 @@ impl FastOpenPolicy {
             Some(verifier) if verifier.is_once() => Ok(()),
             _ => Err(PolicyError::AtMostOnceNeedsOneTime),
         }
+    }
+
+    /// Whether it asks a store that a farm shares: without one every first flight falls back.
+    #[must_use]
+    pub fn needs_store(&self) -> bool {
+        let guard = match &self.replays {
+            Replays::NoDuplicates(guard) => guard.needs_store(),
+            Replays::Allow | Replays::AtMostOnce => false,
+        };
+        guard || self.verifier().needs_store()
     }
 
     pub(crate) fn verifier(&self) -> &dyn Verifier {

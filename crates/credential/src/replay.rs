@@ -80,6 +80,11 @@ pub trait ReplayGuard: Send + Sync {
     /// The id of a SYN: the same for every copy of it that the network makes, and, as far as chance goes,
     /// for nothing else.
     fn id(&self, first: &FirstFlight<'_>) -> ReplayId;
+
+    /// Whether it asks a store that a farm shares: [`JobRequest::GuardSet`].
+    fn needs_store(&self) -> bool {
+        false
+    }
 }
 
 /// The key of a guard's hash. Members of a farm that share a guard share it.

@@ -39,4 +39,8 @@ impl ReplayGuard for RemoteGuard {
     fn id(&self, first: &FirstFlight<'_>) -> ReplayId {
         self.key.id(first)
     }
+
+    fn needs_store(&self) -> bool {
+        true
+    }
 }
