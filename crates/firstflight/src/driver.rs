@@ -1,5 +1,6 @@
 //! The task that moves packets between a link and the stack.
 
+use crate::jobs::Jobs;
 use crate::shared::{Inner, Shared};
 use firstflight_link::Link;
 use firstflight_stack::{Drop as Dropped, Trace};
@@ -21,6 +22,7 @@ const CLOCK_EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct Driver<L> {
     shared: Arc<Shared>,
     link: L,
+    jobs: Jobs,
     received: Vec<u8>,
     sending: Vec<u8>,
     /// Length of a packet in `sending` that the link had no room for.
@@ -31,13 +33,14 @@ pub(crate) struct Driver<L> {
 }
 
 impl<L: Link> Driver<L> {
-    pub fn new(shared: Arc<Shared>, link: L) -> Self {
+    pub fn new(shared: Arc<Shared>, link: L, jobs: Jobs) -> Self {
         let mtu = link.mtu().max(1280);
         Self {
             shared,
             received: vec![0; mtu],
             sending: vec![0; mtu],
             link,
+            jobs,
             unsent: 0,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             timer_at: None,
@@ -115,6 +118,7 @@ impl<L: Link> Driver<L> {
         inner.driver = Some(cx.waker().clone());
         let more_in = self.receive(&mut inner, cx)?;
         let due = self.time(&mut inner, cx);
+        self.jobs.exchange(&mut inner, cx);
         inner.dispatch();
         let more_out = self.send(&mut inner, cx)?;
         inner.dispatch();

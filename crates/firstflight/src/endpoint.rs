@@ -1,10 +1,13 @@
 //! One engine on one link.
 
 use crate::cache::CredentialCache;
+use crate::credential::{FastOpenPolicy, PolicyError};
 use crate::driver::Driver;
 use crate::first_flight::FirstFlight;
+use crate::jobs::Jobs;
 use crate::listener::Listener;
 use crate::shared::Shared;
+use crate::store::{SharedStore, StoreCounters};
 use crate::stream::{Stream, rides};
 use firstflight_credential::NetworkId;
 use firstflight_link::Link;
@@ -29,13 +32,29 @@ impl Endpoint {
     ///
     /// # Panics
     /// Outside a tokio runtime, as [`tokio::spawn`] does.
-    pub fn new<L: Link + 'static>(mut config: Config, link: L) -> Self {
+    pub fn new<L: Link + 'static>(config: Config, link: L) -> Self {
+        Self::start(config, link, None)
+    }
+
+    /// The same, as one of several servers that ask `store` whether a first flight was seen before. Its answer
+    /// may take four fifths of [`Limits::parked_for`](firstflight_stack::Limits::parked_for); without one the
+    /// handshake is an ordinary one ([`Reason::StoreUnavailable`](crate::credential::Reason::StoreUnavailable)).
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, as [`tokio::spawn`] does.
+    pub fn with_store<L: Link + 'static>(config: Config, link: L, store: Arc<dyn SharedStore>) -> Self {
+        Self::start(config, link, Some(store))
+    }
+
+    fn start<L: Link + 'static>(mut config: Config, link: L, store: Option<Arc<dyn SharedStore>>) -> Self {
         config.mtu = config.mtu.min(link.mtu());
         if tracing::enabled!(tracing::Level::DEBUG) {
             config.limits.trace = config.limits.trace.max(1024);
         }
-        let shared = Shared::new(config);
-        tokio::spawn(Driver::new(Arc::clone(&shared), link));
+        // Rather our refusal, which says why, than the stack's own deadline.
+        let within = config.limits.parked_for * 4 / 5;
+        let shared = Shared::new(config, store.is_some());
+        tokio::spawn(Driver::new(Arc::clone(&shared), link, Jobs::new(store, within)));
         Self { shared }
     }
 
@@ -101,7 +120,7 @@ impl Endpoint {
     /// Listens.
     ///
     /// # Errors
-    /// When the address is taken or not the engine's.
+    /// When the address is taken or not the engine's, or the policy promises what it cannot hold.
     ///
     /// ```
     /// # use firstflight::{Endpoint, ListenConfig, ListenError, Listener};
@@ -111,7 +130,13 @@ impl Endpoint {
     /// ```
     pub fn listen(&self, config: ListenConfig) -> Result<Listener, ListenError> {
         let local = config.local;
-        let id = self.shared.lock().stack.listen(config)?;
+        let mut inner = self.shared.lock();
+        let needs_store = config.fast_open.as_ref().is_some_and(FastOpenPolicy::needs_store);
+        if needs_store && !inner.has_store {
+            return Err(ListenError::Policy(PolicyError::NeedsStore));
+        }
+        let id = inner.stack.listen(config)?;
+        drop(inner);
         Ok(Listener::new(Arc::clone(&self.shared), id, local))
     }
 
@@ -125,6 +150,12 @@ impl Endpoint {
     #[must_use]
     pub fn gauges(&self) -> Gauges {
         self.shared.lock().stack.gauges()
+    }
+
+    /// What became of the questions to the shared store.
+    #[must_use]
+    pub fn store_counters(&self) -> StoreCounters {
+        self.shared.lock().store
     }
 
     /// Connections that are not closed yet.

@@ -53,6 +53,7 @@ mod cache;
 mod driver;
 mod endpoint;
 mod first_flight;
+mod jobs;
 pub mod keys;
 mod listener;
 #[cfg(feature = "metrics")]
@@ -60,6 +61,7 @@ pub mod metrics;
 mod network;
 mod race;
 mod shared;
+mod store;
 mod stream;
 
 pub use cache::{Avoided, CacheError, CachedCookie, CachedRtt, CachedServer, CredentialCache};
@@ -75,6 +77,7 @@ pub use firstflight_tcp as tcp;
 pub use listener::Listener;
 pub use network::network_id;
 pub use race::{ConnectAnyConfig, ConnectAnyError, FailedAttempt};
+pub use store::{Answer, MemoryStore, SharedStore, StoreCounters, StoreError};
 pub use stream::Stream;
 
 use std::io;

@@ -1,6 +1,7 @@
 //! What the driver and the sockets share: the stack, and who waits for what.
 
 use crate::cache::{CredentialCache, Keeper, Snapshot};
+use crate::store::StoreCounters;
 use firstflight_stack::{ConnId, Event, IoError, ListenerId, Readiness, Stack};
 use firstflight_tcp::CloseReason;
 use firstflight_wire::{Clock, Instant};
@@ -22,6 +23,10 @@ struct Waiting {
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub stack: Stack,
+    /// Questions to the shared store.
+    pub store: StoreCounters,
+    /// There is one to ask.
+    pub has_store: bool,
     waiting: HashMap<ConnId, Waiting>,
     accepting: HashMap<ListenerId, Vec<Waker>>,
     idle: Vec<Waker>,
@@ -188,9 +193,11 @@ pub(crate) fn wall_clock(mono: Instant) -> Clock {
 pub(crate) struct Shared(Mutex<Inner>);
 
 impl Shared {
-    pub fn new(config: firstflight_stack::Config) -> Arc<Self> {
+    pub fn new(config: firstflight_stack::Config, has_store: bool) -> Arc<Self> {
         let mut inner = Inner {
             stack: Stack::new(config, BEGINNING),
+            store: StoreCounters::default(),
+            has_store,
             waiting: HashMap::new(),
             accepting: HashMap::new(),
             idle: Vec::new(),
