@@ -1,0 +1,97 @@
+//! What can go wrong with Redis, and whose fault it is.
+
+use firstflight::StoreError;
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+use std::error::Error;
+use std::fmt;
+
+/// Why there can be no store at that address. Whoever configured it is at fault.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The address is none.
+    Url(RedisError),
+    /// Redis does not let us in, or do what has to be done.
+    Refused(RedisError),
+    /// Redis throws keys away when its memory is full: its `maxmemory-policy`.
+    Evicts(String),
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url(error) => {
+                write!(f, "{error}; an address is redis://HOST[:PORT][/DATABASE] or redis+unix:///PATH")
+            }
+            Self::Refused(error) => {
+                write!(f, "Redis refuses: {error}; check the user, its password and its rights")
+            }
+            Self::Evicts(policy) => write!(
+                f,
+                "Redis has maxmemory-policy {policy} and may forget what was seen: set it to noeviction"
+            ),
+        }
+    }
+}
+
+impl Error for ConnectError {}
+
+/// Why a question has no answer.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Redis(RedisError),
+    TimedOut,
+    /// Another memory answered than the connection began with.
+    OtherMemory,
+    Replica,
+    NoInfo,
+    Evicts(String),
+}
+
+impl Failure {
+    pub fn as_store_error(&self) -> StoreError {
+        match self {
+            Self::TimedOut => StoreError::TimedOut,
+            Self::Evicts(_) => StoreError::Unfit,
+            Self::Redis(_) | Self::OtherMemory | Self::Replica | Self::NoInfo => StoreError::Unreachable,
+        }
+    }
+
+    /// What waiting does not mend; itself if it may.
+    pub fn into_mistake(self) -> Result<ConnectError, Self> {
+        match self {
+            Self::Evicts(policy) => Ok(ConnectError::Evicts(policy)),
+            Self::Redis(error) => match error.kind() {
+                ErrorKind::AuthenticationFailed
+                | ErrorKind::InvalidClientConfig
+                | ErrorKind::Server(ServerErrorKind::NoPerm) => Ok(ConnectError::Refused(error)),
+                _ if error.code() == Some("NOAUTH") => Ok(ConnectError::Refused(error)),
+                _ => Err(Self::Redis(error)),
+            },
+            other => Err(other),
+        }
+    }
+}
+
+impl From<RedisError> for Failure {
+    fn from(error: RedisError) -> Self {
+        Self::Redis(error)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Redis(error) => error.fmt(f),
+            Self::TimedOut => f.write_str("no answer in time"),
+            Self::OtherMemory => {
+                f.write_str("another memory answers: Redis was restarted, emptied or replaced")
+            }
+            Self::Replica => f.write_str("it is a replica, which may be behind: name the master"),
+            Self::NoInfo => f.write_str("INFO lacks role, run_id or master_replid: it is no Redis"),
+            Self::Evicts(policy) => {
+                write!(f, "maxmemory-policy {policy} may forget what was seen: set noeviction")
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Whose memory answers, and since when.
+
+use std::fmt;
+use tokio::time::Instant;
+
+/// Names one memory: as long as it is the same, nothing that was acknowledged was lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// The process and its line of replication.
+    process: String,
+    /// A random number among the data, written when a member first met the process. It goes when the data goes
+    /// (`FLUSHALL`).
+    mark: String,
+}
+
+/// Why an answer of `INFO` names no process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Anonymous {
+    /// It follows another Redis, and may be behind.
+    Replica,
+    /// A field is not there.
+    Incomplete,
+}
+
+impl Identity {
+    /// The process that answered `INFO server` and `INFO replication`.
+    pub fn process(server: &str, replication: &str) -> Result<String, Anonymous> {
+        if field(replication, "role").ok_or(Anonymous::Incomplete)? != "master" {
+            return Err(Anonymous::Replica);
+        }
+        let run = field(server, "run_id").ok_or(Anonymous::Incomplete)?;
+        // Another one from the moment on in which a replica is promoted, or the process follows another.
+        let line = field(replication, "master_replid").ok_or(Anonymous::Incomplete)?;
+        // Both are random: 64 bits of each.
+        let short = |id: &str| id.chars().take(16).collect::<String>();
+        Ok(short(run) + &short(line))
+    }
+
+    pub fn new(process: String, mark: String) -> Self {
+        Self { process, mark }
+    }
+
+    pub fn is(&self, process: &str, mark: Option<&str>) -> bool {
+        self.process == process && mark == Some(&self.mark)
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.process)
+    }
+}
+
+/// The value of a field of `INFO`.
+pub(crate) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+/// The memory that answers, of all that were met.
+#[derive(Debug, Default)]
+pub(crate) struct Memories {
+    current: Option<(Identity, Instant)>,
+}
+
+impl Memories {
+    /// `identity` answers: since when it is known to remember everything. One that comes back after another
+    /// may lack what the other one took.
+    pub fn met(&mut self, identity: &Identity, now: Instant) -> Instant {
+        match &self.current {
+            Some((known, since)) if known == identity => *since,
+            _ => {
+                self.current = Some((identity.clone(), now));
+                now
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use std::time::Duration;
+
+    const SERVER: &str =
+        "# Server\r\nredis_version:7.0.15\r\nrun_id:1ff3b09d694c63bc9b5f21474f46c33d1a5975aa\r\n";
+    const MASTER: &str = "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n\
+        master_replid:8371b4fb1155b71f4a04d3e1bc3e18c4a990aeeb\r\n";
+
+    #[test]
+    fn a_process_has_two_names() {
+        let process = Identity::process(SERVER, MASTER).unwrap();
+        assert_eq!(process, "1ff3b09d694c63bc8371b4fb1155b71f");
+        let promoted = MASTER.replace("8371", "0000");
+        assert_ne!(Identity::process(SERVER, &promoted).unwrap(), process);
+        assert_eq!(
+            Identity::process(SERVER, &MASTER.replace("master\r", "slave\r")),
+            Err(Anonymous::Replica)
+        );
+        assert_eq!(Identity::process("", MASTER), Err(Anonymous::Incomplete));
+        assert_eq!(Identity::process(SERVER, ""), Err(Anonymous::Incomplete));
+    }
+
+    #[test]
+    fn emptied_data_is_another_memory() {
+        let identity = Identity::new("p".to_owned(), "m".to_owned());
+        assert!(identity.is("p", Some("m")));
+        assert!(!identity.is("p", None) && !identity.is("p", Some("n")) && !identity.is("q", Some("m")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_memory_that_comes_back_begins_anew() {
+        let (a, b) =
+            (Identity::new("a".to_owned(), "1".to_owned()), Identity::new("b".to_owned(), "2".to_owned()));
+        let start = Instant::now();
+        let later = |s| start + Duration::from_secs(s);
+        let mut memories = Memories::default();
+        assert_eq!(memories.met(&a, start), start);
+        assert_eq!(memories.met(&a, later(5)), start, "a lost connection is not a lost memory");
+        assert_eq!(memories.met(&b, later(10)), later(10));
+        assert_eq!(memories.met(&a, later(20)), later(20), "it may lack what the other took");
+    }
+}

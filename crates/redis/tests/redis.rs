@@ -1,0 +1,281 @@
+//! The rules of a shared store, with a real Redis that is killed, emptied, stopped and replaced.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "tests")]
+
+mod server;
+
+use firstflight::credential::{JobRequest, JobResult, Reason, Serial};
+use firstflight::{SharedStore, StoreError};
+use firstflight_redis::{ConnectError, Options, RedisStore};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use server::Redis;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Patient: what is tested is what is answered, not when.
+fn options() -> Options {
+    Options { within: Duration::from_secs(10), ..Options::default() }
+}
+
+/// A member of the farm.
+async fn member(redis: &Redis) -> RedisStore {
+    RedisStore::connect(&redis.url(), options()).await.unwrap()
+}
+
+fn guard(id: u8) -> JobRequest {
+    JobRequest::GuardSet { key: [id; 16], keep_ms: 120_000, ahead_ms: 0, reach_ms: 0 }
+}
+
+/// With stamps that are the time of arrival, so that a new memory is closed for 2 MSL.
+fn network(id: u8) -> JobRequest {
+    JobRequest::GuardSet { key: [id; 16], keep_ms: 120_000, ahead_ms: 0, reach_ms: 120_000 }
+}
+
+fn serial(counter: u64) -> Serial {
+    Serial::new(3, counter).unwrap()
+}
+
+fn activate(counter: u64) -> JobRequest {
+    JobRequest::Activate { serial: serial(counter) }
+}
+
+fn redeem(counter: u64) -> JobRequest {
+    JobRequest::Redeem { serial: serial(counter) }
+}
+
+async fn ask(store: &RedisStore, request: JobRequest) -> JobResult {
+    store.ask(request).await.unwrap()
+}
+
+const fn refused(reason: Reason) -> JobResult {
+    JobResult::Refuse(reason)
+}
+
+/// Waits for the background, which needs no particular time.
+async fn connected(store: &RedisStore) {
+    while !store.is_connected() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn an_id_is_new_to_one_member_of_the_farm() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let (a, b) = (member(&redis).await, member(&redis).await);
+    assert_eq!(ask(&a, guard(1)).await, JobResult::Accept);
+    assert_eq!(ask(&b, guard(1)).await, refused(Reason::Replay));
+    assert_eq!(ask(&a, guard(1)).await, refused(Reason::Replay));
+    assert_eq!(ask(&b, guard(2)).await, JobResult::Accept);
+    assert_eq!(a.ask(JobRequest::Verify { key: 1 }).await, Err(StoreError::Unsupported));
+}
+
+#[tokio::test]
+async fn an_id_is_asked_for_by_many_at_once_and_new_to_one() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let mut asking = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let store = std::sync::Arc::new(member(&redis).await);
+        for id in 0..50 {
+            let store = std::sync::Arc::clone(&store);
+            asking.spawn(async move { (id, ask(&store, guard(id)).await) });
+        }
+    }
+    let mut accepted = HashMap::new();
+    while let Some(answer) = asking.join_next().await {
+        let (id, result) = answer.unwrap();
+        *accepted.entry(id).or_insert(0) += u32::from(result == JobResult::Accept);
+    }
+    assert!(accepted.len() == 50 && accepted.values().all(|&n| n == 1), "{accepted:?}");
+}
+
+#[tokio::test]
+async fn a_cookie_of_one_member_is_good_at_another_one_once() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let (a, b) = (member(&redis).await, member(&redis).await);
+    ask(&a, activate(1)).await;
+    assert_eq!(ask(&b, redeem(1)).await, JobResult::Accept);
+    assert_eq!(ask(&a, redeem(1)).await, refused(Reason::Replay));
+    ask(&a, activate(1)).await;
+    assert_eq!(ask(&a, redeem(1)).await, refused(Reason::Replay), "an activation that comes again");
+    assert_eq!(ask(&a, redeem(2)).await, refused(Reason::NotActive));
+    ask(&a, activate(2)).await;
+    assert_eq!(ask(&b, redeem(2)).await, refused(Reason::Replay), "it was shown before it was good");
+}
+
+/// Connected for the first time, a member knows nothing of what the memory forgot.
+#[tokio::test]
+async fn a_memory_that_a_member_meets_is_closed_for_2_msl() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let (a, b) = (member(&redis).await, member(&redis).await);
+    assert_eq!(ask(&a, network(1)).await, refused(Reason::GuardFloor));
+    // It was set all the same: a copy of it that comes after the floor is seen.
+    let later = JobRequest::GuardSet { key: [1; 16], keep_ms: 1, ahead_ms: 600_000, reach_ms: 120_000 };
+    assert_eq!(ask(&b, later).await, refused(Reason::Replay));
+    let fresh = JobRequest::GuardSet { key: [2; 16], keep_ms: 120_000, ahead_ms: 600_000, reach_ms: 120_000 };
+    assert_eq!(ask(&a, fresh).await, JobResult::Accept);
+}
+
+#[tokio::test]
+async fn after_a_kill_nothing_older_is_good() {
+    let Some(mut redis) = Redis::start(&[]) else { return };
+    let (a, b) = (member(&redis).await, member(&redis).await);
+    ask(&a, activate(1)).await;
+    assert_eq!(ask(&a, guard(1)).await, JobResult::Accept);
+    redis.kill();
+    assert_eq!(a.ask(redeem(1)).await, Err(StoreError::Unreachable));
+    // Now nobody waits for anything.
+    assert!(!a.is_connected());
+    assert_eq!(a.ask(guard(1)).await, Err(StoreError::Unreachable));
+    redis.restart();
+    connected(&a).await;
+    assert_eq!(ask(&a, network(1)).await, refused(Reason::GuardFloor));
+    assert_eq!(ask(&a, redeem(1)).await, refused(Reason::NotActive));
+    // The other one did not notice until it asks.
+    assert!(b.ask(redeem(1)).await.is_err());
+    connected(&b).await;
+    assert_eq!(ask(&b, network(2)).await, refused(Reason::GuardFloor));
+    ask(&b, activate(2)).await;
+    assert_eq!(ask(&a, redeem(2)).await, JobResult::Accept);
+}
+
+/// A Redis that writes to disk comes back with what was used since.
+#[tokio::test]
+async fn what_a_disk_brings_back_is_worthless() {
+    let Some(mut redis) = Redis::start(&["--dbfilename", "dump"]) else { return };
+    let a = member(&redis).await;
+    ask(&a, activate(1)).await;
+    redis.cli(&["SAVE"]);
+    assert_eq!(ask(&a, redeem(1)).await, JobResult::Accept);
+    redis.restart();
+    let brought_back = redis.cli(&["KEYS", "*:cookie:*"]);
+    assert!(brought_back.contains("cookie"), "the test tests nothing: {brought_back}");
+    assert!(a.ask(redeem(1)).await.is_err());
+    connected(&a).await;
+    assert_eq!(ask(&a, redeem(1)).await, refused(Reason::NotActive));
+}
+
+#[tokio::test]
+async fn emptied_data_is_a_new_memory_for_every_member() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let (a, b) = (member(&redis).await, member(&redis).await);
+    assert_eq!(ask(&a, guard(1)).await, JobResult::Accept);
+    redis.cli(&["FLUSHALL"]);
+    for store in [&a, &b] {
+        assert_eq!(store.ask(guard(1)).await, Err(StoreError::Unreachable));
+        connected(store).await;
+        assert_eq!(ask(store, network(1)).await, refused(Reason::GuardFloor));
+    }
+}
+
+/// A master that follows another one and is promoted again may lack what the other one took.
+#[tokio::test]
+async fn a_replica_is_not_asked_and_a_promoted_one_is_a_new_memory() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let a = member(&redis).await;
+    ask(&a, activate(1)).await;
+    // To a master that does not answer: what matters is whom it obeys.
+    redis.cli(&["REPLICAOF", "127.0.0.1", "1"]);
+    assert_eq!(a.ask(redeem(1)).await, Err(StoreError::Unreachable));
+    assert!(!a.is_connected());
+    redis.cli(&["REPLICAOF", "NO", "ONE"]);
+    connected(&a).await;
+    assert_eq!(ask(&a, network(1)).await, refused(Reason::GuardFloor));
+    assert_eq!(
+        ask(&a, redeem(1)).await,
+        refused(Reason::NotActive),
+        "same process, other line of replication"
+    );
+}
+
+#[tokio::test]
+async fn a_redis_that_hangs_costs_the_time_limit_and_then_nothing() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let quick = Options { within: Duration::from_millis(18), ..Options::default() };
+    let store = RedisStore::connect(&redis.url(), quick).await.unwrap();
+    kill(Pid::from_raw(redis.pid()), Signal::SIGSTOP).unwrap();
+    assert_eq!(store.ask(guard(1)).await, Err(StoreError::TimedOut));
+    assert_eq!(store.ask(guard(1)).await, Err(StoreError::Unreachable));
+    kill(Pid::from_raw(redis.pid()), Signal::SIGCONT).unwrap();
+    connected(&store).await;
+    let patient = member(&redis).await;
+    // It is the same memory, which took the question after all.
+    assert_eq!(ask(&patient, guard(1)).await, refused(Reason::Replay));
+}
+
+#[tokio::test]
+async fn a_redis_that_throws_keys_away_is_refused() {
+    let Some(redis) = Redis::start(&["--maxmemory", "10mb", "--maxmemory-policy", "allkeys-lru"]) else {
+        return;
+    };
+    let error = RedisStore::connect(&redis.url(), options()).await.unwrap_err();
+    assert!(matches!(&error, ConnectError::Evicts(policy) if policy == "allkeys-lru"), "{error}");
+    assert!(error.to_string().contains("noeviction"));
+}
+
+#[tokio::test]
+async fn mistakes_of_the_address_and_the_password() {
+    for url in ["", "redis", "http://host", "redis://host:port"] {
+        let error = RedisStore::connect(url, options()).await.unwrap_err();
+        assert!(matches!(error, ConnectError::Url(_)), "{url}: {error}");
+    }
+    let Some(redis) = Redis::start(&["--requirepass", "secret"]) else { return };
+    let without = RedisStore::connect(&redis.url(), options()).await.unwrap_err();
+    assert!(matches!(without, ConnectError::Refused(_)), "{without}");
+    let wrong = RedisStore::connect(&format!("{}?pass=wr0ng", redis.url()), options()).await.unwrap_err();
+    assert!(matches!(wrong, ConnectError::Refused(_)), "{wrong}");
+    assert!(!wrong.to_string().contains("wr0ng"));
+    let right = RedisStore::connect(&format!("{}?pass=secret", redis.url()), options()).await.unwrap();
+    assert!(!format!("{right:?}").contains("secret"));
+    assert_eq!(ask(&right, guard(1)).await, JobResult::Accept);
+}
+
+/// A member may start before its store.
+#[tokio::test]
+async fn who_finds_nobody_tries_on() {
+    let Some(mut redis) = Redis::start(&[]) else { return };
+    redis.kill();
+    let store = member(&redis).await;
+    assert_eq!(store.ask(guard(1)).await, Err(StoreError::Unreachable));
+    redis.restart();
+    connected(&store).await;
+    assert_eq!(ask(&store, guard(1)).await, JobResult::Accept);
+}
+
+/// A thousand cookies, each shown to both members at once and once more at the end, while Redis is killed at a
+/// third and comes back at two thirds.
+#[tokio::test]
+async fn killed_under_load_nothing_is_taken_twice_and_everything_answered() {
+    const COUNT: u64 = 900;
+    let Some(mut redis) = Redis::start(&[]) else { return };
+    let (a, b) = (member(&redis).await, member(&redis).await);
+    let mut taken = HashMap::<u64, u32>::new();
+    let mut phases = [(0, 0); 3];
+    for n in 1..=COUNT {
+        if n == COUNT / 3 {
+            redis.kill();
+        }
+        if n == COUNT * 2 / 3 {
+            redis.restart();
+            connected(&a).await;
+            // Whoever was not asked meanwhile learns of it now.
+            let _ = b.ask(redeem(COUNT + 1)).await;
+            connected(&b).await;
+        }
+        let _ = a.ask(activate(n)).await;
+        let (one, two) = tokio::join!(a.ask(redeem(n)), b.ask(redeem(n)));
+        let accepted =
+            [one, two].into_iter().filter(|answer| *answer == Ok(JobResult::Accept)).count() as u32;
+        *taken.entry(n).or_default() += accepted;
+        let phase = &mut phases[((n * 3 / COUNT) as usize).min(2)];
+        if accepted > 0 { phase.0 += 1 } else { phase.1 += 1 }
+    }
+    for n in 1..=COUNT {
+        for store in [&a, &b] {
+            *taken.entry(n).or_default() += u32::from(store.ask(redeem(n)).await == Ok(JobResult::Accept));
+        }
+    }
+    let [before, down, after] = phases;
+    println!("accepted/ordinary before {before:?}, while down {down:?}, after {after:?}");
+    assert!(taken.values().all(|&times| times <= 1), "twice: {taken:?}");
+    assert_eq!((before.1, down.0, after.1), (0, 0, 0));
+}

@@ -1,0 +1,86 @@
+//! A Redis of the test's own, on a socket in a directory of its own. Both go with it.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+pub struct Redis {
+    process: Option<Child>,
+    directory: PathBuf,
+    options: Vec<String>,
+}
+
+impl Redis {
+    /// One without persistence; `None`, and a line that says why, if there is no redis-server here.
+    pub fn start(options: &[&str]) -> Option<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        if Command::new("redis-server").arg("--version").stdout(Stdio::null()).status().is_err() {
+            println!("skipped: no redis-server here (Debian package redis-server)");
+            return None;
+        }
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("firstflight-redis-{}-{number}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir(&directory).unwrap();
+        let options = options.iter().map(|&option| option.to_owned()).collect();
+        let mut redis = Self { process: None, directory, options };
+        redis.restart();
+        Some(redis)
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis+unix://{}", self.socket().display())
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.directory.join("socket")
+    }
+
+    /// As a power failure does.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+        let _ = std::fs::remove_file(self.socket());
+    }
+
+    pub fn restart(&mut self) {
+        self.kill();
+        let mut command = Command::new("redis-server");
+        command
+            .args(["--port", "0", "--save", "", "--appendonly", "no"])
+            .arg("--unixsocket")
+            .arg(self.socket());
+        command.args(&self.options).current_dir(&self.directory).stdout(Stdio::null());
+        self.process = Some(command.spawn().unwrap());
+        let began = Instant::now();
+        while std::os::unix::net::UnixStream::connect(self.socket()).is_err() {
+            assert!(began.elapsed() < Duration::from_secs(20), "redis-server does not start");
+            std::thread::yield_now();
+        }
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.process.as_ref().unwrap().id().cast_signed()
+    }
+
+    /// The reply to a command, by redis-cli's own client in Rust.
+    pub fn cli(&self, command: &[&str]) -> String {
+        let client = redis::Client::open(self.url()).unwrap();
+        let mut connection = client.get_connection().unwrap();
+        let (name, arguments) = command.split_first().unwrap();
+        let mut command = redis::cmd(name);
+        command.arg(arguments);
+        let reply: redis::Value = command.query(&mut connection).unwrap();
+        format!("{reply:?}")
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
