@@ -4,7 +4,8 @@ use crate::explain::OpenError;
 use crate::get::target::TargetError;
 use firstflight::CacheError;
 use firstflight::ListenError;
-use firstflight::credential::KeyParseError;
+use firstflight::credential::{ClockError, KeyParseError, ScheduleError};
+use firstflight::keys::KeyFileError;
 use firstflight::link::memory::MemoryLinkError;
 use firstflight::link::{PcapWriterError, TunError};
 use std::fmt;
@@ -36,8 +37,18 @@ pub enum Error {
     RootNotDirectory(PathBuf),
     /// A key's text is not one.
     Key(&'static str, KeyParseError),
-    /// The key file cannot be read.
-    KeyFile(PathBuf, io::Error),
+    /// The key file cannot be read or makes no sense.
+    KeyFile(PathBuf, KeyFileError),
+    /// The clock is not good enough for a key schedule.
+    Clock(ClockError),
+    /// A key schedule cannot be made.
+    Schedule(ScheduleError),
+    /// `keys` of a file that holds neither keys nor secrets.
+    NotKeys(PathBuf),
+    /// `keys schedule` of a file without a farm secret.
+    NoSecret(PathBuf),
+    /// `keys new -o` names a file that is there.
+    KeyExists(PathBuf),
     /// A URL that cannot be fetched.
     Target(String, TargetError),
     /// The resolver knows no address of a name.
@@ -108,9 +119,29 @@ impl fmt::Display for Error {
                 write!(f, "--root {} is not a directory: name the one that holds the files", path.display())
             }
             Self::Key(option, error) => write!(f, "{option}: {error}"),
-            Self::KeyFile(path, error) => write!(
+            Self::KeyFile(path, KeyFileError::Read(error)) => {
+                write!(
+                    f,
+                    "cannot read the key file {}: {error}; make one with `firstflight keys new -o FILE`",
+                    path.display()
+                )
+            }
+            Self::KeyFile(path, error) => write!(f, "key file {}: {error}", path.display()),
+            Self::Clock(error) => write!(f, "{error}"),
+            Self::Schedule(error) => write!(f, "{error}"),
+            Self::NotKeys(path) => write!(
                 f,
-                "cannot read the key file {}: {error}; name a file that holds one key with --key-file",
+                "{} holds neither cookie keys nor a farm secret: make one with `firstflight keys new`",
+                path.display()
+            ),
+            Self::NoSecret(path) => write!(
+                f,
+                "{} holds cookie keys, which no schedule changes: name a farm secret (`firstflight keys new --secret`)",
+                path.display()
+            ),
+            Self::KeyExists(path) => write!(
+                f,
+                "{} is there already, and whoever needs its secret would lose it: choose another -o, or remove it",
                 path.display()
             ),
             Self::Target(url, error) => write!(f, "{url:?}: {error}"),

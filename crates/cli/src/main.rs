@@ -9,6 +9,7 @@ mod error;
 mod explain;
 mod file_body;
 mod get;
+mod keys;
 mod network;
 mod observed;
 mod output;
@@ -16,6 +17,7 @@ mod serve;
 mod subnet;
 #[cfg(test)]
 mod test_site;
+mod utc;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -51,6 +53,7 @@ enum Command {
     Get(get::Args),
     Explain(explain::Args),
     Cache(cache::Args),
+    Keys(keys::Args),
     Completions(completions::Args),
 }
 
@@ -74,6 +77,7 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Demo(args) => block_on(demo::run(args)),
         Command::Serve(args) => block_on(serve::run(args)),
         Command::Get(args) => block_on(get::run(args)),
+        Command::Keys(args) => block_on(keys::run(args)),
         Command::Explain(args) => explain::run(&args),
         Command::Cache(args) => cache::run(args).map(|()| ExitCode::SUCCESS),
         Command::Completions(args) => {

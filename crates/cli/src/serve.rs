@@ -4,6 +4,7 @@ mod answer;
 mod body;
 mod counters;
 pub(crate) mod early;
+mod fast_open;
 pub(crate) mod files;
 pub(crate) mod log;
 mod metrics;
@@ -11,7 +12,8 @@ mod metrics;
 use crate::error::Error;
 use crate::network::Network;
 use crate::observed::observe;
-use firstflight::credential::{CookieKey, FastOpenPolicy, KeyRing, PendingLimit, Scheme};
+use fast_open::FastOpen;
+use firstflight::credential::FastOpenPolicy;
 use firstflight::{Endpoint, ListenConfig, Listener, Stream};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -25,7 +27,6 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use zeroize::Zeroizing;
 
 /// Serve a directory over HTTP, with TCP Fast Open
 ///
@@ -39,7 +40,10 @@ Examples:
       --host-ip fd09::1/64 --ip fd09::2 --port 80 --root ./site --json-log
   curl --tcp-fastopen http://10.9.0.2/
 
-One key for a farm: sysctl -n net.ipv4.tcp_fastopen_key > key, then --key-file key on every member.")]
+One key for a farm: sysctl -n net.ipv4.tcp_fastopen_key > key, then --key-file key on every member.
+Keys that follow the clock: firstflight keys new --secret -o secret, then --key-schedule secret.
+
+Environment: FIRSTFLIGHT_KEY has the keys if no option names any.")]
 pub struct Args {
     #[command(flatten)]
     network: Network,
@@ -62,38 +66,6 @@ pub struct Args {
     json_log: bool,
 }
 
-/// How first flights are treated.
-#[derive(clap::Args)]
-struct FastOpen {
-    /// Cookie key, xxxxxxxx-xxxxxxxx-xxxxxxxx-xxxxxxxx; other users can see it: prefer --key-file [default: random]
-    #[arg(long, value_name = "KEY", conflicts_with = "key_file")]
-    key: Option<String>,
-    /// File with the cookie key in the same form
-    #[arg(long, value_name = "FILE")]
-    key_file: Option<PathBuf>,
-    /// Key whose cookies are accepted too, but not granted
-    #[arg(long, value_name = "KEY")]
-    backup_key: Option<String>,
-    /// Cookie function: as the Linux kernel's, or as the Fast Open paper's
-    #[arg(long, value_enum, default_value_t = SchemeName::Linux)]
-    scheme: SchemeName,
-    /// Ordinary handshakes only
-    #[arg(long, conflicts_with_all = ["key", "key_file", "backup_key", "no_cookie"])]
-    no_fast_open: bool,
-    /// Take data in any SYN, without a cookie: only where nobody can forge addresses
-    #[arg(long)]
-    no_cookie: bool,
-    /// First flights that may wait for their client's ACK; more become ordinary handshakes
-    #[arg(long, value_name = "N", default_value_t = 256)]
-    pending: u32,
-}
-
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum SchemeName {
-    Linux,
-    Paper,
-}
-
 /// A client that sends no whole request head for so long is let go.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long requests under way may take after a signal.
@@ -102,7 +74,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Runs it until a signal comes.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
     args.network.validate()?;
-    let fast_open = args.fast_open.policy().await?;
+    let fast_open = args.fast_open.prepare().await?;
     let root: Arc<Path> = files::root(&args.root).await?.into();
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
@@ -117,15 +89,18 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
 
     let graceful = Arc::new(GracefulShutdown::new());
     let mut listening = JoinSet::new();
+    let mut handles = Vec::new();
     let (stop, stopping) = watch::channel(());
     for &ip in args.network.addresses() {
         let at = SocketAddr::new(ip, args.port);
-        let listener = listen(&endpoint, at, fast_open.clone())?;
+        let listener = listen(&endpoint, at, fast_open.policy.clone())?;
+        handles.push(listener.keys());
         let site = Site { root: Arc::clone(&root), early_unsafe: args.early_unsafe, log };
         listening.spawn(accept(listener, site, Arc::clone(&graceful), stopping.clone()));
         log.listening(at);
     }
     drop(stopping);
+    fast_open.follow(handles);
 
     tokio::select! {
         _ = interrupt.recv() => {}
@@ -152,37 +127,6 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     log.counters(&endpoint.counters());
     capture.finish()?;
     Ok(ExitCode::SUCCESS)
-}
-
-impl FastOpen {
-    async fn policy(&self) -> Result<Option<FastOpenPolicy>, Error> {
-        if self.no_fast_open {
-            return Ok(None);
-        }
-        let scheme = match self.scheme {
-            SchemeName::Linux => Scheme::Linux,
-            SchemeName::Paper => Scheme::Paper,
-        };
-        let mut keys = KeyRing::new(scheme, self.primary().await?);
-        if let Some(text) = &self.backup_key {
-            keys = keys.with_backup(text.parse().map_err(|error| Error::Key("--backup-key", error))?);
-        }
-        let mut policy = FastOpenPolicy::new(Arc::new(keys), Arc::new(PendingLimit::new(self.pending)));
-        policy.no_cookie = self.no_cookie;
-        Ok(Some(policy))
-    }
-
-    async fn primary(&self) -> Result<CookieKey, Error> {
-        if let Some(text) = &self.key {
-            return text.parse().map_err(|error| Error::Key("--key", error));
-        }
-        let Some(path) = &self.key_file else {
-            return firstflight::random_key().map_err(Error::Random);
-        };
-        let text =
-            tokio::fs::read_to_string(path).await.map_err(|error| Error::KeyFile(path.clone(), error))?;
-        Zeroizing::new(text).parse().map_err(|error| Error::Key("--key-file", error))
-    }
 }
 
 fn listen(endpoint: &Endpoint, at: SocketAddr, fast_open: Option<FastOpenPolicy>) -> Result<Listener, Error> {

@@ -35,7 +35,7 @@ impl Drop for TempFile {
     }
 }
 
-const COMMANDS: &[&str] = &["demo", "serve", "get", "explain", "cache", "completions"];
+const COMMANDS: &[&str] = &["demo", "serve", "get", "keys", "explain", "cache", "completions"];
 
 #[test]
 fn help_names_every_command_and_gives_examples() {

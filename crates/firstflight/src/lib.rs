@@ -82,6 +82,7 @@ pub use stream::Stream;
 
 use std::io;
 use std::net::IpAddr;
+use zeroize::Zeroizing;
 
 /// Default settings for `addresses`, with a secret from the operating system's random source.
 ///
@@ -107,4 +108,16 @@ pub fn random_key() -> io::Result<credential::CookieKey> {
     let mut key = [0; 16];
     getrandom::fill(&mut key).map_err(io::Error::other)?;
     Ok(credential::CookieKey::from_bytes(key))
+}
+
+/// A fresh farm secret of 32 bytes from the operating system's random source.
+///
+/// # Errors
+/// When the random source fails, or `id` is not one ([`credential::FarmSecret`]; then the caller is at fault
+/// and the kind [`io::ErrorKind::InvalidInput`]).
+pub fn random_secret(id: &str) -> io::Result<credential::FarmSecret> {
+    let mut bytes = Zeroizing::new([0; 32]);
+    getrandom::fill(&mut *bytes).map_err(io::Error::other)?;
+    credential::FarmSecret::new(id, &*bytes)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
 }

@@ -8,7 +8,7 @@ const FLOW: Flow = Flow {
     server: core::net::IpAddr::V4(core::net::Ipv4Addr::new(192, 168, 0, 1)),
 };
 const HOUR: u64 = 3_600_000;
-/// 2027-01-15, a multiple of 12 hours and of a day.
+/// 2027-01-16 00:00 UTC, a multiple of 12 hours and of a day.
 const TURN: u64 = 20_834 * 24 * HOUR;
 const LEAD: u64 = 300_000;
 

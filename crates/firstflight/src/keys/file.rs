@@ -12,8 +12,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use zeroize::Zeroizing;
 
-/// A key file has a line or two; what is longer is something else.
-const MAX_BYTES: usize = 4096;
+const MAX_BYTES: usize = KeyFileError::MAX_BYTES;
 
 /// What a key file holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,6 +134,11 @@ pub enum KeyFileError {
     Secret(SecretFileError),
     /// The schedule cannot be made: the caller is at fault.
     Schedule(ScheduleError),
+}
+
+impl KeyFileError {
+    /// Most bytes of a key file: it has a line or two, what is longer is something else.
+    pub const MAX_BYTES: usize = 4096;
 }
 
 impl fmt::Display for KeyFileError {

@@ -1,0 +1,145 @@
+//! `firstflight keys`: cookie keys and farm secrets for operators.
+
+mod new;
+mod report;
+
+use crate::error::Error;
+use crate::utc::Time;
+use clap::Subcommand;
+use firstflight::credential::{CookieKeys, FarmSecrets, Schedule, Scheme};
+use firstflight::keys::KeyFileError;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::time::Duration;
+use zeroize::Zeroizing;
+
+/// Make and compare the keys of one server or of a farm
+///
+/// A cookie key is what net.ipv4.tcp_fastopen_key of the Linux kernel holds. A farm secret (a line id:hex) is
+/// what all members of a farm derive the same keys from, a new one every period.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  firstflight keys new -o key                      one random cookie key
+  firstflight keys new --secret -o secret          a farm's secret
+  firstflight keys show secret                     fingerprints, to compare members
+  firstflight keys schedule secret                 the next turns
+  sysctl net.ipv4.tcp_fastopen_key=$(firstflight keys export secret --format linux)")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    New(new::Args),
+    Show(report::ShowArgs),
+    Schedule(report::ScheduleArgs),
+    Export(report::ExportArgs),
+}
+
+/// Runs it.
+pub async fn run(args: Args) -> Result<ExitCode, Error> {
+    match args.command {
+        Command::New(args) => new::run(&args)?,
+        Command::Show(args) => report::show(&args)?,
+        Command::Schedule(args) => report::schedule(&args)?,
+        Command::Export(args) => report::export(&args)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How long a key grants, on the command line in hours.
+#[derive(Debug, Clone, Copy)]
+pub struct Period(u64);
+
+impl Period {
+    /// For `--help`.
+    pub const HELP: &str = "Hours for which a key grants, 12 to 8784; the same on all members";
+    /// 24 hours.
+    pub const DEFAULT: &str = "24";
+
+    /// The period.
+    pub const fn duration(self) -> Duration {
+        Duration::from_secs(self.0 * 3600)
+    }
+}
+
+impl FromStr for Period {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.parse() {
+            Ok(hours @ 12..=8784) => Ok(Self(hours)),
+            _ => Err("give whole hours, 12 to 8784"),
+        }
+    }
+}
+
+/// A file, and when.
+#[derive(clap::Args)]
+struct Source {
+    /// File with cookie keys or farm secrets
+    file: PathBuf,
+    #[arg(long, value_name = "HOURS", help = Period::HELP, default_value = Period::DEFAULT)]
+    period: Period,
+    /// When: UTC as 2027-01-15T00:00:00Z, or Unix seconds [default: now]
+    #[arg(long, value_name = "TIME")]
+    at: Option<Time>,
+}
+
+/// What a file holds.
+enum Stored {
+    Keys(CookieKeys),
+    Secrets(Box<Schedule>),
+}
+
+impl Source {
+    fn at(&self) -> Time {
+        self.at.unwrap_or_else(Time::now)
+    }
+
+    fn read(&self) -> Result<Stored, Error> {
+        let failed = |error| Error::KeyFile(self.file.clone(), error);
+        let text = read(&self.file).map_err(failed)?;
+        if text.contains(':') {
+            let secrets: FarmSecrets = text.parse().map_err(|error| failed(KeyFileError::Secret(error)))?;
+            let schedule =
+                Schedule::new(secrets, Scheme::Linux, self.period.duration(), Schedule::DEFAULT_LEAD);
+            return Ok(Stored::Secrets(Box::new(schedule.map_err(Error::Schedule)?)));
+        }
+        if !text.contains('-') {
+            return Err(Error::NotKeys(self.file.clone()));
+        }
+        text.parse().map(Stored::Keys).map_err(|error| failed(KeyFileError::Key(error)))
+    }
+
+    /// The keys that are valid then.
+    fn cookie_keys(&self) -> Result<CookieKeys, Error> {
+        Ok(match self.read()? {
+            Stored::Keys(keys) => keys,
+            Stored::Secrets(schedule) => schedule.cookie_keys_at(self.at().0),
+        })
+    }
+
+    fn schedule(&self) -> Result<Schedule, Error> {
+        match self.read()? {
+            Stored::Keys(_) => Err(Error::NoSecret(self.file.clone())),
+            Stored::Secrets(schedule) => Ok(*schedule),
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Zeroizing<String>, KeyFileError> {
+    let limit = KeyFileError::MAX_BYTES;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(limit + 1));
+    let file = std::fs::File::open(path).map_err(KeyFileError::Read)?;
+    file.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(KeyFileError::Read)?;
+    if bytes.len() > limit {
+        return Err(KeyFileError::TooLong);
+    }
+    let text = str::from_utf8(&bytes).map_err(|_| KeyFileError::NotText)?;
+    Ok(Zeroizing::new(text.to_owned()))
+}

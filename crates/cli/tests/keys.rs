@@ -1,0 +1,197 @@
+//! `firstflight keys` as an operator or a script meets it.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
+
+use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+const KEYS: &str = "00010203-04050607-08090a0b-0c0d0e0f,10111213-14151617-18191a1b-1c1d1e1f";
+/// `id:hex` of the bytes 0 to 31, whose keys `credential` checks against an independent HKDF.
+const SECRET: &str = "a:000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n";
+const SECOND: &str = "b:ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff\n";
+/// Half a day into day 20833.
+const DAY: &str = "2027-01-15T12:00:00Z";
+
+/// A directory that vanishes with it.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("firstflight-keys-{}-{name}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.path(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn run(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_firstflight")).arg("keys").args(args).output().unwrap()
+}
+
+fn prints(args: &[&str]) -> String {
+    let output = run(args);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn refused(args: &[&str], says: &str) {
+    let output = run(args);
+    let complaint = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {complaint}");
+    assert!(complaint.contains(says), "{args:?}: {complaint}");
+    assert_eq!(complaint.lines().count(), 1, "{complaint}");
+    assert!(!complaint.contains("0badc0d"), "{complaint}");
+}
+
+#[test]
+fn a_new_key_is_its_owners_and_never_overwritten() {
+    let dir = Dir::new("new");
+    for (name, options) in [("key", &[][..]), ("secret", &["--secret", "--id", "2027"])] {
+        let path = dir.path(name);
+        let told = prints(&[&["new", "-o", &path], options].concat());
+        let written = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        // What it says is what `show` says, and not the secret.
+        let fingerprint = told.trim().rsplit(' ').next().unwrap();
+        assert!(prints(&["show", &path]).contains(fingerprint), "{told}");
+        assert!(!told.contains(written.trim()), "{told}");
+        refused(&[&["new", "-o", &path], options].concat(), "is there already");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), written);
+    }
+    assert_ne!(prints(&["new"]), prints(&["new"]));
+    let today = prints(&["new", "--secret"]);
+    let (id, digits) = today.trim().split_once(':').unwrap();
+    assert_eq!((id.len(), digits.len()), (10, 64), "{today}");
+}
+
+/// Fingerprints by `printf KEY | sha256sum | cut -c1-16`.
+#[test]
+fn show_gives_fingerprints_and_secrets_only_when_asked() {
+    let dir = Dir::new("show");
+    let keys = dir.file("keys", KEYS);
+    assert_eq!(prints(&["show", &keys]), "primary  bd7a26b655f4fb97\nbackup   463676d0d3ea62e6\n");
+    let revealed = prints(&["show", &keys, "--reveal"]);
+    assert!(KEYS.split(',').all(|key| revealed.contains(key)), "{revealed}");
+
+    let secret = dir.file("secret", &format!("{SECRET}{SECOND}"));
+    let shown = prints(&["show", &secret, "--at", DAY]);
+    let lines: Vec<_> = shown.lines().collect();
+    assert_eq!(lines[0], "secret   6c86c6aac5fb24bc  a (grants)");
+    assert!(lines[1].ends_with("  b (accepted too)"), "{shown}");
+    assert_eq!(lines[2], "at 2027-01-15T12:00:00Z: key 20833 of 24 h each, next turn 2027-01-16T00:00:00Z");
+    assert_eq!(lines[3..].len(), 4, "{shown}");
+    assert!(!shown.contains("000102"), "{shown}");
+    assert!(prints(&["show", &secret, "--reveal"]).contains(SECRET));
+}
+
+/// Key 20833 of the secret is a73b126178a4758e8ed8d6c0f154c393, byte by byte: the kernel's words are
+/// little-endian.
+#[test]
+fn export_is_what_the_kernel_takes() {
+    const KEY: &str = "61123ba7-8e75a478-c0d6d88e-93c354f1";
+    let dir = Dir::new("export");
+    let secret = dir.file("secret", SECRET);
+    let export = |file: &str, at: &str| {
+        let text = prints(&["export", file, "--format", "linux", "--at", at]);
+        let (primary, backup) = text.trim().split_once(',').unwrap();
+        (primary.to_owned(), backup.to_owned())
+    };
+    let day = export(&secret, DAY);
+    assert_eq!(day.0, KEY);
+    // Five minutes before its turn a key is accepted, after it the last one is.
+    assert_eq!(export(&secret, "2027-01-15T00:00:00Z"), day);
+    assert_eq!(export(&secret, "2027-01-14T23:54:59Z").0, day.1);
+    assert_eq!(export(&secret, "2027-01-14T23:55:00Z"), (day.1.clone(), KEY.to_owned()));
+    assert_eq!(export(&secret, "1799971200"), day);
+
+    let both = export(&dir.file("both", &format!("{SECRET}{SECOND}")), DAY);
+    let second = export(&dir.file("second", SECOND), DAY);
+    assert_eq!(both, (KEY.to_owned(), second.0));
+    let keys = dir.file("keys", KEYS);
+    assert_eq!(prints(&["export", &keys, "--format", "linux"]).trim(), KEYS);
+}
+
+#[test]
+fn schedule_lists_the_turns() {
+    let dir = Dir::new("schedule");
+    let secret = dir.file("secret", SECRET);
+    let args = ["schedule", &secret, "--at", DAY, "--count", "3"];
+    let rows: Value = serde_json::from_str(&prints(&[&args[..], &["--json"]].concat())).unwrap();
+    let rows = rows.as_array().unwrap();
+    assert_eq!(rows.len(), 3);
+    assert_eq!(rows[0]["index"], 20_833);
+    assert_eq!(rows[0]["grants_from"], "2027-01-15T00:00:00Z");
+    assert_eq!(rows[1]["accepted_from"], "2027-01-15T23:55:00Z");
+    assert_eq!(rows[1]["grants_from"], rows[0]["grants_until"]);
+    assert_eq!(rows[0]["accepted_until"], "2027-01-16T23:55:00Z");
+    let table = prints(&args);
+    for row in rows {
+        assert!(table.contains(row["fingerprint"].as_str().unwrap()), "{table}");
+    }
+    let weekly = prints(&[&args[..], &["--period", "168", "--json"]].concat());
+    assert_eq!(serde_json::from_str::<Value>(&weekly).unwrap()[0]["index"], 20_833 / 7);
+}
+
+#[test]
+fn mistakes_of_keys() {
+    let dir = Dir::new("mistakes");
+    let keys = dir.file("keys", KEYS);
+    let secret = dir.file("secret", SECRET);
+    refused(&["show", "/nonexistent"], "cannot read the key file /nonexistent");
+    refused(&["show", &dir.file("empty", "")], "holds neither cookie keys nor a farm secret");
+    refused(&["show", &dir.file("long", &"-".repeat(5000))], "at most 4096 bytes");
+    refused(&["show", &dir.file("bad", "0badc0de-0badc0de")], "found 2 words, not 4");
+    refused(&["show", &dir.file("short", "a:0badc0de")], "line 1: a farm secret is id:hex: found 4 bytes");
+    refused(&["schedule", &keys], "holds cookie keys, which no schedule changes");
+    refused(&["schedule", &secret, "--period", "11"], "whole hours, 12 to 8784");
+    refused(&["schedule", &secret, "--at", "tomorrow"], "2027-01-15T00:00:00Z");
+    refused(&["export", &secret], "--format");
+    refused(&["new", "--id", "x"], "--secret");
+    refused(&["new", "--secret", "--id", "two words"], "letters, digits");
+    refused(&["new", "-o", "/nonexistent/key"], "cannot write /nonexistent/key");
+}
+
+/// The variable is read where no option names a key, and only there.
+#[test]
+fn serve_takes_its_key_from_the_environment() {
+    let dir = Dir::new("environment");
+    let serve = |options: &[&str]| {
+        let base = ["serve", "--root", "/nonexistent", "--tun", "fftest0"];
+        let ends = ["--host-ip", "10.9.0.1/24", "--ip", "10.9.0.2"];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_firstflight"));
+        command.args(base).args(ends).args(options).env("FIRSTFLIGHT_KEY", "0badc0de");
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let wrong = "FIRSTFLIGHT_KEY: a cookie key is";
+    assert!(serve(&[]).contains(wrong));
+    assert!(!serve(&[]).contains("0badc0de"));
+    let (keys, secret) = (dir.file("keys", KEYS), dir.file("secret", SECRET));
+    let named: [&[&str]; 4] =
+        [&["--key", KEYS], &["--key-file", &keys], &["--key-schedule", &secret], &["--no-fast-open"]];
+    for options in named {
+        let complaint = serve(options);
+        assert!(complaint.contains("cannot serve /nonexistent"), "{options:?}: {complaint}");
+    }
+    assert!(serve(&["--key-schedule", &keys]).contains("a farm secret is id:hex"));
+    assert!(serve(&["--key-file", &secret]).contains("a cookie key is"));
+    assert!(serve(&["--key-period", "24"]).contains("--key-schedule"));
+    assert!(serve(&["--key-file", &keys, "--backup-key", KEYS]).contains("cannot be used with"));
+}
