@@ -1,10 +1,16 @@
-"""Linux keys: one key and one address pair give one cookie, in the kernel and in `serve`."""
+"""Farms: one key and one address pair give one cookie, in the kernel and in `serve`; keys that change."""
 
+import json
+import os
+import time
+
+import firstflight
 import kernel
 import siphash
-from case import FAMILIES, body, case, equal
+from case import FAMILIES, body, case, check, equal
 from firstflight import PORT
 from net import Pair
+from process import run
 
 KEY = "0f1e2d3c-4b5a6978-8796a5b4-c3d2e1f0"
 PAIR = Pair(75)
@@ -39,3 +45,95 @@ def cookie_of_the_other_server(t, family, farm):
         client.ip("link", "del", "veth0")
     taken, cookie, _ = first_visit(t, client, family, root, ours=kernel_first)
     equal((taken, cookie), (True, granted), "at the second server")
+
+
+#: Hours of a key: a turn during the test is unlikely.
+PERIOD = 168
+
+
+def keys(*arguments):
+    """What `firstflight keys` prints."""
+    return run(firstflight.BINARY, "keys", *arguments).stdout.strip()
+
+
+def farm_secret(root):
+    path = os.path.join(root, "secret")
+    keys("new", "--secret", "-o", path)
+    equal(os.stat(path).st_mode & 0o777, 0o600, "mode of the secret")
+    return path
+
+
+@case(family=FAMILIES, member=("now", "before-the-turn", "after-the-turn", "two-turns-later"))
+def kernel_member_of_a_scheduled_farm(t, family, member):
+    """A kernel with exported keys accepts a cookie of `serve --key-schedule` until its second turn."""
+    root = t.root(small=5000)
+    secret = farm_secret(root)
+    address = PAIR.peer[family]
+    client = t.namespace("client")
+    serve = t.serve(client, PAIR, root, "--key-schedule", secret, "--key-period", PERIOD)
+    kernel.fetch(client, "sendto", address, PORT, "/small")
+    granted = kernel.cached_cookie(client, address)
+    serve.terminate()
+
+    schedule = json.loads(keys("schedule", secret, "--period", PERIOD, "--json"))
+    at = {
+        "now": str(int(time.time())),
+        # From here on the key's backup is the coming one.
+        "before-the-turn": schedule[1]["accepted_from"],
+        "after-the-turn": schedule[0]["grants_until"],
+        "two-turns-later": schedule[1]["grants_until"],
+    }
+    exported = keys("export", secret, "--format", "linux", "--period", PERIOD, "--at", at[member])
+    primary = exported.split(",")[0]
+    server = t.namespace("server")
+    t.cable(client, server, PAIR)
+    kernel.set_key(server, exported)
+    t.kernel_server(server, family, PORT, root)
+    reply = kernel.fetch(client, "sendto", address, PORT, "/small")
+    equal(reply.body, body(root, "small"), "body")
+    equal(reply.info.syn_data, member != "two-turns-later", "SYN data taken")
+    # Cookies of the backup key are replaced, as are those that are none.
+    fresh = siphash.cookie(primary, PAIR.host[family], address)
+    equal(kernel.cached_cookie(client, address), fresh, "cookie afterwards")
+    equal(fresh == granted, member in ("now", "before-the-turn"), "the same key")
+
+
+def replace(path, text):
+    """Puts a file in the place of another in one step."""
+    with open(path + ".new", "w") as file:
+        file.write(text + "\n")
+    os.replace(path + ".new", path)
+
+
+@case(family=FAMILIES)
+def key_file_replaced_under_load(t, family):
+    """200 requests and more while the keys turn over: all are answered, and all but the first one at once."""
+    root = t.root(small=5000)
+    address = PAIR.peer[family]
+    path = os.path.join(root, "key")
+    old, new = keys("new"), keys("new")
+    replace(path, old)
+    ns = t.namespace("serve")
+    serve = t.serve(ns, PAIR, root, "--key-file", path)
+    cookie = {key: siphash.cookie(key, PAIR.host[family], address) for key in (old, new)}
+    early = []
+
+    def load(until, count):
+        deadline = time.monotonic() + 30
+        while count > 0 or kernel.cached_cookie(ns, address) != until:
+            check(time.monotonic() < deadline, f"no cookie of the new key after {len(early)} requests")
+            reply = kernel.fetch(ns, "sendto", address, PORT, "/small")
+            equal((reply.status, reply.body), (200, body(root, "small")), f"request {len(early)}")
+            early.append(reply.info.syn_data)
+            count -= 1
+
+    load(cookie[old], 50)
+    replace(path, "nonsense")
+    serve.wait_until(lambda: "stay as they are" in serve.text(), "warning about the bad file")
+    load(cookie[old], 50)
+    replace(path, f"{new},{old}")
+    load(cookie[new], 100)
+    equal((early[0], all(early[1:])), (False, True), "first flights taken")
+    logged = serve.requests(len(early))
+    equal({record["status"] for record in logged}, {200}, "status in the log")
+    equal(serve.text().count("stay as they are"), 1, "warnings")
