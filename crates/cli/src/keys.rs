@@ -26,7 +26,7 @@ Examples:
   firstflight keys new --secret -o secret          a farm's secret
   firstflight keys show secret                     fingerprints, to compare members
   firstflight keys schedule secret                 the next turns
-  sysctl net.ipv4.tcp_fastopen_key=$(firstflight keys export secret --format linux)")]
+  firstflight keys export secret --format linux > /proc/sys/net/ipv4/tcp_fastopen_key")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,

@@ -1,11 +1,16 @@
-//! Key files, through the public interface only.
+//! Key files and keys that change, through the public interface only.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use firstflight::credential::{CookieKey, KeyParseError, SecretFileError};
-use firstflight::credential::{CookieKeys, FarmSecret, FarmSecrets, Schedule, Scheme};
+use firstflight::credential::{
+    CookieKey, CookieKeys, FarmSecret, FarmSecrets, FastOpenPolicy, KeyParseError, Outcome, PendingLimit,
+    Reason, Schedule, Scheme, SecretFileError,
+};
 use firstflight::keys::{self, Form, KeyFile, KeyFileError};
+use firstflight::{ConnectConfig, Endpoint, ListenConfig, link};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::AsyncReadExt;
 
 /// A file that vanishes with it.
 struct TempFile(PathBuf);
@@ -77,12 +82,44 @@ async fn a_file_of_farm_secrets_gives_scheduled_keys() {
     path.write(&key(1).to_text());
     let error = path.open(form).await.unwrap_err();
     assert!(matches!(error, KeyFileError::Secret(SecretFileError::Line { line: 1, .. })), "{error}");
-    let error = path.open(Form::Keys).await.map(drop);
-    assert!(error.is_ok());
     path.write("a:00");
     let error = path.open(Form::Keys).await.unwrap_err();
     assert!(matches!(error, KeyFileError::Key(KeyParseError::Words { .. })), "{error}");
     let hour = Form::Schedule { period: Duration::from_secs(3600), lead };
     path.write(&format!("a:{}", "07".repeat(32)));
     assert!(matches!(path.open(hour).await, Err(KeyFileError::Schedule(_))));
+}
+
+/// The first visits of a client to a server whose keys are replaced between them.
+#[tokio::test]
+async fn a_listener_takes_new_keys_while_it_runs() {
+    let path = link::PathConfig::default();
+    let (a, b) = link::real_time_pair(path.clone(), path, 1).unwrap();
+    let client = Endpoint::new(firstflight::config(vec!["10.0.0.1".parse().unwrap()]).unwrap(), a);
+    let server = Endpoint::new(firstflight::config(vec!["10.0.0.2".parse().unwrap()]).unwrap(), b);
+    let at = "10.0.0.2:80".parse().unwrap();
+    let ring = |keys: CookieKeys| Arc::new(keys.ring(Scheme::Linux));
+    let mut config = ListenConfig::new(at);
+    let pending = Arc::new(PendingLimit::new(16));
+    config.fast_open = Some(FastOpenPolicy::new(ring(CookieKeys::new(key(1))), pending));
+    let listener = server.listen(config).unwrap();
+    let visit = async || {
+        let fast = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
+        let (stream, accepted) = tokio::join!(client.connect(at, b"hello", &fast), listener.accept());
+        let mut hello = [0; 5];
+        accepted.unwrap().read_exact(&mut hello).await.unwrap();
+        assert_eq!(&hello, b"hello");
+        stream.unwrap().outcome()
+    };
+    let stale = Outcome::Handshake(Reason::StaleOrWrongCredential);
+    assert_eq!(visit().await, Outcome::Handshake(Reason::NoCredential));
+    assert_eq!(visit().await, Outcome::Accepted);
+    // The backup's cookie is accepted and replaced, so that the next ring knows it.
+    assert!(listener.set_keys(ring(CookieKeys::new(key(2)).with_backup(key(1)))));
+    assert_eq!(visit().await, Outcome::Accepted);
+    assert!(listener.keys().set(ring(CookieKeys::new(key(2)))));
+    assert_eq!(visit().await, Outcome::Accepted);
+    assert!(listener.set_keys(ring(CookieKeys::new(key(3)))));
+    assert_eq!(visit().await, stale);
+    assert_eq!(visit().await, Outcome::Accepted);
 }

@@ -4,7 +4,8 @@
 mod peer;
 
 use firstflight_credential::{
-    FastOpenPolicy, FirstFlight, JobRequest, JobResult, Outcome, PendingLimit, Reason, Verdict, Verifier,
+    FastOpenPolicy, FirstFlight, JobRequest, JobResult, KeyRing, Outcome, PendingLimit, Reason, Scheme,
+    Verdict, Verifier,
 };
 use firstflight_stack::{Config, Drop, JobId, ListenConfig, ListenerId, StateName};
 use firstflight_wire::Clock;
@@ -81,6 +82,19 @@ fn an_accepted_first_flight_opens_when_the_verdict_comes() {
     // An answer given twice changes nothing.
     answer(&mut p, job, JobResult::Refuse(Reason::Policy));
     assert_eq!(p.state(id), StateName::Established);
+}
+
+#[test]
+fn new_keys_leave_a_parked_first_flight_alone() {
+    let (mut p, listener, pending) = server();
+    let job = parked(&mut p);
+    let keys = KeyRing::new(Scheme::Linux, key(9));
+    assert!(p.stack.set_keys(listener, Arc::new(keys)));
+    assert_eq!(pending.pending(), 1);
+    answer(&mut p, job, JobResult::Accept);
+    p.expect().syn_ack().ack(AFTER);
+    let id = p.accept(listener);
+    assert_eq!(p.read(id), DATA);
 }
 
 #[test]

@@ -149,7 +149,7 @@ pub fn schedule(args: &ScheduleArgs) -> Result<(), Error> {
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  sysctl net.ipv4.tcp_fastopen_key=$(firstflight keys export secret --format linux)
+  firstflight keys export secret --format linux > /proc/sys/net/ipv4/tcp_fastopen_key
   firstflight keys export secret --format linux --at 2027-01-15T00:00:00Z > key")]
 pub struct ExportArgs {
     #[command(flatten)]
