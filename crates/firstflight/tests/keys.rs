@@ -47,6 +47,8 @@ async fn a_key_file_is_read_again_and_a_bad_one_changes_nothing() {
     let mut file = path.open(Form::Keys).await.unwrap();
     let primary = |file: &KeyFile| keys::current(file).unwrap().primary;
     assert_eq!(primary(&file), key(1).fingerprint());
+    // The text is the secret; its bytes begin with "01".
+    assert!(!format!("{file:?}").contains("48, 49"), "{file:?}");
     assert!(!file.reload().await.unwrap());
 
     path.write(&CookieKeys::new(key(2)).with_backup(key(1)).to_text());

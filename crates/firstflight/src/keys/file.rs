@@ -30,7 +30,6 @@ pub enum Form {
 }
 
 /// A key file as it was when last read.
-#[derive(Debug)]
 pub struct KeyFile {
     path: PathBuf,
     form: Form,
@@ -39,7 +38,6 @@ pub struct KeyFile {
     keys: Keys,
 }
 
-#[derive(Debug)]
 enum Keys {
     Fixed(Fixed),
     Schedule(Box<Schedule>),
@@ -80,6 +78,12 @@ impl KeyFile {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+impl fmt::Debug for KeyFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyFile").field("path", &self.path).field("form", &self.form).finish_non_exhaustive()
     }
 }
 
