@@ -60,6 +60,7 @@ mod listener;
 pub mod metrics;
 mod network;
 mod race;
+pub mod serial_file;
 mod shared;
 mod store;
 mod stream;

@@ -1,0 +1,264 @@
+//! The state of one-time cookies that must outlive the process: their keys, and a mark that no serial has
+//! reached.
+//!
+//! The bits that say which cookies were used are lost with the process. So no serial may be given out twice,
+//! and the file is always ahead of the serials: written and synced before they are given out. What is more,
+//! no start lies below a count taken from the clock, so that a file that was lost, or brought back from a
+//! backup, gives out old serials only if the clock was set back as well.
+
+use crate::credential::{OneTimeKeys, SerialTable};
+use std::fmt;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use zeroize::Zeroizing;
+
+/// First line of the file.
+const TITLE: &str = "firstflight one-time cookies, version 1";
+/// Longest file: a longer one is something else.
+const LONGEST: u64 = 4096;
+/// Serials between two writes, some two thirds of a million a second at most.
+const RESERVE: u64 = 1 << 17;
+/// How often the reserve is looked at.
+const EVERY: Duration = Duration::from_millis(100);
+/// Serials a millisecond that are never overtaken by the clock; 48 bits of them last until the year 2109.
+const PER_MS: u64 = 64;
+
+/// Why the state cannot be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SerialFileError {
+    /// It cannot be read, written or created.
+    Io(io::Error),
+    /// Other users can read the keys.
+    Readable(u32),
+    /// It is no such file, or a part of it is missing.
+    Damaged,
+    /// It belongs to another issuer.
+    Issuer(u16),
+    /// Another process uses it.
+    Locked,
+}
+
+impl fmt::Display for SerialFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::Readable(mode) => write!(f, "other users can read its keys (mode {mode:04o}): chmod 600"),
+            Self::Damaged => f.write_str(
+                "it is damaged or something else: name another file, or delete it, and cookies of before fall back",
+            ),
+            Self::Issuer(issuer) => write!(f, "it belongs to issuer {issuer}: every member has a file of its own"),
+            Self::Locked => f.write_str("another process uses it: every server has a file of its own"),
+        }
+    }
+}
+
+impl std::error::Error for SerialFileError {}
+
+impl From<io::Error> for SerialFileError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// An open state file, this process' own.
+pub struct SerialFile {
+    path: PathBuf,
+    keys: Zeroizing<[u8; 32]>,
+    issuer: u16,
+    mark: u64,
+    /// Held as long as this is; of a file beside it, because writing replaces the file itself.
+    _lock: File,
+}
+
+impl SerialFile {
+    /// Opens the file of `issuer`, or creates it. The keys are `shared` by a farm, or the file's own: fresh
+    /// ones if it is new. Reads and writes: not for a task.
+    ///
+    /// # Errors
+    /// When it is not usable; see [`SerialFileError`].
+    pub fn open(path: &Path, issuer: u16, shared: Option<&[u8; 32]>) -> Result<Self, SerialFileError> {
+        let lock = lock(path)?;
+        let (keys, mark) = match read(path)? {
+            Some(state) if state.issuer != issuer => return Err(SerialFileError::Issuer(state.issuer)),
+            Some(state) => (state.keys, state.mark),
+            None => {
+                let mut keys = Zeroizing::new([0; 32]);
+                getrandom::fill(&mut *keys).map_err(io::Error::other)?;
+                (keys, 1)
+            }
+        };
+        let keys = shared.map_or(keys, |shared| Zeroizing::new(*shared));
+        let mut file = Self { path: path.to_owned(), keys, issuer, mark, _lock: lock };
+        // Whether it can be written shows now.
+        file.write(file.mark.max(from_clock()))?;
+        Ok(file)
+    }
+
+    /// The keys of its cookies.
+    #[must_use]
+    pub fn keys(&self) -> OneTimeKeys {
+        OneTimeKeys::from_bytes(*self.keys)
+    }
+
+    /// The serials, with a window of `capacity`; a task of the current runtime keeps the file ahead of them
+    /// for as long as they are used.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, as [`tokio::spawn`] does.
+    pub fn start(mut self, capacity: usize) -> Result<Arc<SerialTable>, SerialFileError> {
+        let table = SerialTable::own(self.issuer, self.mark, capacity);
+        if let Some(mark) = table.wants(RESERVE) {
+            self.write(mark)?;
+            table.extend(mark);
+        }
+        let table = Arc::new(table);
+        tokio::spawn(keep_ahead(self, Arc::downgrade(&table)));
+        Ok(table)
+    }
+
+    /// Replaces the file as a whole, and returns when it is on the disk.
+    fn write(&mut self, mark: u64) -> io::Result<()> {
+        let hex: Zeroizing<String> =
+            Zeroizing::new(self.keys.iter().map(|byte| format!("{byte:02x}")).collect());
+        let text = Zeroizing::new(format!("{TITLE}\nkeys {}\nissuer {}\nmark {mark}\n", *hex, self.issuer));
+        let new = beside(&self.path, ".new");
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&new, &self.path)?;
+        let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(directory.unwrap_or(Path::new(".")))?.sync_all()?;
+        self.mark = mark;
+        Ok(())
+    }
+}
+
+/// Extends the mark until nobody has the table any more.
+async fn keep_ahead(mut file: SerialFile, table: Weak<SerialTable>) {
+    let mut failing = false;
+    loop {
+        tokio::time::sleep(EVERY).await;
+        let Some(wanted) = table.upgrade().map(|table| table.wants(RESERVE)) else { return };
+        let Some(mark) = wanted else { continue };
+        let written = tokio::task::spawn_blocking(move || {
+            let result = file.write(mark);
+            (file, result)
+        });
+        let Ok((back, result)) = written.await else { return };
+        file = back;
+        match result {
+            Ok(()) => {
+                failing = false;
+                if let Some(table) = table.upgrade() {
+                    table.extend(mark);
+                }
+            }
+            Err(error) if !failing => {
+                failing = true;
+                let file = file.path.display();
+                tracing::error!(%file, %error, "cannot write the mark: soon no one-time cookie is granted any more");
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// What a file says.
+struct State {
+    keys: Zeroizing<[u8; 32]>,
+    issuer: u16,
+    mark: u64,
+}
+
+fn read(path: &Path) -> Result<Option<State>, SerialFileError> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let mode = file.metadata()?.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(SerialFileError::Readable(mode));
+    }
+    let mut text = Zeroizing::new(String::with_capacity(LONGEST as usize));
+    match file.take(LONGEST).read_to_string(&mut text) {
+        Ok(_) => parse(&text).map(Some).ok_or(SerialFileError::Damaged),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(SerialFileError::Damaged),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn parse(text: &str) -> Option<State> {
+    // Without its last line break it is not whole, and its mark may lack digits.
+    let mut lines = text.strip_suffix('\n')?.lines();
+    if lines.next()? != TITLE {
+        return None;
+    }
+    let mut value = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
+    let keys = bytes(value("keys")?)?;
+    let issuer = value("issuer")?.parse().ok()?;
+    let mark = value("mark")?.parse().ok().filter(|&mark| mark > 0 && mark < 1 << 48)?;
+    lines.next().is_none().then_some(State { keys, issuer, mark })
+}
+
+/// `N` bytes of hexadecimal digits, as in a file of keys.
+#[must_use]
+pub fn bytes<const N: usize>(hex: &str) -> Option<Zeroizing<[u8; N]>> {
+    let mut bytes = Zeroizing::new([0; N]);
+    if hex.len() != 2 * N || !hex.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (byte, at) in bytes.iter_mut().zip((0..).step_by(2)) {
+        *byte = u8::from_str_radix(hex.get(at..at + 2)?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+/// Makes the process the only one with this file.
+fn lock(path: &Path) -> Result<File, SerialFileError> {
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(beside(path, ".lock"))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(SerialFileError::Locked),
+        Err(TryLockError::Error(error)) => Err(error.into()),
+    }
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// More than anything given out before, if the clock was not set back.
+fn from_clock() -> u64 {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (unix.as_millis() as u64).saturating_mul(PER_MS).min((1 << 48) - 1)
+}
+
+impl fmt::Debug for SerialFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SerialFile")
+            .field("path", &self.path)
+            .field("issuer", &self.issuer)
+            .field("mark", &self.mark)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
