@@ -2,6 +2,7 @@
 
 use crate::explain::OpenError;
 use crate::get::target::TargetError;
+use crate::serve::replays::ReplayError;
 use firstflight::CacheError;
 use firstflight::ListenError;
 use firstflight::credential::{ClockError, KeyParseError, ScheduleError};
@@ -49,6 +50,8 @@ pub enum Error {
     NoSecret(PathBuf),
     /// `keys new -o` names a file that is there.
     KeyExists(PathBuf),
+    /// How often a first flight may be executed cannot be as asked.
+    Replays(ReplayError),
     /// A URL that cannot be fetched.
     Target(String, TargetError),
     /// The resolver knows no address of a name.
@@ -144,6 +147,7 @@ impl fmt::Display for Error {
                 "{} is there already, and whoever needs its secret would lose it: choose another -o, or remove it",
                 path.display()
             ),
+            Self::Replays(error) => error.fmt(f),
             Self::Target(url, error) => write!(f, "{url:?}: {error}"),
             Self::Lookup(name, error) => {
                 write!(f, "cannot look up {name}: {error}; check the name, or write the server's address")

@@ -5,10 +5,11 @@ use crate::error::Error;
 use crate::subnet::Subnet;
 use firstflight::credential::NetworkId;
 use firstflight::link::{Link, PcapTap, PcapWriterError, Tapped, Tun, TunConfig};
-use firstflight::{Config, Endpoint};
+use firstflight::{Config, Endpoint, SharedStore};
 use std::fs::File;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Where the engine sits.
 #[derive(clap::Args)]
@@ -52,13 +53,21 @@ impl Network {
         &self.ip
     }
 
-    /// Creates the device and starts the engine.
-    pub fn start(&self) -> Result<(Endpoint, Capture), Error> {
-        self.start_on(NetworkId::UNKNOWN)
+    /// Creates the device and starts the engine, on this local network.
+    pub fn start_on(&self, network: NetworkId) -> Result<(Endpoint, Capture), Error> {
+        self.launch(network, None)
     }
 
-    /// The same on this local network.
-    pub fn start_on(&self, network: NetworkId) -> Result<(Endpoint, Capture), Error> {
+    /// The same, with a store to ask.
+    pub fn start_with(&self, store: Option<Arc<dyn SharedStore>>) -> Result<(Endpoint, Capture), Error> {
+        self.launch(NetworkId::UNKNOWN, store)
+    }
+
+    fn launch(
+        &self,
+        network: NetworkId,
+        store: Option<Arc<dyn SharedStore>>,
+    ) -> Result<(Endpoint, Capture), Error> {
         self.validate()?;
         let mut config = engine_config(self.ip.clone())?;
         config.network = network;
@@ -71,7 +80,12 @@ impl Network {
             host: self.host_ip.iter().map(|host| (host.address, host.prefix)).collect(),
             mtu: self.mtu,
         })?;
-        Ok((Endpoint::new(config, capture.tap(tun)), capture))
+        let link = capture.tap(tun);
+        let endpoint = match store {
+            Some(store) => Endpoint::with_store(config, link, store),
+            None => Endpoint::new(config, link),
+        };
+        Ok((endpoint, capture))
     }
 }
 

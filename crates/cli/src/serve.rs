@@ -8,6 +8,7 @@ mod fast_open;
 pub(crate) mod files;
 pub(crate) mod log;
 mod metrics;
+pub(crate) mod replays;
 
 use crate::error::Error;
 use crate::network::Network;
@@ -40,6 +41,7 @@ Examples:
       --host-ip fd09::1/64 --ip fd09::2 --port 80 --root ./site --json-log
   curl --tcp-fastopen http://10.9.0.2/
 
+Each first flight once: add --replays at-most-once --one-time --one-time-state FILE
 One key for a farm: sysctl -n net.ipv4.tcp_fastopen_key > key, then --key-file key on every member.
 Keys that follow the clock: firstflight keys new --secret -o secret, then --key-schedule secret.
 
@@ -55,6 +57,8 @@ pub struct Args {
     root: PathBuf,
     #[command(flatten)]
     fast_open: FastOpen,
+    #[command(flatten)]
+    replays: replays::Replays,
     /// What to do with a request other than GET, HEAD, OPTIONS or TRACE that came in a SYN, before the handshake
     #[arg(long, value_enum, value_name = "HOW", default_value_t = early::EarlyUnsafe::Wait)]
     early_unsafe: early::EarlyUnsafe,
@@ -74,7 +78,8 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Runs it until a signal comes.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
     args.network.validate()?;
-    let fast_open = args.fast_open.prepare().await?;
+    let mut fast_open = args.fast_open.prepare().await?;
+    let store = args.replays.prepare(fast_open.policy.as_mut()).await.map_err(Error::Replays)?;
     let root: Arc<Path> = files::root(&args.root).await?.into();
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
@@ -83,7 +88,8 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         Some(at) => Some(metrics::Exporter::bind(at).await?),
         None => None,
     };
-    let (endpoint, capture) = args.network.start()?;
+    let asks = store.is_some();
+    let (endpoint, capture) = args.network.start_with(store)?;
     let exporting = metrics.map(|exporter| tokio::spawn(exporter.run(endpoint.clone())));
     let log = log::Log::new(args.json_log);
 
@@ -123,6 +129,9 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     }
     if let Some(exporting) = exporting {
         exporting.abort();
+    }
+    if asks {
+        log.store(&endpoint.store_counters());
     }
     log.counters(&endpoint.counters());
     capture.finish()?;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
 use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -232,6 +233,46 @@ fn mistakes_of_serve() {
     serve(&["--root", "/", "--early-unsafe", "maybe"], "reject, wait, allow");
     serve(&["--root", "/", "--metrics", "9100"], "invalid socket address");
     serve(&["--root", "/", "--metrics", "192.0.2.1:9100"], "--metrics 192.0.2.1:9100: ");
+}
+
+#[test]
+fn mistakes_about_replays() {
+    let root = ["--root", "/"];
+    let refused = |args: &[&str], says: &str| serve(&[&root, args].concat(), says);
+    refused(&["--replays", "at-most-once"], "needs --one-time: a plain cookie can be replayed");
+    refused(&["--replays", "never"], "allow, no-duplicates, at-most-once");
+    refused(&["--one-time"], "--one-time-state <FILE>");
+    refused(&["--one-time", "--one-time-state", "/nonexistent/x"], "--one-time-state /nonexistent/x: ");
+    refused(&["--one-time", "--one-time-state", "/nonexistent/x", "--no-cookie"], "cannot be used with");
+    refused(&["--replays", "no-duplicates", "--no-fast-open"], "cannot be used with");
+    refused(&["--store", "redis://localhost"], "--store-keys <FILE>");
+    let keys = TempFile::new("farm-keys", &"0f".repeat(48));
+    let store = ["--store", "redis://127.0.0.1:1", "--store-keys", keys.as_str()];
+    let with_store = |args: &[&str], says: &str| refused(&[&store, args].concat(), says);
+    with_store(&["--replays", "no-duplicates"], "chmod 600");
+    std::fs::set_permissions(&keys.0, std::fs::Permissions::from_mode(0o600)).unwrap();
+    with_store(&[], "add --replays no-duplicates or --one-time");
+    with_store(&["--one-time", "--one-time-state", "/nonexistent/x"], "needs --issuer");
+    std::fs::write(&keys.0, "0f".repeat(47)).unwrap();
+    with_store(&["--replays", "no-duplicates"], "openssl rand -hex 48");
+    std::fs::write(&keys.0, "0f".repeat(48)).unwrap();
+    let store = ["--store", "http://host", "--store-keys", keys.as_str()];
+    refused(&[&store[..], &["--replays", "no-duplicates"]].concat(), "redis://HOST");
+}
+
+#[test]
+fn a_state_of_one_time_cookies_that_cannot_be_used() {
+    let state = TempFile::new("state", "something else\n");
+    let with = |says: &str| serve(&["--root", "/", "--one-time", "--one-time-state", state.as_str()], says);
+    with("chmod 600");
+    std::fs::set_permissions(&state.0, std::fs::Permissions::from_mode(0o600)).unwrap();
+    with("it is damaged or something else");
+    std::fs::remove_file(&state.0).unwrap();
+    // It is made, and then the device cannot be.
+    with("choose another name");
+    let made = std::fs::read_to_string(&state.0).unwrap();
+    assert!(made.starts_with("firstflight one-time cookies"), "{made}");
+    let _ = std::fs::remove_file(format!("{}.lock", state.as_str()));
 }
 
 /// What a person mistypes in a secret is still most of a secret.

@@ -1,7 +1,7 @@
 //! What the engine counted, for the last line of the log.
 
 use firstflight::credential::Outcome;
-use firstflight::{Counters, Outcomes};
+use firstflight::{Counters, Outcomes, StoreCounters};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -75,6 +75,48 @@ impl fmt::Display for Report {
             f,
             "defence:       {} SYN cookies sent, {} returned, {} resets sent, {} segments dropped",
             self.syn_cookies_sent, self.syn_cookies_good, self.resets_sent, self.segments_dropped
+        )
+    }
+}
+
+/// What became of the questions to the farm's store.
+#[derive(Serialize)]
+pub struct Store {
+    asked: u64,
+    accepted: u64,
+    refused: u64,
+    activated: u64,
+    timed_out: u64,
+    failed: u64,
+    turned_away: u64,
+}
+
+impl Store {
+    /// Those of a server's endpoint.
+    pub fn new(counters: &StoreCounters) -> Self {
+        Self {
+            asked: counters.asked,
+            accepted: counters.accepted,
+            refused: counters.refused,
+            activated: counters.activated,
+            timed_out: counters.timed_out,
+            failed: counters.failed,
+            turned_away: counters.turned_away,
+        }
+    }
+}
+
+impl fmt::Display for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "store:         {} asked, {} accepted, {} refused, {} cookies activated, {} too late, {} failed",
+            self.asked,
+            self.accepted,
+            self.refused,
+            self.activated,
+            self.timed_out,
+            self.failed + self.turned_away
         )
     }
 }

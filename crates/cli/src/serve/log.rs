@@ -3,7 +3,7 @@
 use super::counters;
 use crate::observed::Watch;
 use crate::output;
-use firstflight::{Counters, Stream};
+use firstflight::{Counters, StoreCounters, Stream};
 use hyper::{Method, Request, StatusCode};
 use serde::Serialize;
 use std::fmt;
@@ -23,6 +23,7 @@ enum Event<'a> {
     Listening { message: String },
     Request(Line<'a>),
     Counters(counters::Report),
+    Store(counters::Store),
 }
 
 /// What is said of a request.
@@ -69,6 +70,16 @@ impl Log {
             status: None,
             bytes: 0,
             began: Instant::now(),
+        }
+    }
+
+    /// What became of the questions to the farm's store.
+    pub fn store(self, counters: &StoreCounters) {
+        let report = counters::Store::new(counters);
+        if self.json {
+            output::json(&Event::Store(report));
+        } else {
+            output::line(&report);
         }
     }
 

@@ -1,0 +1,195 @@
+//! How often one first flight may be executed, on one server or on a farm.
+
+use clap::ValueEnum;
+use firstflight::SharedStore;
+use firstflight::credential::{
+    self, Farm, FastOpenPolicy, GuardKey, OneTimeCookies, OneTimeKeys, PolicyError, RemoteGuard, ReplayGuard,
+    ReplayTable, Window,
+};
+use firstflight::serial_file::{self, SerialFile, SerialFileError};
+use firstflight_redis::{ConnectError, Options, RedisStore};
+use std::fmt;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+/// Serials whose cookies are remembered as used or not: 256 KiB, and the latest million are good.
+const REMEMBERED: usize = 1 << 20;
+
+/// How often one first flight may be executed.
+#[derive(clap::Args)]
+pub struct Replays {
+    /// How often the data of one SYN may be taken before the handshake
+    ///
+    /// `allow`: as often as it comes. `no-duplicates`: once, if the network copies it within two minutes; takes
+    /// no data in SYNs for the first two minutes after the start. `at-most-once`: once, also against who records
+    /// and repeats it; needs --one-time.
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Level::Allow, conflicts_with = "no_fast_open")]
+    replays: Level,
+    /// Memory of --replays no-duplicates without --store, MiB: 1 for each 870 first flights a second
+    #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
+    replay_memory: u16,
+    /// Grant cookies that are good for one connection each
+    #[arg(long, requires = "one_time_state", conflicts_with_all = ["no_fast_open", "no_cookie"])]
+    one_time: bool,
+    /// File with this server's state of one-time cookies, made if it is not there
+    #[arg(long, value_name = "FILE", requires = "one_time")]
+    one_time_state: Option<PathBuf>,
+    /// Number of this server in its farm [default: 0]
+    #[arg(long, value_name = "N", requires = "one_time")]
+    issuer: Option<u16>,
+    /// Redis that a farm shares: redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE] or redis+unix:///PATH
+    #[arg(long, value_name = "URL", requires = "store_keys")]
+    store: Option<String>,
+    /// File with the keys that a farm shares with its store: 96 hexadecimal digits (openssl rand -hex 48)
+    #[arg(long, value_name = "FILE", requires = "store")]
+    store_keys: Option<PathBuf>,
+    /// Begins the names of the farm's keys in Redis
+    #[arg(long, value_name = "TEXT", default_value = "firstflight", requires = "store")]
+    store_prefix: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Level {
+    Allow,
+    NoDuplicates,
+    AtMostOnce,
+}
+
+/// Why it cannot be as asked. Each says what to do.
+#[derive(Debug)]
+pub enum ReplayError {
+    /// `at-most-once` with cookies that are good for days.
+    NeedsOneTime,
+    /// A store, and nothing to ask it.
+    IdleStore,
+    /// Two members could give out the same serial.
+    NeedsIssuer,
+    /// The policy does not hold for another reason.
+    Policy(PolicyError),
+    /// The state of one-time cookies.
+    State(PathBuf, SerialFileError),
+    /// The shared keys cannot be read.
+    KeysUnreadable(PathBuf, io::Error),
+    /// Other users can read the shared keys.
+    KeysOpen(PathBuf, u32),
+    /// They are no keys.
+    KeysMalformed(PathBuf),
+    /// The system's random source failed.
+    Random(io::Error),
+    /// There can be no store at that address.
+    Store(ConnectError),
+}
+
+impl fmt::Display for ReplayError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NeedsOneTime => f.write_str(
+                "--replays at-most-once needs --one-time: a plain cookie can be replayed for as long as its key lives",
+            ),
+            Self::IdleStore => {
+                f.write_str("--store is not asked anything: add --replays no-duplicates or --one-time, or leave it out")
+            }
+            Self::NeedsIssuer => {
+                f.write_str("--one-time with --store needs --issuer: another number on every member of the farm")
+            }
+            Self::Policy(error) => error.fmt(f),
+            Self::State(path, error) => write!(f, "--one-time-state {}: {error}", path.display()),
+            Self::KeysUnreadable(path, error) => write!(f, "--store-keys {}: {error}", path.display()),
+            Self::KeysOpen(path, mode) => {
+                write!(f, "--store-keys {}: other users can read it (mode {mode:04o}): chmod 600", path.display())
+            }
+            Self::KeysMalformed(path) => write!(
+                f,
+                "--store-keys {}: not 96 hexadecimal digits; make them with openssl rand -hex 48, once for the farm",
+                path.display()
+            ),
+            Self::Random(error) => write!(f, "the system gives no random numbers: {error}"),
+            Self::Store(error) => write!(f, "--store: {error}"),
+        }
+    }
+}
+
+/// What the members of a farm share with each other: the keys of one-time cookies and of the guard.
+struct FarmKeys {
+    one_time: Zeroizing<[u8; 32]>,
+    guard: Zeroizing<[u8; 16]>,
+}
+
+impl Replays {
+    /// Completes `policy`; the store to ask, if there is one. Without Fast Open nothing is to be done.
+    pub async fn prepare(
+        &self,
+        policy: Option<&mut FastOpenPolicy>,
+    ) -> Result<Option<Arc<dyn SharedStore>>, ReplayError> {
+        self.check()?;
+        let Some(policy) = policy else { return Ok(None) };
+        let farm = self.store_keys.as_deref().map(FarmKeys::read).transpose()?;
+        if self.one_time {
+            policy.verifier = Some(Arc::new(self.cookies(farm.as_ref())?));
+        }
+        policy.replays = match self.replays {
+            Level::Allow => credential::Replays::Allow,
+            Level::AtMostOnce => credential::Replays::AtMostOnce,
+            Level::NoDuplicates => credential::Replays::NoDuplicates(self.guard(farm.as_ref())?),
+        };
+        policy.validate().map_err(ReplayError::Policy)?;
+        let Some(url) = &self.store else { return Ok(None) };
+        let options = Options { prefix: self.store_prefix.clone(), ..Options::default() };
+        let store = RedisStore::connect(url, options).await.map_err(ReplayError::Store)?;
+        Ok(Some(Arc::new(store)))
+    }
+
+    /// What clap cannot say clearly enough.
+    fn check(&self) -> Result<(), ReplayError> {
+        if self.replays == Level::AtMostOnce && !self.one_time {
+            return Err(ReplayError::NeedsOneTime);
+        }
+        if self.store.is_some() && !self.one_time && self.replays == Level::Allow {
+            return Err(ReplayError::IdleStore);
+        }
+        if self.store.is_some() && self.one_time && self.issuer.is_none() {
+            return Err(ReplayError::NeedsIssuer);
+        }
+        Ok(())
+    }
+
+    fn cookies(&self, farm: Option<&FarmKeys>) -> Result<OneTimeCookies, ReplayError> {
+        let path = self.one_time_state.as_deref().unwrap_or(Path::new(""));
+        let fail = |error| ReplayError::State(path.to_owned(), error);
+        let shared = farm.map(|farm| &*farm.one_time);
+        let file = SerialFile::open(path, self.issuer.unwrap_or_default(), shared).map_err(fail)?;
+        let keys: OneTimeKeys = file.keys();
+        let cookies = OneTimeCookies::new(keys, file.start(REMEMBERED).map_err(fail)?);
+        Ok(if farm.is_some() { cookies.with_farm(Farm::Shared) } else { cookies })
+    }
+
+    fn guard(&self, farm: Option<&FarmKeys>) -> Result<Arc<dyn ReplayGuard>, ReplayError> {
+        if let Some(farm) = farm {
+            return Ok(Arc::new(RemoteGuard::new(GuardKey::from_bytes(*farm.guard), Window::NETWORK)));
+        }
+        let mut key = Zeroizing::new([0; 16]);
+        getrandom::fill(&mut *key).map_err(|error| ReplayError::Random(error.into()))?;
+        let bytes = usize::from(self.replay_memory) << 20;
+        // The engine's clock begins with it, later than this.
+        Ok(Arc::new(ReplayTable::new(GuardKey::from_bytes(*key), Window::NETWORK, bytes, 0)))
+    }
+}
+
+impl FarmKeys {
+    fn read(path: &Path) -> Result<Self, ReplayError> {
+        let unreadable = |error| ReplayError::KeysUnreadable(path.to_owned(), error);
+        let mode = std::fs::metadata(path).map_err(unreadable)?.permissions().mode() & 0o777;
+        if mode & 0o077 != 0 {
+            return Err(ReplayError::KeysOpen(path.to_owned(), mode));
+        }
+        let text = Zeroizing::new(std::fs::read_to_string(path).map_err(unreadable)?);
+        let keys = || {
+            let (one_time, guard) = text.trim().split_at_checked(64)?;
+            Some(Self { one_time: serial_file::bytes(one_time)?, guard: serial_file::bytes(guard)? })
+        };
+        keys().ok_or_else(|| ReplayError::KeysMalformed(path.to_owned()))
+    }
+}
