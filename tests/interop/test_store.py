@@ -1,0 +1,175 @@
+"""A farm of two members that share a Redis: a first flight is executed once, whichever member it reaches."""
+
+import collections
+import os
+import secrets
+
+import kernel
+from case import FAMILIES, body, case, check, equal
+from firstflight import PORT, TUN, is_accepted, show
+from net import Pair
+from redis_server import Redis
+from replayer import Replayer, first_flight
+
+PAIR = Pair(76)
+KEY = "5a5a5a5a-00112233-44556677-8899aabb"
+ONE_TIME = ("--replays", "at-most-once", "--one-time")
+
+
+class Farm:
+    """Two namespaces with the same addresses: in each a member, and the client at its side of the network."""
+
+    def __init__(self, t, root, *options, store=None, one_time=True):
+        keys = secret(root, "farm.keys", secrets.token_hex(48))
+        self.spaces, self.members, self.wires = [], [], []
+        for number in (1, 2):
+            ns = t.namespace(f"member{number}")
+            extra = ["--key", KEY, *options]
+            if store:
+                extra += ["--store", store.url, "--store-keys", keys]
+            if one_time:
+                extra += ["--one-time-state", os.path.join(root, f"state{number}"), "--issuer", number]
+            self.spaces.append(ns)
+            self.members.append(t.serve(ns, PAIR, root, *extra))
+            self.wires.append(t.enter_context(Replayer(ns, TUN)))
+
+    def fetch(self, member, family, path):
+        return kernel.fetch(self.spaces[member], "sendto", PAIR.peer[family], PORT, path)
+
+    def executed(self):
+        """How often each path was asked for, at both members together."""
+        logs = [record for member in self.members for record in member.records()]
+        return collections.Counter(record["path"] for record in logs if record.get("event") == "request")
+
+    def settled(self, family, path):
+        """Every member has dealt with what came before: an ordinary request is answered after it."""
+        for member in (0, 1):
+            equal(self.fetch(member, family, path).status, 200, "status")
+        for member in self.members:
+            member.wait_until(lambda m=member: path in m.text(), f"log of {path}")
+
+
+def secret(root, name, text):
+    path = os.path.join(root, name)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+        file.write(text)
+    return path
+
+
+@case(family=FAMILIES, replays=("allow", "at-most-once"), needs=("nft", "redis-server"))
+def replay_at_the_other_member(t, family, replays):
+    """A recorded SYN is executed by the other member too if replays are allowed, else by none."""
+    root = t.root(small=5000, again=100, last=100)
+    once = replays == "at-most-once"
+    store = t.start(Redis(root)) if once else None
+    farm = Farm(t, root, *(ONE_TIME if once else ()), store=store, one_time=once)
+    farm.fetch(0, family, "/small")
+    reply = farm.fetch(0, family, "/again")
+    equal((reply.body, reply.info.syn_data), (body(root, "again"), True), "second visit")
+    (syn,) = farm.wires[0].recorded()
+    # The kernel there knows nothing of the connection; its reset would cut the request off.
+    farm.spaces[1].nft("type filter hook output priority 0; tcp flags & rst == rst drop")
+    farm.wires[1].send(syn)
+    if not once:
+        farm.members[1].wait_until(lambda: "/again" in farm.members[1].text(), "second execution")
+    farm.spaces[1].nft_flush()
+    farm.settled(family, "/last")
+    equal(farm.executed()["/again"], 1 if once else 2, "executions")
+    if once:
+        counters = stop(farm)
+        equal((sum(c["accepted"] for c in counters), sum(c["refused"] for c in counters)), (2, 1), "the store's answers")
+
+
+def requests(farm):
+    return [r for member in farm.members for r in member.records() if r.get("event") == "request"]
+
+
+def stop(farm):
+    """Ends the members; what they counted of the store."""
+    for member in farm.members:
+        equal(member.terminate(), 0, "exit status")
+    return [r for member in farm.members for r in member.records() if r.get("event") == "store"]
+
+
+@case(family=FAMILIES, needs=("nft", "redis-server"))
+def a_cookie_travels_through_the_farm(t, family):
+    """A cookie granted by one member opens a connection at the other one, and then at none."""
+    root = t.root(small=5000, moved=100, last=100)
+    store = t.start(Redis(root))
+    farm = Farm(t, root, *ONE_TIME, store=store)
+    farm.fetch(0, family, "/small")
+    client, server = PAIR.host[family], PAIR.peer[family]
+    cookie = kernel.cached_cookie(farm.spaces[0], server)
+    # The kernel knows nothing of the connection; its reset would cut the request off.
+    farm.spaces[1].nft("type filter hook output priority 0; tcp flags & rst == rst drop")
+    data = kernel.request(server, "/moved")
+    farm.wires[1].send(first_flight(client, server, (40000, PORT), cookie, data))
+    (record,) = farm.members[1].requests(1)
+    equal((record["path"], is_accepted(record)), ("/moved", True), show(record))
+    farm.spaces[1].nft_flush()
+    # Again, from other ports: only who has the cookie's address could have sent it.
+    for member in (0, 1):
+        for port in (40000, 40001):
+            farm.wires[member].send(first_flight(client, server, (port, PORT), cookie, data))
+    farm.settled(family, "/last")
+    equal(farm.executed()["/moved"], 1, "executions")
+
+
+@case(needs=("redis-server",))
+def a_farm_that_starts_is_closed_for_copies(t):
+    """no-duplicates: nobody knows what was accepted before, so it is handshakes for 2 MSL, and says why."""
+    root = t.root(small=5000)
+    store = t.start(Redis(root))
+    farm = Farm(t, root, "--replays", "no-duplicates", store=store, one_time=False)
+    for visit in (1, 2):
+        equal(farm.fetch(0, 4, "/small").body, body(root, "small"), "body")
+    record = farm.members[0].requests(2)[-1]
+    equal((is_accepted(record), record["reason"]), (False, "guard-floor"), show(record))
+
+
+@case(needs=("redis-server",))
+def store_killed_under_load(t):
+    """200 requests; Redis is killed at the 67th and back at the 134th: all answered, none executed twice."""
+    count, killed, back, noticed = 200, 67, 134, 144
+    paths = [f"n{n}" for n in range(count)]
+    root = t.root(last=100, **{path: 100 for path in paths})
+    store = t.start(Redis(root))
+    farm = Farm(t, root, *ONE_TIME, store=store)
+    recorded = []
+    for n, path in enumerate(paths):
+        if n == killed:
+            store.kill()
+        if n == back:
+            store = t.start(Redis(root))
+        if n == noticed:
+            for member in farm.members:
+                member.wait_until(lambda m=member: "answers again" in m.text("err"), "return of the store")
+        reply = farm.fetch(n % 2, 4, f"/{path}")
+        equal((reply.status, reply.body), (200, body(root, path)), f"answer {n}")
+        # Each SYN goes to the other member as well, some at once, while Redis is there, gone and new.
+        for packet in farm.wires[n % 2].recorded():
+            recorded.append(packet)
+            farm.wires[1 - n % 2].send(packet)
+    for packet in recorded:
+        for wire in farm.wires:
+            wire.send(packet)
+    farm.settled(4, "/last")
+    times = farm.executed()
+    logs = {record["path"]: record for record in requests(farm)}
+    twice = {path: times[f"/{path}"] for path in paths if times[f"/{path}"] != 1}
+    equal(twice, {}, "executed not once")
+    accepted = [is_accepted(logs[f"/{path}"]) for path in paths]
+    before, down, after = accepted[:killed], accepted[killed:back], accepted[back:]
+    print(
+        f"     {len(recorded)} SYNs with data replayed; accepted {sum(before)} of {len(before)} before, "
+        f"{sum(down)} of {len(down)} while Redis was down, {sum(after)} of {len(after)} after",
+        flush=True,
+    )
+    reasons = collections.Counter(logs[f"/{path}"]["reason"] for path in paths)
+    print(f"     reasons: {dict(reasons)}", flush=True)
+    check(sum(before) > len(before) // 2, f"{sum(before)} accepted before")
+    equal(sum(down), 0, "accepted without a store")
+    check(sum(after) > len(after) // 2, f"{sum(after)} accepted after")
+    for member in farm.members:
+        lost, returned = (member.text("err").count(word) for word in ("store is lost", "answers again"))
+        check(0 < lost <= 3 and lost == returned, f"{lost} losses, {returned} returns in the log")
