@@ -313,7 +313,7 @@ impl World {
 
     fn connect(&mut self, fast_open: bool, len: u16, port: Option<u8>) {
         let local = port.map(|p| SocketAddr::new(self.stack.config().addresses[0], 50_000 + u16::from(p)));
-        let config = ConnectConfig { fast_open, local, ..ConnectConfig::default() };
+        let config = ConnectConfig { fast_open, replay_safe: fast_open, local, ..ConnectConfig::default() };
         let data = vec![2; usize::from(len) % 4000];
         if self.held.len() < MAX_HELD
             && let Ok((id, taken)) = self.stack.connect(self.server, &data, &config, self.now)

@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 ///
 /// Creates a TUN device (needs root or CAP_NET_ADMIN): the kernel has --host-ip on it, the client has
 /// --ip. Every fetch is a connection of its own: the first one to a server brings its cookie, the next
-/// ones carry their request in the SYN.
+/// ones carry their request in the SYN. Where a path swallows it, a GET goes again from another port.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -3,7 +3,7 @@
 use crate::config::ConnectConfig;
 use crate::event::{ConnId, Trace};
 use crate::flow::FlowKey;
-use crate::slot::Asked;
+use crate::slot::{Asked, Ladder, Owner};
 use crate::stack::Stack;
 use alloc::boxed::Box;
 use core::net::IpAddr;
@@ -74,6 +74,7 @@ impl Stack {
                 cookie_age,
                 awaited: true,
                 answered_at: Instant::FAR_FUTURE,
+                ladder: Ladder::default(),
             })),
             outcome: Outcome::Undecided,
         }
@@ -106,6 +107,7 @@ impl Stack {
         };
         let Some(asked) = &mut slot.asked else { return Disposition::Processed };
         (asked.awaited, asked.answered_at) = (false, now);
+        let twin = asked.ladder.twin.take();
         let (network, form, cookie) = (asked.network, asked.form, asked.cookie.take());
         let server = slot.key.remote_ip();
         let resolution = if report.acked == 0 { Resolution::DataRefused } else { Resolution::Accepted };
@@ -137,6 +139,8 @@ impl Stack {
         if outcome == Outcome::Accepted {
             self.counters.first_flights_taken += 1;
         }
+        self.drop_twin(twin, now);
+        self.watch(index, now);
         let id = self.id(index);
         self.trace(Trace::Outcome(id, outcome));
         disposition
@@ -145,12 +149,24 @@ impl Stack {
     /// A client's connection is over: what that says about first flights to its server.
     pub(crate) fn flight_over(&mut self, index: u32, now: Instant) {
         let Some(slot) = self.slots.get_mut(index) else { return };
-        let Some(asked) = &slot.asked else { return };
+        if let Owner::Twin(first) = slot.owner {
+            slot.owner = Owner::Nobody;
+            return self.forget_twin(first);
+        }
+        let Some(asked) = &mut slot.asked else { return };
+        if let Some(twin) = asked.ladder.twin.take() {
+            self.drop_twin(Some(twin), now);
+            return self.flight_over(index, now);
+        }
         if asked.awaited {
             if asked.cookie.is_some() {
                 slot.outcome = Outcome::Handshake(Reason::Unknown);
             }
             return self.no_answer(index, now);
+        }
+        if asked.answered_at == Instant::FAR_FUTURE {
+            // It was opened without the first flight: its end says nothing about it.
+            return;
         }
         let (network, server) = (asked.network, slot.key.remote_ip());
         let answered = slot.conn.totals().bytes_received > 0;
@@ -180,14 +196,16 @@ impl Stack {
     }
 
     /// No SYN-ACK will say what became of the first flight; its cookie goes back.
-    fn no_answer(&mut self, index: u32, now: Instant) {
+    pub(crate) fn no_answer(&mut self, index: u32, now: Instant) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let Some(asked) = &mut slot.asked else { return };
         asked.awaited = false;
+        let twin = asked.ladder.twin.take();
         if let Some(used) = asked.cookie.take() {
             let (network, server) = (asked.network, slot.key.remote_ip());
             self.credentials.note_answer(network, server, &used, Answer::Unclear, None, now);
         }
+        self.drop_twin(twin, now);
     }
 }
 

@@ -159,10 +159,17 @@ pub struct ConnectConfig {
     /// one is asked for. Data in a SYN may be executed twice: the network can make a copy of the SYN, and a
     /// plain cookie does not tell copies apart (RFC 7413 §6.1).
     pub fast_open: bool,
-    /// The server may execute the data twice without harm, so it may be sent again on another connection
-    /// when it is not known whether the server took it.
+    /// The first flight's data may run twice: RFC 7413 §6.1 asks that of every application of Fast Open,
+    /// RFC 8470 §4 allows HTTP's safe methods. Where a path swallows the SYN with data, or the connection that
+    /// it opens, a plain SYN from another port then follows in good time, and the data goes again on the
+    /// attempt that succeeds. An open connection that stays silent is probed for that, and keeps a copy of
+    /// the SYN's data (at most one segment) until its response begins.
+    ///
+    /// Without it that data is never sent on a second connection: nobody knows whether the server took it.
+    /// Has no effect without `fast_open`.
     pub replay_safe: bool,
-    /// Local address and port (0: chosen), if it matters.
+    /// Local address and port (0: chosen), if it matters. With a port of one's own there is no second attempt
+    /// from another one.
     pub local: Option<SocketAddr>,
     /// Settings of the connection, if other than the stack's.
     pub tcp: Option<Arc<firstflight_tcp::Config>>,

@@ -24,6 +24,8 @@ pub struct Counters {
     pub first_flights_refused: u64,
     /// Connects whose first flight the server took.
     pub first_flights_taken: u64,
+    /// Second attempts of connects, from another port.
+    pub second_attempts: u64,
     /// Times that a limit of pending first flights sent a listener back to ordinary handshakes.
     pub fast_open_suspended: u64,
     /// Ends of connections remembered for 2 MSL although the peer closed first.

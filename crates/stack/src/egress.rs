@@ -89,7 +89,7 @@ impl Stack {
         if !slot.mapped {
             return self.reap(index);
         }
-        if let Some(at) = slot.conn.poll_timeout()
+        if let Some(at) = slot.deadline()
             && at < slot.armed
         {
             // Later deadlines wait for the earlier call: most timers are pushed back, not reached.

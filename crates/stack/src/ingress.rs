@@ -116,6 +116,8 @@ impl Stack {
         }
         let disposition = if slot.asked.is_some() && slot.conn.state() == StateName::SynSent {
             self.handle_answer(index, segment, now)
+        } else if let Owner::Twin(first) = slot.owner {
+            self.handle_twin(index, first, segment, now)
         } else {
             slot.conn.handle_segment(segment, now, &mut self.pool)
         };

@@ -25,6 +25,7 @@ mod gauges;
 mod icmp;
 mod ingress;
 pub mod isn;
+mod ladder;
 mod listener;
 mod parked;
 pub mod ports;

@@ -117,7 +117,7 @@ impl Listeners {
     /// had it; before that, where the listener is strict.
     pub fn keeps_place(&self, owner: Owner) -> bool {
         match owner {
-            Owner::Application | Owner::Nobody => true,
+            Owner::Application | Owner::Nobody | Owner::Twin(_) => true,
             Owner::AcceptQueue(listener) | Owner::SynQueue(listener) => self
                 .at(listener)
                 .and_then(|l| l.config.fast_open.as_ref())

@@ -80,6 +80,19 @@ impl<T> Slab<T> {
         self.entry_mut(index).filter(|e| e.generation == generation)?.value.as_mut()
     }
 
+    /// The entries at two different indices.
+    pub fn pair_mut(&mut self, a: u32, b: u32) -> Option<(&mut T, &mut T)> {
+        let [a, b] = [a, b].map(|index| (index as usize / CHUNK, index as usize % CHUNK));
+        let (first, second) = if a.0 == b.0 {
+            let [first, second] = self.chunks.get_mut(a.0)?.get_disjoint_mut([a.1, b.1]).ok()?;
+            (first, second)
+        } else {
+            let [first, second] = self.chunks.get_disjoint_mut([a.0, b.0]).ok()?;
+            (first.get_mut(a.1)?, second.get_mut(b.1)?)
+        };
+        Some((first.value.as_mut()?, second.value.as_mut()?))
+    }
+
     /// Whether `generation` is the one that lives at `index`.
     #[inline]
     #[must_use]
@@ -136,5 +149,20 @@ mod tests {
         assert!(slab.lives(again.0, again.1) && again.1 != ids[7].1);
         assert_eq!(slab.len(), 200);
         assert_eq!(slab.indices().count(), 200);
+    }
+
+    #[test]
+    fn pairs_are_of_two_living_entries() {
+        let mut slab = Slab::default();
+        for n in 0..100u32 {
+            slab.insert(n);
+        }
+        for (a, b) in [(0, 1), (1, 0), (3, 70), (99, 64)] {
+            assert_eq!(slab.pair_mut(a, b).map(|(x, y)| (*x, *y)), Some((a, b)));
+        }
+        slab.remove(5);
+        for (a, b) in [(1, 1), (1, 5), (1, 1000), (1000, 1)] {
+            assert!(slab.pair_mut(a, b).is_none());
+        }
     }
 }

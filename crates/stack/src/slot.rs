@@ -18,6 +18,8 @@ pub enum Owner {
     AcceptQueue(u32),
     /// The application.
     Application,
+    /// Another connection (index), for which it is the second attempt from another port.
+    Twin(u32),
     /// Nobody: it closes in the background.
     Nobody,
 }
@@ -37,6 +39,27 @@ pub struct Asked {
     pub awaited: bool,
     /// When the SYN-ACK came; [`Instant::FAR_FUTURE`] before.
     pub answered_at: Instant,
+    /// The second attempt, or what may lead to one.
+    pub ladder: Ladder,
+}
+
+/// What a connect whose data may run twice does when nothing comes back.
+#[derive(Debug, Default)]
+pub struct Ladder {
+    /// The first flight, to send it again from another port; `None` when that may not or need not be.
+    pub first: Option<Box<[u8]>>,
+    /// When to look again; `None` when there is nothing to wait for.
+    pub at: Option<Instant>,
+    /// The attempt from another port (index).
+    pub twin: Option<u32>,
+    /// When the connection was last probed.
+    pub probed_at: Option<Instant>,
+    /// Probes in a row without an answer.
+    pub unanswered: u8,
+    /// Time between two looks at a silent connection.
+    pub wait: Duration,
+    /// SYNs of attempts that were given up.
+    pub syns: u8,
 }
 
 /// A connection in the slab.
@@ -98,6 +121,17 @@ impl Slot {
             queued: false,
             mapped: true,
             armed: Instant::FAR_FUTURE,
+        }
+    }
+
+    /// When the wheel is to call it.
+    #[inline]
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        let own = self.conn.poll_timeout();
+        match &self.asked {
+            Some(asked) => own.into_iter().chain(asked.ladder.at).min(),
+            None => own,
         }
     }
 }

@@ -180,6 +180,7 @@ impl Stack {
         let (conn, taken) = Connection::connect(tcp, ends, plan, data, &mut self.pool, now);
         let mut slot = Slot::new(conn, key, Owner::Application, outcome);
         slot.asked = asked;
+        self.plan_ladder(&mut slot, config, data.get(..taken).unwrap_or_default(), now);
         slot.client = true;
         let index = self.insert(slot);
         self.counters.active_opens += 1;
@@ -187,7 +188,11 @@ impl Stack {
         Ok((self.id(index), taken))
     }
 
-    fn local_end(&mut self, remote: SocketAddr, config: &ConnectConfig) -> Result<SocketAddr, ConnectError> {
+    pub(crate) fn local_end(
+        &mut self,
+        remote: SocketAddr,
+        config: &ConnectConfig,
+    ) -> Result<SocketAddr, ConnectError> {
         let same = |ip: &&core::net::IpAddr| ip.is_ipv4() == remote.is_ipv4();
         let ip = match config.local {
             Some(local) if !local.ip().is_unspecified() => local.ip(),

@@ -180,7 +180,9 @@ impl Stack {
             rtt_var: rtt.map(|r| r.1),
             cwnd: slot.conn.cwnd(),
             mss: slot.conn.mss(),
-            handshake_retransmits: slot.conn.handshake_retransmits(),
+            handshake_retransmits: (slot.asked.as_ref())
+                .map_or(0, |a| a.ladder.syns)
+                .saturating_add(slot.conn.handshake_retransmits()),
             cookie_age: slot.asked.as_ref().and_then(|a| a.cookie_age),
             totals: slot.conn.totals(),
         })
@@ -224,7 +226,11 @@ impl Stack {
             if let Some(slot) = self.slots.get_mut(index) {
                 slot.armed = Instant::FAR_FUTURE;
                 slot.conn.handle_timeout(now, &mut self.pool);
+                let climbs = slot.asked.as_ref().is_some_and(|a| a.ladder.at.is_some_and(|at| at <= now));
                 self.touched(index, now);
+                if climbs {
+                    self.climb(index, now);
+                }
             }
         }
         self.time_wait.expire(now);

@@ -115,6 +115,28 @@ impl Send {
         self.buf.push(pool, limit as usize, bytes)
     }
 
+    /// Takes the stream of `other` over: `first`, which that one no longer has, and all that it has. Nothing
+    /// was written here before.
+    pub fn adopt(&mut self, other: &mut Self, first: &[u8], pool: &mut Pool) {
+        if first.is_empty() {
+            core::mem::swap(&mut self.buf, &mut other.buf);
+        } else {
+            let acked = first.len() - other.left_of(first.len());
+            let mut rest = alloc::vec![0; other.buf.len()];
+            other.buf.copy_to(0, &mut rest);
+            let limit = acked + rest.len();
+            self.buf.push(pool, limit, first.get(..acked).unwrap_or_default());
+            self.buf.push(pool, limit, &rest);
+        }
+        self.fin_queued = other.fin_queued;
+    }
+
+    /// How many of the stream's first `len` bytes are still in the buffer.
+    fn left_of(&self, len: usize) -> usize {
+        let gone = self.start.distance_from(self.iss + 1) as usize;
+        len.saturating_sub(gone)
+    }
+
     /// Bytes in the buffer, sent or not.
     #[must_use]
     pub fn buffered(&self) -> usize {

@@ -31,8 +31,12 @@ pub struct Pair {
     /// Packets that left, with the time and the end they left.
     pub log: Vec<(Instant, End, Vec<u8>)>,
     pub keep_log: bool,
+    /// Sees every packet that leaves an end, may change it, and says whether it passes.
+    pub middlebox: Option<Middlebox>,
     out: Vec<u8>,
 }
+
+pub type Middlebox = Box<dyn FnMut(End, &mut [u8]) -> bool>;
 
 pub fn key(n: u8) -> CookieKey {
     CookieKey::from_bytes([n; 16])
@@ -79,6 +83,7 @@ impl Pair {
             server_events: VecDeque::new(),
             log: Vec::new(),
             keep_log: false,
+            middlebox: None,
             out: vec![0; 65_536],
         }
     }
@@ -117,13 +122,17 @@ impl Pair {
             if self.keep_log {
                 self.log.push((self.now, End::Client, self.out[..len].to_vec()));
             }
-            self.wire.a_to_b.send(self.now, &self.out[..len]);
+            if self.middlebox.as_mut().is_none_or(|passes| passes(End::Client, &mut self.out[..len])) {
+                self.wire.a_to_b.send(self.now, &self.out[..len]);
+            }
         }
         while let Some(len) = self.server.poll_transmit(self.now, &mut self.out) {
             if self.keep_log {
                 self.log.push((self.now, End::Server, self.out[..len].to_vec()));
             }
-            self.wire.b_to_a.send(self.now, &self.out[..len]);
+            if self.middlebox.as_mut().is_none_or(|passes| passes(End::Server, &mut self.out[..len])) {
+                self.wire.b_to_a.send(self.now, &self.out[..len]);
+            }
         }
         self.client_events.extend(std::iter::from_fn(|| self.client.poll_event()));
         self.server_events.extend(std::iter::from_fn(|| self.server.poll_event()));

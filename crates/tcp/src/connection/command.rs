@@ -98,6 +98,21 @@ impl Connection {
         }
     }
 
+    /// Asks the peer for a sign of life, as a keepalive does (RFC 9293 §3.8.4): see
+    /// [`Connection::last_heard`] and [`Connection::peer_is_ahead`].
+    pub fn probe(&mut self) {
+        self.facts.probe = true;
+    }
+
+    /// Takes over what the application wrote to `other` and wished of it. This connection is a
+    /// [`Connection::twin`] in SYN-SENT; nothing of the peer was read from `other`, and `first` is what it
+    /// may have delivered already: the stream's first bytes, so that they are sent again here.
+    pub fn adopt(&mut self, other: &mut Self, first: &[u8], pool: &mut Pool) {
+        self.snd.adopt(&mut other.snd, first, pool);
+        self.facts.nodelay = other.facts.nodelay;
+        self.facts.wants_room = other.facts.wants_room;
+    }
+
     /// Turns Nagle's algorithm (RFC 9293 §3.7.4) off or on.
     pub fn set_nodelay(&mut self, nodelay: bool) {
         self.facts.nodelay = nodelay;

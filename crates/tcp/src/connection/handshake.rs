@@ -59,6 +59,28 @@ impl Connection {
         (conn, taken)
     }
 
+    /// A second attempt at what this connection tries, between other ends: a plain SYN, no data yet.
+    #[must_use]
+    pub fn twin(&self, ends: Endpoints, now: Instant) -> Self {
+        let scale = self.config.window_scale();
+        let rcv = Receive::new(SeqNum::new(0), self.config.receive_buffer, scale, self.config.mss);
+        let state = State::SynSent(SynSent {
+            plan: SynPlan::default(),
+            carried: 0,
+            retransmits: 0,
+            too_big: 0,
+            first_sent: None,
+            pending: true,
+        });
+        let mut twin = Self::new(Arc::clone(&self.config), ends, state, rcv, now);
+        twin.record(Transition {
+            from: StateName::Closed,
+            trigger: Trigger::ActiveOpen,
+            to: StateName::SynSent,
+        });
+        twin
+    }
+
     /// A listener's child for `syn`. With `plan.early` the SYN's data is readable at once and may
     /// be answered before the handshake completes (RFC 7413 §4.2).
     #[must_use]

@@ -111,6 +111,8 @@ struct Facts {
     probe: bool,
     /// A reset is owed.
     reset: bool,
+    /// See [`Connection::peer_is_ahead`].
+    peer_ahead: bool,
     /// A chunk held back by silly-window avoidance may leave.
     push_small: bool,
 }
@@ -237,6 +239,34 @@ impl Connection {
             State::SynRcvd(s) => s.retransmits,
             _ => self.handshake_retransmits,
         }
+    }
+
+    /// Bytes of stream that our first SYN carries, while it is not answered.
+    #[must_use]
+    pub fn first_flight_len(&self) -> usize {
+        match &self.state {
+            State::SynSent(s) => (s.carried as usize).saturating_sub(s.plan.preamble.len()),
+            _ => 0,
+        }
+    }
+
+    /// When the peer was last heard of.
+    #[must_use]
+    pub fn last_heard(&self) -> Instant {
+        self.last_heard
+    }
+
+    /// An acknowledgement without data came from behind what was received: the peer has sent what did not
+    /// arrive.
+    #[must_use]
+    pub fn peer_is_ahead(&self) -> bool {
+        self.facts.peer_ahead
+    }
+
+    /// Retransmission timeouts in a row without progress.
+    #[must_use]
+    pub fn timeouts(&self) -> u8 {
+        self.backoffs
     }
 
     /// Bytes that can be read now.

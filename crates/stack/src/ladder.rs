@@ -1,0 +1,205 @@
+//! Never much slower than an ordinary connect: what is tried when a first flight brings nothing back.
+//!
+//! 1. The SYN with data.
+//! 2. After its timeout a plain SYN on the same four-tuple; `tcp` does that.
+//! 3. After twice that time, if the data may run twice, a plain SYN from another port; the data waits until one of
+//!    the handshakes completes, and the other attempt is given up: what still comes for it is answered with a RST.
+//!
+//! A path may also pass SYN and SYN-ACK and then nothing that carries data. A connection whose first flight
+//! may run twice and that stays silent is therefore probed: the peer's answer shows whether it has sent what
+//! did not arrive. If so, or if no answer comes, the third rung is taken, too.
+//!
+//! The second attempt is a slot of its own ([`Owner::Twin`]). When it succeeds, the two connections change
+//! places, so that the application keeps its id.
+
+use crate::config::ConnectConfig;
+use crate::event::Trace;
+use crate::flow::FlowKey;
+use crate::slot::{Owner, Slot};
+use crate::stack::Stack;
+use alloc::boxed::Box;
+use core::net::SocketAddr;
+use core::time::Duration;
+use firstflight_credential::{Outcome, Reason};
+use firstflight_tcp::{Disposition, DropReason, Resolution, StateName};
+use firstflight_wire::Instant;
+use firstflight_wire::tcp::{Flags, Segment};
+
+/// Shortest time between two looks at a silent connection: servers think, and a lost response is sent again.
+const WATCH_MIN: Duration = Duration::from_millis(500);
+/// Longest one; a server that thinks for longer still is left in peace.
+const WATCH_MAX: Duration = Duration::from_secs(16);
+/// Timeouts in a row, or probes without an answer, after which data counts as swallowed.
+const SWALLOWED: u8 = 2;
+
+impl Stack {
+    /// Prepares the third rung of a connect that begins now, if it may have one.
+    pub(crate) fn plan_ladder(&self, slot: &mut Slot, config: &ConnectConfig, data: &[u8], now: Instant) {
+        let chosen = config.local.is_none_or(|local| local.port() == 0);
+        let Some(asked) = slot.asked.as_mut().filter(|_| config.replay_safe && chosen) else { return };
+        let timeout = self.credentials.syn_timeout(asked.network, slot.key.remote_ip(), now);
+        asked.ladder.at = Some(now + timeout * 2);
+        let riding = data.get(..slot.conn.first_flight_len()).unwrap_or_default();
+        asked.ladder.first = Some(Box::from(riding));
+    }
+
+    /// The ladder's time has come for connection `index`.
+    pub(crate) fn climb(&mut self, index: u32, now: Instant) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let Some(asked) = &mut slot.asked else { return };
+        asked.ladder.at = None;
+        if asked.ladder.first.is_none() || slot.owner != Owner::Application {
+            return;
+        }
+        match slot.conn.state() {
+            StateName::SynSent => self.second_attempt(index, now),
+            StateName::Established | StateName::FinWait1 | StateName::FinWait2 => self.look(index, now),
+            _ => {}
+        }
+    }
+
+    /// The SYN-ACK has come: from now on the response is waited for, as long as it may be sent again.
+    pub(crate) fn watch(&mut self, index: u32, now: Instant) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let rtt = slot.conn.rtt().map_or(Duration::ZERO, |rtt| rtt.0);
+        let Some(asked) = &mut slot.asked else { return };
+        let ladder = &mut asked.ladder;
+        ladder.wait = (rtt * 3).max(WATCH_MIN);
+        let waits = slot.conn.unacknowledged() > 0 || ladder.first.as_ref().is_some_and(|f| !f.is_empty());
+        ladder.at = (waits && ladder.first.is_some()).then(|| now + ladder.wait);
+    }
+
+    /// Looks at an open connection from which nothing may have come yet.
+    fn look(&mut self, index: u32, now: Instant) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let (conn, Some(asked)) = (&mut slot.conn, &mut slot.asked) else { return };
+        let ladder = &mut asked.ladder;
+        let kept = ladder.first.as_ref().map_or(0, |first| first.len() as u64);
+        let totals = conn.totals();
+        // With a response, or with more taken than is kept, the connection is as good as any.
+        if totals.bytes_received > 0 || totals.bytes_acked > kept || ladder.wait > WATCH_MAX {
+            ladder.first = None;
+            return;
+        }
+        if let Some(at) = ladder.probed_at {
+            let silent = conn.last_heard() < at;
+            ladder.unanswered = if silent { ladder.unanswered + 1 } else { 0 };
+            if conn.peer_is_ahead() || conn.timeouts().max(ladder.unanswered) >= SWALLOWED {
+                return self.second_attempt(index, now);
+            }
+            if !silent {
+                // The server is there and has said nothing yet.
+                ladder.wait *= 2;
+            }
+        }
+        ladder.probed_at = Some(now);
+        ladder.at = Some(now + ladder.wait);
+        conn.probe();
+        self.touched(index, now);
+    }
+
+    /// A plain SYN from another port.
+    fn second_attempt(&mut self, index: u32, now: Instant) {
+        let Some(slot) = self.slots.get(index) else { return };
+        let (local, remote) = (slot.key.local(), slot.key.remote());
+        let any_port =
+            ConnectConfig { local: Some(SocketAddr::new(local.ip(), 0)), ..ConnectConfig::default() };
+        if self.slots.len() >= self.config.limits.connections {
+            return;
+        }
+        let Ok(local) = self.local_end(remote, &any_port) else { return };
+        let key = FlowKey::new(local, remote);
+        let mut ends = self.endpoints(&key, None, now);
+        ends.path_mss = self.client_path_mss(remote.ip(), now);
+        let Some(slot) = self.slots.get(index) else { return };
+        let mut twin = Slot::new(slot.conn.twin(ends, now), key, Owner::Twin(index), Outcome::Undecided);
+        twin.client = true;
+        let twin = self.insert(twin);
+        if let Some(asked) = self.slots.get_mut(index).and_then(|slot| slot.asked.as_mut()) {
+            asked.ladder.twin = Some(twin);
+        }
+        self.counters.second_attempts += 1;
+        self.touched(twin, now);
+    }
+
+    /// A segment for the second attempt of connection `first`.
+    pub(crate) fn handle_twin(
+        &mut self,
+        twin: u32,
+        first: u32,
+        segment: &Segment<'_>,
+        now: Instant,
+    ) -> Disposition {
+        let Some((winner, loser)) = self.slots.pair_mut(twin, first) else { return Disposition::Reset };
+        if winner.conn.syn_ack_report(segment).is_none() {
+            if !segment.flags.intersects(Flags::ACK.union(Flags::RST)) {
+                // The peer's own SYN opens nothing here.
+                return Disposition::Dropped(DropReason::Unexpected);
+            }
+            return winner.conn.handle_segment(segment, now, &mut self.pool);
+        }
+        if loser.conn.totals().bytes_received > 0 || loser.owner != Owner::Application {
+            // The response came after all.
+            self.forget_twin(first);
+            self.drop_twin(Some(twin), now);
+            return Disposition::Reset;
+        }
+        self.change_places(twin, first, now);
+        let Some(slot) = self.slots.get_mut(first) else { return Disposition::Reset };
+        let disposition = slot.conn.handle_syn_ack(segment, Resolution::DataRefused, now, &mut self.pool);
+        self.touched(first, now);
+        self.drop_twin(Some(twin), now);
+        disposition
+    }
+
+    /// The second attempt `twin` succeeds and becomes connection `first`, with the stream and what else the
+    /// application wished; the first attempt becomes `twin`.
+    fn change_places(&mut self, twin: u32, first: u32, now: Instant) {
+        let Some((to, from)) = self.slots.pair_mut(first, twin) else { return };
+        let Some(asked) = &mut to.asked else { return };
+        let (network, server) = (asked.network, to.key.remote_ip());
+        let was_open = !asked.awaited;
+        asked.ladder.twin = None;
+        asked.ladder.at = None;
+        asked.answered_at = Instant::FAR_FUTURE;
+        asked.ladder.syns = to.conn.handshake_retransmits().saturating_add(1);
+        let kept = asked.ladder.first.take().filter(|_| was_open).unwrap_or_default();
+        from.conn.adopt(&mut to.conn, &kept, &mut self.pool);
+        core::mem::swap(&mut to.conn, &mut from.conn);
+        core::mem::swap(&mut to.key, &mut from.key);
+        core::mem::swap(&mut to.hash, &mut from.hash);
+        (to.armed, from.armed) = (Instant::FAR_FUTURE, Instant::FAR_FUTURE);
+        let hashes = (to.hash, from.hash);
+        // What the server took on the connection that is given up, nobody knows.
+        to.outcome = Outcome::Handshake(if was_open { Reason::Unknown } else { Reason::SynTimedOut });
+        let outcome = to.outcome;
+        self.wheel.cancel(first);
+        self.wheel.cancel(twin);
+        self.flows.remove(hashes.1, first);
+        self.flows.remove(hashes.0, twin);
+        let slots = &self.slots;
+        for (hash, index) in [(hashes.0, first), (hashes.1, twin)] {
+            self.flows.insert(hash, index, |i| slots.get(i).map_or(0, |slot| slot.hash));
+        }
+        self.no_answer(first, now);
+        self.credentials.note_failure(network, server, now);
+        let id = self.id(first);
+        self.trace(Trace::Outcome(id, outcome));
+    }
+
+    /// Ends the second attempt, or what has become of it.
+    pub(crate) fn drop_twin(&mut self, twin: Option<u32>, now: Instant) {
+        let Some(index) = twin else { return };
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        slot.owner = Owner::Nobody;
+        slot.conn.abort(&mut self.pool);
+        self.touched(index, now);
+    }
+
+    /// The second attempt of connection `first` is no more.
+    pub(crate) fn forget_twin(&mut self, first: u32) {
+        if let Some(asked) = self.slots.get_mut(first).and_then(|slot| slot.asked.as_mut()) {
+            asked.ladder.twin = None;
+        }
+    }
+}

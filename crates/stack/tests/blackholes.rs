@@ -1,0 +1,329 @@
+//! Paths that do not bear Fast Open: what a visit costs there, in round trips, beside an ordinary connection
+//! (the Fast Open paper §4.1). `cargo test -p firstflight-stack --test blackholes -- --nocapture` prints it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod pair;
+
+use firstflight_credential::{Outcome, Reason};
+use firstflight_link::path::PathConfig;
+use firstflight_stack::{ConnId, ConnectConfig, ListenerId};
+use firstflight_wire::ip::Packet;
+use firstflight_wire::tcp::{FastOpen, Flags, Segment, fill_checksum};
+use pair::{End, Middlebox, PORT, Pair, key, policy};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+const RTT: Duration = Duration::from_millis(100);
+const REQUEST: &[u8] = b"GET / HTTP/1.0";
+const RESPONSE: &[u8] = b"HTTP/1.0 200 OK";
+/// Round trips to the first byte of the response over an ordinary connection, and with Fast Open.
+const ORDINARY: f64 = 2.0;
+const FAST: f64 = 1.0;
+
+fn bad() -> IpAddr {
+    "10.0.0.2".parse().unwrap()
+}
+
+fn good() -> IpAddr {
+    "10.0.0.3".parse().unwrap()
+}
+
+/// A client and a server with two addresses; the path to one of them goes through a middlebox.
+struct World {
+    pair: Pair,
+    listener: ListenerId,
+    serving: Vec<ConnId>,
+}
+
+/// How a visit went.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Visit {
+    /// Round trips until the first byte of the response.
+    rtts: f64,
+    outcome: Outcome,
+    syns: u8,
+}
+
+impl World {
+    /// Both servers have been visited often enough for their round-trip times to be known well.
+    fn known() -> Self {
+        let mut world = Self::new();
+        for server in [bad(), good()] {
+            for _ in 0..8 {
+                world.visit(server, fast());
+            }
+            assert_eq!(world.visit(server, fast()).rtts, FAST);
+            assert_eq!(world.visit(server, ordinary()).rtts, ORDINARY);
+        }
+        world
+    }
+
+    fn new() -> Self {
+        let mut pair = Pair::new(PathConfig::with_delay(RTT / 2), 1, false, |config, end| {
+            if end == End::Server {
+                config.addresses.push(good());
+            }
+        });
+        let listener = pair.listen_with(|config| {
+            config.local = SocketAddr::from(([0, 0, 0, 0], PORT));
+            config.fast_open = Some(policy(key(1), 16));
+        });
+        Self { pair, listener, serving: Vec::new() }
+    }
+
+    fn through(mut self, middlebox: Middlebox) -> Self {
+        self.pair.middlebox = Some(middlebox);
+        self
+    }
+
+    /// The server answers every request; who has asked is served only once.
+    fn serve(&mut self) {
+        self.serving.extend(std::iter::from_fn(|| self.pair.server.accept(self.listener)));
+        let now = self.pair.now;
+        let pair = &mut self.pair;
+        self.serving.retain(|id| {
+            let mut request = [0; 64];
+            match pair.server.read(*id, &mut request, now) {
+                Ok(0) => pair.server.release(*id, now),
+                Ok(n) => {
+                    assert_eq!(&request[..n], REQUEST);
+                    pair.server.write(*id, RESPONSE, now).unwrap();
+                }
+                Err(firstflight_stack::IoError::WouldBlock) => {}
+                Err(_) => pair.server.release(*id, now),
+            }
+            pair.server.info(*id).is_some()
+        });
+    }
+
+    /// Fetches once; the connection is closed in order, whatever becomes of the packets.
+    fn visit(&mut self, server: IpAddr, config: ConnectConfig) -> Visit {
+        self.try_visit(server, config, Duration::from_secs(60)).expect("no response")
+    }
+
+    /// The same; `None` after `patience`.
+    fn try_visit(&mut self, server: IpAddr, config: ConnectConfig, patience: Duration) -> Option<Visit> {
+        let began = self.pair.now;
+        let remote = SocketAddr::new(server, PORT);
+        let (id, taken) = self.pair.client.connect(remote, REQUEST, &config, began).unwrap();
+        assert_eq!(taken, REQUEST.len());
+        let mut response = Vec::new();
+        let mut first = None;
+        while response.len() < RESPONSE.len() && self.pair.now - began < patience {
+            self.pair.flush();
+            self.serve();
+            self.pair.flush();
+            response.extend(self.pair.client_reads(id));
+            first = first.or((!response.is_empty()).then_some(self.pair.now));
+            let next = self.pair.next().unwrap_or(began + patience).max(self.pair.now);
+            self.pair.advance(next.min(began + patience));
+        }
+        let info = self.pair.client.info(id).unwrap();
+        let now = self.pair.now;
+        self.pair.client.release(id, now);
+        self.pair.idle(RTT);
+        self.serve();
+        self.pair.idle(RTT * 5);
+        assert!(response.is_empty() || response == RESPONSE);
+        // Timers have a granularity: a tenth of a round trip is measured.
+        let rtts = |at| ((at - began) as Duration).as_secs_f64() / RTT.as_secs_f64();
+        let round = |rtts: f64| (rtts * 10.0).round() / 10.0;
+        first.map(|at| Visit {
+            rtts: round(rtts(at)),
+            outcome: info.outcome,
+            syns: info.handshake_retransmits,
+        })
+    }
+
+    /// Three visits to the bad server; the good one stays on Fast Open after each.
+    fn three_visits(&mut self, name: &str, config: &ConnectConfig) -> [Visit; 3] {
+        let visits = [(); 3].map(|()| {
+            let visit = self.visit(bad(), config.clone());
+            let other = self.visit(good(), config.clone());
+            assert_eq!((other.outcome, other.rtts), (Outcome::Accepted, FAST), "the other server");
+            visit
+        });
+        let figures = visits.map(|v| format!("{:.1}", v.rtts)).join(", ");
+        println!("{name}: first byte after {figures} RTT; ordinary {ORDINARY:.1}, Fast Open {FAST:.1}");
+        visits
+    }
+}
+
+fn ordinary() -> ConnectConfig {
+    ConnectConfig::default()
+}
+
+fn fast() -> ConnectConfig {
+    ConnectConfig { fast_open: true, ..ConnectConfig::default() }
+}
+
+fn replay_safe() -> ConnectConfig {
+    ConnectConfig { replay_safe: true, ..fast() }
+}
+
+/// What a middlebox on the bad server's path sees of a packet.
+struct Seen {
+    from: End,
+    flags: Flags,
+    option: Option<FastOpen>,
+    data: usize,
+    /// The client's port.
+    port: u16,
+}
+
+/// A middlebox that decides by what it sees of a segment; the other server's path has none.
+fn middlebox(mut passes: impl FnMut(&Seen) -> bool + 'static) -> Middlebox {
+    Box::new(move |from, packet| {
+        let ip = Packet::parse(packet).unwrap();
+        if ip.src != bad() && ip.dst != bad() {
+            return true;
+        }
+        let segment = Segment::parse_checked(ip.payload, ip.src, ip.dst).unwrap();
+        passes(&Seen {
+            from,
+            flags: segment.flags,
+            option: segment.options.fast_open(),
+            data: segment.payload.len(),
+            port: if from == End::Client { segment.src_port } else { segment.dst_port },
+        })
+    })
+}
+
+#[test]
+fn a_path_that_drops_syns_with_data() {
+    let mut world =
+        World::known().through(middlebox(|seen| !(seen.flags.contains(Flags::SYN) && seen.data > 0)));
+    let visits = world.three_visits("SYNs with data dropped", &fast());
+    assert!(visits[0].rtts <= ORDINARY + 1.5);
+    assert_eq!((visits[0].outcome, visits[0].syns), (Outcome::Handshake(Reason::SynTimedOut), 1));
+    assert_eq!([visits[1].rtts, visits[2].rtts], [ORDINARY; 2]);
+    assert_eq!(visits[2].outcome, Outcome::Handshake(Reason::FailureMemory));
+}
+
+#[test]
+fn a_path_that_drops_syns_with_the_option() {
+    let drops = || middlebox(|seen| !(seen.flags.contains(Flags::SYN) && seen.option.is_some()));
+    let mut world = World::known().through(drops());
+    let visits = world.three_visits("SYNs with the option dropped", &fast());
+    assert!(visits[0].rtts <= ORDINARY + 1.5);
+    assert_eq!([visits[1].rtts, visits[2].rtts], [ORDINARY; 2]);
+    // Without a round-trip time the request for the first cookie costs the initial timeout of RFC 6298, 1 s.
+    let mut unknown = World::new().through(drops());
+    unknown.visit(good(), fast());
+    let visits = unknown.three_visits("the same, nothing known of the server", &fast());
+    assert_eq!(visits.map(|v| v.rtts), [ORDINARY + 10.0, ORDINARY, ORDINARY]);
+}
+
+#[test]
+fn a_path_that_strips_the_option() {
+    let strip: Middlebox = Box::new(|_, packet| {
+        let ip = Packet::parse(packet).unwrap();
+        let (src, dst, at) = (ip.src, ip.dst, packet.len() - ip.payload.len());
+        let flags = Segment::parse_checked(ip.payload, src, dst).unwrap().flags;
+        if (src == bad() || dst == bad()) && flags.contains(Flags::SYN) {
+            let tcp = &mut packet[at..];
+            let end = usize::from(tcp[12] >> 4) * 4;
+            let mut option = 20;
+            while option < end && tcp[option] != 0 {
+                let len = if tcp[option] == 1 { 1 } else { usize::from(tcp[option + 1]) };
+                if tcp[option] == 34 {
+                    tcp[option..option + len].fill(1);
+                }
+                option += len;
+            }
+            tcp[16..18].fill(0);
+            fill_checksum(tcp, src, dst);
+        }
+        true
+    });
+    let mut world = World::known().through(strip);
+    let visits = world.three_visits("the option stripped", &fast());
+    assert_eq!(visits.map(|v| v.rtts), [ORDINARY; 3]);
+    assert!(visits.iter().all(|v| v.outcome == Outcome::Handshake(Reason::DataNotAcknowledged)));
+}
+
+/// Nothing that carries data passes on a connection that was opened with data in the SYN.
+fn swallows_what_follows() -> Middlebox {
+    let mut fast = BTreeSet::new();
+    middlebox(move |seen| {
+        if seen.from == End::Client && seen.flags.contains(Flags::SYN) {
+            if seen.data > 0 && seen.option.is_some() {
+                fast.insert(seen.port);
+            }
+            return true;
+        }
+        !(fast.contains(&seen.port) && seen.data > 0)
+    })
+}
+
+#[test]
+fn a_path_that_swallows_the_connection_behind_the_syn() {
+    let mut world = World::known().through(swallows_what_follows());
+    let visits = world.three_visits("data behind the SYN dropped, replay-safe", &replay_safe());
+    // Two looks at the silent connection, 0.5 s each; then an ordinary connection from another port.
+    assert_eq!(visits[0].rtts, FAST + 10.0 + ORDINARY);
+    assert_eq!(visits[0].outcome, Outcome::Handshake(Reason::Unknown));
+    assert_eq!([visits[1].rtts, visits[2].rtts], [ORDINARY; 2]);
+}
+
+/// Without leave to send the request twice the first visit fails with the application's patience; it is the
+/// last one that does.
+#[test]
+fn without_leave_the_swallowed_visit_fails_once() {
+    let mut world = World::known().through(swallows_what_follows());
+    assert_eq!(world.try_visit(bad(), fast(), Duration::from_secs(10)), None);
+    let visits = world.three_visits("data behind the SYN dropped, given up after 10 s, then", &fast());
+    assert_eq!(visits.map(|v| v.rtts), [ORDINARY; 3]);
+}
+
+/// A path that blackholes the four-tuple once it has seen a SYN with data: the third rung.
+#[test]
+fn a_path_that_bans_the_four_tuple() {
+    let mut banned = BTreeSet::new();
+    let mut world = World::known().through(middlebox(move |seen| {
+        if seen.flags.contains(Flags::SYN) && seen.data > 0 {
+            banned.insert(seen.port);
+        }
+        !banned.contains(&seen.port)
+    }));
+    let visits = world.three_visits("four-tuple of a SYN with data banned, replay-safe", &replay_safe());
+    // At twice 1.5 round trips the SYN from another port.
+    assert_eq!(visits.map(|v| v.rtts), [ORDINARY + 3.0, ORDINARY, ORDINARY]);
+    assert_eq!((visits[0].outcome, visits[0].syns), (Outcome::Handshake(Reason::SynTimedOut), 2));
+}
+
+/// The path changes for the better: after the pause Fast Open comes back by itself.
+#[test]
+fn a_mended_path_is_used_again() {
+    let mut world =
+        World::known().through(middlebox(|seen| !(seen.flags.contains(Flags::SYN) && seen.data > 0)));
+    world.visit(bad(), fast());
+    world.pair.middlebox = None;
+    assert_eq!(world.visit(bad(), fast()).rtts, ORDINARY);
+    world.pair.idle(Duration::from_secs(60));
+    assert_eq!(world.visit(bad(), fast()).rtts, FAST);
+}
+
+/// Whatever is lost, the response comes whole and once, and nothing of either attempt is left.
+#[test]
+fn random_losses_leave_nothing_behind() {
+    let mut raced = 0;
+    for seed in 1..=200u64 {
+        let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut world = World::known().through(middlebox(move |_| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) % 100 >= 35
+        }));
+        let visit = world.try_visit(bad(), replay_safe(), Duration::from_secs(1_000));
+        assert!(visit.is_some(), "seed {seed}");
+        raced += world.pair.client.counters().second_attempts;
+        world.pair.idle(Duration::from_secs(3_000));
+        world.serve();
+        let client = &world.pair.client;
+        assert_eq!((client.connections(), client.time_waits()), (0, 0), "seed {seed}");
+        assert_eq!((client.buffer_bytes(), client.poll_timeout()), (0, None), "seed {seed}");
+    }
+    println!("random losses: {raced} second attempts in 200 visits");
+    assert!(raced > 20, "the third rung was not reached often enough to mean anything");
+}

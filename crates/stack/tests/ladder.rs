@@ -1,0 +1,367 @@
+//! Never much slower: what a connect whose data may run twice tries when nothing comes back, packet by packet.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod peer;
+
+use firstflight_credential::{Outcome, Reason};
+use firstflight_stack::{CloseReason, Config, ConnId, ConnectConfig, Readiness, StateName};
+use firstflight_wire::tcp::Flags;
+use peer::primed::{AFTER, DATA, outcome, primed_by, with_cookie};
+use peer::{Got, Peer, Seg, seg};
+
+/// First timeout of a SYN to the primed peer, whose round trips take 10 ms.
+const T6: u64 = 50;
+/// Timers fire this much late, at most.
+const TICK: u64 = 2;
+
+fn world_with(tune: impl FnOnce(&mut Config)) -> Peer {
+    primed_by(Peer::with(tune), seg().mss(1460), 10)
+}
+
+fn world() -> Peer {
+    world_with(|_| {})
+}
+
+fn connect(p: &mut Peer, data: &[u8]) -> ConnId {
+    let config = ConnectConfig { fast_open: true, replay_safe: true, ..ConnectConfig::default() };
+    p.connect_with(data, &config)
+}
+
+/// One attempt: the SYN and the local port.
+struct Attempt {
+    syn: Got,
+    port: u16,
+}
+
+impl Attempt {
+    fn of(p: &mut Peer) -> Self {
+        let syn = p.expect().is_syn();
+        Self { syn, port: p.local_port }
+    }
+
+    /// Has the peer answer this attempt from now on.
+    fn answered(&self, p: &mut Peer, n: u32) -> Seg {
+        p.local_port = self.port;
+        seg().syn().raw_ack(self.syn.raw_seq + n).mss(1460)
+    }
+}
+
+/// Climbs to the third rung: the first attempt and the second one.
+fn climbed(p: &mut Peer, data: &[u8]) -> (ConnId, Attempt, Attempt) {
+    let id = connect(p, data);
+    let first = Attempt::of(p);
+    p.pass(2 * T6 + TICK);
+    p.expect().is_syn().empty().no_fast_open();
+    let second = Attempt::of(p);
+    assert_ne!(first.port, second.port);
+    (id, first, second)
+}
+
+fn local_port(p: &Peer, id: ConnId) -> u16 {
+    p.stack.info(id).unwrap().local.port()
+}
+
+fn failures(p: &Peer) -> u32 {
+    p.stack.credentials().iter().next().unwrap().2.failures.count
+}
+
+/// Nothing of the connection is left once the peer has reset it and time has passed.
+fn nothing_is_left(p: &mut Peer) {
+    p.pass(1);
+    p.drain();
+    assert_eq!((p.stack.connections(), p.stack.buffer_bytes()), (0, 0));
+    assert_eq!(p.stack.poll_timeout(), None);
+}
+
+#[test]
+fn the_three_rungs() {
+    let mut p = world();
+    let start = p.ms();
+    let id = connect(&mut p, DATA);
+    with_cookie(p.expect()).at(start).data(DATA);
+    let port = p.local_port;
+    p.pass(T6 + TICK);
+    p.expect().is_syn().at(start + T6).empty().no_fast_open();
+    assert_eq!(p.local_port, port, "the same four-tuple");
+    p.pass(T6);
+    p.expect().is_syn().at(start + 2 * T6).empty().no_fast_open();
+    assert_ne!(p.local_port, port, "another port");
+    assert_eq!(p.stack.counters().second_attempts, 1);
+    assert_eq!((outcome(&p, id), local_port(&p, id)), (Outcome::Undecided, port));
+    p.pass(900);
+    p.quiet();
+}
+
+/// RFC 7413 §6.1: data that may have been taken is not sent on another connection unless it may run twice.
+#[test]
+fn without_leave_there_is_no_other_port() {
+    let mut p = world();
+    let start = p.ms();
+    p.connect(DATA, true);
+    p.sends_at(start + 3_000, &[start, start + T6, start + T6 + 1_000]);
+    assert_eq!(p.stack.counters().second_attempts, 0);
+    // Nor with a port of one's own, nor beyond the connection limit.
+    let mut p = world();
+    let local = Some("10.0.0.1:5555".parse().unwrap());
+    let config = ConnectConfig { fast_open: true, replay_safe: true, local, ..ConnectConfig::default() };
+    let start = p.ms();
+    p.connect_with(DATA, &config);
+    p.sends_at(start + 1_000, &[start, start + T6]);
+    let mut p = world_with(|c| c.limits.connections = 1);
+    let start = p.ms();
+    connect(&mut p, DATA);
+    p.sends_at(start + 1_000, &[start, start + T6]);
+}
+
+#[test]
+fn the_second_attempt_wins() {
+    let mut p = world();
+    let (id, first, second) = climbed(&mut p, DATA);
+    let answer = second.answered(&mut p, 1);
+    p.send(answer);
+    p.expect().is_ack().seq(1).ack(1).data(DATA);
+    p.quiet();
+    assert_eq!(local_port(&p, id), second.port);
+    assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::SynTimedOut));
+    assert_eq!(p.stack.info(id).unwrap().handshake_retransmits, 2);
+    assert!(p.saw(id, Readiness::CONNECTED));
+    assert_eq!((p.stack.connections(), failures(&p)), (1, 1));
+    // The loser: a SYN-ACK that comes late is answered with a RST, and nothing else.
+    let late = first.answered(&mut p, AFTER);
+    p.send(late);
+    let reset = p.expect();
+    assert!(reset.flags.contains(Flags::RST) && reset.raw_seq == first.syn.raw_seq + AFTER, "{reset:?}");
+    // The winner goes on.
+    p.local_port = second.port;
+    p.send(seg().seq(1).ack(AFTER).data(b"answer"));
+    assert_eq!(p.read(id), b"answer");
+    p.drain();
+    p.send(seg().seq(7).rst());
+    p.release(id);
+    nothing_is_left(&mut p);
+}
+
+#[test]
+fn the_first_attempt_wins() {
+    // Its plain SYN is answered, or the first one with the data, late.
+    for (acked, result) in [(1, Outcome::Handshake(Reason::SynTimedOut)), (AFTER, Outcome::Accepted)] {
+        let mut p = world();
+        let (id, first, second) = climbed(&mut p, DATA);
+        let answer = first.answered(&mut p, acked);
+        p.send(answer);
+        let reply = p.expect().is_ack();
+        assert_eq!(reply.data.len(), (AFTER - acked) as usize);
+        assert_eq!((outcome(&p, id), local_port(&p, id)), (result, first.port));
+        assert_eq!(p.stack.connections(), 1);
+        let late = second.answered(&mut p, 1);
+        p.send(late);
+        assert!(p.expect().flags.contains(Flags::RST));
+        p.pass(900);
+        p.abort(id);
+        p.release(id);
+        nothing_is_left(&mut p);
+    }
+}
+
+/// What the application wrote and wished meanwhile belongs to the attempt that wins, in order and once.
+#[test]
+fn the_stream_moves_to_the_winner() {
+    let mut p = world_with(|c| c.tcp.nodelay = true);
+    let (id, _, second) = climbed(&mut p, DATA);
+    p.write(id, b" more");
+    p.shutdown(id);
+    p.quiet();
+    let answer = second.answered(&mut p, 1);
+    p.send(answer);
+    let sent = p.drain();
+    let stream: Vec<u8> = sent.iter().flat_map(|g| g.data.clone()).collect();
+    assert_eq!(stream, [DATA, b" more"].concat());
+    assert!(sent.last().unwrap().flags.contains(Flags::FIN));
+    assert_eq!(p.state(id), StateName::FinWait1);
+    let end = AFTER + 5 + 1;
+    p.send(seg().seq(1).ack(end).fin());
+    p.drain();
+    assert_eq!(p.stack.time_waits(), 1);
+}
+
+/// The SYN-ACK of either attempt may bring the response already.
+#[test]
+fn data_in_the_second_syn_ack() {
+    let mut p = world();
+    let (id, _, second) = climbed(&mut p, DATA);
+    let answer = second.answered(&mut p, 1);
+    p.send(answer.data(b"hello"));
+    p.expect().is_ack().ack(6).data(DATA);
+    assert_eq!(p.read(id), b"hello");
+}
+
+#[test]
+fn giving_up_ends_both_attempts() {
+    for release in [true, false] {
+        let mut p = world();
+        let (id, first, second) = climbed(&mut p, DATA);
+        if !release {
+            p.abort(id);
+        }
+        p.release(id);
+        nothing_is_left(&mut p);
+        for attempt in [&first, &second] {
+            let late = attempt.answered(&mut p, 1);
+            p.send(late);
+            assert!(p.expect().flags.contains(Flags::RST));
+        }
+    }
+}
+
+#[test]
+fn nobody_ever_answers() {
+    let mut p = world();
+    let (id, ..) = climbed(&mut p, DATA);
+    p.pass(300_000);
+    p.drain();
+    assert_eq!(p.reason(id), Some(CloseReason::TimedOut));
+    assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::Unknown));
+    p.release(id);
+    nothing_is_left(&mut p);
+}
+
+/// A refusal of the second attempt ends that attempt; of the first one, the connect.
+#[test]
+fn refusals() {
+    let mut p = world();
+    let (id, first, second) = climbed(&mut p, DATA);
+    p.local_port = second.port;
+    p.send(seg().rst().raw_ack(second.syn.raw_seq + 1));
+    assert_eq!((p.stack.connections(), p.state(id)), (1, StateName::SynSent));
+    p.local_port = first.port;
+    p.send(seg().rst().raw_ack(first.syn.raw_seq + 1));
+    assert_eq!(p.reason(id), Some(CloseReason::Refused));
+    p.release(id);
+    nothing_is_left(&mut p);
+}
+
+/// The peer's own SYN on the second attempt's ports opens nothing.
+#[test]
+fn a_crossing_syn_is_not_for_the_second_attempt() {
+    let mut p = world();
+    let (id, _, second) = climbed(&mut p, DATA);
+    p.local_port = second.port;
+    p.send(seg().syn().mss(1460));
+    p.quiet();
+    let answer = second.answered(&mut p, 1);
+    p.send(answer);
+    p.expect().data(DATA);
+    assert_eq!(p.state(id), StateName::Established);
+}
+
+// --- an open connection that stays silent ------------------------------------------------------------
+
+/// A connection whose first flight was taken, and its port.
+fn taken() -> (Peer, ConnId, Attempt) {
+    // The trace would show the two connections change places, which no transition table has.
+    let mut p = world_with(|c| c.limits.trace = 0);
+    let id = connect(&mut p, DATA);
+    let first = Attempt::of(&mut p);
+    p.pass(10);
+    let answer = first.answered(&mut p, AFTER);
+    p.send(answer);
+    p.expect().is_ack().seq(AFTER);
+    (p, id, first)
+}
+
+/// A server that thinks answers the probes, and is left in peace.
+#[test]
+fn a_server_that_thinks_is_not_asked_twice() {
+    let (mut p, id, _) = taken();
+    let mut waits = Vec::new();
+    let mut last = p.ms();
+    for _ in 0..200 {
+        p.pass(500);
+        for got in p.drain() {
+            got.clone().seq(AFTER - 1).empty();
+            waits.push((got.at - last + 10) / 500);
+            last = got.at;
+            p.send(seg().seq(1).ack(AFTER));
+        }
+    }
+    assert_eq!(waits, [1, 1, 2, 4, 8, 16, 32]);
+    assert_eq!(p.stack.counters().second_attempts, 0);
+    p.send(seg().seq(1).ack(AFTER).data(b"answer"));
+    assert_eq!(p.read(id), b"answer");
+    assert_eq!((outcome(&p, id), failures(&p)), (Outcome::Accepted, 0));
+}
+
+/// The answer to a probe comes from behind what was received: a response is on the way and does not arrive.
+/// The request goes again, from another port and with an ordinary handshake.
+#[test]
+fn a_response_that_does_not_arrive_is_asked_for_again() {
+    for answers in [true, false] {
+        let (mut p, id, first) = taken();
+        p.write(id, b"+");
+        p.drain();
+        p.pass(500 + TICK);
+        if answers {
+            p.send(seg().seq(501).ack(AFTER));
+        }
+        p.pass(500 + TICK);
+        let syn = p.drain().into_iter().find(|g| g.flags.contains(Flags::SYN)).expect("no second attempt");
+        let second = Attempt { syn, port: p.local_port };
+        assert_ne!(first.port, second.port);
+        let answer = second.answered(&mut p, 1);
+        p.send(answer);
+        let sent = p.drain();
+        assert!(sent.iter().any(|g| g.flags.contains(Flags::RST)), "the loser gets a RST");
+        let data: Vec<u8> = sent.iter().flat_map(|g| g.data.clone()).collect();
+        assert_eq!(data, [DATA, b"+"].concat());
+        assert_eq!(local_port(&p, id), second.port);
+        assert_eq!((outcome(&p, id), failures(&p)), (Outcome::Handshake(Reason::Unknown), 1));
+        p.send(seg().seq(1).ack(AFTER + 1).data(b"answer"));
+        assert_eq!(p.read(id), b"answer");
+        p.drain();
+        p.send(seg().seq(7).rst());
+        p.release(id);
+        nothing_is_left(&mut p);
+    }
+}
+
+/// More than the first flight was taken, and only that is kept: what cannot be sent again is not.
+#[test]
+fn a_connection_that_takes_more_than_is_kept_is_left_alone() {
+    let (mut p, id, first) = taken();
+    p.write(id, b"+");
+    p.drain();
+    p.send(seg().seq(501).ack(AFTER + 1));
+    p.pass(30_000);
+    p.quiet();
+    assert_eq!((local_port(&p, id), p.stack.counters().second_attempts), (first.port, 0));
+}
+
+/// The response overtakes the second attempt's SYN-ACK: the first connection stays.
+#[test]
+fn a_late_response_wins() {
+    let (mut p, id, first) = taken();
+    p.pass(2_000 + TICK);
+    let syn = p.drain().into_iter().find(|g| g.flags.contains(Flags::SYN)).expect("no second attempt");
+    let second = Attempt { syn, port: p.local_port };
+    p.local_port = first.port;
+    p.send(seg().seq(1).raw_ack(first.syn.raw_seq + AFTER).data(b"answer"));
+    assert_eq!(p.read(id), b"answer");
+    p.drain();
+    let late = second.answered(&mut p, 1);
+    p.send(late);
+    assert!(p.drain().iter().any(|g| g.flags.contains(Flags::RST)));
+    assert_eq!((local_port(&p, id), outcome(&p, id)), (first.port, Outcome::Accepted));
+    assert_eq!(p.stack.connections(), 1);
+}
+
+/// Without leave a silent connection stays silent.
+#[test]
+fn without_leave_nothing_is_probed() {
+    let mut p = world();
+    p.connect(DATA, true);
+    p.expect();
+    p.send(seg().syn().ack(AFTER).mss(1460));
+    p.expect().is_ack();
+    p.pass(60_000);
+    p.quiet();
+}
