@@ -4,7 +4,7 @@ import json
 import os
 
 from net import Pair
-from process import Process
+from process import Process, run
 
 #: Set by run.py.
 BINARY = None
@@ -64,6 +64,13 @@ class Get(Process):
         status = self.wait(timeout)
         check_no_panic(self)
         return status
+
+
+def explain(path):
+    """What `explain` says of a capture: a record for each connection, and the one for all."""
+    lines = run(BINARY, "explain", "--json", path).stdout.splitlines()
+    *connections, summary = [json.loads(line) for line in lines]
+    return connections, summary
 
 
 def check_no_panic(process):

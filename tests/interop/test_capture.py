@@ -8,7 +8,7 @@ import firstflight
 import kernel
 import siphash
 from case import FAMILIES, body, case, check, equal
-from firstflight import PORT, TUN
+from firstflight import PORT, TUN, explain
 from net import Pair, url
 from process import Process, run
 
@@ -91,18 +91,9 @@ def tcpdump_captures(t, family):
     check_fast_open(decoded(path), cookie)
 
 
-def explained(path):
-    """What `explain` says: a record for each connection, and the one for all."""
-    lines = run(firstflight.BINARY, "explain", "--json", path).stdout.splitlines()
-    *connections, summary = [json.loads(line) for line in lines]
-    equal({record["event"] for record in connections}, {"connection"}, "events")
-    equal(summary["event"], "summary", "last event")
-    return connections, summary
-
-
 def check_two_visits(path, cookie):
     """The first one brings the cookie, the second one's request is accepted."""
-    connections, summary = explained(path)
+    connections, summary = explain(path)
     first, second = connections
     equal((first["outcome"], first["reason"]), ("handshake", "no-credential"), "first visit")
     equal((first["option"], first["granted"]), ("request", cookie), "first visit's option and grant")
@@ -128,6 +119,7 @@ def explain_capture_of_curl(t, family):
     equal(serve.terminate(), 0, "exit status")
 
     def accepted():
+        # A capture that is being written may end in the middle of a packet.
         lines = run(firstflight.BINARY, "explain", "--json", cooked, check=False).stdout.splitlines()
         return lines and json.loads(lines[-1])["accepted"] == 1
 
@@ -147,7 +139,7 @@ def explain_tells_why_the_kernel_refuses(t, family):
     t.kernel_server(ns, family, 80, root)
     path = os.path.join(root, "get.pcapng")
     t.get(ns, PAIR, url(PAIR.host[family], 80, "/small"), "--repeat", 2, "--pcap", path)
-    connections, summary = explained(path)
+    connections, summary = explain(path)
     equal([record["outcome"] for record in connections], ["handshake"] * 2, "outcomes")
     equal([record["reason"] for record in connections], ["peer-without-fast-open"] * 2, "reasons")
     check(PAIR.host[family] in summary["hint"], f"hint: {summary['hint']}")

@@ -5,7 +5,7 @@ import time
 
 import kernel
 from case import FAMILIES, body, case, check, equal, sha256
-from firstflight import PORT, TUN, early_bytes, is_accepted, show
+from firstflight import PORT, TUN, early_bytes, explain, is_accepted, show
 from net import Pair, url
 from process import Process, run
 
@@ -28,7 +28,8 @@ def visits(t, family, rule, middle_visits):
     ns = t.namespace("get")
     server = t.kernel_server(ns, family, 80, root)
     target = url(PAIR.host[family], 80, "/small")
-    client = t.client(ns, PAIR, target, "--repeat", 2 + middle_visits, "--interval", 1500)
+    path = os.path.join(root, "get.pcapng")
+    client = t.client(ns, PAIR, target, "--repeat", 2 + middle_visits, "--interval", 1500, "--pcap", path)
     server.events("request", 2)
     ns.nft(rule)
     equal(client.finish(), 0, "exit status of get")
@@ -38,7 +39,20 @@ def visits(t, family, rule, middle_visits):
         whole(record, body(root, "small"))
     check(is_accepted(fetches[1]), f"not accepted before the rule: {show(fetches[1])}")
     check(ns.nft_matched(), "the rule met no packet")
+    same_from_outside(path, fetches)
     return fetches[2:]
+
+
+def same_from_outside(path, fetches):
+    """`explain` tells from the packets what the engine told of itself."""
+    connections, _ = explain(path)
+    equal([told(record) for record in connections], [told(record) for record in fetches], "explanations")
+
+
+def told(record):
+    # That the client stayed away from Fast Open of its own accord is not to be seen.
+    reason = "not-requested" if record["reason"] == "failure-memory" else record["reason"]
+    return record["outcome"], reason, record["syn_retransmits"]
 
 
 @case(family=FAMILIES, needs=("nft",))

@@ -30,7 +30,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use report::Report;
 use serde::Serialize;
 use std::fs::File;
-use std::io::Read;
+use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use summary::Summary;
@@ -40,7 +40,8 @@ use table::{CONNECTIONS, Done, Table};
 ///
 /// Reads pcapng and pcap files (Ethernet, raw IP, Linux cooked, loopback) and tells for each TCP connection what
 /// became of its first flight, as far as the packets show it. Times are seconds from the beginning of the
-/// capture; times and round trips to the first byte are those of the client, wherever was captured.
+/// capture; times and round trips to the first byte are those of the client, wherever was captured. Connections
+/// are told in the order in which they began; of more than 65,536, the longest silent ones first.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -48,7 +49,7 @@ Examples:
   firstflight explain trace.pcap --json
   sudo tcpdump -i any -c 1000 -w - tcp | firstflight explain -
 
-Exit codes: 0 all was read, 1 the file is damaged (what was read before is told), 2 it is no capture.")]
+Exit codes: 0 all was read, 1 a part of it could not be read (the rest is told), 2 it is no capture.")]
 pub struct Args {
     /// The capture; - for standard input
     #[arg(value_name = "FILE")]
@@ -74,6 +75,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     } else {
         output::line(&format_args!("{}{summary}", if printer.any { "\n" } else { "" }));
     }
+    let complete = unread.is_none() && damage.is_none();
     if let Some(link) = unread {
         output::complain(&format_args!(
             "{}: packets of link type {link} were left out: capture Ethernet, raw IP, Linux cooked or loopback",
@@ -85,9 +87,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             "{}: damaged: {damage}; only what comes before is told",
             args.file.display()
         ));
-        return Ok(ExitCode::from(1));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::from(u8::from(!complete)))
 }
 
 fn open(args: &Args) -> std::io::Result<(Box<dyn Read>, ProgressBar)> {
@@ -121,14 +122,16 @@ struct Printer {
 
 impl Printer {
     fn connection(&mut self, report: &Report<'_>) {
+        if !self.any && std::io::stdout().is_terminal() {
+            // From here on the lines show the progress.
+            self.bar.finish_and_clear();
+        }
         self.any = true;
-        self.bar.suspend(|| {
-            if self.json {
-                output::json(&Line::Connection(report.record()));
-            } else {
-                output::line(report);
-            }
-        });
+        if self.json {
+            output::json(&Line::Connection(report.record()));
+        } else {
+            output::line(report);
+        }
     }
 }
 

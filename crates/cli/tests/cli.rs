@@ -143,6 +143,18 @@ fn explain_tells_what_the_demo_recorded() {
 }
 
 #[test]
+fn explain_says_what_it_cannot_read() {
+    // A frame of IEEE 802.11.
+    let word = |word: u32| word.to_le_bytes();
+    let bytes = [0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, 105, 0, 0, 4, 4, 0].map(word).concat();
+    let file = TempFile::new("wifi.pcap", "");
+    std::fs::write(&file.0, bytes).unwrap();
+    let output = firstflight(&["explain", file.as_str()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("link type 105"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn explain_reads_standard_input() {
     let capture = TempFile::new("stdin.pcapng", "");
     visits(&["--rtt", "1", "--pcap", capture.as_str()]);

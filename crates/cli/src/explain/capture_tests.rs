@@ -5,7 +5,15 @@ use super::fixtures::*;
 use super::frame::{Content, LinkType};
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::{Instant, SeqNum};
+use pcap_file::pcapng::PcapNgWriter;
+use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
+use pcap_file::{DataLink, Endianness};
 use proptest::prelude::*;
+use std::borrow::Cow;
+use std::time::Duration;
 
 const DATA: &[u8] = b"request";
 
@@ -60,6 +68,36 @@ fn the_units_of_pcapng() {
         let file = [section(), interface(1, options), packet].concat();
         assert_eq!(read(&file), (vec![(time, 1)], None), "{options:?}");
     }
+}
+
+#[test]
+fn pcapng_in_the_other_byte_order() {
+    let mut writer = PcapNgWriter::with_endianness(Vec::new(), Endianness::Big).unwrap();
+    let options = vec![InterfaceDescriptionOption::IfTsResol(9)];
+    let described = InterfaceDescriptionBlock { linktype: DataLink::RAW, snaplen: 0, options };
+    writer.write_pcapng_block(described).unwrap();
+    let (timestamp, data) = (Duration::new(1_700_000_000, 17), Cow::Owned(syn_packet(true)));
+    let options = vec![EnhancedPacketOption::Flags(1)];
+    let packet = EnhancedPacketBlock { interface_id: 0, timestamp, original_len: 99, data, options };
+    writer.write_pcapng_block(packet).unwrap();
+    let time = Instant::from_nanos(1_700_000_000_000_000_017);
+    assert_eq!(read(&writer.into_inner()), (vec![(time, 101)], None));
+}
+
+#[test]
+fn the_other_packet_blocks() {
+    // Interface 0, no drops; the same fields otherwise.
+    let mut obsolete = enhanced(7, &[0; 5], 5);
+    obsolete[0] = 2;
+    // Three bytes of packet, one of padding.
+    let simple = [3_u32, 20, 3].map(u32::to_le_bytes).concat();
+    let simple = [simple, vec![1, 2, 3, 0], 20_u32.to_le_bytes().to_vec()].concat();
+    let file = [section(), interface(1, &[]), obsolete, simple].concat();
+    let at = Instant::from_micros(7);
+    assert_eq!(read(&file), (vec![(at, 1), (at, 1)], None));
+    let mut capture = Capture::open(&file[..]).unwrap();
+    capture.next().unwrap();
+    assert_eq!(*capture.next().unwrap().unwrap().bytes, [1, 2, 3]);
 }
 
 #[test]

@@ -182,7 +182,7 @@ pub struct Half {
     pub icmp: Option<IcmpErrorKind>,
 }
 
-/// Everything kept of a connection: some 600 bytes, whatever it does.
+/// Everything kept of a connection: 632 bytes, whatever it does.
 #[derive(Debug, Clone, Copy)]
 pub struct Conversation {
     began: Instant,

@@ -46,7 +46,7 @@ pub struct Record {
     accepted: u64,
     /// How many connections had which outcome: `accepted`, a reason's label, or `undecided`.
     outcomes: BTreeMap<&'static str, u64>,
-    /// Connections that began before the capture.
+    /// Connections that began before the capture, or came back to life after they were told.
     began_before: u64,
     hint: Option<String>,
     /// Why reading stopped before the end.

@@ -9,7 +9,7 @@ use firstflight_wire::{Instant, SeqNum};
 use lru::LruCache;
 use std::net::SocketAddr;
 
-/// Connections kept: some 40 MB.
+/// Connections kept: some 50 MB.
 pub const CONNECTIONS: usize = 65_536;
 
 /// The two ends of a connection, the one that sorts first in front.
@@ -94,7 +94,7 @@ impl Table {
         let src = SocketAddr::new(error.src, u16::from_be_bytes([a, b]));
         let dst = SocketAddr::new(error.dst, u16::from_be_bytes([c, d]));
         let (ends, from) = Ends::of(src, dst);
-        // Looking is no use: who forges errors shall not keep connections in the table.
+        // A look does not count as use: forged errors must not keep a connection in the table.
         if let Some(conversation) = self.connections.peek_mut(&ends) {
             let seq = SeqNum::new(u32::from_be_bytes([e, f, g, h]));
             conversation.handle_icmp(from, seq, error.kind);
@@ -102,9 +102,9 @@ impl Table {
     }
 
     /// The connections that are left, in the order in which they began.
-    pub fn finish(self) -> Vec<Done> {
-        let mut left: Vec<_> = self.connections.into_iter().collect();
-        left.sort_by_key(|(_, conversation)| conversation.began());
-        left
+    pub fn finish(mut self) -> impl Iterator<Item = Done> {
+        let mut left: Vec<_> = self.connections.iter().map(|(ends, c)| (c.began(), *ends)).collect();
+        left.sort_by_key(|(began, _)| *began);
+        left.into_iter().filter_map(move |(_, ends)| self.connections.pop_entry(&ends))
     }
 }

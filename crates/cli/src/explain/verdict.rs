@@ -103,17 +103,18 @@ impl<'a> Case<'a> {
     /// The same distinctions as the engine's client makes (RFC 7413 §4.1.3).
     fn answered(&self, syn: &Syn, syn_ack: &SynAck, acked: u32, request: bool) -> Outcome {
         let granted = syn_ack.option.cookie().is_some();
-        Outcome::Handshake(match (request, syn.carried) {
-            (true, _) if granted => Reason::NoCredential,
-            (true, _) if self.timed_out(syn, syn_ack) => Reason::SynTimedOut,
-            (true, _) => Reason::PeerWithoutFastOpen,
-            (false, 0) if granted => Reason::StaleOrWrongCredential,
-            (false, 0) => Reason::NoData,
-            (false, carried) if acked >= carried => return Outcome::Accepted,
-            (false, _) if acked > 0 => Reason::DataPartlyAcknowledged,
-            (false, _) if self.timed_out(syn, syn_ack) => Reason::SynTimedOut,
-            (false, _) if granted => Reason::StaleOrWrongCredential,
-            (false, _) => Reason::DataNotAcknowledged,
+        let carried = syn.carried;
+        Outcome::Handshake(match request {
+            // With a request too: a server in a closed network may take data without cookies.
+            _ if carried > 0 && acked >= carried => return Outcome::Accepted,
+            _ if acked > 0 => Reason::DataPartlyAcknowledged,
+            true if granted => Reason::NoCredential,
+            true if self.timed_out(syn, syn_ack) => Reason::SynTimedOut,
+            true => Reason::PeerWithoutFastOpen,
+            false if carried > 0 && self.timed_out(syn, syn_ack) => Reason::SynTimedOut,
+            false if granted => Reason::StaleOrWrongCredential,
+            false if carried == 0 => Reason::NoData,
+            false => Reason::DataNotAcknowledged,
         })
     }
 

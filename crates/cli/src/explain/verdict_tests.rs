@@ -150,6 +150,17 @@ fn a_refusal_stays_one_when_the_syn_ack_is_lost() {
 }
 
 #[test]
+fn a_syn_sent_again_with_its_data_is_no_plain_one() {
+    let scene = Scene::default()
+        .client(0, syn(&cookie(&COOKIE), DATA))
+        .client(1000, syn(&cookie(&COOKIE), DATA))
+        .server(1020, syn_ack(0, &[], &[]))
+        .client(3000, syn(&[], &[]))
+        .server(3020, syn_ack(0, &[], &[]));
+    assert_eq!(scene.verdict().outcome, handshake(Reason::DataNotAcknowledged));
+}
+
+#[test]
 fn the_experimental_form() {
     let option = cookie_in(FastOpenForm::Experimental, &COOKIE);
     let verdict = Scene::default().client(0, syn(&option, DATA)).server(9, syn_ack(ALL, &[], &[])).verdict();
@@ -183,6 +194,16 @@ fn data_without_option() {
         assert_eq!((verdict.outcome, &verdict.notes[..]), (outcome, &[Note::DataWithoutOption][..]));
         assert!(verdict.asked());
     }
+}
+
+#[test]
+fn a_server_that_needs_no_cookie_takes_data_beside_a_request() {
+    let verdict =
+        Scene::default().client(0, syn(&request(), DATA)).server(9, syn_ack(ALL, &[], &[])).verdict();
+    assert_eq!(verdict.outcome, Outcome::Accepted);
+    let first = Scene::default().client(0, syn(&request(), DATA));
+    let verdict = first.server(9, syn_ack(0, &cookie(&FRESH), &[])).verdict();
+    assert_eq!(verdict.outcome, handshake(Reason::NoCredential));
 }
 
 #[test]
@@ -281,8 +302,11 @@ fn no_answer_at_all() {
 
 #[test]
 fn what_was_not_captured_is_not_guessed() {
-    let verdict = Scene::default().server(0, syn_ack(0, &cookie(&COOKIE), &[])).client(1, ack()).verdict();
-    assert_eq!((verdict.outcome, &verdict.notes[..]), (Outcome::Undecided, &[Note::SynNotCaptured][..]));
+    let granted = syn_ack(0, &cookie(&COOKIE), &[]);
+    let verdict =
+        Scene::default().server(0, granted.clone()).server(3000, granted).client(3001, ack()).verdict();
+    assert_eq!(verdict.outcome, Outcome::Undecided);
+    assert_eq!(verdict.notes, [Note::SynNotCaptured, Note::SynAckSentAgain(1)]);
     assert_eq!((verdict.option, verdict.acked_bytes), (None, None));
     let scene = Scene::default().client(0, syn(&cookie(&COOKIE), DATA)).client(50, ack()).server(60, reply());
     let verdict = scene.verdict();
