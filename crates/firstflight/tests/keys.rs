@@ -6,7 +6,7 @@ use firstflight::credential::{
     Reason, Schedule, Scheme, SecretFileError,
 };
 use firstflight::keys::{self, Form, KeyFile, KeyFileError};
-use firstflight::{ConnectConfig, Endpoint, ListenConfig, link};
+use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig, link};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,7 +107,10 @@ async fn a_listener_takes_new_keys_while_it_runs() {
     let listener = server.listen(config).unwrap();
     let visit = async || {
         let fast = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
-        let (stream, accepted) = tokio::join!(client.connect(at, b"hello", &fast), listener.accept());
+        let (stream, accepted) = tokio::join!(
+            client.connect(at, FirstFlight::safely_replayable(b"hello"), &fast),
+            listener.accept()
+        );
         let mut hello = [0; 5];
         accepted.unwrap().read_exact(&mut hello).await.unwrap();
         assert_eq!(&hello, b"hello");
