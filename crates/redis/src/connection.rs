@@ -45,12 +45,11 @@ impl Connection {
             }
         }
         let mark = format!("{prefix}:{process}:memory");
-        let random = getrandom::u64().map_err(|error| Failure::Redis(std::io::Error::other(error).into()))?;
         let (_, found): (Option<String>, Option<String>) = redis::pipe()
             .atomic()
             .cmd("SET")
             .arg(&mark)
-            .arg(format!("{random:016x}"))
+            .arg(random()?)
             .arg("NX")
             .cmd("GET")
             .arg(&mark)
@@ -60,6 +59,26 @@ impl Connection {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         Ok(Self { link, identity, since: Instant::now(), number, mark })
+    }
+
+    /// Begins a new memory in the same process: what was taken before is good for no member of the farm.
+    pub async fn begin_anew(&mut self) -> Result<(), Failure> {
+        let random = random()?;
+        let () = redis::cmd("SET").arg(&self.mark).arg(&random).query_async(&mut self.link).await?;
+        self.identity.set_mark(random);
+        Ok(())
+    }
+
+    /// Carries `commands` out; their replies do not matter.
+    pub async fn tell(&self, commands: impl Iterator<Item = Cmd>) -> Result<(), Failure> {
+        let mut pipeline = redis::pipe();
+        for command in commands {
+            pipeline.add_command(command);
+        }
+        if pipeline.is_empty() {
+            return Ok(());
+        }
+        Ok(pipeline.exec_async(&mut self.link.clone()).await?)
     }
 
     /// The reply to `command`, if the memory is still the same: all of it in one transaction, for a server can
@@ -76,6 +95,12 @@ impl Connection {
             Err(Failure::OtherMemory)
         }
     }
+}
+
+/// The mark of a memory.
+fn random() -> Result<String, Failure> {
+    let random = getrandom::u64().map_err(|error| Failure::Redis(std::io::Error::other(error).into()))?;
+    Ok(format!("{random:016x}"))
 }
 
 async fn info(link: &mut MultiplexedConnection, section: &str) -> Result<String, Failure> {

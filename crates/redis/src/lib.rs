@@ -15,7 +15,9 @@
 //! A server that may throw keys away (`maxmemory-policy` other than `noeviction`) is refused.
 //!
 //! Redis is never waited for longer than [`Options::within`]. Without an answer the handshake is an ordinary
-//! one, and while the connection is lost nobody waits at all; it is made anew in the background.
+//! one, and while the connection is lost nobody waits at all; it is made anew in the background. What could
+//! not be asked meanwhile is made up for before the next question: a recorded SYN that was refused is not good
+//! later.
 //!
 //! ```no_run
 //! # async fn start(config: firstflight::Config, link: impl firstflight::link::Link + 'static)
@@ -31,6 +33,7 @@
 mod connection;
 mod error;
 mod memory;
+mod owed;
 
 pub use error::ConnectError;
 
@@ -39,6 +42,7 @@ use error::Failure;
 use firstflight::credential::{JobRequest, JobResult, Reason, Serial};
 use firstflight::{Answer, SharedStore, StoreError};
 use memory::Memories;
+use owed::Owed;
 use redis::{Client, Cmd, IntoConnectionInfo};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -89,6 +93,7 @@ struct State {
     /// `None` while the store is lost.
     connection: Option<Connection>,
     memories: Memories,
+    owed: Owed,
     /// A task is connecting.
     connecting: bool,
 }
@@ -145,12 +150,18 @@ impl Inner {
     }
 
     async fn answer(self: &Arc<Self>, request: JobRequest) -> Result<JobResult, StoreError> {
-        let Some(connection) = self.lock().connection.clone() else {
-            return Err(StoreError::Unreachable);
+        let connection = {
+            let mut state = self.lock();
+            let Some(connection) = state.connection.clone() else {
+                state.owed.add(request);
+                return Err(StoreError::Unreachable);
+            };
+            connection
         };
         let question = self.question(request, &connection).ok_or(StoreError::Unsupported)?;
         let reply = timeout(self.options.within, connection.ask(&question.command)).await;
         let reply = reply.unwrap_or(Err(Failure::TimedOut)).map_err(|failure| {
+            self.lock().owed.add(request);
             self.lost(Some(&connection), &failure);
             failure.as_store_error()
         })?;
@@ -205,11 +216,33 @@ impl Inner {
 
     /// One attempt to connect.
     async fn attempt(&self) -> Result<(), Failure> {
-        let opening = Connection::open(&self.client, &self.options.prefix);
-        let mut connection = timeout(CONNECT_WITHIN, opening).await.unwrap_or(Err(Failure::TimedOut))?;
-        let mut state = self.lock();
-        connection.since = state.memories.met(&connection.identity, Instant::now());
-        state.connection = Some(connection);
+        let opened = timeout(CONNECT_WITHIN, self.open()).await;
+        let mut connection = opened.unwrap_or(Err(Failure::TimedOut))?;
+        let rest = {
+            let mut state = self.lock();
+            connection.since = state.memories.met(&connection.identity, Instant::now());
+            state.connection = Some(connection.clone());
+            state.owed.clone()
+        };
+        // What was refused since: with others' questions from here on, or there would always be one more.
+        timeout(CONNECT_WITHIN, self.make_up(&connection, rest)).await.unwrap_or(Err(Failure::TimedOut))
+    }
+
+    async fn open(&self) -> Result<Connection, Failure> {
+        let mut connection = Connection::open(&self.client, &self.options.prefix).await?;
+        let owed = self.lock().owed.clone();
+        if owed.is_too_many() {
+            connection.begin_anew().await?;
+        }
+        self.make_up(&connection, owed).await?;
+        Ok(connection)
+    }
+
+    /// Tells the store what it could not be asked.
+    async fn make_up(&self, connection: &Connection, owed: Owed) -> Result<(), Failure> {
+        let questions = owed.requests().iter().filter_map(|&request| self.question(request, connection));
+        connection.tell(questions.map(|question| question.command)).await?;
+        self.lock().owed.settle(&owed);
         Ok(())
     }
 

@@ -40,6 +40,10 @@ impl Identity {
         Self { process, mark }
     }
 
+    pub fn set_mark(&mut self, mark: String) {
+        self.mark = mark;
+    }
+
     pub fn is(&self, process: &str, mark: Option<&str>) -> bool {
         self.process == process && mark == Some(&self.mark)
     }
@@ -47,7 +51,8 @@ impl Identity {
 
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.process)
+        // The process is in the name of the mark.
+        f.write_str(&self.mark)
     }
 }
 

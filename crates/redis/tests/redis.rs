@@ -120,6 +120,7 @@ async fn after_a_kill_nothing_older_is_good() {
     let Some(mut redis) = Redis::start(&[]) else { return };
     let (a, b) = (member(&redis).await, member(&redis).await);
     ask(&a, activate(1)).await;
+    ask(&a, activate(9)).await;
     assert_eq!(ask(&a, guard(1)).await, JobResult::Accept);
     redis.kill();
     assert_eq!(a.ask(redeem(1)).await, Err(StoreError::Unreachable));
@@ -129,7 +130,8 @@ async fn after_a_kill_nothing_older_is_good() {
     redis.restart();
     connected(&a).await;
     assert_eq!(ask(&a, network(1)).await, refused(Reason::GuardFloor));
-    assert_eq!(ask(&a, redeem(1)).await, refused(Reason::NotActive));
+    assert_eq!(ask(&a, redeem(9)).await, refused(Reason::NotActive));
+    assert_eq!(ask(&a, redeem(1)).await, refused(Reason::Replay), "what could not be asked");
     // The other one did not notice until it asks.
     assert!(b.ask(redeem(1)).await.is_err());
     connected(&b).await;
@@ -144,14 +146,15 @@ async fn what_a_disk_brings_back_is_worthless() {
     let Some(mut redis) = Redis::start(&["--dbfilename", "dump"]) else { return };
     let a = member(&redis).await;
     ask(&a, activate(1)).await;
+    ask(&a, activate(9)).await;
     redis.cli(&["SAVE"]);
-    assert_eq!(ask(&a, redeem(1)).await, JobResult::Accept);
+    assert_eq!(ask(&a, redeem(9)).await, JobResult::Accept);
     redis.restart();
     let brought_back = redis.cli(&["KEYS", "*:cookie:*"]);
     assert!(brought_back.contains("cookie"), "the test tests nothing: {brought_back}");
     assert!(a.ask(redeem(1)).await.is_err());
     connected(&a).await;
-    assert_eq!(ask(&a, redeem(1)).await, refused(Reason::NotActive));
+    assert_eq!(ask(&a, redeem(9)).await, refused(Reason::NotActive));
 }
 
 #[tokio::test]
@@ -173,6 +176,7 @@ async fn a_replica_is_not_asked_and_a_promoted_one_is_a_new_memory() {
     let Some(redis) = Redis::start(&[]) else { return };
     let a = member(&redis).await;
     ask(&a, activate(1)).await;
+    ask(&a, activate(9)).await;
     // To a master that does not answer: what matters is whom it obeys.
     redis.cli(&["REPLICAOF", "127.0.0.1", "1"]);
     assert_eq!(a.ask(redeem(1)).await, Err(StoreError::Unreachable));
@@ -181,7 +185,7 @@ async fn a_replica_is_not_asked_and_a_promoted_one_is_a_new_memory() {
     connected(&a).await;
     assert_eq!(ask(&a, network(1)).await, refused(Reason::GuardFloor));
     assert_eq!(
-        ask(&a, redeem(1)).await,
+        ask(&a, redeem(9)).await,
         refused(Reason::NotActive),
         "same process, other line of replication"
     );
@@ -200,6 +204,52 @@ async fn a_redis_that_hangs_costs_the_time_limit_and_then_nothing() {
     let patient = member(&redis).await;
     // It is the same memory, which took the question after all.
     assert_eq!(ask(&patient, guard(1)).await, refused(Reason::Replay));
+}
+
+/// Its data went by the ordinary handshake meanwhile: who recorded the SYN must not find its cookie good, nor
+/// the network's copy find it new.
+#[tokio::test]
+async fn what_could_not_be_asked_is_used_up_when_the_store_is_back() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let quick = Options { within: Duration::from_millis(18), ..Options::default() };
+    let store = RedisStore::connect(&redis.url(), quick).await.unwrap();
+    let patient = member(&redis).await;
+    for counter in 1..=100 {
+        ask(&patient, activate(counter)).await;
+    }
+    kill(Pid::from_raw(redis.pid()), Signal::SIGSTOP).unwrap();
+    for counter in 1..=99 {
+        assert!(store.ask(redeem(counter)).await.is_err());
+    }
+    assert_eq!(store.ask(guard(1)).await, Err(StoreError::Unreachable));
+    kill(Pid::from_raw(redis.pid()), Signal::SIGCONT).unwrap();
+    connected(&store).await;
+    for counter in 1..=99 {
+        assert_eq!(ask(&patient, redeem(counter)).await, refused(Reason::Replay), "{counter}");
+    }
+    assert_eq!(ask(&patient, guard(1)).await, refused(Reason::Replay));
+    assert_eq!(ask(&patient, redeem(100)).await, JobResult::Accept, "it is still the same memory");
+}
+
+/// More than a member remembers: nothing of before is good at any member.
+#[tokio::test]
+async fn what_could_not_be_asked_too_often_begins_a_new_memory() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let quick = Options { within: Duration::from_millis(18), ..Options::default() };
+    let store = RedisStore::connect(&redis.url(), quick).await.unwrap();
+    let patient = member(&redis).await;
+    ask(&patient, activate(20_000)).await;
+    ask(&patient, activate(20_001)).await;
+    kill(Pid::from_raw(redis.pid()), Signal::SIGSTOP).unwrap();
+    for counter in 1..20_000 {
+        assert!(store.ask(redeem(counter)).await.is_err());
+    }
+    kill(Pid::from_raw(redis.pid()), Signal::SIGCONT).unwrap();
+    connected(&store).await;
+    assert!(patient.ask(redeem(20_000)).await.is_err(), "another memory");
+    connected(&patient).await;
+    assert_eq!(ask(&patient, redeem(20_001)).await, refused(Reason::NotActive));
+    assert_eq!(ask(&patient, network(1)).await, refused(Reason::GuardFloor));
 }
 
 #[tokio::test]
@@ -238,7 +288,8 @@ async fn who_finds_nobody_tries_on() {
     assert_eq!(store.ask(guard(1)).await, Err(StoreError::Unreachable));
     redis.restart();
     connected(&store).await;
-    assert_eq!(ask(&store, guard(1)).await, JobResult::Accept);
+    assert_eq!(ask(&store, guard(1)).await, refused(Reason::Replay), "what could not be asked");
+    assert_eq!(ask(&store, guard(2)).await, JobResult::Accept);
 }
 
 /// A thousand cookies, each shown to both members at once and once more at the end, while Redis is killed at a

@@ -1,0 +1,92 @@
+//! Questions that could not be asked, to be made up for.
+//!
+//! Their first flights were refused, and what they carried went by the ordinary handshake. A recorded copy of
+//! such a SYN must find nothing good when the store is back, so the store is told of it before it is asked
+//! anything else.
+
+use firstflight::credential::JobRequest;
+
+/// More, and the memory is begun anew instead: then nothing of before is good.
+const MOST: usize = 16_384;
+
+/// What the store was not told, bounded.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Owed {
+    requests: Vec<JobRequest>,
+    too_many: bool,
+}
+
+impl Owed {
+    /// Remembers a question, if it has to be made up for.
+    pub fn add(&mut self, request: JobRequest) {
+        if self.too_many || !matches!(request, JobRequest::GuardSet { .. } | JobRequest::Redeem { .. }) {
+            return;
+        }
+        self.too_many = self.requests.len() >= MOST;
+        if self.too_many {
+            self.requests = Vec::new();
+        } else {
+            self.requests.push(request);
+        }
+    }
+
+    /// They are more than were kept.
+    pub fn is_too_many(&self) -> bool {
+        self.too_many
+    }
+
+    pub fn requests(&self) -> &[JobRequest] {
+        &self.requests
+    }
+
+    /// What `told` was when it was looked at has been made up for.
+    pub fn settle(&mut self, told: &Self) {
+        if told.too_many {
+            self.too_many = false;
+        } else {
+            // They may have become too many meanwhile.
+            self.requests.drain(..told.requests.len().min(self.requests.len()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use firstflight::credential::Serial;
+
+    fn redeem(counter: u64) -> JobRequest {
+        JobRequest::Redeem { serial: Serial::new(1, counter).unwrap() }
+    }
+
+    #[test]
+    fn what_was_settled_goes_and_what_came_meanwhile_stays() {
+        let mut owed = Owed::default();
+        owed.add(redeem(1));
+        owed.add(JobRequest::Activate { serial: Serial::new(1, 9).unwrap() });
+        let told = owed.clone();
+        owed.add(redeem(2));
+        owed.settle(&told);
+        assert_eq!(owed.requests(), [redeem(2)]);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_too_many_are_not_forgotten() {
+        let mut owed = Owed::default();
+        for counter in 1..=2 * MOST as u64 {
+            owed.add(redeem(counter));
+            assert!(owed.requests().len() <= MOST);
+        }
+        assert!(owed.is_too_many() && owed.requests().is_empty());
+        let told = owed.clone();
+        owed.settle(&told);
+        assert!(!owed.is_too_many());
+        // Too many since they were looked at: the next time tells.
+        let told = owed.clone();
+        (0..=MOST as u64).for_each(|counter| owed.add(redeem(counter + 1)));
+        owed.settle(&told);
+        assert!(owed.is_too_many());
+    }
+}
