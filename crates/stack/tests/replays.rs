@@ -86,7 +86,24 @@ fn a_one_time_cookie_opens_one_connection_and_brings_the_next() {
     p.send(first_flight(&first));
     p.expect().syn_ack().ack(1);
     p.nothing_to_accept(listener);
-    // The second one is not good before its connection's ACK.
+    // The second one is good with its connection's ACK.
+    p.flow(CLIENT_PORT, 77);
+    p.send(seg().seq(AFTER).ack(1));
+    p.flow(CLIENT_PORT + 3, 99);
+    p.send(first_flight(&second));
+    p.expect().syn_ack().ack(AFTER);
+    assert_eq!(outcome(&mut p, listener), Outcome::Accepted);
+}
+
+/// Shown before the ACK of its connection, a cookie is used up: its data goes by the ordinary handshake, and
+/// who recorded that SYN must not have it executed again once the ACK has come.
+#[test]
+fn a_one_time_cookie_shown_too_early_is_good_for_no_copy() {
+    let (mut p, listener) = listening(one_time(None), |_| {});
+    let first = first_visit(&mut p, listener);
+    p.send(first_flight(&first));
+    let second = p.expect().syn_ack().ack(AFTER).grants(FastOpenForm::Standard);
+    assert_eq!(outcome(&mut p, listener), Outcome::Accepted);
     p.flow(CLIENT_PORT + 2, 99);
     p.send(first_flight(&second));
     p.expect().syn_ack().ack(1);
@@ -94,8 +111,8 @@ fn a_one_time_cookie_opens_one_connection_and_brings_the_next() {
     p.send(seg().seq(AFTER).ack(1));
     p.flow(CLIENT_PORT + 3, 99);
     p.send(first_flight(&second));
-    p.expect().syn_ack().ack(AFTER);
-    assert_eq!(outcome(&mut p, listener), Outcome::Accepted);
+    p.expect().syn_ack().ack(1);
+    p.nothing_to_accept(listener);
 }
 
 /// A spoofer sees no SYN-ACK and sends no ACK that counts: what it was granted stays worthless.

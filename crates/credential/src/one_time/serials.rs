@@ -58,7 +58,7 @@ pub enum Redeemed {
     Now,
     /// It was used before.
     Before,
-    /// The handshake in which it was granted is not complete.
+    /// The handshake in which it was granted is not complete. It is used up all the same.
     NotActive,
     /// Outside of the table's memory.
     Forgotten,
@@ -203,16 +203,15 @@ impl SerialTable {
         }
         let Some((word, shift)) = self.slot(counter) else { return Redeemed::Forgotten };
         let change = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |bits| {
-            let state = bits >> shift & 3;
-            let active = self.foreign || state & ACTIVE != 0;
-            (active && state & USED == 0).then_some(bits | USED << shift)
+            (bits >> shift & USED == 0).then_some(bits | USED << shift)
         });
         match change {
             // The place may have been given to a newer serial meanwhile, which has lost it now.
             Ok(_) if !self.remembers(counter) => Redeemed::Forgotten,
-            Ok(_) => Redeemed::Now,
-            Err(bits) if bits >> shift & USED != 0 => Redeemed::Before,
-            Err(_) => Redeemed::NotActive,
+            Ok(bits) if self.foreign || bits >> shift & ACTIVE != 0 => Redeemed::Now,
+            // What came with it goes by the ordinary handshake: a copy of that SYN must find nothing good later.
+            Ok(_) => Redeemed::NotActive,
+            Err(_) => Redeemed::Before,
         }
     }
 
