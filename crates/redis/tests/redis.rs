@@ -325,6 +325,8 @@ async fn killed_under_load_nothing_is_taken_twice_and_everything_answered() {
             *taken.entry(n).or_default() += u32::from(store.ask(redeem(n)).await == Ok(JobResult::Accept));
         }
     }
+    // What the questions cost the server: INFO is what it takes to know who answers.
+    println!("{}", redis.info("commandstats", "calls"));
     let [before, down, after] = phases;
     println!("accepted/ordinary before {before:?}, while down {down:?}, after {after:?}");
     assert!(taken.values().all(|&times| times <= 1), "twice: {taken:?}");

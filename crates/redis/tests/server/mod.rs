@@ -66,7 +66,15 @@ impl Redis {
         self.process.as_ref().unwrap().id().cast_signed()
     }
 
-    /// The reply to a command, by redis-cli's own client in Rust.
+    /// The lines of a section of INFO that contain `word`.
+    pub fn info(&self, section: &str, word: &str) -> String {
+        let client = redis::Client::open(self.url()).unwrap();
+        let mut connection = client.get_connection().unwrap();
+        let all: String = redis::cmd("INFO").arg(section).query(&mut connection).unwrap();
+        all.lines().filter(|line| line.contains(word)).collect::<Vec<_>>().join("\n")
+    }
+
+    /// The reply to a command.
     pub fn cli(&self, command: &[&str]) -> String {
         let client = redis::Client::open(self.url()).unwrap();
         let mut connection = client.get_connection().unwrap();
