@@ -179,3 +179,40 @@ def store_lost_under_load(t, how):
     for member in farm.members:
         told = [member.text("err").count(words) for words in ("store is lost", "answers again")]
         check(0 < told[0] <= 3 and told[0] == told[1], f"{told} losses and returns in the log")
+
+
+@case(family=FAMILIES)
+def one_time_cookies_of_one_server(t, family):
+    """Without a store: a cookie is good once, and after a restart those of before are good no more."""
+    root = t.root(small=5000, again=100, once=100, more=100)
+    options = ("--one-time-state", os.path.join(root, "state"), *ONE_TIME)
+    ns = t.namespace("alone")
+    address = PAIR.peer[family]
+    seen = []
+    for start in (1, 2):
+        serve = t.serve(ns, PAIR, root, *options)
+        wire = t.enter_context(Replayer(ns, TUN))
+        for path in ("/small", "/again"):
+            kernel.fetch(ns, "sendto", address, PORT, path)
+        for packet in wire.recorded():
+            wire.send(packet)
+        kernel.fetch(ns, "sendto", address, PORT, "/more")
+        records = serve.requests(3)
+        equal([r["path"] for r in records], ["/small", "/again", "/more"], "executions")
+        seen.append([(is_accepted(r), r["reason"]) for r in records])
+        equal(serve.terminate(), 0, "exit status")
+    good = (True, None)
+    equal(seen[0], [(False, "no-credential"), good, good], "at the first start")
+    equal(seen[1], [(False, "expired"), good, good], "after a restart")
+
+
+@case()
+def one_server_that_starts_is_closed_for_copies(t):
+    """no-duplicates without a store: the same 2 MSL."""
+    root = t.root(small=5000)
+    ns = t.namespace("alone")
+    serve = t.serve(ns, PAIR, root, "--replays", "no-duplicates", "--replay-memory", 1)
+    for _ in range(2):
+        kernel.fetch(ns, "sendto", PAIR.peer[4], PORT, "/small")
+    record = serve.requests(2)[-1]
+    equal((is_accepted(record), record["reason"]), (False, "guard-floor"), show(record))
