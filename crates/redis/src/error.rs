@@ -57,6 +57,11 @@ impl Failure {
         }
     }
 
+    /// Somebody has to do something.
+    pub fn is_lasting(&self) -> bool {
+        matches!(self, Self::Evicts(_) | Self::Replica | Self::NoInfo)
+    }
+
     /// What waiting does not mend; itself if it may.
     pub fn into_mistake(self) -> Result<ConnectError, Self> {
         match self {

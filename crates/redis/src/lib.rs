@@ -270,6 +270,7 @@ impl State {
 /// Tries until it is connected, or the store is gone.
 async fn reconnect(store: Weak<Inner>) {
     let began = Instant::now();
+    let mut told = false;
     loop {
         let Some(inner) = store.upgrade() else { return };
         match inner.attempt().await {
@@ -278,6 +279,10 @@ async fn reconnect(store: Weak<Inner>) {
                 let after_ms = began.elapsed().as_millis() as u64;
                 tracing::warn!(after_ms, "the shared store answers again");
                 return;
+            }
+            Err(failure) if failure.is_lasting() && !told => {
+                told = true;
+                tracing::error!(%failure, "the shared store cannot be used");
             }
             Err(failure) => tracing::debug!(%failure, "no shared store yet"),
         }
