@@ -99,6 +99,23 @@ def get_without_fast_open_at_the_server(t, family):
         check(not is_accepted(record), f"accepted: {show(record)}")
 
 
+@case(family=FAMILIES)
+def cookie_outlives_the_process(t, family):
+    """`--cache`: the next process begins with the cookie, on the same network only."""
+    root = t.root(small=5000)
+    ns = t.namespace("get")
+    t.kernel_server(ns, family, 80, root)
+    target = url(PAIR.host[family], 80, "/small")
+    cache = os.path.join(root, "cache.json")
+    home, cafe = "ab" * 16, "cd" * 16
+    outcomes = ((home, "no-credential"), (home, True), (cafe, "no-credential"), (home, True))
+    for network, outcome in outcomes:
+        (record,) = t.get(ns, PAIR, target, "--cache", cache, "--network-id", network)
+        fetched(record, body(root, "small"), outcome)
+        equal(record["cookie_age_s"] is not None, outcome is True, f"a cookie was shown: {show(record)}")
+    equal(os.stat(cache).st_mode & 0o777, 0o600, "mode of the cache")
+
+
 @case()
 def get_fails_where_nobody_listens(t):
     """The kernel's RST: exit status 1 and an error line, at once."""
