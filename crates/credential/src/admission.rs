@@ -172,6 +172,8 @@ pub enum Admission {
         reason: Reason,
         /// A cookie for the SYN-ACK. Without one the SYN-ACK has no Fast Open option.
         grant: Option<Grant>,
+        /// Work whose answer nobody waits for: see [`spoil`].
+        tell: Option<JobRequest>,
     },
     /// Park the SYN until the job is answered.
     Pending {
@@ -184,12 +186,6 @@ pub enum Admission {
     },
 }
 
-impl Admission {
-    const fn refuse(reason: Reason) -> Self {
-        Self::Fallback { reason, grant: None }
-    }
-}
-
 /// Decides about a SYN for a listener; `policy` is `None` where the application did not ask for Fast Open.
 ///
 /// In this order: SYN-cookie pressure, accept queue full (both whatever the SYN carries), the policy, the
@@ -197,37 +193,38 @@ impl Admission {
 /// whether it was taken before. At a limit no cookie is granted (RFC 7413 §4.2.2: as if Fast Open were
 /// switched off). A SYN without credential and data is an ordinary one, at the limit too.
 pub fn admit(policy: Option<&FastOpenPolicy>, first: &FirstFlight<'_>, clock: &Clock) -> Admission {
+    let refuse = |reason| Admission::Fallback { reason, grant: None, tell: spoil(policy, first, clock) };
     if first.syn_cookie_pressure {
-        return Admission::refuse(Reason::SynCookie);
+        return refuse(Reason::SynCookie);
     }
     if first.accept_queue_full {
-        return Admission::refuse(Reason::QueueFull);
+        return refuse(Reason::QueueFull);
     }
     let unproved = policy.filter(|policy| policy.no_cookie && !first.payload.is_empty());
     if matches!(first.presented, Presented::None) && unproved.is_none() {
         let plain = first.payload.is_empty();
-        return Admission::refuse(if plain { Reason::NotRequested } else { Reason::NoCredential });
+        return refuse(if plain { Reason::NotRequested } else { Reason::NoCredential });
     }
     let Some(policy) = policy else {
-        return Admission::refuse(Reason::Policy);
+        return refuse(Reason::Policy);
     };
     // Looked at before the credential is, taken only after: a SYN that proves nothing occupies no place.
     if let Err(reason) = policy.pending.has_room() {
-        return Admission::refuse(reason);
+        return refuse(reason);
     }
     let verdict = match unproved {
         Some(policy) => Verdict::Valid { grant: policy.courtesy(first, clock), once: None },
         None => policy.verifier().verify(first, clock),
     };
     let (grant, once) = match verdict {
-        Verdict::Invalid { reason, grant } => return Admission::Fallback { reason, grant },
+        Verdict::Invalid { reason, grant } => return Admission::Fallback { reason, grant, tell: None },
         Verdict::Valid { grant, once } => (grant, Ok(once)),
         Verdict::Pending { job, grant } => (grant, Err(job)),
     };
     // Another shard may have taken the last place meanwhile.
     let place = match policy.pending.reserve(first.flow.client) {
         Ok(place) => place,
-        Err(reason) => return Admission::refuse(reason),
+        Err(reason) => return refuse(reason),
     };
     let decided = match once {
         Ok(once) => spend(policy, once, first, clock),
@@ -235,8 +232,31 @@ pub fn admit(policy: Option<&FastOpenPolicy>, first: &FirstFlight<'_>, clock: &C
     };
     match decided {
         Redemption::Yes => Admission::Accept { grant, place },
-        Redemption::No(reason) => Admission::Fallback { reason, grant },
+        Redemption::No(reason) => Admission::Fallback { reason, grant, tell: None },
         Redemption::Ask(job) => Admission::Pending { job, grant, place },
+    }
+}
+
+/// Uses up what `first` carries without taking its data, which then comes by an ordinary handshake: a copy of
+/// this SYN must find nothing good when there is room again. A job that comes back has no answer to wait for.
+///
+/// For whoever refuses or drops a SYN without asking [`admit`], too.
+#[must_use]
+pub fn spoil(policy: Option<&FastOpenPolicy>, first: &FirstFlight<'_>, clock: &Clock) -> Option<JobRequest> {
+    let policy = policy.filter(|policy| policy.remembers())?;
+    let shown = matches!(first.presented, Presented::FastOpen(FastOpen::Cookie(..)));
+    if first.payload.is_empty() || !(shown || policy.no_cookie) {
+        return None;
+    }
+    let once = match policy.verifier().verify(first, clock) {
+        Verdict::Valid { once, .. } => once,
+        // In no-cookie mode it would have been taken all the same.
+        _ if policy.no_cookie => None,
+        _ => return None,
+    };
+    match spend(policy, once, first, clock) {
+        Redemption::Ask(job) => Some(job),
+        Redemption::Yes | Redemption::No(_) => None,
     }
 }
 
@@ -265,7 +285,6 @@ fn spend(
         Guarded::New => Redemption::Yes,
         Guarded::Seen => Redemption::No(Reason::Replay),
         Guarded::Floor => Redemption::No(Reason::GuardFloor),
-        Guarded::Busy => Redemption::No(Reason::Overloaded),
         Guarded::Ask(job) => Redemption::Ask(job),
     }
 }

@@ -34,6 +34,7 @@ pub mod store;
 
 pub use admission::{
     Admission, FirstFlight, Grant, JobRequest, JobResult, Presented, Redemption, Verdict, Verifier, admit,
+    spoil,
 };
 pub use cookie::{CookieScheme, Flow, Scheme};
 pub use cookie_keys::{CookieKeys, Fingerprint};

@@ -216,7 +216,6 @@ impl Verifier for OneTimeCookies {
             Some(Redeemed::Before) => Redemption::No(Reason::Replay),
             Some(Redeemed::NotActive) => Redemption::No(Reason::NotActive),
             Some(Redeemed::Forgotten) | None => Redemption::No(Reason::Expired),
-            Some(Redeemed::Busy) => Redemption::No(Reason::Overloaded),
         }
     }
 

@@ -120,6 +120,11 @@ impl FastOpenPolicy {
         guard || self.verifier().needs_store()
     }
 
+    /// Whether it remembers what was taken, so that a copy is not.
+    pub(crate) fn remembers(&self) -> bool {
+        self.verifier.is_some() || !matches!(self.replays, Replays::Allow)
+    }
+
     pub(crate) fn verifier(&self) -> &dyn Verifier {
         match &self.verifier {
             Some(verifier) => &**verifier,

@@ -62,8 +62,6 @@ pub enum Guarded {
     Seen,
     /// The guard has no memory of that time.
     Floor,
-    /// Another shard is changing that part of the table.
-    Busy,
     /// Somebody else has to say.
     Ask(JobRequest),
 }
@@ -71,10 +69,13 @@ pub enum Guarded {
 /// Remembers what was accepted. One guard may be shared by the shards of a server, a remote one by a farm.
 ///
 /// # Correctness
-/// `Seen`, `Floor` and `Busy` may be false: they cost a round trip. `New` must not be: the same id within
+/// `Seen` and `Floor` may be false: they cost a round trip. `New` must not be: the same id within
 /// the window gets it at most once, whatever happens to the guard's memory.
 pub trait ReplayGuard: Send + Sync {
     /// Sets `id` if it was not set, in one step. `stamp_ms` and `now_ms` are of the same clock.
+    ///
+    /// Where the stamp is the time of arrival, an id that is refused for the floor is set too: its data comes
+    /// by an ordinary handshake, and a later copy lies above the floor.
     fn test_and_set(&self, id: ReplayId, stamp_ms: u64, now_ms: u64) -> Guarded;
 
     /// The id of a SYN: the same for every copy of it that the network makes, and, as far as chance goes,

@@ -57,7 +57,11 @@ impl Stack {
         }
         let mut above = None;
         if let Some((record, held)) = self.remembered(hash) {
-            match record.judge(segment) {
+            let judged = record.judge(segment);
+            if !matches!(judged, TimeWaitAction::Reopen { .. }) {
+                self.not_opened(&key, segment, now);
+            }
+            match judged {
                 TimeWaitAction::Ignore => return,
                 TimeWaitAction::Acknowledge { restart } => {
                     if restart && !held {
@@ -92,6 +96,16 @@ impl Stack {
         }
     }
 
+    /// A SYN meets what is there of its four-tuple and opens nothing. Its client may open another way.
+    fn not_opened(&mut self, key: &FlowKey, segment: &Segment<'_>, now: Instant) {
+        if segment.flags.contains(Flags::SYN)
+            && !segment.payload.is_empty()
+            && let Some(listener) = self.listeners.find(key)
+        {
+            self.spoil(listener, key, segment, now);
+        }
+    }
+
     /// What is left of a connection with this hash, and whether it is one that the peer closed first.
     fn remembered(&self, hash: u64) -> Option<(TimeWait, bool)> {
         if let Some(record) = self.time_wait.find(hash) {
@@ -107,6 +121,10 @@ impl Stack {
     pub(crate) fn deliver(&mut self, index: u32, segment: &Segment<'_>, now: Instant) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let key = slot.key;
+        if segment.flags.contains(Flags::SYN) && !slot.client {
+            self.not_opened(&key, segment, now);
+        }
+        let Some(slot) = self.slots.get_mut(index) else { return };
         if let Owner::SynQueue(listener) = slot.owner
             && !segment.flags.intersects(Flags::SYN.union(Flags::RST))
             && self.listeners.at(listener).is_some_and(|l| l.accept_queue.len() >= l.config.backlog)

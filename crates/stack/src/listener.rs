@@ -13,7 +13,7 @@ use alloc::sync::Arc;
 use core::time::Duration;
 use firstflight_credential::{
     Admission, FirstFlight, Flow, Grant, JobRequest, JobResult, Outcome, Place, Presented, Quarantine,
-    Reason, admit,
+    Reason, admit, spoil,
 };
 use firstflight_tcp::{ChildPlan, Connection, Endpoints};
 use firstflight_wire::tcp::{FastOpen, Flags, OptionBytes, Options, Segment};
@@ -156,12 +156,15 @@ impl Stack {
         let pressed = listener.syn_queue >= listener.config.syn_backlog;
         let tail = listener.last_cookie.is_some_and(|t| now - t < COOKIE_TAIL);
         if pressed {
+            self.spoil(index, &key, segment, now);
             return self.answer_with_cookie(index, key, segment, now);
         }
         if listener.accept_queue.len() >= listener.config.backlog {
+            self.spoil(index, &key, segment, now);
             return self.drop_packet(Drop::AcceptQueueFull);
         }
         if self.slots.len() >= self.config.limits.connections {
+            self.spoil(index, &key, segment, now);
             return self.drop_packet(Drop::TooManyConnections);
         }
         if let Some((job, isn)) = self.parked.find(&key) {
@@ -173,28 +176,40 @@ impl Stack {
             drop(self.parked.take(job));
         }
         let fast_open = segment.options.fast_open();
-        let first = FirstFlight {
-            flow: Flow { client: key.remote_ip(), server: key.local_ip() },
-            ports: (segment.src_port, segment.dst_port),
-            isn: segment.seq,
-            presented: fast_open.as_ref().map_or(Presented::None, Presented::FastOpen),
-            payload: segment.payload,
-            accept_queue_full: false,
-            syn_cookie_pressure: tail,
-        };
+        let first =
+            FirstFlight { syn_cookie_pressure: tail, ..first_flight(&key, segment, fast_open.as_ref()) };
         let policy = listener.config.fast_open.as_ref();
         match admit(policy, &first, &self.clock_at(now)) {
             Admission::Accept { grant, place } => {
                 self.relieved(index);
                 self.adopt_early(index, key, segment, grant, place, above, now);
             }
-            Admission::Fallback { reason, grant } => {
+            Admission::Fallback { reason, grant, tell } => {
+                self.tell(tell);
                 self.limited(index, reason);
                 self.adopt(index, key, segment, reason, grant, above, now);
             }
             Admission::Pending { job, grant, place } => {
                 self.park(index, key, segment, job, grant, place, above, now);
             }
+        }
+    }
+
+    /// The SYN's first flight is not taken, so that no copy of it may be taken later.
+    pub(crate) fn spoil(&mut self, index: u32, key: &FlowKey, segment: &Segment<'_>, now: Instant) {
+        if segment.payload.is_empty() {
+            return;
+        }
+        let Some(listener) = self.listeners.at(index) else { return };
+        let fast_open = segment.options.fast_open();
+        let first = first_flight(key, segment, fast_open.as_ref());
+        let job = spoil(listener.config.fast_open.as_ref(), &first, &self.clock_at(now));
+        self.tell(job);
+    }
+
+    fn tell(&mut self, job: Option<JobRequest>) {
+        if let Some(job) = job {
+            self.parked.tell(job);
         }
     }
 
@@ -224,6 +239,7 @@ impl Stack {
         let room = written.filter(|at| self.parked.has_room(at + segment.payload.len()));
         let Some(at) = room else {
             drop(place);
+            self.tell(Some(job));
             return self.adopt(index, key, segment, Reason::Overloaded, grant, above, now);
         };
         bytes.truncate(at + segment.payload.len());
@@ -341,9 +357,7 @@ impl Stack {
         let Some((listener, serial)) = self.grants.remove(&child) else { return };
         let policy = self.listeners.get(listener).and_then(|l| l.config.fast_open.as_ref());
         let job = policy.and_then(|policy| policy.verifier.as_ref()).and_then(|v| v.activate(serial));
-        if let Some(job) = job {
-            self.parked.tell(job);
-        }
+        self.tell(job);
     }
 
     /// A limit sends first flights to the ordinary handshake from now on (RFC 7413 §5.1).
@@ -495,5 +509,22 @@ impl Stack {
         let child = self.insert(Slot::new(conn, key, Owner::SynQueue(index), outcome));
         self.deliver(child, segment, now);
         true
+    }
+}
+
+/// A SYN as the decision about it sees it.
+fn first_flight<'a>(
+    key: &FlowKey,
+    segment: &'a Segment<'_>,
+    fast_open: Option<&'a FastOpen>,
+) -> FirstFlight<'a> {
+    FirstFlight {
+        flow: Flow { client: key.remote_ip(), server: key.local_ip() },
+        ports: (segment.src_port, segment.dst_port),
+        isn: segment.seq,
+        presented: fast_open.map_or(Presented::None, Presented::FastOpen),
+        payload: segment.payload,
+        accept_queue_full: false,
+        syn_cookie_pressure: false,
     }
 }

@@ -143,6 +143,10 @@ impl ParkingLot {
             if id == JobId::NOBODY || self.entries.lives(id.index, id.generation) {
                 return Some((id, request));
             }
+            // Its SYN waits no more, and its data comes another way: a copy must find nothing good.
+            if matches!(request, JobRequest::GuardSet { .. } | JobRequest::Redeem { .. }) {
+                return Some((JobId::NOBODY, request));
+            }
         }
     }
 

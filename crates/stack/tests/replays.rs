@@ -152,6 +152,102 @@ fn a_shared_store_decides_about_one_time_cookies() {
     p.nothing_to_accept(listener);
 }
 
+/// What is refused for want of room comes by the ordinary handshake: the recorded SYN must not be good when
+/// there is room again.
+#[test]
+fn a_cookie_refused_at_the_limit_is_used_up() {
+    let (mut p, listener) = listening(
+        |policy| {
+            one_time(None)(policy);
+            policy.pending.set_limit(1);
+        },
+        |_| {},
+    );
+    let first = first_visit(&mut p, listener);
+    let second = {
+        p.flow(CLIENT_PORT - 2, 5000);
+        p.send(seg().syn().mss(1460).cookie(&[]));
+        let cookie = p.expect().syn_ack().ack(1).grants(FastOpenForm::Standard);
+        p.send(seg().seq(1).ack(1));
+        let id = p.accept(listener);
+        p.abort(id);
+        p.drain();
+        cookie
+    };
+    // The only place is taken.
+    p.flow(CLIENT_PORT, 77);
+    p.send(first_flight(&first));
+    p.expect().syn_ack().ack(AFTER);
+    assert_eq!(outcome(&mut p, listener), Outcome::Accepted);
+    p.flow(CLIENT_PORT + 1, 9);
+    p.send(first_flight(&second));
+    p.expect().syn_ack().ack(1).no_fast_open();
+    p.send(seg().seq(1).ack(1).data(DATA));
+    assert_eq!(outcome(&mut p, listener), Outcome::Handshake(Reason::PendingLimit));
+    // Room again, and somebody who recorded the SYN sends it from another port.
+    p.flow(CLIENT_PORT, 77);
+    p.send(seg().seq(AFTER).ack(1));
+    p.flow(CLIENT_PORT + 2, 99);
+    p.send(first_flight(&second));
+    p.expect().syn_ack().ack(1);
+    p.nothing_to_accept(listener);
+}
+
+/// With a store: the cookie of a SYN that nobody can wait for is used up in the background.
+#[test]
+fn a_store_is_told_of_a_cookie_refused_at_the_limit() {
+    let (mut p, listener) = listening(
+        |policy| {
+            one_time(Some(Farm::Shared))(policy);
+            policy.pending.set_limit(0);
+        },
+        |_| {},
+    );
+    let serials = SerialTable::own(1, 1, 10);
+    serials.extend(100);
+    let server = p.local().ip();
+    let client = p.remote().ip();
+    let serial = serials.issue().unwrap();
+    let flow = firstflight_credential::Flow { client, server };
+    let cookie = OneTimeKeys::from_bytes([7; 32]).make(&flow, serial);
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack().ack(1).no_fast_open();
+    let told = p.stack.poll_job().expect("not told");
+    assert_eq!(told.request, JobRequest::Redeem { serial });
+    p.stack.handle_job(told.id, JobResult::Accept, p.now);
+    p.pump();
+    p.quiet();
+    p.nothing_to_accept(listener);
+}
+
+/// A SYN that meets a TIME-WAIT opens nothing; its client tries another way, and the copy must not run.
+#[test]
+fn a_cookie_that_meets_a_time_wait_is_used_up() {
+    let (mut p, listener) = listening(one_time(None), |_| {});
+    let first = first_visit(&mut p, listener);
+    p.send(first_flight(&first));
+    let second = p.expect().syn_ack().ack(AFTER).grants(FastOpenForm::Standard);
+    let id = p.accept(listener);
+    p.read(id);
+    p.send(seg().seq(AFTER).ack(1));
+    // The server closes first.
+    p.shutdown(id);
+    p.drain();
+    p.send(seg().seq(AFTER).ack(2).fin());
+    p.release(id);
+    p.drain();
+    assert_eq!(p.stack.time_waits(), 1);
+    // An old number: no reopening.
+    p.flow(CLIENT_PORT, 70);
+    p.send(first_flight(&second));
+    p.drain();
+    p.nothing_to_accept(listener);
+    p.flow(CLIENT_PORT + 5, 9);
+    p.send(first_flight(&second));
+    p.expect().syn_ack().ack(1);
+    p.nothing_to_accept(listener);
+}
+
 #[test]
 fn a_listener_refuses_a_promise_it_cannot_hold() {
     let mut plain = policy(key(1), 10);

@@ -83,7 +83,7 @@ fn granted(grant: Option<Grant>) -> bool {
 fn decide(policy: Option<&FastOpenPolicy>, first: &FirstFlight<'_>) -> Decision {
     match admit(policy, first, &CLOCK) {
         Admission::Accept { grant, .. } => Decision::Accept { grant: granted(grant) },
-        Admission::Fallback { reason, grant } => Decision::Fallback { reason, grant: granted(grant) },
+        Admission::Fallback { reason, grant, .. } => Decision::Fallback { reason, grant: granted(grant) },
         Admission::Pending { job, .. } => Decision::Pending(job),
     }
 }
@@ -280,11 +280,57 @@ fn a_verifier_is_asked_instead_of_the_keys() {
 fn a_verifier_is_not_asked_in_vain() {
     let (mut policy, verifier) = scripted(Verdict::Valid { grant: None, once: None });
     assert_eq!(decision(Some(&policy), Nothing, 100), fallback(Reason::NoCredential));
-    policy.pending.set_limit(0);
-    assert_eq!(decision(Some(&policy), Primary, 100), fallback(Reason::PendingLimit));
-    policy.pending.set_limit(LIMIT);
     policy.no_cookie = true;
     assert_eq!(decision(Some(&policy), Wrong, 100), ACCEPT);
+    assert_eq!(verifier.asked.load(Ordering::Relaxed), 0);
+}
+
+/// What is refused for want of room runs by the ordinary handshake: it is used up all the same.
+#[test]
+fn what_is_refused_is_used_up() {
+    let job = JobRequest::GuardSet { key: [0; 16], keep_ms: 1, ahead_ms: 0, reach_ms: 1 };
+    type Change = fn(&FastOpenPolicy, &mut FirstFlight<'_>);
+    let reasons: [(Reason, Change); 4] = [
+        (Reason::PendingLimit, |policy, _| policy.pending.set_limit(0)),
+        (Reason::ClientLimit, |policy, _| policy.pending.set_client_limit(0)),
+        (Reason::QueueFull, |_, first| first.accept_queue_full = true),
+        (Reason::SynCookie, |_, first| first.syn_cookie_pressure = true),
+    ];
+    for (expected, change) in reasons {
+        for carries in ALL {
+            let guard = Arc::new(Guard(Guarded::Ask(job), AtomicU32::new(0)));
+            let policy = FastOpenPolicy { replays: Replays::NoDuplicates(guard.clone()), ..policy() };
+            let option = option(carries, FastOpenForm::Standard);
+            let mut first = FirstFlight {
+                flow: FLOW,
+                ports: (4000, 80),
+                isn: SeqNum::new(1),
+                presented: option.as_ref().map_or(Presented::None, Presented::FastOpen),
+                payload: &BYTES,
+                accept_queue_full: false,
+                syn_cookie_pressure: false,
+            };
+            change(&policy, &mut first);
+            let good = matches!(carries, Primary | Backup);
+            match admit(Some(&policy), &first, &CLOCK) {
+                Admission::Fallback { reason, tell, .. } => {
+                    assert!(reason == expected || !good, "{reason:?}");
+                    assert_eq!(tell, good.then_some(job), "{carries:?} {expected:?}");
+                }
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(guard.1.load(Ordering::Relaxed), u32::from(good));
+            first.payload = &[];
+            assert_eq!(spoil(Some(&policy), &first, &CLOCK), None, "without data nothing runs");
+        }
+    }
+    // A plain policy remembers nothing, and is not asked for a cookie's worth.
+    let (plain, verifier) = scripted(Verdict::Valid { grant: None, once: None });
+    let plain = FastOpenPolicy { verifier: None, ..plain };
+    assert_eq!(
+        decision_with(Some(&plain), Primary, 100, |f| f.accept_queue_full = true),
+        fallback(Reason::QueueFull)
+    );
     assert_eq!(verifier.asked.load(Ordering::Relaxed), 0);
 }
 
@@ -360,7 +406,6 @@ fn the_guard_is_asked_last_and_only_for_data() {
         (Guarded::New, ACCEPT),
         (Guarded::Seen, fallback(Reason::Replay)),
         (Guarded::Floor, fallback(Reason::GuardFloor)),
-        (Guarded::Busy, fallback(Reason::Overloaded)),
         (Guarded::Ask(job), Decision::Pending(job)),
     ];
     for (answer, expected) in rows {
@@ -368,10 +413,6 @@ fn the_guard_is_asked_last_and_only_for_data() {
         let policy = FastOpenPolicy { replays: Replays::NoDuplicates(guard.clone()), ..policy() };
         assert_eq!(decision(Some(&policy), Primary, 0), ACCEPT, "nothing would be executed twice");
         assert_eq!(decision(Some(&policy), Wrong, 100), fallback_grant(Reason::StaleOrWrongCredential));
-        let full = policy.pending.limit();
-        policy.pending.set_limit(0);
-        assert_eq!(decision(Some(&policy), Primary, 100), fallback(Reason::PendingLimit));
-        policy.pending.set_limit(full);
         assert_eq!(guard.1.load(Ordering::Relaxed), 0);
         assert_eq!(decision(Some(&policy), Primary, 100), expected);
         assert_eq!(guard.1.load(Ordering::Relaxed), 2, "once for each form");

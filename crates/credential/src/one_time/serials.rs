@@ -62,8 +62,6 @@ pub enum Redeemed {
     NotActive,
     /// Outside of the table's memory.
     Forgotten,
-    /// Another shard is moving the table on.
-    Busy,
 }
 
 /// The serials of one issuer: which were activated and which used, of the last `capacity`.
@@ -188,8 +186,8 @@ impl SerialTable {
             return self.redeem_here(serial.counter());
         }
         // Moving the window on and using a serial of it must not mix.
-        if self.lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            return Redeemed::Busy;
+        while self.lock.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            core::hint::spin_loop();
         }
         self.move_on(serial.counter());
         let redeemed = self.redeem_here(serial.counter());

@@ -46,7 +46,7 @@ fn visit(member: &FastOpenPolicy, flow: Flow, cookie: Option<Cookie>) -> (Option
     };
     match admit(Some(member), &first, &CLOCK) {
         Admission::Accept { grant, .. } => (None, grant),
-        Admission::Fallback { reason, grant } => (Some(reason), grant),
+        Admission::Fallback { reason, grant, .. } => (Some(reason), grant),
         Admission::Pending { .. } => panic!("nobody is asked here"),
     }
 }

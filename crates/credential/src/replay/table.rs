@@ -133,7 +133,7 @@ impl ReplayTable {
         entry != 0 && ends >= now_ms
     }
 
-    /// With both buckets locked: finds, or sets, or makes room and sets.
+    /// With both buckets locked: finds, or makes room and sets.
     fn set(&self, one: &Bucket, two: &Bucket, id: ReplayId, stamp_ms: u64, now_ms: u64) -> Guarded {
         let tag = id.id as u64 >> TAG_SHIFT << TAG_SHIFT;
         let partition = (usize::from(id.partition) % PARTITIONS) as u64;
@@ -162,17 +162,12 @@ impl ReplayTable {
         let bucket = if first >= second { one } else { two };
         if first == 0 && second == 0 {
             self.make_room(bucket, partition, now_ms);
-            if stamp_ms <= self.floor(id.partition) {
-                return Guarded::Floor;
-            }
         }
-        match bucket.entries.iter().find(|slot| slot.load(Ordering::Relaxed) == 0) {
-            Some(slot) => {
-                slot.store(entry, Ordering::Relaxed);
-                Guarded::New
-            }
-            None => Guarded::Busy,
+        if let Some(slot) = bucket.entries.iter().find(|slot| slot.load(Ordering::Relaxed) == 0) {
+            slot.store(entry, Ordering::Relaxed);
         }
+        // What made room may have raised it.
+        if stamp_ms <= self.floor(id.partition) { Guarded::Floor } else { Guarded::New }
     }
 
     /// Forgets the oldest entry of the partition that has most of them here, at a tie the asking one's,
@@ -201,16 +196,18 @@ impl ReplayGuard for ReplayTable {
         self.watch_clock(now_ms);
         let too_old = stamp_ms.saturating_add(millis(self.window.past)) < now_ms;
         let too_new = stamp_ms > now_ms.saturating_add(millis(self.window.future));
-        if too_old || too_new || stamp_ms <= self.floor(id.partition) {
+        // A copy with a signed stamp lies below the floor too; one stamped when it arrives does not.
+        let below = self.window.spread.is_zero() && stamp_ms <= self.floor(id.partition);
+        if too_old || too_new || below {
             return Guarded::Floor;
         }
         let (one, two) = self.places(id);
-        let (Some(one), Some(two)) = (self.buckets.get(one), self.buckets.get(two)) else {
-            return Guarded::Busy;
+        let (Some(one), Some(two)) = (self.buckets.get(one.min(two)), self.buckets.get(one.max(two))) else {
+            return Guarded::Floor;
         };
-        // Never waits: whoever finds a bucket locked says so, and costs its client a round trip.
-        let Some(_one) = one.lock() else { return Guarded::Busy };
-        let Some(_two) = two.lock() else { return Guarded::Busy };
+        // In this order always, so that two shards never wait for each other.
+        let _one = one.lock();
+        let _two = two.lock();
         self.set(one, two, id, stamp_ms, now_ms)
     }
 
@@ -224,10 +221,13 @@ impl Bucket {
         Self { lock: AtomicU64::new(0), entries: [const { AtomicU64::new(0) }; WAYS] }
     }
 
-    fn lock(&self) -> Option<Locked<'_>> {
+    /// Waits for it: whoever holds it looks at a few cache lines.
+    fn lock(&self) -> Locked<'_> {
         // The entries are read after this and written before the release in `drop`.
-        let free = self.lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        free.then(|| Locked(&self.lock))
+        while self.lock.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            core::hint::spin_loop();
+        }
+        Locked(&self.lock)
     }
 }
 
