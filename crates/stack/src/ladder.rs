@@ -146,7 +146,11 @@ impl Stack {
         }
         self.change_places(twin, first, now);
         let Some(slot) = self.slots.get_mut(first) else { return Disposition::Reset };
+        let server = slot.key.remote_ip();
         let disposition = slot.conn.handle_syn_ack(segment, Resolution::DataRefused, now, &mut self.pool);
+        if let Some(mss) = segment.options.mss {
+            self.credentials.learn_mss(self.config.network, server, mss);
+        }
         self.touched(first, now);
         self.drop_twin(Some(twin), now);
         disposition

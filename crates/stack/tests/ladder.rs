@@ -118,7 +118,7 @@ fn the_second_attempt_wins() {
     let mut p = world();
     let (id, first, second) = climbed(&mut p, DATA);
     let answer = second.answered(&mut p, 1);
-    p.send(answer);
+    p.send(answer.mss(1_400));
     p.expect().is_ack().seq(1).ack(1).data(DATA);
     p.quiet();
     assert_eq!(local_port(&p, id), second.port);
@@ -126,6 +126,7 @@ fn the_second_attempt_wins() {
     assert_eq!(p.stack.info(id).unwrap().handshake_retransmits, 2);
     assert!(p.saw(id, Readiness::CONNECTED));
     assert_eq!((p.stack.connections(), failures(&p)), (1, 1));
+    assert_eq!(p.stack.credentials().iter().next().unwrap().2.mss, Some(1_400));
     // The loser: a SYN-ACK that comes late is answered with a RST, and nothing else.
     let late = first.answered(&mut p, AFTER);
     p.send(late);
