@@ -23,6 +23,7 @@ pub(crate) struct Jobs {
 }
 
 struct Store {
+    ask: Arc<dyn SharedStore>,
     questions: mpsc::Sender<(Job, Instant)>,
     answers: mpsc::Receiver<(Job, Result<JobResult, StoreError>)>,
 }
@@ -33,8 +34,8 @@ impl Jobs {
         let store = store.map(|store| {
             let (questions, asked) = mpsc::channel(OPEN);
             let (answered, answers) = mpsc::channel(OPEN);
-            tokio::spawn(ask(store, asked, answered));
-            Store { questions, answers }
+            tokio::spawn(ask(Arc::clone(&store), asked, answered));
+            Store { ask: store, questions, answers }
         });
         Self { store, within }
     }
@@ -63,7 +64,8 @@ impl Jobs {
                 counters.asked += 1;
                 Ok(())
             }
-            Err(mpsc::error::TrySendError::Full(_)) => {
+            Err(mpsc::error::TrySendError::Full((job, _))) => {
+                store.ask.missed(job.request);
                 counters.turned_away += 1;
                 Err(Reason::Overloaded)
             }

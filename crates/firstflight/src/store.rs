@@ -33,6 +33,11 @@ pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<JobResult, StoreError>>
 pub trait SharedStore: Send + Sync {
     /// Answers a question of a listener.
     fn ask(&self, request: JobRequest) -> Answer<'_>;
+
+    /// A question that was not asked, because too many are open. Its first flight was refused and comes by the
+    /// ordinary handshake, so what it carried must be used up before anything else is accepted. Called under
+    /// the endpoint's lock: it must not wait.
+    fn missed(&self, request: JobRequest);
 }
 
 /// Why a store gives no answer. Each one becomes an ordinary handshake.

@@ -47,6 +47,8 @@ impl SharedStore for Failing {
     fn ask(&self, _: JobRequest) -> Answer<'_> {
         (self.0)()
     }
+
+    fn missed(&self, _: JobRequest) {}
 }
 
 fn world(store: Arc<dyn SharedStore>, policy: FastOpenPolicy) -> (Endpoint, Endpoint, Listener) {

@@ -96,6 +96,8 @@ struct State {
     owed: Owed,
     /// A task is connecting.
     connecting: bool,
+    /// A task makes up for what is owed, on the connection that is there.
+    settling: bool,
 }
 
 impl RedisStore {
@@ -126,11 +128,21 @@ impl RedisStore {
     pub fn is_connected(&self) -> bool {
         self.0.lock().connection.is_some()
     }
+
+    /// Whether it has still to be told of first flights that were refused without asking it.
+    #[must_use]
+    pub fn owes(&self) -> bool {
+        !self.0.lock().owed.is_empty()
+    }
 }
 
 impl SharedStore for RedisStore {
     fn ask(&self, request: JobRequest) -> Answer<'_> {
         Box::pin(self.0.answer(request))
+    }
+
+    fn missed(&self, request: JobRequest) {
+        self.0.missed(request);
     }
 }
 
@@ -147,6 +159,44 @@ struct Question {
 impl Inner {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Too many questions are open: made up for beside them, by one task.
+    fn missed(self: &Arc<Self>, request: JobRequest) {
+        let mut state = self.lock();
+        state.owed.add(request);
+        let begin = state.connection.is_some() && !state.settling;
+        if begin {
+            state.settling = true;
+            drop(state);
+            tokio::spawn(Arc::clone(self).settle());
+        }
+    }
+
+    async fn settle(self: Arc<Self>) {
+        loop {
+            let (connection, owed) = {
+                let mut state = self.lock();
+                let owed = state.owed.clone();
+                match state.connection.clone() {
+                    Some(connection) if !owed.is_empty() => (connection, owed),
+                    // A new connection begins with what is owed.
+                    _ => {
+                        state.settling = false;
+                        return;
+                    }
+                }
+            };
+            let told = match owed.is_too_many() {
+                true => Err(Failure::TimedOut),
+                false => timeout(CONNECT_WITHIN, self.make_up(&connection, owed))
+                    .await
+                    .unwrap_or(Err(Failure::TimedOut)),
+            };
+            if let Err(failure) = told {
+                self.lost(Some(&connection), &failure);
+            }
+        }
     }
 
     async fn answer(self: &Arc<Self>, request: JobRequest) -> Result<JobResult, StoreError> {

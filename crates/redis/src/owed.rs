@@ -13,6 +13,8 @@ const MOST: usize = 16_384;
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Owed {
     requests: Vec<JobRequest>,
+    /// How many were made up for before the first of them.
+    settled: u64,
     too_many: bool,
 }
 
@@ -24,6 +26,7 @@ impl Owed {
         }
         self.too_many = self.requests.len() >= MOST;
         if self.too_many {
+            self.settled += self.requests.len() as u64;
             self.requests = Vec::new();
         } else {
             self.requests.push(request);
@@ -35,6 +38,11 @@ impl Owed {
         self.too_many
     }
 
+    /// Nothing is to be made up for.
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty() && !self.too_many
+    }
+
     pub fn requests(&self) -> &[JobRequest] {
         &self.requests
     }
@@ -44,8 +52,11 @@ impl Owed {
         if told.too_many {
             self.too_many = false;
         } else {
-            // They may have become too many meanwhile.
-            self.requests.drain(..told.requests.len().min(self.requests.len()));
+            // They may have become too many meanwhile, or somebody else has made up for the same ones.
+            let end = told.settled + told.requests.len() as u64;
+            let told = end.saturating_sub(self.settled).min(self.requests.len() as u64);
+            self.requests.drain(..told as usize);
+            self.settled += told;
         }
     }
 }
@@ -68,6 +79,9 @@ mod tests {
         owed.add(JobRequest::Activate { serial: Serial::new(1, 9).unwrap() });
         let told = owed.clone();
         owed.add(redeem(2));
+        owed.settle(&told);
+        assert_eq!(owed.requests(), [redeem(2)]);
+        // Whoever made up for the same ones takes nothing more away.
         owed.settle(&told);
         assert_eq!(owed.requests(), [redeem(2)]);
     }

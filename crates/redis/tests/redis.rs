@@ -231,6 +231,27 @@ async fn what_could_not_be_asked_is_used_up_when_the_store_is_back() {
     assert_eq!(ask(&patient, redeem(100)).await, JobResult::Accept, "it is still the same memory");
 }
 
+/// Too many questions at a time: those that were not asked are told beside the others.
+#[tokio::test]
+async fn what_was_not_asked_for_want_of_room_is_used_up_beside() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let (one, two) = (member(&redis).await, member(&redis).await);
+    for counter in 1..=100 {
+        assert_eq!(ask(&one, activate(counter)).await, JobResult::Accept);
+    }
+    for counter in 1..=99 {
+        one.missed(redeem(counter));
+    }
+    // The last of them is told when it is: nothing but that is waited for.
+    while ask(&two, JobRequest::Activate { serial: serial(1000) }).await != JobResult::Accept || one.owes() {
+        tokio::task::yield_now().await;
+    }
+    for counter in 1..=99 {
+        assert_eq!(ask(&two, redeem(counter)).await, refused(Reason::Replay), "{counter}");
+    }
+    assert_eq!(ask(&two, redeem(100)).await, JobResult::Accept);
+}
+
 /// More than a member remembers: nothing of before is good at any member.
 #[tokio::test]
 async fn what_could_not_be_asked_too_often_begins_a_new_memory() {

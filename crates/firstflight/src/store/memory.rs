@@ -61,21 +61,27 @@ impl SharedStore for MemoryStore {
     fn ask(&self, request: JobRequest) -> Answer<'_> {
         Box::pin(async move { self.lock().answer(request, Instant::now()) })
     }
+
+    fn missed(&self, request: JobRequest) {
+        if !matches!(request, JobRequest::Activate { .. }) {
+            // Used up, whatever the answer.
+            let _ = self.lock().answer(request, Instant::now());
+        }
+    }
 }
 
 impl State {
     fn answer(&mut self, request: JobRequest, now: Instant) -> Result<JobResult, StoreError> {
         let refused = match request {
             JobRequest::GuardSet { key, keep_ms, ahead_ms, reach_ms } => {
-                if now + Duration::from_millis(ahead_ms) <= self.since + Duration::from_millis(reach_ms) {
-                    Some(Reason::GuardFloor)
-                } else {
-                    let keep = Duration::from_millis(keep_ms);
-                    match self.seen.swap(key, keep, now, |old| old.is_none().then_some(())) {
-                        Ok(None) => None,
-                        Ok(Some(())) => Some(Reason::Replay),
-                        Err(Full) => Some(Reason::Overloaded),
-                    }
+                let floor = self.since + Duration::from_millis(reach_ms);
+                let keep = Duration::from_millis(keep_ms);
+                // Set below the floor too: a copy of what is refused now may come above it.
+                match self.seen.swap(key, keep, now, |old| old.is_none().then_some(())) {
+                    Ok(Some(())) => Some(Reason::Replay),
+                    Ok(None) if now + Duration::from_millis(ahead_ms) <= floor => Some(Reason::GuardFloor),
+                    Ok(None) => None,
+                    Err(Full) => Some(Reason::Overloaded),
                 }
             }
             JobRequest::Redeem { serial } => {
