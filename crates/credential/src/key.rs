@@ -198,7 +198,12 @@ impl KeyRing {
     /// tells nothing but their number.
     #[must_use]
     pub fn check(&self, flow: &Flow, cookie: &Cookie) -> Check {
-        let matches = |key: &Loaded| cookie.as_bytes().ct_eq(&key.make(flow));
+        // As one number: byte by byte takes longer than the hash.
+        let shown = cookie.as_bytes().try_into().map(u64::from_ne_bytes);
+        let matches = |key: &Loaded| match shown {
+            Ok(shown) => shown.ct_eq(&u64::from_ne_bytes(key.make(flow))),
+            Err(_) => Choice::from(0),
+        };
         let primary = matches(&self.primary);
         let backup = self.backups.iter().fold(Choice::from(0), |found, key| found | matches(key));
         match (bool::from(primary), bool::from(backup)) {
