@@ -53,26 +53,26 @@ impl Stack {
                 continue;
             };
             let key = slot.key;
-            let at = key.ip_header_len();
-            if let Some(body) = out.get_mut(at..)
-                && let Some(len) = slot.conn.poll_transmit(now, body)
-            {
+            let sent = out.get_mut(key.ip_header_len()..).and_then(|body| slot.conn.poll_transmit(now, body));
+            // Mostly it has sent all it had, and need not be asked again.
+            if sent.is_none() || slot.conn.is_quiet() {
+                self.to_send.pop_front();
+                self.burst = 0;
+                slot.queued = false;
+                self.settle(index, now);
+            } else {
                 self.burst += 1;
                 if self.burst >= BURST {
                     self.burst = 0;
                     self.to_send.rotate_left(1);
                 }
-                let whole = self.wrap(&key, len, out);
-                if whole.is_some() {
-                    self.counters.packets_out += 1;
-                    return whole;
-                }
-                continue;
             }
-            self.to_send.pop_front();
-            self.burst = 0;
-            slot.queued = false;
-            self.settle(index, now);
+            if let Some(len) = sent
+                && let Some(whole) = self.wrap(&key, len, out)
+            {
+                self.counters.packets_out += 1;
+                return Some(whole);
+            }
         }
         None
     }
@@ -81,20 +81,18 @@ impl Stack {
     fn settle(&mut self, index: u32, now: Instant) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let readiness = slot.conn.poll_readiness();
-        if !readiness.is_empty() {
-            slot.ready |= readiness;
-            self.announce(index);
-        }
-        let Some(slot) = self.slots.get_mut(index) else { return };
+        slot.ready |= readiness;
         if !slot.mapped {
-            return self.reap(index);
-        }
-        if let Some(at) = slot.deadline()
+            self.reap(index);
+        } else if let Some(at) = slot.deadline()
             && at < slot.armed
         {
             // Later deadlines wait for the earlier call: most timers are pushed back, not reached.
             slot.armed = at;
             self.wheel.schedule(index, at.max(now));
+        }
+        if !readiness.is_empty() {
+            self.announce(index);
         }
     }
 

@@ -7,9 +7,9 @@ use crate::slot::Owner;
 use crate::stack::Stack;
 use core::net::IpAddr;
 use firstflight_tcp::{Disposition, StateName, TimeWait, TimeWaitAction};
-use firstflight_wire::Instant;
-use firstflight_wire::ip::{Packet, Protocol};
+use firstflight_wire::ip::{Packet, Protocol, version};
 use firstflight_wire::tcp::{Flags, Segment};
+use firstflight_wire::{Instant, ParseError};
 
 /// A RST for a parked SYN must lie this close to it: behind the SYN and what it carries.
 const PARKED_WINDOW: u32 = 1 << 11;
@@ -18,7 +18,17 @@ impl Stack {
     /// Takes one IP packet, whatever its bytes are.
     pub fn handle_packet(&mut self, now: Instant, packet: &[u8]) {
         self.counters.packets_in += 1;
-        let Ok(ip) = Packet::parse(packet) else {
+        // Spelt out for each family, so that the compiler sees which it is.
+        match version(packet) {
+            Some(4) => self.handle_ip(Packet::parse_v4(packet), packet, now),
+            Some(6) => self.handle_ip(Packet::parse_v6(packet), packet, now),
+            _ => self.drop_packet(Drop::BadIp),
+        }
+    }
+
+    #[inline(always)]
+    fn handle_ip(&mut self, ip: Result<Packet<'_>, ParseError>, packet: &[u8], now: Instant) {
+        let Ok(ip) = ip else {
             return self.drop_packet(Drop::BadIp);
         };
         match ip.protocol {
@@ -45,16 +55,22 @@ impl Stack {
         true
     }
 
+    #[inline(always)]
     fn handle_tcp(&mut self, ip: &Packet<'_>, segment: &Segment<'_>, now: Instant) {
         let key = FlowKey::of(ip.dst, segment.dst_port, ip.src, segment.src_port);
         let hash = self.hasher.hash(&key);
-        if let Some(index) = self.find_hashed(hash, &key) {
+        match self.find_hashed(hash, &key) {
             // Its addresses were found right when it began.
-            return self.deliver(index, segment, now);
+            Some(index) => self.deliver(index, segment, now),
+            None if self.concerns_us(ip) => self.handle_stray(&key, hash, segment, now),
+            None => {}
         }
-        if !self.concerns_us(ip) {
-            return;
-        }
+    }
+
+    /// A segment of no connection.
+    #[inline(never)]
+    fn handle_stray(&mut self, key: &FlowKey, hash: u64, segment: &Segment<'_>, now: Instant) {
+        let key = *key;
         let mut above = None;
         if let Some((record, held)) = self.remembered(hash) {
             let judged = record.judge(segment);

@@ -4,7 +4,7 @@ use core::fmt;
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
 use firstflight_wire::{Instant, SeqNum};
-use siphasher::sip::SipHasher24;
+use siphasher::sip::{SipHasher13, SipHasher24};
 use zeroize::Zeroize;
 
 /// Hashes for initial sequence numbers and timestamps under one secret.
@@ -25,7 +25,7 @@ impl IsnGenerator {
     /// the same pair begins later in the sequence space and goes on with the same timestamps.
     #[must_use]
     pub fn initial(&self, local: SocketAddr, remote: SocketAddr, now: Instant) -> Initial {
-        let hash = hash_flow(&self.secret, Purpose::Isn, local, remote, 0);
+        let hash = hash_flow(&self.secret, Purpose::Isn, local, remote);
         let ticks = (now.as_nanos() / 4_000) as u32;
         Initial { isn: SeqNum::new((hash as u32).wrapping_add(ticks)), ts_offset: (hash >> 32) as u32 }
     }
@@ -63,21 +63,16 @@ pub(crate) enum Purpose {
     CookieCheck = 5,
 }
 
-/// SipHash-2-4 of a purpose, both ends and 64 bits more, in one call: hashing bit by bit costs twice
-/// as much.
-pub(crate) fn hash_flow(
-    secret: &[u8; 16],
-    purpose: Purpose,
-    local: SocketAddr,
-    remote: SocketAddr,
-    more: u64,
-) -> u64 {
+/// SipHash-1-3 of a purpose and both ends, by words: bit by bit it costs twice as much. What it makes
+/// lives as long as a connection and is seen once, so the shorter variant, which is the one of hash
+/// tables, will do; SYN cookies, which anybody may try to forge, take the longer one.
+pub(crate) fn hash_flow(secret: &[u8; 16], purpose: Purpose, local: SocketAddr, remote: SocketAddr) -> u64 {
     let ports = u64::from(local.port()) << 16 | u64::from(remote.port());
     let head = u64::from(purpose as u8) << 56 | ports;
     match (local.ip(), remote.ip()) {
         (IpAddr::V4(l), IpAddr::V4(r)) => {
             let addresses = u64::from(l.to_bits()) << 32 | u64::from(r.to_bits());
-            siphash(secret, [head | 4 << 48, addresses, more])
+            siphash(secret, [head | 4 << 48, addresses])
         }
         (l, r) => {
             let halves = |ip: IpAddr| {
@@ -88,15 +83,15 @@ pub(crate) fn hash_flow(
                 ((bits >> 64) as u64, bits as u64)
             };
             let ((a, b), (c, d)) = (halves(l), halves(r));
-            siphash(secret, [head | 6 << 48, a, b, c, d, more])
+            siphash(secret, [head | 6 << 48, a, b, c, d])
         }
     }
 }
 
-/// SipHash-2-4 of whole words.
+/// SipHash-1-3 of whole words.
 #[inline]
 fn siphash<const W: usize>(secret: &[u8; 16], words: [u64; W]) -> u64 {
-    let mut hasher = SipHasher24::new_with_key(secret);
+    let mut hasher = SipHasher13::new_with_key(secret);
     for word in words {
         hasher.write_u64(word);
     }

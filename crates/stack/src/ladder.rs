@@ -15,13 +15,14 @@
 use crate::config::ConnectConfig;
 use crate::event::Trace;
 use crate::flow::FlowKey;
-use crate::slot::{Owner, Slot};
+use crate::slot::Owner;
 use crate::stack::Stack;
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::net::SocketAddr;
 use core::time::Duration;
 use firstflight_credential::{Outcome, Reason};
-use firstflight_tcp::{Disposition, DropReason, Resolution, StateName};
+use firstflight_tcp::{Disposition, DropReason, Resolution, StateName, SynPlan};
 use firstflight_wire::Instant;
 use firstflight_wire::tcp::{Flags, Segment};
 
@@ -34,9 +35,13 @@ const SWALLOWED: u8 = 2;
 
 impl Stack {
     /// Prepares the third rung of a connect that begins now, if it may have one.
-    pub(crate) fn plan_ladder(&self, slot: &mut Slot, config: &ConnectConfig, data: &[u8], now: Instant) {
+    pub(crate) fn plan_ladder(&mut self, index: u32, config: &ConnectConfig, data: &[u8], now: Instant) {
         let chosen = config.local.is_none_or(|local| local.port() == 0);
-        let Some(asked) = slot.asked.as_mut().filter(|_| config.replay_safe && chosen) else { return };
+        if !config.replay_safe || !chosen {
+            return;
+        }
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let Some(asked) = &mut slot.asked else { return };
         let timeout = self.credentials.syn_timeout(asked.network, slot.key.remote_ip(), now);
         asked.ladder.at = Some(now + timeout * 2);
         let riding = data.get(..slot.conn.first_flight_len()).unwrap_or_default();
@@ -112,9 +117,12 @@ impl Stack {
         let mut ends = self.endpoints(&key, None, now);
         ends.path_mss = self.client_path_mss(remote.ip(), now);
         let Some(slot) = self.slots.get(index) else { return };
-        let mut twin = Slot::new(slot.conn.twin(ends, now), key, Owner::Twin(index), Outcome::Undecided);
-        twin.client = true;
-        let twin = self.insert(twin);
+        let tcp = Arc::clone(slot.conn.config());
+        let twin = self.insert(tcp, ends, &key, Owner::Twin(index), Outcome::Undecided, now);
+        if let Some(slot) = self.slots.get_mut(twin) {
+            slot.conn.open_active(SynPlan::default(), &[], &mut self.pool);
+            slot.client = true;
+        }
         if let Some(asked) = self.slots.get_mut(index).and_then(|slot| slot.asked.as_mut()) {
             asked.ladder.twin = Some(twin);
         }

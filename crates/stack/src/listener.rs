@@ -6,7 +6,7 @@ use crate::flow::FlowKey;
 use crate::isn::Initial;
 use crate::parked::Parked;
 use crate::slab::Slab;
-use crate::slot::{Owner, Slot};
+use crate::slot::Owner;
 use crate::stack::{Announced, Stack};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -15,7 +15,7 @@ use firstflight_credential::{
     Admission, FirstFlight, Flow, Grant, JobRequest, JobResult, Outcome, Place, Presented, Quarantine,
     Reason, admit, spoil,
 };
-use firstflight_tcp::{ChildPlan, Connection, Endpoints};
+use firstflight_tcp::{ChildPlan, Endpoints};
 use firstflight_wire::tcp::{FastOpen, Flags, OptionBytes, Options, Segment};
 use firstflight_wire::{Instant, SeqNum};
 
@@ -400,12 +400,12 @@ impl Stack {
         }
         self.counters.passive_opens += 1;
         let ends = self.endpoints(&key, above, now);
-        let conn = Connection::accept(tcp, ends, segment, plan, &mut self.pool, now);
         let owner = if plan.early { Owner::AcceptQueue(index) } else { Owner::SynQueue(index) };
-        let mut slot = Slot::new(conn, key, owner, outcome);
+        let child = self.insert(tcp, ends, &key, owner, outcome, now);
+        let Some(slot) = self.slots.get_mut(child) else { return None };
+        slot.conn.open_passive(segment, plan, &mut self.pool, now);
         slot.place = place;
         slot.hold = hold;
-        let child = self.insert(slot);
         let id = self.id(child);
         self.trace(Trace::Outcome(id, outcome));
         if plan.early {
@@ -500,13 +500,15 @@ impl Stack {
             options.window_scale = scale;
             options.sack_permitted = sack;
         }
-        let conn = Connection::from_cookie(tcp, ends, peer_isn, &options, now);
         self.counters.passive_opens += 1;
         if let Some(listener) = self.listeners.at_mut(index) {
             listener.syn_queue += 1;
         }
         let outcome = Outcome::Handshake(Reason::SynCookie);
-        let child = self.insert(Slot::new(conn, key, Owner::SynQueue(index), outcome));
+        let child = self.insert(tcp, ends, &key, Owner::SynQueue(index), outcome, now);
+        if let Some(slot) = self.slots.get_mut(child) {
+            slot.conn.open_from_cookie(peer_isn, &options, now);
+        }
         self.deliver(child, segment, now);
         true
     }

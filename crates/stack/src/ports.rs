@@ -80,7 +80,7 @@ impl PortSelector {
     }
 
     fn hash(&self, local: IpAddr, remote: SocketAddr) -> u64 {
-        hash_flow(&self.secret, Purpose::Port, SocketAddr::new(local, 0), remote, 0)
+        hash_flow(&self.secret, Purpose::Port, SocketAddr::new(local, 0), remote)
     }
 }
 

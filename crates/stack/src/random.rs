@@ -8,6 +8,8 @@ use zeroize::Zeroize;
 pub struct Random {
     key: [u8; 16],
     counter: u64,
+    /// Bytes of a number that [`Random::next_byte`] has begun with, and how many are left.
+    spare: (u64, u8),
 }
 
 impl core::fmt::Debug for Random {
@@ -33,7 +35,7 @@ impl Random {
             hasher.write_u8(half as u8);
             out.copy_from_slice(&hasher.finish().to_le_bytes());
         }
-        Self { key, counter: 0 }
+        Self { key, counter: 0, spare: (0, 0) }
     }
 
     /// The next 64 bits.
@@ -42,6 +44,16 @@ impl Random {
         let mut hasher = SipHasher24::new_with_key(&self.key);
         hasher.write_u64(self.counter);
         hasher.finish()
+    }
+
+    /// The next 8 bits: an eighth of the work.
+    pub fn next_byte(&mut self) -> u8 {
+        if self.spare.1 == 0 {
+            self.spare = (self.next_u64(), 8);
+        }
+        let byte = self.spare.0 as u8;
+        self.spare = (self.spare.0 >> 8, self.spare.1 - 1);
+        byte
     }
 
     /// 16 bytes for a secret of their own.

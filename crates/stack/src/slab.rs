@@ -32,31 +32,41 @@ impl<T> Slab<T> {
         self.len
     }
 
+    #[inline]
     fn entry(&self, index: u32) -> Option<&Entry<T>> {
         self.chunks.get(index as usize / CHUNK)?.get(index as usize % CHUNK)
     }
 
+    #[inline]
     fn entry_mut(&mut self, index: u32) -> Option<&mut Entry<T>> {
         self.chunks.get_mut(index as usize / CHUNK)?.get_mut(index as usize % CHUNK)
     }
 
     /// Puts `value` in; returns its index and generation.
-    #[inline(always)]
     pub fn insert(&mut self, value: T) -> (u32, u32) {
+        let index = self.reserve();
+        if let Some(place) = self.place(index) {
+            *place = Some(value);
+        }
+        (index, self.generation(index))
+    }
+
+    /// An index for a new entry, which goes into its [`Slab::place`].
+    pub fn reserve(&mut self) -> u32 {
         if self.free.is_empty() {
             let first = (self.chunks.len() * CHUNK) as u32;
             self.chunks.push((0..CHUNK).map(|_| Entry { generation: 0, value: None }).collect());
             // Taken from the end: low indices first.
             self.free.extend((first..first + CHUNK as u32).rev());
         }
-        let index = self.free.pop().unwrap_or_default();
-        let mut generation = 0;
-        if let Some(entry) = self.entry_mut(index) {
-            entry.value = Some(value);
-            generation = entry.generation;
-            self.len += 1;
-        }
-        (index, generation)
+        self.len += 1;
+        self.free.pop().unwrap_or_default()
+    }
+
+    /// Where the entry at `index` lives. A large one that is made here is not copied.
+    #[inline(always)]
+    pub fn place(&mut self, index: u32) -> Option<&mut Option<T>> {
+        self.entry_mut(index).map(|entry| &mut entry.value)
     }
 
     /// The entry at `index`, whatever its generation.
@@ -71,6 +81,14 @@ impl<T> Slab<T> {
     #[must_use]
     pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         self.entry_mut(index)?.value.as_mut()
+    }
+
+    /// The entry at `index` and its generation.
+    #[inline]
+    #[must_use]
+    pub fn get_mut_with_generation(&mut self, index: u32) -> Option<(&mut T, u32)> {
+        let entry = self.entry_mut(index)?;
+        Some((entry.value.as_mut()?, entry.generation))
     }
 
     /// The entry at `index` if it has this generation.

@@ -103,11 +103,11 @@ impl Slot {
     /// A slot for `conn`.
     #[must_use]
     #[inline(always)]
-    pub fn new(conn: Connection, key: FlowKey, owner: Owner, outcome: Outcome) -> Self {
+    pub fn new(conn: Connection, key: FlowKey, hash: u64, owner: Owner, outcome: Outcome) -> Self {
         Self {
             conn,
             key,
-            hash: 0,
+            hash,
             client: false,
             owner,
             outcome,

@@ -12,7 +12,7 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::net::SocketAddr;
 use firstflight_credential::{KeyRing, PolicyError};
-use firstflight_tcp::{CloseReason, Connection, IoError};
+use firstflight_tcp::{CloseReason, IoError};
 use firstflight_wire::Instant;
 
 /// Why a listener was not made. The caller is at fault.
@@ -177,12 +177,12 @@ impl Stack {
         let tcp = config.tcp.clone().unwrap_or_else(|| self.tcp.clone());
         let mut ends = self.endpoints(&key, None, now);
         ends.path_mss = self.client_path_mss(ip, now);
-        let (conn, taken) = Connection::connect(tcp, ends, plan, data, &mut self.pool, now);
-        let mut slot = Slot::new(conn, key, Owner::Application, outcome);
+        let index = self.insert(tcp, ends, &key, Owner::Application, outcome, now);
+        let slot = self.slots.get_mut(index).ok_or(ConnectError::TooManyConnections)?;
+        let taken = slot.conn.open_active(plan, data, &mut self.pool);
         slot.asked = asked;
-        self.plan_ladder(&mut slot, config, data.get(..taken).unwrap_or_default(), now);
         slot.client = true;
-        let index = self.insert(slot);
+        self.plan_ladder(index, config, data.get(..taken).unwrap_or_default(), now);
         self.counters.active_opens += 1;
         self.touched(index, now);
         Ok((self.id(index), taken))
@@ -206,7 +206,7 @@ impl Stack {
             let free = !self.taken(&FlowKey::new(local, remote));
             return free.then_some(local).ok_or(ConnectError::LocalInUse);
         }
-        let random = self.random.next_u64() as u32;
+        let random = u32::from(self.random.next_byte());
         let Self { ports, listeners, flows, slots, hasher, time_wait, .. } = self;
         let port = ports.select(ip, remote, random, |port| {
             let key = FlowKey::of(ip, port, remote.ip(), remote.port());
@@ -226,7 +226,7 @@ impl Stack {
     /// Appends data for the peer; returns how much was taken.
     ///
     /// # Errors
-    /// See [`Connection::write`].
+    /// See [`firstflight_tcp::Connection::write`].
     pub fn write(&mut self, id: ConnId, bytes: &[u8], now: Instant) -> Result<usize, IoError> {
         self.with(id, now, |slot, pool| slot.conn.write(pool, bytes, now))
     }
@@ -234,7 +234,7 @@ impl Stack {
     /// Takes out data of the peer; `Ok(0)` is the end of the stream.
     ///
     /// # Errors
-    /// See [`Connection::read`].
+    /// See [`firstflight_tcp::Connection::read`].
     pub fn read(&mut self, id: ConnId, out: &mut [u8], now: Instant) -> Result<usize, IoError> {
         let slot = self.slots.get_live(id.index, id.generation).ok_or(GONE)?;
         let result = slot.conn.read(&mut self.pool, out);

@@ -20,7 +20,7 @@ use alloc::sync::Arc;
 use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_credential::{CredentialStore, Entry, JobResult, NetworkId, Outcome, Place, Reason, Serial};
-use firstflight_tcp::{CloseReason, Pool, Readiness, StateName};
+use firstflight_tcp::{CloseReason, Connection, Endpoints, Pool, Readiness, StateName};
 use firstflight_wire::{Clock, Instant};
 
 /// How long a first flight that was reset in the application's hands keeps its place: the SYN may have
@@ -299,6 +299,7 @@ impl Stack {
     // --- after anything happened to a connection -------------------------------------------------
 
     /// Collects what changed for connection `index` and queues it for transmission.
+    #[inline]
     pub(crate) fn touched(&mut self, index: u32, now: Instant) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         if !slot.queued {
@@ -330,6 +331,7 @@ impl Stack {
         }
     }
 
+    #[inline(never)]
     fn changed(&mut self, index: u32, ready: Readiness, now: Instant) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         slot.ready |= ready;
@@ -352,8 +354,7 @@ impl Stack {
 
     /// Queues the connection for [`Stack::poll_event`].
     pub(crate) fn announce(&mut self, index: u32) {
-        let generation = self.slots.generation(index);
-        if let Some(slot) = self.slots.get_mut(index)
+        if let Some((slot, generation)) = self.slots.get_mut_with_generation(index)
             && slot.owner == Owner::Application
             && !slot.announced
         {
@@ -390,8 +391,9 @@ impl Stack {
         if slot.conn.state() == StateName::TimeWait {
             self.counters.time_waits += 1;
             let record = slot.conn.time_wait();
+            let before = self.time_wait.len();
             if self.time_wait.insert(hash, record, now, self.tcp.time_wait) {
-                self.counters.time_waits_evicted += 1;
+                self.counters.time_waits_evicted += (before + 1 - self.time_wait.len()) as u64;
             }
         }
         if slot.hold
@@ -416,12 +418,22 @@ impl Stack {
         }
     }
 
-    /// Puts a new connection into slab and table.
+    /// Puts a new connection, in CLOSED, into slab and table.
     #[inline(always)]
-    pub(crate) fn insert(&mut self, mut slot: Slot) -> u32 {
-        let hash = self.hasher.hash(&slot.key);
-        slot.hash = hash;
-        let (index, _) = self.slots.insert(slot);
+    pub(crate) fn insert(
+        &mut self,
+        tcp: Arc<firstflight_tcp::Config>,
+        ends: Endpoints,
+        key: &FlowKey,
+        owner: Owner,
+        outcome: Outcome,
+        now: Instant,
+    ) -> u32 {
+        let hash = self.hasher.hash(key);
+        let index = self.slots.reserve();
+        if let Some(place) = self.slots.place(index) {
+            *place = Some(Slot::new(Connection::new(tcp, ends, now), *key, hash, owner, outcome));
+        }
         let slots = &self.slots;
         self.flows.insert(hash, index, |i| slots.get(i).map_or(0, |s| s.hash));
         index

@@ -1,31 +1,50 @@
 //! The TIME-WAIT table: small records, bounded, the oldest make way.
 
-use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::time::Duration;
 use firstflight_tcp::TimeWait;
 use firstflight_wire::Instant;
 use hashbrown::HashTable;
 
-/// One connection in TIME-WAIT; 40 bytes, kept in the table itself: a look costs one cache line
-/// beside the table's own.
+/// Least time between two walks through the table to end what is over.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// One connection in TIME-WAIT: half a cache line, in the table itself. Servers whose clients use their
+/// ports again look one up for each connection, and that is the only memory they need for it.
 ///
 /// The four-tuple is represented by its keyed 64-bit hash. Two that share one are mistaken for each
 /// other; among 2¹⁶ records a stranger's segment meets that with a chance of 2⁻⁴⁸, and gets an ACK
 /// where it should get a RST.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
+#[repr(align(32))]
 struct Record {
     hash: u64,
-    expires: Instant,
+    /// In milliseconds, modulo 2³².
+    expires: u32,
     state: TimeWait,
 }
 
-/// Connections in TIME-WAIT.
+impl Record {
+    /// Milliseconds from `now`, counted likewise, until it is over.
+    fn left(&self, now: u32) -> i32 {
+        self.expires.wrapping_sub(now) as i32
+    }
+}
+
+/// `at` in milliseconds, rounded up, modulo 2³².
+fn millis(at: Instant) -> u32 {
+    at.as_nanos().div_ceil(1_000_000) as u32
+}
+
+/// Connections in TIME-WAIT. There is no list of them in the order of their ends: keeping it would cost
+/// every connection more than the walks through the table cost all of them.
 #[derive(Debug)]
 pub struct TimeWaitTable {
     records: HashTable<Record>,
-    /// In the order in which they end: 2 MSL is the same for all. One that was restarted or taken
-    /// out stays here until its turn; its record does not have that time any more.
-    order: VecDeque<(u64, Instant)>,
+    /// When to walk through the table next; nothing is over before.
+    sweep_at: Option<Instant>,
+    /// For finding the oldest.
+    ages: Vec<i32>,
     limit: usize,
 }
 
@@ -33,10 +52,10 @@ impl TimeWaitTable {
     /// A table of at most `limit` records.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { records: HashTable::new(), order: VecDeque::new(), limit: limit.max(1) }
+        Self { records: HashTable::new(), sweep_at: None, ages: Vec::new(), limit: limit.max(1) }
     }
 
-    /// How many there are.
+    /// How many there are; some of them may be over for a second.
     #[must_use]
     pub fn len(&self) -> usize {
         self.records.len()
@@ -49,69 +68,75 @@ impl TimeWaitTable {
         self.records.find(hash, |r| r.hash == hash).map(|r| r.state)
     }
 
-    /// Adds a record for `lasts`, in the place of an older one of the same flow; true if another
-    /// flow's had to make way.
+    /// Adds a record for `lasts`, in the place of an older one of the same flow; true if others had to
+    /// make way: the oldest, a sixteenth of the limit at once.
     pub fn insert(&mut self, hash: u64, state: TimeWait, now: Instant, lasts: Duration) -> bool {
-        let expires = now + lasts;
-        self.remember(hash, expires);
-        if let Some(record) = self.records.find_mut(hash, |r| r.hash == hash) {
-            (record.expires, record.state) = (expires, state);
+        let record = Record { hash, expires: millis(now + lasts), state };
+        if let Some(old) = self.records.find_mut(hash, |r| r.hash == hash) {
+            *old = record;
             return false;
         }
-        let evict = self.records.len() >= self.limit;
-        while self.records.len() >= self.limit {
-            let Some((hash, expires)) = self.order.pop_front() else { break };
-            self.remove_if(hash, |r| r.expires == expires);
+        let full = self.records.len() >= self.limit;
+        if full {
+            self.make_room(now);
         }
-        self.records.insert_unique(hash, Record { hash, expires, state }, |r| r.hash);
-        evict
+        self.sweep_at.get_or_insert(now + lasts);
+        self.records.insert_unique(hash, record, |r| r.hash);
+        full
     }
 
-    /// Queues an end; leftovers never outnumber the records for long.
-    fn remember(&mut self, hash: u64, expires: Instant) {
-        if self.order.len() > 2 * self.records.len() + 64 {
-            let records = &self.records;
-            self.order.retain(|(hash, at)| {
-                records.find(*hash, |r| r.hash == *hash).is_some_and(|r| r.expires == *at)
-            });
+    /// Ends the oldest. Finding them is a walk through the table, so it is done for many.
+    #[cold]
+    fn make_room(&mut self, now: Instant) {
+        let now = millis(now);
+        self.ages.clear();
+        self.ages.extend(self.records.iter().map(|r| r.left(now)));
+        let count = (self.limit / 16).clamp(1, self.ages.len().max(1));
+        if self.ages.is_empty() {
+            return;
         }
-        self.order.push_back((hash, expires));
+        let (older, &mut last, _) = self.ages.select_nth_unstable(count - 1);
+        // Of those as old as the last one that has to go, no more than needed.
+        let mut ties = count - older.iter().filter(|left| **left < last).count();
+        self.records.retain(|r| {
+            let left = r.left(now);
+            let tie = left == last && ties > 0;
+            ties -= usize::from(tie);
+            left >= last && !tie
+        });
     }
 
     /// Lets the record's time start anew (a FIN came again).
     pub fn restart(&mut self, hash: u64, now: Instant, lasts: Duration) {
         if let Some(record) = self.records.find_mut(hash, |r| r.hash == hash) {
-            record.expires = now + lasts;
-            self.remember(hash, now + lasts);
+            record.expires = millis(now + lasts);
         }
     }
 
     /// Takes a record out.
+    #[inline]
     pub fn remove(&mut self, hash: u64) {
-        self.remove_if(hash, |_| true);
-    }
-
-    fn remove_if(&mut self, hash: u64, is: impl Fn(&Record) -> bool) {
-        if let Ok(entry) = self.records.find_entry(hash, |r| r.hash == hash && is(r)) {
+        if let Ok(entry) = self.records.find_entry(hash, |r| r.hash == hash) {
             entry.remove();
         }
     }
 
-    /// Takes out what is over.
+    /// Takes out what is over, at most a second late.
     pub fn expire(&mut self, now: Instant) {
-        while let Some(&(hash, expires)) = self.order.front() {
-            if expires > now {
-                return;
-            }
-            self.order.pop_front();
-            self.remove_if(hash, |r| r.expires == expires);
+        if self.sweep_at.is_none_or(|at| now < at) {
+            return;
         }
+        let at = millis(now);
+        self.records.retain(|r| r.left(at) > 0);
+        let first = self.records.iter().map(|r| r.left(at)).min();
+        let left = first.map(|ms| Duration::from_millis(u64::from(ms.max(0).unsigned_abs())));
+        self.sweep_at = left.map(|left| now + left.max(SWEEP));
     }
 
-    /// When the next one is over, or was to be before it was taken out or restarted.
+    /// When to call [`TimeWaitTable::expire`] next: not before the first one is over.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.order.front().map(|(_, expires)| *expires)
+        self.sweep_at
     }
 }
 
@@ -159,7 +184,7 @@ mod tests {
         for n in 0..100_000u64 {
             table.remove(n % 7);
             table.insert(n % 7, state(), Instant::from_millis(n), LASTS);
-            assert!(table.len() <= 7 && table.order.len() <= 80);
+            assert!(table.len() <= 7 && table.records.capacity() <= 80);
         }
     }
 

@@ -3,6 +3,7 @@
 //! A [`Ring`] owns no memory while it holds nothing. It takes power-of-two blocks from the stack's
 //! [`Pool`], which keeps returned blocks, so that the steady state allocates nothing.
 
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -16,7 +17,7 @@ const RETAIN_BYTES: usize = 4 << 20;
 /// Where the rings of one stack get their memory: blocks of 2 KiB to 16 MiB, bounded in sum.
 #[derive(Debug)]
 pub struct Pool {
-    free: [Vec<Vec<u8>>; CLASSES],
+    free: [Vec<Box<[u8]>>; CLASSES],
     outstanding: usize,
     limit: usize,
 }
@@ -40,17 +41,17 @@ impl Pool {
         (class < CLASSES).then_some(class)
     }
 
-    fn take(&mut self, bytes: usize) -> Option<Vec<u8>> {
+    fn take(&mut self, bytes: usize) -> Option<Box<[u8]>> {
         let class = Self::class(bytes)?;
         let size = 1usize << (class as u32 + MIN_SHIFT);
         if self.outstanding + size > self.limit {
             return None;
         }
         self.outstanding += size;
-        Some(self.free.get_mut(class).and_then(Vec::pop).unwrap_or_else(|| vec![0; size]))
+        Some(self.free.get_mut(class).and_then(Vec::pop).unwrap_or_else(|| vec![0; size].into()))
     }
 
-    fn give(&mut self, block: Vec<u8>) {
+    fn give(&mut self, block: Box<[u8]>) {
         if block.is_empty() {
             return;
         }
@@ -70,7 +71,7 @@ impl Pool {
 /// (segments out of order) and become part of the ring by [`Ring::advance`].
 #[derive(Debug, Default)]
 pub struct Ring {
-    data: Vec<u8>,
+    data: Box<[u8]>,
     head: u32,
     len: u32,
     hint: u32,

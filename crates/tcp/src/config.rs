@@ -83,12 +83,11 @@ impl Default for Config {
 
 impl Config {
     /// The window scale that lets the whole receive buffer be offered (RFC 7323 §2.2).
+    #[inline]
     #[must_use]
     pub fn window_scale(&self) -> u8 {
-        let mut shift = 0;
-        while shift < 14 && (self.receive_buffer >> shift) > 0xffff {
-            shift += 1;
-        }
-        shift
+        // Bits that 16 do not hold.
+        let bits = u32::BITS - self.receive_buffer.leading_zeros();
+        bits.saturating_sub(16).min(14) as u8
     }
 }

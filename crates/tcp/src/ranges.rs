@@ -1,5 +1,6 @@
 //! Sorted, disjoint ranges of sequence numbers: what arrived out of order, what the peer SACKed.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use firstflight_wire::SeqNum;
 
@@ -7,9 +8,14 @@ use firstflight_wire::SeqNum;
 pub const MAX_RANGES: usize = 64;
 
 /// Half-open ranges `[start, end)`, ascending, neither overlapping nor touching.
+///
+/// One pointer while it is empty, which it nearly always is.
 #[derive(Debug, Default, Clone)]
-pub struct RangeSet {
-    ranges: Vec<(SeqNum, SeqNum)>,
+pub struct RangeSet(Option<Box<Ranges>>);
+
+#[derive(Debug, Default, Clone)]
+struct Ranges {
+    list: Vec<(SeqNum, SeqNum)>,
     bytes: u32,
 }
 
@@ -18,21 +24,21 @@ impl RangeSet {
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
+        self.0.is_none()
     }
 
     /// The ranges, ascending.
     #[inline]
     #[must_use]
     pub fn as_slice(&self) -> &[(SeqNum, SeqNum)] {
-        &self.ranges
+        self.0.as_ref().map_or(&[], |ranges| &ranges.list)
     }
 
     /// Sum of the ranges' lengths.
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> u32 {
-        self.bytes
+        self.0.as_ref().map_or(0, |ranges| ranges.bytes)
     }
 
     /// Adds `[start, end)`; returns how many of its numbers are new. Nothing is added when the list
@@ -41,50 +47,22 @@ impl RangeSet {
         if !start.lt(end) {
             return 0;
         }
-        // First range that ends at or after `start`, first that begins after `end`.
-        let first = self.ranges.partition_point(|r| r.1.lt(start));
-        let last = self.ranges.partition_point(|r| r.0.le(end));
-        let Some(touched) = self.ranges.get(first..last).filter(|t| !t.is_empty()) else {
-            if self.ranges.len() >= MAX_RANGES {
-                return 0;
-            }
-            self.ranges.insert(first, (start, end));
-            let added = end.distance_from(start);
-            self.bytes += added;
-            return added;
-        };
-        let had: u32 = touched.iter().map(|r| r.1.distance_from(r.0)).sum();
-        let merged = touched.iter().fold((start, end), |m, r| (m.0.min(r.0), m.1.max(r.1)));
-        self.ranges.drain(first + 1..last);
-        if let Some(slot) = self.ranges.get_mut(first) {
-            *slot = merged;
-        }
-        let added = merged.1.distance_from(merged.0) - had;
-        self.bytes += added;
-        added
+        self.0.get_or_insert_default().insert(start, end)
     }
 
     /// Forgets everything below `seq`.
     pub fn remove_below(&mut self, seq: SeqNum) {
-        let gone = self.ranges.partition_point(|r| r.1.le(seq));
-        for r in self.ranges.drain(..gone) {
-            self.bytes -= r.1.distance_from(r.0);
-        }
-        if let Some(first) = self.ranges.first_mut()
-            && first.0.lt(seq)
-        {
-            self.bytes -= seq.distance_from(first.0);
-            first.0 = seq;
-        }
-        if self.ranges.is_empty() {
+        let Some(ranges) = &mut self.0 else { return };
+        ranges.remove_below(seq);
+        if ranges.list.is_empty() {
             // An idle connection owns no heap memory.
-            self.ranges = Vec::new();
+            self.0 = None;
         }
     }
 
     /// Takes the first range away if it contains or touches `seq`, and returns its end.
     pub fn take_from(&mut self, seq: SeqNum) -> Option<SeqNum> {
-        let end = self.ranges.first().filter(|r| r.0.le(seq)).map(|r| r.1)?;
+        let end = self.as_slice().first().filter(|r| r.0.le(seq)).map(|r| r.1)?;
         self.remove_below(end);
         Some(end)
     }
@@ -92,27 +70,67 @@ impl RangeSet {
     /// The range that contains `seq`.
     #[must_use]
     pub fn containing(&self, seq: SeqNum) -> Option<(SeqNum, SeqNum)> {
-        let i = self.ranges.partition_point(|r| r.1.le(seq));
-        self.ranges.get(i).copied().filter(|r| r.0.le(seq))
+        let ranges = self.as_slice();
+        let i = ranges.partition_point(|r| r.1.le(seq));
+        ranges.get(i).copied().filter(|r| r.0.le(seq))
     }
 
     /// Start of the first range above `seq`.
     #[must_use]
     pub fn next_start(&self, seq: SeqNum) -> Option<SeqNum> {
-        let i = self.ranges.partition_point(|r| r.0.le(seq));
-        self.ranges.get(i).map(|r| r.0)
+        let ranges = self.as_slice();
+        let i = ranges.partition_point(|r| r.0.le(seq));
+        ranges.get(i).map(|r| r.0)
     }
 
     /// How many numbers below `seq` are in ranges.
     #[must_use]
     pub fn bytes_below(&self, seq: SeqNum) -> u32 {
-        self.ranges.iter().take_while(|r| r.0.lt(seq)).map(|r| r.1.min(seq).distance_from(r.0)).sum()
+        self.as_slice().iter().take_while(|r| r.0.lt(seq)).map(|r| r.1.min(seq).distance_from(r.0)).sum()
     }
 
     /// Forgets everything.
     pub fn clear(&mut self) {
-        self.ranges = Vec::new();
-        self.bytes = 0;
+        self.0 = None;
+    }
+}
+
+impl Ranges {
+    fn insert(&mut self, start: SeqNum, end: SeqNum) -> u32 {
+        // First range that ends at or after `start`, first that begins after `end`.
+        let first = self.list.partition_point(|r| r.1.lt(start));
+        let last = self.list.partition_point(|r| r.0.le(end));
+        let Some(touched) = self.list.get(first..last).filter(|t| !t.is_empty()) else {
+            if self.list.len() >= MAX_RANGES {
+                return 0;
+            }
+            self.list.insert(first, (start, end));
+            let added = end.distance_from(start);
+            self.bytes += added;
+            return added;
+        };
+        let had: u32 = touched.iter().map(|r| r.1.distance_from(r.0)).sum();
+        let merged = touched.iter().fold((start, end), |m, r| (m.0.min(r.0), m.1.max(r.1)));
+        self.list.drain(first + 1..last);
+        if let Some(slot) = self.list.get_mut(first) {
+            *slot = merged;
+        }
+        let added = merged.1.distance_from(merged.0) - had;
+        self.bytes += added;
+        added
+    }
+
+    fn remove_below(&mut self, seq: SeqNum) {
+        let gone = self.list.partition_point(|r| r.1.le(seq));
+        for r in self.list.drain(..gone) {
+            self.bytes -= r.1.distance_from(r.0);
+        }
+        if let Some(first) = self.list.first_mut()
+            && first.0.lt(seq)
+        {
+            self.bytes -= seq.distance_from(first.0);
+            first.0 = seq;
+        }
     }
 }
 

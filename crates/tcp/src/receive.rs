@@ -66,6 +66,7 @@ pub struct Receive {
 
 impl Receive {
     /// A half that has seen the peer's SYN at `irs` and offers up to `limit` bytes.
+    #[inline(always)]
     #[must_use]
     pub fn new(irs: SeqNum, limit: u32, scale: u8, mss: u16) -> Self {
         let nxt = irs + 1;
@@ -86,6 +87,16 @@ impl Receive {
             scale,
             need: AckNeed::None,
         }
+    }
+
+    /// The peer's SYN was seen, at `irs`. Nothing was taken before.
+    pub fn begin(&mut self, irs: SeqNum) {
+        let nxt = irs + 1;
+        self.nxt = nxt;
+        self.edge = nxt + self.limit.min(0xffff);
+        self.irs = irs;
+        self.recent = [nxt; RECENT];
+        self.last_ack_sent = nxt;
     }
 
     /// Bytes that can be read now.

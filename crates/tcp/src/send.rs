@@ -82,6 +82,7 @@ pub struct Send {
 
 impl Send {
     /// A half that begins at `iss` and may use segments of `mss` bytes.
+    #[inline(always)]
     #[must_use]
     pub fn new(iss: SeqNum, mss: u16) -> Self {
         Self {
@@ -175,6 +176,13 @@ impl Send {
     #[must_use]
     pub fn unsent(&self) -> bool {
         self.max.lt(self.end_with_fin())
+    }
+
+    /// Whether nothing waits: all was sent, and nothing is to be sent again before a timeout.
+    #[inline]
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        !self.unsent() && self.nxt == self.max && self.recovery == Recovery::Open
     }
 
     /// Whether our FIN was sent and acknowledged.

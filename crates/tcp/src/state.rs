@@ -5,16 +5,24 @@
 //! ([`crate::time_wait`]).
 
 use crate::error::CloseReason;
-use crate::plan::SynPlan;
+use crate::plan::Retransmit;
 use crate::transition::StateName;
+use alloc::boxed::Box;
+use core::time::Duration;
 use firstflight_wire::Instant;
 use firstflight_wire::tcp::OptionBytes;
 
 /// A SYN was sent.
 #[derive(Debug)]
 pub struct SynSent {
-    /// What the first SYN carries.
-    pub plan: SynPlan,
+    /// Extra options, sent last.
+    pub options: OptionBytes,
+    /// Bytes in front of the data that use sequence space but are not part of the stream.
+    pub preamble: Box<[u8]>,
+    /// What a retransmitted SYN carries.
+    pub again: Retransmit,
+    /// Time until the SYN is sent again the first time, if it was measured earlier.
+    pub first_timeout: Option<Duration>,
     /// Preamble and data that the first SYN carried, numbers.
     pub carried: u32,
     /// SYNs sent after the first.

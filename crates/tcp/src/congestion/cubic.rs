@@ -1,6 +1,7 @@
 //! CUBIC (RFC 9438) in integers: bytes, milliseconds, and 16 fractional bits where small steps add up.
 
 use super::{AckSample, CongestionControl, MAX_WINDOW, grown, initial_window, legal_mss};
+use alloc::boxed::Box;
 use core::time::Duration;
 use firstflight_wire::Instant;
 
@@ -25,8 +26,8 @@ const GAP_SLACK: Duration = Duration::from_millis(10);
 pub struct Cubic {
     mss: u32,
     state: State,
-    /// The state before the last reduction (§4.9).
-    saved: Option<State>,
+    /// The state before the last reduction (§4.9). Most connections have none.
+    saved: Option<Box<State>>,
     /// When an acknowledgement last came: what is more than a round trip ago was idle time.
     last_ack: Instant,
 }
@@ -57,6 +58,7 @@ struct State {
 
 impl Cubic {
     /// The initial state for segments of `mss` bytes.
+    #[inline(always)]
     #[must_use]
     pub fn new(mss: u32) -> Self {
         let mss = legal_mss(mss);
@@ -77,7 +79,7 @@ impl Cubic {
 
     /// RFC 9438 §4.6 (threshold) and §4.7 (fast convergence).
     fn reduce(&mut self, in_flight: u32) {
-        self.saved = Some(self.state);
+        self.saved = Some(Box::new(self.state));
         let s = &mut self.state;
         s.cwnd_prior = s.cwnd;
         // A flow whose plateau sinks gives room to new ones: (1 + β)/2 = 0.85.
@@ -230,7 +232,7 @@ impl CongestionControl for Cubic {
         if let Some(saved) = self.saved.take() {
             let cwnd = self.state.cwnd.max(saved.cwnd);
             let ssthresh = self.state.ssthresh.max(saved.ssthresh);
-            self.state = State { cwnd, ssthresh, ..saved };
+            self.state = State { cwnd, ssthresh, ..*saved };
         }
     }
 

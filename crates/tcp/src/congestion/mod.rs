@@ -18,6 +18,7 @@ pub const MAX_WINDOW: u32 = 1 << 30;
 
 /// The window that a connection begins with, in bytes (RFC 6928 §2): ten segments, a little less
 /// if they are large.
+#[inline]
 #[must_use]
 pub fn initial_window(mss: u32) -> u32 {
     mss.saturating_mul(10).min(mss.saturating_mul(2).max(14_600))
@@ -110,6 +111,7 @@ pub enum Controller {
 
 impl Controller {
     /// The algorithm in its initial state for segments of `mss` bytes.
+    #[inline(always)]
     #[must_use]
     pub fn new(algorithm: Algorithm, mss: u32) -> Self {
         match algorithm {
@@ -177,6 +179,7 @@ fn grown(window: u32, more: u32) -> u32 {
 }
 
 /// A segment size that the algorithms can divide by and that is no larger than TCP can announce.
+#[inline]
 fn legal_mss(mss: u32) -> u32 {
     mss.clamp(1, u32::from(u16::MAX))
 }

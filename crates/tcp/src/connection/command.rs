@@ -104,8 +104,8 @@ impl Connection {
         self.facts.probe = true;
     }
 
-    /// Takes over what the application wrote to `other` and wished of it. This connection is a
-    /// [`Connection::twin`] in SYN-SENT; nothing of the peer was read from `other`, and `first` is what it
+    /// Takes over what the application wrote to `other` and wished of it. This connection is in SYN-SENT
+    /// and has no data; nothing of the peer was read from `other`, and `first` is what it
     /// may have delivered already: the stream's first bytes, so that they are sent again here.
     pub fn adopt(&mut self, other: &mut Self, first: &[u8], pool: &mut Pool) {
         self.snd.adopt(&mut other.snd, first, pool);

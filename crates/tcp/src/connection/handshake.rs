@@ -6,7 +6,6 @@ use crate::config::Config;
 use crate::congestion::CongestionControl;
 use crate::error::CloseReason;
 use crate::plan::{ChildPlan, Resolution, SynAckReport, SynPlan};
-use crate::receive::Receive;
 use crate::state::{Origin, State, SynRcvd, SynSent};
 use crate::timers::Timer;
 use crate::transition::{StateName, Transition, Trigger};
@@ -18,11 +17,8 @@ use firstflight_wire::{Instant, SeqNum};
 const MIN_PEER_MSS: u16 = 88;
 
 impl Connection {
-    /// Begins an active open; `data` is the stream's beginning, as much of it as
-    /// `plan.data_limit` and the segment size allow rides in the SYN. Returns the connection and
-    /// how many bytes of `data` were taken into the send buffer.
+    /// A connection that begins an active open: see [`Connection::open_active`].
     #[must_use]
-    #[inline]
     pub fn connect(
         config: Arc<Config>,
         ends: Endpoints,
@@ -31,60 +27,13 @@ impl Connection {
         pool: &mut Pool,
         now: Instant,
     ) -> (Self, usize) {
-        let scale = config.window_scale();
-        let rcv = Receive::new(SeqNum::new(0), config.receive_buffer, scale, config.mss);
-        let limit = config.send_buffer;
-        let preamble = plan.preamble.len() as u32;
-        let data_limit = plan.data_limit;
-        let state = State::SynSent(SynSent {
-            plan,
-            carried: 0,
-            retransmits: 0,
-            too_big: 0,
-            first_sent: None,
-            pending: true,
-        });
-        let mut conn = Self::new(config, ends, state, rcv, now);
-        conn.snd.set_preamble(preamble);
-        let taken = conn.snd.write(pool, limit, data);
-        let mut trigger = Trigger::ActiveOpen;
-        if let State::SynSent(syn) = &mut conn.state {
-            let riding = (taken as u32).min(data_limit);
-            syn.carried = preamble + riding;
-            if syn.carried > 0 {
-                trigger = Trigger::ActiveOpenFirstFlight;
-            }
-        }
-        conn.record(Transition { from: StateName::Closed, trigger, to: StateName::SynSent });
+        let mut conn = Self::new(config, ends, now);
+        let taken = conn.open_active(plan, data, pool);
         (conn, taken)
     }
 
-    /// A second attempt at what this connection tries, between other ends: a plain SYN, no data yet.
+    /// A listener's child for `syn`: see [`Connection::open_passive`].
     #[must_use]
-    pub fn twin(&self, ends: Endpoints, now: Instant) -> Self {
-        let scale = self.config.window_scale();
-        let rcv = Receive::new(SeqNum::new(0), self.config.receive_buffer, scale, self.config.mss);
-        let state = State::SynSent(SynSent {
-            plan: SynPlan::default(),
-            carried: 0,
-            retransmits: 0,
-            too_big: 0,
-            first_sent: None,
-            pending: true,
-        });
-        let mut twin = Self::new(Arc::clone(&self.config), ends, state, rcv, now);
-        twin.record(Transition {
-            from: StateName::Closed,
-            trigger: Trigger::ActiveOpen,
-            to: StateName::SynSent,
-        });
-        twin
-    }
-
-    /// A listener's child for `syn`. With `plan.early` the SYN's data is readable at once and may
-    /// be answered before the handshake completes (RFC 7413 §4.2).
-    #[must_use]
-    #[inline]
     pub fn accept(
         config: Arc<Config>,
         ends: Endpoints,
@@ -93,51 +42,73 @@ impl Connection {
         pool: &mut Pool,
         now: Instant,
     ) -> Self {
-        let mut conn = Self::child(config, ends, syn.seq, plan, now);
-        conn.take_syn_options(&syn.options, now);
-        conn.snd.first_window(syn.seq, conn.snd.iss, u32::from(syn.window));
+        let mut conn = Self::new(config, ends, now);
+        conn.open_passive(syn, plan, pool, now);
+        conn
+    }
+
+    /// Begins an active open of a new connection; `data` is the stream's beginning, as much of it as
+    /// `plan.data_limit` and the segment size allow rides in the SYN. Returns how many bytes of `data`
+    /// were taken into the send buffer.
+    pub fn open_active(&mut self, plan: SynPlan, data: &[u8], pool: &mut Pool) -> usize {
+        let preamble = plan.preamble.len() as u32;
+        self.snd.set_preamble(preamble);
+        let taken = self.snd.write(pool, self.config.send_buffer, data);
+        let carried = preamble + (taken as u32).min(plan.data_limit);
+        self.state = State::SynSent(SynSent {
+            options: plan.options,
+            preamble: plan.preamble.into(),
+            again: plan.retransmit,
+            first_timeout: plan.first_timeout,
+            carried,
+            retransmits: 0,
+            too_big: 0,
+            first_sent: None,
+            pending: true,
+        });
+        let trigger = if carried > 0 { Trigger::ActiveOpenFirstFlight } else { Trigger::ActiveOpen };
+        self.record(Transition { from: StateName::Closed, trigger, to: StateName::SynSent });
+        taken
+    }
+
+    /// Makes a new connection a listener's child for `syn`. With `plan.early` the SYN's data is
+    /// readable at once and may be answered before the handshake completes (RFC 7413 §4.2).
+    pub fn open_passive(&mut self, syn: &Segment<'_>, plan: &ChildPlan, pool: &mut Pool, now: Instant) {
+        self.become_child(syn.seq, plan);
+        self.take_syn_options(&syn.options, now);
+        self.snd.first_window(syn.seq, self.snd.iss, u32::from(syn.window));
         let mut trigger = Trigger::Syn;
         if plan.early {
             trigger = Trigger::SynFirstFlight;
-            conn.rcv.skip(plan.skip);
+            self.rcv.skip(plan.skip);
             let data = syn.payload.get(plan.skip as usize..).unwrap_or_default();
-            let seq = conn.rcv.nxt;
-            conn.take_payload(pool, seq, data);
-            conn.totals.early = conn.rcv.readable() as u32;
+            let seq = self.rcv.nxt;
+            self.take_payload(pool, seq, data);
+            self.totals.early = self.rcv.readable() as u32;
         }
-        conn.record(Transition { from: StateName::Listen, trigger, to: StateName::SynRcvd });
-        conn.arm_retransmit(now);
-        conn
+        self.record(Transition { from: StateName::Listen, trigger, to: StateName::SynRcvd });
+        self.arm_retransmit(now);
     }
 
-    /// A child whose SYN-ACK was a SYN cookie (RFC 4987 §3.6): `ends.isn` is the cookie, `peer_isn`
-    /// the SYN's number, and `options` what could be recovered of the SYN's. The ACK that proved the
-    /// cookie is given to [`Connection::handle_segment`] next.
-    #[must_use]
-    pub fn from_cookie(
-        config: Arc<Config>,
-        ends: Endpoints,
-        peer_isn: SeqNum,
-        options: &Options<'_>,
-        now: Instant,
-    ) -> Self {
-        let mut conn = Self::child(config, ends, peer_isn, &ChildPlan::default(), now);
-        conn.take_syn_options(options, now);
-        conn.snd.first_window(peer_isn, conn.snd.iss, 0xffff);
-        if let State::SynRcvd(syn) = &mut conn.state {
+    /// Makes a new connection the child whose SYN-ACK was a SYN cookie (RFC 4987 §3.6): its ISN is the
+    /// cookie, `peer_isn` the SYN's number, and `options` what could be recovered of the SYN's. The ACK
+    /// that proved the cookie is given to [`Connection::handle_segment`] next.
+    pub fn open_from_cookie(&mut self, peer_isn: SeqNum, options: &Options<'_>, now: Instant) {
+        self.become_child(peer_isn, &ChildPlan::default());
+        self.take_syn_options(options, now);
+        self.snd.first_window(peer_isn, self.snd.iss, 0xffff);
+        if let State::SynRcvd(syn) = &mut self.state {
             syn.pending = false;
         }
-        conn.snd.nxt = conn.snd.iss + 1;
-        conn.snd.max = conn.snd.nxt;
+        self.snd.nxt = self.snd.iss + 1;
+        self.snd.max = self.snd.nxt;
         // Should that ACK not open it after all, it ends like any other that nobody answers.
-        conn.arm_retransmit(now);
-        conn
+        self.arm_retransmit(now);
     }
 
-    #[inline(always)]
-    fn child(config: Arc<Config>, ends: Endpoints, peer_isn: SeqNum, plan: &ChildPlan, now: Instant) -> Self {
-        let rcv = Receive::new(peer_isn, config.receive_buffer, config.window_scale(), config.mss);
-        let state = State::SynRcvd(SynRcvd {
+    fn become_child(&mut self, peer_isn: SeqNum, plan: &ChildPlan) {
+        self.rcv.begin(peer_isn);
+        self.state = State::SynRcvd(SynRcvd {
             origin: Origin::Listener,
             early: plan.early,
             options: plan.options,
@@ -148,7 +119,6 @@ impl Connection {
             last_sent: None,
             pending: true,
         });
-        Self::new(config, ends, state, rcv, now)
     }
 
     /// Takes what the peer's SYN says about itself.
@@ -193,7 +163,7 @@ impl Connection {
     /// Whether a SYN-ACK shows that it was the first SYN that arrived: it acknowledges what only that
     /// one carried, or echoes its timestamp (the idea of RFC 3522 §3.2).
     fn first_syn_arrived(&self, syn: &SynSent, segment: &Segment<'_>) -> bool {
-        let carried_once = syn.plan.retransmit == crate::plan::Retransmit::Plain;
+        let carried_once = syn.again == crate::plan::Retransmit::Plain;
         let echo = segment.options.timestamps.filter(|_| self.config.timestamps).map(|ts| ts.echo);
         (carried_once && segment.ack.gt(self.snd.iss + 1))
             || echo.is_some_and(|echo| syn.first_sent.is_some_and(|at| self.ts_now(at) == echo))
@@ -217,17 +187,12 @@ impl Connection {
         let (retransmits, first_sent) = (syn.retransmits, syn.first_sent);
         // What vanishes with a first flight says more about the path's middleboxes than about
         // congestion, once; a SYN that was too big says nothing about it.
-        let unusual = syn.carried > 0 || !syn.plan.options.as_slice().is_empty();
+        let unusual = syn.carried > 0 || !syn.options.as_slice().is_empty();
         let spared = syn.too_big.saturating_add(u8::from(unusual));
         let congested = retransmits > spared && !self.first_syn_arrived(syn, segment);
         self.handshake_retransmits = retransmits;
         let first_flight = segment.ack.gt(self.snd.iss + 1);
-        self.rcv = Receive::new(
-            segment.seq,
-            self.config.receive_buffer,
-            self.config.window_scale(),
-            self.config.mss,
-        );
+        self.rcv.begin(segment.seq);
         self.last_heard = now;
         self.take_syn_options(&segment.options, now);
         self.snd.first_window(segment.seq, segment.ack, u32::from(segment.window));
@@ -310,12 +275,7 @@ impl Connection {
     /// Our SYN crossed the peer's (RFC 9293 §3.5, figure 8). First-flight options and the payload
     /// are ignored; the answer acknowledges the SYN only.
     fn simultaneous_open(&mut self, segment: &Segment<'_>, now: Instant) {
-        self.rcv = Receive::new(
-            segment.seq,
-            self.config.receive_buffer,
-            self.config.window_scale(),
-            self.config.mss,
-        );
+        self.rcv.begin(segment.seq);
         self.take_syn_options(&segment.options, now);
         self.snd.first_window(segment.seq, self.snd.iss, u32::from(segment.window));
         self.snd.set_preamble(0);

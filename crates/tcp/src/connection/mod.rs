@@ -145,12 +145,22 @@ pub struct Connection {
     last_sent: Instant,
     /// Challenge ACKs in the current second (RFC 5961 §10, per connection: no side channel).
     challenges: (Instant, u8),
-    transitions: [Option<Transition>; 4],
+    transitions: Transitions,
+}
+
+/// The last transitions that nobody asked for yet, oldest first: what one call can bring about.
+#[derive(Debug, Default)]
+struct Transitions {
+    list: [Option<Transition>; 4],
+    len: u8,
 }
 
 impl Connection {
+    /// A connection in CLOSED. It is large: build it where it will stay, then begin it with
+    /// [`Connection::open_active`], [`Connection::open_passive`] or [`Connection::open_from_cookie`].
     #[inline(always)]
-    fn new(config: Arc<Config>, ends: Endpoints, state: State, rcv: Receive, now: Instant) -> Self {
+    #[must_use]
+    pub fn new(config: Arc<Config>, ends: Endpoints, now: Instant) -> Self {
         let mss = config.mss.min(ends.path_mss).min(536);
         Self {
             snd: Send::new(ends.isn, mss),
@@ -168,15 +178,22 @@ impl Connection {
             last_heard: now,
             last_sent: now,
             challenges: (now, 0),
-            transitions: [None; 4],
+            transitions: Transitions::default(),
+            state: State::Closed(state::Closed { reason: CloseReason::Aborted }),
+            rcv: Receive::new(SeqNum::new(0), config.receive_buffer, config.window_scale(), config.mss),
             config,
             ends,
-            state,
-            rcv,
         }
     }
 
     // --- getters -------------------------------------------------------------------------------
+
+    /// Its settings.
+    #[inline]
+    #[must_use]
+    pub fn config(&self) -> &Arc<Config> {
+        &self.config
+    }
 
     /// The state's name.
     #[inline]
@@ -245,7 +262,7 @@ impl Connection {
     #[must_use]
     pub fn first_flight_len(&self) -> usize {
         match &self.state {
-            State::SynSent(s) => (s.carried as usize).saturating_sub(s.plan.preamble.len()),
+            State::SynSent(s) => (s.carried as usize).saturating_sub(s.preamble.len()),
             _ => 0,
         }
     }
@@ -330,23 +347,41 @@ impl Connection {
 
     /// The next transition that took place, oldest first.
     pub fn poll_transition(&mut self) -> Option<Transition> {
-        let [first, second, third, fourth] = self.transitions;
-        first?;
-        self.transitions = [second, third, fourth, None];
+        let Transitions { list, len } = &mut self.transitions;
+        *len = len.checked_sub(1)?;
+        let [first, second, third, fourth] = *list;
+        *list = [second, third, fourth, None];
         first
     }
 
     /// Forgets.
     #[inline]
     pub fn forget_transitions(&mut self) {
-        self.transitions = [None; 4];
+        self.transitions.len = 0;
+    }
+
+    /// Whether [`Connection::poll_transmit`] has surely nothing to send and nothing to do. False says
+    /// nothing: it is to be asked.
+    #[inline]
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        let handshake = match &self.state {
+            State::SynSent(syn) => syn.pending,
+            State::SynRcvd(syn) => syn.pending,
+            _ => false,
+        };
+        let Facts { challenge, probe, reset, push_small, .. } = self.facts;
+        let owes = handshake | challenge | probe | reset | push_small;
+        !owes && self.rcv.need == crate::receive::AckNeed::None && self.snd.is_quiet()
     }
 
     // --- the one way to change the state ---------------------------------------------------------
 
     fn record(&mut self, transition: Transition) {
-        if let Some(slot) = self.transitions.iter_mut().find(|t| t.is_none()) {
-            *slot = Some(transition);
+        let Transitions { list, len } = &mut self.transitions;
+        if let Some(free) = list.get_mut(usize::from(*len)) {
+            *free = Some(transition);
+            *len += 1;
         }
     }
 

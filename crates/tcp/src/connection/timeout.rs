@@ -41,7 +41,7 @@ impl Connection {
                 }
                 syn.retransmits += 1;
                 syn.pending = true;
-                let short = syn.plan.first_timeout.is_some_and(|t| t < crate::rtt::INITIAL_RTO);
+                let short = syn.first_timeout.is_some_and(|t| t < crate::rtt::INITIAL_RTO);
                 if syn.retransmits == 1 && short {
                     // The first timeout came from an old measurement; from here on 1, 2, 4 … s.
                     self.rtt.set_initial(crate::rtt::INITIAL_RTO);

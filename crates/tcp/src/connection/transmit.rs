@@ -69,18 +69,18 @@ impl Connection {
         let State::SynSent(syn) = &mut self.state else { return None };
         syn.pending = false;
         let first = syn.retransmits == 0;
-        let full = first || syn.plan.retransmit == crate::plan::Retransmit::Same;
+        let full = first || syn.again == crate::plan::Retransmit::Same;
         let ts = self.config.timestamps.then(|| firstflight_wire::tcp::Timestamps {
             value: (now.as_millis() as u32).wrapping_add(self.ends.ts_offset),
             echo: 0,
         });
         let scale = self.config.window_scaling.then(|| self.config.window_scale());
-        let extra = if full { syn.plan.options.as_slice() } else { &[] };
+        let extra = if full { syn.options.as_slice() } else { &[] };
         let mut options =
             syn_options(self.config.mss.min(self.ends.path_mss), self.config.sack, ts, scale, extra);
         let options = options.finish();
         let mut flags = Flags::SYN;
-        let preamble = syn.plan.preamble.len();
+        let preamble = syn.preamble.len();
         let carried = if full { syn.carried as usize } else { 0 };
         if carried > 0 {
             flags |= Flags::PSH;
@@ -98,13 +98,13 @@ impl Connection {
         let body = out.get_mut(at..at + carried)?;
         if carried > 0 {
             let (front, data) = body.split_at_mut(preamble.min(carried));
-            front.copy_from_slice(&syn.plan.preamble[..front.len()]);
+            front.copy_from_slice(&syn.preamble[..front.len()]);
             let seq = self.snd.iss + 1 + preamble as u32;
             self.snd.copy(Chunk { seq, len: data.len() as u32, fin: false, again: false }, data);
         }
         if first {
             syn.first_sent = Some(now);
-            if let Some(timeout) = syn.plan.first_timeout {
+            if let Some(timeout) = syn.first_timeout {
                 self.timers.set(Timer::Retransmit, now + timeout);
             }
         }

@@ -45,13 +45,41 @@ impl<'a> Packet<'a> {
     /// Everything else that is not plainly for a host to take: see [`ParseError`].
     #[inline(always)]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
-        match bytes.first().map(|first| first >> 4) {
-            Some(4) => v4::parse(bytes),
-            Some(6) => v6::parse(bytes),
+        match version(bytes) {
+            Some(4) => Self::parse_v4(bytes),
+            Some(6) => Self::parse_v6(bytes),
             Some(_) => Err(ParseError::BadVersion),
             None => Err(ParseError::Truncated),
         }
     }
+
+    /// Reads a packet whose [`version`] is 4. Who asks for the family apart gets code in which the
+    /// compiler sees of which family the addresses are.
+    ///
+    /// # Errors
+    ///
+    /// As [`parse`](Self::parse).
+    #[inline(always)]
+    pub fn parse_v4(bytes: &'a [u8]) -> Result<Self, ParseError> {
+        v4::parse(bytes)
+    }
+
+    /// Reads a packet whose [`version`] is 6.
+    ///
+    /// # Errors
+    ///
+    /// As [`parse`](Self::parse).
+    #[inline]
+    pub fn parse_v6(bytes: &'a [u8]) -> Result<Self, ParseError> {
+        v6::parse(bytes)
+    }
+}
+
+/// The version that a packet says it has; `None` for no bytes.
+#[inline(always)]
+#[must_use]
+pub fn version(packet: &[u8]) -> Option<u8> {
+    packet.first().map(|first| first >> 4)
 }
 
 /// The protocol in an IP packet (IANA "Assigned Internet Protocol Numbers").

@@ -61,7 +61,11 @@ impl<'a> Options<'a> {
             [NOP, NOP, TIMESTAMPS, 10, a, b, c, d, e, f, g, h] => {
                 Self { timestamps: Some(timestamps([a, b, c, d, e, f, g, h])), ..Self::none(raw) }
             }
-            _ => Self::read(raw, syn),
+            _ => {
+                let mut options = Self::none(raw);
+                options.read(syn);
+                options
+            }
         }
     }
 
@@ -78,9 +82,11 @@ impl<'a> Options<'a> {
         }
     }
 
+    /// Reads into `self`, option by option.
     #[inline(never)]
-    fn read(raw: &'a [u8], syn: bool) -> Self {
-        let mut options = Self::none(raw);
+    fn read(&mut self, syn: bool) {
+        let options = self;
+        let raw = options.raw;
         let mut rest = raw;
         // The same walk as `OptionIter`'s; known options are taken without naming the others.
         loop {
@@ -106,7 +112,6 @@ impl<'a> Options<'a> {
                 _ => break,
             }
         }
-        options
     }
 
     #[inline]
