@@ -26,45 +26,50 @@ impl Stack {
         }
     }
 
+    /// `ip` goes nowhere but here, so that it stays in registers.
     #[inline(always)]
     fn handle_ip(&mut self, ip: Result<Packet<'_>, ParseError>, packet: &[u8], now: Instant) {
         let Ok(ip) = ip else {
             return self.drop_packet(Drop::BadIp);
         };
+        if ip.protocol != Protocol::Tcp {
+            return self.handle_other(packet, now);
+        }
+        let Ok(segment) = Segment::parse_checked(ip.payload, ip.src, ip.dst) else {
+            return self.drop_packet(Drop::BadTcp);
+        };
+        let key = FlowKey::of(ip.dst, segment.dst_port, ip.src, segment.src_port);
+        let hash = self.hasher.hash(&key);
+        match self.find_hashed(hash, &key) {
+            // Its addresses were found right when it began.
+            Some(index) => self.deliver(index, &segment, now),
+            None if self.concerns_us(ip.src, ip.dst) => self.handle_stray(&key, hash, &segment, now),
+            None => {}
+        }
+    }
+
+    /// A packet without a segment.
+    #[cold]
+    fn handle_other(&mut self, packet: &[u8], now: Instant) {
+        let Ok(ip) = Packet::parse(packet) else { return };
         match ip.protocol {
-            Protocol::Tcp => match Segment::parse_checked(ip.payload, ip.src, ip.dst) {
-                Ok(segment) => self.handle_tcp(&ip, &segment, now),
-                Err(_) => self.drop_packet(Drop::BadTcp),
-            },
-            _ if !self.concerns_us(&ip) => {}
+            _ if !self.concerns_us(ip.src, ip.dst) => {}
             Protocol::Icmp | Protocol::Icmpv6 => self.handle_icmp(&ip, packet, now),
             _ => self.drop_packet(Drop::Protocol),
         }
     }
 
     /// Whether a packet of no connection is for us, and from somebody; counted if not.
-    fn concerns_us(&mut self, ip: &Packet<'_>) -> bool {
-        if !self.is_ours(ip.dst) {
+    fn concerns_us(&mut self, src: IpAddr, dst: IpAddr) -> bool {
+        if !self.is_ours(dst) {
             self.drop_packet(Drop::NotForUs);
             return false;
         }
-        if !possible_source(ip.src) || self.is_ours(ip.src) {
+        if !possible_source(src) || self.is_ours(src) {
             self.drop_packet(Drop::BadSource);
             return false;
         }
         true
-    }
-
-    #[inline(always)]
-    fn handle_tcp(&mut self, ip: &Packet<'_>, segment: &Segment<'_>, now: Instant) {
-        let key = FlowKey::of(ip.dst, segment.dst_port, ip.src, segment.src_port);
-        let hash = self.hasher.hash(&key);
-        match self.find_hashed(hash, &key) {
-            // Its addresses were found right when it began.
-            Some(index) => self.deliver(index, segment, now),
-            None if self.concerns_us(ip) => self.handle_stray(&key, hash, segment, now),
-            None => {}
-        }
     }
 
     /// A segment of no connection.

@@ -82,8 +82,8 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// Reads into `self`, option by option.
-    #[inline(never)]
+    /// Reads into `self`, option by option. Inlined, or the caller would wait for its narrow stores.
+    #[inline(always)]
     fn read(&mut self, syn: bool) {
         let options = self;
         let raw = options.raw;
