@@ -52,8 +52,9 @@ impl Stack {
                 self.to_send.pop_front();
                 continue;
             };
-            let key = slot.key;
-            let sent = out.get_mut(key.ip_header_len()..).and_then(|body| slot.conn.poll_transmit(now, body));
+            let body = out.get_mut(slot.key.ip_header_len()..);
+            let sent = body.and_then(|body| slot.conn.poll_transmit(now, body));
+            let whole = sent.and_then(|len| wrap(&slot.key, &mut self.ip_id, len, out));
             // Mostly it has sent all it had, and need not be asked again.
             if sent.is_none() || slot.conn.is_quiet() {
                 self.to_send.pop_front();
@@ -67,11 +68,9 @@ impl Stack {
                     self.to_send.rotate_left(1);
                 }
             }
-            if let Some(len) = sent
-                && let Some(whole) = self.wrap(&key, len, out)
-            {
+            if whole.is_some() {
                 self.counters.packets_out += 1;
-                return Some(whole);
+                return whole;
             }
         }
         None
@@ -96,22 +95,11 @@ impl Stack {
         }
     }
 
-    /// Puts checksum and IP header around the segment of `len` bytes that stands behind the header's
-    /// place.
-    fn wrap(&mut self, key: &FlowKey, len: usize, out: &mut [u8]) -> Option<usize> {
-        self.ip_id = self.ip_id.wrapping_add(1);
-        // Spelt out for each family, so that the compiler sees which it is.
-        match (key.local_ip(), key.remote_ip()) {
-            (IpAddr::V4(src), IpAddr::V4(dst)) => wrap_as(src.into(), dst.into(), self.ip_id, len, out),
-            (src, dst) => wrap_as(src, dst, 0, len, out),
-        }
-    }
-
     fn emit_reply(&mut self, reply: Reply, out: &mut [u8]) -> Option<usize> {
         match reply {
             Reply::Segment { key, header, mut options } => {
                 let len = header.emit(options.finish(), out.get_mut(key.ip_header_len()..)?).ok()?;
-                self.wrap(&key, len, out)
+                wrap(&key, &mut self.ip_id, len, out)
             }
             Reply::Packet(bytes) => {
                 out.get_mut(..bytes.len())?.copy_from_slice(&bytes);
@@ -159,6 +147,16 @@ impl Stack {
         let flags = Flags::SYN.union(Flags::ACK);
         let header = header(&key, cookie, syn.seq + 1, flags, window);
         self.reply(Reply::Segment { key, header, options });
+    }
+}
+
+/// Puts checksum and IP header around the segment of `len` bytes that stands behind the header's place.
+fn wrap(key: &FlowKey, ip_id: &mut u16, len: usize, out: &mut [u8]) -> Option<usize> {
+    *ip_id = ip_id.wrapping_add(1);
+    // Spelt out for each family, so that the compiler sees which it is.
+    match (key.local_ip(), key.remote_ip()) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => wrap_as(src.into(), dst.into(), *ip_id, len, out),
+        (src, dst) => wrap_as(src, dst, 0, len, out),
     }
 }
 

@@ -26,24 +26,30 @@ impl Stack {
         }
     }
 
-    /// `ip` goes nowhere but here, so that it stays in registers.
     #[inline(always)]
-    fn handle_ip(&mut self, ip: Result<Packet<'_>, ParseError>, packet: &[u8], now: Instant) {
+    fn handle_ip<A: Into<IpAddr> + Copy>(
+        &mut self,
+        ip: Result<Packet<'_, A>, ParseError>,
+        packet: &[u8],
+        now: Instant,
+    ) {
         let Ok(ip) = ip else {
             return self.drop_packet(Drop::BadIp);
         };
         if ip.protocol != Protocol::Tcp {
             return self.handle_other(packet, now);
         }
-        let Ok(segment) = Segment::parse_checked(ip.payload, ip.src, ip.dst) else {
+        let Ok(segment) = Segment::parse_checked(ip.payload, ip.src.into(), ip.dst.into()) else {
             return self.drop_packet(Drop::BadTcp);
         };
-        let key = FlowKey::of(ip.dst, segment.dst_port, ip.src, segment.src_port);
+        let key = FlowKey::of(ip.dst.into(), segment.dst_port, ip.src.into(), segment.src_port);
         let hash = self.hasher.hash(&key);
         match self.find_hashed(hash, &key) {
             // Its addresses were found right when it began.
             Some(index) => self.deliver(index, &segment, now),
-            None if self.concerns_us(ip.src, ip.dst) => self.handle_stray(&key, hash, &segment, now),
+            None if self.concerns_us(ip.src.into(), ip.dst.into()) => {
+                self.handle_stray(&key, hash, &segment, now)
+            }
             None => {}
         }
     }

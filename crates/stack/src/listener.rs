@@ -402,7 +402,7 @@ impl Stack {
         let ends = self.endpoints(&key, above, now);
         let owner = if plan.early { Owner::AcceptQueue(index) } else { Owner::SynQueue(index) };
         let child = self.insert(tcp, ends, &key, owner, outcome, now);
-        let Some(slot) = self.slots.get_mut(child) else { return None };
+        let slot = self.slots.get_mut(child)?;
         slot.conn.open_passive(segment, plan, &mut self.pool, now);
         slot.place = place;
         slot.hold = hold;

@@ -9,6 +9,12 @@ use hashbrown::HashTable;
 /// Least time between two walks through the table to end what is over.
 const SWEEP: Duration = Duration::from_secs(1);
 
+/// A tick, nanoseconds: 2³² of them are three days.
+const TICK_NS: u64 = 64_000;
+/// Records of one moment end a tick apart, so that the first of them makes way first; not more of them
+/// than this, 4 ms.
+const APART: i32 = 64;
+
 /// One connection in TIME-WAIT: half a cache line, in the table itself. Servers whose clients use their
 /// ports again look one up for each connection, and that is the only memory they need for it.
 ///
@@ -19,21 +25,21 @@ const SWEEP: Duration = Duration::from_secs(1);
 #[repr(align(32))]
 struct Record {
     hash: u64,
-    /// In milliseconds, modulo 2³².
+    /// In ticks, modulo 2³².
     expires: u32,
     state: TimeWait,
 }
 
 impl Record {
-    /// Milliseconds from `now`, counted likewise, until it is over.
+    /// Ticks from `now`, counted likewise, until it is over.
     fn left(&self, now: u32) -> i32 {
         self.expires.wrapping_sub(now) as i32
     }
 }
 
-/// `at` in milliseconds, rounded up, modulo 2³².
-fn millis(at: Instant) -> u32 {
-    at.as_nanos().div_ceil(1_000_000) as u32
+/// `at` in ticks, rounded up, modulo 2³².
+fn ticks(at: Instant) -> u32 {
+    at.as_nanos().div_ceil(TICK_NS) as u32
 }
 
 /// Connections in TIME-WAIT. There is no list of them in the order of their ends: keeping it would cost
@@ -43,6 +49,8 @@ pub struct TimeWaitTable {
     records: HashTable<Record>,
     /// When to walk through the table next; nothing is over before.
     sweep_at: Option<Instant>,
+    /// When the newest ends, ticks.
+    newest: u32,
     /// For finding the oldest.
     ages: Vec<i32>,
     limit: usize,
@@ -52,7 +60,7 @@ impl TimeWaitTable {
     /// A table of at most `limit` records.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { records: HashTable::new(), sweep_at: None, ages: Vec::new(), limit: limit.max(1) }
+        Self { records: HashTable::new(), sweep_at: None, newest: 0, ages: Vec::new(), limit: limit.max(1) }
     }
 
     /// How many there are; some of them may be over for a second.
@@ -71,7 +79,7 @@ impl TimeWaitTable {
     /// Adds a record for `lasts`, in the place of an older one of the same flow; true if others had to
     /// make way: the oldest, a sixteenth of the limit at once.
     pub fn insert(&mut self, hash: u64, state: TimeWait, now: Instant, lasts: Duration) -> bool {
-        let record = Record { hash, expires: millis(now + lasts), state };
+        let record = Record { hash, expires: self.next_end(now + lasts), state };
         if let Some(old) = self.records.find_mut(hash, |r| r.hash == hash) {
             *old = record;
             return false;
@@ -85,10 +93,21 @@ impl TimeWaitTable {
         full
     }
 
+    /// When a record ends that is to end at `at`, or a little later.
+    fn next_end(&mut self, at: Instant) -> u32 {
+        let tick = ticks(at);
+        self.newest = match self.newest.wrapping_sub(tick) as i32 {
+            0..APART => self.newest.wrapping_add(1),
+            APART => self.newest,
+            _ => tick,
+        };
+        self.newest
+    }
+
     /// Ends the oldest. Finding them is a walk through the table, so it is done for many.
     #[cold]
     fn make_room(&mut self, now: Instant) {
-        let now = millis(now);
+        let now = ticks(now);
         self.ages.clear();
         self.ages.extend(self.records.iter().map(|r| r.left(now)));
         let count = (self.limit / 16).clamp(1, self.ages.len().max(1));
@@ -108,8 +127,9 @@ impl TimeWaitTable {
 
     /// Lets the record's time start anew (a FIN came again).
     pub fn restart(&mut self, hash: u64, now: Instant, lasts: Duration) {
+        let expires = self.next_end(now + lasts);
         if let Some(record) = self.records.find_mut(hash, |r| r.hash == hash) {
-            record.expires = millis(now + lasts);
+            record.expires = expires;
         }
     }
 
@@ -126,10 +146,10 @@ impl TimeWaitTable {
         if self.sweep_at.is_none_or(|at| now < at) {
             return;
         }
-        let at = millis(now);
+        let at = ticks(now);
         self.records.retain(|r| r.left(at) > 0);
         let first = self.records.iter().map(|r| r.left(at)).min();
-        let left = first.map(|ms| Duration::from_millis(u64::from(ms.max(0).unsigned_abs())));
+        let left = first.map(|ticks| Duration::from_nanos(u64::from(ticks.unsigned_abs()) * TICK_NS));
         self.sweep_at = left.map(|left| now + left.max(SWEEP));
     }
 

@@ -10,20 +10,20 @@ mod tests;
 pub use emit::Header;
 
 use crate::ParseError;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Length of an IPv4 header without options, bytes.
 pub(crate) const V4_HEADER: usize = 20;
 /// Length of an IPv6 header without extension headers, bytes.
 pub(crate) const V6_HEADER: usize = 40;
 
-/// A received packet, its header checked and read.
+/// A received packet, its header checked and read; with addresses of one family, or of any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Packet<'a> {
+pub struct Packet<'a, A = IpAddr> {
     /// Who claims to have sent it.
-    pub src: IpAddr,
+    pub src: A,
     /// Whom it is for; of the same family as `src`.
-    pub dst: IpAddr,
+    pub dst: A,
     /// What `payload` is.
     pub protocol: Protocol,
     /// Time to live, or hop limit, as it arrived.
@@ -46,32 +46,43 @@ impl<'a> Packet<'a> {
     #[inline(always)]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         match version(bytes) {
-            Some(4) => Self::parse_v4(bytes),
-            Some(6) => Self::parse_v6(bytes),
+            Some(4) => v4::parse(bytes).map(Packet::of_any_family),
+            Some(6) => v6::parse(bytes).map(Packet::of_any_family),
             Some(_) => Err(ParseError::BadVersion),
             None => Err(ParseError::Truncated),
         }
     }
+}
 
-    /// Reads a packet whose [`version`] is 4. Who asks for the family apart gets code in which the
-    /// compiler sees of which family the addresses are.
+impl<'a> Packet<'a, Ipv4Addr> {
+    /// Reads a packet whose [`version`] is 4.
     ///
     /// # Errors
     ///
-    /// As [`parse`](Self::parse).
+    /// As [`Packet::parse`].
     #[inline(always)]
     pub fn parse_v4(bytes: &'a [u8]) -> Result<Self, ParseError> {
         v4::parse(bytes)
     }
+}
 
+impl<'a> Packet<'a, Ipv6Addr> {
     /// Reads a packet whose [`version`] is 6.
     ///
     /// # Errors
     ///
-    /// As [`parse`](Self::parse).
+    /// As [`Packet::parse`].
     #[inline]
     pub fn parse_v6(bytes: &'a [u8]) -> Result<Self, ParseError> {
         v6::parse(bytes)
+    }
+}
+
+impl<'a, A: Into<IpAddr>> Packet<'a, A> {
+    #[inline(always)]
+    fn of_any_family(self) -> Packet<'a> {
+        let Self { src, dst, protocol, hop_limit, ecn, payload } = self;
+        Packet { src: src.into(), dst: dst.into(), protocol, hop_limit, ecn, payload }
     }
 }
 

@@ -8,7 +8,7 @@ use core::net::{IpAddr, Ipv4Addr};
 const FRAGMENT: u16 = 0x3fff;
 
 #[inline(always)]
-pub(super) fn parse(bytes: &[u8]) -> Result<Packet<'_>, ParseError> {
+pub(super) fn parse(bytes: &[u8]) -> Result<Packet<'_, Ipv4Addr>, ParseError> {
     let head: &[u8; V4_HEADER] = bytes.first_chunk().ok_or(ParseError::Truncated)?;
     let header_len = usize::from(head[0] & 0xf) * 4;
     let total = usize::from(u16::from_be_bytes([head[2], head[3]]));
@@ -43,10 +43,10 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Packet<'_>, ParseError> {
 }
 
 #[inline]
-fn addresses(head: &[u8; V4_HEADER]) -> (IpAddr, IpAddr) {
+fn addresses(head: &[u8; V4_HEADER]) -> (Ipv4Addr, Ipv4Addr) {
     (
-        IpAddr::V4(Ipv4Addr::new(head[12], head[13], head[14], head[15])),
-        IpAddr::V4(Ipv4Addr::new(head[16], head[17], head[18], head[19])),
+        Ipv4Addr::new(head[12], head[13], head[14], head[15]),
+        Ipv4Addr::new(head[16], head[17], head[18], head[19]),
     )
 }
 
@@ -88,5 +88,5 @@ pub(crate) fn parse_quoted(bytes: &[u8]) -> Result<(IpAddr, IpAddr, Protocol, &[
     }
     let quoted = bytes.get(header_len..).ok_or(ParseError::Truncated)?;
     let (src, dst) = addresses(head);
-    Ok((src, dst, Protocol::from(head[9]), quoted))
+    Ok((src.into(), dst.into(), Protocol::from(head[9]), quoted))
 }

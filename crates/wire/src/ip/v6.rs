@@ -17,7 +17,7 @@ const DESTINATION_OPTIONS: u8 = 60;
 const MAX_EXTENSION_HEADERS: usize = 6;
 
 #[inline]
-pub(super) fn parse(bytes: &[u8]) -> Result<Packet<'_>, ParseError> {
+pub(super) fn parse(bytes: &[u8]) -> Result<Packet<'_, Ipv6Addr>, ParseError> {
     let Header { first, src, dst, rest } = split(bytes)?;
     let [_, class, _, _, len_high, len_low, next, hop_limit] = *first;
     let len = usize::from(u16::from_be_bytes([len_high, len_low]));
@@ -30,8 +30,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Packet<'_>, ParseError> {
 struct Header<'a> {
     /// What stands in front of the addresses.
     first: &'a [u8; 8],
-    src: IpAddr,
-    dst: IpAddr,
+    src: Ipv6Addr,
+    dst: Ipv6Addr,
     rest: &'a [u8],
 }
 
@@ -41,7 +41,7 @@ fn split(bytes: &[u8]) -> Result<Header<'_>, ParseError> {
     let (first, addresses) = header.split_first_chunk::<8>().ok_or(ParseError::Truncated)?;
     let (src, dst) = addresses.split_first_chunk::<16>().ok_or(ParseError::Truncated)?;
     let dst = dst.first_chunk::<16>().ok_or(ParseError::Truncated)?;
-    Ok(Header { first, src: Ipv6Addr::from(*src).into(), dst: Ipv6Addr::from(*dst).into(), rest })
+    Ok(Header { first, src: Ipv6Addr::from(*src), dst: Ipv6Addr::from(*dst), rest })
 }
 
 /// Follows the chain from `next` to the transport header.
@@ -115,5 +115,5 @@ pub(crate) fn parse_quoted(bytes: &[u8]) -> Result<(IpAddr, IpAddr, Protocol, &[
         return Err(ParseError::BadVersion);
     }
     let (protocol, quoted) = skip_extension_headers(next, rest)?;
-    Ok((src, dst, protocol, quoted))
+    Ok((src.into(), dst.into(), protocol, quoted))
 }

@@ -161,6 +161,7 @@ impl fmt::Debug for OptionsBuf {
 /// what they know: without timestamps `mss,nop,nop,sackOK,nop,wscale,extra`, with them
 /// `mss,sackOK,TS,nop,wscale,extra`. `extra`, say a Fast Open option, is silently left out if it
 /// does not fit (the handshake then goes on without it).
+#[inline(always)]
 #[must_use]
 pub fn syn_options(
     mss: u16,
