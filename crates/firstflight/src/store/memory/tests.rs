@@ -30,11 +30,12 @@ async fn a_guarded_id_is_new_once_while_it_is_kept() {
     pass(NETWORK_MS).await;
     assert_eq!(refused(&store, guard(1)).await, Some(Reason::GuardFloor), "exactly at the floor");
     pass(1).await;
-    assert_eq!(refused(&store, guard(1)).await, None);
+    assert_eq!(refused(&store, guard(1)).await, Some(Reason::Replay), "what the floor refused came another way");
+    assert_eq!(refused(&store, guard(2)).await, None);
     pass(NETWORK_MS - 1).await;
-    assert_eq!(refused(&store, guard(1)).await, Some(Reason::Replay));
+    assert_eq!(refused(&store, guard(2)).await, Some(Reason::Replay));
     pass(1).await;
-    assert_eq!(refused(&store, guard(1)).await, None, "a question does not prolong it");
+    assert_eq!(refused(&store, guard(2)).await, None, "a question does not prolong it");
 }
 
 #[tokio::test(start_paused = true)]
@@ -44,6 +45,7 @@ async fn a_memory_that_begins_is_closed_as_long_as_copies_can_come() {
     assert_eq!(refused(&store, guard(1)).await, None);
     store.restart();
     assert_eq!(refused(&store, guard(1)).await, Some(Reason::GuardFloor));
+    assert_eq!(refused(&store, guard(1)).await, Some(Reason::Replay), "it is set all the same");
     pass(NETWORK_MS + 1).await;
     assert_eq!(refused(&store, guard(1)).await, None);
     // A signed stamp that lies ahead of the clock.
