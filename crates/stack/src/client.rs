@@ -60,6 +60,22 @@ impl Stack {
             }
         };
         let cookie_age = cookie.map(|held| now.saturating_since(held.granted_at));
+        let asked = Asked {
+            network,
+            form,
+            cookie,
+            cookie_age,
+            awaited: true,
+            answered_at: Instant::FAR_FUTURE,
+            ladder: Ladder::default(),
+        };
+        let asked = match self.spare_asked.pop() {
+            Some(mut spare) => {
+                *spare = asked;
+                spare
+            }
+            None => Box::new(asked),
+        };
         Intent {
             plan: SynPlan {
                 options: OptionBytes::from(&option),
@@ -67,15 +83,7 @@ impl Stack {
                 first_timeout,
                 ..SynPlan::default()
             },
-            asked: Some(Box::new(Asked {
-                network,
-                form,
-                cookie,
-                cookie_age,
-                awaited: true,
-                answered_at: Instant::FAR_FUTURE,
-                ladder: Ladder::default(),
-            })),
+            asked: Some(asked),
             outcome: Outcome::Undecided,
         }
     }

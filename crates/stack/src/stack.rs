@@ -11,12 +11,14 @@ use crate::parked::ParkingLot;
 use crate::ports::PortSelector;
 use crate::random::Random;
 use crate::slab::Slab;
-use crate::slot::{Owner, Slot};
+use crate::slot::{Asked, Owner, Slot};
 use crate::syn_cookie::SynCookies;
 use crate::time_wait::TimeWaitTable;
 use crate::wheel::TimerWheel;
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_credential::{CredentialStore, Entry, JobResult, NetworkId, Outcome, Place, Reason, Serial};
@@ -52,6 +54,9 @@ pub struct Stack {
     pub(crate) quarantine: VecDeque<(Instant, Place)>,
     /// One-time cookies granted to connections (by index) that have not acknowledged.
     pub(crate) grants: BTreeMap<u32, (ListenerId, Serial)>,
+    /// What finished connects used to remember: connects in the steady state allocate nothing.
+    #[allow(clippy::vec_box, reason = "the boxes themselves are reused")]
+    pub(crate) spare_asked: Vec<Box<Asked>>,
     pub(crate) to_send: VecDeque<u32>,
     pub(crate) replies: VecDeque<Reply>,
     pub(crate) events: VecDeque<Announced>,
@@ -96,6 +101,7 @@ impl Stack {
             clock: Clock { mono: now, unix_ms: 0, uncertainty: Duration::MAX },
             quarantine: VecDeque::new(),
             grants: BTreeMap::new(),
+            spare_asked: Vec::new(),
             to_send: VecDeque::new(),
             replies: VecDeque::new(),
             events: VecDeque::new(),
@@ -410,9 +416,10 @@ impl Stack {
 
     /// Frees the slot if the connection is over and nobody holds it.
     pub(crate) fn reap(&mut self, index: u32) {
-        let Some(slot) = self.slots.get(index) else { return };
+        let Some(slot) = self.slots.get_mut(index) else { return };
         let over = matches!(slot.conn.state(), StateName::Closed | StateName::TimeWait);
         if over && slot.owner == Owner::Nobody && !slot.queued {
+            self.spare_asked.extend(slot.asked.take());
             self.wheel.cancel(index);
             self.slots.discard(index);
         }

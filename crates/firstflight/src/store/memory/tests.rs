@@ -30,7 +30,11 @@ async fn a_guarded_id_is_new_once_while_it_is_kept() {
     pass(NETWORK_MS).await;
     assert_eq!(refused(&store, guard(1)).await, Some(Reason::GuardFloor), "exactly at the floor");
     pass(1).await;
-    assert_eq!(refused(&store, guard(1)).await, Some(Reason::Replay), "what the floor refused came another way");
+    assert_eq!(
+        refused(&store, guard(1)).await,
+        Some(Reason::Replay),
+        "what the floor refused came another way"
+    );
     assert_eq!(refused(&store, guard(2)).await, None);
     pass(NETWORK_MS - 1).await;
     assert_eq!(refused(&store, guard(2)).await, Some(Reason::Replay));
