@@ -60,7 +60,20 @@ impl Stack {
                 self.to_send.pop_front();
                 self.burst = 0;
                 slot.queued = false;
-                self.settle(index, now);
+                let readiness = slot.conn.poll_readiness();
+                slot.ready |= readiness;
+                if !slot.mapped {
+                    self.reap(index);
+                } else if let Some(at) = slot.deadline()
+                    && at < slot.armed
+                {
+                    // Later deadlines wait for the earlier call: most timers are pushed back, not reached.
+                    slot.armed = at;
+                    self.wheel.schedule(index, at.max(now));
+                }
+                if !readiness.is_empty() {
+                    self.announce(index);
+                }
             } else {
                 self.burst += 1;
                 if self.burst >= BURST {
@@ -74,25 +87,6 @@ impl Stack {
             }
         }
         None
-    }
-
-    /// Nothing more to send for now: set the timer, or free the slot.
-    fn settle(&mut self, index: u32, now: Instant) {
-        let Some(slot) = self.slots.get_mut(index) else { return };
-        let readiness = slot.conn.poll_readiness();
-        slot.ready |= readiness;
-        if !slot.mapped {
-            self.reap(index);
-        } else if let Some(at) = slot.deadline()
-            && at < slot.armed
-        {
-            // Later deadlines wait for the earlier call: most timers are pushed back, not reached.
-            slot.armed = at;
-            self.wheel.schedule(index, at.max(now));
-        }
-        if !readiness.is_empty() {
-            self.announce(index);
-        }
     }
 
     fn emit_reply(&mut self, reply: Reply, out: &mut [u8]) -> Option<usize> {

@@ -147,6 +147,24 @@ impl Stack {
     /// A segment for connection `index`.
     pub(crate) fn deliver(&mut self, index: u32, segment: &Segment<'_>, now: Instant) {
         let Some(slot) = self.slots.get_mut(index) else { return };
+        if segment.flags.contains(Flags::SYN) || matches!(slot.owner, Owner::SynQueue(_) | Owner::Twin(_)) {
+            return self.deliver_opening(index, segment, now);
+        }
+        let disposition = slot.conn.handle_segment(segment, now, &mut self.pool);
+        let news = slot.touch(index, &mut self.to_send, self.config.limits.trace > 0);
+        if disposition != Disposition::Processed {
+            let key = slot.key;
+            self.not_processed(index, key, disposition, segment);
+        }
+        if news {
+            self.take_news(index, now);
+        }
+    }
+
+    /// The same while a connection opens.
+    #[inline(never)]
+    fn deliver_opening(&mut self, index: u32, segment: &Segment<'_>, now: Instant) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
         let key = slot.key;
         if segment.flags.contains(Flags::SYN) && !slot.client {
             self.not_opened(&key, segment, now);
@@ -166,6 +184,14 @@ impl Stack {
         } else {
             slot.conn.handle_segment(segment, now, &mut self.pool)
         };
+        if disposition != Disposition::Processed {
+            self.not_processed(index, key, disposition, segment);
+        }
+        self.touched(index, now);
+    }
+
+    #[cold]
+    fn not_processed(&mut self, index: u32, key: FlowKey, disposition: Disposition, segment: &Segment<'_>) {
         match disposition {
             Disposition::Processed => {}
             Disposition::Dropped(reason) => {
@@ -175,7 +201,6 @@ impl Stack {
             }
             Disposition::Reset => self.reply_reset(key, segment),
         }
-        self.touched(index, now);
     }
 
     /// RFC 9293 §3.10.7.1: a RST for a segment that belongs to nothing, never for a RST.

@@ -2,6 +2,7 @@
 
 use crate::flow::FlowKey;
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use core::time::Duration;
 use firstflight_credential::store::StoredCookie;
 use firstflight_credential::{NetworkId, Outcome, Place};
@@ -129,9 +130,22 @@ impl Slot {
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         let own = self.conn.poll_timeout();
-        match &self.asked {
-            Some(asked) => own.into_iter().chain(asked.ladder.at).min(),
+        match self.asked.as_ref().and_then(|asked| asked.ladder.at) {
+            Some(at) => Some(own.map_or(at, |own| own.min(at))),
             None => own,
         }
+    }
+
+    /// Something happened to the connection at `index`: it is to be asked for packets. True if there is
+    /// something to tell, too; [`Stack::take_news`](crate::Stack) takes it.
+    #[inline]
+    #[must_use]
+    pub fn touch(&mut self, index: u32, to_send: &mut VecDeque<u32>, tracing: bool) -> bool {
+        if !self.queued {
+            self.queued = true;
+            to_send.push_back(index);
+        }
+        let decided = !self.counted && self.outcome != Outcome::Undecided;
+        decided || self.conn.has_readiness() || tracing
     }
 }

@@ -291,7 +291,9 @@ impl Stack {
     ) -> Result<T, IoError> {
         let slot = self.slots.get_live(id.index, id.generation).ok_or(GONE)?;
         let result = f(slot, &mut self.pool);
-        self.touched(id.index, now);
+        if slot.touch(id.index, &mut self.to_send, self.config.limits.trace > 0) {
+            self.take_news(id.index, now);
+        }
         result
     }
 }

@@ -307,11 +307,17 @@ impl Stack {
     /// Collects what changed for connection `index` and queues it for transmission.
     #[inline]
     pub(crate) fn touched(&mut self, index: u32, now: Instant) {
+        let tracing = self.config.limits.trace > 0;
         let Some(slot) = self.slots.get_mut(index) else { return };
-        if !slot.queued {
-            slot.queued = true;
-            self.to_send.push_back(index);
+        if slot.touch(index, &mut self.to_send, tracing) {
+            self.take_news(index, now);
         }
+    }
+
+    /// Takes what [`Slot::touch`] says that there is.
+    #[inline(never)]
+    pub(crate) fn take_news(&mut self, index: u32, now: Instant) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
         let counted = slot.counted;
         let ready = slot.conn.poll_readiness();
         if self.config.limits.trace == 0 {
@@ -337,7 +343,6 @@ impl Stack {
         }
     }
 
-    #[inline(never)]
     fn changed(&mut self, index: u32, ready: Readiness, now: Instant) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         slot.ready |= ready;

@@ -345,6 +345,13 @@ impl Connection {
         core::mem::take(&mut self.ready)
     }
 
+    /// Whether [`Connection::poll_readiness`] has something.
+    #[inline]
+    #[must_use]
+    pub fn has_readiness(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     /// The next transition that took place, oldest first.
     pub fn poll_transition(&mut self) -> Option<Transition> {
         let Transitions { list, len } = &mut self.transitions;
