@@ -288,9 +288,16 @@ impl CredentialStore {
     /// A first flight to this server was accepted, and answered: earlier failures are forgotten.
     pub fn note_success(&mut self, network: NetworkId, server: IpAddr) {
         if let Some(entry) = self.entries.peek_mut(&(network, server)) {
-            entry.failures = Failures::NONE;
+            entry.failures.succeed();
             self.changes += 1;
         }
+    }
+
+    /// Whether a first flight to this server was accepted and answered before, and none failed since: the path
+    /// passes what follows a SYN with data.
+    #[must_use]
+    pub fn is_proven(&self, network: NetworkId, server: IpAddr) -> bool {
+        self.entries.peek(&(network, server)).is_some_and(|entry| entry.failures.proven())
     }
 
     /// What a SYN to this server may carry, by what is known of failures.

@@ -7,7 +7,11 @@
 //!
 //! A path may also pass SYN and SYN-ACK and then nothing that carries data. A connection whose first flight
 //! may run twice and that stays silent is therefore probed: the peer's answer shows whether it has sent what
-//! did not arrive. If so, or if no answer comes, the third rung is taken, too.
+//! did not arrive. If so, or if no answer comes, the third rung is taken, too. Where no first flight was ever
+//! answered, the probing begins a quarter of a round trip after the SYN-ACK, and the second attempt's plain SYN
+//! another quarter later; when that one is answered, the probes have been, too, and the data goes again only if
+//! they were not. Such a path costs 1.5 round trips more than an ordinary connect, and a server that thinks
+//! on a good path costs a SYN, once.
 //!
 //! The second attempt is a slot of its own ([`Owner::Twin`]). When it succeeds, the two connections change
 //! places, so that the application keeps its id.
@@ -15,7 +19,7 @@
 use crate::config::ConnectConfig;
 use crate::event::Trace;
 use crate::flow::FlowKey;
-use crate::slot::Owner;
+use crate::slot::{Eager, Owner};
 use crate::stack::Stack;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -68,10 +72,15 @@ impl Stack {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let rtt = slot.conn.rtt().map_or(Duration::ZERO, |rtt| rtt.0);
         let Some(asked) = &mut slot.asked else { return };
+        let eager = !rtt.is_zero() && !self.credentials.is_proven(asked.network, slot.key.remote_ip());
         let ladder = &mut asked.ladder;
         ladder.wait = (rtt * 3).max(WATCH_MIN);
         let waits = slot.conn.unacknowledged() > 0 || ladder.first.as_ref().is_some_and(|f| !f.is_empty());
-        ladder.at = (waits && ladder.first.is_some()).then(|| now + ladder.wait);
+        // An ordinary handshake shows nothing new about the path.
+        let eager = eager && slot.outcome == Outcome::Accepted;
+        ladder.eager = if eager { Eager::Probes } else { Eager::No };
+        let wait = if eager { rtt / 4 } else { ladder.wait };
+        ladder.at = (waits && ladder.first.is_some()).then(|| now + wait);
     }
 
     /// Looks at an open connection from which nothing may have come yet.
@@ -85,6 +94,29 @@ impl Stack {
         if totals.bytes_received > 0 || totals.bytes_acked > kept || ladder.wait > WATCH_MAX {
             ladder.first = None;
             return;
+        }
+        match ladder.eager {
+            Eager::No => {}
+            Eager::Probes => {
+                let rtt = conn.rtt().map_or(Duration::ZERO, |rtt| rtt.0);
+                (ladder.eager, ladder.probed_at) = (Eager::Begins, Some(now));
+                ladder.at = Some(now + rtt / 4);
+                conn.probe();
+                return self.touched(index, now);
+            }
+            Eager::Begins => {
+                ladder.eager = Eager::Begun;
+                // Should its SYN be lost, this goes on as on any other path.
+                ladder.at = Some(now + ladder.wait);
+                conn.probe();
+                self.touched(index, now);
+                return self.second_attempt(index, now);
+            }
+            Eager::Begun if ladder.twin.is_some() => {
+                ladder.at = Some(now + ladder.wait);
+                return;
+            }
+            Eager::Begun => ladder.eager = Eager::No,
         }
         if let Some(at) = ladder.probed_at {
             let silent = conn.last_heard() < at;
@@ -150,6 +182,18 @@ impl Stack {
             // The response came after all.
             self.forget_twin(first);
             self.drop_twin(Some(twin), now);
+            return Disposition::Reset;
+        }
+        if let Some(asked) = &mut loser.asked
+            && core::mem::take(&mut asked.ladder.eager) == Eager::Begun
+            && asked.ladder.probed_at.is_some_and(|at| loser.conn.last_heard() >= at)
+            && !loser.conn.peer_is_ahead()
+        {
+            // The server is there and has lost nothing: it thinks.
+            asked.ladder.at = Some(now + asked.ladder.wait);
+            self.forget_twin(first);
+            self.drop_twin(Some(twin), now);
+            self.touched(first, now);
             return Disposition::Reset;
         }
         self.change_places(twin, first, now);

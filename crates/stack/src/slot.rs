@@ -44,6 +44,20 @@ pub struct Asked {
     pub ladder: Ladder,
 }
 
+/// How far a second attempt goes while the first one may only be slow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Eager {
+    /// Not: it follows a failure.
+    #[default]
+    No,
+    /// Silence is probed next.
+    Probes,
+    /// It begins next, if there is still silence.
+    Begins,
+    /// It has begun. Its SYN-ACK decides, by what the probes brought.
+    Begun,
+}
+
 /// What a connect whose data may run twice does when nothing comes back.
 #[derive(Debug, Default)]
 pub struct Ladder {
@@ -55,6 +69,8 @@ pub struct Ladder {
     pub twin: Option<u32>,
     /// When the connection was last probed.
     pub probed_at: Option<Instant>,
+    /// The path is new to first flights, and the second attempt does not wait until this one has failed.
+    pub eager: Eager,
     /// Probes in a row without an answer.
     pub unanswered: u8,
     /// Time between two looks at a silent connection.

@@ -59,6 +59,17 @@ impl World {
         world
     }
 
+    /// Round-trip times and cookies are known; no first flight was sent to the bad server.
+    fn asked() -> Self {
+        let mut world = Self::new();
+        for _ in 0..8 {
+            world.visit(bad(), ordinary());
+            world.visit(good(), fast());
+        }
+        assert_eq!(world.visit(bad(), fast()).outcome, Outcome::Handshake(Reason::NoCredential));
+        world
+    }
+
     fn new() -> Self {
         let mut pair = Pair::new(PathConfig::with_delay(RTT / 2), 1, false, |config, end| {
             if end == End::Server {
@@ -263,6 +274,18 @@ fn a_path_that_swallows_the_connection_behind_the_syn() {
     let visits = world.three_visits("data behind the SYN dropped, replay-safe", &replay_safe());
     // Two looks at the silent connection, 0.5 s each; then an ordinary connection from another port.
     assert_eq!(visits[0].rtts, FAST + 10.0 + ORDINARY);
+    assert_eq!(visits[0].outcome, Outcome::Handshake(Reason::Unknown));
+    assert_eq!([visits[1].rtts, visits[2].rtts], [ORDINARY; 2]);
+}
+
+/// The same at the first use of Fast Open: the round-trip time and a cookie are known, and nothing of what the
+/// path does behind a SYN with data.
+#[test]
+fn a_path_that_always_swallowed_the_connection_behind_the_syn() {
+    let mut world = World::asked().through(swallows_what_follows());
+    let visits =
+        world.three_visits("data behind the SYN dropped from the first, replay-safe", &replay_safe());
+    assert!(visits[0].rtts <= ORDINARY + 1.5, "{visits:?}");
     assert_eq!(visits[0].outcome, Outcome::Handshake(Reason::Unknown));
     assert_eq!([visits[1].rtts, visits[2].rtts], [ORDINARY; 2]);
 }

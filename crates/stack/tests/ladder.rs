@@ -257,10 +257,25 @@ fn a_crossing_syn_is_not_for_the_second_attempt() {
 
 // --- an open connection that stays silent ------------------------------------------------------------
 
-/// A connection whose first flight was taken, and its port.
+/// A connection whose first flight was taken, and its port. An earlier one was answered, so the path is known
+/// to be good.
 fn taken() -> (Peer, ConnId, Attempt) {
+    let (mut p, id, _) = taken_first();
+    p.send(seg().seq(1).ack(AFTER).data(b"answer"));
+    assert_eq!(p.read(id), b"answer");
+    p.abort(id);
+    p.release(id);
+    p.drain();
+    taken_by(p)
+}
+
+/// The first connection ever whose first flight was taken.
+fn taken_first() -> (Peer, ConnId, Attempt) {
     // The trace would show the two connections change places, which no transition table has.
-    let mut p = world_with(|c| c.limits.trace = 0);
+    taken_by(world_with(|c| c.limits.trace = 0))
+}
+
+fn taken_by(mut p: Peer) -> (Peer, ConnId, Attempt) {
     let id = connect(&mut p, DATA);
     let first = Attempt::of(&mut p);
     p.pass(10);
@@ -290,6 +305,50 @@ fn a_server_that_thinks_is_not_asked_twice() {
     p.send(seg().seq(1).ack(AFTER).data(b"answer"));
     assert_eq!(p.read(id), b"answer");
     assert_eq!((outcome(&p, id), failures(&p)), (Outcome::Accepted, 0));
+}
+
+/// The port a packet came from.
+fn source(got: &Got) -> u16 {
+    u16::from_be_bytes([got.packet[20], got.packet[21]])
+}
+
+/// On a path that is new to first flights silence is probed at once, and a second attempt made ready.
+fn eager() -> (Peer, ConnId, Attempt, Attempt) {
+    let (mut p, id, first) = taken_first();
+    p.pass(20);
+    let sent = p.drain();
+    let probes = sent.iter().filter(|g| source(g) == first.port && g.data.is_empty()).count();
+    assert_eq!((probes, sent.len()), (2, 3), "{sent:?}");
+    let syn = sent.into_iter().find(|g| source(g) != first.port).unwrap().is_syn().empty().no_fast_open();
+    let port = source(&syn);
+    (p, id, first, Attempt { syn, port })
+}
+
+/// The server answers the probes, so it thinks: the data does not go again.
+#[test]
+fn on_a_new_path_a_server_that_thinks_is_not_asked_twice_either() {
+    let (mut p, id, first, second) = eager();
+    let to_first = |seg: Seg| seg.raw_ack(first.syn.raw_seq + AFTER);
+    p.local_port = first.port;
+    p.send(to_first(seg().seq(1).ack(1)));
+    let answer = second.answered(&mut p, 1);
+    p.send(answer);
+    p.expect().is_rst();
+    p.local_port = first.port;
+    p.send(to_first(seg().seq(1).ack(1).data(b"answer")));
+    assert_eq!(p.read(id), b"answer");
+    assert_eq!((outcome(&p, id), failures(&p)), (Outcome::Accepted, 0));
+}
+
+/// No probe is answered: the data goes with the second attempt's ACK.
+#[test]
+fn on_a_new_path_silence_moves_the_stream_with_the_second_syn_ack() {
+    let (mut p, id, _, second) = eager();
+    let answer = second.answered(&mut p, 1);
+    p.send(answer);
+    let sent = p.drain();
+    assert!(sent.iter().any(|g| source(g) == second.port && g.data == DATA), "{sent:?}");
+    assert_eq!((outcome(&p, id), failures(&p)), (Outcome::Handshake(Reason::Unknown), 1));
 }
 
 /// The answer to a probe comes from behind what was received: a response is on the way and does not arrive.

@@ -30,6 +30,8 @@ pub struct Failures {
     pub permits: Permission,
     /// When everything is tried again.
     pub retry_at: Instant,
+    /// A first flight was accepted and answered since the last failure.
+    proven: bool,
     refusals: u8,
     /// Cookies granted when the last refusal came.
     refused_at: u64,
@@ -41,6 +43,7 @@ impl Failures {
         count: 0,
         permits: Permission::Everything,
         retry_at: Instant::ZERO,
+        proven: false,
         refusals: 0,
         refused_at: 0,
     };
@@ -57,6 +60,16 @@ impl Failures {
         if now < self.retry_at { self.permits } else { Permission::Everything }
     }
 
+    /// A first flight was accepted and answered: nothing is wrong here.
+    pub(super) fn succeed(&mut self) {
+        *self = Self { proven: true, ..Self::NONE };
+    }
+
+    /// Whether a first flight was accepted and answered, and none failed since.
+    pub(super) const fn proven(&self) -> bool {
+        self.proven
+    }
+
     /// Something failed: nothing more than `permits` for a while, twice as long as the last time.
     pub(super) fn fail(&mut self, permits: Permission, now: Instant) {
         // Connections opened together fail together: that is one failure.
@@ -66,6 +79,7 @@ impl Failures {
         // Doublings beyond the largest pause change nothing.
         let doubled = BACKOFF_MIN.saturating_mul(1 << self.count.min(16));
         self.count = self.count.saturating_add(1);
+        self.proven = false;
         self.permits = permits;
         self.retry_at = now + doubled.min(BACKOFF_MAX);
     }
