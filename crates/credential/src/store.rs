@@ -66,11 +66,47 @@ impl Entry {
         }
     }
 
+    fn request_form(&self) -> FastOpenForm {
+        match self.ladder {
+            Ladder::Fresh | Ladder::GaveUp => FastOpenForm::Standard,
+            Ladder::TryExperimental => FastOpenForm::Experimental,
+            Ladder::Answered(form) => form,
+        }
+    }
+
     /// The newest cookie.
     #[must_use]
     pub fn cookie(&self) -> Option<&StoredCookie> {
         self.cookies.newest()
     }
+}
+
+/// What a client knows when it connects: see [`CredentialStore::prospect`].
+#[derive(Debug, Clone, Copy)]
+pub struct Prospect {
+    /// What the SYN may carry, by what is known of failures.
+    pub permission: Permission,
+    /// The cookie to show.
+    pub cookie: Option<StoredCookie>,
+    /// The form in which to ask for one.
+    pub form: FastOpenForm,
+    /// The first timeout: see [`CredentialStore::syn_timeout`].
+    pub timeout: Duration,
+    /// The MSS of the server's last SYN-ACK, bytes.
+    pub mss: Option<u16>,
+    /// See [`CredentialStore::path_mss`].
+    pub path_mss: Option<u16>,
+}
+
+impl Prospect {
+    const UNKNOWN: Self = Self {
+        permission: Permission::Everything,
+        cookie: None,
+        form: FastOpenForm::Standard,
+        timeout: path::SYN_TIMEOUT_MAX,
+        mss: None,
+        path_mss: None,
+    };
 }
 
 /// In which form to ask for a cookie.
@@ -167,6 +203,22 @@ impl CredentialStore {
         });
     }
 
+    /// All that a SYN to `server` needs to know when it leaves now, in one look, which counts as a use. The
+    /// cookie is there only if the SYN may carry data; it is taken, see [`CredentialStore::take_cookie`].
+    pub fn prospect(&mut self, network: NetworkId, server: IpAddr, now: Instant) -> Prospect {
+        let Some(entry) = self.entries.get_mut(&(network, server)) else { return Prospect::UNKNOWN };
+        let permission = entry.failures.permission(now);
+        let everything = permission == Permission::Everything;
+        Prospect {
+            permission,
+            cookie: if everything { entry.cookies.take() } else { None },
+            form: entry.request_form(),
+            timeout: entry.rtt.and_then(|rtt| rtt.syn_timeout(now)).unwrap_or(path::SYN_TIMEOUT_MAX),
+            mss: entry.mss,
+            path_mss: entry.path_mss.and_then(|mss| mss.current(now)),
+        }
+    }
+
     /// The cookie for a SYN that leaves now. Tell [`CredentialStore::note_answer`] what became of it: the
     /// cookie of a server that grants them for one use is out of the store until then.
     pub fn take_cookie(&mut self, network: NetworkId, server: IpAddr) -> Option<StoredCookie> {
@@ -245,14 +297,7 @@ impl CredentialStore {
     /// standard one (34), after an unanswered request the experimental one (254), then 34 for ever.
     #[must_use]
     pub fn request_form(&self, network: NetworkId, server: IpAddr) -> FastOpenForm {
-        match self.entries.peek(&(network, server)) {
-            Some(entry) => match entry.ladder {
-                Ladder::Fresh | Ladder::GaveUp => FastOpenForm::Standard,
-                Ladder::TryExperimental => FastOpenForm::Experimental,
-                Ladder::Answered(form) => form,
-            },
-            None => FastOpenForm::Standard,
-        }
+        self.entries.peek(&(network, server)).map_or(FastOpenForm::Standard, Entry::request_form)
     }
 
     /// A SYN with a request in `form` was answered by a SYN-ACK without a cookie. Not for a SYN that was

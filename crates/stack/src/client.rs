@@ -25,74 +25,74 @@ pub(crate) struct Intent {
     pub plan: SynPlan,
     pub asked: Option<Box<Asked>>,
     pub outcome: Outcome,
+    /// Largest payload of a segment to the server.
+    pub path_mss: u16,
 }
 
 impl Intent {
-    fn ordinary(reason: Reason) -> Self {
-        Self { plan: SynPlan::default(), asked: None, outcome: Outcome::Handshake(reason) }
+    fn ordinary(reason: Reason, path_mss: u16) -> Self {
+        Self { plan: SynPlan::default(), asked: None, outcome: Outcome::Handshake(reason), path_mss }
     }
 }
 
 impl Stack {
     /// Decides what the SYN to `server` carries.
     pub(crate) fn intend(&mut self, config: &ConnectConfig, key: &FlowKey, now: Instant) -> Intent {
-        if !config.fast_open {
-            return Intent::ordinary(Reason::NotRequested);
-        }
         let (network, server) = (self.config.network, key.remote_ip());
-        let store = &mut self.credentials;
-        let cookie = match store.permission(network, server, now) {
-            Permission::Nothing => return Intent::ordinary(Reason::FailureMemory),
-            Permission::Request => None,
-            Permission::Everything => store.take_cookie(network, server),
-        };
-        // The path may drop the option as well as the data (the Fast Open paper §4.1).
-        let first_timeout = Some(store.syn_timeout(network, server, now));
-        let (form, option, data_limit) = match &cookie {
+        if !config.fast_open {
+            return Intent::ordinary(Reason::NotRequested, self.client_path_mss(server, now));
+        }
+        let known = self.credentials.prospect(network, server, now);
+        let path_mss = self.path_mss(server).min(known.path_mss.unwrap_or(u16::MAX));
+        if known.permission == Permission::Nothing {
+            return Intent::ordinary(Reason::FailureMemory, path_mss);
+        }
+        let (form, option, data_limit) = match &known.cookie {
             Some(held) => {
-                let mss = store.lookup(network, server).and_then(|entry| entry.mss);
-                let limit = self.first_flight_limit(server, mss, now);
+                let limit = self.first_flight_limit(server, known.mss, path_mss);
                 (held.form, FastOpen::Cookie(held.form, held.cookie), limit)
             }
-            None => {
-                let form = store.request_form(network, server);
-                (form, FastOpen::Request(form), 0)
-            }
+            None => (known.form, FastOpen::Request(known.form), 0),
         };
-        let cookie_age = cookie.map(|held| now.saturating_since(held.granted_at));
         let asked = Asked {
             network,
             form,
-            cookie,
-            cookie_age,
+            cookie: known.cookie,
+            cookie_age: known.cookie.map(|held| now.saturating_since(held.granted_at)),
             awaited: true,
             answered_at: Instant::FAR_FUTURE,
             ladder: Ladder::default(),
-        };
-        let asked = match self.spare_asked.pop() {
-            Some(mut spare) => {
-                *spare = asked;
-                spare
-            }
-            None => Box::new(asked),
         };
         Intent {
             plan: SynPlan {
                 options: OptionBytes::from(&option),
                 data_limit,
-                first_timeout,
+                // The path may drop the option as well as the data (the Fast Open paper §4.1).
+                first_timeout: Some(known.timeout),
                 ..SynPlan::default()
             },
-            asked: Some(asked),
+            asked: Some(self.boxed(asked)),
             outcome: Outcome::Undecided,
+            path_mss,
+        }
+    }
+
+    /// Uses a box of an earlier connection again: connecting allocates nothing in the long run.
+    fn boxed(&mut self, asked: Asked) -> Box<Asked> {
+        match self.spare.pop() {
+            Some(mut place) => {
+                *place = asked;
+                place
+            }
+            None => Box::new(asked),
         }
     }
 
     /// Largest first-flight data: the peer's MSS, else RFC 7413 §4.2.1's defaults, within our own
     /// and the path's, less the options.
-    fn first_flight_limit(&self, server: IpAddr, mss: Option<u16>, now: Instant) -> u32 {
+    fn first_flight_limit(&self, server: IpAddr, mss: Option<u16>, path_mss: u16) -> u32 {
         let unknown = if server.is_ipv4() { 536 } else { 1220 };
-        let mss = mss.unwrap_or(unknown).min(self.tcp.mss).min(self.client_path_mss(server, now));
+        let mss = mss.unwrap_or(unknown).min(self.tcp.mss).min(path_mss);
         u32::from(mss).saturating_sub(SYN_OPTIONS)
     }
 

@@ -173,10 +173,10 @@ impl Stack {
         }
         let local = self.local_end(remote, config)?;
         let key = FlowKey::new(local, remote);
-        let Intent { plan, asked, outcome } = self.intend(config, &key, now);
+        let Intent { plan, asked, outcome, path_mss } = self.intend(config, &key, now);
         let tcp = config.tcp.clone().unwrap_or_else(|| self.tcp.clone());
         let mut ends = self.endpoints(&key, None, now);
-        ends.path_mss = self.client_path_mss(ip, now);
+        ends.path_mss = path_mss;
         let index = self.insert(tcp, ends, &key, Owner::Application, outcome, now);
         let slot = self.slots.get_mut(index).ok_or(ConnectError::TooManyConnections)?;
         let taken = slot.conn.open_active(plan, data, &mut self.pool);

@@ -29,6 +29,9 @@ use firstflight_wire::{Clock, Instant};
 /// been spoofed, and the RST the victim's (RFC 7413 §5.1).
 const QUARANTINE: Duration = Duration::from_secs(60);
 
+/// Boxes kept for later connections.
+const SPARE: usize = 256;
+
 /// Many TCP connections over one link. Owned by one thread; more cores mean more stacks.
 #[derive(Debug)]
 pub struct Stack {
@@ -54,10 +57,10 @@ pub struct Stack {
     pub(crate) quarantine: VecDeque<(Instant, Place)>,
     /// One-time cookies granted to connections (by index) that have not acknowledged.
     pub(crate) grants: BTreeMap<u32, (ListenerId, Serial)>,
-    /// What finished connects used to remember: connects in the steady state allocate nothing.
-    #[allow(clippy::vec_box, reason = "the boxes themselves are reused")]
-    pub(crate) spare_asked: Vec<Box<Asked>>,
     pub(crate) to_send: VecDeque<u32>,
+    /// Boxes that connections left, for later ones.
+    #[allow(clippy::vec_box, reason = "the boxes themselves are reused")]
+    pub(crate) spare: Vec<Box<Asked>>,
     pub(crate) replies: VecDeque<Reply>,
     pub(crate) events: VecDeque<Announced>,
     pub(crate) traces: VecDeque<Trace>,
@@ -101,8 +104,8 @@ impl Stack {
             clock: Clock { mono: now, unix_ms: 0, uncertainty: Duration::MAX },
             quarantine: VecDeque::new(),
             grants: BTreeMap::new(),
-            spare_asked: Vec::new(),
             to_send: VecDeque::new(),
+            spare: Vec::new(),
             replies: VecDeque::new(),
             events: VecDeque::new(),
             traces: VecDeque::new(),
@@ -424,7 +427,11 @@ impl Stack {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let over = matches!(slot.conn.state(), StateName::Closed | StateName::TimeWait);
         if over && slot.owner == Owner::Nobody && !slot.queued {
-            self.spare_asked.extend(slot.asked.take());
+            if let Some(asked) = slot.asked.take()
+                && self.spare.len() < SPARE
+            {
+                self.spare.push(asked);
+            }
             self.wheel.cancel(index);
             self.slots.discard(index);
         }

@@ -35,9 +35,11 @@ impl Pool {
         self.outstanding
     }
 
+    #[inline]
     fn class(bytes: usize) -> Option<usize> {
-        let shift = bytes.max(1).next_power_of_two().trailing_zeros();
-        let class = shift.saturating_sub(MIN_SHIFT) as usize;
+        // Bits above those that the smallest block has.
+        let above = usize::BITS - (bytes.saturating_sub(1) >> MIN_SHIFT).leading_zeros();
+        let class = above as usize;
         (class < CLASSES).then_some(class)
     }
 
@@ -52,9 +54,6 @@ impl Pool {
     }
 
     fn give(&mut self, block: Box<[u8]>) {
-        if block.is_empty() {
-            return;
-        }
         self.outstanding = self.outstanding.saturating_sub(block.len());
         let Some(class) = Self::class(block.len()) else { return };
         if let Some(list) = self.free.get_mut(class)
@@ -108,7 +107,10 @@ impl Ring {
             bigger[..front.len()].copy_from_slice(front);
             bigger[front.len()..old].copy_from_slice(back);
         }
-        pool.give(core::mem::replace(&mut self.data, bigger));
+        let smaller = core::mem::replace(&mut self.data, bigger);
+        if !smaller.is_empty() {
+            pool.give(smaller);
+        }
         self.head = 0;
         true
     }
@@ -175,8 +177,11 @@ impl Ring {
     }
 
     /// Forgets everything and gives the memory back.
+    #[inline]
     pub fn clear(&mut self, pool: &mut Pool) {
-        pool.give(core::mem::take(&mut self.data));
+        if !self.data.is_empty() {
+            pool.give(core::mem::take(&mut self.data));
+        }
         self.head = 0;
         self.len = 0;
     }
