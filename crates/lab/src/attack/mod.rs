@@ -4,6 +4,7 @@ mod flood;
 mod reflection;
 mod replay;
 mod report;
+mod rollover;
 mod world;
 
 use clap::{Args, ValueEnum};
@@ -13,8 +14,9 @@ use firstflight_credential::{
 };
 use report::Table;
 use std::sync::Arc;
+use world::clock_at;
 
-/// Simulated attacks: floods with stolen cookies, reflection at a victim, replays.
+/// Simulated attacks: floods with stolen cookies, reflection at a victim, replays; and a farm's roll-over.
 #[derive(Debug, Args)]
 pub struct Attack {
     /// Which one; all of them by default
@@ -36,6 +38,8 @@ enum Which {
     Reflection,
     /// One recorded SYN, sent again and again
     Replay,
+    /// A farm's key changes while clients visit
+    RollOver,
 }
 
 /// Runs them; the text to print.
@@ -50,6 +54,9 @@ pub fn run(attack: &Attack) -> String {
     }
     if wanted(Which::Replay) {
         tables.push(replay::table());
+    }
+    if wanted(Which::RollOver) {
+        tables.push(rollover::table());
     }
     if attack.json {
         return serde_json::Value::from_iter(tables.iter().map(Table::json)).to_string();

@@ -5,6 +5,7 @@ use super::world::{Server, World, address};
 use super::{Cookies, policy};
 use firstflight_credential::{GuardKey, PendingLimit, RemoteGuard, ReplayTable, Replays, Window};
 use firstflight_stack::ListenConfig;
+use firstflight_wire::Clock;
 use firstflight_wire::tcp::fill_checksum;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -38,6 +39,8 @@ pub struct Executed {
     pub changed: u32,
     /// After the server was restarted.
     pub restarted: u32,
+    /// After the wall clock was set back an hour.
+    pub stepped: u32,
     /// At another member of the farm.
     pub member: u32,
 }
@@ -164,6 +167,14 @@ impl Promise {
             scene.start(1);
             scene.send(syn, 3, LATER);
         };
+        let stepped = |scene: &mut Scene, syn: &[u8]| {
+            let now = scene.world.now + Duration::from_secs(2);
+            scene.world.run(now);
+            let clock = super::world::clock_at(now);
+            let back = Clock { unix_ms: clock.unix_ms - 3_600_000, ..clock };
+            scene.world.servers.values_mut().for_each(|server| server.stack.handle_clock(back));
+            scene.send(syn, 3, LATER);
+        };
         let member = |scene: &mut Scene, syn: &[u8]| {
             scene.switch();
             scene.send(syn, 3, LATER);
@@ -173,6 +184,7 @@ impl Promise {
             closed: self.act(closed),
             changed: self.act(other_port),
             restarted: self.act(restarted),
+            stepped: self.act(stepped),
             member: self.act(member),
         }
     }
@@ -205,6 +217,7 @@ pub fn table() -> Table {
             "after its close",
             "other port, ISN",
             "after a restart",
+            "clock set back",
             "other member",
         ],
     );
@@ -216,6 +229,7 @@ pub fn table() -> Table {
             e.closed.into(),
             e.changed.into(),
             e.restarted.into(),
+            e.stepped.into(),
             e.member.into(),
         ]);
     }
@@ -226,7 +240,7 @@ pub fn table() -> Table {
 mod tests {
     use super::*;
 
-    const ONCE: Executed = Executed { living: 1, closed: 1, changed: 1, restarted: 1, member: 1 };
+    const ONCE: Executed = Executed { living: 1, closed: 1, changed: 1, restarted: 1, stepped: 1, member: 1 };
 
     #[test]
     fn at_most_once_is_exactly_once_whatever_happens() {

@@ -99,7 +99,7 @@ pub struct World {
 }
 
 /// The wall clock at virtual time `now`.
-fn clock(now: Instant) -> Clock {
+pub fn clock_at(now: Instant) -> Clock {
     Clock { mono: now, unix_ms: 1_800_000_000_000 + now.as_millis(), uncertainty: Duration::from_millis(1) }
 }
 
@@ -111,7 +111,7 @@ pub fn stack(ip: IpAddr, now: Instant) -> Stack {
     }
     secret[4] = (now.as_millis() / 1000) as u8;
     let mut stack = Stack::new(Config::new(vec![ip], secret), now);
-    stack.handle_clock(clock(now));
+    stack.handle_clock(clock_at(now));
     stack
 }
 
