@@ -99,7 +99,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let (stop, stopping) = watch::channel(());
     for &ip in args.network.addresses() {
         let at = SocketAddr::new(ip, args.port);
-        let listener = listen(&endpoint, at, fast_open.policy.clone())?;
+        let listener = listen(&endpoint, at, &args.fast_open, fast_open.policy.clone())?;
         handles.push(listener.keys());
         let site = Site { root: Arc::clone(&root), early_unsafe: args.early_unsafe, log };
         listening.spawn(accept(listener, site, Arc::clone(&graceful), stopping.clone()));
@@ -138,9 +138,15 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn listen(endpoint: &Endpoint, at: SocketAddr, fast_open: Option<FastOpenPolicy>) -> Result<Listener, Error> {
+fn listen(
+    endpoint: &Endpoint,
+    at: SocketAddr,
+    options: &FastOpen,
+    policy: Option<FastOpenPolicy>,
+) -> Result<Listener, Error> {
     let mut config = ListenConfig::new(at);
-    config.fast_open = fast_open;
+    options.configure(&mut config);
+    config.fast_open = policy;
     endpoint.listen(config).map_err(|error| Error::Listen(at, error))
 }
 

@@ -2,8 +2,11 @@
 
 use crate::error::Error;
 use crate::keys::Period;
-use firstflight::credential::{CookieKeys, FastOpenPolicy, KeyRing, PendingLimit, Schedule, Scheme};
+use firstflight::credential::{
+    CookieKeys, FastOpenPolicy, KeyRing, PendingLimit, Quarantine, Schedule, Scheme,
+};
 use firstflight::keys::{self, Form, KeyFile, KeyHandle};
+use firstflight::{ListenConfig, ResponsePolicy};
 use std::path::PathBuf;
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -44,6 +47,29 @@ pub struct FastOpen {
     /// First flights that may wait for their client's ACK; more become ordinary handshakes
     #[arg(long, value_name = "N", default_value_t = 256)]
     pending: u32,
+    /// Of them, of one client (an IPv4 address, an IPv6 /64) [default: a 32nd of --pending, at least 4]
+    #[arg(long, value_name = "N")]
+    pending_per_client: Option<u32>,
+    /// Count connections that a RST ended as pending for 60 s even if nobody had accepted them
+    #[arg(long)]
+    strict_quarantine: bool,
+    /// What may be sent before the client's ACK: immediately, after-handshake, or N times the bytes received, as 3x
+    #[arg(long, value_name = "HOW", default_value = "immediately", value_parser = response_policy)]
+    response: ResponsePolicy,
+    /// Remember connections for 2 MSL that the client closed first, so that a late copy of their SYN finds nothing
+    #[arg(long)]
+    hold_last_ack: bool,
+}
+
+fn response_policy(text: &str) -> Result<ResponsePolicy, String> {
+    match text {
+        "immediately" => Ok(ResponsePolicy::Immediately),
+        "after-handshake" => Ok(ResponsePolicy::AfterHandshake),
+        _ => match text.strip_suffix('x').and_then(|times| times.parse().ok()) {
+            Some(times @ 1..) => Ok(ResponsePolicy::Times(times)),
+            _ => Err("write immediately, after-handshake, or a number and x, as 3x".into()),
+        },
+    }
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -69,6 +95,12 @@ impl Prepared {
 }
 
 impl FastOpen {
+    /// What a listener needs to know beside the policy.
+    pub fn configure(&self, config: &mut ListenConfig) {
+        config.response = self.response;
+        config.hold_last_ack = self.hold_last_ack;
+    }
+
     /// Reads the keys.
     pub async fn prepare(&self) -> Result<Prepared, Error> {
         if self.no_fast_open {
@@ -79,8 +111,15 @@ impl FastOpen {
             Some(file) => keys::current(file).map_err(Error::Clock)?.ring,
             None => Arc::new(self.ring()?),
         };
-        let mut policy = FastOpenPolicy::new(ring, Arc::new(PendingLimit::new(self.pending)));
+        let pending = PendingLimit::new(self.pending);
+        if let Some(limit) = self.pending_per_client {
+            pending.set_client_limit(limit);
+        }
+        let mut policy = FastOpenPolicy::new(ring, Arc::new(pending));
         policy.no_cookie = self.no_cookie;
+        if self.strict_quarantine {
+            policy.quarantine = Quarantine::Every;
+        }
         Ok(Prepared { policy: Some(policy), file })
     }
 
@@ -121,6 +160,23 @@ impl FastOpen {
         match self.scheme {
             SchemeName::Linux => Scheme::Linux,
             SchemeName::Paper => Scheme::Paper,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn a_response_policy_is_a_word_or_a_factor() {
+        assert_eq!(response_policy("immediately"), Ok(ResponsePolicy::Immediately));
+        assert_eq!(response_policy("after-handshake"), Ok(ResponsePolicy::AfterHandshake));
+        assert_eq!(response_policy("3x"), Ok(ResponsePolicy::Times(3)));
+        for wrong in ["", "x", "3", "0x", "-1x", "later", "3 x"] {
+            assert!(response_policy(wrong).unwrap_err().contains("3x"), "{wrong}");
         }
     }
 }
