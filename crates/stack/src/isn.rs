@@ -23,6 +23,7 @@ impl IsnGenerator {
 
     /// The initial numbers of a connection, from one keyed hash of both ends. A later incarnation of
     /// the same pair begins later in the sequence space and goes on with the same timestamps.
+    #[inline(always)]
     #[must_use]
     pub fn initial(&self, local: SocketAddr, remote: SocketAddr, now: Instant) -> Initial {
         let hash = hash_flow(&self.secret, Purpose::Isn, local, remote);
@@ -66,6 +67,7 @@ pub(crate) enum Purpose {
 /// SipHash-1-3 of a purpose and both ends, by words: bit by bit it costs twice as much. What it makes
 /// lives as long as a connection and is seen once, so the shorter variant, which is the one of hash
 /// tables, will do; SYN cookies, which anybody may try to forge, take the longer one.
+#[inline(always)]
 pub(crate) fn hash_flow(secret: &[u8; 16], purpose: Purpose, local: SocketAddr, remote: SocketAddr) -> u64 {
     let ports = u64::from(local.port()) << 16 | u64::from(remote.port());
     let head = u64::from(purpose as u8) << 56 | ports;

@@ -30,6 +30,8 @@ pub struct PortSelector {
     count: u32,
     /// Empty until the first use: a stack that only listens does not pay 128 KiB.
     counters: Vec<u16>,
+    /// The last destination and its hash: clients mostly connect to the same one again.
+    last: Option<(IpAddr, SocketAddr, u64)>,
 }
 
 impl PortSelector {
@@ -38,7 +40,7 @@ impl PortSelector {
     pub fn new(secret: [u8; 16], range: RangeInclusive<u16>) -> Self {
         let (first, last) = (u32::from((*range.start()).max(1)), u32::from(*range.end()));
         let count = (last + 1).saturating_sub(first);
-        Self { secret, first: (*range.start()).max(1), count, counters: Vec::new() }
+        Self { secret, first: (*range.start()).max(1), count, counters: Vec::new(), last: None }
     }
 
     /// The port to try first from `local` to `remote`; `None` if the range is empty. `random`
@@ -79,8 +81,15 @@ impl PortSelector {
         None
     }
 
-    fn hash(&self, local: IpAddr, remote: SocketAddr) -> u64 {
-        hash_flow(&self.secret, Purpose::Port, SocketAddr::new(local, 0), remote)
+    fn hash(&mut self, local: IpAddr, remote: SocketAddr) -> u64 {
+        match self.last {
+            Some((l, r, hash)) if (l, r) == (local, remote) => hash,
+            _ => {
+                let hash = hash_flow(&self.secret, Purpose::Port, SocketAddr::new(local, 0), remote);
+                self.last = Some((local, remote, hash));
+                hash
+            }
+        }
     }
 }
 

@@ -86,6 +86,14 @@ impl<T> Slab<T> {
     /// The entry at `index` and its generation.
     #[inline]
     #[must_use]
+    pub fn get_with_generation(&self, index: u32) -> Option<(&T, u32)> {
+        let entry = self.entry(index)?;
+        Some((entry.value.as_ref()?, entry.generation))
+    }
+
+    /// The entry at `index` and its generation.
+    #[inline]
+    #[must_use]
     pub fn get_mut_with_generation(&mut self, index: u32) -> Option<(&mut T, u32)> {
         let entry = self.entry_mut(index)?;
         Some((entry.value.as_mut()?, entry.generation))

@@ -204,7 +204,8 @@ impl Stack {
     }
 
     pub(crate) fn slot(&self, id: ConnId) -> Option<&Slot> {
-        self.slots.lives(id.index, id.generation).then(|| self.slots.get(id.index)).flatten()
+        let (slot, generation) = self.slots.get_with_generation(id.index)?;
+        (generation == id.generation).then_some(slot)
     }
 
     pub(crate) fn id(&self, index: u32) -> ConnId {
@@ -271,10 +272,7 @@ impl Stack {
                     }
                 }
                 Announced::Connection(index, generation) => {
-                    if !self.slots.lives(index, generation) {
-                        continue;
-                    }
-                    let Some(slot) = self.slots.get_mut(index) else { continue };
+                    let Some(slot) = self.slots.get_live(index, generation) else { continue };
                     slot.announced = false;
                     let ready = core::mem::take(&mut slot.ready);
                     if slot.owner == Owner::Application && !ready.is_empty() {

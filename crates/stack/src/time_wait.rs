@@ -5,6 +5,7 @@ use core::time::Duration;
 use firstflight_tcp::TimeWait;
 use firstflight_wire::Instant;
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 /// Least time between two walks through the table to end what is over.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -80,17 +81,21 @@ impl TimeWaitTable {
     /// make way: the oldest, a sixteenth of the limit at once.
     pub fn insert(&mut self, hash: u64, state: TimeWait, now: Instant, lasts: Duration) -> bool {
         let record = Record { hash, expires: self.next_end(now + lasts), state };
-        if let Some(old) = self.records.find_mut(hash, |r| r.hash == hash) {
-            *old = record;
-            return false;
-        }
+        self.sweep_at.get_or_insert(now + lasts);
         let full = self.records.len() >= self.limit;
-        if full {
+        if full && self.find(hash).is_none() {
             self.make_room(now);
         }
-        self.sweep_at.get_or_insert(now + lasts);
-        self.records.insert_unique(hash, record, |r| r.hash);
-        full
+        match self.records.entry(hash, |r| r.hash == hash, |r| r.hash) {
+            Entry::Occupied(mut old) => {
+                *old.get_mut() = record;
+                false
+            }
+            Entry::Vacant(place) => {
+                place.insert(record);
+                full
+            }
+        }
     }
 
     /// When a record ends that is to end at `at`, or a little later.

@@ -61,9 +61,43 @@ impl<'a> Options<'a> {
             [NOP, NOP, TIMESTAMPS, 10, a, b, c, d, e, f, g, h] => {
                 Self { timestamps: Some(timestamps([a, b, c, d, e, f, g, h])), ..Self::none(raw) }
             }
+            // The SYN of Linux and of this crate; what follows is mostly Fast Open or nothing.
+            [
+                MSS,
+                4,
+                m,
+                n,
+                SACK_PERMITTED,
+                2,
+                TIMESTAMPS,
+                10,
+                a,
+                b,
+                c,
+                d,
+                e,
+                f,
+                g,
+                h,
+                NOP,
+                WINDOW_SCALE,
+                3,
+                s,
+                ..,
+            ] if syn => {
+                let mut options = Self {
+                    mss: Some(u16::from_be_bytes([m, n])).filter(|mss| *mss > 0),
+                    window_scale: Some(s.min(MAX_WINDOW_SCALE)),
+                    sack_permitted: true,
+                    timestamps: Some(timestamps([a, b, c, d, e, f, g, h])),
+                    ..Self::none(raw)
+                };
+                options.read(20, true);
+                options
+            }
             _ => {
                 let mut options = Self::none(raw);
-                options.read(syn);
+                options.read(0, syn);
                 options
             }
         }
@@ -82,12 +116,13 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// Reads into `self`, option by option. Inlined, or the caller would wait for its narrow stores.
+    /// Reads the options behind the first `known` bytes, one by one. Inlined, or the caller would wait for
+    /// its narrow stores.
     #[inline(always)]
-    fn read(&mut self, syn: bool) {
+    fn read(&mut self, known: usize, syn: bool) {
         let options = self;
         let raw = options.raw;
-        let mut rest = raw;
+        let mut rest = raw.get(known..).unwrap_or_default();
         // The same walk as `OptionIter`'s; known options are taken without naming the others.
         loop {
             match *rest {
