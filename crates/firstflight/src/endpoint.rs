@@ -6,7 +6,7 @@ use crate::driver::Driver;
 use crate::first_flight::FirstFlight;
 use crate::jobs::Jobs;
 use crate::listener::Listener;
-use crate::shared::Shared;
+use crate::shared::{BEGINNING, Shared};
 use crate::store::{SharedStore, StoreCounters};
 use crate::stream::{Stream, rides};
 use firstflight_credential::NetworkId;
@@ -28,6 +28,10 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
+    /// What the clock of first flights shows when an endpoint starts, milliseconds: for a
+    /// [`ReplayTable`](firstflight_credential::ReplayTable), which has no memory of what was before.
+    pub const BEGINNING_MS: u64 = BEGINNING.as_millis();
+
     /// Starts an engine with `config` on `link`, as a task of the current tokio runtime.
     ///
     /// # Panics

@@ -43,7 +43,7 @@ pub(crate) struct Inner {
 
 /// Where monotonic time begins: far enough from its origin that what a cache file remembers has its place
 /// before the endpoint began.
-const BEGINNING: Instant = Instant::from_secs(10 * 365 * 24 * 60 * 60);
+pub(crate) const BEGINNING: Instant = Instant::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// What a task waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,8 +8,8 @@
 //! A path may also pass SYN and SYN-ACK and then nothing that carries data. A connection whose first flight
 //! may run twice and that stays silent is therefore probed: the peer's answer shows whether it has sent what
 //! did not arrive. If so, or if no answer comes, the third rung is taken, too. Where no first flight was ever
-//! answered, the probing begins a quarter of a round trip after the SYN-ACK, and the second attempt's plain SYN
-//! another quarter later; when that one is answered, the probes have been, too, and the data goes again only if
+//! answered, the probing begins a quarter of a round trip after the SYN-ACK (25 ms at least), and the second
+//! attempt's plain SYN another quarter later; when that one is answered, the probes have been, too, and the data goes again only if
 //! they were not. Such a path costs 1.5 round trips more than an ordinary connect, and a server that thinks
 //! on a good path costs a SYN, once.
 //!
@@ -34,8 +34,15 @@ use firstflight_wire::tcp::{Flags, Segment};
 const WATCH_MIN: Duration = Duration::from_millis(500);
 /// Longest one; a server that thinks for longer still is left in peace.
 const WATCH_MAX: Duration = Duration::from_secs(16);
+/// Shortest time between the steps of an eager second attempt. Where the round trip is shorter than this,
+/// servers take longer to answer than packets to travel.
+const EAGER_MIN: Duration = Duration::from_millis(25);
 /// Timeouts in a row, or probes without an answer, after which data counts as swallowed.
 const SWALLOWED: u8 = 2;
+
+fn eager_step(rtt: Duration) -> Duration {
+    (rtt / 4).max(EAGER_MIN)
+}
 
 impl Stack {
     /// Prepares the third rung of a connect that begins now, if it may have one.
@@ -79,7 +86,7 @@ impl Stack {
         // An ordinary handshake shows nothing new about the path.
         let eager = eager && slot.outcome == Outcome::Accepted;
         ladder.eager = if eager { Eager::Probes } else { Eager::No };
-        let wait = if eager { rtt / 4 } else { ladder.wait };
+        let wait = if eager { eager_step(rtt) } else { ladder.wait };
         ladder.at = (waits && ladder.first.is_some()).then(|| now + wait);
     }
 
@@ -100,7 +107,7 @@ impl Stack {
             Eager::Probes => {
                 let rtt = conn.rtt().map_or(Duration::ZERO, |rtt| rtt.0);
                 (ladder.eager, ladder.probed_at) = (Eager::Begins, Some(now));
-                ladder.at = Some(now + rtt / 4);
+                ladder.at = Some(now + eager_step(rtt));
                 conn.probe();
                 return self.touched(index, now);
             }

@@ -315,7 +315,8 @@ fn source(got: &Got) -> u16 {
 /// On a path that is new to first flights silence is probed at once, and a second attempt made ready.
 fn eager() -> (Peer, ConnId, Attempt, Attempt) {
     let (mut p, id, first) = taken_first();
-    p.pass(20);
+    // Two steps of the shortest length.
+    p.pass(60);
     let sent = p.drain();
     let probes = sent.iter().filter(|g| source(g) == first.port && g.data.is_empty()).count();
     assert_eq!((probes, sent.len()), (2, 3), "{sent:?}");

@@ -1,12 +1,12 @@
 //! How often one first flight may be executed, on one server or on a farm.
 
 use clap::ValueEnum;
-use firstflight::SharedStore;
 use firstflight::credential::{
     self, Farm, FastOpenPolicy, GuardKey, OneTimeCookies, OneTimeKeys, PolicyError, RemoteGuard, ReplayGuard,
     ReplayTable, Window,
 };
 use firstflight::serial_file::{self, SerialFile, SerialFileError};
+use firstflight::{Endpoint, SharedStore};
 use firstflight_redis::{ConnectError, Options, RedisStore};
 use std::fmt;
 use std::io;
@@ -174,7 +174,8 @@ impl Replays {
         getrandom::fill(&mut *key).map_err(|error| ReplayError::Random(error.into()))?;
         let bytes = usize::from(self.replay_memory) << 20;
         // The engine's clock begins with it, later than this.
-        Ok(Arc::new(ReplayTable::new(GuardKey::from_bytes(*key), Window::NETWORK, bytes, 0)))
+        let start = Endpoint::BEGINNING_MS;
+        Ok(Arc::new(ReplayTable::new(GuardKey::from_bytes(*key), Window::NETWORK, bytes, start)))
     }
 }
 
