@@ -5,7 +5,6 @@ use crate::key::CookieKey;
 use aes::Aes128;
 use aes::cipher::{Array, BlockCipherEncrypt, KeyInit};
 use alloc::boxed::Box;
-use core::hash::Hasher;
 use core::net::IpAddr;
 use siphasher::sip::SipHasher24;
 
@@ -67,22 +66,22 @@ pub(crate) struct Linux {
 
 impl CookieScheme for Linux {
     fn make(&self, flow: &Flow) -> [u8; 8] {
-        let mut hasher = SipHasher24::new_with_key(self.key.as_bytes());
-        // One write of the raw octets. `Hash` for addresses would mix in lengths.
-        match (flow.client, flow.server) {
+        let hasher = SipHasher24::new_with_key(self.key.as_bytes());
+        // The raw octets in one go. `Hash` for addresses would mix in lengths.
+        let hash = match (flow.client, flow.server) {
             (IpAddr::V4(client), IpAddr::V4(server)) => {
                 let pair = (u64::from(client.to_bits()) << 32) | u64::from(server.to_bits());
-                hasher.write(&pair.to_be_bytes());
+                hasher.hash(&pair.to_be_bytes())
             }
             (client, server) => {
                 let mut pair = [0; 32];
                 let (front, back) = pair.split_at_mut(16);
                 front.copy_from_slice(&octets(client));
                 back.copy_from_slice(&octets(server));
-                hasher.write(&pair);
+                hasher.hash(&pair)
             }
-        }
-        hasher.finish().to_le_bytes()
+        };
+        hash.to_le_bytes()
     }
 }
 

@@ -14,7 +14,8 @@ struct Entry<T> {
 /// Entries addressed by index and generation.
 #[derive(Debug)]
 pub struct Slab<T> {
-    chunks: Vec<Box<[Entry<T>]>>,
+    /// Of a fixed size, so that a look needs no second bound.
+    chunks: Vec<Box<[Entry<T>; CHUNK]>>,
     free: Vec<u32>,
     len: usize,
 }
@@ -55,9 +56,12 @@ impl<T> Slab<T> {
     pub fn reserve(&mut self) -> u32 {
         if self.free.is_empty() {
             let first = (self.chunks.len() * CHUNK) as u32;
-            self.chunks.push((0..CHUNK).map(|_| Entry { generation: 0, value: None }).collect());
-            // Taken from the end: low indices first.
-            self.free.extend((first..first + CHUNK as u32).rev());
+            let chunk: Box<[Entry<T>]> = (0..CHUNK).map(|_| Entry { generation: 0, value: None }).collect();
+            if let Ok(chunk) = chunk.try_into() {
+                self.chunks.push(chunk);
+                // Taken from the end: low indices first.
+                self.free.extend((first..first + CHUNK as u32).rev());
+            }
         }
         self.len += 1;
         self.free.pop().unwrap_or_default()

@@ -167,7 +167,7 @@ impl CongestionControl for Cubic {
     }
 
     fn on_ack(&mut self, ack: &AckSample) {
-        let t = self.elapsed(ack);
+        let t = if self.state.in_epoch { self.elapsed(ack) } else { Duration::ZERO };
         self.last_ack = ack.now;
         if !ack.cwnd_limited {
             return;
@@ -180,12 +180,9 @@ impl CongestionControl for Cubic {
             s.cwnd = grown(s.cwnd, ack.acked.min(self.mss.saturating_mul(limit)));
             return;
         }
-        let t = if s.in_epoch {
-            t
-        } else {
+        if !s.in_epoch {
             self.begin_epoch(ack.now);
-            Duration::ZERO
-        };
+        }
         self.congestion_avoidance(ack, t);
     }
 
