@@ -47,17 +47,13 @@ impl Stack {
                 return Some(len);
             }
         }
-        while let Some(&index) = self.to_send.front() {
-            let Some(slot) = self.slots.get_mut(index) else {
-                self.to_send.pop_front();
-                continue;
-            };
+        while let Some(index) = self.to_send.pop_front() {
+            let Some(slot) = self.slots.get_mut(index) else { continue };
             let body = out.get_mut(slot.key.ip_header_len()..);
             let sent = body.and_then(|body| slot.conn.poll_transmit(now, body));
             let whole = sent.and_then(|len| wrap(&slot.key, &mut self.ip_id, len, out));
             // Mostly it has sent all it had, and need not be asked again.
             if sent.is_none() || slot.conn.is_quiet() {
-                self.to_send.pop_front();
                 self.burst = 0;
                 slot.queued = false;
                 let readiness = slot.conn.poll_readiness();
@@ -78,7 +74,9 @@ impl Stack {
                 self.burst += 1;
                 if self.burst >= BURST {
                     self.burst = 0;
-                    self.to_send.rotate_left(1);
+                    self.to_send.push_back(index);
+                } else {
+                    self.to_send.push_front(index);
                 }
             }
             if whole.is_some() {
