@@ -146,9 +146,9 @@ impl Stack {
 fn wrap(key: &FlowKey, ip_id: &mut u16, len: usize, out: &mut [u8]) -> Option<usize> {
     *ip_id = ip_id.wrapping_add(1);
     // Spelt out for each family, so that the compiler sees which it is.
-    match (key.local_ip(), key.remote_ip()) {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => wrap_as(src.into(), dst.into(), *ip_id, len, out),
-        (src, dst) => wrap_as(src, dst, 0, len, out),
+    match key.v4() {
+        Some((src, dst)) => wrap_as(src.into(), dst.into(), *ip_id, len, out),
+        None => wrap_as(key.local_ip(), key.remote_ip(), 0, len, out),
     }
 }
 

@@ -62,6 +62,16 @@ impl FlowKey {
         address(self.remote)
     }
 
+    /// Our address and the peer's, if they are of IPv4.
+    #[inline]
+    #[must_use]
+    pub fn v4(&self) -> Option<(Ipv4Addr, Ipv4Addr)> {
+        let ([high, low], [remote_high, remote_low]) = (self.local, self.remote);
+        // The upper half is zero and the lower one begins with `MAPPED` in both.
+        let both = (high | remote_high) == 0 && (low ^ MAPPED | remote_low ^ MAPPED) >> 32 == 0;
+        both.then(|| (Ipv4Addr::from_bits(low as u32), Ipv4Addr::from_bits(remote_low as u32)))
+    }
+
     /// Length of the IP header of its packets.
     #[inline]
     #[must_use]

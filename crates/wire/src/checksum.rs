@@ -9,7 +9,7 @@ use core::net::IpAddr;
 /// added in pieces of any length.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sum {
-    /// Native-endian sum, folded to less than 2³³ after every addition, so that it cannot overflow.
+    /// Native-endian sum, folded to less than 2³⁶ after every addition, so that it cannot overflow.
     sum: u64,
     /// An odd number of bytes was added: the next byte is the low half of a word.
     odd: bool,
@@ -63,7 +63,7 @@ impl Sum {
     fn append(&mut self, sum: u64, odd: bool) {
         // At an odd offset the high and low bytes have changed places (RFC 1071 §2 (B)).
         let sum = if self.odd { u64::from(fold16(sum).swap_bytes()) } else { fold64(sum) };
-        self.sum = fold64(self.sum + sum);
+        self.sum = fold64(self.sum) + sum;
         self.odd ^= odd;
     }
 }
@@ -89,7 +89,7 @@ pub(crate) fn sum_of(header: &[u8; 20]) -> Sum {
 pub fn pseudo_header(src: IpAddr, dst: IpAddr, protocol: u8, len: u32) -> Sum {
     let mut sum = address(src) + address(dst);
     sum += u64::from(u16::from(protocol).to_be()) + u64::from(len.to_be());
-    Sum { sum: fold64(sum), odd: false }
+    Sum { sum, odd: false }
 }
 
 #[inline]
