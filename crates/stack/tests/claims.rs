@@ -1,0 +1,31 @@
+//! `docs/fast-open.md` names a test for every claim: each of them exists.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::fs;
+use std::path::Path;
+
+#[test]
+fn every_claim_names_a_test_that_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = fs::read_to_string(root.join("docs/fast-open.md")).unwrap();
+    let mut named = 0;
+    let rows = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| what "));
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [_, what, tests, code, _] = cells[..] else { panic!("not three columns: {row}") };
+        assert!(!tests.is_empty(), "no test: {what}");
+        for test in tests.split(',') {
+            let test = test.trim().trim_matches('`');
+            let (file, name) = test.split_once("::").unwrap_or_else(|| panic!("not FILE::TEST: {test}"));
+            let source = fs::read_to_string(root.join(file)).unwrap_or_else(|_| panic!("no file {file}"));
+            let defined = [format!("fn {name}("), format!("def {name}("), format!("fn {name}<")];
+            assert!(defined.iter().any(|d| source.contains(d)), "no test {name} in {file}");
+            named += 1;
+        }
+        if !code.is_empty() {
+            let file = code.trim_matches('`');
+            assert!(root.join(file).exists(), "no file {file}");
+        }
+    }
+    assert!(named > 100, "{named} tests named: the page was not read");
+}
