@@ -27,6 +27,7 @@ mod ingress;
 pub mod isn;
 mod ladder;
 mod listener;
+mod listeners;
 mod parked;
 pub mod ports;
 mod random;

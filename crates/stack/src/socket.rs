@@ -4,7 +4,7 @@ use crate::client::Intent;
 use crate::config::{ConnectConfig, ListenConfig};
 use crate::event::{ConnId, ListenerId};
 use crate::flow::FlowKey;
-use crate::listener::Listener;
+use crate::listeners::Listener;
 use crate::slot::{Owner, Slot};
 use crate::stack::Stack;
 use alloc::collections::VecDeque;

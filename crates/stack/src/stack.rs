@@ -6,7 +6,7 @@ use crate::egress::Reply;
 use crate::event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, ListenerId, Trace};
 use crate::flow::{FlowHasher, FlowKey, FlowTable};
 use crate::isn::IsnGenerator;
-use crate::listener::Listeners;
+use crate::listeners::Listeners;
 use crate::parked::ParkingLot;
 use crate::ports::PortSelector;
 use crate::random::Random;

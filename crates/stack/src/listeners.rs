@@ -1,0 +1,127 @@
+//! Listeners and their two queues.
+
+use crate::config::ListenConfig;
+use crate::event::ListenerId;
+use crate::flow::FlowKey;
+use crate::slab::Slab;
+use crate::slot::Owner;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use firstflight_credential::Quarantine;
+use firstflight_wire::Instant;
+
+/// A listening socket.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub config: ListenConfig,
+    pub tcp: Arc<firstflight_tcp::Config>,
+    pub accept_queue: VecDeque<u32>,
+    pub syn_queue: usize,
+    pub last_cookie: Option<Instant>,
+    pub announced: bool,
+    /// A limit of pending first flights was reached, and no first flight accepted since.
+    pub limited: bool,
+}
+
+/// All listeners of a stack.
+#[derive(Debug, Default)]
+pub(crate) struct Listeners {
+    slab: Slab<Listener>,
+    by_port: BTreeMap<u16, Vec<u32>>,
+}
+
+impl Listeners {
+    pub fn get(&self, id: ListenerId) -> Option<&Listener> {
+        self.slab.lives(id.index, id.generation).then(|| self.slab.get(id.index)).flatten()
+    }
+
+    pub fn at(&self, index: u32) -> Option<&Listener> {
+        self.slab.get(index)
+    }
+
+    pub fn at_mut(&mut self, index: u32) -> Option<&mut Listener> {
+        self.slab.get_mut(index)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Listener> {
+        self.slab.indices().filter_map(|index| self.slab.get(index))
+    }
+
+    /// The id of the listener that is at `index` now.
+    pub fn id(&self, index: u32) -> ListenerId {
+        ListenerId { index, generation: self.slab.generation(index) }
+    }
+
+    pub fn get_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
+        if !self.slab.lives(id.index, id.generation) {
+            return None;
+        }
+        self.slab.get_mut(id.index)
+    }
+
+    /// The listener for a SYN to `key.local`: one bound to the address before one bound to all.
+    pub fn find(&self, key: &FlowKey) -> Option<u32> {
+        let list = self.by_port.get(&key.local_port())?;
+        let bound = |i: &&u32, all: bool| {
+            self.slab.get(**i).is_some_and(|l| {
+                let ip = l.config.local.ip();
+                if all {
+                    ip.is_unspecified() && ip.is_ipv4() == key.local_ip().is_ipv4()
+                } else {
+                    ip == key.local_ip()
+                }
+            })
+        };
+        list.iter().find(|i| bound(i, false)).or_else(|| list.iter().find(|i| bound(i, true))).copied()
+    }
+
+    pub fn insert(&mut self, listener: Listener) -> Option<ListenerId> {
+        let local = listener.config.local;
+        let list = self.by_port.entry(local.port()).or_default();
+        if list.iter().any(|i| self.slab.get(*i).is_some_and(|l| l.config.local == local)) {
+            return None;
+        }
+        let (index, generation) = self.slab.insert(listener);
+        list.push(index);
+        Some(ListenerId { index, generation })
+    }
+
+    pub fn remove(&mut self, id: ListenerId) -> Option<Listener> {
+        self.get(id)?;
+        let listener = self.slab.remove(id.index)?;
+        if let Some(list) = self.by_port.get_mut(&listener.config.local.port()) {
+            list.retain(|i| *i != id.index);
+        }
+        Some(listener)
+    }
+
+    pub fn listens_on(&self, port: u16) -> bool {
+        self.by_port.get(&port).is_some_and(|l| !l.is_empty())
+    }
+
+    /// Whether the place of a connection that was reset stays taken for a while: always once the application
+    /// had it; before that, where the listener is strict.
+    pub fn keeps_place(&self, owner: Owner) -> bool {
+        match owner {
+            Owner::Application | Owner::Nobody | Owner::Twin(_) => true,
+            Owner::AcceptQueue(listener) | Owner::SynQueue(listener) => self
+                .at(listener)
+                .and_then(|l| l.config.fast_open.as_ref())
+                .is_some_and(|policy| policy.quarantine == Quarantine::Every),
+        }
+    }
+
+    pub fn left_syn_queue(&mut self, index: u32) {
+        if let Some(listener) = self.slab.get_mut(index) {
+            listener.syn_queue = listener.syn_queue.saturating_sub(1);
+        }
+    }
+
+    /// Marks the announcement as told; the id if there is something to accept.
+    pub fn announced(&mut self, index: u32) -> Option<ListenerId> {
+        let listener = self.slab.get_mut(index)?;
+        listener.announced = false;
+        (!listener.accept_queue.is_empty()).then(|| self.id(index))
+    }
+}
