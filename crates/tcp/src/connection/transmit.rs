@@ -64,6 +64,7 @@ impl Connection {
         None
     }
 
+    #[inline(never)]
     fn transmit_syn(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
         let window = self.config.receive_buffer.min(0xffff) as u16;
         let State::SynSent(syn) = &mut self.state else { return None };
@@ -119,6 +120,7 @@ impl Connection {
         Some(at + carried)
     }
 
+    #[inline(never)]
     fn transmit_syn_ack(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
         let window = self.rcv.window(true);
         let ts = self.facts.timestamps.then(|| self.timestamps(now));
