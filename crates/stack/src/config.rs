@@ -12,7 +12,7 @@ use zeroize::Zeroize;
 pub struct Limits {
     /// Connections, of either side and in any state but TIME-WAIT.
     pub connections: usize,
-    /// Connections in TIME-WAIT; the oldest make way.
+    /// Connections in TIME-WAIT; the oldest make way, a sixteenth of them at once.
     pub time_wait: usize,
     /// Ends of connections held for [`ListenConfig::hold_last_ack`]; the oldest make way.
     pub held_last_acks: usize,

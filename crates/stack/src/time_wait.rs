@@ -204,6 +204,31 @@ mod tests {
     }
 
     #[test]
+    fn a_full_table_loses_a_sixteenth_and_of_one_moment_the_first() {
+        let mut table = TimeWaitTable::new(32);
+        let at = Instant::from_secs(5);
+        for hash in 0..32 {
+            assert!(!table.insert(hash, state(), at, LASTS));
+        }
+        assert!(!table.insert(0, state(), at, LASTS), "a flow's own record makes way for nobody");
+        assert!(table.insert(32, state(), at, LASTS));
+        assert_eq!(table.len(), 31);
+        assert_eq!((0..33).filter(|h| table.find(*h).is_none()).collect::<Vec<_>>(), [1, 2]);
+    }
+
+    #[test]
+    fn many_of_one_moment_end_a_few_milliseconds_later_at_most() {
+        let mut table = TimeWaitTable::new(1000);
+        for hash in 0..1000 {
+            table.insert(hash, state(), Instant::from_secs(5), LASTS);
+        }
+        table.expire(Instant::from_millis(64_999));
+        assert_eq!(table.len(), 1000);
+        table.expire(Instant::from_millis(65_005));
+        assert_eq!((table.len(), table.next_deadline()), (0, None));
+    }
+
+    #[test]
     fn a_peer_that_reopens_its_ports_does_not_grow_it() {
         let mut table = TimeWaitTable::new(1000);
         for n in 0..100_000u64 {

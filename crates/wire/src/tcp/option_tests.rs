@@ -294,4 +294,24 @@ proptest! {
         prop_assert_eq!((fast.timestamps, fast.mss, fast.sack()), (slow.timestamps, slow.mss, slow.sack()));
         prop_assert_eq!((fast.window_scale, fast.fast_open()), (slow.window_scale, slow.fast_open()));
     }
+
+    #[test]
+    fn a_syn_at_a_glance_reads_as_the_loop(
+        mss: u16,
+        ts: [u8; 8],
+        shift: u8,
+        tail in proptest::collection::vec(prop_oneof![any::<u8>(), 0u8..9, Just(34), Just(10)], 0..=20),
+    ) {
+        let known = [&[2, 4][..], &mss.to_be_bytes(), &[4, 2, 8, 10], &ts, &[1, 3, 3, shift]].concat();
+        let usual = [&known[..], &tail].concat();
+        // A NOP in front is not what Linux sends.
+        let longer = [&[1][..], &usual].concat();
+        for syn in [true, false] {
+            let fast = Options::parse(&usual, syn);
+            let slow = Options::parse(&longer, syn);
+            prop_assert_eq!((fast.timestamps, fast.mss, fast.sack()), (slow.timestamps, slow.mss, slow.sack()));
+            prop_assert_eq!((fast.window_scale, fast.fast_open()), (slow.window_scale, slow.fast_open()));
+            prop_assert_eq!(fast.sack_permitted, slow.sack_permitted);
+        }
+    }
 }
