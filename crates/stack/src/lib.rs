@@ -26,6 +26,7 @@ mod icmp;
 mod ingress;
 pub mod isn;
 mod ladder;
+mod lifecycle;
 mod listener;
 mod listeners;
 mod parked;

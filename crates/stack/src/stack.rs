@@ -21,16 +21,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
-use firstflight_credential::{CredentialStore, Entry, JobResult, NetworkId, Outcome, Place, Reason, Serial};
-use firstflight_tcp::{CloseReason, Connection, Endpoints, Pool, Readiness, StateName};
+use firstflight_credential::{CredentialStore, Entry, JobResult, NetworkId, Place, Reason, Serial};
+use firstflight_tcp::{CloseReason, Pool};
 use firstflight_wire::{Clock, Instant};
-
-/// How long a first flight that was reset in the application's hands keeps its place: the SYN may have
-/// been spoofed, and the RST the victim's (RFC 7413 §5.1).
-const QUARANTINE: Duration = Duration::from_secs(60);
-
-/// Boxes kept for later connections.
-const SPARE: usize = 256;
 
 /// Many TCP connections over one link. Owned by one thread; more cores mean more stacks.
 #[derive(Debug)]
@@ -303,158 +296,7 @@ impl Stack {
         rest.into_iter().chain(tables).flatten().min()
     }
 
-    // --- after anything happened to a connection -------------------------------------------------
-
-    /// Collects what changed for connection `index` and queues it for transmission.
-    #[inline]
-    pub(crate) fn touched(&mut self, index: u32, now: Instant) {
-        let tracing = self.config.limits.trace > 0;
-        let Some(slot) = self.slots.get_mut(index) else { return };
-        if slot.touch(index, &mut self.to_send, tracing) {
-            self.take_news(index, now);
-        }
-    }
-
-    /// Takes what [`Slot::touch`] says that there is.
-    #[inline(never)]
-    pub(crate) fn take_news(&mut self, index: u32, now: Instant) {
-        let Some(slot) = self.slots.get_mut(index) else { return };
-        let counted = slot.counted;
-        let ready = slot.conn.poll_readiness();
-        if self.config.limits.trace == 0 {
-            slot.conn.forget_transitions();
-        } else {
-            self.trace_transitions(index);
-        }
-        if !ready.is_empty() {
-            self.changed(index, ready, now);
-        }
-        if !counted {
-            self.count_outcome(index);
-        }
-    }
-
-    /// Counts the connection's outcome, if it is known now.
-    fn count_outcome(&mut self, index: u32) {
-        let Some(slot) = self.slots.get_mut(index) else { return };
-        if slot.outcome != Outcome::Undecided {
-            slot.counted = true;
-            let side = if slot.client { &mut self.counters.client } else { &mut self.counters.server };
-            side.add(slot.outcome);
-        }
-    }
-
-    fn changed(&mut self, index: u32, ready: Readiness, now: Instant) {
-        let Some(slot) = self.slots.get_mut(index) else { return };
-        slot.ready |= ready;
-        if ready.contains(Readiness::CONNECTED) {
-            slot.place = None;
-            let granted = core::mem::take(&mut slot.granted);
-            self.counters.established += 1;
-            if let Owner::SynQueue(listener) = slot.owner {
-                self.promote(index, listener);
-            }
-            if granted {
-                self.activate(index);
-            }
-        }
-        if ready.contains(Readiness::CLOSED) {
-            self.ended(index, now);
-        }
-        self.announce(index);
-    }
-
-    /// Queues the connection for [`Stack::poll_event`].
-    pub(crate) fn announce(&mut self, index: u32) {
-        if let Some((slot, generation)) = self.slots.get_mut_with_generation(index)
-            && slot.owner == Owner::Application
-            && !slot.announced
-        {
-            slot.announced = true;
-            self.events.push_back(Announced::Connection(index, generation));
-        }
-    }
-
-    /// The connection is over: out of the table, perhaps into TIME-WAIT.
-    fn ended(&mut self, index: u32, now: Instant) {
-        self.flight_over(index, now);
-        let Some(slot) = self.slots.get_mut(index) else { return };
-        if core::mem::take(&mut slot.granted) {
-            self.grants.remove(&index);
-        }
-        if let Some(place) = slot.place.take()
-            && slot.conn.close_reason() == Some(CloseReason::Reset)
-            && self.listeners.keeps_place(slot.owner)
-        {
-            self.quarantine.push_back((now + QUARANTINE, place));
-        }
-        if !core::mem::take(&mut slot.mapped) {
-            return;
-        }
-        slot.armed = Instant::FAR_FUTURE;
-        let (key, hash) = (slot.key, slot.hash);
-        if let (true, Some((srtt, rttvar))) = (slot.client, slot.conn.rtt()) {
-            self.credentials.learn_rtt(self.config.network, key.remote_ip(), srtt, rttvar, now);
-        }
-        if let Owner::SynQueue(listener) = slot.owner {
-            slot.owner = Owner::Nobody;
-            self.listeners.left_syn_queue(listener);
-        }
-        if slot.conn.state() == StateName::TimeWait {
-            self.counters.time_waits += 1;
-            let record = slot.conn.time_wait();
-            let before = self.time_wait.len();
-            if self.time_wait.insert(hash, record, now, self.tcp.time_wait) {
-                self.counters.time_waits_evicted += (before + 1 - self.time_wait.len()) as u64;
-            }
-        }
-        if slot.hold
-            && slot.conn.close_reason() == Some(CloseReason::Finished)
-            && slot.conn.state() == StateName::Closed
-        {
-            self.counters.last_acks_held += 1;
-            let record = slot.conn.time_wait();
-            self.held.insert(hash, record, now, self.tcp.time_wait);
-        }
-        self.flows.remove(hash, index);
-        self.wheel.cancel(index);
-    }
-
-    /// Frees the slot if the connection is over and nobody holds it.
-    pub(crate) fn reap(&mut self, index: u32) {
-        let Some(slot) = self.slots.get_mut(index) else { return };
-        let over = matches!(slot.conn.state(), StateName::Closed | StateName::TimeWait);
-        if over && slot.owner == Owner::Nobody && !slot.queued {
-            if let Some(asked) = slot.asked.take()
-                && self.spare.len() < SPARE
-            {
-                self.spare.push(asked);
-            }
-            self.wheel.cancel(index);
-            self.slots.discard(index);
-        }
-    }
-
-    /// Puts a new connection, in CLOSED, into slab and table.
-    #[inline(always)]
-    pub(crate) fn insert(
-        &mut self,
-        tcp: Arc<firstflight_tcp::Config>,
-        ends: Endpoints,
-        key: &FlowKey,
-        owner: Owner,
-        outcome: Outcome,
-        now: Instant,
-    ) -> u32 {
-        let hash = self.hasher.hash(key);
-        let index = self.slots.reserve();
-        if let Some(place) = self.slots.place(index) {
-            *place = Some(Slot::new(Connection::new(tcp, ends, now), *key, hash, owner, outcome));
-        }
-        let slots = &self.slots;
-        self.flows.insert(hash, index, |i| slots.get(i).map_or(0, |s| s.hash));
-        index
-    }
+    // --- finding ---------------------------------------------------------------------------------
 
     /// The connection with this four-tuple.
     #[inline]
@@ -492,7 +334,7 @@ impl Stack {
         self.traces.push_back(record);
     }
 
-    fn trace_transitions(&mut self, index: u32) {
+    pub(crate) fn trace_transitions(&mut self, index: u32) {
         let id = self.id(index);
         while let Some(t) = self.slots.get_mut(index).and_then(|s| s.conn.poll_transition()) {
             self.trace(Trace::Transition(id, t));
