@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 use core::num::NonZeroU64;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const COUNTER_BITS: u32 = 48;
 const COUNTER: u64 = (1 << COUNTER_BITS) - 1;
@@ -82,7 +82,7 @@ pub struct SerialTable {
     next: AtomicU64,
     mark: AtomicU64,
     words: Box<[AtomicU64]>,
-    lock: AtomicU64,
+    lock: AtomicBool,
 }
 
 impl SerialTable {
@@ -100,7 +100,8 @@ impl SerialTable {
     }
 
     fn new(issuer: u16, mark: u64, capacity: usize, foreign: bool) -> Self {
-        let words = capacity.div_ceil(PER_WORD as usize).max(1);
+        // One word more than the window needs: the place to be cleared next is outside of it.
+        let words = capacity.div_ceil(PER_WORD as usize).max(1) + 1;
         let first = mark.max(1);
         Self {
             issuer,
@@ -109,7 +110,7 @@ impl SerialTable {
             next: AtomicU64::new(first),
             mark: AtomicU64::new(first),
             words: (0..words).map(|_| AtomicU64::new(0)).collect(),
-            lock: AtomicU64::new(0),
+            lock: AtomicBool::new(false),
         }
     }
 
@@ -138,27 +139,46 @@ impl SerialTable {
         self.mark.fetch_max(mark.min(COUNTER), Ordering::AcqRel);
     }
 
+    /// How many of the last serials are remembered.
     fn capacity(&self) -> u64 {
+        self.places() - PER_WORD
+    }
+
+    fn places(&self) -> u64 {
         self.words.len() as u64 * PER_WORD
     }
 
     fn slot(&self, counter: u64) -> Option<(&AtomicU64, u32)> {
-        let at = counter % self.capacity();
+        let at = counter % self.places();
         let word = self.words.get((at / PER_WORD) as usize)?;
         Some((word, (at % PER_WORD) as u32 * 2))
     }
 
     /// Gives out a serial; `None` when the mark is reached, until it is extended.
     pub fn issue(&self) -> Option<Serial> {
-        let mark = self.mark.load(Ordering::Acquire);
-        let taken = self.next.fetch_update(Ordering::AcqRel, Ordering::Acquire, |next| {
-            (next < mark && !self.foreign).then(|| next + 1)
-        });
-        let counter = taken.ok()?;
-        // Whoever had this place is outside of the window since the line before.
+        if self.foreign {
+            return None;
+        }
+        let _lock = self.window();
+        let counter = self.next();
+        if counter >= self.mark.load(Ordering::Acquire) {
+            return None;
+        }
+        // Whoever had this place is outside of the window already. It is cleared before the serial is known
+        // to anybody: cleared later, it would forget a use.
         let (word, shift) = self.slot(counter)?;
         word.fetch_and(!(3 << shift), Ordering::AcqRel);
+        self.next.store(counter + 1, Ordering::Release);
         Serial::new(self.issuer, counter)
+    }
+
+    /// Holds the window where it is: it is moved by one at a time, and by nobody while a serial of another
+    /// issuer is used.
+    fn window(&self) -> WindowLock<'_> {
+        while self.lock.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            core::hint::spin_loop();
+        }
+        WindowLock(&self.lock)
     }
 
     /// Whether the table has bits for `counter`.
@@ -174,6 +194,11 @@ impl SerialTable {
         }
         if let Some((word, shift)) = self.slot(serial.counter()) {
             word.fetch_or(ACTIVE << shift, Ordering::AcqRel);
+            if !self.remembers(serial.counter()) {
+                // The place was given to a newer serial meanwhile, whose handshake may not be complete: that one
+                // is lost.
+                word.fetch_or(USED << shift, Ordering::AcqRel);
+            }
         }
     }
 
@@ -185,14 +210,9 @@ impl SerialTable {
         if !self.foreign {
             return self.redeem_here(serial.counter());
         }
-        // Moving the window on and using a serial of it must not mix.
-        while self.lock.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            core::hint::spin_loop();
-        }
+        let _lock = self.window();
         self.move_on(serial.counter());
-        let redeemed = self.redeem_here(serial.counter());
-        self.lock.store(0, Ordering::Release);
-        redeemed
+        self.redeem_here(serial.counter())
     }
 
     fn redeem_here(&self, counter: u64) -> Redeemed {
@@ -220,7 +240,7 @@ impl SerialTable {
         if counter < next || counter >= self.mark.load(Ordering::Acquire) {
             return;
         }
-        if counter - next >= self.capacity() {
+        if counter - next >= self.places() {
             self.words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
         } else {
             for cleared in next..=counter {
@@ -230,6 +250,15 @@ impl SerialTable {
             }
         }
         self.next.store(counter + 1, Ordering::Release);
+    }
+}
+
+/// The window stands still until this is dropped.
+struct WindowLock<'a>(&'a AtomicBool);
+
+impl Drop for WindowLock<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
     }
 }
 
