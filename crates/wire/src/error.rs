@@ -24,6 +24,8 @@ pub enum ParseError {
     BadOption,
     /// An ICMP message that is not an error report; its type.
     NotAnError(u8),
+    /// A part of an ASAP object that this version does not have.
+    Malformed(&'static str),
 }
 
 impl fmt::Display for ParseError {
@@ -37,6 +39,7 @@ impl fmt::Display for ParseError {
             Self::ExtensionHeader(number) => write!(f, "extension header {number} refused"),
             Self::SourceRoute => f.write_str("source route"),
             Self::BadOption => f.write_str("bad IP option"),
+            Self::Malformed(part) => write!(f, "malformed {part}"),
             Self::NotAnError(ty) => write!(f, "ICMP type {ty} is not an error"),
         }
     }

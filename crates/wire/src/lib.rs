@@ -1,4 +1,4 @@
-//! Bytes to legal types and back: IPv4, IPv6, TCP and its options, ICMP.
+//! Bytes to legal types and back: IPv4, IPv6, TCP and its options, ICMP, ASAP's objects.
 //!
 //! Every other layer of firstflight works on the types of this crate, so that only here bytes from
 //! the network are looked at one by one. Parsing gives legal values or a [`ParseError`] and never
@@ -16,6 +16,7 @@
 #[cfg(test)]
 extern crate alloc;
 
+pub mod asap;
 pub mod checksum;
 mod error;
 pub mod icmp;

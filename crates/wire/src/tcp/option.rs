@@ -47,6 +47,8 @@ pub struct Options<'a> {
     sacks: bool,
     /// Where in `raw` the Fast Open option that counts begins, plus one; 0 without any.
     first_flight: u8,
+    /// The same of the ASAP option.
+    asap: u8,
 }
 
 impl<'a> Options<'a> {
@@ -113,6 +115,7 @@ impl<'a> Options<'a> {
             timestamps: None,
             sacks: false,
             first_flight: 0,
+            asap: 0,
         }
     }
 
@@ -164,6 +167,7 @@ impl<'a> Options<'a> {
             (FAST_OPEN, _) | (EXPERIMENT_2, [0xf9, 0x89, ..]) if data.len().is_multiple_of(2) => {
                 self.first_flight = at as u8 + 1;
             }
+            (EXPERIMENT_1, [0xfa, 0x57, ..]) => self.asap = at as u8 + 1,
             _ => {}
         }
     }
@@ -194,6 +198,18 @@ impl<'a> Options<'a> {
         }
     }
 
+    /// The last ASAP option, only on a SYN: what follows the experiment identifier, for
+    /// [`Offer::parse`](crate::asap::Offer::parse) or [`Reply::parse`](crate::asap::Reply::parse).
+    #[inline]
+    #[must_use]
+    pub fn asap(&self) -> Option<&'a [u8]> {
+        let at = usize::from(self.asap).checked_sub(1)?;
+        match OptionIter::new(self.raw.get(at..)?).next() {
+            Some(TcpOption::Experimental { data, .. }) => Some(data),
+            _ => None,
+        }
+    }
+
     /// Every option in its order, unknown ones too.
     #[inline]
     #[must_use]
@@ -214,7 +230,8 @@ impl<'a> IntoIterator for &Options<'a> {
 impl fmt::Debug for Options<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Destructured, so that a new field is not forgotten here.
-        let Self { raw, mss, window_scale, sack_permitted, timestamps, sacks: _, first_flight: _ } = self;
+        let Self { raw, mss, window_scale, sack_permitted, timestamps, sacks: _, first_flight: _, asap } =
+            self;
         f.debug_struct("Options")
             .field("raw_len", &raw.len())
             .field("mss", mss)
@@ -223,6 +240,7 @@ impl fmt::Debug for Options<'_> {
             .field("timestamps", timestamps)
             .field("sack", &self.sack().as_slice())
             .field("fast_open", &self.fast_open())
+            .field("asap", &(*asap != 0))
             .finish()
     }
 }
