@@ -18,6 +18,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod admission;
+pub mod asap;
 pub mod cookie;
 pub mod cookie_keys;
 pub mod key;

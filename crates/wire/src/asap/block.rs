@@ -42,7 +42,8 @@ impl CertificateFlags {
             return None;
         }
         let challenged = if challenged { Self::CHALLENGED } else { 0 };
-        Some(Self(vantage - 1 | challenged | if refreshed { Self::REFRESHED } else { 0 }))
+        let refreshed = if refreshed { Self::REFRESHED } else { 0 };
+        Some(Self((vantage - 1) | challenged | refreshed))
     }
 
     /// The flags in this byte; `None` if a reserved bit is set.

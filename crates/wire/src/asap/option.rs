@@ -67,7 +67,7 @@ impl From<Offer> for OptionBytes {
         };
         let flags = if offer.long_reply() { LONG_REPLY_WELCOME } else { 0 };
         let ([x, y], [high, low]) = (EXID.to_be_bytes(), len.to_be_bytes());
-        Self::new(&[KIND, 8, x, y, VERSION << 4 | form, flags, high, low]).unwrap_or_default()
+        Self::new(&[KIND, 8, x, y, (VERSION << 4) | form, flags, high, low]).unwrap_or_default()
     }
 }
 
@@ -193,7 +193,7 @@ impl From<Reply> for OptionBytes {
     fn from(reply: Reply) -> Self {
         let Reply { status, tag: [a, b], hint } = reply;
         let [x, y] = EXID.to_be_bytes();
-        let head = |len, form| [KIND, len, x, y, VERSION << 4 | form, status as u8, a, b];
+        let head = |len, form| [KIND, len, x, y, (VERSION << 4) | form, status as u8, a, b];
         let mut bytes = [0; 16];
         let (time, more) = match hint {
             Hint::None => return Self::new(&head(8, SHORT)).unwrap_or_default(),

@@ -1,0 +1,17 @@
+//! ASAP: a certificate by a provenance verifier that both ends trust lets the first packet carry data, at the
+//! first contact too (Zhou's thesis, chapter 4; `docs/spec/asap.md`).
+//!
+//! - A verifier [certifies](certify) that a client is at an address.
+//! - The client signs each request with the certified key: [`ClientCertificate::request`].
+//! - The server checks both signatures, and that it has not seen the request before.
+
+mod certificate;
+mod identity;
+mod keys;
+
+#[cfg(test)]
+mod vector_tests;
+
+pub use certificate::{CertificateDigest, ClientCertificate, certify, is_certified};
+pub use identity::{Identity, address_tag};
+pub use keys::{NotAKey, PrivateKey, PublicKey};
