@@ -1,11 +1,14 @@
 //! The server's one decision about a first flight.
 
+use crate::asap::{self, AsapPolicy, AsapShard, Candidate, Refused};
 use crate::cookie::Flow;
 use crate::one_time::Serial;
 use crate::outcome::Reason;
 use crate::pending::Place;
 use crate::policy::{FastOpenPolicy, Replays};
 use crate::replay::Guarded;
+use alloc::boxed::Box;
+use firstflight_wire::asap::{BLOCK_MAGIC, Carrier, Offer, Status};
 use firstflight_wire::tcp::{Cookie, FastOpen};
 use firstflight_wire::{Clock, SeqNum};
 
@@ -19,6 +22,37 @@ pub enum Presented<'a> {
     FastOpen(&'a FastOpen),
 }
 
+/// The ASAP option of a SYN.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Offered {
+    /// None.
+    #[default]
+    Nothing,
+    /// One that asks, or one with a block, which travels so.
+    Offer(Offer, Carrier),
+    /// One of another version, or malformed. There may be a credential in the payload, so it is delivered by
+    /// no means.
+    Unreadable,
+}
+
+impl Offered {
+    /// Reads what [`Options::asap`](firstflight_wire::tcp::Options::asap) gives.
+    #[must_use]
+    pub fn read(option: Option<&[u8]>, carrier: Carrier) -> Self {
+        match option.map(Offer::parse) {
+            None => Self::Nothing,
+            Some(Some(offer)) => Self::Offer(offer, carrier),
+            Some(None) => Self::Unreadable,
+        }
+    }
+
+    /// Whether the payload begins with a block, or may.
+    #[must_use]
+    pub const fn has_block(self) -> bool {
+        matches!(self, Self::Offer(Offer::Block { .. }, _) | Self::Unreadable)
+    }
+}
+
 /// A SYN for a listener, as far as the decision needs it.
 #[derive(Debug, Clone, Copy)]
 pub struct FirstFlight<'a> {
@@ -28,9 +62,11 @@ pub struct FirstFlight<'a> {
     pub ports: (u16, u16),
     /// Its sequence number.
     pub isn: SeqNum,
-    /// Its credential.
+    /// Its credential, but for a certificate.
     pub presented: Presented<'a>,
-    /// Its data (without a preamble).
+    /// ASAP's option: whether the payload begins with a certificate.
+    pub offered: Offered,
+    /// Its payload: data, behind the credential block if it offers one.
     pub payload: &'a [u8],
     /// The listener's accept queue has no room.
     pub accept_queue_full: bool,
@@ -155,6 +191,31 @@ pub enum JobResult {
     Refuse(Reason),
 }
 
+/// What has to be done before a SYN is decided about.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Work {
+    /// Ask a store, or whoever answers for it.
+    Ask(JobRequest),
+    /// Verify signatures: [`asap::verify`](crate::asap::verify).
+    Verify(Box<Candidate>),
+}
+
+/// A listener's policies.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Policies<'a> {
+    /// For cookies; `None` where the application did not ask for Fast Open.
+    pub fast_open: Option<&'a FastOpenPolicy>,
+    /// For certificates.
+    pub asap: Option<&'a AsapPolicy>,
+}
+
+impl<'a> From<&'a FastOpenPolicy> for Policies<'a> {
+    fn from(policy: &'a FastOpenPolicy) -> Self {
+        Self { fast_open: Some(policy), asap: None }
+    }
+}
+
 /// What to do with a SYN.
 #[derive(Debug)]
 #[must_use]
@@ -174,11 +235,13 @@ pub enum Admission {
         grant: Option<Grant>,
         /// Work whose answer nobody waits for: see [`spoil`].
         tell: Option<JobRequest>,
+        /// What the SYN-ACK says about a credential block.
+        refused: Option<Refused>,
     },
-    /// Park the SYN until the job is answered.
+    /// Park the SYN until the work is done.
     Pending {
         /// What is to be done.
-        job: JobRequest,
+        work: Work,
         /// A cookie for the SYN-ACK, whatever the answer.
         grant: Option<Grant>,
         /// Held while it is parked, and then as in `Accept`.
@@ -186,26 +249,42 @@ pub enum Admission {
     },
 }
 
-/// Decides about a SYN for a listener; `policy` is `None` where the application did not ask for Fast Open.
+/// Decides about a SYN for a listener. `shard` is what this shard remembers of certificates.
 ///
 /// In this order: SYN-cookie pressure, accept queue full (both whatever the SYN carries), the policy, the
 /// pending limits, the credential, its client's limit, and last, immediately before the data is taken,
 /// whether it was taken before. At a limit no cookie is granted (RFC 7413 §4.2.2: as if Fast Open were
 /// switched off). A SYN without credential and data is an ordinary one, at the limit too.
-pub fn admit(policy: Option<&FastOpenPolicy>, first: &FirstFlight<'_>, clock: &Clock) -> Admission {
-    let refuse = |reason| Admission::Fallback { reason, grant: None, tell: spoil(policy, first, clock) };
+pub fn admit(
+    policies: Policies<'_>,
+    first: &FirstFlight<'_>,
+    shard: &mut AsapShard,
+    clock: &Clock,
+) -> Admission {
+    let refuse = |reason| Admission::Fallback {
+        reason,
+        grant: None,
+        tell: spoil(policies, first, clock),
+        refused: first.offered.has_block().then_some(Refused::new(Status::Overloaded, [0; 2])),
+    };
     if first.syn_cookie_pressure {
         return refuse(Reason::SynCookie);
     }
     if first.accept_queue_full {
         return refuse(Reason::QueueFull);
     }
-    let unproved = policy.filter(|policy| policy.no_cookie && !first.payload.is_empty());
+    if first.offered.has_block() {
+        return admit_block(policies, first, shard, clock);
+    }
+    let unproved = policies.fast_open.filter(|policy| policy.no_cookie && !first.payload.is_empty());
+    // Of a block whose option was removed on the way, nobody may see a byte.
+    let unproved = unproved.filter(|_| !first.payload.starts_with(&BLOCK_MAGIC.to_be_bytes()));
     if matches!(first.presented, Presented::None) && unproved.is_none() {
         let plain = first.payload.is_empty();
-        return refuse(if plain { Reason::NotRequested } else { Reason::NoCredential });
+        let asks = matches!(first.offered, Offered::Offer(..)) && policies.asap.is_some();
+        return refuse(if plain && !asks { Reason::NotRequested } else { Reason::NoCredential });
     }
-    let Some(policy) = policy else {
+    let Some(policy) = policies.fast_open else {
         return refuse(Reason::Policy);
     };
     // Looked at before the credential is, taken only after: a SYN that proves nothing occupies no place.
@@ -216,8 +295,9 @@ pub fn admit(policy: Option<&FastOpenPolicy>, first: &FirstFlight<'_>, clock: &C
         Some(policy) => Verdict::Valid { grant: policy.courtesy(first, clock), once: None },
         None => policy.verifier().verify(first, clock),
     };
+    let fallback = |reason, grant| Admission::Fallback { reason, grant, tell: None, refused: None };
     let (grant, once) = match verdict {
-        Verdict::Invalid { reason, grant } => return Admission::Fallback { reason, grant, tell: None },
+        Verdict::Invalid { reason, grant } => return fallback(reason, grant),
         Verdict::Valid { grant, once } => (grant, Ok(once)),
         Verdict::Pending { job, grant } => (grant, Err(job)),
     };
@@ -232,8 +312,47 @@ pub fn admit(policy: Option<&FastOpenPolicy>, first: &FirstFlight<'_>, clock: &C
     };
     match decided {
         Redemption::Yes => Admission::Accept { grant, place },
-        Redemption::No(reason) => Admission::Fallback { reason, grant, tell: None },
-        Redemption::Ask(job) => Admission::Pending { job, grant, place },
+        Redemption::No(reason) => fallback(reason, grant),
+        Redemption::Ask(job) => Admission::Pending { work: Work::Ask(job), grant, place },
+    }
+}
+
+/// The same for a SYN whose payload begins with a credential block. A cookie beside it does not count, a
+/// request for one is answered.
+fn admit_block(
+    policies: Policies<'_>,
+    first: &FirstFlight<'_>,
+    shard: &mut AsapShard,
+    clock: &Clock,
+) -> Admission {
+    let asked = matches!(first.presented, Presented::FastOpen(FastOpen::Request(_)));
+    let grant = policies.fast_open.filter(|_| asked).and_then(|policy| policy.courtesy(first, clock));
+    let refuse = |refused: Refused, reason, tell| {
+        // At a limit no cookie either.
+        let grant = grant.filter(|_| refused.status != Status::Overloaded);
+        Admission::Fallback { reason, grant, tell, refused: Some(refused) }
+    };
+    let Some(policy) = policies.asap else {
+        return refuse(Refused::new(Status::Disabled, [0; 2]), Reason::Policy, None);
+    };
+    let Offered::Offer(Offer::Block { len, .. }, carrier) = first.offered else {
+        return refuse(Refused::new(Status::Malformed, [0; 2]), Reason::Malformed, None);
+    };
+    let overloaded =
+        |tag, reason| refuse(Refused::new(Status::Overloaded, tag), reason, spoil(policies, first, clock));
+    if let Err(reason) = policy.pending.has_room() {
+        return overloaded([0; 2], reason);
+    }
+    let candidate = match policy.examine(first, len, carrier, shard, clock) {
+        Ok(candidate) => candidate,
+        Err(refused) if refused.status == Status::Overloaded => {
+            return overloaded(refused.tag, Reason::Overloaded);
+        }
+        Err(refused) => return refuse(refused, asap::reason(refused.status), None),
+    };
+    match policy.pending.reserve(first.flow.client) {
+        Ok(place) => Admission::Pending { work: Work::Verify(candidate), grant, place },
+        Err(reason) => overloaded(candidate.tag(), reason),
     }
 }
 
@@ -242,8 +361,11 @@ pub fn admit(policy: Option<&FastOpenPolicy>, first: &FirstFlight<'_>, clock: &C
 ///
 /// For whoever refuses or drops a SYN without asking [`admit`], too.
 #[must_use]
-pub fn spoil(policy: Option<&FastOpenPolicy>, first: &FirstFlight<'_>, clock: &Clock) -> Option<JobRequest> {
-    let policy = policy.filter(|policy| policy.remembers())?;
+pub fn spoil(policies: Policies<'_>, first: &FirstFlight<'_>, clock: &Clock) -> Option<JobRequest> {
+    if first.offered.has_block() {
+        return policies.asap?.spoil(first, clock);
+    }
+    let policy = policies.fast_open.filter(|policy| policy.remembers())?;
     let shown = matches!(first.presented, Presented::FastOpen(FastOpen::Cookie(..)));
     if first.payload.is_empty() || !(shown || policy.no_cookie) {
         return None;

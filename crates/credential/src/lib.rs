@@ -34,8 +34,8 @@ pub mod source;
 pub mod store;
 
 pub use admission::{
-    Admission, FirstFlight, Grant, JobRequest, JobResult, Presented, Redemption, Verdict, Verifier, admit,
-    spoil,
+    Admission, FirstFlight, Grant, JobRequest, JobResult, Offered, Policies, Presented, Redemption, Verdict,
+    Verifier, Work, admit, spoil,
 };
 pub use cookie::{CookieScheme, Flow, Scheme};
 pub use cookie_keys::{CookieKeys, Fingerprint};

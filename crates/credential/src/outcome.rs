@@ -12,6 +12,8 @@ pub enum Outcome {
     Undecided,
     /// The data skipped the handshake. At the client: the SYN-ACK acknowledged all of it.
     Accepted,
+    /// The same, by the numbers that the SYN-ACK acknowledged; something on the path removed its option.
+    AcceptedReplyStripped,
     /// An ordinary handshake, and why; data of the first flight follows it. With [`Reason::Unknown`] it
     /// cannot be said whether the server took the data.
     Handshake(Reason),
@@ -22,17 +24,18 @@ impl Outcome {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Accepted => "accepted",
+            Self::Accepted | Self::AcceptedReplyStripped => "accepted",
             Self::Undecided | Self::Handshake(Reason::Unknown) => "unknown",
             Self::Handshake(_) => "handshake",
         }
     }
 
-    /// Why it was not accepted; `None` if it was, or is not decided.
+    /// Why it was not accepted, or what was odd; `None` if it was, or is not decided.
     #[must_use]
     pub const fn reason(self) -> Option<Reason> {
         match self {
             Self::Handshake(reason) => Some(reason),
+            Self::AcceptedReplyStripped => Some(Reason::ReplyStripped),
             Self::Undecided | Self::Accepted => None,
         }
     }
@@ -40,7 +43,7 @@ impl Outcome {
     /// Whether the data skipped the handshake.
     #[must_use]
     pub const fn is_accepted(self) -> bool {
-        matches!(self, Self::Accepted)
+        matches!(self, Self::Accepted | Self::AcceptedReplyStripped)
     }
 }
 
@@ -49,6 +52,9 @@ impl fmt::Display for Outcome {
         match self {
             Self::Undecided => f.write_str("the first flight is not answered yet"),
             Self::Accepted => f.write_str("the first flight was accepted"),
+            Self::AcceptedReplyStripped => {
+                f.write_str("the first flight was accepted; something on the path removed the server's reply")
+            }
             Self::Handshake(reason) => reason.fmt(f),
         }
     }
@@ -154,6 +160,12 @@ reasons! {
         "first flights to this server on this network failed lately"
     MessageTooLarge "message-too-large"
         "the data does not fit into the SYN"
+    BadSignature "bad-signature"
+        "a signature of the credential is wrong"
+    Malformed "malformed"
+        "the option or the credential is malformed"
+    PeerMisbehaved "peer-misbehaved"
+        "the server's answer contradicts itself"
     Unknown "unknown"
         "no answer came: the server may have taken the data, or not"
 }
@@ -176,7 +188,7 @@ mod tests {
         let sentences: BTreeSet<_> = Reason::ALL.iter().map(ToString::to_string).collect();
         assert_eq!(labels.len(), Reason::ALL.len());
         assert_eq!(sentences.len(), Reason::ALL.len());
-        assert_eq!(Reason::ALL.len(), 34);
+        assert_eq!(Reason::ALL.len(), 37);
     }
 
     #[test]

@@ -78,6 +78,15 @@ pub trait ReplayGuard: Send + Sync {
     /// by an ordinary handshake, and a later copy lies above the floor.
     fn test_and_set(&self, id: ReplayId, stamp_ms: u64, now_ms: u64) -> Guarded;
 
+    /// What [`ReplayGuard::test_and_set`] would say, as far as it can be seen without setting anything: to
+    /// spare work for what was seen. `New` promises nothing.
+    fn look_up(&self, _id: ReplayId, _stamp_ms: u64, _now_ms: u64) -> Guarded {
+        Guarded::New
+    }
+
+    /// The id of what `key` identifies, of a client.
+    fn id_of(&self, client: IpAddr, key: &[u8]) -> ReplayId;
+
     /// The id of a SYN: the same for every copy of it that the network makes, and, as far as chance goes,
     /// for nothing else.
     fn id(&self, first: &FirstFlight<'_>) -> ReplayId;
@@ -112,6 +121,15 @@ impl GuardKey {
         hasher.write_u64(u64::from(client) << 48 | u64::from(server) << 32 | u64::from(first.isn.get()));
         hasher.write(first.payload);
         ReplayId { id: hasher.finish128().as_u128(), partition: self.partition(first.flow.client) }
+    }
+
+    /// The id of what `key` identifies.
+    pub(crate) fn id_of(&self, client: IpAddr, key: &[u8]) -> ReplayId {
+        let mut hasher = SipHasher24::new_with_key(&self.0);
+        // Another domain than that of SYNs.
+        hasher.write_u8(1);
+        hasher.write(key);
+        ReplayId { id: hasher.finish128().as_u128(), partition: self.partition(client) }
     }
 
     /// The partition of a client's prefix.

@@ -80,11 +80,17 @@ fn granted(grant: Option<Grant>) -> bool {
     grant.is_some()
 }
 
+fn asked(policy: Option<&FastOpenPolicy>, first: &FirstFlight<'_>) -> Admission {
+    let policies = Policies { fast_open: policy, asap: None };
+    admit(policies, first, &mut AsapShard::new(asap::BudgetConfig::default()), &CLOCK)
+}
+
 fn decide(policy: Option<&FastOpenPolicy>, first: &FirstFlight<'_>) -> Decision {
-    match admit(policy, first, &CLOCK) {
+    match asked(policy, first) {
         Admission::Accept { grant, .. } => Decision::Accept { grant: granted(grant) },
         Admission::Fallback { reason, grant, .. } => Decision::Fallback { reason, grant: granted(grant) },
-        Admission::Pending { job, .. } => Decision::Pending(job),
+        Admission::Pending { work: Work::Ask(job), .. } => Decision::Pending(job),
+        Admission::Pending { work: Work::Verify(_), .. } => panic!("there is no certificate"),
     }
 }
 
@@ -108,6 +114,7 @@ fn decision_with(
             ports: (4000, 80),
             isn: SeqNum::new(1),
             presented,
+            offered: Offered::Nothing,
             payload: &BYTES[..data_len],
             accept_queue_full: false,
             syn_cookie_pressure: false,
@@ -224,11 +231,12 @@ fn accepted_first_flights_hold_their_places() {
         ports: (4000, 80),
         isn: SeqNum::new(1),
         presented: Presented::FastOpen(&option),
+        offered: Offered::Nothing,
         payload: &BYTES[..1],
         accept_queue_full: false,
         syn_cookie_pressure: false,
     };
-    let held: [_; 2] = core::array::from_fn(|_| admit(Some(&policy), &first, &CLOCK));
+    let held: [_; 2] = core::array::from_fn(|_| asked(Some(&policy), &first));
     assert!(held.iter().all(|admission| matches!(admission, Admission::Accept { .. })));
     assert_eq!(policy.pending.pending(), LIMIT);
     assert_eq!(decide(Some(&policy), &first), fallback(Reason::PendingLimit));
@@ -306,13 +314,14 @@ fn what_is_refused_is_used_up() {
                 ports: (4000, 80),
                 isn: SeqNum::new(1),
                 presented: option.as_ref().map_or(Presented::None, Presented::FastOpen),
+                offered: Offered::Nothing,
                 payload: &BYTES,
                 accept_queue_full: false,
                 syn_cookie_pressure: false,
             };
             change(&policy, &mut first);
             let good = matches!(carries, Primary | Backup);
-            match admit(Some(&policy), &first, &CLOCK) {
+            match asked(Some(&policy), &first) {
                 Admission::Fallback { reason, tell, .. } => {
                     assert!(reason == expected || !good, "{reason:?}");
                     assert_eq!(tell, good.then_some(job), "{carries:?} {expected:?}");
@@ -321,7 +330,7 @@ fn what_is_refused_is_used_up() {
             }
             assert_eq!(guard.1.load(Ordering::Relaxed), u32::from(good));
             first.payload = &[];
-            assert_eq!(spoil(Some(&policy), &first, &CLOCK), None, "without data nothing runs");
+            assert_eq!(spoil((&policy).into(), &first, &CLOCK), None, "without data nothing runs");
         }
     }
     // A plain policy remembers nothing, and is not asked for a cookie's worth.
@@ -358,6 +367,7 @@ fn a_place_lost_meanwhile_is_a_fallback_without_grant() {
             ports: (4000, 80),
             isn: SeqNum::new(1),
             presented: Presented::FastOpen(&option),
+            offered: Offered::Nothing,
             payload: &BYTES[..1],
             accept_queue_full: false,
             syn_cookie_pressure: false,
@@ -396,6 +406,10 @@ impl crate::replay::ReplayGuard for Guard {
 
     fn id(&self, first: &FirstFlight<'_>) -> crate::replay::ReplayId {
         crate::replay::GuardKey::from_bytes([1; 16]).id(first)
+    }
+
+    fn id_of(&self, _client: IpAddr, _key: &[u8]) -> crate::replay::ReplayId {
+        crate::replay::ReplayId { id: 0, partition: 0 }
     }
 }
 

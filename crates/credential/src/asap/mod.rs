@@ -5,13 +5,21 @@
 //! - The client signs each request with the certified key: [`ClientCertificate::request`].
 //! - The server checks both signatures, and that it has not seen the request before.
 
+mod budget;
 mod certificate;
 mod identity;
 mod keys;
+mod policy;
+mod trust;
+mod verify;
 
 #[cfg(test)]
 mod vector_tests;
 
+pub use budget::{AsapShard, BudgetConfig};
 pub use certificate::{CertificateDigest, ClientCertificate, certify, is_certified};
 pub use identity::{Identity, address_tag};
 pub use keys::{NotAKey, PrivateKey, PublicKey};
+pub use policy::{AsapPolicy, GuardDomain, Refused, reason};
+pub use trust::{BeforeAck, TrustError, TrustStore, Trusted};
+pub use verify::{BATCH, Candidate, Verified, verify};

@@ -1,7 +1,9 @@
 //! The cookie itself, and servers behind one address.
 
 use super::*;
+use crate::admission::Offered;
 use crate::admission::{Admission, admit};
+use crate::asap::{AsapShard, BudgetConfig};
 use crate::cookie::Scheme;
 use crate::key::{CookieKey, KeyRing};
 use crate::pending::PendingLimit;
@@ -40,11 +42,13 @@ fn visit(member: &FastOpenPolicy, flow: Flow, cookie: Option<Cookie>) -> (Option
         ports: (4000, 80),
         isn: SeqNum::new(1),
         presented: Presented::FastOpen(&option),
+        offered: Offered::Nothing,
         payload: b"GET /",
         accept_queue_full: false,
         syn_cookie_pressure: false,
     };
-    match admit(Some(member), &first, &CLOCK) {
+    let shard = &mut AsapShard::new(BudgetConfig::default());
+    match admit(member.into(), &first, shard, &CLOCK) {
         Admission::Accept { grant, .. } => (None, grant),
         Admission::Fallback { reason, grant, .. } => (Some(reason), grant),
         Admission::Pending { .. } => panic!("nobody is asked here"),

@@ -2,6 +2,7 @@
 
 use super::{GuardKey, Guarded, ReplayGuard, ReplayId, Window};
 use crate::admission::{FirstFlight, JobRequest};
+use core::net::IpAddr;
 
 /// Asks a store that all members of a farm share. The store's driver keeps the rule of the floor: after it
 /// met a new incarnation of the store, nothing is new for [`Window::past`] and whatever a stamp may be
@@ -38,6 +39,10 @@ impl ReplayGuard for RemoteGuard {
 
     fn id(&self, first: &FirstFlight<'_>) -> ReplayId {
         self.key.id(first)
+    }
+
+    fn id_of(&self, client: IpAddr, key: &[u8]) -> ReplayId {
+        self.key.id_of(client, key)
     }
 
     fn needs_store(&self) -> bool {

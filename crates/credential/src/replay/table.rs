@@ -3,6 +3,7 @@
 use super::{GuardKey, Guarded, ReplayGuard, ReplayId, Window};
 use crate::admission::FirstFlight;
 use alloc::boxed::Box;
+use core::net::IpAddr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Entries of a bucket. With its lock a bucket is four cache lines.
@@ -105,6 +106,16 @@ impl ReplayTable {
         }
     }
 
+    /// Refuses a stamp of which there is no memory.
+    fn judge_stamp(&self, id: ReplayId, stamp_ms: u64, now_ms: u64) -> Option<Guarded> {
+        self.watch_clock(now_ms);
+        let too_old = stamp_ms.saturating_add(millis(self.window.past)) < now_ms;
+        let too_new = stamp_ms > now_ms.saturating_add(millis(self.window.future));
+        // A copy with a signed stamp lies below the floor too; one stamped when it arrives does not.
+        let below = self.window.spread.is_zero() && stamp_ms <= self.floor(id.partition);
+        (too_old || too_new || below).then_some(Guarded::Floor)
+    }
+
     /// The two buckets of an id: within its partition's share of the table, by two parts of its hash.
     fn places(&self, id: ReplayId) -> (usize, usize) {
         let count = self.buckets.len();
@@ -135,10 +146,8 @@ impl ReplayTable {
 
     /// With both buckets locked: finds, or makes room and sets.
     fn set(&self, one: &Bucket, two: &Bucket, id: ReplayId, stamp_ms: u64, now_ms: u64) -> Guarded {
-        let tag = id.id as u64 >> TAG_SHIFT << TAG_SHIFT;
-        let partition = (usize::from(id.partition) % PARTITIONS) as u64;
-        // The lowest bit of the tag says that the entry is one.
-        let mark = tag | 1 << TAG_SHIFT | partition << STAMP_BITS;
+        let mark = mark_of(id);
+        let partition = mark >> STAMP_BITS & (PARTITIONS as u64 - 1);
         let entry = mark | (self.step(stamp_ms) & 0xffff);
         let mut room = [WAYS; 2];
         for (bucket, room) in [one, two].into_iter().zip(&mut room) {
@@ -193,13 +202,8 @@ impl ReplayTable {
 
 impl ReplayGuard for ReplayTable {
     fn test_and_set(&self, id: ReplayId, stamp_ms: u64, now_ms: u64) -> Guarded {
-        self.watch_clock(now_ms);
-        let too_old = stamp_ms.saturating_add(millis(self.window.past)) < now_ms;
-        let too_new = stamp_ms > now_ms.saturating_add(millis(self.window.future));
-        // A copy with a signed stamp lies below the floor too; one stamped when it arrives does not.
-        let below = self.window.spread.is_zero() && stamp_ms <= self.floor(id.partition);
-        if too_old || too_new || below {
-            return Guarded::Floor;
+        if let Some(refused) = self.judge_stamp(id, stamp_ms, now_ms) {
+            return refused;
         }
         let (one, two) = self.places(id);
         let (Some(one), Some(two)) = (self.buckets.get(one.min(two)), self.buckets.get(one.max(two))) else {
@@ -211,9 +215,36 @@ impl ReplayGuard for ReplayTable {
         self.set(one, two, id, stamp_ms, now_ms)
     }
 
+    fn look_up(&self, id: ReplayId, stamp_ms: u64, now_ms: u64) -> Guarded {
+        if let Some(refused) = self.judge_stamp(id, stamp_ms, now_ms) {
+            return refused;
+        }
+        let (one, two) = self.places(id);
+        let mark = mark_of(id);
+        let seen = [one, two].into_iter().filter_map(|at| self.buckets.get(at)).any(|bucket| {
+            let entries = bucket.entries.iter().map(|slot| slot.load(Ordering::Relaxed));
+            entries
+                .into_iter()
+                .any(|old| old >> STAMP_BITS == mark >> STAMP_BITS && self.is_live(old, now_ms))
+        });
+        if seen { Guarded::Seen } else { Guarded::New }
+    }
+
     fn id(&self, first: &FirstFlight<'_>) -> ReplayId {
         self.key.id(first)
     }
+
+    fn id_of(&self, client: IpAddr, key: &[u8]) -> ReplayId {
+        self.key.id_of(client, key)
+    }
+}
+
+/// An entry without its stamp.
+fn mark_of(id: ReplayId) -> u64 {
+    let tag = id.id as u64 >> TAG_SHIFT << TAG_SHIFT;
+    let partition = (usize::from(id.partition) % PARTITIONS) as u64;
+    // The lowest bit of the tag says that the entry is one.
+    tag | 1 << TAG_SHIFT | partition << STAMP_BITS
 }
 
 impl Bucket {

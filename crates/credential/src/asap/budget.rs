@@ -1,0 +1,228 @@
+//! How much time a server spends on signatures, and on whose.
+//!
+//! Garbage that names a trusted verifier costs a verification each. One budget for all would be used up by
+//! it, and honest clients would fall back for ever: so there are lanes, shares for source prefixes, and bars.
+
+use super::certificate::CertificateDigest;
+use crate::lru::Lru;
+use core::net::IpAddr;
+use core::time::Duration;
+use firstflight_wire::Instant;
+use firstflight_wire::asap::VerifierId;
+
+/// Wrong requests under a key until it is barred.
+const FAILURES: u8 = 8;
+/// How long a key is barred after wrong requests, an address after a reset.
+const BARRED: Duration = Duration::from_secs(60);
+/// How long the requests of a source prefix are verified one by one after a wrong one.
+const SINGLY: Duration = Duration::from_secs(10);
+/// Batches over which the share of failing ones is measured.
+const BATCHES: u32 = 256;
+/// Things remembered at once, of each kind.
+const REMEMBERED: usize = 4096;
+
+/// Bounds of one shard's verification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BudgetConfig {
+    /// Signatures verified a second. One takes 25 to 40 µs of a core.
+    pub per_second: u32,
+    /// Certificates remembered as verified.
+    pub certificates: usize,
+}
+
+impl Default for BudgetConfig {
+    /// Some 30 % of a core.
+    fn default() -> Self {
+        Self { per_second: 10_000, certificates: 16_384 }
+    }
+}
+
+/// Tokens that come at a rate, up to a tenth of a second's worth.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bucket {
+    /// Full at this moment, if nothing is taken until then.
+    full_at: Instant,
+}
+
+impl Bucket {
+    const fn new() -> Self {
+        Self { full_at: Instant::ZERO }
+    }
+
+    /// Takes `count` tokens, if they are there.
+    fn take(&mut self, count: u32, per_second: u32, now: Instant) -> bool {
+        if per_second == 0 {
+            return false;
+        }
+        let each = Duration::from_secs(1) / per_second;
+        let depth = Duration::from_millis(100).max(each * 2);
+        let full_at = self.full_at.max(now) + each * count;
+        if full_at - now > depth {
+            return false;
+        }
+        self.full_at = full_at;
+        true
+    }
+}
+
+/// What a first flight's certificate is to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lane {
+    /// Verified before: one signature is left, and its client has been here.
+    Known,
+    /// New: two signatures, from anybody.
+    New,
+}
+
+/// What a shard remembers of certificates and of those who use them.
+#[derive(Debug)]
+pub struct AsapShard {
+    config: BudgetConfig,
+    /// Verified certificates, until when they last (Unix seconds), and the generation of the trust store.
+    certificates: Lru<CertificateDigest, (u64, u64)>,
+    /// Counts the trust stores: what was verified under another one is forgotten.
+    generation: u64,
+    lanes: [Bucket; 2],
+    sources: Lru<u64, Bucket>,
+    verifiers: Lru<VerifierId, Bucket>,
+    keys: Lru<[u8; 32], Bar>,
+    addresses: Lru<IpAddr, Instant>,
+    suspects: Lru<u64, Instant>,
+    batches: u32,
+    failed_batches: u32,
+}
+
+/// A client key's sins.
+#[derive(Debug, Clone, Copy)]
+struct Bar {
+    failures: u8,
+    until: Instant,
+}
+
+impl AsapShard {
+    /// Nothing remembered, all of the budget there.
+    #[must_use]
+    pub const fn new(config: BudgetConfig) -> Self {
+        Self {
+            config,
+            certificates: Lru::new(config.certificates),
+            generation: 0,
+            lanes: [Bucket::new(); 2],
+            sources: Lru::new(REMEMBERED),
+            verifiers: Lru::new(REMEMBERED),
+            keys: Lru::new(REMEMBERED),
+            addresses: Lru::new(REMEMBERED),
+            suspects: Lru::new(REMEMBERED),
+            batches: 0,
+            failed_batches: 0,
+        }
+    }
+
+    /// The trust store has changed: every verified certificate is forgotten.
+    pub fn trust_changed(&mut self) {
+        self.generation += 1;
+        self.certificates.clear();
+    }
+
+    pub(super) const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Whether the certificate was verified, and is still what it was then.
+    pub(super) fn knows(&mut self, digest: &CertificateDigest, now_s: u64) -> bool {
+        let generation = self.generation;
+        self.certificates.get(digest).is_some_and(|(ends, then)| *ends >= now_s && *then == generation)
+    }
+
+    pub(super) fn remember(&mut self, digest: CertificateDigest, ends: u64) {
+        let generation = self.generation;
+        if let Some(entry) = self.certificates.get_or_insert(digest, || (ends, generation)) {
+            *entry = (ends, generation);
+        }
+    }
+
+    /// How many certificates are remembered.
+    #[must_use]
+    pub fn certificates(&self) -> usize {
+        self.certificates.len()
+    }
+
+    /// Takes what verifying costs from the lane and from the source prefix's share of it.
+    pub(super) fn afford(&mut self, lane: Lane, prefix: u64, now: Instant) -> bool {
+        let half = self.config.per_second / 2;
+        let (place, count, rate) = match lane {
+            Lane::Known => (0, 1, self.config.per_second - half),
+            Lane::New => (1, 2, half),
+        };
+        // A sixteenth of the lane for one prefix: it takes many to use it up.
+        let share = self.sources.get_or_insert(prefix, Bucket::new);
+        if !share.is_some_and(|bucket| bucket.take(count, (rate / 16).max(4), now)) {
+            return false;
+        }
+        self.lanes.get_mut(place).is_some_and(|bucket| bucket.take(count, rate, now))
+    }
+
+    /// Counts an acceptance under a verifier with a limit.
+    pub(super) fn within_rate(
+        &mut self,
+        verifier: VerifierId,
+        per_second: Option<u32>,
+        now: Instant,
+    ) -> bool {
+        let Some(limit) = per_second else { return true };
+        let bucket = self.verifiers.get_or_insert(verifier, Bucket::new);
+        bucket.is_some_and(|bucket| bucket.take(1, limit, now))
+    }
+
+    /// Whether this key or this address may use the first flight now.
+    pub(super) fn is_barred(&self, key: &[u8; 32], address: IpAddr, now: Instant) -> bool {
+        self.keys.peek(key).is_some_and(|bar| bar.until > now)
+            || self.addresses.peek(&address).is_some_and(|until| *until > now)
+    }
+
+    /// A reset came from where an accepted first flight said that it came from, before its client's ACK: the
+    /// address may not be the sender's. The key is barred as long as the certificate lasts.
+    pub fn bar(&mut self, key: [u8; 32], lasts: Duration, address: IpAddr, now: Instant) {
+        let forever = Bar { failures: FAILURES, until: now + lasts };
+        if let Some(bar) = self.keys.get_or_insert(key, || forever) {
+            *bar = Bar { failures: FAILURES, until: bar.until.max(forever.until) };
+        }
+        if let Some(until) = self.addresses.get_or_insert(address, || now) {
+            *until = now + BARRED;
+        }
+    }
+
+    /// A signature of the request was wrong.
+    pub(super) fn failed(&mut self, key: [u8; 32], prefix: u64, now: Instant) {
+        let clean = Bar { failures: 0, until: Instant::ZERO };
+        if let Some(bar) = self.keys.get_or_insert(key, || clean) {
+            bar.failures = bar.failures.saturating_add(1);
+            if bar.failures >= FAILURES {
+                *bar = Bar { failures: 0, until: bar.until.max(now + BARRED) };
+            }
+        }
+        self.suspect(prefix, now);
+    }
+
+    /// A signature from this prefix was wrong: others of it are verified one by one for a while.
+    pub(super) fn suspect(&mut self, prefix: u64, now: Instant) {
+        if let Some(until) = self.suspects.get_or_insert(prefix, || now) {
+            *until = now + SINGLY;
+        }
+    }
+
+    /// Whether requests of this prefix may be verified in a batch with others.
+    pub(super) fn may_batch(&self, prefix: u64, now: Instant) -> bool {
+        let trouble = self.failed_batches * 50 > self.batches.max(50);
+        !trouble && self.suspects.peek(&prefix).is_none_or(|until| *until <= now)
+    }
+
+    pub(super) fn note_batch(&mut self, failed: bool) {
+        self.batches += 1;
+        self.failed_batches += u32::from(failed);
+        if self.batches >= BATCHES {
+            self.batches /= 2;
+            self.failed_batches /= 2;
+        }
+    }
+}

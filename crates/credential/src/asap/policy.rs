@@ -1,0 +1,302 @@
+//! How a listener treats certificates, and the server's pipeline: each step cheaper than the next, stopping at
+//! the first failure (`docs/spec/asap.md`).
+
+use super::budget::{AsapShard, Lane};
+use super::certificate::CertificateDigest;
+use super::identity::{Identity, address_tag};
+use super::keys::PublicKey;
+use super::trust::{TrustStore, Trusted};
+use super::verify::{Candidate, Verified};
+use crate::admission::{FirstFlight, JobRequest, Offered, Redemption};
+use crate::outcome::Reason;
+use crate::pending::{PendingLimit, prefix};
+use crate::policy::Quarantine;
+use crate::replay::{Guarded, ReplayGuard, ReplayId, Window};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+use firstflight_wire::Clock;
+use firstflight_wire::asap::{Block, Carrier, Hint, Offer, Reply, RequestInput, Status, certificate_input};
+use sha2::{Digest, Sha256};
+
+impl Window {
+    /// For ASAP's requests, whose stamp is signed: a minute back, and ten seconds ahead.
+    pub const REQUESTS: Self =
+        Self { past: Duration::from_secs(60), future: Duration::from_secs(10), spread: Duration::ZERO };
+}
+
+/// Who shares the replay guard of an identity. One request is accepted once for each guard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum GuardDomain {
+    /// Every server of the identity, or there is only this one: each request is executed at most once.
+    #[default]
+    All,
+    /// Servers with guards of their own share the identity (anycast, several addresses): an eavesdropper can
+    /// spend a request at each. Early data is delivered as replayable only.
+    Site,
+}
+
+/// How a listener treats certificates. The parts behind an [`Arc`] are shared by its shards.
+#[derive(Clone)]
+pub struct AsapPolicy {
+    /// The verifiers that are trusted.
+    pub trust: Arc<TrustStore>,
+    /// What clients may call this server.
+    pub identities: Arc<[Identity]>,
+    /// Knows which requests were accepted; its window is [`Window::REQUESTS`] or wider, its clock Unix time in
+    /// milliseconds.
+    pub guard: Arc<dyn ReplayGuard>,
+    /// Who shares it.
+    pub domain: GuardDomain,
+    /// How many first flights may wait for their client's ACK; the listener's Fast Open policy may share it.
+    pub pending: Arc<PendingLimit>,
+    /// Which resets keep their place for a while.
+    pub quarantine: Quarantine,
+}
+
+impl fmt::Debug for AsapPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsapPolicy")
+            .field("identities", &self.identities)
+            .field("domain", &self.domain)
+            .field("pending", &self.pending)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A block that was refused, and what the SYN-ACK says about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused {
+    /// Its status.
+    pub status: Status,
+    /// The request's tag, where the block could be read.
+    pub tag: [u8; 2],
+    /// More, for clients that welcome it.
+    pub hint: Hint,
+}
+
+impl Refused {
+    pub(crate) const fn new(status: Status, tag: [u8; 2]) -> Self {
+        Self { status, tag, hint: Hint::None }
+    }
+
+    /// Whether it was found by a signature, or by an encoding that nobody honest sends. Then nothing is kept
+    /// of the SYN, whereas an ordinary failure goes on as an ordinary SYN.
+    #[must_use]
+    pub const fn is_forged(&self) -> bool {
+        matches!(self.status, Status::BadSignature | Status::Malformed)
+    }
+
+    /// The reply of a SYN-ACK to a client that welcomes 16 bytes, or not.
+    #[must_use]
+    pub const fn reply(&self, long: bool) -> Reply {
+        Reply { status: self.status, tag: self.tag, hint: if long { self.hint } else { Hint::None } }
+    }
+}
+
+/// The reason of a status, for outcomes.
+#[must_use]
+pub const fn reason(status: Status) -> Reason {
+    match status {
+        Status::Disabled | Status::Policy => Reason::Policy,
+        Status::Overloaded => Reason::Overloaded,
+        Status::UnknownVerifier => Reason::UntrustedVerifier,
+        Status::Expired => Reason::Expired,
+        Status::NotYetValid | Status::OutsideWindow => Reason::ClockSkew,
+        Status::AddressMismatch => Reason::AddressMismatch,
+        Status::BadSignature => Reason::BadSignature,
+        Status::Replayed => Reason::Replay,
+        Status::WrongIdentity => Reason::WrongIdentity,
+        Status::Malformed => Reason::Malformed,
+        Status::GuardFloor => Reason::GuardFloor,
+        _ => Reason::CapabilityUnknown,
+    }
+}
+
+/// First two bytes of a request's id.
+const fn tag(block: &Block) -> [u8; 2] {
+    let [a, b, ..] = block.request.request_id;
+    [a, b]
+}
+
+impl AsapPolicy {
+    /// Looks at a block of `len` bytes at the start of `first`'s payload, everything but the signatures.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn examine(
+        &self,
+        first: &FirstFlight<'_>,
+        len: u16,
+        carrier: Carrier,
+        shard: &mut AsapShard,
+        clock: &Clock,
+    ) -> Result<Box<Candidate>, Refused> {
+        let malformed = Refused::new(Status::Malformed, [0; 2]);
+        let (bytes, data) = first.payload.split_at_checked(usize::from(len)).ok_or(malformed)?;
+        let block = Block::parse(bytes).map_err(|_| malformed)?;
+        let now_s = clock.unix_ms / 1000;
+        let trusted = self.trusts(&block, first, clock)?;
+        let refuse = |status| Refused::new(status, tag(&block));
+        let identity = self.identity(&block).ok_or(refuse(Status::WrongIdentity))?;
+        self.in_time(&block, trusted, first, clock)?;
+        let replay = self.replay_id(&block, identity, first);
+        match self.guard.look_up(replay, block.request.requested_ms, clock.unix_ms) {
+            Guarded::Seen => return Err(refuse(Status::Replayed)),
+            Guarded::Floor => return Err(refuse(Status::GuardFloor)),
+            Guarded::New | Guarded::Ask(_) => {}
+        }
+        let address = first.flow.client;
+        let client_key = PublicKey::from_bytes(block.certificate.client_key);
+        let prefix = prefix(address);
+        let digest = CertificateDigest::of(&block.certificate, &trusted.key, address);
+        let known = shard.knows(&digest, now_s);
+        let lane = if known { Lane::Known } else { Lane::New };
+        if shard.is_barred(client_key.as_bytes(), address, clock.mono) {
+            return Err(refuse(Status::Policy));
+        }
+        if !shard.afford(lane, prefix, clock.mono) {
+            return Err(refuse(Status::Overloaded));
+        }
+        let input = RequestInput {
+            carrier,
+            relayed: false,
+            address,
+            identity: *identity.digest(),
+            block_len: u32::from(len),
+            data_len: data.len() as u32,
+            data_digest: Sha256::digest(data).into(),
+            requested_ms: block.request.requested_ms,
+            request_id: block.request.request_id,
+            certificate: digest.0,
+        };
+        Ok(Box::new(Candidate {
+            certificate_input: certificate_input(&block.certificate, trusted.key.as_bytes(), address),
+            certificate_signature: block.certificate.signature,
+            verifier: trusted.key,
+            verifier_id: block.certificate.verifier,
+            per_second: trusted.per_second,
+            request_input: input.to_bytes(),
+            request_signature: block.request.signature,
+            client_key,
+            digest,
+            known,
+            batch: shard.may_batch(prefix, clock.mono),
+            generation: shard.generation(),
+            replay,
+            stamp_ms: block.request.requested_ms,
+            ends: block.certificate.ends(),
+            client: address,
+            prefix,
+            tag: tag(&block),
+            before_ack: trusted.before_ack(&block.certificate, now_s),
+        }))
+    }
+
+    /// The entry of the verifier that the certificate names, if it is for the address that it comes from.
+    fn trusts(&self, block: &Block, first: &FirstFlight<'_>, clock: &Clock) -> Result<&Trusted, Refused> {
+        let now_s = (clock.unix_ms / 1000) as u32;
+        let with = |status, hint| Refused { status, tag: tag(block), hint };
+        let Some(trusted) = self.trust.get(block.certificate.verifier) else {
+            let hint = self.trust.hint().map_or(Hint::Time(now_s), |id| Hint::Trusts(now_s, id));
+            return Err(with(Status::UnknownVerifier, hint));
+        };
+        if block.request.address_tag != address_tag(first.flow.client) {
+            let hint = match first.flow.client {
+                core::net::IpAddr::V4(address) => Hint::Sees(now_s, address),
+                core::net::IpAddr::V6(_) => Hint::Time(now_s),
+            };
+            return Err(with(Status::AddressMismatch, hint));
+        }
+        Ok(trusted)
+    }
+
+    fn identity(&self, block: &Block) -> Option<&Identity> {
+        self.identities.iter().find(|identity| identity.tag() == block.request.identity_tag)
+    }
+
+    /// Times, ages and what else the verifier's entry demands.
+    fn in_time(
+        &self,
+        block: &Block,
+        trusted: &Trusted,
+        first: &FirstFlight<'_>,
+        clock: &Clock,
+    ) -> Result<(), Refused> {
+        let now_s = clock.unix_ms / 1000;
+        let late = |status| Refused { status, tag: tag(block), hint: Hint::Time(now_s as u32) };
+        trusted.allows(&block.certificate, first.flow.client, now_s).map_err(late)?;
+        let (past, future) = (millis(Window::REQUESTS.past), millis(Window::REQUESTS.future));
+        let stamp = block.request.requested_ms;
+        // A clock that may be that wrong cannot tell old from new.
+        let uncertain = millis(clock.uncertainty) > future;
+        if uncertain || stamp.saturating_add(past) < clock.unix_ms || stamp > clock.unix_ms + future {
+            return Err(late(Status::OutsideWindow));
+        }
+        let begins = u64::from(block.certificate.valid_from) * 1000;
+        if stamp < begins || stamp > block.certificate.ends() * 1000 {
+            return Err(late(Status::Expired));
+        }
+        Ok(())
+    }
+
+    /// The same for every copy of a request to one identity, whatever its ports and numbers.
+    fn replay_id(&self, block: &Block, identity: &Identity, first: &FirstFlight<'_>) -> ReplayId {
+        let mut key = Vec::with_capacity(72);
+        key.extend_from_slice(&block.certificate.client_key);
+        key.extend_from_slice(&block.request.request_id);
+        key.extend_from_slice(identity.digest());
+        self.guard.id_of(first.flow.client, &key)
+    }
+
+    /// Marks a request as used although its data is not taken: it will come by the ordinary handshake, and a
+    /// copy of this SYN must not be executed when there is room again. Its signatures are not looked at. Whoever
+    /// invents requests in somebody's name costs that prefix round trips, never an execution.
+    pub(crate) fn spoil(&self, first: &FirstFlight<'_>, clock: &Clock) -> Option<JobRequest> {
+        let Offered::Offer(Offer::Block { len, .. }, _) = first.offered else { return None };
+        let block = Block::parse(first.payload.get(..usize::from(len))?).ok()?;
+        self.trusts(&block, first, clock).ok()?;
+        let replay = self.replay_id(&block, self.identity(&block)?, first);
+        match self.guard.test_and_set(replay, block.request.requested_ms, clock.unix_ms) {
+            Guarded::Ask(job) => Some(job),
+            Guarded::New | Guarded::Seen | Guarded::Floor => None,
+        }
+    }
+
+    /// The last steps, once the signatures were verified: the request is marked as used, in one step, and so
+    /// may be accepted.
+    pub fn decide(
+        &self,
+        candidate: &Candidate,
+        verified: Verified,
+        shard: &mut AsapShard,
+        clock: &Clock,
+    ) -> Result<Redemption, Refused> {
+        let refuse = |status| Err(Refused::new(status, candidate.tag));
+        if verified != Verified::Good {
+            return refuse(Status::BadSignature);
+        }
+        // The trust store may have changed, or the key been barred, while the signatures were verified.
+        if candidate.generation != shard.generation() {
+            return refuse(Status::UnknownVerifier);
+        }
+        if shard.is_barred(candidate.client_key.as_bytes(), candidate.client, clock.mono) {
+            return refuse(Status::Policy);
+        }
+        if !shard.within_rate(candidate.verifier_id, candidate.per_second, clock.mono) {
+            return refuse(Status::Overloaded);
+        }
+        match self.guard.test_and_set(candidate.replay, candidate.stamp_ms, clock.unix_ms) {
+            Guarded::New => Ok(Redemption::Yes),
+            Guarded::Ask(job) => Ok(Redemption::Ask(job)),
+            Guarded::Seen => refuse(Status::Replayed),
+            Guarded::Floor => refuse(Status::GuardFloor),
+        }
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

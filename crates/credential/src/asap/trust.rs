@@ -1,0 +1,155 @@
+//! Which verifiers a server trusts, and how far.
+
+use super::keys::PublicKey;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::IpAddr;
+use core::time::Duration;
+use firstflight_wire::asap::{CertificateBody, Status, VerifierId};
+use ipnet::IpNet;
+
+/// A certificate that begins so much later than now by our clock is still taken.
+const NOT_YET_VALID: u64 = 60;
+
+/// A verifier that a server trusts. Trust is not all or nothing: a careless verifier opens whoever trusts it
+/// to reflection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trusted {
+    /// Its key, or its group's.
+    pub key: PublicKey,
+    /// The addresses it may certify; none means all. An access network's verifier certifies its own.
+    pub prefixes: Vec<IpNet>,
+    /// The longest certificate that is taken.
+    pub longest: Duration,
+    /// The oldest certificate that is taken.
+    pub oldest: Duration,
+    /// From how many vantage points the client must have been seen.
+    pub min_vantage: u8,
+    /// It is run by the server's own operator: then what the client may be sent before its ACK is not limited
+    /// further, as with a cookie.
+    pub own: bool,
+    /// The most bytes sent before the client's ACK, as a multiple of those received, where the verifier is not
+    /// `own` and the certificate does not earn more.
+    pub times: u32,
+    /// First flights accepted a second; `None`: as many as come.
+    pub per_second: Option<u32>,
+}
+
+impl Trusted {
+    /// The defaults for a verifier with `key`: every address, a day, one vantage point, three times the bytes
+    /// received.
+    #[must_use]
+    pub const fn new(key: PublicKey) -> Self {
+        const DAY: Duration = Duration::from_secs(86_400);
+        Self {
+            key,
+            prefixes: Vec::new(),
+            longest: DAY,
+            oldest: DAY,
+            min_vantage: 1,
+            own: false,
+            times: 3,
+            per_second: None,
+        }
+    }
+
+    /// Whether a certificate for `address` may be taken at `now_s` (Unix seconds), signatures aside.
+    pub(super) fn allows(&self, body: &CertificateBody, address: IpAddr, now_s: u64) -> Result<(), Status> {
+        let allowed = self.prefixes.is_empty() || self.prefixes.iter().any(|net| net.contains(&address));
+        if !allowed || body.flags.vantage() < self.min_vantage || body.lasts() > self.longest {
+            return Err(Status::Policy);
+        }
+        let begins = u64::from(body.valid_from);
+        if begins > now_s + NOT_YET_VALID {
+            return Err(Status::NotYetValid);
+        }
+        if body.ends() < now_s || now_s.saturating_sub(begins) > self.oldest.as_secs() {
+            return Err(Status::Expired);
+        }
+        Ok(())
+    }
+
+    /// How much may be sent before the client's ACK.
+    pub(super) fn before_ack(&self, body: &CertificateBody, now_s: u64) -> BeforeAck {
+        let young = now_s.saturating_sub(u64::from(body.valid_from)) <= 3600;
+        if self.own || (body.flags.vantage() >= 3 && young) {
+            BeforeAck::InitialWindow
+        } else {
+            BeforeAck::Times(self.times)
+        }
+    }
+}
+
+/// How much a server sends before the client's first ACK.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BeforeAck {
+    /// As much as the congestion window allows.
+    InitialWindow,
+    /// So many times the bytes received, IP headers included.
+    Times(u32),
+}
+
+/// A trust store that cannot be. Whoever wrote it is at fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TrustError {
+    /// Two keys with one id: a certificate's verifier would not be known.
+    SameId(VerifierId),
+    /// The key with this id is no key that can be trusted.
+    Unsound(VerifierId),
+}
+
+impl fmt::Display for TrustError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SameId(id) => write!(f, "two trusted keys have the id {id}: remove one"),
+            Self::Unsound(id) => write!(f, "the trusted key with id {id} is not a sound Ed25519 key"),
+        }
+    }
+}
+
+impl core::error::Error for TrustError {}
+
+/// The verifiers that a server trusts: a snapshot. A changed file makes a new one.
+#[derive(Debug, Clone, Default)]
+pub struct TrustStore {
+    entries: BTreeMap<VerifierId, Trusted>,
+}
+
+impl TrustStore {
+    /// A store of these verifiers.
+    ///
+    /// # Errors
+    /// Two of one id, or a key of small order.
+    pub fn new(entries: impl IntoIterator<Item = Trusted>) -> Result<Self, TrustError> {
+        let mut store = Self::default();
+        for entry in entries {
+            let id = entry.key.id();
+            if !entry.key.is_sound() {
+                return Err(TrustError::Unsound(id));
+            }
+            if store.entries.insert(id, entry).is_some() {
+                return Err(TrustError::SameId(id));
+            }
+        }
+        Ok(store)
+    }
+
+    /// The verifier with this id.
+    #[must_use]
+    pub fn get(&self, id: VerifierId) -> Option<&Trusted> {
+        self.entries.get(&id)
+    }
+
+    /// All of them, by id.
+    pub fn iter(&self) -> impl Iterator<Item = &Trusted> {
+        self.entries.values()
+    }
+
+    /// One of them, to tell clients that come with another's certificate.
+    #[must_use]
+    pub fn hint(&self) -> Option<VerifierId> {
+        self.entries.keys().next().copied()
+    }
+}
