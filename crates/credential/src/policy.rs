@@ -42,6 +42,8 @@ pub enum PolicyError {
     AtMostOnceNeedsOneTime,
     /// At most once, in no-cookie mode.
     AtMostOnceWithoutCookie,
+    /// Certificates, in no-cookie mode: a block whose option was removed would be taken for data.
+    AsapWithoutCookie,
     /// A farm's store is to be asked, and there is none.
     NeedsStore,
 }
@@ -53,6 +55,7 @@ impl fmt::Display for PolicyError {
                 "at-most-once needs one-time cookies: a plain cookie can be replayed for as long as its key lives"
             }
             Self::AtMostOnceWithoutCookie => "at-most-once and no-cookie mode exclude each other",
+            Self::AsapWithoutCookie => "certificates and no-cookie mode exclude each other",
             Self::NeedsStore => "the policy asks a store that a farm shares, and the endpoint has none",
         })
     }

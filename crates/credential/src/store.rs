@@ -8,6 +8,7 @@ pub use cookies::{Answer, CookieSet, MAX_COOKIES, StoredCookie};
 pub use failures::{Failures, Permission};
 pub use path::{PathMss, PathRtt};
 
+use crate::asap::Identity;
 use crate::lru::Lru;
 use core::net::IpAddr;
 use core::time::Duration;
@@ -130,14 +131,20 @@ enum Ladder {
 #[derive(Debug)]
 pub struct CredentialStore {
     entries: Lru<(NetworkId, IpAddr), Entry>,
+    /// Servers that understood ASAP, by what they are called, and until when that counts. Not saved: a day is
+    /// soon over, and a probe costs nothing.
+    asap: Lru<(NetworkId, IpAddr, Identity), Instant>,
     changes: u64,
 }
+
+/// How long a server counts as understanding ASAP after it showed that it does.
+const SPEAKS_ASAP: Duration = Duration::from_secs(86_400);
 
 impl CredentialStore {
     /// Remembers up to `capacity` servers; 0 remembers nothing.
     #[must_use]
     pub const fn new(capacity: usize) -> Self {
-        Self { entries: Lru::new(capacity), changes: 0 }
+        Self { entries: Lru::new(capacity), asap: Lru::new(capacity), changes: 0 }
     }
 
     /// What is known of a server, which counts as a use.
@@ -262,6 +269,34 @@ impl CredentialStore {
     pub fn flush(&mut self) {
         self.changes += 1;
         self.entries.clear();
+        self.asap.clear();
+    }
+
+    /// Whether the server at this address has shown within the last day that it understands ASAP as
+    /// `identity`: only then may it be sent a credential block, which any other server might hand to its
+    /// application.
+    #[must_use]
+    pub fn speaks_asap(&self, network: NetworkId, server: IpAddr, identity: &Identity, now: Instant) -> bool {
+        self.asap.peek(&(network, server, identity.clone())).is_some_and(|until| *until > now)
+    }
+
+    /// It has shown that it does, or that it is to be asked again.
+    pub fn note_asap(
+        &mut self,
+        network: NetworkId,
+        server: IpAddr,
+        identity: &Identity,
+        capable: bool,
+        now: Instant,
+    ) {
+        let key = (network, server, identity.clone());
+        let until = if capable { now + SPEAKS_ASAP } else { Instant::ZERO };
+        if !capable && self.asap.peek(&key).is_none() {
+            return;
+        }
+        if let Some(entry) = self.asap.get_or_insert(key, || until) {
+            *entry = until;
+        }
     }
 
     /// Servers remembered.

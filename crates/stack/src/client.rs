@@ -3,6 +3,7 @@
 use crate::config::ConnectConfig;
 use crate::event::{ConnId, Trace};
 use crate::flow::FlowKey;
+use crate::offer;
 use crate::slot::{Asked, Ladder, Owner};
 use crate::stack::Stack;
 use alloc::boxed::Box;
@@ -12,6 +13,7 @@ use firstflight_credential::store::Answer;
 use firstflight_credential::{Outcome, Permission, Reason};
 use firstflight_tcp::{CloseReason, Disposition, Resolution, StateName, SynAckReport, SynPlan};
 use firstflight_wire::Instant;
+use firstflight_wire::asap::BLOCK_LEN;
 use firstflight_wire::tcp::{FastOpen, OptionBytes, Segment};
 
 /// Bytes that options may take in a SYN: kept free in front of first-flight data.
@@ -36,10 +38,17 @@ impl Intent {
 }
 
 impl Stack {
-    /// Decides what the SYN to `server` carries.
-    pub(crate) fn intend(&mut self, config: &ConnectConfig, key: &FlowKey, now: Instant) -> Intent {
+    /// Decides what the SYN to the server carries of `data`: a cookie's data before a certificate's, which costs
+    /// both ends more.
+    pub(crate) fn intend(
+        &mut self,
+        config: &ConnectConfig,
+        key: &FlowKey,
+        data: &[u8],
+        now: Instant,
+    ) -> Intent {
         let (network, server) = (self.config.network, key.remote_ip());
-        if !config.fast_open {
+        if !config.fast_open && config.asap.is_none() {
             return Intent::ordinary(Reason::NotRequested, self.client_path_mss(server, now));
         }
         let known = self.credentials.prospect(network, server, now);
@@ -47,34 +56,46 @@ impl Stack {
         if known.permission == Permission::Nothing {
             return Intent::ordinary(Reason::FailureMemory, path_mss);
         }
-        let (form, option, data_limit) = match &known.cookie {
-            Some(held) => {
-                let limit = self.first_flight_limit(server, known.mss, path_mss);
-                (held.form, FastOpen::Cookie(held.form, held.cookie), limit)
-            }
-            None => (known.form, FastOpen::Request(known.form), 0),
-        };
+        let cookie = known.cookie.filter(|_| config.fast_open);
+        let mut plan = SynPlan { first_timeout: Some(known.timeout), ..SynPlan::default() };
+        let mut offer = None;
+        if let (Some(certified), None) = (&config.asap, &cookie) {
+            let speaks =
+                certified.known || self.credentials.speaks_asap(network, server, &certified.identity, now);
+            // The application may not want it to ride; and a server that refused all lately is only asked.
+            let rides = (config.replay_safe || certified.once) && known.permission == Permission::Everything;
+            let limit = self.first_flight_limit(server, certified.mss.or(known.mss), path_mss);
+            // What is signed is what rides: no more than the connection takes at once.
+            let buffer = config.tcp.as_ref().unwrap_or(&self.tcp).send_buffer;
+            let room = (limit.saturating_sub(BLOCK_LEN as u32)).min(buffer) as usize;
+            let offering = self.offer(certified, key.carrier(), speaks && rides, room, data, now);
+            plan.options = offering.option;
+            plan.preamble = offering.block;
+            plan.data_limit = offering.data as u32;
+            offer = Some(offering.sent);
+        }
+        if config.fast_open {
+            let option = match &cookie {
+                Some(held) => {
+                    plan.data_limit = self.first_flight_limit(server, known.mss, path_mss);
+                    FastOpen::Cookie(held.form, held.cookie)
+                }
+                None => FastOpen::Request(known.form),
+            };
+            plan.options.append(OptionBytes::from(&option).as_slice());
+        }
         let asked = Asked {
             network,
-            form,
-            cookie: known.cookie,
-            cookie_age: known.cookie.map(|held| now.saturating_since(held.granted_at)),
+            form: cookie.map_or(known.form, |held| held.form),
+            fast_open: config.fast_open,
+            cookie,
+            cookie_age: cookie.map(|held| now.saturating_since(held.granted_at)),
+            offer,
             awaited: true,
             answered_at: Instant::FAR_FUTURE,
             ladder: Ladder::default(),
         };
-        Intent {
-            plan: SynPlan {
-                options: OptionBytes::from(&option),
-                data_limit,
-                // The path may drop the option as well as the data (the Fast Open paper §4.1).
-                first_timeout: Some(known.timeout),
-                ..SynPlan::default()
-            },
-            asked: Some(self.boxed(asked)),
-            outcome: Outcome::Undecided,
-            path_mss,
-        }
+        Intent { plan, asked: Some(self.boxed(asked)), outcome: Outcome::Undecided, path_mss }
     }
 
     /// Uses a box of an earlier connection again: connecting allocates nothing in the long run.
@@ -114,17 +135,26 @@ impl Stack {
             return disposition;
         };
         let Some(asked) = &mut slot.asked else { return Disposition::Processed };
+        let offered = asked.offer.as_ref().map(|sent| offer::read(sent, &report, segment));
+        if let Some(answer) = offered.filter(|answer| answer.resolution == Resolution::Abort) {
+            return self.distrust(index, answer, segment, now);
+        }
         (asked.awaited, asked.answered_at) = (false, now);
         let twin = asked.ladder.twin.take();
         let (network, form, cookie) = (asked.network, asked.form, asked.cookie.take());
+        let (fast_open, sent) = (asked.fast_open, asked.offer.clone());
         let server = slot.key.remote_ip();
-        let resolution = if report.acked == 0 { Resolution::DataRefused } else { Resolution::Accepted };
         let fresh = match segment.options.fast_open() {
             Some(FastOpen::Cookie(form, cookie)) => Some((cookie, form)),
             _ => None,
         };
-        let outcome = judge(&report, cookie.is_some(), fresh.is_some());
+        let plain = if report.acked == 0 { Resolution::DataRefused } else { Resolution::Accepted };
+        let (resolution, outcome) = match offered {
+            Some(answer) => (answer.resolution, answer.outcome),
+            None => (plain, judge(&report, cookie.is_some(), fresh.is_some())),
+        };
         slot.outcome = outcome;
+        slot.certificate = sent.as_ref().is_some_and(|sent| sent.tag.is_some());
         let disposition = slot.conn.handle_syn_ack(segment, resolution, now, &mut self.pool);
         if let Some(mss) = segment.options.mss {
             self.credentials.learn_mss(network, server, mss);
@@ -136,15 +166,21 @@ impl Stack {
             }
             None => match fresh {
                 Some((cookie, form)) => self.credentials.learn_cookie(network, server, form, cookie, now),
-                None if !report.retransmitted => self.credentials.note_unanswered(network, server, form),
+                None if fast_open && !report.retransmitted => {
+                    self.credentials.note_unanswered(network, server, form);
+                }
                 None => {}
             },
         }
-        if report.first_lost && fresh.is_none() {
-            // The SYN with the option was lost, the plain one came through.
+        if let (Some(sent), Some(capable)) = (&sent, offered.and_then(|answer| answer.capable)) {
+            self.credentials.note_asap(network, server, &sent.identity, capable, now);
+        }
+        let stripped = outcome == Outcome::Handshake(Reason::OptionStripped);
+        if (report.first_lost && fresh.is_none()) || stripped {
+            // The SYN with the option was lost, the plain one came through; or it came without the option.
             self.credentials.note_failure(network, server, now);
         }
-        if outcome == Outcome::Accepted {
+        if outcome.is_accepted() {
             self.counters.first_flights_taken += 1;
         }
         self.drop_twin(twin, now);
@@ -152,6 +188,41 @@ impl Stack {
         let id = self.id(index);
         self.trace(Trace::Outcome(id, outcome));
         disposition
+    }
+
+    /// A SYN-ACK contradicts what is known of the server, or itself. Its connection is reset; if the data may
+    /// run twice, a plain one from another port follows at once.
+    fn distrust(
+        &mut self,
+        index: u32,
+        answer: offer::Answer,
+        segment: &Segment<'_>,
+        now: Instant,
+    ) -> Disposition {
+        let Some(slot) = self.slots.get_mut(index) else { return Disposition::Reset };
+        let server = slot.key.remote_ip();
+        let Some(asked) = &mut slot.asked else { return Disposition::Reset };
+        let network = asked.network;
+        let Some(sent) = &mut asked.offer else { return Disposition::Reset };
+        let again = core::mem::replace(&mut sent.distrusted, true);
+        let identity = sent.identity.clone();
+        let (climbs, begun) = (asked.ladder.first.is_some(), asked.ladder.twin.is_some());
+        if !again {
+            self.credentials.note_asap(network, server, &identity, false, now);
+            self.credentials.note_failure(network, server, now);
+        }
+        if climbs {
+            if !begun {
+                self.second_attempt(index, now);
+            }
+            return Disposition::Reset;
+        }
+        let Some(slot) = self.slots.get_mut(index) else { return Disposition::Reset };
+        slot.outcome = answer.outcome;
+        if let Some(asked) = &mut slot.asked {
+            asked.awaited = false;
+        }
+        slot.conn.handle_syn_ack(segment, Resolution::Abort, now, &mut self.pool)
     }
 
     /// A client's connection is over: what that says about first flights to its server.
@@ -167,7 +238,7 @@ impl Stack {
             return self.flight_over(index, now);
         }
         if asked.awaited {
-            if asked.cookie.is_some() {
+            if asked.cookie.is_some() || asked.offer.as_ref().is_some_and(|sent| sent.tag.is_some()) {
                 slot.outcome = Outcome::Handshake(Reason::Unknown);
             }
             return self.no_answer(index, now);
@@ -178,7 +249,7 @@ impl Stack {
         }
         let (network, server) = (asked.network, slot.key.remote_ip());
         let answered = slot.conn.totals().bytes_received > 0;
-        if answered && slot.outcome == Outcome::Accepted {
+        if answered && slot.outcome.is_accepted() {
             self.credentials.note_success(network, server);
         } else if !answered && slot.conn.close_reason() == Some(CloseReason::TimedOut) {
             // The handshake went through and then nothing more: the path passes the SYN, but not the

@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
+use firstflight_credential::asap::{AsapPolicy, BudgetConfig, ClientCertificate, Identity};
 use firstflight_credential::{FastOpenPolicy, NetworkId};
 use zeroize::Zeroize;
 
@@ -28,6 +29,8 @@ pub struct Limits {
     pub parked_for: Duration,
     /// Servers remembered by the client's credential store.
     pub credentials: usize,
+    /// Signatures verified, and certificates remembered.
+    pub asap: BudgetConfig,
     /// Trace records kept for [`crate::Stack::poll_trace`]; 0 turns tracing off.
     pub trace: usize,
 }
@@ -44,6 +47,7 @@ impl Default for Limits {
             parked_bytes: 2 << 20,
             parked_for: Duration::from_millis(25),
             credentials: 1024,
+            asap: BudgetConfig::default(),
             trace: 0,
         }
     }
@@ -126,6 +130,9 @@ pub struct ListenConfig {
     pub syn_backlog: usize,
     /// First flights: `None` means ordinary handshakes only.
     pub fast_open: Option<FastOpenPolicy>,
+    /// First flights with a certificate: `None` means that none is taken, and that a block of one is never
+    /// delivered either.
+    pub asap: Option<AsapPolicy>,
     /// What may be sent before the client's ACK.
     pub response: ResponsePolicy,
     /// Remembers a connection whose first flight was accepted for 2 MSL after the client closed first, so
@@ -145,11 +152,31 @@ impl ListenConfig {
             backlog: 4096,
             syn_backlog: 4096,
             fast_open: None,
+            asap: None,
             response: ResponsePolicy::default(),
             hold_last_ack: false,
             tcp: None,
         }
     }
+}
+
+/// A connect's certificate.
+///
+/// A credential block goes only to a server that is known to understand it: a server that does not might hand
+/// it to its application. An unknown server is asked, which costs nothing, and remembered if it answers.
+#[derive(Debug, Clone)]
+pub struct Certified {
+    /// The certificate.
+    pub certificate: Arc<ClientCertificate>,
+    /// What the server is called.
+    pub identity: Identity,
+    /// The server is known to take certificates for this identity, by configuration or by its DNS record.
+    pub known: bool,
+    /// The data may ride in the SYN although it must not run twice: the server is known to remember requests
+    /// for all who answer to its name. It is never sent again on a second connection, though.
+    pub once: bool,
+    /// The payload that the server takes in a SYN, as published, bytes.
+    pub mss: Option<u16>,
 }
 
 /// Settings of a connect.
@@ -168,6 +195,8 @@ pub struct ConnectConfig {
     /// Without it that data is never sent on a second connection: nobody knows whether the server took it.
     /// Has no effect without `fast_open`.
     pub replay_safe: bool,
+    /// A certificate to show, where the server takes one: see [`Certified`].
+    pub asap: Option<Certified>,
     /// Local address and port (0: chosen), if it matters. With a port of one's own there is no second attempt
     /// from another one.
     pub local: Option<SocketAddr>,

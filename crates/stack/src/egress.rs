@@ -6,7 +6,9 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use firstflight_tcp::TimeWait;
 use firstflight_wire::ip::{Ecn, Header as IpHeader, Protocol};
-use firstflight_wire::tcp::{Flags, Header, OptionsBuf, Segment, Timestamps, fill_checksum, syn_options};
+use firstflight_wire::tcp::{
+    Flags, Header, OptionBytes, OptionsBuf, Segment, Timestamps, fill_checksum, syn_options,
+};
 use firstflight_wire::{Instant, SeqNum};
 
 /// Packets one connection may send before the next one has its turn.
@@ -119,6 +121,7 @@ impl Stack {
         tcp: &firstflight_tcp::Config,
         syn: &Segment<'_>,
         cookie: SeqNum,
+        extra: &OptionBytes,
         now: Instant,
     ) {
         let mss = tcp.mss.min(self.path_mss(key.remote_ip()));
@@ -134,7 +137,7 @@ impl Stack {
         let scale = (ts.is_some() && tcp.window_scaling && syn.options.window_scale.is_some())
             .then(|| tcp.window_scale());
         let sack = ts.is_some() && tcp.sack && syn.options.sack_permitted;
-        let options = syn_options(mss, sack, ts, scale, &[]);
+        let options = syn_options(mss, sack, ts, scale, extra.as_slice());
         let window = tcp.receive_buffer.min(0xffff) as u16;
         let flags = Flags::SYN.union(Flags::ACK);
         let header = header(&key, cookie, syn.seq + 1, flags, window);

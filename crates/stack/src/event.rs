@@ -126,6 +126,8 @@ pub struct ConnectionInfo {
     pub mss: u16,
     /// SYNs or SYN-ACKs sent again.
     pub handshake_retransmits: u8,
+    /// Whether a certificate was shown with the first flight.
+    pub certificate: bool,
     /// How old the cookie was that our SYN showed, if it showed one.
     pub cookie_age: Option<core::time::Duration>,
     /// Counts.

@@ -2,6 +2,7 @@
 
 use core::hash::{BuildHasher, Hasher};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use firstflight_wire::asap::Carrier;
 use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
 use hashbrown::HashTable;
@@ -77,6 +78,13 @@ impl FlowKey {
     #[must_use]
     pub fn ip_header_len(&self) -> usize {
         if self.local[0] == 0 && self.local[1] >> 32 == 0xffff { 20 } else { 40 }
+    }
+
+    /// How its segments travel.
+    #[inline]
+    #[must_use]
+    pub const fn carrier(&self) -> Carrier {
+        Carrier::Ip
     }
 
     /// Our port.

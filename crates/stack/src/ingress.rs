@@ -3,6 +3,7 @@
 use crate::egress::Reply;
 use crate::event::{Drop, Trace};
 use crate::flow::FlowKey;
+use crate::listener::Syn;
 use crate::slot::Owner;
 use crate::stack::Stack;
 use core::net::IpAddr;
@@ -117,7 +118,7 @@ impl Stack {
         let only_syn =
             segment.flags.contains(Flags::SYN) && !segment.flags.intersects(Flags::ACK.union(Flags::RST));
         match self.listeners.find(&key) {
-            Some(listener) if only_syn => self.handle_syn(listener, key, segment, above, now),
+            Some(listener) if only_syn => self.handle_syn(Syn { listener, key, segment, above, now }),
             Some(listener) if self.handle_cookie_ack(listener, key, segment, now) => {}
             _ => self.reply_reset(key, segment),
         }
@@ -129,7 +130,7 @@ impl Stack {
             && !segment.payload.is_empty()
             && let Some(listener) = self.listeners.find(key)
         {
-            self.spoil(listener, key, segment, now);
+            self.spoil(&Syn { listener, key: *key, segment, above: None, now });
         }
     }
 

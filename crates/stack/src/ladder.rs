@@ -84,7 +84,7 @@ impl Stack {
         ladder.wait = (rtt * 3).max(WATCH_MIN);
         let waits = slot.conn.unacknowledged() > 0 || ladder.first.as_ref().is_some_and(|f| !f.is_empty());
         // An ordinary handshake shows nothing new about the path.
-        let eager = eager && slot.outcome == Outcome::Accepted;
+        let eager = eager && slot.outcome.is_accepted();
         ladder.eager = if eager { Eager::Probes } else { Eager::No };
         let wait = if eager { eager_step(rtt) } else { ladder.wait };
         ladder.at = (waits && ladder.first.is_some()).then(|| now + wait);
@@ -143,7 +143,7 @@ impl Stack {
     }
 
     /// A plain SYN from another port.
-    fn second_attempt(&mut self, index: u32, now: Instant) {
+    pub(crate) fn second_attempt(&mut self, index: u32, now: Instant) {
         let Some(slot) = self.slots.get(index) else { return };
         let (local, remote) = (slot.key.local(), slot.key.remote());
         let any_port =
@@ -233,8 +233,17 @@ impl Stack {
         core::mem::swap(&mut to.hash, &mut from.hash);
         (to.armed, from.armed) = (Instant::FAR_FUTURE, Instant::FAR_FUTURE);
         let hashes = (to.hash, from.hash);
-        // What the server took on the connection that is given up, nobody knows.
-        to.outcome = Outcome::Handshake(if was_open { Reason::Unknown } else { Reason::SynTimedOut });
+        let reason = match &asked.offer {
+            Some(sent) if sent.distrusted => Reason::PeerMisbehaved,
+            // The block was refused, so nothing was taken; what went in its place did not come through.
+            Some(sent) if was_open && sent.tag.is_some() && !to.outcome.is_accepted() => {
+                Reason::OverlapBlackhole
+            }
+            // What the server took on the connection that is given up, nobody knows.
+            _ if was_open => Reason::Unknown,
+            _ => Reason::SynTimedOut,
+        };
+        to.outcome = Outcome::Handshake(reason);
         let outcome = to.outcome;
         self.wheel.cancel(first);
         self.wheel.cancel(twin);

@@ -5,7 +5,7 @@
 //! [`firstflight_credential::admit`] and nowhere else.
 //!
 //! Poll in this order after any `handle_*` or command: [`Stack::poll_event`] (and what the
-//! application does with it), [`Stack::poll_job`], [`Stack::poll_transmit`] until `None`, then
+//! application does with it), [`Stack::poll_job`] and [`Stack::poll_verifications`], [`Stack::poll_transmit`] until `None`, then
 //! [`Stack::poll_timeout`]. Reading events before transmitting lets an answer ride with the
 //! acknowledgement.
 #![no_std]
@@ -15,6 +15,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod asap;
 mod client;
 pub mod config;
 mod counters;
@@ -29,6 +30,7 @@ mod ladder;
 mod lifecycle;
 mod listener;
 mod listeners;
+mod offer;
 mod parked;
 pub mod ports;
 mod random;
@@ -40,7 +42,8 @@ pub mod syn_cookie;
 mod time_wait;
 pub mod wheel;
 
-pub use config::{Config, ConnectConfig, Limits, ListenConfig, ResponsePolicy};
+pub use asap::Verifications;
+pub use config::{Certified, Config, ConnectConfig, Limits, ListenConfig, ResponsePolicy};
 pub use counters::{Counters, Outcomes};
 pub use event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, ListenerId, Trace};
 pub use firstflight_tcp::{CloseReason, IoError, Readiness, StateName};

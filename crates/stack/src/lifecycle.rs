@@ -62,6 +62,10 @@ impl Stack {
         if ready.contains(Readiness::CONNECTED) {
             slot.place = None;
             let granted = core::mem::take(&mut slot.granted);
+            if slot.certificate {
+                self.certified.remove(&index);
+            }
+            let Some(slot) = self.slots.get_mut(index) else { return };
             self.counters.established += 1;
             if let Owner::SynQueue(listener) = slot.owner {
                 self.promote(index, listener);
@@ -94,6 +98,10 @@ impl Stack {
         if core::mem::take(&mut slot.granted) {
             self.grants.remove(&index);
         }
+        if slot.certificate {
+            self.vouched_for_nothing(index, now);
+        }
+        let Some(slot) = self.slots.get_mut(index) else { return };
         if let Some(place) = slot.place.take()
             && slot.conn.close_reason() == Some(CloseReason::Reset)
             && self.listeners.keeps_place(slot.owner)

@@ -1,18 +1,21 @@
 //! What happens to a SYN for a listener.
 
-use crate::config::ResponsePolicy;
+use crate::config::{ListenConfig, ResponsePolicy};
 use crate::event::{Drop, Trace};
 use crate::flow::FlowKey;
 use crate::isn::Initial;
 use crate::parked::Parked;
 use crate::slot::Owner;
 use crate::stack::{Announced, Stack};
+use alloc::boxed::Box;
 use core::time::Duration;
+use firstflight_credential::asap::{BeforeAck, Candidate, Refused};
 use firstflight_credential::{
-    Admission, FirstFlight, Flow, Grant, JobRequest, JobResult, Outcome, Place, Presented, Reason, admit,
-    spoil,
+    Admission, FirstFlight, Flow, Grant, JobRequest, JobResult, Offered, Outcome, Place, Policies, Presented,
+    Reason, Work, admit, spoil,
 };
 use firstflight_tcp::{ChildPlan, Endpoints};
+use firstflight_wire::asap::{Hint, Offer, Reply, Status};
 use firstflight_wire::tcp::{FastOpen, Flags, OptionBytes, Options, Segment};
 use firstflight_wire::{Instant, SeqNum};
 
@@ -21,16 +24,33 @@ use firstflight_wire::{Instant, SeqNum};
 /// reset its own executed request.
 const COOKIE_TAIL: Duration = Duration::from_secs(10);
 
+/// SYN-ACKs sent again to a client that a certificate vouches for, before its ACK.
+const CERTIFIED_RETRIES: u8 = 2;
+
+/// A SYN for a listener.
+#[derive(Clone, Copy)]
+pub(crate) struct Syn<'a> {
+    /// The listener (index).
+    pub listener: u32,
+    pub key: FlowKey,
+    pub segment: &'a Segment<'a>,
+    /// It takes a TIME-WAIT's place: our ISN must be above this.
+    pub above: Option<SeqNum>,
+    pub now: Instant,
+}
+
+/// What a first flight was admitted with.
+struct Admitted {
+    grant: Option<Grant>,
+    place: Place,
+    /// It came with a certificate.
+    candidate: Option<Box<Candidate>>,
+}
+
 impl Stack {
-    /// A SYN for listener `index`: the one path on which a first flight is admitted.
-    pub(crate) fn handle_syn(
-        &mut self,
-        index: u32,
-        key: FlowKey,
-        segment: &Segment<'_>,
-        above: Option<SeqNum>,
-        now: Instant,
-    ) {
+    /// The one path on which a first flight is admitted.
+    pub(crate) fn handle_syn(&mut self, syn: Syn<'_>) {
+        let Syn { listener: index, key, segment, now, .. } = syn;
         if segment.flags.contains(Flags::FIN) {
             return self.drop_packet(Drop::BadFlags);
         }
@@ -38,55 +58,73 @@ impl Stack {
         let pressed = listener.syn_queue >= listener.config.syn_backlog;
         let tail = listener.last_cookie.is_some_and(|t| now - t < COOKIE_TAIL);
         if pressed {
-            self.spoil(index, &key, segment, now);
+            self.spoil(&syn);
             return self.answer_with_cookie(index, key, segment, now);
         }
         if listener.accept_queue.len() >= listener.config.backlog {
-            self.spoil(index, &key, segment, now);
+            self.spoil(&syn);
             return self.drop_packet(Drop::AcceptQueueFull);
         }
         if self.slots.len() >= self.config.limits.connections {
-            self.spoil(index, &key, segment, now);
+            self.spoil(&syn);
             return self.drop_packet(Drop::TooManyConnections);
         }
         if let Some((job, isn)) = self.parked.find(&key) {
-            let first_flight = segment.options.fast_open().is_some() || !segment.payload.is_empty();
-            if isn == segment.seq && first_flight {
+            let offered = segment.options.fast_open().is_some() || segment.options.asap().is_some();
+            if isn == segment.seq && (offered || !segment.payload.is_empty()) {
                 return self.drop_packet(Drop::AlreadyParked);
             }
             // A plain SYN overtakes the verdict: ordinary handshake, the job's answer is ignored.
-            drop(self.parked.take(job));
+            self.overtaken(job, now);
         }
         let fast_open = segment.options.fast_open();
         let first =
             FirstFlight { syn_cookie_pressure: tail, ..first_flight(&key, segment, fast_open.as_ref()) };
-        let policy = listener.config.fast_open.as_ref();
-        match admit(policy, &first, &self.clock_at(now)) {
+        let clock = self.clock_at(now);
+        let Some(listener) = self.listeners.at(index) else { return };
+        match admit(policies(&listener.config), &first, &mut self.asap, &clock) {
             Admission::Accept { grant, place } => {
-                self.relieved(index);
-                self.adopt_early(index, key, segment, grant, place, above, now);
+                self.adopt_early(syn, Admitted { grant, place, candidate: None });
             }
-            Admission::Fallback { reason, grant, tell } => {
+            Admission::Fallback { reason, grant, tell, refused } => {
                 self.tell(tell);
                 self.limited(index, reason);
-                self.adopt(index, key, segment, reason, grant, above, now);
+                if refused.is_some_and(|refused| refused.is_forged()) {
+                    return self.answer_forged(syn, refused);
+                }
+                self.adopt(syn, reason, grant, refused);
             }
-            Admission::Pending { job, grant, place } => {
-                self.park(index, key, segment, job, grant, place, above, now);
-            }
+            Admission::Pending { work, grant, place } => self.park(syn, work, grant, place),
         }
     }
 
     /// The SYN's first flight is not taken, so that no copy of it may be taken later.
-    pub(crate) fn spoil(&mut self, index: u32, key: &FlowKey, segment: &Segment<'_>, now: Instant) {
-        if segment.payload.is_empty() {
+    pub(crate) fn spoil(&mut self, syn: &Syn<'_>) {
+        if syn.segment.payload.is_empty() {
             return;
         }
-        let Some(listener) = self.listeners.at(index) else { return };
-        let fast_open = segment.options.fast_open();
-        let first = first_flight(key, segment, fast_open.as_ref());
-        let job = spoil(listener.config.fast_open.as_ref(), &first, &self.clock_at(now));
+        let clock = self.clock_at(syn.now);
+        let Some(listener) = self.listeners.at(syn.listener) else { return };
+        let fast_open = syn.segment.options.fast_open();
+        let first = first_flight(&syn.key, syn.segment, fast_open.as_ref());
+        let job = spoil(policies(&listener.config), &first, &clock);
         self.tell(job);
+    }
+
+    /// A parked SYN's data comes another way: its verdict is of no interest, nor may a copy of it be taken.
+    pub(crate) fn overtaken(&mut self, job: crate::event::JobId, now: Instant) {
+        if let Some(parked) = self.parked.take(job) {
+            self.spoil_parked(&parked, now);
+        }
+    }
+
+    /// A question to a store goes out all the same, and takes care of copies; a verification does not.
+    pub(crate) fn spoil_parked(&mut self, parked: &Parked, now: Instant) {
+        let Ok(segment) = Segment::parse(&parked.segment) else { return };
+        if self.listeners.get(parked.listener).is_some() && segment.options.asap().is_some() {
+            let listener = parked.listener.index;
+            self.spoil(&Syn { listener, key: parked.key, segment: &segment, above: None, now });
+        }
     }
 
     fn tell(&mut self, job: Option<JobRequest>) {
@@ -95,18 +133,8 @@ impl Stack {
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "one call for each verdict, all of it needed")]
-    fn park(
-        &mut self,
-        index: u32,
-        key: FlowKey,
-        segment: &Segment<'_>,
-        job: JobRequest,
-        grant: Option<Grant>,
-        place: Place,
-        above: Option<SeqNum>,
-        now: Instant,
-    ) {
+    fn park(&mut self, syn: Syn<'_>, work: Work, grant: Option<Grant>, place: Place) {
+        let segment = syn.segment;
         let mut bytes = alloc::vec![0; 60 + segment.payload.len()];
         let header = firstflight_wire::tcp::Header {
             src_port: segment.src_port,
@@ -121,19 +149,51 @@ impl Stack {
         let room = written.filter(|at| self.parked.has_room(at + segment.payload.len()));
         let Some(at) = room else {
             drop(place);
-            self.tell(Some(job));
-            return self.adopt(index, key, segment, Reason::Overloaded, grant, above, now);
+            let refused = match work {
+                Work::Ask(job) => {
+                    self.tell(Some(job));
+                    None
+                }
+                Work::Verify(candidate) => {
+                    self.spoil(&syn);
+                    Some(Refused { status: Status::Overloaded, tag: candidate.tag(), hint: Hint::None })
+                }
+                _ => None,
+            };
+            return self.adopt(syn, Reason::Overloaded, grant, refused);
         };
         bytes.truncate(at + segment.payload.len());
         if let Some(body) = bytes.get_mut(at..) {
             body.copy_from_slice(segment.payload);
         }
-        let listener = self.listeners.id(index);
-        self.parked.park(key, segment.seq, above, &bytes, listener, grant, place, job, now);
+        let listener = self.listeners.id(syn.listener);
+        self.parked.park(syn.key, segment.seq, syn.above, bytes, listener, grant, place, work, syn.now);
     }
 
     /// A verdict for a parked first flight.
     pub(crate) fn resume(&mut self, parked: Parked, result: JobResult, now: Instant) {
+        let refused = match (&parked.candidate, result) {
+            (Some(candidate), JobResult::Refuse(reason)) => {
+                let status = match reason {
+                    Reason::Replay => Status::Replayed,
+                    Reason::GuardFloor => Status::GuardFloor,
+                    _ => Status::Overloaded,
+                };
+                Some(Refused { status, tag: candidate.tag(), hint: Hint::None })
+            }
+            _ => None,
+        };
+        self.resume_with(parked, result, refused, now);
+    }
+
+    /// The same; `refused` is what the SYN-ACK says about a credential block.
+    pub(crate) fn resume_with(
+        &mut self,
+        parked: Parked,
+        result: JobResult,
+        refused: Option<Refused>,
+        now: Instant,
+    ) {
         let Ok(segment) = Segment::parse(&parked.segment) else { return };
         let Some(listener) = self.listeners.get(parked.listener) else { return };
         if self.find(&parked.key).is_some() {
@@ -149,79 +209,112 @@ impl Stack {
         }
         let tail = listener.last_cookie.is_some_and(|t| now - t < COOKIE_TAIL);
         let result = if tail { JobResult::Refuse(Reason::SynCookie) } else { result };
-        let (index, key, above, grant) = (parked.listener.index, parked.key, parked.above, parked.grant);
+        let (listener, key, above, grant) = (parked.listener.index, parked.key, parked.above, parked.grant);
+        let syn = Syn { listener, key, segment: &segment, above, now };
         match result {
             JobResult::Accept => {
-                self.relieved(index);
-                self.adopt_early(index, key, &segment, grant, parked.place, above, now);
+                let (place, candidate) = (parked.place, parked.candidate);
+                self.adopt_early(syn, Admitted { grant, place, candidate });
             }
-            JobResult::Refuse(_) if pressed => self.answer_with_cookie(index, key, &segment, now),
+            JobResult::Refuse(_) if pressed => self.answer_with_cookie(listener, key, &segment, now),
+            JobResult::Refuse(_) if refused.is_some_and(|refused| refused.is_forged()) => {
+                drop(parked.place);
+                self.answer_forged(syn, refused);
+            }
             JobResult::Refuse(reason) => {
                 drop(parked.place);
-                self.adopt(index, key, &segment, reason, grant, above, now);
+                self.adopt(syn, reason, grant, refused);
             }
         }
     }
 
     /// An ordinary child: its data, if any, is not taken.
-    #[allow(clippy::too_many_arguments, reason = "one call for each verdict, all of it needed")]
-    fn adopt(
-        &mut self,
-        index: u32,
-        key: FlowKey,
-        segment: &Segment<'_>,
-        reason: Reason,
-        grant: Option<Grant>,
-        above: Option<SeqNum>,
-        now: Instant,
-    ) {
-        if !segment.payload.is_empty() || segment.options.fast_open().is_some() {
+    fn adopt(&mut self, syn: Syn<'_>, reason: Reason, grant: Option<Grant>, refused: Option<Refused>) {
+        let options = &syn.segment.options;
+        if !syn.segment.payload.is_empty() || options.fast_open().is_some() {
             self.counters.first_flights_refused += 1;
         }
-        let plan = ChildPlan { options: self.grant(segment, grant), ..ChildPlan::default() };
-        let outcome = Outcome::Handshake(reason);
-        let child = self.make_child(index, key, segment, &plan, outcome, None, above, now);
-        self.granted(child, index, grant);
+        let reply = self.reply_to(&syn, refused, grant.is_some());
+        let plan = ChildPlan { options: self.options(syn.segment, reply, grant), ..ChildPlan::default() };
+        let child = self.make_child(syn, &plan, Outcome::Handshake(reason), None);
+        self.granted(child, syn.listener, grant);
     }
 
     /// A child whose first flight was admitted: readable and acceptable at once.
-    #[allow(clippy::too_many_arguments, reason = "one call for each verdict, all of it needed")]
-    fn adopt_early(
-        &mut self,
-        index: u32,
-        key: FlowKey,
-        segment: &Segment<'_>,
-        grant: Option<Grant>,
-        place: Place,
-        above: Option<SeqNum>,
-        now: Instant,
-    ) {
+    fn adopt_early(&mut self, syn: Syn<'_>, admitted: Admitted) {
+        let Admitted { grant, place, candidate } = admitted;
+        let segment = syn.segment;
+        self.relieved(syn.listener);
         self.counters.first_flights_accepted += 1;
-        let ip = key.ip_header_len() as u32;
+        let ip = syn.key.ip_header_len() as u32;
         let received = ip + (20 + segment.options.raw.len() + segment.payload.len()) as u32;
-        let response = self.listeners.at(index).map(|l| l.config.response).unwrap_or_default();
-        let plan = ChildPlan {
+        let response = self.listeners.at(syn.listener).map(|l| l.config.response).unwrap_or_default();
+        let times = |k: u32| k.saturating_mul(received);
+        let vouched = match candidate.as_ref().map(|candidate| candidate.before_ack()) {
+            Some(BeforeAck::Times(k)) => times(k),
+            Some(BeforeAck::InitialWindow) | None => u32::MAX,
+        };
+        let mut plan = ChildPlan {
             early: true,
-            skip: 0,
-            options: self.grant(segment, grant),
             pre_ack_budget: match response {
-                ResponsePolicy::Immediately => u32::MAX,
-                ResponsePolicy::Times(k) => k.saturating_mul(received),
+                ResponsePolicy::Immediately => vouched,
+                ResponsePolicy::Times(k) => times(k).min(vouched),
                 ResponsePolicy::AfterHandshake => 0,
             },
             overhead: ip,
             ..ChildPlan::default()
         };
-        let child = self.make_child(index, key, segment, &plan, Outcome::Accepted, Some(place), above, now);
-        self.granted(child, index, grant);
+        let reply = match &candidate {
+            Some(candidate) => {
+                if let Offered::Offer(Offer::Block { len, .. }, _) = offered(&syn.key, segment) {
+                    plan.skip = u32::from(len);
+                }
+                plan.retries = CERTIFIED_RETRIES;
+                Some(Reply { status: Status::Accepted, tag: candidate.tag(), hint: Hint::None })
+            }
+            None => self.reply_to(&syn, None, grant.is_some()),
+        };
+        plan.options = self.options(segment, reply, grant);
+        let child = self.make_child(syn, &plan, Outcome::Accepted, Some(place));
+        self.granted(child, syn.listener, grant);
+        if let (Some(child), Some(candidate)) = (child, candidate) {
+            self.certified(child, &candidate);
+        }
     }
 
-    /// The SYN-ACK's option for a granted cookie, in the form in which the client asked.
-    fn grant(&mut self, segment: &Segment<'_>, grant: Option<Grant>) -> OptionBytes {
-        let Some(grant) = grant else { return OptionBytes::EMPTY };
-        let Some(asked) = segment.options.fast_open() else { return OptionBytes::EMPTY };
-        self.counters.cookies_granted += 1;
-        OptionBytes::from(&FastOpen::Cookie(asked.form(), grant.cookie))
+    /// Nothing is kept of a SYN whose credential was made up: it is answered with a SYN cookie.
+    fn answer_forged(&mut self, syn: Syn<'_>, refused: Option<Refused>) {
+        self.counters.first_flights_refused += 1;
+        self.counters.blocks_forged += 1;
+        let reply = self.reply_to(&syn, refused, false);
+        let options = self.options(syn.segment, reply, None);
+        self.send_cookie(syn.listener, syn.key, syn.segment, &options, syn.now);
+    }
+
+    /// What a SYN-ACK says to ASAP's option: on every SYN-ACK of the connection, so that none of them leaves
+    /// the client in doubt.
+    fn reply_to(&self, syn: &Syn<'_>, refused: Option<Refused>, granted: bool) -> Option<Reply> {
+        let offered = offered(&syn.key, syn.segment);
+        if let Some(refused) = refused {
+            let long = matches!(offered, Offered::Offer(offer, _) if offer.long_reply());
+            // A cookie goes before a hint.
+            return Some(refused.reply(long && !granted));
+        }
+        let capable = self.listeners.at(syn.listener).is_some_and(|l| l.config.asap.is_some());
+        let asked = matches!(offered, Offered::Offer(Offer::Probe { .. }, _)) && capable;
+        asked.then_some(Reply { status: Status::Capable, tag: [0; 2], hint: Hint::None })
+    }
+
+    /// The SYN-ACK's options: the reply, then a granted cookie in the form in which the client asked.
+    fn options(&mut self, segment: &Segment<'_>, reply: Option<Reply>, grant: Option<Grant>) -> OptionBytes {
+        let mut options = reply.map_or(OptionBytes::EMPTY, OptionBytes::from);
+        if let Some(grant) = grant
+            && let Some(asked) = segment.options.fast_open()
+            && options.append(OptionBytes::from(&FastOpen::Cookie(asked.form(), grant.cookie)).as_slice())
+        {
+            self.counters.cookies_granted += 1;
+        }
+        options
     }
 
     /// Keeps the serial of a one-time cookie until the client's ACK makes the cookie good.
@@ -262,18 +355,14 @@ impl Stack {
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "one call for each verdict, all of it needed")]
     fn make_child(
         &mut self,
-        index: u32,
-        key: FlowKey,
-        segment: &Segment<'_>,
+        syn: Syn<'_>,
         plan: &ChildPlan,
         outcome: Outcome,
         place: Option<Place>,
-        above: Option<SeqNum>,
-        now: Instant,
     ) -> Option<u32> {
+        let Syn { listener: index, key, segment, above, now } = syn;
         let listener = self.listeners.at_mut(index)?;
         let tcp = listener.tcp.clone();
         let hold = plan.early && listener.config.hold_last_ack;
@@ -329,17 +418,31 @@ impl Stack {
 
     /// Answers without keeping state (RFC 4987 §3.6).
     fn answer_with_cookie(&mut self, index: u32, key: FlowKey, segment: &Segment<'_>, now: Instant) {
-        let Some(listener) = self.listeners.at_mut(index) else { return };
-        listener.last_cookie = Some(now);
-        let tcp = listener.tcp.clone();
+        if let Some(listener) = self.listeners.at_mut(index) {
+            listener.last_cookie = Some(now);
+        }
         // A verdict that is still out would make a second answer to the same SYN.
         if let Some((job, _)) = self.parked.find(&key) {
-            drop(self.parked.take(job));
+            self.overtaken(job, now);
         }
+        self.send_cookie(index, key, segment, &OptionBytes::EMPTY, now);
+    }
+
+    fn send_cookie(
+        &mut self,
+        index: u32,
+        key: FlowKey,
+        segment: &Segment<'_>,
+        options: &OptionBytes,
+        now: Instant,
+    ) {
+        let Some(listener) = self.listeners.at_mut(index) else { return };
+        listener.last_stateless = Some(now);
+        let tcp = listener.tcp.clone();
         let peer_mss = segment.options.mss.unwrap_or(536);
         let cookie = self.cookies.make(key.local(), key.remote(), segment.seq, peer_mss, now);
         self.counters.syn_cookies_sent += 1;
-        self.reply_syn_cookie(key, &tcp, segment, cookie, now);
+        self.reply_syn_cookie(key, &tcp, segment, cookie, options, now);
     }
 
     /// An ACK for a listener: perhaps the answer to a SYN cookie. False if it is not.
@@ -352,7 +455,7 @@ impl Stack {
     ) -> bool {
         let Some(listener) = self.listeners.at(index) else { return false };
         // Two periods of the cookie's clock: no cookie lives longer.
-        let recent = listener.last_cookie.is_some_and(|t| now - t < Duration::from_secs(192));
+        let recent = listener.last_stateless.is_some_and(|t| now - t < Duration::from_secs(192));
         let full = listener.accept_queue.len() >= listener.config.backlog
             || self.slots.len() >= self.config.limits.connections;
         let peer_isn = segment.seq - 1;
@@ -396,6 +499,15 @@ impl Stack {
     }
 }
 
+fn policies(config: &ListenConfig) -> Policies<'_> {
+    Policies { fast_open: config.fast_open.as_ref(), asap: config.asap.as_ref() }
+}
+
+/// ASAP's option of a SYN.
+fn offered(key: &FlowKey, segment: &Segment<'_>) -> Offered {
+    Offered::read(segment.options.asap(), key.carrier())
+}
+
 /// A SYN as the decision about it sees it.
 fn first_flight<'a>(
     key: &FlowKey,
@@ -407,6 +519,7 @@ fn first_flight<'a>(
         ports: (segment.src_port, segment.dst_port),
         isn: segment.seq,
         presented: fast_open.map_or(Presented::None, Presented::FastOpen),
+        offered: offered(key, segment),
         payload: segment.payload,
         accept_queue_full: false,
         syn_cookie_pressure: false,

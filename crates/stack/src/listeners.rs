@@ -18,7 +18,10 @@ pub(crate) struct Listener {
     pub tcp: Arc<firstflight_tcp::Config>,
     pub accept_queue: VecDeque<u32>,
     pub syn_queue: usize,
+    /// When SYN pressure was last answered with a SYN cookie.
     pub last_cookie: Option<Instant>,
+    /// When a SYN cookie was last sent, for whatever reason.
+    pub last_stateless: Option<Instant>,
     pub announced: bool,
     /// A limit of pending first flights was reached, and no first flight accepted since.
     pub limited: bool,
@@ -105,10 +108,12 @@ impl Listeners {
     pub fn keeps_place(&self, owner: Owner) -> bool {
         match owner {
             Owner::Application | Owner::Nobody | Owner::Twin(_) => true,
-            Owner::AcceptQueue(listener) | Owner::SynQueue(listener) => self
-                .at(listener)
-                .and_then(|l| l.config.fast_open.as_ref())
-                .is_some_and(|policy| policy.quarantine == Quarantine::Every),
+            Owner::AcceptQueue(listener) | Owner::SynQueue(listener) => {
+                let config = self.at(listener).map(|listener| &listener.config);
+                let fast_open = config.and_then(|config| config.fast_open.as_ref()).map(|p| p.quarantine);
+                let asap = config.and_then(|config| config.asap.as_ref()).map(|p| p.quarantine);
+                [fast_open, asap].contains(&Some(Quarantine::Every))
+            }
         }
     }
 

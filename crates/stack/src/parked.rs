@@ -3,10 +3,12 @@
 use crate::event::{JobId, ListenerId};
 use crate::flow::FlowKey;
 use crate::slab::Slab;
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
-use firstflight_credential::{Grant, JobRequest, Place};
+use firstflight_credential::asap::Candidate;
+use firstflight_credential::{Grant, JobRequest, Place, Work};
 use firstflight_wire::{Instant, SeqNum};
 
 /// A parked SYN.
@@ -26,6 +28,8 @@ pub struct Parked {
     pub grant: Option<Grant>,
     /// Its place among the pending first flights.
     pub place: Place,
+    /// It came with a certificate whose signatures are right.
+    pub candidate: Option<Box<Candidate>>,
     deadline: Instant,
 }
 
@@ -36,6 +40,8 @@ pub struct ParkingLot {
     by_flow: BTreeMap<FlowKey, u32>,
     order: VecDeque<(u32, u32)>,
     jobs: VecDeque<(JobId, JobRequest)>,
+    /// Never more than SYNs wait.
+    verifications: VecDeque<(JobId, Box<Candidate>)>,
     bytes: usize,
     max_entries: usize,
     max_bytes: usize,
@@ -51,6 +57,7 @@ impl ParkingLot {
             by_flow: BTreeMap::new(),
             order: VecDeque::new(),
             jobs: VecDeque::new(),
+            verifications: VecDeque::new(),
             bytes: 0,
             max_entries,
             max_bytes,
@@ -77,11 +84,11 @@ impl ParkingLot {
         key: FlowKey,
         isn: SeqNum,
         above: Option<SeqNum>,
-        segment: &[u8],
+        segment: Vec<u8>,
         listener: ListenerId,
         grant: Option<Grant>,
         place: Place,
-        request: JobRequest,
+        work: Work,
         now: Instant,
     ) {
         self.bytes += segment.len();
@@ -89,21 +96,63 @@ impl ParkingLot {
             key,
             isn,
             above,
-            segment: segment.to_vec(),
+            segment,
             listener,
             grant,
             place,
+            candidate: None,
             deadline: now + self.lasts,
         };
         let (index, generation) = self.entries.insert(parked);
         self.by_flow.insert(key, index);
         self.order.push_back((index, generation));
-        if self.jobs.len() >= 2 * self.max_entries.max(1) {
-            // Nobody takes the jobs: those whose SYN is gone must not pile up.
-            let entries = &self.entries;
-            self.jobs.retain(|(id, _)| entries.lives(id.index, id.generation));
+        let (id, entries) = (JobId { index, generation }, &self.entries);
+        // Nobody takes the jobs: those whose SYN is gone must not pile up.
+        let most = 2 * self.max_entries.max(1);
+        match work {
+            Work::Ask(request) => {
+                if self.jobs.len() >= most {
+                    self.jobs.retain(|(id, _)| entries.lives(id.index, id.generation));
+                }
+                self.jobs.push_back((id, request));
+            }
+            Work::Verify(candidate) => {
+                if self.verifications.len() >= most {
+                    self.verifications.retain(|(id, _)| entries.lives(id.index, id.generation));
+                }
+                self.verifications.push_back((id, candidate));
+            }
+            // Nobody knows how: its deadline answers.
+            _ => {}
         }
-        self.jobs.push_back((JobId { index, generation }, request));
+    }
+
+    /// The next verification whose SYN still waits.
+    pub fn poll_verification(&mut self) -> Option<(JobId, Box<Candidate>)> {
+        loop {
+            let (id, candidate) = self.verifications.pop_front()?;
+            if self.entries.lives(id.index, id.generation) {
+                return Some((id, candidate));
+            }
+        }
+    }
+
+    /// The listener of a SYN that waits.
+    #[must_use]
+    pub fn listener(&self, id: JobId) -> Option<ListenerId> {
+        let lives = self.entries.lives(id.index, id.generation);
+        self.entries.get(id.index).filter(|_| lives).map(|parked| parked.listener)
+    }
+
+    /// Its signatures are right, and a store is asked whether the request was seen before.
+    pub fn ask(&mut self, id: JobId, candidate: Box<Candidate>, request: JobRequest) {
+        if !self.entries.lives(id.index, id.generation) {
+            return;
+        }
+        if let Some(parked) = self.entries.get_mut(id.index) {
+            parked.candidate = Some(candidate);
+            self.jobs.push_back((id, request));
+        }
     }
 
     /// Hands out a job whose answer nobody waits for. When nobody takes jobs it is lost: a one-time cookie
@@ -180,6 +229,7 @@ impl ParkingLot {
 mod tests {
     use super::*;
     use alloc::sync::Arc;
+    use alloc::vec;
     use firstflight_credential::PendingLimit;
 
     #[test]
@@ -191,7 +241,8 @@ mod tests {
         for _ in 0..1000 {
             let place = pending.reserve(key.remote_ip()).unwrap();
             let job = JobRequest::Verify { key: 1 };
-            lot.park(key, SeqNum::new(1), None, &[0; 20], listener, None, place, job, Instant::ZERO);
+            let work = Work::Ask(job);
+            lot.park(key, SeqNum::new(1), None, vec![0; 20], listener, None, place, work, Instant::ZERO);
             let (job, _) = lot.find(&key).unwrap();
             drop(lot.take(job));
             assert!(lot.jobs.len() <= 8);

@@ -4,6 +4,7 @@ use crate::flow::FlowKey;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::time::Duration;
+use firstflight_credential::asap::Identity;
 use firstflight_credential::store::StoredCookie;
 use firstflight_credential::{NetworkId, Outcome, Place};
 use firstflight_tcp::{Connection, Readiness};
@@ -32,10 +33,14 @@ pub struct Asked {
     pub network: NetworkId,
     /// The option form that was sent.
     pub form: FastOpenForm,
+    /// A Fast Open option was sent.
+    pub fast_open: bool,
     /// The cookie that was shown; without one, one was asked for.
     pub cookie: Option<StoredCookie>,
     /// How old that cookie was.
     pub cookie_age: Option<Duration>,
+    /// ASAP's option that was sent.
+    pub offer: Option<SentOffer>,
     /// No answer has come yet.
     pub awaited: bool,
     /// When the SYN-ACK came; [`Instant::FAR_FUTURE`] before.
@@ -79,6 +84,17 @@ pub struct Ladder {
     pub syns: u8,
 }
 
+/// What a client's SYN offered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SentOffer {
+    /// What the server is called.
+    pub identity: Identity,
+    /// First two bytes of the request's id; `None` for a probe.
+    pub tag: Option<[u8; 2]>,
+    /// The server's answer made no sense: only an ordinary handshake is taken from it.
+    pub distrusted: bool,
+}
+
 /// A connection in the slab.
 #[derive(Debug)]
 pub struct Slot {
@@ -102,6 +118,8 @@ pub struct Slot {
     pub place: Option<Place>,
     /// It was granted a one-time cookie that waits for the client's ACK.
     pub granted: bool,
+    /// A certificate came or went with its first flight.
+    pub certificate: bool,
     /// Its end is remembered for 2 MSL although the peer closed first.
     pub hold: bool,
     /// Changes the application has not been told.
@@ -132,6 +150,7 @@ impl Slot {
             asked: None,
             place: None,
             granted: false,
+            certificate: false,
             hold: false,
             ready: Readiness::default(),
             announced: false,

@@ -11,6 +11,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::fmt;
 use core::net::SocketAddr;
+use firstflight_credential::asap::TrustStore;
 use firstflight_credential::{KeyRing, PolicyError};
 use firstflight_tcp::{CloseReason, IoError};
 use firstflight_wire::Instant;
@@ -92,6 +93,9 @@ impl Stack {
         }
         if let Some(policy) = &config.fast_open {
             policy.validate().map_err(ListenError::Policy)?;
+            if policy.no_cookie && config.asap.is_some() {
+                return Err(ListenError::Policy(PolicyError::AsapWithoutCookie));
+            }
         }
         let tcp = config.tcp.clone().unwrap_or_else(|| self.tcp.clone());
         let listener = Listener {
@@ -100,6 +104,7 @@ impl Stack {
             accept_queue: VecDeque::new(),
             syn_queue: 0,
             last_cookie: None,
+            last_stateless: None,
             announced: false,
             limited: false,
         };
@@ -133,6 +138,20 @@ impl Stack {
             return false;
         };
         policy.keys = keys;
+        true
+    }
+
+    /// Replaces the verifiers that a listener trusts. Every certificate is verified anew from now on; what is
+    /// being verified is refused.
+    ///
+    /// False if there is no such listener, or one that takes no certificates.
+    pub fn set_trust(&mut self, id: ListenerId, trust: Arc<TrustStore>) -> bool {
+        let listener = self.listeners.get_mut(id);
+        let Some(policy) = listener.and_then(|listener| listener.config.asap.as_mut()) else {
+            return false;
+        };
+        policy.trust = trust;
+        self.asap.trust_changed();
         true
     }
 
@@ -173,7 +192,7 @@ impl Stack {
         }
         let local = self.local_end(remote, config)?;
         let key = FlowKey::new(local, remote);
-        let Intent { plan, asked, outcome, path_mss } = self.intend(config, &key, now);
+        let Intent { plan, asked, outcome, path_mss } = self.intend(config, &key, data, now);
         let tcp = config.tcp.clone().unwrap_or_else(|| self.tcp.clone());
         let mut ends = self.endpoints(&key, None, now);
         ends.path_mss = path_mss;

@@ -1,5 +1,6 @@
 //! The stack itself: what it owns, its getters, its clock.
 
+use crate::asap::Vouched;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::egress::Reply;
@@ -21,6 +22,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
+use firstflight_credential::asap::AsapShard;
 use firstflight_credential::{CredentialStore, Entry, JobResult, NetworkId, Place, Reason, Serial};
 use firstflight_tcp::{CloseReason, Pool};
 use firstflight_wire::{Clock, Instant};
@@ -46,6 +48,10 @@ pub struct Stack {
     pub(crate) random: Random,
     pub(crate) credentials: CredentialStore,
     pub(crate) clock: Clock,
+    /// What is known of certificates and of those who show them.
+    pub(crate) asap: AsapShard,
+    /// Children (by index) that a certificate vouches for until their client's ACK.
+    pub(crate) certified: BTreeMap<u32, Vouched>,
     /// Places of first flights that a RST ended after the application had them, and until when.
     pub(crate) quarantine: VecDeque<(Instant, Place)>,
     /// One-time cookies granted to connections (by index) that have not acknowledged.
@@ -95,6 +101,8 @@ impl Stack {
             cookies: SynCookies::new(random.secret()),
             credentials: CredentialStore::new(limits.credentials),
             clock: Clock { mono: now, unix_ms: 0, uncertainty: Duration::MAX },
+            asap: AsapShard::new(limits.asap),
+            certified: BTreeMap::new(),
             quarantine: VecDeque::new(),
             grants: BTreeMap::new(),
             to_send: VecDeque::new(),
@@ -185,6 +193,7 @@ impl Stack {
             handshake_retransmits: (slot.asked.as_ref())
                 .map_or(0, |a| a.ladder.syns)
                 .saturating_add(slot.conn.handshake_retransmits()),
+            certificate: slot.certificate,
             cookie_age: slot.asked.as_ref().and_then(|a| a.cookie_age),
             totals: slot.conn.totals(),
         })
@@ -242,6 +251,7 @@ impl Stack {
             self.quarantine.pop_front();
         }
         while let Some(parked) = self.parked.take_expired(now) {
+            self.spoil_parked(&parked, now);
             self.resume(parked, JobResult::Refuse(Reason::ParkedTooLong), now);
         }
     }

@@ -51,6 +51,12 @@ impl Candidate {
         self.before_ack
     }
 
+    /// How many signatures it has to be verified.
+    #[must_use]
+    pub const fn signatures(&self) -> u8 {
+        if self.known { 1 } else { 2 }
+    }
+
     /// First two bytes of the request's id, for the reply.
     #[must_use]
     pub const fn tag(&self) -> [u8; 2] {

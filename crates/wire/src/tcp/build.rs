@@ -234,8 +234,9 @@ impl OptionBytes {
         self.len == 0
     }
 
+    /// Appends whole options; false, and nothing is written, if they do not fit.
     #[inline]
-    fn append(&mut self, more: &[u8]) -> bool {
+    pub fn append(&mut self, more: &[u8]) -> bool {
         let start = self.len();
         let Some(free) = self.bytes.get_mut(start..start + more.len()) else {
             return false;

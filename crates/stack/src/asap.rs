@@ -1,0 +1,106 @@
+//! First flights with a certificate, on the server: from the parked SYN through the signatures to the child
+//! (`docs/spec/asap.md`).
+
+use crate::event::JobId;
+use crate::stack::Stack;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::time::Duration;
+use firstflight_credential::asap::{self, BATCH, Candidate, Refused, Verified, reason};
+use firstflight_credential::{JobResult, Redemption};
+use firstflight_tcp::CloseReason;
+use firstflight_wire::Instant;
+use rand_core::CryptoRng;
+
+/// Whose certificate an accepted first flight came with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Vouched {
+    /// The client's key.
+    key: [u8; 32],
+    /// When the certificate ends, Unix seconds.
+    ends: u64,
+}
+
+/// First flights whose signatures are to be verified, together.
+#[derive(Debug)]
+pub struct Verifications {
+    ids: Vec<JobId>,
+    candidates: Vec<Box<Candidate>>,
+}
+
+impl Verifications {
+    /// Verifies them. It touches nothing of the stack: it may run in another thread. `rng` is fit for secrets.
+    pub fn verify(&self, rng: &mut impl CryptoRng) -> Vec<Verified> {
+        asap::verify(&self.candidates, rng)
+    }
+
+    /// How many there are; at least one.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "never empty")]
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+}
+
+impl Stack {
+    /// What is to be verified now, at most [`BATCH`] first flights: ask at the end of a burst of received
+    /// packets, so that what came together is verified together. The verdicts come back by
+    /// [`Stack::handle_verified`]; until then, and not longer than [`crate::Limits::parked_for`], the SYNs wait.
+    pub fn poll_verifications(&mut self) -> Option<Verifications> {
+        let jobs = core::iter::from_fn(|| self.parked.poll_verification()).take(BATCH);
+        let (ids, candidates): (Vec<_>, Vec<_>) = jobs.unzip();
+        (!ids.is_empty()).then_some(Verifications { ids, candidates })
+    }
+
+    /// Takes the verdicts, in the order of [`Verifications::verify`]. Those that come too late change nothing.
+    pub fn handle_verified(&mut self, done: Verifications, verdicts: &[Verified], now: Instant) {
+        self.counters.signatures_verified +=
+            done.candidates.iter().map(|candidate| u64::from(candidate.signatures())).sum::<u64>();
+        self.asap.learn(&done.candidates, verdicts, now);
+        for ((id, candidate), verdict) in done.ids.into_iter().zip(done.candidates).zip(verdicts) {
+            self.decide(id, candidate, *verdict, now);
+        }
+    }
+
+    fn decide(&mut self, id: JobId, candidate: Box<Candidate>, verified: Verified, now: Instant) {
+        let clock = self.clock_at(now);
+        let listener = self.parked.listener(id).and_then(|id| self.listeners.get(id));
+        let Some(policy) = listener.and_then(|listener| listener.config.asap.as_ref()) else { return };
+        let decided = policy.decide(&candidate, verified, &mut self.asap, &clock);
+        let (result, refused) = match decided {
+            Ok(Redemption::Ask(job)) => return self.parked.ask(id, candidate, job),
+            Ok(Redemption::Yes) => (JobResult::Accept, None),
+            Ok(Redemption::No(why)) => (JobResult::Refuse(why), None::<Refused>),
+            Err(refused) => (JobResult::Refuse(reason(refused.status)), Some(refused)),
+        };
+        if let Some(mut parked) = self.parked.take(id) {
+            if refused.is_some_and(|refused| !refused.is_forged()) {
+                // Its data comes by the ordinary handshake.
+                self.spoil_parked(&parked, now);
+            }
+            parked.candidate = Some(candidate);
+            self.resume_with(parked, result, refused, now);
+        }
+    }
+
+    /// A child begins whose first flight came with a certificate.
+    pub(crate) fn certified(&mut self, child: u32, candidate: &Candidate) {
+        let (key, ends) = candidate.client();
+        if let Some(slot) = self.slots.get_mut(child) {
+            slot.certificate = true;
+            self.certified.insert(child, Vouched { key: *key, ends });
+        }
+    }
+
+    /// A child ends. If its client's address was never proved by an ACK, and somebody there says that it asked
+    /// for nothing, the certificate vouches for nothing any more.
+    pub(crate) fn vouched_for_nothing(&mut self, child: u32, now: Instant) {
+        let Some(Vouched { key, ends }) = self.certified.remove(&child) else { return };
+        let Some(slot) = self.slots.get_mut(child) else { return };
+        if matches!(slot.conn.close_reason(), Some(CloseReason::Reset | CloseReason::Unreachable)) {
+            let address = slot.key.remote_ip();
+            let lasts = ends.saturating_mul(1000).saturating_sub(self.clock_at(now).unix_ms);
+            self.asap.bar(key, Duration::from_millis(lasts), address, now);
+        }
+    }
+}

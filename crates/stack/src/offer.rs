@@ -1,0 +1,94 @@
+//! ASAP on the client: what a SYN offers, and what the answer to it means (`docs/spec/asap.md`).
+
+use crate::config::Certified;
+use crate::slot::SentOffer;
+use crate::stack::Stack;
+use alloc::vec::Vec;
+use firstflight_credential::asap::reason;
+use firstflight_credential::{Outcome, Reason};
+use firstflight_tcp::{Resolution, SynAckReport};
+use firstflight_wire::Instant;
+use firstflight_wire::asap::{BLOCK_LEN, Carrier, Offer, Reply, Status};
+use firstflight_wire::tcp::{OptionBytes, Segment};
+
+/// A SYN's offer.
+pub(crate) struct Offering {
+    pub option: OptionBytes,
+    /// The credential block, empty in a probe.
+    pub block: Vec<u8>,
+    /// How much data is signed, and rides behind the block.
+    pub data: usize,
+    pub sent: SentOffer,
+}
+
+impl Stack {
+    /// What the SYN offers to a server that may take `room` bytes of the application's data in it, `data` being
+    /// what there is: a block if the server is known to understand it, else a probe.
+    pub(crate) fn offer(
+        &mut self,
+        certified: &Certified,
+        carrier: Carrier,
+        known: bool,
+        room: usize,
+        data: &[u8],
+        now: Instant,
+    ) -> Offering {
+        let data = data.get(..data.len().min(room)).unwrap_or_default();
+        let identity = certified.identity.clone();
+        if !known || data.is_empty() || certified.certificate.remaining(now).is_zero() {
+            let option = OptionBytes::from(Offer::Probe { long_reply: true });
+            let sent = SentOffer { identity, tag: None, distrusted: false };
+            return Offering { option, block: Vec::new(), data: 0, sent };
+        }
+        let id = self.random.next_u64().to_be_bytes();
+        let block = certified.certificate.request(carrier, &identity, data, id, now);
+        let offer = Offer::Block { long_reply: true, len: BLOCK_LEN as u16 };
+        let [a, b, ..] = id;
+        Offering {
+            option: OptionBytes::from(offer),
+            block: block.to_bytes().to_vec(),
+            data: data.len(),
+            sent: SentOffer { identity, tag: Some([a, b]), distrusted: false },
+        }
+    }
+}
+
+/// What a SYN-ACK to an offer means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub resolution: Resolution,
+    pub outcome: Outcome,
+    /// Whether the server understands ASAP, if the answer says so.
+    pub capable: Option<bool>,
+}
+
+/// Reads the answer to `sent`, row by row of the specification's table.
+pub(crate) fn read(sent: &SentOffer, report: &SynAckReport, segment: &Segment<'_>) -> Answer {
+    let reply = segment.options.asap().and_then(Reply::parse);
+    let Some(tag) = sent.tag else {
+        let capable = reply.is_some_and(|reply| reply.status != Status::Disabled);
+        // A probe that was lost, or not repeated, says nothing.
+        let capable = (capable || !report.retransmitted).then_some(capable);
+        let outcome = Outcome::Handshake(Reason::CapabilityUnknown);
+        return Answer { resolution: Resolution::DataRefused, outcome, capable };
+    };
+    let answer = |resolution, outcome, capable| Answer { resolution, outcome, capable };
+    let handshake = |reason, capable| answer(Resolution::DataRefused, Outcome::Handshake(reason), capable);
+    let abort = |reason| answer(Resolution::Abort, Outcome::Handshake(reason), Some(false));
+    let ours = |reply: &Reply| reply.tag == tag;
+    match (report.acked, reply) {
+        // Whatever it says now: it has not taken back what it said first.
+        (acked, _) if sent.distrusted && acked > 0 => abort(Reason::PeerMisbehaved),
+        (0, Some(reply)) if reply.status == Status::Accepted => abort(Reason::PeerMisbehaved),
+        (0, Some(reply)) => handshake(reason(reply.status), Some(reply.status != Status::Disabled)),
+        (0, None) if report.first_lost => handshake(Reason::SynTimedOut, None),
+        (0, None) => handshake(Reason::OptionStripped, Some(false)),
+        (acked, _) if acked < report.carried => abort(Reason::AckInside),
+        (_, Some(reply)) if reply.status == Status::Accepted && ours(&reply) => {
+            answer(Resolution::Accepted, Outcome::Accepted, Some(true))
+        }
+        (_, Some(_)) => abort(Reason::PeerMisbehaved),
+        // Known to be capable, so it understood; it is asked again next time.
+        (_, None) => answer(Resolution::Accepted, Outcome::AcceptedReplyStripped, Some(false)),
+    }
+}
