@@ -5,6 +5,8 @@ use crate::shared::{Inner, Shared};
 use firstflight_link::Link;
 use firstflight_stack::{Drop as Dropped, Trace};
 use firstflight_wire::Instant;
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -30,10 +32,12 @@ pub(crate) struct Driver<L> {
     timer: Pin<Box<Sleep>>,
     timer_at: Option<Instant>,
     clock_at: Instant,
+    /// For the coefficients of batches of signatures.
+    random: ChaCha20Rng,
 }
 
 impl<L: Link> Driver<L> {
-    pub fn new(shared: Arc<Shared>, link: L, jobs: Jobs) -> Self {
+    pub fn new(shared: Arc<Shared>, link: L, jobs: Jobs, seed: [u8; 32]) -> Self {
         let mtu = link.mtu().max(1280);
         Self {
             shared,
@@ -45,6 +49,7 @@ impl<L: Link> Driver<L> {
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             timer_at: None,
             clock_at: Instant::ZERO,
+            random: ChaCha20Rng::from_seed(seed),
         }
     }
 
@@ -86,6 +91,15 @@ impl<L: Link> Driver<L> {
         Ok(true)
     }
 
+    /// Verifies what came together, together.
+    fn verify(&mut self, inner: &mut Inner) {
+        while let Some(flights) = inner.stack.poll_verifications() {
+            let verdicts = flights.verify(&mut self.random);
+            let now = inner.now();
+            inner.stack.handle_verified(flights, &verdicts, now);
+        }
+    }
+
     /// Does what is due, and sets the timer for what is next; true if something was due.
     fn time(&mut self, inner: &mut Inner, cx: &mut Context<'_>) -> bool {
         let now = inner.now();
@@ -117,6 +131,7 @@ impl<L: Link> Driver<L> {
         let mut inner = shared.lock();
         inner.driver = Some(cx.waker().clone());
         let more_in = self.receive(&mut inner, cx)?;
+        self.verify(&mut inner);
         let due = self.time(&mut inner, cx);
         self.jobs.exchange(&mut inner, cx);
         inner.dispatch();

@@ -12,6 +12,7 @@ use crate::stream::{Stream, rides};
 use firstflight_credential::NetworkId;
 use firstflight_link::Link;
 use firstflight_stack::{Config, ConnectConfig, Counters, Gauges, ListenConfig, ListenError};
+use sha2::{Digest, Sha256};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -57,8 +58,10 @@ impl Endpoint {
         }
         // Rather our refusal, which says why, than the stack's own deadline.
         let within = config.limits.parked_for * 4 / 5;
+        // Another generator than the stack's, from the same secret.
+        let seed = Sha256::new_with_prefix(b"batches").chain_update(config.secret).finalize().into();
         let shared = Shared::new(config, store.is_some());
-        tokio::spawn(Driver::new(Arc::clone(&shared), link, Jobs::new(store, within)));
+        tokio::spawn(Driver::new(Arc::clone(&shared), link, Jobs::new(store, within), seed));
         Self { shared }
     }
 
@@ -135,7 +138,8 @@ impl Endpoint {
     pub fn listen(&self, config: ListenConfig) -> Result<Listener, ListenError> {
         let local = config.local;
         let mut inner = self.shared.lock();
-        let needs_store = config.fast_open.as_ref().is_some_and(FastOpenPolicy::needs_store);
+        let needs_store = config.fast_open.as_ref().is_some_and(FastOpenPolicy::needs_store)
+            || config.asap.as_ref().is_some_and(|policy| policy.guard.needs_store());
         if needs_store && !inner.has_store {
             return Err(ListenError::Policy(PolicyError::NeedsStore));
         }

@@ -71,18 +71,21 @@ pub use first_flight::FirstFlight;
 pub use firstflight_credential as credential;
 pub use firstflight_link as link;
 pub use firstflight_stack::{
-    CloseReason, Config, ConnectConfig, ConnectError, ConnectionInfo, Counters, Gauges, Limits, ListenConfig,
-    ListenError, Outcomes, ResponsePolicy, StateName,
+    Certified, CloseReason, Config, ConnectConfig, ConnectError, ConnectionInfo, Counters, Gauges, Limits,
+    ListenConfig, ListenError, Outcomes, ResponsePolicy, StateName,
 };
 pub use firstflight_tcp as tcp;
+pub use firstflight_wire as wire;
 pub use listener::Listener;
 pub use network::network_id;
 pub use race::{ConnectAnyConfig, ConnectAnyError, FailedAttempt};
 pub use store::{Answer, MemoryStore, SharedStore, StoreCounters, StoreError};
 pub use stream::Stream;
 
+use nix::time::{ClockId, clock_gettime};
 use std::io;
 use std::net::IpAddr;
+use std::time::Duration;
 use zeroize::Zeroizing;
 
 /// Default settings for `addresses`, with a secret from the operating system's random source.
@@ -99,6 +102,16 @@ pub fn config(addresses: Vec<IpAddr>) -> io::Result<Config> {
     let mut secret = [0; 32];
     getrandom::fill(&mut secret).map_err(io::Error::other)?;
     Ok(Config::new(addresses, secret))
+}
+
+/// The clock of certificates: monotonic, and running while the machine sleeps (`CLOCK_BOOTTIME`), so that a
+/// certificate ages in a laptop's bag, too. For [`ClientCertificate::new`](credential::asap::ClientCertificate).
+///
+/// # Errors
+/// When the kernel does not have it.
+pub fn certificate_clock() -> io::Result<wire::Instant> {
+    let now = Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME)?);
+    Ok(wire::Instant::ZERO + now)
 }
 
 /// A fresh cookie key from the operating system's random source.

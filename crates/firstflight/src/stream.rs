@@ -3,6 +3,7 @@
 use crate::shared::{Inner, Interest, Shared, io_error};
 use firstflight_credential::Outcome;
 use firstflight_stack::{ConnId, ConnectConfig, ConnectionInfo, IoError};
+use std::borrow::Cow;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -35,7 +36,7 @@ pub struct Stream {
 /// Whether data may be given to the stack before the handshake is complete: without Fast Open it waits there,
 /// with it, it may ride in the SYN, which the application must have allowed.
 pub(crate) fn rides(config: &ConnectConfig) -> bool {
-    config.replay_safe || !config.fast_open
+    config.replay_safe || !config.fast_open || config.asap.as_ref().is_some_and(|certified| certified.once)
 }
 
 impl Stream {
@@ -209,7 +210,15 @@ fn connect(
 ) -> io::Result<(ConnId, usize)> {
     inner.check()?;
     let now = inner.now();
-    let made = inner.stack.connect(remote, first, config, now).map_err(io::Error::other)?;
+    let mut config = Cow::Borrowed(config);
+    if config.asap.is_some() {
+        // A lazy stream may have been made long ago.
+        let clock = crate::certificate_clock()?;
+        if let Some(certified) = &mut config.to_mut().asap {
+            certified.now = clock;
+        }
+    }
+    let made = inner.stack.connect(remote, first, &config, now).map_err(io::Error::other)?;
     inner.kick();
     Ok(made)
 }

@@ -56,7 +56,9 @@ impl Stack {
         if known.permission == Permission::Nothing {
             return Intent::ordinary(Reason::FailureMemory, path_mss);
         }
-        let cookie = known.cookie.filter(|_| config.fast_open);
+        // A certificate may carry what must not run twice; a plain cookie may not.
+        let by_cookie = config.fast_open && (config.replay_safe || config.asap.is_none());
+        let cookie = known.cookie.filter(|_| by_cookie);
         let mut plan = SynPlan { first_timeout: Some(known.timeout), ..SynPlan::default() };
         let mut offer = None;
         if let (Some(certified), None) = (&config.asap, &cookie) {
@@ -68,7 +70,7 @@ impl Stack {
             // What is signed is what rides: no more than the connection takes at once.
             let buffer = config.tcp.as_ref().unwrap_or(&self.tcp).send_buffer;
             let room = (limit.saturating_sub(BLOCK_LEN as u32)).min(buffer) as usize;
-            let offering = self.offer(certified, key.carrier(), speaks && rides, room, data, now);
+            let offering = self.offer(certified, key.carrier(), speaks && rides, room, data);
             plan.options = offering.option;
             plan.preamble = offering.block;
             plan.data_limit = offering.data as u32;

@@ -6,6 +6,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use firstflight_credential::asap::{AsapPolicy, BudgetConfig, ClientCertificate, Identity};
 use firstflight_credential::{FastOpenPolicy, NetworkId};
+use firstflight_wire::Instant;
 use zeroize::Zeroize;
 
 /// Bounds of one stack: whatever the network sends, memory stays below them.
@@ -168,6 +169,9 @@ impl ListenConfig {
 pub struct Certified {
     /// The certificate.
     pub certificate: Arc<ClientCertificate>,
+    /// The present, by the clock that the certificate's [`obtained`](ClientCertificate::obtained) is of. The
+    /// `firstflight` crate sets it by its own clock of certificates.
+    pub now: Instant,
     /// What the server is called.
     pub identity: Identity,
     /// The server is known to take certificates for this identity, by configuration or by its DNS record.

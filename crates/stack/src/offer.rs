@@ -7,7 +7,6 @@ use alloc::vec::Vec;
 use firstflight_credential::asap::reason;
 use firstflight_credential::{Outcome, Reason};
 use firstflight_tcp::{Resolution, SynAckReport};
-use firstflight_wire::Instant;
 use firstflight_wire::asap::{BLOCK_LEN, Carrier, Offer, Reply, Status};
 use firstflight_wire::tcp::{OptionBytes, Segment};
 
@@ -31,17 +30,16 @@ impl Stack {
         known: bool,
         room: usize,
         data: &[u8],
-        now: Instant,
     ) -> Offering {
         let data = data.get(..data.len().min(room)).unwrap_or_default();
         let identity = certified.identity.clone();
-        if !known || data.is_empty() || certified.certificate.remaining(now).is_zero() {
+        if !known || data.is_empty() || certified.certificate.remaining(certified.now).is_zero() {
             let option = OptionBytes::from(Offer::Probe { long_reply: true });
             let sent = SentOffer { identity, tag: None, distrusted: false };
             return Offering { option, block: Vec::new(), data: 0, sent };
         }
         let id = self.random.next_u64().to_be_bytes();
-        let block = certified.certificate.request(carrier, &identity, data, id, now);
+        let block = certified.certificate.request(carrier, &identity, data, id, certified.now);
         let offer = Offer::Block { long_reply: true, len: BLOCK_LEN as u16 };
         let [a, b, ..] = id;
         Offering {
