@@ -6,6 +6,8 @@ use firstflight_credential::{CookieKey, FastOpenPolicy, KeyRing, PendingLimit, S
 use firstflight_link::path::{Duplex, PathConfig};
 use firstflight_stack::{Config, ConnId, ConnectConfig, Event, ListenConfig, ListenerId, Readiness, Stack};
 use firstflight_wire::{Clock, Instant};
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -33,6 +35,8 @@ pub struct Pair {
     pub keep_log: bool,
     /// Sees every packet that leaves an end, may change it, and says whether it passes.
     pub middlebox: Option<Middlebox>,
+    /// Verifies first flights as soon as they come, as a driver does.
+    pub verifies: bool,
     out: Vec<u8>,
 }
 
@@ -84,6 +88,7 @@ impl Pair {
             log: Vec::new(),
             keep_log: false,
             middlebox: None,
+            verifies: true,
             out: vec![0; 65_536],
         }
     }
@@ -165,8 +170,23 @@ impl Pair {
             self.client.handle_packet(to, &packet);
             self.wire.b_to_a.recycle(packet);
         }
+        if self.verifies {
+            self.verify();
+        }
         self.client.handle_timeout(to);
         self.server.handle_timeout(to);
+    }
+
+    /// Verifies what waits at the server; gives how many first flights that were.
+    pub fn verify(&mut self) -> usize {
+        let mut random = ChaCha20Rng::from_seed([9; 32]);
+        let mut count = 0;
+        while let Some(flights) = self.server.poll_verifications() {
+            count += flights.len();
+            let verdicts = flights.verify(&mut random);
+            self.server.handle_verified(flights, &verdicts, self.now);
+        }
+        count
     }
 
     /// Steps until `done`, at most `limit` of virtual time; panics if it never is.

@@ -1,0 +1,63 @@
+//! Verifiers, certificates and listeners that take them.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use firstflight_credential::asap::{
+    AsapPolicy, ClientCertificate, GuardDomain, Identity, PrivateKey, TrustStore, Trusted, certify,
+};
+use firstflight_credential::{GuardKey, PendingLimit, Quarantine, ReplayTable, Window};
+use firstflight_stack::Certified;
+use firstflight_wire::Instant;
+use firstflight_wire::asap::CertificateFlags;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// The wall clock when a [`Pair`](super::pair::Pair) begins, Unix milliseconds.
+pub const NOW_MS: u64 = 1_800_000_000_000;
+/// When the server's guard began: long enough ago to remember everything.
+pub const GUARD_MS: u64 = NOW_MS - 600_000;
+
+pub fn verifier(n: u8) -> PrivateKey {
+    PrivateKey::from_seed(&[n; 32])
+}
+
+pub fn identity() -> Identity {
+    Identity::name("www.example.com", 80)
+}
+
+/// Certifies the client at `address` for half an hour from the pair's beginning.
+pub fn certificate(by: u8, client: u8, address: IpAddr) -> ClientCertificate {
+    certificate_from(by, client, address, (NOW_MS / 1000) as u32)
+}
+
+pub fn certificate_from(by: u8, client: u8, address: IpAddr, valid_from: u32) -> ClientCertificate {
+    let (verifier, key) = (verifier(by), PrivateKey::from_seed(&[client; 32]));
+    let flags = CertificateFlags::new(1, true, false).unwrap();
+    let body = certify(&verifier, &key.public(), address, valid_from, 1800, flags).unwrap();
+    ClientCertificate::new(body, verifier.public(), address, key, Instant::ZERO).unwrap()
+}
+
+/// A connect with `certificate` to a server that is known to take it.
+pub fn certified(certificate: ClientCertificate, now: Instant) -> Certified {
+    Certified {
+        certificate: Arc::new(certificate),
+        now,
+        identity: identity(),
+        known: true,
+        once: false,
+        mss: None,
+    }
+}
+
+/// A listener's policy that trusts these verifiers as its own.
+pub fn policy(verifiers: &[u8]) -> AsapPolicy {
+    let trusted = verifiers.iter().map(|n| Trusted { own: true, ..Trusted::new(verifier(*n).public()) });
+    AsapPolicy {
+        trust: Arc::new(TrustStore::new(trusted).unwrap()),
+        identities: [identity()].into(),
+        guard: Arc::new(ReplayTable::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS, 1 << 20, GUARD_MS)),
+        domain: GuardDomain::All,
+        pending: Arc::new(PendingLimit::new(256)),
+        quarantine: Quarantine::Accepted,
+    }
+}
