@@ -22,7 +22,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// How often the clock and the file are looked at.
-const EVERY: Duration = Duration::from_secs(1);
+pub(crate) const EVERY: Duration = Duration::from_secs(1);
 
 /// Sets the keys of one listener. It keeps neither the listener nor the endpoint alive.
 #[derive(Debug, Clone)]
@@ -74,7 +74,7 @@ pub async fn follow(listeners: Vec<KeyHandle>, source: impl KeySource) {
 /// sense, the keys stay as they are, with one warning.
 pub async fn follow_file(listeners: Vec<KeyHandle>, mut file: KeyFile) {
     let mut follower = Follower::new(listeners);
-    let mut warning = Warning::default();
+    let mut warning = Warning::new(KEYS_STAY);
     while follower.look(&file, &wall_clock(Instant::ZERO)) {
         tokio::time::sleep(EVERY).await;
         match file.reload().await {
@@ -98,7 +98,7 @@ struct Follower {
 
 impl Follower {
     fn new(listeners: Vec<KeyHandle>) -> Self {
-        Self { listeners, holds: None, warning: Warning::default() }
+        Self { listeners, holds: None, warning: Warning::new(KEYS_STAY) }
     }
 
     /// The source has other keys.
@@ -129,22 +129,33 @@ impl Follower {
 }
 
 /// Says the same thing once, until it was over.
-#[derive(Debug, Default)]
-struct Warning(Option<String>);
+#[derive(Debug)]
+pub(crate) struct Warning {
+    /// What follows from the problem.
+    therefore: &'static str,
+    said: Option<String>,
+}
 
 impl Warning {
-    fn say(&mut self, problem: &dyn Display) {
+    pub const fn new(therefore: &'static str) -> Self {
+        Self { therefore, said: None }
+    }
+
+    pub fn say(&mut self, problem: &dyn Display) {
         let problem = problem.to_string();
-        if self.0.as_ref() != Some(&problem) {
-            tracing::warn!("the cookie keys stay as they are: {problem}");
-            self.0 = Some(problem);
+        if self.said.as_ref() != Some(&problem) {
+            tracing::warn!("{}: {problem}", self.therefore);
+            self.said = Some(problem);
         }
     }
 
-    fn over(&mut self) {
-        self.0 = None;
+    pub fn over(&mut self) {
+        self.said = None;
     }
 }
+
+/// What follows when no keys can be had.
+const KEYS_STAY: &str = "the cookie keys stay as they are";
 
 #[cfg(test)]
 mod tests;

@@ -64,6 +64,7 @@ pub mod serial_file;
 mod shared;
 mod store;
 mod stream;
+pub mod trust;
 
 pub use cache::{Avoided, CacheError, CachedCookie, CachedRtt, CachedServer, CredentialCache};
 pub use endpoint::Endpoint;

@@ -4,6 +4,7 @@ use crate::credential::KeyRing;
 use crate::keys::KeyHandle;
 use crate::shared::Shared;
 use crate::stream::Stream;
+use crate::trust::TrustHandle;
 use firstflight_stack::ListenerId;
 use std::future::poll_fn;
 use std::io;
@@ -79,6 +80,12 @@ impl Listener {
     #[must_use]
     pub fn keys(&self) -> KeyHandle {
         KeyHandle::new(&self.shared, self.id)
+    }
+
+    /// A handle that sets which verifiers it trusts: for [`crate::trust::follow`].
+    #[must_use]
+    pub fn trust(&self) -> TrustHandle {
+        TrustHandle::new(&self.shared, self.id)
     }
 
     /// Where it listens.

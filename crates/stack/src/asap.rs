@@ -23,6 +23,7 @@ pub(crate) struct Vouched {
 
 /// First flights whose signatures are to be verified, together.
 #[derive(Debug)]
+#[allow(clippy::vec_box, reason = "they move from queue to queue: 8 bytes, not 800")]
 pub struct Verifications {
     ids: Vec<JobId>,
     candidates: Vec<Box<Candidate>>,

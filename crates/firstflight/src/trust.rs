@@ -1,0 +1,289 @@
+//! Which verifiers a server trusts: a file, followed while the server runs.
+//!
+//! ```toml
+//! [[verifier]]
+//! key = "8a88e3dd7409f195fd52db2d3cba5d72ca6709bf1d94121bf3748801b40f6f5c"
+//! prefixes = ["192.0.2.0/24", "2001:db8::/32"] # it may certify these; all, if left out
+//! longest = "1d"     # the longest certificate taken
+//! oldest = "1h"      # the oldest certificate taken
+//! min_vantage = 1    # vantage points that must have seen the client
+//! own = false        # run by this server's operator: no further limit before the client's ACK
+//! times = 3          # else at most so many times the bytes received
+//! per_second = 1000  # first flights accepted a second
+//! ```
+//!
+//! Only `key` must be there. An entry that is removed is trusted no more from the next reading on.
+
+use crate::credential::asap::{NotAKey, PublicKey, TrustError, TrustStore, Trusted};
+use crate::keys::{EVERY, Warning};
+use crate::shared::Shared;
+use firstflight_stack::ListenerId;
+use ipnet::IpNet;
+use serde::Deserialize;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+
+/// Most bytes of a trust file.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Sets the verifiers that one listener trusts. It keeps neither the listener nor the endpoint alive.
+#[derive(Debug, Clone)]
+pub struct TrustHandle {
+    shared: Weak<Shared>,
+    id: ListenerId,
+}
+
+impl TrustHandle {
+    pub(crate) fn new(shared: &Arc<Shared>, id: ListenerId) -> Self {
+        Self { shared: Arc::downgrade(shared), id }
+    }
+
+    /// Replaces the verifiers that are trusted, from the next first flight on; false if the listener has gone
+    /// or takes no certificates.
+    pub fn set(&self, trust: Arc<TrustStore>) -> bool {
+        self.shared.upgrade().is_some_and(|shared| shared.lock().stack.set_trust(self.id, trust))
+    }
+
+    fn is_alive(&self) -> bool {
+        self.shared.upgrade().is_some_and(|shared| shared.lock().stack.queues(self.id).is_some())
+    }
+}
+
+/// A trust file as it was when last read.
+#[derive(Debug, Clone)]
+pub struct TrustFile {
+    path: PathBuf,
+    text: String,
+    store: Arc<TrustStore>,
+}
+
+impl TrustFile {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it cannot be read, or says what cannot be.
+    pub async fn open(path: impl Into<PathBuf>) -> Result<Self, TrustFileError> {
+        let path = path.into();
+        let text = read(&path).await?;
+        let store = Arc::new(parse(&text)?);
+        Ok(Self { path, text, store })
+    }
+
+    /// Reads it again; whether its content has changed.
+    ///
+    /// # Errors
+    /// As [`TrustFile::open`]; the store is that of before.
+    pub async fn reload(&mut self) -> Result<bool, TrustFileError> {
+        let text = read(&self.path).await?;
+        if text == self.text {
+            return Ok(false);
+        }
+        self.store = Arc::new(parse(&text)?);
+        self.text = text;
+        Ok(true)
+    }
+
+    /// What it says.
+    #[must_use]
+    pub fn store(&self) -> Arc<TrustStore> {
+        Arc::clone(&self.store)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Gives the listeners what the file says whenever it changes, until all listeners have gone. While it cannot
+/// be read or makes no sense, what was trusted stays so, with one warning.
+pub async fn follow(mut listeners: Vec<TrustHandle>, mut file: TrustFile) {
+    let mut warning = Warning::new("the trusted verifiers stay as they are");
+    while !listeners.is_empty() {
+        tokio::time::sleep(EVERY).await;
+        listeners.retain(TrustHandle::is_alive);
+        match file.reload().await {
+            Ok(changed) => {
+                warning.over();
+                if changed {
+                    listeners.iter().for_each(|listener| {
+                        listener.set(file.store());
+                    });
+                    tracing::info!(verifiers = file.store.iter().count(), "trusted verifiers");
+                }
+            }
+            Err(error) => warning.say(&error),
+        }
+    }
+}
+
+async fn read(path: &Path) -> Result<String, TrustFileError> {
+    let mut text = String::new();
+    let file = tokio::fs::File::open(path).await.map_err(TrustFileError::Read)?;
+    file.take(MAX_BYTES + 1).read_to_string(&mut text).await.map_err(TrustFileError::Read)?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(TrustFileError::TooLong);
+    }
+    Ok(text)
+}
+
+/// The file's content.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Content {
+    #[serde(default)]
+    verifier: Vec<Entry>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    key: String,
+    #[serde(default)]
+    prefixes: Vec<String>,
+    longest: Option<String>,
+    oldest: Option<String>,
+    min_vantage: Option<u8>,
+    own: Option<bool>,
+    times: Option<u32>,
+    per_second: Option<u32>,
+}
+
+impl Entry {
+    fn trusted(self) -> Result<Trusted, TrustFileError> {
+        let key: PublicKey =
+            self.key.parse().map_err(|error| TrustFileError::Key(self.key.clone(), error))?;
+        let default = Trusted::new(key);
+        let prefix = |text: &String| {
+            text.parse::<IpNet>().map_err(|_| TrustFileError::Value("prefixes", text.clone()))
+        };
+        let duration = |name, text: Option<String>, default: Duration| match text {
+            None => Ok(default),
+            Some(text) => humantime::parse_duration(&text).map_err(|_| TrustFileError::Value(name, text)),
+        };
+        let min_vantage = self.min_vantage.unwrap_or(default.min_vantage);
+        if !(1..=8).contains(&min_vantage) {
+            return Err(TrustFileError::Value("min_vantage", min_vantage.to_string()));
+        }
+        Ok(Trusted {
+            key,
+            prefixes: self.prefixes.iter().map(prefix).collect::<Result<_, _>>()?,
+            longest: duration("longest", self.longest, default.longest)?,
+            oldest: duration("oldest", self.oldest, default.oldest)?,
+            min_vantage,
+            own: self.own.unwrap_or(default.own),
+            times: self.times.unwrap_or(default.times),
+            per_second: self.per_second,
+        })
+    }
+}
+
+fn parse(text: &str) -> Result<TrustStore, TrustFileError> {
+    let content: Content = toml::from_str(text).map_err(|error| TrustFileError::Syntax(error.to_string()))?;
+    let entries: Vec<Trusted> = content.verifier.into_iter().map(Entry::trusted).collect::<Result<_, _>>()?;
+    TrustStore::new(entries).map_err(TrustFileError::Store)
+}
+
+/// Why a trust file says nothing.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TrustFileError {
+    /// It cannot be read: the file system or who set its permissions is at fault.
+    Read(io::Error),
+    /// It is longer than a trust file can be: its content is at fault, as in all that follow.
+    TooLong,
+    /// It is not TOML, or has a field that it does not have.
+    Syntax(String),
+    /// A key is not one.
+    Key(String, NotAKey),
+    /// A field cannot have this value.
+    Value(&'static str, String),
+    /// The verifiers do not go together.
+    Store(TrustError),
+}
+
+impl fmt::Display for TrustFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => write!(f, "cannot read the trust file: {error}"),
+            Self::TooLong => write!(f, "a trust file has at most {MAX_BYTES} bytes: this one has more"),
+            Self::Syntax(error) => write!(f, "{}", error.trim_end()),
+            Self::Key(key, error) => write!(f, "{key}: {error}"),
+            Self::Value(field, value) => write!(f, "{field} cannot be {value:?}"),
+            Self::Store(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for TrustFileError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Read(error) => Some(error),
+            Self::Key(_, error) => Some(error),
+            Self::Store(error) => Some(error),
+            Self::TooLong | Self::Syntax(_) | Self::Value(..) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    const KEY: &str = "8a88e3dd7409f195fd52db2d3cba5d72ca6709bf1d94121bf3748801b40f6f5c";
+
+    fn file(rest: &str) -> Result<TrustStore, TrustFileError> {
+        parse(&format!("[[verifier]]\nkey = \"{KEY}\"\n{rest}"))
+    }
+
+    #[test]
+    fn only_the_key_must_be_there() {
+        let key: PublicKey = KEY.parse().unwrap();
+        assert_eq!(file("").unwrap().get(key.id()), Some(&Trusted::new(key)));
+        assert_eq!(parse("").unwrap().iter().count(), 0, "a server may trust nobody");
+    }
+
+    #[test]
+    fn every_field() {
+        let store = file(
+            "prefixes = [\"192.0.2.0/24\", \"2001:db8::/32\"]\nlongest = \"2h\"\noldest = \"30m\"\n\
+             min_vantage = 3\nown = true\ntimes = 5\nper_second = 9",
+        );
+        let entry = store.unwrap().iter().next().unwrap().clone();
+        assert_eq!((entry.prefixes.len(), entry.longest.as_secs(), entry.oldest.as_secs()), (2, 7200, 1800));
+        assert_eq!((entry.min_vantage, entry.own, entry.times, entry.per_second), (3, true, 5, Some(9)));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let said = |rest: &str| file(rest).unwrap_err().to_string();
+        assert!(said("prefixes = [\"192.0.2.0/33\"]").contains("prefixes cannot be \"192.0.2.0/33\""));
+        assert!(said("longest = \"long\"").contains("longest cannot be"));
+        assert!(said("min_vantage = 0").contains("min_vantage cannot be"));
+        assert!(said("min_vantages = 1").contains("unknown field"));
+        assert!(said(&format!("[[verifier]]\nkey = \"{KEY}\"")).contains("two trusted keys"));
+        let unsound = parse(&format!("[[verifier]]\nkey = \"{}\"", "00".repeat(32))).unwrap_err();
+        assert!(unsound.to_string().contains("no Ed25519 public key"), "{unsound}");
+    }
+
+    #[tokio::test]
+    async fn a_changed_file_is_another_store_and_a_broken_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("trust.toml");
+        std::fs::write(&path, format!("[[verifier]]\nkey = \"{KEY}\"")).unwrap();
+        let mut file = TrustFile::open(&path).await.unwrap();
+        assert!(!file.reload().await.unwrap());
+        std::fs::write(&path, "[[verifier").unwrap();
+        assert!(file.reload().await.is_err());
+        assert_eq!(file.store().iter().count(), 1);
+        std::fs::write(&path, "").unwrap();
+        assert!(file.reload().await.unwrap());
+        assert_eq!(file.store().iter().count(), 0);
+    }
+}
