@@ -1,14 +1,19 @@
 //! `firstflight demo`: what a round trip costs, in one process and without any set-up.
 
+mod certified;
+mod overheard;
+mod site;
 mod table;
 
 use crate::error::Error;
 use crate::network::{Capture, engine_config};
 use crate::output;
-use firstflight::credential::{FastOpenPolicy, KeyRing, PendingLimit, Scheme};
+use certified::{Shown, Wallet};
 use firstflight::link::{PathConfig, real_time_pair};
-use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Stream};
+use firstflight::{ConnectConfig, Endpoint, FirstFlight};
+use overheard::{Overheard, Spy};
 use serde::Serialize;
+use site::Site;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -16,12 +21,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 
-/// See what a round trip costs: the same page by an ordinary handshake and by Fast Open
+/// See what a round trip costs: the same page by an ordinary handshake, by Fast Open and by ASAP
 ///
 /// Client and server run in this process, joined by an emulated path. Nothing is sent to any network
-/// and no privilege is needed.
+/// and no privilege is needed. The client's certificates were obtained before, from verifiers in the same
+/// process.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -56,22 +62,51 @@ fn percent(text: &str) -> Result<f64, &'static str> {
 }
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 80)), 80);
+/// Takes cookies.
+const COOKIES: SocketAddr = server(80);
+/// Takes certificates, as its DNS record says.
+const CERTIFICATES: SocketAddr = server(81);
+/// Takes certificates, and nobody has heard of it.
+const UNKNOWN: SocketAddr = server(82);
+
+const fn server(n: u8) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, n)), 80)
+}
+
 const REQUEST: &[u8] = b"GET /object HTTP/1.1\r\nHost: 192.0.2.80\r\nConnection: close\r\n\r\n";
 
-/// The longest request that the server reads, bytes.
-const MAX_REQUEST: usize = 4096;
 /// Bytes of the object written at a time.
 const PIECE: usize = 64 * 1024;
 /// A visit that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Label, title in the table, whether Fast Open is asked for.
-const MODES: [(&str, &str, bool); 3] = [
-    ("handshake", "ordinary handshake", false),
-    ("fast-open-first", "Fast Open, first visit", true),
-    ("fast-open-next", "Fast Open, next visit", true),
+/// What is shown, in this order.
+const MODES: [Mode; 8] = [
+    Mode::new("handshake", "ordinary handshake", COOKIES),
+    Mode { fast_open: true, ..Mode::new("fast-open-first", "Fast Open, first visit", COOKIES) },
+    Mode { fast_open: true, ..Mode::new("fast-open-next", "Fast Open, next visit", COOKIES) },
+    Mode { asap: Some(Shown::TRUSTED), ..Mode::new("asap-first", "ASAP, first contact", CERTIFICATES) },
+    Mode { asap: Some(Shown::TRUSTED), ..Mode::new("asap-next", "ASAP, next contact", CERTIFICATES) },
+    Mode { asap: Some(Shown::UNASKED), ..Mode::new("asap-unknown", "ASAP, unknown server", UNKNOWN) },
+    Mode { asap: Some(Shown::STRANGER), ..Mode::new("asap-untrusted", "ASAP, not trusted", CERTIFICATES) },
+    Mode { asap: Some(Shown::REPLAYED), ..Mode::new("asap-replayed", "ASAP, replayed", CERTIFICATES) },
 ];
+
+/// One way to ask.
+#[derive(Clone, Copy)]
+struct Mode {
+    label: &'static str,
+    title: &'static str,
+    server: SocketAddr,
+    fast_open: bool,
+    asap: Option<Shown>,
+}
+
+impl Mode {
+    const fn new(label: &'static str, title: &'static str, server: SocketAddr) -> Self {
+        Self { label, title, server, fast_open: false, asap: None }
+    }
+}
 
 /// One visit.
 #[derive(Serialize)]
@@ -89,6 +124,8 @@ struct Visit {
     bytes: u64,
     outcome: &'static str,
     reason: Option<&'static str>,
+    /// How often the server answered the request.
+    executed: u64,
     /// Of the path's losses.
     seed: u64,
 }
@@ -106,26 +143,35 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     };
     let (near, far) = real_time_pair(path.clone(), path, seed).map_err(Error::Path)?;
     let capture = Capture::create(args.pcap.as_deref(), "client")?;
-    let client = Endpoint::new(engine_config(vec![CLIENT])?, capture.tap(near));
-    let server = Endpoint::new(engine_config(vec![SERVER.ip()])?, far);
-    tokio::spawn(serve(listen(&server)?, args.size));
+    let spy = Arc::new(Spy::default());
+    let client =
+        Endpoint::new(engine_config(vec![CLIENT])?, capture.tap(Overheard::new(near, Arc::clone(&spy))));
+    let site = Site::open(far, args.size)?;
+    let wallet = Wallet::new(CLIENT)?;
 
+    let rtt = Duration::from_millis(args.rtt.into());
     let mut visits = Vec::with_capacity(MODES.len());
-    for (mode, title, fast_open) in MODES {
-        let visit = tokio::time::timeout(PATIENCE, visit(&client, fast_open))
+    for mode in MODES {
+        let before = site.executed();
+        spy.replays(mode.asap.is_some_and(|shown| shown.replayed));
+        let visit = tokio::time::timeout(PATIENCE, visit(&client, &mode, &wallet))
             .await
-            .map_err(|_| Error::DemoTimeout(mode, PATIENCE))?
-            .map_err(|error| Error::Demo(mode, error))?;
-        let rtt = Duration::from_millis(args.rtt.into());
+            .map_err(|_| Error::DemoTimeout(mode.label, PATIENCE))?
+            .map_err(|error| Error::Demo(mode.label, error))?;
+        if mode.asap.is_some_and(|shown| shown.replayed) {
+            // Were the copy executed, it would be by now.
+            tokio::time::sleep(rtt).await;
+        }
         visits.push(Visit {
-            mode,
-            title,
+            mode: mode.label,
+            title: mode.title,
             first_byte_ms: output::millis(visit.first_byte),
             first_byte_rtts: (visit.first_byte.div_duration_f64(rtt) * 1e4).round() / 1e4,
             total_ms: output::millis(visit.total),
             bytes: visit.bytes,
             outcome: visit.outcome,
             reason: visit.reason,
+            executed: site.executed() - before,
             seed,
         });
     }
@@ -149,11 +195,12 @@ struct Measured {
     reason: Option<&'static str>,
 }
 
-async fn visit(client: &Endpoint, fast_open: bool) -> io::Result<Measured> {
-    let config = ConnectConfig { fast_open, ..ConnectConfig::default() };
+async fn visit(client: &Endpoint, mode: &Mode, wallet: &Wallet) -> io::Result<Measured> {
+    let asap = mode.asap.map(|shown| wallet.show(shown, mode.server)).transpose()?;
+    let config = ConnectConfig { fast_open: mode.fast_open, asap, ..ConnectConfig::default() };
     let mut buffer = vec![0; PIECE];
     let began = Instant::now();
-    let mut stream = client.connect(SERVER, FirstFlight::safely_replayable(REQUEST), &config).await?;
+    let mut stream = client.connect(mode.server, FirstFlight::safely_replayable(REQUEST), &config).await?;
     let mut filled = stream.read(&mut buffer).await?;
     let first_byte = began.elapsed();
     let head = loop {
@@ -184,45 +231,4 @@ async fn visit(client: &Endpoint, fast_open: bool) -> io::Result<Measured> {
 /// Where the head of a message ends.
 fn find_blank_line(bytes: &[u8]) -> Option<usize> {
     bytes.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4)
-}
-
-fn listen(server: &Endpoint) -> Result<Listener, Error> {
-    let key = firstflight::random_key().map_err(Error::Random)?;
-    let keys = Arc::new(KeyRing::new(Scheme::default(), key));
-    let mut config = ListenConfig::new(SERVER);
-    config.fast_open = Some(FastOpenPolicy::new(keys, Arc::new(PendingLimit::new(16))));
-    server.listen(config).map_err(|error| Error::Listen(SERVER, error))
-}
-
-async fn serve(listener: Listener, size: u64) {
-    while let Ok(stream) = listener.accept().await {
-        tokio::spawn(async move {
-            // The client's side shows and reports what went wrong.
-            let _ = answer(stream, size).await;
-        });
-    }
-}
-
-async fn answer(mut stream: Stream, size: u64) -> io::Result<()> {
-    let mut request = Vec::new();
-    while find_blank_line(&request).is_none() {
-        if request.len() > MAX_REQUEST || stream.read_buf(&mut request).await? == 0 {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-    }
-    let mut piece =
-        format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n").into_bytes();
-    let head = piece.len();
-    let mut left = size;
-    loop {
-        let body = usize::try_from(left).unwrap_or(PIECE).min(PIECE - head);
-        piece.resize(piece.len() + body, b'.');
-        stream.write_all(&piece).await?;
-        left -= body as u64;
-        if left == 0 {
-            break;
-        }
-        piece.clear();
-    }
-    stream.shutdown().await
 }

@@ -5,6 +5,7 @@ use crate::get::target::TargetError;
 use crate::serve::replays::ReplayError;
 use firstflight::CacheError;
 use firstflight::ListenError;
+use firstflight::credential::asap::TrustError;
 use firstflight::credential::{ClockError, KeyParseError, ScheduleError};
 use firstflight::keys::KeyFileError;
 use firstflight::link::memory::MemoryLinkError;
@@ -30,6 +31,10 @@ pub enum Error {
     NotAHost(IpAddr),
     /// Listening failed.
     Listen(SocketAddr, ListenError),
+    /// The trusted verifiers do not go together.
+    Trust(TrustError),
+    /// There is no clock for certificates.
+    NoClock(io::Error),
     /// `--metrics` cannot be listened on.
     Metrics(SocketAddr, io::Error),
     /// `--root` is not there or not readable.
@@ -88,7 +93,11 @@ impl Error {
     /// 2 for what the person can mend, 1 for what failed on the way.
     pub fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Random(_) | Self::Runtime(_) | Self::Demo(..) | Self::DemoTimeout(..) => ExitCode::from(1),
+            Self::Random(_)
+            | Self::NoClock(_)
+            | Self::Runtime(_)
+            | Self::Demo(..)
+            | Self::DemoTimeout(..) => ExitCode::from(1),
             _ => ExitCode::from(2),
         }
     }
@@ -111,6 +120,8 @@ impl fmt::Display for Error {
                     "--ip {ip} is its network's own or broadcast address: choose another one of the network"
                 )
             }
+            Self::Trust(error) => write!(f, "{error}"),
+            Self::NoClock(error) => write!(f, "the system has no clock for certificates: {error}"),
             Self::Listen(at, error) => write!(f, "cannot listen on {at}: {error}"),
             Self::Metrics(at, error) => {
                 write!(f, "--metrics {at}: {error}; give an address of this machine and a port that is free")

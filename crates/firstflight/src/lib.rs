@@ -115,6 +115,30 @@ pub fn certificate_clock() -> io::Result<wire::Instant> {
     Ok(wire::Instant::ZERO + now)
 }
 
+/// The system's wall clock, milliseconds since 1970-01-01 00:00 UTC; 0 if it shows an earlier time.
+#[must_use]
+pub fn unix_ms() -> u64 {
+    shared::wall_clock(wire::Instant::ZERO).unix_ms
+}
+
+/// Fills `bytes` from the operating system's random source.
+///
+/// # Errors
+/// When the random source fails.
+pub fn random_bytes(bytes: &mut [u8]) -> io::Result<()> {
+    getrandom::fill(bytes).map_err(io::Error::other)
+}
+
+/// A fresh key of a replay guard from the operating system's random source.
+///
+/// # Errors
+/// When the random source fails.
+pub fn random_guard_key() -> io::Result<credential::GuardKey> {
+    let mut key = Zeroizing::new([0; 16]);
+    random_bytes(&mut *key)?;
+    Ok(credential::GuardKey::from_bytes(*key))
+}
+
 /// A fresh cookie key from the operating system's random source.
 ///
 /// # Errors

@@ -1,0 +1,74 @@
+//! Somebody on the path who hears a request and sends it again, from another port.
+
+use firstflight::link::Link;
+use firstflight::wire::ip::Packet;
+use firstflight::wire::tcp::{Flags, Segment, fill_checksum};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+
+/// What the eavesdropper is told.
+#[derive(Debug, Default)]
+pub struct Spy(AtomicBool);
+
+impl Spy {
+    /// Whether the next request is to be sent again.
+    pub fn replays(&self, replays: bool) {
+        self.0.store(replays, Ordering::Relaxed);
+    }
+}
+
+/// A link on which somebody listens.
+pub struct Overheard<L> {
+    link: L,
+    spy: Arc<Spy>,
+    /// The copy of a SYN with data: sent before the client's next packet, a round trip later.
+    copy: Option<Vec<u8>>,
+}
+
+impl<L: Link> Overheard<L> {
+    pub fn new(link: L, spy: Arc<Spy>) -> Self {
+        Self { link, spy, copy: None }
+    }
+}
+
+impl<L: Link> Link for Overheard<L> {
+    fn mtu(&self) -> usize {
+        self.link.mtu()
+    }
+
+    fn poll_recv(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        self.link.poll_recv(cx, buf)
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>, packet: &[u8]) -> Poll<io::Result<()>> {
+        if let Some(copy) = &self.copy {
+            ready!(self.link.poll_send(cx, copy))?;
+            self.copy = None;
+        }
+        ready!(self.link.poll_send(cx, packet))?;
+        if self.spy.0.load(Ordering::Relaxed)
+            && let Some(copy) = from_another_port(packet)
+        {
+            self.spy.replays(false);
+            self.copy = Some(copy);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// A copy of a SYN with data, from another source port.
+fn from_another_port(packet: &[u8]) -> Option<Vec<u8>> {
+    let ip = Packet::parse(packet).ok()?;
+    let segment = Segment::parse(ip.payload).ok()?;
+    if segment.flags != Flags::SYN.union(Flags::PSH) || segment.payload.is_empty() {
+        return None;
+    }
+    let at = packet.len() - ip.payload.len();
+    let mut copy = packet.to_vec();
+    let body = copy.get_mut(at..)?;
+    body.get_mut(..2)?.copy_from_slice(&(segment.src_port ^ 1).to_be_bytes());
+    fill_checksum(body, ip.src, ip.dst);
+    Some(copy)
+}

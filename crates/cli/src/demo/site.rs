@@ -1,0 +1,110 @@
+//! The demonstration's servers: one object each, by cookie or by certificate.
+
+use super::certified::{CERTIFIER, identity};
+use super::{CERTIFICATES, COOKIES, PIECE, UNKNOWN, find_blank_line};
+use crate::error::Error;
+use crate::network::engine_config;
+use firstflight::credential::asap::{AsapPolicy, GuardDomain, TrustStore, Trusted};
+use firstflight::credential::{
+    FastOpenPolicy, KeyRing, PendingLimit, Quarantine, ReplayTable, Scheme, Window,
+};
+use firstflight::link::Link;
+use firstflight::{Endpoint, ListenConfig, Listener, Stream};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// The longest request that the server reads, bytes.
+const MAX_REQUEST: usize = 4096;
+/// Bytes of a replay guard's memory: a demonstration has few requests.
+const GUARD: usize = 64 << 10;
+
+/// All servers.
+pub struct Site {
+    executed: Arc<AtomicU64>,
+    /// It ends with this.
+    _server: Endpoint,
+}
+
+impl Site {
+    /// Opens them on one engine.
+    pub fn open<L: Link + 'static>(link: L, size: u64) -> Result<Self, Error> {
+        let addresses = [COOKIES, CERTIFICATES, UNKNOWN].map(|at| at.ip());
+        let server = Endpoint::new(engine_config(addresses.to_vec())?, link);
+        let executed = Arc::new(AtomicU64::new(0));
+        let key = firstflight::random_key().map_err(Error::Random)?;
+        let cookies = FastOpenPolicy::new(
+            Arc::new(KeyRing::new(Scheme::default(), key)),
+            Arc::new(PendingLimit::new(16)),
+        );
+        for at in [COOKIES, CERTIFICATES, UNKNOWN] {
+            let mut config = ListenConfig::new(at);
+            if at == COOKIES {
+                config.fast_open = Some(cookies.clone());
+            } else {
+                config.asap = Some(certificates(at)?);
+            }
+            let listener = server.listen(config).map_err(|error| Error::Listen(at, error))?;
+            tokio::spawn(serve(listener, size, Arc::clone(&executed)));
+        }
+        Ok(Self { executed, _server: server })
+    }
+
+    /// Requests answered.
+    pub fn executed(&self) -> u64 {
+        self.executed.load(Ordering::Relaxed)
+    }
+}
+
+/// Trusts one verifier, as its own.
+fn certificates(at: SocketAddr) -> Result<AsapPolicy, Error> {
+    let trusted = Trusted { own: true, ..Trusted::new(CERTIFIER.key().public()) };
+    let key = firstflight::random_guard_key().map_err(Error::Random)?;
+    // A guard begins by refusing what a server before it may have accepted; there was none.
+    let began = firstflight::unix_ms().saturating_sub(60_000);
+    Ok(AsapPolicy {
+        trust: Arc::new(TrustStore::new([trusted]).map_err(Error::Trust)?),
+        identities: [identity(at)].into(),
+        guard: Arc::new(ReplayTable::new(key, Window::REQUESTS, GUARD, began)),
+        domain: GuardDomain::All,
+        pending: Arc::new(PendingLimit::new(16)),
+        quarantine: Quarantine::default(),
+    })
+}
+
+async fn serve(listener: Listener, size: u64, executed: Arc<AtomicU64>) {
+    while let Ok(stream) = listener.accept().await {
+        let executed = Arc::clone(&executed);
+        tokio::spawn(async move {
+            // The client's side shows and reports what went wrong.
+            let _ = answer(stream, size, &executed).await;
+        });
+    }
+}
+
+async fn answer(mut stream: Stream, size: u64, executed: &AtomicU64) -> io::Result<()> {
+    let mut request = Vec::new();
+    while find_blank_line(&request).is_none() {
+        if request.len() > MAX_REQUEST || stream.read_buf(&mut request).await? == 0 {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+    }
+    executed.fetch_add(1, Ordering::Relaxed);
+    let mut piece =
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n").into_bytes();
+    let head = piece.len();
+    let mut left = size;
+    loop {
+        let body = usize::try_from(left).unwrap_or(PIECE).min(PIECE - head);
+        piece.resize(piece.len() + body, b'.');
+        stream.write_all(&piece).await?;
+        left -= body as u64;
+        if left == 0 {
+            break;
+        }
+        piece.clear();
+    }
+    stream.shutdown().await
+}
