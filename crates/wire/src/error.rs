@@ -24,7 +24,7 @@ pub enum ParseError {
     BadOption,
     /// An ICMP message that is not an error report; its type.
     NotAnError(u8),
-    /// A part of an ASAP object that this version does not have.
+    /// A part of an ASAP object or of a carrier datagram that this version does not have.
     Malformed(&'static str),
 }
 

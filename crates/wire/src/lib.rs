@@ -1,4 +1,5 @@
-//! Bytes to legal types and back: IPv4, IPv6, TCP and its options, ICMP, ASAP's objects.
+//! Bytes to legal types and back: IPv4, IPv6, TCP and its options, UDP and TCP inside it, ICMP, ASAP's
+//! objects.
 //!
 //! Every other layer of firstflight works on the types of this crate, so that only here bytes from
 //! the network are looked at one by one. Parsing gives legal values or a [`ParseError`] and never
@@ -7,7 +8,8 @@
 //! because every layer above needs them.
 //!
 //! A received packet takes this way: [`ip::Packet::parse`], then [`tcp::Segment::parse_checked`] or
-//! [`icmp::parse_v4`] / [`icmp::parse_v6`]. A packet to send takes it backwards: the payload is
+//! [`icmp::parse_v4`] / [`icmp::parse_v6`], or [`udp::Datagram::parse_checked`], [`carrier::Carried::parse`]
+//! and [`tcp::Segment::parse`] for a segment that came in UDP. A packet to send takes it backwards: the payload is
 //! placed first, [`tcp::Header::emit`] writes the TCP header in front of it, [`tcp::fill_checksum`]
 //! completes it and [`ip::Header::emit`] goes in front of that.
 #![no_std]
@@ -17,6 +19,7 @@
 extern crate alloc;
 
 pub mod asap;
+pub mod carrier;
 pub mod checksum;
 mod error;
 pub mod icmp;
@@ -25,6 +28,7 @@ pub mod pretty;
 mod seq;
 pub mod tcp;
 mod time;
+pub mod udp;
 
 #[cfg(test)]
 mod fixtures;

@@ -1,9 +1,11 @@
 //! Packets as one line of text, in the style of tcpdump.
 
 use crate::ParseError;
+use crate::carrier::{Carried, Control};
 use crate::icmp::{self, IcmpError, IcmpErrorKind};
 use crate::ip::{Packet, Protocol};
 use crate::tcp::{FastOpen, FastOpenForm, Flags, SackBlocks, Segment, TcpOption};
+use crate::udp;
 use core::fmt::{self, Formatter};
 use core::net::IpAddr;
 
@@ -13,8 +15,13 @@ use core::net::IpAddr;
 /// IP 10.0.0.1.49152 > 10.0.0.2.80: Flags [S], seq 1, win 64240, options [mss 1460,sackOK,TS val 1 ecr 0,nop,wscale 7,tfo cookiereq], length 0
 /// ```
 ///
-/// What cannot be read is `malformed: ` and the reason. A wrong TCP checksum is noted behind the
-/// length. Cookies are shown, in hexadecimal: a packet dump shows what is on the wire, so keep it
+/// A TCP segment in a UDP datagram is shown behind it, with its inner ports:
+///
+/// ```text
+/// IP 10.0.0.1.4433 > 10.0.0.2.4433: UDP, length 24, carries 49152 > 80: Flags [.], ack 9, win 64240, length 0
+/// ```
+///
+/// What cannot be read is `malformed: ` and the reason. A wrong checksum is noted at the end. Cookies are shown, in hexadecimal: a packet dump shows what is on the wire, so keep it
 /// as safe as the wire.
 #[derive(Debug, Clone, Copy)]
 pub struct Pretty<'a>(pub &'a [u8]);
@@ -51,8 +58,17 @@ fn tcp(packet: &Packet<'_>, f: &mut Formatter<'_>) -> fmt::Result {
             return malformed(error, f);
         }
     };
-    let flags = segment.flags;
     write!(f, "{src}.{} > {dst}.{}: ", segment.src_port, segment.dst_port)?;
+    summary(&segment, f)?;
+    if Segment::parse_checked(packet.payload, src, dst) == Err(ParseError::BadChecksum) {
+        f.write_str(", bad checksum")?;
+    }
+    Ok(())
+}
+
+/// From the flags to the length.
+fn summary(segment: &Segment<'_>, f: &mut Formatter<'_>) -> fmt::Result {
+    let flags = segment.flags;
     write!(f, "Flags [{flags}]")?;
     let len = segment.payload.len();
     if len > 0 || flags.intersects(Flags::SYN | Flags::FIN | Flags::RST) {
@@ -75,11 +91,7 @@ fn tcp(packet: &Packet<'_>, f: &mut Formatter<'_>) -> fmt::Result {
     if segment.options.iter().next().is_some() {
         f.write_str("]")?;
     }
-    write!(f, ", length {len}")?;
-    if Segment::parse_checked(packet.payload, src, dst) == Err(ParseError::BadChecksum) {
-        f.write_str(", bad checksum")?;
-    }
-    Ok(())
+    write!(f, ", length {len}")
 }
 
 fn option(option: TcpOption<'_>, f: &mut Formatter<'_>) -> fmt::Result {
@@ -125,12 +137,30 @@ fn hex(prefix: &str, data: &[u8], f: &mut Formatter<'_>) -> fmt::Result {
 
 fn udp(packet: &Packet<'_>, f: &mut Formatter<'_>) -> fmt::Result {
     let (src, dst) = (packet.src, packet.dst);
-    let Some((&[a, b, c, d, e, g, _, _], _)) = packet.payload.split_first_chunk() else {
-        write!(f, "{src} > {dst}: udp ")?;
-        return malformed(ParseError::Truncated, f);
+    let datagram = match udp::Datagram::parse(packet.payload) {
+        Ok(datagram) => datagram,
+        Err(error) => {
+            write!(f, "{src} > {dst}: udp ")?;
+            return malformed(error, f);
+        }
     };
-    let [src_port, dst_port, len] = [[a, b], [c, d], [e, g]].map(u16::from_be_bytes);
-    write!(f, "{src}.{src_port} > {dst}.{dst_port}: UDP, length {}", len.saturating_sub(8))
+    let udp::Datagram { src_port, dst_port, payload } = datagram;
+    write!(f, "{src}.{src_port} > {dst}.{dst_port}: UDP, length {}", payload.len())?;
+    match Carried::parse(payload) {
+        Ok(Carried::Segment(bytes)) => {
+            // Without one this is some other protocol that begins with the same four bytes.
+            let Ok(segment) = Segment::parse(bytes) else { return Ok(()) };
+            write!(f, ", carries {} > {}: ", segment.src_port, segment.dst_port)?;
+            summary(&segment, f)?;
+        }
+        Ok(Carried::Control(Control::KeepAlive)) => f.write_str(", carrier keep-alive")?,
+        Ok(Carried::Control(Control::Reset)) => f.write_str(", carrier reset")?,
+        Err(_) => return Ok(()),
+    }
+    if udp::Datagram::parse_checked(packet.payload, src, dst).is_err() {
+        f.write_str(", bad checksum")?;
+    }
+    Ok(())
 }
 
 fn icmp(packet: &Packet<'_>, f: &mut Formatter<'_>) -> fmt::Result {

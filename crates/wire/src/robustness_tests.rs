@@ -2,7 +2,7 @@
 //! [`parse_everything`] as it is.
 
 use crate::tcp::{Options, Segment};
-use crate::{Pretty, icmp, ip};
+use crate::{Pretty, carrier, icmp, ip, udp};
 use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -22,6 +22,13 @@ fn parse_everything(data: &[u8]) {
         assert_eq!(20 + segment.options.raw.len() + segment.payload.len(), data.len());
     }
     let _ = Segment::parse_checked(data, V4, V4);
+    if let Ok(datagram) = udp::Datagram::parse(data) {
+        assert!(datagram.payload.len() + udp::HEADER <= data.len());
+    }
+    let _ = udp::Datagram::parse_checked(data, V6, V6);
+    if let Ok(carrier::Carried::Segment(segment)) = carrier::Carried::parse(data) {
+        assert_eq!(segment.len() + carrier::HEADER, data.len());
+    }
     for syn in [false, true] {
         let options = Options::parse(data, syn);
         assert!(options.iter().count() <= data.len());
@@ -55,6 +62,13 @@ fn plausible(mut data: Vec<u8>) -> Vec<u8> {
         data[0] = 0x60;
         data[4..6].copy_from_slice(&(len - 40).to_be_bytes());
         data[6] = [0, 6, 17, 43, 44, 58, 59, 60][usize::from(data[6]) % 8];
+    }
+    // In a carrier's datagram the segment is reached as well.
+    let udp = if data.first().is_some_and(|first| first >> 4 == 4) { 20 } else { 40 };
+    if data.len() >= udp + 12 && data[udp] & 1 == 0 && (data[9] == 17 || data[6] == 17) {
+        data[udp + 4..udp + 6].copy_from_slice(&(len - udp as u16).to_be_bytes());
+        let header = [8 + (data[udp + 8] & 1), 0, 0, data[udp + 11] % 3];
+        data[udp + 8..udp + 12].copy_from_slice(&header);
     }
     data
 }

@@ -1,5 +1,4 @@
 use super::Pretty;
-use crate::SeqNum;
 use crate::fixtures::{DATA, SYN, SYN_ACK_V6, UNREACHABLE, UNREACHABLE_V6, hex};
 use crate::icmp::{IcmpErrorKind, emit_error};
 use crate::ip::{Ecn, Header as IpHeader, Protocol};
@@ -7,6 +6,7 @@ use crate::tcp::{
     Cookie, FastOpen, FastOpenForm, Flags, Header, OptionBytes, OptionsBuf, SackBlocks, Timestamps,
     fill_checksum, syn_options,
 };
+use crate::{SeqNum, udp};
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -150,5 +150,32 @@ fn others_and_malformed() {
         show(&packet(Protocol::Udp, &hex("0035 1000 000c 0000 61626364"))),
         "IP 10.0.0.1.53 > 10.0.0.2.4096: UDP, length 4"
     );
+    let short = packet(Protocol::Udp, &hex("0035 1000 0007 0000"));
+    assert_eq!(show(&short), "IP 10.0.0.1 > 10.0.0.2: udp malformed: bad header length");
     assert_eq!(show(&packet(Protocol::Other(47), &[0; 9])), "IP 10.0.0.1 > 10.0.0.2: proto 47, length 9");
+}
+
+#[test]
+fn the_carrier() {
+    let carried = |payload: &[u8]| {
+        let mut datagram = vec![0; 8];
+        udp::Header { src_port: 5000, dst_port: 4433 }.emit(payload.len(), &mut datagram).unwrap();
+        datagram.extend(payload);
+        udp::fill_checksum(&mut datagram, IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+        packet(Protocol::Udp, &datagram)
+    };
+    let mut payload = vec![8, 0, 0, 0];
+    // The inner segment without the IP header, its checksum zero as on the wire.
+    payload.extend(&tcp(Flags::SYN, &[2, 4, 4, 152], b"hi")[20..]);
+    payload[20..22].fill(0);
+    let start = "IP 10.0.0.1.5000 > 10.0.0.2.4433: UDP, length ";
+    let segment = "30, carries 49152 > 80: Flags [S], seq 1:3, win 64240, options [mss 1176], length 2";
+    assert_eq!(show(&carried(&payload)), [start, segment].concat());
+    let mut damaged = carried(&payload);
+    damaged[38] ^= 1;
+    assert!(show(&damaged).ends_with(", bad checksum"));
+    assert_eq!(show(&carried(&[9, 0, 0, 1])), [start, "4, carrier keep-alive"].concat());
+    assert_eq!(show(&carried(&[9, 0, 0, 2])), [start, "4, carrier reset"].concat());
+    // What only looks like it is just a datagram.
+    assert_eq!(show(&carried(&[8, 0, 0, 0, 1, 2])), [start, "6"].concat());
 }
