@@ -24,10 +24,17 @@ impl NetworkId {
     /// All zero: the network is not known.
     pub const UNKNOWN: Self = Self([0; 16]);
 
+    /// The same network for TCP in UDP datagrams. What routers do to TCP's options and to SYNs with data says
+    /// nothing about UDP, so what was learnt of servers there is kept apart.
+    #[must_use]
+    pub fn over_udp(self) -> Self {
+        Self(self.0.map(|byte| !byte))
+    }
+
     /// Whether it names a network.
     #[must_use]
     pub fn is_known(&self) -> bool {
-        *self != Self::UNKNOWN
+        *self != Self::UNKNOWN && *self != Self::UNKNOWN.over_udp()
     }
 }
 

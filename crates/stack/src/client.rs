@@ -11,10 +11,10 @@ use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_credential::store::Answer;
 use firstflight_credential::{Outcome, Permission, Reason};
-use firstflight_tcp::{CloseReason, Disposition, Resolution, StateName, SynAckReport, SynPlan};
-use firstflight_wire::Instant;
+use firstflight_tcp::{CloseReason, Disposition, Resolution, Retransmit, StateName, SynAckReport, SynPlan};
 use firstflight_wire::asap::BLOCK_LEN;
 use firstflight_wire::tcp::{FastOpen, OptionBytes, Segment};
+use firstflight_wire::{Instant, carrier};
 
 /// Bytes that options may take in a SYN: kept free in front of first-flight data.
 const SYN_OPTIONS: u32 = 40;
@@ -47,26 +47,33 @@ impl Stack {
         data: &[u8],
         now: Instant,
     ) -> Intent {
-        let (network, server) = (self.config.network, key.remote_ip());
+        let (network, server) = (self.network_of(key), key.remote_ip());
         if !config.fast_open && config.asap.is_none() {
-            return Intent::ordinary(Reason::NotRequested, self.client_path_mss(server, now));
+            return Intent::ordinary(Reason::NotRequested, self.client_path_mss(key, now));
         }
         let known = self.credentials.prospect(network, server, now);
-        let path_mss = self.path_mss(server).min(known.path_mss.unwrap_or(u16::MAX));
+        let path_mss = self.path_mss(key).min(known.path_mss.unwrap_or(u16::MAX));
         if known.permission == Permission::Nothing {
             return Intent::ordinary(Reason::FailureMemory, path_mss);
         }
         // A certificate may carry what must not run twice; a plain cookie may not.
         let by_cookie = config.fast_open && (config.replay_safe || config.asap.is_none());
         let cookie = known.cookie.filter(|_| by_cookie);
-        let mut plan = SynPlan { first_timeout: Some(known.timeout), ..SynPlan::default() };
+        let mut plan = SynPlan {
+            first_timeout: Some(known.timeout),
+            // The path may drop the option as well as the data (the Fast Open paper §4.1), inside UDP neither.
+            retransmit: if key.is_carried() { Retransmit::Same } else { Retransmit::Plain },
+            ..SynPlan::default()
+        };
+        // In UDP the base datagram is taken by everybody.
+        let mss = known.mss.or(key.is_carried().then_some(carrier::BASE_MSS));
         let mut offer = None;
         if let (Some(certified), None) = (&config.asap, &cookie) {
             let speaks =
                 certified.known || self.credentials.speaks_asap(network, server, &certified.identity, now);
             // The application may not want it to ride; and a server that refused all lately is only asked.
             let rides = (config.replay_safe || certified.once) && known.permission == Permission::Everything;
-            let limit = self.first_flight_limit(server, certified.mss.or(known.mss), path_mss);
+            let limit = self.first_flight_limit(server, certified.mss.or(mss), path_mss);
             // What is signed is what rides: no more than the connection takes at once.
             let buffer = config.tcp.as_ref().unwrap_or(&self.tcp).send_buffer;
             let room = (limit.saturating_sub(BLOCK_LEN as u32)).min(buffer) as usize;
@@ -79,7 +86,7 @@ impl Stack {
         if config.fast_open {
             let option = match &cookie {
                 Some(held) => {
-                    plan.data_limit = self.first_flight_limit(server, known.mss, path_mss);
+                    plan.data_limit = self.first_flight_limit(server, mss, path_mss);
                     FastOpen::Cookie(held.form, held.cookie)
                 }
                 None => FastOpen::Request(known.form),
@@ -119,10 +126,10 @@ impl Stack {
         u32::from(mss).saturating_sub(SYN_OPTIONS)
     }
 
-    /// Largest payload of a segment to `server`, as far as the link and routers on earlier visits said.
-    pub(crate) fn client_path_mss(&self, server: IpAddr, now: Instant) -> u16 {
-        let learnt = self.credentials.path_mss(self.config.network, server, now);
-        self.path_mss(server).min(learnt.unwrap_or(u16::MAX))
+    /// Largest payload of a segment to the flow's server, as far as the link and routers on earlier visits said.
+    pub(crate) fn client_path_mss(&self, key: &FlowKey, now: Instant) -> u16 {
+        let learnt = self.credentials.path_mss(self.network_of(key), key.remote_ip(), now);
+        self.path_mss(key).min(learnt.unwrap_or(u16::MAX))
     }
 
     /// A segment for a client that asked for Fast Open and awaits its answer.

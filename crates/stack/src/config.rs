@@ -72,6 +72,8 @@ pub struct Config {
     pub network: NetworkId,
     /// Answer pings to our addresses.
     pub answer_echo: bool,
+    /// Speak TCP in UDP datagrams, too; `None` means raw IP only.
+    pub carrier: Option<CarrierConfig>,
 }
 
 impl Drop for Config {
@@ -87,6 +89,7 @@ impl core::fmt::Debug for Config {
             .field("mtu", &self.mtu)
             .field("tcp", &self.tcp)
             .field("limits", &self.limits)
+            .field("carrier", &self.carrier)
             .finish_non_exhaustive()
     }
 }
@@ -103,6 +106,48 @@ impl Config {
             limits: Limits::default(),
             network: NetworkId::default(),
             answer_echo: true,
+            carrier: None,
+        }
+    }
+}
+
+/// TCP in UDP datagrams: which port, and how.
+///
+/// Connections over one port are told apart by both ends' addresses, UDP ports and inner TCP ports; the inner
+/// destination port selects the listener, so one UDP port serves many. A connection belongs to the UDP ports it
+/// began with: when an address translator on the way gives its peer another one, it is reset.
+///
+/// A client without an answer has no proof of its address: it gets one SYN-ACK retransmission at most, so in all
+/// less than three times what it sent. A valid credential is that proof, as on raw IP
+/// ([`ListenConfig::response`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CarrierConfig {
+    /// The UDP port that all datagrams come to and leave from; with 0 none is taken.
+    pub port: u16,
+    /// Largest UDP payload sent, bytes. The default of 1,200 goes through practically every path
+    /// (RFC 9000 §14); there is no probing for more, so a larger one is for paths that are known.
+    pub datagram: u16,
+    /// Silence after which a keep-alive is sent between two UDP ports with a connection that was opened here:
+    /// address translators forget mappings that nobody uses (RFC 4787 §4.3). `None` sends none.
+    pub keep_alive: Option<Duration>,
+    /// Longest time in which keep-alives alone are sent.
+    pub keep_alive_for: Duration,
+    /// The link's datagrams come from a UDP socket of the operating system, which has found that they are for
+    /// this host and that their checksum is right, and which computes the checksum of those that are sent: the
+    /// stack then does neither. For no other link: it would take damaged packets, and packets for others.
+    pub from_socket: bool,
+}
+
+impl CarrierConfig {
+    /// The carrier on this UDP port, with every check: keep-alives after 15 s, for 20 min.
+    #[must_use]
+    pub const fn new(port: u16) -> Self {
+        Self {
+            port,
+            datagram: firstflight_wire::carrier::BASE_DATAGRAM,
+            keep_alive: Some(Duration::from_secs(15)),
+            keep_alive_for: Duration::from_secs(20 * 60),
+            from_socket: false,
         }
     }
 }
@@ -206,4 +251,8 @@ pub struct ConnectConfig {
     pub local: Option<SocketAddr>,
     /// Settings of the connection, if other than the stack's.
     pub tcp: Option<Arc<firstflight_tcp::Config>>,
+    /// Connect in UDP datagrams to this UDP port of the server ([`Config::carrier`]). No second attempt from
+    /// another port is needed there: what sees TCP's options does not look inside UDP. A SYN that nobody
+    /// answers is sent again as it was.
+    pub carrier: Option<u16>,
 }

@@ -40,6 +40,12 @@ pub struct Counters {
     pub syn_cookies_good: u64,
     /// RSTs sent for segments of no connection.
     pub resets_sent: u64,
+    /// Keep-alive datagrams sent for connections in UDP.
+    pub keep_alives_sent: u64,
+    /// Keep-alive datagrams that came for ports without a connection, and were answered so.
+    pub carrier_resets_sent: u64,
+    /// Such answers that came to our own, each making its connections ask.
+    pub carrier_resets_believed: u64,
     /// Connections that entered TIME-WAIT.
     pub time_waits: u64,
     /// TIME-WAIT records that made way before their time.
@@ -51,7 +57,7 @@ pub struct Counters {
     /// What became of the first flights of a listener's children.
     pub server: Outcomes,
     /// Packets dropped before: see [`Counters::dropped`].
-    drops: [u64; 12],
+    drops: [u64; 14],
 }
 
 impl Counters {

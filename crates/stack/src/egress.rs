@@ -5,11 +5,12 @@ use crate::stack::Stack;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use firstflight_tcp::TimeWait;
+use firstflight_wire::carrier::{self, Control};
 use firstflight_wire::ip::{Ecn, Header as IpHeader, Protocol};
 use firstflight_wire::tcp::{
     Flags, Header, OptionBytes, OptionsBuf, Segment, Timestamps, fill_checksum, syn_options,
 };
-use firstflight_wire::{Instant, SeqNum};
+use firstflight_wire::{Instant, SeqNum, udp};
 
 /// Packets one connection may send before the next one has its turn.
 const BURST: u32 = 16;
@@ -21,6 +22,8 @@ pub(crate) enum Reply {
     Segment { key: FlowKey, header: Header, options: OptionsBuf },
     /// A whole IP packet (echo reply).
     Packet(Vec<u8>),
+    /// A message of the carrier's, between the key's UDP ports.
+    Control(FlowKey, Control),
 }
 
 impl Reply {
@@ -49,11 +52,25 @@ impl Stack {
                 return Some(len);
             }
         }
+        if let Some(key) = self.carrier.as_mut().and_then(|carrier| carrier.poll_keep_alive())
+            && let Some(len) = self.emit_reply(Reply::Control(key, Control::KeepAlive), out)
+        {
+            self.counters.keep_alives_sent += 1;
+            self.counters.packets_out += 1;
+            return Some(len);
+        }
         while let Some(index) = self.to_send.pop_front() {
             let Some(slot) = self.slots.get_mut(index) else { continue };
-            let body = out.get_mut(slot.key.ip_header_len()..);
+            let body = out.get_mut(slot.key.headers_len()..);
             let sent = body.and_then(|body| slot.conn.poll_transmit(now, body));
-            let whole = sent.and_then(|len| wrap(&slot.key, &mut self.ip_id, len, out));
+            let whole = match (sent, &mut self.carrier, slot.seat) {
+                (Some(len), Some(carrier), Some(seat)) => {
+                    carrier.sent(seat, now);
+                    wrap_carried(&slot.key, &mut self.ip_id, carrier.from_socket, len, out)
+                }
+                (Some(len), _, _) => wrap(&slot.key, &mut self.ip_id, len, out),
+                (None, _, _) => None,
+            };
             // Mostly it has sent all it had, and need not be asked again.
             if sent.is_none() || slot.conn.is_quiet() {
                 self.burst = 0;
@@ -92,8 +109,19 @@ impl Stack {
     fn emit_reply(&mut self, reply: Reply, out: &mut [u8]) -> Option<usize> {
         match reply {
             Reply::Segment { key, header, mut options } => {
-                let len = header.emit(options.finish(), out.get_mut(key.ip_header_len()..)?).ok()?;
-                wrap(&key, &mut self.ip_id, len, out)
+                let len = header.emit(options.finish(), out.get_mut(key.headers_len()..)?).ok()?;
+                match &self.carrier {
+                    Some(carrier) if key.is_carried() => {
+                        wrap_carried(&key, &mut self.ip_id, carrier.from_socket, len, out)
+                    }
+                    _ => wrap(&key, &mut self.ip_id, len, out),
+                }
+            }
+            Reply::Control(key, control) => {
+                let at = key.ip_header_len() + udp::HEADER;
+                let len = control.emit(out.get_mut(at..)?).ok()?;
+                let from_socket = self.carrier.as_ref()?.from_socket;
+                wrap_udp(&key, &mut self.ip_id, from_socket, len, out)
             }
             Reply::Packet(bytes) => {
                 out.get_mut(..bytes.len())?.copy_from_slice(&bytes);
@@ -124,8 +152,8 @@ impl Stack {
         extra: &OptionBytes,
         now: Instant,
     ) {
-        let mss = tcp.mss.min(self.path_mss(key.remote_ip()));
-        let offset = self.isn.initial(key.local(), key.remote(), now).ts_offset;
+        let mss = tcp.mss.min(self.path_mss(&key));
+        let offset = self.isn.initial(key.local(), key.remote(), key.outer_remote(), now).ts_offset;
         let ts = syn.options.timestamps.filter(|_| tcp.timestamps).map(|ts| {
             let coded = crate::syn_cookie::encode_ts(
                 now.as_millis() as u32,
@@ -157,16 +185,42 @@ fn wrap(key: &FlowKey, ip_id: &mut u16, len: usize, out: &mut [u8]) -> Option<us
 
 #[inline(always)]
 fn wrap_as(src: IpAddr, dst: IpAddr, identification: u16, len: usize, out: &mut [u8]) -> Option<usize> {
-    let ip = IpHeader {
-        src,
-        dst,
-        protocol: Protocol::Tcp,
-        hop_limit: 64,
-        ecn: Ecn::default(),
-        dont_fragment: true,
-        identification,
-    };
-    let at = ip.emit(len, out).ok()?;
+    let at = ip_header(src, dst, Protocol::Tcp, identification).emit(len, out).ok()?;
     fill_checksum(out.get_mut(at..at + len)?, src, dst);
     Some(at + len)
+}
+
+#[inline(always)]
+fn ip_header(src: IpAddr, dst: IpAddr, protocol: Protocol, identification: u16) -> IpHeader {
+    let (hop_limit, ecn) = (64, Ecn::default());
+    IpHeader { src, dst, protocol, hop_limit, ecn, dont_fragment: true, identification }
+}
+
+/// Puts the headers of IP, UDP and the carrier in front of the segment of `len` bytes that stands behind their
+/// place; the segment's checksum stays zero.
+#[inline(never)]
+fn wrap_carried(
+    key: &FlowKey,
+    ip_id: &mut u16,
+    from_socket: bool,
+    len: usize,
+    out: &mut [u8],
+) -> Option<usize> {
+    let at = key.ip_header_len() + udp::HEADER;
+    carrier::emit_segment_header(out.get_mut(at..)?).ok()?;
+    wrap_udp(key, ip_id, from_socket, carrier::HEADER + len, out)
+}
+
+/// The same without the carrier's header, for a UDP payload of `len` bytes.
+fn wrap_udp(key: &FlowKey, ip_id: &mut u16, from_socket: bool, len: usize, out: &mut [u8]) -> Option<usize> {
+    *ip_id = ip_id.wrapping_add(1);
+    let (src, dst) = (key.local_ip(), key.remote_ip());
+    let at = ip_header(src, dst, Protocol::Udp, *ip_id).emit(udp::HEADER + len, out).ok()?;
+    let datagram = out.get_mut(at..at + udp::HEADER + len)?;
+    let (src_port, dst_port) = (key.outer_local(), key.outer_remote());
+    udp::Header { src_port, dst_port }.emit(len, datagram).ok()?;
+    if !from_socket {
+        udp::fill_checksum(datagram, src, dst);
+    }
+    Some(at + udp::HEADER + len)
 }

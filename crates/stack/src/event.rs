@@ -101,6 +101,10 @@ pub enum Drop {
     ReplyQueueFull,
     /// The same SYN waits for a verdict.
     AlreadyParked,
+    /// Its UDP header or checksum is wrong.
+    BadUdp,
+    /// Its UDP datagram is for another port than the carrier's, or carries something else.
+    NotCarried,
 }
 
 /// What can be known of a connection.
@@ -132,4 +136,6 @@ pub struct ConnectionInfo {
     pub cookie_age: Option<core::time::Duration>,
     /// Counts.
     pub totals: Totals,
+    /// The peer's UDP port, if its segments come in UDP datagrams.
+    pub carrier: Option<u16>,
 }

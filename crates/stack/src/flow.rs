@@ -3,18 +3,23 @@
 use core::hash::{BuildHasher, Hasher};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use firstflight_wire::asap::Carrier;
+use firstflight_wire::{carrier, udp};
 use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
 use hashbrown::HashTable;
 
-/// A connection's four-tuple, seen from here, in 40 bytes that compare as numbers. IPv4 addresses
-/// are kept as IPv4-mapped ones (RFC 4291 §2.5.5.2).
+/// A connection's four-tuple, seen from here, in 40 bytes that compare as numbers; in UDP also the two ports
+/// outside. IPv4 addresses are kept as IPv4-mapped ones (RFC 4291 §2.5.5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlowKey {
     local: [u64; 2],
     remote: [u64; 2],
-    ports: u32,
+    /// From the high bits on: outer local and remote port (both 0 on raw IP), local and remote port.
+    ports: u64,
 }
+
+/// Bytes between the IP header and a segment in UDP.
+pub(crate) const OUTER: usize = udp::HEADER + carrier::HEADER;
 
 /// The lower half of an IPv4-mapped address begins with this; its upper half is zero.
 const MAPPED: u64 = 0xffff << 32;
@@ -45,8 +50,43 @@ impl FlowKey {
     #[inline]
     #[must_use]
     pub fn of(local: IpAddr, local_port: u16, remote: IpAddr, remote_port: u16) -> Self {
-        let ports = u32::from(local_port) << 16 | u32::from(remote_port);
+        let ports = u64::from(local_port) << 16 | u64::from(remote_port);
         Self { local: words(local), remote: words(remote), ports }
+    }
+
+    /// The same flow in UDP datagrams between these ports; ours is not 0.
+    #[inline]
+    #[must_use]
+    pub fn carried(self, local_port: u16, remote_port: u16) -> Self {
+        let outer = u64::from(local_port) << 48 | u64::from(remote_port) << 32;
+        Self { ports: outer | self.ports & 0xffff_ffff, ..self }
+    }
+
+    /// Whether it is in UDP datagrams: false on raw IP.
+    #[inline]
+    #[must_use]
+    pub fn is_carried(&self) -> bool {
+        self.ports >> 32 != 0
+    }
+
+    /// Our UDP port; 0 on raw IP.
+    #[inline]
+    #[must_use]
+    pub fn outer_local(&self) -> u16 {
+        (self.ports >> 48) as u16
+    }
+
+    /// The peer's UDP port; 0 on raw IP.
+    #[inline]
+    #[must_use]
+    pub fn outer_remote(&self) -> u16 {
+        (self.ports >> 32) as u16
+    }
+
+    /// What all flows between the same two UDP ports have in common: the key without the inner ports.
+    #[must_use]
+    pub fn outer(&self) -> Self {
+        Self { ports: self.ports & !0xffff_ffff, ..*self }
     }
 
     /// Our address.
@@ -83,8 +123,15 @@ impl FlowKey {
     /// How its segments travel.
     #[inline]
     #[must_use]
-    pub const fn carrier(&self) -> Carrier {
-        Carrier::Ip
+    pub fn carrier(&self) -> Carrier {
+        if self.is_carried() { Carrier::Udp } else { Carrier::Ip }
+    }
+
+    /// Length of what stands in front of its segments: the IP header, and in UDP that one's and the carrier's.
+    #[inline]
+    #[must_use]
+    pub fn headers_len(&self) -> usize {
+        self.ip_header_len() + if self.is_carried() { OUTER } else { 0 }
     }
 
     /// Our port.
@@ -131,10 +178,14 @@ impl FlowHasher {
     pub fn hash(&self, key: &FlowKey) -> u64 {
         let mut hasher = self.0.build_hasher();
         hasher.write_u64(key.remote[1]);
-        hasher.write_u64(key.local[1] ^ u64::from(key.ports) << 32);
-        if (key.remote[0] | key.local[0]) != 0 {
+        hasher.write_u64(key.local[1] ^ key.ports << 32);
+        // Nothing of this on raw IPv4.
+        if (key.remote[0] | key.local[0] | key.ports >> 32) != 0 {
             hasher.write_u64(key.remote[0]);
-            hasher.write_u64(key.local[0] ^ u64::from(key.ports));
+            hasher.write_u64(key.local[0] ^ key.ports & 0xffff_ffff);
+            if key.is_carried() {
+                hasher.write_u64(key.ports >> 32);
+            }
         }
         hasher.finish()
     }
@@ -163,6 +214,55 @@ impl FlowTable {
     pub fn remove(&mut self, hash: u64, index: u32) {
         if let Ok(entry) = self.table.find_entry(hash, |i| *i == index) {
             entry.remove();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_key_is_forty_bytes_and_keeps_all_its_parts() {
+        assert_eq!(size_of::<FlowKey>(), 40);
+        for (local, remote) in
+            [("192.0.2.1:80", "198.51.100.2:40000"), ("[2001:db8::1]:80", "[2001:db8::2]:40000")]
+        {
+            let (local, remote): (SocketAddr, SocketAddr) = (local.parse().unwrap(), remote.parse().unwrap());
+            let raw = FlowKey::new(local, remote);
+            assert!(!raw.is_carried());
+            assert_eq!((raw.outer_local(), raw.outer_remote()), (0, 0));
+            let key = raw.carried(4433, 65_535);
+            assert!(key.is_carried());
+            assert_eq!((key.local(), key.remote()), (local, remote));
+            assert_eq!((key.outer_local(), key.outer_remote()), (4433, 65_535));
+            assert_eq!(key.headers_len() - key.ip_header_len(), 12);
+            assert_eq!(key.v4().is_some(), local.is_ipv4());
+            let outer = key.outer();
+            assert_eq!((outer.local_port(), outer.remote_port(), outer.outer_remote()), (0, 0, 65_535));
+            assert_eq!(
+                outer,
+                FlowKey::new(local, SocketAddr::new(remote.ip(), 1)).carried(4433, 65_535).outer()
+            );
+        }
+    }
+
+    /// TIME-WAIT knows flows by their hash alone.
+    #[test]
+    fn flows_that_differ_in_one_port_have_different_hashes() {
+        let hasher = FlowHasher::new(7);
+        for (local, remote) in [("192.0.2.1", "198.51.100.2"), ("2001:db8::1", "2001:db8::2")] {
+            let (local, remote): (IpAddr, IpAddr) = (local.parse().unwrap(), remote.parse().unwrap());
+            let inner: Vec<FlowKey> = (0..100).map(|n| FlowKey::of(local, 80 + n, remote, 4000)).collect();
+            let all: Vec<FlowKey> = (inner.iter().copied())
+                .chain(inner.iter().map(|key| key.carried(80, 4000)))
+                .chain((1..100).map(|n| inner[0].carried(80, 4000 + n)))
+                .chain((1..100).map(|n| inner[0].carried(80 + n, 4000)))
+                .collect();
+            let hashes: BTreeSet<u64> = all.iter().map(|key| hasher.hash(key)).collect();
+            assert_eq!(hashes.len(), all.len());
         }
     }
 }

@@ -5,9 +5,10 @@ use crate::event::Drop;
 use crate::flow::FlowKey;
 use crate::stack::Stack;
 use core::net::SocketAddr;
+use firstflight_wire::carrier::Carried;
 use firstflight_wire::icmp::{self, IcmpError, IcmpErrorKind};
 use firstflight_wire::ip::{Packet, Protocol};
-use firstflight_wire::{Instant, SeqNum};
+use firstflight_wire::{Instant, SeqNum, udp};
 
 /// Smallest MTUs believed: a smaller one is an attack or a broken path (RFC 8200 §5; Linux 552).
 const MIN_MTU_V4: u32 = 552;
@@ -37,7 +38,12 @@ impl Stack {
     }
 
     fn handle_icmp_error(&mut self, error: &IcmpError<'_>, now: Instant) {
-        let Some((key, seq)) = quoted_flow(error).filter(|_| error.protocol == Protocol::Tcp) else {
+        let quoted = match error.protocol {
+            Protocol::Tcp => quoted_flow(error, error.quoted),
+            Protocol::Udp => quoted_datagram(error),
+            _ => None,
+        };
+        let Some((key, seq)) = quoted else {
             return self.drop_packet(Drop::BadIcmp);
         };
         let Some(index) = self.find(&key) else {
@@ -50,13 +56,13 @@ impl Stack {
         }
         match error.kind {
             IcmpErrorKind::PacketTooBig { mtu } => {
-                let (floor, header) =
-                    if key.local_ip().is_ipv4() { (MIN_MTU_V4, 40) } else { (MIN_MTU_V6, 60) };
-                let mss = mtu.max(floor).saturating_sub(header).min(0xffff) as u16;
+                let floor = if key.local_ip().is_ipv4() { MIN_MTU_V4 } else { MIN_MTU_V6 };
+                let headers = key.headers_len() as u32 + 20;
+                let mss = mtu.max(floor).saturating_sub(headers).min(0xffff) as u16;
                 slot.conn.reduce_mss(mss, now);
                 if slot.client {
-                    let server = key.remote_ip();
-                    self.credentials.learn_path_mss(self.config.network, server, mss, now);
+                    let network = self.network_of(&key);
+                    self.credentials.learn_path_mss(network, key.remote_ip(), mss, now);
                 }
             }
             kind if kind.is_hard() => slot.conn.unreachable(&mut self.pool),
@@ -67,10 +73,20 @@ impl Stack {
     }
 }
 
-/// The four-tuple and sequence number of the packet that an error quotes; we sent it.
-fn quoted_flow(error: &IcmpError<'_>) -> Option<(FlowKey, SeqNum)> {
-    let [a, b, c, d, e, f, g, h, ..] = *error.quoted else { return None };
+/// The four-tuple and sequence number of the packet whose TCP header an error quotes; we sent it.
+fn quoted_flow(error: &IcmpError<'_>, header: &[u8]) -> Option<(FlowKey, SeqNum)> {
+    let [a, b, c, d, e, f, g, h, ..] = *header else { return None };
     let local = SocketAddr::new(error.src, u16::from_be_bytes([a, b]));
     let remote = SocketAddr::new(error.dst, u16::from_be_bytes([c, d]));
     Some((FlowKey::new(local, remote), SeqNum::new(u32::from_be_bytes([e, f, g, h]))))
+}
+
+/// The same of a datagram that carries a segment. Routers that quote no more than the UDP header, as RFC 792
+/// asks, say nothing that could be believed: there is no sequence number in it.
+fn quoted_datagram(error: &IcmpError<'_>) -> Option<(FlowKey, SeqNum)> {
+    let [a, b, c, d, ..] = *error.quoted else { return None };
+    // The quotation is cut short, so its length field says nothing.
+    let Ok(Carried::Segment(header)) = Carried::parse(error.quoted.get(udp::HEADER..)?) else { return None };
+    let (key, seq) = quoted_flow(error, header)?;
+    Some((key.carried(u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])), seq))
 }

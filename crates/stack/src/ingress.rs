@@ -38,6 +38,9 @@ impl Stack {
             return self.drop_packet(Drop::BadIp);
         };
         if ip.protocol != Protocol::Tcp {
+            if ip.protocol == Protocol::Udp && self.carrier.is_some() {
+                return self.handle_udp(ip.src.into(), ip.dst.into(), ip.payload, now);
+            }
             return self.handle_other(packet, now);
         }
         let Ok(segment) = Segment::parse_checked(ip.payload, ip.src.into(), ip.dst.into()) else {
@@ -67,7 +70,7 @@ impl Stack {
     }
 
     /// Whether a packet of no connection is for us, and from somebody; counted if not.
-    fn concerns_us(&mut self, src: IpAddr, dst: IpAddr) -> bool {
+    pub(crate) fn concerns_us(&mut self, src: IpAddr, dst: IpAddr) -> bool {
         if !self.is_ours(dst) {
             self.drop_packet(Drop::NotForUs);
             return false;
@@ -81,7 +84,7 @@ impl Stack {
 
     /// A segment of no connection.
     #[inline(never)]
-    fn handle_stray(&mut self, key: &FlowKey, hash: u64, segment: &Segment<'_>, now: Instant) {
+    pub(crate) fn handle_stray(&mut self, key: &FlowKey, hash: u64, segment: &Segment<'_>, now: Instant) {
         let key = *key;
         let mut above = None;
         if let Some((record, held)) = self.remembered(hash) {
@@ -223,7 +226,7 @@ impl Stack {
 }
 
 /// RFC 1122 §3.2.1.3: nobody sends from these.
-fn possible_source(ip: IpAddr) -> bool {
+pub(crate) fn possible_source(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => !(ip.is_broadcast() || ip.is_multicast() || ip.is_unspecified()),
         IpAddr::V6(ip) => !(ip.is_multicast() || ip.is_unspecified()),

@@ -23,10 +23,13 @@ impl IsnGenerator {
 
     /// The initial numbers of a connection, from one keyed hash of both ends. A later incarnation of
     /// the same pair begins later in the sequence space and goes on with the same timestamps.
+    ///
+    /// `outer` is the peer's UDP port, 0 on raw IP: neighbours behind one address may use the same ports, and
+    /// must not learn each other's numbers. Our own UDP port is the same for all connections.
     #[inline(always)]
     #[must_use]
-    pub fn initial(&self, local: SocketAddr, remote: SocketAddr, now: Instant) -> Initial {
-        let hash = hash_flow(&self.secret, Purpose::Isn, local, remote);
+    pub fn initial(&self, local: SocketAddr, remote: SocketAddr, outer: u16, now: Instant) -> Initial {
+        let hash = hash_flow(&self.secret, Purpose::Isn, local, remote, outer);
         let ticks = (now.as_nanos() / 4_000) as u32;
         Initial { isn: SeqNum::new((hash as u32).wrapping_add(ticks)), ts_offset: (hash >> 32) as u32 }
     }
@@ -68,8 +71,14 @@ pub(crate) enum Purpose {
 /// lives as long as a connection and is seen once, so the shorter variant, which is the one of hash
 /// tables, will do; SYN cookies, which anybody may try to forge, take the longer one.
 #[inline(always)]
-pub(crate) fn hash_flow(secret: &[u8; 16], purpose: Purpose, local: SocketAddr, remote: SocketAddr) -> u64 {
-    let ports = u64::from(local.port()) << 16 | u64::from(remote.port());
+pub(crate) fn hash_flow(
+    secret: &[u8; 16],
+    purpose: Purpose,
+    local: SocketAddr,
+    remote: SocketAddr,
+    outer: u16,
+) -> u64 {
+    let ports = u64::from(outer) << 32 | u64::from(local.port()) << 16 | u64::from(remote.port());
     let head = u64::from(purpose as u8) << 56 | ports;
     match (local.ip(), remote.ip()) {
         (IpAddr::V4(l), IpAddr::V4(r)) => {
@@ -142,14 +151,14 @@ mod tests {
     fn ticks_every_four_microseconds_and_wraps() {
         let generator = IsnGenerator::new([7; 16]);
         let (a, b) = (end("192.0.2.1:80"), end("198.51.100.2:40000"));
-        let at = |us: u64| generator.initial(a, b, Instant::from_nanos(us * 1000)).isn;
+        let at = |us: u64| generator.initial(a, b, 0, Instant::from_nanos(us * 1000)).isn;
         assert_eq!(at(3), at(0));
         assert_eq!(at(4) - at(0), 1);
         assert_eq!(at(4_000_000) - at(0), 1_000_000);
         let round = 4u64 << 32;
         assert_eq!(at(round + 8) - at(0), 2);
         let later = Instant::from_nanos(0) + Duration::from_micros(400);
-        assert_eq!(generator.initial(a, b, later).isn - at(0), 100);
+        assert_eq!(generator.initial(a, b, 0, later).isn - at(0), 100);
     }
 
     #[test]
@@ -159,26 +168,28 @@ mod tests {
         let two = IsnGenerator::new([8; 16]);
         let (a, b) = (end("192.0.2.1:80"), end("198.51.100.2:40000"));
         let all = [
-            one.initial(a, b, now),
-            two.initial(a, b, now),
-            one.initial(b, a, now),
-            one.initial(end("[::ffff:192.0.2.1]:80"), end("[::ffff:198.51.100.2]:40000"), now),
-            one.initial(end("192.0.2.2:80"), b, now),
-            one.initial(end("192.0.2.1:81"), b, now),
-            one.initial(a, end("198.51.100.3:40000"), now),
-            one.initial(a, end("198.51.100.2:40001"), now),
+            one.initial(a, b, 0, now),
+            two.initial(a, b, 0, now),
+            one.initial(b, a, 0, now),
+            one.initial(end("[::ffff:192.0.2.1]:80"), end("[::ffff:198.51.100.2]:40000"), 0, now),
+            one.initial(end("192.0.2.2:80"), b, 0, now),
+            one.initial(end("192.0.2.1:81"), b, 0, now),
+            one.initial(a, end("198.51.100.3:40000"), 0, now),
+            one.initial(a, end("198.51.100.2:40001"), 0, now),
+            one.initial(a, b, 1, now),
+            one.initial(a, b, 0x8000, now),
         ];
-        assert_eq!(all.iter().map(|i| i.isn.get()).collect::<BTreeSet<_>>().len(), 8);
-        assert_eq!(all.iter().map(|i| i.ts_offset).collect::<BTreeSet<_>>().len(), 8);
-        assert_eq!(all[0], IsnGenerator::new([7; 16]).initial(a, b, now));
+        assert_eq!(all.iter().map(|i| i.isn.get()).collect::<BTreeSet<_>>().len(), 10);
+        assert_eq!(all.iter().map(|i| i.ts_offset).collect::<BTreeSet<_>>().len(), 10);
+        assert_eq!(all[0], IsnGenerator::new([7; 16]).initial(a, b, 0, now));
     }
 
     #[test]
     fn a_later_incarnation_keeps_its_timestamp_offset() {
         let generator = IsnGenerator::new([7; 16]);
         let (a, b) = (end("192.0.2.1:80"), end("198.51.100.2:40000"));
-        let first = generator.initial(a, b, Instant::from_secs(1));
-        let later = generator.initial(a, b, Instant::from_secs(61));
+        let first = generator.initial(a, b, 0, Instant::from_secs(1));
+        let later = generator.initial(a, b, 0, Instant::from_secs(61));
         assert_eq!(first.ts_offset, later.ts_offset);
         assert_eq!(later.isn - first.isn, 15_000_000);
     }

@@ -48,7 +48,7 @@ impl Stack {
     /// Prepares the third rung of a connect that begins now, if it may have one.
     pub(crate) fn plan_ladder(&mut self, index: u32, config: &ConnectConfig, data: &[u8], now: Instant) {
         let chosen = config.local.is_none_or(|local| local.port() == 0);
-        if !config.replay_safe || !chosen {
+        if !config.replay_safe || !chosen || config.carrier.is_some() {
             return;
         }
         let Some(slot) = self.slots.get_mut(index) else { return };
@@ -154,7 +154,7 @@ impl Stack {
         let Ok(local) = self.local_end(remote, &any_port) else { return };
         let key = FlowKey::new(local, remote);
         let mut ends = self.endpoints(&key, None, now);
-        ends.path_mss = self.client_path_mss(remote.ip(), now);
+        ends.path_mss = self.client_path_mss(&key, now);
         let Some(slot) = self.slots.get(index) else { return };
         let tcp = Arc::clone(slot.conn.config());
         let twin = self.insert(tcp, ends, &key, Owner::Twin(index), Outcome::Undecided, now);

@@ -16,6 +16,7 @@ extern crate alloc;
 extern crate std;
 
 mod asap;
+mod carrier;
 mod client;
 pub mod config;
 mod counters;
@@ -43,7 +44,7 @@ mod time_wait;
 pub mod wheel;
 
 pub use asap::Verifications;
-pub use config::{Certified, Config, ConnectConfig, Limits, ListenConfig, ResponsePolicy};
+pub use config::{CarrierConfig, Certified, Config, ConnectConfig, Limits, ListenConfig, ResponsePolicy};
 pub use counters::{Counters, Outcomes};
 pub use event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, ListenerId, Trace};
 pub use firstflight_tcp::{CloseReason, IoError, Readiness, StateName};

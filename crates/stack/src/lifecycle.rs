@@ -112,10 +112,15 @@ impl Stack {
             return;
         }
         slot.armed = Instant::FAR_FUTURE;
-        let (key, hash) = (slot.key, slot.hash);
-        if let (true, Some((srtt, rttvar))) = (slot.client, slot.conn.rtt()) {
-            self.credentials.learn_rtt(self.config.network, key.remote_ip(), srtt, rttvar, now);
+        let (key, hash, rtt) = (slot.key, slot.hash, slot.conn.rtt().filter(|_| slot.client));
+        if let Some(seat) = slot.seat.take() {
+            self.leave_pair(seat);
         }
+        if let Some((srtt, rttvar)) = rtt {
+            let network = self.network_of(&key);
+            self.credentials.learn_rtt(network, key.remote_ip(), srtt, rttvar, now);
+        }
+        let Some(slot) = self.slots.get_mut(index) else { return };
         if let Owner::SynQueue(listener) = slot.owner {
             slot.owner = Owner::Nobody;
             self.listeners.left_syn_queue(listener);
@@ -170,6 +175,9 @@ impl Stack {
         let index = self.slots.reserve();
         if let Some(place) = self.slots.place(index) {
             *place = Some(Slot::new(Connection::new(tcp, ends, now), *key, hash, owner, outcome));
+        }
+        if key.is_carried() {
+            self.join_pair(key, index, owner == Owner::Application, now);
         }
         let slots = &self.slots;
         self.flows.insert(hash, index, |i| slots.get(i).map_or(0, |s| s.hash));

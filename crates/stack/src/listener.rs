@@ -235,7 +235,10 @@ impl Stack {
             self.counters.first_flights_refused += 1;
         }
         let reply = self.reply_to(&syn, refused, grant.is_some());
-        let plan = ChildPlan { options: self.options(syn.segment, reply, grant), ..ChildPlan::default() };
+        let mut plan = ChildPlan { options: self.options(syn.segment, reply, grant), ..ChildPlan::default() };
+        if syn.key.is_carried() {
+            plan.retries = crate::carrier::SYN_ACK_RETRIES;
+        }
         let child = self.make_child(syn, &plan, Outcome::Handshake(reason), None);
         self.granted(child, syn.listener, grant);
     }
@@ -246,8 +249,8 @@ impl Stack {
         let segment = syn.segment;
         self.relieved(syn.listener);
         self.counters.first_flights_accepted += 1;
-        let ip = syn.key.ip_header_len() as u32;
-        let received = ip + (20 + segment.options.raw.len() + segment.payload.len()) as u32;
+        let below = syn.key.headers_len() as u32;
+        let received = below + (20 + segment.options.raw.len() + segment.payload.len()) as u32;
         let response = self.listeners.at(syn.listener).map(|l| l.config.response).unwrap_or_default();
         let times = |k: u32| k.saturating_mul(received);
         let vouched = match candidate.as_ref().map(|candidate| candidate.before_ack()) {
@@ -261,7 +264,7 @@ impl Stack {
                 ResponsePolicy::Times(k) => times(k).min(vouched),
                 ResponsePolicy::AfterHandshake => 0,
             },
-            overhead: ip,
+            overhead: below,
             ..ChildPlan::default()
         };
         let reply = match &candidate {
@@ -274,6 +277,9 @@ impl Stack {
             }
             None => self.reply_to(&syn, None, grant.is_some()),
         };
+        if syn.key.is_carried() {
+            plan.retries = plan.retries.min(crate::carrier::SYN_ACK_RETRIES);
+        }
         plan.options = self.options(segment, reply, grant);
         let child = self.make_child(syn, &plan, Outcome::Accepted, Some(place));
         self.granted(child, syn.listener, grant);
@@ -387,13 +393,13 @@ impl Stack {
     }
 
     pub(crate) fn endpoints(&self, key: &FlowKey, above: Option<SeqNum>, now: Instant) -> Endpoints {
-        let Initial { isn, ts_offset } = self.isn.initial(key.local(), key.remote(), now);
+        let Initial { isn, ts_offset } = self.isn.initial(key.local(), key.remote(), key.outer_remote(), now);
         Endpoints {
             local_port: key.local_port(),
             remote_port: key.remote_port(),
             isn: above.map_or(isn, |a| if isn.gt(a) { isn } else { a + 1 }),
             ts_offset,
-            path_mss: self.path_mss(key.remote_ip()),
+            path_mss: self.path_mss(key),
         }
     }
 
@@ -440,7 +446,7 @@ impl Stack {
         listener.last_stateless = Some(now);
         let tcp = listener.tcp.clone();
         let peer_mss = segment.options.mss.unwrap_or(536);
-        let cookie = self.cookies.make(key.local(), key.remote(), segment.seq, peer_mss, now);
+        let cookie = self.cookies.make(&key, segment.seq, peer_mss, now);
         self.counters.syn_cookies_sent += 1;
         self.reply_syn_cookie(key, &tcp, segment, cookie, options, now);
     }
@@ -465,7 +471,7 @@ impl Stack {
         if !recent || !wanted {
             return false;
         }
-        let Some(mss) = self.cookies.check(key.local(), key.remote(), peer_isn, cookie, now) else {
+        let Some(mss) = self.cookies.check(&key, peer_isn, cookie, now) else {
             return false;
         };
         if full {

@@ -85,7 +85,7 @@ impl PortSelector {
         match self.last {
             Some((l, r, hash)) if (l, r) == (local, remote) => hash,
             _ => {
-                let hash = hash_flow(&self.secret, Purpose::Port, SocketAddr::new(local, 0), remote);
+                let hash = hash_flow(&self.secret, Purpose::Port, SocketAddr::new(local, 0), remote, 0);
                 self.last = Some((local, remote, hash));
                 hash
             }

@@ -60,6 +60,8 @@ pub enum ConnectError {
     NoPorts,
     /// The stack's connection limit is reached.
     TooManyConnections,
+    /// The stack has no UDP port to connect from ([`crate::Config::carrier`]).
+    NoCarrier,
 }
 
 impl fmt::Display for ConnectError {
@@ -70,11 +72,18 @@ impl fmt::Display for ConnectError {
             Self::LocalInUse => "the local address is not ours or in use to that server",
             Self::NoPorts => "every local port to that server is in use",
             Self::TooManyConnections => "the stack's connection limit is reached",
+            Self::NoCarrier => "the stack has no UDP port to connect from",
         })
     }
 }
 
 impl core::error::Error for ConnectError {}
+
+/// The flow between these ends, perhaps in UDP.
+fn flow(local: SocketAddr, remote: SocketAddr, outer: Option<(u16, u16)>) -> FlowKey {
+    let key = FlowKey::new(local, remote);
+    outer.map_or(key, |(own, theirs)| key.carried(own, theirs))
+}
 
 const GONE: IoError = IoError::Closed(CloseReason::Aborted);
 
@@ -184,14 +193,23 @@ impl Stack {
         now: Instant,
     ) -> Result<(ConnId, usize), ConnectError> {
         let ip = remote.ip();
-        if remote.port() == 0 || ip.is_unspecified() || ip.is_multicast() || self.is_ours(ip) {
+        // In UDP a stack of the same host is another one if its UDP port is.
+        let own = self.carrier.as_ref().map(|carrier| carrier.port);
+        let outer = match (own, config.carrier) {
+            (_, None) => None,
+            (Some(own), Some(theirs)) => Some((own, theirs)),
+            (None, Some(_)) => return Err(ConnectError::NoCarrier),
+        };
+        let ourselves = self.is_ours(ip) && outer.is_none_or(|(own, theirs)| own == theirs);
+        let no_port = remote.port() == 0 || config.carrier == Some(0);
+        if no_port || ip.is_unspecified() || ip.is_multicast() || ourselves {
             return Err(ConnectError::BadRemote);
         }
         if self.slots.len() >= self.config.limits.connections {
             return Err(ConnectError::TooManyConnections);
         }
         let local = self.local_end(remote, config)?;
-        let key = FlowKey::new(local, remote);
+        let key = flow(local, remote, outer);
         let Intent { plan, asked, outcome, path_mss } = self.intend(config, &key, data, now);
         let tcp = config.tcp.clone().unwrap_or_else(|| self.tcp.clone());
         let mut ends = self.endpoints(&key, None, now);
@@ -212,6 +230,7 @@ impl Stack {
         remote: SocketAddr,
         config: &ConnectConfig,
     ) -> Result<SocketAddr, ConnectError> {
+        let outer = self.carrier.as_ref().map(|carrier| carrier.port).zip(config.carrier);
         let same = |ip: &&core::net::IpAddr| ip.is_ipv4() == remote.is_ipv4();
         let ip = match config.local {
             Some(local) if !local.ip().is_unspecified() => local.ip(),
@@ -222,13 +241,13 @@ impl Stack {
         }
         if let Some(port) = config.local.map(|l| l.port()).filter(|p| *p != 0) {
             let local = SocketAddr::new(ip, port);
-            let free = !self.taken(&FlowKey::new(local, remote));
+            let free = !self.taken(&flow(local, remote, outer));
             return free.then_some(local).ok_or(ConnectError::LocalInUse);
         }
         let random = u32::from(self.random.next_byte());
         let Self { ports, listeners, flows, slots, hasher, time_wait, .. } = self;
         let port = ports.select(ip, remote, random, |port| {
-            let key = FlowKey::of(ip, port, remote.ip(), remote.port());
+            let key = flow(SocketAddr::new(ip, port), remote, outer);
             let hash = hasher.hash(&key);
             listeners.listens_on(port)
                 || flows.find(hash, |i| slots.get(i).is_some_and(|s| s.key == key)).is_some()

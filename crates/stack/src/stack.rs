@@ -1,6 +1,7 @@
 //! The stack itself: what it owns, its getters, its clock.
 
 use crate::asap::Vouched;
+use crate::carrier::Carrier;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::egress::Reply;
@@ -25,7 +26,7 @@ use core::time::Duration;
 use firstflight_credential::asap::AsapShard;
 use firstflight_credential::{CredentialStore, Entry, JobResult, NetworkId, Place, Reason, Serial};
 use firstflight_tcp::{CloseReason, Pool};
-use firstflight_wire::{Clock, Instant};
+use firstflight_wire::{Clock, Instant, udp};
 
 /// Many TCP connections over one link. Owned by one thread; more cores mean more stacks.
 #[derive(Debug)]
@@ -42,6 +43,8 @@ pub struct Stack {
     pub(crate) listeners: Listeners,
     pub(crate) parked: ParkingLot,
     pub(crate) wheel: TimerWheel,
+    /// TCP in UDP, if it is spoken.
+    pub(crate) carrier: Option<Box<Carrier>>,
     pub(crate) ports: PortSelector,
     pub(crate) isn: IsnGenerator,
     pub(crate) cookies: SynCookies,
@@ -96,6 +99,7 @@ impl Stack {
             listeners: Listeners::default(),
             parked: ParkingLot::new(limits.parked, limits.parked_bytes, limits.parked_for),
             wheel: TimerWheel::new(now),
+            carrier: config.carrier.as_ref().and_then(|carrier| Carrier::new(carrier, now)).map(Box::new),
             ports: PortSelector::new(random.secret(), crate::ports::DEFAULT_RANGE),
             isn: IsnGenerator::new(random.secret()),
             cookies: SynCookies::new(random.secret()),
@@ -196,6 +200,7 @@ impl Stack {
             certificate: slot.certificate,
             cookie_age: slot.asked.as_ref().and_then(|a| a.cookie_age),
             totals: slot.conn.totals(),
+            carrier: slot.key.is_carried().then(|| slot.key.outer_remote()),
         })
     }
 
@@ -250,6 +255,9 @@ impl Stack {
         while self.quarantine.front().is_some_and(|(until, _)| *until <= now) {
             self.quarantine.pop_front();
         }
+        if let Some(carrier) = &mut self.carrier {
+            carrier.handle_timeout(now);
+        }
         while let Some(parked) = self.parked.take_expired(now) {
             self.spoil_parked(&parked, now);
             self.resume(parked, JobResult::Refuse(Reason::ParkedTooLong), now);
@@ -302,7 +310,8 @@ impl Stack {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let quarantine = self.quarantine.front().map(|(until, _)| *until);
         let tables = [self.time_wait.next_deadline(), self.held.next_deadline()];
-        let rest = [self.wheel.next_deadline(), self.parked.next_deadline(), quarantine];
+        let carrier = self.carrier.as_ref().and_then(|carrier| carrier.next_deadline());
+        let rest = [self.wheel.next_deadline(), self.parked.next_deadline(), quarantine, carrier];
         rest.into_iter().chain(tables).flatten().min()
     }
 
@@ -326,10 +335,20 @@ impl Stack {
         self.config.addresses.contains(&ip)
     }
 
-    /// Largest payload of a segment to `ip` that the link takes, options not counted.
-    pub(crate) fn path_mss(&self, ip: IpAddr) -> u16 {
-        let header = if ip.is_ipv4() { 20 } else { 40 };
-        self.config.mtu.saturating_sub(header + 20).clamp(48, 0xffff) as u16
+    /// Largest payload of a flow's segment that the link takes, options not counted; in UDP what a datagram of
+    /// the size that every path takes has room for.
+    pub(crate) fn path_mss(&self, key: &FlowKey) -> u16 {
+        let mut packet = self.config.mtu;
+        if let Some(carrier) = self.carrier.as_ref().filter(|_| key.is_carried()) {
+            packet = packet.min(key.ip_header_len() + udp::HEADER + usize::from(carrier.datagram));
+        }
+        packet.saturating_sub(key.headers_len() + 20).clamp(48, 0xffff) as u16
+    }
+
+    /// The network that a flow's path belongs to: in UDP another one, because the same routers treat TCP
+    /// otherwise.
+    pub(crate) fn network_of(&self, key: &FlowKey) -> NetworkId {
+        if key.is_carried() { self.config.network.over_udp() } else { self.config.network }
     }
 
     // --- trace ---------------------------------------------------------------------------------

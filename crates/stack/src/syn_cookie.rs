@@ -13,10 +13,10 @@
 //! with the time in units of 64 s and the MSS as an index into a table. The upper 8 bits are masked
 //! with a second hash of the flow, so that who guesses must guess them too.
 
+use crate::flow::FlowKey;
 use crate::isn::{Purpose, keyed, write_socket};
 use core::fmt;
 use core::hash::Hasher;
-use core::net::SocketAddr;
 use firstflight_wire::{Instant, SeqNum};
 use zeroize::Zeroize;
 
@@ -31,6 +31,8 @@ const HASH_MASK: u32 = 0x00ff_ffff;
 const MSS_V4: [u16; 8] = [88, 536, 1200, 1360, 1400, 1440, 1452, 1460];
 /// The same over IPv6: 1220 fits its minimum MTU (RFC 8200 §5); the last is for jumbo frames.
 const MSS_V6: [u16; 8] = [88, 536, 1220, 1340, 1380, 1432, 1440, 8940];
+/// The same in UDP: the base datagram, and what remains of some links (Ethernet with IPv6 and IPv4 last).
+const MSS_CARRIED: [u16; 8] = [88, 536, 1176, 1232, 1336, 1376, 1428, 1448];
 
 /// Makes and checks SYN cookies under one secret.
 ///
@@ -50,18 +52,11 @@ impl SynCookies {
     /// option `mss` (bytes). The cookie carries the largest size of its table that is not above
     /// `mss`, or the smallest of the table.
     #[must_use]
-    pub fn make(
-        &self,
-        local: SocketAddr,
-        remote: SocketAddr,
-        peer_isn: SeqNum,
-        mss: u16,
-        now: Instant,
-    ) -> SeqNum {
-        let above = table(remote).iter().filter(|&&size| size <= mss).count();
+    pub fn make(&self, key: &FlowKey, peer_isn: SeqNum, mss: u16, now: Instant) -> SeqNum {
+        let above = table(key).iter().filter(|&&size| size <= mss).count();
         let index = above.saturating_sub(1) as u32;
         let period = now.as_nanos() / PERIOD_NS;
-        let flow = self.flow(local, remote, peer_isn);
+        let flow = self.flow(key, peer_isn);
         let open = ((period as u32 & 31) << 3) | index;
         SeqNum::new(((open ^ mask(flow)) << 24) | self.tag(flow, period, index))
     }
@@ -73,15 +68,8 @@ impl SynCookies {
     /// A guess succeeds with probability 2⁻²⁸: the caller should check only while cookies are in use
     /// or were so recently.
     #[must_use]
-    pub fn check(
-        &self,
-        local: SocketAddr,
-        remote: SocketAddr,
-        peer_isn: SeqNum,
-        cookie: SeqNum,
-        now: Instant,
-    ) -> Option<u16> {
-        let flow = self.flow(local, remote, peer_isn);
+    pub fn check(&self, key: &FlowKey, peer_isn: SeqNum, cookie: SeqNum, now: Instant) -> Option<u16> {
+        let flow = self.flow(key, peer_isn);
         let open = (cookie.get() >> 24) ^ mask(flow);
         let (made, index) = (open >> 3, open & 7);
         let current = now.as_nanos() / PERIOD_NS;
@@ -95,13 +83,15 @@ impl SynCookies {
         if difference != 0 {
             return None;
         }
-        table(remote).get(index as usize).copied()
+        table(key).get(index as usize).copied()
     }
 
-    fn flow(&self, local: SocketAddr, remote: SocketAddr, peer_isn: SeqNum) -> u64 {
+    /// The peer's UDP port counts: a cookie is not good behind another one.
+    fn flow(&self, key: &FlowKey, peer_isn: SeqNum) -> u64 {
         let mut hasher = keyed(&self.secret, Purpose::CookieFlow);
-        write_socket(&mut hasher, local);
-        write_socket(&mut hasher, remote);
+        write_socket(&mut hasher, key.local());
+        write_socket(&mut hasher, key.remote());
+        hasher.write(&key.outer_remote().to_be_bytes());
         hasher.write(&peer_isn.get().to_be_bytes());
         hasher.finish()
     }
@@ -128,8 +118,12 @@ impl Drop for SynCookies {
     }
 }
 
-fn table(remote: SocketAddr) -> &'static [u16; 8] {
-    if remote.is_ipv4() { &MSS_V4 } else { &MSS_V6 }
+fn table(key: &FlowKey) -> &'static [u16; 8] {
+    match key {
+        _ if key.is_carried() => &MSS_CARRIED,
+        _ if key.local_ip().is_ipv4() => &MSS_V4,
+        _ => &MSS_V6,
+    }
 }
 
 /// What hides time and MSS: 8 bits of the flow's hash.
@@ -176,12 +170,12 @@ mod tests {
 
     const SECRET: [u8; 16] = [7; 16];
 
-    fn v4() -> (SocketAddr, SocketAddr) {
-        ("192.0.2.1:80".parse().unwrap(), "198.51.100.2:40000".parse().unwrap())
+    fn v4() -> FlowKey {
+        FlowKey::new("192.0.2.1:80".parse().unwrap(), "198.51.100.2:40000".parse().unwrap())
     }
 
-    fn v6() -> (SocketAddr, SocketAddr) {
-        ("[2001:db8::1]:80".parse().unwrap(), "[2001:db8::2]:40000".parse().unwrap())
+    fn v6() -> FlowKey {
+        FlowKey::new("[2001:db8::1]:80".parse().unwrap(), "[2001:db8::2]:40000".parse().unwrap())
     }
 
     fn seconds(s: u64) -> Instant {
@@ -191,23 +185,19 @@ mod tests {
     #[test]
     fn lives_for_this_and_the_next_period() {
         let cookies = SynCookies::new(SECRET);
-        let (local, remote) = v4();
+        let key = v4();
         for made in [0u64, 63, 64, 64 * 31, 64 * 32 + 5, 64 * 100_000 + 63] {
-            let cookie = cookies.make(local, remote, SeqNum::new(9), 1460, seconds(made));
+            let cookie = cookies.make(&key, SeqNum::new(9), 1460, seconds(made));
             let period = made / 64 * 64;
             for at in [made, period + 63, period + 64, period + 127] {
-                assert_eq!(cookies.check(local, remote, SeqNum::new(9), cookie, seconds(at)), Some(1460));
+                assert_eq!(cookies.check(&key, SeqNum::new(9), cookie, seconds(at)), Some(1460));
             }
             // Also a whole turn of the five bits later.
             for at in [period + 128, period + 64 * 32, period + 64 * 33, period + 64 * 64] {
-                assert_eq!(
-                    cookies.check(local, remote, SeqNum::new(9), cookie, seconds(at)),
-                    None,
-                    "{made} {at}"
-                );
+                assert_eq!(cookies.check(&key, SeqNum::new(9), cookie, seconds(at)), None, "{made} {at}");
             }
             if period > 0 {
-                assert_eq!(cookies.check(local, remote, SeqNum::new(9), cookie, seconds(period - 1)), None);
+                assert_eq!(cookies.check(&key, SeqNum::new(9), cookie, seconds(period - 1)), None);
             }
         }
     }
@@ -215,9 +205,9 @@ mod tests {
     #[test]
     fn mss_is_rounded_down_to_the_table() {
         let cookies = SynCookies::new(SECRET);
-        let carried = |(local, remote), mss| {
-            let cookie = cookies.make(local, remote, SeqNum::new(1), mss, seconds(1));
-            cookies.check(local, remote, SeqNum::new(1), cookie, seconds(1)).unwrap()
+        let carried = |key: FlowKey, mss| {
+            let cookie = cookies.make(&key, SeqNum::new(1), mss, seconds(1));
+            cookies.check(&key, SeqNum::new(1), cookie, seconds(1)).unwrap()
         };
         assert_eq!(
             [0, 88, 535, 536, 1399, 1459, 1460, 9000].map(|m| carried(v4(), m)),
@@ -227,33 +217,43 @@ mod tests {
             [1219, 1220, 1439, 1440, 8939, 65_535].map(|m| carried(v6(), m)),
             [536, 1220, 1432, 1440, 1440, 8940]
         );
-        assert!(MSS_V4.is_sorted() && MSS_V6.is_sorted());
+        assert_eq!(
+            [1175, 1176, 1428, 1460].map(|m| carried(v4().carried(4433, 5000), m)),
+            [536, 1176, 1428, 1448]
+        );
+        assert!(MSS_V4.is_sorted() && MSS_V6.is_sorted() && MSS_CARRIED.is_sorted());
     }
 
     #[test]
     fn belongs_to_one_flow_one_syn_and_one_secret() {
         let cookies = SynCookies::new(SECRET);
-        let (local, remote) = v4();
+        let key = v4();
         let isn = SeqNum::new(77);
-        let cookie = cookies.make(local, remote, isn, 1460, seconds(5));
-        let check = |l, r, i| cookies.check(l, r, i, cookie, seconds(5));
-        assert_eq!(check(local, remote, isn), Some(1460));
-        assert_eq!(check(remote, local, isn), None);
-        assert_eq!(check("192.0.2.1:81".parse().unwrap(), remote, isn), None);
-        assert_eq!(check("192.0.2.3:80".parse().unwrap(), remote, isn), None);
-        assert_eq!(check(local, "198.51.100.2:40001".parse().unwrap(), isn), None);
-        assert_eq!(check(local, "198.51.100.3:40000".parse().unwrap(), isn), None);
-        assert_eq!(check(local, remote, SeqNum::new(78)), None);
-        assert_eq!(SynCookies::new([8; 16]).check(local, remote, isn, cookie, seconds(5)), None);
+        let cookie = cookies.make(&key, isn, 1460, seconds(5));
+        let check = |key: FlowKey, i| cookies.check(&key, i, cookie, seconds(5));
+        let other = |l: &str, r: &str| FlowKey::new(l.parse().unwrap(), r.parse().unwrap());
+        assert_eq!(check(key, isn), Some(1460));
+        assert_eq!(check(FlowKey::new(key.remote(), key.local()), isn), None);
+        assert_eq!(check(other("192.0.2.1:81", "198.51.100.2:40000"), isn), None);
+        assert_eq!(check(other("192.0.2.3:80", "198.51.100.2:40000"), isn), None);
+        assert_eq!(check(other("192.0.2.1:80", "198.51.100.2:40001"), isn), None);
+        assert_eq!(check(other("192.0.2.1:80", "198.51.100.3:40000"), isn), None);
+        assert_eq!(check(key, SeqNum::new(78)), None);
+        assert_eq!(check(key.carried(4433, 5000), isn), None, "nor in UDP");
+        assert_eq!(SynCookies::new([8; 16]).check(&key, isn, cookie, seconds(5)), None);
+        let outer = key.carried(4433, 5000);
+        let cookie = cookies.make(&outer, isn, 1176, seconds(5));
+        let check = |key: FlowKey| cookies.check(&key, isn, cookie, seconds(5));
+        assert_eq!(check(outer), Some(1176));
+        assert_eq!((check(key.carried(4433, 5001)), check(key)), (None, None), "nor behind another port");
     }
 
     #[test]
     fn upper_bits_differ_between_flows() {
         let cookies = SynCookies::new(SECRET);
-        let (local, remote) = v4();
-        let upper: std::collections::BTreeSet<u32> = (0..64)
-            .map(|isn| cookies.make(local, remote, SeqNum::new(isn), 1460, seconds(5)).get() >> 24)
-            .collect();
+        let key = v4();
+        let upper: std::collections::BTreeSet<u32> =
+            (0..64).map(|isn| cookies.make(&key, SeqNum::new(isn), 1460, seconds(5)).get() >> 24).collect();
         assert!(upper.len() > 32, "{}", upper.len());
     }
 
@@ -266,11 +266,11 @@ mod tests {
         #[test]
         fn round_trip(isn: u32, mss: u16, ns: u64, wait in 0u64..64_000_000_000, six: bool) {
             let cookies = SynCookies::new(SECRET);
-            let (local, remote) = if six { v6() } else { v4() };
+            let key = if six { v6() } else { v4() };
             let now = Instant::from_nanos(ns);
-            let cookie = cookies.make(local, remote, SeqNum::new(isn), mss, now);
+            let cookie = cookies.make(&key, SeqNum::new(isn), mss, now);
             let later = now + Duration::from_nanos(wait);
-            let got = cookies.check(local, remote, SeqNum::new(isn), cookie, later);
+            let got = cookies.check(&key, SeqNum::new(isn), cookie, later);
             prop_assert!(got.is_some_and(|got| got <= mss.max(88)));
         }
 
@@ -278,11 +278,11 @@ mod tests {
         #[test]
         fn altered_cookies_fail(isn: u32, bit in 0u32..32, period in 2u64..1000) {
             let cookies = SynCookies::new(SECRET);
-            let (local, remote) = v4();
+            let key = v4();
             let now = seconds(period * 64);
-            let cookie = cookies.make(local, remote, SeqNum::new(isn), 1460, now).get();
+            let cookie = cookies.make(&key, SeqNum::new(isn), 1460, now).get();
             let altered = SeqNum::new(cookie ^ (1 << bit));
-            prop_assert_eq!(cookies.check(local, remote, SeqNum::new(isn), altered, now), None);
+            prop_assert_eq!(cookies.check(&key, SeqNum::new(isn), altered, now), None);
         }
 
         #[test]
