@@ -63,13 +63,16 @@ impl Stack {
             let Some(slot) = self.slots.get_mut(index) else { continue };
             let body = out.get_mut(slot.key.headers_len()..);
             let sent = body.and_then(|body| slot.conn.poll_transmit(now, body));
-            let whole = match (sent, &mut self.carrier, slot.seat) {
-                (Some(len), Some(carrier), Some(seat)) => {
-                    carrier.sent(seat, now);
+            let whole = match (sent, &mut self.carrier) {
+                (Some(len), Some(carrier)) if slot.key.is_carried() => {
+                    // What ends it may leave after it is over.
+                    if let Some(seat) = slot.seat {
+                        carrier.sent(seat, now);
+                    }
                     wrap_carried(&slot.key, &mut self.ip_id, carrier.from_socket, len, out)
                 }
-                (Some(len), _, _) => wrap(&slot.key, &mut self.ip_id, len, out),
-                (None, _, _) => None,
+                (Some(len), _) => wrap(&slot.key, &mut self.ip_id, len, out),
+                (None, _) => None,
             };
             // Mostly it has sent all it had, and need not be asked again.
             if sent.is_none() || slot.conn.is_quiet() {

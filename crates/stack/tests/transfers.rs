@@ -6,7 +6,7 @@
 mod pair;
 
 use firstflight_link::path::PathConfig;
-use firstflight_stack::{ConnId, IoError, ListenerId};
+use firstflight_stack::{CarrierConfig, ConnId, IoError, ListenerId};
 use firstflight_tcp::congestion::Algorithm;
 use pair::{End, Pair, key, policy};
 use rand_chacha::ChaCha8Rng;
@@ -14,6 +14,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::time::Duration;
 
 const DEFAULT_SEEDS: u64 = 1000;
+const SERVER_UDP: u16 = 4433;
 
 struct Dice(ChaCha8Rng);
 
@@ -115,7 +116,8 @@ fn path(dice: &mut Dice) -> PathConfig {
     }
 }
 
-fn transfer(seed: u64) -> (usize, bool) {
+/// On raw IP, or in UDP.
+fn transfer(seed: u64, carried: bool) -> (usize, bool) {
     let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed));
     let mut path = path(&mut dice);
     let v6 = dice.chance(40);
@@ -138,7 +140,11 @@ fn transfer(seed: u64) -> (usize, bool) {
         config.tcp.congestion = if reno { Algorithm::NewReno } else { Algorithm::Cubic };
         config.tcp.nodelay = nodelay;
         config.tcp.data_in_syn_ack = data_in_syn_ack;
+        if carried {
+            config.carrier = Some(CarrierConfig::new(SERVER_UDP + end as u16));
+        }
     });
+    pair.carrier = carried.then_some(SERVER_UDP + End::Server as u16);
     let rate = if dice.chance(60) { dice.below(50) } else { 0 };
     for path in [&mut pair.wire.a_to_b, &mut pair.wire.b_to_a] {
         let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed ^ dice.0.next_u64()));
@@ -255,14 +261,23 @@ fn check(pair: &mut Pair, listener: ListenerId, client: &App, server: &App) {
 
 #[test]
 fn every_byte_arrives_or_both_ends_fail() {
+    transfers(false);
+}
+
+#[test]
+fn the_same_in_udp() {
+    transfers(true);
+}
+
+fn transfers(carried: bool) {
     if let Some(seed) = std::env::var("FIRSTFLIGHT_SEED").ok().and_then(|s| s.parse().ok()) {
-        println!("seed {seed}: {:?}", transfer(seed));
+        println!("seed {seed}: {:?}", transfer(seed, carried));
         return;
     }
     let seeds = std::env::var("FIRSTFLIGHT_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(DEFAULT_SEEDS);
     let (mut bytes, mut complete) = (0, 0);
     for seed in 0..seeds {
-        let result = std::panic::catch_unwind(|| transfer(seed));
+        let result = std::panic::catch_unwind(|| transfer(seed, carried));
         match result {
             Ok((n, whole)) => {
                 bytes += n;

@@ -37,6 +37,8 @@ pub struct Pair {
     pub middlebox: Option<Middlebox>,
     /// Verifies first flights as soon as they come, as a driver does.
     pub verifies: bool,
+    /// Connections go in UDP to this port of the server.
+    pub carrier: Option<u16>,
     out: Vec<u8>,
 }
 
@@ -89,6 +91,7 @@ impl Pair {
             keep_log: false,
             middlebox: None,
             verifies: true,
+            carrier: None,
             out: vec![0; 65_536],
         }
     }
@@ -113,7 +116,7 @@ impl Pair {
     }
 
     pub fn connect(&mut self, data: &[u8], fast_open: bool) -> ConnId {
-        let config = ConnectConfig { fast_open, ..ConnectConfig::default() };
+        let config = ConnectConfig { fast_open, carrier: self.carrier, ..ConnectConfig::default() };
         let (id, taken) = self.client.connect(self.server_addr(), data, &config, self.now).unwrap();
         assert_eq!(taken, data.len());
         id

@@ -16,11 +16,13 @@ use firstflight_stack::{
     CloseReason, Config, ConnId, ConnectConfig, Event, IoError, ListenConfig, ListenerId, Readiness, Stack,
     StateName, Trace,
 };
+use firstflight_wire::carrier::Carried;
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::ip::{Ecn, Header as IpHeader, Packet, Protocol};
 use firstflight_wire::tcp::{
     Cookie, Flags, Header, OptionsBuf, SackBlocks, Segment, Timestamps, fill_checksum,
 };
+use firstflight_wire::udp::{self, Datagram};
 use firstflight_wire::{Clock, Instant, SeqNum};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -54,6 +56,8 @@ pub struct Peer {
     pub sent: VecDeque<Got>,
     /// What left and is not TCP.
     pub others: VecDeque<Vec<u8>>,
+    /// UDP ports that segments go between (the peer's, the stack's); `None`: raw IP.
+    pub outer: Option<(u16, u16)>,
     ours: IpAddr,
     theirs: IpAddr,
     stack_isn: BTreeMap<u16, SeqNum>,
@@ -94,6 +98,7 @@ impl Peer {
             traces: Vec::new(),
             sent: VecDeque::new(),
             others: VecDeque::new(),
+            outer: None,
             ours,
             theirs,
             stack_isn: BTreeMap::new(),
@@ -156,10 +161,22 @@ impl Peer {
     fn note(&mut self, packet: Vec<u8>) {
         let ip = Packet::parse(&packet).unwrap();
         assert_eq!((ip.src, ip.dst), (self.ours, self.theirs));
-        if ip.protocol != Protocol::Tcp {
-            return self.others.push_back(packet);
-        }
-        let s = Segment::parse_checked(ip.payload, ip.src, ip.dst).unwrap();
+        let (s, outer) = match ip.protocol {
+            Protocol::Tcp => (Segment::parse_checked(ip.payload, ip.src, ip.dst).unwrap(), None),
+            Protocol::Udp => {
+                // A stack that leaves checksums to its socket writes none.
+                let from_socket = self.stack.config().carrier.is_some_and(|c| c.from_socket);
+                let checked = Datagram::parse_checked(ip.payload, ip.src, ip.dst);
+                let datagram = if from_socket { Datagram::parse(ip.payload) } else { checked }.unwrap();
+                let Ok(Carried::Segment(bytes)) = Carried::parse(datagram.payload) else {
+                    return self.others.push_back(packet);
+                };
+                assert_eq!(bytes[16..18], [0, 0], "the inner checksum is not used");
+                let outer = (datagram.dst_port, datagram.src_port);
+                (Segment::parse(bytes).unwrap(), Some(outer))
+            }
+            _ => return self.others.push_back(packet),
+        };
         let port = s.dst_port;
         if s.flags.contains(Flags::SYN) {
             self.stack_isn.insert(port, s.seq);
@@ -188,6 +205,7 @@ impl Peer {
             fast_open: s.options.fast_open(),
             data: s.payload.to_vec(),
             port,
+            outer,
             packet: packet.clone(),
         };
         self.sent.push_back(got);
@@ -270,8 +288,25 @@ impl Peer {
         let at = header.emit(options.finish(), &mut tcp).unwrap();
         tcp[at..at + seg.data.len()].copy_from_slice(&seg.data);
         tcp.truncate(at + seg.data.len());
+        if let Some(outer) = self.outer {
+            return self.udp(outer, &[&[8, 0, 0, 0], &tcp[..]].concat());
+        }
         fill_checksum(&mut tcp, self.theirs, self.ours);
         self.ip(Protocol::Tcp, &tcp)
+    }
+
+    /// An IP packet from the peer to the stack with a UDP datagram between these ports.
+    pub fn udp(&self, (from, to): (u16, u16), payload: &[u8]) -> Vec<u8> {
+        let mut datagram = vec![0; 8];
+        udp::Header { src_port: from, dst_port: to }.emit(payload.len(), &mut datagram).unwrap();
+        datagram.extend_from_slice(payload);
+        udp::fill_checksum(&mut datagram, self.theirs, self.ours);
+        self.ip(Protocol::Udp, &datagram)
+    }
+
+    /// The segment as an IP packet, not sent.
+    pub fn packet(&mut self, seg: &Seg) -> Vec<u8> {
+        self.build(seg)
     }
 
     /// An IP packet from the peer to the stack.
@@ -354,7 +389,8 @@ impl Peer {
     /// Connects to the peer, which waits at port 80.
     pub fn connect(&mut self, data: &[u8], fast_open: bool) -> ConnId {
         self.port = PORT;
-        self.connect_with(data, &ConnectConfig { fast_open, ..ConnectConfig::default() })
+        let carrier = self.outer.map(|(theirs, _)| theirs);
+        self.connect_with(data, &ConnectConfig { fast_open, carrier, ..ConnectConfig::default() })
     }
 
     pub fn connect_with(&mut self, data: &[u8], config: &ConnectConfig) -> ConnId {

@@ -132,6 +132,8 @@ pub struct Got {
     pub fast_open: Option<FastOpen>,
     pub data: Vec<u8>,
     pub port: u16,
+    /// UDP ports it went between (the peer's, the stack's); `None`: raw IP.
+    pub outer: Option<(u16, u16)>,
     pub packet: Vec<u8>,
 }
 

@@ -1,0 +1,187 @@
+//! TCP in UDP over emulated paths: address translators, loss, several connections at once.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod pair;
+
+use firstflight_link::path::PathConfig;
+use firstflight_stack::{CarrierConfig, CloseReason, ConnId, Readiness};
+use firstflight_wire::ip::Packet;
+use firstflight_wire::udp;
+use pair::{End, Pair, key, policy};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+const CLIENT: u16 = 5000;
+const SERVER: u16 = 4433;
+const DELAY: Duration = Duration::from_millis(20);
+
+fn pair(path: PathConfig, seed: u64, v6: bool) -> Pair {
+    let mut pair = Pair::new(path, seed, v6, |config, end| {
+        let port = if end == End::Client { CLIENT } else { SERVER };
+        config.carrier = Some(CarrierConfig::new(port));
+    });
+    pair.carrier = Some(SERVER);
+    pair
+}
+
+/// An address translator that shows the server this port instead of the client's.
+fn translate(pair: &mut Pair) -> Rc<Cell<u16>> {
+    let shown = Rc::new(Cell::new(61_000_u16));
+    let port = Rc::clone(&shown);
+    pair.middlebox = Some(Box::new(move |end, packet| {
+        let ip = Packet::parse(packet).unwrap();
+        let (src, dst) = (ip.src, ip.dst);
+        let at = packet.len() - ip.payload.len();
+        let datagram = &mut packet[at..];
+        if end == End::Client {
+            datagram[..2].copy_from_slice(&port.get().to_be_bytes());
+        } else if datagram[2..4] == port.get().to_be_bytes() {
+            datagram[2..4].copy_from_slice(&CLIENT.to_be_bytes());
+        } else {
+            // A mapping that is no more.
+            return false;
+        }
+        udp::fill_checksum(datagram, src, dst);
+        true
+    }));
+    shown
+}
+
+#[test]
+fn an_address_translator_on_the_way_is_not_noticed() {
+    for v6 in [false, true] {
+        let mut p = pair(PathConfig::with_delay(DELAY), 1, v6);
+        translate(&mut p);
+        let listener = p.listen(None);
+        let client = p.connect(b"", false);
+        let server = p.accept(listener);
+        let info = p.server.info(server).unwrap();
+        assert_eq!(info.carrier, Some(61_000));
+        p.client.write(client, &[7; 50_000], p.now).unwrap();
+        p.run(Duration::from_secs(5), |p| p.server.info(server).unwrap().totals.bytes_received == 50_000);
+    }
+}
+
+/// The connection belongs to the ports it began with: after another mapping both ends learn soon that it is
+/// over. An idle client learns it from its keep-alive.
+#[test]
+fn a_mapping_that_changes_ends_the_connection_soon() {
+    for busy in [true, false] {
+        let mut p = pair(PathConfig::with_delay(DELAY), 2, false);
+        let mapping = translate(&mut p);
+        let listener = p.listen(None);
+        let client = p.connect(b"", false);
+        p.accept(listener);
+        p.idle(Duration::from_secs(1));
+        mapping.set(61_001);
+        let before = p.now;
+        if busy {
+            p.client.write(client, b"more", p.now).unwrap();
+        }
+        p.run(Duration::from_secs(60), |p| p.client.close_reason(client).is_some());
+        assert_eq!(p.client.close_reason(client), Some(CloseReason::Reset));
+        let limit = if busy { Duration::from_millis(41) } else { Duration::from_millis(15_100) };
+        assert!(p.now - before <= limit, "{:?}", p.now - before);
+        assert!(p.client_saw(client, Readiness::CLOSED));
+    }
+}
+
+/// A server that has lost everything is found out, too.
+#[test]
+fn a_server_that_forgot_is_found_out_by_a_keep_alive() {
+    let mut p = pair(PathConfig::with_delay(DELAY), 3, false);
+    let listener = p.listen(None);
+    let client = p.connect(b"", false);
+    let server = p.accept(listener);
+    p.connected(client);
+    p.idle(Duration::from_secs(1));
+    // Its last word is lost.
+    p.middlebox = Some(Box::new(|end, _| end == End::Client));
+    p.server.abort(server, p.now);
+    p.server.release(server, p.now);
+    p.flush();
+    p.middlebox = None;
+    p.run(Duration::from_secs(60), |p| p.client.close_reason(client).is_some());
+    assert_eq!(p.client.close_reason(client), Some(CloseReason::Reset));
+    assert_eq!(p.server.counters().carrier_resets_sent, 1);
+}
+
+/// Every client behind one pair of UDP ports gets its own bytes, on a path that loses, reorders and copies.
+#[test]
+fn many_connections_share_two_ports() {
+    let path = PathConfig {
+        loss: 0.02,
+        reorder: 0.05,
+        reorder_delay: Duration::from_millis(3),
+        duplicate: 0.02,
+        corrupt: 0.01,
+        rate_bits_per_s: Some(50_000_000),
+        ..PathConfig::with_delay(DELAY)
+    };
+    for (seed, v6) in [(11, false), (12, true)] {
+        println!("seed {seed}");
+        let mut p = pair(path.clone(), seed, v6);
+        let listener = p.listen(None);
+        let clients: Vec<ConnId> = (0..20).map(|n| p.connect(&[n; 3_000], false)).collect();
+        let mut servers: Vec<(ConnId, Vec<u8>)> = Vec::new();
+        p.run(Duration::from_secs(300), |p| {
+            while let Some(id) = p.server.accept(listener) {
+                servers.push((id, Vec::new()));
+            }
+            for (id, read) in &mut servers {
+                read.extend(p.server_reads(*id));
+            }
+            servers.len() == clients.len() && servers.iter().all(|(_, read)| read.len() == 3_000)
+        });
+        let mut seen: Vec<u8> = servers.iter().map(|(_, read)| read[0]).collect();
+        assert!(servers.iter().all(|(_, read)| read.iter().all(|byte| *byte == read[0])));
+        seen.sort_unstable();
+        assert_eq!(seen, (0..20).collect::<Vec<u8>>());
+        let ports: Vec<_> = servers.iter().map(|(id, _)| p.server.info(*id).unwrap().carrier).collect();
+        assert!(ports.iter().all(|port| *port == Some(CLIENT)));
+    }
+}
+
+/// RFC 7413 in UDP: the first visit fetches a cookie, the second one's data is there after half a round trip.
+#[test]
+fn fast_open_saves_its_round_trip_in_udp() {
+    for v6 in [false, true] {
+        let mut p = pair(PathConfig::with_delay(DELAY), 4, v6);
+        translate(&mut p);
+        let listener = p.listen(Some(policy(key(1), 10)));
+        let id = p.connect(b"", true);
+        p.connected(id);
+        p.accept(listener);
+        p.idle(Duration::from_secs(1));
+        let began = p.now;
+        let client = p.connect(b"early", true);
+        let server = p.accept(listener);
+        assert_eq!((p.server_reads(server), p.now - began), (b"early".to_vec(), DELAY));
+        p.server.write(server, b"answer", p.now).unwrap();
+        let mut answer = Vec::new();
+        p.run(Duration::from_secs(1), |p| {
+            answer.extend(p.client_reads(client));
+            answer == b"answer"
+        });
+        assert_eq!(p.now - began, 2 * DELAY);
+        assert!(p.client.info(client).unwrap().outcome.is_accepted());
+    }
+}
+
+/// Raw TCP and UDP at once, to one listener.
+#[test]
+fn a_server_takes_both_at_once() {
+    let mut p = pair(PathConfig::with_delay(DELAY), 5, false);
+    let listener = p.listen(None);
+    let mut carried = Vec::new();
+    for carrier in [None, Some(SERVER)] {
+        p.carrier = carrier;
+        let client = p.connect(b"hello", false);
+        let server = p.accept(listener);
+        p.run(Duration::from_secs(1), |p| p.server.info(server).unwrap().totals.bytes_received == 5);
+        carried.push(p.server.info(server).unwrap().carrier);
+        assert_eq!(p.client.info(client).unwrap().carrier, carrier);
+    }
+    assert_eq!(carried, [None, Some(CLIENT)]);
+}
