@@ -1,5 +1,5 @@
-//! ASAP's objects as bytes: the TCP option, the credential block in front of a SYN's data, and what is signed
-//! (`docs/spec/asap.md`).
+//! ASAP's objects as bytes: the TCP option, the credential block in front of a SYN's data, what is signed, and what
+//! a server publishes (`docs/spec/asap.md`).
 //!
 //! Legal types only: whoever holds a [`Block`] holds one whose reserved bits are zero and whose lengths fit.
 //! Whether its signatures are right is said elsewhere; no hash is made and no key is used here.
@@ -7,6 +7,7 @@
 mod block;
 mod input;
 mod option;
+mod service;
 
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ mod tests;
 pub use block::{Block, CertificateBody, CertificateFlags, RequestCertificate, VerifierId};
 pub use input::{Carrier, RequestInput, certificate_input, context, identity_input, mapped};
 pub use option::{Hint, Offer, Reply, Status};
+pub use service::{Carriage, ServiceParam, UdpService, VerifierIds, Zone};
 
 /// Version 1 (high nibble) with algorithm 1: Ed25519 and SHA-256.
 pub const VER_ALG: u8 = 0x11;

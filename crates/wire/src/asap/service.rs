@@ -1,0 +1,277 @@
+//! The parameter of an SVCB or HTTPS record (RFC 9460) by which a server says that it speaks ASAP
+//! (`docs/spec/asap.md`, section 9).
+
+use super::VerifierId;
+use crate::{EmitError, ParseError};
+use core::fmt;
+use core::num::{NonZeroU8, NonZeroU16};
+
+const VERSION: u8 = 1;
+const HEAD: usize = 8;
+const IP: u8 = 1;
+const UDP: u8 = 1 << 1;
+const CARRIAGE: u8 = 1 << 2;
+const SHARED_GUARD: u8 = 1 << 3;
+
+/// What a server publishes about itself. It steers and never authorises: who forges it costs a client a round
+/// trip, or shows one of its certificates to somebody else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServiceParam<'a> {
+    ip: bool,
+    udp: Option<UdpService<'a>>,
+    /// All addresses of the name share one replay guard.
+    pub shared_guard: bool,
+    mss: u16,
+    /// Verifiers that the server trusts.
+    pub verifiers: VerifierIds<'a>,
+}
+
+/// The server takes TCP in UDP datagrams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UdpService<'a> {
+    /// The UDP port.
+    pub port: NonZeroU16,
+    /// First flights may come by way of DNS, and are then answered over UDP.
+    pub carriage: Option<Carriage<'a>>,
+}
+
+/// Where first flights go that travel by DNS.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Carriage<'a> {
+    /// Number of the key.
+    pub key_id: NonZeroU8,
+    /// X25519 key that they are sealed to.
+    pub key: [u8; 32],
+    /// The zone below which they are asked for.
+    pub zone: Zone<'a>,
+}
+
+impl fmt::Debug for Carriage<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key_id, key: _, zone } = self;
+        f.debug_struct("Carriage").field("key_id", key_id).field("zone", zone).finish_non_exhaustive()
+    }
+}
+
+/// Ids of verifiers, at most [`VerifierIds::MAX`].
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct VerifierIds<'a>(&'a [[u8; 4]]);
+
+impl<'a> VerifierIds<'a> {
+    /// The most ids in one parameter: all of it fits into a DNS answer of 1232 bytes several times.
+    pub const MAX: usize = 32;
+
+    /// These ids; `None` if they are too many.
+    #[must_use]
+    pub const fn new(ids: &'a [[u8; 4]]) -> Option<Self> {
+        if ids.len() > Self::MAX { None } else { Some(Self(ids)) }
+    }
+
+    /// The ids in their order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = VerifierId> + use<'a> {
+        self.0.iter().map(|id| VerifierId(*id))
+    }
+}
+
+impl fmt::Debug for VerifierIds<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// A domain name in uncompressed wire form (RFC 1035 §3.1), in lower case, with at least one label, and so
+/// short that a label of 63 octets fits in front.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Zone<'a>(&'a [u8]);
+
+impl<'a> Zone<'a> {
+    /// Longest wire form, bytes: 255 (RFC 1035 §2.3.4) less a label of 63 octets and its length.
+    pub const MAX: usize = 255 - 64;
+
+    /// The zone whose wire form is all of `bytes`; `None` if it is no such name.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Option<Self> {
+        let mut rest = bytes;
+        loop {
+            let (&len, behind) = rest.split_first()?;
+            if len == 0 {
+                let whole = behind.is_empty() && (2..=Self::MAX).contains(&bytes.len());
+                return whole.then_some(Self(bytes));
+            }
+            // 64 and above are compression pointers and reserved.
+            let (label, behind) = behind.split_at_checked(usize::from(len)).filter(|_| len < 64)?;
+            if label.iter().any(u8::is_ascii_uppercase) {
+                return None;
+            }
+            rest = behind;
+        }
+    }
+
+    /// The wire form.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &'a [u8] {
+        self.0
+    }
+
+    /// The labels, without the root's.
+    pub fn labels(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let mut rest = self.0;
+        core::iter::from_fn(move || {
+            let (&len, behind) = rest.split_first()?;
+            let (label, behind) = behind.split_at_checked(usize::from(len)).filter(|_| len > 0)?;
+            rest = behind;
+            Some(label)
+        })
+    }
+}
+
+impl fmt::Display for Zone<'_> {
+    /// With dots; what is not a letter, digit, hyphen or underscore as RFC 1035 §5.1 writes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for label in self.labels() {
+            for &byte in label {
+                if byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_' {
+                    write!(f, "{}", char::from(byte))?;
+                } else {
+                    write!(f, "\\{byte:03}")?;
+                }
+            }
+            f.write_str(".")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Zone<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl<'a> ServiceParam<'a> {
+    /// Its number among an SVCB record's parameters, of those for private use (RFC 9460 §14.3.1).
+    pub const KEY: u16 = 65300;
+    /// The least MSS that can be published: what every IPv4 host takes (RFC 9293 §3.7.1).
+    pub const MIN_MSS: u16 = 536;
+    /// The longest parameter, bytes.
+    pub const MAX_LEN: usize = HEAD + 4 * VerifierIds::MAX + 32 + Zone::MAX;
+
+    /// A server that takes ASAP in TCP on IP (`ip`), in UDP datagrams (`udp`) or both, and up to `mss` bytes in
+    /// a SYN. `None` if it takes it in neither, or fewer than [`ServiceParam::MIN_MSS`].
+    #[must_use]
+    pub const fn new(
+        ip: bool,
+        udp: Option<UdpService<'a>>,
+        mss: u16,
+        verifiers: VerifierIds<'a>,
+        shared_guard: bool,
+    ) -> Option<Self> {
+        if (!ip && udp.is_none()) || mss < Self::MIN_MSS {
+            return None;
+        }
+        Some(Self { ip, udp, shared_guard, mss, verifiers })
+    }
+
+    /// It takes ASAP in TCP on IP.
+    #[must_use]
+    pub const fn takes_ip(&self) -> bool {
+        self.ip
+    }
+
+    /// It takes ASAP in UDP datagrams.
+    #[must_use]
+    pub const fn udp(&self) -> Option<&UdpService<'a>> {
+        self.udp.as_ref()
+    }
+
+    /// The MSS that it takes in a SYN, bytes.
+    #[must_use]
+    pub const fn mss(&self) -> u16 {
+        self.mss
+    }
+
+    /// Reads the parameter that is the whole of `bytes`.
+    ///
+    /// # Errors
+    /// [`ParseError::Truncated`], or [`ParseError::Malformed`] for what this version does not have: reserved
+    /// bits, parts that contradict each other, too many verifiers, a zone that is none, bytes left over.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
+        let (&[version, flags, p, q, m, n, count, key_id], rest) =
+            bytes.split_first_chunk::<HEAD>().ok_or(ParseError::Truncated)?;
+        if version != VERSION {
+            return Err(ParseError::Malformed("version of a service parameter"));
+        }
+        if flags & !(IP | UDP | CARRIAGE | SHARED_GUARD) != 0 {
+            return Err(ParseError::Malformed("flags of a service parameter"));
+        }
+        let count = usize::from(count);
+        if count > VerifierIds::MAX {
+            return Err(ParseError::Malformed("number of verifiers of a service parameter"));
+        }
+        let (ids, rest) = rest.split_at_checked(4 * count).ok_or(ParseError::Truncated)?;
+        let (ids, _) = ids.as_chunks();
+        let carriage = match (flags & CARRIAGE != 0, NonZeroU8::new(key_id)) {
+            (true, Some(key_id)) => {
+                let (key, zone) = rest.split_first_chunk().ok_or(ParseError::Truncated)?;
+                let zone = Zone::new(zone).ok_or(ParseError::Malformed("carriage zone"))?;
+                Some(Carriage { key_id, key: *key, zone })
+            }
+            (false, None) if rest.is_empty() => None,
+            (false, None) => return Err(ParseError::Malformed("end of a service parameter")),
+            _ => return Err(ParseError::Malformed("carriage of a service parameter")),
+        };
+        let udp = match (flags & UDP != 0, NonZeroU16::new(u16::from_be_bytes([p, q]))) {
+            (true, Some(port)) => Some(UdpService { port, carriage }),
+            (false, None) if carriage.is_none() => None,
+            _ => return Err(ParseError::Malformed("UDP port of a service parameter")),
+        };
+        Self::new(
+            flags & IP != 0,
+            udp,
+            u16::from_be_bytes([m, n]),
+            VerifierIds(ids),
+            flags & SHARED_GUARD != 0,
+        )
+        .ok_or(ParseError::Malformed("carriers or MSS of a service parameter"))
+    }
+
+    /// Writes the parameter at the front of `out` and returns its length.
+    ///
+    /// # Errors
+    /// [`EmitError::BufferTooSmall`]; [`ServiceParam::MAX_LEN`] bytes are always enough.
+    pub fn emit(&self, out: &mut [u8]) -> Result<usize, EmitError> {
+        let Self { ip, udp, shared_guard, mss, verifiers: VerifierIds(ids) } = *self;
+        let carriage = udp.and_then(|udp| udp.carriage);
+        let bits =
+            [(ip, IP), (udp.is_some(), UDP), (carriage.is_some(), CARRIAGE), (shared_guard, SHARED_GUARD)];
+        let flags = bits.iter().filter(|(is, _)| *is).fold(0, |flags, (_, bit)| flags | bit);
+        let [p, q] = udp.map_or(0, |udp| udp.port.get()).to_be_bytes();
+        let [m, n] = mss.to_be_bytes();
+        let key_id = carriage.map_or(0, |carriage| carriage.key_id.get());
+        let mut writer = Writer { out, at: 0 };
+        writer.put(&[VERSION, flags, p, q, m, n, ids.len() as u8, key_id])?;
+        writer.put(ids.as_flattened())?;
+        if let Some(Carriage { key, zone: Zone(zone), .. }) = carriage {
+            writer.put(&key)?;
+            writer.put(zone)?;
+        }
+        Ok(writer.at)
+    }
+}
+
+struct Writer<'a> {
+    out: &'a mut [u8],
+    at: usize,
+}
+
+impl Writer<'_> {
+    fn put(&mut self, bytes: &[u8]) -> Result<(), EmitError> {
+        let to = self.out.get_mut(self.at..).and_then(|rest| rest.get_mut(..bytes.len()));
+        to.ok_or(EmitError::BufferTooSmall)?.copy_from_slice(bytes);
+        self.at += bytes.len();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
