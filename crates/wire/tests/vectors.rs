@@ -1,0 +1,195 @@
+//! The vectors of `docs/spec/asap.md`, made by `tools/asap-vectors`: read as they say, and written the same again.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+use firstflight_wire::ParseError;
+use firstflight_wire::asap::{
+    BLOCK_LEN, Block, Carrier, CertificateBody, CertificateFlags, Hint, Offer, Reply, RequestInput,
+    ServiceParam, certificate_input, identity_input,
+};
+use firstflight_wire::tcp::{OptionBytes, Options};
+use serde_json::{Value, json};
+
+fn file(name: &str) -> Value {
+    let path = format!("{}/vectors/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    serde_json::from_str(&std::fs::read_to_string(&path).expect(&path)).expect(&path)
+}
+
+/// Runs `check` on each vector, and says on which one it failed.
+fn each(file: &Value, check: impl Fn(&Value)) {
+    let vectors = file["vectors"].as_array().unwrap();
+    assert!(vectors.len() > 2);
+    for vector in vectors {
+        eprintln!("{}", text(vector, "name"));
+        check(vector);
+    }
+}
+
+fn text<'a>(vector: &'a Value, key: &str) -> &'a str {
+    vector[key].as_str().unwrap_or_else(|| panic!("{key} of {vector}"))
+}
+
+fn number(vector: &Value, key: &str) -> u64 {
+    vector[key].as_u64().unwrap_or_else(|| panic!("{key} of {vector}"))
+}
+
+fn bytes(vector: &Value, key: &str) -> Vec<u8> {
+    let text = text(vector, key);
+    (0..text.len() / 2).map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap()).collect()
+}
+
+fn array<const N: usize>(vector: &Value, key: &str) -> [u8; N] {
+    bytes(vector, key).try_into().unwrap()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+const fn word(error: ParseError) -> &'static str {
+    match error {
+        ParseError::Truncated => "truncated",
+        ParseError::Malformed(_) => "malformed",
+        _ => "another",
+    }
+}
+
+#[test]
+fn first_flights() {
+    each(&file("first-flight"), |vector| {
+        let (block, address) = (bytes(vector, "block"), text(vector, "address").parse().unwrap());
+        let read = Block::parse(&block).unwrap();
+        let body = read.certificate;
+        let flags = CertificateFlags::from_u8(number(vector, "flags") as u8).unwrap();
+        assert_eq!(body.client_key, array(vector, "client_key"));
+        assert_eq!(u64::from(body.valid_from), number(vector, "valid_from"));
+        assert_eq!((u64::from(body.duration()), body.flags), (number(vector, "duration"), flags));
+        assert_eq!(body.signature, array(vector, "certificate_signature"));
+        assert_eq!(read.request.requested_ms, number(vector, "requested_ms"));
+        assert_eq!(read.request.request_id, array(vector, "request_id"));
+        assert_eq!(read.request.signature, array(vector, "request_signature"));
+        assert_eq!(read.request.identity_tag, array::<32>(&vector["identity"], "digest")[..4]);
+        assert_eq!(read.to_bytes(), block[..BLOCK_LEN]);
+
+        let sent = array(vector, "certificate_body");
+        assert_eq!(CertificateBody::parse(&sent), Ok(body));
+        assert_eq!(body.to_bytes(), sent);
+        let signed = certificate_input(&body, &array(vector, "verifier_key"), address);
+        assert_eq!(hex(&signed), text(vector, "certificate_input"));
+
+        // The digest of the data stands in the expected input; hashes are checked by `credential`.
+        let expected = bytes(vector, "request_input");
+        let input = RequestInput {
+            carrier: if vector["carrier"] == "ip" { Carrier::Ip } else { Carrier::Udp },
+            relayed: vector["relayed"].as_bool().unwrap(),
+            address,
+            identity: array(&vector["identity"], "digest"),
+            block_len: block.len() as u32,
+            data_len: bytes(vector, "data").len() as u32,
+            data_digest: expected[92..124].try_into().unwrap(),
+            requested_ms: read.request.requested_ms,
+            request_id: read.request.request_id,
+            certificate: array(vector, "certificate_digest"),
+        };
+        assert_eq!(hex(&input.to_bytes()), hex(&expected));
+
+        let offer = Offer::Block { long_reply: false, len: block.len() as u16 };
+        assert_eq!(hex(OptionBytes::from(offer).as_slice()), text(vector, "option"));
+    });
+}
+
+#[test]
+fn blocks_that_are_none() {
+    let file = file("block");
+    let good = bytes(&file, "block");
+    assert!(Block::parse(&good).is_ok() && good.len() > BLOCK_LEN);
+    each(&file, |vector| {
+        let mut bad = good.clone();
+        match vector["length"].as_u64() {
+            Some(length) => bad.truncate(length as usize),
+            None => bad[number(vector, "at") as usize] = bytes(vector, "to")[0],
+        }
+        assert_eq!(Block::parse(&bad).map_err(word), Err(text(vector, "error")));
+    });
+}
+
+#[test]
+fn options() {
+    each(&file("option"), |vector| {
+        let whole = bytes(vector, "option");
+        let data = Options::parse(&whole, true).asap().expect("the option was not found");
+        let (read, again) = if vector["on"] == "syn" {
+            let offer = Offer::parse(data);
+            (offer.map(|offer| offer_fields(&offer)), offer.map(OptionBytes::from))
+        } else {
+            let reply = Reply::parse(data);
+            (reply.map(|reply| reply_fields(&reply)), reply.map(OptionBytes::from))
+        };
+        let mut expected = vector.as_object().unwrap().clone();
+        expected.retain(|key, _| !["name", "on", "option"].contains(&key.as_str()));
+        assert_eq!(read.unwrap_or(json!({ "error": "malformed" })), Value::Object(expected));
+        assert!(again.is_none_or(|again| again.as_slice() == whole));
+    });
+}
+
+fn offer_fields(offer: &Offer) -> Value {
+    let (form, len) = match offer {
+        Offer::Probe { .. } => ("probe", 0),
+        Offer::Block { len, .. } => ("block", *len),
+    };
+    json!({ "form": form, "long_reply": offer.long_reply(), "block_len": len })
+}
+
+fn reply_fields(reply: &Reply) -> Value {
+    let mut fields = json!({ "form": "long", "status": reply.status as u8, "tag": hex(&reply.tag) });
+    let (Hint::Time(time) | Hint::Trusts(time, _) | Hint::Sees(time, _)) = reply.hint else {
+        if let Hint::Proof(proof) = reply.hint {
+            fields["proof"] = hex(&proof).into();
+        }
+        fields["form"] = if reply.hint == Hint::None { "short" } else { "proof" }.into();
+        return fields;
+    };
+    fields["time"] = time.into();
+    match reply.hint {
+        Hint::Trusts(_, id) => fields["verifier"] = id.to_string().into(),
+        Hint::Sees(_, address) => fields["address"] = address.to_string().into(),
+        _ => {}
+    }
+    fields
+}
+
+/// What is hashed begins as the identity's kind and port say; the digests are checked by `credential`.
+#[test]
+fn identities() {
+    each(&file("identity"), |vector| {
+        let (kind, port) = (number(vector, "kind") as u8, number(vector, "port") as u16);
+        let input = identity_input(kind, port);
+        assert_eq!(input[..22], *b"firstflight ASAP v1 ID");
+        assert_eq!(input[22..32], [0; 10]);
+        assert_eq!((input[32], u16::from_be_bytes([input[33], input[34]])), (kind, port));
+    });
+}
+
+#[test]
+fn service_parameters() {
+    each(&file("service"), |vector| {
+        let param = bytes(vector, "param");
+        let read = match ServiceParam::parse(&param) {
+            Ok(read) => read,
+            Err(error) => return assert_eq!(vector["error"], word(error)),
+        };
+        let udp = read.udp();
+        let carriage = udp.and_then(|udp| udp.carriage).map(|carriage| {
+            let zone = carriage.zone.to_string();
+            json!({ "key_id": carriage.key_id, "key": hex(&carriage.key), "zone": zone })
+        });
+        let verifiers: Vec<_> = read.verifiers.iter().map(|id| id.to_string()).collect();
+        let fields = json!({
+            "ip": read.takes_ip(), "udp_port": udp.map(|udp| udp.port), "mss": read.mss(),
+            "verifiers": verifiers, "shared_guard": read.shared_guard, "carriage": carriage,
+        });
+        assert_eq!(fields, vector["result"]);
+        let mut out = [0; ServiceParam::MAX_LEN];
+        let len = read.emit(&mut out).unwrap();
+        assert_eq!(hex(&out[..len]), hex(&param));
+    });
+}
