@@ -27,6 +27,10 @@ const COOKIE_TAIL: Duration = Duration::from_secs(10);
 /// SYN-ACKs sent again to a client that a certificate vouches for, before its ACK.
 const CERTIFIED_RETRIES: u8 = 2;
 
+/// How long a child whose SYN-ACK is not sent again any more still answers the client's SYN: some retransmissions
+/// of that (RFC 6298 §2: 1, 2, 4, … s).
+const LINGER: Duration = Duration::from_secs(60);
+
 /// A SYN for a listener.
 #[derive(Clone, Copy)]
 pub(crate) struct Syn<'a> {
@@ -279,6 +283,9 @@ impl Stack {
         };
         if syn.key.is_carried() {
             plan.retries = plan.retries.min(crate::carrier::SYN_ACK_RETRIES);
+        }
+        if plan.retries < ChildPlan::default().retries {
+            plan.linger = LINGER;
         }
         plan.options = self.options(segment, reply, grant);
         let child = self.make_child(syn, &plan, Outcome::Accepted, Some(place));

@@ -154,3 +154,31 @@ fn strip(packet: &mut [u8]) {
     packet[at..at + 8].fill(1);
     fix_checksum(packet);
 }
+
+/// The SYN-ACKs are lost until the server sends no more of them. The client's SYN, which comes again, still finds
+/// the connection: an ordinary one made now would bring the request a second time.
+#[test]
+fn lost_syn_acks_do_not_run_the_request_twice() {
+    let (mut pair, listener) = pair(false);
+    let mut lost = 0;
+    pair.middlebox = Some(Box::new(move |end, packet| {
+        let syn_ack = end == End::Server && packet[33] & 0x12 == 0x12;
+        lost += u32::from(syn_ack);
+        !(syn_ack && lost <= 5)
+    }));
+    // What may run twice would go again from another port.
+    let mut asap = certified(certificate(1, 2, pair.client.config().addresses[0]), pair.now);
+    asap.once = true;
+    let config = ConnectConfig { asap: Some(asap), ..ConnectConfig::default() };
+    let id = pair.client.connect(pair.server_addr(), REQUEST, &config, pair.now).unwrap().0;
+    let first = pair.accept(listener);
+    assert_eq!(pair.server_reads(first), REQUEST);
+    pair.server.write(first, b"answer", pair.now).unwrap();
+    let mut answer = Vec::new();
+    pair.run(Duration::from_secs(60), |p| {
+        answer.extend(p.client_reads(id));
+        answer == b"answer"
+    });
+    assert!(pair.server.accept(listener).is_none(), "one connection");
+    assert_eq!(pair.client.info(id).unwrap().outcome, Outcome::Accepted);
+}

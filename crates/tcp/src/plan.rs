@@ -1,6 +1,7 @@
 //! What the layer above decides about a first flight, as plain data: this crate knows no credential.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 use firstflight_wire::tcp::OptionBytes;
 
 /// What a client's SYN carries.
@@ -15,7 +16,7 @@ pub struct SynPlan {
     /// What a retransmitted SYN carries.
     pub retransmit: Retransmit,
     /// Time until the SYN is sent again the first time; 1 s if absent (RFC 6298 §2.1).
-    pub first_timeout: Option<core::time::Duration>,
+    pub first_timeout: Option<Duration>,
 }
 
 /// What a retransmitted SYN carries.
@@ -70,6 +71,10 @@ pub struct ChildPlan {
     pub overhead: u32,
     /// SYN-ACK retransmissions until the child is given up (Linux: 5).
     pub retries: u8,
+    /// How long after the last of them the child still waits in silence, if its data was delivered early: it
+    /// answers the client's SYN when that comes again. Given up sooner, it would be made a second time, and the
+    /// data delivered twice.
+    pub linger: Duration,
 }
 
 impl Default for ChildPlan {
@@ -81,6 +86,7 @@ impl Default for ChildPlan {
             pre_ack_budget: u32::MAX,
             overhead: 0,
             retries: 5,
+            linger: Duration::ZERO,
         }
     }
 }

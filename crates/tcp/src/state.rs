@@ -61,6 +61,8 @@ pub struct SynRcvd {
     pub retransmits: u8,
     /// Retransmissions allowed.
     pub retries: u8,
+    /// How long it waits in silence after them.
+    pub linger: Duration,
     /// When a SYN-ACK last left.
     pub last_sent: Option<Instant>,
     /// A SYN-ACK is to be sent.

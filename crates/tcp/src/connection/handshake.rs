@@ -10,6 +10,7 @@ use crate::state::{Origin, State, SynRcvd, SynSent};
 use crate::timers::Timer;
 use crate::transition::{StateName, Transition, Trigger};
 use alloc::sync::Arc;
+use core::time::Duration;
 use firstflight_wire::tcp::{Flags, Options, Segment};
 use firstflight_wire::{Instant, SeqNum};
 
@@ -116,6 +117,7 @@ impl Connection {
             overhead: plan.overhead,
             retransmits: 0,
             retries: plan.retries,
+            linger: plan.linger,
             last_sent: None,
             pending: true,
         });
@@ -287,6 +289,7 @@ impl Connection {
             overhead: 0,
             retransmits: 0,
             retries: self.config.syn_retries,
+            linger: Duration::ZERO,
             last_sent: None,
             pending: true,
         });
@@ -299,7 +302,7 @@ impl Connection {
     /// measured (RFC 5681 §3.1, RFC 6298 §5.7).
     fn syn_lost(&mut self) {
         self.control.on_syn_loss();
-        self.rtt.set_initial(core::time::Duration::from_secs(3));
+        self.rtt.set_initial(Duration::from_secs(3));
     }
 
     /// The ACK of our SYN-ACK came (RFC 9293 §3.10.7.4, fifth step, SYN-RECEIVED).

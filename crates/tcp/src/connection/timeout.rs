@@ -51,6 +51,11 @@ impl Connection {
             }
             State::SynRcvd(syn) => {
                 if syn.retransmits >= syn.retries {
+                    let linger = core::mem::take(&mut syn.linger);
+                    if syn.early && !linger.is_zero() {
+                        self.timers.set(Timer::Retransmit, now + linger);
+                        return;
+                    }
                     return self.die(CloseReason::TimedOut, pool);
                 }
                 syn.retransmits += 1;
