@@ -1,15 +1,17 @@
-//! `firstflight-lab`: benchmarks of the workspace against references measured in the same run, and attacks on
-//! it in virtual time.
+//! `firstflight-lab`: benchmarks of the workspace against references measured in the same run, attacks on it
+//! in virtual time, and what theory promises of it, tried out.
 #![forbid(unsafe_code)]
 
 mod attack;
 mod bench;
+mod verifiers;
 
 use bench::engine::{self, Engine};
 use bench::once::{self, Once};
 use clap::{Parser, Subcommand};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use std::alloc::System;
+use std::error::Error;
 use std::process::ExitCode;
 
 /// Counts bytes and calls, so that memory per connection is measured and not computed.
@@ -31,6 +33,8 @@ enum Command {
     Bench(Bench),
     /// Attack a server, in virtual time.
     Attack(attack::Attack),
+    /// Try the theorem on the number of verifiers on random graphs.
+    Verifiers(verifiers::Verifiers),
 }
 
 #[derive(Debug, Subcommand)]
@@ -42,10 +46,11 @@ enum Bench {
 }
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
-        Command::Bench(Bench::Engine(options)) => engine::run(&options),
-        Command::Bench(Bench::Once(options)) => once::run(&options),
+    let result: Result<String, Box<dyn Error>> = match Arguments::parse().command {
+        Command::Bench(Bench::Engine(options)) => engine::run(&options).map_err(Into::into),
+        Command::Bench(Bench::Once(options)) => once::run(&options).map_err(Into::into),
         Command::Attack(options) => Ok(attack::run(&options)),
+        Command::Verifiers(options) => verifiers::run(&options).map_err(Into::into),
     };
     match result {
         Ok(text) => {

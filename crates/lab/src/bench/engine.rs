@@ -140,7 +140,7 @@ fn measure_all(options: &Engine) -> Result<Results, BenchError> {
 }
 
 /// One line that overwrites itself, if somebody watches.
-fn progress(text: &str) {
+pub fn progress(text: &str) {
     let mut out = std::io::stderr();
     if out.is_terminal() {
         // Progress that cannot be shown is no reason to stop.

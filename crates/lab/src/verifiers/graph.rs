@@ -1,0 +1,220 @@
+//! Random graphs.
+
+use super::dice::{Dice, Purpose};
+use clap::ValueEnum;
+
+/// A node's number.
+pub type Node = u32;
+
+/// Mean number of neighbours in the graphs where it can be chosen freely.
+const MEAN_DEGREE: f64 = 8.0;
+/// The same of the geometric graph, which falls apart at about 4.5.
+const GEOMETRIC_DEGREE: f64 = 12.0;
+
+/// A family of random graphs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Family {
+    /// Any two nodes are linked with the same probability (Erdős–Rényi), 8 neighbours on average
+    ErdosRenyi,
+    /// New nodes prefer well-linked ones, as networks of the Internet do (Barabási–Albert); 1, 2 or 3 links each
+    Preferential,
+    /// Points in a square, linked when they are near; 12 neighbours on average
+    Geometric,
+    /// Each node hangs on an earlier one chosen at random: one path only between any two
+    Tree,
+}
+
+impl Family {
+    /// As in the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ErdosRenyi => "erdos-renyi",
+            Self::Preferential => "preferential",
+            Self::Geometric => "geometric",
+            Self::Tree => "tree",
+        }
+    }
+
+    /// A connected graph: what is not linked to the largest part of the `nodes` is left out.
+    pub fn graph(self, nodes: usize, seed: u64) -> Graph {
+        let mut dice = Dice::new(seed, Purpose::Graph);
+        let links = match self {
+            Self::ErdosRenyi => erdos_renyi(nodes, &mut dice),
+            Self::Preferential => preferential(nodes, &mut dice),
+            Self::Geometric => geometric(nodes, &mut dice),
+            Self::Tree => (1..nodes).map(|node| (node as Node, dice.below(node) as Node)).collect(),
+        };
+        Graph::new(nodes, &links).largest_component()
+    }
+}
+
+/// G(n, M): as many links as give the mean degree, between nodes chosen at random.
+fn erdos_renyi(nodes: usize, dice: &mut Dice) -> Vec<(Node, Node)> {
+    let links = (nodes as f64 * MEAN_DEGREE / 2.0) as usize;
+    (0..links).map(|_| (dice.below(nodes) as Node, dice.below(nodes) as Node)).collect()
+}
+
+/// The end of a link chosen at random is a node chosen by its degree. One link for 40 % of the nodes, two for
+/// 40 %, three for the rest: many networks at the edge of the Internet have one provider only.
+fn preferential(nodes: usize, dice: &mut Dice) -> Vec<(Node, Node)> {
+    let mut links: Vec<(Node, Node)> = vec![(0, 1), (1, 2), (2, 0)];
+    for node in 3..nodes {
+        let wanted = [1, 1, 2, 2, 3][dice.below(5)];
+        let before = links.len();
+        for _ in 0..wanted {
+            let (a, b) = links[dice.below(before)];
+            links.push((node as Node, if dice.below(2) == 0 { a } else { b }));
+        }
+    }
+    links.retain(|&(a, b)| (a as usize) < nodes && (b as usize) < nodes);
+    links
+}
+
+/// Points in the unit square; those nearer than the radius that gives the mean degree are linked.
+fn geometric(nodes: usize, dice: &mut Dice) -> Vec<(Node, Node)> {
+    let radius = (GEOMETRIC_DEGREE / (std::f64::consts::PI * nodes as f64)).sqrt();
+    let side = ((1.0 / radius) as usize).max(1);
+    let points: Vec<(f64, f64)> = (0..nodes).map(|_| (dice.unit(), dice.unit())).collect();
+    let cell = |at: f64| ((at * side as f64) as usize).min(side - 1);
+    let mut cells: Vec<Vec<Node>> = vec![Vec::new(); side * side];
+    let mut links = Vec::new();
+    for (node, &(x, y)) in points.iter().enumerate() {
+        let (column, row) = (cell(x), cell(y));
+        for column in column.saturating_sub(1)..=(column + 1).min(side - 1) {
+            for row in row.saturating_sub(1)..=(row + 1).min(side - 1) {
+                let near = |&&other: &&Node| {
+                    let (ox, oy) = points[other as usize];
+                    (ox - x).powi(2) + (oy - y).powi(2) < radius * radius
+                };
+                let found = cells[column * side + row].iter().filter(near);
+                links.extend(found.map(|&other| (node as Node, other)));
+            }
+        }
+        cells[column * side + row].push(node as Node);
+    }
+    links
+}
+
+/// An undirected graph. Neighbours of all nodes stand in one list, in ascending order for each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Graph {
+    offsets: Vec<u32>,
+    neighbours: Vec<Node>,
+}
+
+impl Graph {
+    /// Of `nodes` nodes. Links to oneself and second links between the same two are left out.
+    pub fn new(nodes: usize, links: &[(Node, Node)]) -> Self {
+        let both = links.iter().flat_map(|&(a, b)| [(a, b), (b, a)]);
+        let mut ends: Vec<(Node, Node)> = both.filter(|(a, b)| a != b).collect();
+        ends.sort_unstable();
+        ends.dedup();
+        let mut offsets = vec![0; nodes + 1];
+        for &(from, _) in &ends {
+            offsets[from as usize + 1] += 1;
+        }
+        for at in 0..nodes {
+            offsets[at + 1] += offsets[at];
+        }
+        Self { offsets, neighbours: ends.into_iter().map(|(_, to)| to).collect() }
+    }
+
+    /// Number of nodes.
+    pub fn nodes(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// Number of links.
+    pub fn links(&self) -> usize {
+        self.neighbours.len() / 2
+    }
+
+    /// In ascending order.
+    pub fn neighbours(&self, node: Node) -> &[Node] {
+        let at = node as usize;
+        &self.neighbours[self.offsets[at] as usize..self.offsets[at + 1] as usize]
+    }
+
+    fn largest_component(self) -> Self {
+        const UNSEEN: u32 = u32::MAX;
+        let mut component = vec![UNSEEN; self.nodes()];
+        let mut sizes: Vec<usize> = Vec::new();
+        for start in 0..self.nodes() as Node {
+            if component[start as usize] != UNSEEN {
+                continue;
+            }
+            let number = sizes.len() as u32;
+            component[start as usize] = number;
+            let mut reached = vec![start];
+            let mut at = 0;
+            while let Some(&node) = reached.get(at) {
+                at += 1;
+                for &next in self.neighbours(node) {
+                    if component[next as usize] == UNSEEN {
+                        component[next as usize] = number;
+                        reached.push(next);
+                    }
+                }
+            }
+            sizes.push(reached.len());
+        }
+        let largest = (0..sizes.len()).max_by_key(|&at| sizes[at]).unwrap_or_default() as u32;
+        let kept: Vec<Node> =
+            (0..self.nodes() as Node).filter(|&n| component[n as usize] == largest).collect();
+        let mut renamed = vec![0; self.nodes()];
+        for (new, &old) in kept.iter().enumerate() {
+            renamed[old as usize] = new as Node;
+        }
+        let ends = |&old: &Node| self.neighbours(old).iter().map(move |&to| (old, to)).collect::<Vec<_>>();
+        let links: Vec<(Node, Node)> =
+            kept.iter().flat_map(ends).map(|(a, b)| (renamed[a as usize], renamed[b as usize])).collect();
+        Self::new(kept.len(), &links)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_symmetric_and_single() {
+        let graph = Graph::new(4, &[(0, 1), (1, 0), (2, 2), (3, 1)]);
+        assert_eq!(graph.links(), 2);
+        assert_eq!(graph.neighbours(1), [0, 3]);
+        assert_eq!(graph.neighbours(2), [] as [Node; 0]);
+    }
+
+    #[test]
+    fn the_largest_part_is_kept() {
+        let graph = Graph::new(7, &[(0, 1), (2, 4), (4, 6), (6, 2)]).largest_component();
+        assert_eq!((graph.nodes(), graph.links()), (3, 3));
+    }
+
+    #[test]
+    fn families_have_the_promised_degrees_and_are_connected() {
+        let nodes = 3000;
+        let expected = [
+            (Family::ErdosRenyi, MEAN_DEGREE),
+            (Family::Preferential, 3.6),
+            (Family::Geometric, GEOMETRIC_DEGREE),
+            (Family::Tree, 2.0),
+        ];
+        for (family, degree) in expected {
+            let graph = family.graph(nodes, 7);
+            let kept = graph.nodes() as f64;
+            assert!(kept > 0.99 * nodes as f64, "{family:?}: {kept} of {nodes} nodes");
+            let mean = 2.0 * graph.links() as f64 / kept;
+            assert!((mean / degree - 1.0).abs() < 0.07, "{family:?}: {mean} neighbours");
+            assert_eq!(graph.clone().largest_component(), graph, "{family:?} is not connected");
+        }
+    }
+
+    #[test]
+    fn preferential_graphs_have_hubs() {
+        let largest = |family: Family| {
+            let graph = family.graph(3000, 7);
+            (0..graph.nodes() as Node).map(|node| graph.neighbours(node).len()).max().unwrap()
+        };
+        assert!(largest(Family::Preferential) > 3 * largest(Family::ErdosRenyi));
+    }
+}

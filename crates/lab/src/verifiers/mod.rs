@@ -1,0 +1,149 @@
+//! How many verifiers a client has to ask (ASAP thesis, §4.3 and Appendix A): the theorem as an experiment.
+
+mod dice;
+mod experiment;
+mod graph;
+mod outcome;
+mod plan;
+mod plot;
+mod report;
+mod route;
+mod single;
+mod target;
+#[cfg(test)]
+mod tests;
+
+use crate::bench::engine::progress;
+use clap::Args;
+use experiment::{Setting, measure};
+use graph::Family;
+use outcome::Outcome;
+use route::Routing;
+use std::fmt;
+use std::fs::OpenOptions;
+use std::path::PathBuf;
+
+/// How many verifiers it takes: what attackers get who overhear some nodes of a network and choose them well.
+///
+/// Verifiers stand at random nodes, all servers trust them, and a client has to ask all of them. The attacker knows
+/// where they stand and then chooses nodes to overhear. The theorem: with (k + 2) log2 n verifiers, nothing is
+/// attackable that is not highly attackable in TCP.
+#[derive(Debug, Args)]
+pub struct Verifiers {
+    /// Nodes of each graph; what is not linked to its largest part is left out
+    #[arg(long, value_name = "N", default_value_t = 75_000, value_parser = clap::value_parser!(u32).range(16..=100_000))]
+    nodes: u32,
+    /// Nodes that the attacker overhears; several numbers with commas
+    #[arg(long, value_name = "K", default_value = "1,4", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=8))]
+    eavesdroppers: Vec<u8>,
+    /// Only this family of graphs
+    #[arg(long, value_enum)]
+    graph: Option<Family>,
+    /// Only these paths
+    #[arg(long, value_enum)]
+    paths: Option<Routing>,
+    /// How often verifiers are placed anew
+    #[arg(long, value_name = "P", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    placements: u32,
+    /// Of graphs, paths, placements and attackers
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+    /// Graphs of at most 5,000 nodes and fewer samples: seconds
+    #[arg(long)]
+    quick: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Draw a plot into this file (SVG)
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+/// Why there is no result.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum VerifiersError {
+    /// The plot's file cannot be written.
+    Write(PathBuf, std::io::Error),
+    /// The plot cannot be drawn.
+    Draw(String),
+}
+
+impl fmt::Display for VerifiersError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Write(file, error) => {
+                write!(f, "cannot write {}: {error}; give --plot another file", file.display())
+            }
+            Self::Draw(why) => write!(f, "the plot cannot be drawn: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for VerifiersError {}
+
+impl Verifiers {
+    fn setting(&self) -> Setting {
+        let mut eavesdroppers: Vec<usize> = self.eavesdroppers.iter().copied().map(usize::from).collect();
+        eavesdroppers.sort_unstable();
+        eavesdroppers.dedup();
+        let nodes = self.nodes as usize;
+        let all = Setting {
+            seed: self.seed,
+            nodes,
+            eavesdroppers,
+            placements: self.placements,
+            destinations: 5000,
+            sources: 500,
+            known_destinations: 250,
+            known_sources: 64,
+            random: 8,
+        };
+        if !self.quick {
+            return all;
+        }
+        Setting {
+            nodes: nodes.min(5000),
+            destinations: 1000,
+            sources: 100,
+            known_destinations: 100,
+            known_sources: 32,
+            ..all
+        }
+    }
+
+    /// The graphs and paths that are wanted.
+    fn cases(&self) -> Vec<(Family, Routing)> {
+        let families = [Family::ErdosRenyi, Family::Preferential, Family::Geometric, Family::Tree];
+        let all = families
+            .into_iter()
+            .flat_map(|family| [Routing::Shortest, Routing::Arbitrary].map(|routing| (family, routing)));
+        let wanted = |&(family, routing): &(Family, Routing)| {
+            self.graph.is_none_or(|only| only == family)
+                && match family {
+                    // There is only one path in a tree.
+                    Family::Tree => routing == Routing::Shortest,
+                    _ => self.paths.is_none_or(|only| only == routing),
+                }
+        };
+        all.filter(wanted).collect()
+    }
+}
+
+/// Runs it; the text to print.
+pub fn run(options: &Verifiers) -> Result<String, VerifiersError> {
+    if let Some(file) = &options.plot {
+        // Before the work, not after it.
+        let opened = OpenOptions::new().create(true).append(true).open(file);
+        opened.map_err(|error| VerifiersError::Write(file.clone(), error))?;
+    }
+    let setting = options.setting();
+    let measured = |(family, routing)| measure(&setting, family, routing, &mut |text| progress(text));
+    let outcomes: Vec<Outcome> = options.cases().into_iter().map(measured).collect();
+    progress("");
+    if let Some(file) = &options.plot {
+        let svg = plot::svg(&outcomes).map_err(VerifiersError::Draw)?;
+        std::fs::write(file, svg).map_err(|error| VerifiersError::Write(file.clone(), error))?;
+    }
+    Ok(if options.json { report::json(&setting, &outcomes) } else { report::text(&setting, &outcomes) })
+}

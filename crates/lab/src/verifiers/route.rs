@@ -1,0 +1,245 @@
+//! Fixed single-path routing: the theorem allows any, and asks only that paths do not depend on where verifiers
+//! stand.
+
+use super::dice::{Dice, Purpose};
+use super::graph::{Graph, Node};
+use clap::ValueEnum;
+
+/// How paths are chosen. The paths from one source are a tree; trees of different sources are independent, so the
+/// way there need not be the way back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Routing {
+    /// Fewest links; of several such paths one at random
+    Shortest,
+    /// Any path: the tree grows over a random link at its edge, whatever the distance
+    Arbitrary,
+}
+
+impl Routing {
+    /// As in the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Shortest => "shortest",
+            Self::Arbitrary => "arbitrary",
+        }
+    }
+}
+
+/// The paths from one source to all nodes.
+#[derive(Debug, Default)]
+pub struct Paths {
+    parent: Vec<Node>,
+    /// Places in a walk through the tree in depth: a node's subtree has `size` places from `enter` on.
+    enter: Vec<u32>,
+    size: Vec<u32>,
+}
+
+impl Paths {
+    /// Whether `node` is on the path from the source to `destination`. Both ends are on it.
+    pub fn passes(&self, node: Node, destination: Node) -> bool {
+        let (node, destination) = (node as usize, destination as usize);
+        self.enter[destination].wrapping_sub(self.enter[node]) < self.size[node]
+    }
+
+    /// Whether one of `nodes` is on the path to `destination`.
+    pub fn passes_any(&self, nodes: &[Node], destination: Node) -> bool {
+        nodes.iter().any(|&node| self.passes(node, destination))
+    }
+
+    /// The nodes of the path, from `destination` to the source.
+    pub fn to(&self, destination: Node) -> impl Iterator<Item = Node> {
+        std::iter::successors(Some(destination), |&node| {
+            let parent = self.parent[node as usize];
+            (parent != node).then_some(parent)
+        })
+    }
+}
+
+/// Computes paths, one source at a time, in buffers that are used again: paths of all pairs are never stored.
+#[derive(Debug)]
+pub struct Router<'a> {
+    graph: &'a Graph,
+    routing: Routing,
+    seed: u64,
+    paths: Paths,
+    /// Nodes of the tree, parents before their children.
+    order: Vec<Node>,
+    /// `Shortest`: distance from the source, and the number of parents to choose from.
+    distance: Vec<u32>,
+    choices: Vec<u32>,
+    /// `Arbitrary`: links (from, to) at the edge of the tree.
+    edge: Vec<(Node, Node)>,
+}
+
+const UNREACHED: u32 = u32::MAX;
+
+impl<'a> Router<'a> {
+    /// For a connected graph.
+    pub fn new(graph: &'a Graph, routing: Routing, seed: u64) -> Self {
+        Self {
+            graph,
+            routing,
+            seed,
+            paths: Paths::default(),
+            order: Vec::new(),
+            distance: Vec::new(),
+            choices: Vec::new(),
+            edge: Vec::new(),
+        }
+    }
+
+    /// The paths from `source`: always the same for a graph, a routing and a seed.
+    pub fn from(&mut self, source: Node) -> &Paths {
+        let nodes = self.graph.nodes();
+        let mut dice = Dice::new(self.seed, Purpose::Paths(source));
+        self.order.clear();
+        reset(&mut self.paths.parent, nodes, UNREACHED);
+        self.paths.parent[source as usize] = source;
+        match self.routing {
+            Routing::Shortest => self.shortest(source, &mut dice),
+            Routing::Arbitrary => self.arbitrary(source, &mut dice),
+        }
+        self.number();
+        &self.paths
+    }
+
+    /// Breadth first; each further neighbour one step nearer takes the parent's place with probability 1 / c, so
+    /// that all c are equally likely.
+    fn shortest(&mut self, source: Node, dice: &mut Dice) {
+        let nodes = self.graph.nodes();
+        reset(&mut self.distance, nodes, UNREACHED);
+        reset(&mut self.choices, nodes, 0);
+        self.distance[source as usize] = 0;
+        self.order.push(source);
+        let mut at = 0;
+        while let Some(&node) = self.order.get(at) {
+            at += 1;
+            let reached = self.distance[node as usize] + 1;
+            for &next in self.graph.neighbours(node) {
+                let index = next as usize;
+                if self.distance[index] == UNREACHED {
+                    self.distance[index] = reached;
+                    self.order.push(next);
+                } else if self.distance[index] != reached {
+                    continue;
+                }
+                self.choices[index] += 1;
+                if self.choices[index] == 1 || dice.below(self.choices[index] as usize) == 0 {
+                    self.paths.parent[index] = node;
+                }
+            }
+        }
+    }
+
+    fn arbitrary(&mut self, source: Node, dice: &mut Dice) {
+        self.edge.clear();
+        let mut newest = source;
+        loop {
+            self.order.push(newest);
+            let parent = &self.paths.parent;
+            let open = |to: &&Node| parent[**to as usize] == UNREACHED;
+            self.edge.extend(self.graph.neighbours(newest).iter().filter(open).map(|&to| (newest, to)));
+            newest = loop {
+                if self.edge.is_empty() {
+                    return;
+                }
+                let (from, to) = self.edge.swap_remove(dice.below(self.edge.len()));
+                if self.paths.parent[to as usize] == UNREACHED {
+                    self.paths.parent[to as usize] = from;
+                    break to;
+                }
+            };
+        }
+    }
+
+    /// Gives each node its places in the walk.
+    fn number(&mut self) {
+        let Paths { parent, enter, size } = &mut self.paths;
+        reset(size, parent.len(), 1);
+        reset(enter, parent.len(), 0);
+        // The next free place below each node; `choices` has no other use any more.
+        let free = &mut self.choices;
+        reset(free, parent.len(), 1);
+        for &node in self.order.iter().skip(1).rev() {
+            size[parent[node as usize] as usize] += size[node as usize];
+        }
+        for &node in self.order.iter().skip(1) {
+            let above = parent[node as usize] as usize;
+            enter[node as usize] = free[above];
+            free[above] += size[node as usize];
+            free[node as usize] = enter[node as usize] + 1;
+        }
+    }
+}
+
+fn reset<T: Copy>(values: &mut Vec<T>, len: usize, value: T) {
+    values.clear();
+    values.resize(len, value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verifiers::graph::Family;
+
+    const ROUTINGS: [Routing; 2] = [Routing::Shortest, Routing::Arbitrary];
+
+    #[test]
+    fn paths_lead_over_links_to_every_node() {
+        let graph = Family::ErdosRenyi.graph(300, 3);
+        for routing in ROUTINGS {
+            let mut router = Router::new(&graph, routing, 3);
+            for source in 0..20 {
+                let paths = router.from(source);
+                for destination in 0..graph.nodes() as Node {
+                    let path: Vec<Node> = paths.to(destination).collect();
+                    assert_eq!((path[0], path[path.len() - 1]), (destination, source));
+                    assert!(path.windows(2).all(|pair| graph.neighbours(pair[0]).contains(&pair[1])));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_is_passed_if_and_only_if_it_is_on_the_path() {
+        let graph = Family::Preferential.graph(120, 5);
+        for routing in ROUTINGS {
+            let mut router = Router::new(&graph, routing, 5);
+            for source in 0..10 {
+                let paths = router.from(source);
+                for destination in 0..graph.nodes() as Node {
+                    let path: Vec<Node> = paths.to(destination).collect();
+                    for node in 0..graph.nodes() as Node {
+                        assert_eq!(paths.passes(node, destination), path.contains(&node));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn shortest_paths_are_and_arbitrary_ones_are_not() {
+        // A ring: the other half is reached the other way round.
+        let ring: Vec<(Node, Node)> = (0..20).map(|node| (node, (node + 1) % 20)).collect();
+        let graph = Graph::new(20, &ring);
+        let lengths = |routing, seed| -> Vec<usize> {
+            let mut router = Router::new(&graph, routing, seed);
+            let paths = router.from(0);
+            (0..20).map(|destination| paths.to(destination).count() - 1).collect()
+        };
+        let shortest: Vec<usize> = (0..20).map(|node: usize| node.min(20 - node)).collect();
+        for seed in 0..10 {
+            assert_eq!(lengths(Routing::Shortest, seed), shortest);
+        }
+        assert!((0..10).any(|seed| lengths(Routing::Arbitrary, seed) != shortest));
+    }
+
+    #[test]
+    fn ties_are_broken_at_random_and_stay_so() {
+        let square = Graph::new(4, &[(0, 1), (1, 3), (0, 2), (2, 3)]);
+        let middle = |seed| Router::new(&square, Routing::Shortest, seed).from(0).to(3).nth(1);
+        let middles: Vec<_> = (0..40).map(middle).collect();
+        assert!(middles.contains(&Some(1)) && middles.contains(&Some(2)), "{middles:?}");
+        assert_eq!(middles, (0..40).map(middle).collect::<Vec<_>>());
+    }
+}
