@@ -157,10 +157,11 @@ fn udp(packet: &Packet<'_>, f: &mut Formatter<'_>) -> fmt::Result {
         Ok(Carried::Control(Control::Reset)) => f.write_str(", carrier reset")?,
         Err(_) => return Ok(()),
     }
-    if udp::Datagram::parse_checked(packet.payload, src, dst).is_err() {
-        f.write_str(", bad checksum")?;
+    match udp::Datagram::parse_checked(packet.payload, src, dst) {
+        Ok(_) => Ok(()),
+        Err(_) if packet.payload.get(6..8) == Some(&[0, 0]) => f.write_str(", no checksum"),
+        Err(_) => f.write_str(", bad checksum"),
     }
-    Ok(())
 }
 
 fn icmp(packet: &Packet<'_>, f: &mut Formatter<'_>) -> fmt::Result {

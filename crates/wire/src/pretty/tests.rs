@@ -174,6 +174,8 @@ fn the_carrier() {
     let mut damaged = carried(&payload);
     damaged[38] ^= 1;
     assert!(show(&damaged).ends_with(", bad checksum"));
+    damaged[26..28].fill(0);
+    assert!(show(&damaged).ends_with(", no checksum"), "it was left to a socket");
     assert_eq!(show(&carried(&[9, 0, 0, 1])), [start, "4, carrier keep-alive"].concat());
     assert_eq!(show(&carried(&[9, 0, 0, 2])), [start, "4, carrier reset"].concat());
     // What only looks like it is just a datagram.
