@@ -72,6 +72,14 @@ impl<L: Link> Driver<L> {
 
     /// Sends what the stack has; true if there may be more.
     fn send(&mut self, inner: &mut Inner, cx: &mut Context<'_>) -> io::Result<bool> {
+        let more = self.hand_over(inner, cx);
+        // What the link kept is lost if it fails, as packets may be; while it waits it wakes this task.
+        let _ = self.link.poll_flush(cx);
+        more
+    }
+
+    /// The same, without making the link send what it keeps.
+    fn hand_over(&mut self, inner: &mut Inner, cx: &mut Context<'_>) -> io::Result<bool> {
         for _ in 0..BURST {
             if self.unsent == 0 {
                 let now = inner.now();

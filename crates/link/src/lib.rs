@@ -8,6 +8,7 @@
 //! | [`link`] | the trait of everything packets can be sent through in real time |
 //! | [`memory`] | two [`Link`]s joined by a pair of [`Path`]s that run in real time |
 //! | [`tun`] | a TUN device: the kernel of the same machine is the network (Linux, feature `tun`) |
+//! | [`udp`] | TCP in UDP datagrams through sockets of the operating system, without privileges (feature `udp`) |
 //! | [`pcap`] | pcapng files, and a tap that records any link into one (feature `pcap`) |
 
 pub mod link;
@@ -17,6 +18,8 @@ pub mod path;
 pub mod pcap;
 #[cfg(all(feature = "tun", target_os = "linux"))]
 pub mod tun;
+#[cfg(feature = "udp")]
+pub mod udp;
 
 pub use link::Link;
 pub use memory::{MemoryLink, real_time_pair};
@@ -25,3 +28,5 @@ pub use path::{Counters, Duplex, Path, PathConfig, PathError, Verdict};
 pub use pcap::{Direction, PcapTap, PcapWriter, PcapWriterError, Tapped};
 #[cfg(all(feature = "tun", target_os = "linux"))]
 pub use tun::{Tun, TunConfig, TunError};
+#[cfg(feature = "udp")]
+pub use udp::UdpLink;

@@ -6,8 +6,9 @@ use std::task::{Context, Poll};
 /// A place to send IP packets to and to receive them from.
 ///
 /// Both `poll_*` methods follow the rules of [`std::future::Future::poll`]: on [`Poll::Pending`] the waker of the
-/// *last* call is registered, one for each direction, and woken when a retry is worthwhile. Nothing is kept between
-/// calls, so dropping a future that polls a link loses no packet (cancel-safe).
+/// *last* call is registered, one for each direction, and woken when a retry is worthwhile. Dropping a future that
+/// polls a link loses no packet (cancel-safe). A link may keep packets that it took, to send several at once, until
+/// [`poll_flush`](Self::poll_flush).
 ///
 /// A link may lose, reorder, duplicate and alter packets, as IP does; none of that is an error.
 pub trait Link: Send {
@@ -27,6 +28,16 @@ pub trait Link: Send {
     /// The link's own; the packet is lost. A packet larger than [`mtu`](Self::mtu) is an error or lost without one,
     /// as the medium does it.
     fn poll_send(&mut self, cx: &mut Context<'_>, packet: &[u8]) -> Poll<io::Result<()>>;
+
+    /// Sends what the link has kept: to be called when there is no more to send for now. `Pending` means that some of
+    /// it waits for room, and the same call again will go on with it.
+    ///
+    /// # Errors
+    /// The link's own; what it kept is lost.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let _ = cx;
+        Poll::Ready(Ok(()))
+    }
 }
 
 impl<L: Link + ?Sized> Link for Box<L> {
@@ -40,6 +51,10 @@ impl<L: Link + ?Sized> Link for Box<L> {
 
     fn poll_send(&mut self, cx: &mut Context<'_>, packet: &[u8]) -> Poll<io::Result<()>> {
         (**self).poll_send(cx, packet)
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        (**self).poll_flush(cx)
     }
 }
 

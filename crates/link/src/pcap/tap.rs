@@ -127,6 +127,10 @@ impl<L: Link> Link for Tapped<L> {
         }
         result
     }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.link.poll_flush(cx)
+    }
 }
 
 impl<L: Link> Drop for Tapped<L> {

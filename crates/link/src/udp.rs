@@ -1,0 +1,236 @@
+//! TCP in UDP datagrams through sockets of the operating system: no privileges, no device.
+//!
+//! A packet of this link is a whole IP packet with a UDP datagram, like everywhere else. What is sent loses its two
+//! headers and goes through the socket to the address and port in them; what is received gets them put in front.
+//! Several datagrams to one place leave in one call (segmentation offload), several that came together are taken in
+//! one (receive offload), where the system has that.
+//!
+//! The kernel has found that a received datagram is for this host and that its checksum is right; the checksum
+//! field that this link writes is zero. What is behind the link has to know: `from_socket` of the stack's carrier
+//! settings. The checksum of what is sent is the kernel's work, too.
+
+mod inbox;
+mod outbox;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::task::{Context, Poll, ready};
+
+use firstflight_wire::ip::{Packet, Protocol};
+use firstflight_wire::udp::Datagram;
+use quinn_udp::{UdpSockRef, UdpSocketState};
+use socket2::{Domain, Protocol as SocketProtocol, Socket as RawSocket, Type};
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+
+use crate::link::{Link, short_buffer};
+use inbox::Inbox;
+use outbox::{Outbox, Target};
+
+/// Largest IP packet; longer datagrams that arrive are dropped.
+const MTU: usize = 1500;
+/// What the sockets' buffers should hold, bytes, if the system allows it: windows of some connections.
+const SOCKET_BUFFER: usize = 4 << 20;
+/// Errors in a row after which a socket is no more tried. Reports about single packets come one at a time.
+const MAX_ERRORS: u32 = 1000;
+/// Ports tried to find one that is free for IPv4 and IPv6.
+const PORT_TRIES: usize = 16;
+
+/// Sockets for IPv4, IPv6 or both, with one port.
+#[derive(Debug)]
+pub struct UdpLink {
+    v4: Option<Socket>,
+    v6: Option<Socket>,
+    /// IPv6 is asked first for what it has received.
+    v6_first: bool,
+}
+
+#[derive(Debug)]
+struct Socket {
+    io: UdpSocket,
+    state: UdpSocketState,
+    local: SocketAddr,
+    inbox: Inbox,
+    outbox: Outbox,
+    /// Errors since the last datagram.
+    errors: u32,
+}
+
+impl UdpLink {
+    /// A socket at this address and port (0: chosen). With the unspecified address (`0.0.0.0` or `::`) it serves all
+    /// addresses of that family, and answers leave from the one that was asked.
+    ///
+    /// Must be called within a tokio runtime whose I/O driver is enabled; elsewhere tokio panics.
+    ///
+    /// # Errors
+    /// Those of the system: the address is not one of this host, the port is taken.
+    pub fn bind(local: SocketAddr) -> io::Result<Self> {
+        let socket = Socket::bind(local)?;
+        let (v4, v6) = if local.is_ipv4() { (Some(socket), None) } else { (None, Some(socket)) };
+        Ok(Self { v4, v6, v6_first: false })
+    }
+
+    /// All addresses of this host, IPv4 and IPv6, at this port (0: chosen). IPv4 only, where there is no IPv6.
+    ///
+    /// Must be called within a tokio runtime, as [`UdpLink::bind`].
+    ///
+    /// # Errors
+    /// Those of the system: the port is taken.
+    pub fn bind_all(port: u16) -> io::Result<Self> {
+        let mut tries = if port == 0 { PORT_TRIES } else { 1 };
+        loop {
+            tries -= 1;
+            let v4 = Socket::bind((Ipv4Addr::UNSPECIFIED, port).into())?;
+            let v6 = match Socket::bind((Ipv6Addr::UNSPECIFIED, v4.local.port()).into()) {
+                Ok(v6) => Some(v6),
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries > 0 => continue,
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
+                Err(_) => None,
+            };
+            return Ok(Self { v4: Some(v4), v6, v6_first: false });
+        }
+    }
+
+    /// A socket for a client of `remote`: at the address from which the kernel would send there, on a port that it
+    /// chooses.
+    ///
+    /// Must be called within a tokio runtime, as [`UdpLink::bind`].
+    ///
+    /// # Errors
+    /// Those of the system: there is no route to `remote`.
+    pub fn towards(remote: SocketAddr) -> io::Result<Self> {
+        let any: IpAddr =
+            if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        // Connecting a UDP socket sends nothing: it looks up the route.
+        let route = std::net::UdpSocket::bind(SocketAddr::new(any, 0))?;
+        route.connect(remote)?;
+        Self::bind(SocketAddr::new(route.local_addr()?.ip(), 0))
+    }
+
+    /// The UDP port, of both families.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.sockets().next().map_or(0, |socket| socket.local.port())
+    }
+
+    /// The addresses of its sockets; the unspecified one stands for all of its family.
+    pub fn local_ips(&self) -> impl Iterator<Item = IpAddr> {
+        self.sockets().map(|socket| socket.local.ip())
+    }
+
+    fn sockets(&self) -> impl Iterator<Item = &Socket> {
+        self.v4.iter().chain(&self.v6)
+    }
+}
+
+impl Socket {
+    fn bind(local: SocketAddr) -> io::Result<Self> {
+        let raw = RawSocket::new(Domain::for_address(local), Type::DGRAM, Some(SocketProtocol::UDP))?;
+        if local.is_ipv6() {
+            // IPv4 has a socket of its own.
+            raw.set_only_v6(true)?;
+        }
+        raw.bind(&local.into())?;
+        raw.set_nonblocking(true)?;
+        let io = UdpSocket::from_std(raw.into())?;
+        let state = UdpSocketState::new(UdpSockRef::from(&io))?;
+        // The system has its own limits; with less, bursts are lost, as on any narrow path.
+        let _ = state.set_send_buffer_size(UdpSockRef::from(&io), SOCKET_BUFFER);
+        let _ = state.set_recv_buffer_size(UdpSockRef::from(&io), SOCKET_BUFFER);
+        let local = io.local_addr()?;
+        Ok(Self { io, state, local, inbox: Inbox::new(), outbox: Outbox::default(), errors: 0 })
+    }
+
+    fn poll_recv(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        loop {
+            if let Some(len) = self.inbox.next(self.local, buf) {
+                return Poll::Ready(Ok(len));
+            }
+            ready!(self.io.poll_recv_ready(cx))?;
+            let (state, inbox) = (&self.state, &mut self.inbox);
+            let received =
+                self.io.try_io(Interest::READABLE, || inbox.fill(state, UdpSockRef::from(&self.io)));
+            match received {
+                Ok(()) => self.errors = 0,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => {
+                    // Mostly the report of a packet that did not arrive: nothing is wrong with the socket.
+                    self.errors += 1;
+                    if self.errors >= MAX_ERRORS {
+                        return Poll::Ready(Err(error));
+                    }
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.outbox.is_empty() {
+            ready!(self.io.poll_send_ready(cx))?;
+            let (state, outbox) = (&self.state, &mut self.outbox);
+            let sent = self.io.try_io(Interest::WRITABLE, || outbox.send(state, UdpSockRef::from(&self.io)));
+            match sent {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Poll::Ready(Err(error)),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Link for UdpLink {
+    fn mtu(&self) -> usize {
+        MTU
+    }
+
+    fn poll_recv(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        if buf.len() < MTU {
+            return Poll::Ready(Err(short_buffer()));
+        }
+        self.v6_first = !self.v6_first;
+        let order = if self.v6_first { [&mut self.v6, &mut self.v4] } else { [&mut self.v4, &mut self.v6] };
+        for socket in order.into_iter().flatten() {
+            if let Poll::Ready(result) = socket.poll_recv(cx, buf) {
+                return Poll::Ready(result);
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Takes packets with a UDP datagram from the socket's port; others are an error.
+    fn poll_send(&mut self, cx: &mut Context<'_>, packet: &[u8]) -> Poll<io::Result<()>> {
+        let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
+        let Ok(ip) = Packet::parse(packet) else { return Poll::Ready(Err(invalid())) };
+        let datagram = Datagram::parse(ip.payload).ok().filter(|_| ip.protocol == Protocol::Udp);
+        let socket = if ip.src.is_ipv4() { &mut self.v4 } else { &mut self.v6 };
+        let (Some(datagram), Some(socket)) = (datagram, socket) else {
+            return Poll::Ready(Err(invalid()));
+        };
+        if datagram.src_port != socket.local.port() {
+            return Poll::Ready(Err(invalid()));
+        }
+        let destination = SocketAddr::new(ip.dst, datagram.dst_port);
+        let target = Target { destination, src: ip.src, ecn: ip.ecn };
+        if !socket.outbox.takes(&target, datagram.payload, socket.state.max_gso_segments()) {
+            ready!(socket.poll_flush(cx))?;
+        }
+        socket.outbox.push(target, datagram.payload);
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Both, whether or not the first one has to wait.
+        let results = [&mut self.v4, &mut self.v6].map(|socket| match socket {
+            Some(socket) => socket.poll_flush(cx),
+            None => Poll::Ready(Ok(())),
+        });
+        for result in results {
+            ready!(result)?;
+        }
+        Poll::Ready(Ok(()))
+    }
+}

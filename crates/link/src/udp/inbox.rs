@@ -1,0 +1,93 @@
+//! Datagrams that were received and not yet taken.
+
+use std::fmt;
+use std::io::{self, IoSliceMut};
+use std::net::SocketAddr;
+
+use firstflight_wire::ip::{Ecn, Header as IpHeader, Protocol};
+use firstflight_wire::udp;
+use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
+
+/// Messages taken in one call.
+const MESSAGES: usize = 8;
+/// The longest message: as many datagrams as the kernel puts together are no longer than one could be.
+const MESSAGE: usize = 1 << 16;
+
+/// What one call received: messages of one or, with receive offload, several datagrams of one sender.
+pub(super) struct Inbox {
+    bytes: Box<[u8]>,
+    metas: [RecvMeta; MESSAGES],
+    /// Messages in `bytes`.
+    count: usize,
+    /// The first message that is not taken.
+    message: usize,
+    /// What of it is taken.
+    offset: usize,
+}
+
+impl Inbox {
+    pub fn new() -> Self {
+        Self {
+            bytes: vec![0; MESSAGES * MESSAGE].into(),
+            metas: [RecvMeta::default(); MESSAGES],
+            count: 0,
+            message: 0,
+            offset: 0,
+        }
+    }
+
+    /// Receives, when everything is taken.
+    pub fn fill(&mut self, state: &UdpSocketState, socket: UdpSockRef<'_>) -> io::Result<()> {
+        (self.count, self.message, self.offset) = (0, 0, 0);
+        let mut chunks = self.bytes.chunks_exact_mut(MESSAGE);
+        let mut slices: [IoSliceMut<'_>; MESSAGES] =
+            std::array::from_fn(|_| IoSliceMut::new(chunks.next().unwrap_or_default()));
+        self.count = state.recv(socket, &mut slices, &mut self.metas)?;
+        Ok(())
+    }
+
+    /// Writes the next datagram with its headers into `buf`, and gives the packet's length. One that is too long
+    /// for `buf` is dropped.
+    pub fn next(&mut self, local: SocketAddr, buf: &mut [u8]) -> Option<usize> {
+        while self.message < self.count {
+            let meta = self.metas.get(self.message)?;
+            let start = self.message * MESSAGE + self.offset;
+            let left = meta.len.saturating_sub(self.offset);
+            let len = left.min(meta.stride.max(1));
+            let datagram = self.bytes.get(start..start + len)?;
+            self.offset += len;
+            if self.offset >= meta.len {
+                (self.message, self.offset) = (self.message + 1, 0);
+            }
+            if let Some(len) = compose(meta, local, datagram, buf) {
+                return Some(len);
+            }
+        }
+        None
+    }
+}
+
+/// Puts headers in front of a datagram.
+fn compose(meta: &RecvMeta, local: SocketAddr, datagram: &[u8], buf: &mut [u8]) -> Option<usize> {
+    let ip = IpHeader {
+        src: meta.addr.ip(),
+        dst: meta.dst_ip.unwrap_or(local.ip()),
+        protocol: Protocol::Udp,
+        // The socket does not tell.
+        hop_limit: 64,
+        ecn: meta.ecn.map_or(Ecn::NotEct, |ecn| Ecn::from_bits(ecn as u8)),
+        dont_fragment: true,
+        identification: 0,
+    };
+    let at = ip.emit(udp::HEADER + datagram.len(), buf).ok()?;
+    let header = udp::Header { src_port: meta.addr.port(), dst_port: local.port() };
+    let at = at + header.emit(datagram.len(), buf.get_mut(at..)?).ok()?;
+    buf.get_mut(at..at + datagram.len())?.copy_from_slice(datagram);
+    Some(at + datagram.len())
+}
+
+impl fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Inbox({} messages)", self.count - self.message)
+    }
+}

@@ -1,0 +1,210 @@
+use super::*;
+use firstflight_wire::ip::{Ecn, Header as IpHeader};
+use firstflight_wire::udp;
+use std::future::poll_fn;
+
+/// What the carrier puts in front of a segment.
+const SEGMENT: [u8; 4] = [8, 0, 0, 0];
+
+fn v4() -> UdpLink {
+    UdpLink::bind("127.0.0.1:0".parse().unwrap()).unwrap()
+}
+
+fn ip(link: &UdpLink) -> IpAddr {
+    link.local_ips().next().unwrap()
+}
+
+fn packet(from: SocketAddr, to: SocketAddr, ecn: Ecn, payload: &[u8]) -> Vec<u8> {
+    let header = IpHeader {
+        src: from.ip(),
+        dst: to.ip(),
+        protocol: Protocol::Udp,
+        hop_limit: 64,
+        ecn,
+        dont_fragment: true,
+        identification: 7,
+    };
+    let mut out = vec![0; 48 + payload.len()];
+    let at = header.emit(8 + payload.len(), &mut out).unwrap();
+    let ports = udp::Header { src_port: from.port(), dst_port: to.port() };
+    ports.emit(payload.len(), &mut out[at..]).unwrap();
+    out.truncate(at + 8);
+    out.extend_from_slice(payload);
+    out
+}
+
+async fn send(link: &mut UdpLink, packets: &[Vec<u8>]) {
+    for packet in packets {
+        poll_fn(|cx| link.poll_send(cx, packet)).await.unwrap();
+    }
+    poll_fn(|cx| link.poll_flush(cx)).await.unwrap();
+}
+
+async fn receive(link: &mut UdpLink) -> Vec<u8> {
+    let mut buf = vec![0; MTU];
+    let len = poll_fn(|cx| link.poll_recv(cx, &mut buf)).await.unwrap();
+    buf.truncate(len);
+    buf
+}
+
+/// A segment's datagram of this length, with these flags and this byte in it.
+fn segment(len: usize, flags: u8, byte: u8) -> Vec<u8> {
+    let mut bytes = SEGMENT.to_vec();
+    bytes.resize(len, byte);
+    bytes[4 + 12] = 5 << 4;
+    bytes[4 + 13] = flags;
+    bytes
+}
+
+#[tokio::test]
+async fn packets_arrive_as_they_were_sent_with_their_ecn_mark() {
+    for local in ["127.0.0.1:0", "[::1]:0"] {
+        let local: SocketAddr = local.parse().unwrap();
+        let (mut a, mut b) = (UdpLink::bind(local).unwrap(), UdpLink::bind(local).unwrap());
+        let (from, to) = (SocketAddr::new(ip(&a), a.port()), SocketAddr::new(ip(&b), b.port()));
+        for ecn in [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce] {
+            let sent = packet(from, to, ecn, b"some bytes");
+            send(&mut a, std::slice::from_ref(&sent)).await;
+            let got = receive(&mut b).await;
+            let packet = Packet::parse(&got).unwrap();
+            assert_eq!((packet.src, packet.dst, packet.ecn), (from.ip(), to.ip(), ecn));
+            let datagram = Datagram::parse(packet.payload).unwrap();
+            assert_eq!((datagram.src_port, datagram.dst_port), (from.port(), to.port()));
+            assert_eq!(datagram.payload, b"some bytes");
+        }
+    }
+}
+
+/// Whatever leaves together and comes together: the same datagrams in the same order.
+#[tokio::test]
+async fn datagrams_of_all_lengths_are_told_apart() {
+    let (mut a, mut b) = (v4(), v4());
+    let (from, to) = (SocketAddr::new(ip(&a), a.port()), SocketAddr::new(ip(&b), b.port()));
+    let lens = [1200, 1200, 1200, 700, 1200, 24, 24, 24, 1200, 1200, 4, 0, 30, 1472, 24];
+    let mut payloads: Vec<Vec<u8>> = lens.iter().enumerate().map(|(n, len)| vec![n as u8; *len]).collect();
+    // More than one call takes, and SYNs among others.
+    payloads.extend((0..70).map(|n| segment(1200, 0x10, n)));
+    payloads.extend((0..3).map(|n| segment(1200, 0x02, n)));
+    payloads.extend((0..3).map(|n| segment(1200, 0x10, n)));
+    let packets: Vec<_> = payloads.iter().map(|p| packet(from, to, Ecn::NotEct, p)).collect();
+    send(&mut a, &packets).await;
+    for expected in &payloads {
+        let got = receive(&mut b).await;
+        let ip = Packet::parse(&got).unwrap();
+        assert_eq!(Datagram::parse(ip.payload).unwrap().payload, &expected[..]);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_leaves_from_the_address_that_was_asked() {
+    let mut server = UdpLink::bind_all(0).unwrap();
+    for asked in ["127.0.0.1", "127.0.0.2", "127.9.9.9", "::1"] {
+        let asked: IpAddr = asked.parse().unwrap();
+        let to = SocketAddr::new(asked, server.port());
+        let mut client = UdpLink::towards(to).unwrap();
+        let from = SocketAddr::new(ip(&client), client.port());
+        send(&mut client, &[packet(from, to, Ecn::NotEct, b"ask")]).await;
+        let got = receive(&mut server).await;
+        assert_eq!(Packet::parse(&got).unwrap().dst, asked);
+        send(&mut server, &[packet(to, from, Ecn::NotEct, b"answer")]).await;
+        let got = receive(&mut client).await;
+        assert_eq!(Packet::parse(&got).unwrap().src, asked);
+    }
+}
+
+#[tokio::test]
+async fn a_closed_port_at_the_other_end_does_not_end_the_link() {
+    let (mut a, mut b) = (v4(), v4());
+    let (from, to) = (SocketAddr::new(ip(&a), a.port()), SocketAddr::new(ip(&b), b.port()));
+    let closed = v4();
+    let nobody = SocketAddr::new(ip(&closed), closed.port());
+    drop(closed);
+    for _ in 0..3 {
+        send(&mut a, &[packet(from, nobody, Ecn::NotEct, b"lost")]).await;
+    }
+    send(&mut a, &[packet(from, to, Ecn::NotEct, b"there")]).await;
+    assert!(receive(&mut b).await.ends_with(b"there"));
+    send(&mut b, &[packet(to, from, Ecn::NotEct, b"back")]).await;
+    assert!(receive(&mut a).await.ends_with(b"back"));
+}
+
+#[tokio::test]
+async fn what_is_not_the_sockets_own_is_refused() {
+    let mut a = v4();
+    let (from, to) = (SocketAddr::new(ip(&a), a.port()), "127.0.0.1:9".parse().unwrap());
+    let good = packet(from, to, Ecn::NotEct, b"x");
+    let mut tcp = good.clone();
+    // The header's checksum follows the protocol's change.
+    tcp[9] = 6;
+    let sum = u16::from_be_bytes([tcp[10], tcp[11]]) + 11;
+    tcp[10..12].copy_from_slice(&sum.to_be_bytes());
+    assert!(Packet::parse(&tcp).is_ok());
+    let other_port = packet(SocketAddr::new(ip(&a), a.port() ^ 1), to, Ecn::NotEct, b"x");
+    let (v6, to_v6): (SocketAddr, _) =
+        (SocketAddr::new("::1".parse().unwrap(), a.port()), "[::1]:9".parse().unwrap());
+    let other_family = packet(v6, to_v6, Ecn::NotEct, b"x");
+    for wrong in [&tcp, &other_port, &other_family, &good[..20].to_vec(), &Vec::new()] {
+        let error = poll_fn(|cx| a.poll_send(cx, wrong)).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    }
+    let error = poll_fn(|cx| a.poll_recv(cx, &mut [0; MTU - 1])).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+}
+
+#[tokio::test]
+async fn addresses_that_cannot_be_had_are_errors() {
+    let taken = v4();
+    let again = UdpLink::bind(SocketAddr::new(ip(&taken), taken.port()));
+    assert_eq!(again.unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    let elsewhere = UdpLink::bind("192.0.2.77:0".parse().unwrap());
+    assert_eq!(elsewhere.unwrap_err().kind(), io::ErrorKind::AddrNotAvailable);
+    let all = UdpLink::bind_all(0).unwrap();
+    assert!(UdpLink::bind_all(all.port()).is_err());
+    assert!(all.local_ips().all(|ip| ip.is_unspecified()));
+}
+
+mod gathering {
+    use super::*;
+
+    fn target(port: u16) -> Target {
+        let destination = SocketAddr::new("127.0.0.1".parse().unwrap(), port);
+        Target { destination, src: "127.0.0.1".parse().unwrap(), ecn: Ecn::NotEct }
+    }
+
+    #[test]
+    fn equal_lengths_for_one_target_gather_and_a_shorter_one_is_the_last() {
+        let mut outbox = Outbox::default();
+        let data = segment(1200, 0x10, 1);
+        assert!(outbox.takes(&target(1), &data, 64));
+        outbox.push(target(1), &data);
+        assert!(!outbox.takes(&target(2), &data, 64), "another place");
+        let marked = Target { ecn: Ecn::Ect0, ..target(1) };
+        assert!(!outbox.takes(&marked, &data, 64), "another mark");
+        assert!(!outbox.takes(&target(1), &segment(1201, 0x10, 1), 64), "longer");
+        assert!(!outbox.takes(&target(1), &[], 64));
+        assert!(!outbox.takes(&target(1), &data, 1), "no offload");
+        assert!(!outbox.takes(&target(1), &segment(1200, 0x02, 1), 64), "a SYN");
+        assert!(outbox.takes(&target(1), &data, 64));
+        outbox.push(target(1), &data);
+        assert!(!outbox.takes(&target(1), &data, 2), "the offload's limit");
+        outbox.push(target(1), &segment(1199, 0x10, 1));
+        assert!(!outbox.takes(&target(1), &segment(24, 0x10, 1), 64), "the last one was shorter");
+    }
+
+    #[test]
+    fn nothing_joins_a_syn_and_one_call_is_bounded() {
+        let mut outbox = Outbox::default();
+        outbox.push(target(1), &segment(1200, 0x02, 1));
+        assert!(!outbox.takes(&target(1), &segment(1200, 0x10, 1), 64));
+        let mut outbox = Outbox::default();
+        let data = segment(1472, 0x10, 1);
+        let mut count = 0;
+        while outbox.takes(&target(1), &data, 64) {
+            outbox.push(target(1), &data);
+            count += 1;
+        }
+        assert_eq!(count, MAX / 1472);
+    }
+
+    const MAX: usize = 64_000;
+}
