@@ -10,8 +10,8 @@ use crate::shared::{BEGINNING, Shared};
 use crate::store::{SharedStore, StoreCounters};
 use crate::stream::{Stream, rides};
 use firstflight_credential::NetworkId;
-use firstflight_link::Link;
-use firstflight_stack::{Config, ConnectConfig, Counters, Gauges, ListenConfig, ListenError};
+use firstflight_link::{Link, UdpLink};
+use firstflight_stack::{CarrierConfig, Config, ConnectConfig, Counters, Gauges, ListenConfig, ListenError};
 use sha2::{Digest, Sha256};
 use std::future::poll_fn;
 use std::io;
@@ -49,6 +49,35 @@ impl Endpoint {
     /// Outside a tokio runtime, as [`tokio::spawn`] does.
     pub fn with_store<L: Link + 'static>(config: Config, link: L, store: Arc<dyn SharedStore>) -> Self {
         Self::start(config, link, Some(store))
+    }
+
+    /// Starts an engine that speaks TCP in UDP datagrams through sockets of the operating system: what needs no
+    /// privileges. The carrier's port is the link's, its datagrams count as checked
+    /// ([`CarrierConfig::from_socket`]), and the link's own addresses join those of `config`; the other settings of
+    /// [`Config::carrier`] stay. Connect with [`ConnectConfig::carrier`].
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, as [`tokio::spawn`] does.
+    ///
+    /// ```
+    /// use firstflight::{ConnectConfig, Endpoint, FirstFlight, Stream, link::UdpLink};
+    /// async fn ask() -> std::io::Result<Stream> {
+    ///     // The server's UDP port is 4433; inside, it listens on port 80.
+    ///     let link = UdpLink::towards("192.0.2.1:4433".parse().unwrap())?;
+    ///     let endpoint = Endpoint::over_udp(firstflight::config(Vec::new())?, link);
+    ///     let config = ConnectConfig { carrier: Some(4433), ..ConnectConfig::default() };
+    ///     endpoint.connect("192.0.2.1:80".parse().unwrap(), FirstFlight::empty(), &config).await
+    /// }
+    /// ```
+    pub fn over_udp(mut config: Config, link: UdpLink) -> Self {
+        let carrier = config.carrier.unwrap_or(CarrierConfig::new(link.port()));
+        config.carrier = Some(CarrierConfig { port: link.port(), from_socket: true, ..carrier });
+        for ip in link.local_ips().filter(|ip| !ip.is_unspecified()) {
+            if !config.addresses.contains(&ip) {
+                config.addresses.push(ip);
+            }
+        }
+        Self::new(config, link)
     }
 
     fn start<L: Link + 'static>(mut config: Config, link: L, store: Option<Arc<dyn SharedStore>>) -> Self {

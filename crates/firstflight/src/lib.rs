@@ -72,8 +72,8 @@ pub use first_flight::FirstFlight;
 pub use firstflight_credential as credential;
 pub use firstflight_link as link;
 pub use firstflight_stack::{
-    Certified, CloseReason, Config, ConnectConfig, ConnectError, ConnectionInfo, Counters, Gauges, Limits,
-    ListenConfig, ListenError, Outcomes, ResponsePolicy, StateName,
+    CarrierConfig, Certified, CloseReason, Config, ConnectConfig, ConnectError, ConnectionInfo, Counters,
+    Gauges, Limits, ListenConfig, ListenError, Outcomes, ResponsePolicy, StateName,
 };
 pub use firstflight_tcp as tcp;
 pub use firstflight_wire as wire;

@@ -1,0 +1,135 @@
+//! Two endpoints over UDP sockets of this host: no privileges, real time.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+use firstflight::link::UdpLink;
+use firstflight::{CarrierConfig, ConnectConfig, Endpoint, FirstFlight, ListenConfig, credential};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::JoinSet;
+
+const PORT: u16 = 80;
+
+fn bytes(seed: u64, len: usize) -> Vec<u8> {
+    (0..len as u64).map(|i| ((i ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+}
+
+/// An endpoint on all addresses, and its UDP port.
+fn server() -> (Endpoint, u16) {
+    let link = UdpLink::bind_all(0).unwrap();
+    let port = link.port();
+    (Endpoint::over_udp(firstflight::config(Vec::new()).unwrap(), link), port)
+}
+
+/// A client of a server at `ip`, and what to connect with.
+fn client(ip: IpAddr, port: u16) -> (Endpoint, SocketAddr, ConnectConfig) {
+    let link = UdpLink::towards(SocketAddr::new(ip, port)).unwrap();
+    let endpoint = Endpoint::over_udp(firstflight::config(Vec::new()).unwrap(), link);
+    let config = ConnectConfig { carrier: Some(port), ..ConnectConfig::default() };
+    (endpoint, SocketAddr::new(ip, PORT), config)
+}
+
+fn listen(server: &Endpoint, v6: bool) -> firstflight::Listener {
+    let any: IpAddr = if v6 { "::".parse().unwrap() } else { "0.0.0.0".parse().unwrap() };
+    server.listen(ListenConfig::new(SocketAddr::new(any, PORT))).unwrap()
+}
+
+async fn limited<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(120), what).await.expect("no end in sight")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn megabytes_go_both_ways_over_several_connections_at_once() {
+    for ip in ["127.0.0.1", "::1"] {
+        let ip: IpAddr = ip.parse().unwrap();
+        let (server, port) = server();
+        let listener = listen(&server, ip.is_ipv6());
+        tokio::spawn(async move {
+            // Every connection gets back what it sends.
+            while let Ok(stream) = listener.accept().await {
+                tokio::spawn(async move {
+                    let (mut reader, mut writer) = tokio::io::split(stream);
+                    tokio::io::copy(&mut reader, &mut writer).await?;
+                    writer.shutdown().await
+                });
+            }
+        });
+        let (client, remote, config) = client(ip, port);
+        let mut transfers = JoinSet::new();
+        for n in 0..6 {
+            let (client, config) = (client.clone(), config.clone());
+            transfers.spawn(async move {
+                let stream = client.connect(remote, FirstFlight::empty(), &config).await?;
+                let (mut reader, mut writer) = tokio::io::split(stream);
+                let sent = bytes(n, 1 << 20);
+                let copy = sent.clone();
+                let writing = tokio::spawn(async move {
+                    writer.write_all(&copy).await?;
+                    writer.shutdown().await
+                });
+                let mut got = Vec::new();
+                reader.read_to_end(&mut got).await?;
+                writing.await??;
+                assert!(got == sent, "connection {n}: {} of {} bytes", got.len(), sent.len());
+                io::Result::Ok(())
+            });
+        }
+        while let Some(result) = limited(transfers.join_next()).await {
+            result.unwrap().unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn fast_open_works_without_privileges() {
+    let (server, port) = server();
+    let keys = credential::KeyRing::new(credential::Scheme::Linux, firstflight::random_key().unwrap());
+    let mut listen = ListenConfig::new("0.0.0.0:80".parse().unwrap());
+    let pending = Arc::new(credential::PendingLimit::new(16));
+    listen.fast_open = Some(credential::FastOpenPolicy::new(Arc::new(keys), pending));
+    let listener = server.listen(listen).unwrap();
+    tokio::spawn(async move {
+        while let Ok(mut stream) = listener.accept().await {
+            let mut request = [0; 4];
+            stream.read_exact(&mut request).await?;
+            stream.write_all(if stream.early_bytes() == 4 { b"early" } else { b"later" }).await?;
+            stream.shutdown().await?;
+        }
+        io::Result::Ok(())
+    });
+    let (client, remote, config) = client("127.0.0.1".parse().unwrap(), port);
+    let config = ConnectConfig { fast_open: true, ..config };
+    for expected in ["later", "early"] {
+        let ping = FirstFlight::safely_replayable(b"ping");
+        let mut stream = limited(client.connect(remote, ping, &config)).await.unwrap();
+        let mut answer = String::new();
+        limited(stream.read_to_string(&mut answer)).await.unwrap();
+        assert_eq!(answer, expected);
+        assert_eq!(stream.outcome().is_accepted(), expected == "early");
+    }
+}
+
+#[tokio::test]
+async fn who_does_not_listen_refuses() {
+    let (_server, port) = server();
+    let (client, remote, config) = client("127.0.0.1".parse().unwrap(), port);
+    let error = limited(client.connect(remote, FirstFlight::empty(), &config)).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+}
+
+/// The settings that a caller made stay, but for what the link decides.
+#[tokio::test]
+async fn the_link_decides_the_port_and_who_checks() {
+    let link = UdpLink::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let port = link.port();
+    let mut config = firstflight::config(Vec::new()).unwrap();
+    config.carrier = Some(CarrierConfig { keep_alive: None, ..CarrierConfig::new(1) });
+    let endpoint = Endpoint::over_udp(config, link);
+    let listen = ListenConfig::new("127.0.0.1:80".parse().unwrap());
+    assert!(endpoint.listen(listen).is_ok(), "the socket's address is the stack's");
+    let config = ConnectConfig { carrier: Some(port), ..ConnectConfig::default() };
+    let ourselves = endpoint.connect("127.0.0.1:80".parse().unwrap(), FirstFlight::empty(), &config).await;
+    assert!(ourselves.is_err());
+}
