@@ -6,6 +6,7 @@
 
 mod block;
 mod input;
+pub mod message;
 mod option;
 mod service;
 

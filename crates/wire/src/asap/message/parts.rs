@@ -1,0 +1,241 @@
+//! Parts of messages.
+
+use crate::asap::{context, mapped};
+use core::fmt;
+use core::net::{IpAddr, SocketAddr};
+use core::num::NonZeroU16;
+
+const CHALLENGE: [u8; 32] = context("firstflight ASAP v1 CHAL");
+const TOKEN: [u8; 32] = context("firstflight ASAP v1 VTOK");
+
+/// A client's random number for one request, the same in its repetitions and in all answers: who cannot read
+/// the request cannot answer it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TransactionId(pub [u8; 8]);
+
+/// The number of a vantage point in its group, never 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct VantageId(pub NonZeroU16);
+
+impl VantageId {
+    /// `None` for 0.
+    #[must_use]
+    pub const fn new(number: u16) -> Option<Self> {
+        match NonZeroU16::new(number) {
+            Some(number) => Some(Self(number)),
+            None => None,
+        }
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn get(self) -> u16 {
+        self.0.get()
+    }
+}
+
+impl fmt::Display for VantageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// What a verifier gives to a client to see whether it is where it says. It means something to that verifier
+/// only. All zero in 24 bytes means that there is none yet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Challenge {
+    /// Which of the verifier's keys.
+    pub key: u8,
+    /// When it was made, seconds on a clock of the verifier's.
+    pub time: u32,
+    /// First bytes of HMAC-SHA-256 over [`Challenge::input`].
+    pub mac: [u8; 16],
+}
+
+impl Challenge {
+    /// Length in a message, bytes.
+    pub const LEN: usize = 24;
+
+    /// What is authenticated: `class` is the type of the message that the challenge is for, so that none for
+    /// a token is good for a certificate.
+    #[must_use]
+    pub fn input(
+        class: u8,
+        time: u32,
+        client: SocketAddr,
+        key: &[u8; 32],
+        transaction: TransactionId,
+    ) -> [u8; 95] {
+        let mut input = [0; 95];
+        input[..32].copy_from_slice(&CHALLENGE);
+        input[32] = class;
+        input[33..37].copy_from_slice(&time.to_be_bytes());
+        input[37..53].copy_from_slice(&mapped(client.ip()));
+        input[53..55].copy_from_slice(&client.port().to_be_bytes());
+        input[55..87].copy_from_slice(key);
+        input[87..].copy_from_slice(&transaction.0);
+        input
+    }
+}
+
+/// Without the code: it is what lets a client pass.
+impl fmt::Debug for Challenge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Challenge").field("key", &self.key).field("time", &self.time).finish_non_exhaustive()
+    }
+}
+
+/// A vantage point's word that it has seen the client at its address, for the issuing verifier.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Token {
+    /// Whose.
+    pub vantage: VantageId,
+    /// Which of its keys.
+    pub key: u8,
+    /// When it was made, Unix seconds.
+    pub time: u32,
+    /// First bytes of HMAC-SHA-256 over [`Token::input`].
+    pub mac: [u8; 16],
+}
+
+impl Token {
+    /// Length in a message, bytes.
+    pub const LEN: usize = 24;
+
+    /// What is authenticated, with the key that the vantage point shares with the issuing verifier.
+    #[must_use]
+    pub fn input(vantage: VantageId, time: u32, client: IpAddr, key: &[u8; 32]) -> [u8; 86] {
+        let mut input = [0; 86];
+        input[..32].copy_from_slice(&TOKEN);
+        input[32..34].copy_from_slice(&vantage.get().to_be_bytes());
+        input[34..38].copy_from_slice(&time.to_be_bytes());
+        input[38..54].copy_from_slice(&mapped(client));
+        input[54..].copy_from_slice(key);
+        input
+    }
+}
+
+/// Without the code, as with a challenge.
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { vantage, key, time, mac: _ } = self;
+        f.debug_struct("Token")
+            .field("vantage", vantage)
+            .field("key", key)
+            .field("time", time)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The tokens of a request: one a vantage point, in ascending order of their numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tokens {
+    places: [Option<Token>; Self::MAX],
+}
+
+impl Tokens {
+    /// As many as a certificate can count beside its issuer.
+    pub const MAX: usize = 7;
+    /// None.
+    pub const NONE: Self = Self { places: [None; Self::MAX] };
+
+    /// Adds one; false if it is not of a higher number than those before, or there is no room.
+    pub fn push(&mut self, token: Token) -> bool {
+        let last = self.iter().last().map(|last| last.vantage);
+        if last.is_some_and(|last| last >= token.vantage) {
+            return false;
+        }
+        match self.places.iter_mut().find(|place| place.is_none()) {
+            Some(place) => {
+                *place = Some(token);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Token> {
+        self.places.iter().flatten()
+    }
+
+    /// The token of this vantage point.
+    #[must_use]
+    pub fn get(&self, vantage: VantageId) -> Option<&Token> {
+        self.iter().find(|token| token.vantage == vantage)
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.iter().count()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.places[0].is_none()
+    }
+}
+
+macro_rules! reasons {
+    ($($variant:ident = $number:literal $label:literal $sentence:literal)*) => {
+        /// Why a verifier refuses.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Reason {
+            $(#[doc = concat!("Number ", $number, ": ", $sentence, ".")] $variant = $number,)*
+        }
+
+        impl Reason {
+            /// Every reason.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// The reason with this number.
+            #[must_use]
+            pub const fn from_u8(number: u8) -> Option<Self> {
+                match number { $($number => Some(Self::$variant),)* _ => None }
+            }
+
+            /// Its label in kebab-case.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $label),* }
+            }
+
+            const fn sentence(self) -> &'static str {
+                match self { $(Self::$variant => $sentence),* }
+            }
+        }
+    };
+}
+
+reasons! {
+    RateLimited = 1 "rate-limited" "too many requests came from the client's network"
+    Overloaded = 2 "overloaded" "the verifier has no time for signatures now"
+    Address = 3 "address" "the verifier certifies no such address"
+    UnsoundKey = 4 "unsound-key" "the client's key is none that can be certified"
+    BadSignature = 5 "bad-signature" "the request is not signed by the client's key for this verifier's key"
+    OldCertificate = 6 "old-certificate" "the old certificate is not valid now, not this verifier's or for another address, or its key did not sign"
+    NotAVantagePoint = 7 "not-a-vantage-point" "the verifier gives no tokens"
+    NotAnIssuer = 8 "not-an-issuer" "the verifier gives tokens only"
+    TokenMissing = 9 "token-missing" "a vantage point's token is missing"
+    TokenWrong = 10 "token-wrong" "a vantage point's token is wrong, or for another client or address"
+    TokenExpired = 11 "token-expired" "a vantage point's token is too old, or from the future"
+    TokenUnknown = 12 "token-unknown" "a token is of no vantage point that the verifier knows"
+    TooShort = 13 "too-short" "the verifier certifies for no time as short as was wished"
+}
+
+impl Reason {
+    /// Whether it is about one vantage point's token.
+    #[must_use]
+    pub const fn is_about_a_token(self) -> bool {
+        matches!(self, Self::TokenMissing | Self::TokenWrong | Self::TokenExpired | Self::TokenUnknown)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.sentence())
+    }
+}
