@@ -1,0 +1,95 @@
+//! How long a certificate lasts: as long again as its client has been seen at its address, and more
+//! (Zhou's thesis §4.4). Whoever leaves an address is certified there no longer than about twice as long as he
+//! was there.
+
+/// A certificate begins up to so many seconds before it is made, at random: several that are made together
+/// do not share a second, and a server whose clock is a little behind takes it at once.
+pub const BACKDATED: u32 = 20;
+/// No certificate lasts less long, seconds.
+pub const SHORTEST: u32 = 60;
+
+/// How long a client has been at its address for certain, seconds, if the certificate that it has begins at
+/// `valid_from`: that was made up to [`BACKDATED`] later, and counted from then at the latest.
+///
+/// Counted from `valid_from` itself, the seconds by which it was backdated would add up with each refresh, and
+/// a client that left could be certified for longer than is promised.
+#[must_use]
+pub fn seen_for(now: u32, valid_from: u32) -> u32 {
+    now.saturating_sub(valid_from.saturating_add(BACKDATED))
+}
+
+/// How long the next certificate lasts, seconds: twice as long as the client has been `seen`, `first` at
+/// least, `longest` and what was `wished` at most.
+#[must_use]
+pub fn duration(wished: u32, longest: u32, first: u32, seen: u32) -> u32 {
+    wished.min(longest).min(first.max(seen.saturating_mul(2)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_refresh_at_the_end_doubles_and_one_at_once_does_not() {
+        const DAY: u32 = 86_400;
+        assert_eq!(duration(DAY, DAY, 1800, 0), 1800);
+        assert_eq!(duration(DAY, DAY, 1800, 899), 1800);
+        assert_eq!(duration(DAY, DAY, 1800, 1800), 3600);
+        assert_eq!(duration(600, DAY, 1800, 1800), 600);
+        assert_eq!(duration(u32::MAX, DAY, 1800, u32::MAX), DAY);
+        assert_eq!(seen_for(1000, 970), 10);
+        assert_eq!(seen_for(1000, 990), 0);
+        assert_eq!(seen_for(1000, 2000), 0);
+    }
+
+    /// A client's certificates, each made from the one before: `(made, valid_from, ends)`.
+    fn history(arrived: u32, first: u32, steps: &[(u16, u8)], seen: fn(u32, u32) -> u32) -> Vec<(u32, u32)> {
+        let mut now = arrived;
+        let mut valid_from = 0;
+        let mut ends = now;
+        let mut made = Vec::new();
+        for (number, &(wait, back)) in steps.iter().enumerate() {
+            // Anywhere in what is left of the certificate: its very end often.
+            now += (u64::from(ends - now) * u64::from(wait) / u64::from(u16::MAX)) as u32;
+            let seen = if number == 0 { 0 } else { seen(now, valid_from) };
+            let lasts = duration(u32::MAX, (1 << 24) - 1, first, seen);
+            valid_from = now - u32::from(back) % (BACKDATED + 1);
+            ends = valid_from + lasts;
+            made.push((now - arrived, ends - arrived));
+            if ends <= now {
+                break;
+            }
+        }
+        made
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<(u16, u8)>> {
+        let wait = prop_oneof![any::<u16>(), Just(u16::MAX), Just(0)];
+        proptest::collection::vec((wait, any::<u8>()), 1..40)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+        /// The promise: a client that leaves at T (its last refresh is the latest that it can have made) is
+        /// certified until 2 T + first at most, whenever it refreshed.
+        #[test]
+        fn who_leaves_is_certified_until_twice_as_long(steps in steps(), first in SHORTEST..100_000) {
+            for (left, ends) in history(1_767_225_600, first, &steps, seen_for) {
+                prop_assert!(ends <= 2 * left + first, "left at {left}, certified until {ends}");
+            }
+        }
+    }
+
+    /// The test above can fail: with the time counted from the beginning that the certificate says, it does.
+    #[test]
+    fn counted_from_a_backdated_beginning_the_promise_breaks() {
+        let steps = [(0, 20), (u16::MAX, 20), (u16::MAX, 0)];
+        let naive = |now: u32, valid_from: u32| now - valid_from;
+        let made = history(1_767_225_600, 1800, &steps, naive);
+        assert!(made.iter().any(|(left, ends)| *ends > 2 * left + 1800), "{made:?}");
+        let made = history(1_767_225_600, 1800, &steps, seen_for);
+        assert!(made.iter().all(|(left, ends)| *ends <= 2 * left + 1800), "{made:?}");
+    }
+}

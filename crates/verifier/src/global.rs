@@ -1,0 +1,96 @@
+//! Addresses that mean one host to the whole Internet. A certificate for any other would be good at every
+//! network that has the same one.
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+const fn v4(a: u8, b: u8, c: u8, prefix: u8) -> Ipv4Net {
+    Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, 0), prefix)
+}
+
+const fn v6(a: u16, b: u16, prefix: u8) -> Ipv6Net {
+    Ipv6Net::new_assert(Ipv6Addr::new(a, b, 0, 0, 0, 0, 0, 0), prefix)
+}
+
+/// What the IANA IPv4 Special-Purpose Address Registry (RFC 6890) calls not globally reachable, multicast, and
+/// what is reserved or deprecated.
+const NOT_GLOBAL_V4: [Ipv4Net; 16] = [
+    v4(0, 0, 0, 8),
+    v4(10, 0, 0, 8),
+    v4(100, 64, 0, 10),
+    v4(127, 0, 0, 8),
+    v4(169, 254, 0, 16),
+    v4(172, 16, 0, 12),
+    v4(192, 0, 0, 24),
+    v4(192, 0, 2, 24),
+    v4(192, 88, 99, 24),
+    v4(192, 168, 0, 16),
+    v4(198, 18, 0, 15),
+    v4(198, 51, 100, 24),
+    v4(203, 0, 113, 24),
+    v4(224, 0, 0, 4),
+    v4(240, 0, 0, 4),
+    Ipv4Net::new_assert(Ipv4Addr::BROADCAST, 32),
+];
+
+/// IPv6 global unicast (RFC 4291 §2.4 as assigned by IANA).
+const GLOBAL_V6: Ipv6Net = v6(0x2000, 0, 3);
+
+/// The same registry for IPv6, within [`GLOBAL_V6`]: protocol assignments (Teredo and benchmarking among them),
+/// documentation twice, and 6to4, whose addresses are as good as the IPv4 addresses in them.
+const NOT_GLOBAL_V6: [Ipv6Net; 4] =
+    [v6(0x2001, 0, 23), v6(0x2001, 0xdb8, 32), v6(0x2002, 0, 16), v6(0x3fff, 0, 20)];
+
+/// Whether `address` means the same host everywhere.
+#[must_use]
+pub fn is_global(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => !NOT_GLOBAL_V4.iter().any(|net| net.contains(&address)),
+        IpAddr::V6(address) => {
+            GLOBAL_V6.contains(&address) && !NOT_GLOBAL_V6.iter().any(|net| net.contains(&address))
+        }
+    }
+}
+
+/// Whether a verifier that was allowed the prefixes `allowed` certifies `address`.
+pub(crate) fn may_certify(address: IpAddr, allowed: &[IpNet]) -> bool {
+    is_global(address) || allowed.iter().any(|net| net.contains(&address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_global_addresses_are_global() {
+        for address in
+            ["1.1.1.1", "9.255.255.255", "11.0.0.0", "172.32.0.1", "223.255.255.255", "100.128.0.1"]
+                .into_iter()
+                .chain(["2001:200::1", "2606:4700::1111", "2a00:1450::1", "3ffe::1"])
+        {
+            assert!(is_global(address.parse().unwrap()), "{address}");
+        }
+        for address in ["0.0.0.0", "10.1.2.3", "100.64.0.1", "127.0.0.1", "169.254.1.1", "172.31.255.255"]
+            .into_iter()
+            .chain(["192.0.2.1", "192.168.1.1", "198.19.255.255", "224.0.0.1", "255.255.255.255"])
+            .chain(["::", "::1", "fe80::1", "fc00::1", "fd12::1", "ff02::1", "2001:db8::1", "2002::1"])
+            .chain(["::ffff:1.1.1.1", "64:ff9b::1.1.1.1", "2001::1", "4000::1", "3fff:fff::1"])
+        {
+            assert!(!is_global(address.parse().unwrap()), "{address}");
+        }
+    }
+
+    #[test]
+    fn what_is_allowed_is_certified() {
+        let allowed = ["10.9.0.0/16".parse().unwrap(), "fd09::/16".parse().unwrap()];
+        for (address, expected) in [
+            ("10.9.1.1", true),
+            ("10.8.1.1", false),
+            ("fd09:1::1", true),
+            ("fd0a::1", false),
+            ("8.8.8.8", true),
+        ] {
+            assert_eq!(may_certify(address.parse().unwrap(), &allowed), expected, "{address}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! How much a verifier does for one network, and altogether.
+//!
+//! Only clients that are at their address for certain are counted, so nobody uses up somebody else's share. A
+//! table of its own instead of a rate-limiting crate: those keep a state for every key until it is swept, and
+//! this one has a fixed number of places.
+
+use firstflight_wire::Instant;
+use lru::LruCache;
+use std::net::IpAddr;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+/// So many at once, and then so many a minute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// At once.
+    pub burst: u32,
+    /// A minute.
+    pub per_minute: u32,
+}
+
+/// What a verifier does at most.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Requests of an IPv4 address.
+    pub v4: Rate,
+    /// Requests of an IPv6 /64, a /56 and a /48.
+    pub v6: [Rate; 3],
+    /// Signatures made and verified a second. One takes 25 to 40 µs of a core.
+    pub signatures_per_second: u32,
+    /// Prefixes remembered at once. One that was forgotten has its whole burst again.
+    pub prefixes: NonZeroUsize,
+}
+
+impl Default for Limits {
+    /// A pool of four for each of some dozen hosts behind an address, and about a fifth of a core.
+    fn default() -> Self {
+        Self {
+            v4: Rate { burst: 60, per_minute: 60 },
+            v6: [
+                Rate { burst: 60, per_minute: 60 },
+                Rate { burst: 120, per_minute: 120 },
+                Rate { burst: 480, per_minute: 480 },
+            ],
+            signatures_per_second: 6_000,
+            prefixes: NonZeroUsize::MIN.saturating_add(65_535),
+        }
+    }
+}
+
+/// Tokens that come at a rate up to a number.
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    /// All tokens are there at this time, if none is taken until then.
+    full_at: Instant,
+}
+
+impl Bucket {
+    const FULL: Self = Self { full_at: Instant::ZERO };
+
+    /// When it would be full after `count` were taken; an error is how long to wait until they can be.
+    fn after(self, count: u32, every: Duration, depth: Duration, now: Instant) -> Result<Instant, Duration> {
+        let full_at = self.full_at.max(now) + every.saturating_mul(count);
+        let lacking = (full_at - now).saturating_sub(depth);
+        if lacking.is_zero() { Ok(full_at) } else { Err(lacking) }
+    }
+}
+
+/// The first bits of an address; the rest is zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Prefix {
+    bits: u8,
+    address: u128,
+}
+
+/// Who took how much.
+#[derive(Debug)]
+pub(crate) struct RateLimits {
+    limits: Limits,
+    prefixes: LruCache<Prefix, Bucket>,
+    signatures: Bucket,
+}
+
+impl RateLimits {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self { prefixes: LruCache::new(limits.prefixes), limits, signatures: Bucket::FULL }
+    }
+
+    /// Counts a request of `client`, unless its address or one of its prefixes had too many; then how long to
+    /// wait.
+    pub(crate) fn take(&mut self, client: IpAddr, now: Instant) -> Result<(), Duration> {
+        let v6 = |address: u128, bits: u8| Prefix { bits, address: address & !(u128::MAX >> bits) };
+        let mut shares = [None; 3];
+        match client {
+            IpAddr::V4(client) => {
+                let prefix = Prefix { bits: 32, address: client.to_bits().into() };
+                shares[0] = Some((prefix, self.limits.v4));
+            }
+            IpAddr::V6(client) => {
+                let rates = [64, 56, 48].into_iter().zip(self.limits.v6);
+                for (share, (bits, rate)) in shares.iter_mut().zip(rates) {
+                    *share = Some((v6(client.to_bits(), bits), rate));
+                }
+            }
+        }
+        let mut taken = [None; 3];
+        for (place, share) in taken.iter_mut().zip(shares) {
+            let Some((prefix, rate)) = share else { continue };
+            let every = every(rate.per_minute, Duration::from_secs(60));
+            let bucket = self.prefixes.peek(&prefix).copied().unwrap_or(Bucket::FULL);
+            let full_at = bucket.after(1, every, every.saturating_mul(rate.burst), now)?;
+            *place = Some((prefix, Bucket { full_at }));
+        }
+        for (prefix, bucket) in taken.into_iter().flatten() {
+            self.prefixes.put(prefix, bucket);
+        }
+        Ok(())
+    }
+
+    /// Takes what making or verifying `count` signatures costs; else how long to wait.
+    pub(crate) fn afford(&mut self, count: u32, now: Instant) -> Result<(), Duration> {
+        if self.limits.signatures_per_second == 0 {
+            return Err(Duration::from_secs(60));
+        }
+        let every = every(self.limits.signatures_per_second, Duration::from_secs(1));
+        // A tenth of a second's worth at once, and two requests' in any case.
+        let depth = Duration::from_millis(100).max(every.saturating_mul(8));
+        self.signatures.full_at = self.signatures.after(count, every, depth, now)?;
+        Ok(())
+    }
+
+    /// Prefixes remembered.
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.prefixes.len()
+    }
+}
+
+/// The time for one, if there are `count` in `time`.
+fn every(count: u32, time: Duration) -> Duration {
+    time.checked_div(count).unwrap_or(Duration::from_secs(1 << 32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant::from_secs(1_000_000);
+
+    fn many(limits: &mut RateLimits, client: IpAddr, now: Instant) -> u32 {
+        (0..1000).take_while(|_| limits.take(client, now).is_ok()).count() as u32
+    }
+
+    #[test]
+    fn an_address_has_its_burst_and_then_its_rate() {
+        let mut limits = RateLimits::new(Limits::default());
+        let (one, other) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
+        assert_eq!(many(&mut limits, one, NOW), 60);
+        assert_eq!(limits.take(one, NOW), Err(Duration::from_secs(1)));
+        assert_eq!(many(&mut limits, other, NOW), 60);
+        assert_eq!(many(&mut limits, one, NOW + Duration::from_secs(10)), 10);
+        assert_eq!(many(&mut limits, one, NOW + Duration::from_secs(3600)), 60);
+    }
+
+    #[test]
+    fn ipv6_prefixes_are_counted_together() {
+        let mut limits = RateLimits::new(Limits::default());
+        let in_64 = |n: u128| IpAddr::V6((0x2001_0db8_u128 << 96 | n).into());
+        // One /64, whichever its addresses; one /56, whichever its /64s; one /48.
+        let total = |limits: &mut RateLimits, step: u128| -> u32 {
+            (0..100).map(|n| many(limits, in_64(n * step), NOW)).sum()
+        };
+        assert_eq!(total(&mut limits, 1), 60);
+        assert_eq!(total(&mut RateLimits::new(Limits::default()), 1 << 64), 120);
+        assert_eq!(total(&mut RateLimits::new(Limits::default()), 1 << 72), 480);
+        assert_eq!(total(&mut RateLimits::new(Limits::default()), 1 << 80), 100 * 60);
+        // What a /48 refuses costs the /64 nothing.
+        let mut full = RateLimits::new(Limits::default());
+        total(&mut full, 1 << 72);
+        let unused = in_64(9 << 72);
+        assert!(full.take(unused, NOW).is_err());
+        assert_eq!(many(&mut full, unused, NOW + Duration::from_secs(60)), 60);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let prefixes = NonZeroUsize::new(100).unwrap();
+        let mut limits = RateLimits::new(Limits { prefixes, ..Limits::default() });
+        for n in 0..10_000_u32 {
+            let _ = limits.take(IpAddr::V4(n.into()), NOW);
+        }
+        assert_eq!(limits.len(), 100);
+    }
+
+    #[test]
+    fn signatures_have_a_budget() {
+        let limits = Limits { signatures_per_second: 1000, ..Limits::default() };
+        let mut limits = RateLimits::new(limits);
+        let mut spent = 0;
+        for ms in 0..10_000 {
+            while limits.afford(2, NOW + Duration::from_millis(ms)).is_ok() {
+                spent += 2;
+            }
+        }
+        assert!((10_000..=10_102).contains(&spent), "{spent}");
+        let none = Limits { signatures_per_second: 0, ..Limits::default() };
+        assert!(RateLimits::new(none).afford(1, NOW).is_err());
+    }
+}

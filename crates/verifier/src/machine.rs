@@ -1,0 +1,247 @@
+//! The verifier as a machine: requests in, answers out.
+
+mod issue;
+
+use crate::challenge::{Asking, ChallengeKeys};
+use crate::config::{Config, ConfigError};
+use crate::counters::Counters;
+use crate::global::may_certify;
+use crate::limits::RateLimits;
+use firstflight_wire::asap::message::{
+    CertificateMessage, Challenge, ChallengeMessage, Message, MessageBytes, REQUEST_MIN_UDP, Reason, Refused,
+    Request, Token, TokenMessage, TransactionId, VantageId, VantageRequest,
+};
+use firstflight_wire::{Clock, Instant};
+use rand_core::CryptoRng;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// A provenance verifier. It keeps nothing of its clients but how many requests came from their networks.
+///
+/// Each message is answered by one message or none; there is nothing to poll. The order in which a request is
+/// looked at: form and length; the challenge, so that everything behind it is done only for clients that are where
+/// they say; what its network may ask, and whether its address is one to certify; the client's key; the vantage
+/// tokens; the signature budget, and last the signatures.
+#[derive(Debug)]
+pub struct Verifier {
+    config: Config,
+    challenges: ChallengeKeys,
+    limits: RateLimits,
+    counters: Counters,
+}
+
+/// Why no certificate and no token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Refusal {
+    reason: Reason,
+    vantage: Option<VantageId>,
+    retry_after: u32,
+}
+
+impl From<Reason> for Refusal {
+    fn from(reason: Reason) -> Self {
+        Self { reason, vantage: None, retry_after: 0 }
+    }
+}
+
+impl Refusal {
+    fn for_now(reason: Reason, wait: Duration) -> Self {
+        let seconds = wait.as_secs().saturating_add(1);
+        Self { reason, vantage: None, retry_after: u32::try_from(seconds).unwrap_or(u32::MAX) }
+    }
+}
+
+/// How a message came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// From anybody who writes this address.
+    Datagram,
+    /// By a connection: the handshake has proved the address.
+    Stream,
+}
+
+impl Verifier {
+    /// A verifier; its first challenge key is drawn from `rng`.
+    ///
+    /// # Errors
+    /// When the configuration makes no sense.
+    pub fn new(config: Config, now: Instant, rng: &mut impl CryptoRng) -> Result<Self, ConfigError> {
+        config.validate()?;
+        Ok(Self {
+            challenges: ChallengeKeys::new(now, rng),
+            limits: RateLimits::new(config.limits.clone()),
+            counters: Counters::default(),
+            config,
+        })
+    }
+
+    /// What it is and allows.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What it did.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// A datagram came; the answer goes back to where it says that it is from. It is never longer than the
+    /// datagram.
+    pub fn handle_datagram(
+        &mut self,
+        clock: &Clock,
+        from: SocketAddr,
+        bytes: &[u8],
+        rng: &mut impl CryptoRng,
+    ) -> Option<MessageBytes> {
+        self.counters.datagrams += 1;
+        if bytes.len() < REQUEST_MIN_UDP {
+            self.counters.bytes_in += bytes.len() as u64;
+            self.counters.dropped_short += 1;
+            return None;
+        }
+        self.handle(Way::Datagram, clock, from, bytes, rng)
+    }
+
+    /// A message came by a connection with `from`; the answer goes back the same way.
+    pub fn handle_stream(
+        &mut self,
+        clock: &Clock,
+        from: SocketAddr,
+        bytes: &[u8],
+        rng: &mut impl CryptoRng,
+    ) -> Option<MessageBytes> {
+        self.counters.stream_messages += 1;
+        self.handle(Way::Stream, clock, from, bytes, rng)
+    }
+
+    fn handle(
+        &mut self,
+        way: Way,
+        clock: &Clock,
+        from: SocketAddr,
+        bytes: &[u8],
+        rng: &mut impl CryptoRng,
+    ) -> Option<MessageBytes> {
+        self.counters.bytes_in += bytes.len() as u64;
+        self.challenges.turn(clock.mono, rng);
+        // A socket of both families writes IPv4 addresses as IPv6 ones.
+        let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+        let answer = match Message::parse(bytes) {
+            Ok(Message::Request(request)) if from.port() != 0 => {
+                self.handle_request(way, clock, from, &request, rng)
+            }
+            Ok(Message::VantageRequest(request)) if from.port() != 0 => {
+                self.handle_vantage_request(way, clock, from, &request)
+            }
+            _ => {
+                self.counters.dropped_malformed += 1;
+                return None;
+            }
+        };
+        self.counters.bytes_out += answer.len() as u64;
+        Some(answer)
+    }
+
+    fn handle_request(
+        &mut self,
+        way: Way,
+        clock: &Clock,
+        from: SocketAddr,
+        request: &Request,
+        rng: &mut impl CryptoRng,
+    ) -> MessageBytes {
+        let transaction = request.transaction;
+        let asking = Asking { class: Request::TYPE, client: from, key: &request.client_key, transaction };
+        if way == Way::Datagram
+            && let Some(challenge) = self.challenge(request.challenge, &asking, clock)
+        {
+            return challenge;
+        }
+        match self.issue(clock, from.ip(), request, rng) {
+            Ok(certificate) => {
+                self.counters.certificates += 1;
+                self.counters.refreshed += u64::from(request.old.is_some());
+                CertificateMessage { transaction, seen: from, certificate }.to_bytes()
+            }
+            Err(refusal) => self.refuse(transaction, refusal),
+        }
+    }
+
+    fn handle_vantage_request(
+        &mut self,
+        way: Way,
+        clock: &Clock,
+        from: SocketAddr,
+        request: &VantageRequest,
+    ) -> MessageBytes {
+        let transaction = request.transaction;
+        let asking =
+            Asking { class: VantageRequest::TYPE, client: from, key: &request.client_key, transaction };
+        if way == Way::Datagram
+            && let Some(challenge) = self.challenge(request.challenge, &asking, clock)
+        {
+            return challenge;
+        }
+        match self.give_token(clock, from.ip(), &request.client_key) {
+            Ok(token) => {
+                self.counters.tokens += 1;
+                TokenMessage { transaction, token }.to_bytes()
+            }
+            Err(refusal) => self.refuse(transaction, refusal),
+        }
+    }
+
+    /// The client was seen at `address`, which the issuer is to be told.
+    fn give_token(&mut self, clock: &Clock, address: IpAddr, client: &[u8; 32]) -> Result<Token, Refusal> {
+        self.admit(clock, address)?;
+        let vantage = self.config.vantage.as_ref().ok_or(Reason::NotAVantagePoint)?;
+        Ok(vantage.key.token(vantage.id, unix_seconds(clock), address, client))
+    }
+
+    /// Whether a client at `address`, which was seen there, may ask now.
+    fn admit(&mut self, clock: &Clock, address: IpAddr) -> Result<(), Refusal> {
+        let waited = self.limits.take(address, clock.mono);
+        waited.map_err(|wait| Refusal::for_now(Reason::RateLimited, wait))?;
+        if may_certify(address, &self.config.allowed) { Ok(()) } else { Err(Reason::Address.into()) }
+    }
+
+    /// A new challenge, unless the one that came is good.
+    fn challenge(
+        &mut self,
+        came: Option<Challenge>,
+        asking: &Asking<'_>,
+        clock: &Clock,
+    ) -> Option<MessageBytes> {
+        if let Some(came) = came {
+            if self.challenges.is_good(&came, asking, clock.mono) {
+                return None;
+            }
+            self.counters.challenges_again += 1;
+        }
+        self.counters.challenges += 1;
+        let message = ChallengeMessage {
+            transaction: asking.transaction,
+            challenge: self.challenges.make(asking, clock.mono),
+            seen: asking.client,
+            time: unix_seconds(clock),
+        };
+        Some(message.to_bytes())
+    }
+
+    fn refuse(&mut self, transaction: TransactionId, refusal: Refusal) -> MessageBytes {
+        let Refusal { reason, vantage, retry_after } = refusal;
+        self.counters.note_refused(reason);
+        Refused { transaction, reason, vantage, retry_after }.to_bytes()
+    }
+}
+
+/// Until 2106.
+fn unix_seconds(clock: &Clock) -> u32 {
+    u32::try_from(clock.unix_ms / 1000).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests;
