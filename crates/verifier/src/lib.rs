@@ -2,23 +2,33 @@
 //! take the client's data in the first packet (Zhou's thesis §4.2; `docs/spec/asap.md`).
 //!
 //! - [`Verifier`] is the machine: no socket, no clock, no random source.
+//! - [`Service`] runs it on UDP and TCP sockets.
 #![forbid(unsafe_code)]
 
 mod challenge;
+mod clock;
 mod config;
 mod counters;
 mod expiry;
 mod global;
+mod group;
+mod hex;
+mod key_file;
 mod limits;
 mod mac;
 mod machine;
+mod service;
 mod token;
 
 pub use challenge::CHALLENGE_LASTS;
+pub use clock::{boot_clock, secure_rng};
 pub use config::{Config, ConfigError, FIRST_DURATION, Issuer, LONGEST_DURATION, VantagePoint};
 pub use counters::Counters;
 pub use expiry::{BACKDATED, SHORTEST, duration, seen_for};
 pub use global::is_global;
+pub use group::{Group, GroupError, VantageAddress};
+pub use key_file::{KeyFileError, VerifierKeys, create_token_key, read_token_keys};
 pub use limits::{Limits, Rate};
 pub use machine::Verifier;
+pub use service::{CounterHandle, Service, ServiceError, StreamLimits};
 pub use token::{GroupMember, TOKEN_LASTS, TokenKey};

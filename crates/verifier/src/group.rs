@@ -1,0 +1,183 @@
+//! Group files: which vantage points an issuer has. One file serves the issuer and its clients; what is secret
+//! stands in the key files that it names, and clients do not read those.
+//!
+//! ```text
+//! # number name addresses (a comma between)            key file of the issuer
+//! 1 amsterdam  192.0.2.1:4433,[2001:db8:1::1]:4433     amsterdam.token
+//! 2 nairobi    198.51.100.1:4433,[2001:db8:2::1]:4433  nairobi.token
+//! ```
+
+use crate::key_file::{KeyFileError, read_token_keys};
+use crate::token::GroupMember;
+use firstflight_wire::asap::message::{Tokens, VantageId};
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// A vantage point as clients know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VantageAddress {
+    /// Its number in the group.
+    pub id: VantageId,
+    /// Its name, for people.
+    pub name: String,
+    /// Where it answers; at most one of a family is asked.
+    pub addresses: Vec<SocketAddr>,
+}
+
+/// A group file.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Group {
+    members: Vec<(VantageAddress, Option<PathBuf>)>,
+}
+
+impl Group {
+    /// Reads a file. The names of key files in it are relative to its directory.
+    ///
+    /// # Errors
+    /// When it cannot be read or is none.
+    pub fn read(path: &Path) -> Result<Self, GroupError> {
+        let text = std::fs::read_to_string(path).map_err(GroupError::Read)?;
+        Self::parse(&text, path.parent().unwrap_or(Path::new("")))
+    }
+
+    /// Reads a file's text.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn parse(text: &str, directory: &Path) -> Result<Self, GroupError> {
+        let mut group = Self::default();
+        for (line, number) in text.lines().zip(1..) {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (member, key) = member(line).ok_or(GroupError::Line(number))?;
+            if group.members.iter().any(|(other, _)| other.id == member.id) {
+                return Err(GroupError::Twice { line: number, id: member.id });
+            }
+            group.members.push((member, key.map(|key| directory.join(key))));
+        }
+        match group.members.len() {
+            0 => Err(GroupError::Empty),
+            count if count > Tokens::MAX => Err(GroupError::TooMany(count)),
+            _ => Ok(group),
+        }
+    }
+
+    /// Whom clients ask.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<VantageAddress> {
+        self.members.iter().map(|(member, _)| member.clone()).collect()
+    }
+
+    /// What the issuer checks tokens with, read from the key files.
+    ///
+    /// # Errors
+    /// When a member has no key file, or it cannot be used.
+    pub fn members(&self) -> Result<Vec<GroupMember>, GroupError> {
+        let read = |(member, key): &(VantageAddress, Option<PathBuf>)| {
+            let path = key.as_ref().ok_or(GroupError::NoKeyFile(member.id))?;
+            let keys = read_token_keys(path).map_err(|error| GroupError::KeyFile(path.clone(), error))?;
+            Ok(GroupMember { id: member.id, name: member.name.clone(), keys })
+        };
+        self.members.iter().map(read).collect()
+    }
+}
+
+fn member(line: &str) -> Option<(VantageAddress, Option<PathBuf>)> {
+    let mut words = line.split_whitespace();
+    let id = VantageId::new(words.next()?.parse().ok()?)?;
+    let name = words.next()?.to_owned();
+    let addresses = words.next()?.split(',').map(|one| one.parse().ok()).collect::<Option<_>>()?;
+    let key = words.next().map(PathBuf::from);
+    words.next().is_none().then_some((VantageAddress { id, name, addresses }, key))
+}
+
+/// Why a group file cannot be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum GroupError {
+    /// It cannot be read.
+    Read(io::Error),
+    /// This line is none.
+    Line(usize),
+    /// Two vantage points have the same number.
+    Twice {
+        /// The second one's line.
+        line: usize,
+        /// The number.
+        id: VantageId,
+    },
+    /// No vantage point.
+    Empty,
+    /// More than a certificate can count.
+    TooMany(usize),
+    /// The issuer needs a key file of every vantage point.
+    NoKeyFile(VantageId),
+    /// A key file cannot be used.
+    KeyFile(PathBuf, KeyFileError),
+}
+
+impl fmt::Display for GroupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => write!(f, "cannot be read: {error}"),
+            Self::Line(line) => write!(
+                f,
+                "line {line}: write number, name, address:port (several with commas) and, for the issuer, the key file"
+            ),
+            Self::Twice { line, id } => write!(f, "line {line}: vantage point {id} is there already"),
+            Self::Empty => f.write_str("has no vantage point: write one a line"),
+            Self::TooMany(count) => {
+                write!(f, "has {count} vantage points: a certificate can count {} at most", Tokens::MAX)
+            }
+            Self::NoKeyFile(id) => write!(f, "names no key file of vantage point {id}: the issuer needs it"),
+            Self::KeyFile(path, error) => write!(f, "key file {} {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for GroupError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key_file::create_token_key;
+    use crate::token::TokenKey;
+
+    #[test]
+    fn one_file_serves_issuer_and_clients() {
+        let directory = tempfile::tempdir().unwrap();
+        create_token_key(&directory.path().join("a.token"), &TokenKey::new(1, [3; 32])).unwrap();
+        let text = "# a comment\n\n1 ams 192.0.2.1:4433,[2001:db8::1]:4433 a.token\n 9 nbo 192.0.2.9:1\n";
+        let path = directory.path().join("group");
+        std::fs::write(&path, text).unwrap();
+        let group = Group::read(&path).unwrap();
+        let addresses = group.addresses();
+        assert_eq!((addresses[0].id.get(), addresses[0].name.as_str()), (1, "ams"));
+        assert_eq!(
+            addresses[0].addresses,
+            ["192.0.2.1:4433".parse().unwrap(), "[2001:db8::1]:4433".parse().unwrap()]
+        );
+        assert_eq!(addresses[1].id.get(), 9);
+        assert!(matches!(group.members(), Err(GroupError::NoKeyFile(id)) if id.get() == 9));
+        let group = Group::parse(&text[..text.len() - 20], directory.path()).unwrap();
+        assert_eq!(group.members().unwrap()[0].keys[0].number(), 1);
+    }
+
+    #[test]
+    fn what_is_no_group_file_says_where() {
+        let error = |text: &str| Group::parse(text, Path::new("")).unwrap_err().to_string();
+        for bad in
+            ["0 a 1.1.1.1:1", "x a 1.1.1.1:1", "1 a", "1 a 1.1.1.1", "1 a 1.1.1.1:1,", "1 a 1.1.1.1:1 k x"]
+        {
+            assert!(error(&format!("# one\n{bad}")).starts_with("line 2:"), "{bad}");
+        }
+        assert!(error("1 a 1.1.1.1:1\n1 b 1.1.1.1:2").contains("vantage point 1 is there already"));
+        assert!(error("\n# nothing").contains("no vantage point"));
+        let eight: String = (1..=8).map(|n| format!("{n} v 1.1.1.1:{n}\n")).collect();
+        assert!(error(&eight).contains("8 vantage points"));
+    }
+}

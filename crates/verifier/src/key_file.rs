@@ -1,0 +1,236 @@
+//! Key files: lines of text, for their owner only.
+//!
+//! ```text
+//! # A verifier's key, and the public keys that signed before it.
+//! key 9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60
+//! retired d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a
+//! ```
+//! ```text
+//! # What a vantage point shares with its issuer. The first one is used, all of them are taken.
+//! token 1 4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb
+//! ```
+
+use crate::hex::{from_hex, to_hex};
+use crate::token::TokenKey;
+use firstflight_credential::asap::{PrivateKey, PublicKey};
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use zeroize::Zeroizing;
+
+/// Longest key file, bytes.
+const LARGEST: usize = 8192;
+
+/// What a verifier's key file holds.
+#[derive(Debug, Clone)]
+pub struct VerifierKeys {
+    /// What signs.
+    pub key: PrivateKey,
+    /// What signed before, the latest first.
+    pub retired: Vec<PublicKey>,
+}
+
+impl VerifierKeys {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it cannot be read, others than its owner can read it, or it is no such file.
+    pub fn read(path: &Path) -> Result<Self, KeyFileError> {
+        let text = read(path)?;
+        let (mut key, mut retired) = (None, Vec::new());
+        for (number, words) in lines(&text) {
+            match words[..] {
+                ["key", seed] if key.is_none() => {
+                    let seed = from_hex(seed).ok_or(KeyFileError::Line(number))?;
+                    key = Some(PrivateKey::from_seed(&seed));
+                }
+                ["retired", public] => {
+                    retired.push(public.parse().map_err(|_| KeyFileError::Line(number))?);
+                }
+                _ => return Err(KeyFileError::Line(number)),
+            }
+        }
+        Ok(Self { key: key.ok_or(KeyFileError::NoKey)?, retired })
+    }
+
+    /// Writes a new file.
+    ///
+    /// # Errors
+    /// When there is a file of this name, or it cannot be written.
+    pub fn create(&self, path: &Path) -> io::Result<()> {
+        let seed = to_hex(&*self.key.to_seed());
+        let mut text = Zeroizing::new(String::with_capacity(80 + 80 * (self.retired.len() + 1)));
+        text.push_str("# A verifier's key, and the public keys that signed before it.\nkey ");
+        text.push_str(&seed);
+        text.push('\n');
+        for retired in &self.retired {
+            text.push_str(&format!("retired {retired}\n"));
+        }
+        create(path, &text)
+    }
+}
+
+/// Reads the file of a vantage point's keys, the one to be used first.
+///
+/// # Errors
+/// As [`VerifierKeys::read`].
+pub fn read_token_keys(path: &Path) -> Result<Vec<TokenKey>, KeyFileError> {
+    let text = read(path)?;
+    let mut keys: Vec<TokenKey> = Vec::new();
+    for (number, words) in lines(&text) {
+        let ["token", which, secret] = words[..] else { return Err(KeyFileError::Line(number)) };
+        let which: u8 = which.parse().map_err(|_| KeyFileError::Line(number))?;
+        let secret = from_hex(secret).ok_or(KeyFileError::Line(number))?;
+        if keys.iter().any(|key| key.number() == which) {
+            return Err(KeyFileError::Line(number));
+        }
+        keys.push(TokenKey::new(which, *secret));
+    }
+    if keys.is_empty() { Err(KeyFileError::NoKey) } else { Ok(keys) }
+}
+
+/// Writes a new file with one key of a vantage point.
+///
+/// # Errors
+/// As [`VerifierKeys::create`].
+pub fn create_token_key(path: &Path, key: &TokenKey) -> io::Result<()> {
+    let mut text = Zeroizing::new(String::with_capacity(256));
+    text.push_str("# What a vantage point shares with its issuer.\n");
+    text.push_str(&format!("token {} ", key.number()));
+    text.push_str(&to_hex(key.bytes()));
+    text.push('\n');
+    create(path, &text)
+}
+
+fn lines(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
+    let all = text.lines().zip(1..).map(|(line, number)| (number, line.trim()));
+    all.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+        .map(|(number, line)| (number, line.split_whitespace().collect()))
+}
+
+fn read(path: &Path) -> Result<Zeroizing<String>, KeyFileError> {
+    let file = File::open(path).map_err(KeyFileError::Read)?;
+    let metadata = file.metadata().map_err(KeyFileError::Read)?;
+    // systemd gives its credentials to a service by an access control list, whose mask looks like the group's
+    // permission to read.
+    let directory = std::env::var_os("CREDENTIALS_DIRECTORY");
+    let credential = directory.is_some_and(|directory| path.starts_with(directory));
+    let others = if credential { 0o037 } else { 0o077 };
+    if metadata.is_file() && metadata.mode() & others != 0 {
+        return Err(KeyFileError::Open(metadata.mode() & 0o777));
+    }
+    let mut bytes = Zeroizing::new(Vec::with_capacity(LARGEST + 1));
+    file.take(LARGEST as u64 + 1).read_to_end(&mut bytes).map_err(KeyFileError::Read)?;
+    if bytes.len() > LARGEST {
+        return Err(KeyFileError::TooLong);
+    }
+    let text = str::from_utf8(&bytes).map_err(|_| KeyFileError::NotText)?;
+    Ok(Zeroizing::new(text.to_owned()))
+}
+
+fn create(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+/// Why a file gives no keys. It never quotes the file.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum KeyFileError {
+    /// It cannot be read.
+    Read(io::Error),
+    /// Others than its owner may read or change it; its mode.
+    Open(u32),
+    /// It is longer than a key file can be.
+    TooLong,
+    /// It is not UTF-8.
+    NotText,
+    /// This line is none of a key file of this kind, or one too many.
+    Line(usize),
+    /// It has no key.
+    NoKey,
+}
+
+impl fmt::Display for KeyFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => write!(f, "cannot be read: {error}"),
+            Self::Open(mode) => {
+                write!(f, "has the mode {mode:04o}, so others can use the key: make it 0600 with chmod")
+            }
+            Self::TooLong => write!(f, "is longer than a key file can be ({LARGEST} bytes)"),
+            Self::NotText => f.write_str("is not text: it is no key file"),
+            Self::Line(number) => write!(f, "line {number} is none of a key file of this kind"),
+            Self::NoKey => f.write_str("has no key"),
+        }
+    }
+}
+
+impl std::error::Error for KeyFileError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn keys_come_back_from_a_file_of_their_owner() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        let retired = vec![PrivateKey::from_seed(&[2; 32]).public()];
+        let keys = VerifierKeys { key: PrivateKey::from_seed(&[1; 32]), retired: retired.clone() };
+        keys.create(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let read = VerifierKeys::read(&path).unwrap();
+        assert_eq!((read.key.public(), read.retired), (keys.key.public(), retired));
+        assert_eq!(keys.create(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+
+        let path = directory.path().join("token");
+        create_token_key(&path, &TokenKey::new(7, [3; 32])).unwrap();
+        let read = read_token_keys(&path).unwrap();
+        assert_eq!((read.len(), read[0].number(), read[0].bytes()), (1, 7, &[3; 32]));
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        VerifierKeys { key: PrivateKey::from_seed(&[1; 32]), retired: Vec::new() }.create(&path).unwrap();
+        for mode in [0o640, 0o604, 0o620, 0o601] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let error = VerifierKeys::read(&path).unwrap_err();
+            assert!(matches!(error, KeyFileError::Open(found) if found == mode), "{error}");
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
+        assert!(VerifierKeys::read(&path).is_ok());
+    }
+
+    #[test]
+    fn what_is_no_key_file_says_where() {
+        let directory = tempfile::tempdir().unwrap();
+        let seed = "01".repeat(32);
+        let verdict = |text: &str| {
+            let path = directory.path().join("file");
+            let _ = fs::remove_file(&path);
+            create(&path, text).unwrap();
+            let (verifier, token) = (VerifierKeys::read(&path), read_token_keys(&path));
+            (verifier.err().map(|e| e.to_string()), token.err().map(|e| e.to_string()))
+        };
+        let line = |number| Some(format!("line {number} is none of a key file of this kind"));
+        let none = Some("has no key".to_owned());
+        assert_eq!(verdict(""), (none.clone(), none));
+        assert_eq!(verdict(&format!("\n# x\nkey {seed}\n")), (None, line(3)));
+        assert_eq!(verdict(&format!("key {seed}\nkey {seed}")).0, line(2));
+        assert_eq!(verdict(&format!("key {seed}0")).0, line(1));
+        assert_eq!(verdict(&format!("key {seed}\nretired {}", "00".repeat(32))).0, line(2));
+        assert_eq!(verdict(&format!("token 1 {seed}")), (line(1), None));
+        assert_eq!(verdict(&format!("token 1 {seed}\ntoken 1 {seed}")).1, line(2));
+        assert_eq!(verdict(&format!("token 256 {seed}")).1, line(1));
+        let told = verdict(&format!("key {seed}zz")).0.unwrap();
+        assert!(!told.contains("0101"));
+    }
+}
