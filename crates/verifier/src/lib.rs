@@ -3,9 +3,11 @@
 //!
 //! - [`Verifier`] is the machine: no socket, no clock, no random source.
 //! - [`Service`] runs it on UDP and TCP sockets.
+//! - [`obtain`] gets a certificate for a client.
 #![forbid(unsafe_code)]
 
 mod challenge;
+mod client;
 mod clock;
 mod config;
 mod counters;
@@ -21,6 +23,7 @@ mod service;
 mod token;
 
 pub use challenge::CHALLENGE_LASTS;
+pub use client::{Fault, IssuerAddress, ObtainError, Patience, VantageFault, Wanted, obtain};
 pub use clock::{boot_clock, secure_rng};
 pub use config::{Config, ConfigError, FIRST_DURATION, Issuer, LONGEST_DURATION, VantagePoint};
 pub use counters::Counters;

@@ -1,0 +1,136 @@
+//! Questions and answers with one verifier.
+
+use super::Patience;
+use super::fault::Fault;
+use firstflight_wire::asap::message::{Challenge, MESSAGE_MAX, Message, MessageBytes, TransactionId};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::time::timeout;
+
+/// Challenges that are answered, in case one expires on the way.
+const CHALLENGES: usize = 3;
+
+/// Whom to ask, and the number of the question.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Peer {
+    pub(super) address: SocketAddr,
+    pub(super) transaction: TransactionId,
+}
+
+/// A verifier that has given a challenge, or is connected.
+pub(super) struct Conversation {
+    peer: Peer,
+    patience: Patience,
+    way: Way,
+}
+
+enum Way {
+    Datagrams(UdpSocket, Challenge),
+    Stream,
+}
+
+impl Conversation {
+    /// Gets a challenge with the message that `make` makes of none; if nothing comes back over UDP, everything
+    /// else goes over TCP.
+    pub(super) async fn open(
+        peer: Peer,
+        patience: &Patience,
+        make: impl Fn(Option<Challenge>, bool) -> MessageBytes,
+    ) -> Result<Self, Fault> {
+        let patience = *patience;
+        let any: IpAddr =
+            if peer.address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let socket = UdpSocket::bind((any, 0)).await.map_err(Fault::Socket)?;
+        // From now on the kernel takes datagrams from there only. Without a route TCP has none either.
+        socket.connect(peer.address).await.map_err(Fault::Socket)?;
+        let way = match ask_by_datagram(&socket, peer, &patience, &make(None, true)).await {
+            Some(Message::Challenge(message)) => Way::Datagrams(socket, message.challenge),
+            Some(Message::Refused(refused)) => return Err(Fault::Refused(refused)),
+            Some(_) => return Err(Fault::Nonsense),
+            None => Way::Stream,
+        };
+        Ok(Self { peer, patience, way })
+    }
+
+    /// Asks what `make` makes of a challenge; the answer is never another challenge.
+    pub(super) async fn ask(
+        &mut self,
+        make: impl Fn(Option<Challenge>, bool) -> MessageBytes,
+    ) -> Result<Message, Fault> {
+        for _ in 0..CHALLENGES {
+            let answer = match &self.way {
+                Way::Stream => return self.ask_by_stream(&make(None, false)).await,
+                Way::Datagrams(socket, challenge) => {
+                    ask_by_datagram(socket, self.peer, &self.patience, &make(Some(*challenge), true)).await
+                }
+            };
+            match (answer, &mut self.way) {
+                // It expired while others were waited for.
+                (Some(Message::Challenge(message)), Way::Datagrams(_, challenge)) => {
+                    *challenge = message.challenge;
+                }
+                (Some(Message::Refused(refused)), _) => return Err(Fault::Refused(refused)),
+                (Some(message), _) => return Ok(message),
+                (None, way) => *way = Way::Stream,
+            }
+        }
+        Err(Fault::Nonsense)
+    }
+
+    async fn ask_by_stream(&self, message: &[u8]) -> Result<Message, Fault> {
+        let exchange = async {
+            let mut stream = TcpStream::connect(self.peer.address).await?;
+            let mut framed = Vec::with_capacity(2 + message.len());
+            framed.extend((message.len() as u16).to_be_bytes());
+            framed.extend_from_slice(message);
+            stream.write_all(&framed).await?;
+            let len = usize::from(stream.read_u16().await?);
+            let mut buffer = [0; MESSAGE_MAX];
+            let answer = buffer.get_mut(..len).ok_or(io::ErrorKind::InvalidData)?;
+            stream.read_exact(answer).await?;
+            Ok::<_, io::Error>(Message::parse(answer).ok())
+        };
+        let answer = match timeout(self.patience.stream, exchange).await {
+            Ok(answer) => answer.map_err(Fault::Silent)?,
+            Err(_) => return Err(Fault::Silent(io::ErrorKind::TimedOut.into())),
+        };
+        match answer {
+            Some(answer) if answer.transaction() != self.peer.transaction => Err(Fault::Nonsense),
+            Some(Message::Refused(refused)) => Err(Fault::Refused(refused)),
+            None | Some(Message::Challenge(_)) => Err(Fault::Nonsense),
+            Some(answer) => Ok(answer),
+        }
+    }
+}
+
+/// Sends a datagram until it is answered; what is no answer to it is not heard.
+async fn ask_by_datagram(
+    socket: &UdpSocket,
+    peer: Peer,
+    patience: &Patience,
+    message: &[u8],
+) -> Option<Message> {
+    let mut wait = patience.first;
+    for _ in 0..patience.sends {
+        // A port that is closed says so by an ICMP error, here or while receiving: TCP is left.
+        socket.send(message).await.ok()?;
+        match timeout(wait, answer(socket, peer)).await {
+            Ok(answer) => return answer.ok(),
+            Err(_) => wait *= 2,
+        }
+    }
+    None
+}
+
+async fn answer(socket: &UdpSocket, peer: Peer) -> io::Result<Message> {
+    let mut buffer = [0; MESSAGE_MAX + 1];
+    loop {
+        let len = socket.recv(&mut buffer).await?;
+        match Message::parse(buffer.get(..len).unwrap_or_default()) {
+            Ok(message) if message.transaction() == peer.transaction => return Ok(message),
+            _ => tracing::debug!(peer = %peer.address, "a datagram that is no answer"),
+        }
+    }
+}
