@@ -3,7 +3,7 @@
 //!
 //! - [`Verifier`] is the machine: no socket, no clock, no random source.
 //! - [`Service`] runs it on UDP and TCP sockets.
-//! - [`obtain`] gets a certificate for a client.
+//! - [`obtain`] gets a certificate for a client; a [`CertificatePool`] keeps some at hand.
 #![forbid(unsafe_code)]
 
 mod challenge;
@@ -19,6 +19,7 @@ mod key_file;
 mod limits;
 mod mac;
 mod machine;
+pub mod pool;
 mod service;
 mod token;
 
@@ -33,5 +34,6 @@ pub use group::{Group, GroupError, VantageAddress};
 pub use key_file::{KeyFileError, VerifierKeys, create_token_key, read_token_keys};
 pub use limits::{Limits, Rate};
 pub use machine::Verifier;
+pub use pool::{CertificatePool, PoolConfig, Site};
 pub use service::{CounterHandle, Service, ServiceError, StreamLimits};
 pub use token::{GroupMember, TOKEN_LASTS, TokenKey};

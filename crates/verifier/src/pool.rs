@@ -1,0 +1,219 @@
+//! Certificates at hand: a new site costs no round trip to a verifier, and no two sites see the same key.
+//!
+//! A client's key stands in the clear in every first flight, so it is used for one site in one network, and never
+//! after its certificate is over. A [`CertificatePool`] keeps a few unused certificates for each network and
+//! verifier, gives each to the first site that wants one, and refreshes those that are used, each time with a
+//! new key.
+
+mod file;
+mod site;
+mod state;
+
+pub use file::{PoolFileError, read_certificate, write_certificate};
+pub use site::Site;
+pub use state::PoolConfig;
+
+use crate::client::{IssuerAddress, ObtainError, Patience, Wanted, obtain};
+use crate::clock::{boot_clock, secure_rng};
+use firstflight_credential::NetworkId;
+use firstflight_credential::asap::{ClientCertificate, PrivateKey};
+use firstflight_wire::Instant;
+use firstflight_wire::asap::VerifierId;
+use firstflight_wire::asap::message::Reason;
+use state::{State, Wish};
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::task::{AbortHandle, JoinSet};
+
+/// Certificates that are asked for at once.
+const AT_ONCE: usize = 8;
+
+/// A pool of certificates, kept full in the background until it is dropped.
+pub struct CertificatePool {
+    shared: Arc<Shared>,
+    keeper: AbortHandle,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CertificatePool {
+    /// A pool for the network that this host is on, filled from all `issuers`. It lives in memory only. Needs a
+    /// tokio runtime.
+    ///
+    /// # Errors
+    /// When the system has no clock that runs during sleep, or no random numbers.
+    pub fn start(
+        config: PoolConfig,
+        issuers: Vec<IssuerAddress>,
+        network: NetworkId,
+        patience: Patience,
+    ) -> io::Result<Self> {
+        Self::begin(State::new(config, issuers, network), patience, None)
+    }
+
+    /// The same, with what is left of an earlier pool in a file, which is kept up to date (mode 0600). Its
+    /// secrets are the clients' keys: whoever reads it can link what this host does, and use its certificates
+    /// from its address. What was written before the machine was last started is left alone: its time cannot
+    /// be counted any more.
+    ///
+    /// # Errors
+    /// When the file cannot be read or written, or is none.
+    pub fn start_with_file(
+        config: PoolConfig,
+        issuers: Vec<IssuerAddress>,
+        network: NetworkId,
+        patience: Patience,
+        path: PathBuf,
+    ) -> Result<Self, PoolFileError> {
+        let mut state = State::new(config, issuers, network);
+        let now = boot_clock().map_err(|error| PoolFileError::Read(path.clone(), error))?;
+        file::load(&path, &mut state, now)?;
+        file::save(&path, &state)?;
+        let begun = Self::begin(state, patience, Some(path.clone()));
+        begun.map_err(|error| PoolFileError::Read(path, error))
+    }
+
+    fn begin(state: State, patience: Patience, file: Option<PathBuf>) -> io::Result<Self> {
+        boot_clock()?;
+        secure_rng()?;
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Notify::new() });
+        let keeper = tokio::spawn(keep(Arc::clone(&shared), patience, file)).abort_handle();
+        Ok(Self { shared, keeper })
+    }
+
+    /// A certificate by one of the `trusted` verifiers, for first flights to `site`, whose server is at
+    /// `server` (the families have to be the same). The same one each time for a site, until it is over; for a
+    /// new site one that no other site has seen. `None` if there is none at hand: connect without, it is being
+    /// obtained.
+    #[must_use]
+    pub fn certificate_for(
+        &self,
+        site: &Site,
+        server: IpAddr,
+        trusted: &[VerifierId],
+    ) -> Option<Arc<ClientCertificate>> {
+        let now = boot_clock().ok()?;
+        let found = self.shared.lock().certificate_for(site, server, trusted, now);
+        // One less at hand, or one more that is worth refreshing.
+        self.shared.changed.notify_one();
+        found
+    }
+
+    /// This host is on another network now. What belongs to the one before is kept until it is over.
+    pub fn set_network(&self, network: NetworkId) {
+        self.shared.lock().set_network(network);
+        self.shared.changed.notify_one();
+    }
+
+    /// A server refused this certificate (it is for another address than the server sees, say): it is not used
+    /// again.
+    pub fn forget(&self, certificate: &ClientCertificate) {
+        self.shared.lock().forget(certificate);
+        self.shared.changed.notify_one();
+    }
+
+    /// How many certificates of this network no site has seen yet.
+    #[must_use]
+    pub fn fresh(&self) -> usize {
+        self.shared.lock().fresh()
+    }
+}
+
+impl Drop for CertificatePool {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+impl fmt::Debug for CertificatePool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CertificatePool").field("fresh", &self.fresh()).finish_non_exhaustive()
+    }
+}
+
+type Answered = (Wish, Result<ClientCertificate, ObtainError>);
+
+/// Keeps the pool full.
+async fn keep(shared: Arc<Shared>, patience: Patience, file: Option<PathBuf>) {
+    let mut asking: JoinSet<Answered> = JoinSet::new();
+    let mut saved = 0;
+    loop {
+        let Ok(now) = boot_clock() else { return };
+        let wake = {
+            let mut state = shared.lock();
+            while asking.len() < AT_ONCE
+                && let Some(wish) = state.poll_wish(now)
+            {
+                asking.spawn(fulfil(wish, patience));
+            }
+            state.poll_timeout(now)
+        };
+        if let Some(path) = &file {
+            save(path, &shared, &mut saved);
+        }
+        // Timers stand still while the machine sleeps: look again now and then.
+        let wait = wake.map_or(Duration::MAX, |wake| wake.saturating_since(now));
+        let wait = wait.clamp(Duration::from_millis(10), Duration::from_secs(60));
+        tokio::select! {
+            () = shared.changed.notified() => {}
+            () = tokio::time::sleep(wait) => {}
+            Some(answered) = asking.join_next() => {
+                // A task that panicked answers nothing; its wish stays open until its network is left.
+                if let (Ok((wish, result)), Ok(now)) = (answered, boot_clock()) {
+                    settle(&shared, wish, result, now);
+                }
+            }
+        }
+    }
+}
+
+fn save(path: &std::path::Path, shared: &Shared, saved: &mut u64) {
+    let state = shared.lock();
+    if state.changes() == *saved {
+        return;
+    }
+    *saved = state.changes();
+    if let Err(error) = file::save(path, &state) {
+        tracing::warn!("{error}");
+    }
+}
+
+async fn fulfil(wish: Wish, patience: Patience) -> Answered {
+    let key = match secure_rng() {
+        Ok(mut rng) => PrivateKey::generate(&mut rng),
+        Err(error) => return (wish, Err(ObtainError::System(error))),
+    };
+    let wanted = Wanted { key, wished: wish.wished, old: wish.renew.as_deref() };
+    let result = obtain(&wish.issuer, wanted, &patience).await;
+    (wish, result)
+}
+
+fn settle(shared: &Shared, wish: Wish, result: Result<ClientCertificate, ObtainError>, now: Instant) {
+    match result {
+        Ok(certificate) => shared.lock().handle_obtained(wish, certificate),
+        Err(error) => {
+            tracing::debug!(verifier = %wish.issuer.name, %error, "no certificate");
+            let refused = error.refused();
+            let useless = refused.is_some_and(|refused| refused.reason == Reason::OldCertificate);
+            let wait = refused.map_or(0, |refused| refused.retry_after);
+            shared.lock().handle_failed(&wish, useless, Duration::from_secs(wait.into()), now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,208 @@
+//! A pool in a file. Its times are those of the clock that begins with the machine, so what was written before
+//! that is of no use.
+
+use super::site::Site;
+use super::state::State;
+use crate::clock::boot_clock;
+use crate::hex::{from_hex, to_hex};
+use firstflight_credential::NetworkId;
+use firstflight_credential::asap::{ClientCertificate, PrivateKey};
+use firstflight_wire::Instant;
+use firstflight_wire::asap::{CERTIFICATE_LEN, CertificateBody};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use zeroize::{Zeroize, Zeroizing};
+
+/// The format's version.
+const VERSION: u32 = 1;
+/// Largest file that is read, bytes.
+const LARGEST: u64 = 16 << 20;
+/// Changes whenever the machine starts (Linux, `random(4)`).
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+#[derive(Serialize, Deserialize)]
+struct Content {
+    version: u32,
+    boot: String,
+    certificates: Vec<Saved>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    network: String,
+    verifier: String,
+    address: IpAddr,
+    certificate: String,
+    /// The client's key: the secret.
+    key: String,
+    /// Nanoseconds since the machine started.
+    obtained: u64,
+    site: Option<String>,
+}
+
+impl Drop for Saved {
+    fn drop(&mut self) {
+        self.key.zeroize();
+    }
+}
+
+impl Saved {
+    fn of(network: NetworkId, site: Option<&Site>, certificate: &ClientCertificate) -> Self {
+        Self {
+            network: to_hex(&network.0).to_string(),
+            verifier: certificate.verifier().to_string(),
+            address: certificate.address(),
+            certificate: to_hex(&certificate.body().to_bytes()).to_string(),
+            key: to_hex(&*certificate.key().to_seed()).to_string(),
+            obtained: certificate.obtained().as_nanos(),
+            site: site.map(Site::to_string),
+        }
+    }
+
+    /// The certificate; none if it is not what it says, or from a time to come.
+    fn certificate(&self, now: Instant) -> Option<ClientCertificate> {
+        let verifier = self.verifier.parse().ok()?;
+        let body = CertificateBody::parse(&*from_hex::<CERTIFICATE_LEN>(&self.certificate)?).ok()?;
+        let key = PrivateKey::from_seed(&*from_hex(&self.key)?);
+        let obtained = Some(Instant::from_nanos(self.obtained)).filter(|obtained| *obtained <= now)?;
+        ClientCertificate::new(body, verifier, self.address, key, obtained)
+    }
+
+    fn restore(&self, state: &mut State, now: Instant) -> Option<()> {
+        let network = NetworkId(*from_hex(&self.network)?);
+        let certificate = self.certificate(now)?;
+        let issuer = (state.issuers.iter()).position(|issuer| {
+            issuer.key == *certificate.verifier() && issuer.address.is_ipv4() == self.address.is_ipv4()
+        })?;
+        state.restore(network, issuer, self.site.as_deref().map(Site::new), certificate);
+        Some(())
+    }
+}
+
+/// Writes one certificate with its key, as a pool of one; the file's mode is 0600.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_certificate(path: &Path, certificate: &ClientCertificate) -> Result<(), PoolFileError> {
+    write(path, vec![Saved::of(NetworkId::UNKNOWN, None, certificate)])
+}
+
+/// Reads what [`write_certificate`] wrote.
+///
+/// # Errors
+/// When it cannot be read, is no such file, or was written before the machine was last started.
+pub fn read_certificate(path: &Path) -> Result<ClientCertificate, PoolFileError> {
+    let fail = |error| PoolFileError::Read(path.to_owned(), error);
+    let now = boot_clock().map_err(fail)?;
+    let invalid = |why| PoolFileError::Invalid(path.to_owned(), why);
+    let content = read(path)?.ok_or_else(|| fail(io::ErrorKind::NotFound.into()))?;
+    if content.boot != boot_id() {
+        return Err(invalid("it is from before the machine was last started, so its time cannot be counted"));
+    }
+    let [saved] = &content.certificates[..] else { return Err(invalid("it does not hold one certificate")) };
+    saved.certificate(now).ok_or_else(|| invalid("its certificate is wrong"))
+}
+
+/// Puts what the file holds into `state`. What does not fit it is left out; no file holds nothing.
+pub(super) fn load(path: &Path, state: &mut State, now: Instant) -> Result<(), PoolFileError> {
+    let Some(content) = read(path)?.filter(|content| content.boot == boot_id()) else { return Ok(()) };
+    for saved in &content.certificates {
+        if saved.restore(state, now).is_none() {
+            tracing::debug!("a saved certificate is left out");
+        }
+    }
+    Ok(())
+}
+
+/// Writes all of it.
+pub(super) fn save(path: &Path, state: &State) -> Result<(), PoolFileError> {
+    let mut certificates = Vec::new();
+    for (&(network, _), shelf) in &state.shelves {
+        // A network that is not known is not known again.
+        if !network.is_known() {
+            continue;
+        }
+        let fresh = shelf.fresh.iter().map(|held| (None, held));
+        let sites = shelf.sites.iter().map(|(site, held)| (Some(site), held));
+        certificates
+            .extend(fresh.chain(sites).map(|(site, held)| Saved::of(network, site, &held.certificate)));
+    }
+    write(path, certificates)
+}
+
+/// What a file holds; `None` if it is not there.
+fn read(path: &Path) -> Result<Option<Content>, PoolFileError> {
+    let mut text = Zeroizing::new(Vec::new());
+    match File::open(path).and_then(|file| file.take(LARGEST).read_to_end(&mut text)) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(PoolFileError::Read(path.to_owned(), error)),
+    }
+    let content: Content = serde_json::from_slice(&text)
+        .map_err(|error| PoolFileError::Invalid(path.to_owned(), mistake(&error)))?;
+    if content.version != VERSION {
+        return Err(PoolFileError::Invalid(path.to_owned(), "another version"));
+    }
+    Ok(Some(content))
+}
+
+/// Writes a file in one step.
+fn write(path: &Path, certificates: Vec<Saved>) -> Result<(), PoolFileError> {
+    let content = Content { version: VERSION, boot: boot_id(), certificates };
+    let fail = |error| PoolFileError::Write(path.to_owned(), error);
+    let text = Zeroizing::new(serde_json::to_vec(&content).map_err(|error| fail(error.into()))?);
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    // Its mode is 0600.
+    let mut file = tempfile::NamedTempFile::new_in(directory.unwrap_or(Path::new("."))).map_err(fail)?;
+    file.write_all(&text).and_then(|()| file.as_file().sync_all()).map_err(fail)?;
+    file.persist(path).map(drop).map_err(|error| fail(error.error))
+}
+
+/// Empty where there is none: then nothing is found again but within such a system.
+fn boot_id() -> String {
+    std::fs::read_to_string(BOOT_ID).map(|id| id.trim().to_owned()).unwrap_or_default()
+}
+
+/// What kind of mistake it is, in words that quote nothing.
+fn mistake(error: &serde_json::Error) -> &'static str {
+    match error.classify() {
+        serde_json::error::Category::Io => "it cannot be read",
+        serde_json::error::Category::Syntax => "it is not JSON",
+        serde_json::error::Category::Data => "it has other fields",
+        serde_json::error::Category::Eof => "it is cut off",
+    }
+}
+
+/// Why a pool's file cannot be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum PoolFileError {
+    /// It cannot be read.
+    Read(PathBuf, io::Error),
+    /// It is not a pool of this version.
+    Invalid(PathBuf, &'static str),
+    /// It cannot be written.
+    Write(PathBuf, io::Error),
+}
+
+impl fmt::Display for PoolFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(path, error) => {
+                write!(f, "cannot read the certificates in {}: {error}", path.display())
+            }
+            Self::Invalid(path, why) => {
+                write!(f, "{} holds no certificates of this version: {why}", path.display())
+            }
+            Self::Write(path, error) => {
+                write!(f, "cannot write the certificates to {}: {error}", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for PoolFileError {}

@@ -1,0 +1,65 @@
+//! What one certificate is used for.
+
+use std::fmt;
+use std::net::IpAddr;
+
+/// A site: the servers that may see the same client key.
+///
+/// That should be a registrable domain, all of whose servers belong to one owner. To know those needs the public
+/// suffix list, whose licence (MPL-2.0) is not among this project's: so by default a site is a whole host name,
+/// which links nothing that a domain would not link, and uses more certificates. Who has the list gives
+/// [`Site::new`] the registrable domain instead of the host name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Site(Kind);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Kind {
+    Name(String),
+    Address(IpAddr),
+}
+
+impl Site {
+    /// A host name in any case, with or without final dot, or an address.
+    #[must_use]
+    pub fn new(host: &str) -> Self {
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        Self(match bare.parse() {
+            Ok(address) => Kind::Address(address),
+            Err(_) => Kind::Name(host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()),
+        })
+    }
+}
+
+impl From<IpAddr> for Site {
+    fn from(address: IpAddr) -> Self {
+        Self(Kind::Address(address))
+    }
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Name(name) => f.write_str(name),
+            Kind::Address(address) => fmt::Display::fmt(address, f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Site;
+
+    #[test]
+    fn a_site_is_a_name_without_case_or_an_address() {
+        assert_eq!(Site::new("WWW.Example.com."), Site::new("www.example.com"));
+        assert_ne!(Site::new("example.com"), Site::new("www.example.com"));
+        assert_eq!(
+            Site::new("[2001:DB8::1]"),
+            Site::from("2001:db8::1".parse::<std::net::IpAddr>().unwrap())
+        );
+        for text in ["www.example.com", "192.0.2.1", "2001:db8::1"] {
+            assert_eq!(Site::new(text).to_string(), text);
+            assert_eq!(Site::new(&Site::new(text).to_string()), Site::new(text));
+        }
+    }
+}

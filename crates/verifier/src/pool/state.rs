@@ -1,0 +1,313 @@
+//! The pool as a machine: what it has, what it gives, and what it wants next.
+
+use super::site::Site;
+use crate::client::IssuerAddress;
+use firstflight_credential::NetworkId;
+use firstflight_credential::asap::ClientCertificate;
+use firstflight_wire::Instant;
+use firstflight_wire::asap::VerifierId;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A certificate is not given any more so long before its end: it began up to 20 s before it was made, and was
+/// under way for a while.
+const SLACK: Duration = Duration::from_secs(30);
+/// Pauses after failures.
+const PAUSES: std::ops::RangeInclusive<Duration> = Duration::from_secs(5)..=Duration::from_secs(600);
+/// Networks remembered.
+const NETWORKS: usize = 8;
+
+/// What a pool keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolConfig {
+    /// Certificates that no site has seen, for each network and verifier.
+    pub fresh: usize,
+    /// Sites with a certificate, for each network and verifier; the one used least recently makes way.
+    pub sites: usize,
+    /// How long certificates should last, seconds: the verifier decides.
+    pub wished: u32,
+}
+
+impl Default for PoolConfig {
+    fn default() -> Self {
+        Self { fresh: 4, sites: 256, wished: 24 * 60 * 60 }
+    }
+}
+
+/// A certificate to be obtained.
+#[derive(Debug, Clone)]
+pub(crate) struct Wish {
+    pub(crate) issuer: IssuerAddress,
+    pub(crate) wished: u32,
+    /// The one that it continues.
+    pub(crate) renew: Option<Arc<ClientCertificate>>,
+    shelf: (NetworkId, usize),
+}
+
+/// A certificate that is there.
+#[derive(Debug, Clone)]
+pub(super) struct Held {
+    pub(super) certificate: Arc<ClientCertificate>,
+    /// When it was last given to its site; `None` since it came, if it was not.
+    used: Option<Instant>,
+    /// It is being refreshed.
+    renewing: bool,
+}
+
+impl Held {
+    const fn new(certificate: Arc<ClientCertificate>) -> Self {
+        Self { certificate, used: None, renewing: false }
+    }
+
+    fn is_good(&self, now: Instant) -> bool {
+        self.certificate.remaining(now) > SLACK
+    }
+
+    /// When to refresh it: as late as is safe, since a certificate that was held longer is refreshed for longer.
+    fn due(&self) -> Instant {
+        let lasts = self.certificate.body().lasts();
+        let margin = (lasts / 20).clamp(Duration::from_secs(90), Duration::from_secs(600)).min(lasts / 2);
+        self.certificate.obtained() + lasts.saturating_sub(margin)
+    }
+}
+
+/// The certificates of one verifier in one network.
+#[derive(Debug, Default)]
+pub(super) struct Shelf {
+    pub(super) fresh: Vec<Held>,
+    pub(super) sites: BTreeMap<Site, Held>,
+    /// New ones that are being obtained.
+    asked: usize,
+    failures: u32,
+    retry_at: Instant,
+}
+
+impl Shelf {
+    fn all(&mut self) -> impl Iterator<Item = &mut Held> {
+        self.fresh.iter_mut().chain(self.sites.values_mut())
+    }
+}
+
+/// Everything that a pool knows.
+#[derive(Debug)]
+pub(crate) struct State {
+    config: PoolConfig,
+    pub(super) issuers: Vec<IssuerAddress>,
+    network: NetworkId,
+    pub(super) shelves: BTreeMap<(NetworkId, usize), Shelf>,
+    /// Networks in the order in which they were last come to, the present one last.
+    visited: Vec<NetworkId>,
+    changes: u64,
+}
+
+impl State {
+    pub(crate) fn new(config: PoolConfig, issuers: Vec<IssuerAddress>, network: NetworkId) -> Self {
+        let mut state =
+            Self { config, issuers, network, shelves: BTreeMap::new(), visited: Vec::new(), changes: 0 };
+        state.set_network(network);
+        state
+    }
+
+    /// Counts what a file of it has to follow.
+    pub(crate) const fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    pub(crate) fn set_network(&mut self, network: NetworkId) {
+        self.network = network;
+        self.visited.retain(|other| *other != network);
+        self.visited.push(network);
+        while self.visited.len() > NETWORKS {
+            let gone = self.visited.remove(0);
+            self.shelves.retain(|(network, _), _| *network != gone);
+        }
+        for number in 0..self.issuers.len() {
+            // What failed before may go now.
+            self.shelves.entry((network, number)).or_default().retry_at = Instant::ZERO;
+        }
+        self.changes += 1;
+    }
+
+    pub(crate) fn fresh(&self) -> usize {
+        let here = self.shelves.iter().filter(|((network, _), _)| *network == self.network);
+        here.map(|(_, shelf)| shelf.fresh.len()).sum()
+    }
+
+    pub(crate) fn certificate_for(
+        &mut self,
+        site: &Site,
+        server: IpAddr,
+        trusted: &[VerifierId],
+        now: Instant,
+    ) -> Option<Arc<ClientCertificate>> {
+        self.drop_over(now);
+        let fits = |issuer: &IssuerAddress, id: &VerifierId| {
+            issuer.id() == *id && issuer.address.is_ipv4() == server.is_ipv4()
+        };
+        // In the server's order.
+        let numbers: Vec<usize> = (trusted.iter())
+            .filter_map(|id| self.issuers.iter().position(|issuer| fits(issuer, id)))
+            .collect();
+        let network = self.network;
+        for &number in &numbers {
+            let held = self.shelves.get_mut(&(network, number)).and_then(|shelf| shelf.sites.get_mut(site));
+            if let Some(held) = held.filter(|held| held.is_good(now)) {
+                held.used = Some(now);
+                return Some(Arc::clone(&held.certificate));
+            }
+        }
+        for number in numbers {
+            let Some(shelf) = self.shelves.get_mut(&(network, number)) else { continue };
+            // The one that lasts longest; one that is just being refreshed will be another one soon.
+            let best = (shelf.fresh.iter().enumerate())
+                .filter(|(_, held)| held.is_good(now) && !held.renewing)
+                .max_by_key(|(_, held)| held.certificate.remaining(now));
+            let Some((at, _)) = best else { continue };
+            let mut held = shelf.fresh.swap_remove(at);
+            held.used = Some(now);
+            let certificate = Arc::clone(&held.certificate);
+            if shelf.sites.len() >= self.config.sites {
+                let oldest =
+                    shelf.sites.iter().min_by_key(|(_, held)| held.used).map(|(site, _)| site.clone());
+                oldest.and_then(|site| shelf.sites.remove(&site));
+            }
+            shelf.sites.insert(site.clone(), held);
+            self.changes += 1;
+            return Some(certificate);
+        }
+        None
+    }
+
+    /// What to obtain now; it counts as under way until one of the `handle_*` is called with it.
+    pub(crate) fn poll_wish(&mut self, now: Instant) -> Option<Wish> {
+        self.drop_over(now);
+        let (network, wished) = (self.network, self.config.wished);
+        for (number, issuer) in self.issuers.iter().enumerate() {
+            let Some(shelf) = self.shelves.get_mut(&(network, number)) else { continue };
+            if shelf.retry_at > now {
+                continue;
+            }
+            let wish = |renew| Wish { issuer: issuer.clone(), wished, renew, shelf: (network, number) };
+            let due = |held: &Held| !held.renewing && held.due() <= now;
+            let fresh = shelf.fresh.iter_mut().find(|held| due(held));
+            // A site that was not visited since its certificate came needs no other.
+            let found =
+                fresh.or_else(|| shelf.sites.values_mut().find(|held| held.used.is_some() && due(held)));
+            if let Some(held) = found {
+                held.renewing = true;
+                return Some(wish(Some(Arc::clone(&held.certificate))));
+            }
+            if shelf.fresh.len() + shelf.asked < self.config.fresh {
+                shelf.asked += 1;
+                return Some(wish(None));
+            }
+        }
+        None
+    }
+
+    /// When to poll again at the latest, if nothing else happens.
+    pub(crate) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
+        let here = self.shelves.iter().filter(|((network, _), _)| *network == self.network);
+        here.filter_map(|(_, shelf)| {
+            let waits = |held: &&Held| !held.renewing;
+            let fresh = shelf.fresh.iter().filter(waits).map(Held::due);
+            let sites = shelf.sites.values().filter(waits).filter(|held| held.used.is_some()).map(Held::due);
+            let lacking = shelf.fresh.len() + shelf.asked < self.config.fresh;
+            let next = fresh.chain(sites).chain(lacking.then_some(now)).min();
+            next.map(|next| next.max(shelf.retry_at))
+        })
+        .min()
+    }
+
+    pub(crate) fn handle_obtained(&mut self, wish: Wish, certificate: ClientCertificate) {
+        // Its network was forgotten meanwhile.
+        let Some(shelf) = self.shelves.get_mut(&wish.shelf) else { return };
+        self.changes += 1;
+        (shelf.failures, shelf.retry_at) = (0, Instant::ZERO);
+        let new = Held::new(Arc::new(certificate));
+        match wish.renew {
+            Some(old) => {
+                // In the old one's place, for the same site.
+                if let Some(held) = shelf.all().find(|held| Arc::ptr_eq(&held.certificate, &old)) {
+                    *held = new;
+                }
+            }
+            None => {
+                shelf.asked = shelf.asked.saturating_sub(1);
+                shelf.fresh.push(new);
+            }
+        }
+    }
+
+    /// It was not obtained: the verifier is left alone for a while, as long as it said or longer each time.
+    /// `useless`: the old certificate cannot be continued.
+    pub(crate) fn handle_failed(&mut self, wish: &Wish, useless: bool, wait: Duration, now: Instant) {
+        let Some(shelf) = self.shelves.get_mut(&wish.shelf) else { return };
+        match &wish.renew {
+            Some(old) if useless => {
+                shelf.fresh.retain(|held| !Arc::ptr_eq(&held.certificate, old));
+                shelf.sites.retain(|_, held| !Arc::ptr_eq(&held.certificate, old));
+                self.changes += 1;
+                return;
+            }
+            Some(old) => {
+                if let Some(held) = shelf.all().find(|held| Arc::ptr_eq(&held.certificate, old)) {
+                    held.renewing = false;
+                }
+            }
+            None => shelf.asked = shelf.asked.saturating_sub(1),
+        }
+        let pause = PAUSES.start().saturating_mul(1 << shelf.failures.min(16));
+        shelf.failures = shelf.failures.saturating_add(1);
+        shelf.retry_at = shelf.retry_at.max(now + pause.min(*PAUSES.end()).max(wait));
+    }
+
+    pub(crate) fn forget(&mut self, certificate: &ClientCertificate) {
+        let key = certificate.body().client_key;
+        for shelf in self.shelves.values_mut() {
+            shelf.fresh.retain(|held| held.certificate.body().client_key != key);
+            shelf.sites.retain(|_, held| held.certificate.body().client_key != key);
+        }
+        self.changes += 1;
+    }
+
+    /// Puts back what a file remembered; `used`: by its site, since it came.
+    pub(super) fn restore(
+        &mut self,
+        network: NetworkId,
+        issuer: usize,
+        site: Option<Site>,
+        certificate: ClientCertificate,
+    ) {
+        if !self.visited.contains(&network) {
+            if self.visited.len() >= NETWORKS {
+                return;
+            }
+            self.visited.insert(0, network);
+        }
+        let shelf = self.shelves.entry((network, issuer)).or_default();
+        let obtained = certificate.obtained();
+        let held = Held::new(Arc::new(certificate));
+        match site {
+            Some(site) if shelf.sites.len() < self.config.sites => {
+                shelf.sites.insert(site, Held { used: Some(obtained), ..held });
+            }
+            None if shelf.fresh.len() < self.config.fresh => shelf.fresh.push(held),
+            _ => {}
+        }
+    }
+
+    /// Drops what is over.
+    fn drop_over(&mut self, now: Instant) {
+        let mut dropped = 0;
+        for shelf in self.shelves.values_mut() {
+            let before = shelf.fresh.len() + shelf.sites.len();
+            shelf.fresh.retain(|held| held.is_good(now));
+            shelf.sites.retain(|_, held| held.is_good(now));
+            dropped += before - shelf.fresh.len() - shelf.sites.len();
+        }
+        self.changes += u64::from(dropped > 0);
+    }
+}

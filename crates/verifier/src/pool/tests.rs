@@ -1,0 +1,361 @@
+//! The pool in virtual time, its file, and once with a verifier.
+
+use super::*;
+use firstflight_credential::asap::certify;
+use firstflight_wire::asap::CertificateFlags;
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+const HOME: NetworkId = NetworkId([1; 16]);
+const CAFE: NetworkId = NetworkId([2; 16]);
+const SERVER: &str = "192.0.2.80";
+
+fn key(seed: u8) -> PrivateKey {
+    PrivateKey::from_seed(&[seed; 32])
+}
+
+/// A verifier with this seed, at an address of this family.
+fn issuer(seed: u8, v4: bool) -> IssuerAddress {
+    let address = if v4 { "198.51.100.1:4433" } else { "[2001:db8::1]:4433" };
+    IssuerAddress::new(address.parse().unwrap(), key(seed).public())
+}
+
+fn at(seconds: u64) -> Instant {
+    Instant::from_secs(1000 + seconds)
+}
+
+/// A pool whose wishes come true at once, or fail.
+struct Bench {
+    state: State,
+    keys: u16,
+}
+
+impl Bench {
+    fn new(issuers: Vec<IssuerAddress>) -> Self {
+        Self { state: State::new(PoolConfig::default(), issuers, HOME), keys: 0 }
+    }
+
+    fn certificate(&mut self, wish: &Wish, lasts: u32, now: Instant) -> ClientCertificate {
+        self.keys += 1;
+        let mut seed = [7; 32];
+        seed[..2].copy_from_slice(&self.keys.to_be_bytes());
+        let own = PrivateKey::from_seed(&seed);
+        let verifier = (1..4).map(key).find(|key| key.public() == wish.issuer.key).unwrap();
+        let address = if wish.issuer.address.is_ipv4() { "203.0.113.5" } else { "2001:db8::5" };
+        let address = address.parse().unwrap();
+        let flags = CertificateFlags::new(1, true, wish.renew.is_some()).unwrap();
+        let body = certify(&verifier, &own.public(), address, 1_767_225_600, lasts, flags).unwrap();
+        ClientCertificate::new(body, verifier.public(), address, own, now).unwrap()
+    }
+
+    /// Fulfils all wishes; how many were new, and how many continue another.
+    fn fill(&mut self, lasts: u32, now: Instant) -> (usize, usize) {
+        let (mut new, mut renewed) = (0, 0);
+        while let Some(wish) = self.state.poll_wish(now) {
+            let certificate = self.certificate(&wish, lasts, now);
+            *(if wish.renew.is_some() { &mut renewed } else { &mut new }) += 1;
+            self.state.handle_obtained(wish, certificate);
+        }
+        (new, renewed)
+    }
+
+    fn get(&mut self, site: &str, trusted: &[u8], now: Instant) -> Option<[u8; 32]> {
+        let trusted: Vec<_> = trusted.iter().map(|seed| key(*seed).public().id()).collect();
+        let server = SERVER.parse().unwrap();
+        let found = self.state.certificate_for(&Site::new(site), server, &trusted, now);
+        found.map(|certificate| certificate.body().client_key)
+    }
+}
+
+#[test]
+fn each_site_has_a_key_of_its_own_and_keeps_it() {
+    let mut bench = Bench::new(vec![issuer(1, true)]);
+    assert_eq!(bench.get("a.example", &[1], at(0)), None);
+    assert_eq!(bench.fill(1800, at(0)), (4, 0));
+    let a = bench.get("a.example", &[1], at(1)).unwrap();
+    let b = bench.get("b.example", &[1], at(2)).unwrap();
+    assert_ne!(a, b);
+    assert_eq!(bench.get("A.example.", &[1], at(100)), Some(a));
+    assert_eq!(bench.state.fresh(), 2);
+    assert_eq!(bench.fill(1800, at(100)), (2, 0));
+}
+
+#[test]
+fn only_what_the_server_trusts_and_of_its_family() {
+    let mut bench = Bench::new(vec![issuer(1, true), issuer(2, true), issuer(3, false)]);
+    assert_eq!(bench.fill(1800, at(0)), (12, 0));
+    assert_eq!(bench.get("a.example", &[], at(1)), None);
+    assert_eq!(bench.get("a.example", &[9], at(1)), None);
+    assert_eq!(bench.get("a.example", &[3], at(1)), None, "its certificates are for an IPv6 address");
+    let second = bench.get("a.example", &[2, 1], at(1)).unwrap();
+    // What the site has seen goes before what the server likes better.
+    assert_eq!(bench.get("a.example", &[1, 2], at(2)), Some(second));
+    assert_ne!(bench.get("a.example", &[1], at(3)), Some(second));
+    let v6 = "2001:db8::80".parse().unwrap();
+    let trusted = [key(3).public().id()];
+    assert!(bench.state.certificate_for(&Site::new("a.example"), v6, &trusted, at(4)).is_some());
+}
+
+#[test]
+fn what_is_used_is_refreshed_shortly_before_its_end_with_another_key() {
+    let mut bench = Bench::new(vec![issuer(1, true)]);
+    bench.fill(1800, at(0));
+    let first = bench.get("a.example", &[1], at(10)).unwrap();
+    bench.fill(1800, at(10));
+    assert_eq!(bench.state.poll_timeout(at(20)), Some(at(1710)));
+    assert_eq!(bench.fill(3600, at(1709)), (0, 0));
+    // Three of the first fill, and the site's; the fourth came later.
+    assert_eq!(bench.fill(3600, at(1710)), (0, 4));
+    let second = bench.get("a.example", &[1], at(1711)).unwrap();
+    assert_ne!(first, second);
+    // What lasts longer is refreshed not sooner than ten minutes, or a twentieth, before its end.
+    bench.fill(3600, at(1720));
+    assert_eq!(bench.state.poll_timeout(at(1720)), Some(at(1710 + 3600 - 180)));
+}
+
+/// A site that is not visited any more does not keep the verifier busy.
+#[test]
+fn what_is_not_used_lapses() {
+    let mut bench = Bench::new(vec![issuer(1, true)]);
+    bench.fill(1800, at(0));
+    let first = bench.get("a.example", &[1], at(10)).unwrap();
+    bench.fill(1800, at(10));
+    bench.fill(1800, at(1710));
+    bench.fill(1800, at(1720));
+    // Refreshed once, since it was used; not again.
+    let mut renewed = 0;
+    for second in 1721..4000 {
+        renewed += bench.fill(86_400, at(second)).1;
+    }
+    assert_eq!(renewed, 4, "the fresh ones");
+    let again = bench.get("a.example", &[1], at(4000)).unwrap();
+    assert_ne!(first, again);
+}
+
+#[test]
+fn nothing_is_given_when_it_is_over() {
+    let mut bench = Bench::new(vec![issuer(1, true)]);
+    bench.fill(1800, at(0));
+    let key = bench.get("a.example", &[1], at(0)).unwrap();
+    assert_eq!(bench.get("a.example", &[1], at(1769)), Some(key));
+    assert_eq!(bench.get("a.example", &[1], at(1770)), None);
+    assert_eq!(bench.state.fresh(), 0);
+}
+
+#[test]
+fn a_verifier_that_fails_is_asked_less_and_less_often() {
+    let mut bench = Bench::new(vec![issuer(1, true)]);
+    let mut asked = Vec::new();
+    for second in 0..4000 {
+        while let Some(wish) = bench.state.poll_wish(at(second)) {
+            asked.push(second);
+            bench.state.handle_failed(&wish, false, Duration::ZERO, at(second));
+        }
+    }
+    assert_eq!(asked, [0, 5, 15, 35, 75, 155, 315, 635, 1235, 1835, 2435, 3035, 3635]);
+    // As long as it says, if that is longer; another network is another matter.
+    let mut bench = Bench::new(vec![issuer(1, true)]);
+    let wish = bench.state.poll_wish(at(0)).unwrap();
+    bench.state.handle_failed(&wish, false, Duration::from_secs(77), at(0));
+    assert_eq!(bench.state.poll_timeout(at(0)), Some(at(77)));
+    assert!(bench.state.poll_wish(at(76)).is_none());
+    bench.state.set_network(CAFE);
+    assert!(bench.state.poll_wish(at(1)).is_some());
+}
+
+#[test]
+fn a_certificate_that_cannot_be_continued_is_replaced() {
+    let mut bench = Bench::new(vec![issuer(1, true)]);
+    bench.fill(1800, at(0));
+    let wish = bench.state.poll_wish(at(1710)).unwrap();
+    assert!(wish.renew.is_some());
+    bench.state.handle_failed(&wish, true, Duration::ZERO, at(1710));
+    assert_eq!(bench.state.fresh(), 3);
+    assert_eq!(bench.fill(1800, at(1710)), (1, 3));
+}
+
+#[test]
+fn networks_do_not_share_keys_and_few_are_remembered() {
+    let mut bench = Bench::new(vec![issuer(1, true)]);
+    bench.fill(86_400, at(0));
+    let home = bench.get("a.example", &[1], at(1)).unwrap();
+    bench.state.set_network(CAFE);
+    assert_eq!(bench.get("a.example", &[1], at(2)), None);
+    bench.fill(86_400, at(2));
+    assert_ne!(bench.get("a.example", &[1], at(3)).unwrap(), home);
+    bench.state.set_network(HOME);
+    assert_eq!(bench.get("a.example", &[1], at(4)), Some(home));
+    for number in 10..18 {
+        bench.state.set_network(NetworkId([number; 16]));
+    }
+    assert_eq!(bench.state.shelves.len(), 8);
+    bench.state.set_network(HOME);
+    assert_eq!(bench.get("a.example", &[1], at(5)), None);
+}
+
+#[test]
+fn what_a_server_refused_is_forgotten() {
+    let mut bench = Bench::new(vec![issuer(1, true)]);
+    bench.fill(1800, at(0));
+    let trusted = [key(1).public().id()];
+    let get = |bench: &mut Bench| {
+        let server = SERVER.parse().unwrap();
+        bench.state.certificate_for(&Site::new("a.example"), server, &trusted, at(1)).unwrap()
+    };
+    let first = get(&mut bench);
+    bench.state.forget(&first);
+    assert_ne!(get(&mut bench).body().client_key, first.body().client_key);
+}
+
+proptest! {
+    /// Whatever happens: no key is seen by two sites or in two networks, none after its end, and the number of
+    /// certificates is bounded.
+    #[test]
+    fn no_key_is_shared_and_none_is_stale(
+        steps in proptest::collection::vec((0u8..10, 0u8..6, 0u64..900), 1..120),
+    ) {
+        let config = PoolConfig { sites: 3, ..PoolConfig::default() };
+        let mut bench = Bench::new(vec![issuer(1, true), issuer(2, true)]);
+        bench.state = State::new(config, bench.state.issuers.clone(), HOME);
+        let mut network = HOME;
+        let mut now = at(0);
+        let mut seen: HashMap<[u8; 32], (NetworkId, u8)> = HashMap::new();
+        let mut open: Vec<Wish> = Vec::new();
+        for (step, site, wait) in steps {
+            now += Duration::from_secs(wait);
+            match step {
+                0..4 => {
+                    let trusted = [key(2).public().id(), key(1).public().id()];
+                    let name = Site::new(&format!("{site}.example"));
+                    let server = SERVER.parse().unwrap();
+                    if let Some(found) = bench.state.certificate_for(&name, server, &trusted, now) {
+                        prop_assert!(found.remaining(now) > Duration::ZERO);
+                        let first = seen.entry(found.body().client_key).or_insert((network, site));
+                        prop_assert_eq!(*first, (network, site));
+                    }
+                }
+                4..6 => while let Some(wish) = bench.state.poll_wish(now) { open.push(wish); },
+                6..8 => for wish in open.drain(..) {
+                    let certificate = bench.certificate(&wish, 1800, now);
+                    bench.state.handle_obtained(wish, certificate);
+                },
+                8 => for wish in open.drain(..) {
+                    bench.state.handle_failed(&wish, site == 0, Duration::ZERO, now);
+                },
+                _ => {
+                    network = NetworkId([site; 16]);
+                    bench.state.set_network(network);
+                }
+            }
+            for shelf in bench.state.shelves.values() {
+                prop_assert!(shelf.fresh.len() <= 4 && shelf.sites.len() <= 3);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_pool_comes_back_from_its_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pool");
+    let mut bench = Bench::new(vec![issuer(1, true)]);
+    bench.fill(1800, at(0));
+    let a = bench.get("a.example", &[1], at(1)).unwrap();
+    file::save(&path, &bench.state).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+
+    let mut again = Bench::new(vec![issuer(2, true), issuer(1, true)]);
+    file::load(&path, &mut again.state, at(2)).unwrap();
+    assert_eq!(again.get("a.example", &[1], at(2)), Some(a));
+    assert_eq!(again.state.fresh(), 3);
+    // Another verifier's key, or a clock that stands before: it is left out.
+    let mut other = Bench::new(vec![issuer(2, true)]);
+    file::load(&path, &mut other.state, at(2)).unwrap();
+    assert_eq!(other.state.fresh(), 0);
+    let mut early = Bench::new(vec![issuer(1, true)]);
+    file::load(&path, &mut early.state, Instant::from_secs(999)).unwrap();
+    assert_eq!(early.state.fresh(), 0);
+    // The machine was started since.
+    let text = std::fs::read_to_string(&path).unwrap();
+    let boot = text.split("\"boot\":\"").nth(1).unwrap().split('"').next().unwrap();
+    std::fs::write(&path, text.replace(boot, "another")).unwrap();
+    let mut later = Bench::new(vec![issuer(1, true)]);
+    file::load(&path, &mut later.state, at(2)).unwrap();
+    assert_eq!(later.state.fresh(), 0);
+    for bad in ["", "{", "[]", "{\"version\":2,\"boot\":\"\",\"certificates\":[]}"] {
+        std::fs::write(&path, bad).unwrap();
+        assert!(
+            matches!(file::load(&path, &mut later.state, at(2)), Err(PoolFileError::Invalid(..))),
+            "{bad}"
+        );
+    }
+    assert!(file::save(&directory.path().join("none/pool"), &later.state).is_err());
+    assert!(file::load(&directory.path().join("absent"), &mut later.state, at(2)).is_ok());
+}
+
+#[test]
+fn one_certificate_comes_back_from_its_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("certificate");
+    let mut bench = Bench::new(vec![issuer(1, true)]);
+    let wish = bench.state.poll_wish(at(0)).unwrap();
+    let certificate = bench.certificate(&wish, 1800, boot_clock().unwrap());
+    write_certificate(&path, &certificate).unwrap();
+    let read = read_certificate(&path).unwrap();
+    assert_eq!((read.body(), read.obtained()), (certificate.body(), certificate.obtained()));
+    assert_eq!(read.key().public(), certificate.key().public());
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("203.0.113.5", "203.0.113.6")).unwrap();
+    assert!(matches!(read_certificate(&path), Err(PoolFileError::Invalid(..))));
+    std::fs::remove_file(&path).unwrap();
+    assert!(matches!(read_certificate(&path), Err(PoolFileError::Read(..))));
+}
+
+/// With a verifier on the loopback interface.
+#[tokio::test]
+async fn a_pool_fills_itself() {
+    use crate::{Config, Issuer, Service, StreamLimits};
+    let allowed = vec!["127.0.0.0/8".parse().unwrap()];
+    let config = Config { issuer: Some(Issuer::new(key(1))), allowed, ..Config::default() };
+    let at = "127.0.0.1:0".parse().unwrap();
+    let service = Service::bind(config, &[at], StreamLimits::default()).await.unwrap();
+    let known = IssuerAddress::new(service.addresses()[0], key(1).public());
+    let counters = service.counters();
+    let running = tokio::spawn(service.run(std::future::pending()));
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pool");
+    let start = |path| {
+        CertificatePool::start_with_file(
+            PoolConfig::default(),
+            vec![known.clone()],
+            HOME,
+            Patience::default(),
+            path,
+        )
+    };
+    let pool = start(path.clone()).unwrap();
+    let full = async |pool: &CertificatePool| {
+        while pool.fresh() < 4 {
+            tokio::task::yield_now().await;
+        }
+    };
+    full(&pool).await;
+    let trusted = [known.id()];
+    let (a, b) = (Site::new("a.example"), Site::new("b.example"));
+    let local = "127.0.0.1".parse().unwrap();
+    let first = pool.certificate_for(&a, local, &trusted).unwrap();
+    let second = pool.certificate_for(&b, local, &trusted).unwrap();
+    assert_ne!(first.body().client_key, second.body().client_key);
+    full(&pool).await;
+    assert_eq!(counters.get().certificates, 6);
+    // The file follows: the next pool has it all.
+    while !std::fs::read_to_string(&path).unwrap().contains("b.example") {
+        tokio::task::yield_now().await;
+    }
+    drop(pool);
+    let pool = start(path).unwrap();
+    let again = pool.certificate_for(&a, local, &trusted).unwrap();
+    assert_eq!(again.body().client_key, first.body().client_key);
+    running.abort();
+}
