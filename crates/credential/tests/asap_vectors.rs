@@ -7,6 +7,7 @@ use firstflight_credential::asap::{
     ClientCertificate, Identity, PrivateKey, PublicKey, address_tag, certify, is_certified,
 };
 use firstflight_wire::Instant;
+use firstflight_wire::asap::message::Message;
 use firstflight_wire::asap::{Block, Carrier, CertificateFlags};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -116,4 +117,27 @@ fn signatures_are_judged_the_same() {
             assert_eq!(valid, vector["valid"], "batch, seed {seed}");
         }
     }
+}
+
+/// Requests to verifiers are signed by the key to be certified, and by the old one.
+#[test]
+fn requests_to_verifiers_are_signed_the_same() {
+    let path = format!("{}/../wire/vectors/message.json", env!("CARGO_MANIFEST_DIR"));
+    let file: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let seed = |name: &str| PrivateKey::from_seed(&array(&file["client_seeds"], name));
+    let (mut requests, mut renewals) = (0, 0);
+    for vector in vectors("message") {
+        let Ok(Message::Request(request)) = Message::parse(&bytes(&vector, "message")) else { continue };
+        let signed = request.signing_input(&array(&file, "verifier_key"));
+        let key = if request.old.is_some() { seed("refresh") } else { seed("request") };
+        assert_eq!(key.public().as_bytes(), &request.client_key);
+        assert_eq!(key.sign(signed.as_slice()), request.signature);
+        requests += 1;
+        if let Some(old) = request.old {
+            let key = PublicKey::from_bytes(old.certificate.client_key);
+            assert!(key.verifies(signed.as_slice(), &old.signature));
+            renewals += 1;
+        }
+    }
+    assert_eq!((requests, renewals), (4, 1));
 }

@@ -2,12 +2,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use firstflight_wire::ParseError;
+use firstflight_wire::asap::message::{Challenge, Message, Request, Token, VantageId};
 use firstflight_wire::asap::{
     BLOCK_LEN, Block, Carrier, CertificateBody, CertificateFlags, Hint, Offer, Reply, RequestInput,
     ServiceParam, certificate_input, identity_input,
 };
+use firstflight_wire::carrier::{self, Carried, Control};
 use firstflight_wire::tcp::{OptionBytes, Options};
 use serde_json::{Value, json};
+use std::net::SocketAddr;
 
 fn file(name: &str) -> Value {
     let path = format!("{}/vectors/{name}.json", env!("CARGO_MANIFEST_DIR"));
@@ -192,4 +195,81 @@ fn service_parameters() {
         let len = read.emit(&mut out).unwrap();
         assert_eq!(hex(&out[..len]), hex(&param));
     });
+}
+
+#[test]
+fn carried_datagrams() {
+    each(&file("carrier"), |vector| {
+        let datagram = bytes(vector, "datagram");
+        let mut out = datagram.clone();
+        let (kind, written) = match Carried::parse(&datagram) {
+            Ok(Carried::Segment(_)) => ("segment", carrier::emit_segment_header(&mut out)),
+            Ok(Carried::Control(control)) => match control {
+                Control::KeepAlive => ("keep-alive", control.emit(&mut out)),
+                Control::Reset => ("reset", control.emit(&mut out)),
+            },
+            Err(error) => return assert_eq!(vector["error"], word(error)),
+        };
+        assert_eq!(vector["type"], kind);
+        assert_eq!((written, out), (Ok(carrier::HEADER), datagram));
+    });
+}
+
+#[test]
+fn verifier_messages() {
+    let file = file("message");
+    let key = array(&file, "verifier_key");
+    each(&file, |vector| {
+        let whole = bytes(vector, "message");
+        let message = Message::parse(&whole).unwrap();
+        assert_eq!(number(vector, "type"), u64::from(whole[3]));
+        assert_eq!(hex(&message.to_bytes()), hex(&whole));
+        assert_eq!(message.transaction().0, array(&file, "transaction"));
+        if let (Message::Request(request), Some(signed)) = (message, vector["signed"].as_str()) {
+            assert_eq!(hex(request.signing_input(&key).as_slice()), signed);
+        }
+    });
+    let (challenge, token) = (&file["challenge"], &file["token"]);
+    let client = file["address"].as_str().unwrap().parse().unwrap();
+    let port = number(&file, "port") as u16;
+    let request = bytes(&file["vectors"][1], "message");
+    let Ok(Message::Request(request)) = Message::parse(&request) else { panic!("the second is a request") };
+    let shown = request.challenge.unwrap();
+    let input = Challenge::input(
+        Request::TYPE,
+        shown.time,
+        SocketAddr::new(client, port),
+        &request.client_key,
+        request.transaction,
+    );
+    assert_eq!(hex(&input), text(challenge, "input"));
+    let shown = bytes(token, "token");
+    let vantage = VantageId::new(u16::from_be_bytes([shown[0], shown[1]])).unwrap();
+    let time = u32::from_be_bytes(shown[4..8].try_into().unwrap());
+    assert_eq!(hex(&Token::input(vantage, time, client, &request.client_key)), text(token, "input"));
+}
+
+#[test]
+fn malformed_verifier_messages() {
+    let file = file("message");
+    let good = |name: &str| {
+        let all = file["vectors"].as_array().unwrap();
+        bytes(all.iter().find(|vector| vector["name"] == name).unwrap(), "message")
+    };
+    let malformed = file["malformed"].as_array().unwrap();
+    assert!(malformed.len() > 40);
+    for vector in malformed {
+        let bad = match vector["of"].as_str() {
+            None => bytes(vector, "message"),
+            Some(name) => {
+                let mut bad = good(name);
+                match vector["cut"].as_u64() {
+                    Some(cut) => bad.truncate(bad.len() - cut as usize),
+                    None => bad[number(vector, "at") as usize] = bytes(vector, "to")[0],
+                }
+                bad
+            }
+        };
+        assert!(Message::parse(&bad).is_err(), "{}", vector["name"]);
+    }
 }
