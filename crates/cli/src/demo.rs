@@ -10,7 +10,7 @@ use crate::network::{Capture, engine_config};
 use crate::output;
 use certified::{Shown, Wallet};
 use firstflight::link::{PathConfig, real_time_pair};
-use firstflight::{ConnectConfig, Endpoint, FirstFlight};
+use firstflight::{CarrierConfig, Config, ConnectConfig, Endpoint, FirstFlight};
 use overheard::{Overheard, Spy};
 use serde::Serialize;
 use site::Site;
@@ -69,6 +69,9 @@ const CERTIFICATES: SocketAddr = server(81);
 /// Takes certificates, and nobody has heard of it.
 const UNKNOWN: SocketAddr = server(82);
 
+/// Where TCP in UDP goes to, and comes from.
+const UDP_PORT: u16 = 4433;
+
 const fn server(n: u8) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, n)), 80)
 }
@@ -81,7 +84,7 @@ const PIECE: usize = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What is shown, in this order.
-const MODES: [Mode; 8] = [
+const MODES: [Mode; 14] = [
     Mode::new("handshake", "ordinary handshake", COOKIES),
     Mode { fast_open: true, ..Mode::new("fast-open-first", "Fast Open, first visit", COOKIES) },
     Mode { fast_open: true, ..Mode::new("fast-open-next", "Fast Open, next visit", COOKIES) },
@@ -90,6 +93,27 @@ const MODES: [Mode; 8] = [
     Mode { asap: Some(Shown::UNASKED), ..Mode::new("asap-unknown", "ASAP, unknown server", UNKNOWN) },
     Mode { asap: Some(Shown::STRANGER), ..Mode::new("asap-untrusted", "ASAP, not trusted", CERTIFICATES) },
     Mode { asap: Some(Shown::REPLAYED), ..Mode::new("asap-replayed", "ASAP, replayed", CERTIFICATES) },
+    Mode::new("udp-handshake", "in UDP: handshake", CERTIFICATES).in_udp(),
+    Mode {
+        asap: Some(Shown::TRUSTED),
+        ..Mode::new("udp-asap-first", "in UDP: ASAP, first", CERTIFICATES).in_udp()
+    },
+    Mode {
+        asap: Some(Shown::TRUSTED),
+        ..Mode::new("udp-asap-next", "in UDP: ASAP, next", CERTIFICATES).in_udp()
+    },
+    Mode {
+        asap: Some(Shown::UNASKED),
+        ..Mode::new("udp-asap-unknown", "in UDP: unknown server", UNKNOWN).in_udp()
+    },
+    Mode {
+        asap: Some(Shown::STRANGER),
+        ..Mode::new("udp-asap-untrusted", "in UDP: not trusted", CERTIFICATES).in_udp()
+    },
+    Mode {
+        asap: Some(Shown::REPLAYED),
+        ..Mode::new("udp-asap-replayed", "in UDP: replayed", CERTIFICATES).in_udp()
+    },
 ];
 
 /// One way to ask.
@@ -100,11 +124,16 @@ struct Mode {
     server: SocketAddr,
     fast_open: bool,
     asap: Option<Shown>,
+    udp: bool,
 }
 
 impl Mode {
     const fn new(label: &'static str, title: &'static str, server: SocketAddr) -> Self {
-        Self { label, title, server, fast_open: false, asap: None }
+        Self { label, title, server, fast_open: false, asap: None, udp: false }
+    }
+
+    const fn in_udp(self) -> Self {
+        Self { udp: true, ..self }
     }
 }
 
@@ -144,8 +173,8 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let (near, far) = real_time_pair(path.clone(), path, seed).map_err(Error::Path)?;
     let capture = Capture::create(args.pcap.as_deref(), "client")?;
     let spy = Arc::new(Spy::default());
-    let client =
-        Endpoint::new(engine_config(vec![CLIENT])?, capture.tap(Overheard::new(near, Arc::clone(&spy))));
+    let link = capture.tap(Overheard::new(near, Arc::clone(&spy)));
+    let client = Endpoint::new(engine(vec![CLIENT])?, link);
     let site = Site::open(far, args.size)?;
     let wallet = Wallet::new(CLIENT)?;
 
@@ -186,6 +215,13 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// An engine that speaks TCP on IP, and in UDP.
+fn engine(addresses: Vec<IpAddr>) -> Result<Config, Error> {
+    let mut config = engine_config(addresses)?;
+    config.carrier = Some(CarrierConfig::new(UDP_PORT));
+    Ok(config)
+}
+
 /// What one visit measured.
 struct Measured {
     first_byte: Duration,
@@ -197,7 +233,8 @@ struct Measured {
 
 async fn visit(client: &Endpoint, mode: &Mode, wallet: &Wallet) -> io::Result<Measured> {
     let asap = mode.asap.map(|shown| wallet.show(shown, mode.server)).transpose()?;
-    let config = ConnectConfig { fast_open: mode.fast_open, asap, ..ConnectConfig::default() };
+    let carrier = mode.udp.then_some(UDP_PORT);
+    let config = ConnectConfig { fast_open: mode.fast_open, asap, carrier, ..ConnectConfig::default() };
     let mut buffer = vec![0; PIECE];
     let began = Instant::now();
     let mut stream = client.connect(mode.server, FirstFlight::safely_replayable(REQUEST), &config).await?;

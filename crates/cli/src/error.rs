@@ -10,6 +10,7 @@ use firstflight::credential::{ClockError, KeyParseError, ScheduleError};
 use firstflight::keys::KeyFileError;
 use firstflight::link::memory::MemoryLinkError;
 use firstflight::link::{PcapWriterError, TunError};
+use firstflight::trust::TrustFileError;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -31,6 +32,18 @@ pub enum Error {
     NotAHost(IpAddr),
     /// Listening failed.
     Listen(SocketAddr, ListenError),
+    /// The UDP socket.
+    Udp(SocketAddr, io::Error),
+    /// The file of trusted verifiers.
+    TrustFile(PathBuf, Box<TrustFileError>),
+    /// No name of a server.
+    Identity(String),
+    /// A server at every address, without a name.
+    NoIdentity,
+    /// A verifier's address without its key, or a key that is none.
+    Verifier(String),
+    /// No certificate was obtained; who is at fault.
+    Certificate(String),
     /// The trusted verifiers do not go together.
     Trust(TrustError),
     /// There is no clock for certificates.
@@ -120,6 +133,16 @@ impl fmt::Display for Error {
                     "--ip {ip} is its network's own or broadcast address: choose another one of the network"
                 )
             }
+            Self::Udp(at, error) => write!(f, "cannot use UDP {at}: {error}"),
+            Self::TrustFile(path, error) => write!(f, "{}: {}", path.display(), one_line(error)),
+            Self::Identity(text) => {
+                write!(f, "{text}: an identity is a host name, or one with a port, as www.example.com:8080")
+            }
+            Self::NoIdentity => f.write_str(
+                "a server at every address is called by a name: say --identity NAME, or name one address",
+            ),
+            Self::Verifier(text) => f.write_str(text),
+            Self::Certificate(text) => write!(f, "no certificate: {text}"),
             Self::Trust(error) => write!(f, "{error}"),
             Self::NoClock(error) => write!(f, "the system has no clock for certificates: {error}"),
             Self::Listen(at, error) => write!(f, "cannot listen on {at}: {error}"),
@@ -206,4 +229,9 @@ impl From<TunError> for Error {
     fn from(error: TunError) -> Self {
         Self::Tun(error)
     }
+}
+
+/// An error's text without its line breaks.
+fn one_line(error: &dyn fmt::Display) -> String {
+    error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }

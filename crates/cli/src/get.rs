@@ -1,5 +1,6 @@
 //! `firstflight get`: fetches URLs, with the request in the SYN where a cookie is known.
 
+mod certificates;
 mod fetch;
 mod memory;
 mod racing;
@@ -8,7 +9,9 @@ pub mod target;
 
 use crate::error::Error;
 use crate::network::Network;
+use certificates::Certificates;
 use fetch::{Errand, fetch};
+use firstflight::link::UdpLink;
 use memory::Memory;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,10 +22,10 @@ use std::time::Duration;
 use target::Target;
 use tokio::task::JoinSet;
 
-/// Fetch http:// URLs, with TCP Fast Open
+/// Fetch http:// URLs, with TCP Fast Open and ASAP
 ///
 /// Creates a TUN device (needs root or CAP_NET_ADMIN): the kernel has --host-ip on it, the client has
-/// --ip. Every fetch is a connection of its own: the first one to a server brings its cookie, the next
+/// --ip. With --udp it speaks TCP in UDP datagrams instead, and needs no privileges. Every fetch is a connection of its own: the first one to a server brings its cookie, the next
 /// ones carry their request in the SYN. Where a path swallows it, a GET goes again from another port.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -30,6 +33,7 @@ Examples:
   firstflight get http://10.9.0.1:8000/ --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2 --repeat 3
   firstflight get 'http://[fd09::1]/' --tun ff1 --host-ip fd09::1/64 --ip fd09::2 --json
   firstflight get http://10.9.0.1/big -o big --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2
+  firstflight get http://192.0.2.1:8080/ --udp --verifier 192.0.2.9:4500 --verifier-key KEY
   firstflight get http://10.9.0.1/ --cache cookies.json --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2
 
 For servers beyond this machine the kernel must forward: sysctl net.ipv4.ip_forward=1, and a route back.
@@ -41,6 +45,14 @@ pub struct Args {
     urls: Vec<String>,
     #[command(flatten)]
     network: Network,
+    /// Speak TCP in UDP datagrams through a socket of the operating system: needs no device and no privileges
+    #[arg(long)]
+    udp: bool,
+    /// UDP port of the servers [default: the port in the URL]
+    #[arg(long, value_name = "N", requires = "udp", value_parser = clap::value_parser!(u16).range(1..))]
+    udp_port: Option<u16>,
+    #[command(flatten)]
+    certificates: Certificates,
     #[command(flatten)]
     memory: Memory,
     /// Fetch every URL this often
@@ -84,11 +96,15 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let targets = args.targets().await?;
     args.check_files().await?;
     let cache = args.memory.open()?;
-    let (endpoint, capture) = args.network.start_on(args.memory.network())?;
+    let udp = args.udp_link(&targets)?;
+    let (endpoint, capture) = args.network.start(args.memory.network(), udp, None)?;
     args.memory.attach(cache, &endpoint);
+    let certified = args.certificates.obtain(&endpoint, args.udp, &targets).await?;
     let errand = Arc::new(Errand {
         endpoint: endpoint.clone(),
         fast_open: !args.no_fast_open,
+        certified,
+        carrier: args.udp.then_some(args.udp_port),
         // GET is a safe method, PUT is not (RFC 9110 §9.2.1, RFC 8470 §4).
         replay_safe: args.replay_safe || args.upload.is_none(),
         output: args.output.clone(),
@@ -153,15 +169,26 @@ async fn work(queue: Arc<Queue>, errand: Arc<Errand>, interval: Duration, json: 
 impl Args {
     /// The URLs with the addresses that can be reached from the engine's.
     async fn targets(&self) -> Result<Vec<Target>, Error> {
-        self.network.validate()?;
+        if !self.udp {
+            self.network.validate()?;
+        }
         let mut targets = Vec::with_capacity(self.urls.len());
         for url in &self.urls {
             let mut target = Target::parse(url).map_err(|error| Error::Target(url.clone(), error))?;
             target.resolve().await?;
-            self.keep_reachable(&mut target.addresses)?;
+            if !self.udp {
+                self.keep_reachable(&mut target.addresses)?;
+            }
             targets.push(target);
         }
         Ok(targets)
+    }
+
+    /// The socket with `--udp`; it has one family, that of the first server.
+    fn udp_link(&self, targets: &[Target]) -> Result<Option<UdpLink>, Error> {
+        let first = targets.iter().flat_map(|target| &target.addresses).next().filter(|_| self.udp);
+        let Some(&first) = first else { return Ok(None) };
+        UdpLink::towards(first).map(Some).map_err(|error| Error::Udp(first, error))
     }
 
     /// Leaves out addresses that no connection of the engine leads to.

@@ -4,24 +4,30 @@
 use crate::error::Error;
 use crate::subnet::Subnet;
 use firstflight::credential::NetworkId;
-use firstflight::link::{Link, PcapTap, PcapWriterError, Tapped, Tun, TunConfig};
+use firstflight::link::{Link, PcapTap, PcapWriterError, Tapped, Tun, TunConfig, UdpLink};
 use firstflight::{Config, Endpoint, SharedStore};
 use std::fs::File;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where the engine sits.
+/// Where the engine sits: on a TUN device of its own, unless the command says `--udp`.
 #[derive(clap::Args)]
 pub struct Network {
     /// Name of the TUN device to create
-    #[arg(long, value_name = "NAME")]
-    tun: String,
+    #[arg(
+        long,
+        value_name = "NAME",
+        required_unless_present = "udp",
+        conflicts_with = "udp",
+        requires = "ip"
+    )]
+    tun: Option<String>,
     /// The kernel's address on the device with its prefix, as 10.9.0.1/24; once more for IPv6
-    #[arg(long, value_name = "CIDR", required = true)]
+    #[arg(long, value_name = "CIDR", required_unless_present = "udp", conflicts_with = "udp")]
     host_ip: Vec<Subnet>,
     /// The engine's address, in the same network; once more for IPv6
-    #[arg(long, value_name = "ADDR", required = true)]
+    #[arg(long, value_name = "ADDR", required_unless_present = "udp", conflicts_with = "udp")]
     ip: Vec<IpAddr>,
     /// Largest IP packet on the device, bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(576..))]
@@ -53,34 +59,37 @@ impl Network {
         &self.ip
     }
 
-    /// Creates the device and starts the engine, on this local network.
-    pub fn start_on(&self, network: NetworkId) -> Result<(Endpoint, Capture), Error> {
-        self.launch(network, None)
-    }
-
-    /// The same, with a store to ask.
-    pub fn start_with(&self, store: Option<Arc<dyn SharedStore>>) -> Result<(Endpoint, Capture), Error> {
-        self.launch(NetworkId::UNKNOWN, store)
-    }
-
-    fn launch(
+    /// Starts the engine, on this local network: on the link over UDP, or on a device that it creates.
+    pub fn start(
         &self,
         network: NetworkId,
+        udp: Option<UdpLink>,
         store: Option<Arc<dyn SharedStore>>,
     ) -> Result<(Endpoint, Capture), Error> {
-        self.validate()?;
-        let mut config = engine_config(self.ip.clone())?;
+        let (mut config, name) = match (&udp, &self.tun) {
+            (None, Some(name)) => {
+                self.validate()?;
+                let mut config = engine_config(self.ip.clone())?;
+                config.mtu = usize::from(self.mtu);
+                config.tcp.mss = self.mtu.saturating_sub(40);
+                (config, name.as_str())
+            }
+            _ => (engine_config(Vec::new())?, "udp"),
+        };
         config.network = network;
-        config.mtu = usize::from(self.mtu);
-        config.tcp.mss = self.mtu.saturating_sub(40);
         // Before the device, so that a bad file name leaves nothing behind.
-        let capture = Capture::create(self.pcap.as_deref(), &self.tun)?;
-        let tun = Tun::create(TunConfig {
-            name: self.tun.clone(),
-            host: self.host_ip.iter().map(|host| (host.address, host.prefix)).collect(),
-            mtu: self.mtu,
-        })?;
-        let link = capture.tap(tun);
+        let capture = Capture::create(self.pcap.as_deref(), name)?;
+        let link = match udp {
+            Some(link) => {
+                Endpoint::prepare_udp(&mut config, &link);
+                capture.tap(link)
+            }
+            None => capture.tap(Tun::create(TunConfig {
+                name: name.to_owned(),
+                host: self.host_ip.iter().map(|host| (host.address, host.prefix)).collect(),
+                mtu: self.mtu,
+            })?),
+        };
         let endpoint = match store {
             Some(store) => Endpoint::with_store(config, link, store),
             None => Endpoint::new(config, link),

@@ -2,6 +2,7 @@
 
 mod answer;
 mod body;
+mod certificates;
 mod counters;
 pub(crate) mod early;
 mod fast_open;
@@ -14,13 +15,14 @@ use crate::error::Error;
 use crate::network::Network;
 use crate::observed::observe;
 use fast_open::FastOpen;
-use firstflight::credential::FastOpenPolicy;
-use firstflight::{Endpoint, ListenConfig, Listener, Stream};
+use firstflight::credential::NetworkId;
+use firstflight::link::UdpLink;
+use firstflight::{ListenConfig, Listener, Stream};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -29,10 +31,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Serve a directory over HTTP, with TCP Fast Open
+/// Serve a directory over HTTP, with TCP Fast Open and ASAP
 ///
 /// Creates a TUN device (needs root or CAP_NET_ADMIN): the kernel has --host-ip on it, the server has
-/// --ip. Besides files it answers POST /echo (the body comes back) and PUT /sink (length and SHA-256).
+/// --ip. With --udp it speaks TCP in UDP datagrams instead, and needs no privileges. Besides files it answers POST /echo (the body comes back) and PUT /sink (length and SHA-256).
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -40,6 +42,7 @@ Examples:
   firstflight serve --tun ff0 --host-ip 10.9.0.1/24 --ip 10.9.0.2 \\
       --host-ip fd09::1/64 --ip fd09::2 --port 80 --root ./site --json-log
   curl --tcp-fastopen http://10.9.0.2/
+  firstflight serve --udp 0.0.0.0:8080 --root ./site --trust trust.toml --identity www.example.com
 
 Each first flight once: add --replays at-most-once --one-time --one-time-state FILE
 One key for a farm: sysctl -n net.ipv4.tcp_fastopen_key > key, then --key-file key on every member.
@@ -49,9 +52,13 @@ Environment: FIRSTFLIGHT_KEY has the keys if no option names any.")]
 pub struct Args {
     #[command(flatten)]
     network: Network,
-    /// Port to listen on
-    #[arg(long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u16).range(1..))]
-    port: u16,
+    /// Speak TCP in UDP datagrams on this address and port of the operating system's: needs no device and no
+    /// privileges
+    #[arg(long, value_name = "ADDR:PORT")]
+    udp: Option<SocketAddr>,
+    /// TCP port to listen on [default: 80, with --udp its port]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
     /// Directory to serve
     #[arg(long, value_name = "DIR")]
     root: PathBuf,
@@ -59,6 +66,8 @@ pub struct Args {
     fast_open: FastOpen,
     #[command(flatten)]
     replays: replays::Replays,
+    #[command(flatten)]
+    certificates: certificates::Certificates,
     /// What to do with a request other than GET, HEAD, OPTIONS or TRACE that came in a SYN, before the handshake
     #[arg(long, value_enum, value_name = "HOW", default_value_t = early::EarlyUnsafe::Wait)]
     early_unsafe: early::EarlyUnsafe,
@@ -78,8 +87,14 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Runs it until a signal comes.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
     args.network.validate()?;
+    let port = args.port.or(args.udp.map(|at| at.port())).unwrap_or(80);
+    let listen_at: Vec<IpAddr> = match args.udp {
+        Some(at) => vec![at.ip()],
+        None => args.network.addresses().to_vec(),
+    };
     let mut fast_open = args.fast_open.prepare().await?;
     let store = args.replays.prepare(fast_open.policy.as_mut()).await.map_err(Error::Replays)?;
+    let mut asap = args.certificates.prepare(&listen_at, port, fast_open.policy.as_ref()).await?;
     let root: Arc<Path> = files::root(&args.root).await?.into();
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
@@ -89,24 +104,31 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         None => None,
     };
     let asks = store.is_some();
-    let (endpoint, capture) = args.network.start_with(store)?;
+    let udp = args.udp.map(|at| UdpLink::bind(at).map_err(|error| Error::Udp(at, error))).transpose()?;
+    let (endpoint, capture) = args.network.start(NetworkId::UNKNOWN, udp, store)?;
     let exporting = metrics.map(|exporter| tokio::spawn(exporter.run(endpoint.clone())));
     let log = log::Log::new(args.json_log);
 
     let graceful = Arc::new(GracefulShutdown::new());
     let mut listening = JoinSet::new();
-    let mut handles = Vec::new();
+    let (mut handles, mut trusting) = (Vec::new(), Vec::new());
     let (stop, stopping) = watch::channel(());
-    for &ip in args.network.addresses() {
-        let at = SocketAddr::new(ip, args.port);
-        let listener = listen(&endpoint, at, &args.fast_open, fast_open.policy.clone())?;
+    for ip in listen_at {
+        let at = SocketAddr::new(ip, port);
+        let mut config = ListenConfig::new(at);
+        args.fast_open.configure(&mut config);
+        config.fast_open = fast_open.policy.clone();
+        config.asap = asap.policy.clone();
+        let listener = endpoint.listen(config).map_err(|error| Error::Listen(at, error))?;
         handles.push(listener.keys());
+        trusting.push(listener.trust());
         let site = Site { root: Arc::clone(&root), early_unsafe: args.early_unsafe, log };
         listening.spawn(accept(listener, site, Arc::clone(&graceful), stopping.clone()));
         log.listening(at);
     }
     drop(stopping);
     fast_open.follow(handles);
+    asap.follow(trusting);
 
     tokio::select! {
         _ = interrupt.recv() => {}
@@ -136,18 +158,6 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     log.counters(&endpoint.counters());
     capture.finish()?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn listen(
-    endpoint: &Endpoint,
-    at: SocketAddr,
-    options: &FastOpen,
-    policy: Option<FastOpenPolicy>,
-) -> Result<Listener, Error> {
-    let mut config = ListenConfig::new(at);
-    options.configure(&mut config);
-    config.fast_open = policy;
-    endpoint.listen(config).map_err(|error| Error::Listen(at, error))
 }
 
 /// What every connection needs.

@@ -70,6 +70,13 @@ impl Endpoint {
     /// }
     /// ```
     pub fn over_udp(mut config: Config, link: UdpLink) -> Self {
+        Self::prepare_udp(&mut config, &link);
+        Self::new(config, link)
+    }
+
+    /// Makes `config` one for `link`, as [`Endpoint::over_udp`] does; for links that are wrapped, to record what
+    /// passes, say.
+    pub fn prepare_udp(config: &mut Config, link: &UdpLink) {
         let carrier = config.carrier.unwrap_or(CarrierConfig::new(link.port()));
         config.carrier = Some(CarrierConfig { port: link.port(), from_socket: true, ..carrier });
         for ip in link.local_ips().filter(|ip| !ip.is_unspecified()) {
@@ -77,7 +84,6 @@ impl Endpoint {
                 config.addresses.push(ip);
             }
         }
-        Self::new(config, link)
     }
 
     fn start<L: Link + 'static>(mut config: Config, link: L, store: Option<Arc<dyn SharedStore>>) -> Self {

@@ -184,15 +184,18 @@ impl<'a> Race<'a> {
         let local = config.local.filter(|local| local.is_ipv4() == remote.is_ipv4());
         let config = ConnectConfig {
             fast_open: config.fast_open && !self.begun,
+            asap: config.asap.clone().filter(|_| !self.begun),
             replay_safe: self.first.is_replayable(),
             local,
             ..config.clone()
         };
-        let given = config.fast_open && rides(&config) && !self.first.data().is_empty();
+        let may_ride = (config.fast_open || config.asap.is_some()) && rides(&config);
+        let given = may_ride && !self.first.data().is_empty();
         let data = if given { self.first.data() } else { &[] };
         let mut inner = self.shared.lock();
         let begun = inner.check().and_then(|()| {
             let now = inner.now();
+            let config = crate::stream::at_present(&config)?;
             inner.stack.connect(remote, data, &config, now).map_err(io::Error::other)
         });
         match begun {

@@ -202,6 +202,18 @@ fn poll_complete(inner: &mut Inner, id: ConnId, cx: &Context<'_>) -> Poll<io::Re
     Poll::Pending
 }
 
+/// A certificate's age is that of the moment when it is shown; a lazy stream may have been made long before.
+pub(crate) fn at_present(config: &ConnectConfig) -> io::Result<Cow<'_, ConnectConfig>> {
+    let mut config = Cow::Borrowed(config);
+    if config.asap.is_some() {
+        let clock = crate::certificate_clock()?;
+        if let Some(certified) = &mut config.to_mut().asap {
+            certified.now = clock;
+        }
+    }
+    Ok(config)
+}
+
 fn connect(
     inner: &mut Inner,
     remote: SocketAddr,
@@ -210,14 +222,7 @@ fn connect(
 ) -> io::Result<(ConnId, usize)> {
     inner.check()?;
     let now = inner.now();
-    let mut config = Cow::Borrowed(config);
-    if config.asap.is_some() {
-        // A lazy stream may have been made long ago.
-        let clock = crate::certificate_clock()?;
-        if let Some(certified) = &mut config.to_mut().asap {
-            certified.now = clock;
-        }
-    }
+    let config = at_present(config)?;
     let made = inner.stack.connect(remote, first, &config, now).map_err(io::Error::other)?;
     inner.kick();
     Ok(made)

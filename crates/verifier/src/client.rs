@@ -2,8 +2,10 @@
 
 mod exchange;
 mod fault;
+mod route;
 
 pub use fault::{Fault, ObtainError, VantageFault};
+pub use route::{Dial, Dialled, Duplex, Route};
 
 use crate::clock::{boot_clock, secure_rng};
 use crate::group::VantageAddress;
@@ -90,6 +92,19 @@ pub async fn obtain(
     wanted: Wanted<'_>,
     patience: &Patience,
 ) -> Result<ClientCertificate, ObtainError> {
+    obtain_by(&Route::System, from, wanted, patience).await
+}
+
+/// The same by another way to the verifiers than the system's: the certificate is for the address that they see.
+///
+/// # Errors
+/// As [`obtain`].
+pub async fn obtain_by(
+    route: &Route,
+    from: &IssuerAddress,
+    wanted: Wanted<'_>,
+    patience: &Patience,
+) -> Result<ClientCertificate, ObtainError> {
     let Wanted { key, wished, old } = wanted;
     let mut rng = secure_rng().map_err(ObtainError::System)?;
     let mut transaction = || {
@@ -111,9 +126,10 @@ pub async fn obtain(
             return Err(ObtainError::NoAddress { vantage: point.name.clone() });
         };
         let (point, patience, public) = (point.clone(), *patience, *key.public().as_bytes());
-        let transaction = transaction();
+        let (transaction, route) = (transaction(), route.clone());
         points.spawn(async move {
-            let result = token_of(&point, address, transaction, public, patience).await;
+            let peer = Peer { address, transaction };
+            let result = token_of(&route, &point, peer, public, patience).await;
             (point, result)
         });
     }
@@ -129,7 +145,7 @@ pub async fn obtain(
         all
     };
     let first = |challenge, padded| ask.unsigned(challenge, padded);
-    let (opened, answers) = tokio::join!(Conversation::open(issuer, patience, first), tokens);
+    let (opened, answers) = tokio::join!(Conversation::open(route, issuer, patience, first), tokens);
     let fail = |fault| fault_of(from, fault);
     let mut conversation = opened.map_err(fail)?;
     let tokens = collect(from, answers)?;
@@ -180,14 +196,15 @@ impl Ask<'_> {
 
 /// A vantage point's token.
 async fn token_of(
+    route: &Route,
     point: &VantageAddress,
-    address: SocketAddr,
-    transaction: TransactionId,
+    peer: Peer,
     key: [u8; 32],
     patience: Patience,
 ) -> Result<Token, Fault> {
-    let request = |challenge, padded| VantageRequest::new(transaction, key, challenge, padded).to_bytes();
-    let mut conversation = Conversation::open(Peer { address, transaction }, &patience, request).await?;
+    let request =
+        |challenge, padded| VantageRequest::new(peer.transaction, key, challenge, padded).to_bytes();
+    let mut conversation = Conversation::open(route, peer, &patience, request).await?;
     match conversation.ask(request).await? {
         Message::Token(message) if message.token.vantage == point.id => Ok(message.token),
         _ => Err(Fault::Nonsense),

@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod challenge;
-mod client;
+pub mod client;
 mod clock;
 mod config;
 mod counters;

@@ -1,8 +1,10 @@
 //! Somebody on the path who hears a request and sends it again, from another port.
 
 use firstflight::link::Link;
-use firstflight::wire::ip::Packet;
-use firstflight::wire::tcp::{Flags, Segment, fill_checksum};
+use firstflight::wire::carrier::Carried;
+use firstflight::wire::ip::{Packet, Protocol};
+use firstflight::wire::tcp::{self, Flags, Segment};
+use firstflight::wire::udp::{self, Datagram};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,17 +60,28 @@ impl<L: Link> Link for Overheard<L> {
     }
 }
 
-/// A copy of a SYN with data, from another source port.
+/// A copy of a SYN with data, from another source port; in UDP from another one inside.
 fn from_another_port(packet: &[u8]) -> Option<Vec<u8>> {
     let ip = Packet::parse(packet).ok()?;
-    let segment = Segment::parse(ip.payload).ok()?;
+    let (inner, in_udp) = match ip.protocol {
+        Protocol::Udp => match Carried::parse(Datagram::parse(ip.payload).ok()?.payload).ok()? {
+            Carried::Segment(segment) => (segment, true),
+            Carried::Control(_) => return None,
+        },
+        _ => (ip.payload, false),
+    };
+    let segment = Segment::parse(inner).ok()?;
     if segment.flags != Flags::SYN.union(Flags::PSH) || segment.payload.is_empty() {
         return None;
     }
-    let at = packet.len() - ip.payload.len();
+    let (whole, at) = (packet.len() - ip.payload.len(), packet.len() - inner.len());
     let mut copy = packet.to_vec();
-    let body = copy.get_mut(at..)?;
-    body.get_mut(..2)?.copy_from_slice(&(segment.src_port ^ 1).to_be_bytes());
-    fill_checksum(body, ip.src, ip.dst);
+    copy.get_mut(at..at + 2)?.copy_from_slice(&(segment.src_port ^ 1).to_be_bytes());
+    let body = copy.get_mut(whole..)?;
+    if in_udp {
+        udp::fill_checksum(body, ip.src, ip.dst);
+    } else {
+        tcp::fill_checksum(body, ip.src, ip.dst);
+    }
     Some(copy)
 }

@@ -1,9 +1,8 @@
 //! The demonstration's servers: one object each, by cookie or by certificate.
 
 use super::certified::{CERTIFIER, identity};
-use super::{CERTIFICATES, COOKIES, PIECE, UNKNOWN, find_blank_line};
+use super::{CERTIFICATES, COOKIES, PIECE, UNKNOWN, engine, find_blank_line};
 use crate::error::Error;
-use crate::network::engine_config;
 use firstflight::credential::asap::{AsapPolicy, GuardDomain, TrustStore, Trusted};
 use firstflight::credential::{
     FastOpenPolicy, KeyRing, PendingLimit, Quarantine, ReplayTable, Scheme, Window,
@@ -32,7 +31,7 @@ impl Site {
     /// Opens them on one engine.
     pub fn open<L: Link + 'static>(link: L, size: u64) -> Result<Self, Error> {
         let addresses = [COOKIES, CERTIFICATES, UNKNOWN].map(|at| at.ip());
-        let server = Endpoint::new(engine_config(addresses.to_vec())?, link);
+        let server = Endpoint::new(engine(addresses.to_vec())?, link);
         let executed = Arc::new(AtomicU64::new(0));
         let key = firstflight::random_key().map_err(Error::Random)?;
         let cookies = FastOpenPolicy::new(

@@ -42,7 +42,9 @@ impl fmt::Display for Table<'_> {
             )?;
             match visit.reason {
                 Some(reason) => writeln!(f, " ({reason})")?,
-                None if visit.mode == "asap-replayed" => writeln!(f, ", executed {} time", visit.executed)?,
+                None if visit.mode.ends_with("replayed") => {
+                    writeln!(f, ", executed {} time", visit.executed)?
+                }
                 None => writeln!(f)?,
             }
         }

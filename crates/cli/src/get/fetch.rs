@@ -1,5 +1,6 @@
 //! One fetch over one connection.
 
+use super::certificates::Certifieds;
 use super::racing::{Plan, Racing};
 use super::report::Report;
 use super::target::Target;
@@ -8,7 +9,7 @@ use crate::file_body::FileBody;
 use crate::observed::{Observed, Watch, observe};
 use crate::output::millis;
 use bytes::Bytes;
-use firstflight::{ConnectAnyConfig, ConnectConfig, Endpoint, Stream};
+use firstflight::{Certified, ConnectAnyConfig, ConnectConfig, Endpoint, Stream};
 use http_body_util::{BodyExt, Either, Empty};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
@@ -27,6 +28,10 @@ use tokio::io::AsyncWriteExt;
 pub struct Errand {
     pub endpoint: Endpoint,
     pub fast_open: bool,
+    /// Certificates to show.
+    pub certified: Certifieds,
+    /// In UDP, to this port or that of the URL.
+    pub carrier: Option<Option<u16>>,
     /// The request may ride in a SYN, and be executed twice.
     pub replay_safe: bool,
     pub output: Option<PathBuf>,
@@ -91,9 +96,9 @@ struct Progress {
 /// (RFC 8470 §5.2).
 pub async fn fetch(errand: &Errand, target: &Target) -> Report {
     let began = Instant::now();
-    let mut visit = visit(errand, target, errand.fast_open, began).await;
+    let mut visit = visit(errand, target, true, began).await;
     let too_early = visit.progress.status == Some(StatusCode::TOO_EARLY.as_u16());
-    let retry = too_early && errand.fast_open;
+    let retry = too_early && (errand.fast_open || !errand.certified.is_empty());
     if retry {
         visit = self::visit(errand, target, false, began).await;
     }
@@ -107,9 +112,20 @@ struct Visit {
     result: Result<(), FetchError>,
 }
 
-async fn visit(errand: &Errand, target: &Target, fast_open: bool, began: Instant) -> Visit {
+async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) -> Visit {
+    let fast_open = errand.fast_open && first;
     let mut progress = Progress { status: None, sum: Sum::new() };
-    let connect = ConnectConfig { fast_open, ..ConnectConfig::default() };
+    let connect = ConnectConfig {
+        fast_open,
+        // After a request that came too early an ordinary handshake.
+        asap: errand
+            .certified
+            .get(&target.site())
+            .filter(|_| first)
+            .map(|certified| Certified { identity: target.identity(), ..certified.clone() }),
+        carrier: errand.carrier.map(|port| port.unwrap_or(target.port)),
+        ..ConnectConfig::default()
+    };
     let (stream, watch) = observe(Racing::new(Plan {
         endpoint: errand.endpoint.clone(),
         addresses: target.addresses.clone(),

@@ -1,5 +1,6 @@
 //! Fetches from a site on an emulated path.
 
+use super::certificates::Certifieds;
 use super::fetch::{Errand, fetch};
 use super::target::Target;
 use crate::serve::early::EarlyUnsafe;
@@ -11,6 +12,8 @@ fn errand(site: &TestSite, upload: Option<PathBuf>, replay_safe: bool) -> Errand
     Errand {
         endpoint: site.client.clone(),
         fast_open: true,
+        certified: Certifieds::new(),
+        carrier: None,
         replay_safe,
         output: None,
         upload,

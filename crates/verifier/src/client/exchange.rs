@@ -2,11 +2,12 @@
 
 use super::Patience;
 use super::fault::Fault;
+use super::route::Route;
 use firstflight_wire::asap::message::{Challenge, MESSAGE_MAX, Message, MessageBytes, TransactionId};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, UdpSocket};
+use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
 /// Challenges that are answered, in case one expires on the way.
@@ -21,6 +22,7 @@ pub(super) struct Peer {
 
 /// A verifier that has given a challenge, or is connected.
 pub(super) struct Conversation {
+    route: Route,
     peer: Peer,
     patience: Patience,
     way: Way,
@@ -35,11 +37,15 @@ impl Conversation {
     /// Gets a challenge with the message that `make` makes of none; if nothing comes back over UDP, everything
     /// else goes over TCP.
     pub(super) async fn open(
+        route: &Route,
         peer: Peer,
         patience: &Patience,
         make: impl Fn(Option<Challenge>, bool) -> MessageBytes,
     ) -> Result<Self, Fault> {
-        let patience = *patience;
+        let (patience, route) = (*patience, route.clone());
+        if matches!(route, Route::Streams(_)) {
+            return Ok(Self { route, peer, patience, way: Way::Stream });
+        }
         let any: IpAddr =
             if peer.address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let socket = UdpSocket::bind((any, 0)).await.map_err(Fault::Socket)?;
@@ -51,7 +57,7 @@ impl Conversation {
             Some(_) => return Err(Fault::Nonsense),
             None => Way::Stream,
         };
-        Ok(Self { peer, patience, way })
+        Ok(Self { route, peer, patience, way })
     }
 
     /// Asks what `make` makes of a challenge; the answer is never another challenge.
@@ -81,7 +87,7 @@ impl Conversation {
 
     async fn ask_by_stream(&self, message: &[u8]) -> Result<Message, Fault> {
         let exchange = async {
-            let mut stream = TcpStream::connect(self.peer.address).await?;
+            let mut stream = self.route.stream(self.peer.address).await?;
             let mut framed = Vec::with_capacity(2 + message.len());
             framed.extend((message.len() as u16).to_be_bytes());
             framed.extend_from_slice(message);

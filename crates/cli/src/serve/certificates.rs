@@ -1,0 +1,102 @@
+//! How `serve` treats certificates: whom it trusts, and what clients may call it.
+
+use crate::error::Error;
+use firstflight::credential::asap::{AsapPolicy, GuardDomain, Identity};
+use firstflight::credential::{FastOpenPolicy, PendingLimit, Quarantine, ReplayTable, Window};
+use firstflight::trust::{self, TrustFile, TrustHandle};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// How certificates are treated.
+#[derive(clap::Args)]
+pub struct Certificates {
+    /// Take first flights with certificates (ASAP) of the verifiers in this file; read again while running
+    ///
+    /// Each request is executed once. For the first ten seconds after the start none is taken: the server does not
+    /// know what it took before.
+    #[arg(long, value_name = "FILE", conflicts_with = "no_cookie")]
+    trust: Option<PathBuf>,
+    /// What clients call this server, a name or NAME:PORT; once more for each [default: its addresses]
+    #[arg(long = "identity", value_name = "NAME", requires = "trust")]
+    identities: Vec<String>,
+    /// Other servers answer to the same name and do not know what this one took: a request may be executed once
+    /// on each
+    #[arg(long, requires = "trust")]
+    per_site: bool,
+    /// Memory for the requests of the last 70 seconds, MiB: 1 for each 1,500 first flights a second
+    #[arg(
+        long, value_name = "MIB", default_value_t = 8, requires = "trust",
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
+    request_memory: u16,
+}
+
+/// The policy, and the file that it follows.
+pub struct Prepared {
+    /// `None` without `--trust`.
+    pub policy: Option<AsapPolicy>,
+    file: Option<TrustFile>,
+}
+
+impl Prepared {
+    /// Follows the trust file while the listeners live.
+    pub fn follow(&mut self, listeners: Vec<TrustHandle>) {
+        if let Some(file) = self.file.take() {
+            tokio::spawn(trust::follow(listeners, file));
+        }
+    }
+}
+
+impl Certificates {
+    /// The policy for listeners at `addresses` and `port`; the places of pending first flights are those of Fast
+    /// Open.
+    pub async fn prepare(
+        &self,
+        addresses: &[IpAddr],
+        port: u16,
+        fast_open: Option<&FastOpenPolicy>,
+    ) -> Result<Prepared, Error> {
+        let Some(path) = &self.trust else { return Ok(Prepared { policy: None, file: None }) };
+        let file =
+            TrustFile::open(path).await.map_err(|error| Error::TrustFile(path.clone(), Box::new(error)))?;
+        let key = firstflight::random_guard_key().map_err(Error::Random)?;
+        let bytes = usize::from(self.request_memory) << 20;
+        let pending = match fast_open {
+            Some(policy) => Arc::clone(&policy.pending),
+            None => Arc::new(PendingLimit::new(256)),
+        };
+        let policy = AsapPolicy {
+            trust: file.store(),
+            identities: self.identities(addresses, port)?.into(),
+            guard: Arc::new(ReplayTable::new(key, Window::REQUESTS, bytes, firstflight::unix_ms())),
+            domain: if self.per_site { GuardDomain::Site } else { GuardDomain::All },
+            pending,
+            quarantine: fast_open.map_or(Quarantine::default(), |policy| policy.quarantine),
+        };
+        Ok(Prepared { policy: Some(policy), file: Some(file) })
+    }
+
+    fn identities(&self, addresses: &[IpAddr], port: u16) -> Result<Vec<Identity>, Error> {
+        let named = self.identities.iter().map(|text| {
+            let (name, port) = match text.rsplit_once(':') {
+                Some((name, digits)) => (name, digits.parse().ok()),
+                None => (text.as_str(), Some(port)),
+            };
+            let good = |part: &str| {
+                !part.is_empty()
+                    && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+            };
+            let labels = name.strip_suffix('.').unwrap_or(name).split('.').all(good);
+            port.filter(|_| labels)
+                .map(|port| Identity::name(name, port))
+                .ok_or_else(|| Error::Identity(text.clone()))
+        });
+        let mut identities: Vec<Identity> = named.collect::<Result<_, _>>()?;
+        if identities.is_empty() {
+            let own = addresses.iter().filter(|address| !address.is_unspecified());
+            identities.extend(own.map(|address| Identity::address(*address, port)));
+        }
+        if identities.is_empty() { Err(Error::NoIdentity) } else { Ok(identities) }
+    }
+}

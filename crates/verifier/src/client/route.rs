@@ -1,0 +1,52 @@
+//! How verifiers are reached.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+
+/// A stream in both directions.
+pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
+/// A stream that is being opened.
+pub type Dialled<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn Duplex>>> + Send + 'a>>;
+
+/// Opens streams from the address that is to be certified.
+pub trait Dial: Send + Sync {
+    /// Opens one.
+    fn dial(&self, to: SocketAddr) -> Dialled<'_>;
+}
+
+/// How verifiers are reached.
+#[derive(Clone, Default)]
+pub enum Route {
+    /// By the system's sockets: over UDP, and over TCP where that is silent.
+    #[default]
+    System,
+    /// By these streams only. For engines with an address of their own.
+    Streams(Arc<dyn Dial>),
+}
+
+impl Route {
+    pub(super) async fn stream(&self, to: SocketAddr) -> io::Result<Box<dyn Duplex>> {
+        match self {
+            Self::System => Ok(Box::new(TcpStream::connect(to).await?)),
+            Self::Streams(dial) => dial.dial(to).await,
+        }
+    }
+}
+
+impl fmt::Debug for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::System => "System",
+            Self::Streams(_) => "Streams(..)",
+        })
+    }
+}
