@@ -15,9 +15,10 @@ use crate::flow::{FlowKey, FlowTable};
 use crate::slab::Slab;
 use crate::stack::Stack;
 use crate::wheel::TimerWheel;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::net::IpAddr;
+use core::num::NonZeroU32;
 use core::time::Duration;
 use firstflight_wire::carrier::{Carried, Control};
 use firstflight_wire::tcp::Segment;
@@ -31,17 +32,18 @@ pub(crate) const SYN_ACK_RETRIES: u8 = 1;
 /// Connections that one reset of the carrier makes ask.
 const PROBES: usize = 16;
 
-/// A connection's place in its pair.
+/// A pair of UDP ports in the carrier's slab: its index and one, so that a connection on raw IP has none for free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seat {
-    /// The pair (index).
-    pair: u32,
-    /// Place in [`Pair::opened`]; [`Seat::CHILD`] if the peer opened it.
-    place: u32,
-}
+pub struct PairId(NonZeroU32);
 
-impl Seat {
-    const CHILD: u32 = u32::MAX;
+impl PairId {
+    fn of(index: u32) -> Option<Self> {
+        NonZeroU32::new(index.wrapping_add(1)).map(Self)
+    }
+
+    fn index(self) -> u32 {
+        self.0.get() - 1
+    }
 }
 
 /// The carrier of one stack.
@@ -70,7 +72,7 @@ struct Pair {
     hash: u64,
     connections: usize,
     /// Those of them that were opened here (index).
-    opened: Vec<u32>,
+    opened: BTreeSet<u32>,
     /// When the last segment left.
     used_at: Instant,
     /// When anything last left.
@@ -79,8 +81,8 @@ struct Pair {
     armed: bool,
     /// A keep-alive was sent, and no reset believed since.
     asked: bool,
-    /// Which of `opened` to probe first.
-    next: usize,
+    /// From which of `opened` on to probe.
+    next: u32,
 }
 
 impl Carrier {
@@ -104,13 +106,13 @@ impl Carrier {
     }
 
     /// Adds connection `index` to the pair `key`, which has this hash.
-    fn join(&mut self, key: FlowKey, hash: u64, index: u32, opened: bool, now: Instant) -> Seat {
+    fn join(&mut self, key: FlowKey, hash: u64, index: u32, opened: bool, now: Instant) -> Option<PairId> {
         let pair = self.find(hash, &key).unwrap_or_else(|| {
             let (pair, _) = self.pairs.insert(Pair {
                 key,
                 hash,
                 connections: 0,
-                opened: Vec::new(),
+                opened: BTreeSet::new(),
                 used_at: now,
                 kept_at: now,
                 armed: false,
@@ -121,48 +123,40 @@ impl Carrier {
             self.table.insert(hash, pair, |i| pairs.get(i).map_or(0, |pair| pair.hash));
             pair
         });
-        let mut seat = Seat { pair, place: Seat::CHILD };
         if let Some(entry) = self.pairs.get_mut(pair) {
             entry.connections += 1;
             if opened {
-                seat.place = entry.opened.len() as u32;
-                entry.opened.push(index);
+                entry.opened.insert(index);
             }
         }
-        self.sent(seat, now);
-        seat
+        let id = PairId::of(pair)?;
+        self.sent(id, now);
+        Some(id)
     }
 
-    /// Takes a connection out. The one (index) that has its seat now, if another had to move.
-    fn leave(&mut self, seat: Seat) -> Option<u32> {
-        let pair = self.pairs.get_mut(seat.pair)?;
+    /// Connection `index` of this pair is over.
+    pub fn leave(&mut self, id: PairId, index: u32) {
+        let Some(pair) = self.pairs.get_mut(id.index()) else { return };
         pair.connections = pair.connections.saturating_sub(1);
-        let place = seat.place as usize;
-        let mut moved = None;
-        if seat.place != Seat::CHILD && place < pair.opened.len() {
-            pair.opened.swap_remove(place);
-            moved = pair.opened.get(place).copied();
-        }
+        pair.opened.remove(&index);
         if pair.connections == 0 {
-            let hash = pair.hash;
-            self.table.remove(hash, seat.pair);
-            self.wheel.cancel(seat.pair);
-            self.pairs.remove(seat.pair);
+            self.table.remove(pair.hash, id.index());
+            self.wheel.cancel(id.index());
+            self.pairs.discard(id.index());
         }
-        moved
     }
 
-    /// A segment of a connection with this seat leaves.
+    /// A segment of a connection of this pair leaves.
     #[inline]
-    pub fn sent(&mut self, seat: Seat, now: Instant) {
-        let Some(pair) = self.pairs.get_mut(seat.pair) else { return };
+    pub fn sent(&mut self, id: PairId, now: Instant) {
+        let Some(pair) = self.pairs.get_mut(id.index()) else { return };
         (pair.used_at, pair.kept_at) = (now, now);
         if !pair.armed
             && !pair.opened.is_empty()
             && let Some(every) = self.keep_alive
         {
             pair.armed = true;
-            self.wheel.schedule(seat.pair, now + every);
+            self.wheel.schedule(id.index(), now + every);
         }
     }
 
@@ -205,10 +199,10 @@ impl Carrier {
     fn reset(&mut self, index: u32) -> Vec<u32> {
         let Some(pair) = self.pairs.get_mut(index).filter(|pair| pair.asked) else { return Vec::new() };
         pair.asked = false;
-        let first = pair.next % pair.opened.len().max(1);
-        pair.next = first + PROBES;
-        let turn = pair.opened.iter().cycle().skip(first);
-        turn.take(PROBES.min(pair.opened.len())).copied().collect()
+        let turn = pair.opened.range(pair.next..).chain(pair.opened.range(..pair.next));
+        let suspects: Vec<u32> = turn.take(PROBES).copied().collect();
+        pair.next = suspects.last().map_or(0, |last| last + 1);
+        suspects
     }
 }
 
@@ -293,19 +287,9 @@ impl Stack {
         let outer = key.outer();
         let hash = self.hasher.hash(&outer);
         let Some(carrier) = &mut self.carrier else { return };
-        let seat = carrier.join(outer, hash, index, opened, now);
+        let pair = carrier.join(outer, hash, index, opened, now);
         if let Some(slot) = self.slots.get_mut(index) {
-            slot.seat = Some(seat);
-        }
-    }
-
-    /// A connection in UDP is over.
-    pub(crate) fn leave_pair(&mut self, seat: Seat) {
-        let Some(carrier) = &mut self.carrier else { return };
-        if let Some(moved) = carrier.leave(seat)
-            && let Some(slot) = self.slots.get_mut(moved)
-        {
-            slot.seat = Some(seat);
+            slot.pair = pair;
         }
     }
 }

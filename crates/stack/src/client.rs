@@ -47,7 +47,7 @@ impl Stack {
         data: &[u8],
         now: Instant,
     ) -> Intent {
-        let (network, server) = (self.network_of(key), key.remote_ip());
+        let (network, server) = (self.config.network_of(key), key.remote_ip());
         if !config.fast_open && config.asap.is_none() {
             return Intent::ordinary(Reason::NotRequested, self.client_path_mss(key, now));
         }
@@ -128,7 +128,7 @@ impl Stack {
 
     /// Largest payload of a segment to the flow's server, as far as the link and routers on earlier visits said.
     pub(crate) fn client_path_mss(&self, key: &FlowKey, now: Instant) -> u16 {
-        let learnt = self.credentials.path_mss(self.network_of(key), key.remote_ip(), now);
+        let learnt = self.credentials.path_mss(self.config.network_of(key), key.remote_ip(), now);
         self.path_mss(key).min(learnt.unwrap_or(u16::MAX))
     }
 

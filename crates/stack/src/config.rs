@@ -1,5 +1,6 @@
 //! What may be set for a stack and a listener.
 
+use crate::flow::FlowKey;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -108,6 +109,12 @@ impl Config {
             answer_echo: true,
             carrier: None,
         }
+    }
+
+    /// The network that a flow's path belongs to: in UDP another one, because the same routers treat TCP
+    /// otherwise.
+    pub(crate) fn network_of(&self, key: &FlowKey) -> NetworkId {
+        if key.is_carried() { self.network.over_udp() } else { self.network }
     }
 }
 

@@ -66,8 +66,8 @@ impl Stack {
             let whole = match (sent, &mut self.carrier) {
                 (Some(len), Some(carrier)) if slot.key.is_carried() => {
                     // What ends it may leave after it is over.
-                    if let Some(seat) = slot.seat {
-                        carrier.sent(seat, now);
+                    if let Some(pair) = slot.pair {
+                        carrier.sent(pair, now);
                     }
                     wrap_carried(&slot.key, &mut self.ip_id, carrier.from_socket, len, out)
                 }

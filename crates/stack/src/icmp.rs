@@ -61,7 +61,7 @@ impl Stack {
                 let mss = mtu.max(floor).saturating_sub(headers).min(0xffff) as u16;
                 slot.conn.reduce_mss(mss, now);
                 if slot.client {
-                    let network = self.network_of(&key);
+                    let network = self.config.network_of(&key);
                     self.credentials.learn_path_mss(network, key.remote_ip(), mss, now);
                 }
             }

@@ -112,15 +112,14 @@ impl Stack {
             return;
         }
         slot.armed = Instant::FAR_FUTURE;
-        let (key, hash, rtt) = (slot.key, slot.hash, slot.conn.rtt().filter(|_| slot.client));
-        if let Some(seat) = slot.seat.take() {
-            self.leave_pair(seat);
+        let (key, hash) = (slot.key, slot.hash);
+        if let (Some(pair), Some(carrier)) = (slot.pair.take(), &mut self.carrier) {
+            carrier.leave(pair, index);
         }
-        if let Some((srtt, rttvar)) = rtt {
-            let network = self.network_of(&key);
+        if let (true, Some((srtt, rttvar))) = (slot.client, slot.conn.rtt()) {
+            let network = self.config.network_of(&key);
             self.credentials.learn_rtt(network, key.remote_ip(), srtt, rttvar, now);
         }
-        let Some(slot) = self.slots.get_mut(index) else { return };
         if let Owner::SynQueue(listener) = slot.owner {
             slot.owner = Owner::Nobody;
             self.listeners.left_syn_queue(listener);

@@ -1,6 +1,6 @@
 //! One connection with what the stack knows about it.
 
-use crate::carrier::Seat;
+use crate::carrier::PairId;
 use crate::flow::FlowKey;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -133,8 +133,8 @@ pub struct Slot {
     pub mapped: bool,
     /// When the wheel will call it.
     pub armed: Instant,
-    /// Its place among the connections between the same UDP ports; `None` on raw IP.
-    pub seat: Option<Seat>,
+    /// The UDP ports it is between; `None` on raw IP.
+    pub pair: Option<PairId>,
 }
 
 impl Slot {
@@ -160,7 +160,7 @@ impl Slot {
             queued: false,
             mapped: true,
             armed: Instant::FAR_FUTURE,
-            seat: None,
+            pair: None,
         }
     }
 

@@ -345,12 +345,6 @@ impl Stack {
         packet.saturating_sub(key.headers_len() + 20).clamp(48, 0xffff) as u16
     }
 
-    /// The network that a flow's path belongs to: in UDP another one, because the same routers treat TCP
-    /// otherwise.
-    pub(crate) fn network_of(&self, key: &FlowKey) -> NetworkId {
-        if key.is_carried() { self.config.network.over_udp() } else { self.config.network }
-    }
-
     // --- trace ---------------------------------------------------------------------------------
 
     pub(crate) fn trace(&mut self, record: Trace) {
