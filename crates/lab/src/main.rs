@@ -4,6 +4,7 @@
 
 mod attack;
 mod bench;
+mod certified;
 mod verifiers;
 
 use bench::engine::{self, Engine};

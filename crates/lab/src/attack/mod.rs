@@ -1,11 +1,12 @@
-//! Attacks on Fast Open, in virtual time: what the attacker gets, and what honest clients notice.
+//! Attacks on Fast Open and ASAP, in virtual time: what the attacker gets, and what honest clients notice.
 
+mod certificates;
 mod flood;
 mod reflection;
 mod replay;
-mod report;
+pub mod report;
 mod rollover;
-mod world;
+pub mod world;
 
 use clap::{Args, ValueEnum};
 use firstflight_credential::{
@@ -16,7 +17,8 @@ use report::Table;
 use std::sync::Arc;
 use world::clock_at;
 
-/// Simulated attacks: floods with stolen cookies, reflection at a victim, replays; and a farm's roll-over.
+/// Simulated attacks: floods with stolen cookies, reflection at a victim, replays, a farm's roll-over; and what
+/// can be tried with certificates.
 #[derive(Debug, Args)]
 pub struct Attack {
     /// Which one; all of them by default
@@ -25,6 +27,9 @@ pub struct Attack {
     /// How long floods last, virtual seconds
     #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
+    /// Seed of what the attacks on certificates draw
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -40,6 +45,8 @@ enum Which {
     Replay,
     /// A farm's key changes while clients visit
     RollOver,
+    /// Wrong requests, garbage, replays, stolen certificates, reflection
+    Certificates,
 }
 
 /// Runs them; the text to print.
@@ -57,6 +64,9 @@ pub fn run(attack: &Attack) -> String {
     }
     if wanted(Which::RollOver) {
         tables.push(rollover::table());
+    }
+    if wanted(Which::Certificates) {
+        tables.extend(certificates::tables(attack.seconds, attack.seed));
     }
     if attack.json {
         return serde_json::Value::from_iter(tables.iter().map(Table::json)).to_string();

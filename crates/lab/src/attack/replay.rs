@@ -131,7 +131,7 @@ impl Scene {
 }
 
 /// Rewrites an IPv4 TCP packet and its checksums.
-fn changed(packet: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
+pub fn changed(packet: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
     let mut packet = packet.to_vec();
     change(&mut packet);
     if packet.len() < 40 {

@@ -1,11 +1,14 @@
 //! A small Internet in virtual time: stacks joined by a fixed delay, and addresses that only count what
 //! reaches them.
 
+use firstflight_credential::asap::BudgetConfig;
 use firstflight_credential::{JobRequest, JobResult, Reason, Serial};
 use firstflight_stack::{Config, ConnId, ConnectConfig, Event, ListenConfig, ListenerId, Readiness, Stack};
 use firstflight_wire::ip::{Ecn, Header as IpHeader, Packet, Protocol};
 use firstflight_wire::tcp::{Flags, Header, OptionsBuf, Segment, fill_checksum};
 use firstflight_wire::{Clock, Instant, SeqNum};
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -62,15 +65,23 @@ pub struct Visit {
 #[derive(Debug, Default)]
 pub struct SharedStore {
     active: BTreeSet<Serial>,
-    seen: BTreeSet<[u8; 16]>,
+    /// Until when each is kept.
+    seen: BTreeMap<[u8; 16], Instant>,
     /// It answers nothing.
     pub down: bool,
 }
 
 impl SharedStore {
-    fn answer(&mut self, request: JobRequest) -> JobResult {
+    fn answer(&mut self, request: JobRequest, now: Instant) -> JobResult {
         let yes = match request {
-            JobRequest::GuardSet { key, .. } => self.seen.insert(key),
+            JobRequest::GuardSet { key, keep_ms, .. } => {
+                let until = self.seen.entry(key).or_insert(Instant::ZERO);
+                let new = *until <= now;
+                if new {
+                    *until = now + Duration::from_millis(keep_ms);
+                }
+                new
+            }
             JobRequest::Redeem { serial } => self.active.remove(&serial),
             JobRequest::Activate { serial } => {
                 self.active.insert(serial);
@@ -92,6 +103,10 @@ pub struct World {
     pub store: SharedStore,
     /// The last packet with a SYN from each client, as somebody on the path sees it.
     pub overheard: BTreeMap<IpAddr, Vec<u8>>,
+    /// How many signatures a server that starts verifies a second.
+    pub budget: BudgetConfig,
+    /// For everything that is random here but the stacks' own numbers.
+    pub random: ChaCha20Rng,
     wire: BTreeMap<(Instant, u64), Vec<u8>>,
     jobs: BTreeMap<(Instant, u64), (IpAddr, firstflight_stack::Job)>,
     sent: u64,
@@ -104,19 +119,26 @@ pub fn clock_at(now: Instant) -> Clock {
 }
 
 /// A stack with one address.
-pub fn stack(ip: IpAddr, now: Instant) -> Stack {
+fn stack(ip: IpAddr, budget: BudgetConfig, now: Instant) -> Stack {
     let mut secret = [0; 32];
     if let IpAddr::V4(ip) = ip {
         secret[..4].copy_from_slice(&ip.octets());
     }
     secret[4] = (now.as_millis() / 1000) as u8;
-    let mut stack = Stack::new(Config::new(vec![ip], secret), now);
+    let mut config = Config::new(vec![ip], secret);
+    config.limits.asap = budget;
+    let mut stack = Stack::new(config, now);
     stack.handle_clock(clock_at(now));
     stack
 }
 
 impl World {
     pub fn new() -> Self {
+        Self::seeded(1)
+    }
+
+    /// One whose random numbers come of `seed`.
+    pub fn seeded(seed: u64) -> Self {
         Self {
             now: Instant::from_secs(1000),
             servers: BTreeMap::new(),
@@ -125,6 +147,8 @@ impl World {
             visits: Vec::new(),
             store: SharedStore::default(),
             overheard: BTreeMap::new(),
+            budget: BudgetConfig::default(),
+            random: ChaCha20Rng::seed_from_u64(seed),
             wire: BTreeMap::new(),
             jobs: BTreeMap::new(),
             sent: 0,
@@ -137,7 +161,7 @@ impl World {
     pub fn serve(&mut self, ip: IpAddr, response: usize, tune: impl FnOnce(&mut ListenConfig)) {
         let mut config = ListenConfig::new(SocketAddr::new(ip, PORT));
         tune(&mut config);
-        let mut stack = stack(ip, self.now);
+        let mut stack = stack(ip, self.budget, self.now);
         let Ok(listener) = stack.listen(config) else { return };
         let executed = self.servers.remove(&ip).map(|old| old.executed).unwrap_or_default();
         let accepts_after = Duration::ZERO;
@@ -149,17 +173,22 @@ impl World {
 
     /// Adds an honest client; its number.
     pub fn client(&mut self, ip: IpAddr) -> usize {
-        self.clients.push((ip, stack(ip, self.now)));
+        self.clients.push((ip, stack(ip, BudgetConfig::default(), self.now)));
         self.clients.len() - 1
     }
 
     /// An honest client sends a request, told apart by `name`.
     pub fn visit(&mut self, client: usize, server: IpAddr, name: u128) -> bool {
         let config = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
+        self.visit_with(client, server, name, &config)
+    }
+
+    /// The same, with another credential.
+    pub fn visit_with(&mut self, client: usize, server: IpAddr, name: u128, config: &ConnectConfig) -> bool {
         let mut request = [0; REQUEST];
         request[..16].copy_from_slice(&name.to_be_bytes());
         let Some((_, stack)) = self.clients.get_mut(client) else { return false };
-        let Ok((id, _)) = stack.connect(SocketAddr::new(server, PORT), &request, &config, self.now) else {
+        let Ok((id, _)) = stack.connect(SocketAddr::new(server, PORT), &request, config, self.now) else {
             return false;
         };
         let began = self.now;
@@ -207,7 +236,7 @@ impl World {
             && entry.key().0 <= self.now
         {
             let (ip, job) = entry.remove();
-            let result = self.store.answer(job.request);
+            let result = self.store.answer(job.request, self.now);
             if let Some(server) = self.servers.get_mut(&ip) {
                 server.stack.handle_job(job.id, result, self.now);
             }
@@ -242,7 +271,7 @@ impl World {
     /// Everybody does what it can, until nobody sends any more.
     fn work(&mut self) {
         for server in self.servers.values_mut() {
-            server.work(self.now);
+            server.work(self.now, &mut self.random);
         }
         self.clients_read();
         let mut leaving: Vec<Vec<u8>> = Vec::new();
@@ -311,7 +340,11 @@ impl World {
 }
 
 impl Server {
-    fn work(&mut self, now: Instant) {
+    fn work(&mut self, now: Instant, random: &mut ChaCha20Rng) {
+        while let Some(flights) = self.stack.poll_verifications() {
+            let verdicts = flights.verify(random);
+            self.stack.handle_verified(flights, &verdicts, now);
+        }
         let mut ready = Vec::new();
         while let Some(event) = self.stack.poll_event() {
             if let Event::Ready(id, _) = event {

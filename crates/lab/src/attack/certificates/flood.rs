@@ -1,0 +1,368 @@
+//! Floods against the time that a server has for signatures (thesis §4.5).
+
+use super::super::report::Table;
+use super::super::world::{REQUEST, RTT, Victim, Visit, World, address, clock_at};
+use super::{OPEN, certificate, guard};
+use crate::certified::{connect, key, policy, syn, unsigned};
+use firstflight_credential::PendingLimit;
+use firstflight_credential::asap::{BudgetConfig, ClientCertificate};
+use firstflight_wire::asap::CertificateBody;
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::Rng;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// SYNs of the attacker for each signature of the budget.
+const TIMES: u32 = 10;
+
+/// What the attacker sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weapon {
+    /// Nothing.
+    Nothing,
+    /// So many valid certificates, each with the address that it is for, and requests that nobody signed.
+    Requests(u32),
+    /// Certificates that name the trusted verifier and that nobody signed, from so many addresses.
+    Certificates(u32),
+}
+
+/// A flood and who is honest meanwhile.
+#[derive(Debug, Clone, Copy)]
+pub struct Flood {
+    pub weapon: Weapon,
+    /// Whoever is at the attacker's addresses answers SYN-ACKs with RST, so the SYN queue does not fill.
+    pub resets: bool,
+    /// Signatures a second.
+    pub budget: u32,
+    /// Honest clients whose certificate the server has seen before, and as many that show a new one at each
+    /// visit.
+    pub honest: usize,
+    /// How long it lasts, seconds.
+    pub seconds: u64,
+    pub seed: u64,
+}
+
+/// How the visits of some clients went.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Service {
+    pub visits: usize,
+    /// Of them, answered.
+    pub answered: usize,
+    /// Of them, with data in the SYN accepted.
+    pub fast: usize,
+    /// The slowest answered one's first byte, round-trip times.
+    pub slowest_rtts: f64,
+}
+
+impl Service {
+    fn of<'a>(visits: impl Iterator<Item = &'a Visit>) -> Self {
+        visits.fold(Self::default(), |mut all, visit| {
+            all.visits += 1;
+            if let Some(first) = visit.first_byte {
+                all.answered += 1;
+                all.fast += usize::from(visit.accepted);
+                let rtts = (first - visit.began).as_secs_f64() / RTT.as_secs_f64();
+                all.slowest_rtts = all.slowest_rtts.max(rtts);
+            }
+            all
+        })
+    }
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Damage {
+    /// SYNs of the attacker.
+    pub syns: u32,
+    /// Requests of the attacker that were executed.
+    pub executed: usize,
+    /// Signatures verified in all, and in the second that had most of them.
+    pub signatures: u64,
+    pub peak: u64,
+    /// Clients that were known, and those with a new certificate.
+    pub returning: Service,
+    pub new: Service,
+}
+
+/// The attacker: certificates that can be shown again and again with other requests.
+struct Attacker {
+    certificates: Vec<(IpAddr, CertificateBody)>,
+    signed: bool,
+}
+
+impl Flood {
+    /// Runs it.
+    pub fn run(self) -> Damage {
+        let mut world = World::seeded(self.seed);
+        let server = address(1);
+        world.budget = BudgetConfig { per_second: self.budget, ..BudgetConfig::default() };
+        let pending = Arc::new(PendingLimit::new(256));
+        let asap = policy(true, guard(&clock_at(world.now)), &pending);
+        world.serve(server, 300, |config| config.asap = asap);
+        world.run(world.now + OPEN);
+        let attacker = self.arm(&mut world);
+        let mut honest = Honest { server, returning: Vec::new(), visits: 0 };
+        for n in 0..2 * self.honest {
+            let client = world.client(address(0x20_0000 + n as u32));
+            honest.introduce(&mut world, client, n < self.honest);
+        }
+        world.run(world.now + Duration::from_secs(2));
+        let before = world.visits.len();
+        let mut damage = self.flood(&mut world, &attacker, &mut honest);
+        world.run(world.now + Duration::from_secs(5));
+        let visits = world.visits.get(before..).unwrap_or_default();
+        damage.returning = Service::of(visits.iter().filter(|visit| visit.client < self.honest));
+        damage.new = Service::of(visits.iter().filter(|visit| visit.client >= self.honest));
+        let of_attacker = |name: &&[u8; 16]| name[0] == 0xff;
+        damage.executed = world.servers.values().flat_map(|s| s.executed.keys()).filter(of_attacker).count();
+        damage
+    }
+
+    fn arm(self, world: &mut World) -> Attacker {
+        let (count, signed) = match self.weapon {
+            Weapon::Nothing => (0, false),
+            Weapon::Requests(count) => (count, true),
+            Weapon::Certificates(count) => (count, false),
+        };
+        let mut certificates = Vec::new();
+        for n in 0..count {
+            let ip = address(0x40_0000 + n);
+            world.victims.insert(ip, Victim { resets: self.resets, bytes: 0 });
+            let key = key(&mut world.random);
+            if let Some(certificate) = certificate(key, ip, world.now) {
+                certificates.push((ip, *certificate.body()));
+            }
+        }
+        Attacker { certificates, signed }
+    }
+
+    fn flood(self, world: &mut World, attacker: &Attacker, honest: &mut Honest) -> Damage {
+        let mut damage = Damage {
+            syns: 0,
+            executed: 0,
+            signatures: 0,
+            peak: 0,
+            returning: Service::default(),
+            new: Service::default(),
+        };
+        let verified = |world: &World| -> u64 {
+            world.servers.values().map(|server| server.stack.counters().signatures_verified).sum()
+        };
+        let first = verified(world);
+        let (mut mark, mut mark_at) = (first, world.now + Duration::from_secs(1));
+        let end = world.now + Duration::from_secs(self.seconds);
+        let every = Duration::from_secs(1) / (self.budget * TIMES);
+        let mut visit_at = world.now;
+        while world.now < end {
+            if let Some(packet) = attacker.syn(honest.server, damage.syns, world.now, &mut world.random) {
+                world.inject(packet);
+                damage.syns += 1;
+            }
+            // Each honest client comes once a second, spread over it.
+            while visit_at <= world.now {
+                honest.visit(world, 2 * self.honest);
+                visit_at += Duration::from_secs(1) / (2 * self.honest) as u32;
+            }
+            world.run(world.now + every);
+            if world.now >= mark_at {
+                damage.peak = damage.peak.max(verified(world) - mark);
+                (mark, mark_at) = (verified(world), mark_at + Duration::from_secs(1));
+            }
+        }
+        damage.signatures = verified(world) - first;
+        damage
+    }
+}
+
+impl Attacker {
+    /// A block that is right in all that can be seen without looking at its signatures.
+    fn syn(
+        &self,
+        server: IpAddr,
+        n: u32,
+        now: firstflight_wire::Instant,
+        random: &mut ChaCha20Rng,
+    ) -> Option<Vec<u8>> {
+        let count = u32::try_from(self.certificates.len()).ok()?;
+        let &(from, mut body) = self.certificates.get(n.checked_rem(count)? as usize)?;
+        if !self.signed {
+            random.fill_bytes(&mut body.client_key);
+            random.fill_bytes(&mut body.signature);
+        }
+        let mut signature = [0; 64];
+        random.fill_bytes(&mut signature);
+        let id = random.next_u64().to_be_bytes();
+        let block = unsigned(body, from, clock_at(now).unix_ms, id, signature);
+        let mut data = [0; REQUEST];
+        data[0] = 0xff;
+        data[12..16].copy_from_slice(&n.to_be_bytes());
+        let from = SocketAddr::new(from, 1024 + (n / count % 60_000) as u16);
+        Some(syn(from, server, n.wrapping_mul(77_777), &block, &data))
+    }
+}
+
+/// The honest clients.
+struct Honest {
+    server: IpAddr,
+    /// The certificates of those that come again.
+    returning: Vec<Arc<ClientCertificate>>,
+    visits: u128,
+}
+
+impl Honest {
+    /// A client gets its certificate; one that will return shows it to the server.
+    fn introduce(&mut self, world: &mut World, client: usize, returns: bool) {
+        let Some(certificate) = fresh(world, client).filter(|_| returns) else { return };
+        self.returning.push(certificate);
+        self.visits += 1;
+        self.show(world, client);
+    }
+
+    /// The next client's turn.
+    fn visit(&mut self, world: &mut World, clients: usize) {
+        let client = (self.visits % clients as u128) as usize;
+        self.visits += 1;
+        self.show(world, client);
+    }
+
+    fn show(&self, world: &mut World, client: usize) {
+        let held = self.returning.get(client).cloned();
+        if let Some(certificate) = held.or_else(|| fresh(world, client)) {
+            let config = connect(&certificate, world.now);
+            world.visit_with(client, self.server, self.visits, &config);
+        }
+    }
+}
+
+/// A certificate that nobody has seen, for a client's address.
+fn fresh(world: &mut World, client: usize) -> Option<Arc<ClientCertificate>> {
+    let (ip, now) = (world.clients.get(client)?.0, world.now);
+    certificate(key(&mut world.random), ip, now).map(Arc::new)
+}
+
+/// The rows of the first table.
+pub fn table(seconds: u64, seed: u64) -> Table {
+    let base = Flood { weapon: Weapon::Nothing, resets: true, budget: 500, honest: 10, seconds, seed };
+    let rows = [
+        ("no attack", base),
+        ("wrong requests, 100 valid certificates", Flood { weapon: Weapon::Requests(100), ..base }),
+        ("wrong requests, 4,000 valid certificates", Flood { weapon: Weapon::Requests(4000), ..base }),
+        (
+            "the same, nobody resets: the SYN queue fills",
+            Flood { weapon: Weapon::Requests(4000), resets: false, ..base },
+        ),
+        ("unsigned certificates, 8 addresses", Flood { weapon: Weapon::Certificates(8), ..base }),
+        ("unsigned certificates, 4,000 addresses", Flood { weapon: Weapon::Certificates(4000), ..base }),
+        (
+            "the same, nobody resets: the SYN queue fills",
+            Flood { weapon: Weapon::Certificates(4000), resets: false, ..base },
+        ),
+    ];
+    let mut table = Table::new(
+        format!(
+            "{} SYNs/s with blocks for {seconds} s, budget {} signatures/s, {} clients known and {} new ones, seed {seed}",
+            base.budget * TIMES,
+            base.budget,
+            base.honest,
+            base.honest
+        ),
+        &[
+            "attack",
+            "SYNs",
+            "executed",
+            "signatures/s",
+            "peak",
+            "known answered",
+            "of them fast",
+            "new answered",
+            "of them fast",
+            "slowest, RTT",
+        ],
+    );
+    for (name, flood) in rows {
+        let Damage { syns, executed, signatures, peak, returning, new } = flood.run();
+        table.row([
+            name.into(),
+            syns.into(),
+            executed.into(),
+            (signatures / seconds).into(),
+            peak.into(),
+            format!("{}/{}", returning.answered, returning.visits).into(),
+            returning.fast.into(),
+            format!("{}/{}", new.answered, new.visits).into(),
+            new.fast.into(),
+            returning.slowest_rtts.max(new.slowest_rtts).into(),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: Flood =
+        Flood { weapon: Weapon::Nothing, resets: true, budget: 200, honest: 5, seconds: 5, seed: 1 };
+
+    fn check(flood: Flood) -> Damage {
+        let damage = flood.run();
+        println!("{flood:?}\n{damage:?}");
+        assert_eq!(damage.executed, 0);
+        for service in [damage.returning, damage.new] {
+            assert_eq!(service.answered, service.visits, "honest clients unserved");
+            assert!(service.slowest_rtts <= 2.01, "more than an ordinary handshake");
+        }
+        // A tenth of a second's worth may be saved up.
+        let (budget, saved) = (u64::from(flood.budget), u64::from(flood.budget) / 10);
+        assert!(damage.signatures <= budget * flood.seconds + saved, "{damage:?}");
+        assert!(damage.peak <= budget + saved, "{damage:?}");
+        damage
+    }
+
+    #[test]
+    fn without_a_flood_everybody_is_fast() {
+        let damage = check(BASE);
+        assert_eq!((damage.returning.fast, damage.new.fast), (damage.returning.visits, damage.new.visits));
+    }
+
+    /// Eight wrong requests and the key is barred: the flood is over.
+    #[test]
+    fn few_certificates_with_wrong_requests_are_barred() {
+        let quiet = check(BASE).signatures;
+        let damage = check(Flood { weapon: Weapon::Requests(10), ..BASE });
+        assert!(damage.signatures <= quiet + 10 * (1 + 8), "{damage:?}");
+        assert_eq!((damage.returning.fast, damage.new.fast), (damage.returning.visits, damage.new.visits));
+    }
+
+    /// More certificates than can be barred: the budget is spent, and clients fall back to the handshake.
+    #[test]
+    fn many_certificates_with_wrong_requests_meet_the_budget() {
+        let damage = check(Flood { weapon: Weapon::Requests(2000), ..BASE });
+        assert!(damage.signatures > 4 * 200, "the budget would not be felt: {damage:?}");
+    }
+
+    /// Certificates that were never signed use up the lane of new ones; those seen before have their own.
+    #[test]
+    fn unsigned_certificates_do_not_touch_clients_that_are_known() {
+        let damage = check(Flood { weapon: Weapon::Certificates(2000), ..BASE });
+        assert_eq!(damage.returning.fast, damage.returning.visits);
+        assert!(damage.new.fast < damage.new.visits, "the lane would not be felt: {damage:?}");
+    }
+
+    /// An address has a sixteenth of the lane.
+    #[test]
+    fn unsigned_certificates_from_few_addresses_touch_nobody() {
+        let damage = check(Flood { weapon: Weapon::Certificates(8), ..BASE });
+        assert_eq!((damage.returning.fast, damage.new.fast), (damage.returning.visits, damage.new.visits));
+    }
+
+    /// What is refused for the budget goes on as a SYN, and SYNs fill the queue as they always do: SYN cookies,
+    /// nobody is fast, all are served.
+    #[test]
+    fn beyond_the_syn_queue_syn_cookies_serve_everybody() {
+        for weapon in [Weapon::Requests(2000), Weapon::Certificates(2000)] {
+            check(Flood { weapon, resets: false, ..BASE });
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Attacks on ASAP: on the time for signatures, with copies, with other people's certificates, at other people's
+//! addresses (`docs/spec/asap.md`, section 10).
+
+mod flood;
+mod reflection;
+mod replay;
+mod theft;
+
+use super::report::Table;
+use super::world::clock_at;
+use crate::certified::{self, LASTS};
+use firstflight_credential::asap::{ClientCertificate, PrivateKey};
+use firstflight_credential::{GuardKey, ReplayGuard, ReplayTable, Window};
+use firstflight_wire::{Clock, Instant};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Longer than a guard that starts is closed: ten seconds.
+const OPEN: Duration = Duration::from_secs(15);
+
+/// The tables of `attack certificates`.
+pub fn tables(seconds: u64, seed: u64) -> [Table; 4] {
+    [flood::table(seconds, seed), replay::table(seed), theft::table(seed), reflection::table(seed)]
+}
+
+/// The key of all guards here: members of a farm share it.
+fn guard_key() -> GuardKey {
+    GuardKey::from_bytes([3; 16])
+}
+
+/// A guard of a server that starts when its clock says so.
+fn guard(clock: &Clock) -> Arc<dyn ReplayGuard> {
+    Arc::new(ReplayTable::new(guard_key(), Window::REQUESTS, 1 << 20, clock.unix_ms))
+}
+
+/// A first certificate for `address`, obtained at `now`.
+fn certificate(key: PrivateKey, address: IpAddr, now: Instant) -> Option<ClientCertificate> {
+    certified::certificate(key, address, (now, clock_at(now).unix_ms / 1000), (LASTS, 1))
+}

@@ -1,0 +1,242 @@
+//! A recorded first flight with a certificate, sent again (thesis §4.2.4).
+
+use super::super::replay::changed;
+use super::super::report::Table;
+use super::super::world::{World, address, clock_at};
+use super::{OPEN, certificate, guard};
+use crate::certified::{connect, key, policy};
+use firstflight_credential::replay::ReplayId;
+use firstflight_credential::{
+    FirstFlight, GuardKey, Guarded, PendingLimit, RemoteGuard, ReplayGuard, ReplayTable, Window,
+};
+use firstflight_wire::Clock;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a server remembers, and who shares it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Memory {
+    /// Nothing, to see what the attacks are worth.
+    Nothing,
+    /// What it accepted, each member of a farm by itself.
+    Own,
+    /// What all members accepted, in a store.
+    Shared,
+}
+
+/// What happens between the first flight and its copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Between {
+    /// Nothing: the connection lives.
+    Nothing,
+    /// The connection is closed.
+    Close,
+    /// The copies have another port and sequence number.
+    Changed,
+    /// The server is started anew.
+    Restart,
+    /// Its clock goes back an hour.
+    Back,
+    /// Its clock goes forward an hour.
+    Forward,
+    /// Forward an hour, and back.
+    ForwardAndBack,
+    /// It is started anew with its clock back an hour, and the copies come an hour later.
+    RestartInThePast,
+    /// The balancer chooses another member of the farm.
+    Member,
+}
+
+impl Between {
+    const ALL: [Self; 9] = [
+        Self::Nothing,
+        Self::Close,
+        Self::Changed,
+        Self::Restart,
+        Self::Back,
+        Self::Forward,
+        Self::ForwardAndBack,
+        Self::RestartInThePast,
+        Self::Member,
+    ];
+}
+
+const NAME: u128 = 42;
+const HOUR_MS: u64 = 3_600_000;
+/// Between two copies: a connection that the first one opened is over.
+const LATER: Duration = Duration::from_millis(200);
+const CLIENT: u32 = 0x20_0000;
+
+/// A guard that remembers nothing.
+struct Forgetful(ReplayTable);
+
+impl ReplayGuard for Forgetful {
+    fn test_and_set(&self, _: ReplayId, _: u64, _: u64) -> Guarded {
+        Guarded::New
+    }
+
+    fn id_of(&self, client: IpAddr, key: &[u8]) -> ReplayId {
+        self.0.id_of(client, key)
+    }
+
+    fn id(&self, first: &FirstFlight<'_>) -> ReplayId {
+        self.0.id(first)
+    }
+}
+
+struct Scene {
+    world: World,
+    memory: Memory,
+    server: IpAddr,
+}
+
+impl Scene {
+    /// (Re)starts the server, whose clock says so, with a guard of its own that began at `since`: what it had
+    /// in memory is gone.
+    fn start(&mut self, clock: Clock, since: Clock) {
+        let key = GuardKey::from_bytes([3; 16]);
+        let guard: Arc<dyn ReplayGuard> = match self.memory {
+            Memory::Nothing => Arc::new(Forgetful(ReplayTable::new(key, Window::REQUESTS, 1 << 16, 0))),
+            Memory::Own => guard(&since),
+            Memory::Shared => Arc::new(RemoteGuard::new(key, Window::REQUESTS)),
+        };
+        let asap = policy(true, guard, &Arc::new(PendingLimit::with_clients(256, 256)));
+        self.world.serve(self.server, 300, |config| config.asap = asap);
+        self.set_clock(clock);
+    }
+
+    fn set_clock(&mut self, clock: Clock) {
+        self.world.servers.values_mut().for_each(|server| server.stack.handle_clock(clock));
+    }
+
+    /// The server's clock, if it is wrong by so much.
+    fn clock(&self, wrong_ms: i64) -> Clock {
+        let clock = clock_at(self.world.now);
+        Clock { unix_ms: clock.unix_ms.saturating_add_signed(wrong_ms), ..clock }
+    }
+
+    /// The request that is recorded: accepted, and not yet acknowledged by the client.
+    fn record(&mut self) -> Vec<u8> {
+        let client = self.world.client(address(CLIENT));
+        self.world.run(self.world.now + OPEN);
+        let certificate = certificate(key(&mut self.world.random), address(CLIENT), self.world.now);
+        let Some(certificate) = certificate else { return Vec::new() };
+        let config = connect(&Arc::new(certificate), self.world.now);
+        self.world.visit_with(client, self.server, NAME, &config);
+        self.pass(Duration::from_millis(55));
+        self.world.overheard.get(&address(CLIENT)).cloned().unwrap_or_default()
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.world.run(self.world.now + time);
+    }
+
+    fn send(&mut self, packet: &[u8], every: Duration) {
+        for _ in 0..3 {
+            self.world.inject(packet.to_vec());
+            self.pass(every);
+        }
+    }
+
+    fn attack(&mut self, between: Between, syn: &[u8]) {
+        const HOUR: i64 = HOUR_MS as i64;
+        const MINUTE: i64 = 60_000;
+        if between == Between::Nothing {
+            return self.send(syn, Duration::from_millis(10));
+        }
+        self.pass(Duration::from_secs(2));
+        match between {
+            Between::Nothing | Between::Close => {}
+            Between::Changed => {
+                for n in 1..=3 {
+                    self.send(&changed(syn, |p| (p[20], p[24]) = (n, p[24] ^ n)), LATER);
+                }
+            }
+            Between::Restart => self.start(self.clock(0), self.clock(0)),
+            // It has been there as long as the first one.
+            Between::Member => self.start(self.clock(0), self.clock(-MINUTE)),
+            Between::Back => self.set_clock(self.clock(-HOUR)),
+            Between::Forward => self.set_clock(self.clock(HOUR)),
+            Between::ForwardAndBack => {
+                self.set_clock(self.clock(HOUR));
+                self.send(syn, LATER);
+                self.set_clock(self.clock(0));
+            }
+            Between::RestartInThePast => {
+                self.start(self.clock(-HOUR), self.clock(-HOUR));
+                self.pass(Duration::from_millis(HOUR_MS));
+            }
+        }
+        self.send(syn, LATER);
+        // A guard that was closed is open again by now.
+        self.pass(Duration::from_secs(20));
+        self.send(syn, LATER);
+    }
+}
+
+/// How often the recorded request is executed.
+pub fn executed(memory: Memory, between: Between, seed: u64) -> u32 {
+    let mut scene = Scene { world: World::seeded(seed), memory, server: address(1) };
+    let clock = clock_at(scene.world.now);
+    scene.start(clock, clock);
+    let syn = scene.record();
+    scene.attack(between, &syn);
+    scene.pass(Duration::from_secs(5));
+    scene.world.servers.values().filter_map(|s| s.executed.get(&NAME.to_be_bytes())).sum()
+}
+
+const ROWS: [(&str, Memory); 3] =
+    [("no guard", Memory::Nothing), ("guard of each member", Memory::Own), ("shared guard", Memory::Shared)];
+
+/// The rows of the second table.
+pub fn table(seed: u64) -> Table {
+    let mut table = Table::new(
+        format!("how often one request with a certificate runs when its SYN is sent again, seed {seed}"),
+        &[
+            "policy",
+            "while it lives",
+            "after its close",
+            "other port, ISN",
+            "restart",
+            "clock back 1 h",
+            "forward 1 h",
+            "forward, back",
+            "restart 1 h back",
+            "other member",
+        ],
+    );
+    for (name, memory) in ROWS {
+        let [a, b, c, d, e, f, g, h, i] = Between::ALL.map(|between| executed(memory, between, seed).into());
+        table.row([name.into(), a, b, c, d, e, f, g, h, i]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEED: u64 = 1;
+
+    fn run(memory: Memory) -> [u32; 9] {
+        let all = Between::ALL.map(|between| executed(memory, between, SEED));
+        println!("seed {SEED}, {memory:?}: {all:?} for {:?}", Between::ALL);
+        all
+    }
+
+    /// But for a server that is told a wrong time when it starts, and members that share no guard.
+    #[test]
+    fn a_request_runs_once_whatever_happens() {
+        assert_eq!(run(Memory::Own), [1, 1, 1, 1, 1, 1, 1, 2, 2]);
+        assert_eq!(run(Memory::Shared), [1, 1, 1, 1, 1, 1, 1, 2, 1]);
+    }
+
+    /// The attacks are some: without a guard they run it again.
+    #[test]
+    fn without_a_guard_it_runs_again() {
+        let [living, closed, changed, restart, .., member] = run(Memory::Nothing);
+        assert_eq!(living, 1, "the connection answers for itself");
+        assert!([closed, changed, restart, member].into_iter().all(|times| times > 1));
+    }
+}

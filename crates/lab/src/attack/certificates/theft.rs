@@ -1,0 +1,244 @@
+//! Other people's certificates: from another address, without the key (`docs/spec/asap.md`, 4.5 and 10.1).
+
+use super::super::report::Table;
+use super::super::world::{REQUEST, Victim, World, address, clock_at};
+use super::{OPEN, certificate, guard};
+use crate::certified::{Forge, digest, key, policy, syn, unsigned};
+use firstflight_credential::PendingLimit;
+use firstflight_credential::asap::{ClientCertificate, PrivateKey};
+use firstflight_wire::asap::BLOCK_LEN;
+use rand_chacha::rand_core::Rng;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Theft {
+    /// Nothing: the holder's own requests, from its own address.
+    Honest,
+    /// The holder's block as it is, from another source address.
+    Copied,
+    /// The holder's certificate, which the server has cached, from another source address, with a request
+    /// that the holder signs for it.
+    Elsewhere,
+    /// The same; what is signed names the certificate as it is good for that address.
+    ElsewhereRenamed,
+    /// Somebody else's certificate, from its address, with a request signed by another key.
+    OtherKey,
+    /// The same with a signature of nobody.
+    NoKey,
+    /// The same with the thief's key in the certificate.
+    KeyReplaced,
+}
+
+impl Theft {
+    const ALL: [(&str, Self); 7] = [
+        ("the holder's own request", Self::Honest),
+        ("a cached certificate's block, from another address", Self::Copied),
+        ("a cached certificate, a request for another address", Self::Elsewhere),
+        ("the same, the digest for that address too", Self::ElsewhereRenamed),
+        ("a stolen certificate, signed by another key", Self::OtherKey),
+        ("a stolen certificate, signed by nobody", Self::NoKey),
+        ("a stolen certificate, the key in it replaced", Self::KeyReplaced),
+    ];
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Loot {
+    /// SYNs sent.
+    pub sent: u32,
+    /// First flights accepted of them.
+    pub accepted: u64,
+    /// Requests executed of them.
+    pub executed: usize,
+    /// Signatures that the server verified for them.
+    pub signatures: u64,
+    /// IP bytes at the address that they came from.
+    pub bytes: u64,
+}
+
+/// So often each is tried.
+const TRIES: u32 = 5;
+
+/// Where the SYNs are sent to and seem to come from.
+struct Stage {
+    world: World,
+    server: IpAddr,
+    holder: IpAddr,
+    certificate: ClientCertificate,
+    key: PrivateKey,
+}
+
+impl Stage {
+    fn send(&mut self, from: IpAddr, n: u32, block: &[u8]) {
+        let from = SocketAddr::new(from, 4000 + n as u16);
+        let packet = syn(from, self.server, n.wrapping_mul(77_777), block, &request(n));
+        self.world.inject(packet);
+        self.world.run(self.world.now + Duration::from_secs(1));
+    }
+
+    /// The holder's own request, by the rules.
+    fn own(&mut self, n: u32) -> Vec<u8> {
+        let body = *self.certificate.body();
+        let digest = digest(&body, self.holder);
+        self.forge(n, self.holder, digest)
+    }
+
+    fn forge(&mut self, n: u32, address: IpAddr, digest: [u8; 32]) -> Vec<u8> {
+        let requested_ms = clock_at(self.world.now).unix_ms;
+        let body = *self.certificate.body();
+        let forge = Forge { body, digest, key: &self.key, address, requested_ms, padding: 0 };
+        forge.block(&request(n), &mut self.world.random)
+    }
+
+    fn counts(&self) -> (u64, usize, u64) {
+        self.world.servers.values().fold((0, 0, 0), |(accepted, executed, signatures), server| {
+            let counters = server.stack.counters();
+            (
+                accepted + counters.first_flights_accepted,
+                executed + server.executed.len(),
+                signatures + counters.signatures_verified,
+            )
+        })
+    }
+}
+
+fn request(n: u32) -> [u8; REQUEST] {
+    let mut data = [0; REQUEST];
+    data[..4].copy_from_slice(&n.to_be_bytes());
+    data
+}
+
+impl Theft {
+    /// Tries it; `None` if there is nothing to try.
+    pub fn run(self, seed: u64) -> Option<Loot> {
+        let mut world = World::seeded(seed);
+        let (server, holder, other) = (address(1), address(2), address(3));
+        let pending = Arc::new(PendingLimit::with_clients(256, 256));
+        let asap = policy(true, guard(&clock_at(world.now)), &pending);
+        world.serve(server, 300, |config| config.asap = asap);
+        for ip in [holder, other] {
+            world.victims.insert(ip, Victim::default());
+        }
+        world.run(world.now + OPEN);
+        let key = key(&mut world.random);
+        let certificate = certificate(key.clone(), holder, world.now)?;
+        let mut stage = Stage { world, server, holder, certificate, key };
+        // The holder's first request: from now on the certificate is cached.
+        let own = stage.own(0);
+        stage.send(holder, 0, &own);
+        let (accepted, executed, signatures) = stage.counts();
+        let before = stage.heard();
+        for n in 1..=TRIES {
+            let (from, block) = self.attempt(&mut stage, n, other);
+            stage.send(from, n, &block);
+        }
+        // Until the server has given up.
+        stage.world.run(stage.world.now + Duration::from_secs(300));
+        let after = stage.counts();
+        Some(Loot {
+            sent: TRIES,
+            accepted: after.0 - accepted,
+            executed: after.1 - executed,
+            signatures: after.2 - signatures,
+            bytes: stage.heard() - before,
+        })
+    }
+
+    /// Where the next SYN comes from, and its block.
+    fn attempt(self, stage: &mut Stage, n: u32, other: IpAddr) -> (IpAddr, Vec<u8>) {
+        let (body, holder) = (*stage.certificate.body(), stage.holder);
+        match self {
+            Self::Honest => (holder, stage.own(n)),
+            Self::Copied => (other, stage.own(n)),
+            Self::Elsewhere => (other, stage.forge(n, other, digest(&body, holder))),
+            Self::ElsewhereRenamed => (other, stage.forge(n, other, digest(&body, other))),
+            Self::OtherKey => {
+                let honest = std::mem::replace(&mut stage.key, key(&mut stage.world.random));
+                let block = stage.own(n);
+                stage.key = honest;
+                (holder, block)
+            }
+            Self::NoKey => {
+                let mut signature = [0; 64];
+                stage.world.random.fill_bytes(&mut signature);
+                let id = stage.world.random.next_u64().to_be_bytes();
+                (holder, unsigned(body, holder, clock_at(stage.world.now).unix_ms, id, signature))
+            }
+            Self::KeyReplaced => {
+                let key = key(&mut stage.world.random);
+                let mut body = body;
+                body.client_key = *key.public().as_bytes();
+                let forge = Forge {
+                    body,
+                    digest: digest(&body, holder),
+                    key: &key,
+                    address: holder,
+                    requested_ms: clock_at(stage.world.now).unix_ms,
+                    padding: 0,
+                };
+                (holder, forge.block(&request(n), &mut stage.world.random))
+            }
+        }
+    }
+}
+
+impl Stage {
+    /// IP bytes that reached the two addresses.
+    fn heard(&self) -> u64 {
+        self.world.victims.values().map(|victim| victim.bytes).sum()
+    }
+}
+
+/// The rows of the third table.
+pub fn table(seed: u64) -> Table {
+    let bytes = 40 + 12 + BLOCK_LEN + REQUEST;
+    let mut table = Table::new(
+        format!("{TRIES} SYNs of {bytes} B with other people's certificates, seed {seed}"),
+        &["what", "sent", "accepted", "executed", "signatures", "bytes at the source"],
+    );
+    for (name, theft) in Theft::ALL {
+        let Some(Loot { sent, accepted, executed, signatures, bytes }) = theft.run(seed) else { continue };
+        table.row([
+            name.into(),
+            sent.into(),
+            accepted.into(),
+            executed.into(),
+            signatures.into(),
+            bytes.into(),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_worth_nothing_without_its_address_and_its_key() {
+        const SEED: u64 = 1;
+        for (name, theft) in Theft::ALL {
+            let loot = theft.run(SEED).unwrap();
+            println!("seed {SEED}, {name}: {loot:?}");
+            if theft == Theft::Honest {
+                assert_eq!((loot.accepted, loot.executed), (u64::from(TRIES), TRIES as usize));
+                continue;
+            }
+            assert_eq!((loot.accepted, loot.executed), (0, 0), "{name}");
+            // No more than any SYN draws: six SYN-ACKs of at most 64 bytes.
+            assert!(loot.bytes <= u64::from(TRIES) * 6 * 64, "{name}");
+        }
+    }
+
+    /// What the cache knows is the certificate for one address: from another one the verifier's signature is
+    /// looked at again.
+    #[test]
+    fn the_cache_does_not_vouch_for_another_address() {
+        let [own, elsewhere] = [Theft::Honest, Theft::Elsewhere].map(|theft| theft.run(1).unwrap());
+        assert_eq!(own.signatures, u64::from(TRIES), "one each: cached");
+        assert_eq!(elsewhere.signatures, 2 * u64::from(TRIES));
+    }
+}

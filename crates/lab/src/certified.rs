@@ -1,0 +1,146 @@
+//! Certificates, requests and listeners that take them.
+
+use crate::attack::world::spoof;
+use firstflight_credential::asap::{
+    AsapPolicy, ClientCertificate, GuardDomain, Identity, PrivateKey, TrustStore, Trusted, address_tag,
+    certify,
+};
+use firstflight_credential::{PendingLimit, Quarantine, ReplayGuard};
+use firstflight_stack::{Certified, ConnectConfig};
+use firstflight_wire::Instant;
+use firstflight_wire::asap::{
+    BLOCK_LEN, Block, Carrier, CertificateBody, CertificateFlags, Offer, RequestCertificate, RequestInput,
+    certificate_input,
+};
+use firstflight_wire::tcp::{OptionBytes, OptionsBuf};
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::Rng;
+use sha2::{Digest, Sha256};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// How long a first certificate lasts, seconds (the specification, 5.6).
+pub const LASTS: u32 = 1800;
+
+/// The verifier that servers trust.
+pub fn verifier() -> PrivateKey {
+    PrivateKey::from_seed(&[1; 32])
+}
+
+/// What the server is called.
+pub fn identity() -> Identity {
+    Identity::name("www.example.com", 80)
+}
+
+/// A key of `random`.
+pub fn key(random: &mut ChaCha20Rng) -> PrivateKey {
+    PrivateKey::generate(random)
+}
+
+/// A certificate by [`verifier`] that comes to the client at `address` at `now`, which is `unix_s` on the
+/// verifier's clock, and lasts so many seconds; seen from `vantage` points.
+pub fn certificate(
+    key: PrivateKey,
+    address: IpAddr,
+    (now, unix_s): (Instant, u64),
+    (lasts, vantage): (u32, u8),
+) -> Option<ClientCertificate> {
+    let verifier = verifier();
+    let flags = CertificateFlags::new(vantage, true, false)?;
+    let body = certify(&verifier, &key.public(), address, u32::try_from(unix_s).ok()?, lasts, flags)?;
+    ClientCertificate::new(body, verifier.public(), address, key, now)
+}
+
+/// What a listener takes: certificates by [`verifier`], whom it trusts as its `own` or as a stranger.
+pub fn policy(own: bool, guard: Arc<dyn ReplayGuard>, pending: &Arc<PendingLimit>) -> Option<AsapPolicy> {
+    let trusted = Trusted { own, ..Trusted::new(verifier().public()) };
+    Some(AsapPolicy {
+        trust: Arc::new(TrustStore::new([trusted]).ok()?),
+        identities: [identity()].into(),
+        guard,
+        domain: GuardDomain::All,
+        pending: Arc::clone(pending),
+        quarantine: Quarantine::Accepted,
+    })
+}
+
+/// A connect with `certificate` to a server that is known to take it.
+pub fn connect(certificate: &Arc<ClientCertificate>, now: Instant) -> ConnectConfig {
+    let certificate = Arc::clone(certificate);
+    let asap = Certified { certificate, now, identity: identity(), known: true, once: false, mss: None };
+    ConnectConfig { asap: Some(asap), replay_safe: true, ..ConnectConfig::default() }
+}
+
+/// SHA-256 of a certificate as it is good for `address`.
+pub fn digest(body: &CertificateBody, address: IpAddr) -> [u8; 32] {
+    let input = certificate_input(body, verifier().public().as_bytes(), address);
+    Sha256::new_with_prefix(input).chain_update(body.signature).finalize().into()
+}
+
+/// A request as whoever holds `key` can make it, not only an honest client.
+#[derive(Debug)]
+pub struct Forge<'a> {
+    /// The certificate that is shown.
+    pub body: CertificateBody,
+    /// The digest of it that is signed.
+    pub digest: [u8; 32],
+    /// The key that signs.
+    pub key: &'a PrivateKey,
+    /// The address that the request says.
+    pub address: IpAddr,
+    /// When it says that it was made, Unix milliseconds.
+    pub requested_ms: u64,
+    /// Zeros behind the block, bytes.
+    pub padding: usize,
+}
+
+impl Forge<'_> {
+    /// The block in front of `data`, padding included.
+    pub fn block(&self, data: &[u8], random: &mut ChaCha20Rng) -> Vec<u8> {
+        let request_id = random.next_u64().to_be_bytes();
+        let len = BLOCK_LEN + self.padding;
+        let input = RequestInput {
+            carrier: Carrier::Ip,
+            relayed: false,
+            address: self.address,
+            identity: *identity().digest(),
+            block_len: len as u32,
+            data_len: data.len() as u32,
+            data_digest: Sha256::digest(data).into(),
+            requested_ms: self.requested_ms,
+            request_id,
+            certificate: self.digest,
+        };
+        let signature = self.key.sign(&input.to_bytes());
+        let mut block = unsigned(self.body, self.address, self.requested_ms, request_id, signature);
+        block.resize(len, 0);
+        block
+    }
+}
+
+/// A block with whatever `signature`: what costs its sender nothing.
+pub fn unsigned(
+    certificate: CertificateBody,
+    address: IpAddr,
+    requested_ms: u64,
+    request_id: [u8; 8],
+    signature: [u8; 64],
+) -> Vec<u8> {
+    let request = RequestCertificate {
+        address_tag: address_tag(address),
+        identity_tag: identity().tag(),
+        requested_ms,
+        request_id,
+        signature,
+    };
+    Block { certificate, request }.to_bytes().to_vec()
+}
+
+/// A SYN with `block` in front of `data`, from whatever address.
+pub fn syn(from: SocketAddr, to: IpAddr, isn: u32, block: &[u8], data: &[u8]) -> Vec<u8> {
+    let offer = OptionBytes::from(Offer::Block { long_reply: true, len: block.len() as u16 });
+    let mut options = OptionsBuf::new();
+    let fits = options.mss(1460) && options.raw(offer.as_slice());
+    debug_assert!(fits, "12 bytes of 40");
+    spoof(from, to, isn, &mut options, &[block, data].concat())
+}
