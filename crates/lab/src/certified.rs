@@ -136,11 +136,25 @@ pub fn unsigned(
     Block { certificate, request }.to_bytes().to_vec()
 }
 
-/// A SYN with `block` in front of `data`, from whatever address.
+/// A SYN with `block` in front of `data`, from whatever address: as few options as can be.
 pub fn syn(from: SocketAddr, to: IpAddr, isn: u32, block: &[u8], data: &[u8]) -> Vec<u8> {
-    let offer = OptionBytes::from(Offer::Block { long_reply: true, len: block.len() as u16 });
     let mut options = OptionsBuf::new();
-    let fits = options.mss(1460) && options.raw(offer.as_slice());
-    debug_assert!(fits, "12 bytes of 40");
+    let fits = options.mss(1460);
+    debug_assert!(fits, "4 bytes of 40");
+    syn_with(options, from, to, isn, block, data)
+}
+
+/// The same with other options beside ASAP's.
+pub fn syn_with(
+    mut options: OptionsBuf,
+    from: SocketAddr,
+    to: IpAddr,
+    isn: u32,
+    block: &[u8],
+    data: &[u8],
+) -> Vec<u8> {
+    let offer = OptionBytes::from(Offer::Block { long_reply: true, len: block.len() as u16 });
+    let fits = options.raw(offer.as_slice());
+    debug_assert!(fits, "8 bytes of 40");
     spoof(from, to, isn, &mut options, &[block, data].concat())
 }

@@ -7,6 +7,7 @@ mod bench;
 mod certified;
 mod verifiers;
 
+use bench::certificates::{self, Certificates};
 use bench::engine::{self, Engine};
 use bench::once::{self, Once};
 use clap::{Parser, Subcommand};
@@ -42,6 +43,8 @@ enum Command {
 enum Bench {
     /// The TCP engine in memory against smoltcp: connections, bulk, packets, memory.
     Engine(Engine),
+    /// Certificates and requests: issued, signed, verified, accepted, against RSA-1024 by openssl.
+    Certificates(Certificates),
     /// A fixed amount of work and nothing else, for `perf` and `valgrind --tool=callgrind`.
     Once(Once),
 }
@@ -49,6 +52,7 @@ enum Bench {
 fn main() -> ExitCode {
     let result: Result<String, Box<dyn Error>> = match Arguments::parse().command {
         Command::Bench(Bench::Engine(options)) => engine::run(&options).map_err(Into::into),
+        Command::Bench(Bench::Certificates(options)) => certificates::run(&options).map_err(Into::into),
         Command::Bench(Bench::Once(options)) => once::run(&options).map_err(Into::into),
         Command::Attack(options) => Ok(attack::run(&options)),
         Command::Verifiers(options) => verifiers::run(&options).map_err(Into::into),

@@ -4,6 +4,7 @@
 //! ([`wire`]), the same exchange of turns, the same virtual time, requests and responses compared
 //! byte by byte, checksums computed and verified.
 
+pub mod certificates;
 pub mod engine;
 pub mod memory;
 pub mod once;

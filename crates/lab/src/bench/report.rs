@@ -6,26 +6,33 @@ use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
 /// The values of one figure, one a round.
-struct Figure(Vec<f64>);
+pub struct Figure(Vec<f64>);
 
 impl Figure {
-    fn of(samples: &[Sample], value: impl Fn(&Sample) -> f64) -> Self {
-        let mut values: Vec<f64> = samples.iter().map(value).collect();
+    /// In any order.
+    pub fn new(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         Self(values)
     }
 
-    fn median(&self) -> f64 {
+    fn of(samples: &[Sample], value: impl Fn(&Sample) -> f64) -> Self {
+        Self::new(samples.iter().map(value).collect())
+    }
+
+    /// The middle one, or the mean of the two in the middle.
+    pub fn median(&self) -> f64 {
         let middle = self.0.len() / 2;
         let at = |i: usize| self.0.get(i).copied().unwrap_or(f64::NAN);
         if self.0.len() % 2 == 1 { at(middle) } else { (at(middle - 1) + at(middle)) / 2.0 }
     }
 
-    fn min(&self) -> f64 {
+    /// The least.
+    pub fn min(&self) -> f64 {
         self.0.first().copied().unwrap_or(f64::NAN)
     }
 
-    fn max(&self) -> f64 {
+    /// The most.
+    pub fn max(&self) -> f64 {
         self.0.last().copied().unwrap_or(f64::NAN)
     }
 }
@@ -56,7 +63,7 @@ impl Results {
     }
 }
 
-fn rounded(value: f64, digits: i32) -> f64 {
+pub fn rounded(value: f64, digits: i32) -> f64 {
     let scale = 10_f64.powi(digits);
     (value * scale).round() / scale
 }

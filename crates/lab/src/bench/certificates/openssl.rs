@@ -1,0 +1,62 @@
+//! RSA-1024, as in the thesis, by the machine's own `openssl speed`.
+
+use std::io;
+use std::process::Command;
+
+/// What it measured, operations a second, one a round.
+#[derive(Debug, Default)]
+pub struct Rsa {
+    /// Its name and version.
+    pub version: String,
+    /// Signatures made.
+    pub sign: Vec<f64>,
+    /// Signatures verified.
+    pub verify: Vec<f64>,
+}
+
+/// Looks for it.
+///
+/// # Errors
+/// Why there is none, in a sentence.
+pub fn find() -> Result<Rsa, String> {
+    let version = say(&["version"])?;
+    // What follows in parentheses is the library's.
+    let version = version.split('(').next().unwrap_or_default().trim().to_owned();
+    Ok(Rsa { version, ..Rsa::default() })
+}
+
+impl Rsa {
+    /// Measures a second each, in CPU time.
+    ///
+    /// # Errors
+    /// It failed, or says something else than it should.
+    pub fn measure(&mut self) -> Result<(), String> {
+        let text = say(&["speed", "-mr", "-seconds", "1", "rsa1024"])?;
+        let (sign, verify) = read(&text).ok_or("`openssl speed -mr rsa1024` says nothing of RSA-1024")?;
+        self.sign.push(sign);
+        self.verify.push(verify);
+        Ok(())
+    }
+}
+
+fn say(arguments: &[&str]) -> Result<String, String> {
+    match Command::new("openssl").args(arguments).output() {
+        Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        Ok(output) => Err(format!("`openssl {}` failed: {}", arguments.join(" "), output.status)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err("there is no `openssl` on this machine".to_owned())
+        }
+        Err(error) => Err(format!("`openssl` cannot be run: {error}")),
+    }
+}
+
+/// The line `+F2:…:1024:signatures a second:verifications a second`, with more behind in later versions.
+pub fn read(text: &str) -> Option<(f64, f64)> {
+    let line = text.lines().find_map(|line| line.strip_prefix("+F2:"))?;
+    let mut fields = line.split(':').skip(1);
+    if fields.next()? != "1024" {
+        return None;
+    }
+    let mut number = || fields.next()?.trim().parse().ok().filter(|rate: &f64| *rate > 0.0);
+    Some((number()?, number()?))
+}

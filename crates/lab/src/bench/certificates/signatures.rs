@@ -1,0 +1,182 @@
+//! Signatures alone: a verifier's, a client's, and those that a server verifies.
+
+use super::super::{BenchError, REQUEST};
+use super::{BATCH, Row, Seen};
+use crate::certified::{LASTS, certificate, identity, key, policy, verifier};
+use firstflight_credential::asap::{
+    AsapShard, BudgetConfig, Candidate, ClientCertificate, PrivateKey, PublicKey, Verified, certify, verify,
+};
+use firstflight_credential::{
+    FirstFlight, Flow, GuardKey, Offered, PendingLimit, Presented, ReplayTable, Window,
+};
+use firstflight_wire::asap::{Carrier, CertificateFlags, Offer, context};
+use firstflight_wire::{Clock, Instant, SeqNum};
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Clients; a multiple of a batch. Their keys and signatures are more than the nearest cache holds.
+const CLIENTS: usize = 4 * BATCH;
+/// When all of this happens.
+pub const NOW: Instant = Instant::from_secs(1000);
+pub const NOW_MS: u64 = 1_800_000_000_000;
+
+/// The clock of server and verifier.
+pub fn clock() -> Clock {
+    Clock { mono: NOW, unix_ms: NOW_MS, uncertainty: Duration::from_millis(1) }
+}
+
+/// The address of client `n`.
+pub fn client(n: usize) -> IpAddr {
+    Ipv4Addr::from_bits((10 << 24) + 0x1_0000 + n as u32).into()
+}
+
+/// Keeps up with everything.
+pub const UNLIMITED: BudgetConfig = BudgetConfig { per_second: 1_000_000_000, certificates: 1 << 16 };
+
+/// A guard that began long before.
+pub fn guard() -> Arc<ReplayTable> {
+    let key = GuardKey::from_bytes([3; 16]);
+    Arc::new(ReplayTable::new(key, Window::REQUESTS, 1 << 22, NOW_MS - 600_000))
+}
+
+/// A request for a certificate, as far as it is signed (the specification, 5.2: no tokens, no old certificate).
+struct Asked {
+    key: PublicKey,
+    address: IpAddr,
+    message: [u8; 144],
+    signature: [u8; 64],
+}
+
+/// All of it.
+#[allow(clippy::vec_box, reason = "as `verify` takes them")]
+pub struct Signatures {
+    random: ChaCha20Rng,
+    verifier: PrivateKey,
+    asked: Vec<Asked>,
+    certificates: Vec<ClientCertificate>,
+    cached: Vec<Box<Candidate>>,
+    new: Vec<Box<Candidate>>,
+    next: usize,
+}
+
+impl Signatures {
+    /// Keys, certificates and requests, all good.
+    pub fn new(seed: u64) -> Result<Self, BenchError> {
+        let mut random = ChaCha20Rng::seed_from_u64(seed);
+        let keys: Vec<PrivateKey> = (0..CLIENTS).map(|_| key(&mut random)).collect();
+        let asked = keys.iter().enumerate().map(|(n, key)| ask(key, client(n), &mut random)).collect();
+        let certificates: Option<Vec<ClientCertificate>> = (0..)
+            .zip(keys)
+            .map(|(n, key)| certificate(key, client(n), (NOW, NOW_MS / 1000), (LASTS, 1)))
+            .collect();
+        let certificates = certificates.ok_or(BenchError::Wrong("a certificate for the bench".into()))?;
+        let mut shard = AsapShard::new(UNLIMITED);
+        let new = examine(&certificates, &mut shard, &mut random)?;
+        let verdicts = verify(&new, &mut random);
+        shard.learn(&new, &verdicts, NOW);
+        let cached = examine(&certificates, &mut shard, &mut random)?;
+        Ok(Self { random, verifier: verifier(), asked, certificates, cached, new, next: 0 })
+    }
+
+    /// Does a batch's worth of `row`; how much that was.
+    pub fn step(&mut self, row: Row) -> Result<u64, BenchError> {
+        let at = self.next % CLIENTS;
+        self.next += BATCH;
+        match row {
+            Row::Issue => self.issue(at),
+            Row::Sign => self.sign(at),
+            Row::Verify(seen, together) => self.verify(seen, together, at),
+            Row::Accept(..) => Ok(0),
+        }
+    }
+
+    /// As a verifier does behind the challenge: is the key sound, does its holder ask; then certify.
+    fn issue(&mut self, at: usize) -> Result<u64, BenchError> {
+        let flags = CertificateFlags::new(1, true, false);
+        for asked in self.asked.iter().skip(at).take(BATCH) {
+            let proved = asked.key.is_sound() && asked.key.verifies(&asked.message, &asked.signature);
+            let valid_from = (NOW_MS / 1000) as u32;
+            let issued = flags.filter(|_| proved).and_then(|flags| {
+                certify(&self.verifier, &asked.key, asked.address, valid_from, LASTS, flags)
+            });
+            if black_box(issued).is_none() {
+                return Err(BenchError::Wrong("a request for a certificate was refused".into()));
+            }
+        }
+        Ok(BATCH as u64)
+    }
+
+    fn sign(&mut self, at: usize) -> Result<u64, BenchError> {
+        let identity = identity();
+        for certificate in self.certificates.iter().skip(at).take(BATCH) {
+            let id = self.random.next_u64().to_be_bytes();
+            black_box(certificate.request(Carrier::Ip, &identity, &REQUEST, id, NOW));
+        }
+        Ok(BATCH as u64)
+    }
+
+    fn verify(&mut self, seen: Seen, together: usize, at: usize) -> Result<u64, BenchError> {
+        let all = match seen {
+            Seen::Cached => &self.cached,
+            Seen::New => &self.new,
+        };
+        let batch = all.get(at..at + BATCH).unwrap_or_default();
+        for part in batch.chunks(together) {
+            let verdicts = verify(part, &mut self.random);
+            if verdicts.len() != part.len() || verdicts.iter().any(|verdict| *verdict != Verified::Good) {
+                return Err(BenchError::Wrong("a good request was refused".into()));
+            }
+        }
+        Ok(batch.len() as u64)
+    }
+
+    /// Signatures that a batch's worth of requests has.
+    #[cfg(test)]
+    pub fn signatures(&self, seen: Seen) -> u32 {
+        let all = if seen == Seen::Cached { &self.cached } else { &self.new };
+        all.iter().take(BATCH).map(|candidate| u32::from(candidate.signatures())).sum()
+    }
+}
+
+fn ask(key: &PrivateKey, address: IpAddr, random: &mut ChaCha20Rng) -> Asked {
+    let mut message = [0; 144];
+    random.fill_bytes(&mut message);
+    message[..32].copy_from_slice(&context("firstflight ASAP v1 VREQ"));
+    message[32..64].copy_from_slice(verifier().public().as_bytes());
+    Asked { key: key.public(), address, message, signature: key.sign(&message) }
+}
+
+/// A request of each, as it comes from the cheap checks.
+#[allow(clippy::vec_box, reason = "as `verify` takes them")]
+fn examine(
+    certificates: &[ClientCertificate],
+    shard: &mut AsapShard,
+    random: &mut ChaCha20Rng,
+) -> Result<Vec<Box<Candidate>>, BenchError> {
+    let policy = policy(true, guard(), &Arc::new(PendingLimit::new(1)))
+        .ok_or(BenchError::Wrong("the policy of the bench".into()))?;
+    let examine = |certificate: &ClientCertificate| {
+        let id = random.next_u64().to_be_bytes();
+        let block = certificate.request(Carrier::Ip, &identity(), &REQUEST, id, NOW).to_bytes();
+        let len = block.len() as u16;
+        let payload = [&block[..], &REQUEST].concat();
+        let first = FirstFlight {
+            flow: Flow { client: certificate.address(), server: client(0) },
+            ports: (4000, 80),
+            isn: SeqNum::new(1),
+            presented: Presented::None,
+            offered: Offered::Offer(Offer::Block { long_reply: true, len }, Carrier::Ip),
+            payload: &payload,
+            accept_queue_full: false,
+            syn_cookie_pressure: false,
+        };
+        policy
+            .examine(&first, len, Carrier::Ip, shard, &clock())
+            .map_err(|refused| BenchError::refused("the cheap checks", refused))
+    };
+    certificates.iter().map(examine).collect()
+}
