@@ -1,5 +1,6 @@
 //! Why a command cannot do what was asked. Every message is one line and says what to do.
 
+use crate::asap::InspectError;
 use crate::explain::OpenError;
 use crate::get::target::TargetError;
 use crate::serve::replays::ReplayError;
@@ -88,6 +89,8 @@ pub enum Error {
     Cache(CacheError),
     /// The capture cannot be written.
     Pcap(PathBuf, PcapWriterError),
+    /// What is to be inspected is no object of ASAP.
+    Inspect(InspectError),
     /// What is to be explained is no capture.
     Capture(PathBuf, OpenError),
     /// The emulated path cannot be made.
@@ -207,6 +210,7 @@ impl fmt::Display for Error {
             Self::Cache(error @ CacheError::Invalid(..)) => write!(f, "{error}; remove or rename it"),
             Self::Cache(error) => write!(f, "{error}; name a file in a directory of yours"),
             Self::Pcap(path, error) => write!(f, "--pcap {}: {error}", path.display()),
+            Self::Inspect(error) => error.fmt(f),
             Self::Capture(path, error) => write!(f, "{}: {error}", path.display()),
             Self::Path(error) => write!(f, "{error}"),
             Self::Random(error) => write!(f, "the system gives no random numbers: {error}"),

@@ -1,6 +1,7 @@
 //! The `firstflight` command: thin, one file a subcommand.
 #![forbid(unsafe_code)]
 
+mod asap;
 mod cache;
 mod completions;
 mod demo;
@@ -53,6 +54,7 @@ enum Command {
     Get(get::Args),
     Explain(explain::Args),
     Cache(cache::Args),
+    Asap(asap::Args),
     Keys(keys::Args),
     Completions(completions::Args),
 }
@@ -79,6 +81,7 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Get(args) => block_on(get::run(args)),
         Command::Keys(args) => block_on(keys::run(args)),
         Command::Explain(args) => explain::run(&args),
+        Command::Asap(args) => asap::run(&args),
         Command::Cache(args) => cache::run(args).map(|()| ExitCode::SUCCESS),
         Command::Completions(args) => {
             completions::run(&args);

@@ -36,7 +36,7 @@ impl Drop for TempFile {
     }
 }
 
-const COMMANDS: &[&str] = &["demo", "serve", "get", "keys", "explain", "cache", "completions"];
+const COMMANDS: &[&str] = &["demo", "serve", "get", "keys", "explain", "cache", "asap", "completions"];
 
 #[test]
 fn help_names_every_command_and_gives_examples() {

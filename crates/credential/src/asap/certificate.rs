@@ -24,6 +24,12 @@ impl CertificateDigest {
         let input = certificate_input(body, verifier.as_bytes(), address);
         Self(Sha256::new_with_prefix(input).chain_update(body.signature).finalize().into())
     }
+
+    /// The digest, as requests sign it.
+    #[must_use]
+    pub const fn to_bytes(&self) -> [u8; 32] {
+        self.0
+    }
 }
 
 impl fmt::Debug for CertificateDigest {

@@ -1,0 +1,35 @@
+//! `firstflight asap`: ASAP's objects for people who look into them.
+
+mod check;
+mod inspect;
+mod object;
+mod words;
+
+pub use inspect::InspectError;
+
+use crate::error::Error;
+use clap::Subcommand;
+use std::process::ExitCode;
+
+/// Look into ASAP's options, credential blocks, certificates and messages
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  firstflight asap inspect fd08fa57110000c4
+  firstflight asap inspect block.bin --verifier-key KEY --address 192.0.2.1")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Inspect(inspect::Args),
+}
+
+/// Runs it.
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    match &args.command {
+        Command::Inspect(args) => inspect::run(args).map_err(Error::Inspect),
+    }
+}

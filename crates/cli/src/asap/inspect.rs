@@ -1,0 +1,219 @@
+//! `firstflight asap inspect`.
+
+use super::check::{Check, Known, Verdict};
+use super::object::{NotAnObject, Object};
+use crate::output;
+use crate::utc::Time;
+use firstflight::credential::asap::{Identity, PublicKey};
+use firstflight_wire::asap::Carrier;
+use serde_json::json;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// No object is longer, bytes: a block's length has 16 bits.
+const LONGEST: usize = 0xffff;
+/// The same in hexadecimal, with separators.
+const LONGEST_FILE: usize = LONGEST * 3 + 64;
+
+/// Say what an ASAP object means, and whether its signatures are right
+///
+/// Knows TCP options, credential blocks, certificate bodies, verifier messages and service parameters by their
+/// first bytes. What is checked depends on what is known: the verifier's signature of a block needs
+/// --verifier-key and --address, the client's also --identity, --carrier and --data.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  firstflight asap inspect fd08fa57110000c4
+  firstflight asap inspect certificate.bin --verifier-key KEY --address 192.0.2.1
+  firstflight asap inspect block.hex --verifier-key KEY --address 192.0.2.1 \\
+    --identity www.example.com:443 --carrier ip --data request.txt
+  xxd -p message.bin | firstflight asap inspect - --json
+
+Exit codes: 0 nothing is wrong, 1 a check failed, 2 it is no such object.")]
+pub struct Args {
+    /// A file (bytes or hexadecimal), hexadecimal digits, or - for standard input
+    #[arg(value_name = "FILE|HEX|-")]
+    object: String,
+    /// The verifier's public key, 64 hexadecimal digits
+    #[arg(long, value_name = "HEX")]
+    verifier_key: Option<PublicKey>,
+    /// The client's address: the source of the packet
+    #[arg(long, value_name = "IP")]
+    address: Option<IpAddr>,
+    /// The server as the client calls it
+    #[arg(long, value_name = "NAME:PORT", value_parser = identity)]
+    identity: Option<Identity>,
+    /// How the first flight travels: TCP on IP, or TCP in UDP
+    #[arg(long, value_name = "ip|udp", value_parser = carrier)]
+    carrier: Option<Carrier>,
+    /// The application data behind the block; /dev/null for none
+    #[arg(long, value_name = "FILE")]
+    data: Option<PathBuf>,
+    /// Check the times, too, as of then: UTC as 2027-01-15T00:00:00Z, or Unix seconds
+    #[arg(long, value_name = "TIME")]
+    at: Option<Time>,
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn identity(text: &str) -> Result<Identity, &'static str> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok(Identity::address(address.ip(), address.port()));
+    }
+    let (name, port) = text.rsplit_once(':').ok_or("write the port, too, as in www.example.com:443")?;
+    let port = port.parse().map_err(|_| "the port is a number up to 65535")?;
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || !name.chars().all(legal) {
+        return Err(
+            "a name has letters, digits and hyphens (others as xn--…); write an IPv6 address in brackets",
+        );
+    }
+    Ok(Identity::name(name, port))
+}
+
+fn carrier(text: &str) -> Result<Carrier, &'static str> {
+    match text {
+        "ip" => Ok(Carrier::Ip),
+        "udp" => Ok(Carrier::Udp),
+        _ => Err("ip or udp"),
+    }
+}
+
+/// Why nothing can be said. Whoever gave the object is at fault.
+#[derive(Debug)]
+pub enum InspectError {
+    /// It cannot be read.
+    Read(PathBuf, io::Error),
+    /// The text is neither a file nor hexadecimal.
+    NeitherFileNorHex(String),
+    /// There is nothing.
+    Empty,
+    /// There is more than any object has.
+    TooLong,
+    /// The bytes are none.
+    NotAnObject(NotAnObject),
+}
+
+impl fmt::Display for InspectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(path, error) => {
+                write!(f, "cannot read {}: {error}; name a file that you can read", path.display())
+            }
+            Self::NeitherFileNorHex(text) => {
+                let short: String = text.chars().take(40).collect();
+                let more = if short.len() < text.len() { "…" } else { "" };
+                write!(f, "{short:?}{more} is neither a file nor hexadecimal digits: give one of them, or -")
+            }
+            Self::Empty => f.write_str("there are no bytes to inspect: give an object of ASAP"),
+            Self::TooLong => write!(f, "no object of ASAP is longer than {LONGEST} bytes: give one alone"),
+            Self::NotAnObject(error) => error.fmt(f),
+        }
+    }
+}
+
+/// Runs it.
+pub fn run(args: &Args) -> Result<ExitCode, InspectError> {
+    let bytes = object_bytes(&args.object)?;
+    let object = Object::read(&bytes).map_err(InspectError::NotAnObject)?;
+    let data = args.data.as_ref().map(|path| read(path)).transpose()?;
+    let known = Known {
+        verifier: args.verifier_key,
+        address: args.address,
+        identity: args.identity.clone(),
+        carrier: args.carrier,
+        data,
+        at: args.at,
+    };
+    let checks = known.check(&object, bytes.len());
+    if args.json {
+        let checks: Vec<_> = checks.iter().map(Check::record).collect();
+        output::json(
+            &json!({ "object": object.kind(), "fields": object.record(bytes.len()), "checks": checks }),
+        );
+    } else {
+        output::line(&object.words(bytes.len()));
+        checks.iter().for_each(|check| output::line(check));
+    }
+    let wrong = checks.iter().any(|check| matches!(check.verdict, Verdict::Wrong(_)));
+    Ok(ExitCode::from(u8::from(wrong)))
+}
+
+fn object_bytes(given: &str) -> Result<Vec<u8>, InspectError> {
+    let content = if given == "-" {
+        read_from(io::stdin().lock()).map_err(|error| match error {
+            Some(error) => InspectError::Read("standard input".into(), error),
+            None => InspectError::TooLong,
+        })?
+    } else if Path::new(given).exists() {
+        read(Path::new(given))?
+    } else {
+        return hex(given.as_bytes())
+            .filter(|bytes| bytes.len() <= LONGEST)
+            .ok_or_else(|| InspectError::NeitherFileNorHex(given.to_owned()));
+    };
+    // A file may hold hexadecimal digits: the first byte of no object is one.
+    let bytes = hex(&content).unwrap_or(content);
+    match bytes.len() {
+        0 => Err(InspectError::Empty),
+        1..=LONGEST => Ok(bytes),
+        _ => Err(InspectError::TooLong),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, InspectError> {
+    let failed = |error| InspectError::Read(path.to_owned(), error);
+    let file = File::open(path).map_err(failed)?;
+    read_from(file).map_err(|error| error.map_or(InspectError::TooLong, failed))
+}
+
+/// All of it; `None` if it is too long.
+fn read_from(from: impl Read) -> Result<Vec<u8>, Option<io::Error>> {
+    let mut bytes = Vec::new();
+    from.take(LONGEST_FILE as u64 + 1).read_to_end(&mut bytes).map_err(Some)?;
+    if bytes.len() > LONGEST_FILE { Err(None) } else { Ok(bytes) }
+}
+
+/// Pairs of hexadecimal digits, with blanks, line breaks or colons between them.
+fn hex(text: &[u8]) -> Option<Vec<u8>> {
+    let digits = text.iter().filter(|byte| !byte.is_ascii_whitespace() && **byte != b':');
+    let digits: Option<Vec<u8>> = digits
+        .map(|byte| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
+        .collect();
+    let digits = digits.filter(|digits| !digits.is_empty() && digits.len().is_multiple_of(2))?;
+    Some(digits.chunks_exact(2).map(|pair| pair.iter().fold(0, |byte, digit| (byte << 4) | digit)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hexadecimal_in_its_usual_forms() {
+        for text in ["fd08", "FD08", "fd 08\n", "fd:08", " f d\t08 "] {
+            assert_eq!(hex(text.as_bytes()), Some(vec![0xfd, 8]), "{text:?}");
+        }
+        for text in ["", " ", "f", "fd0", "fg", "fd-08", "0xfd"] {
+            assert_eq!(hex(text.as_bytes()), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn identities_are_names_or_addresses_with_a_port() {
+        let named = Identity::name("www.example.com", 443);
+        assert_eq!(identity("WWW.example.com.:443"), Ok(named));
+        let six: IpAddr = "2001:db8::1".parse().unwrap();
+        assert_eq!(identity("[2001:db8::1]:80"), Ok(Identity::address(six, 80)));
+        assert_eq!(identity("192.0.2.1:80"), Ok(Identity::address("192.0.2.1".parse().unwrap(), 80)));
+        for text in
+            ["www.example.com", "www.example.com:99999", ":443", "bücher.example:443", "2001:db8::1:80:x"]
+        {
+            assert!(identity(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Which object some bytes are.
+
+use firstflight_wire::ParseError;
+use firstflight_wire::asap::message::{MESSAGE_MAGIC, Message};
+use firstflight_wire::asap::{
+    BLOCK_LEN, BLOCK_MAGIC, Block, CERTIFICATE_LEN, CertificateBody, EXID, Offer, Reply, ServiceParam,
+    VER_ALG,
+};
+use std::fmt;
+
+/// An object of ASAP.
+pub enum Object<'a> {
+    Offer(Offer),
+    Reply(Reply),
+    Block(Box<Block>),
+    Certificate(Box<CertificateBody>),
+    Message(Box<Message>),
+    Service(ServiceParam<'a>),
+}
+
+/// Bytes that are no object, or a broken one.
+#[derive(Debug)]
+pub enum NotAnObject {
+    /// Nothing begins so.
+    Unknown,
+    /// It begins as an option does.
+    Option,
+    /// It begins as this does, and has this fault.
+    Broken(&'static str, ParseError),
+    /// A block, and data behind it.
+    DataBehindBlock,
+}
+
+impl fmt::Display for NotAnObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str(
+                "these bytes are no option, credential block, certificate, verifier message or service parameter: \
+                 give one from its first byte on",
+            ),
+            Self::Option => f.write_str(
+                "this is ASAP's TCP option, but malformed or of another version: give the 8 or 16 bytes of one option",
+            ),
+            Self::Broken(name, error) => write!(f, "this begins as a {name} does, but is not one: {error}"),
+            Self::DataBehindBlock => write!(
+                f,
+                "a credential block with more than zeros behind its {BLOCK_LEN} bytes: give the application data by \
+                 itself, with --data"
+            ),
+        }
+    }
+}
+
+impl<'a> Object<'a> {
+    /// Reads the object that is the whole of `bytes`.
+    pub fn read(bytes: &'a [u8]) -> Result<Self, NotAnObject> {
+        let exid = EXID.to_be_bytes();
+        match bytes {
+            [253, len, x, y, data @ ..] if [*x, *y] == exid => Self::option(usize::from(*len), data),
+            [a, b, ..] if [*a, *b] == BLOCK_MAGIC.to_be_bytes() => match Block::parse(bytes) {
+                Ok(block) => Ok(Self::Block(Box::new(block))),
+                Err(error) => Err(match bytes.get(..BLOCK_LEN).map(Block::parse) {
+                    Some(Ok(_)) => NotAnObject::DataBehindBlock,
+                    _ => NotAnObject::Broken("credential block", error),
+                }),
+            },
+            [a, b, ..] if [*a, *b] == MESSAGE_MAGIC.to_be_bytes() => Message::parse(bytes)
+                .map(|message| Self::Message(Box::new(message)))
+                .map_err(|error| NotAnObject::Broken("verifier message", error)),
+            [VER_ALG, ..] => {
+                let body: Result<&[u8; CERTIFICATE_LEN], _> = bytes.try_into();
+                let body =
+                    body.map_err(|_| NotAnObject::Broken("certificate", ParseError::BadHeaderLength))?;
+                CertificateBody::parse(body)
+                    .map(|body| Self::Certificate(Box::new(body)))
+                    .map_err(|error| NotAnObject::Broken("certificate", error))
+            }
+            [1, ..] => ServiceParam::parse(bytes)
+                .map(Self::Service)
+                .map_err(|error| NotAnObject::Broken("service parameter", error)),
+            _ => Err(NotAnObject::Unknown),
+        }
+    }
+
+    /// The forms of a SYN and of a SYN-ACK have different numbers.
+    fn option(len: usize, data: &[u8]) -> Result<Self, NotAnObject> {
+        if len != data.len() + 4 {
+            return Err(NotAnObject::Option);
+        }
+        let offer = Offer::parse(data).map(Self::Offer);
+        offer.or_else(|| Reply::parse(data).map(Self::Reply)).ok_or(NotAnObject::Option)
+    }
+
+    /// Its name for programs.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Offer(Offer::Probe { .. }) => "probe-option",
+            Self::Offer(Offer::Block { .. }) => "block-option",
+            Self::Reply(_) => "reply-option",
+            Self::Block(_) => "credential-block",
+            Self::Certificate(_) => "certificate-body",
+            Self::Service(_) => "service-parameter",
+            Self::Message(message) => match &**message {
+                Message::Request(_) => "verifier-request",
+                Message::Challenge(_) => "verifier-challenge",
+                Message::Certificate(_) => "verifier-certificate",
+                Message::Refused(_) => "verifier-refused",
+                Message::VantageRequest(_) => "vantage-request",
+                Message::Token(_) => "vantage-token",
+            },
+        }
+    }
+}
