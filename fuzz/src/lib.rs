@@ -3,6 +3,7 @@
 //! They need no fuzzer: a test of `firstflight-stack` runs them on the seed corpus with stable Rust.
 #![forbid(unsafe_code)]
 
+pub mod asap_parse;
 pub mod pair;
 pub mod stack_frames;
 pub mod wire_parse;

@@ -29,6 +29,11 @@ fn wire_parse() {
 }
 
 #[test]
+fn asap_parse() {
+    replay("asap_parse", targets::asap_parse::run);
+}
+
+#[test]
 fn stack_frames() {
     replay("stack_frames", targets::stack_frames::run);
 }
