@@ -345,10 +345,12 @@ fn admit_block(
     }
     let candidate = match policy.examine(first, len, carrier, shard, clock) {
         Ok(candidate) => candidate,
-        Err(refused) if refused.status == Status::Overloaded => {
-            return overloaded(refused.tag, Reason::Overloaded);
+        Err(refused) => {
+            // What is refused only for now must not be good later: its data comes by the ordinary handshake.
+            let for_now = matches!(refused.status, Status::Overloaded | Status::Policy);
+            let tell = if for_now { spoil(policies, first, clock) } else { None };
+            return refuse(refused, asap::reason(refused.status), tell);
         }
-        Err(refused) => return refuse(refused, asap::reason(refused.status), None),
     };
     match policy.pending.reserve(first.flow.client) {
         Ok(place) => Admission::Pending { work: Work::Verify(candidate), grant, place },
