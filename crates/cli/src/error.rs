@@ -4,6 +4,7 @@ use crate::asap::InspectError;
 use crate::explain::OpenError;
 use crate::get::target::TargetError;
 use crate::serve::replays::ReplayError;
+use crate::verifier::VerifierError;
 use firstflight::CacheError;
 use firstflight::ListenError;
 use firstflight::credential::asap::TrustError;
@@ -42,7 +43,7 @@ pub enum Error {
     /// A server at every address, without a name.
     NoIdentity,
     /// A verifier's address without its key, or a key that is none.
-    Verifier(String),
+    VerifierOption(String),
     /// No certificate was obtained; who is at fault.
     Certificate(String),
     /// The trusted verifiers do not go together.
@@ -71,6 +72,8 @@ pub enum Error {
     KeyExists(PathBuf),
     /// How often a first flight may be executed cannot be as asked.
     Replays(ReplayError),
+    /// A verifier, or what is wanted of one.
+    Verifier(VerifierError),
     /// A URL that cannot be fetched.
     Target(String, TargetError),
     /// The resolver knows no address of a name.
@@ -109,6 +112,7 @@ impl Error {
     /// 2 for what the person can mend, 1 for what failed on the way.
     pub fn exit_code(&self) -> ExitCode {
         match self {
+            Self::Verifier(error) => error.exit_code(),
             Self::Random(_)
             | Self::NoClock(_)
             | Self::Runtime(_)
@@ -144,7 +148,7 @@ impl fmt::Display for Error {
             Self::NoIdentity => f.write_str(
                 "a server at every address is called by a name: say --identity NAME, or name one address",
             ),
-            Self::Verifier(text) => f.write_str(text),
+            Self::VerifierOption(text) => f.write_str(text),
             Self::Certificate(text) => write!(f, "no certificate: {text}"),
             Self::Trust(error) => write!(f, "{error}"),
             Self::NoClock(error) => write!(f, "the system has no clock for certificates: {error}"),
@@ -185,6 +189,7 @@ impl fmt::Display for Error {
                 path.display()
             ),
             Self::Replays(error) => error.fmt(f),
+            Self::Verifier(error) => error.fmt(f),
             Self::Target(url, error) => write!(f, "{url:?}: {error}"),
             Self::Lookup(name, error) => {
                 write!(f, "cannot look up {name}: {error}; check the name, or write the server's address")

@@ -3,6 +3,7 @@
 
 mod asap;
 mod cache;
+mod certificate;
 mod completions;
 mod demo;
 mod digest;
@@ -19,6 +20,7 @@ mod subnet;
 #[cfg(test)]
 mod test_site;
 mod utc;
+mod verifier;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -56,6 +58,8 @@ enum Command {
     Cache(cache::Args),
     Asap(asap::Args),
     Keys(keys::Args),
+    Verifier(verifier::Args),
+    Certificate(certificate::Args),
     Completions(completions::Args),
 }
 
@@ -80,6 +84,8 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Serve(args) => block_on(serve::run(args)),
         Command::Get(args) => block_on(get::run(args)),
         Command::Keys(args) => block_on(keys::run(args)),
+        Command::Verifier(args) => block_on(verifier::run(args)),
+        Command::Certificate(args) => block_on(certificate::run(args)),
         Command::Explain(args) => explain::run(&args),
         Command::Asap(args) => asap::run(&args),
         Command::Cache(args) => cache::run(args).map(|()| ExitCode::SUCCESS),

@@ -8,7 +8,7 @@ pub(crate) mod early;
 mod fast_open;
 pub(crate) mod files;
 pub(crate) mod log;
-mod metrics;
+pub(crate) mod metrics;
 pub(crate) mod replays;
 
 use crate::error::Error;
@@ -100,13 +100,16 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let mut terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
     // Before the device, so that an address in use leaves nothing behind.
     let metrics = match args.metrics {
-        Some(at) => Some(metrics::Exporter::bind(at).await?),
+        Some(at) => Some(metrics::Exporter::bind(at, firstflight::metrics::describe).await?),
         None => None,
     };
     let asks = store.is_some();
     let udp = args.udp.map(|at| UdpLink::bind(at).map_err(|error| Error::Udp(at, error))).transpose()?;
     let (endpoint, capture) = args.network.start(NetworkId::UNKNOWN, udp, store)?;
-    let exporting = metrics.map(|exporter| tokio::spawn(exporter.run(endpoint.clone())));
+    let exporting = metrics.map(|exporter| {
+        let mut publisher = firstflight::metrics::Publisher::new(endpoint.clone());
+        tokio::spawn(exporter.run(move || publisher.publish()))
+    });
     let log = log::Log::new(args.json_log);
 
     let graceful = Arc::new(GracefulShutdown::new());

@@ -36,7 +36,8 @@ impl Drop for TempFile {
     }
 }
 
-const COMMANDS: &[&str] = &["demo", "serve", "get", "keys", "explain", "cache", "asap", "completions"];
+const COMMANDS: &[&str] =
+    &["demo", "serve", "get", "keys", "verifier", "certificate", "explain", "cache", "asap", "completions"];
 
 #[test]
 fn help_names_every_command_and_gives_examples() {

@@ -19,6 +19,8 @@ mod key_file;
 mod limits;
 mod mac;
 mod machine;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 pub mod pool;
 mod service;
 mod token;

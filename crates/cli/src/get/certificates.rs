@@ -73,7 +73,7 @@ impl Certificates {
 
     fn issuer(&self) -> Result<Option<IssuerAddress>, Error> {
         let (Some(address), Some(key)) = (self.verifier, &self.verifier_key) else { return Ok(None) };
-        let fail = |text: String| Error::Verifier(text);
+        let fail = |text: String| Error::VerifierOption(text);
         let key: PublicKey = key.parse().map_err(|error| fail(format!("--verifier-key: {error}")))?;
         let mut issuer = IssuerAddress::new(address, key);
         if let Some(path) = &self.group {

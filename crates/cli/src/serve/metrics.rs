@@ -1,9 +1,7 @@
-//! `--metrics`: the engine's counts in Prometheus' text format, over the operating system's own TCP.
+//! `--metrics`: counts in Prometheus' text format, over the operating system's own TCP.
 
 use crate::error::Error;
 use bytes::Bytes;
-use firstflight::Endpoint;
-use firstflight::metrics::{Publisher, describe};
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
@@ -32,8 +30,8 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Listens at `at`, and becomes the recorder of this process.
-    pub async fn bind(at: SocketAddr) -> Result<Self, Error> {
+    /// Listens at `at`, and becomes the recorder of this process; `describe` tells it what the names mean.
+    pub async fn bind(at: SocketAddr, describe: fn()) -> Result<Self, Error> {
         let fail = |error| Error::Metrics(at, error);
         let listener = TcpListener::bind(at).await.map_err(fail)?;
         let recorder = PrometheusBuilder::new().install_recorder();
@@ -42,10 +40,9 @@ impl Exporter {
         Ok(Self { listener, handle })
     }
 
-    /// Answers until it is dropped.
-    pub async fn run(self, endpoint: Endpoint) {
-        let source =
-            Arc::new(Source { publisher: Mutex::new(Publisher::new(endpoint)), handle: self.handle });
+    /// Answers until it is dropped; `publish` tells the recorder how the counts are now.
+    pub async fn run(self, publish: impl FnMut() + Send + 'static) {
+        let source = Arc::new(Source { publish: Mutex::new(Box::new(publish)), handle: self.handle });
         let mut scrapes = JoinSet::new();
         loop {
             match self.listener.accept().await {
@@ -63,14 +60,14 @@ impl Exporter {
 }
 
 struct Source {
-    publisher: Mutex<Publisher>,
+    publish: Mutex<Box<dyn FnMut() + Send>>,
     handle: PrometheusHandle,
 }
 
 impl Source {
     /// The counts as they are now.
     fn render(&self) -> String {
-        self.publisher.lock().unwrap_or_else(PoisonError::into_inner).publish();
+        self.publish.lock().unwrap_or_else(PoisonError::into_inner)();
         self.handle.render()
     }
 }
@@ -112,7 +109,9 @@ fn respond<B>(source: &Source, request: &Request<B>) -> Response<Full<Bytes>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firstflight::Endpoint;
     use firstflight::link::{PathConfig, real_time_pair};
+    use firstflight::metrics::{Publisher, describe};
     use firstflight::{ConnectConfig, FirstFlight, ListenConfig};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -133,9 +132,10 @@ mod tests {
         let server = Endpoint::new(firstflight::config(vec!["10.0.0.2".parse().unwrap()]).unwrap(), b);
         let port = SocketAddr::from(([10, 0, 0, 2], 80));
         let listener = server.listen(ListenConfig::new(port)).unwrap();
-        let exporter = Exporter::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let exporter = Exporter::bind(SocketAddr::from(([127, 0, 0, 1], 0)), describe).await.unwrap();
         let at = exporter.listener.local_addr().unwrap();
-        let running = tokio::spawn(exporter.run(server.clone()));
+        let mut publisher = Publisher::new(server.clone());
+        let running = tokio::spawn(exporter.run(move || publisher.publish()));
 
         let fast = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
         for expected in 1..=3 {

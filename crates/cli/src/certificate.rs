@@ -1,0 +1,127 @@
+//! `firstflight certificate`: a certificate of a provenance verifier for this host.
+
+use crate::error::Error;
+use crate::output;
+use crate::utc::Time;
+use crate::verifier::{VerifierError, seconds};
+use clap::Subcommand;
+use firstflight_credential::asap::{ClientCertificate, PrivateKey, PublicKey};
+use firstflight_verifier::pool::write_certificate;
+use firstflight_verifier::{Group, IssuerAddress, Patience, Wanted, obtain, secure_rng};
+use serde::Serialize;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Get a certificate of a provenance verifier for this host's address (ASAP)
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  firstflight certificate get --verifier 192.0.2.1:4433 --verifier-key KEY")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Get(Get),
+}
+
+/// Get a certificate, and say what it says or who did not give it
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  firstflight certificate get --verifier 192.0.2.1:4433 --verifier-key KEY
+  firstflight certificate get --verifier 192.0.2.1:4433 --verifier-key KEY --group group.txt --out my.certificate
+
+The exit code is 1 if the verifier or one of its vantage points did not answer or refused.")]
+struct Get {
+    /// Where the verifier answers
+    #[arg(long, value_name = "ADDR:PORT")]
+    verifier: SocketAddr,
+    /// The verifier's public key: 64 hexadecimal digits
+    #[arg(long, value_name = "HEX")]
+    verifier_key: PublicKey,
+    /// File of the verifier's vantage points: number, name, addresses
+    #[arg(long, value_name = "FILE")]
+    group: Option<PathBuf>,
+    /// How long it should last; the verifier may give less
+    #[arg(long, value_name = "D", default_value = "1d", value_parser = seconds)]
+    duration: u32,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Write the certificate and its key to this file, which only its owner can read
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// Runs it.
+pub async fn run(args: Args) -> Result<ExitCode, Error> {
+    let Command::Get(args) = args.command;
+    get(&args).await.map_err(Error::Verifier)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn get(args: &Get) -> Result<(), VerifierError> {
+    let mut issuer = IssuerAddress::new(args.verifier, args.verifier_key);
+    if let Some(path) = &args.group {
+        let group = Group::read(path).map_err(|error| VerifierError::Group(path.clone(), error))?;
+        issuer.group = group.addresses();
+    }
+    let key = PrivateKey::generate(&mut secure_rng().map_err(VerifierError::Random)?);
+    let wanted = Wanted { key, wished: args.duration, old: None };
+    let certificate = obtain(&issuer, wanted, &Patience::default()).await.map_err(VerifierError::Obtain)?;
+    if let Some(path) = &args.out {
+        write_certificate(path, &certificate).map_err(VerifierError::Certificate)?;
+    }
+    let report = Report::new(&certificate);
+    if args.json {
+        output::json(&report);
+    } else {
+        output::line(&report);
+    }
+    Ok(())
+}
+
+/// What a certificate says, without its secret.
+#[derive(Serialize)]
+struct Report {
+    address: IpAddr,
+    verifier: String,
+    client_key: String,
+    valid_from: String,
+    valid_until: String,
+    duration_s: u32,
+    vantage_points: u8,
+    refreshed: bool,
+}
+
+impl Report {
+    fn new(certificate: &ClientCertificate) -> Self {
+        let body = certificate.body();
+        let time = |seconds: u64| Time(seconds * 1000).rfc3339();
+        Self {
+            address: certificate.address(),
+            verifier: body.verifier.to_string(),
+            client_key: certificate.key().public().to_string(),
+            valid_from: time(body.valid_from.into()),
+            valid_until: time(body.ends()),
+            duration_s: body.duration(),
+            vantage_points: body.flags.vantage(),
+            refreshed: body.flags.is_refreshed(),
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let points = if self.vantage_points == 1 { "vantage point" } else { "vantage points" };
+        writeln!(f, "verifier {} certifies that {} has the key", self.verifier, self.address)?;
+        writeln!(f, "  {}", self.client_key)?;
+        let Self { valid_from, valid_until, duration_s, vantage_points, .. } = self;
+        write!(f, "from {valid_from} until {valid_until} ({duration_s} s), seen by {vantage_points} {points}")
+    }
+}

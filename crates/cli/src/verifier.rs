@@ -1,0 +1,186 @@
+//! `firstflight verifier`: certifies that clients are at their addresses.
+
+mod error;
+mod keygen;
+
+pub use error::VerifierError;
+
+use crate::error::Error;
+use crate::output;
+use crate::serve::metrics::Exporter;
+use clap::Subcommand;
+use firstflight_verifier::metrics::{Publisher, describe};
+use firstflight_verifier::{
+    Config, Group, Issuer, Limits, Service, StreamLimits, TokenKey, VantagePoint, VerifierKeys,
+    read_token_keys,
+};
+use firstflight_wire::asap::message::VantageId;
+use ipnet::IpNet;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Run a provenance verifier, which certifies that clients are at their addresses (ASAP)
+///
+/// Answers over UDP and TCP on the same ports. Servers that trust its key take data in the first packet of the
+/// clients that it certified. It needs no privileges.
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  firstflight verifier keygen --key verifier.key
+  firstflight verifier --listen 192.0.2.1:4433 --listen '[2001:db8::1]:4433' --key verifier.key
+  firstflight verifier --listen 127.0.0.1:4433 --key verifier.key --allow-prefix 127.0.0.0/8
+  firstflight verifier --listen 192.0.2.2:4433 --vantage-id 1 --vantage-key ams.token
+  firstflight verifier --listen 192.0.2.1:4433 --key verifier.key --group group.txt"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: Option<Run>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Keygen(keygen::Args),
+}
+
+#[derive(clap::Args)]
+struct Run {
+    /// Address and port to answer at, over UDP and TCP
+    #[arg(long, value_name = "ADDR:PORT", required = true)]
+    listen: Vec<SocketAddr>,
+    /// File of the key that certifies (verifier keygen --key makes one)
+    #[arg(long, value_name = "FILE", required_unless_present = "vantage_id")]
+    key: Option<PathBuf>,
+    /// How long a client's first certificate lasts
+    #[arg(long, value_name = "D", default_value = "30m", value_parser = seconds)]
+    first_duration: u32,
+    /// How long a certificate lasts at most
+    #[arg(long, value_name = "D", default_value = "1d", value_parser = seconds)]
+    max_duration: u32,
+    /// Certify addresses of this prefix although they are not global, as 10.0.0.0/8
+    #[arg(long, value_name = "P")]
+    allow_prefix: Vec<IpNet>,
+    /// Give tokens as the vantage point with this number of a group
+    #[arg(long, value_name = "N", requires = "vantage_key", value_parser = vantage_id)]
+    vantage_id: Option<VantageId>,
+    /// File of what the vantage point shares with its issuer (verifier keygen --vantage-key makes one)
+    #[arg(long, value_name = "FILE", requires = "vantage_id")]
+    vantage_key: Option<PathBuf>,
+    /// Certify only who brings a token of every vantage point in this file
+    #[arg(long, value_name = "FILE", requires = "key")]
+    group: Option<PathBuf>,
+    /// Answer Prometheus at http://ADDR/metrics, as 127.0.0.1:9100
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
+}
+
+/// Whole seconds of a duration as `30m` or `1d`.
+pub fn seconds(text: &str) -> Result<u32, &'static str> {
+    let duration: Duration =
+        humantime::parse_duration(text).map_err(|_| "write a duration as 30m, 12h or 1d")?;
+    u32::try_from(duration.as_secs()).map_err(|_| "that is longer than a certificate can last (194 days)")
+}
+
+fn vantage_id(text: &str) -> Result<VantageId, &'static str> {
+    text.parse().ok().and_then(VantageId::new).ok_or("a vantage point's number is 1 to 65535")
+}
+
+/// Runs it.
+pub async fn run(args: Args) -> Result<ExitCode, Error> {
+    match (args.command, args.run) {
+        (Some(Command::Keygen(args)), _) => {
+            keygen::run(&args).map_err(Error::Verifier)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        (None, Some(run)) => serve(run).await,
+        (None, None) => Err(Error::Verifier(VerifierError::Nothing)),
+    }
+}
+
+impl Run {
+    /// What the options and files say; nothing is listened at before all of it is right.
+    fn config(&self) -> Result<Config, VerifierError> {
+        let group = match &self.group {
+            Some(path) => {
+                let members = Group::read(path).and_then(|group| group.members());
+                members.map_err(|error| VerifierError::Group(path.clone(), error))?
+            }
+            None => Vec::new(),
+        };
+        let issuer = match &self.key {
+            Some(path) => {
+                let keys = VerifierKeys::read(path);
+                let VerifierKeys { key, retired } =
+                    keys.map_err(|error| VerifierError::Key(path.clone(), error))?;
+                Some(Issuer { key, retired, first: self.first_duration, longest: self.max_duration, group })
+            }
+            None => None,
+        };
+        let vantage = match (self.vantage_id, &self.vantage_key) {
+            (Some(id), Some(path)) => Some(VantagePoint { id, key: token_key(path)? }),
+            _ => None,
+        };
+        Ok(Config { issuer, vantage, allowed: self.allow_prefix.clone(), limits: Limits::default() })
+    }
+}
+
+/// The first of a file: it gives the tokens.
+fn token_key(path: &Path) -> Result<TokenKey, VerifierError> {
+    let fail = |error| VerifierError::Key(path.to_owned(), error);
+    let keys = read_token_keys(path).map_err(fail)?;
+    keys.into_iter().next().ok_or_else(|| fail(firstflight_verifier::KeyFileError::NoKey))
+}
+
+async fn serve(run: Run) -> Result<ExitCode, Error> {
+    let config = run.config().map_err(Error::Verifier)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
+    let public = config.issuer.as_ref().map(|issuer| issuer.key.public());
+    let vantage = config.vantage.as_ref().map(|vantage| vantage.id);
+    let service = Service::bind(config, &run.listen, StreamLimits::default()).await;
+    let service = service.map_err(|error| Error::Verifier(VerifierError::Service(error)))?;
+    let exporting = match run.metrics {
+        Some(at) => {
+            let exporter = Exporter::bind(at, describe).await?;
+            let mut publisher = Publisher::new(service.counters());
+            Some(tokio::spawn(exporter.run(move || publisher.publish())))
+        }
+        None => None,
+    };
+    for address in service.addresses() {
+        output::line(&format_args!("listening on {address}"));
+    }
+    if let Some(public) = public {
+        output::line(&format_args!("verifier {}, key {public}", public.id()));
+    }
+    if let Some(id) = vantage {
+        output::line(&format_args!("vantage point {id}"));
+    }
+    let counters = service.counters();
+    service
+        .run(async {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        })
+        .await;
+    if let Some(exporting) = exporting {
+        exporting.abort();
+    }
+    let counts = counters.get();
+    output::line(&format_args!(
+        "{} certificates ({} refreshed), {} tokens, {} refused",
+        counts.certificates,
+        counts.refreshed,
+        counts.tokens,
+        counts.refused_in_all()
+    ));
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,70 @@
+//! Why a verifier, or a certificate of one, is not to be had.
+
+use firstflight_verifier::pool::PoolFileError;
+use firstflight_verifier::{GroupError, KeyFileError, ObtainError, ServiceError};
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Why `verifier` or `certificate` stopped.
+#[derive(Debug)]
+pub enum VerifierError {
+    /// Neither options nor a subcommand.
+    Nothing,
+    /// A key file cannot be used.
+    Key(PathBuf, KeyFileError),
+    /// A new key file is there already.
+    Exists(PathBuf),
+    /// A new key file cannot be written.
+    Write(PathBuf, io::Error),
+    /// A group file cannot be used.
+    Group(PathBuf, GroupError),
+    /// The service does not start.
+    Service(ServiceError),
+    /// No certificate was obtained.
+    Obtain(ObtainError),
+    /// The certificate cannot be written.
+    Certificate(PoolFileError),
+    /// The system's random source failed.
+    Random(io::Error),
+}
+
+impl VerifierError {
+    /// 2 for what the person can mend, 1 for what failed on the way.
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Random(_) | Self::Service(ServiceError::System(_)) => ExitCode::from(1),
+            Self::Obtain(ObtainError::NoAddress { .. }) => ExitCode::from(2),
+            Self::Obtain(_) => ExitCode::from(1),
+            _ => ExitCode::from(2),
+        }
+    }
+}
+
+impl fmt::Display for VerifierError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("say where to answer, with --listen ADDR:PORT, and --key FILE"),
+            Self::Key(path, error @ KeyFileError::Read(_)) => {
+                write!(f, "key file {} {error}; make one with `firstflight verifier keygen`", path.display())
+            }
+            Self::Key(path, error) => write!(f, "key file {} {error}", path.display()),
+            Self::Exists(path) => write!(
+                f,
+                "{} is there already, and whoever needs its key would lose it: choose another file, or remove it",
+                path.display()
+            ),
+            Self::Write(path, error) => {
+                write!(f, "cannot write {}: {error}; choose a file in a directory of yours", path.display())
+            }
+            Self::Group(path, error) => write!(f, "group file {} {error}", path.display()),
+            Self::Service(error) => error.fmt(f),
+            Self::Obtain(error) => error.fmt(f),
+            Self::Certificate(error) => write!(f, "{error}; choose another --out"),
+            Self::Random(error) => write!(f, "the system gives no random numbers: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for VerifierError {}

@@ -1,0 +1,225 @@
+//! `firstflight verifier` and `firstflight certificate` as an operator meets them.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+/// A directory that vanishes with it.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("firstflight-verifier-{}-{name}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+
+    /// A file that only its owner can read.
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.path(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        path
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_firstflight"));
+    command.args(args);
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    command(args).output().unwrap()
+}
+
+fn prints(args: &[&str]) -> String {
+    let output = run(args);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// One line that says what to do, and this exit code.
+fn fails(args: &[&str], code: i32, says: &str) {
+    let output = run(args);
+    let complaint = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {complaint}");
+    assert!(complaint.contains(says), "{args:?}: {complaint}");
+    assert_eq!(complaint.lines().count(), 1, "{complaint}");
+    assert!(!complaint.contains("0badc0d"), "{complaint}");
+}
+
+/// A verifier that runs; killed when dropped.
+struct Running {
+    child: Child,
+    address: String,
+    lines: BufReader<std::process::ChildStdout>,
+}
+
+impl Running {
+    fn start(args: &[&str]) -> Self {
+        let fixed = ["verifier", "--listen", "127.0.0.1:0", "--allow-prefix", "127.0.0.0/8"];
+        let mut child = command(&fixed).args(args).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on ").unwrap().to_owned();
+        Self { child, address, lines }
+    }
+
+    /// Ends it with SIGTERM; the last line.
+    fn stop(mut self) -> String {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        assert!(self.child.wait().unwrap().success());
+        (&mut self.lines).lines().map_while(Result::ok).last().unwrap_or_default()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Makes a verifier's key; its public half.
+fn keygen(path: &str) -> String {
+    let said = prints(&["verifier", "keygen", "--key", path]);
+    said.lines().next().unwrap().strip_prefix("key ").unwrap().to_owned()
+}
+
+fn get<'a>(address: &'a str, key: &'a str) -> Vec<&'a str> {
+    vec!["certificate", "get", "--verifier", address, "--verifier-key", key]
+}
+
+#[test]
+fn a_certificate_from_a_verifier_that_runs() {
+    let dir = Dir::new("runs");
+    let path = dir.path("key");
+    let key = keygen(&path);
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let verifier = Running::start(&["--key", &path]);
+
+    let said = prints(&get(&verifier.address, &key));
+    assert!(said.contains("certifies that 127.0.0.1 has the key"), "{said}");
+    assert!(said.contains("(1800 s), seen by 1 vantage point"), "{said}");
+    let out = dir.path("certificate");
+    let mut args = get(&verifier.address, &key);
+    args.extend(["--duration", "10m", "--json", "--out", &out]);
+    let report: Value = serde_json::from_str(&prints(&args)).unwrap();
+    assert_eq!((&report["address"], &report["duration_s"]), (&"127.0.0.1".into(), &600.into()));
+    assert_eq!(std::fs::metadata(&out).unwrap().permissions().mode() & 0o777, 0o600);
+    // Another verifier than was meant.
+    let other = keygen(&dir.path("other"));
+    fails(
+        &get(&verifier.address, &other),
+        1,
+        "the request is not signed by the client's key for this verifier's key",
+    );
+    assert_eq!(verifier.stop(), "2 certificates (0 refreshed), 0 tokens, 1 refused");
+}
+
+#[test]
+fn a_group_and_who_of_it_is_missing() {
+    let dir = Dir::new("group");
+    let path = dir.path("key");
+    let key = keygen(&path);
+    let token = dir.path("ams.token");
+    prints(&["verifier", "keygen", "--vantage-key", &token]);
+    prints(&["verifier", "keygen", "--vantage-key", &dir.path("nbo.token"), "--number", "3"]);
+    let point = Running::start(&["--vantage-id", "1", "--vantage-key", &token]);
+    let second = Running::start(&["--vantage-id", "2", "--vantage-key", &dir.path("nbo.token")]);
+    let text = format!("1 ams {} ams.token\n2 nbo {} nbo.token\n", point.address, second.address);
+    let group = dir.file("group", &text);
+    let issuer = Running::start(&["--key", &path, "--group", &group]);
+    let mut args = get(&issuer.address, &key);
+    args.extend(["--group", &group]);
+    let said = prints(&args);
+    assert!(said.contains("seen by 3 vantage points"), "{said}");
+    fails(
+        &get(&issuer.address, &key),
+        1,
+        "the token of vantage point number 1 (number 1): a vantage point's token is missing",
+    );
+    assert!(second.stop().contains("1 tokens"));
+    fails(&args, 1, "no token from vantage point nbo (number 2): no answer over UDP, nor over TCP");
+}
+
+#[test]
+fn keys_follow_each_other() {
+    let dir = Dir::new("follow");
+    let (first, second, third) = (dir.path("1"), dir.path("2"), dir.path("3"));
+    let old = keygen(&first);
+    let said = prints(&["verifier", "keygen", "--key", &second, "--after", &first]);
+    assert!(said.contains(&old), "{said}");
+    let said = prints(&["verifier", "keygen", "--key", &third, "--after", &second]);
+    assert_eq!(said.lines().filter(|line| line.starts_with("retired ")).count(), 2, "{said}");
+    assert_eq!(std::fs::read_to_string(&third).unwrap().matches(&old).count(), 1);
+}
+
+#[test]
+fn mistakes_with_keys() {
+    let dir = Dir::new("keys");
+    let path = dir.path("key");
+    keygen(&path);
+    let verifier = |key: &str, says: &str| {
+        fails(&["verifier", "--listen", "127.0.0.1:0", "--key", key], 2, says);
+    };
+    fails(&["verifier", "keygen", "--key", &path], 2, "is there already");
+    fails(
+        &["verifier", "keygen", "--key", &dir.path("none/key")],
+        2,
+        "choose a file in a directory of yours",
+    );
+    fails(&["verifier", "keygen"], 2, "--key");
+    verifier(&dir.path("absent"), "make one with `firstflight verifier keygen`");
+    verifier(&dir.file("garbled", "key 0badc0d\n"), "line 1 is none");
+    verifier(&dir.file("empty", ""), "has no key");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    verifier(&path, "has the mode 0644, so others can use the key: make it 0600 with chmod");
+}
+
+#[test]
+fn mistakes_in_options() {
+    let dir = Dir::new("options");
+    let path = dir.path("key");
+    let public = keygen(&path);
+    let verifier = |args: &[&str], says: &str| fails(&[&["verifier"], args].concat(), 2, says);
+    verifier(&[], "--listen");
+    verifier(&["--listen", "127.0.0.1:0"], "--key");
+    verifier(&["--listen", "127.0.0.1", "--key", &path], "127.0.0.1");
+    verifier(&["--listen", "192.0.2.1:4433", "--key", &path], "give an address of this machine");
+    verifier(
+        &["--listen", "127.0.0.1:0", "--key", &path, "--max-duration", "1y"],
+        "first not above the longest",
+    );
+    verifier(&["--listen", "127.0.0.1:0", "--key", &path, "--max-duration", "soon"], "write a duration");
+    verifier(&["--listen", "127.0.0.1:0", "--key", &path, "--allow-prefix", "10"], "10");
+    verifier(&["--listen", "127.0.0.1:0", "--vantage-id", "1"], "--vantage-key");
+    verifier(&["--listen", "127.0.0.1:0", "--vantage-id", "0", "--vantage-key", &path], "1 to 65535");
+    let group = dir.file("group", "1 ams 127.0.0.1:1\n");
+    verifier(
+        &["--listen", "127.0.0.1:0", "--key", &path, "--group", &group],
+        "names no key file of vantage point 1",
+    );
+    fails(&get("127.0.0.1:1", &"00".repeat(32)), 2, "no Ed25519 public key");
+    fails(&get("127.0.0.1:1", &public), 1, "verifier 127.0.0.1:1: no answer over UDP, nor over TCP");
+    let mut args = get("127.0.0.1:1", &public);
+    let absent = dir.path("absent");
+    args.extend(["--group", &absent]);
+    fails(&args, 2, "cannot be read");
+}
