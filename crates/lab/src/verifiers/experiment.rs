@@ -199,7 +199,7 @@ impl<'a> World<'a> {
                     found.push(self.candidate(part, choice, places[..verifiers].to_vec()));
                 }
                 for goal in [Goal::Attackable, Goal::Excess] {
-                    for credit in [Credit::Linear, Credit::Steep] {
+                    for credit in Credit::ALL {
                         let nodes = planner.choose(goal, credit, verifiers, eavesdroppers);
                         found.push(self.candidate(part, choice, nodes));
                     }

@@ -51,12 +51,18 @@ pub enum Goal {
 
 /// What a destination is worth on the way, when some of the verifiers' paths to it can be overheard but not all:
 /// without any such value all first nodes look alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Credit {
     /// In proportion: finds nodes through which much goes.
     Linear,
-    /// Half as much for each path that lacks: finds nodes that together cut off a few destinations.
-    Steep,
+    /// Less by this factor for each path that lacks. A small one sees further ahead, a large one wastes nothing on
+    /// destinations that it cannot cut off.
+    Falling(f64),
+}
+
+impl Credit {
+    /// None is the best everywhere: an attacker tries them all.
+    pub const ALL: [Self; 3] = [Self::Linear, Self::Falling(2.0), Self::Falling(8.0)];
 }
 
 /// All that the attacker knows.
@@ -128,7 +134,7 @@ impl Search<'_> {
         let (sources, sampled) = (f64::from(heard.sources), self.sampled as f64);
         let toward = match self.credit {
             Credit::Linear => verifiers / asked,
-            Credit::Steep => (verifiers - asked).exp2(),
+            Credit::Falling(factor) => factor.powf(verifiers - asked),
         };
         match self.goal {
             Goal::Attackable => toward,

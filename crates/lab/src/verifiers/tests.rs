@@ -190,6 +190,40 @@ fn greedy_is_not_worse_than_random() {
     }
 }
 
+/// In graphs where every set of up to three nodes can be tried. Without the steepest credit random sets win here.
+#[test]
+fn greedy_lies_between_random_and_nearly_the_best() {
+    const NODES: usize = 20;
+    let all: Vec<u32> = sets(NODES, 3).collect();
+    let (mut attackable, mut excess) = ([0.0; 2], [0.0; 2]);
+    for (seed, (family, routing)) in (0..).zip(CASES) {
+        let mut setting = setting(NODES, &[3], 3, seed);
+        setting.random = 20;
+        let outcome = run(&setting, (family, routing));
+        let graph = family.graph(NODES, seed);
+        let (on, nodes) = (paths(&graph, routing, seed), graph.nodes());
+        for (placement, row) in (0..3).flat_map(|p| outcome.parts[0].rows.iter().map(move |row| (p, row))) {
+            let mut dice = Dice::new(seed, super::dice::Purpose::Placement(placement));
+            let places: Vec<usize> = (0..row.verifiers).map(|_| dice.below(nodes)).collect();
+            let most = |wanted: &dyn Fn((bool, bool)) -> bool| {
+                let is = |set: u32, to: usize| wanted(exact(&on, &places, set, to));
+                let count = |&set: &u32| (0..nodes).filter(|&to| is(set, to)).count();
+                all.iter().filter(|&&set| set >> nodes == 0).map(count).max().unwrap() as f64 / nodes as f64
+            };
+            let shares = row.placements[placement as usize];
+            assert!(shares.random <= shares.attackable + 1e-9, "{family:?}, {routing:?}, {shares:?}");
+            // With as many nodes as verifiers there is nothing to find.
+            if row.verifiers > 3 {
+                attackable = [attackable[0] + shares.attackable, attackable[1] + most(&|(is, _)| is)];
+                excess = [excess[0] + shares.excess, excess[1] + most(&|(is, highly)| is && !highly)];
+            }
+        }
+    }
+    let found = [attackable[0] / attackable[1], excess[0] / excess[1]];
+    println!("greedy finds {:.3} of what is attackable, {:.3} of the excess", found[0], found[1]);
+    assert!(found.iter().all(|share| (0.9..=1.0).contains(share)), "{found:?}");
+}
+
 /// A star of two stars: the two centres are worth more than any two other nodes.
 #[test]
 fn greedy_takes_the_centres() {
