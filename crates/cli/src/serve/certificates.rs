@@ -8,13 +8,16 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// A request of so long ago is taken by nobody: its window and what clocks may differ.
+const FORGOTTEN_MS: u64 = 120_000;
+
 /// How certificates are treated.
 #[derive(clap::Args)]
 pub struct Certificates {
     /// Take first flights with certificates (ASAP) of the verifiers in this file; read again while running
     ///
-    /// Each request is executed once. For the first ten seconds after the start none is taken: the server does not
-    /// know what it took before.
+    /// Each request is executed once. For ten seconds after the start, and some twenty more for certificates that
+    /// began before they were made, none is taken: the server does not know what it took before.
     #[arg(long, value_name = "FILE", conflicts_with = "no_cookie")]
     trust: Option<PathBuf>,
     /// What clients call this server, a name or NAME:PORT; once more for each [default: its addresses]
@@ -24,6 +27,9 @@ pub struct Certificates {
     /// on each
     #[arg(long, requires = "trust")]
     per_site: bool,
+    /// No server of this name has run within the last two minutes: take certificates at once
+    #[arg(long, requires = "trust")]
+    first_start: bool,
     /// Memory for the requests of the last 70 seconds, MiB: 1 for each 1,500 first flights a second
     #[arg(
         long, value_name = "MIB", default_value_t = 8, requires = "trust",
@@ -61,6 +67,8 @@ impl Certificates {
         let file =
             TrustFile::open(path).await.map_err(|error| Error::TrustFile(path.clone(), Box::new(error)))?;
         let key = firstflight::random_guard_key().map_err(Error::Random)?;
+        let now = firstflight::unix_ms();
+        let began = if self.first_start { now.saturating_sub(FORGOTTEN_MS) } else { now };
         let bytes = usize::from(self.request_memory) << 20;
         let pending = match fast_open {
             Some(policy) => Arc::clone(&policy.pending),
@@ -69,7 +77,7 @@ impl Certificates {
         let policy = AsapPolicy {
             trust: file.store(),
             identities: self.identities(addresses, port)?.into(),
-            guard: Arc::new(ReplayTable::new(key, Window::REQUESTS, bytes, firstflight::unix_ms())),
+            guard: Arc::new(ReplayTable::new(key, Window::REQUESTS, bytes, began)),
             domain: if self.per_site { GuardDomain::Site } else { GuardDomain::All },
             pending,
             quarantine: fast_open.map_or(Quarantine::default(), |policy| policy.quarantine),

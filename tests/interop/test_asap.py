@@ -1,0 +1,221 @@
+"""Certificates between real processes: verifier, server and client in namespaces, an address translator between."""
+
+import contextlib
+import os
+import time
+
+import firstflight
+from case import FAMILIES, body, case, check, equal, sha256
+from firstflight import check_no_panic, early_bytes, is_accepted, show
+from net import Pair, url
+from process import Process, run
+
+#: Client and translator, translator and servers, the server's device, the client's.
+NEAR, FAR, SERVICE, ENGINE = Pair(61), Pair(62), Pair(63), Pair(64)
+PORT = 8080
+VERIFIER_PORT = 4433
+#: A server that may have run a minute ago takes nothing at first: it does not know what it took before.
+FRESH = "--first-start"
+
+
+def at(address, port):
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+class Command(Process):
+    """The command under test, ready when it says that it listens."""
+
+    def __init__(self, ns, *arguments):
+        super().__init__([firstflight.BINARY, *arguments], ns=ns)
+
+    def __enter__(self):
+        self.wait_until(lambda: "listening on" in self.text(), "`listening on`")
+        return self
+
+    def __exit__(self, *failure):
+        super().__exit__(*failure)
+        check_no_panic(self)
+
+    def requests(self, count):
+        return self.wait_records(count, f"log of {count} requests", lambda r: r.get("event") == "request")
+
+
+class Scene:
+    """A client behind an address translator; servers and verifiers on the other side, which see its address."""
+
+    def __init__(self, t):
+        self.t = t
+        self.client, self.router, self.far = (t.namespace(name) for name in ("client", "router", "far"))
+        t.cable(self.router, self.client, NEAR, "veth0")
+        t.cable(self.router, self.far, FAR, "veth1")
+        self.router.forward()
+        self.router.nft("type nat hook postrouting priority 100; oifname veth1 counter masquerade")
+        for family in FAMILIES:
+            self.client.ip(f"-{family}", "route", "add", "default", "via", NEAR.host[family])
+        self.root = t.root(small=5000)
+        self.key = self.keygen("verifier.key")
+        self.trust(self.key)
+
+    def path(self, name):
+        return os.path.join(self.root, name)
+
+    def keygen(self, name):
+        told = run(firstflight.BINARY, "verifier", "keygen", "--key", self.path(name)).stdout
+        return told.split()[1]
+
+    def trust(self, *keys):
+        with open(self.path("trust.toml"), "w") as file:
+            for key in keys:
+                file.write(f'[[verifier]]\nkey = "{key}"\nown = true\n')
+
+    def verifier(self, *options, address=None, family=4):
+        """A verifier that certifies the addresses of this scene."""
+        listen = at(address or FAR.peer[family], VERIFIER_PORT)
+        allow = ("--allow-prefix", FAR.net[family])
+        return self.t.start(Command(self.far, "verifier", "--listen", listen, *allow, *options))
+
+    def issuer(self, *options, family=4):
+        return self.verifier("--key", self.path("verifier.key"), *options, family=family)
+
+    def asks(self, family):
+        verifier = at(FAR.peer[family], VERIFIER_PORT)
+        return ("--verifier", verifier, "--verifier-key", self.key)
+
+    def serve_udp(self, family, *options, fresh=(FRESH,)):
+        listen = ("--udp", at(FAR.peer[family], PORT))
+        trust = ("--trust", self.path("trust.toml"), "--root", self.root, "--json-log")
+        return self.t.start(Command(self.far, "serve", *listen, *trust, *fresh, *options))
+
+    def get(self, *arguments, expect=0):
+        client = Process([firstflight.BINARY, "get", "--json", *arguments], ns=self.client)
+        with client:
+            self.t.processes.append(client)
+            equal(client.wait(60), expect, f"exit status of get: {client.text()}")
+            check_no_panic(client)
+            return [record for record in client.records() if "outcome" in record]
+
+    def get_udp(self, family, *arguments):
+        return self.get(url(FAR.peer[family], PORT, "/small"), "--udp", *arguments)
+
+    def whole(self, record):
+        equal((record["status"], record["sha256"]), (200, sha256(body(self.root, "small"))), show(record))
+
+
+@case(family=FAMILIES, needs=("nft", "tcpdump"))
+def asap_first_contact_in_udp_behind_a_translator(t, family):
+    scene = Scene(t)
+    capture = scene.path("udp.pcapng")
+    server = scene.serve_udp(family, "--pcap", capture)
+    scene.issuer(family=family)
+    # No root, no device: the first packet carries the request.
+    (first,) = scene.get_udp(family, *scene.asks(family), "--asap-known")
+    scene.whole(first)
+    check(is_accepted(first), f"first contact: {show(first)}")
+    # One after the other: the first one learns that the server takes certificates.
+    asked, known = scene.get_udp(family, *scene.asks(family), "--repeat", 2, "--no-fast-open")
+    equal([asked["reason"], known["outcome"]], ["capability-unknown", "accepted"], "asked, then known")
+    logged = server.requests(3)
+    equal([is_accepted(record) for record in logged], [True, False, True], "the server's view")
+    check(early_bytes(logged[0]) > 0, f"nothing came early: {show(logged[0])}")
+    check(FAR.host[family] in logged[0]["peer"], f"the server sees the translator: {show(logged[0])}")
+    check(scene.router.nft_matched(), "nothing was translated")
+    server.popen.terminate()
+    server.wait(10)
+    decoded = run("tcpdump", "-nn", "-r", capture).stdout
+    check(decoded.count("UDP, length") > 8, f"a capture of UDP: {decoded}")
+
+
+@case(family=FAMILIES, needs=("nft",))
+def asap_first_contact_on_tun_behind_a_translator(t, family):
+    scene = Scene(t)
+    for ns in (scene.client, scene.far):
+        ns.forward()
+    scene.router.ip(f"-{family}", "route", "add", ENGINE.net[family], "via", NEAR.peer[family])
+    scene.router.ip(f"-{family}", "route", "add", SERVICE.net[family], "via", FAR.peer[family])
+    options = ("--trust", scene.path("trust.toml"), "--root", scene.root, "--port", PORT, "--json-log", FRESH)
+    device = ("--tun", "ff0", "--host-ip", Pair.cidr(SERVICE.host[family]), "--ip", SERVICE.peer[family])
+    server = t.start(Command(scene.far, "serve", *device, *options))
+    scene.issuer(family=family)
+    device = ("--tun", "ff0", "--host-ip", Pair.cidr(ENGINE.host[family]), "--ip", ENGINE.peer[family])
+    target = url(SERVICE.peer[family], PORT, "/small")
+    (first,) = scene.get(target, *device, *scene.asks(family), "--asap-known", "--no-fast-open")
+    scene.whole(first)
+    check(is_accepted(first), f"first contact: {show(first)}")
+    (logged,) = server.requests(1)
+    check(early_bytes(logged) > 0 and FAR.host[family] in logged["peer"], show(logged))
+
+
+@case(needs=("nft",))
+def asap_trust_is_withdrawn_while_the_server_runs(t):
+    scene = Scene(t)
+    scene.serve_udp(4)
+    scene.issuer()
+    (record,) = scene.get_udp(4, *scene.asks(4), "--asap-known")
+    check(is_accepted(record), show(record))
+    scene.trust(scene.keygen("other.key"))
+    time.sleep(2.5)
+    (record,) = scene.get_udp(4, *scene.asks(4), "--asap-known")
+    equal(record["reason"], "untrusted-verifier", show(record))
+    scene.whole(record)
+
+
+@case(needs=("nft",))
+def asap_after_a_start_nothing_is_taken_that_may_have_been_before(t):
+    scene = Scene(t)
+    scene.serve_udp(4, fresh=())
+    scene.issuer()
+    (record,) = scene.get_udp(4, *scene.asks(4), "--asap-known")
+    equal(record["reason"], "guard-floor", show(record))
+    scene.whole(record)
+
+
+@case(needs=("nft",))
+def asap_group_of_three(t):
+    scene = Scene(t)
+    names = {"ams": "10.62.0.3", "nbo": "10.62.0.4"}
+    lines, points = [], {}
+    for number, (name, address) in enumerate(names.items(), start=1):
+        scene.far.ip("addr", "add", f"{address}/24", "dev", "veth1")
+        token = scene.path(f"{name}.token")
+        run(firstflight.BINARY, "verifier", "keygen", "--vantage-key", token)
+        lines.append(f"{number} {name} {at(address, VERIFIER_PORT)} {name}.token\n")
+        options = ("--vantage-id", number, "--vantage-key", token)
+        points[name] = scene.verifier(*options, address=address)
+    group = scene.path("group.txt")
+    with open(group, "w") as file:
+        file.writelines(lines)
+    scene.serve_udp(4)
+    scene.issuer("--group", group)
+    (record,) = scene.get_udp(4, *scene.asks(4), "--group", group, "--asap-known")
+    check(is_accepted(record), f"a server that knows nothing of groups: {show(record)}")
+
+    def certificate(expect):
+        command = (firstflight.BINARY, "certificate", "get", *scene.asks(4), "--group", group)
+        with contextlib.closing(Result(scene.client, command)) as result:
+            equal(result.status, expect, f"exit status: {result.text}")
+            return result.text
+
+    check("3 vantage points" in certificate(0), "all are up")
+    # One of them does not reach the client: nothing is certified, and it is named.
+    scene.router.nft(f"type filter hook forward priority 0; ip saddr {names['nbo']} counter drop", chain="mute")
+    told = certificate(1)
+    check("nbo" in told and "ams" not in told, told)
+    scene.router.nft_flush()
+    scene.router.nft("type nat hook postrouting priority 100; oifname veth1 counter masquerade")
+    points["ams"].popen.terminate()
+    points["ams"].wait(10)
+    told = certificate(1)
+    check("ams" in told and "nbo" not in told, told)
+
+
+class Result:
+    """A command that was run to its end in a namespace."""
+
+    def __init__(self, ns, command):
+        self.process = Process(command, ns=ns)
+        with self.process:
+            self.status = self.process.wait(60)
+        self.text = self.process.text()
+
+    def close(self):
+        check_no_panic(self.process)
