@@ -135,7 +135,7 @@ impl Socket {
         raw.bind(&local.into())?;
         raw.set_nonblocking(true)?;
         let io = UdpSocket::from_std(raw.into())?;
-        let state = UdpSocketState::new(UdpSockRef::from(&io))?;
+        let state = offloads(&io)?;
         // The system has its own limits; with less, bursts are lost, as on any narrow path.
         let _ = state.set_send_buffer_size(UdpSockRef::from(&io), SOCKET_BUFFER);
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&io), SOCKET_BUFFER);
@@ -180,6 +180,16 @@ impl Socket {
         }
         Poll::Ready(Ok(()))
     }
+}
+
+/// Switches on what the system has: offloads, ECN marks, the address that was asked, no fragments.
+fn offloads(io: &UdpSocket) -> io::Result<UdpSocketState> {
+    let state = UdpSocketState::new(UdpSockRef::from(io))?;
+    // Nobody wants the times that quinn-udp 0.6 asks for. Beside receive offload and address they leave no room for
+    // the ECN mark in its buffer.
+    #[cfg(target_os = "linux")]
+    nix::sys::socket::setsockopt(io, nix::sys::socket::sockopt::ReceiveTimestampns, &false)?;
+    Ok(state)
 }
 
 impl Link for UdpLink {

@@ -163,6 +163,26 @@ async fn addresses_that_cannot_be_had_are_errors() {
     assert!(all.local_ips().all(|ip| ip.is_unspecified()));
 }
 
+/// Receive offload takes room in what the kernel tells of a message, and must leave some for the rest.
+#[tokio::test]
+async fn datagrams_that_come_together_keep_their_address_and_ecn_mark() {
+    for asked in ["127.0.0.2", "::1"] {
+        let mut server = UdpLink::bind_all(0).unwrap();
+        let to = SocketAddr::new(asked.parse().unwrap(), server.port());
+        let mut client = UdpLink::towards(to).unwrap();
+        let from = SocketAddr::new(ip(&client), client.port());
+        for ecn in [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce] {
+            let sent: Vec<_> = (0..20).map(|n| packet(from, to, ecn, &segment(1200, 0x10, n))).collect();
+            send(&mut client, &sent).await;
+            for _ in &sent {
+                let got = receive(&mut server).await;
+                let packet = Packet::parse(&got).unwrap();
+                assert_eq!((packet.src, packet.dst, packet.ecn), (from.ip(), to.ip(), ecn));
+            }
+        }
+    }
+}
+
 mod gathering {
     use super::*;
 
