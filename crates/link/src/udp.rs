@@ -173,9 +173,12 @@ impl Socket {
             ready!(self.io.poll_send_ready(cx))?;
             let (state, outbox) = (&self.state, &mut self.outbox);
             let sent = self.io.try_io(Interest::WRITABLE, || outbox.send(state, UdpSockRef::from(&self.io)));
-            match sent {
-                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Poll::Ready(Err(error)),
-                Ok(()) | Err(_) => {}
+            // After a refusal quinn-udp uses neither offload nor ECN marks any more, though it may have been for one
+            // datagram's address. Begin anew: the outbox knows whose fault it was.
+            if sent.is_err_and(|error| outbox::refuses(&error))
+                && let Ok(state) = offloads(&self.io)
+            {
+                self.state = state;
             }
         }
         Poll::Ready(Ok(()))
@@ -225,7 +228,7 @@ impl Link for UdpLink {
         }
         let destination = SocketAddr::new(ip.dst, datagram.dst_port);
         let target = Target { destination, src: ip.src, ecn: ip.ecn };
-        if !socket.outbox.takes(&target, datagram.payload, socket.state.max_gso_segments()) {
+        if !socket.outbox.takes(&target, datagram.payload, socket.outbox.segments(&socket.state)) {
             ready!(socket.poll_flush(cx))?;
         }
         socket.outbox.push(target, datagram.payload);

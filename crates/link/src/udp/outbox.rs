@@ -31,6 +31,10 @@ pub(super) struct Outbox {
     closed: bool,
     /// What has left.
     sent: usize,
+    /// These go one by one: the kernel refused them together.
+    apart: bool,
+    /// It is the offload that the kernel refuses.
+    no_offload: bool,
 }
 
 impl Outbox {
@@ -56,10 +60,16 @@ impl Outbox {
         self.bytes.extend_from_slice(datagram);
     }
 
-    /// Sends everything, or one datagram where there is no offload. The only error is that the socket has no room.
+    /// Most datagrams in one call.
+    pub fn segments(&self, state: &UdpSocketState) -> usize {
+        if self.no_offload { 1 } else { state.max_gso_segments() }
+    }
+
+    /// Sends everything, or one datagram where there is no offload. After an error that says that there is no room
+    /// (`WouldBlock`) nothing has changed; after another one, what cannot be sent is lost, as datagrams may be.
     pub fn send(&mut self, state: &UdpSocketState, socket: UdpSockRef<'_>) -> io::Result<()> {
         let Some(target) = self.target else { return Ok(()) };
-        let len = self.step(state.max_gso_segments());
+        let len = self.step(self.segments(state));
         let contents = self.bytes.get(self.sent..self.sent + len).unwrap_or_default();
         let transmit = Transmit {
             destination: target.destination,
@@ -68,29 +78,41 @@ impl Outbox {
             segment_size: (len > self.segment).then_some(self.segment),
             src_ip: (!target.src.is_unspecified()).then_some(target.src),
         };
-        match state.try_send(socket, &transmit) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
-            // An offload that fails is used no more: the same goes again, one by one.
-            Err(_) if len > self.segment && state.max_gso_segments() == 1 => {}
-            // What cannot be sent is lost, as datagrams may be.
-            Ok(()) | Err(_) => self.left(len),
+        let result = state.try_send(socket, &transmit);
+        match &result {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            // The offload's fault, or that of what was to be sent: one by one it will show.
+            Err(error) if len > self.segment && refuses(error) => self.apart = true,
+            Err(_) => self.left(len),
+            Ok(()) => {
+                self.no_offload |= self.apart;
+                self.left(len);
+            }
         }
-        Ok(())
+        result
     }
 
     /// Bytes to send in one call.
     fn step(&self, segments: usize) -> usize {
         let rest = self.bytes.len() - self.sent;
-        if segments > 1 { rest } else { rest.min(self.segment) }
+        if segments > 1 && !self.apart { rest } else { rest.min(self.segment) }
     }
 
     fn left(&mut self, len: usize) {
         self.sent += len;
         if self.sent >= self.bytes.len() {
             self.bytes.clear();
-            (self.target, self.sent, self.segment, self.closed) = (None, 0, 0, false);
+            (self.target, self.sent, self.segment) = (None, 0, 0);
+            (self.closed, self.apart) = (false, false);
         }
     }
+}
+
+/// Whether the kernel found fault with the call: with an offload, an address or a mark that it does not have.
+pub(super) fn refuses(error: &io::Error) -> bool {
+    /// Linux's number, which the standard library gives no name to.
+    const EIO: i32 = 5;
+    error.kind() == io::ErrorKind::InvalidInput || error.raw_os_error() == Some(EIO)
 }
 
 /// Whether a datagram carries a SYN.

@@ -183,6 +183,31 @@ async fn datagrams_that_come_together_keep_their_address_and_ecn_mark() {
     }
 }
 
+/// An address of this host goes while connections still use it: their segments are refused, and nothing else.
+#[tokio::test]
+async fn what_the_kernel_refuses_costs_only_itself() {
+    let (mut a, mut b) = (UdpLink::bind_all(0).unwrap(), UdpLink::bind("[::1]:0".parse().unwrap()).unwrap());
+    let (port, to) = (a.port(), SocketAddr::new(ip(&b), b.port()));
+    let socket = a.v6.as_ref().unwrap();
+    let offload = socket.outbox.segments(&socket.state);
+    let gone = SocketAddr::new("2001:db8::5".parse().unwrap(), port);
+    let refused = packet(gone, to, Ecn::NotEct, &segment(1200, 0x10, 0));
+    let from = SocketAddr::new(to.ip(), port);
+    for count in [1, 3] {
+        send(&mut a, &vec![refused.clone(); count]).await;
+        let sent: Vec<_> = (0..3).map(|n| packet(from, to, Ecn::Ect0, &segment(1200, 0x10, n))).collect();
+        send(&mut a, &sent).await;
+        for expected in &sent {
+            let got = receive(&mut b).await;
+            let (got, sent) = (Packet::parse(&got).unwrap(), Packet::parse(expected).unwrap());
+            assert_eq!((got.src, got.ecn), (from.ip(), Ecn::Ect0));
+            assert_eq!(got.payload[8..], sent.payload[8..]);
+        }
+        let socket = a.v6.as_ref().unwrap();
+        assert_eq!(socket.outbox.segments(&socket.state), offload);
+    }
+}
+
 mod gathering {
     use super::*;
 
