@@ -106,7 +106,10 @@ impl UdpLink {
         // Connecting a UDP socket sends nothing: it looks up the route.
         let route = std::net::UdpSocket::bind(SocketAddr::new(any, 0))?;
         route.connect(remote)?;
-        Self::bind(SocketAddr::new(route.local_addr()?.ip(), 0))
+        // With the interface, where the address is one of a single link.
+        let mut local = route.local_addr()?;
+        local.set_port(0);
+        Self::bind(local)
     }
 
     /// The UDP port, of both families.

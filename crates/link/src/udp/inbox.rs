@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, IoSliceMut};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use firstflight_wire::ip::{Ecn, Header as IpHeader, Protocol};
 use firstflight_wire::udp;
@@ -46,8 +46,18 @@ impl Inbox {
         Ok(())
     }
 
+    /// One datagram, as if it had been received.
+    #[cfg(test)]
+    pub fn put(&mut self, from: SocketAddr, to: Option<IpAddr>, datagram: &[u8]) {
+        self.bytes[..datagram.len()].copy_from_slice(datagram);
+        let meta = &mut self.metas[0];
+        (meta.addr, meta.dst_ip) = (from, to);
+        (meta.len, meta.stride) = (datagram.len(), datagram.len());
+        (self.count, self.message, self.offset) = (1, 0, 0);
+    }
+
     /// Writes the next datagram with its headers into `buf`, and gives the packet's length. One that is too long
-    /// for `buf` is dropped.
+    /// for `buf`, or cannot be answered, is dropped.
     pub fn next(&mut self, local: SocketAddr, buf: &mut [u8]) -> Option<usize> {
         while self.message < self.count {
             let meta = self.metas.get(self.message)?;
@@ -67,11 +77,26 @@ impl Inbox {
     }
 }
 
+/// Whether an answer could be sent: not to what came to a group or to everybody (RFC 1122 §4.2.3.10), not to port
+/// 0, and to an address of one link only where the socket is on that link. A packet does not name it.
+fn answerable(from: SocketAddr, to: IpAddr, local: IpAddr) -> bool {
+    let for_many = match to {
+        IpAddr::V4(to) => to.is_multicast() || to.is_broadcast(),
+        IpAddr::V6(to) => to.is_multicast(),
+    };
+    let on_one_link = |ip| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+    !for_many && from.port() != 0 && (!on_one_link(from.ip()) || on_one_link(local))
+}
+
 /// Puts headers in front of a datagram.
 fn compose(meta: &RecvMeta, local: SocketAddr, datagram: &[u8], buf: &mut [u8]) -> Option<usize> {
+    let dst = meta.dst_ip.unwrap_or(local.ip());
+    if !answerable(meta.addr, dst, local.ip()) {
+        return None;
+    }
     let ip = IpHeader {
         src: meta.addr.ip(),
-        dst: meta.dst_ip.unwrap_or(local.ip()),
+        dst,
         protocol: Protocol::Udp,
         // The socket does not tell.
         hop_limit: 64,

@@ -208,6 +208,25 @@ async fn what_the_kernel_refuses_costs_only_itself() {
     }
 }
 
+#[test]
+fn only_what_can_be_answered_is_taken() {
+    let any: IpAddr = Ipv6Addr::UNSPECIFIED.into();
+    let taken = |src: &str, dst: &str, local: IpAddr| {
+        let mut inbox = Inbox::new();
+        inbox.put(src.parse().unwrap(), Some(dst.parse().unwrap()), b"datagram");
+        inbox.next(SocketAddr::new(local, 4433), &mut [0; MTU]).is_some()
+    };
+    assert!(taken("[2001:db8::1]:5", "2001:db8::2", any));
+    assert!(taken("192.0.2.1:5", "192.0.2.2", Ipv4Addr::UNSPECIFIED.into()));
+    assert!(!taken("192.0.2.1:5", "255.255.255.255", Ipv4Addr::UNSPECIFIED.into()), "to everybody");
+    assert!(!taken("192.0.2.1:5", "224.0.0.1", Ipv4Addr::UNSPECIFIED.into()), "to a group");
+    assert!(!taken("[2001:db8::1]:5", "ff02::1", any), "to a group");
+    assert!(!taken("192.0.2.1:0", "192.0.2.2", Ipv4Addr::UNSPECIFIED.into()), "from no port");
+    // An address of one link says nothing without the link, which only the socket's own can name.
+    assert!(!taken("[fe80::1]:5", "fe80::2", any));
+    assert!(taken("[fe80::1]:5", "fe80::2", "fe80::2".parse().unwrap()));
+}
+
 mod gathering {
     use super::*;
 
