@@ -5,7 +5,7 @@ use firstflight_wire::ip::{Ecn, Header as IpHeader, Packet, Protocol};
 use firstflight_wire::tcp::{
     Cookie, FastOpen, FastOpenForm, Flags, Header, OptionsBuf, SackBlocks, Segment, Timestamps, fill_checksum,
 };
-use firstflight_wire::{SeqNum, icmp};
+use firstflight_wire::{SeqNum, carrier, icmp, udp};
 use std::net::IpAddr;
 
 /// What a flow looks like from outside: numbers that a segment must be near to be interesting.
@@ -105,29 +105,45 @@ pub struct Peer {
     listener: u16,
     flows: Vec<Flow>,
     cookie: Option<Cookie>,
+    /// Segments are in UDP datagrams.
+    carried: bool,
 }
 
 /// The port that the stack connects to.
 pub const SERVER_PORT: u16 = 443;
+/// The stack's UDP port.
+pub const STACK_OUTER: u16 = 4433;
+
+/// The peer's UDP port for its inner port `remote`: several flows have one together.
+pub fn outer(remote: u16) -> u16 {
+    6000 + remote % 3
+}
 
 /// A peer never remembers more flows than this.
 const MAX_FLOWS: usize = 16;
 
 impl Peer {
-    /// The peer at `ip` of a stack at `stack` with a listener on port `listener`.
-    pub fn new(ip: IpAddr, stack: IpAddr, listener: u16) -> Self {
-        Self { ip, stack, listener, flows: Vec::new(), cookie: None }
+    /// The peer at `ip` of a stack at `stack` with a listener on port `listener`, perhaps over UDP.
+    pub fn new(ip: IpAddr, stack: IpAddr, listener: u16, carried: bool) -> Self {
+        Self { ip, stack, listener, flows: Vec::new(), cookie: None, carried }
     }
 
     /// Looks at a packet that the stack sent: it must be a right one, from the stack to the peer.
     pub fn observe(&mut self, packet: &[u8]) {
         let packet = Packet::parse(packet).expect("the stack sent a packet that cannot be read");
         assert_eq!(packet.src, self.stack);
-        if packet.protocol != Protocol::Tcp {
-            return;
+        let segment = match packet.protocol {
+            Protocol::Tcp => {
+                assert!(!self.carried, "a segment on IP where everything is in UDP");
+                Segment::parse_checked(packet.payload, packet.src, packet.dst)
+            }
+            Protocol::Udp => match self.unwrap(&packet) {
+                Some(segment) => Segment::parse(segment),
+                None => return,
+            },
+            _ => return,
         }
-        let segment = Segment::parse_checked(packet.payload, packet.src, packet.dst)
-            .expect("the stack sent a segment that cannot be read");
+        .expect("the stack sent a segment that cannot be read");
         if packet.dst != self.ip {
             return;
         }
@@ -147,6 +163,42 @@ impl Peer {
         if let Some(timestamps) = segment.options.timestamps {
             flow.stamp = timestamps.value;
         }
+    }
+
+    /// The segment in a datagram of the stack's, if it is one.
+    fn unwrap<'a>(&self, packet: &Packet<'a>) -> Option<&'a [u8]> {
+        assert!(self.carried, "a datagram of a stack without UDP");
+        let datagram = udp::Datagram::parse_checked(packet.payload, packet.src, packet.dst)
+            .expect("the stack sent a datagram that cannot be read");
+        assert_eq!(datagram.src_port, STACK_OUTER);
+        assert_ne!(datagram.dst_port, 0);
+        assert!(datagram.payload.len() <= usize::from(carrier::BASE_DATAGRAM));
+        match carrier::Carried::parse(datagram.payload).expect("the stack sent what is not the carrier's") {
+            carrier::Carried::Segment(segment) => {
+                assert_eq!(segment.get(16..18), Some(&[0, 0][..]), "the inner checksum");
+                Some(segment)
+            }
+            carrier::Carried::Control(_) => None,
+        }
+    }
+
+    /// The packet of a UDP payload from the port `from`.
+    fn datagram(&self, from: u16, payload: &[u8]) -> Vec<u8> {
+        let ip = self.ip_header(Protocol::Udp);
+        let mut out = vec![0; ip.len() + udp::HEADER];
+        let at = ip.emit(udp::HEADER + payload.len(), &mut out).unwrap();
+        udp::Header { src_port: from, dst_port: STACK_OUTER }.emit(payload.len(), &mut out[at..]).unwrap();
+        out.extend_from_slice(payload);
+        udp::fill_checksum(&mut out[at..], self.ip, self.stack);
+        out
+    }
+
+    /// A message of the carrier's from the UDP port of one of the flows.
+    pub fn control(&mut self, flow: u8, control: carrier::Control) -> Vec<u8> {
+        let mut payload = [0; carrier::HEADER];
+        control.emit(&mut payload).unwrap();
+        let from = outer(self.choose(flow).remote);
+        self.datagram(from, &payload)
     }
 
     fn flow(&mut self, local: u16, remote: u16) -> &mut Flow {
@@ -189,6 +241,12 @@ impl Peer {
         let ip = self.ip_header(Protocol::Tcp);
         let room = mtu - ip.len() - 20 - options.len();
         let payload = usize::from(spec.len) % (room + 1);
+        if self.carried {
+            let mut out = vec![0x5a; carrier::HEADER + 20 + options.len() + payload];
+            let at = carrier::emit_segment_header(&mut out).unwrap();
+            header.emit(options, &mut out[at..]).unwrap();
+            return self.datagram(outer(flow.remote), &out);
+        }
         let mut out = vec![0x5a; ip.len() + 20 + options.len() + payload];
         let at = ip.emit(out.len() - ip.len(), &mut out).unwrap();
         header.emit(options, &mut out[at..]).unwrap();
@@ -248,10 +306,19 @@ impl Peer {
             window: 1000,
             urgent: 0,
         };
-        let quoted_ip = IpHeader { src: self.stack, dst: self.ip, ..self.ip_header(Protocol::Tcp) };
-        let mut quoted = vec![0; quoted_ip.len() + 20];
-        let at = quoted_ip.emit(20, &mut quoted).unwrap();
-        header.emit(&[], &mut quoted[at..]).unwrap();
+        let (protocol, between) = match self.carried {
+            true => (Protocol::Udp, udp::HEADER + carrier::HEADER),
+            false => (Protocol::Tcp, 0),
+        };
+        let quoted_ip = IpHeader { src: self.stack, dst: self.ip, ..self.ip_header(protocol) };
+        let mut quoted = vec![0; quoted_ip.len() + between + 20];
+        let at = quoted_ip.emit(between + 20, &mut quoted).unwrap();
+        if self.carried {
+            let ports = udp::Header { src_port: STACK_OUTER, dst_port: outer(flow.remote) };
+            let udp = ports.emit(carrier::HEADER + 20, &mut quoted[at..]).unwrap();
+            carrier::emit_segment_header(&mut quoted[at + udp..]).unwrap();
+        }
+        header.emit(&[], &mut quoted[at + between..]).unwrap();
         let mut out = vec![0; 200];
         let len = icmp::emit_error(kind, self.ip, self.stack, &quoted, &mut out).unwrap();
         out.truncate(len);

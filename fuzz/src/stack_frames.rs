@@ -1,17 +1,20 @@
-//! One stack with a Fast Open listener: anything arrives, time passes, the application does anything.
+//! One stack with a Fast Open listener: anything arrives, time passes, the application does anything. Once on IP, and
+//! once more in UDP datagrams.
 //!
 //! The stack must not panic, must keep its limits, must send only packets that can be read, and once the
 //! application has let go of everything it must hold nothing.
 
-use super::peer::{Peer, SERVER_PORT, Spec};
+use super::peer::{Peer, SERVER_PORT, STACK_OUTER, Spec, outer};
 use arbitrary::{Arbitrary, Unstructured};
 use firstflight_credential::{
     CookieKey, FastOpenPolicy, FirstFlight, JobRequest, JobResult, KeyRing, PendingLimit, Reason, Scheme,
     Verdict, Verifier,
 };
 use firstflight_stack::{
-    Config, ConnId, ConnectConfig, Event, JobId, Limits, ListenConfig, ListenerId, ResponsePolicy, Stack,
+    CarrierConfig, Config, ConnId, ConnectConfig, Event, JobId, Limits, ListenConfig, ListenerId,
+    ResponsePolicy, Stack,
 };
+use firstflight_wire::carrier::Control;
 use firstflight_wire::tcp::Flags;
 use firstflight_wire::{Clock, Instant};
 use std::net::{IpAddr, SocketAddr};
@@ -121,17 +124,20 @@ impl Verifier for Parks {
 /// Runs what `data` describes.
 pub fn run(data: &[u8]) {
     let Ok(run) = Run::arbitrary_take_rest(Unstructured::new(data)) else { return };
-    let mut world = World::new(&run.setup);
-    for action in run.actions.into_iter().take(MAX_ACTIONS) {
-        world.act(action);
-        world.settle();
+    for carried in [false, true] {
+        let mut world = World::new(&run.setup, carried);
+        for action in run.actions.iter().take(MAX_ACTIONS) {
+            world.act(action.clone());
+            world.settle();
+        }
+        world.end();
     }
-    world.end();
 }
 
 struct World {
     stack: Stack,
     peer: Peer,
+    carried: bool,
     listener: Option<ListenerId>,
     policy: FastOpenPolicy,
     response: ResponsePolicy,
@@ -144,8 +150,9 @@ struct World {
     out: Vec<u8>,
 }
 
-fn config(setup: &Setup, ip: IpAddr) -> Config {
+fn config(setup: &Setup, ip: IpAddr, carried: bool) -> Config {
     let mut config = Config::new(vec![ip], [7; 32]);
+    config.carrier = carried.then_some(CarrierConfig::new(STACK_OUTER));
     config.tcp.timestamps = setup.timestamps;
     config.tcp.sack = setup.sack;
     config.tcp.window_scaling = setup.window_scaling;
@@ -168,13 +175,13 @@ fn config(setup: &Setup, ip: IpAddr) -> Config {
 }
 
 impl World {
-    fn new(setup: &Setup) -> Self {
+    fn new(setup: &Setup, carried: bool) -> Self {
         let (ours, theirs): (IpAddr, IpAddr) = if setup.v6 {
             ("fd00::1".parse().unwrap(), "fd00::2".parse().unwrap())
         } else {
             ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap())
         };
-        let mut stack = Stack::new(config(setup, ours), Instant::ZERO);
+        let mut stack = Stack::new(config(setup, ours, carried), Instant::ZERO);
         stack.handle_clock(Clock {
             mono: Instant::ZERO,
             unix_ms: 1_800_000_000_000,
@@ -188,7 +195,8 @@ impl World {
         }
         let mut world = Self {
             stack,
-            peer: Peer::new(theirs, ours, PORT),
+            peer: Peer::new(theirs, ours, PORT, carried),
+            carried,
             listener: None,
             policy,
             response: match setup.response % 3 {
@@ -241,7 +249,12 @@ impl World {
                 }
             }
             Action::IcmpError { flow, kind, mtu, seq } => {
-                let packet = self.peer.icmp(flow, kind, mtu, seq);
+                // Some of these numbers stand for the carrier's messages, so that the corpus keeps its meaning.
+                let packet = match kind % 8 {
+                    6 if self.carried => self.peer.control(flow, Control::KeepAlive),
+                    7 if self.carried => self.peer.control(flow, Control::Reset),
+                    _ => self.peer.icmp(flow, kind, mtu, seq),
+                };
                 self.stack.handle_packet(self.now, &packet);
             }
             Action::AdvanceTime { ms } => self.advance(self.now + Duration::from_millis(ms.into())),
@@ -313,7 +326,9 @@ impl World {
 
     fn connect(&mut self, fast_open: bool, len: u16, port: Option<u8>) {
         let local = port.map(|p| SocketAddr::new(self.stack.config().addresses[0], 50_000 + u16::from(p)));
-        let config = ConnectConfig { fast_open, replay_safe: fast_open, local, ..ConnectConfig::default() };
+        let carrier = self.carried.then_some(outer(SERVER_PORT));
+        let config =
+            ConnectConfig { fast_open, replay_safe: fast_open, local, carrier, ..ConnectConfig::default() };
         let data = vec![2; usize::from(len) % 4000];
         if self.held.len() < MAX_HELD
             && let Ok((id, taken)) = self.stack.connect(self.server, &data, &config, self.now)
@@ -390,6 +405,7 @@ impl World {
         assert_eq!(self.stack.buffer_bytes(), 0, "buffers are left");
         assert_eq!(self.stack.time_waits(), 0, "TIME-WAIT is left");
         assert_eq!(self.policy.pending.pending(), 0, "pending places are left");
+        assert_eq!(self.stack.poll_timeout(), None, "timers are left");
         for id in &self.released {
             assert!(self.stack.info(*id).is_none(), "{id} is still alive");
         }
