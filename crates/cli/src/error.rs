@@ -113,7 +113,8 @@ impl Error {
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::Verifier(error) => error.exit_code(),
-            Self::Random(_)
+            Self::Certificate(_)
+            | Self::Random(_)
             | Self::NoClock(_)
             | Self::Runtime(_)
             | Self::Demo(..)

@@ -16,6 +16,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_wire::Clock;
 use firstflight_wire::asap::{Block, Carrier, Hint, Offer, Reply, RequestInput, Status, certificate_input};
@@ -115,6 +116,16 @@ pub const fn reason(status: Status) -> Reason {
     }
 }
 
+/// Who shares a share of the verification budget: an IPv4 /24, an IPv6 /56. Whoever has one address there may have
+/// them all.
+fn neighbourhood(address: IpAddr) -> u64 {
+    match address {
+        IpAddr::V4(address) => u64::from(address.to_bits() >> 8),
+        // No IPv4 number is that large.
+        IpAddr::V6(address) => 1 << 63 | (address.to_bits() >> 72) as u64,
+    }
+}
+
 /// First two bytes of a request's id.
 const fn tag(block: &Block) -> [u8; 2] {
     let [a, b, ..] = block.request.request_id;
@@ -157,7 +168,7 @@ impl AsapPolicy {
         if shard.is_barred(client_key.as_bytes(), address, clock.mono) {
             return Err(refuse(Status::Policy));
         }
-        if !shard.afford(lane, prefix, clock.mono) {
+        if !shard.afford(lane, neighbourhood(address), clock.mono) {
             return Err(refuse(Status::Overloaded));
         }
         let input = RequestInput {
@@ -205,8 +216,8 @@ impl AsapPolicy {
         };
         if block.request.address_tag != address_tag(first.flow.client) {
             let hint = match first.flow.client {
-                core::net::IpAddr::V4(address) => Hint::Sees(now_s, address),
-                core::net::IpAddr::V6(_) => Hint::Time(now_s),
+                IpAddr::V4(address) => Hint::Sees(now_s, address),
+                IpAddr::V6(_) => Hint::Time(now_s),
             };
             return Err(with(Status::AddressMismatch, hint));
         }
