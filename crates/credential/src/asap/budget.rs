@@ -14,10 +14,13 @@ use firstflight_wire::asap::VerifierId;
 const FAILURES: u8 = 8;
 /// How long a key is barred after wrong requests, an address after a reset.
 const BARRED: Duration = Duration::from_secs(60);
-/// How long the requests of a source prefix are verified one by one after a wrong one.
+/// How long the requests of a source prefix are verified one by one after a wrong one, and those of everybody
+/// after too many wrong batches.
 const SINGLY: Duration = Duration::from_secs(10);
 /// Batches over which the share of failing ones is measured.
-const BATCHES: u32 = 256;
+const BATCHES: u32 = 1024;
+/// Fewer than so many count as so many: one failure among the first few says nothing.
+const BATCHES_MIN: u32 = 50;
 /// Things remembered at once, of each kind.
 const REMEMBERED: usize = 4096;
 
@@ -90,6 +93,8 @@ pub struct AsapShard {
     suspects: Lru<u64, Instant>,
     batches: u32,
     failed_batches: u32,
+    /// Nothing is verified in a batch until then.
+    singly_until: Instant,
 }
 
 /// A client key's sins.
@@ -115,6 +120,7 @@ impl AsapShard {
             suspects: Lru::new(REMEMBERED),
             batches: 0,
             failed_batches: 0,
+            singly_until: Instant::ZERO,
         }
     }
 
@@ -213,16 +219,23 @@ impl AsapShard {
 
     /// Whether requests of this prefix may be verified in a batch with others.
     pub(super) fn may_batch(&self, prefix: u64, now: Instant) -> bool {
-        let trouble = self.failed_batches * 50 > self.batches.max(50);
-        !trouble && self.suspects.peek(&prefix).is_none_or(|until| *until <= now)
+        self.singly_until <= now && self.suspects.peek(&prefix).is_none_or(|until| *until <= now)
     }
 
-    pub(super) fn note_batch(&mut self, failed: bool) {
+    /// Counts a batch. When more than 2 % fail there are none for a while, and then it is measured anew.
+    pub(super) fn note_batch(&mut self, failed: bool, now: Instant) {
         self.batches += 1;
         self.failed_batches += u32::from(failed);
+        if self.failed_batches * 50 > self.batches.max(BATCHES_MIN) {
+            self.singly_until = now + SINGLY;
+            (self.batches, self.failed_batches) = (0, 0);
+        }
         if self.batches >= BATCHES {
             self.batches /= 2;
             self.failed_batches /= 2;
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,8 @@ mod trust;
 mod verify;
 
 #[cfg(test)]
+mod fixtures;
+#[cfg(test)]
 mod vector_tests;
 
 pub use budget::{AsapShard, BudgetConfig};

@@ -168,12 +168,16 @@ fn bisect(
 impl AsapShard {
     /// Learns from what was verified together.
     pub fn learn(&mut self, candidates: &[Box<Candidate>], verdicts: &[Verified], now: Instant) {
-        let batched = candidates.iter().zip(verdicts).filter(|(candidate, _)| candidate.batch);
+        // Under a wrong certificate no request is looked at, neither alone nor with others.
+        let batched = candidates
+            .iter()
+            .zip(verdicts)
+            .filter(|(candidate, verdict)| candidate.batch && **verdict != Verified::BadCertificate);
         let (count, failed) = batched.fold((0, false), |(count, failed), (_, verdict)| {
             (count + 1, failed || *verdict == Verified::BadRequest)
         });
         if count > 1 {
-            self.note_batch(failed);
+            self.note_batch(failed, now);
         }
         for (candidate, verdict) in candidates.iter().zip(verdicts) {
             match verdict {
@@ -191,3 +195,6 @@ impl AsapShard {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

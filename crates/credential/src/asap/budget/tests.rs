@@ -1,0 +1,160 @@
+//! Lanes, shares, bars: whom garbage costs what.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
+
+use super::super::fixtures::{Flight, NOW, clock_at, policy, shard};
+use super::super::{Verified, verify};
+use super::*;
+use alloc::vec::Vec;
+use firstflight_wire::asap::Status;
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn prefix(n: u32) -> u64 {
+    crate::pending::prefix(IpAddr::from(core::net::Ipv4Addr::from_bits(n)))
+}
+
+/// How many a shard affords of `lane` at `now`, each from another network.
+fn affords(shard: &mut AsapShard, lane: Lane, now: Instant) -> u32 {
+    (1..100_000).take_while(|n| shard.afford(lane, prefix(n << 8), now)).count() as u32
+}
+
+#[test]
+fn garbage_in_the_lane_of_new_certificates_leaves_the_other_served() {
+    let mut shard = AsapShard::new(BudgetConfig { per_second: 1000, certificates: 16 });
+    // A tenth of a second's worth at once: of 500 signatures, two for a new certificate.
+    assert_eq!(affords(&mut shard, Lane::New, NOW), 25);
+    assert!(!shard.afford(Lane::New, prefix(7), NOW));
+    assert_eq!(affords(&mut shard, Lane::Known, NOW), 50);
+    assert_eq!(affords(&mut shard, Lane::New, NOW + SECOND / 10), 25, "it comes back with time");
+}
+
+/// Eight wrong requests: then the key is not looked at for a minute, and nothing is spent on it.
+#[test]
+fn a_key_is_barred_after_eight_wrong_requests() {
+    let (policy, mut shard) = (policy(), shard());
+    let mut rng = ChaCha20Rng::from_seed([1; 32]);
+    let flight = Flight::of(1);
+    let wrong = flight.with_signature([1; 64]);
+    for n in 0..8 {
+        let now = NOW + SECOND * n;
+        let candidates = Vec::from([flight.examine(&policy, &wrong, &mut shard, now).unwrap()]);
+        let verdicts = verify(&candidates, &mut rng);
+        assert_eq!(verdicts, [Verified::BadRequest]);
+        shard.learn(&candidates, &verdicts, now);
+    }
+    let barred = |shard: &mut AsapShard, now| {
+        let fresh = Flight { requested_ms: clock_at(now).unix_ms, ..flight.clone() };
+        fresh.examine(&policy, &fresh.block(), shard, now).err().map(|refused| refused.status)
+    };
+    let last = NOW + SECOND * 7;
+    assert_eq!(barred(&mut shard, last), Some(Status::Policy));
+    assert!(
+        Flight::of(2).examine(&policy, &Flight::of(2).block(), &mut shard, last).is_ok(),
+        "others are not"
+    );
+    assert_eq!(barred(&mut shard, last + SECOND * 59), Some(Status::Policy));
+    assert_eq!(barred(&mut shard, last + SECOND * 60), None);
+}
+
+/// Anybody can write a key into a certificate of his own making.
+#[test]
+fn a_wrong_certificate_does_not_count_against_the_key_in_it() {
+    let (policy, mut shard) = (policy(), shard());
+    let mut rng = ChaCha20Rng::from_seed([1; 32]);
+    let flight = Flight::of(1);
+    let mut forged = flight.block();
+    forged.certificate.signature[40] ^= 1;
+    for n in 0..20 {
+        let now = NOW + SECOND * n;
+        let candidates = Vec::from([flight.examine(&policy, &forged, &mut shard, now).unwrap()]);
+        let verdicts = verify(&candidates, &mut rng);
+        assert_eq!(verdicts, [Verified::BadCertificate]);
+        shard.learn(&candidates, &verdicts, now);
+    }
+    assert_eq!(shard.certificates(), 0);
+    assert!(flight.examine(&policy, &flight.block(), &mut shard, NOW + SECOND * 20).is_ok());
+}
+
+/// Verifies these flights together at `now`; true for right ones.
+fn batch(shard: &mut AsapShard, flights: &[(Flight, bool)], now: Instant) -> Vec<Verified> {
+    let policy = policy();
+    let mut rng = ChaCha20Rng::from_seed([1; 32]);
+    let candidates: Vec<_> = flights
+        .iter()
+        .map(|(flight, right)| {
+            let block = if *right { flight.block() } else { flight.with_signature([1; 64]) };
+            flight.examine(&policy, &block, shard, now).unwrap()
+        })
+        .collect();
+    let verdicts = verify(&candidates, &mut rng);
+    shard.learn(&candidates, &verdicts, now);
+    verdicts
+}
+
+/// Whether a request of client `n` may go into a batch at `now`.
+fn batches(shard: &mut AsapShard, n: u8, now: Instant) -> bool {
+    let flight = Flight { requested_ms: clock_at(now).unix_ms, ..Flight::of(n) };
+    flight.examine(&policy(), &flight.block(), shard, now).unwrap().batch
+}
+
+#[test]
+fn a_prefix_with_a_wrong_request_is_verified_singly_for_ten_seconds() {
+    let mut shard = shard();
+    let verdicts = batch(&mut shard, &[(Flight::of(1), false), (Flight::of(2), true)], NOW);
+    assert_eq!(verdicts, [Verified::BadRequest, Verified::Good]);
+    assert!(!batches(&mut shard, 1, NOW + SECOND * 9));
+    assert!(batches(&mut shard, 2, NOW + SECOND * 9), "who came with it is no suspect");
+    assert!(batches(&mut shard, 1, NOW + SECOND * 10));
+}
+
+/// Where more than 2 % of the batches fail, batches cost more than they save. It is tried again.
+#[test]
+fn too_many_wrong_batches_end_batching_for_a_while() {
+    let mut shard = shard();
+    batch(&mut shard, &[(Flight::of(1), false), (Flight::of(2), true)], NOW);
+    assert!(batches(&mut shard, 3, NOW), "one says nothing");
+    batch(&mut shard, &[(Flight::of(3), false), (Flight::of(4), true)], NOW);
+    assert!(!batches(&mut shard, 5, NOW));
+    assert!(!batches(&mut shard, 5, NOW + SECOND * 9));
+    assert!(batches(&mut shard, 5, NOW + SECOND * 10), "it never comes back");
+    // One failure more does not end it at once.
+    let now = NOW + SECOND * 10;
+    batch(&mut shard, &[(Flight::of(6), false), (Flight::of(7), true)], now);
+    assert!(batches(&mut shard, 5, now));
+}
+
+/// Less than 2 % is borne for ever, more is not, however long all went well.
+#[test]
+fn few_wrong_batches_are_borne() {
+    let mut shard = shard();
+    for n in 0..10_000 {
+        shard.note_batch(n % 64 == 63, NOW);
+        assert!(shard.may_batch(1, NOW), "after {n} batches");
+    }
+    for _ in 0..30 {
+        shard.note_batch(true, NOW);
+    }
+    assert!(!shard.may_batch(1, NOW));
+}
+
+/// What a trust store verified is nothing under another one.
+#[test]
+fn a_new_trust_store_forgets_what_was_verified() {
+    let (policy, mut shard) = (policy(), shard());
+    let flight = Flight::of(1);
+    batch(&mut shard, &[(flight.clone(), true)], NOW);
+    let block = flight.block();
+    assert_eq!(flight.examine(&policy, &block, &mut shard, NOW).unwrap().signatures(), 1);
+    // What is out while the store changes is refused, and not remembered either.
+    let candidates = Vec::from([flight.examine(&policy, &block, &mut shard, NOW).unwrap()]);
+    shard.trust_changed();
+    assert_eq!(shard.certificates(), 0);
+    let verdicts = verify(&candidates, &mut ChaCha20Rng::from_seed([1; 32]));
+    shard.learn(&candidates, &verdicts, NOW);
+    assert_eq!(shard.certificates(), 0);
+    let decided = policy.decide(&candidates[0], verdicts[0], &mut shard, &clock_at(NOW));
+    assert_eq!(decided.unwrap_err().status, Status::UnknownVerifier);
+    assert_eq!(flight.examine(&policy, &block, &mut shard, NOW).unwrap().signatures(), 2);
+}
