@@ -69,7 +69,7 @@ impl Bucket {
 }
 
 /// What a first flight's certificate is to us.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Lane {
     /// Verified before: one signature is left, and its client has been here.
     Known,
@@ -86,7 +86,8 @@ pub struct AsapShard {
     /// Counts the trust stores: what was verified under another one is forgotten.
     generation: u64,
     lanes: [Bucket; 2],
-    sources: Lru<u64, Bucket>,
+    /// By lane: what somebody sends in a client's name into the one must not use up its share of the other.
+    sources: Lru<(Lane, u64), Bucket>,
     verifiers: Lru<VerifierId, Bucket>,
     keys: Lru<[u8; 32], Bar>,
     addresses: Lru<IpAddr, Instant>,
@@ -153,15 +154,17 @@ impl AsapShard {
         self.certificates.len()
     }
 
-    /// Takes what verifying costs from the lane and from the source prefix's share of it.
+    /// Takes what verifying costs from the lane and from the source network's share of it: that of its /24 or
+    /// /56, within which one host may have any address.
     pub(super) fn afford(&mut self, lane: Lane, prefix: u64, now: Instant) -> bool {
         let half = self.config.per_second / 2;
         let (place, count, rate) = match lane {
             Lane::Known => (0, 1, self.config.per_second - half),
             Lane::New => (1, 2, half),
         };
-        // A sixteenth of the lane for one prefix: it takes many to use it up.
-        let share = self.sources.get_or_insert(prefix, Bucket::new);
+        // A sixteenth of the lane for one network: it takes many to use it up.
+        let network = prefix & !0xff;
+        let share = self.sources.get_or_insert((lane, network), Bucket::new);
         if !share.is_some_and(|bucket| bucket.take(count, (rate / 16).max(4), now)) {
             return false;
         }

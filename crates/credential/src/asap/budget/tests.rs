@@ -30,6 +30,28 @@ fn garbage_in_the_lane_of_new_certificates_leaves_the_other_served() {
     assert_eq!(affords(&mut shard, Lane::New, NOW + SECOND / 10), 25, "it comes back with time");
 }
 
+/// What somebody sends in a client's name under new certificates does not cost it its share for its own.
+#[test]
+fn garbage_from_a_clients_own_address_leaves_its_verified_certificate_served() {
+    let mut shard = AsapShard::new(BudgetConfig { per_second: 1000, certificates: 16 });
+    while shard.afford(Lane::New, prefix(7), NOW) {}
+    assert!(shard.afford(Lane::Known, prefix(7), NOW));
+}
+
+#[test]
+fn one_network_cannot_use_up_a_lane() {
+    // An IPv4 /24, and an IPv6 /56: a host may have any address in it.
+    let networks: [fn(u64) -> u64; 2] =
+        [|n| prefix(0x0a00_0000 + n as u32 % 256), |n| 0x2001_0db8_0000_0000 + n % 256];
+    for network in networks {
+        let mut shard = AsapShard::new(BudgetConfig { per_second: 10_000, certificates: 16 });
+        let taken = (0..100_000).filter(|n| shard.afford(Lane::New, network(*n), NOW)).count();
+        // A sixteenth of 5,000 a second, a tenth of a second's worth, two signatures each.
+        assert_eq!(taken, 15);
+        assert!(shard.afford(Lane::New, prefix(0x0b00_0000), NOW), "others are served");
+    }
+}
+
 /// Eight wrong requests: then the key is not looked at for a minute, and nothing is spent on it.
 #[test]
 fn a_key_is_barred_after_eight_wrong_requests() {
