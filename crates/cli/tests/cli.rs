@@ -178,7 +178,9 @@ fn explain_reads_standard_input() {
     let input = std::fs::File::open(&capture.0).unwrap();
     let output = command.args(["explain", "-"]).stdin(input).output().unwrap();
     assert!(output.status.success());
-    assert!(text(&output.stdout).contains("3 connections"));
+    let file = firstflight(&["explain", capture.as_str()]);
+    assert!(text(&output.stdout).contains(" connections, "));
+    assert_eq!(text(&output.stdout), text(&file.stdout));
 }
 
 /// Exit code 2, nothing on stdout, one line on stderr that says `says`.
