@@ -2,6 +2,7 @@
 //! mean is the verdict's business.
 
 use super::sightings::{COPY, Sightings, apart};
+use firstflight_wire::asap::{Block, Offer, Reply, VerifierId};
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::tcp::{FastOpen, FastOpenForm, Flags, Options, Segment, TcpOption};
 use firstflight_wire::{Instant, SeqNum};
@@ -80,6 +81,29 @@ impl FoOption {
     }
 }
 
+/// ASAP's option of a SYN, and the credential block that it announces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offered {
+    /// Whether the server understands ASAP is asked.
+    Probe,
+    /// A block of so many bytes; who certifies, and until when (Unix seconds), if it can be read.
+    Block(u32, Option<(VerifierId, u64)>),
+}
+
+impl Offered {
+    fn of(segment: &Segment<'_>) -> Option<Self> {
+        match Offer::parse(segment.options.asap()?)? {
+            Offer::Probe { .. } => Some(Self::Probe),
+            Offer::Block { len, .. } => {
+                let bytes = segment.payload.get(..usize::from(len));
+                let block = bytes.and_then(|bytes| Block::parse(bytes).ok());
+                let certificate = block.map(|block| (block.certificate.verifier, block.certificate.ends()));
+                Some(Self::Block(u32::from(len), certificate))
+            }
+        }
+    }
+}
+
 /// The SYNs of one end with one initial sequence number.
 #[derive(Debug, Clone, Copy)]
 pub struct Syn {
@@ -89,6 +113,8 @@ pub struct Syn {
     pub carried: u32,
     /// Its option.
     pub option: FoOption,
+    /// ASAP's.
+    pub offered: Option<Offered>,
     /// When they were sent.
     pub sent: Sightings,
     /// When the first one without option and data was sent.
@@ -102,22 +128,32 @@ pub struct Syn {
 impl Syn {
     fn first(at: Instant, segment: &Segment<'_>) -> Self {
         let (option, carried) = (FoOption::of(&segment.options), payload(segment));
-        let plain = (option == FoOption::Absent && carried == 0).then_some(at);
+        let offered = Offered::of(segment);
+        let plain = (option == FoOption::Absent && offered.is_none() && carried == 0).then_some(at);
         let sent = Sightings::first(at);
-        Self { isn: segment.seq, carried, option, sent, plain, full: at, lesser: None }
+        Self { isn: segment.seq, carried, option, offered, sent, plain, full: at, lesser: None }
     }
 
     fn merge(&mut self, other: Self, at: Instant) {
         self.sent.add(at);
         self.plain = earliest(self.plain, other.plain);
-        let fullness = |syn: &Self| (syn.carried, syn.option != FoOption::Absent);
+        let fullness = |syn: &Self| (syn.carried, syn.option != FoOption::Absent || syn.offered.is_some());
         match fullness(&other).cmp(&fullness(self)) {
             Ordering::Less => self.lesser = earliest(self.lesser, Some(at)),
             Ordering::Equal => self.full = self.full.min(at),
             Ordering::Greater => {
                 self.lesser = earliest(self.lesser, Some(self.full));
                 (self.carried, self.option, self.full) = (other.carried, other.option, at);
+                self.offered = other.offered;
             }
+        }
+    }
+
+    /// Bytes of its credential block.
+    pub fn block_len(&self) -> u32 {
+        match self.offered {
+            Some(Offered::Block(len, _)) => len.min(self.carried),
+            _ => 0,
         }
     }
 
@@ -137,6 +173,8 @@ pub struct SynAck {
     pub greatest: SeqNum,
     /// The option; one with a cookie if any has one.
     pub option: FoOption,
+    /// ASAP's reply.
+    pub reply: Option<Reply>,
     /// Bytes of data.
     pub carried: u32,
     /// When they were sent.
@@ -149,6 +187,7 @@ impl SynAck {
             least: segment.ack,
             greatest: segment.ack,
             option: FoOption::of(&segment.options),
+            reply: segment.options.asap().and_then(Reply::parse),
             carried: payload(segment),
             sent: Sightings::first(at),
         }
@@ -158,6 +197,7 @@ impl SynAck {
         self.least = self.least.min(other.least);
         self.greatest = self.greatest.max(other.greatest);
         self.carried = self.carried.max(other.carried);
+        self.reply = self.reply.or(other.reply);
         if self.option.cookie().is_none() && other.option != FoOption::Absent {
             self.option = other.option;
         }
@@ -182,7 +222,7 @@ pub struct Half {
     pub icmp: Option<IcmpErrorKind>,
 }
 
-/// Everything kept of a connection: 632 bytes, whatever it does.
+/// Everything kept of a connection: less than a kilobyte, whatever it does.
 #[derive(Debug, Clone, Copy)]
 pub struct Conversation {
     began: Instant,

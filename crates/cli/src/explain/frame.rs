@@ -1,8 +1,10 @@
 //! From a captured frame to the segment in it.
 
+use firstflight_wire::carrier::Carried;
 use firstflight_wire::icmp::{self, IcmpError};
 use firstflight_wire::ip::{Packet, Protocol};
 use firstflight_wire::tcp::Segment;
+use firstflight_wire::udp::Datagram;
 use firstflight_wire::{ParseError, checksum};
 use std::fmt;
 use std::net::SocketAddr;
@@ -98,7 +100,7 @@ impl<'a> Content<'a> {
     /// header whose checksum the network card had yet to fill in gets it. TCP's own checksum is not looked at for
     /// the same reason.
     ///
-    /// `None`: neither TCP nor an ICMP error over IP, a later fragment, or too little of it was captured.
+    /// `None`: neither TCP (on IP, or in firstflight's UDP carrier) nor an ICMP error over IP, a later fragment, or too little of it was captured.
     pub fn read(link: LinkType, bytes: &'a mut Vec<u8>) -> Option<Self> {
         let start = link.ip_offset(bytes)?;
         let captured = bytes.len();
@@ -112,8 +114,8 @@ impl<'a> Content<'a> {
         let absent = bytes.len() - captured;
         let packet = Packet::parse(bytes.get(start..)?).ok()?;
         match packet.protocol {
-            Protocol::Tcp => {
-                let segment = Segment::parse(packet.payload).ok()?;
+            Protocol::Tcp | Protocol::Udp => {
+                let segment = Segment::parse(segment_of(&packet)?).ok()?;
                 // Options that are not there must not look like none.
                 if absent > segment.payload.len() {
                     return None;
@@ -124,8 +126,19 @@ impl<'a> Content<'a> {
             }
             Protocol::Icmp => icmp::parse_v4(packet.payload).ok().map(Self::Icmp),
             Protocol::Icmpv6 => icmp::parse_v6(packet.payload, packet.src, packet.dst).ok().map(Self::Icmp),
-            Protocol::Udp | Protocol::Other(_) => None,
+            Protocol::Other(_) => None,
         }
+    }
+}
+
+/// The TCP segment of a packet, in UDP too; its ports are then those inside.
+fn segment_of<'a>(packet: &Packet<'a>) -> Option<&'a [u8]> {
+    if packet.protocol != Protocol::Udp {
+        return Some(packet.payload);
+    }
+    match Carried::parse(Datagram::parse(packet.payload).ok()?.payload).ok()? {
+        Carried::Segment(segment) => Some(segment),
+        Carried::Control(_) => None,
     }
 }
 

@@ -1,5 +1,7 @@
 //! What else a capture shows of a first flight, beside its outcome.
 
+use crate::utc::Time;
+use firstflight_wire::asap::{Status, VerifierId};
 use firstflight_wire::icmp::IcmpErrorKind;
 use std::fmt;
 
@@ -14,6 +16,19 @@ pub enum Note {
     UnaskedCookie,
     /// The SYN has data but no option.
     DataWithoutOption,
+    /// The SYN asks whether the server understands ASAP.
+    Probe,
+    /// The SYN shows a certificate: by which verifier, and when it ends (Unix seconds).
+    Certificate {
+        /// Its id.
+        verifier: VerifierId,
+        /// Unix seconds.
+        ends: u64,
+    },
+    /// The SYN announces a credential block that cannot be read.
+    UnreadableBlock,
+    /// The SYN-ACK's reply to ASAP's option.
+    Reply(Status),
     /// The same SYN was captured twice, only once with option and data.
     WithAndWithout,
     /// The SYN-ACK was sent so many times more.
@@ -46,6 +61,10 @@ impl Note {
             Self::IllegalGrant(_) => "illegal-grant",
             Self::UnaskedCookie => "unasked-cookie",
             Self::DataWithoutOption => "data-without-option",
+            Self::Probe => "asap-probe",
+            Self::Certificate { .. } => "certificate",
+            Self::UnreadableBlock => "unreadable-block",
+            Self::Reply(_) => "asap-reply",
             Self::WithAndWithout => "with-and-without-option",
             Self::SynAckSentAgain(_) => "syn-ack-retransmitted",
             Self::DataInSynAck(_) => "data-in-syn-ack",
@@ -80,6 +99,12 @@ impl fmt::Display for Note {
             Self::DataWithoutOption => f.write_str(
                 "the SYN has data but no option: the path removed it, or the client goes without cookies",
             ),
+            Self::Probe => f.write_str("asks whether the server takes certificates"),
+            Self::Certificate { verifier, ends } => {
+                write!(f, "a certificate by verifier {verifier}, good until {}", Time(*ends * 1000).rfc3339())
+            }
+            Self::UnreadableBlock => f.write_str("a credential block that cannot be read"),
+            Self::Reply(status) => write!(f, "reply {}: {status}", status.as_str()),
             Self::WithAndWithout => f.write_str(
                 "captured with and without the option at once: sent again plain, or changed on the path; one \
                  capture cannot tell",

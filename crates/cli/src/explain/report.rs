@@ -39,6 +39,7 @@ pub struct Record {
     cookie: Option<String>,
     /// The SYN-ACK's.
     granted: Option<String>,
+    /// Without the credential block.
     syn_bytes: Option<u32>,
     acked_bytes: Option<u32>,
     syn_retransmits: u32,

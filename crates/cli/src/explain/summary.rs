@@ -18,6 +18,7 @@ const SYSTEMATIC: u32 = 2;
 pub struct Summary {
     connections: u64,
     asked: u64,
+    certified: u64,
     outcomes: BTreeMap<Outcome, u64>,
     began_before: u64,
     servers: LruCache<IpAddr, Server>,
@@ -42,7 +43,10 @@ struct Server {
 #[derive(Serialize)]
 pub struct Record {
     connections: u64,
+    /// Asked for Fast Open.
     asked: u64,
+    /// Showed a certificate.
+    certified: u64,
     accepted: u64,
     /// How many connections had which outcome: `accepted`, a reason's label, or `undecided`.
     outcomes: BTreeMap<&'static str, u64>,
@@ -59,6 +63,7 @@ impl Summary {
         Self {
             connections: 0,
             asked: 0,
+            certified: 0,
             outcomes: BTreeMap::new(),
             began_before: 0,
             servers: LruCache::new(SERVERS),
@@ -69,7 +74,10 @@ impl Summary {
     pub fn add(&mut self, server: IpAddr, verdict: &Verdict) {
         self.connections += 1;
         *self.outcomes.entry(verdict.outcome).or_default() += 1;
-        if !verdict.asked() {
+        self.certified += u64::from(verdict.certified());
+        // What follows is about cookies.
+        if !verdict.asked() || verdict.certified() {
+            self.asked += u64::from(verdict.asked());
             return;
         }
         self.asked += 1;
@@ -96,7 +104,7 @@ impl Summary {
     }
 
     fn accepted(&self) -> u64 {
-        self.outcomes.get(&Outcome::Accepted).copied().unwrap_or_default()
+        self.outcomes.iter().filter(|(outcome, _)| outcome.is_accepted()).map(|(_, count)| count).sum()
     }
 
     /// For programs.
@@ -105,6 +113,7 @@ impl Summary {
         Record {
             connections: self.connections,
             asked: self.asked,
+            certified: self.certified,
             accepted: self.accepted(),
             outcomes,
             began_before: self.began_before,
@@ -115,7 +124,7 @@ impl Summary {
 
     /// One line on what goes wrong every time, and what may be the cause: that of most connections.
     pub fn hint(&self) -> Option<String> {
-        if self.connections > 0 && self.asked == 0 {
+        if self.connections > 0 && self.asked == 0 && self.certified == 0 {
             return Some(
                 "no connection asked for Fast Open: the client's system must allow it (Linux: 1 in \
                  net.ipv4.tcp_fastopen) and the program use it (curl --tcp-fastopen)"
@@ -167,7 +176,7 @@ impl Server {
 /// `accepted`, `undecided`, or the reason's label.
 fn label(outcome: Outcome) -> &'static str {
     match outcome {
-        Outcome::Accepted => "accepted",
+        Outcome::Accepted | Outcome::AcceptedReplyStripped => "accepted",
         Outcome::Handshake(reason) => reason.as_str(),
         _ => "undecided",
     }
@@ -177,7 +186,11 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (connections, asked, accepted) = (self.connections, self.asked, self.accepted());
         let plural = if connections == 1 { "" } else { "s" };
-        write!(f, "{connections} connection{plural}, {asked} asked for Fast Open, {accepted} accepted")?;
+        write!(f, "{connections} connection{plural}, {asked} asked for Fast Open, ")?;
+        if self.certified > 0 {
+            write!(f, "{} showed a certificate, ", self.certified)?;
+        }
+        write!(f, "{accepted} accepted")?;
         let width = self.outcomes.values().map(|count| count.to_string().len()).max().unwrap_or(1);
         for (outcome, count) in &self.outcomes {
             write!(f, "\n  {count:>width$} {}: {outcome}", label(*outcome))?;

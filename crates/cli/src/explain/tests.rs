@@ -97,7 +97,7 @@ fn a_visit_as_programs_read_it() {
     });
     assert_eq!(told.records, [expected]);
     let expected = json!({
-        "connections": 1, "asked": 1, "accepted": 1, "outcomes": {"accepted": 1}, "began_before": 0,
+        "connections": 1, "asked": 1, "certified": 0, "accepted": 1, "outcomes": {"accepted": 1}, "began_before": 0,
         "hint": null, "damage": null,
     });
     assert_eq!(told.summary(), expected);

@@ -1,9 +1,11 @@
 //! What became of a first flight and why, judged from what was captured: the words are those of the engine's own
 //! outcomes, the rules those its client goes by, with what only an onlooker sees in addition.
 
-use super::conversation::{Conversation, FoOption, Half, Side, Syn, SynAck, acknowledged};
+use super::conversation::{Conversation, FoOption, Half, Offered, Side, Syn, SynAck, acknowledged};
 use super::note::Note;
+use firstflight::credential::asap::reason;
 use firstflight::credential::{Outcome, Reason};
+use firstflight_wire::asap::Status;
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::tcp::FastOpen;
 use std::time::Duration;
@@ -19,6 +21,8 @@ pub struct Verdict {
     pub option: Option<FoOption>,
     /// Bytes of data in the SYN; `None` without a SYN.
     pub syn_bytes: Option<u32>,
+    /// ASAP's option of the SYN.
+    pub offered: Option<Offered>,
     /// How many of them the SYN-ACK acknowledged; `None` without a SYN-ACK that can be the answer.
     pub acked_bytes: Option<u32>,
     /// The option of the SYN-ACK.
@@ -33,9 +37,15 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Whether the client asked for Fast Open or put data into the SYN.
+    /// Whether the client asked for Fast Open or put data into the SYN, by a cookie or without any credential.
     pub fn asked(&self) -> bool {
-        matches!(self.option, Some(FoOption::Legal(_))) || self.syn_bytes.is_some_and(|bytes| bytes > 0)
+        let carried = self.carried() && !self.certified();
+        matches!(self.option, Some(FoOption::Legal(_))) || carried
+    }
+
+    /// Whether it showed a certificate.
+    pub fn certified(&self) -> bool {
+        matches!(self.offered, Some(Offered::Block(..)))
     }
 
     /// Whether the SYN had data, whether with a cookie or not.
@@ -59,8 +69,9 @@ pub fn judge(conversation: &Conversation) -> Option<Verdict> {
         outcome: case.outcome(),
         notes: case.notes(),
         option: syn.map(|syn| syn.option),
-        syn_bytes: syn.map(|syn| syn.carried),
-        acked_bytes: case.acked,
+        syn_bytes: syn.map(|syn| syn.carried - syn.block_len()),
+        offered: syn.and_then(|syn| syn.offered),
+        acked_bytes: case.acked.map(|acked| acked.saturating_sub(syn.map_or(0, Syn::block_len))),
         answer: case.server.syn_ack.map(|syn_ack| syn_ack.option),
         syn_retransmits: syn.map_or(0, |syn| syn.sent.again()),
         rtt: case.rtt(),
@@ -91,6 +102,11 @@ impl<'a> Case<'a> {
             return Outcome::Handshake(Reason::SimultaneousOpen);
         }
         let request = matches!(syn.option, FoOption::Legal(FastOpen::Request(_)));
+        if let Some(offered) = &syn.offered
+            && let Some((syn_ack, acked)) = self.server.syn_ack.as_ref().zip(self.acked)
+        {
+            return self.replied(syn, offered, syn_ack, acked);
+        }
         if syn.carried == 0 && !request && syn.option.cookie().is_none() {
             return Outcome::Handshake(Reason::NotRequested);
         }
@@ -115,6 +131,22 @@ impl<'a> Case<'a> {
             false if granted => Reason::StaleOrWrongCredential,
             false if carried == 0 => Reason::NoData,
             false => Reason::DataNotAcknowledged,
+        })
+    }
+
+    /// The same for ASAP: the rows of its specification's table.
+    fn replied(&self, syn: &Syn, offered: &Offered, syn_ack: &SynAck, acked: u32) -> Outcome {
+        let Offered::Block(..) = offered else { return Outcome::Handshake(Reason::CapabilityUnknown) };
+        let accepted = syn_ack.reply.is_some_and(|reply| reply.status == Status::Accepted);
+        Outcome::Handshake(match (acked, syn_ack.reply) {
+            (0, Some(_)) if accepted => Reason::PeerMisbehaved,
+            (0, Some(reply)) => reason(reply.status),
+            (0, None) if self.timed_out(syn, syn_ack) => Reason::SynTimedOut,
+            (0, None) => Reason::OptionStripped,
+            (acked, _) if acked < syn.carried => Reason::AckInside,
+            (_, Some(_)) if accepted => return Outcome::Accepted,
+            (_, Some(_)) => Reason::PeerMisbehaved,
+            (_, None) => return Outcome::AcceptedReplyStripped,
         })
     }
 
@@ -163,8 +195,18 @@ impl<'a> Case<'a> {
     fn note_syn(&self, syn: &Syn, notes: &mut Vec<Note>) {
         match syn.option {
             FoOption::Illegal(_, length) => notes.push(Note::IllegalCookie(length)),
-            FoOption::Absent if syn.carried > 0 => notes.push(Note::DataWithoutOption),
+            FoOption::Absent if syn.carried > 0 && syn.offered.is_none() => {
+                notes.push(Note::DataWithoutOption)
+            }
             _ => {}
+        }
+        match syn.offered {
+            None => {}
+            Some(Offered::Probe) => notes.push(Note::Probe),
+            Some(Offered::Block(_, Some((verifier, ends)))) => {
+                notes.push(Note::Certificate { verifier, ends });
+            }
+            Some(Offered::Block(_, None)) => notes.push(Note::UnreadableBlock),
         }
         if syn.has_twin() {
             notes.push(Note::WithAndWithout);
@@ -180,6 +222,7 @@ impl<'a> Case<'a> {
             }
             _ => {}
         }
+        notes.extend(syn_ack.reply.map(|reply| Note::Reply(reply.status)));
         if let Some(syn) = &self.client.syn {
             match acknowledged(syn_ack.greatest, syn.isn) {
                 Some(bytes) if bytes > syn.carried => notes.push(Note::AckedTooMuch(bytes - syn.carried)),
