@@ -176,17 +176,12 @@ impl Stack {
 
     /// A verdict for a parked first flight.
     pub(crate) fn resume(&mut self, parked: Parked, result: JobResult, now: Instant) {
-        let refused = match (&parked.candidate, result) {
-            (Some(candidate), JobResult::Refuse(reason)) => {
-                let status = match reason {
-                    Reason::Replay => Status::Replayed,
-                    Reason::GuardFloor => Status::GuardFloor,
-                    _ => Status::Overloaded,
-                };
-                Some(Refused { status, tag: candidate.tag(), hint: Hint::None })
-            }
-            _ => None,
+        let status = match result {
+            JobResult::Refuse(Reason::Replay) => Status::Replayed,
+            JobResult::Refuse(Reason::GuardFloor) => Status::GuardFloor,
+            _ => Status::Overloaded,
         };
+        let refused = parked.refused(status).filter(|_| result != JobResult::Accept);
         self.resume_with(parked, result, refused, now);
     }
 
@@ -212,7 +207,11 @@ impl Stack {
             return self.drop_packet(Drop::TooManyConnections);
         }
         let tail = listener.last_cookie.is_some_and(|t| now - t < COOKIE_TAIL);
-        let result = if tail { JobResult::Refuse(Reason::SynCookie) } else { result };
+        let (result, refused) = if tail {
+            (JobResult::Refuse(Reason::SynCookie), refused.or(parked.refused(Status::Overloaded)))
+        } else {
+            (result, refused)
+        };
         let (listener, key, above, grant) = (parked.listener.index, parked.key, parked.above, parked.grant);
         let syn = Syn { listener, key, segment: &segment, above, now };
         match result {

@@ -7,8 +7,9 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
-use firstflight_credential::asap::Candidate;
+use firstflight_credential::asap::{Candidate, Refused};
 use firstflight_credential::{Grant, JobRequest, Place, Work};
+use firstflight_wire::asap::{Hint, Status};
 use firstflight_wire::{Instant, SeqNum};
 
 /// A parked SYN.
@@ -30,7 +31,17 @@ pub struct Parked {
     pub place: Place,
     /// It came with a certificate whose signatures are right.
     pub candidate: Option<Box<Candidate>>,
+    /// It came with a certificate: the tag that the reply to it repeats.
+    pub tag: Option<[u8; 2]>,
     deadline: Instant,
+}
+
+impl Parked {
+    /// What the SYN-ACK says about its credential block, if it has one, when that is refused.
+    #[must_use]
+    pub fn refused(&self, status: Status) -> Option<Refused> {
+        self.tag.map(|tag| Refused { status, tag, hint: Hint::None })
+    }
 }
 
 /// The lot where first flights wait.
@@ -92,6 +103,10 @@ impl ParkingLot {
         now: Instant,
     ) {
         self.bytes += segment.len();
+        let tag = match &work {
+            Work::Verify(candidate) => Some(candidate.tag()),
+            _ => None,
+        };
         let parked = Parked {
             key,
             isn,
@@ -101,6 +116,7 @@ impl ParkingLot {
             grant,
             place,
             candidate: None,
+            tag,
             deadline: now + self.lasts,
         };
         let (index, generation) = self.entries.insert(parked);

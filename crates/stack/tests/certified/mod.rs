@@ -8,9 +8,11 @@ use firstflight_credential::asap::{
 use firstflight_credential::{GuardKey, PendingLimit, Quarantine, ReplayTable, Window};
 use firstflight_stack::Certified;
 use firstflight_wire::Instant;
-use firstflight_wire::asap::CertificateFlags;
+use firstflight_wire::asap::{BLOCK_LEN, Carrier, CertificateFlags, Offer};
+use firstflight_wire::tcp::OptionBytes;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The wall clock when a [`Pair`](super::pair::Pair) begins, Unix milliseconds.
 pub const NOW_MS: u64 = 1_800_000_000_000;
@@ -31,10 +33,43 @@ pub fn certificate(by: u8, client: u8, address: IpAddr) -> ClientCertificate {
 }
 
 pub fn certificate_from(by: u8, client: u8, address: IpAddr, valid_from: u32) -> ClientCertificate {
+    certificate_with(by, client, address, valid_from, 1800, 1)
+}
+
+pub fn certificate_with(
+    by: u8,
+    client: u8,
+    address: IpAddr,
+    valid_from: u32,
+    duration: u32,
+    vantage: u8,
+) -> ClientCertificate {
     let (verifier, key) = (verifier(by), PrivateKey::from_seed(&[client; 32]));
-    let flags = CertificateFlags::new(1, true, false).unwrap();
-    let body = certify(&verifier, &key.public(), address, valid_from, 1800, flags).unwrap();
+    let flags = CertificateFlags::new(vantage, true, false).unwrap();
+    let body = certify(&verifier, &key.public(), address, valid_from, duration, flags).unwrap();
     ClientCertificate::new(body, verifier.public(), address, key, Instant::ZERO).unwrap()
+}
+
+/// What a SYN carries for one request: its option, its payload.
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub option: Vec<u8>,
+    pub payload: Vec<u8>,
+}
+
+/// The request number `id` with `data` to the usual server, `ms` after the certificate came.
+pub fn request(certificate: &ClientCertificate, id: u8, data: &[u8], ms: u64) -> Request {
+    request_to(&identity(), certificate, id, data, ms)
+}
+
+pub fn request_to(to: &Identity, certificate: &ClientCertificate, id: u8, data: &[u8], ms: u64) -> Request {
+    let now = Instant::ZERO + Duration::from_millis(ms);
+    let block = certificate.request(Carrier::Ip, to, data, [id; 8], now);
+    let offer = Offer::Block { long_reply: true, len: BLOCK_LEN as u16 };
+    Request {
+        option: OptionBytes::from(offer).as_slice().to_vec(),
+        payload: [&block.to_bytes()[..], data].concat(),
+    }
 }
 
 /// A connect with `certificate` to a server that is known to take it.

@@ -39,6 +39,9 @@ impl Seg {
     pub fn rst(self) -> Self {
         self.flag(Flags::RST)
     }
+    pub fn urg(self) -> Self {
+        self.flag(Flags::URG)
+    }
     pub fn seq(mut self, seq: u32) -> Self {
         self.seq = seq;
         self
