@@ -114,9 +114,9 @@ impl Stack {
             && let Some((job, isn)) = self.parked.find(&key)
             && segment.seq.in_window(isn, PARKED_WINDOW)
         {
-            // Its client has given up: whatever the verdict, nobody waits for it.
-            drop(self.parked.take(job));
-            return;
+            // Its client has given up: whatever the verdict, nobody waits for it. Or somebody else says so, who has
+            // a copy of it for later.
+            return self.overtaken(job, now);
         }
         let only_syn =
             segment.flags.contains(Flags::SYN) && !segment.flags.intersects(Flags::ACK.union(Flags::RST));

@@ -122,6 +122,21 @@ fn another_isn_replaces_a_parked_block() {
     is_used_up(&mut s, 5, 0);
 }
 
+/// Its client has given up, or somebody who reads along says so and sends a copy later.
+#[test]
+fn a_reset_cancels_a_parked_block_for_ever() {
+    let mut s = server();
+    s.p.send(flight(5));
+    s.p.send(seg().seq(1 << 12).rst());
+    assert_eq!(s.pending.pending(), 1, "not with any number");
+    s.p.send(seg().seq(1).rst());
+    assert_eq!(s.pending.pending(), 0);
+    assert_eq!(s.verify(), 0);
+    s.p.quiet();
+    s.p.nothing_to_accept(s.listener);
+    is_used_up(&mut s, 5, 0);
+}
+
 /// The driver has no time: the handshake, and the client is told why.
 #[test]
 fn a_block_parked_for_too_long_is_answered_overloaded() {
