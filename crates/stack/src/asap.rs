@@ -55,8 +55,14 @@ impl Stack {
 
     /// Takes the verdicts, in the order of [`Verifications::verify`]. Those that come too late change nothing.
     pub fn handle_verified(&mut self, done: Verifications, verdicts: &[Verified], now: Instant) {
-        self.counters.signatures_verified +=
-            done.candidates.iter().map(|candidate| u64::from(candidate.signatures())).sum::<u64>();
+        let pairs = done.candidates.iter().zip(verdicts);
+        self.counters.signatures_verified += pairs
+            .map(|(candidate, verdict)| match verdict {
+                // Behind a wrong certificate the request is not looked at.
+                Verified::BadCertificate => 1,
+                Verified::Good | Verified::BadRequest => u64::from(candidate.signatures()),
+            })
+            .sum::<u64>();
         self.asap.learn(&done.candidates, verdicts, now);
         for ((id, candidate), verdict) in done.ids.into_iter().zip(done.candidates).zip(verdicts) {
             self.decide(id, candidate, *verdict, now);

@@ -32,7 +32,7 @@ pub struct Counters {
     pub last_acks_held: u64,
     /// Credential blocks with a wrong signature or encoding.
     pub blocks_forged: u64,
-    /// Signatures of first flights verified: two for a certificate not seen before.
+    /// Signatures of first flights verified: two for a certificate not seen before, if that is right.
     pub signatures_verified: u64,
     /// SYN cookies sent.
     pub syn_cookies_sent: u64,
