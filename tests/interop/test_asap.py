@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import socket
+import threading
 import time
 
 import firstflight
@@ -167,6 +169,71 @@ def asap_after_a_start_nothing_is_taken_that_may_have_been_before(t):
     (record,) = scene.get_udp(4, *scene.asks(4), "--asap-known")
     equal(record["reason"], "guard-floor", show(record))
     scene.whole(record)
+
+
+@case()
+def asap_is_published_in_the_dns(t):
+    scene = Scene(t)
+    scene.serve_udp(4, "--identity", "www.example.com")
+    scene.issuer()
+    told = run(firstflight.BINARY, "asap", "record", "--verifier-key", scene.key, "--udp-port", PORT).stdout
+    octets = bytes(int(number) for number in told.split('"')[1].split("\\")[1:])
+    param = (65300).to_bytes(2) + len(octets).to_bytes(2) + octets
+    names = {
+        (b"\3www\7example\3com\0", 1): bytes(map(int, FAR.peer[4].split("."))),
+        # Priority 1, this name, the parameter.
+        (b"\5_8080\6_https\3www\7example\3com\0", 65): b"\0\1" + b"\0" + param,
+    }
+    t.enter_context(answering(scene.far, FAR.peer[4], names))
+    asked = ("http://www.example.com:8080/small", "--udp", "--dns", at(FAR.peer[4], 53))
+    (first,) = scene.get(*asked, *scene.asks(4))
+    scene.whole(first)
+    check(is_accepted(first), f"first contact: {show(first)}")
+    # A server that publishes another verifier is not shown this one's certificate.
+    other = scene.keygen("other.key")
+    told = run(firstflight.BINARY, "asap", "record", "--verifier-key", other, "--udp-port", PORT).stdout
+    octets = bytes(int(number) for number in told.split('"')[1].split("\\")[1:])
+    param = (65300).to_bytes(2) + len(octets).to_bytes(2) + octets
+    names[b"\5_8080\6_https\3www\7example\3com\0", 65] = b"\0\1" + b"\0" + param
+    (record,) = scene.get(*asked, *scene.asks(4), "--no-fast-open")
+    equal(record["reason"], "not-requested", show(record))
+
+
+@contextlib.contextmanager
+def answering(ns, address, names):
+    """A name server of these (name, type): data."""
+    with ns.entered():
+        served = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        served.bind((address, 53))
+    served.settimeout(0.1)
+    over = threading.Event()
+
+    def serve():
+        while not over.is_set():
+            try:
+                query, client = served.recvfrom(4096)
+            except TimeoutError:
+                continue
+            end = query.index(0, 12) + 1
+            question, kind = query[12 : end + 4], int.from_bytes(query[end : end + 2])
+            found = names.get((query[12:end].lower(), kind))
+            known = any(name == query[12:end].lower() for name, _ in names)
+            flags = 0x8580 if known else 0x8583
+            head = query[:2] + flags.to_bytes(2) + b"\0\1" + (b"\0\1" if found else b"\0\0") + b"\0\0\0\0"
+            answer = b""
+            if found:
+                ttl = (60).to_bytes(4)
+                answer = b"\xc0\x0c" + kind.to_bytes(2) + b"\0\1" + ttl + len(found).to_bytes(2) + found
+            served.sendto(head + question + answer, client)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        served.close()
 
 
 @case(needs=("nft",))

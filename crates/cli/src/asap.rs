@@ -3,6 +3,7 @@
 mod check;
 mod inspect;
 mod object;
+mod record;
 mod words;
 
 pub use inspect::InspectError;
@@ -11,7 +12,7 @@ use crate::error::Error;
 use clap::Subcommand;
 use std::process::ExitCode;
 
-/// Look into ASAP's options, credential blocks, certificates and messages
+/// Look into ASAP's options, credential blocks, certificates and messages; publish that a server takes them
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,11 +26,13 @@ pub struct Args {
 #[derive(Subcommand)]
 enum Command {
     Inspect(inspect::Args),
+    Record(record::Args),
 }
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     match &args.command {
         Command::Inspect(args) => inspect::run(args).map_err(Error::Inspect),
+        Command::Record(args) => record::run(args).map(|()| ExitCode::SUCCESS),
     }
 }

@@ -34,6 +34,10 @@ pub enum Error {
     NotAHost(IpAddr),
     /// Listening failed.
     Listen(SocketAddr, ListenError),
+    /// More verifiers than a record has room for.
+    TooManyVerifiers(usize),
+    /// The resolver that was named.
+    Resolver(SocketAddr, io::Error),
     /// The UDP socket.
     Udp(SocketAddr, io::Error),
     /// The file of trusted verifiers.
@@ -141,6 +145,10 @@ impl fmt::Display for Error {
                     "--ip {ip} is its network's own or broadcast address: choose another one of the network"
                 )
             }
+            Self::TooManyVerifiers(most) => {
+                write!(f, "a record names {most} verifiers at most: leave some out")
+            }
+            Self::Resolver(at, error) => write!(f, "cannot use the resolver {at}: {error}"),
             Self::Udp(at, error) => write!(f, "cannot use UDP {at}: {error}"),
             Self::TrustFile(path, error) => write!(f, "{}: {}", path.display(), one_line(error)),
             Self::Identity(text) => {

@@ -4,6 +4,7 @@ mod certificates;
 mod fetch;
 mod memory;
 mod racing;
+mod record;
 mod report;
 pub mod target;
 
@@ -13,6 +14,7 @@ use certificates::Certificates;
 use fetch::{Errand, fetch};
 use firstflight::link::UdpLink;
 use memory::Memory;
+use record::Names;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -34,6 +36,7 @@ Examples:
   firstflight get 'http://[fd09::1]/' --tun ff1 --host-ip fd09::1/64 --ip fd09::2 --json
   firstflight get http://10.9.0.1/big -o big --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2
   firstflight get http://192.0.2.1:8080/ --udp --verifier 192.0.2.9:4500 --verifier-key KEY
+  firstflight get http://www.example.com:8080/ --udp --dns 192.0.2.53:53 --verifier 192.0.2.9:4500 --verifier-key KEY
   firstflight get http://10.9.0.1/ --cache cookies.json --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2
 
 For servers beyond this machine the kernel must forward: sysctl net.ipv4.ip_forward=1, and a route back.
@@ -51,6 +54,10 @@ pub struct Args {
     /// UDP port of the servers [default: the port in the URL]
     #[arg(long, value_name = "N", requires = "udp", value_parser = clap::value_parser!(u16).range(1..))]
     udp_port: Option<u16>,
+    /// Ask this resolver for names, and whether their servers take certificates (HTTPS records) [default: the
+    /// system's resolver, for addresses only]
+    #[arg(long, value_name = "ADDR:PORT")]
+    dns: Option<SocketAddr>,
     #[command(flatten)]
     certificates: Certificates,
     #[command(flatten)]
@@ -172,10 +179,11 @@ impl Args {
         if !self.udp {
             self.network.validate()?;
         }
+        let names = self.dns.map(Names::at).transpose()?;
         let mut targets = Vec::with_capacity(self.urls.len());
         for url in &self.urls {
             let mut target = Target::parse(url).map_err(|error| Error::Target(url.clone(), error))?;
-            target.resolve().await?;
+            target.resolve(names.as_ref()).await?;
             if !self.udp {
                 self.keep_reachable(&mut target.addresses)?;
             }

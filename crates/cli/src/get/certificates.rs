@@ -2,6 +2,7 @@
 
 use super::target::{Host, Target};
 use crate::error::Error;
+use crate::output;
 use firstflight::credential::asap::{Identity, PrivateKey, PublicKey};
 use firstflight::{Certified, ConnectConfig, Endpoint, FirstFlight};
 use firstflight_verifier::client::{Dial, Dialled, Duplex, Route, obtain_by};
@@ -52,6 +53,19 @@ impl Certificates {
             if all.contains_key(&site) {
                 continue;
             }
+            let published = target.published.as_ref();
+            if published.is_some_and(|published| !published.verifiers.contains(&issuer.id())) {
+                let trusts: Vec<_> = published
+                    .map(|p| p.verifiers.iter().map(ToString::to_string).collect())
+                    .unwrap_or_default();
+                output::complain(&format_args!(
+                    "{} does not trust verifier {}, but {}: going without a certificate",
+                    target.authority,
+                    issuer.id(),
+                    if trusts.is_empty() { "nobody".to_owned() } else { trusts.join(", ") }
+                ));
+                continue;
+            }
             let key = PrivateKey::generate(&mut secure_rng().map_err(Error::Random)?);
             let wished = u32::try_from(self.certificate_for.as_secs()).unwrap_or(u32::MAX);
             let wanted = Wanted { key, wished, old: None };
@@ -62,9 +76,10 @@ impl Certificates {
                 now: certificate.obtained(),
                 certificate: Arc::new(certificate),
                 identity: target.identity(),
-                known: self.asap_known,
+                known: self.asap_known
+                    || published.is_some_and(|p| if udp { p.udp_port.is_some() } else { p.on_ip }),
                 once: false,
-                mss: None,
+                mss: published.map(|published| published.mss),
             };
             all.insert(site, certified);
         }

@@ -123,7 +123,10 @@ async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) ->
             .get(&target.site())
             .filter(|_| first)
             .map(|certified| Certified { identity: target.identity(), ..certified.clone() }),
-        carrier: errand.carrier.map(|port| port.unwrap_or(target.port)),
+        carrier: errand.carrier.map(|port| {
+            let published = target.published.as_ref().and_then(|published| published.udp_port);
+            port.or(published).unwrap_or(target.port)
+        }),
         ..ConnectConfig::default()
     };
     let (stream, watch) = observe(Racing::new(Plan {

@@ -1,5 +1,6 @@
 //! What a URL asks for.
 
+use super::record::{Names, Published};
 use crate::error::Error;
 use hyper::Uri;
 use hyper::http::uri::Scheme;
@@ -27,6 +28,8 @@ pub struct Target {
     pub port: u16,
     /// Where to connect, best one first; see [`Target::resolve`].
     pub addresses: Vec<SocketAddr>,
+    /// What its record in the DNS says about certificates.
+    pub published: Option<Published>,
     /// For the request's `Host` field.
     pub authority: String,
     /// For the request line.
@@ -106,19 +109,27 @@ impl Target {
             host: parsed,
             port,
             addresses: Vec::new(),
+            published: None,
             authority: authority.as_str().to_owned(),
             path: uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string),
         })
     }
 
-    /// Finds the addresses; the system's resolver puts them in order (RFC 6724).
+    /// Finds the addresses; the system's resolver puts them in order (RFC 6724). Another one is asked for what the
+    /// server publishes, too.
     ///
     /// # Errors
     /// When the name has none.
-    pub async fn resolve(&mut self) -> Result<(), Error> {
-        self.addresses = match &self.host {
-            Host::Ip(ip) => vec![SocketAddr::new(*ip, self.port)],
-            Host::Name(name) => {
+    pub async fn resolve(&mut self, names: Option<&Names>) -> Result<(), Error> {
+        self.addresses = match (&self.host, names) {
+            (Host::Ip(ip), _) => vec![SocketAddr::new(*ip, self.port)],
+            (Host::Name(name), Some(names)) => {
+                let (found, published) = names.look_up(name, self.port).await?;
+                self.published = published;
+                let found = found.into_iter().filter(|ip| is_one_host(*ip));
+                found.map(|ip| SocketAddr::new(ip, self.port)).collect()
+            }
+            (Host::Name(name), None) => {
                 let found = tokio::net::lookup_host((name.as_str(), self.port)).await;
                 let found = found.map_err(|error| Error::Lookup(name.clone(), error))?;
                 let found: Vec<_> = found.filter(|address| is_one_host(address.ip())).collect();
@@ -169,11 +180,11 @@ mod tests {
     #[tokio::test]
     async fn names_and_addresses_lead_to_addresses() {
         let mut address = Target::parse("http://[fd09::2]:8080/").unwrap();
-        address.resolve().await.unwrap();
+        address.resolve(None).await.unwrap();
         assert_eq!(address.addresses, ["[fd09::2]:8080".parse().unwrap()]);
         // Every system has this one without asking anybody (RFC 6761 §6.3).
         let mut name = Target::parse("http://localhost:81/").unwrap();
-        name.resolve().await.unwrap();
+        name.resolve(None).await.unwrap();
         assert!(!name.addresses.is_empty());
         assert!(name.addresses.iter().all(|a| a.ip().is_loopback() && a.port() == 81));
     }

@@ -23,7 +23,7 @@ fn errand(site: &TestSite, upload: Option<PathBuf>, replay_safe: bool) -> Errand
 
 async fn target(url: &str) -> Target {
     let mut target = Target::parse(url).unwrap();
-    target.resolve().await.unwrap();
+    target.resolve(None).await.unwrap();
     target
 }
 

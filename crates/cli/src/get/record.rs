@@ -1,0 +1,107 @@
+//! What the DNS says of a server: its addresses, and in the HTTPS record (RFC 9460) whether it takes certificates.
+
+use crate::error::Error;
+use firstflight_wire::asap::{ServiceParam, VerifierId};
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::rr::rdata::svcb::{SvcParamKey, SvcParamValue};
+use hickory_resolver::proto::rr::{RData, RecordType};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+/// The parameter's key.
+const KEY: u16 = ServiceParam::KEY;
+
+/// What a server publishes about certificates. It steers and never authorises.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Published {
+    /// It takes them on raw IP.
+    pub on_ip: bool,
+    /// And in UDP to this port.
+    pub udp_port: Option<u16>,
+    /// Bytes that it takes in a SYN.
+    pub mss: u16,
+    /// Whom it trusts.
+    pub verifiers: Vec<VerifierId>,
+}
+
+impl Published {
+    /// Reads the parameter; `None` if it is malformed: then it says nothing.
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let param = ServiceParam::parse(bytes).ok()?;
+        Some(Self {
+            on_ip: param.takes_ip(),
+            udp_port: param.udp().map(|udp| udp.port.get()),
+            mss: param.mss(),
+            verifiers: param.verifiers.iter().collect(),
+        })
+    }
+}
+
+/// A resolver that was named.
+pub struct Names(TokioResolver);
+
+impl Names {
+    /// The resolver at this address, over UDP and TCP.
+    ///
+    /// # Errors
+    /// When it cannot be used at all.
+    pub fn at(server: SocketAddr) -> Result<Self, Error> {
+        let fail = |error: String| Error::Resolver(server, io::Error::other(error));
+        let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
+            connection.port = server.port();
+            connection
+        });
+        let one = NameServerConfig::new(server.ip(), true, connections.into());
+        let config = ResolverConfig::from_parts(None, Vec::new(), vec![one]);
+        let builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+        builder.build().map(Self).map_err(|error| fail(error.to_string()))
+    }
+
+    /// Asks for the addresses of a name and for what its server at `port` publishes, all at once.
+    ///
+    /// # Errors
+    /// When the name has no address.
+    pub async fn look_up(&self, name: &str, port: u16) -> Result<(Vec<IpAddr>, Option<Published>), Error> {
+        let absolute = format!("{}.", name.trim_end_matches('.'));
+        // RFC 9460 §9.1: another port than the scheme's own stands in front of the name.
+        let service = match port {
+            80 | 443 => absolute.clone(),
+            port => format!("_{port}._https.{absolute}"),
+        };
+        let (v4, v6, record) = tokio::join!(
+            self.0.lookup(absolute.as_str(), RecordType::A),
+            self.0.lookup(absolute.as_str(), RecordType::AAAA),
+            self.0.lookup(service.as_str(), RecordType::HTTPS),
+        );
+        let mut addresses = Vec::new();
+        let mut why = None;
+        for found in [v6, v4] {
+            match found {
+                Ok(found) => {
+                    addresses.extend(found.answers().iter().filter_map(|answer| answer.data.ip_addr()))
+                }
+                Err(error) => why = Some(error.to_string()),
+            }
+        }
+        if addresses.is_empty() {
+            let why = why.unwrap_or_else(|| "it has no address".into());
+            return Err(Error::Lookup(name.to_owned(), io::Error::other(why)));
+        }
+        let published = record.ok().and_then(|found| {
+            let mut records = found.answers().iter().filter_map(|answer| match &answer.data {
+                // Priority 0 points to another name and has no parameters.
+                RData::HTTPS(https) if https.0.svc_priority > 0 => Some(&https.0.svc_params),
+                _ => None,
+            });
+            records.find_map(|params| {
+                params.iter().find_map(|(key, value)| match (key, value) {
+                    (SvcParamKey::Key(KEY), SvcParamValue::Unknown(bytes)) => Published::read(&bytes.0),
+                    _ => None,
+                })
+            })
+        });
+        Ok((addresses, published))
+    }
+}
