@@ -102,12 +102,20 @@ impl Stack {
     /// A child ends. If its client's address was never proved by an ACK, and somebody there says that it asked
     /// for nothing, the certificate vouches for nothing any more.
     pub(crate) fn vouched_for_nothing(&mut self, child: u32, now: Instant) {
-        let Some(Vouched { key, ends }) = self.certified.remove(&child) else { return };
-        let Some(slot) = self.slots.get_mut(child) else { return };
-        if matches!(slot.conn.close_reason(), Some(CloseReason::Reset | CloseReason::Unreachable)) {
-            let address = slot.key.remote_ip();
-            let lasts = ends.saturating_mul(1000).saturating_sub(self.clock_at(now).unix_ms);
-            self.asap.bar(key, Duration::from_millis(lasts), address, now);
+        let reason = self.slots.get_mut(child).and_then(|slot| slot.conn.close_reason());
+        if matches!(reason, Some(CloseReason::Reset | CloseReason::Unreachable)) {
+            self.disowned(child, now);
         }
+        self.certified.remove(&child);
+    }
+
+    /// A router or host says of a child whose client's address was not proved that there is nobody. Whether it
+    /// goes on all the same is another question.
+    pub(crate) fn disowned(&mut self, child: u32, now: Instant) {
+        let Some(&Vouched { key, ends }) = self.certified.get(&child) else { return };
+        let Some(slot) = self.slots.get_mut(child) else { return };
+        let address = slot.key.remote_ip();
+        let lasts = ends.saturating_mul(1000).saturating_sub(self.clock_at(now).unix_ms);
+        self.asap.bar(key, Duration::from_millis(lasts), address, now);
     }
 }

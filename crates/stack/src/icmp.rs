@@ -67,6 +67,7 @@ impl Stack {
             }
             kind if kind.is_hard() => slot.conn.unreachable(&mut self.pool),
             // Soft: routing may recover; the connection's own timeouts decide (RFC 5461).
+            IcmpErrorKind::HostUnreachable => return self.disowned(index, now),
             _ => return,
         }
         self.touched(index, now);

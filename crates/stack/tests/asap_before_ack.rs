@@ -1,0 +1,313 @@
+//! What a server sends before the client's ACK, whose address a certificate only vouches for, and what it learns
+//! when somebody there says that he asked for nothing (`docs/spec/asap.md` §7.8).
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod certified;
+#[path = "certified/flights.rs"]
+mod flights;
+mod peer;
+
+use certified::{NOW_MS, certificate, certificate_with, request, verifier};
+use firstflight_credential::asap::{TrustStore, Trusted};
+use firstflight_stack::{CloseReason, ConnId, ResponsePolicy, StateName};
+use firstflight_wire::asap::Status;
+use firstflight_wire::icmp::IcmpErrorKind;
+use flights::{AFTER, CLIENT, DATA, Server, flight, server, server_with, syn};
+use peer::{CLIENT_PORT, Got, seg};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+const NOW_S: u32 = (NOW_MS / 1000) as u32;
+/// IP and TCP header, MSS and ASAP's option, the block.
+const SYN: usize = 20 + 20 + 12 + 196 + DATA.len();
+/// Ten segments of what an MSS of 1460 leaves.
+const IW10: usize = 14_600;
+
+fn address() -> IpAddr {
+    CLIENT.parse().unwrap()
+}
+
+/// A server whose policy for verifier 1 is this.
+fn trusting(trusted: Trusted, response: ResponsePolicy) -> Server {
+    let trust = Arc::new(TrustStore::new([trusted]).unwrap());
+    server_with(|_| {}, |asap| asap.trust = trust, |listen| listen.response = response)
+}
+
+fn third_party() -> Trusted {
+    Trusted::new(verifier(1).public())
+}
+
+fn own() -> Trusted {
+    Trusted { own: true, ..third_party() }
+}
+
+/// Everything that a server sends to a client that says nothing any more: the application has more than enough.
+struct Sent {
+    /// Bytes of IP packets but for SYN-ACKs sent again.
+    packets: usize,
+    /// Bytes of the stream, and how often the SYN-ACK left again.
+    stream: usize,
+    again: usize,
+}
+
+fn before_ack(mut s: Server, vantage: u8, age: u32) -> Sent {
+    let certificate = certificate_with(1, 2, address(), NOW_S - age, 86_400, vantage);
+    s.p.send(syn(&request(&certificate, 5, DATA, u64::from(age) * 1000)));
+    s.verify();
+    let id = s.p.accept(s.listener);
+    s.p.read(id);
+    s.p.write(id, &[b'x'; 60_000]);
+    s.p.pass(120_000);
+    let sent = s.p.drain();
+    let syn_acks = sent.iter().filter(|got| got.flags.contains(firstflight_wire::tcp::Flags::SYN)).count();
+    let len = |got: &Got| got.packet.len();
+    let bare = sent.iter().find(|got| got.flags.contains(firstflight_wire::tcp::Flags::SYN)).map_or(0, len);
+    // No byte of the stream leaves twice.
+    let mut next = 1;
+    for got in sent.iter().filter(|got| !got.data.is_empty()) {
+        assert_eq!(got.seq, next);
+        next += got.data.len() as u32;
+    }
+    Sent {
+        packets: sent.iter().map(len).sum::<usize>() - (syn_acks - 1) * bare,
+        stream: next as usize - 1,
+        again: syn_acks - 1,
+    }
+}
+
+#[test]
+fn the_operators_own_verifier_vouches_for_an_initial_window() {
+    let sent = before_ack(trusting(own(), ResponsePolicy::Immediately), 1, 7200);
+    assert_eq!((sent.stream, sent.again), (IW10, 2));
+}
+
+#[test]
+fn another_verifier_vouches_for_three_times_what_came() {
+    for (vantage, age) in [(1, 0), (2, 0), (8, 3601)] {
+        let sent = before_ack(trusting(third_party(), ResponsePolicy::Immediately), vantage, age);
+        assert!(sent.packets <= 3 * SYN, "{} bytes for {SYN}", sent.packets);
+        assert!(sent.packets > 3 * SYN - 60, "{} bytes for {SYN}", sent.packets);
+        assert_eq!(sent.again, 2);
+    }
+}
+
+#[test]
+fn three_vantage_points_vouch_for_an_initial_window_for_an_hour() {
+    for (vantage, age) in [(3, 0), (3, 3600), (8, 3600)] {
+        let sent = before_ack(trusting(third_party(), ResponsePolicy::Immediately), vantage, age);
+        assert_eq!((sent.stream, sent.again), (IW10, 2), "{vantage} {age}");
+    }
+}
+
+/// Another factor, and the smaller of what the listener and the verifier's entry allow.
+#[test]
+fn the_smaller_bound_counts() {
+    let times = |times| Trusted { times, ..third_party() };
+    for (trusted, response, most) in [
+        (times(2), ResponsePolicy::Immediately, 2 * SYN),
+        (times(9), ResponsePolicy::Times(4), 4 * SYN),
+        (times(4), ResponsePolicy::Times(9), 4 * SYN),
+        (own(), ResponsePolicy::Times(5), 5 * SYN),
+    ] {
+        let sent = before_ack(trusting(trusted, response), 1, 0);
+        assert!((most - 60..=most).contains(&sent.packets), "{} bytes of {most}", sent.packets);
+    }
+    for response in [ResponsePolicy::Times(0), ResponsePolicy::AfterHandshake] {
+        assert_eq!(before_ack(trusting(own(), response), 1, 0).stream, 0);
+    }
+    assert_eq!(before_ack(trusting(times(0), ResponsePolicy::Immediately), 1, 0).stream, 0);
+}
+
+/// The ACK proves the address: the rest goes at once.
+#[test]
+fn an_ack_lifts_the_bound() {
+    let mut s = trusting(third_party(), ResponsePolicy::Immediately);
+    let (_, id) = s.accepts(flight(5));
+    s.p.write(id, &[b'x'; 10_000]);
+    let early: usize = s.p.drain().iter().map(|got| got.data.len()).sum();
+    assert!(early < 3 * SYN);
+    s.p.send(seg().seq(AFTER).ack(1 + early as u32));
+    let rest: usize = s.p.drain().iter().map(|got| got.data.len()).sum();
+    // But for a small segment that Nagle's algorithm holds back.
+    assert!(early + rest > 10_000 - 1460, "{early} + {rest}");
+}
+
+// --- somebody there says no ----------------------------------------------------------------------------------
+
+/// The status of a SYN by `client` at `address` on another port; `None`: accepted.
+fn tries(s: &mut Server, client: u8, address: &str, began: u32) -> Option<Status> {
+    s.p.drain();
+    s.p.moves_to(address);
+    let port = s.p.port + 1;
+    s.p.flow(port, 77);
+    let made = s.p.ms() - u64::from(began - NOW_S) * 1000;
+    let certificate = certificate_with(1, client, address.parse().unwrap(), began, 1800, 1);
+    let got = s.asks(syn(&request(&certificate, port as u8, DATA, made)));
+    let status = flights::reply(&got).unwrap().status;
+    if status == Status::Accepted {
+        s.p.accept(s.listener);
+        // Its places do not matter here.
+        s.p.send(seg().seq(got.ack).ack(1));
+        return None;
+    }
+    assert_eq!(got.ack, 1);
+    s.p.send(seg().seq(1).ack(1).rst());
+    Some(status)
+}
+
+/// What follows from a complaint about the accepted first flight of client 2 at [`CLIENT`].
+#[track_caller]
+fn is_barred(mut s: Server) {
+    let at = s.p.ms();
+    assert_eq!(tries(&mut s, 2, CLIENT, NOW_S), Some(Status::Policy), "the key");
+    assert_eq!(tries(&mut s, 3, CLIENT, NOW_S), Some(Status::Policy), "the address");
+    assert_eq!(tries(&mut s, 2, "10.0.0.9", NOW_S), Some(Status::Policy), "the key from elsewhere");
+    assert_eq!(tries(&mut s, 3, "10.0.0.9", NOW_S), None, "somebody else");
+    s.p.at(at + 59_000);
+    assert_eq!(tries(&mut s, 3, CLIENT, NOW_S), Some(Status::Policy));
+    s.p.at(at + 60_001);
+    assert_eq!(tries(&mut s, 3, CLIENT, NOW_S), None, "the address, a minute later");
+    assert_eq!(tries(&mut s, 2, CLIENT, NOW_S), Some(Status::Policy), "the key still");
+    // Until the certificate ends; the key may have another one.
+    s.p.at(1_799_000);
+    assert_eq!(tries(&mut s, 2, CLIENT, NOW_S + 1700), Some(Status::Policy));
+    s.p.at(1_801_000);
+    assert_eq!(tries(&mut s, 2, CLIENT, NOW_S + 1700), None);
+}
+
+#[track_caller]
+fn is_not_barred(mut s: Server) {
+    assert_eq!(tries(&mut s, 2, CLIENT, NOW_S), None);
+    assert_eq!(tries(&mut s, 3, CLIENT, NOW_S), None);
+}
+
+fn accepted() -> (Server, Got, ConnId) {
+    let mut s = server();
+    let (got, id) = s.accepts(flight(5));
+    (s, got, id)
+}
+
+#[test]
+fn a_reset_before_the_ack_bars_key_and_address() {
+    let (mut s, _, id) = accepted();
+    s.p.send(seg().seq(AFTER).rst());
+    assert_eq!(s.p.reason(id), Some(CloseReason::Reset));
+    is_barred(s);
+}
+
+/// Whether the application has it yet or not.
+#[test]
+fn a_reset_in_the_accept_queue_bars_them_too() {
+    let mut s = server();
+    s.asks(flight(5));
+    s.p.send(seg().seq(AFTER).rst());
+    is_barred(s);
+}
+
+#[test]
+fn a_reset_with_another_number_bars_nobody() {
+    let (mut s, _, id) = accepted();
+    for seq in [1, AFTER - 1, AFTER + 1, AFTER + 1000] {
+        s.p.send(seg().seq(seq).rst());
+    }
+    assert_eq!(s.p.state(id), StateName::SynRcvd);
+    is_not_barred(s);
+}
+
+#[test]
+fn a_reset_after_the_ack_bars_nobody() {
+    let (mut s, _, _) = accepted();
+    s.p.send(seg().seq(AFTER).ack(1));
+    s.p.send(seg().seq(AFTER).rst());
+    is_not_barred(s);
+}
+
+/// The server's own doing says nothing about the address.
+#[test]
+fn an_abort_bars_nobody() {
+    let (mut s, _, id) = accepted();
+    s.p.abort(id);
+    s.p.expect().is_rst();
+    is_not_barred(s);
+}
+
+/// Nor does silence.
+#[test]
+fn a_timeout_bars_nobody() {
+    let (mut s, _, id) = accepted();
+    s.p.pass(120_000);
+    assert_eq!(s.p.reason(id), Some(CloseReason::TimedOut));
+    is_not_barred(s);
+}
+
+#[test]
+fn an_unreachable_port_or_host_bars_key_and_address() {
+    for kind in [IcmpErrorKind::PortUnreachable, IcmpErrorKind::HostUnreachable] {
+        let (mut s, syn_ack, id) = accepted();
+        s.p.icmp(kind, &syn_ack.packet);
+        // The host may be found again; then the connection goes on (RFC 5461).
+        let over = kind.is_hard().then_some(CloseReason::Unreachable);
+        assert_eq!(s.p.reason(id), over, "{kind:?}");
+        if over.is_none() {
+            s.p.send(seg().seq(AFTER).ack(1));
+            assert_eq!(s.p.state(id), StateName::Established);
+        }
+        is_barred(s);
+    }
+}
+
+#[test]
+fn what_routers_say_about_the_path_bars_nobody() {
+    for kind in [
+        IcmpErrorKind::TimeExceeded,
+        IcmpErrorKind::NetUnreachable,
+        IcmpErrorKind::PacketTooBig { mtu: 1400 },
+        IcmpErrorKind::ParameterProblem,
+    ] {
+        let (mut s, syn_ack, _) = accepted();
+        s.p.icmp(kind, &syn_ack.packet);
+        is_not_barred(s);
+    }
+}
+
+/// A quotation with a number of nothing that is on the way proves nothing; nor one of a connection that is open.
+#[test]
+fn an_unreachable_that_proves_nothing_bars_nobody() {
+    for kind in [IcmpErrorKind::PortUnreachable, IcmpErrorKind::HostUnreachable] {
+        let (mut s, syn_ack, _) = accepted();
+        let mut forged = syn_ack.packet.clone();
+        forged[24] ^= 1;
+        s.p.icmp(kind, &forged);
+        is_not_barred(s);
+
+        let (mut s, _, id) = accepted();
+        s.p.send(seg().seq(AFTER).ack(1));
+        s.p.write(id, b"answer");
+        let answer = s.p.expect();
+        s.p.icmp(kind, &answer.packet);
+        is_not_barred(s);
+    }
+}
+
+/// Half a bar would be none: a request that was refused for it and done by handshake is not good when it ends.
+#[test]
+fn what_is_refused_for_a_bar_is_used_up() {
+    let (mut s, _, _) = accepted();
+    s.p.send(seg().seq(AFTER).rst());
+    s.p.at(30_000);
+    // Ahead by what is allowed: it outlasts the bar of the address.
+    let other = certificate(1, 3, address());
+    let late = || syn(&request(&other, 9, DATA, 40_000));
+    s.p.flow(CLIENT_PORT + 1, 77);
+    s.refuses(late(), Status::Policy);
+    s.p.send(seg().seq(1).ack(1).data(DATA));
+    let id = s.p.accept(s.listener);
+    assert_eq!(s.p.read(id), DATA);
+    s.p.at(61_000);
+    s.p.drain();
+    s.p.flow(CLIENT_PORT + 2, 77);
+    s.refuses(late(), Status::Replayed);
+    s.p.flow(CLIENT_PORT + 3, 77);
+    let (_, id) = s.accepts(syn(&request(&other, 10, DATA, 61_000)));
+    assert_eq!(s.p.state(id), StateName::SynRcvd);
+}
