@@ -140,8 +140,12 @@ impl ReplayTable {
     }
 
     fn is_live(&self, entry: u64, now_ms: u64) -> bool {
-        let ends = self.stamp_of(entry, now_ms).saturating_add(millis(self.window.past));
-        entry != 0 && ends >= now_ms
+        let stamp = self.stamp_of(entry, now_ms);
+        let ends = stamp.saturating_add(millis(self.window.past));
+        // Nothing so far ahead was ever taken, but for a clock that was set back, of which the floor takes care:
+        // its stamp is of the last time that these bits came round.
+        let ahead = millis(self.window.future) + CLOCK_STEP_MS + 2 * self.step_ms;
+        entry != 0 && ends >= now_ms && stamp <= now_ms.saturating_add(ahead)
     }
 
     /// With both buckets locked: finds, or makes room and sets.

@@ -110,6 +110,26 @@ fn one_clients_flood_raises_its_own_floor_only() {
     }
 }
 
+/// Stamps are kept modulo twenty minutes. What was left from a flood long ago must not pass for something far in
+/// the future, below which nothing would be taken.
+#[test]
+fn a_flood_of_long_ago_raises_no_floor() {
+    for window in [SIGNED, Window::NETWORK] {
+        for minutes in 6..120 {
+            let table = table(window, 0);
+            for n in 0..500 {
+                table.test_and_set(id(n, 1), OPEN, OPEN);
+            }
+            let now = OPEN + minutes * 60_000;
+            for n in 1000..1010 {
+                table.test_and_set(id(n, 1), now, now);
+            }
+            let ahead = table.floor(1).saturating_sub(now);
+            assert!(ahead <= millis(window.reach()) + 2000, "{ahead} ms after {minutes} minutes, {window:?}");
+        }
+    }
+}
+
 /// The documented size: at that rate nothing is forgotten before its time.
 #[test]
 fn the_documented_memory_is_enough_for_the_rate() {
