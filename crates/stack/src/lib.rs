@@ -39,6 +39,7 @@ mod slab;
 mod slot;
 mod socket;
 mod stack;
+mod stateless;
 pub mod syn_cookie;
 mod time_wait;
 pub mod wheel;

@@ -1,0 +1,100 @@
+//! Answers to SYNs of which nothing is kept, and the ACKs that bring back what was left out.
+
+use crate::event::Drop;
+use crate::flow::FlowKey;
+use crate::slot::Owner;
+use crate::stack::Stack;
+use core::time::Duration;
+use firstflight_credential::{Outcome, Reason};
+use firstflight_wire::Instant;
+use firstflight_wire::tcp::{Flags, OptionBytes, Options, Segment};
+
+impl Stack {
+    /// Answers without keeping state (RFC 4987 §3.6).
+    pub(crate) fn answer_with_cookie(
+        &mut self,
+        index: u32,
+        key: FlowKey,
+        segment: &Segment<'_>,
+        now: Instant,
+    ) {
+        if let Some(listener) = self.listeners.at_mut(index) {
+            listener.last_cookie = Some(now);
+        }
+        // A verdict that is still out would make a second answer to the same SYN.
+        if let Some((job, _)) = self.parked.find(&key) {
+            self.overtaken(job, now);
+        }
+        self.send_cookie(index, key, segment, &OptionBytes::EMPTY, now);
+    }
+
+    pub(crate) fn send_cookie(
+        &mut self,
+        index: u32,
+        key: FlowKey,
+        segment: &Segment<'_>,
+        options: &OptionBytes,
+        now: Instant,
+    ) {
+        let Some(listener) = self.listeners.at_mut(index) else { return };
+        listener.last_stateless = Some(now);
+        let tcp = listener.tcp.clone();
+        let peer_mss = segment.options.mss.unwrap_or(536);
+        let cookie = self.cookies.make(&key, segment.seq, peer_mss, now);
+        self.counters.syn_cookies_sent += 1;
+        self.reply_syn_cookie(key, &tcp, segment, cookie, options, now);
+    }
+
+    /// An ACK for a listener: perhaps the answer to a SYN cookie. False if it is not.
+    pub(crate) fn handle_cookie_ack(
+        &mut self,
+        index: u32,
+        key: FlowKey,
+        segment: &Segment<'_>,
+        now: Instant,
+    ) -> bool {
+        let Some(listener) = self.listeners.at(index) else { return false };
+        // Two periods of the cookie's clock: no cookie lives longer.
+        let recent = listener.last_stateless.is_some_and(|t| now - t < Duration::from_secs(192));
+        let full = listener.accept_queue.len() >= listener.config.backlog
+            || self.slots.len() >= self.config.limits.connections;
+        let peer_isn = segment.seq - 1;
+        let cookie = segment.ack - 1;
+        let wanted =
+            segment.flags.contains(Flags::ACK) && !segment.flags.intersects(Flags::SYN.union(Flags::RST));
+        if !recent || !wanted {
+            return false;
+        }
+        let Some(mss) = self.cookies.check(&key, peer_isn, cookie, now) else {
+            return false;
+        };
+        if full {
+            self.drop_packet(Drop::AcceptQueueFull);
+            return true;
+        }
+        self.counters.syn_cookies_good += 1;
+        let tcp = listener.tcp.clone();
+        let mut ends = self.endpoints(&key, None, now);
+        ends.isn = cookie;
+        let mut options = Options::parse(&[], true);
+        options.mss = Some(mss);
+        if let Some(ts) = segment.options.timestamps {
+            let echo = ts.echo.wrapping_sub(ends.ts_offset);
+            let (scale, sack) = crate::syn_cookie::decode_ts(echo);
+            options.timestamps = Some(ts);
+            options.window_scale = scale;
+            options.sack_permitted = sack;
+        }
+        self.counters.passive_opens += 1;
+        if let Some(listener) = self.listeners.at_mut(index) {
+            listener.syn_queue += 1;
+        }
+        let outcome = Outcome::Handshake(Reason::SynCookie);
+        let child = self.insert(tcp, ends, &key, Owner::SynQueue(index), outcome, now);
+        if let Some(slot) = self.slots.get_mut(child) {
+            slot.conn.open_from_cookie(peer_isn, &options, now);
+        }
+        self.deliver(child, segment, now);
+        true
+    }
+}
