@@ -23,7 +23,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
-use firstflight_credential::asap::AsapShard;
+use firstflight_credential::asap::{AsapShard, reason};
 use firstflight_credential::{CredentialStore, Entry, JobResult, NetworkId, Place, Reason, Serial};
 use firstflight_tcp::{CloseReason, Pool};
 use firstflight_wire::{Clock, Instant, udp};
@@ -266,9 +266,15 @@ impl Stack {
 
     /// Takes the answer to a job. An answer that comes too late is ignored.
     pub fn handle_job(&mut self, id: JobId, result: JobResult, now: Instant) {
-        if let Some(parked) = self.parked.take(id) {
-            self.resume(parked, result, now);
+        let Some(parked) = self.parked.take(id) else { return };
+        if result == JobResult::Accept
+            && let Some(candidate) = &parked.candidate
+            && let Err(refused) = candidate.stands(&self.asap, &self.clock_at(now))
+        {
+            let result = JobResult::Refuse(reason(refused.status));
+            return self.resume_with(parked, result, Some(refused), now);
         }
+        self.resume(parked, result, now);
     }
 
     // --- poll ----------------------------------------------------------------------------------

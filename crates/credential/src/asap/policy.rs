@@ -289,13 +289,7 @@ impl AsapPolicy {
         if verified != Verified::Good {
             return refuse(Status::BadSignature);
         }
-        // The trust store may have changed, or the key been barred, while the signatures were verified.
-        if candidate.generation != shard.generation() {
-            return refuse(Status::UnknownVerifier);
-        }
-        if shard.is_barred(candidate.client_key.as_bytes(), candidate.client, clock.mono) {
-            return refuse(Status::Policy);
-        }
+        candidate.stands(shard, clock)?;
         if !shard.within_rate(candidate.verifier_id, candidate.per_second, clock.mono) {
             return refuse(Status::Overloaded);
         }

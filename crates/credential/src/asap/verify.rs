@@ -3,6 +3,7 @@
 use super::budget::AsapShard;
 use super::certificate::CertificateDigest;
 use super::keys::PublicKey;
+use super::policy::Refused;
 use super::trust::BeforeAck;
 use crate::replay::ReplayId;
 use alloc::boxed::Box;
@@ -10,8 +11,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
 use ed25519_zebra::{Signature, VerificationKeyBytes, batch};
-use firstflight_wire::Instant;
-use firstflight_wire::asap::VerifierId;
+use firstflight_wire::asap::{Status, VerifierId};
+use firstflight_wire::{Clock, Instant};
 use rand_core::CryptoRng;
 
 /// The most requests verified together.
@@ -67,6 +68,21 @@ impl Candidate {
     #[must_use]
     pub const fn client(&self) -> (&[u8; 32], u64) {
         (self.client_key.as_bytes(), self.ends)
+    }
+
+    /// Whether what spoke for it when it was examined still does: while it waits for a verdict the trust store may
+    /// change, which revokes at once, or its key or address be barred.
+    ///
+    /// # Errors
+    /// What the client is told.
+    pub fn stands(&self, shard: &AsapShard, clock: &Clock) -> Result<(), Refused> {
+        if self.generation != shard.generation() {
+            return Err(Refused::new(Status::UnknownVerifier, self.tag));
+        }
+        if shard.is_barred(self.client_key.as_bytes(), self.client, clock.mono) {
+            return Err(Refused::new(Status::Policy, self.tag));
+        }
+        Ok(())
     }
 
     fn certificate_is_good(&self) -> bool {

@@ -1,0 +1,568 @@
+//! One certified request, executed how often? And a certificate, good for whom? Packet by packet
+//! (`docs/spec/asap.md` §§4.5, 7.4, 7.5, 7.10).
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod certified;
+#[path = "certified/flights.rs"]
+mod flights;
+mod peer;
+
+use certified::{NOW_MS, Request, certificate, request, verifier};
+use firstflight_credential::asap::{TrustStore, Trusted};
+use firstflight_credential::{
+    GuardKey, JobRequest, JobResult, Outcome, PendingLimit, Reason, RemoteGuard, ReplayTable, Window,
+};
+use firstflight_stack::{JobId, StateName, Verifications};
+use firstflight_wire::Clock;
+use firstflight_wire::asap::Status;
+use flights::{
+    AFTER, CLIENT, DATA, Server, client, flight, flight_at, reply, server, server_with, syn, trusting,
+};
+use peer::{CLIENT_PORT, seg};
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Another flow: another port, another ISN.
+fn next(s: &mut Server) {
+    s.p.drain();
+    let (port, isn) = (s.p.port + 1, s.p.isn.wrapping_mul(3) + 7);
+    s.p.flow(port, isn);
+}
+
+/// Whatever became of the first one, a copy from anywhere executes nothing.
+#[track_caller]
+fn copies_do_nothing(s: &mut Server, id: u8, made: u64, status: Status) {
+    for _ in 0..3 {
+        next(s);
+        s.refuses(flight_at(id, made), status);
+        s.p.send(seg().seq(1).ack(1).rst());
+    }
+}
+
+fn guard_from(now_ms: u64) -> Arc<ReplayTable> {
+    Arc::new(ReplayTable::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS, 1 << 20, now_ms))
+}
+
+// --- copies ----------------------------------------------------------------------------------------------
+
+#[test]
+fn a_copy_from_another_port_or_with_another_isn() {
+    let mut s = server();
+    s.accepts(flight(5));
+    copies_do_nothing(&mut s, 5, 0, Status::Replayed);
+    assert_eq!(s.p.stack.counters().first_flights_accepted, 1);
+}
+
+/// As long as the request could be taken, and then it is too old.
+#[test]
+fn a_copy_after_the_close() {
+    let mut s = server();
+    let (_, id) = s.accepts(flight(5));
+    s.p.send(seg().seq(AFTER).ack(1).fin());
+    s.p.shutdown(id);
+    s.p.release(id);
+    s.p.drain();
+    s.p.send(seg().seq(AFTER + 1).ack(2));
+    assert_eq!(s.p.stack.connections(), 0);
+    for ms in [100, 30_000, 60_000] {
+        s.p.at(ms);
+        copies_do_nothing(&mut s, 5, 0, Status::Replayed);
+        assert_eq!(s.p.stack.connections(), 0);
+    }
+    s.p.at(60_001);
+    copies_do_nothing(&mut s, 5, 0, Status::OutsideWindow);
+}
+
+#[test]
+fn a_request_of_the_future_is_remembered_until_it_is_too_old() {
+    let mut s = server();
+    s.accepts(flight_at(5, 10_000));
+    s.p.send(seg().seq(AFTER).ack(1));
+    for (ms, status) in [(69_900, Status::Replayed), (70_001, Status::OutsideWindow)] {
+        s.p.at(ms);
+        copies_do_nothing(&mut s, 5, 10_000, status);
+    }
+}
+
+#[test]
+fn two_copies_in_one_batch() {
+    let mut s = server();
+    s.p.send(flight(5));
+    next(&mut s);
+    s.p.send(flight(5));
+    assert_eq!((s.verify(), s.pending.pending()), (2, 1));
+    let mut replies: Vec<_> = s.p.drain().iter().map(|got| reply(got).unwrap().status).collect();
+    replies.sort_unstable();
+    assert_eq!(replies, [Status::Accepted, Status::Replayed]);
+    s.p.accept(s.listener);
+    s.p.nothing_to_accept(s.listener);
+}
+
+/// The same id in the hands of another client, or for another identity, is another request.
+#[test]
+fn an_id_is_one_clients_and_one_identitys() {
+    let other = firstflight_credential::asap::Identity::name("www.example.net", 80);
+    let both = [certified::identity(), other.clone()];
+    let mut s = trusting(|asap| asap.identities = both.into());
+    s.accepts(flight(5));
+    next(&mut s);
+    s.accepts(syn(&request(&certificate(1, 3, CLIENT.parse().unwrap()), 5, DATA, 0)));
+    next(&mut s);
+    s.accepts(syn(&certified::request_to(&other, &client(), 5, DATA, 0)));
+}
+
+/// Signed anew with the same id, it is the same request: copies for other ways are.
+#[test]
+fn an_id_signed_again_is_the_same_request() {
+    let mut s = server();
+    s.accepts(flight(5));
+    next(&mut s);
+    s.refuses(flight_at(5, 3000), Status::Replayed);
+    next(&mut s);
+    s.refuses(syn(&request(&client(), 5, b"something else", 0)), Status::Replayed);
+}
+
+// --- restarts and clocks -----------------------------------------------------------------------------------
+
+/// The process before may have accepted what was made ten seconds ahead.
+#[test]
+fn a_copy_after_a_restart() {
+    let mut before = server();
+    before.p.at(5_000);
+    before.accepts(flight(5));
+    before.p.flow(CLIENT_PORT + 1, 7);
+    before.accepts(flight_at(6, 15_000));
+
+    let mut s = trusting(|asap| asap.guard = guard_from(NOW_MS + 5_000));
+    for ms in [5_000, 10_000, 15_001] {
+        s.p.at(ms);
+        copies_do_nothing(&mut s, 5, 0, Status::GuardFloor);
+        copies_do_nothing(&mut s, 6, 15_000, Status::GuardFloor);
+    }
+    // What is made later than that cannot have been accepted before.
+    s.accepts_at(15_001);
+}
+
+impl Server {
+    /// Something new is accepted.
+    #[track_caller]
+    fn accepts_at(&mut self, ms: u64) {
+        next(self);
+        self.accepts(flight_at(77, ms));
+        self.p.send(seg().seq(AFTER).ack(1));
+    }
+
+    /// The wall clock jumps by so many milliseconds.
+    fn set_clock(&mut self, by: i64) {
+        let unix_ms = (NOW_MS + self.p.ms()).checked_add_signed(by).unwrap();
+        let clock = Clock { mono: self.p.now, unix_ms, uncertainty: Duration::ZERO };
+        self.p.stack.handle_clock(clock);
+    }
+}
+
+/// Set back a little, its memory holds; set back by more, nothing is taken until it has made that up, for what
+/// was accepted before is not told from what is new.
+#[test]
+fn a_copy_after_the_clock_was_set_back() {
+    for (back, status) in [(900, Status::Replayed), (5_000, Status::GuardFloor)] {
+        let mut s = server();
+        s.p.at(20_000);
+        s.accepts(flight_at(5, 20_000));
+        s.p.send(seg().seq(AFTER).ack(1));
+        s.set_clock(-back);
+        copies_do_nothing(&mut s, 5, 20_000, status);
+        if status == Status::GuardFloor {
+            next(&mut s);
+            s.refuses(flight_at(6, 20_000), Status::GuardFloor);
+            s.p.at(35_001);
+            copies_do_nothing(&mut s, 5, 20_000, Status::GuardFloor);
+            next(&mut s);
+            s.refuses(flight_at(8, 30_000), Status::GuardFloor);
+            s.accepts_at(30_001);
+        }
+    }
+}
+
+/// Twenty minutes back, and twenty minutes later the copy is of the present again.
+#[test]
+fn a_copy_when_the_clock_has_come_back_to_its_time() {
+    let mut s = server();
+    s.p.at(20_000);
+    s.accepts(flight_at(5, 20_000));
+    s.p.send(seg().seq(AFTER).ack(1));
+    s.set_clock(-1_200_000);
+    copies_do_nothing(&mut s, 5, 20_000, Status::NotYetValid);
+    for ms in [1_210_000, 1_220_000, 1_250_000] {
+        s.p.at(ms);
+        copies_do_nothing(&mut s, 5, 20_000, Status::GuardFloor);
+    }
+    s.accepts_at(45_000);
+}
+
+/// Forward, and back again.
+#[test]
+fn a_copy_after_the_clock_went_forward_and_back() {
+    let mut s = server();
+    s.accepts(flight(5));
+    s.p.send(seg().seq(AFTER).ack(1));
+    s.set_clock(600_000);
+    copies_do_nothing(&mut s, 5, 0, Status::OutsideWindow);
+    s.set_clock(0);
+    copies_do_nothing(&mut s, 5, 0, Status::Replayed);
+    // By that clock something was taken, and what is older may have been forgotten.
+    s.set_clock(600_000);
+    s.accepts_at(600_000);
+    s.set_clock(0);
+    copies_do_nothing(&mut s, 5, 0, Status::GuardFloor);
+    copies_do_nothing(&mut s, 77, 600_000, Status::OutsideWindow);
+}
+
+// --- refused for now ---------------------------------------------------------------------------------------
+
+/// Its data comes by the handshake; when there is room again, a copy of the SYN is not good for it a second time.
+#[test]
+fn what_was_refused_for_want_of_room_is_used_up() {
+    let pending = Arc::new(PendingLimit::new(0));
+    let limit = pending.clone();
+    let mut s = trusting(|asap| asap.pending = limit);
+    s.refuses(flight(5), Status::Overloaded);
+    s.p.send(seg().seq(1).ack(1).data(DATA));
+    let id = s.p.accept(s.listener);
+    assert_eq!(s.p.read(id), DATA);
+    pending.set_limit(100);
+    copies_do_nothing(&mut s, 5, 0, Status::Replayed);
+    s.accepts_at(0);
+}
+
+#[test]
+fn what_was_refused_for_one_clients_limit_is_used_up() {
+    let pending = Arc::new(PendingLimit::with_clients(9, 1));
+    let limit = pending.clone();
+    let mut s = trusting(|asap| asap.pending = limit);
+    s.accepts(flight(4));
+    next(&mut s);
+    s.refuses(flight(5), Status::Overloaded);
+    pending.set_client_limit(9);
+    copies_do_nothing(&mut s, 5, 0, Status::Replayed);
+}
+
+#[test]
+fn what_was_refused_for_the_budget_is_used_up() {
+    let mut s = server_with(|config| config.limits.asap.per_second = 100, |_| {}, |_| {});
+    // A tenth of a second's worth in the lane of new certificates is two of them.
+    let mut refused = Vec::new();
+    for n in 0..6 {
+        let theirs = certificate(1, 50 + n, CLIENT.parse().unwrap());
+        let flight = syn(&request(&theirs, n, DATA, 0));
+        next(&mut s);
+        let got = s.asks(flight.clone());
+        if reply(&got).unwrap().status == Status::Overloaded {
+            refused.push(flight);
+        }
+    }
+    assert!(refused.len() > 2 && refused.len() < 6);
+    s.p.at(5_000);
+    let signatures = s.signatures();
+    for flight in refused {
+        next(&mut s);
+        while s.p.stack.accept(s.listener).is_some() {}
+        s.refuses(flight, Status::Replayed);
+    }
+    assert_eq!(s.signatures(), signatures);
+}
+
+#[test]
+fn what_was_refused_for_the_verifiers_rate_is_used_up() {
+    let trusted = Trusted { per_second: Some(1), ..Trusted::new(verifier(1).public()) };
+    let mut s = trusting(|asap| asap.trust = Arc::new(TrustStore::new([trusted]).unwrap()));
+    s.accepts(flight(1));
+    next(&mut s);
+    s.accepts(flight(2));
+    next(&mut s);
+    s.refuses(flight(5), Status::Overloaded);
+    s.p.at(3_000);
+    copies_do_nothing(&mut s, 5, 0, Status::Replayed);
+    s.accepts_at(3_000);
+}
+
+/// A SYN that is dropped because the accept queue is full comes again without its block.
+#[test]
+fn what_was_dropped_for_a_full_accept_queue_is_used_up() {
+    let mut s = server_with(|_| {}, |_| {}, |listen| listen.backlog = 1);
+    s.p.send(flight(4));
+    s.verify();
+    s.p.expect().syn_ack();
+    next(&mut s);
+    s.p.send(flight(5));
+    assert_eq!(s.verify(), 0);
+    s.p.quiet();
+    s.p.accept(s.listener);
+    copies_do_nothing(&mut s, 5, 0, Status::Replayed);
+}
+
+/// Nobody who invents a request in a client's name uses up another one of it, whether there is room or not.
+#[test]
+fn an_invented_request_uses_up_nothing() {
+    let pending = Arc::new(PendingLimit::new(0));
+    let limit = pending.clone();
+    let mut s = trusting(|asap| asap.pending = limit);
+    let mut invented = request(&client(), 6, DATA, 0);
+    invented.payload[140] ^= 1;
+    s.refuses(syn(&invented), Status::Overloaded);
+    pending.set_limit(100);
+    next(&mut s);
+    s.accepts(flight(5));
+    // And one that is found out does not even use up its own id.
+    let mut forged = request(&client(), 7, DATA, 0);
+    forged.payload[140] ^= 1;
+    next(&mut s);
+    s.refuses(syn(&forged), Status::BadSignature);
+    next(&mut s);
+    s.accepts(flight(7));
+}
+
+// --- whose certificate ---------------------------------------------------------------------------------------
+
+/// The certificate was verified for the attacker's own address. Its bytes from the victim's, with a request that
+/// the attacker signs for that, are another certificate, which nobody has signed.
+#[test]
+fn a_verified_certificate_does_not_serve_another_address() {
+    let mut s = server();
+    let attacker = certificate(1, 66, CLIENT.parse().unwrap());
+    s.accepts(syn(&request(&attacker, 5, DATA, 0)));
+    assert_eq!(s.signatures(), 2);
+    // What he would have if verifiers certified the victim's address for him: its request fits that digest only.
+    let victim = certificate(1, 66, "10.0.0.77".parse().unwrap());
+    let mut stolen = request(&victim, 6, DATA, 0);
+    let own = request(&attacker, 6, DATA, 0);
+    stolen.payload[..112].copy_from_slice(&own.payload[..112]);
+    s.p.moves_to("10.0.0.77");
+    next(&mut s);
+    s.refuses(syn(&stolen), Status::BadSignature);
+    assert_eq!(s.signatures(), 3, "the certificate is verified for that address, and is wrong");
+    // From his own it is known.
+    s.p.moves_to(CLIENT);
+    next(&mut s);
+    s.accepts(syn(&own));
+    assert_eq!(s.signatures(), 4);
+}
+
+fn verified(flights: &Verifications) -> Vec<firstflight_credential::asap::Verified> {
+    flights.verify(&mut ChaCha20Rng::from_seed([9; 32]))
+}
+
+fn trust(verifiers: &[u8]) -> Arc<TrustStore> {
+    Arc::new(TrustStore::new(verifiers.iter().map(|n| Trusted::new(verifier(*n).public()))).unwrap())
+}
+
+/// The trust store is replaced while the signatures are verified: what it no longer trusts is not taken, nor what
+/// it still does, for the verdict is of another generation.
+#[test]
+fn trust_that_changes_during_a_verification_refuses_it() {
+    for (then, status) in [(vec![2], Status::UnknownVerifier), (vec![1], Status::Replayed)] {
+        let mut s = server();
+        s.p.send(flight(5));
+        let flights = s.p.stack.poll_verifications().unwrap();
+        let verdicts = verified(&flights);
+        assert!(s.p.stack.set_trust(s.listener, trust(&then)));
+        let now = s.p.now;
+        s.p.stack.handle_verified(flights, &verdicts, now);
+        let got = s.p.expect().syn_ack().ack(1);
+        assert_eq!(reply(&got).unwrap().status, Status::UnknownVerifier);
+        s.p.nothing_to_accept(s.listener);
+        assert_eq!(s.pending.pending(), 0);
+        copies_do_nothing(&mut s, 5, 0, status);
+    }
+}
+
+#[test]
+fn a_new_trust_store_verifies_everything_anew() {
+    let mut s = server();
+    s.accepts(flight(5));
+    next(&mut s);
+    s.accepts(flight(6));
+    assert_eq!(s.signatures(), 3, "the certificate is known");
+    s.p.stack.set_trust(s.listener, trust(&[1, 2]));
+    next(&mut s);
+    s.accepts(flight(7));
+    assert_eq!(s.signatures(), 5);
+    s.p.stack.set_trust(s.listener, trust(&[2]));
+    next(&mut s);
+    s.refuses(flight(8), Status::UnknownVerifier);
+}
+
+// --- a guard that a farm shares ------------------------------------------------------------------------------
+
+fn farm() -> Server {
+    let guard = RemoteGuard::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS);
+    trusting(|asap| asap.guard = Arc::new(guard))
+}
+
+/// The question that goes out once the signatures are right.
+#[track_caller]
+fn asked(s: &mut Server, request: Request) -> JobId {
+    s.p.send(syn(&request));
+    assert!(s.p.stack.poll_job().is_none(), "not before the signatures");
+    assert_eq!(s.verify(), 1);
+    s.p.quiet();
+    let job = s.p.stack.poll_job().expect("nobody is asked");
+    assert!(matches!(job.request, JobRequest::GuardSet { .. }));
+    assert!(s.p.stack.poll_job().is_none());
+    assert_eq!(s.pending.pending(), 1);
+    job.id
+}
+
+fn answer(s: &mut Server, id: JobId, result: JobResult) {
+    let now = s.p.now;
+    s.p.stack.handle_job(id, result, now);
+    s.p.pump();
+}
+
+fn right(id: u8) -> Request {
+    request(&client(), id, DATA, 0)
+}
+
+#[test]
+fn a_remote_guard_is_asked_after_the_signatures() {
+    let mut s = farm();
+    s.p.send(syn(&request(&client(), 5, DATA, 3_000)));
+    s.verify();
+    let job = s.p.stack.poll_job().unwrap();
+    let JobRequest::GuardSet { keep_ms, ahead_ms, reach_ms, .. } = job.request else { panic!() };
+    assert_eq!((keep_ms, ahead_ms, reach_ms), (63_000, 3_000, 10_000));
+    answer(&mut s, job.id, JobResult::Accept);
+    let got = s.p.expect().syn_ack().ack(AFTER);
+    assert_eq!(reply(&got).unwrap().status, Status::Accepted);
+    let id = s.p.accept(s.listener);
+    assert_eq!((s.p.read(id), s.p.state(id)), (DATA.to_vec(), StateName::SynRcvd));
+    assert!(s.p.stack.info(id).unwrap().certificate);
+    // Twice the same answer is one.
+    answer(&mut s, job.id, JobResult::Accept);
+    s.p.nothing_to_accept(s.listener);
+    // The bar still knows whose certificate it was.
+    s.p.send(seg().seq(AFTER).rst());
+    next(&mut s);
+    s.refuses(flight(9), Status::Policy);
+}
+
+/// The same id is the same question, whatever the port.
+#[test]
+fn a_remote_guard_is_asked_about_the_request() {
+    let mut keys = Vec::new();
+    for id in [5, 5, 6] {
+        let mut s = farm();
+        next(&mut s);
+        s.p.send(syn(&right(id)));
+        s.verify();
+        let JobRequest::GuardSet { key, .. } = s.p.stack.poll_job().unwrap().request else { panic!() };
+        keys.push(key);
+    }
+    assert!(keys[0] == keys[1] && keys[0] != keys[2]);
+}
+
+#[test]
+fn a_remote_guard_is_not_asked_about_forgeries() {
+    let mut s = farm();
+    let mut forged = right(5);
+    forged.payload[140] ^= 1;
+    s.refuses(syn(&forged), Status::BadSignature);
+    assert!(s.p.stack.poll_job().is_none());
+    assert_eq!(s.pending.pending(), 0);
+}
+
+#[test]
+fn a_remote_guard_refuses() {
+    for (reason, status) in [
+        (Reason::Replay, Status::Replayed),
+        (Reason::GuardFloor, Status::GuardFloor),
+        (Reason::StoreUnavailable, Status::Overloaded),
+    ] {
+        let mut s = farm();
+        let job = asked(&mut s, right(5));
+        answer(&mut s, job, JobResult::Refuse(reason));
+        let got = s.p.expect().syn_ack().ack(1);
+        assert_eq!(reply(&got).map(|r| (r.status, r.tag)), Some((status, [5, 5])));
+        s.p.nothing_to_accept(s.listener);
+        assert_eq!(s.pending.pending(), 0);
+        s.p.send(seg().seq(1).ack(1).data(DATA));
+        let id = s.p.accept(s.listener);
+        assert_eq!(s.p.stack.info(id).unwrap().outcome, Outcome::Handshake(reason));
+    }
+}
+
+/// The answer comes after the deadline: an id that was set stays set, and the SYN had its answer.
+#[test]
+fn a_remote_guard_that_is_late_changes_nothing() {
+    let mut s = farm();
+    let job = asked(&mut s, right(5));
+    s.p.at(30);
+    let got = s.p.expect().syn_ack().ack(1).at(25);
+    assert_eq!(reply(&got).map(|r| (r.status, r.tag)), Some((Status::Overloaded, [5, 5])));
+    answer(&mut s, job, JobResult::Accept);
+    s.p.quiet();
+    s.p.nothing_to_accept(s.listener);
+    assert_eq!(s.pending.pending(), 0);
+}
+
+/// What is refused for want of room, before anybody was asked, is told the farm.
+#[test]
+fn a_farm_hears_what_is_used_up() {
+    let guard = RemoteGuard::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS);
+    let mut s = trusting(|asap| {
+        asap.guard = Arc::new(guard);
+        asap.pending = Arc::new(PendingLimit::new(0));
+    });
+    s.refuses(flight(5), Status::Overloaded);
+    let job = s.p.stack.poll_job().expect("the farm is not told");
+    let mut other = farm();
+    other.p.send(flight(5));
+    other.verify();
+    assert_eq!(other.p.stack.poll_job().unwrap().request, job.request);
+    // Nobody waits for that answer.
+    answer(&mut s, job.id, JobResult::Accept);
+    s.p.nothing_to_accept(s.listener);
+}
+
+/// The SYN is overtaken while the farm is asked.
+#[test]
+fn a_plain_syn_overtakes_the_question_to_a_farm() {
+    let mut s = farm();
+    let job = asked(&mut s, right(5));
+    s.p.send(seg().syn().mss(1460));
+    s.p.expect().syn_ack().ack(1);
+    answer(&mut s, job, JobResult::Accept);
+    s.p.quiet();
+    s.p.nothing_to_accept(s.listener);
+    assert_eq!(s.pending.pending(), 0);
+}
+
+/// Removing a verifier revokes at once, also what waits for the guard; so does a bar.
+#[test]
+fn what_is_revoked_while_a_farm_is_asked_is_refused() {
+    let mut s = farm();
+    let job = asked(&mut s, right(5));
+    s.p.stack.set_trust(s.listener, trust(&[2]));
+    answer(&mut s, job, JobResult::Accept);
+    let got = s.p.expect().syn_ack().ack(1);
+    assert_eq!(reply(&got).map(|r| (r.status, r.tag)), Some((Status::UnknownVerifier, [5, 5])));
+    s.p.nothing_to_accept(s.listener);
+    assert_eq!(s.pending.pending(), 0);
+
+    let mut s = farm();
+    let first = asked(&mut s, right(5));
+    answer(&mut s, first, JobResult::Accept);
+    s.p.expect().syn_ack().ack(AFTER);
+    s.p.accept(s.listener);
+    next(&mut s);
+    s.p.send(syn(&right(6)));
+    s.verify();
+    let second = s.p.stack.poll_job().unwrap().id;
+    s.p.flow(CLIENT_PORT, peer::PEER_ISN);
+    s.p.send(seg().seq(AFTER).rst());
+    answer(&mut s, second, JobResult::Accept);
+    let got = s.p.expect().syn_ack();
+    assert_eq!(reply(&got).unwrap().status, Status::Policy);
+    s.p.nothing_to_accept(s.listener);
+}
