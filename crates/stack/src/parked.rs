@@ -122,18 +122,12 @@ impl ParkingLot {
         let (index, generation) = self.entries.insert(parked);
         self.by_flow.insert(key, index);
         self.order.push_back((index, generation));
-        let (id, entries) = (JobId { index, generation }, &self.entries);
-        // Nobody takes the jobs: those whose SYN is gone must not pile up.
-        let most = 2 * self.max_entries.max(1);
+        let id = JobId { index, generation };
         match work {
-            Work::Ask(request) => {
-                if self.jobs.len() >= most {
-                    self.jobs.retain(|(id, _)| entries.lives(id.index, id.generation));
-                }
-                self.jobs.push_back((id, request));
-            }
+            Work::Ask(request) => self.hand_out(id, request),
             Work::Verify(candidate) => {
-                if self.verifications.len() >= most {
+                if self.verifications.len() >= self.most_jobs() {
+                    let entries = &self.entries;
                     self.verifications.retain(|(id, _)| entries.lives(id.index, id.generation));
                 }
                 self.verifications.push_back((id, candidate));
@@ -141,6 +135,19 @@ impl ParkingLot {
             // Nobody knows how: its deadline answers.
             _ => {}
         }
+    }
+
+    fn most_jobs(&self) -> usize {
+        2 * self.max_entries.max(1)
+    }
+
+    /// Queues the job of a SYN that waits. When nobody takes jobs, those whose SYN is gone must not pile up.
+    fn hand_out(&mut self, id: JobId, request: JobRequest) {
+        if self.jobs.len() >= self.most_jobs() {
+            let entries = &self.entries;
+            self.jobs.retain(|(id, _)| entries.lives(id.index, id.generation));
+        }
+        self.jobs.push_back((id, request));
     }
 
     /// The next verification whose SYN still waits.
@@ -167,14 +174,14 @@ impl ParkingLot {
         }
         if let Some(parked) = self.entries.get_mut(id.index) {
             parked.candidate = Some(candidate);
-            self.jobs.push_back((id, request));
+            self.hand_out(id, request);
         }
     }
 
     /// Hands out a job whose answer nobody waits for. When nobody takes jobs it is lost: a one-time cookie
     /// then never becomes good.
     pub fn tell(&mut self, request: JobRequest) {
-        if self.jobs.len() < 2 * self.max_entries.max(1) {
+        if self.jobs.len() < self.most_jobs() {
             self.jobs.push_back((JobId::NOBODY, request));
         }
     }

@@ -538,6 +538,23 @@ fn a_plain_syn_overtakes_the_question_to_a_farm() {
     assert_eq!(s.pending.pending(), 0);
 }
 
+/// A driver that has no time for the questions: they do not pile up.
+#[test]
+fn questions_that_nobody_takes_do_not_pile_up() {
+    let guard = RemoteGuard::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS);
+    let mut s = server_with(|config| config.limits.parked = 4, |asap| asap.guard = Arc::new(guard), |_| {});
+    for n in 0..100 {
+        next(&mut s);
+        s.p.send(flight_at(n, s.p.ms()));
+        assert_eq!(s.verify(), 1);
+        s.p.pass(30);
+        s.p.drain();
+        s.p.send(seg().seq(1).ack(1).rst());
+    }
+    let waiting = std::iter::from_fn(|| s.p.stack.poll_job()).count();
+    assert!(waiting <= 8, "{waiting} questions");
+}
+
 /// Removing a verifier revokes at once, also what waits for the guard; so does a bar.
 #[test]
 fn what_is_revoked_while_a_farm_is_asked_is_refused() {
