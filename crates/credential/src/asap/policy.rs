@@ -116,16 +116,6 @@ pub const fn reason(status: Status) -> Reason {
     }
 }
 
-/// Who shares a share of the verification budget: an IPv4 /24, an IPv6 /56. Whoever has one address there may have
-/// them all.
-fn neighbourhood(address: IpAddr) -> u64 {
-    match address {
-        IpAddr::V4(address) => u64::from(address.to_bits() >> 8),
-        // No IPv4 number is that large.
-        IpAddr::V6(address) => 1 << 63 | (address.to_bits() >> 72) as u64,
-    }
-}
-
 /// First two bytes of a request's id.
 const fn tag(block: &Block) -> [u8; 2] {
     let [a, b, ..] = block.request.request_id;
@@ -168,7 +158,7 @@ impl AsapPolicy {
         if shard.is_barred(client_key.as_bytes(), address, clock.mono) {
             return Err(refuse(Status::Policy));
         }
-        if !shard.afford(lane, neighbourhood(address), clock.mono) {
+        if !shard.afford(lane, prefix, clock.mono) {
             return Err(refuse(Status::Overloaded));
         }
         let input = RequestInput {
