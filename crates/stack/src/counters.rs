@@ -87,12 +87,14 @@ impl Counters {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcomes {
     accepted: u64,
+    /// Accepted, but something on the path removed the server's reply.
+    stripped: u64,
     handshake: [u64; Reason::ALL.len()],
 }
 
 impl Default for Outcomes {
     fn default() -> Self {
-        Self { accepted: 0, handshake: [0; Reason::ALL.len()] }
+        Self { accepted: 0, stripped: 0, handshake: [0; Reason::ALL.len()] }
     }
 }
 
@@ -102,6 +104,7 @@ impl Outcomes {
     pub fn count(&self, outcome: Outcome) -> u64 {
         match outcome {
             Outcome::Accepted => self.accepted,
+            Outcome::AcceptedReplyStripped => self.stripped,
             Outcome::Handshake(reason) => self.handshake.get(reason.index()).copied().unwrap_or_default(),
             _ => 0,
         }
@@ -109,7 +112,8 @@ impl Outcomes {
 
     /// Every outcome that can be counted, with its count.
     pub fn iter(&self) -> impl Iterator<Item = (Outcome, u64)> {
-        let accepted = core::iter::once((Outcome::Accepted, self.accepted));
+        let accepted =
+            [(Outcome::Accepted, self.accepted), (Outcome::AcceptedReplyStripped, self.stripped)].into_iter();
         let by_handshake = Reason::ALL.iter().map(|reason| Outcome::Handshake(*reason));
         accepted.chain(by_handshake.zip(self.handshake))
     }
@@ -117,6 +121,7 @@ impl Outcomes {
     pub(crate) fn add(&mut self, outcome: Outcome) {
         match outcome {
             Outcome::Accepted => self.accepted += 1,
+            Outcome::AcceptedReplyStripped => self.stripped += 1,
             Outcome::Handshake(reason) => {
                 if let Some(n) = self.handshake.get_mut(reason.index()) {
                     *n += 1;
