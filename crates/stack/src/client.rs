@@ -185,7 +185,8 @@ impl Stack {
             self.credentials.note_asap(network, server, &sent.identity, capable, now);
         }
         let stripped = outcome == Outcome::Handshake(Reason::OptionStripped);
-        if (report.first_lost && fresh.is_none()) || stripped {
+        let first_lost = offered.map_or(report.first_lost, |answer| answer.first_lost);
+        if (first_lost && fresh.is_none()) || stripped {
             // The SYN with the option was lost, the plain one came through; or it came without the option.
             self.credentials.note_failure(network, server, now);
         }
@@ -213,7 +214,8 @@ impl Stack {
         let Some(asked) = &mut slot.asked else { return Disposition::Reset };
         let network = asked.network;
         let Some(sent) = &mut asked.offer else { return Disposition::Reset };
-        let again = core::mem::replace(&mut sent.distrusted, true);
+        let again = sent.distrusted.is_some();
+        sent.distrusted = sent.distrusted.or(answer.outcome.reason());
         let identity = sent.identity.clone();
         let (climbs, begun) = (asked.ladder.first.is_some(), asked.ladder.twin.is_some());
         if !again {

@@ -19,7 +19,7 @@
 use crate::config::ConnectConfig;
 use crate::event::Trace;
 use crate::flow::FlowKey;
-use crate::slot::{Eager, Owner};
+use crate::slot::{Eager, Owner, SentOffer};
 use crate::stack::Stack;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -234,7 +234,7 @@ impl Stack {
         (to.armed, from.armed) = (Instant::FAR_FUTURE, Instant::FAR_FUTURE);
         let hashes = (to.hash, from.hash);
         let reason = match &asked.offer {
-            Some(sent) if sent.distrusted => Reason::PeerMisbehaved,
+            Some(SentOffer { distrusted: Some(reason), .. }) => *reason,
             // The block was refused, so nothing was taken; what went in its place did not come through.
             Some(sent) if was_open && sent.tag.is_some() && !to.outcome.is_accepted() => {
                 Reason::OverlapBlackhole

@@ -35,7 +35,7 @@ impl Stack {
         let identity = certified.identity.clone();
         if !known || data.is_empty() || certified.certificate.remaining(certified.now).is_zero() {
             let option = OptionBytes::from(Offer::Probe { long_reply: true });
-            let sent = SentOffer { identity, tag: None, distrusted: false };
+            let sent = SentOffer { identity, tag: None, distrusted: None };
             return Offering { option, block: Vec::new(), data: 0, sent };
         }
         let id = self.random.next_u64().to_be_bytes();
@@ -46,7 +46,7 @@ impl Stack {
             option: OptionBytes::from(offer),
             block: block.to_bytes().to_vec(),
             data: data.len(),
-            sent: SentOffer { identity, tag: Some([a, b]), distrusted: false },
+            sent: SentOffer { identity, tag: Some([a, b]), distrusted: None },
         }
     }
 }
@@ -58,28 +58,34 @@ pub(crate) struct Answer {
     pub outcome: Outcome,
     /// Whether the server understands ASAP, if the answer says so.
     pub capable: Option<bool>,
+    /// The SYN with the offer was lost, as far as the answer shows.
+    pub first_lost: bool,
 }
 
 /// Reads the answer to `sent`, row by row of the specification's table.
 pub(crate) fn read(sent: &SentOffer, report: &SynAckReport, segment: &Segment<'_>) -> Answer {
     let reply = segment.options.asap().and_then(Reply::parse);
+    // Only the first SYN offers something: what answers that was not lost.
+    let first_lost = report.first_lost && reply.is_none();
     let Some(tag) = sent.tag else {
         let capable = reply.is_some_and(|reply| reply.status != Status::Disabled);
         // A probe that was lost, or not repeated, says nothing.
         let capable = (capable || !report.retransmitted).then_some(capable);
         let outcome = Outcome::Handshake(Reason::CapabilityUnknown);
-        return Answer { resolution: Resolution::DataRefused, outcome, capable };
+        return Answer { resolution: Resolution::DataRefused, outcome, capable, first_lost };
     };
-    let answer = |resolution, outcome, capable| Answer { resolution, outcome, capable };
+    let answer = |resolution, outcome, capable| Answer { resolution, outcome, capable, first_lost };
     let handshake = |reason, capable| answer(Resolution::DataRefused, Outcome::Handshake(reason), capable);
     let abort = |reason| answer(Resolution::Abort, Outcome::Handshake(reason), Some(false));
     let ours = |reply: &Reply| reply.tag == tag;
     match (report.acked, reply) {
         // Whatever it says now: it has not taken back what it said first.
-        (acked, _) if sent.distrusted && acked > 0 => abort(Reason::PeerMisbehaved),
+        (acked, _) if sent.distrusted.is_some() && acked > 0 => abort(Reason::PeerMisbehaved),
         (0, Some(reply)) if reply.status == Status::Accepted => abort(Reason::PeerMisbehaved),
+        // That is an answer to something else.
+        (0, Some(reply)) if reply.status == Status::Capable => handshake(Reason::OptionStripped, Some(false)),
         (0, Some(reply)) => handshake(reason(reply.status), Some(reply.status != Status::Disabled)),
-        (0, None) if report.first_lost => handshake(Reason::SynTimedOut, None),
+        (0, None) if first_lost => handshake(Reason::SynTimedOut, None),
         (0, None) => handshake(Reason::OptionStripped, Some(false)),
         (acked, _) if acked < report.carried => abort(Reason::AckInside),
         (_, Some(reply)) if reply.status == Status::Accepted && ours(&reply) => {

@@ -7,7 +7,7 @@ use alloc::collections::VecDeque;
 use core::time::Duration;
 use firstflight_credential::asap::Identity;
 use firstflight_credential::store::StoredCookie;
-use firstflight_credential::{NetworkId, Outcome, Place};
+use firstflight_credential::{NetworkId, Outcome, Place, Reason};
 use firstflight_tcp::{Connection, Readiness};
 use firstflight_wire::Instant;
 use firstflight_wire::tcp::FastOpenForm;
@@ -92,8 +92,8 @@ pub struct SentOffer {
     pub identity: Identity,
     /// First two bytes of the request's id; `None` for a probe.
     pub tag: Option<[u8; 2]>,
-    /// The server's answer made no sense: only an ordinary handshake is taken from it.
-    pub distrusted: bool,
+    /// Why the server's answer made no sense, if it did not: only an ordinary handshake is taken from it then.
+    pub distrusted: Option<Reason>,
 }
 
 /// A connection in the slab.
