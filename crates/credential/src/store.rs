@@ -138,9 +138,9 @@ enum Ladder {
 #[derive(Debug)]
 pub struct CredentialStore {
     entries: Lru<(NetworkId, IpAddr), Entry>,
-    /// Servers that understood ASAP, by what they are called, and until when that counts. Not saved: a day is
-    /// soon over, and a probe costs nothing.
-    asap: Lru<(NetworkId, IpAddr, Identity), Instant>,
+    /// Servers that have shown that they understand ASAP, or made it doubtful, by what they are called, and until
+    /// when that counts. Not saved: a day is soon over, and a probe costs nothing.
+    asap: Lru<(NetworkId, IpAddr, Identity), (bool, Instant)>,
     changes: u64,
 }
 
@@ -281,13 +281,20 @@ impl CredentialStore {
 
     /// Whether the server at this address has shown within the last day that it understands ASAP as
     /// `identity`: only then may it be sent a credential block, which any other server might hand to its
-    /// application.
+    /// application. `Some(false)`: its answer to a block made that doubtful; `None`: nothing is known.
     #[must_use]
-    pub fn speaks_asap(&self, network: NetworkId, server: IpAddr, identity: &Identity, now: Instant) -> bool {
-        self.asap.peek(&(network, server, identity.clone())).is_some_and(|until| *until > now)
+    pub fn speaks_asap(
+        &self,
+        network: NetworkId,
+        server: IpAddr,
+        identity: &Identity,
+        now: Instant,
+    ) -> Option<bool> {
+        let (speaks, until) = self.asap.peek(&(network, server, identity.clone()))?;
+        (*until > now).then_some(*speaks)
     }
 
-    /// It has shown that it does, or that it is to be asked again.
+    /// It has shown that it does, or, asked, that it does not.
     pub fn note_asap(
         &mut self,
         network: NetworkId,
@@ -296,13 +303,29 @@ impl CredentialStore {
         capable: bool,
         now: Instant,
     ) {
-        let key = (network, server, identity.clone());
-        let until = if capable { now + SPEAKS_ASAP } else { Instant::ZERO };
-        if !capable && self.asap.peek(&key).is_none() {
-            return;
+        // Of those that do not, only the ones of which something else was thought are kept in mind.
+        if capable || self.asap.peek(&(network, server, identity.clone())).is_some() {
+            self.learn_asap(network, server, identity, capable, now);
         }
-        if let Some(entry) = self.asap.get_or_insert(key, || until) {
-            *entry = until;
+    }
+
+    /// A block got an answer from it that a server which understands ASAP does not give, or that did not get here
+    /// whole: it is to be asked first for a day, even if it is known to understand.
+    pub fn doubt_asap(&mut self, network: NetworkId, server: IpAddr, identity: &Identity, now: Instant) {
+        self.learn_asap(network, server, identity, false, now);
+    }
+
+    fn learn_asap(
+        &mut self,
+        network: NetworkId,
+        server: IpAddr,
+        identity: &Identity,
+        speaks: bool,
+        now: Instant,
+    ) {
+        let known = (speaks, now + SPEAKS_ASAP);
+        if let Some(entry) = self.asap.get_or_insert((network, server, identity.clone()), || known) {
+            *entry = known;
         }
     }
 

@@ -4,13 +4,13 @@ use crate::config::ConnectConfig;
 use crate::event::{ConnId, Trace};
 use crate::flow::FlowKey;
 use crate::offer;
-use crate::slot::{Asked, Ladder, Owner};
+use crate::slot::{Asked, Ladder, Owner, SentOffer};
 use crate::stack::Stack;
 use alloc::boxed::Box;
 use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_credential::store::Answer;
-use firstflight_credential::{Outcome, Permission, Reason};
+use firstflight_credential::{NetworkId, Outcome, Permission, Reason};
 use firstflight_tcp::{CloseReason, Disposition, Resolution, Retransmit, StateName, SynAckReport, SynPlan};
 use firstflight_wire::asap::BLOCK_LEN;
 use firstflight_wire::tcp::{FastOpen, OptionBytes, Segment};
@@ -69,8 +69,8 @@ impl Stack {
         let mss = known.mss.or(key.is_carried().then_some(carrier::BASE_MSS));
         let mut offer = None;
         if let (Some(certified), None) = (&config.asap, &cookie) {
-            let speaks =
-                certified.known || self.credentials.speaks_asap(network, server, &certified.identity, now);
+            let shown = self.credentials.speaks_asap(network, server, &certified.identity, now);
+            let speaks = shown.unwrap_or(certified.known);
             // The application may not want it to ride; and a server that refused all lately is only asked.
             let rides = (config.replay_safe || certified.once) && known.permission == Permission::Everything;
             let limit = self.first_flight_limit(server, certified.mss.or(mss), path_mss);
@@ -182,7 +182,7 @@ impl Stack {
             },
         }
         if let (Some(sent), Some(capable)) = (&sent, offered.and_then(|answer| answer.capable)) {
-            self.credentials.note_asap(network, server, &sent.identity, capable, now);
+            self.note_asap(network, server, sent, capable, now);
         }
         let stripped = outcome == Outcome::Handshake(Reason::OptionStripped);
         let first_lost = offered.map_or(report.first_lost, |answer| answer.first_lost);
@@ -198,6 +198,23 @@ impl Stack {
         let id = self.id(index);
         self.trace(Trace::Outcome(id, outcome));
         disposition
+    }
+
+    /// A server has shown whether it understands what was offered.
+    fn note_asap(
+        &mut self,
+        network: NetworkId,
+        server: IpAddr,
+        sent: &SentOffer,
+        capable: bool,
+        now: Instant,
+    ) {
+        if capable || sent.tag.is_none() {
+            self.credentials.note_asap(network, server, &sent.identity, capable, now);
+        } else {
+            // It got a block, and is to be asked before the next one, whoever says that it understands.
+            self.credentials.doubt_asap(network, server, &sent.identity, now);
+        }
     }
 
     /// A SYN-ACK contradicts what is known of the server, or itself. Its connection is reset; if the data may
@@ -216,10 +233,10 @@ impl Stack {
         let Some(sent) = &mut asked.offer else { return Disposition::Reset };
         let again = sent.distrusted.is_some();
         sent.distrusted = sent.distrusted.or(answer.outcome.reason());
-        let identity = sent.identity.clone();
+        let sent = sent.clone();
         let (climbs, begun) = (asked.ladder.first.is_some(), asked.ladder.twin.is_some());
         if !again {
-            self.credentials.note_asap(network, server, &identity, false, now);
+            self.note_asap(network, server, &sent, false, now);
             self.credentials.note_failure(network, server, now);
         }
         if climbs {

@@ -90,7 +90,7 @@ fn accepted() {
     }
 }
 
-/// A forged or mangled reply takes nothing back that was acknowledged.
+/// A forged or mangled reply takes nothing back that was acknowledged; the server is asked again next time.
 #[test]
 fn accepted_and_the_reply_absent_or_unreadable() {
     let unreadable: [&[u8]; 4] = [
@@ -107,6 +107,9 @@ fn accepted_and_the_reply_absent_or_unreadable() {
             assert_eq!(outcome(&p, flight.id), Outcome::AcceptedReplyStripped);
             let counted = p.stack.counters().client.count(Outcome::AcceptedReplyStripped);
             assert_eq!((p.stack.counters().first_flights_taken, counted), (1, 1));
+            end(&mut p, flight.id);
+            let next = visit(&mut p, |_| {});
+            assert_eq!((offer(&next.syn), next.syn.data.len()), (Some(false), 0), "asks again");
         }
     }
 }
@@ -125,10 +128,13 @@ fn misbehaves(acked: u32, option: impl Fn(&Visit) -> Vec<u8>, wanted: Reason) {
     p.pass(30_000);
     p.quiet();
     p.release(flight.id);
-    // And the server is left alone.
+    // And the server is left alone, then asked again.
     let next = visit(&mut p, |_| {});
     assert_eq!(offer(&next.syn), None);
     assert_eq!(outcome(&p, next.id), Outcome::Handshake(Reason::FailureMemory));
+    end(&mut p, next.id);
+    p.pass(31_000);
+    assert_eq!(offer(&visit(&mut p, |_| {}).syn), Some(false));
 
     // What may run twice goes by another port at once, plain.
     let (mut p, flight) = replayable();
@@ -205,7 +211,7 @@ fn refused() {
                 end(&mut p, flight.id);
                 // It was no failure of the path.
                 let next = visit(&mut p, |_| {});
-                assert_eq!(offer(&next.syn), Some(true), "{status:?}");
+                assert_eq!(offer(&next.syn), Some(status != Status::Disabled), "{status:?}");
             }
         }
     }
@@ -246,6 +252,11 @@ fn not_acknowledged_and_no_reply() {
             let next = visit(&mut p, |_| {});
             assert_eq!(outcome(&p, next.id), Outcome::Handshake(Reason::FailureMemory));
             assert_eq!(offer(&next.syn), None);
+            end(&mut p, next.id);
+            // Then it is asked again.
+            p.pass(61_000);
+            let next = visit(&mut p, |_| {});
+            assert_eq!((offer(&next.syn), next.syn.data.len()), (Some(false), 0));
         }
     }
 }
