@@ -59,6 +59,10 @@ impl Stack {
         // A certificate may carry what must not run twice; a plain cookie may not.
         let by_cookie = config.fast_open && (config.replay_safe || config.asap.is_none());
         let cookie = known.cookie.filter(|_| by_cookie);
+        if let (Some(unused), None) = (&known.cookie, &cookie) {
+            // Looking took it out of the store, if it is good once.
+            self.credentials.note_answer(network, server, unused, Answer::Unclear, None, now);
+        }
         let mut plan = SynPlan {
             first_timeout: Some(known.timeout),
             // The path may drop the option as well as the data (the Fast Open paper §4.1), inside UDP neither.
