@@ -55,6 +55,8 @@ pub struct Carrier {
     pub from_socket: bool,
     /// Largest UDP payload to send.
     pub datagram: u16,
+    /// See [`CarrierConfig::probe`].
+    pub probe: bool,
     keep_alive: Option<Duration>,
     keep_alive_for: Duration,
     pairs: Slab<Pair>,
@@ -92,6 +94,7 @@ impl Carrier {
             port: config.port,
             from_socket: config.from_socket,
             datagram: config.datagram,
+            probe: config.probe,
             keep_alive: config.keep_alive.filter(|every| !every.is_zero()),
             keep_alive_for: config.keep_alive_for,
             pairs: Slab::default(),

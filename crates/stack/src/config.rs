@@ -132,8 +132,11 @@ pub struct CarrierConfig {
     /// The UDP port that all datagrams come to and leave from; with 0 none is taken.
     pub port: u16,
     /// Largest UDP payload sent, bytes. The default of 1,200 goes through practically every path
-    /// (RFC 9000 §14); there is no probing for more, so a larger one is for paths that are known.
+    /// (RFC 9000 §14).
     pub datagram: u16,
+    /// Try larger datagrams, up to the link's MTU, on established connections with enough to send (RFC 8899), and
+    /// announce the link's size to the peer, so that it may.
+    pub probe: bool,
     /// Silence after which a keep-alive is sent between two UDP ports with a connection that was opened here:
     /// address translators forget mappings that nobody uses (RFC 4787 §4.3). `None` sends none.
     pub keep_alive: Option<Duration>,
@@ -152,6 +155,7 @@ impl CarrierConfig {
         Self {
             port,
             datagram: firstflight_wire::carrier::BASE_DATAGRAM,
+            probe: true,
             keep_alive: Some(Duration::from_secs(15)),
             keep_alive_for: Duration::from_secs(20 * 60),
             from_socket: false,

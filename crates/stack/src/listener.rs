@@ -406,6 +406,7 @@ impl Stack {
             isn: above.map_or(isn, |a| if isn.gt(a) { isn } else { a + 1 }),
             ts_offset,
             path_mss: self.path_mss(key),
+            probe: self.probe_sizes(key),
         }
     }
 

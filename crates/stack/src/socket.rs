@@ -213,6 +213,10 @@ impl Stack {
         let Intent { plan, asked, outcome, path_mss } = self.intend(config, &key, data, now);
         let tcp = config.tcp.clone().unwrap_or_else(|| self.tcp.clone());
         let mut ends = self.endpoints(&key, None, now);
+        if path_mss < ends.path_mss {
+            // A router has said what passes.
+            ends.probe = [0; 3];
+        }
         ends.path_mss = path_mss;
         let index = self.insert(tcp, ends, &key, Owner::Application, outcome, now);
         let slot = self.slots.get_mut(index).ok_or(ConnectError::TooManyConnections)?;

@@ -19,7 +19,7 @@ const THEIRS: u16 = 5000;
 const KEEP_ALIVE: [u8; 4] = [9, 0, 0, 1];
 
 fn carrier(config: &mut Config) {
-    config.carrier = Some(CarrierConfig::new(OURS));
+    config.carrier = Some(CarrierConfig { probe: false, ..CarrierConfig::new(OURS) });
 }
 
 fn on(v6: bool) -> Peer {

@@ -16,6 +16,7 @@ pub mod congestion;
 mod connection;
 pub mod error;
 pub mod plan;
+mod plpmtud;
 mod ranges;
 mod receive;
 pub mod rtt;

@@ -246,6 +246,21 @@ impl Send {
         fresh
     }
 
+    /// Whether the peer has something behind what it misses.
+    #[inline]
+    #[must_use]
+    pub fn has_holes(&self) -> bool {
+        !self.sacked.is_empty()
+    }
+
+    /// Whether all that must be taken for lost ends at `end`.
+    #[must_use]
+    pub fn lost_only_up_to(&self, end: SeqNum) -> bool {
+        let edge = self.lost_below();
+        let lost = edge.distance_from(self.una) - self.sacked.bytes_below(edge);
+        lost == 0 || (self.una.lt(end) && lost <= end.distance_from(self.una))
+    }
+
     /// RFC 6675 IsLost for everything not SACKed below the returned number.
     fn lost_below(&self) -> SeqNum {
         let mut bytes = 0;

@@ -25,6 +25,9 @@ impl Connection {
                 self.take_duplicate_ack(now);
             }
         }
+        if self.search.is_some() {
+            self.judge_spared(now);
+        }
         self.snd.update_window(seq, ack, window);
         if self.snd.wnd > 0 && self.timers.runs(Timer::Persist) {
             self.timers.stop(Timer::Persist);
@@ -47,6 +50,9 @@ impl Connection {
         self.sample_rtt(segment, now);
         self.rtt.reset_backoff();
         self.backoffs = 0;
+        if self.search.is_some() {
+            self.probe_acknowledged(ack);
+        }
         self.recovery_step(ack, acked, in_flight, now);
         if self.snd.outstanding() {
             self.arm_retransmit(now);
@@ -64,7 +70,10 @@ impl Connection {
             Recovery::Fast { point, .. } if ack.ge(point) => {
                 self.snd.recovery = Recovery::Open;
                 self.snd.dup_acks = 0;
-                self.control.on_recovery_exit(now);
+                let spared = self.search.as_mut().is_some_and(|search| search.spared.take().is_some());
+                if !spared {
+                    self.control.on_recovery_exit(now);
+                }
             }
             Recovery::Fast { ref mut forced, .. } => {
                 if self.facts.sack {
@@ -115,8 +124,39 @@ impl Connection {
         }
     }
 
+    /// A probe that arrived raises the MSS.
+    #[inline(never)]
+    fn probe_acknowledged(&mut self, ack: SeqNum) {
+        if let Some(size) = self.search.as_mut().and_then(|search| search.acknowledged(ack)) {
+            self.snd.mss = size;
+            self.control.set_mss(u32::from(size));
+        }
+    }
+
+    /// In a recovery that began with a probe alone: something else was lost, too, and that is congestion.
+    #[inline(never)]
+    fn judge_spared(&mut self, now: Instant) {
+        let Some(search) = &mut self.search else { return };
+        let Some(end) = search.spared else { return };
+        if !self.snd.lost_only_up_to(end) {
+            search.spared = None;
+            self.control.on_loss_recovery(now, self.snd.max.distance_from(self.snd.una));
+        }
+    }
+
     fn enter_fast(&mut self, now: Instant) {
-        self.control.on_loss_recovery(now, self.snd.max.distance_from(self.snd.una));
+        let probe = self.search.as_ref().and_then(|search| search.probe());
+        let alone = |&(start, end): &(SeqNum, SeqNum)| {
+            self.facts.sack && start == self.snd.una && self.snd.lost_only_up_to(end)
+        };
+        let spared = probe.filter(alone).map(|(_, end)| end);
+        if let Some(search) = &mut self.search {
+            search.spared = spared;
+        }
+        // The loss of a probe says something about its size, nothing about congestion (RFC 8899 §3).
+        if spared.is_none() {
+            self.control.on_loss_recovery(now, self.snd.max.distance_from(self.snd.una));
+        }
         self.timed = None;
         self.snd.enter_fast(self.facts.sack);
     }

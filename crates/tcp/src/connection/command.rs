@@ -132,6 +132,9 @@ impl Connection {
         }
         self.snd.mss = self.snd.mss.min(mss);
         self.ends.path_mss = mss;
+        // A router has said what passes.
+        self.search = None;
+        self.ends.probe = [0; 3];
         crate::congestion::CongestionControl::set_mss(&mut self.control, u32::from(mss));
         if let State::SynSent(syn) = &mut self.state {
             // The SYN itself was too big: an immediate plain SYN.

@@ -6,9 +6,11 @@ use crate::config::Config;
 use crate::congestion::CongestionControl;
 use crate::error::CloseReason;
 use crate::plan::{ChildPlan, Resolution, SynAckReport, SynPlan};
+use crate::plpmtud::Search;
 use crate::state::{Origin, State, SynRcvd, SynSent};
 use crate::timers::Timer;
 use crate::transition::{StateName, Transition, Trigger};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::time::Duration;
 use firstflight_wire::tcp::{Flags, Options, Segment};
@@ -134,6 +136,13 @@ impl Connection {
             _ => self.rcv.scale = 0,
         }
         self.facts.sack = self.config.sack && options.sack_permitted;
+        // Without SACK the loss of a probe cannot be told from congestion.
+        self.search = if self.facts.sack && self.ends.probe != [0; 3] {
+            let limit = peer.min(self.config.mss);
+            Search::new(self.snd.mss, self.ends.probe, limit).map(Box::new)
+        } else {
+            None
+        };
         if let Some(ts) = options.timestamps.filter(|_| self.config.timestamps) {
             self.facts.timestamps = true;
             self.rcv.ts_recent = ts.value;

@@ -17,12 +17,14 @@ use crate::buffer::Pool;
 use crate::config::Config;
 use crate::congestion::{CongestionControl, Controller};
 use crate::error::CloseReason;
+use crate::plpmtud::Search;
 use crate::receive::Receive;
 use crate::rtt::RttEstimator;
 use crate::send::Send;
 use crate::state::{self, State};
 use crate::timers::{Timer, Timers};
 use crate::transition::{self, StateName, Transition, Trigger};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::time::Duration;
 use firstflight_wire::tcp::Timestamps;
@@ -78,6 +80,9 @@ pub struct Endpoints {
     pub ts_offset: u32,
     /// Largest payload that the path to the peer takes in one segment without options, bytes.
     pub path_mss: u16,
+    /// Larger segments to try once the connection is established (RFC 8899), ascending payloads without options,
+    /// bytes; the last is what the link takes, and announced. Zeros: nothing is tried.
+    pub probe: [u16; 3],
 }
 
 /// Counts of one connection.
@@ -127,6 +132,8 @@ pub struct Connection {
     rcv: Receive,
     control: Controller,
     rtt: RttEstimator,
+    /// Path-MTU probing, where there is any.
+    search: Option<Box<Search>>,
     timers: Timers,
     facts: Facts,
     ready: Readiness,
@@ -166,6 +173,7 @@ impl Connection {
             snd: Send::new(ends.isn, mss),
             control: Controller::new(config.congestion, u32::from(mss)),
             rtt: RttEstimator::new(),
+            search: None,
             timers: Timers::default(),
             facts: Facts { nodelay: config.nodelay, ..Facts::default() },
             ready: Readiness::default(),
@@ -446,6 +454,12 @@ impl Connection {
     /// Millisecond clock with this connection's offset.
     fn ts_now(&self, now: Instant) -> u32 {
         (now.as_millis() as u32).wrapping_add(self.ends.ts_offset)
+    }
+
+    /// The MSS that our SYN announces: what we can receive.
+    fn announced_mss(&self) -> u16 {
+        let [.., link] = self.ends.probe;
+        self.config.mss.min(self.ends.path_mss.max(link))
     }
 
     fn arm_retransmit(&mut self, now: Instant) {

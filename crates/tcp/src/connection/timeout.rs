@@ -4,6 +4,7 @@ use super::Connection;
 use crate::buffer::Pool;
 use crate::congestion::CongestionControl;
 use crate::error::CloseReason;
+use crate::plpmtud::BLACK_HOLE;
 use crate::receive::AckNeed;
 use crate::send::Recovery;
 use crate::state::State;
@@ -90,6 +91,21 @@ impl Connection {
         self.snd.enter_loss(!first);
         self.backoffs = self.backoffs.saturating_add(1);
         self.rtt.backoff();
+        if self.search.is_some() {
+            self.suspect_black_hole(now);
+        }
+    }
+
+    /// Timeouts in a row at a raised size mean that the path takes it no longer (RFC 8899 §4.3).
+    #[inline(never)]
+    fn suspect_black_hole(&mut self, now: Instant) {
+        let Some(search) = &mut self.search else { return };
+        search.spared = None;
+        if self.backoffs >= BLACK_HOLE && self.snd.mss > search.base() {
+            search.complete(now);
+            self.snd.mss = search.base();
+            self.control.set_mss(u32::from(search.base()));
+        }
     }
 
     /// The window has been closed, or a small segment held back, for long enough.

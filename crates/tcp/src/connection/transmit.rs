@@ -6,7 +6,7 @@
 use super::Connection;
 use crate::congestion::CongestionControl;
 use crate::receive::AckNeed;
-use crate::send::Chunk;
+use crate::send::{Chunk, DUP_THRESH, Recovery};
 use crate::state::State;
 use crate::timers::Timer;
 use firstflight_wire::tcp::{Flags, Header, OptionsBuf, syn_options};
@@ -67,6 +67,7 @@ impl Connection {
     #[inline(never)]
     fn transmit_syn(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
         let window = self.config.receive_buffer.min(0xffff) as u16;
+        let announced = self.announced_mss();
         let State::SynSent(syn) = &mut self.state else { return None };
         syn.pending = false;
         let first = syn.retransmits == 0;
@@ -77,8 +78,7 @@ impl Connection {
         });
         let scale = self.config.window_scaling.then(|| self.config.window_scale());
         let extra = if full { syn.options.as_slice() } else { &[] };
-        let mut options =
-            syn_options(self.config.mss.min(self.ends.path_mss), self.config.sack, ts, scale, extra);
+        let mut options = syn_options(announced, self.config.sack, ts, scale, extra);
         let options = options.finish();
         let mut flags = Flags::SYN;
         let preamble = syn.preamble.len();
@@ -133,7 +133,7 @@ impl Connection {
         let peer_scales = self.config.window_scaling && self.rcv.scale == self.config.window_scale();
         let scale = (peer_scales && self.peer_offered_scale()).then_some(self.rcv.scale);
         let State::SynRcvd(syn) = &self.state else { return None };
-        let mss = self.config.mss.min(self.ends.path_mss);
+        let mss = self.announced_mss();
         let mut options = syn_options(mss, self.facts.sack, ts, scale, syn.options.as_slice());
         let options = options.finish();
         let mut header = Header {
@@ -203,6 +203,10 @@ impl Connection {
                 return None;
             }
         }
+        let probe = if self.search.is_some() { self.probe_size(now, cwnd) } else { None };
+        if let Some(size) = probe {
+            room = u32::from(size).saturating_sub(self.options_len());
+        }
         let chunk = self.snd.next(room, cwnd, self.facts.nodelay).or_else(|| {
             let push = core::mem::take(&mut self.facts.push_small);
             push.then(|| self.snd.override_chunk(room)).flatten()
@@ -223,8 +227,26 @@ impl Connection {
         let at = self.emit_header(&header, now, out)?;
         let len = chunk.len as usize;
         self.snd.copy(chunk, out.get_mut(at..at + len)?);
+        if let (Some(size), Some(search)) = (probe, &mut self.search) {
+            search.sent(chunk.seq, end, size);
+        }
         self.note_sent(chunk, now);
         Some(at + len)
+    }
+
+    /// The size of the probe that may leave now: nothing is lost or sent again, the windows take it, and enough
+    /// follows to show its loss.
+    #[inline(never)]
+    fn probe_size(&mut self, now: Instant, cwnd: u32) -> Option<u16> {
+        let snd = &self.snd;
+        if snd.recovery != Recovery::Open || snd.nxt.lt(snd.max) || snd.has_holes() || !self.facts.connected {
+            return None;
+        }
+        let size = self.search.as_mut()?.next(snd.mss, now)?;
+        let need = u32::from(size) + (DUP_THRESH + 1) * u32::from(snd.mss);
+        let end = snd.end().min(snd.una + snd.wnd);
+        let fits = !end.lt(snd.nxt + need) && snd.pipe() + need <= cwnd;
+        fits.then_some(size)
     }
 
     /// Bookkeeping of a chunk that leaves.
@@ -234,6 +256,9 @@ impl Connection {
             self.totals.retransmits = self.totals.retransmits.saturating_add(1);
             self.timed = None;
             self.resent_at = Some(now);
+            if let Some(search) = &mut self.search {
+                search.resent(chunk.seq, end, now);
+            }
         } else if self.timed.is_none() && !self.snd.nxt.lt(self.snd.max) {
             self.timed = Some((end, now));
         }
