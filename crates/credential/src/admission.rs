@@ -197,7 +197,7 @@ pub enum JobResult {
 pub enum Work {
     /// Ask a store, or whoever answers for it.
     Ask(JobRequest),
-    /// Verify signatures: [`asap::verify`](crate::asap::verify).
+    /// Verify signatures: [`asap::verify`].
     Verify(Box<Candidate>),
 }
 
