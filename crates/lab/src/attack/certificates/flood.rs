@@ -104,7 +104,7 @@ impl Flood {
         let attacker = self.arm(&mut world);
         let mut honest = Honest { server, returning: Vec::new(), visits: 0 };
         for n in 0..2 * self.honest {
-            let client = world.client(address(0x20_0000 + n as u32));
+            let client = world.client(address(0x20_0000 + ((n as u32) << 8)));
             honest.introduce(&mut world, client, n < self.honest);
         }
         world.run(world.now + Duration::from_secs(2));
@@ -127,7 +127,7 @@ impl Flood {
         };
         let mut certificates = Vec::new();
         for n in 0..count {
-            let ip = address(0x40_0000 + n);
+            let ip = address(0x40_0000 + (n << 8));
             world.victims.insert(ip, Victim { resets: self.resets, bytes: 0 });
             let key = key(&mut world.random);
             if let Some(certificate) = certificate(key, ip, world.now) {
