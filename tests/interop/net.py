@@ -95,8 +95,10 @@ class Namespace:
 
     def nft_matched(self, times=1):
         """Whether the counters of the rules have met this many packets."""
-        shown = run("nft", "list", "ruleset", ns=self).stdout
-        return sum(map(int, re.findall(r"counter packets (\d+)", shown))) >= times
+        return sum(map(int, re.findall(r"counter packets (\d+)", self.nft_list()))) >= times
+
+    def nft_list(self):
+        return run("nft", "list", "ruleset", ns=self).stdout
 
     def forward(self):
         self.sysctl("net.ipv4.ip_forward", 1)

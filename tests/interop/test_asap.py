@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import socket
 import threading
 import time
@@ -145,6 +146,28 @@ def asap_first_contact_on_tun_behind_a_translator(t, family):
     check(is_accepted(first), f"first contact: {show(first)}")
     (logged,) = server.requests(1)
     check(early_bytes(logged) > 0 and FAR.host[family] in logged["peer"], show(logged))
+
+
+@case(family=FAMILIES, narrow=(False, True), needs=("nft",))
+def udp_datagrams_grow_as_far_as_the_path_takes_them(t, family, narrow):
+    scene = Scene(t)
+    scene.root = t.root(large=2_000_000)
+    scene.trust(scene.key)
+    # One datagram, one packet: the kernel would carry several together across these cables.
+    scene.far.ip("link", "set", "veth1", "gso_max_segs", 1)
+    # What is larger vanishes without an ICMP error; or it is only counted.
+    verdict = "drop" if narrow else "accept"
+    scene.router.nft(f"type filter hook forward priority 0; meta length > 1300 counter {verdict}", chain="narrow")
+    server = scene.serve_udp(family)
+    (record,) = scene.get(url(FAR.peer[family], PORT, "/large"), "--udp")
+    equal((record["status"], record["sha256"]), (200, sha256(body(scene.root, "large"))), show(record))
+    check_no_panic(server)
+    large = sum(map(int, re.findall(r"> 1300 counter packets (\d+)", scene.router.nft_list())))
+    # Narrow: one probe, which is not sent again at its size. Wide: most of the response.
+    if narrow:
+        check(1 <= large <= 2, f"{large} large packets on a narrow path")
+    else:
+        check(large > 1000, f"{large} large packets on a wide path")
 
 
 @case(needs=("nft",))
