@@ -5,8 +5,8 @@ use firstflight_wire::asap::{ServiceParam, VerifierId};
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
-use hickory_resolver::proto::rr::rdata::svcb::{SvcParamKey, SvcParamValue};
-use hickory_resolver::proto::rr::{RData, RecordType};
+use hickory_resolver::proto::rr::rdata::svcb::{SVCB, SvcParamKey, SvcParamValue};
+use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
@@ -89,19 +89,53 @@ impl Names {
             let why = why.unwrap_or_else(|| "it has no address".into());
             return Err(Error::Lookup(name.to_owned(), io::Error::other(why)));
         }
-        let published = record.ok().and_then(|found| {
-            let mut records = found.answers().iter().filter_map(|answer| match &answer.data {
-                // Priority 0 points to another name and has no parameters.
-                RData::HTTPS(https) if https.0.svc_priority > 0 => Some(&https.0.svc_params),
-                _ => None,
-            });
-            records.find_map(|params| {
-                params.iter().find_map(|(key, value)| match (key, value) {
-                    (SvcParamKey::Key(KEY), SvcParamValue::Unknown(bytes)) => Published::read(&bytes.0),
-                    _ => None,
-                })
-            })
-        });
+        let published = record.ok().and_then(|found| published(found.answers(), &absolute, port));
         Ok((addresses, published))
     }
 }
+
+/// What these records say about the server that has the addresses of `name` (absolute), at `port`: of several the
+/// one with the smallest priority that says something. Nothing, if there is one of priority 0: it points to
+/// another name, and counts for all (RFC 9460 §2.4.1).
+fn published(answers: &[Record], name: &str, port: u16) -> Option<Published> {
+    let mut records: Vec<_> = answers
+        .iter()
+        .filter_map(|answer| match &answer.data {
+            RData::HTTPS(https) => Some((&answer.name, &https.0)),
+            _ => None,
+        })
+        .collect();
+    if records.iter().any(|(_, record)| record.svc_priority == 0) {
+        return None;
+    }
+    records.sort_by_key(|(_, record)| record.svc_priority);
+    let name = Name::from_utf8(name).ok();
+    let here =
+        |owner: &Name, target: &Name| target.is_root() || target == owner || Some(target) == name.as_ref();
+    let mut usable = records
+        .iter()
+        .filter(|(owner, record)| here(owner, &record.target_name) && is_compatible(record, port));
+    usable.find_map(|(_, record)| parameter(record))
+}
+
+/// Whether all that one must understand of a record is understood here (RFC 9460 §8), and it is about this port
+/// (§7.2).
+fn is_compatible(record: &SVCB, port: u16) -> bool {
+    record.svc_params.iter().all(|(_, value)| match value {
+        SvcParamValue::Port(other) => *other == port,
+        SvcParamValue::Mandatory(keys) => {
+            keys.0.iter().all(|key| matches!(key, SvcParamKey::Port | SvcParamKey::Key(KEY)))
+        }
+        _ => true,
+    })
+}
+
+fn parameter(record: &SVCB) -> Option<Published> {
+    record.svc_params.iter().find_map(|(key, value)| match (key, value) {
+        (SvcParamKey::Key(KEY), SvcParamValue::Unknown(bytes)) => Published::read(&bytes.0),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

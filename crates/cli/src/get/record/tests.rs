@@ -1,0 +1,322 @@
+//! Records from a name server in this process, on the loopback device.
+
+use super::*;
+use firstflight_wire::asap::{UdpService, VerifierIds};
+use hickory_resolver::proto::op::{Message, Query, ResponseCode};
+use hickory_resolver::proto::rr::rdata::svcb::{Mandatory, Unknown};
+use hickory_resolver::proto::rr::rdata::{A, AAAA, HTTPS};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU16;
+use std::slice::from_ref;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::task::JoinHandle;
+
+const NAME: &str = "www.example.com.";
+const V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+
+type Params = Vec<(SvcParamKey, SvcParamValue)>;
+
+fn name(text: &str) -> Name {
+    Name::from_ascii(text).unwrap()
+}
+
+/// A service parameter with this UDP port.
+fn value(udp_port: u16) -> Vec<u8> {
+    let udp = UdpService { port: NonZeroU16::new(udp_port).unwrap(), carriage: None };
+    let ids = [[1, 2, 3, 4], [5, 6, 7, 8]];
+    let param = ServiceParam::new(true, Some(udp), 1400, VerifierIds::new(&ids).unwrap(), false).unwrap();
+    let mut bytes = [0; ServiceParam::MAX_LEN];
+    let len = param.emit(&mut bytes).unwrap();
+    bytes[..len].to_vec()
+}
+
+fn published_with(udp_port: u16) -> Published {
+    let verifiers = vec![VerifierId([1, 2, 3, 4]), VerifierId([5, 6, 7, 8])];
+    Published { on_ip: true, udp_port: Some(udp_port), mss: 1400, verifiers }
+}
+
+fn unknown(key: u16, bytes: Vec<u8>) -> (SvcParamKey, SvcParamValue) {
+    (key.into(), SvcParamValue::Unknown(Unknown(bytes)))
+}
+
+fn mandatory(keys: &[u16]) -> (SvcParamKey, SvcParamValue) {
+    let keys = keys.iter().map(|key| SvcParamKey::from(*key)).collect();
+    (SvcParamKey::Mandatory, SvcParamValue::Mandatory(Mandatory(keys)))
+}
+
+fn port(port: u16) -> (SvcParamKey, SvcParamValue) {
+    (SvcParamKey::Port, SvcParamValue::Port(port))
+}
+
+/// A record of `owner`.
+fn https(owner: &str, priority: u16, target: &str, params: Params) -> Record {
+    let record = SVCB::new(priority, name(target), params);
+    Record::from_rdata(name(owner), 60, RData::HTTPS(HTTPS(record)))
+}
+
+/// A record of [`NAME`] with the parameter alone.
+fn plain(priority: u16, udp_port: u16) -> Record {
+    https(NAME, priority, ".", vec![unknown(KEY, value(udp_port))])
+}
+
+/// What records say, having travelled in a message, to a client of port 80.
+fn read(records: &[Record]) -> Option<Published> {
+    let mut message = Message::query();
+    message.add_answers(records.to_vec());
+    let message = Message::from_vec(&message.to_vec().unwrap()).unwrap();
+    assert_eq!(message.answers.len(), records.len());
+    published(&message.answers, NAME, 80)
+}
+
+#[test]
+fn a_record_is_read() {
+    assert_eq!(read(&[plain(1, 8080)]), Some(published_with(8080)));
+    assert_eq!(read(&[]), None);
+    let address = Record::from_rdata(name(NAME), 60, RData::A(A(V4)));
+    assert_eq!(read(from_ref(&address)), None);
+    assert_eq!(read(&[address, plain(1, 8080)]), Some(published_with(8080)));
+}
+
+#[test]
+fn of_several_records_the_smallest_priority_counts() {
+    let records = [plain(3, 3000), plain(1, 1000), plain(2, 2000)];
+    assert_eq!(read(&records), Some(published_with(1000)));
+    let silent = https(NAME, 1, ".", Vec::new());
+    assert_eq!(read(&[plain(3, 3000), silent, plain(2, 2000)]), Some(published_with(2000)));
+}
+
+#[test]
+fn an_alias_counts_for_all() {
+    let alias = https(NAME, 0, "elsewhere.example.", Vec::new());
+    assert_eq!(read(from_ref(&alias)), None);
+    assert_eq!(read(&[plain(1, 8080), alias]), None);
+    // Parameters of an alias are none.
+    assert_eq!(read(&[plain(0, 8080)]), None);
+}
+
+#[test]
+fn other_parameters_are_passed_over() {
+    let beside =
+        vec![port(80), unknown(KEY - 1, vec![1]), unknown(KEY, value(8080)), unknown(KEY + 1, vec![])];
+    assert_eq!(read(&[https(NAME, 1, ".", beside)]), Some(published_with(8080)));
+    assert_eq!(read(&[https(NAME, 1, ".", vec![unknown(KEY - 1, value(8080))])]), None);
+}
+
+#[test]
+fn a_record_with_something_mandatory_that_is_unknown_is_none() {
+    let with = |keys: &[u16]| https(NAME, 1, ".", vec![mandatory(keys), port(80), unknown(KEY, value(8080))]);
+    assert_eq!(read(&[with(&[3, KEY])]), Some(published_with(8080)));
+    assert_eq!(read(&[with(&[KEY, KEY + 1])]), None);
+    assert_eq!(read(&[with(&[KEY + 1]), plain(2, 2000)]), Some(published_with(2000)));
+}
+
+#[test]
+fn a_garbage_parameter_says_nothing() {
+    let version = [&[2], &value(8080)[1..]].concat();
+    let behind = [&value(8080)[..], &[0]].concat();
+    let cut = value(8080)[..9].to_vec();
+    for garbage in [Vec::new(), vec![0xff; 40], version, behind, cut] {
+        let record = https(NAME, 1, ".", vec![unknown(KEY, garbage.clone())]);
+        assert_eq!(read(from_ref(&record)), None, "{garbage:02x?}");
+        assert_eq!(read(&[record, plain(2, 2000)]), Some(published_with(2000)), "{garbage:02x?}");
+    }
+}
+
+#[test]
+fn a_record_about_another_server_is_none_of_this_ones() {
+    let record =
+        |owner, target, port_of| https(owner, 1, target, vec![port(port_of), unknown(KEY, value(8080))]);
+    assert_eq!(read(&[record(NAME, "WWW.example.com.", 80)]), Some(published_with(8080)));
+    assert_eq!(read(&[record("edge.example.net.", "edge.example.net.", 80)]), Some(published_with(8080)));
+    assert_eq!(read(&[record(NAME, "elsewhere.example.", 80)]), None);
+    assert_eq!(read(&[record(NAME, ".", 81)]), None);
+}
+
+/// How the HTTPS question is answered; the addresses always are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// By the record.
+    Record,
+    /// There is no such record.
+    None,
+    /// There is no such name.
+    NoName,
+    /// The server fails.
+    Failure,
+    /// With the flag that says that there is more, and all of it over TCP.
+    Truncated,
+    /// By the record after one that a forger sent, who does not know the transaction.
+    AfterWrongTransaction,
+    /// By the record after one that answers another question.
+    AfterWrongQuestion,
+    /// By half a message, over TCP too.
+    Half,
+    /// By all but a record of the name: its addresses neither.
+    Nothing,
+}
+
+impl Way {
+    /// The datagrams that answer this query.
+    fn datagrams(self, query: &Message, owner: &str) -> Vec<Vec<u8>> {
+        let question = query.queries.first().unwrap();
+        if question.query_type() != RecordType::HTTPS {
+            return vec![self.address(query)];
+        }
+        let record = |udp_port| https(owner, 1, ".", vec![unknown(KEY, value(udp_port))]);
+        let right = response(query, &[record(8080)]);
+        // Nobody may believe this one.
+        let mut forged = response(query, &[record(6666)]);
+        match self {
+            Self::Record => vec![right.to_vec().unwrap()],
+            Self::None | Self::Nothing => vec![response(query, &[]).to_vec().unwrap()],
+            Self::NoName | Self::Failure => {
+                let mut answer = response(query, &[]);
+                answer.metadata.response_code =
+                    if self == Self::NoName { ResponseCode::NXDomain } else { ResponseCode::ServFail };
+                vec![answer.to_vec().unwrap()]
+            }
+            Self::Truncated => {
+                let mut answer = response(query, &[]);
+                answer.metadata.truncation = true;
+                vec![answer.to_vec().unwrap()]
+            }
+            Self::AfterWrongTransaction => {
+                forged.metadata.id ^= 1;
+                vec![forged.to_vec().unwrap(), right.to_vec().unwrap()]
+            }
+            Self::AfterWrongQuestion => {
+                forged.queries = vec![Query::query(name("forged.example."), RecordType::HTTPS)];
+                vec![forged.to_vec().unwrap(), right.to_vec().unwrap()]
+            }
+            Self::Half => {
+                let whole = right.to_vec().unwrap();
+                vec![whole[..whole.len() - 5].to_vec()]
+            }
+        }
+    }
+
+    fn address(self, query: &Message) -> Vec<u8> {
+        let data = match query.queries.first().unwrap().query_type() {
+            RecordType::A => RData::A(A(V4)),
+            _ => RData::AAAA(AAAA(V6)),
+        };
+        let record = Record::from_rdata(name(NAME), 60, data);
+        let records = if self == Self::Nothing { &[][..] } else { &[record] };
+        response(query, records).to_vec().unwrap()
+    }
+
+    /// The message that answers it over TCP.
+    fn over_tcp(self, query: &Message, owner: &str) -> Vec<u8> {
+        let way = if self == Self::Truncated { Self::Record } else { self };
+        way.datagrams(query, owner).pop().unwrap()
+    }
+}
+
+fn response(query: &Message, records: &[Record]) -> Message {
+    let mut message = Message::response(query.metadata.id, query.metadata.op_code);
+    message.add_queries(query.queries.clone());
+    message.add_answers(records.to_vec());
+    message
+}
+
+/// A name server that answers in one way until it is dropped. It has records of the service `owner` only.
+struct Answerer {
+    at: SocketAddr,
+    tasks: [JoinHandle<()>; 2],
+}
+
+impl Drop for Answerer {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Answerer {
+    async fn start(way: Way, owner: &'static str) -> Self {
+        // One port of both kinds: the system chooses, and may choose one that is taken on the other side.
+        let (udp, tcp) = loop {
+            let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+            if let Ok(udp) = UdpSocket::bind(tcp.local_addr().unwrap()).await {
+                break (udp, tcp);
+            }
+        };
+        let at = udp.local_addr().unwrap();
+        let check = move |query: &Message| {
+            let asked = query.queries.first().unwrap();
+            let expected = if asked.query_type() == RecordType::HTTPS { owner } else { NAME };
+            assert_eq!(asked.name(), &name(expected));
+        };
+        let over_udp = tokio::spawn(async move {
+            let mut bytes = [0; 4096];
+            while let Ok((len, client)) = udp.recv_from(&mut bytes).await {
+                let query = Message::from_vec(&bytes[..len]).unwrap();
+                check(&query);
+                for datagram in way.datagrams(&query, owner) {
+                    udp.send_to(&datagram, client).await.unwrap();
+                }
+            }
+        });
+        let over_tcp = tokio::spawn(async move {
+            while let Ok((mut stream, _)) = tcp.accept().await {
+                while let Ok(len) = stream.read_u16().await {
+                    let mut bytes = vec![0; usize::from(len)];
+                    stream.read_exact(&mut bytes).await.unwrap();
+                    let query = Message::from_vec(&bytes).unwrap();
+                    check(&query);
+                    let answer = way.over_tcp(&query, owner);
+                    stream.write_u16(answer.len() as u16).await.unwrap();
+                    stream.write_all(&answer).await.unwrap();
+                }
+            }
+        });
+        Self { at, tasks: [over_udp, over_tcp] }
+    }
+}
+
+/// Looks the name up, by a server that answers in this way.
+async fn look_up(way: Way, port: u16) -> Result<(Vec<IpAddr>, Option<Published>), Error> {
+    let owner = if port == 80 { NAME } else { "_8080._https.www.example.com." };
+    let server = Answerer::start(way, owner).await;
+    Names::at(server.at).unwrap().look_up("www.example.com", port).await
+}
+
+/// The same, where the name has addresses; what is published.
+async fn found(way: Way, port: u16) -> Option<Published> {
+    let (addresses, published) = look_up(way, port).await.unwrap();
+    assert_eq!(addresses, [IpAddr::from(V6), IpAddr::from(V4)]);
+    published
+}
+
+#[tokio::test]
+async fn addresses_and_record_are_found_at_once() {
+    assert_eq!(found(Way::Record, 80).await, Some(published_with(8080)));
+    // Another port stands in front of the name.
+    assert_eq!(found(Way::Record, 8080).await, Some(published_with(8080)));
+}
+
+#[tokio::test]
+async fn without_a_record_there_are_addresses_all_the_same() {
+    for way in [Way::None, Way::NoName, Way::Failure, Way::Half] {
+        assert_eq!(found(way, 80).await, None);
+    }
+}
+
+#[tokio::test]
+async fn a_name_without_address_is_an_error() {
+    let error = look_up(Way::Nothing, 80).await.unwrap_err();
+    assert!(matches!(error, Error::Lookup(..)), "{error}");
+    assert!(error.to_string().starts_with("cannot look up www.example.com: "), "{error}");
+}
+
+#[tokio::test]
+async fn a_truncated_answer_is_asked_for_over_tcp() {
+    assert_eq!(found(Way::Truncated, 80).await, Some(published_with(8080)));
+}
+
+#[tokio::test]
+async fn answers_to_other_questions_are_not_believed() {
+    assert_eq!(found(Way::AfterWrongTransaction, 80).await, Some(published_with(8080)));
+    assert_eq!(found(Way::AfterWrongQuestion, 80).await, Some(published_with(8080)));
+}
