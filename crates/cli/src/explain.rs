@@ -1,4 +1,4 @@
-//! `firstflight explain`: what Fast Open did for each connection of a capture, and why.
+//! `firstflight explain`: what became of the first flight of each connection of a capture, and why.
 
 mod capture;
 mod conversation;
@@ -16,6 +16,8 @@ mod capture_tests;
 mod fixtures;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod udp_tests;
 #[cfg(test)]
 mod verdict_tests;
 
@@ -38,10 +40,11 @@ use table::{CONNECTIONS, Done, Table};
 
 /// Say what TCP Fast Open did in a capture, and why
 ///
-/// Reads pcapng and pcap files (Ethernet, raw IP, Linux cooked, loopback) and tells for each TCP connection what
-/// became of its first flight, as far as the packets show it. Times are seconds from the beginning of the
-/// capture; times and round trips to the first byte are those of the client, wherever was captured. Connections
-/// are told in the order in which they began; of more than 65,536, the longest silent ones first.
+/// Reads pcapng and pcap files (Ethernet, raw IP, Linux cooked, loopback) and tells for each TCP connection, on
+/// IP or in firstflight's UDP datagrams, what became of its first flight, as far as the packets show it. Times
+/// are seconds from the beginning of the capture; times and round trips to the first byte are those of the
+/// client, wherever was captured. Connections are told in the order in which they began; of more than 65,536, the
+/// longest silent ones first.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -183,6 +186,6 @@ fn conclude(
         return;
     };
     let (client, server) = (ends.end(client), ends.end(client.other()));
-    summary.add(server.ip(), &verdict);
+    summary.add(server.address.ip(), &verdict);
     tell(&Report { origin, began: conversation.began(), client, server, verdict: &verdict });
 }

@@ -7,7 +7,7 @@ use firstflight_wire::ip::{self, Ecn, Protocol};
 use firstflight_wire::tcp::{
     Cookie, FastOpen, FastOpenForm, Flags, Header, OptionBytes, Segment, fill_checksum, syn_options,
 };
-use firstflight_wire::{Instant, SeqNum};
+use firstflight_wire::{Instant, SeqNum, carrier, udp};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -50,22 +50,40 @@ pub fn segment(from: Side, flags: Flags, seq: SeqNum, ack: SeqNum, option: &[u8]
 
 /// A TCP segment in an IP packet, checksums filled in.
 pub fn packet(src: SocketAddr, dst: SocketAddr, segment: &[u8]) -> Vec<u8> {
+    let mut segment = with_ports(src, dst, segment);
+    fill_checksum(&mut segment, src.ip(), dst.ip());
+    in_ip(src, dst, Protocol::Tcp, &segment)
+}
+
+/// The same in UDP, between these ports of source and destination.
+pub fn datagram(src: SocketAddr, dst: SocketAddr, (from, to): (u16, u16), segment: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; udp::HEADER + carrier::HEADER];
+    let header = udp::Header { src_port: from, dst_port: to };
+    header.emit(carrier::HEADER + segment.len(), &mut bytes).unwrap();
+    carrier::emit_segment_header(&mut bytes[udp::HEADER..]).unwrap();
+    bytes.extend(with_ports(src, dst, segment));
+    udp::fill_checksum(&mut bytes, src.ip(), dst.ip());
+    in_ip(src, dst, Protocol::Udp, &bytes)
+}
+
+fn with_ports(src: SocketAddr, dst: SocketAddr, segment: &[u8]) -> Vec<u8> {
+    let ports = [src, dst].map(|end| end.port().to_be_bytes()).concat();
+    [&ports, &segment[4..]].concat()
+}
+
+fn in_ip(src: SocketAddr, dst: SocketAddr, protocol: Protocol, payload: &[u8]) -> Vec<u8> {
     let header = ip::Header {
         src: src.ip(),
         dst: dst.ip(),
-        protocol: Protocol::Tcp,
+        protocol,
         hop_limit: 64,
         ecn: Ecn::NotEct,
         dont_fragment: true,
         identification: 0,
     };
     let mut bytes = vec![0; header.len()];
-    header.emit(segment.len(), &mut bytes).unwrap();
-    bytes.extend_from_slice(segment);
-    let segment = &mut bytes[header.len()..];
-    let [from, to] = [src, dst].map(|end| end.port().to_be_bytes());
-    segment[..4].copy_from_slice(&[from[0], from[1], to[0], to[1]]);
-    fill_checksum(segment, src.ip(), dst.ip());
+    header.emit(payload.len(), &mut bytes).unwrap();
+    bytes.extend_from_slice(payload);
     bytes
 }
 
@@ -215,11 +233,34 @@ pub fn ends(v6: bool, port: u16) -> (SocketAddr, SocketAddr) {
 
 /// The packets of a visit that lasts 100 ms: SYN, SYN-ACK, ACK, response.
 pub fn visit(v6: bool, port: u16, start_ms: u64, syn: Vec<u8>, syn_ack: Vec<u8>) -> Vec<(Instant, Vec<u8>)> {
-    let (client, server) = ends(v6, port);
+    visit_by(ends(v6, port), start_ms, syn, syn_ack, |src, dst, _, bytes| packet(src, dst, bytes))
+}
+
+/// The same in UDP, between the client's UDP port and the server's, 4433.
+pub fn visit_in_udp(
+    udp_port: u16,
+    port: u16,
+    start_ms: u64,
+    syn: Vec<u8>,
+    syn_ack: Vec<u8>,
+) -> Vec<(Instant, Vec<u8>)> {
+    visit_by(ends(false, port), start_ms, syn, syn_ack, |src, dst, from_client, bytes| {
+        let ports = if from_client { (udp_port, 4433) } else { (4433, udp_port) };
+        datagram(src, dst, ports, bytes)
+    })
+}
+
+fn visit_by(
+    (client, server): (SocketAddr, SocketAddr),
+    start_ms: u64,
+    syn: Vec<u8>,
+    syn_ack: Vec<u8>,
+    wrap: impl Fn(SocketAddr, SocketAddr, bool, &[u8]) -> Vec<u8>,
+) -> Vec<(Instant, Vec<u8>)> {
     let all = [(0, true, syn), (50, false, syn_ack), (50, true, ack()), (100, false, reply())];
     let packets = all.into_iter().map(|(ms, from_client, bytes)| {
         let (src, dst) = if from_client { (client, server) } else { (server, client) };
-        (Instant::from_millis(start_ms + ms), packet(src, dst, &bytes))
+        (Instant::from_millis(start_ms + ms), wrap(src, dst, from_client, &bytes))
     });
     packets.collect()
 }

@@ -4,10 +4,10 @@ use firstflight_wire::carrier::Carried;
 use firstflight_wire::icmp::{self, IcmpError};
 use firstflight_wire::ip::{Packet, Protocol};
 use firstflight_wire::tcp::Segment;
-use firstflight_wire::udp::Datagram;
-use firstflight_wire::{ParseError, checksum};
+use firstflight_wire::udp::{self, Datagram};
+use firstflight_wire::{ParseError, SeqNum, checksum};
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// What a frame begins with: a number of the tcpdump.org registry (LINKTYPE_…).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,11 +86,20 @@ fn skip_tags(bytes: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
+/// One end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct End {
+    /// Its address and TCP port.
+    pub address: SocketAddr,
+    /// Its UDP port, if the connection is in UDP.
+    pub udp_port: Option<u16>,
+}
+
 /// What can be told from a frame.
 #[derive(Debug)]
 pub enum Content<'a> {
     /// A segment: who sent it, to whom.
-    Tcp(SocketAddr, SocketAddr, Segment<'a>),
+    Tcp(End, End, Segment<'a>),
     /// A report about a packet that was sent.
     Icmp(IcmpError<'a>),
 }
@@ -100,7 +109,8 @@ impl<'a> Content<'a> {
     /// header whose checksum the network card had yet to fill in gets it. TCP's own checksum is not looked at for
     /// the same reason.
     ///
-    /// `None`: neither TCP (on IP, or in firstflight's UDP carrier) nor an ICMP error over IP, a later fragment, or too little of it was captured.
+    /// `None`: neither TCP (on IP, or in firstflight's UDP carrier) nor an ICMP error over IP, a later fragment, or
+    /// too little of it was captured.
     pub fn read(link: LinkType, bytes: &'a mut Vec<u8>) -> Option<Self> {
         let start = link.ip_offset(bytes)?;
         let captured = bytes.len();
@@ -115,13 +125,14 @@ impl<'a> Content<'a> {
         let packet = Packet::parse(bytes.get(start..)?).ok()?;
         match packet.protocol {
             Protocol::Tcp | Protocol::Udp => {
-                let segment = Segment::parse(segment_of(&packet)?).ok()?;
+                let (udp_ports, segment) = segment_of(&packet)?;
+                let segment = Segment::parse(segment).ok()?;
                 // Options that are not there must not look like none.
                 if absent > segment.payload.len() {
                     return None;
                 }
-                let src = SocketAddr::new(packet.src, segment.src_port);
-                let dst = SocketAddr::new(packet.dst, segment.dst_port);
+                let tcp_ports = (segment.src_port, segment.dst_port);
+                let (src, dst) = ends(packet.src, packet.dst, tcp_ports, udp_ports);
                 Some(Self::Tcp(src, dst, segment))
             }
             Protocol::Icmp => icmp::parse_v4(packet.payload).ok().map(Self::Icmp),
@@ -131,15 +142,48 @@ impl<'a> Content<'a> {
     }
 }
 
-/// The TCP segment of a packet, in UDP too; its ports are then those inside.
-fn segment_of<'a>(packet: &Packet<'a>) -> Option<&'a [u8]> {
-    if packet.protocol != Protocol::Udp {
-        return Some(packet.payload);
+/// Source and destination port.
+type Ports = (u16, u16);
+
+/// The TCP segment of a packet, and the UDP ports if it is in UDP.
+fn segment_of<'a>(packet: &Packet<'a>) -> Option<(Option<Ports>, &'a [u8])> {
+    if packet.protocol == Protocol::Tcp {
+        return Some((None, packet.payload));
     }
-    match Carried::parse(Datagram::parse(packet.payload).ok()?.payload).ok()? {
+    // Not what lies between the end of the datagram and that of the packet.
+    let Datagram { src_port, dst_port, payload } = Datagram::parse(packet.payload).ok()?;
+    Some((Some((src_port, dst_port)), carried(payload)?))
+}
+
+/// The TCP segment in a datagram's payload.
+fn carried(payload: &[u8]) -> Option<&[u8]> {
+    match Carried::parse(payload).ok()? {
         Carried::Segment(segment) => Some(segment),
         Carried::Control(_) => None,
     }
+}
+
+/// Who sent the segment that an ICMP error quotes, to whom, with which sequence number; `None` if it is none,
+/// or not enough of it is quoted.
+pub fn quoted(error: &IcmpError<'_>) -> Option<(End, End, SeqNum)> {
+    let ports = |a, b, c, d| (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+    let (udp_ports, segment) = match error.protocol {
+        Protocol::Tcp => (None, error.quoted),
+        Protocol::Udp => {
+            let (&[a, b, c, d, ..], payload) = error.quoted.split_first_chunk::<{ udp::HEADER }>()?;
+            (Some(ports(a, b, c, d)), carried(payload)?)
+        }
+        _ => return None,
+    };
+    let &[a, b, c, d, e, f, g, h] = segment.first_chunk()?;
+    let (src, dst) = ends(error.src, error.dst, ports(a, b, c, d), udp_ports);
+    Some((src, dst, SeqNum::new(u32::from_be_bytes([e, f, g, h]))))
+}
+
+/// The two ends of a packet between these addresses.
+fn ends(src: IpAddr, dst: IpAddr, tcp: Ports, udp: Option<Ports>) -> (End, End) {
+    let end = |ip, tcp_port, udp_port| End { address: SocketAddr::new(ip, tcp_port), udp_port };
+    (end(src, tcp.0, udp.map(|ports| ports.0)), end(dst, tcp.1, udp.map(|ports| ports.1)))
 }
 
 fn mend(bytes: &mut Vec<u8>, start: usize) -> Option<()> {

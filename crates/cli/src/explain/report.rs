@@ -1,6 +1,7 @@
 //! One connection, for people and programs.
 
 use super::conversation::FoOption;
+use super::frame::End;
 use super::note::{Again, Bytes, Note};
 use super::verdict::Verdict;
 use crate::output;
@@ -17,8 +18,8 @@ pub struct Report<'a> {
     pub origin: Instant,
     /// When the connection did.
     pub began: Instant,
-    pub client: SocketAddr,
-    pub server: SocketAddr,
+    pub client: End,
+    pub server: End,
     pub verdict: &'a Verdict,
 }
 
@@ -29,6 +30,8 @@ pub struct Record {
     start_unix_ms: f64,
     client: SocketAddr,
     server: SocketAddr,
+    /// The UDP ports, if the connection is in UDP.
+    udp: Option<UdpPorts>,
     outcome: &'static str,
     reason: Option<&'static str>,
     /// What the SYN had: `none`, `request`, `cookie` or `illegal`.
@@ -52,6 +55,12 @@ pub struct Record {
 }
 
 #[derive(Serialize)]
+struct UdpPorts {
+    client_port: u16,
+    server_port: u16,
+}
+
+#[derive(Serialize)]
 struct NoteRecord {
     note: &'static str,
     text: String,
@@ -71,8 +80,9 @@ impl Report<'_> {
         let rtts = verdict.first_byte_rtts();
         Record {
             start_unix_ms: (self.began.as_nanos() / 1_000) as f64 / 1e3,
-            client: self.client,
-            server: self.server,
+            client: self.client.address,
+            server: self.server.address,
+            udp: self.udp_ports(),
             outcome: verdict.outcome.as_str(),
             reason: verdict.outcome.reason().map(|reason| reason.as_str()),
             option: verdict.option.as_ref().map(kind),
@@ -87,6 +97,11 @@ impl Report<'_> {
             first_byte_rtts: rtts.map(|rtts| (rtts * 1e3).round() / 1e3),
             notes: verdict.notes.iter().copied().map(NoteRecord::from).collect(),
         }
+    }
+
+    fn udp_ports(&self) -> Option<UdpPorts> {
+        let (client_port, server_port) = self.client.udp_port.zip(self.server.udp_port)?;
+        Some(UdpPorts { client_port, server_port })
     }
 
     /// The facts behind the outcome, a clause each.
@@ -159,8 +174,12 @@ const fn form(form: FastOpenForm) -> &'static str {
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let after = self.began.saturating_since(self.origin);
-        let (client, server, outcome) = (self.client, self.server, self.verdict.outcome);
-        write!(f, "{:>9.3} s  {client} → {server}  {}", after.as_secs_f64(), outcome.as_str())?;
+        let (client, server, outcome) = (self.client.address, self.server.address, self.verdict.outcome);
+        write!(f, "{:>9.3} s  {client} → {server}", after.as_secs_f64())?;
+        if let Some(UdpPorts { client_port, server_port }) = self.udp_ports() {
+            write!(f, " in UDP {client_port} → {server_port}")?;
+        }
+        write!(f, "  {}", outcome.as_str())?;
         if let Some(reason) = outcome.reason().filter(|reason| reason.as_str() != outcome.as_str()) {
             write!(f, " ({})", reason.as_str())?;
         }

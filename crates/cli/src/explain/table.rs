@@ -1,27 +1,26 @@
 //! The connections of a capture, at most so many at a time.
 
 use super::conversation::{Conversation, Side};
-use super::frame::Content;
+use super::frame::{self, Content, End};
+use firstflight_wire::Instant;
 use firstflight_wire::icmp::IcmpError;
-use firstflight_wire::ip::Protocol;
 use firstflight_wire::tcp::Segment;
-use firstflight_wire::{Instant, SeqNum};
 use lru::LruCache;
-use std::net::SocketAddr;
 
 /// Connections kept: some 50 MB.
 pub const CONNECTIONS: usize = 65_536;
 
-/// The two ends of a connection, the one that sorts first in front.
+/// The two ends of a connection, the one that sorts first in front. As in the stack a connection in UDP belongs to
+/// its UDP ports: behind others the same TCP ports are another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ends {
-    low: SocketAddr,
-    high: SocketAddr,
+    low: End,
+    high: End,
 }
 
 impl Ends {
     /// Of a packet, and which of them sent it.
-    fn of(src: SocketAddr, dst: SocketAddr) -> (Self, Side) {
+    fn of(src: End, dst: End) -> (Self, Side) {
         if src <= dst {
             (Self { low: src, high: dst }, Side::Low)
         } else {
@@ -30,7 +29,7 @@ impl Ends {
     }
 
     /// One of them.
-    pub fn end(&self, side: Side) -> SocketAddr {
+    pub fn end(&self, side: Side) -> End {
         match side {
             Side::Low => self.low,
             Side::High => self.high,
@@ -65,13 +64,7 @@ impl Table {
         }
     }
 
-    fn handle_segment(
-        &mut self,
-        at: Instant,
-        src: SocketAddr,
-        dst: SocketAddr,
-        segment: &Segment<'_>,
-    ) -> Option<Done> {
+    fn handle_segment(&mut self, at: Instant, src: End, dst: End, segment: &Segment<'_>) -> Option<Done> {
         let (ends, from) = Ends::of(src, dst);
         if let Some(conversation) = self.connections.get_mut(&ends) {
             if conversation.owns(at, from, segment) {
@@ -87,16 +80,10 @@ impl Table {
     }
 
     fn handle_icmp(&mut self, error: &IcmpError<'_>) {
-        let Some((&[a, b, c, d, e, f, g, h], _)) = error.quoted.split_first_chunk() else { return };
-        if error.protocol != Protocol::Tcp {
-            return;
-        }
-        let src = SocketAddr::new(error.src, u16::from_be_bytes([a, b]));
-        let dst = SocketAddr::new(error.dst, u16::from_be_bytes([c, d]));
+        let Some((src, dst, seq)) = frame::quoted(error) else { return };
         let (ends, from) = Ends::of(src, dst);
         // A look does not count as use: forged errors must not keep a connection in the table.
         if let Some(conversation) = self.connections.peek_mut(&ends) {
-            let seq = SeqNum::new(u32::from_be_bytes([e, f, g, h]));
             conversation.handle_icmp(from, seq, error.kind);
         }
     }

@@ -18,13 +18,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 const DATA: &[u8] = b"request";
 const ALL: u32 = DATA.len() as u32;
 
-struct Told {
-    lines: Vec<String>,
-    records: Vec<Value>,
-    rest: Explained,
+pub struct Told {
+    pub lines: Vec<String>,
+    pub records: Vec<Value>,
+    pub rest: Explained,
 }
 
-fn tell(file: &[u8], limit: usize) -> Told {
+pub fn tell(file: &[u8], limit: usize) -> Told {
     let (mut lines, mut records) = (Vec::new(), Vec::new());
     let rest = explain(Capture::open(file).unwrap(), limit, |report| {
         lines.push(report.to_string());
@@ -34,11 +34,11 @@ fn tell(file: &[u8], limit: usize) -> Told {
 }
 
 impl Told {
-    fn column(&self, name: &str) -> Vec<&Value> {
+    pub fn column(&self, name: &str) -> Vec<&Value> {
         self.records.iter().map(|record| &record[name]).collect()
     }
 
-    fn summary(&self) -> Value {
+    pub fn summary(&self) -> Value {
         serde_json::to_value(self.rest.summary.record(None)).unwrap()
     }
 
@@ -47,7 +47,7 @@ impl Told {
     }
 }
 
-type Packets = Vec<(Instant, Vec<u8>)>;
+pub type Packets = Vec<(Instant, Vec<u8>)>;
 
 fn first_visit(port: u16, start_ms: u64) -> Packets {
     visit(false, port, start_ms, syn(&request(), &[]), syn_ack(0, &cookie(&COOKIE), &[]))
@@ -90,7 +90,7 @@ fn three_visits_as_people_read_them() {
 fn a_visit_as_programs_read_it() {
     let told = tell(&pcapng(&next_visit(2, 6000)), 100);
     let expected = json!({
-        "start_unix_ms": 6000.0, "client": "10.9.0.1:2", "server": "10.9.0.2:80",
+        "start_unix_ms": 6000.0, "client": "10.9.0.1:2", "server": "10.9.0.2:80", "udp": null,
         "outcome": "accepted", "reason": null, "option": "cookie", "form": "34",
         "cookie": "0102030405060708", "granted": null, "syn_bytes": 7, "acked_bytes": 7,
         "syn_retransmits": 0, "rtt_ms": 50.0, "first_byte_ms": 100.0, "first_byte_rtts": 2.0, "notes": [],
