@@ -7,6 +7,7 @@ mod record;
 mod words;
 
 pub use inspect::InspectError;
+pub use words::reply_record;
 
 use crate::error::Error;
 use clap::Subcommand;

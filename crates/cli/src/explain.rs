@@ -4,12 +4,15 @@ mod capture;
 mod conversation;
 mod frame;
 mod note;
+mod offered;
 mod report;
 mod sightings;
 mod summary;
 mod table;
 mod verdict;
 
+#[cfg(test)]
+mod asap_tests;
 #[cfg(test)]
 mod capture_tests;
 #[cfg(test)]
@@ -38,7 +41,7 @@ use std::process::ExitCode;
 use summary::Summary;
 use table::{CONNECTIONS, Done, Table};
 
-/// Say what TCP Fast Open did in a capture, and why
+/// Say what TCP Fast Open and certificates (ASAP) did in a capture, and why
 ///
 /// Reads pcapng and pcap files (Ethernet, raw IP, Linux cooked, loopback) and tells for each TCP connection, on
 /// IP or in firstflight's UDP datagrams, what became of its first flight, as far as the packets show it. Times

@@ -104,7 +104,8 @@ fn reply_words(reply: &Reply, words: &mut Words) {
     }
 }
 
-fn reply_record(reply: &Reply) -> Value {
+/// The fields of a reply.
+pub fn reply_record(reply: &Reply) -> Value {
     let mut record = json!({
         "status": reply.status as u8, "status_name": reply.status.as_str(), "tag": hex(&reply.tag),
     });

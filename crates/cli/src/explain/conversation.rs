@@ -1,8 +1,9 @@
 //! What a capture shows of one connection's first flight: facts, gathered from segments in any order. What they
 //! mean is the verdict's business.
 
+use super::offered::Offered;
 use super::sightings::{COPY, Sightings, apart};
-use firstflight_wire::asap::{Block, Offer, Reply, VerifierId};
+use firstflight_wire::asap::Reply;
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::tcp::{FastOpen, FastOpenForm, Flags, Options, Segment, TcpOption};
 use firstflight_wire::{Instant, SeqNum};
@@ -81,29 +82,6 @@ impl FoOption {
     }
 }
 
-/// ASAP's option of a SYN, and the credential block that it announces.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Offered {
-    /// Whether the server understands ASAP is asked.
-    Probe,
-    /// A block of so many bytes; who certifies, and until when (Unix seconds), if it can be read.
-    Block(u32, Option<(VerifierId, u64)>),
-}
-
-impl Offered {
-    fn of(segment: &Segment<'_>) -> Option<Self> {
-        match Offer::parse(segment.options.asap()?)? {
-            Offer::Probe { .. } => Some(Self::Probe),
-            Offer::Block { len, .. } => {
-                let bytes = segment.payload.get(..usize::from(len));
-                let block = bytes.and_then(|bytes| Block::parse(bytes).ok());
-                let certificate = block.map(|block| (block.certificate.verifier, block.certificate.ends()));
-                Some(Self::Block(u32::from(len), certificate))
-            }
-        }
-    }
-}
-
 /// The SYNs of one end with one initial sequence number.
 #[derive(Debug, Clone, Copy)]
 pub struct Syn {
@@ -175,6 +153,8 @@ pub struct SynAck {
     pub option: FoOption,
     /// ASAP's reply.
     pub reply: Option<Reply>,
+    /// One has a reply that is malformed: receivers take it for none.
+    pub unreadable_reply: bool,
     /// Bytes of data.
     pub carried: u32,
     /// When they were sent.
@@ -183,11 +163,13 @@ pub struct SynAck {
 
 impl SynAck {
     fn first(at: Instant, segment: &Segment<'_>) -> Self {
+        let (asap, reply) = (segment.options.asap(), segment.options.asap().and_then(Reply::parse));
         Self {
             least: segment.ack,
             greatest: segment.ack,
             option: FoOption::of(&segment.options),
-            reply: segment.options.asap().and_then(Reply::parse),
+            reply,
+            unreadable_reply: asap.is_some() && reply.is_none(),
             carried: payload(segment),
             sent: Sightings::first(at),
         }
@@ -198,6 +180,7 @@ impl SynAck {
         self.greatest = self.greatest.max(other.greatest);
         self.carried = self.carried.max(other.carried);
         self.reply = self.reply.or(other.reply);
+        self.unreadable_reply |= other.unreadable_reply;
         if self.option.cookie().is_none() && other.option != FoOption::Absent {
             self.option = other.option;
         }

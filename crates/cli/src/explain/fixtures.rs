@@ -2,6 +2,10 @@
 
 use super::conversation::{Conversation, Side};
 use super::verdict::{Verdict, judge};
+use firstflight_wire::asap::{
+    BLOCK_LEN, Block, CertificateBody, CertificateFlags, Hint, Offer, Reply, RequestCertificate, Status,
+    VerifierId,
+};
 use firstflight_wire::icmp::{self, IcmpErrorKind};
 use firstflight_wire::ip::{self, Ecn, Protocol};
 use firstflight_wire::tcp::{
@@ -263,4 +267,41 @@ fn visit_by(
         (Instant::from_millis(start_ms + ms), wrap(src, dst, from_client, &bytes))
     });
     packets.collect()
+}
+
+/// When the certificates here begin, Unix seconds.
+pub const VALID_FROM: u32 = 1_767_225_600;
+pub const VERIFIER: VerifierId = VerifierId([0x2b, 0xec, 0x55, 0x19]);
+/// First two bytes of the requests' ids.
+pub const TAG: [u8; 2] = [0xaa, 0xbb];
+/// Bytes of [`credential`].
+pub const BLOCK: u32 = BLOCK_LEN as u32;
+
+/// A credential block whose request was made so many milliseconds after the certificate's beginning.
+pub fn credential(age_ms: i64) -> Vec<u8> {
+    let flags = CertificateFlags::new(3, true, false).unwrap();
+    let certificate = CertificateBody::new(VERIFIER, [7; 32], VALID_FROM, 1800, flags, [8; 64]).unwrap();
+    let request = RequestCertificate {
+        address_tag: [0; 2],
+        identity_tag: [0; 4],
+        requested_ms: (u64::from(VALID_FROM) * 1000).checked_add_signed(age_ms).unwrap(),
+        request_id: [TAG[0], TAG[1], 3, 4, 5, 6, 7, 8],
+        signature: [9; 64],
+    };
+    Block { certificate, request }.to_bytes().to_vec()
+}
+
+/// ASAP's option of a SYN that asks.
+pub fn probe() -> Vec<u8> {
+    OptionBytes::from(Offer::Probe { long_reply: true }).as_slice().to_vec()
+}
+
+/// ASAP's option of a SYN with a block.
+pub fn offer() -> Vec<u8> {
+    OptionBytes::from(Offer::Block { long_reply: true, len: BLOCK_LEN as u16 }).as_slice().to_vec()
+}
+
+/// ASAP's option of a SYN-ACK.
+pub fn replied(status: Status, tag: [u8; 2], hint: Hint) -> Vec<u8> {
+    OptionBytes::from(Reply { status, tag, hint }).as_slice().to_vec()
 }

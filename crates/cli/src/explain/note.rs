@@ -1,9 +1,12 @@
 //! What else a capture shows of a first flight, beside its outcome.
 
+use super::offered::Shown;
 use crate::utc::Time;
 use firstflight_wire::asap::{Status, VerifierId};
 use firstflight_wire::icmp::IcmpErrorKind;
 use std::fmt;
+use std::net::Ipv4Addr;
+use std::time::Duration;
 
 /// Something worth knowing about one connection. `Display` gives a clause for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,17 +21,32 @@ pub enum Note {
     DataWithoutOption,
     /// The SYN asks whether the server understands ASAP.
     Probe,
-    /// The SYN shows a certificate: by which verifier, and when it ends (Unix seconds).
-    Certificate {
-        /// Its id.
-        verifier: VerifierId,
-        /// Unix seconds.
-        ends: u64,
-    },
+    /// The SYN-ACK does not reply to that.
+    ProbeIgnored,
+    /// The SYN that asked got no answer, but a plain one after it.
+    ProbeLost,
+    /// The SYN shows a certificate.
+    Certificate(Shown),
     /// The SYN announces a credential block that cannot be read.
     UnreadableBlock,
+    /// ASAP's option in the SYN is malformed, or of another version.
+    UnreadableOffer,
     /// The SYN-ACK's reply to ASAP's option.
     Reply(Status),
+    /// The SYN-ACK's reply is malformed, or of another version.
+    UnreadableReply,
+    /// The reply has another tag than the request; this one.
+    ReplyForAnother([u8; 2]),
+    /// A reply to a SYN without ASAP's option.
+    UnaskedReply,
+    /// The server's clock, Unix seconds.
+    ServerTime(u32),
+    /// A verifier that the server trusts.
+    Trusts(VerifierId),
+    /// The client's address as the server sees it.
+    Sees(Ipv4Addr),
+    /// The reply has the proof of a server that was never contacted.
+    Proof,
     /// The same SYN was captured twice, only once with option and data.
     WithAndWithout,
     /// The SYN-ACK was sent so many times more.
@@ -62,9 +80,19 @@ impl Note {
             Self::UnaskedCookie => "unasked-cookie",
             Self::DataWithoutOption => "data-without-option",
             Self::Probe => "asap-probe",
-            Self::Certificate { .. } => "certificate",
+            Self::ProbeIgnored => "probe-ignored",
+            Self::ProbeLost => "probe-lost",
+            Self::Certificate(_) => "certificate",
             Self::UnreadableBlock => "unreadable-block",
+            Self::UnreadableOffer => "unreadable-offer",
             Self::Reply(_) => "asap-reply",
+            Self::UnreadableReply => "unreadable-reply",
+            Self::ReplyForAnother(_) => "reply-for-another-request",
+            Self::UnaskedReply => "unasked-reply",
+            Self::ServerTime(_) => "server-time",
+            Self::Trusts(_) => "server-trusts",
+            Self::Sees(_) => "server-sees",
+            Self::Proof => "server-proof",
             Self::WithAndWithout => "with-and-without-option",
             Self::SynAckSentAgain(_) => "syn-ack-retransmitted",
             Self::DataInSynAck(_) => "data-in-syn-ack",
@@ -100,11 +128,30 @@ impl fmt::Display for Note {
                 "the SYN has data but no option: the path removed it, or the client goes without cookies",
             ),
             Self::Probe => f.write_str("asks whether the server takes certificates"),
-            Self::Certificate { verifier, ends } => {
-                write!(f, "a certificate by verifier {verifier}, good until {}", Time(*ends * 1000).rfc3339())
-            }
+            Self::ProbeIgnored => f.write_str(
+                "no reply to that: the server does not understand ASAP, or the path removed the option",
+            ),
+            Self::ProbeLost => f.write_str(
+                "the SYN that asked got no answer, the plain one after it did: something on the path drops SYNs \
+                 with the option, or it was lost",
+            ),
+            Self::Certificate(shown) => certificate(shown, f),
             Self::UnreadableBlock => f.write_str("a credential block that cannot be read"),
+            Self::UnreadableOffer => {
+                f.write_str("an ASAP option that cannot be read: malformed, or of another version")
+            }
             Self::Reply(status) => write!(f, "reply {}: {status}", status.as_str()),
+            Self::UnreadableReply => {
+                f.write_str("a reply that cannot be read and counts as none: malformed, or of another version")
+            }
+            Self::ReplyForAnother([a, b]) => {
+                write!(f, "a reply for another request: its tag {a:02x}{b:02x} is not that of the SYN")
+            }
+            Self::UnaskedReply => f.write_str("the SYN-ACK replies to an ASAP option that the SYN does not have"),
+            Self::ServerTime(at) => write!(f, "the server's clock: {}", unix(u64::from(*at))),
+            Self::Trusts(verifier) => write!(f, "the server trusts verifier {verifier}"),
+            Self::Sees(address) => write!(f, "the server sees the client at {address}"),
+            Self::Proof => f.write_str("the reply has a proof, as for a first flight that travelled by DNS"),
             Self::WithAndWithout => f.write_str(
                 "captured with and without the option at once: sent again plain, or changed on the path; one \
                  capture cannot tell",
@@ -123,6 +170,21 @@ impl fmt::Display for Note {
             Self::SynAckNotCaptured => f.write_str("its SYN-ACK is not in the capture"),
         }
     }
+}
+
+/// "a certificate by verifier 2bec5519, 3s old, good for 30m, until 2026-01-01T00:30:00Z".
+fn certificate(shown: &Shown, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let time = |seconds| humantime::format_duration(Duration::from_secs(seconds));
+    write!(f, "a certificate by verifier {}, ", shown.verifier)?;
+    match u64::try_from(shown.age_ms()) {
+        Ok(age) => write!(f, "{} old", time(age / 1000))?,
+        Err(_) => f.write_str("in a request from before it began")?,
+    }
+    write!(f, ", good for {}, until {}", time(u64::from(shown.duration)), unix(shown.ends()))
+}
+
+fn unix(seconds: u64) -> String {
+    Time(seconds.saturating_mul(1000)).rfc3339()
 }
 
 /// "1 byte", "2 bytes".

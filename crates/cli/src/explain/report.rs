@@ -3,7 +3,9 @@
 use super::conversation::FoOption;
 use super::frame::End;
 use super::note::{Again, Bytes, Note};
+use super::offered::{Offered, Shown};
 use super::verdict::Verdict;
+use crate::asap::reply_record;
 use crate::output;
 use firstflight_wire::Instant;
 use firstflight_wire::tcp::{FastOpen, FastOpenForm};
@@ -46,6 +48,8 @@ pub struct Record {
     syn_bytes: Option<u32>,
     acked_bytes: Option<u32>,
     syn_retransmits: u32,
+    /// What SYN and SYN-ACK say of certificates, if they do.
+    asap: Option<Box<AsapRecord>>,
     rtt_ms: Option<f64>,
     /// From the first SYN to the server's first byte, as the client sees it.
     first_byte_ms: Option<f64>,
@@ -58,6 +62,65 @@ pub struct Record {
 struct UdpPorts {
     client_port: u16,
     server_port: u16,
+}
+
+/// ASAP's side of it, in the words of `asap inspect`.
+#[derive(Serialize)]
+struct AsapRecord {
+    /// `probe`, `block` or `unreadable`.
+    offered: Option<&'static str>,
+    /// Bytes of the credential block, padding included; those of the data are `syn_bytes`.
+    block_bytes: Option<u32>,
+    certificate: Option<CertificateRecord>,
+    /// First two bytes of the request's id, in hexadecimal.
+    tag: Option<String>,
+    /// The server's.
+    reply: Option<serde_json::Value>,
+    /// Whether the reply is for this request.
+    tag_matches: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct CertificateRecord {
+    verifier: String,
+    /// Unix seconds.
+    valid_from: u32,
+    /// Seconds.
+    duration: u32,
+    /// How old it was when the request was made; negative if it says that it is older.
+    age_ms: i64,
+    vantage_points: u8,
+    challenged: bool,
+    renewed: bool,
+}
+
+impl From<&Shown> for CertificateRecord {
+    fn from(shown: &Shown) -> Self {
+        Self {
+            verifier: shown.verifier.to_string(),
+            valid_from: shown.valid_from,
+            duration: shown.duration,
+            age_ms: shown.age_ms(),
+            vantage_points: shown.flags.vantage(),
+            challenged: shown.flags.is_challenged(),
+            renewed: shown.flags.is_refreshed(),
+        }
+    }
+}
+
+impl AsapRecord {
+    fn of(verdict: &Verdict) -> Option<Self> {
+        let (offered, reply) = (verdict.offered.as_ref(), verdict.reply.as_ref());
+        let shown = offered.and_then(Offered::shown);
+        (offered.is_some() || reply.is_some()).then(|| Self {
+            offered: offered.map(Offered::as_str),
+            block_bytes: verdict.block_bytes(),
+            certificate: shown.map(CertificateRecord::from),
+            tag: shown.map(|shown| Hex(&shown.tag).to_string()),
+            reply: reply.map(reply_record),
+            tag_matches: verdict.tag_matches(),
+        })
+    }
 }
 
 #[derive(Serialize)]
@@ -92,6 +155,7 @@ impl Report<'_> {
             syn_bytes: verdict.syn_bytes,
             acked_bytes: verdict.acked_bytes,
             syn_retransmits: verdict.syn_retransmits,
+            asap: AsapRecord::of(verdict).map(Box::new),
             rtt_ms: verdict.rtt.map(output::millis),
             first_byte_ms: verdict.first_byte.map(output::millis),
             first_byte_rtts: rtts.map(|rtts| (rtts * 1e3).round() / 1e3),
@@ -123,15 +187,18 @@ impl Report<'_> {
     }
 }
 
-/// "in the SYN: 61 bytes, cookie 0123456789abcdef".
+/// "in the SYN: 61 bytes, cookie 0123456789abcdef", "in the SYN: a credential block of 196 bytes, 61 bytes of data".
 fn sent(option: &FoOption, verdict: &Verdict) -> Option<String> {
-    let bytes = verdict.syn_bytes.filter(|bytes| *bytes > 0).map(|bytes| Bytes(bytes as usize).to_string());
+    let of_data = if verdict.certified() { " of data" } else { "" };
+    let bytes = verdict.syn_bytes.filter(|bytes| *bytes > 0);
+    let bytes = bytes.map(|bytes| format!("{}{of_data}", Bytes(bytes as usize)));
     let what = match option {
         FoOption::Absent | FoOption::Illegal(..) => None,
         FoOption::Legal(FastOpen::Request(_)) => Some("a cookie request".to_owned()),
         FoOption::Legal(cookie) => Some(format!("cookie {}", Hex(cookie.cookie_bytes()))),
     };
-    let what: Vec<_> = bytes.into_iter().chain(what).collect();
+    let block = verdict.block_bytes().map(|len| format!("a credential block of {}", Bytes(len as usize)));
+    let what: Vec<_> = block.into_iter().chain(bytes).chain(what).collect();
     let form = match option.form() {
         Some(FastOpenForm::Experimental) => " in the form 254/0xF989",
         _ => "",

@@ -18,6 +18,7 @@ const SYSTEMATIC: u32 = 2;
 pub struct Summary {
     connections: u64,
     asked: u64,
+    probed: u64,
     certified: u64,
     outcomes: BTreeMap<Outcome, u64>,
     began_before: u64,
@@ -45,6 +46,8 @@ pub struct Record {
     connections: u64,
     /// Asked for Fast Open.
     asked: u64,
+    /// Asked whether the server takes certificates.
+    probed: u64,
     /// Showed a certificate.
     certified: u64,
     accepted: u64,
@@ -63,6 +66,7 @@ impl Summary {
         Self {
             connections: 0,
             asked: 0,
+            probed: 0,
             certified: 0,
             outcomes: BTreeMap::new(),
             began_before: 0,
@@ -74,6 +78,7 @@ impl Summary {
     pub fn add(&mut self, server: IpAddr, verdict: &Verdict) {
         self.connections += 1;
         *self.outcomes.entry(verdict.outcome).or_default() += 1;
+        self.probed += u64::from(verdict.probed());
         self.certified += u64::from(verdict.certified());
         // What follows is about cookies.
         if !verdict.asked() || verdict.certified() {
@@ -113,6 +118,7 @@ impl Summary {
         Record {
             connections: self.connections,
             asked: self.asked,
+            probed: self.probed,
             certified: self.certified,
             accepted: self.accepted(),
             outcomes,
@@ -124,7 +130,7 @@ impl Summary {
 
     /// One line on what goes wrong every time, and what may be the cause: that of most connections.
     pub fn hint(&self) -> Option<String> {
-        if self.connections > 0 && self.asked == 0 && self.certified == 0 {
+        if self.connections > 0 && self.asked == 0 && self.probed == 0 && self.certified == 0 {
             return Some(
                 "no connection asked for Fast Open: the client's system must allow it (Linux: 1 in \
                  net.ipv4.tcp_fastopen) and the program use it (curl --tcp-fastopen)"
@@ -187,6 +193,9 @@ impl fmt::Display for Summary {
         let (connections, asked, accepted) = (self.connections, self.asked, self.accepted());
         let plural = if connections == 1 { "" } else { "s" };
         write!(f, "{connections} connection{plural}, {asked} asked for Fast Open, ")?;
+        if self.probed > 0 {
+            write!(f, "{} asked whether the server takes certificates, ", self.probed)?;
+        }
         if self.certified > 0 {
             write!(f, "{} showed a certificate, ", self.certified)?;
         }

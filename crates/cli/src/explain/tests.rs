@@ -42,7 +42,7 @@ impl Told {
         serde_json::to_value(self.rest.summary.record(None)).unwrap()
     }
 
-    fn hint(&self) -> String {
+    pub fn hint(&self) -> String {
         self.rest.summary.hint().unwrap_or_default()
     }
 }
@@ -93,12 +93,12 @@ fn a_visit_as_programs_read_it() {
         "start_unix_ms": 6000.0, "client": "10.9.0.1:2", "server": "10.9.0.2:80", "udp": null,
         "outcome": "accepted", "reason": null, "option": "cookie", "form": "34",
         "cookie": "0102030405060708", "granted": null, "syn_bytes": 7, "acked_bytes": 7,
-        "syn_retransmits": 0, "rtt_ms": 50.0, "first_byte_ms": 100.0, "first_byte_rtts": 2.0, "notes": [],
+        "syn_retransmits": 0, "asap": null, "rtt_ms": 50.0, "first_byte_ms": 100.0, "first_byte_rtts": 2.0, "notes": [],
     });
     assert_eq!(told.records, [expected]);
     let expected = json!({
-        "connections": 1, "asked": 1, "certified": 0, "accepted": 1, "outcomes": {"accepted": 1}, "began_before": 0,
-        "hint": null, "damage": null,
+        "connections": 1, "asked": 1, "probed": 0, "certified": 0, "accepted": 1, "outcomes": {"accepted": 1},
+        "began_before": 0, "hint": null, "damage": null,
     });
     assert_eq!(told.summary(), expected);
 }

@@ -1,11 +1,12 @@
 //! What became of a first flight and why, judged from what was captured: the words are those of the engine's own
 //! outcomes, the rules those its client goes by, with what only an onlooker sees in addition.
 
-use super::conversation::{Conversation, FoOption, Half, Offered, Side, Syn, SynAck, acknowledged};
+use super::conversation::{Conversation, FoOption, Half, Side, Syn, SynAck, acknowledged};
 use super::note::Note;
+use super::offered::Offered;
 use firstflight::credential::asap::reason;
 use firstflight::credential::{Outcome, Reason};
-use firstflight_wire::asap::Status;
+use firstflight_wire::asap::{Hint, Reply, Status};
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::tcp::FastOpen;
 use std::time::Duration;
@@ -27,6 +28,8 @@ pub struct Verdict {
     pub acked_bytes: Option<u32>,
     /// The option of the SYN-ACK.
     pub answer: Option<FoOption>,
+    /// ASAP's reply in the SYN-ACK.
+    pub reply: Option<Reply>,
     /// SYNs sent again.
     pub syn_retransmits: u32,
     /// From the SYN that was answered to the SYN-ACK and from there to its acknowledgement: the round trip as both
@@ -46,6 +49,24 @@ impl Verdict {
     /// Whether it showed a certificate.
     pub fn certified(&self) -> bool {
         matches!(self.offered, Some(Offered::Block(..)))
+    }
+
+    /// Bytes of its credential block, as announced.
+    pub fn block_bytes(&self) -> Option<u32> {
+        match self.offered {
+            Some(Offered::Block(bytes, _)) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Whether it only asked whether the server takes certificates.
+    pub fn probed(&self) -> bool {
+        matches!(self.offered, Some(Offered::Probe))
+    }
+
+    /// Whether the reply's tag is that of what was offered; `None` without one of them, or if it cannot be told.
+    pub fn tag_matches(&self) -> Option<bool> {
+        self.offered.as_ref()?.is_answered_by(self.reply.as_ref()?)
     }
 
     /// Whether the SYN had data, whether with a cookie or not.
@@ -73,6 +94,7 @@ pub fn judge(conversation: &Conversation) -> Option<Verdict> {
         offered: syn.and_then(|syn| syn.offered),
         acked_bytes: case.acked.map(|acked| acked.saturating_sub(syn.map_or(0, Syn::block_len))),
         answer: case.server.syn_ack.map(|syn_ack| syn_ack.option),
+        reply: case.server.syn_ack.and_then(|syn_ack| syn_ack.reply),
         syn_retransmits: syn.map_or(0, |syn| syn.sent.again()),
         rtt: case.rtt(),
         first_byte: case.first_byte(),
@@ -102,15 +124,25 @@ impl<'a> Case<'a> {
             return Outcome::Handshake(Reason::SimultaneousOpen);
         }
         let request = matches!(syn.option, FoOption::Legal(FastOpen::Request(_)));
-        if let Some(offered) = &syn.offered
-            && let Some((syn_ack, acked)) = self.server.syn_ack.as_ref().zip(self.acked)
-        {
-            return self.replied(syn, offered, syn_ack, acked);
+        let answer = self.server.syn_ack.as_ref().zip(self.acked);
+        let plain = syn.carried == 0 && !request && syn.option.cookie().is_none();
+        match (syn.offered, answer) {
+            (Some(offered @ Offered::Block(..)), Some((syn_ack, acked))) => {
+                return self.replied(syn, &offered, syn_ack, acked);
+            }
+            // Beside a cookie or data it says nothing of what became of them.
+            (Some(Offered::Probe), Some(_)) if syn.carried == 0 && syn.option.cookie().is_none() => {
+                return Outcome::Handshake(Reason::CapabilityUnknown);
+            }
+            (Some(Offered::Unreadable), Some((SynAck { reply: Some(reply), .. }, 0))) => {
+                return Outcome::Handshake(reason(reply.status));
+            }
+            (None | Some(Offered::Unreadable), _) if plain => {
+                return Outcome::Handshake(Reason::NotRequested);
+            }
+            _ => {}
         }
-        if syn.carried == 0 && !request && syn.option.cookie().is_none() {
-            return Outcome::Handshake(Reason::NotRequested);
-        }
-        match self.server.syn_ack.as_ref().zip(self.acked) {
+        match answer {
             None => self.unanswered(syn),
             Some((syn_ack, acked)) => self.answered(syn, syn_ack, acked, request),
         }
@@ -136,15 +168,17 @@ impl<'a> Case<'a> {
 
     /// The same for ASAP: the rows of its specification's table.
     fn replied(&self, syn: &Syn, offered: &Offered, syn_ack: &SynAck, acked: u32) -> Outcome {
-        let Offered::Block(..) = offered else { return Outcome::Handshake(Reason::CapabilityUnknown) };
-        let accepted = syn_ack.reply.is_some_and(|reply| reply.status == Status::Accepted);
-        Outcome::Handshake(match (acked, syn_ack.reply) {
-            (0, Some(_)) if accepted => Reason::PeerMisbehaved,
-            (0, Some(reply)) => reason(reply.status),
+        let status = syn_ack.reply.map(|reply| reply.status);
+        let other = syn_ack.reply.is_some_and(|reply| offered.is_answered_by(&reply) == Some(false));
+        Outcome::Handshake(match (acked, status) {
+            (0, Some(Status::Accepted)) => Reason::PeerMisbehaved,
+            // That answers a probe, not a block.
+            (0, Some(Status::Capable)) => Reason::OptionStripped,
+            (0, Some(status)) => reason(status),
             (0, None) if self.timed_out(syn, syn_ack) => Reason::SynTimedOut,
             (0, None) => Reason::OptionStripped,
             (acked, _) if acked < syn.carried => Reason::AckInside,
-            (_, Some(_)) if accepted => return Outcome::Accepted,
+            (_, Some(Status::Accepted)) if !other => return Outcome::Accepted,
             (_, Some(_)) => Reason::PeerMisbehaved,
             (_, None) => return Outcome::AcceptedReplyStripped,
         })
@@ -203,10 +237,9 @@ impl<'a> Case<'a> {
         match syn.offered {
             None => {}
             Some(Offered::Probe) => notes.push(Note::Probe),
-            Some(Offered::Block(_, Some((verifier, ends)))) => {
-                notes.push(Note::Certificate { verifier, ends });
-            }
+            Some(Offered::Block(_, Some(shown))) => notes.push(Note::Certificate(shown)),
             Some(Offered::Block(_, None)) => notes.push(Note::UnreadableBlock),
+            Some(Offered::Unreadable) => notes.push(Note::UnreadableOffer),
         }
         if syn.has_twin() {
             notes.push(Note::WithAndWithout);
@@ -222,7 +255,7 @@ impl<'a> Case<'a> {
             }
             _ => {}
         }
-        notes.extend(syn_ack.reply.map(|reply| Note::Reply(reply.status)));
+        self.note_reply(syn_ack, notes);
         if let Some(syn) = &self.client.syn {
             match acknowledged(syn_ack.greatest, syn.isn) {
                 Some(bytes) if bytes > syn.carried => notes.push(Note::AckedTooMuch(bytes - syn.carried)),
@@ -238,6 +271,35 @@ impl<'a> Case<'a> {
         }
         if self.client.rst.is_some_and(|rst| self.client.ack.is_none_or(|ack| rst <= ack)) {
             notes.push(Note::ResetByClient);
+        }
+    }
+
+    fn note_reply(&self, syn_ack: &SynAck, notes: &mut Vec<Note>) {
+        let offered = self.client.syn.map(|syn| (syn, syn.offered));
+        let Some(reply) = syn_ack.reply else {
+            return match offered {
+                _ if syn_ack.unreadable_reply => notes.push(Note::UnreadableReply),
+                Some((syn, Some(Offered::Probe))) if self.acked.is_some() => {
+                    let lost = self.timed_out(&syn, syn_ack);
+                    notes.push(if lost { Note::ProbeLost } else { Note::ProbeIgnored });
+                }
+                _ => {}
+            };
+        };
+        notes.push(Note::Reply(reply.status));
+        match offered {
+            Some((_, None)) => notes.push(Note::UnaskedReply),
+            Some((_, Some(offered))) if offered.is_answered_by(&reply) == Some(false) => {
+                notes.push(Note::ReplyForAnother(reply.tag));
+            }
+            _ => {}
+        }
+        match reply.hint {
+            Hint::None => {}
+            Hint::Time(at) => notes.push(Note::ServerTime(at)),
+            Hint::Trusts(at, verifier) => notes.extend([Note::Trusts(verifier), Note::ServerTime(at)]),
+            Hint::Sees(at, address) => notes.extend([Note::Sees(address), Note::ServerTime(at)]),
+            Hint::Proof(_) => notes.push(Note::Proof),
         }
     }
 

@@ -1,0 +1,103 @@
+//! ASAP's option of a SYN and the credential block that it announces (`docs/spec/asap.md`, sections 2 and 3).
+
+use firstflight_wire::asap::{Block, CertificateFlags, Offer, Reply, Status, VerifierId};
+use firstflight_wire::tcp::Segment;
+
+/// What a SYN offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offered {
+    /// Whether the server understands ASAP is asked.
+    Probe,
+    /// A block of so many bytes, padding included; what it shows, if it can be read.
+    Block(u32, Option<Shown>),
+    /// The option is malformed, or of another version.
+    Unreadable,
+}
+
+/// What a block shows of its certificate and its request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shown {
+    /// Who certifies.
+    pub verifier: VerifierId,
+    /// When the certificate begins, Unix seconds.
+    pub valid_from: u32,
+    /// How long it lasts, seconds.
+    pub duration: u32,
+    /// How it came about.
+    pub flags: CertificateFlags,
+    /// When the request was made, Unix milliseconds.
+    pub requested_ms: u64,
+    /// First two bytes of the request's id.
+    pub tag: [u8; 2],
+}
+
+impl Shown {
+    fn of(block: &Block) -> Self {
+        let (certificate, request) = (&block.certificate, &block.request);
+        let [a, b, ..] = request.request_id;
+        Self {
+            verifier: certificate.verifier,
+            valid_from: certificate.valid_from,
+            duration: certificate.duration(),
+            flags: certificate.flags,
+            requested_ms: request.requested_ms,
+            tag: [a, b],
+        }
+    }
+
+    /// When the certificate ends, Unix seconds.
+    pub fn ends(&self) -> u64 {
+        u64::from(self.valid_from) + u64::from(self.duration)
+    }
+
+    /// How old the certificate was when the request was made, milliseconds: both times are in the block, so the
+    /// capture's clock does not matter. Negative if the request says that it is older than its certificate.
+    pub fn age_ms(&self) -> i64 {
+        // A request's time has 48 bits, so neither can overflow.
+        self.requested_ms.cast_signed() - i64::from(self.valid_from) * 1000
+    }
+}
+
+impl Offered {
+    /// What a SYN offers; `None` without ASAP's option.
+    pub fn of(segment: &Segment<'_>) -> Option<Self> {
+        Some(match Offer::parse(segment.options.asap()?) {
+            None => Self::Unreadable,
+            Some(Offer::Probe { .. }) => Self::Probe,
+            Some(Offer::Block { len, .. }) => {
+                let bytes = segment.payload.get(..usize::from(len));
+                let block = bytes.and_then(|bytes| Block::parse(bytes).ok());
+                Self::Block(u32::from(len), block.as_ref().map(Shown::of))
+            }
+        })
+    }
+
+    /// A label in kebab-case.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Probe => "probe",
+            Self::Block(..) => "block",
+            Self::Unreadable => "unreadable",
+        }
+    }
+
+    /// What the block shows.
+    pub fn shown(&self) -> Option<&Shown> {
+        match self {
+            Self::Block(_, shown) => shown.as_ref(),
+            Self::Probe | Self::Unreadable => None,
+        }
+    }
+
+    /// Whether a reply's tag is this offer's (section 2.2); `None` if the request's cannot be read.
+    pub fn is_answered_by(&self, reply: &Reply) -> Option<bool> {
+        let tag = match self {
+            Self::Probe => [0; 2],
+            Self::Block(_, shown) => shown.as_ref()?.tag,
+            Self::Unreadable => return None,
+        };
+        // Who refuses need not have looked at the block.
+        let unlooked = !matches!(reply.status, Status::Accepted | Status::Capable) && reply.tag == [0; 2];
+        Some(reply.tag == tag || unlooked)
+    }
+}
