@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod asap_parse;
+pub mod asap_syns;
 pub mod pair;
 pub mod stack_frames;
 pub mod wire_parse;

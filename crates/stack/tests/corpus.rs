@@ -34,6 +34,11 @@ fn asap_parse() {
 }
 
 #[test]
+fn asap_syns() {
+    replay("asap_syns", targets::asap_syns::run);
+}
+
+#[test]
 fn stack_frames() {
     replay("stack_frames", targets::stack_frames::run);
 }
