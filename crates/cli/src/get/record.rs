@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use firstflight_wire::asap::{ServiceParam, VerifierId};
+use futures_util::future::{Either, select};
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
@@ -9,7 +10,13 @@ use hickory_resolver::proto::rr::rdata::svcb::{SVCB, SvcParamKey, SvcParamValue}
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
 
+/// How long an HTTPS record is waited for when the addresses are there, at least: some resolvers never answer for
+/// that type.
+const PATIENCE: Duration = Duration::from_millis(50);
 /// The parameter's key.
 const KEY: u16 = ServiceParam::KEY;
 
@@ -40,7 +47,10 @@ impl Published {
 }
 
 /// A resolver that was named.
-pub struct Names(TokioResolver);
+pub struct Names {
+    resolver: TokioResolver,
+    patience: Duration,
+}
 
 impl Names {
     /// The resolver at this address, over UDP and TCP.
@@ -56,10 +66,12 @@ impl Names {
         let one = NameServerConfig::new(server.ip(), true, connections.into());
         let config = ResolverConfig::from_parts(None, Vec::new(), vec![one]);
         let builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
-        builder.build().map(Self).map_err(|error| fail(error.to_string()))
+        let resolver = builder.build().map_err(|error| fail(error.to_string()))?;
+        Ok(Self { resolver, patience: PATIENCE })
     }
 
-    /// Asks for the addresses of a name and for what its server at `port` publishes, all at once.
+    /// Asks for the addresses of a name and for what its server at `port` publishes, all at once. What is published
+    /// may take twice as long as the addresses, and is not waited for longer.
     ///
     /// # Errors
     /// When the name has no address.
@@ -70,11 +82,21 @@ impl Names {
             80 | 443 => absolute.clone(),
             port => format!("_{port}._https.{absolute}"),
         };
-        let (v4, v6, record) = tokio::join!(
-            self.0.lookup(absolute.as_str(), RecordType::A),
-            self.0.lookup(absolute.as_str(), RecordType::AAAA),
-            self.0.lookup(service.as_str(), RecordType::HTTPS),
-        );
+        let began = Instant::now();
+        let addresses = async {
+            tokio::join!(
+                self.resolver.lookup(absolute.as_str(), RecordType::A),
+                self.resolver.lookup(absolute.as_str(), RecordType::AAAA),
+            )
+        };
+        let (addresses, record) =
+            (pin!(addresses), pin!(self.resolver.lookup(service.as_str(), RecordType::HTTPS)));
+        let ((v4, v6), record) = match select(addresses, record).await {
+            Either::Left((addresses, record)) => {
+                (addresses, timeout(began.elapsed().max(self.patience), record).await.ok())
+            }
+            Either::Right((record, addresses)) => (addresses.await, Some(record)),
+        };
         let mut addresses = Vec::new();
         let mut why = None;
         for found in [v6, v4] {
@@ -89,7 +111,8 @@ impl Names {
             let why = why.unwrap_or_else(|| "it has no address".into());
             return Err(Error::Lookup(name.to_owned(), io::Error::other(why)));
         }
-        let published = record.ok().and_then(|found| published(found.answers(), &absolute, port));
+        let published =
+            record.and_then(Result::ok).and_then(|found| published(found.answers(), &absolute, port));
         Ok((addresses, published))
     }
 }
