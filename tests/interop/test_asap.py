@@ -46,13 +46,14 @@ class Command(Process):
 class Scene:
     """A client behind an address translator; servers and verifiers on the other side, which see its address."""
 
-    def __init__(self, t):
+    def __init__(self, t, masquerade=True):
         self.t = t
         self.client, self.router, self.far = (t.namespace(name) for name in ("client", "router", "far"))
         t.cable(self.router, self.client, NEAR, "veth0")
         t.cable(self.router, self.far, FAR, "veth1")
         self.router.forward()
-        self.router.nft("type nat hook postrouting priority 100; oifname veth1 counter masquerade")
+        if masquerade:
+            self.router.nft("type nat hook postrouting priority 100; oifname veth1 counter masquerade")
         for family in FAMILIES:
             self.client.ip(f"-{family}", "route", "add", "default", "via", NEAR.host[family])
         self.root = t.root(small=5000)
@@ -74,7 +75,7 @@ class Scene:
     def verifier(self, *options, address=None, family=4):
         """A verifier that certifies the addresses of this scene."""
         listen = at(address or FAR.peer[family], VERIFIER_PORT)
-        allow = ("--allow-prefix", FAR.net[family])
+        allow = ("--allow-prefix", FAR.net[family], "--allow-prefix", NEAR.net[family])
         return self.t.start(Command(self.far, "verifier", "--listen", listen, *allow, *options))
 
     def issuer(self, *options, family=4):

@@ -15,6 +15,7 @@ mod keys;
 mod network;
 mod observed;
 mod output;
+mod reach;
 mod serve;
 mod subnet;
 #[cfg(test)]
@@ -60,6 +61,7 @@ enum Command {
     Keys(keys::Args),
     Verifier(verifier::Args),
     Certificate(certificate::Args),
+    Reach(reach::Args),
     Completions(completions::Args),
 }
 
@@ -86,6 +88,7 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Keys(args) => block_on(keys::run(args)),
         Command::Verifier(args) => block_on(verifier::run(args)),
         Command::Certificate(args) => block_on(certificate::run(args)),
+        Command::Reach(args) => block_on(reach::run(args)),
         Command::Explain(args) => explain::run(&args),
         Command::Asap(args) => asap::run(&args),
         Command::Cache(args) => cache::run(args).map(|()| ExitCode::SUCCESS),

@@ -35,7 +35,8 @@ Examples:
   firstflight verifier --listen 192.0.2.1:4433 --listen '[2001:db8::1]:4433' --key verifier.key
   firstflight verifier --listen 127.0.0.1:4433 --key verifier.key --allow-prefix 127.0.0.0/8
   firstflight verifier --listen 192.0.2.2:4433 --vantage-id 1 --vantage-key ams.token
-  firstflight verifier --listen 192.0.2.1:4433 --key verifier.key --group group.txt"
+  firstflight verifier --listen 192.0.2.1:4433 --key verifier.key --group group.txt
+  firstflight verifier --listen 192.0.2.1:4433 --key verifier.key --probe-from 192.0.2.9:4434"
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -75,6 +76,9 @@ struct Run {
     /// Certify only who brings a token of every vantage point in this file
     #[arg(long, value_name = "FILE", requires = "key")]
     group: Option<PathBuf>,
+    /// Send probes from this address and port, at which no client asks (see firstflight reach)
+    #[arg(long, value_name = "ADDR:PORT")]
+    probe_from: Vec<SocketAddr>,
     /// Answer Prometheus at http://ADDR/metrics, as 127.0.0.1:9100
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
@@ -126,7 +130,8 @@ impl Run {
             (Some(id), Some(path)) => Some(VantagePoint { id, key: token_key(path)? }),
             _ => None,
         };
-        Ok(Config { issuer, vantage, allowed: self.allow_prefix.clone(), limits: Limits::default() })
+        let (allowed, probe_from) = (self.allow_prefix.clone(), self.probe_from.clone());
+        Ok(Config { issuer, vantage, allowed, probe_from, limits: Limits::default() })
     }
 }
 
@@ -176,10 +181,11 @@ async fn serve(run: Run) -> Result<ExitCode, Error> {
     }
     let counts = counters.get();
     output::line(&format_args!(
-        "{} certificates ({} refreshed), {} tokens, {} refused",
+        "certificates: {} ({} refreshed); tokens: {}; probes: {}; refused: {}",
         counts.certificates,
         counts.refreshed,
         counts.tokens,
+        counts.probes,
         counts.refused_in_all()
     ));
     Ok(ExitCode::SUCCESS)

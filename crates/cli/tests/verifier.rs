@@ -130,7 +130,7 @@ fn a_certificate_from_a_verifier_that_runs() {
         1,
         "the request is not signed by the client's key for this verifier's key",
     );
-    assert_eq!(verifier.stop(), "2 certificates (0 refreshed), 0 tokens, 1 refused");
+    assert_eq!(verifier.stop(), "certificates: 2 (0 refreshed); tokens: 0; probes: 0; refused: 1");
 }
 
 #[test]

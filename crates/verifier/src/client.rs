@@ -2,9 +2,11 @@
 
 mod exchange;
 mod fault;
+mod reach;
 mod route;
 
 pub use fault::{Fault, ObtainError, VantageFault};
+pub use reach::{Mapping, Reach, reach};
 pub use route::{Dial, Dialled, Duplex, Route};
 
 use crate::clock::{boot_clock, secure_rng};

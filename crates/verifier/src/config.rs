@@ -8,6 +8,7 @@ use firstflight_wire::asap::CertificateBody;
 use firstflight_wire::asap::message::{Tokens, VantageId};
 use ipnet::IpNet;
 use std::fmt;
+use std::net::SocketAddr;
 
 /// How a certificate lasts at first, seconds.
 pub const FIRST_DURATION: u32 = 30 * 60;
@@ -24,6 +25,9 @@ pub struct Config {
     /// Prefixes that are not global ([`crate::is_global`]) and may be certified all the same: a laboratory's,
     /// or those of the network that the verifier is for.
     pub allowed: Vec<IpNet>,
+    /// Where probes come from, at most one address a family: others than clients ask at. Without one of the
+    /// client's family there are none.
+    pub probe_from: Vec<SocketAddr>,
     /// What it does at most.
     pub limits: Limits,
 }
@@ -66,6 +70,10 @@ impl Config {
     /// # Errors
     /// What does not. Whoever wrote the configuration is at fault.
     pub fn validate(&self) -> Result<(), ConfigError> {
+        let families = |v4| self.probe_from.iter().filter(move |from| from.is_ipv4() == v4).count();
+        if families(true) > 1 || families(false) > 1 {
+            return Err(ConfigError::Probes);
+        }
         let Some(issuer) = &self.issuer else {
             return if self.vantage.is_some() { Ok(()) } else { Err(ConfigError::Nothing) };
         };
@@ -114,6 +122,8 @@ pub enum ConfigError {
     Twice(VantageId),
     /// A vantage point without a key.
     NoKey(VantageId),
+    /// Several addresses of one family to send probes from.
+    Probes,
 }
 
 impl fmt::Display for ConfigError {
@@ -129,6 +139,7 @@ impl fmt::Display for ConfigError {
                 write!(f, "{count} vantage points: a certificate can count {} at most", Tokens::MAX)
             }
             Self::Twice(id) => write!(f, "two vantage points have the number {id}: give each its own"),
+            Self::Probes => f.write_str("two addresses of one family to send probes from: give one"),
             Self::NoKey(id) => write!(f, "the issuer has no key of vantage point {id}"),
         }
     }

@@ -28,6 +28,8 @@ pub struct Counters {
     pub refreshed: u64,
     /// Tokens given.
     pub tokens: u64,
+    /// Probes sent.
+    pub probes: u64,
     /// Signatures verified.
     pub signatures_verified: u64,
     /// Signatures made.

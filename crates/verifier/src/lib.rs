@@ -26,7 +26,9 @@ mod service;
 mod token;
 
 pub use challenge::CHALLENGE_LASTS;
-pub use client::{Fault, IssuerAddress, ObtainError, Patience, VantageFault, Wanted, obtain};
+pub use client::{
+    Fault, IssuerAddress, Mapping, ObtainError, Patience, Reach, VantageFault, Wanted, obtain, reach,
+};
 pub use clock::{boot_clock, secure_rng};
 pub use config::{Config, ConfigError, FIRST_DURATION, Issuer, LONGEST_DURATION, VantagePoint};
 pub use counters::Counters;
@@ -35,7 +37,7 @@ pub use global::is_global;
 pub use group::{Group, GroupError, VantageAddress};
 pub use key_file::{KeyFileError, VerifierKeys, create_token_key, read_token_keys};
 pub use limits::{Limits, Rate};
-pub use machine::Verifier;
+pub use machine::{Answer, Verifier};
 pub use pool::{CertificatePool, PoolConfig, Site};
 pub use service::{CounterHandle, Service, ServiceError, StreamLimits};
 pub use token::{GroupMember, TOKEN_LASTS, TokenKey};

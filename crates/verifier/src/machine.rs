@@ -8,8 +8,8 @@ use crate::counters::Counters;
 use crate::global::may_certify;
 use crate::limits::RateLimits;
 use firstflight_wire::asap::message::{
-    CertificateMessage, Challenge, ChallengeMessage, Message, MessageBytes, REQUEST_MIN_UDP, Reason, Refused,
-    Request, Token, TokenMessage, TransactionId, VantageId, VantageRequest,
+    CertificateMessage, Challenge, ChallengeMessage, Message, MessageBytes, Probe, ProbeRequest,
+    REQUEST_MIN_UDP, Reason, Refused, Request, Token, TokenMessage, TransactionId, VantageId, VantageRequest,
 };
 use firstflight_wire::{Clock, Instant};
 use rand_core::CryptoRng;
@@ -28,6 +28,15 @@ pub struct Verifier {
     challenges: ChallengeKeys,
     limits: RateLimits,
     counters: Counters,
+}
+
+/// What answers a datagram.
+#[derive(Debug)]
+pub enum Answer {
+    /// From where it was asked.
+    Reply(MessageBytes),
+    /// From the address of [`Config::probe_from`] that has the client's family.
+    Probe(MessageBytes),
 }
 
 /// Why no certificate and no token.
@@ -95,7 +104,7 @@ impl Verifier {
         from: SocketAddr,
         bytes: &[u8],
         rng: &mut impl CryptoRng,
-    ) -> Option<MessageBytes> {
+    ) -> Option<Answer> {
         self.counters.datagrams += 1;
         if bytes.len() < REQUEST_MIN_UDP {
             self.counters.bytes_in += bytes.len() as u64;
@@ -114,7 +123,10 @@ impl Verifier {
         rng: &mut impl CryptoRng,
     ) -> Option<MessageBytes> {
         self.counters.stream_messages += 1;
-        self.handle(Way::Stream, clock, from, bytes, rng)
+        match self.handle(Way::Stream, clock, from, bytes, rng)? {
+            Answer::Reply(message) => Some(message),
+            Answer::Probe(_) => None,
+        }
     }
 
     fn handle(
@@ -124,7 +136,7 @@ impl Verifier {
         from: SocketAddr,
         bytes: &[u8],
         rng: &mut impl CryptoRng,
-    ) -> Option<MessageBytes> {
+    ) -> Option<Answer> {
         self.counters.bytes_in += bytes.len() as u64;
         self.challenges.turn(clock.mono, rng);
         // A socket of both families writes IPv4 addresses as IPv6 ones.
@@ -136,13 +148,43 @@ impl Verifier {
             Ok(Message::VantageRequest(request)) if from.port() != 0 => {
                 self.handle_vantage_request(way, clock, from, &request)
             }
+            // A connection says nothing about datagrams.
+            Ok(Message::ProbeRequest(request)) if from.port() != 0 && way == Way::Datagram => {
+                return Some(self.handle_probe_request(clock, from, &request));
+            }
             _ => {
                 self.counters.dropped_malformed += 1;
                 return None;
             }
         };
         self.counters.bytes_out += answer.len() as u64;
-        Some(answer)
+        Some(Answer::Reply(answer))
+    }
+
+    /// The client wants to know whether a stranger's datagram reaches it.
+    fn handle_probe_request(&mut self, clock: &Clock, from: SocketAddr, request: &ProbeRequest) -> Answer {
+        let ProbeRequest { transaction, nonce, .. } = *request;
+        let key = request.key();
+        let asking = Asking { class: ProbeRequest::TYPE, client: from, key: &key, transaction };
+        let answer = match self.challenge(request.challenge, &asking, clock) {
+            Some(challenge) => Answer::Reply(challenge),
+            None => match self.admit_probe(clock, from.ip()) {
+                Ok(()) => {
+                    self.counters.probes += 1;
+                    Answer::Probe(Probe { transaction, nonce }.to_bytes())
+                }
+                Err(refusal) => Answer::Reply(self.refuse(transaction, refusal)),
+            },
+        };
+        let (Answer::Reply(bytes) | Answer::Probe(bytes)) = &answer;
+        self.counters.bytes_out += bytes.len() as u64;
+        answer
+    }
+
+    fn admit_probe(&mut self, clock: &Clock, address: IpAddr) -> Result<(), Refusal> {
+        self.admit(clock, address)?;
+        let source = self.config.probe_from.iter().any(|from| from.is_ipv4() == address.is_ipv4());
+        if source { Ok(()) } else { Err(Reason::NoProbe.into()) }
     }
 
     fn handle_request(

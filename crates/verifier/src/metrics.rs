@@ -8,6 +8,7 @@
 //! | `firstflight_verifier_challenges_total` | `again` | challenges sent; `true`: for one that was wrong or too old |
 //! | `firstflight_verifier_certificates_total` | `refreshed` | certificates given |
 //! | `firstflight_verifier_tokens_total` | | vantage tokens given |
+//! | `firstflight_verifier_probes_total` | | probes sent from another address |
 //! | `firstflight_verifier_refused_total` | `reason` | requests refused |
 //! | `firstflight_verifier_signatures_total` | `what` | signatures `made` and `verified` |
 //!
@@ -61,7 +62,7 @@ struct Count {
     says: &'static str,
 }
 
-fn counts(counters: &Counters) -> [Count; 13] {
+fn counts(counters: &Counters) -> [Count; 14] {
     let c = counters;
     let count = |name, label, value, says| Count { name, label, value, says };
     let (messages, bytes) = ("firstflight_verifier_messages_total", "firstflight_verifier_bytes_total");
@@ -81,6 +82,7 @@ fn counts(counters: &Counters) -> [Count; 13] {
         count(certificates, Some(("refreshed", "false")), c.certificates - c.refreshed, "Certificates given"),
         count(certificates, Some(("refreshed", "true")), c.refreshed, "Certificates given"),
         count("firstflight_verifier_tokens_total", None, c.tokens, "Vantage tokens given"),
+        count("firstflight_verifier_probes_total", None, c.probes, "Probes sent from another address"),
         count(signatures, Some(("what", "made")), c.signatures_made, "Signatures made and verified"),
         count(signatures, Some(("what", "verified")), c.signatures_verified, "Signatures made and verified"),
     ]

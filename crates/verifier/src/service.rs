@@ -5,8 +5,8 @@ mod stream;
 use crate::clock::{clocks, secure_rng};
 use crate::config::{Config, ConfigError};
 use crate::counters::Counters;
-use crate::machine::Verifier;
-use firstflight_wire::asap::message::{MESSAGE_MAX, MessageBytes};
+use crate::machine::{Answer, Verifier};
+use firstflight_wire::asap::message::MESSAGE_MAX;
 use rand_chacha::ChaCha20Rng;
 use std::fmt;
 use std::future::Future;
@@ -43,6 +43,8 @@ impl Default for StreamLimits {
 /// The machine and what it needs, for all sockets.
 struct Shared {
     inner: Mutex<(Verifier, ChaCha20Rng)>,
+    /// What probes leave by.
+    probing: Vec<UdpSocket>,
     limits: StreamLimits,
 }
 
@@ -51,7 +53,7 @@ impl Shared {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn handle(&self, from: SocketAddr, message: &[u8], stream: bool) -> Option<MessageBytes> {
+    fn handle(&self, from: SocketAddr, message: &[u8], stream: bool) -> Option<Answer> {
         let clock = match clocks() {
             Ok(clock) => clock,
             Err(error) => {
@@ -61,10 +63,20 @@ impl Shared {
         };
         let (verifier, rng) = &mut *self.lock();
         if stream {
-            verifier.handle_stream(&clock, from, message, rng)
+            verifier.handle_stream(&clock, from, message, rng).map(Answer::Reply)
         } else {
             verifier.handle_datagram(&clock, from, message, rng)
         }
+    }
+}
+
+impl Shared {
+    fn send_probe(&self, probe: &[u8], to: SocketAddr) -> io::Result<()> {
+        let ipv4 = to.ip().to_canonical().is_ipv4();
+        let fits = |socket: &&UdpSocket| socket.local_addr().is_ok_and(|from| from.is_ipv4() == ipv4);
+        let socket = self.probing.iter().find(fits).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let to = SocketAddr::new(to.ip().to_canonical(), to.port());
+        socket.try_send_to(probe, to).map(drop)
     }
 }
 
@@ -106,11 +118,18 @@ impl Service {
         let mut rng = secure_rng().map_err(ServiceError::System)?;
         let now = clocks().map_err(ServiceError::System)?.mono;
         let verifier = Verifier::new(config, now, &mut rng).map_err(ServiceError::Config)?;
+        let mut probing = Vec::new();
+        for &from in &verifier.config().probe_from {
+            if addresses.iter().any(|address| address.ip() == from.ip()) {
+                return Err(ServiceError::ProbeAddress(from));
+            }
+            probing.push(UdpSocket::bind(from).await.map_err(|error| ServiceError::Listen(from, error))?);
+        }
         let mut sockets = Vec::new();
         for &address in addresses {
             sockets.push(bind(address).await.map_err(|error| ServiceError::Listen(address, error))?);
         }
-        Ok(Self { sockets, shared: Arc::new(Shared { inner: Mutex::new((verifier, rng)), limits }) })
+        Ok(Self { sockets, shared: Arc::new(Shared { inner: Mutex::new((verifier, rng)), probing, limits }) })
     }
 
     /// Where it listens: the ports, where any would do.
@@ -176,11 +195,14 @@ async fn datagrams(socket: UdpSocket, shared: Arc<Shared>, mut stopped: watch::R
         match received {
             Ok((len, from)) => {
                 let message = buffer.get(..len).unwrap_or_default();
-                if let Some(answer) = shared.handle(from, message, false) {
-                    // A full socket buffer: the client asks again.
-                    if let Err(error) = socket.try_send_to(&answer, from) {
-                        tracing::debug!(%from, %error, "an answer was not sent");
-                    }
+                // A full socket buffer: the client asks again.
+                let sent = match shared.handle(from, message, false) {
+                    Some(Answer::Reply(answer)) => socket.try_send_to(&answer, from).map(drop),
+                    Some(Answer::Probe(probe)) => shared.send_probe(&probe, from),
+                    None => Ok(()),
+                };
+                if let Err(error) = sent {
+                    tracing::debug!(%from, %error, "an answer was not sent");
                 }
             }
             // An ICMP error about an answer, or no memory.
@@ -202,6 +224,8 @@ pub enum ServiceError {
     Config(ConfigError),
     /// An address cannot be listened at.
     Listen(SocketAddr, io::Error),
+    /// Probes are to come from an address that clients ask at: they would show nothing.
+    ProbeAddress(SocketAddr),
     /// No clock or no random numbers.
     System(io::Error),
 }
@@ -213,6 +237,10 @@ impl fmt::Display for ServiceError {
             Self::Listen(address, error) => write!(
                 f,
                 "cannot listen on {address}: {error}; give an address of this machine and a port that is free for UDP and TCP"
+            ),
+            Self::ProbeAddress(from) => write!(
+                f,
+                "probes cannot come from {from}: clients ask there, and networks let in whom they asked; give another address of this machine"
             ),
             Self::System(error) => write!(f, "the system gives no clock or no random numbers: {error}"),
         }

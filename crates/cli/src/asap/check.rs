@@ -77,7 +77,11 @@ impl Known {
                 Message::Request(request) => self.request(request),
                 Message::Certificate(message) => self.certificate_message(message),
                 Message::VantageRequest(request) => vec![sound(request.client_key)],
-                Message::Challenge(_) | Message::Refused(_) | Message::Token(_) => Vec::new(),
+                Message::Challenge(_)
+                | Message::Refused(_)
+                | Message::Token(_)
+                | Message::ProbeRequest(_)
+                | Message::Probe(_) => Vec::new(),
             },
         }
     }

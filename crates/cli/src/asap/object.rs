@@ -107,6 +107,8 @@ impl<'a> Object<'a> {
                 Message::Refused(_) => "verifier-refused",
                 Message::VantageRequest(_) => "vantage-request",
                 Message::Token(_) => "vantage-token",
+                Message::ProbeRequest(_) => "probe-request",
+                Message::Probe(_) => "probe",
             },
         }
     }

@@ -221,6 +221,15 @@ fn message_words(message: &Message, len: usize, words: &mut Words) {
             words.line("vantage point", message.token.vantage);
             words.line("made", time(message.token.time.into()));
         }
+        Message::ProbeRequest(request) => {
+            words.title("verifier message: a request for a probe");
+            challenge_words(request.challenge.as_ref(), words);
+            words.line("nonce", hex(&request.nonce));
+        }
+        Message::Probe(probe) => {
+            words.title("verifier message: a probe from another address");
+            words.line("nonce", hex(&probe.nonce));
+        }
     }
     words.line("transaction", hex(&message.transaction().0));
     words.line("length", format_args!("{len} bytes"));
@@ -251,6 +260,10 @@ fn message_record(message: &Message) -> Value {
         Message::Token(message) => {
             json!({ "vantage": message.token.vantage.get(), "time": message.token.time })
         }
+        Message::ProbeRequest(request) => {
+            json!({ "challenged": request.challenge.is_some(), "nonce": hex(&request.nonce) })
+        }
+        Message::Probe(probe) => json!({ "nonce": hex(&probe.nonce) }),
     };
     record["transaction"] = hex(&message.transaction().0).into();
     record

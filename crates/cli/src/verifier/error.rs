@@ -1,9 +1,10 @@
 //! Why a verifier, or a certificate of one, is not to be had.
 
 use firstflight_verifier::pool::PoolFileError;
-use firstflight_verifier::{GroupError, KeyFileError, ObtainError, ServiceError};
+use firstflight_verifier::{Fault, GroupError, KeyFileError, ObtainError, ServiceError};
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -24,6 +25,10 @@ pub enum VerifierError {
     Service(ServiceError),
     /// No certificate was obtained.
     Obtain(ObtainError),
+    /// A verifier did not say how this network is.
+    Reach(SocketAddr, Fault),
+    /// Two addresses of different families, or one address twice.
+    ReachPair,
     /// The certificate cannot be written.
     Certificate(PoolFileError),
     /// The system's random source failed.
@@ -34,7 +39,7 @@ impl VerifierError {
     /// 2 for what the person can mend, 1 for what failed on the way.
     pub fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Random(_) | Self::Service(ServiceError::System(_)) => ExitCode::from(1),
+            Self::Random(_) | Self::Reach(..) | Self::Service(ServiceError::System(_)) => ExitCode::from(1),
             Self::Obtain(ObtainError::NoAddress { .. }) => ExitCode::from(2),
             Self::Obtain(_) => ExitCode::from(1),
             _ => ExitCode::from(2),
@@ -61,6 +66,10 @@ impl fmt::Display for VerifierError {
             Self::Group(path, error) => write!(f, "group file {} {error}", path.display()),
             Self::Service(error) => error.fmt(f),
             Self::Obtain(error) => error.fmt(f),
+            Self::Reach(verifier, error) => write!(f, "verifier {verifier}: {error}"),
+            Self::ReachPair => {
+                f.write_str("give two verifiers at different addresses of one family: --verifier A:PORT --verifier B:PORT")
+            }
             Self::Certificate(error) => write!(f, "{error}; choose another --out"),
             Self::Random(error) => write!(f, "the system gives no random numbers: {error}"),
         }

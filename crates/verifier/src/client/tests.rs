@@ -76,6 +76,42 @@ async fn over_udp_and_both_families() {
     }
 }
 
+/// The probe comes from a third address of this host; where it is one that was asked, it shows nothing.
+#[tokio::test]
+async fn a_probe_from_elsewhere_arrives_on_an_open_network() {
+    let certifies = || local(Some(Issuer::new(key(1))), None);
+    let probes = |from: &str| Config { probe_from: vec![from.parse().unwrap()], ..certifies() };
+    let first = Running::start(probes("127.0.0.3:0"), V4).await;
+    let second = Running::start(certifies(), "127.0.0.2:0").await;
+    let socket = UdpSocket::bind("0.0.0.0:0").await.unwrap();
+    let port = socket.local_addr().unwrap().port();
+    let found = reach(&socket, [first.address, second.address], &hasty()).await.unwrap();
+    assert_eq!((found.seen.port(), found.seen_by_second.port()), (port, port));
+    assert_eq!((found.strangers, found.mapping()), (true, Mapping::EndpointIndependent));
+    assert!(found.is_open());
+    // No stranger: the same verifier's other port, at an address that was asked.
+    let known = Running::start(probes("127.0.0.1:0"), "127.0.0.4:0").await;
+    let asking = [first.address, second.address];
+    let mut asked = reach::Asking { socket: &socket, contacted: asking.to_vec(), patience: hasty() };
+    asked.contacted.push(known.address);
+    let (_, strangers) = asked.probe(known.address).await.unwrap();
+    assert!(!strangers);
+    assert!(!Reach { strangers: false, ..found }.is_open());
+    // One sends no probes, and is named.
+    let (who, fault) = reach(&socket, [second.address, first.address], &hasty()).await.unwrap_err();
+    assert_eq!(who, second.address);
+    assert!(matches!(fault, Fault::Refused(Refused { reason: Reason::NoProbe, .. })), "{fault}");
+    assert_eq!(first.counters().probes, 1);
+}
+
+#[tokio::test]
+async fn probes_cannot_come_from_where_clients_ask() {
+    let config = Config { probe_from: vec![V4.parse().unwrap()], ..local(Some(Issuer::new(key(1))), None) };
+    let refused = Service::bind(config, &[V4.parse().unwrap()], StreamLimits::default()).await;
+    let error = refused.unwrap_err().to_string();
+    assert!(error.contains("give another address of this machine"), "{error}");
+}
+
 /// Nothing that the client stamps lies ahead of the verifier's clock.
 #[tokio::test]
 async fn requests_are_stamped_no_later_than_the_verifier_wrote() {

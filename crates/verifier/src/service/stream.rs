@@ -1,6 +1,7 @@
 //! Requests over TCP: each message behind its length of two bytes.
 
 use super::{PAUSE, Shared};
+use crate::machine::Answer;
 use firstflight_wire::asap::message::MESSAGE_MAX;
 use std::collections::HashMap;
 use std::io;
@@ -110,7 +111,7 @@ async fn answer_one(stream: &mut TcpStream, from: SocketAddr, shared: &Shared) -
     let mut buffer = [0; MESSAGE_MAX];
     let Some(message) = buffer.get_mut(..usize::from(u16::from_be_bytes(len))) else { return Ok(false) };
     stream.read_exact(message).await?;
-    let Some(answer) = shared.handle(from, message, true) else { return Ok(false) };
+    let Some(Answer::Reply(answer)) = shared.handle(from, message, true) else { return Ok(false) };
     let mut framed = Vec::with_capacity(2 + answer.len());
     framed.extend((answer.len() as u16).to_be_bytes());
     framed.extend_from_slice(&answer);

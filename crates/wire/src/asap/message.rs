@@ -2,7 +2,7 @@
 //! over TCP (`docs/spec/asap.md`, verifier messages).
 //!
 //! Nothing here is checked but the form: whether a challenge, token or signature is right is the verifier's
-//! business. The messages of the reachability probe (types 7 and 8) are not in this version.
+//! business.
 
 mod parts;
 mod read;
@@ -12,7 +12,7 @@ mod tests;
 mod write;
 
 pub use parts::{Challenge, Reason, Token, Tokens, TransactionId, VantageId};
-pub use request::{Renewal, Request, SigningInput, VantageRequest};
+pub use request::{ProbeRequest, Renewal, Request, SigningInput, VantageRequest};
 pub use write::MessageBytes;
 
 use super::CertificateBody;
@@ -43,6 +43,10 @@ pub enum Message {
     VantageRequest(VantageRequest),
     /// The vantage point's token (6).
     Token(TokenMessage),
+    /// A client asks for a datagram from somewhere else (7).
+    ProbeRequest(ProbeRequest),
+    /// That datagram (8).
+    Probe(Probe),
 }
 
 impl Message {
@@ -56,6 +60,8 @@ impl Message {
             Self::Refused(message) => message.transaction,
             Self::VantageRequest(message) => message.transaction,
             Self::Token(message) => message.transaction,
+            Self::ProbeRequest(message) => message.transaction,
+            Self::Probe(message) => message.transaction,
         }
     }
 }
@@ -104,6 +110,15 @@ pub struct TokenMessage {
     pub transaction: TransactionId,
     /// To be handed to the issuing verifier.
     pub token: Token,
+}
+
+/// A datagram from an address that the client never sent to: if it arrives, the client's network lets strangers in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Probe {
+    /// The request's.
+    pub transaction: TransactionId,
+    /// The request's.
+    pub nonce: [u8; 8],
 }
 
 /// The IPv4 or IPv6 address in 16 bytes ([`super::mapped`]).

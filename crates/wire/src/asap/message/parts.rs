@@ -224,6 +224,7 @@ reasons! {
     TokenExpired = 11 "token-expired" "a vantage point's token is too old, or from the future"
     TokenUnknown = 12 "token-unknown" "a token is of no vantage point that the verifier knows"
     TooShort = 13 "too-short" "the verifier certifies for no time as short as was wished"
+    NoProbe = 14 "no-probe" "the verifier has no second address of the client's family to send a probe from"
 }
 
 impl Reason {

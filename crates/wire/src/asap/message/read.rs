@@ -1,9 +1,9 @@
 //! Bytes to messages.
 
 use super::parts::{Challenge, Reason, Token, Tokens, TransactionId, VantageId};
-use super::request::{Renewal, Request, VantageRequest};
+use super::request::{ProbeRequest, Renewal, Request, VantageRequest};
 use super::{
-    CertificateMessage, ChallengeMessage, MESSAGE_MAGIC, MESSAGE_MAX, Message, Refused, TokenMessage,
+    CertificateMessage, ChallengeMessage, MESSAGE_MAGIC, MESSAGE_MAX, Message, Probe, Refused, TokenMessage,
     unmapped,
 };
 use crate::ParseError;
@@ -37,9 +37,14 @@ impl Message {
             Refused::TYPE => Self::Refused(refused(&mut reader, transaction)?),
             VantageRequest::TYPE => Self::VantageRequest(vantage_request(&mut reader, transaction, len)?),
             TokenMessage::TYPE => Self::Token(TokenMessage { transaction, token: reader.token()? }),
+            ProbeRequest::TYPE => {
+                let (challenge, nonce) = (reader.challenge()?, reader.take()?);
+                Self::ProbeRequest(ProbeRequest { transaction, challenge, nonce, len })
+            }
+            Probe::TYPE => Self::Probe(Probe { transaction, nonce: reader.take()? }),
             _ => return Err(ParseError::Malformed("type of a verifier message")),
         };
-        let padded = matches!(message, Self::Request(_) | Self::VantageRequest(_));
+        let padded = matches!(message, Self::Request(_) | Self::VantageRequest(_) | Self::ProbeRequest(_));
         if !padded && !reader.0.is_empty() {
             return Err(ParseError::Malformed("length of a verifier message"));
         }

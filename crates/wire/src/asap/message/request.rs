@@ -139,6 +139,48 @@ impl fmt::Debug for SigningInput {
     }
 }
 
+/// A request for a datagram from another address and port than those that are asked ([`super::Probe`]). Over UDP only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProbeRequest {
+    /// Random.
+    pub transaction: TransactionId,
+    /// The verifier's challenge: none in the first request.
+    pub challenge: Option<Challenge>,
+    /// Random: who has not seen the request cannot send the probe.
+    pub nonce: [u8; 8],
+    /// Zeros follow up to this length.
+    pub(super) len: u16,
+}
+
+impl ProbeRequest {
+    /// The number of its type.
+    pub const TYPE: u8 = 7;
+
+    /// A request.
+    #[must_use]
+    pub const fn new(transaction: TransactionId, challenge: Option<Challenge>, nonce: [u8; 8]) -> Self {
+        Self { transaction, challenge, nonce, len: REQUEST_MIN_UDP as u16 }
+    }
+
+    /// What stands in its challenge where other requests have the client's key: the nonce, and zeros.
+    #[must_use]
+    pub fn key(&self) -> [u8; 32] {
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&self.nonce);
+        key
+    }
+
+    /// The message.
+    #[must_use]
+    pub fn to_bytes(&self) -> MessageBytes {
+        MessageBytes::build(usize::from(self.len), |writer| {
+            writer.header(Self::TYPE, self.len, self.transaction);
+            writer.challenge(self.challenge);
+            writer.put(&self.nonce);
+        })
+    }
+}
+
 /// A request for a vantage point's token. It is not signed: a token is of no use without the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VantageRequest {

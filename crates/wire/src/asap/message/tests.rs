@@ -68,6 +68,11 @@ fn messages() -> impl Strategy<Value = Message> {
                 Message::VantageRequest(VantageRequest::new(id, key, challenge, padded))
             }
         ),
+        (id(), proptest::option::of(challenges()), any::<[u8; 8]>()).prop_map(|(id, challenge, nonce)| {
+            Message::ProbeRequest(ProbeRequest::new(id, challenge, nonce))
+        }),
+        (id(), any::<[u8; 8]>())
+            .prop_map(|(transaction, nonce)| Message::Probe(Probe { transaction, nonce })),
         (id(), challenges(), addresses(), any::<u32>()).prop_map(|(transaction, challenge, seen, time)| {
             Message::Challenge(ChallengeMessage { transaction, challenge, seen, time })
         }),

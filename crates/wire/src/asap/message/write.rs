@@ -2,7 +2,7 @@
 
 use super::parts::{Challenge, Token, TransactionId};
 use super::{
-    CertificateMessage, ChallengeMessage, MESSAGE_MAGIC, MESSAGE_MAX, Message, Refused, TokenMessage,
+    CertificateMessage, ChallengeMessage, MESSAGE_MAGIC, MESSAGE_MAX, Message, Probe, Refused, TokenMessage,
 };
 use crate::asap::{VER_ALG, mapped};
 use core::fmt;
@@ -162,6 +162,22 @@ impl TokenMessage {
     }
 }
 
+impl Probe {
+    /// The number of its type.
+    pub const TYPE: u8 = 8;
+    /// Its length, bytes.
+    pub const LEN: usize = 24;
+
+    /// The message.
+    #[must_use]
+    pub fn to_bytes(&self) -> MessageBytes {
+        MessageBytes::build(Self::LEN, |writer| {
+            writer.header(Self::TYPE, Self::LEN as u16, self.transaction);
+            writer.put(&self.nonce);
+        })
+    }
+}
+
 impl Message {
     /// The bytes that [`Message::parse`] reads.
     #[must_use]
@@ -173,6 +189,8 @@ impl Message {
             Self::Refused(message) => message.to_bytes(),
             Self::VantageRequest(message) => message.to_bytes(),
             Self::Token(message) => message.to_bytes(),
+            Self::ProbeRequest(message) => message.to_bytes(),
+            Self::Probe(message) => message.to_bytes(),
         }
     }
 }

@@ -1,0 +1,184 @@
+//! Whether this host's network lets in datagrams from those that it never sent to.
+//!
+//! An answer to a first flight that travelled inside a DNS lookup comes from a server that the client never
+//! contacted. Most address translators and firewalls drop it; where it arrives is found out here, before it is
+//! needed.
+
+use super::{Fault, Patience};
+use crate::clock::secure_rng;
+use firstflight_wire::asap::message::{Challenge, MESSAGE_MAX, Message, ProbeRequest, TransactionId};
+use rand_core::Rng;
+use std::io;
+use std::net::SocketAddr;
+use tokio::net::UdpSocket;
+use tokio::time::{Instant, timeout_at};
+
+/// Challenges that are answered, in case one expires on the way.
+const CHALLENGES: usize = 3;
+
+/// What an address translator does with the port of one socket towards several hosts (RFC 4787 §4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mapping {
+    /// It is the same towards all.
+    EndpointIndependent,
+    /// It depends on where a datagram goes.
+    Dependent,
+}
+
+impl Mapping {
+    /// Its name in kebab-case.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::EndpointIndependent => "endpoint-independent",
+            Self::Dependent => "endpoint-dependent",
+        }
+    }
+}
+
+/// What was found out about a socket's way to the world, as it is now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reach {
+    /// Where the first verifier sees the socket.
+    pub seen: SocketAddr,
+    /// Where the second one does.
+    pub seen_by_second: SocketAddr,
+    /// Whether a datagram arrived that came from an address which the socket never sent to.
+    pub strangers: bool,
+}
+
+impl Reach {
+    /// Whether the socket has one address for everybody.
+    #[must_use]
+    pub fn mapping(&self) -> Mapping {
+        if self.seen == self.seen_by_second { Mapping::EndpointIndependent } else { Mapping::Dependent }
+    }
+
+    /// Whether a server that was never contacted can answer: it knows where, and its answer arrives.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.strangers && self.mapping() == Mapping::EndpointIndependent
+    }
+}
+
+/// Finds out by two verifiers at different addresses, of which the first sends probes, whether datagrams of
+/// strangers reach `socket`. It has to be the very socket that is to be reached, and not connected; what else
+/// arrives in the meantime is dropped. It holds as long as the mapping does: 15 s without keep-alives is safe,
+/// and an hour with them.
+///
+/// # Errors
+/// Which verifier gave no answer, and why.
+pub async fn reach(
+    socket: &UdpSocket,
+    verifiers: [SocketAddr; 2],
+    patience: &Patience,
+) -> Result<Reach, (SocketAddr, Fault)> {
+    let [first, second] = verifiers;
+    let mut asking = Asking { socket, contacted: vec![first], patience: *patience };
+    // In this order: when the probe comes, the second verifier is still a stranger.
+    let (seen, strangers) = asking.probe(first).await.map_err(|fault| (first, fault))?;
+    asking.contacted.push(second);
+    let (seen_by_second, _) = asking.challenge(second).await.map_err(|fault| (second, fault))?;
+    Ok(Reach { seen, seen_by_second, strangers })
+}
+
+pub(super) struct Asking<'a> {
+    pub(super) socket: &'a UdpSocket,
+    /// No strangers.
+    pub(super) contacted: Vec<SocketAddr>,
+    pub(super) patience: Patience,
+}
+
+impl Asking<'_> {
+    /// Where `verifier` sees the socket, and its challenge.
+    async fn challenge(&self, verifier: SocketAddr) -> Result<(SocketAddr, (Question, Challenge)), Fault> {
+        let question = Question::new()?;
+        match self.ask(verifier, question, None).await? {
+            Some(Message::Challenge(answer)) => Ok((answer.seen, (question, answer.challenge))),
+            Some(Message::Refused(refused)) => Err(Fault::Refused(refused)),
+            Some(_) => Err(Fault::Nonsense),
+            None => Err(Fault::Silent(io::ErrorKind::TimedOut.into())),
+        }
+    }
+
+    /// The same, and whether its probe arrives.
+    pub(super) async fn probe(&self, verifier: SocketAddr) -> Result<(SocketAddr, bool), Fault> {
+        let (seen, (question, mut challenge)) = self.challenge(verifier).await?;
+        for _ in 0..CHALLENGES {
+            match self.ask(verifier, question, Some(challenge)).await? {
+                Some(Message::Probe(_)) => return Ok((seen, true)),
+                // It expired on the way.
+                Some(Message::Challenge(again)) => challenge = again.challenge,
+                Some(Message::Refused(refused)) => return Err(Fault::Refused(refused)),
+                Some(_) => return Err(Fault::Nonsense),
+                // It is there, as its challenge shows: the probe was dropped.
+                None => return Ok((seen, false)),
+            }
+        }
+        Err(Fault::Nonsense)
+    }
+
+    /// Sends a question until it is answered, from where it was sent to or by a probe of a stranger.
+    async fn ask(
+        &self,
+        verifier: SocketAddr,
+        question: Question,
+        challenge: Option<Challenge>,
+    ) -> Result<Option<Message>, Fault> {
+        let message = ProbeRequest::new(question.transaction, challenge, question.nonce).to_bytes();
+        let mut wait = self.patience.first;
+        for _ in 0..self.patience.sends {
+            self.socket.send_to(&message, verifier).await.map_err(Fault::Socket)?;
+            match timeout_at(Instant::now() + wait, self.answer(verifier, question)).await {
+                Ok(answer) => return answer.map(Some).map_err(Fault::Socket),
+                Err(_) => wait *= 2,
+            }
+        }
+        Ok(None)
+    }
+
+    async fn answer(&self, verifier: SocketAddr, question: Question) -> io::Result<Message> {
+        let mut buffer = [0; MESSAGE_MAX + 1];
+        loop {
+            let (len, from) = match self.socket.recv_from(&mut buffer).await {
+                Ok(received) => received,
+                // A router's or host's error about what was sent: it is sent again.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
+                Err(error) => return Err(error),
+            };
+            let Ok(message) = Message::parse(buffer.get(..len).unwrap_or_default()) else { continue };
+            if message.transaction() != question.transaction {
+                continue;
+            }
+            match message {
+                // From an address of its own: a port alone would pass where addresses are looked at.
+                Message::Probe(probe)
+                    if probe.nonce == question.nonce
+                        && self.contacted.iter().all(|known| known.ip() != from.ip()) =>
+                {
+                    return Ok(message);
+                }
+                Message::Probe(_) => {}
+                _ if from == verifier => return Ok(message),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// What is the same in all messages about one probe.
+#[derive(Debug, Clone, Copy)]
+struct Question {
+    transaction: TransactionId,
+    nonce: [u8; 8],
+}
+
+impl Question {
+    fn new() -> Result<Self, Fault> {
+        let mut rng = secure_rng().map_err(Fault::Socket)?;
+        let mut question = Self { transaction: TransactionId([0; 8]), nonce: [0; 8] };
+        rng.fill_bytes(&mut question.transaction.0);
+        rng.fill_bytes(&mut question.nonce);
+        Ok(question)
+    }
+}

@@ -1,0 +1,75 @@
+"""Which networks let in the answer of a server that was never contacted (RFC 4787): each kind made with nftables."""
+
+import json
+
+import firstflight
+from case import FAMILIES, case, check, equal
+from firstflight import show
+from net import Pair
+from process import run
+from test_asap import FAR, NEAR, VERIFIER_PORT, Scene, at
+
+#: The second verifier, and where probes come from: addresses of the far side that the client has never met.
+SECOND = {4: "10.62.0.3", 6: "fd00:62::3"}
+STRANGER = {4: "10.62.0.4", 6: "fd00:62::4"}
+#: The UDP port that is tried.
+CLIENT_PORT = 5000
+
+#: By kind of network: rules of the router, and what is found behind it: one port towards all, strangers come in.
+NETWORKS = {
+    "open": ((), True, True),
+    # Every port of the translator's is the client's, whoever sends.
+    "full-cone": (("masquerade", "all-in"), True, True),
+    # What Linux does: the port is kept, and only who was asked may answer.
+    "masquerade": (("masquerade",), True, False),
+    "masquerade-random": (("masquerade-random",), False, False),
+    "stateful-firewall": (("stateful",), True, False),
+    # Whoever was asked may answer from any port.
+    "address-dependent": (("by-address",), True, False),
+}
+
+
+def rules(ns, family, kinds):
+    ip, udp_in = ("ip", "iif veth1 meta l4proto udp") if family == 4 else ("ip6", "iif veth1 meta l4proto udp")
+    for kind in kinds:
+        if kind.startswith("masquerade"):
+            random = " fully-random" if kind.endswith("random") else ""
+            ns.nft(f"type nat hook postrouting priority 100; oifname veth1 masquerade{random}", chain="out")
+        elif kind == "all-in":
+            to = NEAR.peer[family] if family == 4 else f"[{NEAR.peer[family]}]"
+            ns.nft(
+                f"type nat hook prerouting priority -100; {udp_in} udp dport {CLIENT_PORT}"
+                f" dnat {ip} to {to}:{CLIENT_PORT}",
+                chain="into",
+            )
+        elif kind == "stateful":
+            ns.nft(f"type filter hook forward priority 0; {udp_in} ct state new,invalid drop", chain="into")
+        elif kind == "by-address":
+            address = "ipv4_addr" if family == 4 else "ipv6_addr"
+            text = (
+                f"table inet path {{ set asked {{ type {address}; size 1000; flags dynamic,timeout; timeout 1m; }};"
+                f" chain into {{ type filter hook forward priority 0;"
+                f" oif veth1 meta l4proto udp update @asked {{ {ip} daddr }};"
+                f" {udp_in} {ip} saddr != @asked drop; }}; }}"
+            )
+            run("nft", text, ns=ns)
+
+
+@case(family=FAMILIES, network=tuple(NETWORKS), needs=("nft",))
+def reach_behind(t, family, network):
+    kinds, one_port, strangers = NETWORKS[network]
+    scene = Scene(t, masquerade=False)
+    for address in (SECOND, STRANGER):
+        scene.far.ip("addr", "add", Pair.cidr(address[family]), "dev", "veth1", *(["nodad"] if family == 6 else []))
+    scene.far.ip(f"-{family}", "route", "add", NEAR.net[family], "via", FAR.host[family])
+    rules(scene.router, family, kinds)
+    scene.issuer("--probe-from", at(STRANGER[family], 0), family=family)
+    scene.verifier("--key", scene.path("verifier.key"), address=SECOND[family], family=family)
+    verifiers = [("--verifier", at(address[family], VERIFIER_PORT)) for address in (FAR.peer, SECOND)]
+    asked = run(
+        firstflight.BINARY, "reach", "--json", "--port", CLIENT_PORT, *verifiers[0], *verifiers[1], ns=scene.client
+    )
+    found = json.loads(asked.stdout)
+    mapping = "endpoint-independent" if one_port else "endpoint-dependent"
+    equal((found["mapping"], found["strangers"]), (mapping, strangers), f"behind {network}: {show(found)}")
+    check(found["open"] == (one_port and strangers), show(found))
