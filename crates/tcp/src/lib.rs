@@ -28,7 +28,7 @@ pub mod transition;
 
 pub use buffer::Pool;
 pub use config::{Config, Keepalive};
-pub use connection::{Connection, Disposition, DropReason, Endpoints, Readiness, Totals};
+pub use connection::{Connection, Disposition, DropReason, Endpoints, Readiness, Totals, follows};
 pub use error::{CloseReason, IoError};
 pub use plan::{ChildPlan, Resolution, Retransmit, SynAckReport, SynPlan};
 pub use time_wait::{TimeWait, TimeWaitAction};

@@ -17,6 +17,10 @@ pub struct SynPlan {
     pub retransmit: Retransmit,
     /// Time until the SYN is sent again the first time; 1 s if absent (RFC 6298 §2.1).
     pub first_timeout: Option<Duration>,
+    /// Largest payload of the segments without ACK that follow the SYN's data at once, within the initial window
+    /// and [`FOLLOWERS`](firstflight_wire::carrier::FOLLOWERS), bytes; 0: none (on raw IP, always). RFC 9293 §3.10.7
+    /// drops such segments.
+    pub follow: u16,
 }
 
 /// What a retransmitted SYN carries.
@@ -33,7 +37,7 @@ pub enum Retransmit {
 /// What a SYN-ACK said about our first flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SynAckReport {
-    /// Numbers acknowledged behind the SYN.
+    /// Numbers acknowledged behind the SYN: more than it carried, if what followed it arrived, too.
     pub acked: u32,
     /// Numbers our SYN carried behind itself: preamble and data.
     pub carried: u32,
@@ -75,6 +79,9 @@ pub struct ChildPlan {
     /// answers the client's SYN when that comes again. Given up sooner, it would be made a second time, and the
     /// data delivered twice.
     pub linger: Duration,
+    /// Bytes of the stream behind the SYN's data that an early child takes of segments without ACK; 0 (on raw IP,
+    /// always): RFC 9293 §3.10.7.4 drops these.
+    pub follow: u32,
 }
 
 impl Default for ChildPlan {
@@ -87,6 +94,7 @@ impl Default for ChildPlan {
             overhead: 0,
             retries: 5,
             linger: Duration::ZERO,
+            follow: 0,
         }
     }
 }

@@ -9,8 +9,8 @@ use crate::plan::Retransmit;
 use crate::transition::StateName;
 use alloc::boxed::Box;
 use core::time::Duration;
-use firstflight_wire::Instant;
 use firstflight_wire::tcp::OptionBytes;
+use firstflight_wire::{Instant, SeqNum};
 
 /// A SYN was sent.
 #[derive(Debug)]
@@ -25,6 +25,10 @@ pub struct SynSent {
     pub first_timeout: Option<Duration>,
     /// Preamble and data that the first SYN carried, numbers.
     pub carried: u32,
+    /// Bytes of the stream that follow it at once.
+    pub follow: u32,
+    /// Largest payload of the segments that they leave in.
+    pub segment: u16,
     /// SYNs sent after the first.
     pub retransmits: u8,
     /// How many of them left because the one before was too big for the path.
@@ -33,6 +37,14 @@ pub struct SynSent {
     pub first_sent: Option<Instant>,
     /// A SYN is to be sent.
     pub pending: bool,
+}
+
+impl SynSent {
+    /// The number behind what follows the SYN at once; `None` once the SYN was sent again. `iss` is ours.
+    #[must_use]
+    pub fn follow_end(&self, iss: SeqNum) -> Option<SeqNum> {
+        (self.follow > 0 && self.retransmits == 0).then(|| iss + 1 + self.carried + self.follow)
+    }
 }
 
 /// Who began the handshake that is in SYN-RECEIVED.
@@ -63,6 +75,8 @@ pub struct SynRcvd {
     pub retries: u8,
     /// How long it waits in silence after them.
     pub linger: Duration,
+    /// Segments without ACK are taken up to this number; `None`: they are dropped.
+    pub follow: Option<SeqNum>,
     /// When a SYN-ACK last left.
     pub last_sent: Option<Instant>,
     /// A SYN-ACK is to be sent.

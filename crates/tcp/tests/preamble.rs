@@ -28,6 +28,7 @@ fn client(pool: &mut Pool, retransmit: Retransmit) -> Connection {
         data_limit: 1000,
         retransmit,
         first_timeout: None,
+        follow: 0,
     };
     let (conn, taken) =
         Connection::connect(Arc::new(Config::default()), ends(40_000, 80, 1000), plan, DATA, pool, ms(0));
@@ -169,4 +170,39 @@ fn the_budget_bounds_what_leaves_before_the_ack() {
         bytes += 20 + len;
     }
     assert_eq!(bytes, 1000, "whole packets, the SYN-ACK's too, before the client's ACK");
+}
+
+#[test]
+fn what_follows_the_syn_is_taken_if_the_child_may() {
+    // Accepted, accepted where nothing may follow, refused.
+    for (early, follow) in [(true, 1000), (true, 0), (false, 0)] {
+        let pool = &mut Pool::new(1 << 20);
+        let plan = SynPlan { preamble: PREAMBLE.to_vec(), data_limit: 8, follow: 16, ..SynPlan::default() };
+        let config = Arc::new(Config { timestamps: false, ..Config::default() });
+        let (mut a, taken) = Connection::connect(config, ends(40_000, 80, 1000), plan, DATA, pool, ms(0));
+        assert_eq!(taken, DATA.len());
+        let bytes = sent(&mut a, ms(0));
+        let syn = Segment::parse(&bytes).unwrap();
+        let skip = if early { PREAMBLE.len() as u32 } else { 0 };
+        let plan = ChildPlan { early, skip, follow, ..ChildPlan::default() };
+        let mut b = server(pool, &syn, &plan);
+        let follower = sent(&mut a, ms(0));
+        let segment = Segment::parse(&follower).unwrap();
+        assert_eq!((segment.flags, segment.payload), (Flags::PSH, &DATA[8..]));
+        assert_eq!(segment.seq, syn.seq + syn.len());
+        assert!(a.is_quiet() && a.poll_transmit(ms(0), &mut [0; 200]).is_none());
+        let taken = b.handle_segment(&segment, ms(10), pool) == Disposition::Processed;
+        assert_eq!(taken, follow > 0);
+        let there = if early { &DATA[..if taken { DATA.len() } else { 8 }] } else { &[] };
+        assert_eq!(b.totals().early as usize, there.len());
+        assert_eq!(read(&mut b, pool), there);
+        let syn_ack = sent(&mut b, ms(10));
+        let syn_ack = Segment::parse(&syn_ack).unwrap();
+        let report = a.syn_ack_report(&syn_ack).unwrap();
+        assert_eq!(report.carried as usize, PREAMBLE.len() + 8, "what follows is not carried");
+        assert_eq!(report.acked as usize, if early { PREAMBLE.len() + there.len() } else { 0 });
+        let resolution = if early { Resolution::Accepted } else { Resolution::DataRefused };
+        a.handle_syn_ack(&syn_ack, resolution, ms(20), pool);
+        assert_eq!(a.unacknowledged(), DATA.len() - there.len());
+    }
 }

@@ -21,6 +21,11 @@ pub const BASE_DATAGRAM: u16 = 1200;
 /// TCP payload of a segment without options in such a datagram, bytes.
 pub const BASE_MSS: u16 = BASE_DATAGRAM - HEADER as u16 - 20;
 
+/// Segments without ACK that may follow the SYN of a first flight at once.
+pub const FOLLOWERS: usize = 9;
+/// Most bytes of the stream that these carry, and that a server takes of them.
+pub const FOLLOWER_BYTES: u32 = 16 << 10;
+
 const SEGMENT: u8 = 0x08;
 const CONTROL: u8 = 0x09;
 const KEEP_ALIVE: u16 = 1;

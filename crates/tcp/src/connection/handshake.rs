@@ -3,7 +3,7 @@
 use super::{Connection, Disposition, DropReason, Endpoints, Readiness};
 use crate::buffer::Pool;
 use crate::config::Config;
-use crate::congestion::CongestionControl;
+use crate::congestion::{CongestionControl, initial_window};
 use crate::error::CloseReason;
 use crate::plan::{ChildPlan, Resolution, SynAckReport, SynPlan};
 use crate::plpmtud::Search;
@@ -13,11 +13,20 @@ use crate::transition::{StateName, Transition, Trigger};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::time::Duration;
+use firstflight_wire::carrier::{FOLLOWER_BYTES, FOLLOWERS};
 use firstflight_wire::tcp::{Flags, Options, Segment};
 use firstflight_wire::{Instant, SeqNum};
 
 /// Smallest segment size believed: a smaller MSS option costs more than it helps (Linux: 88).
 const MIN_PEER_MSS: u16 = 88;
+
+/// How many bytes may follow, in segments of `segment` bytes, a SYN that carries `carried`: with it an initial
+/// window (RFC 6928).
+fn follow_limit(segment: u16, carried: u32) -> u32 {
+    let segment = u32::from(segment);
+    let window = initial_window(segment).saturating_sub(carried);
+    (segment * FOLLOWERS as u32).min(window).min(FOLLOWER_BYTES)
+}
 
 impl Connection {
     /// A connection that begins an active open: see [`Connection::open_active`].
@@ -51,19 +60,27 @@ impl Connection {
     }
 
     /// Begins an active open of a new connection; `data` is the stream's beginning, as much of it as
-    /// `plan.data_limit` and the segment size allow rides in the SYN. Returns how many bytes of `data`
-    /// were taken into the send buffer.
+    /// `plan.data_limit` and the segment size allow rides in the SYN, and what `plan.follow` allows follows it.
+    /// Returns how many bytes of `data` were taken into the send buffer.
     pub fn open_active(&mut self, plan: SynPlan, data: &[u8], pool: &mut Pool) -> usize {
         let preamble = plan.preamble.len() as u32;
         self.snd.set_preamble(preamble);
         let taken = self.snd.write(pool, self.config.send_buffer, data);
-        let carried = preamble + (taken as u32).min(plan.data_limit);
+        let riding = (taken as u32).min(plan.data_limit);
+        let carried = preamble + riding;
+        // Without options, but as long as what is sent again with timestamps.
+        let options = if self.config.timestamps { 12 } else { 0 };
+        let segment = plan.follow.min(self.config.mss).min(self.ends.path_mss).saturating_sub(options);
+        // Nothing follows a SYN without data.
+        let follow = if riding == 0 { 0 } else { follow_limit(segment, carried).min(taken as u32 - riding) };
         self.state = State::SynSent(SynSent {
             options: plan.options,
             preamble: plan.preamble.into(),
             again: plan.retransmit,
             first_timeout: plan.first_timeout,
             carried,
+            follow,
+            segment,
             retransmits: 0,
             too_big: 0,
             first_sent: None,
@@ -88,6 +105,10 @@ impl Connection {
             let seq = self.rcv.nxt;
             self.take_payload(pool, seq, data);
             self.totals.early = self.rcv.readable() as u32;
+            let end = self.rcv.nxt + plan.follow;
+            if let State::SynRcvd(syn) = &mut self.state {
+                syn.follow = (plan.follow > 0).then_some(end);
+            }
         }
         self.record(Transition { from: StateName::Listen, trigger, to: StateName::SynRcvd });
         self.arm_retransmit(now);
@@ -120,6 +141,7 @@ impl Connection {
             retransmits: 0,
             retries: plan.retries,
             linger: plan.linger,
+            follow: None,
             last_sent: None,
             pending: true,
         });
@@ -196,6 +218,7 @@ impl Connection {
             return Disposition::Reset;
         }
         let (retransmits, first_sent) = (syn.retransmits, syn.first_sent);
+        let whole = resolution == Resolution::Accepted && segment.ack.ge(self.snd.iss + 1 + syn.carried);
         // What vanishes with a first flight says more about the path's middleboxes than about
         // congestion, once; a SYN that was too big says nothing about it.
         let unusual = syn.carried > 0 || !syn.options.as_slice().is_empty();
@@ -214,10 +237,19 @@ impl Connection {
         let stream_acked = self.snd.buffered();
         self.snd.acknowledge(pool, segment.ack);
         self.totals.bytes_acked += (stream_acked - self.snd.buffered()) as u64;
-        // What the SYN-ACK leaves out was not delivered: sent again at once, no congestion
-        // (RFC 7413 §4.2.2).
-        self.snd.nxt = segment.ack;
-        self.snd.max = segment.ack;
+        let followed = whole && self.snd.outstanding();
+        if followed && retransmits == 0 {
+            // What followed the SYN may have come after the SYN-ACK had left.
+            self.snd.nxt = self.snd.max;
+        } else if followed {
+            // It left with the first SYN, a timeout ago. That loss is counted with the SYN's.
+            self.snd.enter_loss(false);
+        } else {
+            // What the SYN-ACK leaves out was not delivered: sent again at once, no congestion
+            // (RFC 7413 §4.2.2).
+            self.snd.nxt = segment.ack;
+            self.snd.max = segment.ack;
+        }
         self.timed = first_sent.filter(|_| retransmits == 0).map(|sent| (self.snd.iss + 1, sent));
         self.sample_rtt(segment, now);
         // A lost SYN means one segment (RFC 5681 §3.1); one that arrived late was not lost.
@@ -227,6 +259,9 @@ impl Connection {
         self.rtt.reset_backoff();
         self.backoffs = 0;
         self.timers.stop(Timer::Retransmit);
+        if followed {
+            self.arm_retransmit(now);
+        }
         self.timed = None;
         self.transit(if first_flight { Trigger::SynAckFirstFlight } else { Trigger::SynAck });
         self.open(now);
@@ -299,6 +334,7 @@ impl Connection {
             retransmits: 0,
             retries: self.config.syn_retries,
             linger: Duration::ZERO,
+            follow: None,
             last_sent: None,
             pending: true,
         });

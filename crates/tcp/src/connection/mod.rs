@@ -30,7 +30,7 @@ use core::time::Duration;
 use firstflight_wire::tcp::Timestamps;
 use firstflight_wire::{Instant, SeqNum};
 
-pub use segment::{Disposition, DropReason};
+pub use segment::{Disposition, DropReason, follows};
 
 /// What changed for the application since it last asked; bits add up.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -381,7 +381,9 @@ impl Connection {
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         let handshake = match &self.state {
-            State::SynSent(syn) => syn.pending,
+            State::SynSent(syn) => {
+                syn.pending || syn.follow_end(self.snd.iss).is_some_and(|end| self.snd.nxt.lt(end))
+            }
             State::SynRcvd(syn) => syn.pending,
             _ => false,
         };

@@ -4,7 +4,7 @@ use super::{Connection, Readiness};
 use crate::buffer::Pool;
 use crate::error::CloseReason;
 use crate::receive::{AckNeed, Taken};
-use crate::state::{Origin, State};
+use crate::state::{Origin, State, SynRcvd};
 use crate::timers::Timer;
 use crate::transition::{StateName, Trigger};
 use core::time::Duration;
@@ -50,12 +50,22 @@ pub enum Disposition {
     Reset,
 }
 
+/// Whether a segment is one that may follow a SYN before anything was heard of its receiver.
+#[must_use]
+pub fn follows(segment: &Segment<'_>) -> bool {
+    let others = Flags::SYN.union(Flags::RST).union(Flags::FIN).union(Flags::ACK);
+    !segment.flags.intersects(others) && !segment.payload.is_empty()
+}
+
 impl Connection {
     /// Takes a segment for this connection. Its checksum was checked.
     pub fn handle_segment(&mut self, segment: &Segment<'_>, now: Instant, pool: &mut Pool) -> Disposition {
         match &self.state {
             State::SynSent(_) => return self.in_syn_sent(segment, now, pool),
             State::Closed(_) | State::TimeWait(_) => return Disposition::Dropped(DropReason::Unexpected),
+            State::SynRcvd(SynRcvd { follow: Some(end), .. }) if follows(segment) => {
+                return self.take_follower(segment, *end, pool);
+            }
             _ => {}
         }
         let (seq, syn_stripped) = self.strip_crossed_syn(segment);
@@ -90,6 +100,22 @@ impl Connection {
         self.facts.peer_ahead |= segment.is_empty() && seq.gt(self.rcv.nxt);
         self.take_ack(segment, seq, now, pool);
         self.take_text(segment, seq, now, pool);
+        Disposition::Processed
+    }
+
+    /// What follows the client's SYN at once: it has no options, acknowledges nothing and proves nothing, and is
+    /// taken up to `end`. What is odd about it is not answered.
+    fn take_follower(&mut self, segment: &Segment<'_>, end: SeqNum, pool: &mut Pool) -> Disposition {
+        let behind = segment.seq + segment.len();
+        if !self.rcv.acceptable(segment.seq, segment.len()) || behind.gt(end) {
+            return Disposition::Dropped(DropReason::OutOfWindow);
+        }
+        if self.facts.released {
+            // Nobody will read it. The client sends it again, and then hears of it.
+            return Disposition::Dropped(DropReason::Unexpected);
+        }
+        self.take_payload(pool, segment.seq, segment.payload);
+        self.totals.early = self.totals.bytes_received as u32;
         Disposition::Processed
     }
 

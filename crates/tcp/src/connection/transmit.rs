@@ -29,7 +29,7 @@ impl Connection {
             State::TimeWait(_) => return self.transmit_ack(now, out),
             State::SynSent(syn) => {
                 let pending = syn.pending;
-                return if pending { self.transmit_syn(now, out) } else { None };
+                return if pending { self.transmit_syn(now, out) } else { self.transmit_follower(now, out) };
             }
             State::SynRcvd(syn) => {
                 if syn.pending {
@@ -54,7 +54,7 @@ impl Connection {
 
     /// A bare acknowledgement, if one is due; arms the delayed-ACK timer if one may wait.
     fn transmit_ack(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
-        if self.facts.challenge || self.rcv.need == AckNeed::Now {
+        if self.facts.challenge || self.rcv.need == AckNeed::Now && self.may_acknowledge() {
             // Not NXT, which a timeout takes back: the peer may be further and would drop it.
             return self.emit_bare(self.snd.max, Flags::ACK, now, out);
         }
@@ -62,6 +62,22 @@ impl Connection {
             self.timers.set(Timer::DelayedAck, now + self.config.delayed_ack);
         }
         None
+    }
+
+    /// Whether what may be sent before the client's ACK has room for an acknowledgement of what followed its
+    /// SYN; it is taken. Else the client's ACK brings it out.
+    #[inline]
+    fn may_acknowledge(&mut self) -> bool {
+        let State::SynRcvd(syn) = &self.state else { return true };
+        if syn.follow.is_none() {
+            return true;
+        }
+        let (budget, cost) = (syn.budget, syn.overhead + HEADER + self.options_len());
+        if budget < cost {
+            return false;
+        }
+        self.spend_budget(cost);
+        true
     }
 
     #[inline(never)]
@@ -120,6 +136,30 @@ impl Connection {
         Some(at + carried)
     }
 
+    /// What follows the SYN at once, without ACK and options: there is nothing to acknowledge, and nothing was
+    /// agreed. When the SYN goes again it does not, nor what had not left by then.
+    fn transmit_follower(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
+        let State::SynSent(syn) = &self.state else { return None };
+        let end = syn.follow_end(self.snd.iss).filter(|end| self.snd.nxt.lt(*end))?;
+        let seq = self.snd.nxt;
+        let len = end.distance_from(seq).min(u32::from(syn.segment));
+        let header = Header {
+            src_port: self.ends.local_port,
+            dst_port: self.ends.remote_port,
+            seq,
+            ack: SeqNum::new(0),
+            flags: if seq + len == end { Flags::PSH } else { Flags::EMPTY },
+            window: self.config.receive_buffer.min(0xffff) as u16,
+            urgent: 0,
+        };
+        let at = header.emit(&[], out).ok()?;
+        let chunk = Chunk { seq, len, fin: false, again: false };
+        self.snd.copy(chunk, out.get_mut(at..at + len as usize)?);
+        self.snd.sent(chunk);
+        self.last_sent = now;
+        Some(at + len as usize)
+    }
+
     #[inline(never)]
     fn transmit_syn_ack(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
         let window = self.rcv.window(true);
@@ -171,6 +211,10 @@ impl Connection {
             self.snd.sent(chunk);
         }
         self.left(now);
+        if self.rcv.has_holes() {
+            // Of what followed the SYN something is missing: a SYN-ACK has no SACK blocks to say so.
+            self.rcv.need = AckNeed::Now;
+        }
         if !self.timers.runs(Timer::Retransmit) {
             self.arm_retransmit(now);
         }
