@@ -3,6 +3,7 @@
 use crate::config::ConnectConfig;
 use crate::event::{ConnId, Trace};
 use crate::flow::FlowKey;
+use crate::follower;
 use crate::offer;
 use crate::slot::{Asked, Ladder, Owner, SentOffer};
 use crate::stack::Stack;
@@ -96,6 +97,9 @@ impl Stack {
                 None => FastOpen::Request(known.form),
             };
             plan.options.append(OptionBytes::from(&option).as_slice());
+        }
+        if cookie.is_some() || offer.as_ref().is_some_and(|sent| sent.tag.is_some()) {
+            plan.follow = follower::follow(config, key, mss);
         }
         let asked = Asked {
             network,

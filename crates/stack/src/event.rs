@@ -105,6 +105,8 @@ pub enum Drop {
     BadUdp,
     /// Its UDP datagram is for another port than the carrier's, or carries something else.
     NotCarried,
+    /// In UDP: a segment that follows a SYN came before it, or finds no room beside it.
+    Follower,
 }
 
 /// What can be known of a connection.

@@ -7,7 +7,7 @@ use crate::listener::Syn;
 use crate::slot::Owner;
 use crate::stack::Stack;
 use core::net::IpAddr;
-use firstflight_tcp::{Disposition, StateName, TimeWait, TimeWaitAction};
+use firstflight_tcp::{Disposition, StateName, TimeWait, TimeWaitAction, follows};
 use firstflight_wire::ip::{Packet, Protocol, version};
 use firstflight_wire::tcp::{Flags, Segment};
 use firstflight_wire::{Instant, ParseError};
@@ -86,6 +86,9 @@ impl Stack {
     #[inline(never)]
     pub(crate) fn handle_stray(&mut self, key: &FlowKey, hash: u64, segment: &Segment<'_>, now: Instant) {
         let key = *key;
+        if key.is_carried() && follows(segment) && self.listeners.find(&key).is_some() {
+            return self.handle_follower(&key, segment);
+        }
         let mut above = None;
         if let Some((record, held)) = self.remembered(hash) {
             let judged = record.judge(segment);

@@ -23,6 +23,7 @@ mod counters;
 mod egress;
 mod event;
 mod flow;
+mod follower;
 mod gauges;
 mod icmp;
 mod ingress;

@@ -3,6 +3,7 @@
 use crate::config::{ListenConfig, ResponsePolicy};
 use crate::event::{Drop, Trace};
 use crate::flow::FlowKey;
+use crate::follower::copy_of;
 use crate::isn::Initial;
 use crate::parked::Parked;
 use crate::slot::Owner;
@@ -16,6 +17,7 @@ use firstflight_credential::{
 };
 use firstflight_tcp::{ChildPlan, Endpoints};
 use firstflight_wire::asap::{Hint, Offer, Reply, Status};
+use firstflight_wire::carrier::FOLLOWER_BYTES;
 use firstflight_wire::tcp::{FastOpen, Flags, OptionBytes, Segment};
 use firstflight_wire::{Instant, SeqNum};
 
@@ -138,20 +140,8 @@ impl Stack {
     }
 
     fn park(&mut self, syn: Syn<'_>, work: Work, grant: Option<Grant>, place: Place) {
-        let segment = syn.segment;
-        let mut bytes = alloc::vec![0; 60 + segment.payload.len()];
-        let header = firstflight_wire::tcp::Header {
-            src_port: segment.src_port,
-            dst_port: segment.dst_port,
-            seq: segment.seq,
-            ack: segment.ack,
-            flags: segment.flags,
-            window: segment.window,
-            urgent: segment.urgent,
-        };
-        let written = header.emit(segment.options.raw, &mut bytes).ok();
-        let room = written.filter(|at| self.parked.has_room(at + segment.payload.len()));
-        let Some(at) = room else {
+        let room = copy_of(syn.segment).filter(|bytes| self.parked.has_room(bytes.len()));
+        let Some(bytes) = room else {
             drop(place);
             let refused = match work {
                 Work::Ask(job) => {
@@ -166,12 +156,8 @@ impl Stack {
             };
             return self.adopt(syn, Reason::Overloaded, grant, refused);
         };
-        bytes.truncate(at + segment.payload.len());
-        if let Some(body) = bytes.get_mut(at..) {
-            body.copy_from_slice(segment.payload);
-        }
         let listener = self.listeners.id(syn.listener);
-        self.parked.park(syn.key, segment.seq, syn.above, bytes, listener, grant, place, work, syn.now);
+        self.parked.park(syn.key, syn.segment.seq, syn.above, bytes, listener, grant, place, work, syn.now);
     }
 
     /// A verdict for a parked first flight.
@@ -218,6 +204,7 @@ impl Stack {
             JobResult::Accept => {
                 let (place, candidate) = (parked.place, parked.candidate);
                 self.adopt_early(syn, Admitted { grant, place, candidate });
+                self.take_followers(&key, &parked.followers, now);
             }
             JobResult::Refuse(_) if pressed => self.answer_with_cookie(listener, key, &segment, now),
             JobResult::Refuse(_) if refused.is_some_and(|refused| refused.is_forged()) => {
@@ -282,6 +269,7 @@ impl Stack {
         };
         if syn.key.is_carried() {
             plan.retries = plan.retries.min(crate::carrier::SYN_ACK_RETRIES);
+            plan.follow = FOLLOWER_BYTES;
         }
         if plan.retries < ChildPlan::default().retries {
             plan.linger = LINGER;

@@ -10,6 +10,8 @@ use core::time::Duration;
 use firstflight_credential::asap::{Candidate, Refused};
 use firstflight_credential::{Grant, JobRequest, Place, Work};
 use firstflight_wire::asap::{Hint, Status};
+use firstflight_wire::carrier::{FOLLOWER_BYTES, FOLLOWERS};
+use firstflight_wire::tcp::Segment;
 use firstflight_wire::{Instant, SeqNum};
 
 /// A parked SYN.
@@ -23,6 +25,8 @@ pub struct Parked {
     pub above: Option<SeqNum>,
     /// The IP packet's payload: the whole TCP segment.
     pub segment: Vec<u8>,
+    /// What followed it (segments as well), in the order of arrival.
+    pub followers: Vec<Vec<u8>>,
     /// The listener it is for; another one may have its index by the time of the verdict.
     pub listener: ListenerId,
     /// The cookie for its SYN-ACK, whatever the verdict.
@@ -112,6 +116,7 @@ impl ParkingLot {
             isn,
             above,
             segment,
+            followers: Vec::new(),
             listener,
             grant,
             place,
@@ -197,13 +202,33 @@ impl ParkingLot {
         Some((JobId { index, generation: self.entries.generation(index) }, isn))
     }
 
+    /// Keeps what follows a SYN that waits (`bytes` are the whole of `segment`), for the connection that it may
+    /// become. False if it is too far behind, too much, or there already.
+    pub fn follow(&mut self, job: JobId, segment: &Segment<'_>, bytes: Vec<u8>) -> bool {
+        let room = self.max_bytes.saturating_sub(self.bytes);
+        let Some(parked) = self.entries.get_live(job.index, job.generation) else { return false };
+        let Ok(syn) = Segment::parse(&parked.segment) else { return false };
+        let end = syn.seq + syn.len();
+        let offset = segment.seq.distance_from(end);
+        let near = segment.seq.ge(end) && offset.saturating_add(segment.len()) <= FOLLOWER_BYTES;
+        if !near || parked.followers.len() >= FOLLOWERS || bytes.len() > room {
+            return false;
+        }
+        if parked.followers.contains(&bytes) {
+            return false;
+        }
+        self.bytes += bytes.len();
+        parked.followers.push(bytes);
+        true
+    }
+
     /// Takes a SYN out; `None` if the job is old.
     pub fn take(&mut self, job: JobId) -> Option<Parked> {
         if !self.entries.lives(job.index, job.generation) {
             return None;
         }
         let parked = self.entries.remove(job.index)?;
-        self.bytes -= parked.segment.len();
+        self.bytes -= parked.segment.len() + parked.followers.iter().map(Vec::len).sum::<usize>();
         self.by_flow.remove(&parked.key);
         Some(parked)
     }
