@@ -1,0 +1,137 @@
+//! The keys that first flights are sealed to, which change daily (`docs/spec/dns-carriage.md`, section 4.3).
+
+use crate::ci::ConnectionInfo;
+use crate::reply::ReplyKey;
+use crate::seal::{CarriageKey, OpenBuffer, OpenError, Sealed};
+use core::fmt;
+use core::num::NonZeroU8;
+use firstflight_wire::asap::Zone;
+
+/// The current private key and former ones that clients may still know, by their numbers.
+///
+/// A former key is destroyed when its time is over: whoever takes the server later cannot open what resolvers
+/// have written down. `Debug` shows numbers and times only.
+#[derive(Debug)]
+pub struct CarriageKeys {
+    current: Held,
+    former: Vec<Former>,
+}
+
+#[derive(Debug)]
+struct Held {
+    id: NonZeroU8,
+    key: CarriageKey,
+}
+
+#[derive(Debug)]
+struct Former {
+    held: Held,
+    /// Unix seconds.
+    ends: u64,
+}
+
+impl CarriageKeys {
+    /// The most former keys.
+    pub const MAX_FORMER: usize = 8;
+
+    /// One key, with this number.
+    #[must_use]
+    pub const fn new(id: NonZeroU8, key: CarriageKey) -> Self {
+        Self { current: Held { id, key }, former: Vec::new() }
+    }
+
+    /// Number and public half of the current key, to be published.
+    #[must_use]
+    pub fn current(&self) -> (NonZeroU8, [u8; 32]) {
+        (self.current.id, self.current.key.public())
+    }
+
+    /// Number of former keys that are held.
+    #[must_use]
+    pub const fn former(&self) -> usize {
+        self.former.len()
+    }
+
+    /// Makes `key` the current one. The one before opens until `ends`, Unix seconds: when the records that
+    /// name it have expired everywhere, and an hour more.
+    ///
+    /// # Errors
+    /// [`RotateError`]; nothing changes then. The caller is at fault.
+    pub fn rotate(
+        &mut self,
+        id: NonZeroU8,
+        key: CarriageKey,
+        ends: u64,
+        now: u64,
+    ) -> Result<(), RotateError> {
+        self.handle_time(now);
+        if id == self.current.id || self.former.iter().any(|former| former.held.id == id) {
+            return Err(RotateError::IdInUse);
+        }
+        if ends > now && self.former.len() == Self::MAX_FORMER {
+            return Err(RotateError::TooMany);
+        }
+        let before = core::mem::replace(&mut self.current, Held { id, key });
+        if ends > now {
+            self.former.push(Former { held: before, ends });
+        }
+        Ok(())
+    }
+
+    /// Destroys the former keys whose time is over at `now`, Unix seconds.
+    pub fn handle_time(&mut self, now: u64) {
+        self.former.retain(|former| former.ends > now);
+    }
+
+    /// When to call [`CarriageKeys::handle_time`] next, Unix seconds.
+    #[must_use]
+    pub fn next_end(&self) -> Option<u64> {
+        self.former.iter().map(|former| former.ends).min()
+    }
+
+    /// Opens what a client sealed for `zone`. Costs one X25519 operation, so ask a [`Budget`](crate::Budget)
+    /// before. `now` is Unix seconds.
+    ///
+    /// # Errors
+    /// [`OpenError`]: the sender is at fault.
+    pub fn open<'b>(
+        &self,
+        zone: Zone<'_>,
+        sealed: &Sealed,
+        now: u64,
+        buffer: &'b mut OpenBuffer,
+    ) -> Result<(ConnectionInfo<'b>, ReplyKey), OpenError> {
+        let alive = self.former.iter().filter(|former| former.ends > now).map(|former| &former.held);
+        let mut held = core::iter::once(&self.current).chain(alive);
+        let found = held.find(|held| held.id.get() == sealed.key_id()).ok_or(OpenError::UnknownKey)?;
+        found.key.open(zone, sealed, buffer)
+    }
+}
+
+/// Why a key cannot become the current one: the caller is at fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RotateError {
+    /// A key that still opens has this number.
+    IdInUse,
+    /// Too many former keys still open: end them earlier, or change keys less often.
+    TooMany,
+}
+
+impl fmt::Display for RotateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::IdInUse => f.write_str("a carriage key that still opens has this number: take another"),
+            Self::TooMany => write!(
+                f,
+                "{} former carriage keys still open: end them earlier, or change keys less often",
+                CarriageKeys::MAX_FORMER
+            ),
+        }
+    }
+}
+
+impl core::error::Error for RotateError {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,34 @@
+//! The carriage of a first flight inside a DNS lookup: data reaches a server before its address is known
+//! (Zhou's thesis, chapter 5; `docs/spec/dns-carriage.md`).
+//!
+//! A client writes its SYN down as [`ConnectionInfo`], [`seal`]s it to the key that the server publishes, cuts it
+//! into [`Fragments`] and asks for each of them. The front, an authoritative name server, puts them together
+//! ([`Reassembly`]), opens what is complete ([`CarriageKeys`]) and hands it to the server ([`RelaySender`], [`RelayReceiver`]). The server
+//! answers the client itself, and proves with the [`ReplyKey`] that it may.
+//!
+//! All of this is sans-IO: time and randomness are arguments, and nothing is sent.
+#![forbid(unsafe_code)]
+
+mod base230;
+mod budget;
+mod ci;
+mod fragment;
+mod keys;
+mod reassembly;
+pub mod relay;
+mod reply;
+mod seal;
+
+#[cfg(test)]
+mod fixtures;
+#[cfg(test)]
+mod vector_tests;
+
+pub use budget::Budget;
+pub use ci::{ConnectionInfo, WindowScale};
+pub use fragment::{Attempt, Fragment, FragmentId, Fragments, LABEL, MAX_FRAGMENTS, MIN_FRAGMENTS, Part};
+pub use keys::{CarriageKeys, RotateError};
+pub use reassembly::{Reassembled, Reassembly, ReassemblyCounters, ReassemblyLimits};
+pub use relay::{Boot, RelayKey, RelayReceiver, RelayRefused, RelaySender, Relayed};
+pub use reply::ReplyKey;
+pub use seal::{CarriageKey, OpenBuffer, OpenError, SealError, Sealed, seal};

@@ -1,0 +1,192 @@
+//! From the front, which opens first flights, to the server that they are for (`docs/spec/dns-carriage.md`,
+//! section 9).
+//!
+//! The front does not send in the client's name: networks filter that (BCP 38), and it would be an open
+//! spoofer. It hands over what it opened in a datagram that only it can have made.
+
+mod receiver;
+mod window;
+
+pub use receiver::{RelayCounters, RelayReceiver, RelayRefused, Relayed};
+
+use crate::ci::ConnectionInfo;
+use crate::reply::ReplyKey;
+use chacha20poly1305::{AeadInOut, ChaCha20Poly1305, KeyInit, Nonce};
+use core::fmt;
+use core::net::IpAddr;
+use firstflight_wire::EmitError;
+use firstflight_wire::asap::mapped;
+use hpke::inout::InOutBuf;
+use rand_core::CryptoRng;
+use zeroize::Zeroizing;
+
+const MAGIC: [u8; 2] = [0xff, 0x52];
+/// Version 1 (high nibble), type 1.
+const VERSION_TYPE: u8 = 0x11;
+const HEAD: usize = 22;
+/// What stands in front of connection information, encrypted.
+pub(crate) const INNER_HEAD: usize = 20 + ReplyKey::LEN;
+const TAG: usize = 16;
+const NONCE: core::ops::Range<usize> = 4..16;
+const MAX_SEQUENCE: u64 = (1 << 48) - 1;
+
+/// The longest relay datagram, bytes.
+pub const MAX_RELAY: usize = HEAD + INNER_HEAD + ConnectionInfo::MAX_LEN + TAG;
+/// How far a datagram's time may be from the server's, milliseconds.
+pub const RELAY_WINDOW_MS: u64 = 5_000;
+
+/// A key that one front and one server share. Zeroised when dropped, never printed.
+#[derive(Clone)]
+pub struct RelayKey(Zeroizing<[u8; 32]>);
+
+impl RelayKey {
+    /// A new key from a generator fit for keys.
+    #[must_use]
+    pub fn generate(rng: &mut impl CryptoRng) -> Self {
+        let mut bytes = Zeroizing::new([0; 32]);
+        rng.fill_bytes(&mut *bytes);
+        Self(bytes)
+    }
+
+    /// The key of these bytes.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8; 32]) -> Self {
+        Self(Zeroizing::new(*bytes))
+    }
+
+    /// The bytes. They are the secret: only for key files.
+    #[must_use]
+    pub fn to_bytes(&self) -> Zeroizing<[u8; 32]> {
+        self.0.clone()
+    }
+
+    fn cipher(&self) -> ChaCha20Poly1305 {
+        ChaCha20Poly1305::new((&*self.0).into())
+    }
+}
+
+impl fmt::Debug for RelayKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RelayKey(..)")
+    }
+}
+
+/// When a front started: Unix seconds, strictly larger than at its last start. With it no nonce is used twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Boot(pub u32);
+
+impl Boot {
+    /// For a start at `now`, Unix seconds, after one with `last`; `None` when there are no larger ones left.
+    /// The caller must have written it down for the next time before it sends anything.
+    #[must_use]
+    pub fn after(last: Option<Self>, now: u32) -> Option<Self> {
+        match last {
+            Some(Self(last)) => last.checked_add(1).map(|next| Self(next.max(now))),
+            None => Some(Self(now)),
+        }
+    }
+}
+
+/// One sending thread of a front. Not `Clone`: two with the same numbers would use nonces twice.
+pub struct RelaySender {
+    cipher: ChaCha20Poly1305,
+    key_id: u8,
+    front: u16,
+    boot: Boot,
+    sequence: u64,
+}
+
+impl RelaySender {
+    /// Sends under `key`, which the server knows as `key_id`. `front` is this thread's among all that have the
+    /// key.
+    #[must_use]
+    pub fn new(key: &RelayKey, key_id: u8, front: u16, boot: Boot) -> Self {
+        Self { cipher: key.cipher(), key_id, front, boot, sequence: 0 }
+    }
+
+    /// Writes the datagram with `ci`, which came through the resolver at `resolver`, at the front of `out` and
+    /// returns its length. `unix_ms` is the wall clock's time. [`MAX_RELAY`] bytes are always enough.
+    ///
+    /// # Errors
+    /// [`RelayError::Exhausted`] after 2⁴⁸ datagrams: start anew. [`RelayError::Emit`]: the caller is at fault.
+    pub fn emit(
+        &mut self,
+        ci: &ConnectionInfo<'_>,
+        reply: &ReplyKey,
+        resolver: IpAddr,
+        unix_ms: u64,
+        out: &mut [u8],
+    ) -> Result<usize, RelayError> {
+        let sequence = self.sequence;
+        if sequence > MAX_SEQUENCE {
+            return Err(RelayError::Exhausted);
+        }
+        let mut plain = Zeroizing::new([0; INNER_HEAD + ConnectionInfo::MAX_LEN]);
+        let (head, rest) = plain.split_at_mut(INNER_HEAD);
+        let len = ci.emit(rest).map_err(RelayError::Emit)?;
+        head[..16].copy_from_slice(&mapped(resolver.to_canonical()));
+        head[18..20].copy_from_slice(&(len as u16).to_be_bytes());
+        head[20..].copy_from_slice(&*reply.to_bytes());
+        let plain = plain.get(..INNER_HEAD + len).ok_or(RelayError::Emit(EmitError::TooLong))?;
+
+        let whole = HEAD + plain.len() + TAG;
+        let out = out.get_mut(..whole).ok_or(RelayError::Emit(EmitError::BufferTooSmall))?;
+        let (head, rest) = out.split_at_mut(HEAD);
+        head[..2].copy_from_slice(&MAGIC);
+        head[2] = VERSION_TYPE;
+        head[3] = self.key_id;
+        head[4..6].copy_from_slice(&self.front.to_be_bytes());
+        head[6..10].copy_from_slice(&self.boot.0.to_be_bytes());
+        head[10..16].copy_from_slice(&sequence.to_be_bytes()[2..]);
+        head[16..].copy_from_slice(&unix_ms.to_be_bytes()[2..]);
+        let too_small = RelayError::Emit(EmitError::BufferTooSmall);
+        let (text, place) = rest.split_last_chunk_mut::<TAG>().ok_or(too_small)?;
+        let nonce = nonce(head).ok_or(too_small)?;
+        let pair = InOutBuf::new(plain, text).map_err(|_| too_small)?;
+        // The number is used up, whatever happens.
+        self.sequence += 1;
+        let tag = self.cipher.encrypt_inout_detached(&nonce, head, pair).map_err(|_| too_small)?;
+        place.copy_from_slice(&tag);
+        Ok(whole)
+    }
+}
+
+impl fmt::Debug for RelaySender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cipher: _, key_id, front, boot, sequence } = self;
+        f.debug_struct("RelaySender")
+            .field("key_id", key_id)
+            .field("front", front)
+            .field("boot", boot)
+            .field("sequence", sequence)
+            .finish_non_exhaustive()
+    }
+}
+
+fn nonce(head: &[u8]) -> Option<Nonce> {
+    Nonce::try_from(head.get(NONCE)?).ok()
+}
+
+/// Why no relay datagram was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RelayError {
+    /// All sequence numbers of this start are used.
+    Exhausted,
+    /// The connection information cannot be written, or the buffer is too small.
+    Emit(EmitError),
+}
+
+impl fmt::Display for RelayError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exhausted => f.write_str("all sequence numbers are used: start the front anew"),
+            Self::Emit(error) => write!(f, "relay datagram: {error}"),
+        }
+    }
+}
+
+impl core::error::Error for RelayError {}
+
+#[cfg(test)]
+mod tests;

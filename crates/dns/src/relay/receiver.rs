@@ -1,0 +1,290 @@
+//! The server's end.
+
+use super::window::{Seen, Window};
+use super::{Boot, HEAD, MAGIC, MAX_RELAY, RELAY_WINDOW_MS, RelayKey, TAG, VERSION_TYPE, nonce};
+use crate::ci::ConnectionInfo;
+use crate::reply::ReplyKey;
+use crate::seal::OpenBuffer;
+use chacha20poly1305::{AeadInOut, ChaCha20Poly1305, Tag};
+use core::fmt;
+use core::net::{IpAddr, Ipv6Addr};
+use firstflight_wire::ParseError;
+use hpke::inout::InOutBuf;
+use std::collections::BTreeMap;
+
+/// What a front handed over.
+#[derive(Debug)]
+pub struct Relayed<'b> {
+    /// The resolver that the last fragment came through: for accounts, no proof of anything.
+    pub resolver: IpAddr,
+    /// Proves the answer to the client.
+    pub reply: ReplyKey,
+    /// The first flight.
+    pub ci: ConnectionInfo<'b>,
+}
+
+/// Why a relay datagram was dropped. Nothing is ever answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RelayRefused {
+    /// It is none, or of another version.
+    Malformed,
+    /// No key has this number.
+    UnknownKey,
+    /// Its time is more than 5 s from the server's: one of the two clocks is wrong, or it was kept.
+    Time,
+    /// It is from before the front's last start.
+    OldBoot,
+    /// It was seen before.
+    Replayed,
+    /// It is more than 1024 behind.
+    Behind,
+    /// It was not made with the key, or changed on the way.
+    Forged,
+    /// The key's holder sent something that is no connection information: front and server differ in version.
+    Content(ParseError),
+    /// Too many fronts.
+    TooManyFronts,
+}
+
+impl fmt::Display for RelayRefused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed => f.write_str("no relay datagram of this version"),
+            Self::UnknownKey => f.write_str("no key has this number"),
+            Self::Time => f.write_str("more than 5 s from the server's time"),
+            Self::OldBoot => f.write_str("from before the front's last start"),
+            Self::Replayed => f.write_str("seen before"),
+            Self::Behind => f.write_str("too far behind"),
+            Self::Forged => f.write_str("not made with the key, or changed on the way"),
+            Self::Content(error) => write!(f, "by a front, but {error}"),
+            Self::TooManyFronts => f.write_str("too many fronts"),
+        }
+    }
+}
+
+impl core::error::Error for RelayRefused {}
+
+/// Counts of a receiver. All only grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct RelayCounters {
+    /// First flights taken.
+    pub accepted: u64,
+    /// [`RelayRefused::Malformed`].
+    pub malformed: u64,
+    /// [`RelayRefused::UnknownKey`].
+    pub unknown_key: u64,
+    /// [`RelayRefused::Time`].
+    pub time: u64,
+    /// [`RelayRefused::OldBoot`].
+    pub old_boot: u64,
+    /// [`RelayRefused::Replayed`].
+    pub replayed: u64,
+    /// [`RelayRefused::Behind`].
+    pub behind: u64,
+    /// [`RelayRefused::Forged`].
+    pub forged: u64,
+    /// [`RelayRefused::Content`].
+    pub content: u64,
+    /// [`RelayRefused::TooManyFronts`].
+    pub too_many_fronts: u64,
+}
+
+impl RelayCounters {
+    const fn count(&mut self, refused: RelayRefused) {
+        *match refused {
+            RelayRefused::Malformed => &mut self.malformed,
+            RelayRefused::UnknownKey => &mut self.unknown_key,
+            RelayRefused::Time => &mut self.time,
+            RelayRefused::OldBoot => &mut self.old_boot,
+            RelayRefused::Replayed => &mut self.replayed,
+            RelayRefused::Behind => &mut self.behind,
+            RelayRefused::Forged => &mut self.forged,
+            RelayRefused::Content(_) => &mut self.content,
+            RelayRefused::TooManyFronts => &mut self.too_many_fronts,
+        } += 1;
+    }
+}
+
+/// What one sender of a front sent since its last start.
+#[derive(Debug)]
+struct Front {
+    boot: Boot,
+    window: Window,
+    /// The latest time in its datagrams, Unix milliseconds.
+    latest: u64,
+}
+
+/// The server's end.
+#[derive(Default)]
+pub struct RelayReceiver {
+    keys: BTreeMap<u8, ChaCha20Poly1305>,
+    /// By key id and front id.
+    fronts: BTreeMap<(u8, u16), Front>,
+    counters: RelayCounters,
+}
+
+/// The header's fields.
+struct Head {
+    key_id: u8,
+    front: u16,
+    boot: Boot,
+    sequence: u64,
+    time: u64,
+}
+
+impl Head {
+    fn parse(bytes: &[u8; HEAD]) -> Option<Self> {
+        let &[m, n, version, key_id, f, g, b, c, d, e, s, t, u, v, w, x, i, j, k, l, o, p] = bytes;
+        ([m, n] == MAGIC && version == VERSION_TYPE).then(|| Self {
+            key_id,
+            front: u16::from_be_bytes([f, g]),
+            boot: Boot(u32::from_be_bytes([b, c, d, e])),
+            sequence: u64::from_be_bytes([0, 0, s, t, u, v, w, x]),
+            time: u64::from_be_bytes([0, 0, i, j, k, l, o, p]),
+        })
+    }
+}
+
+impl RelayReceiver {
+    /// The most senders that are remembered at once.
+    pub const MAX_FRONTS: usize = 1024;
+
+    /// Without keys: it takes nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes what was made with `key` under this number, instead of what it took before.
+    pub fn set_key(&mut self, key_id: u8, key: &RelayKey) {
+        self.remove_key(key_id);
+        self.keys.insert(key_id, key.cipher());
+    }
+
+    /// Takes nothing under this number any more.
+    pub fn remove_key(&mut self, key_id: u8) {
+        self.keys.remove(&key_id);
+        self.fronts.retain(|(of, _), _| *of != key_id);
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub const fn counters(&self) -> &RelayCounters {
+        &self.counters
+    }
+
+    /// Senders that are remembered.
+    #[must_use]
+    pub fn fronts(&self) -> usize {
+        self.fronts.len()
+    }
+
+    /// A datagram came, at the wall clock's time `unix_ms`. It is opened into `buffer`.
+    ///
+    /// # Errors
+    /// Why it is dropped; counted.
+    pub fn handle_datagram<'b>(
+        &mut self,
+        datagram: &[u8],
+        unix_ms: u64,
+        buffer: &'b mut OpenBuffer,
+    ) -> Result<Relayed<'b>, RelayRefused> {
+        let relayed = self.take(datagram, unix_ms, buffer);
+        match &relayed {
+            Ok(_) => self.counters.accepted += 1,
+            Err(refused) => self.counters.count(*refused),
+        }
+        relayed
+    }
+
+    /// What costs nothing comes first; what changes anything, behind the proof.
+    fn take<'b>(
+        &mut self,
+        datagram: &[u8],
+        unix_ms: u64,
+        buffer: &'b mut OpenBuffer,
+    ) -> Result<Relayed<'b>, RelayRefused> {
+        if datagram.len() > MAX_RELAY {
+            return Err(RelayRefused::Malformed);
+        }
+        let (head_bytes, rest) = datagram.split_first_chunk::<HEAD>().ok_or(RelayRefused::Malformed)?;
+        let (text, tag) = rest.split_last_chunk::<TAG>().ok_or(RelayRefused::Malformed)?;
+        let head = Head::parse(head_bytes).ok_or(RelayRefused::Malformed)?;
+        let cipher = self.keys.get(&head.key_id).ok_or(RelayRefused::UnknownKey)?;
+        if head.time.abs_diff(unix_ms) > RELAY_WINDOW_MS {
+            return Err(RelayRefused::Time);
+        }
+        let place = (head.key_id, head.front);
+        if let Some(front) = self.fronts.get(&place) {
+            front.check(&head)?;
+        }
+        let plain = buffer.part_mut(text.len()).ok_or(RelayRefused::Malformed)?;
+        let nonce = nonce(head_bytes).ok_or(RelayRefused::Malformed)?;
+        let pair = InOutBuf::new(text, plain).map_err(|_| RelayRefused::Malformed)?;
+        cipher
+            .decrypt_inout_detached(&nonce, head_bytes, pair, &Tag::from(*tag))
+            .map_err(|_| RelayRefused::Forged)?;
+        self.note(place, &head, unix_ms)?;
+        content(buffer.part(text.len()).unwrap_or_default())
+    }
+
+    /// Marks a datagram that is genuine.
+    fn note(&mut self, place: (u8, u16), head: &Head, unix_ms: u64) -> Result<(), RelayRefused> {
+        if !self.fronts.contains_key(&place) && self.fronts.len() >= Self::MAX_FRONTS {
+            // Whatever such a front sent is too old to be taken again.
+            self.fronts.retain(|_, front| front.latest.saturating_add(RELAY_WINDOW_MS) >= unix_ms);
+            if self.fronts.len() >= Self::MAX_FRONTS {
+                return Err(RelayRefused::TooManyFronts);
+            }
+        }
+        let new = || Front { boot: head.boot, window: Window::new(), latest: head.time };
+        let front = self.fronts.entry(place).or_insert_with(new);
+        if head.boot > front.boot {
+            *front = new();
+        }
+        front.latest = front.latest.max(head.time);
+        front.window.mark(head.sequence);
+        Ok(())
+    }
+}
+
+impl Front {
+    fn check(&self, head: &Head) -> Result<(), RelayRefused> {
+        if head.boot != self.boot {
+            return if head.boot < self.boot { Err(RelayRefused::OldBoot) } else { Ok(()) };
+        }
+        match self.window.look(head.sequence) {
+            Seen::No => Ok(()),
+            Seen::Yes => Err(RelayRefused::Replayed),
+            Seen::Behind => Err(RelayRefused::Behind),
+        }
+    }
+}
+
+/// What stands in a datagram that was opened.
+fn content(plain: &[u8]) -> Result<Relayed<'_>, RelayRefused> {
+    let truncated = RelayRefused::Content(ParseError::Truncated);
+    let (resolver, rest) = plain.split_first_chunk::<16>().ok_or(truncated)?;
+    let (&[a, b, high, low], rest) = rest.split_first_chunk().ok_or(truncated)?;
+    let (reply, ci) = rest.split_first_chunk().ok_or(truncated)?;
+    if [a, b] != [0, 0] || ci.len() != usize::from(u16::from_be_bytes([high, low])) {
+        return Err(RelayRefused::Content(ParseError::Malformed("length in a relay datagram")));
+    }
+    Ok(Relayed {
+        resolver: IpAddr::from(Ipv6Addr::from(*resolver)).to_canonical(),
+        reply: ReplyKey::from_bytes(reply),
+        ci: ConnectionInfo::parse(ci).map_err(RelayRefused::Content)?,
+    })
+}
+
+impl fmt::Debug for RelayReceiver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RelayReceiver")
+            .field("keys", &self.keys.len())
+            .field("fronts", &self.fronts.len())
+            .field("counters", &self.counters)
+            .finish()
+    }
+}

@@ -1,0 +1,97 @@
+//! Which sequence numbers were seen (as the anti-replay window of RFC 4303 §3.4.3).
+
+/// Numbers that are remembered.
+pub(super) const WIDTH: u64 = 1024;
+
+/// What a number is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Seen {
+    No,
+    Yes,
+    /// It is too far behind to say.
+    Behind,
+}
+
+/// The last [`WIDTH`] numbers up to the highest one: a bit each, in a ring.
+#[derive(Debug, Clone)]
+pub(super) struct Window {
+    /// One more than the highest.
+    next: u64,
+    bits: [u64; (WIDTH / 64) as usize],
+}
+
+impl Window {
+    pub(super) const fn new() -> Self {
+        Self { next: 0, bits: [0; (WIDTH / 64) as usize] }
+    }
+
+    const fn place(number: u64) -> (usize, u64) {
+        ((number % WIDTH / 64) as usize, 1 << (number % 64))
+    }
+
+    pub(super) fn look(&self, number: u64) -> Seen {
+        let (word, bit) = Self::place(number);
+        if number >= self.next {
+            Seen::No
+        } else if self.next - number > WIDTH {
+            Seen::Behind
+        } else if self.bits.get(word).is_some_and(|word| word & bit != 0) {
+            Seen::Yes
+        } else {
+            Seen::No
+        }
+    }
+
+    /// Marks a number that was not seen.
+    pub(super) fn mark(&mut self, number: u64) {
+        if number >= self.next {
+            if number - self.next >= WIDTH {
+                self.bits.fill(0);
+            } else {
+                (self.next..number).for_each(|skipped| self.set(skipped, false));
+            }
+            self.next = number.saturating_add(1);
+        }
+        self.set(number, true);
+    }
+
+    fn set(&mut self, number: u64, seen: bool) {
+        let (word, bit) = Self::place(number);
+        if let Some(word) = self.bits.get_mut(word) {
+            *word = if seen { *word | bit } else { *word & !bit };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        /// Against a set of everything that was marked.
+        #[test]
+        fn it_is_a_set_with_an_end(steps in proptest::collection::vec(
+            prop_oneof![8 => 0_u64..40, 2 => 0_u64..1200, 1 => 0_u64..100_000], 1..400),
+            back in proptest::collection::vec(0_u64..1100, 400))
+        {
+            let (mut window, mut seen, mut next) = (Window::new(), BTreeSet::new(), 0_u64);
+            for (step, back) in steps.into_iter().zip(back) {
+                let number = (next + step).saturating_sub(back);
+                let expected = match () {
+                    () if seen.contains(&number) && next - number <= WIDTH => Seen::Yes,
+                    () if next > number + WIDTH => Seen::Behind,
+                    () => Seen::No,
+                };
+                prop_assert_eq!(window.look(number), expected);
+                if expected == Seen::No {
+                    window.mark(number);
+                    seen.insert(number);
+                    next = next.max(number + 1);
+                    prop_assert_eq!(window.look(number), Seen::Yes);
+                }
+            }
+        }
+    }
+}

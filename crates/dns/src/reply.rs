@@ -1,0 +1,95 @@
+//! How a client knows that an answer from a server it never contacted is the answer to its first flight
+//! (`docs/spec/dns-carriage.md`, section 5).
+
+use core::fmt;
+use core::net::SocketAddr;
+use firstflight_wire::SeqNum;
+use firstflight_wire::asap::{Status, mapped};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use zeroize::Zeroizing;
+
+/// What only the client and who opened its seal know. Zeroised when dropped, never printed.
+#[derive(Clone)]
+pub struct ReplyKey(Zeroizing<[u8; Self::LEN]>);
+
+impl ReplyKey {
+    /// Length, bytes.
+    pub const LEN: usize = 16;
+
+    /// The key of these bytes.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8; Self::LEN]) -> Self {
+        Self(Zeroizing::new(*bytes))
+    }
+
+    /// The bytes. They are the secret: only for the datagram from the front to the server.
+    #[must_use]
+    pub fn to_bytes(&self) -> Zeroizing<[u8; Self::LEN]> {
+        self.0.clone()
+    }
+
+    fn code(&self, server: SocketAddr, isn: SeqNum, status: Status) -> Hmac<Sha256> {
+        let mut input = [0; 23];
+        // A client may see the server's IPv4 address through an IPv6 socket.
+        input[..16].copy_from_slice(&mapped(server.ip().to_canonical()));
+        input[16..18].copy_from_slice(&server.port().to_be_bytes());
+        input[18..22].copy_from_slice(&isn.get().to_be_bytes());
+        input[22] = status as u8;
+        // A block of the hash: a key that is shorter is padded with zeros anyway (RFC 2104 §2).
+        let mut block = Zeroizing::new([0; 64]);
+        block[..Self::LEN].copy_from_slice(&*self.0);
+        Hmac::<Sha256>::new((&*block).into()).chain_update(input)
+    }
+
+    /// The proof for a SYN-ACK that `server` (its address and UDP port) sends with this status and its own
+    /// initial sequence number `isn`: [`Hint::Proof`](firstflight_wire::asap::Hint::Proof).
+    #[must_use]
+    pub fn proof(&self, server: SocketAddr, isn: SeqNum, status: Status) -> [u8; 8] {
+        let code: [u8; 32] = self.code(server, isn, status).finalize().into_bytes().into();
+        code.first_chunk().copied().unwrap_or_default()
+    }
+
+    /// Whether `proof` is that one; in constant time.
+    #[must_use]
+    pub fn verifies(&self, server: SocketAddr, isn: SeqNum, status: Status, proof: &[u8; 8]) -> bool {
+        self.code(server, isn, status).verify_truncated_left(proof).is_ok()
+    }
+}
+
+impl fmt::Debug for ReplyKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ReplyKey(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proof_is_for_one_server_number_and_status() {
+        let key = ReplyKey::from_bytes(&[7; 16]);
+        let server: SocketAddr = "192.0.2.53:443".parse().unwrap();
+        let isn = SeqNum::new(0x0102_0304);
+        let proof = key.proof(server, isn, Status::Accepted);
+        assert!(key.verifies(server, isn, Status::Accepted, &proof));
+        assert!(key.verifies("[::ffff:192.0.2.53]:443".parse().unwrap(), isn, Status::Accepted, &proof));
+
+        assert!(!key.verifies("192.0.2.54:443".parse().unwrap(), isn, Status::Accepted, &proof));
+        assert!(!key.verifies("192.0.2.53:444".parse().unwrap(), isn, Status::Accepted, &proof));
+        assert!(!key.verifies(server, isn + 1, Status::Accepted, &proof));
+        assert!(!key.verifies(server, isn, Status::Capable, &proof));
+        assert!(!ReplyKey::from_bytes(&[8; 16]).verifies(server, isn, Status::Accepted, &proof));
+        for byte in 0..8 {
+            let mut forged = proof;
+            forged[byte] ^= 1;
+            assert!(!key.verifies(server, isn, Status::Accepted, &forged));
+        }
+    }
+
+    #[test]
+    fn nothing_is_printed() {
+        assert_eq!(format!("{:?}", ReplyKey::from_bytes(&[7; 16])), "ReplyKey(..)");
+    }
+}
