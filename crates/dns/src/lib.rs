@@ -2,8 +2,9 @@
 //! (Zhou's thesis, chapter 5; `docs/spec/dns-carriage.md`).
 //!
 //! A client writes its SYN down as [`ConnectionInfo`], [`seal`]s it to the key that the server publishes, cuts it
-//! into [`Fragments`] and asks for each of them. The front, an authoritative name server, puts them together
-//! ([`Reassembly`]), opens what is complete ([`CarriageKeys`]) and hands it to the server ([`RelaySender`], [`RelayReceiver`]). The server
+//! into [`Fragments`] and asks for each of them ([`FragmentQuery`]). The front, an
+//! authoritative name server, answers every [`Question`] at once, puts the fragments together ([`Reassembly`]), opens
+//! what is complete ([`CarriageKeys`]) and hands it to the server ([`RelaySender`], [`RelayReceiver`]). The server
 //! answers the client itself, and proves with the [`ReplyKey`] that it may.
 //!
 //! All of this is sans-IO: time and randomness are arguments, and nothing is sent.
@@ -14,6 +15,8 @@ mod budget;
 mod ci;
 mod fragment;
 mod keys;
+pub mod names;
+mod query;
 mod reassembly;
 pub mod relay;
 mod reply;
@@ -28,6 +31,8 @@ pub use budget::Budget;
 pub use ci::{ConnectionInfo, WindowScale};
 pub use fragment::{Attempt, Fragment, FragmentId, Fragments, LABEL, MAX_FRAGMENTS, MIN_FRAGMENTS, Part};
 pub use keys::{CarriageKeys, RotateError};
+pub use names::{Position, position};
+pub use query::{Echo, FragmentQuery, MessageError, Question};
 pub use reassembly::{Reassembled, Reassembly, ReassemblyCounters, ReassemblyLimits};
 pub use relay::{Boot, RelayKey, RelayReceiver, RelayRefused, RelaySender, Relayed};
 pub use reply::ReplyKey;

@@ -3,8 +3,9 @@
 use crate::base230;
 use crate::relay::MAX_RELAY;
 use crate::{
-    Attempt, Boot, CarriageKey, CarriageKeys, ConnectionInfo, Fragment, FragmentId, Fragments, OpenBuffer,
-    Part, RelayKey, RelayReceiver, RelaySender, ReplyKey, Sealed, WindowScale, seal,
+    Attempt, Boot, CarriageKey, CarriageKeys, ConnectionInfo, Echo, Fragment, FragmentId, FragmentQuery,
+    Fragments, OpenBuffer, Part, Position, Question, RelayKey, RelayReceiver, RelaySender, ReplyKey, Sealed,
+    WindowScale, seal,
 };
 use core::convert::Infallible;
 use core::net::{IpAddr, SocketAddr};
@@ -153,6 +154,24 @@ fn labels() {
             assert_eq!(label.to_vec(), unhex(expected.as_str().unwrap()), "{at}");
             assert_eq!(Fragment::parse(&label).unwrap(), fragments.as_slice()[at]);
         }
+    });
+}
+
+#[test]
+fn messages() {
+    let file = file("carriage");
+    let IpAddr::V4(front) = address(&file, "front_address") else { panic!() };
+    each(&file, |vector| {
+        let zone = bytes(vector, "zone");
+        let zone = Zone::new(&zone).unwrap();
+        let label: [u8; 63] = unhex(vector["labels"][0].as_str().unwrap()).try_into().unwrap();
+        let query = FragmentQuery::new(number(vector, "query_id"), &label, zone).unwrap();
+        assert_eq!(query.as_bytes(), bytes(vector, "query"));
+        let question = Question::parse(query.as_bytes()).unwrap();
+        assert_eq!(question.position(zone), Position::Child(&label));
+        let answer = question.answer(&[front]).unwrap();
+        assert_eq!(answer, bytes(vector, "answer"));
+        assert_eq!(query.read_answer(&answer), Some(Echo::Answered));
     });
 }
 

@@ -1,0 +1,111 @@
+//! Names of the carriage zone, in the uncompressed wire form of RFC 1035 §3.1.
+
+use firstflight_wire::asap::Zone;
+
+/// Longest name, octets (RFC 1035 §2.3.4).
+const MAX_NAME: usize = 255;
+/// Octets of a DNS message's header.
+pub(crate) const HEADER: usize = 12;
+/// Type and class behind a question's name.
+const TYPE_AND_CLASS: usize = 4;
+
+/// Where a name is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Position<'a> {
+    /// Not in the zone.
+    Outside,
+    /// It is the zone's own.
+    Apex,
+    /// One label below, and this label: what a fragment can be.
+    Child(&'a [u8]),
+    /// More than one label below.
+    Deeper,
+}
+
+/// Where `name`, in wire form, is in relation to `zone`. Letters match in either case (RFC 4343).
+#[must_use]
+pub fn position<'a>(name: &'a [u8], zone: Zone<'_>) -> Position<'a> {
+    let zone = zone.as_bytes();
+    let mut rest = name;
+    let mut labels = 0;
+    loop {
+        if rest.eq_ignore_ascii_case(zone) {
+            return match (labels, name.split_first()) {
+                (0, _) => Position::Apex,
+                (1, Some((&len, rest))) => {
+                    rest.get(..usize::from(len)).map_or(Position::Outside, Position::Child)
+                }
+                _ => Position::Deeper,
+            };
+        }
+        let Some((&len @ 1..=63, behind)) = rest.split_first() else { return Position::Outside };
+        let Some(behind) = behind.get(usize::from(len)..) else { return Position::Outside };
+        rest = behind;
+        labels += 1;
+    }
+}
+
+/// The only question of `message` as it stands there: name, type and class. `None` if its name is compressed,
+/// too long or incomplete.
+pub(crate) fn question(message: &[u8]) -> Option<&[u8]> {
+    let rest = message.get(HEADER..)?;
+    let mut at = 0;
+    loop {
+        match usize::from(*rest.get(at)?) {
+            0 => break,
+            len @ 1..=63 => at += 1 + len,
+            _ => return None,
+        }
+    }
+    let name = at + 1;
+    if name > MAX_NAME { None } else { rest.get(..name + TYPE_AND_CLASS) }
+}
+
+/// The name in a question.
+pub(crate) fn name(question: &[u8]) -> &[u8] {
+    question.split_last_chunk::<TYPE_AND_CLASS>().map_or(&[], |(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ZONE: &[u8] = b"\x01f\x03xyz\x03com\x00";
+
+    fn zone() -> Zone<'static> {
+        Zone::new(ZONE).unwrap()
+    }
+
+    #[test]
+    fn positions() {
+        assert_eq!(position(ZONE, zone()), Position::Apex);
+        assert_eq!(position(b"\x01F\x03xYz\x03COM\x00", zone()), Position::Apex);
+        assert_eq!(position(b"\x02ab\x01F\x03xyz\x03com\x00", zone()), Position::Child(b"ab"));
+        assert_eq!(position(b"\x01a\x01b\x01f\x03xyz\x03com\x00", zone()), Position::Deeper);
+        for outside in
+            [&b"\x03xyz\x03com\x00"[..], b"\x00", b"", b"\x02zf\x03xyz\x03com\x00", b"\x01f\x03xyz\x03co"]
+        {
+            assert_eq!(position(outside, zone()), Position::Outside, "{outside:?}");
+        }
+        // Octets that look like the zone, within a label.
+        assert_eq!(position(b"\x0aa\x01f\x03xyz\x03co\x01m\x00", zone()), Position::Outside);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = position(&bytes, zone());
+            if let Some(question) = question(&bytes) {
+                prop_assert!(question.len() <= MAX_NAME + 4);
+                prop_assert!(name(question).ends_with(&[0]));
+            }
+        }
+
+        #[test]
+        fn a_label_in_front_is_found(label in proptest::collection::vec(any::<u8>(), 1..=63)) {
+            let name = [&[label.len() as u8][..], &label, ZONE].concat();
+            prop_assert_eq!(position(&name, zone()), Position::Child(&label));
+        }
+    }
+}
