@@ -2,7 +2,7 @@
 //! (Zhou's thesis, chapter 5; `docs/spec/dns-carriage.md`).
 //!
 //! A client writes its SYN down as [`ConnectionInfo`], [`seal`]s it to the key that the server publishes, cuts it
-//! into [`Fragments`] and asks for each of them ([`FragmentQuery`]). The front, an
+//! into [`Fragments`] and asks for each of them ([`FragmentQuery`]), as its [`Manners`] allow. The front, an
 //! authoritative name server, answers every [`Question`] at once, puts the fragments together ([`Reassembly`]), opens
 //! what is complete ([`CarriageKeys`]) and hands it to the server ([`RelaySender`], [`RelayReceiver`]). The server
 //! answers the client itself, and proves with the [`ReplyKey`] that it may.
@@ -15,6 +15,7 @@ mod budget;
 mod ci;
 mod fragment;
 mod keys;
+pub mod manners;
 pub mod names;
 mod query;
 mod reassembly;
@@ -31,6 +32,7 @@ pub use budget::Budget;
 pub use ci::{ConnectionInfo, WindowScale};
 pub use fragment::{Attempt, Fragment, FragmentId, Fragments, LABEL, MAX_FRAGMENTS, MIN_FRAGMENTS, Part};
 pub use keys::{CarriageKeys, RotateError};
+pub use manners::{Manners, Restraint};
 pub use names::{Position, position};
 pub use query::{Echo, FragmentQuery, MessageError, Question};
 pub use reassembly::{Reassembled, Reassembly, ReassemblyCounters, ReassemblyLimits};
