@@ -155,7 +155,7 @@ fn a_group_and_who_of_it_is_missing() {
         1,
         "the token of vantage point number 1 (number 1): a vantage point's token is missing",
     );
-    assert!(second.stop().contains("1 tokens"));
+    assert!(second.stop().contains("tokens: 1;"));
     fails(&args, 1, "no token from vantage point nbo (number 2): no answer over UDP, nor over TCP");
 }
 
