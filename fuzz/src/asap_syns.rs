@@ -197,6 +197,7 @@ impl World {
             guard: Arc::new(ReplayTable::new(key, Window::REQUESTS, 1 << 16, UNIX_MS - 600_000)),
             domain: if run.per_site { GuardDomain::Site } else { GuardDomain::All },
             pending: Arc::new(PendingLimit::new(if run.few_places { 2 } else { 256 })),
+            relayed: None,
             quarantine: Quarantine::Accepted,
         };
         let mut world = Self {

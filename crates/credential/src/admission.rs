@@ -68,6 +68,8 @@ pub struct FirstFlight<'a> {
     pub offered: Offered,
     /// Its payload: data, behind the credential block if it offers one.
     pub payload: &'a [u8],
+    /// A front handed it over: nothing came from the client's address. It is taken or not, without a trace.
+    pub relayed: bool,
     /// The listener's accept queue has no room.
     pub accept_queue_full: bool,
     /// The listener answers with SYN cookies, which leave no state to skip a handshake with.
@@ -340,7 +342,11 @@ fn admit_block(
     };
     let overloaded =
         |tag, reason| refuse(Refused::new(Status::Overloaded, tag), reason, spoil(policies, first, clock));
-    if let Err(reason) = policy.pending.has_room() {
+    let pending = if first.relayed { policy.relayed.as_ref() } else { Some(&policy.pending) };
+    let Some(pending) = pending else {
+        return refuse(Refused::new(Status::Policy, [0; 2]), Reason::Policy, None);
+    };
+    if let Err(reason) = pending.has_room() {
         return overloaded([0; 2], reason);
     }
     let candidate = match policy.examine(first, len, carrier, shard, clock) {
@@ -352,7 +358,7 @@ fn admit_block(
             return refuse(refused, asap::reason(refused.status), tell);
         }
     };
-    match policy.pending.reserve(first.flow.client) {
+    match pending.reserve(first.flow.client) {
         Ok(place) => Admission::Pending { work: Work::Verify(candidate), grant, place },
         Err(reason) => overloaded(candidate.tag(), reason),
     }
@@ -364,6 +370,10 @@ fn admit_block(
 /// For whoever refuses or drops a SYN without asking [`admit`], too.
 #[must_use]
 pub fn spoil(policies: Policies<'_>, first: &FirstFlight<'_>, clock: &Clock) -> Option<JobRequest> {
+    if first.relayed {
+        // The same request comes straight from the client as well, and is to be found good.
+        return None;
+    }
     if first.offered.has_block() {
         return policies.asap?.spoil(first, clock);
     }

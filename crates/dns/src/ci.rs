@@ -5,7 +5,8 @@ use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::num::NonZeroU16;
 use firstflight_credential::asap::address_tag;
-use firstflight_wire::asap::{BLOCK_LEN, BLOCK_MAGIC, Block};
+use firstflight_wire::asap::{BLOCK_LEN, BLOCK_MAGIC, Block, Offer};
+use firstflight_wire::tcp::{Flags, Header, OptionBytes, OptionsBuf};
 use firstflight_wire::{EmitError, ParseError, SeqNum};
 
 /// Version 1 (high nibble), type 1.
@@ -85,6 +86,37 @@ impl<'a> ConnectionInfo<'a> {
     #[must_use]
     pub const fn wire_len(&self) -> usize {
         HEAD + if self.address.is_ipv4() { 4 } else { 16 } + BLOCK_SENT + self.data.len()
+    }
+
+    /// The TCP segment that it stands for, as a datagram of the carrier has it: with block, data and options, its
+    /// checksum zero (`docs/spec/asap.md` §8).
+    #[must_use]
+    pub fn segment(&self) -> Vec<u8> {
+        let mut options = OptionsBuf::new();
+        // They fit: 4 + 2 + 3 + 8 bytes.
+        options.mss(self.mss);
+        if self.sack_permitted {
+            options.sack_permitted();
+        }
+        if let Some(scale) = self.window_scale {
+            options.window_scale(scale.get());
+        }
+        options.raw(OptionBytes::from(Offer::Block { long_reply: true, len: BLOCK_LEN as u16 }).as_slice());
+        let header = Header {
+            src_port: self.source_port.get(),
+            dst_port: self.destination_port.get(),
+            seq: self.isn,
+            ack: SeqNum::new(0),
+            flags: Flags::SYN.union(Flags::PSH),
+            window: self.window,
+            urgent: 0,
+        };
+        let mut segment = vec![0; 60];
+        let at = header.emit(options.finish(), &mut segment).unwrap_or_default();
+        segment.truncate(at);
+        segment.extend_from_slice(&self.block.to_bytes());
+        segment.extend_from_slice(self.data);
+        segment
     }
 
     /// Reads connection information that is the whole of `bytes`.

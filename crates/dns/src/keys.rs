@@ -1,7 +1,7 @@
 //! The keys that first flights are sealed to, which change daily (`docs/spec/dns-carriage.md`, section 4.3).
 
+use crate::ReplyKey;
 use crate::ci::ConnectionInfo;
-use crate::reply::ReplyKey;
 use crate::seal::{CarriageKey, OpenBuffer, OpenError, Sealed};
 use core::fmt;
 use core::num::NonZeroU8;

@@ -10,6 +10,8 @@
 //! All of this is sans-IO: time and randomness are arguments, and nothing is sent.
 #![forbid(unsafe_code)]
 
+pub use firstflight_credential::asap::ReplyKey;
+
 mod base230;
 mod budget;
 mod ci;
@@ -20,7 +22,6 @@ pub mod names;
 mod query;
 mod reassembly;
 pub mod relay;
-mod reply;
 mod seal;
 
 #[cfg(test)]
@@ -37,5 +38,4 @@ pub use names::{Position, position};
 pub use query::{Echo, FragmentQuery, MessageError, Question};
 pub use reassembly::{Reassembled, Reassembly, ReassemblyCounters, ReassemblyLimits};
 pub use relay::{Boot, RelayKey, RelayReceiver, RelayRefused, RelaySender, Relayed};
-pub use reply::ReplyKey;
 pub use seal::{CarriageKey, OpenBuffer, OpenError, SealError, Sealed, seal};

@@ -9,8 +9,8 @@ mod window;
 
 pub use receiver::{RelayCounters, RelayReceiver, RelayRefused, Relayed};
 
+use crate::ReplyKey;
 use crate::ci::ConnectionInfo;
-use crate::reply::ReplyKey;
 use chacha20poly1305::{AeadInOut, ChaCha20Poly1305, KeyInit, Nonce};
 use core::fmt;
 use core::net::IpAddr;

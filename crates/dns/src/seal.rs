@@ -1,8 +1,8 @@
 //! The seal of connection information: HPKE (RFC 9180) in base mode with DHKEM(X25519, HKDF-SHA256), HKDF-SHA256
 //! and AES-128-GCM, to the key that a server publishes (`docs/spec/dns-carriage.md`, section 4).
 
+use crate::ReplyKey;
 use crate::ci::ConnectionInfo;
-use crate::reply::ReplyKey;
 use core::fmt;
 use firstflight_wire::ParseError;
 use firstflight_wire::asap::{Carriage, Zone, context};

@@ -60,6 +60,7 @@ pub fn policy(own: bool, guard: Arc<dyn ReplayGuard>, pending: &Arc<PendingLimit
         guard,
         domain: GuardDomain::All,
         pending: Arc::clone(pending),
+        relayed: None,
         quarantine: Quarantine::Accepted,
     })
 }

@@ -30,6 +30,10 @@ pub struct Counters {
     pub fast_open_suspended: u64,
     /// Ends of connections remembered for 2 MSL although the peer closed first.
     pub last_acks_held: u64,
+    /// First flights that fronts handed over.
+    pub relayed: u64,
+    /// Of those, dropped without a trace.
+    pub relayed_dropped: u64,
     /// Credential blocks with a wrong signature or encoding.
     pub blocks_forged: u64,
     /// Signatures of first flights verified: two for a certificate not seen before, if that is right.

@@ -141,7 +141,7 @@ impl Stack {
     }
 
     /// What is left of a connection with this hash, and whether it is one that the peer closed first.
-    fn remembered(&self, hash: u64) -> Option<(TimeWait, bool)> {
+    pub(crate) fn remembered(&self, hash: u64) -> Option<(TimeWait, bool)> {
         if let Some(record) = self.time_wait.find(hash) {
             return Some((record, false));
         }

@@ -6,6 +6,7 @@ use crate::flow::FlowKey;
 use crate::follower::copy_of;
 use crate::isn::Initial;
 use crate::parked::Parked;
+use crate::relayed::Returned;
 use crate::slot::Owner;
 use crate::stack::{Announced, Stack};
 use alloc::boxed::Box;
@@ -24,10 +25,13 @@ use firstflight_wire::{Instant, SeqNum};
 /// No first flight is accepted while SYN cookies answer, nor this long after the last one: a
 /// stateless cookie and a later child have different ISNs, and the client's ACK to the cookie would
 /// reset its own executed request.
-const COOKIE_TAIL: Duration = Duration::from_secs(10);
+pub(crate) const COOKIE_TAIL: Duration = Duration::from_secs(10);
 
 /// SYN-ACKs sent again to a client that a certificate vouches for, before its ACK.
 const CERTIFIED_RETRIES: u8 = 2;
+
+/// The same where nothing came from the client's address.
+const RELAYED_RETRIES: u8 = 1;
 
 /// How long a child whose SYN-ACK is not sent again any more still answers the client's SYN: some retransmissions
 /// of that (RFC 6298 §2: 1, 2, 4, … s).
@@ -51,6 +55,8 @@ struct Admitted {
     place: Place,
     /// It came with a certificate.
     candidate: Option<Box<Candidate>>,
+    /// It came by a front.
+    relayed: Option<Returned>,
 }
 
 impl Stack {
@@ -77,7 +83,9 @@ impl Stack {
         }
         if let Some((job, isn)) = self.parked.find(&key) {
             let offered = segment.options.fast_open().is_some() || segment.options.asap().is_some();
-            if isn == segment.seq && (offered || !segment.payload.is_empty()) {
+            // What came by a front may be dropped without a word, the client's own may not.
+            let stays = isn == segment.seq && !self.parked.is_relayed(job);
+            if stays && (offered || !segment.payload.is_empty()) {
                 return self.drop_packet(Drop::AlreadyParked);
             }
             // A plain SYN overtakes the verdict: ordinary handshake, the job's answer is ignored.
@@ -90,7 +98,7 @@ impl Stack {
         let Some(listener) = self.listeners.at(index) else { return };
         match admit(policies(&listener.config), &first, &mut self.asap, &clock) {
             Admission::Accept { grant, place } => {
-                self.adopt_early(syn, Admitted { grant, place, candidate: None });
+                self.adopt_early(syn, Admitted { grant, place, candidate: None, relayed: None });
             }
             Admission::Fallback { reason, grant, tell, refused } => {
                 self.tell(tell);
@@ -127,6 +135,10 @@ impl Stack {
     /// A question to a store goes out all the same, and takes care of copies; a verification does not.
     pub(crate) fn spoil_parked(&mut self, parked: &Parked, now: Instant) {
         let Ok(segment) = Segment::parse(&parked.segment) else { return };
+        if parked.relayed.is_some() {
+            // The same request comes straight from the client as well.
+            return;
+        }
         if self.listeners.get(parked.listener).is_some() && segment.options.asap().is_some() {
             let listener = parked.listener.index;
             self.spoil(&Syn { listener, key: parked.key, segment: &segment, above: None, now });
@@ -157,7 +169,8 @@ impl Stack {
             return self.adopt(syn, Reason::Overloaded, grant, refused);
         };
         let listener = self.listeners.id(syn.listener);
-        self.parked.park(syn.key, syn.segment.seq, syn.above, bytes, listener, grant, place, work, syn.now);
+        let Syn { key, segment, above, now, .. } = syn;
+        self.parked.park(key, segment.seq, above, bytes, listener, grant, place, work, now);
     }
 
     /// A verdict for a parked first flight.
@@ -179,6 +192,9 @@ impl Stack {
         refused: Option<Refused>,
         now: Instant,
     ) {
+        if parked.relayed.is_some() && result != JobResult::Accept {
+            return self.dropped_relayed();
+        }
         let Ok(segment) = Segment::parse(&parked.segment) else { return };
         let Some(listener) = self.listeners.get(parked.listener) else { return };
         if self.find(&parked.key).is_some() {
@@ -193,6 +209,9 @@ impl Stack {
             return self.drop_packet(Drop::TooManyConnections);
         }
         let tail = listener.last_cookie.is_some_and(|t| now - t < COOKIE_TAIL);
+        if tail && parked.relayed.is_some() {
+            return self.dropped_relayed();
+        }
         let (result, refused) = if tail {
             (JobResult::Refuse(Reason::SynCookie), refused.or(parked.refused(Status::Overloaded)))
         } else {
@@ -203,7 +222,7 @@ impl Stack {
         match result {
             JobResult::Accept => {
                 let (place, candidate) = (parked.place, parked.candidate);
-                self.adopt_early(syn, Admitted { grant, place, candidate });
+                self.adopt_early(syn, Admitted { grant, place, candidate, relayed: parked.relayed });
                 self.take_followers(&key, &parked.followers, now);
             }
             JobResult::Refuse(_) if pressed => self.answer_with_cookie(listener, key, &segment, now),
@@ -235,7 +254,7 @@ impl Stack {
 
     /// A child whose first flight was admitted: readable and acceptable at once.
     fn adopt_early(&mut self, syn: Syn<'_>, admitted: Admitted) {
-        let Admitted { grant, place, candidate } = admitted;
+        let Admitted { grant, place, candidate, relayed } = admitted;
         let segment = syn.segment;
         self.relieved(syn.listener);
         self.counters.first_flights_accepted += 1;
@@ -262,8 +281,9 @@ impl Stack {
                 if let Offered::Offer(Offer::Block { len, .. }, _) = offered(&syn.key, segment) {
                     plan.skip = u32::from(len);
                 }
-                plan.retries = CERTIFIED_RETRIES;
-                Some(Reply { status: Status::Accepted, tag: candidate.tag(), hint: Hint::None })
+                plan.retries = if relayed.is_some() { RELAYED_RETRIES } else { CERTIFIED_RETRIES };
+                let hint = relayed.as_ref().map_or(Hint::None, |returned| self.proof(returned, &syn));
+                Some(Reply { status: Status::Accepted, tag: candidate.tag(), hint })
             }
             None => self.reply_to(&syn, None, grant.is_some()),
         };
@@ -418,7 +438,7 @@ impl Stack {
     }
 }
 
-fn policies(config: &ListenConfig) -> Policies<'_> {
+pub(crate) fn policies(config: &ListenConfig) -> Policies<'_> {
     Policies { fast_open: config.fast_open.as_ref(), asap: config.asap.as_ref() }
 }
 
@@ -428,7 +448,7 @@ fn offered(key: &FlowKey, segment: &Segment<'_>) -> Offered {
 }
 
 /// A SYN as the decision about it sees it.
-fn first_flight<'a>(
+pub(crate) fn first_flight<'a>(
     key: &FlowKey,
     segment: &'a Segment<'_>,
     fast_open: Option<&'a FastOpen>,
@@ -440,6 +460,7 @@ fn first_flight<'a>(
         presented: fast_open.map_or(Presented::None, Presented::FastOpen),
         offered: offered(key, segment),
         payload: segment.payload,
+        relayed: false,
         accept_queue_full: false,
         syn_cookie_pressure: false,
     }

@@ -2,6 +2,7 @@
 
 use crate::event::{JobId, ListenerId};
 use crate::flow::FlowKey;
+use crate::relayed::Returned;
 use crate::slab::Slab;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -37,6 +38,8 @@ pub struct Parked {
     pub candidate: Option<Box<Candidate>>,
     /// It came with a certificate: the tag that the reply to it repeats.
     pub tag: Option<[u8; 2]>,
+    /// A front handed it over.
+    pub relayed: Option<Returned>,
     deadline: Instant,
 }
 
@@ -105,7 +108,7 @@ impl ParkingLot {
         place: Place,
         work: Work,
         now: Instant,
-    ) {
+    ) -> JobId {
         self.bytes += segment.len();
         let tag = match &work {
             Work::Verify(candidate) => Some(candidate.tag()),
@@ -122,6 +125,7 @@ impl ParkingLot {
             place,
             candidate: None,
             tag,
+            relayed: None,
             deadline: now + self.lasts,
         };
         let (index, generation) = self.entries.insert(parked);
@@ -140,6 +144,20 @@ impl ParkingLot {
             // Nobody knows how: its deadline answers.
             _ => {}
         }
+        id
+    }
+
+    /// A SYN that waits came by a front.
+    pub fn mark_relayed(&mut self, id: JobId, returned: Returned) {
+        if let Some(parked) = self.entries.get_mut(id.index) {
+            parked.relayed = Some(returned);
+        }
+    }
+
+    /// Whether it did.
+    #[must_use]
+    pub fn is_relayed(&self, id: JobId) -> bool {
+        self.entries.get(id.index).is_some_and(|parked| parked.relayed.is_some())
     }
 
     fn most_jobs(&self) -> usize {

@@ -69,6 +69,7 @@ fn certificates(at: SocketAddr) -> Result<AsapPolicy, Error> {
         guard: Arc::new(ReplayTable::new(key, Window::REQUESTS, GUARD, began)),
         domain: GuardDomain::All,
         pending: Arc::new(PendingLimit::new(16)),
+        relayed: None,
         quarantine: Quarantine::default(),
     })
 }

@@ -80,6 +80,7 @@ impl Certificates {
             guard: Arc::new(ReplayTable::new(key, Window::REQUESTS, bytes, began)),
             domain: if self.per_site { GuardDomain::Site } else { GuardDomain::All },
             pending,
+            relayed: None,
             quarantine: fast_open.map_or(Quarantine::default(), |policy| policy.quarantine),
         };
         Ok(Prepared { policy: Some(policy), file: Some(file) })

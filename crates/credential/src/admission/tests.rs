@@ -116,6 +116,7 @@ fn decision_with(
             presented,
             offered: Offered::Nothing,
             payload: &BYTES[..data_len],
+            relayed: false,
             accept_queue_full: false,
             syn_cookie_pressure: false,
         };
@@ -233,6 +234,7 @@ fn accepted_first_flights_hold_their_places() {
         presented: Presented::FastOpen(&option),
         offered: Offered::Nothing,
         payload: &BYTES[..1],
+        relayed: false,
         accept_queue_full: false,
         syn_cookie_pressure: false,
     };
@@ -316,6 +318,7 @@ fn what_is_refused_is_used_up() {
                 presented: option.as_ref().map_or(Presented::None, Presented::FastOpen),
                 offered: Offered::Nothing,
                 payload: &BYTES,
+                relayed: false,
                 accept_queue_full: false,
                 syn_cookie_pressure: false,
             };
@@ -369,6 +372,7 @@ fn a_place_lost_meanwhile_is_a_fallback_without_grant() {
             presented: Presented::FastOpen(&option),
             offered: Offered::Nothing,
             payload: &BYTES[..1],
+            relayed: false,
             accept_queue_full: false,
             syn_cookie_pressure: false,
         };

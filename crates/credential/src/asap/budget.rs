@@ -21,6 +21,8 @@ const SINGLY: Duration = Duration::from_secs(10);
 const BATCHES: u32 = 1024;
 /// Fewer than so many count as so many: one failure among the first few says nothing.
 const BATCHES_MIN: u32 = 50;
+/// What comes by a front is counted over this time.
+const RELAYED_MINUTE: Duration = Duration::from_secs(60);
 /// Things remembered at once, of each kind.
 const REMEMBERED: usize = 4096;
 
@@ -29,14 +31,16 @@ const REMEMBERED: usize = 4096;
 pub struct BudgetConfig {
     /// Signatures verified a second. One takes 25 to 40 µs of a core.
     pub per_second: u32,
+    /// Of those that fronts hand over: signatures verified a second, besides.
+    pub relayed_per_second: u32,
     /// Certificates remembered as verified.
     pub certificates: usize,
 }
 
 impl Default for BudgetConfig {
-    /// Some 30 % of a core.
+    /// Some 30 % of a core, and 3 %.
     fn default() -> Self {
-        Self { per_second: 10_000, certificates: 16_384 }
+        Self { per_second: 10_000, relayed_per_second: 1_000, certificates: 16_384 }
     }
 }
 
@@ -58,8 +62,12 @@ impl Bucket {
             return false;
         }
         let each = Duration::from_secs(1) / per_second;
-        let depth = Duration::from_millis(100).max(each * 2);
-        let full_at = self.full_at.max(now) + each * count;
+        self.take_time(each * count, Duration::from_millis(100).max(each * 2), now)
+    }
+
+    /// Takes as many tokens as come in `time`, if so many are there; never more than come in `depth` are.
+    fn take_time(&mut self, time: Duration, depth: Duration, now: Instant) -> bool {
+        let full_at = self.full_at.max(now) + time;
         if full_at - now > depth {
             return false;
         }
@@ -75,6 +83,8 @@ pub(super) enum Lane {
     Known,
     /// New: two signatures, from anybody.
     New,
+    /// Handed over by a front: new or not, from who need not be there.
+    Relayed,
 }
 
 /// What a shard remembers of certificates and of those who use them.
@@ -85,10 +95,12 @@ pub struct AsapShard {
     certificates: Lru<CertificateDigest, (u64, u64)>,
     /// Counts the trust stores: what was verified under another one is forgotten.
     generation: u64,
-    lanes: [Bucket; 2],
+    lanes: [Bucket; 3],
     /// By lane: what somebody sends in a client's name into the one must not use up its share of the other.
     sources: Lru<(Lane, u64), Bucket>,
     verifiers: Lru<VerifierId, Bucket>,
+    /// Requests that fronts handed over and that were right, by the client's prefix.
+    relayed: Lru<u64, Bucket>,
     keys: Lru<[u8; 32], Bar>,
     addresses: Lru<IpAddr, Instant>,
     suspects: Lru<u64, Instant>,
@@ -113,9 +125,10 @@ impl AsapShard {
             config,
             certificates: Lru::new(config.certificates),
             generation: 0,
-            lanes: [Bucket::new(); 2],
+            lanes: [Bucket::new(); 3],
             sources: Lru::new(REMEMBERED),
             verifiers: Lru::new(REMEMBERED),
+            relayed: Lru::new(REMEMBERED),
             keys: Lru::new(REMEMBERED),
             addresses: Lru::new(REMEMBERED),
             suspects: Lru::new(REMEMBERED),
@@ -161,6 +174,7 @@ impl AsapShard {
         let (place, count, rate) = match lane {
             Lane::Known => (0, 1, self.config.per_second - half),
             Lane::New => (1, 2, half),
+            Lane::Relayed => (2, 2, self.config.relayed_per_second),
         };
         // A sixteenth of the lane for one network: it takes many to use it up.
         let network = prefix & !0xff;
@@ -181,6 +195,12 @@ impl AsapShard {
         let Some(limit) = per_second else { return true };
         let bucket = self.verifiers.get_or_insert(verifier, Bucket::new);
         bucket.is_some_and(|bucket| bucket.take(1, limit, now))
+    }
+
+    /// Counts an acceptance of a request that a front handed over: ten a minute for one client (an IPv6 /64).
+    pub(super) fn within_relayed_rate(&mut self, prefix: u64, now: Instant) -> bool {
+        let bucket = self.relayed.get_or_insert(prefix, Bucket::new);
+        bucket.is_some_and(|bucket| bucket.take_time(RELAYED_MINUTE / 10, RELAYED_MINUTE, now))
     }
 
     /// Whether this key or this address may use the first flight now.

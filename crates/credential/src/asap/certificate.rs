@@ -157,10 +157,34 @@ impl ClientCertificate {
         request_id: [u8; 8],
         now: Instant,
     ) -> Block {
+        self.sign(carrier, false, identity, data, request_id, now)
+    }
+
+    /// The same for the copy that goes to the server by a front, in UDP (`docs/spec/dns-carriage.md` §3).
+    #[must_use]
+    pub fn request_by_front(
+        &self,
+        identity: &Identity,
+        data: &[u8],
+        request_id: [u8; 8],
+        now: Instant,
+    ) -> Block {
+        self.sign(Carrier::Udp, true, identity, data, request_id, now)
+    }
+
+    fn sign(
+        &self,
+        carrier: Carrier,
+        relayed: bool,
+        identity: &Identity,
+        data: &[u8],
+        request_id: [u8; 8],
+        now: Instant,
+    ) -> Block {
         let requested_ms = self.requested_ms(now);
         let input = RequestInput {
             carrier,
-            relayed: false,
+            relayed,
             address: self.address,
             identity: *identity.digest(),
             block_len: BLOCK_LEN as u32,

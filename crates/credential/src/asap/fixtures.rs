@@ -113,6 +113,7 @@ impl Flight {
             presented: Presented::None,
             offered: Offered::Offer(offer, Carrier::Ip),
             payload,
+            relayed: false,
             accept_queue_full: false,
             syn_cookie_pressure: false,
         }
@@ -142,6 +143,7 @@ pub(super) fn policy() -> AsapPolicy {
         guard: Arc::new(guard),
         domain: GuardDomain::All,
         pending: Arc::new(PendingLimit::new(256)),
+        relayed: None,
         quarantine: Quarantine::Accepted,
     }
 }

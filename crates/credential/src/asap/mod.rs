@@ -10,6 +10,7 @@ mod certificate;
 mod identity;
 mod keys;
 mod policy;
+mod reply_key;
 mod trust;
 mod verify;
 
@@ -23,5 +24,6 @@ pub use certificate::{CertificateDigest, ClientCertificate, certify, is_certifie
 pub use identity::{Identity, address_tag};
 pub use keys::{NotAKey, PrivateKey, PublicKey};
 pub use policy::{AsapPolicy, GuardDomain, Refused, reason};
+pub use reply_key::ReplyKey;
 pub use trust::{BeforeAck, TrustError, TrustStore, Trusted};
 pub use verify::{BATCH, Candidate, Verified, verify};

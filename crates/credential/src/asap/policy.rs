@@ -5,7 +5,7 @@ use super::budget::{AsapShard, Lane};
 use super::certificate::CertificateDigest;
 use super::identity::{Identity, address_tag};
 use super::keys::PublicKey;
-use super::trust::{TrustStore, Trusted};
+use super::trust::{BeforeAck, TrustStore, Trusted};
 use super::verify::{Candidate, Verified};
 use crate::admission::{FirstFlight, JobRequest, Offered, Redemption};
 use crate::outcome::Reason;
@@ -27,6 +27,12 @@ impl Window {
     pub const REQUESTS: Self =
         Self { past: Duration::from_secs(60), future: Duration::from_secs(10), spread: Duration::ZERO };
 }
+
+/// Of first flights that fronts hand over (`docs/spec/dns-carriage.md` §9): whoever has had an address for an hour
+/// cannot aim at the next one there, and does so with little effect.
+const RELAYED_AGE: Duration = Duration::from_secs(60 * 60);
+const RELAYED_PAST: Duration = Duration::from_secs(30);
+const RELAYED_TIMES: u32 = 3;
 
 /// Who shares the replay guard of an identity. One request is accepted once for each guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,6 +59,9 @@ pub struct AsapPolicy {
     pub domain: GuardDomain,
     /// How many first flights may wait for their client's ACK; the listener's Fast Open policy may share it.
     pub pending: Arc<PendingLimit>,
+    /// The same for first flights that fronts hand over ([`FirstFlight::relayed`]), 4 for each client; `None`: none
+    /// are taken.
+    pub relayed: Option<Arc<PendingLimit>>,
     /// Which resets keep their place for a while.
     pub quarantine: Quarantine,
 }
@@ -154,7 +163,11 @@ impl AsapPolicy {
         let prefix = prefix(address);
         let digest = CertificateDigest::of(&block.certificate, &trusted.key, address);
         let known = shard.knows(&digest, now_s);
-        let lane = if known { Lane::Known } else { Lane::New };
+        let lane = match (first.relayed, known) {
+            (true, _) => Lane::Relayed,
+            (false, true) => Lane::Known,
+            (false, false) => Lane::New,
+        };
         if shard.is_barred(client_key.as_bytes(), address, clock.mono) {
             return Err(refuse(Status::Policy));
         }
@@ -163,7 +176,7 @@ impl AsapPolicy {
         }
         let input = RequestInput {
             carrier,
-            relayed: false,
+            relayed: first.relayed,
             address,
             identity: *identity.digest(),
             block_len: u32::from(len),
@@ -192,7 +205,12 @@ impl AsapPolicy {
             client: address,
             prefix,
             tag: tag(&block),
-            before_ack: trusted.before_ack(&block.certificate, now_s),
+            relayed: first.relayed,
+            before_ack: if first.relayed {
+                BeforeAck::Times(RELAYED_TIMES)
+            } else {
+                trusted.before_ack(&block.certificate, now_s)
+            },
         }))
     }
 
@@ -229,7 +247,8 @@ impl AsapPolicy {
         let now_s = clock.unix_ms / 1000;
         let late = |status| Refused { status, tag: tag(block), hint: Hint::Time(now_s as u32) };
         trusted.allows(&block.certificate, first.flow.client, now_s).map_err(late)?;
-        let (past, future) = (millis(Window::REQUESTS.past), millis(Window::REQUESTS.future));
+        let past = if first.relayed { RELAYED_PAST } else { Window::REQUESTS.past };
+        let (past, future) = (millis(past), millis(Window::REQUESTS.future));
         let stamp = block.request.requested_ms;
         // A clock that may be that wrong cannot tell old from new.
         let uncertain = millis(clock.uncertainty) > future;
@@ -237,6 +256,9 @@ impl AsapPolicy {
             return Err(late(Status::OutsideWindow));
         }
         let begins = u64::from(block.certificate.valid_from) * 1000;
+        if first.relayed && begins.saturating_add(millis(RELAYED_AGE)) < clock.unix_ms {
+            return Err(late(Status::Expired));
+        }
         if stamp < begins || stamp > block.certificate.ends() * 1000 {
             return Err(late(Status::Expired));
         }
@@ -281,6 +303,9 @@ impl AsapPolicy {
         }
         candidate.stands(shard, clock)?;
         if !shard.within_rate(candidate.verifier_id, candidate.per_second, clock.mono) {
+            return refuse(Status::Overloaded);
+        }
+        if candidate.relayed && !shard.within_relayed_rate(candidate.prefix, clock.mono) {
             return refuse(Status::Overloaded);
         }
         match self.guard.test_and_set(candidate.replay, candidate.stamp_ms, clock.unix_ms) {

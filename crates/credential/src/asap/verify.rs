@@ -41,6 +41,8 @@ pub struct Candidate {
     pub(super) ends: u64,
     pub(super) client: IpAddr,
     pub(super) prefix: u64,
+    /// A front handed it over.
+    pub(super) relayed: bool,
     pub(super) tag: [u8; 2],
     pub(super) before_ack: BeforeAck,
 }

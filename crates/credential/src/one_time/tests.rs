@@ -44,6 +44,7 @@ fn visit(member: &FastOpenPolicy, flow: Flow, cookie: Option<Cookie>) -> (Option
         presented: Presented::FastOpen(&option),
         offered: Offered::Nothing,
         payload: b"GET /",
+        relayed: false,
         accept_queue_full: false,
         syn_cookie_pressure: false,
     };

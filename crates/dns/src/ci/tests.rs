@@ -1,5 +1,6 @@
 use super::*;
 use crate::fixtures::{V4, V6, ci, rng};
+use firstflight_wire::tcp::Segment;
 use proptest::prelude::*;
 
 fn bytes(ci: &ConnectionInfo<'_>) -> Vec<u8> {
@@ -23,6 +24,26 @@ fn every_length_of_data_is_read_as_it_was_written() {
         let longer = ci(address, &data, &mut rng(1));
         assert_eq!(longer.emit(&mut [0; 1000]), Err(EmitError::TooLong));
     }
+}
+
+#[test]
+fn it_stands_for_a_syn_of_the_carrier() {
+    let mut info = ci(V4, b"GET / HTTP/1.1", &mut rng(1));
+    (info.window_scale, info.sack_permitted) = (WindowScale::new(7), true);
+    let bytes = info.segment();
+    let syn = Segment::parse(&bytes).unwrap();
+    assert_eq!((syn.src_port, syn.dst_port), (info.source_port.get(), info.destination_port.get()));
+    assert_eq!((syn.seq, syn.window, syn.flags), (info.isn, info.window, Flags::SYN.union(Flags::PSH)));
+    assert_eq!((syn.options.mss, syn.options.window_scale), (Some(info.mss), Some(7)));
+    assert!(syn.options.sack_permitted && syn.options.timestamps.is_none());
+    let offer = syn.options.asap().and_then(Offer::parse);
+    assert_eq!(offer, Some(Offer::Block { long_reply: true, len: BLOCK_LEN as u16 }));
+    let (block, data) = syn.payload.split_at(BLOCK_LEN);
+    assert_eq!((Block::parse(block), data), (Ok(info.block), info.data));
+    (info.window_scale, info.sack_permitted) = (None, false);
+    let bytes = info.segment();
+    let syn = Segment::parse(&bytes).unwrap();
+    assert!(syn.options.window_scale.is_none() && !syn.options.sack_permitted);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use super::window::{Seen, Window};
 use super::{Boot, HEAD, MAGIC, MAX_RELAY, RELAY_WINDOW_MS, RelayKey, TAG, VERSION_TYPE, nonce};
+use crate::ReplyKey;
 use crate::ci::ConnectionInfo;
-use crate::reply::ReplyKey;
 use crate::seal::OpenBuffer;
 use chacha20poly1305::{AeadInOut, ChaCha20Poly1305, Tag};
 use core::fmt;

@@ -93,6 +93,7 @@ pub fn policy(verifiers: &[u8]) -> AsapPolicy {
         guard: Arc::new(ReplayTable::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS, 1 << 20, GUARD_MS)),
         domain: GuardDomain::All,
         pending: Arc::new(PendingLimit::new(256)),
+        relayed: None,
         quarantine: Quarantine::Accepted,
     }
 }

@@ -22,7 +22,8 @@ fn affords(shard: &mut AsapShard, lane: Lane, now: Instant) -> u32 {
 
 #[test]
 fn garbage_in_the_lane_of_new_certificates_leaves_the_other_served() {
-    let mut shard = AsapShard::new(BudgetConfig { per_second: 1000, certificates: 16 });
+    let mut shard =
+        AsapShard::new(BudgetConfig { per_second: 1000, certificates: 16, ..BudgetConfig::default() });
     // A tenth of a second's worth at once: of 500 signatures, two for a new certificate.
     assert_eq!(affords(&mut shard, Lane::New, NOW), 25);
     assert!(!shard.afford(Lane::New, prefix(7), NOW));
@@ -33,7 +34,8 @@ fn garbage_in_the_lane_of_new_certificates_leaves_the_other_served() {
 /// What somebody sends in a client's name under new certificates does not cost it its share for its own.
 #[test]
 fn garbage_from_a_clients_own_address_leaves_its_verified_certificate_served() {
-    let mut shard = AsapShard::new(BudgetConfig { per_second: 1000, certificates: 16 });
+    let mut shard =
+        AsapShard::new(BudgetConfig { per_second: 1000, certificates: 16, ..BudgetConfig::default() });
     while shard.afford(Lane::New, prefix(7), NOW) {}
     assert!(shard.afford(Lane::Known, prefix(7), NOW));
 }
@@ -44,7 +46,8 @@ fn one_network_cannot_use_up_a_lane() {
     let networks: [fn(u64) -> u64; 2] =
         [|n| prefix(0x0a00_0000 + n as u32 % 256), |n| 0x2001_0db8_0000_0000 + n % 256];
     for network in networks {
-        let mut shard = AsapShard::new(BudgetConfig { per_second: 10_000, certificates: 16 });
+        let mut shard =
+            AsapShard::new(BudgetConfig { per_second: 10_000, certificates: 16, ..BudgetConfig::default() });
         let taken = (0..100_000).filter(|n| shard.afford(Lane::New, network(*n), NOW)).count();
         // A sixteenth of 5,000 a second, a tenth of a second's worth, two signatures each.
         assert_eq!(taken, 15);

@@ -233,5 +233,5 @@ fn reasons_keep_their_numbers() {
         assert_eq!(Reason::from_u8(number), Some(*reason));
     }
     assert_eq!(Reason::from_u8(0), None);
-    assert_eq!(Reason::from_u8(14), None);
+    assert_eq!(Reason::from_u8(15), None);
 }

@@ -90,6 +90,6 @@ mod tests {
 
     #[test]
     fn nothing_is_printed() {
-        assert_eq!(format!("{:?}", ReplyKey::from_bytes(&[7; 16])), "ReplyKey(..)");
+        assert_eq!(alloc::format!("{:?}", ReplyKey::from_bytes(&[7; 16])), "ReplyKey(..)");
     }
 }

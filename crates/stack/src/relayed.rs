@@ -1,0 +1,100 @@
+//! First flights that did not come from their client: a front, the name server of a zone, found them in the names
+//! that somebody asked for, and hands them over (`docs/spec/dns-carriage.md` section 9).
+//!
+//! Anybody can ask for a name. So such a first flight is accepted or dropped without a trace: no SYN-ACK, SYN
+//! cookie or RST tells its alleged client of one that is not good. What is dropped is not used up either, as the
+//! same request comes straight from its client, too.
+
+use crate::flow::FlowKey;
+use crate::follower::copy_of;
+use crate::listener::{COOKIE_TAIL, Syn, first_flight, policies};
+use crate::stack::Stack;
+use core::net::{IpAddr, SocketAddr};
+use firstflight_credential::asap::ReplyKey;
+use firstflight_credential::{Admission, FirstFlight, Work, admit};
+use firstflight_wire::Instant;
+use firstflight_wire::asap::{Hint, Status};
+use firstflight_wire::tcp::{Flags, Segment};
+
+/// A first flight that a front opened.
+#[derive(Debug)]
+pub struct RelayedFlight<'a> {
+    /// The client's address, and its UDP port as the network sees it.
+    pub client: SocketAddr,
+    /// The address that it would have come to.
+    pub server: IpAddr,
+    /// The SYN with credential and data, as in a datagram of the carrier.
+    pub segment: &'a [u8],
+    /// With which the answer proves that it is one.
+    pub key: ReplyKey,
+    /// The server's address and UDP port as the client sees them, where they are not `server` and the carrier's
+    /// port: behind a translator of the server's own.
+    pub seen_as: Option<SocketAddr>,
+}
+
+/// What the answer to a relayed first flight needs.
+#[derive(Debug)]
+pub(crate) struct Returned {
+    key: ReplyKey,
+    seen_as: SocketAddr,
+}
+
+impl Stack {
+    /// A front hands over a first flight, which it is known to be allowed to (`firstflight-dns`). It goes through
+    /// the listener's admission like one that comes from its client, and there has to be an
+    /// [`AsapPolicy::relayed`](firstflight_credential::asap::AsapPolicy::relayed).
+    pub fn handle_relayed(&mut self, now: Instant, flight: RelayedFlight<'_>) {
+        self.counters.relayed += 1;
+        if self.park_relayed(now, flight).is_none() {
+            self.dropped_relayed();
+        }
+    }
+
+    fn park_relayed(&mut self, now: Instant, flight: RelayedFlight<'_>) -> Option<()> {
+        let RelayedFlight { client, server, segment, key: reply_key, seen_as } = flight;
+        let port = self.carrier.as_ref()?.port;
+        let segment = Segment::parse(segment).ok()?;
+        let others = Flags::ACK.union(Flags::RST).union(Flags::FIN);
+        if !segment.flags.contains(Flags::SYN) || segment.flags.intersects(others) {
+            return None;
+        }
+        if client.port() == 0 || segment.src_port == 0 || !self.concerns_us(client.ip(), server) {
+            return None;
+        }
+        let key =
+            FlowKey::of(server, segment.dst_port, client.ip(), segment.src_port).carried(port, client.port());
+        let taken = self.find(&key).is_some()
+            || self.remembered(self.hasher.hash(&key)).is_some()
+            || self.parked.find(&key).is_some();
+        let index = self.listeners.find(&key).filter(|_| !taken)?;
+        let listener = self.listeners.at(index)?;
+        let pressed = listener.syn_queue >= listener.config.syn_backlog
+            || listener.accept_queue.len() >= listener.config.backlog
+            || listener.last_cookie.is_some_and(|last| now - last < COOKIE_TAIL)
+            || self.slots.len() >= self.config.limits.connections;
+        if pressed {
+            return None;
+        }
+        let first = FirstFlight { relayed: true, ..first_flight(&key, &segment, None) };
+        let clock = self.clock_at(now);
+        let listener = self.listeners.at(index)?;
+        let admission = admit(policies(&listener.config), &first, &mut self.asap, &clock);
+        let Admission::Pending { work: work @ Work::Verify(_), place, .. } = admission else { return None };
+        let bytes = copy_of(&segment).filter(|bytes| self.parked.has_room(bytes.len()))?;
+        let id = self.listeners.id(index);
+        let job = self.parked.park(key, segment.seq, None, bytes, id, None, place, work, now);
+        let seen_as = seen_as.unwrap_or(SocketAddr::new(server, port));
+        self.parked.mark_relayed(job, Returned { key: reply_key, seen_as });
+        Some(())
+    }
+
+    pub(crate) fn dropped_relayed(&mut self) {
+        self.counters.relayed_dropped += 1;
+    }
+
+    /// What shows the client that the SYN-ACK of a server which it never contacted is an answer.
+    pub(crate) fn proof(&self, returned: &Returned, syn: &Syn<'_>) -> Hint {
+        let isn = self.endpoints(&syn.key, syn.above, syn.now).isn;
+        Hint::Proof(returned.key.proof(returned.seen_as, isn, Status::Accepted))
+    }
+}

@@ -1,0 +1,306 @@
+//! First flights that a front hands over: accepted, or dropped without a trace (`docs/spec/dns-carriage.md` §9).
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod certified;
+#[path = "certified/flights.rs"]
+mod flights;
+mod peer;
+
+use certified::{Request, certificate, certificate_from, certificate_with, identity, request};
+use firstflight_credential::asap::{AsapPolicy, ClientCertificate, Identity, ReplyKey};
+use firstflight_credential::{Outcome, PendingLimit};
+use firstflight_stack::{CarrierConfig, RelayedFlight, StateName};
+use firstflight_wire::asap::{BLOCK_LEN, Carrier, Hint, Offer, Reply, Status};
+use firstflight_wire::carrier::Carried;
+use firstflight_wire::ip::Packet;
+use firstflight_wire::tcp::{OptionBytes, Segment};
+use firstflight_wire::udp::Datagram;
+use firstflight_wire::{Instant, SeqNum};
+use flights::{AFTER, CLIENT, DATA, Server, client, server_with, syn};
+use peer::{Got, Seg, seg};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The stack's UDP port, and the client's.
+const OURS: u16 = 4433;
+const THEIRS: u16 = 5000;
+const NOW_S: u32 = (certified::NOW_MS / 1000) as u32;
+
+fn key() -> ReplyKey {
+    ReplyKey::from_bytes(&[5; 16])
+}
+
+fn address() -> IpAddr {
+    CLIENT.parse().unwrap()
+}
+
+fn server_of(asap: impl FnOnce(&mut AsapPolicy)) -> Server {
+    let tune = |config: &mut firstflight_stack::Config| {
+        config.carrier = Some(CarrierConfig { probe: false, ..CarrierConfig::new(OURS) });
+    };
+    let both = |policy: &mut AsapPolicy| {
+        policy.relayed = Some(Arc::new(PendingLimit::with_clients(64, 4)));
+        asap(policy);
+    };
+    let mut server = server_with(tune, both, |_| {});
+    server.p.outer = Some((THEIRS, OURS));
+    server
+}
+
+fn server() -> Server {
+    server_of(|_| {})
+}
+
+/// Request number `id`, signed for the way by a front, `ms` after the certificate came.
+fn by_front(certificate: &ClientCertificate, to: &Identity, id: u8, ms: u64) -> Request {
+    let now = Instant::ZERO + Duration::from_millis(ms);
+    let block = certificate.request_by_front(to, DATA, [id; 8], now);
+    let offer = Offer::Block { long_reply: true, len: BLOCK_LEN as u16 };
+    Request {
+        option: OptionBytes::from(offer).as_slice().to_vec(),
+        payload: [&block.to_bytes()[..], DATA].concat(),
+    }
+}
+
+fn relayed(id: u8) -> Seg {
+    syn(&by_front(&client(), &identity(), id, 0))
+}
+
+/// The same request by the direct way.
+fn direct(id: u8) -> Seg {
+    let block = client().request(Carrier::Udp, &identity(), DATA, [id; 8], Instant::ZERO);
+    let offer = Offer::Block { long_reply: true, len: BLOCK_LEN as u16 };
+    let option = OptionBytes::from(offer).as_slice().to_vec();
+    syn(&Request { option, payload: [&block.to_bytes()[..], DATA].concat() })
+}
+
+/// A front hands over `seg`, which would have come from the peer's address.
+fn hand_over(s: &mut Server, seg: &Seg) {
+    let packet = s.p.packet(seg);
+    let ip = Packet::parse(&packet).unwrap();
+    let datagram = Datagram::parse(ip.payload).unwrap();
+    let Ok(Carried::Segment(segment)) = Carried::parse(datagram.payload) else { panic!() };
+    let client = SocketAddr::new(ip.src, THEIRS);
+    let flight = RelayedFlight { client, server: ip.dst, segment, key: key(), seen_as: None };
+    s.p.stack.handle_relayed(s.p.now, flight);
+    s.verify();
+}
+
+/// Hands over a first flight of which nobody hears anything.
+#[track_caller]
+fn is_dropped(s: &mut Server, seg: &Seg) {
+    let before = (s.p.stack.counters().relayed_dropped, s.p.stack.connections());
+    hand_over(s, seg);
+    s.p.pass(60_000);
+    s.p.quiet();
+    s.p.nothing_to_accept(s.listener);
+    assert_eq!((s.p.stack.counters().relayed_dropped, s.p.stack.connections()), (before.0 + 1, before.1));
+    assert_eq!(s.p.stack.counters().syn_cookies_sent, 0);
+    assert_eq!(s.pending.pending(), 0);
+}
+
+fn reply(got: &Got) -> Reply {
+    let ip = Packet::parse(&got.packet).unwrap();
+    let datagram = Datagram::parse(ip.payload).unwrap();
+    let Ok(Carried::Segment(segment)) = Carried::parse(datagram.payload) else { panic!() };
+    Reply::parse(Segment::parse(segment).unwrap().options.asap().unwrap()).unwrap()
+}
+
+/// The SYN-ACK's own number.
+fn isn(got: &Got) -> SeqNum {
+    let ip = Packet::parse(&got.packet).unwrap();
+    let datagram = Datagram::parse(ip.payload).unwrap();
+    let Ok(Carried::Segment(segment)) = Carried::parse(datagram.payload) else { panic!() };
+    Segment::parse(segment).unwrap().seq
+}
+
+#[test]
+fn it_is_accepted_and_the_answer_is_proved() {
+    let mut s = server();
+    hand_over(&mut s, &relayed(5));
+    let got = s.p.expect().syn_ack().ack(AFTER);
+    let reply = reply(&got);
+    let Hint::Proof(proof) = reply.hint else { panic!("{reply:?}") };
+    let ours = SocketAddr::new(s.p.local().ip(), OURS);
+    assert!(key().verifies(ours, isn(&got), Status::Accepted, &proof));
+    assert_eq!((reply.status, reply.tag), (Status::Accepted, [5, 5]));
+    let id = s.p.accept(s.listener);
+    assert_eq!(s.p.read(id), DATA);
+    // At once, to where the client says that it is.
+    s.p.write(id, b"answer");
+    s.p.expect().data(b"answer");
+    s.p.send(seg().seq(AFTER).ack(7));
+    assert_eq!(
+        (s.p.state(id), s.p.stack.info(id).unwrap().outcome),
+        (StateName::Established, Outcome::Accepted)
+    );
+    assert_eq!((s.p.stack.counters().relayed, s.p.stack.counters().relayed_dropped), (1, 0));
+}
+
+/// Nothing came from the client's address: three times the SYN's bytes, whoever the verifier is, and one SYN-ACK
+/// more.
+#[test]
+fn little_is_sent_before_the_clients_ack() {
+    let mut s = server();
+    hand_over(&mut s, &relayed(5));
+    let id = s.p.accept(s.listener);
+    s.p.write(id, &[7; 100_000]);
+    s.p.pass(120_000);
+    let (mut syn_acks, mut bytes) = (0, 0);
+    for got in s.p.drain() {
+        bytes += got.packet.len();
+        syn_acks += usize::from(got.packet.len() < 100);
+    }
+    let received = 20 + 8 + 4 + 20 + 20 + BLOCK_LEN + DATA.len();
+    assert!(bytes <= 3 * received + 2 * 100, "{bytes} bytes for {received}");
+    assert_eq!(syn_acks, 2);
+}
+
+#[test]
+fn what_is_not_good_is_dropped_without_a_trace() {
+    let wrong_signature = {
+        let mut request = by_front(&client(), &identity(), 5, 0);
+        *request.payload.last_mut().unwrap() ^= 1;
+        syn(&request)
+    };
+    let elsewhere = certificate(1, 2, "10.0.0.9".parse().unwrap());
+    let old = certificate_with(1, 2, address(), NOW_S - 3601, 86_400, 1);
+    let for_others = Identity::name("other.example.com", 80);
+    for (what, seg) in [
+        ("untrusted", syn(&by_front(&certificate(9, 2, address()), &identity(), 5, 0))),
+        ("another address", syn(&by_front(&elsewhere, &identity(), 5, 0))),
+        ("another server", syn(&by_front(&client(), &for_others, 5, 0))),
+        ("a wrong signature", wrong_signature),
+        // What is signed says by which way it goes.
+        ("the direct copy", direct(5)),
+        ("the copy on IP", syn(&request(&client(), 5, DATA, 0))),
+        (
+            "older than half a minute",
+            syn(&by_front(&certificate_from(1, 2, address(), NOW_S - 40), &identity(), 5, 9_000)),
+        ),
+        ("under a certificate older than an hour", syn(&by_front(&old, &identity(), 5, 3_601_000))),
+        ("without a block", seg().syn().mss(1460).data(DATA)),
+        ("a segment", seg().seq(1).ack(1).data(DATA)),
+    ] {
+        println!("{what}");
+        is_dropped(&mut server(), &seg);
+    }
+    // Younger ones are good.
+    let mut s = server();
+    let young = certificate_with(1, 2, address(), NOW_S - 3599, 86_400, 1);
+    hand_over(&mut s, &syn(&by_front(&young, &identity(), 5, 3_599_000)));
+    s.p.expect().syn_ack().ack(AFTER);
+}
+
+#[test]
+fn a_listener_takes_none_unless_it_is_told_to() {
+    is_dropped(&mut server_of(|policy| policy.relayed = None), &relayed(5));
+}
+
+/// What a front's copy is dropped for does not spoil the client's own.
+#[test]
+fn the_direct_copy_of_what_was_dropped_is_good() {
+    let mut s = server_of(|policy| policy.relayed = Some(Arc::new(PendingLimit::new(0))));
+    is_dropped(&mut s, &relayed(5));
+    let mut s = server();
+    // While the front's is being verified, and is not thought of again.
+    let packet = s.p.packet(&relayed(5));
+    let ip = Packet::parse(&packet).unwrap();
+    let datagram = Datagram::parse(ip.payload).unwrap();
+    let Ok(Carried::Segment(segment)) = Carried::parse(datagram.payload) else { panic!() };
+    let flight = RelayedFlight {
+        client: SocketAddr::new(ip.src, THEIRS),
+        server: ip.dst,
+        segment,
+        key: key(),
+        seen_as: None,
+    };
+    s.p.stack.handle_relayed(s.p.now, flight);
+    let got = s.asks(direct(5)).ack(AFTER);
+    assert_eq!(reply(&got).hint, Hint::None);
+    s.p.accept(s.listener);
+    s.p.nothing_to_accept(s.listener);
+}
+
+/// Each request once, whichever way it comes first.
+#[test]
+fn of_the_two_copies_one_is_executed() {
+    // The front's first: the direct one is a SYN of the same connection.
+    let mut s = server();
+    hand_over(&mut s, &relayed(5));
+    s.p.expect().syn_ack().ack(AFTER);
+    let id = s.p.accept(s.listener);
+    s.p.pass(600);
+    let again = s.asks(direct(5)).ack(AFTER);
+    assert!(matches!(reply(&again).hint, Hint::Proof(_)));
+    // Through another port of a translator's it is another connection, and told what happened.
+    s.p.flow(41_000, 77);
+    let got = s.asks(direct(5)).ack(1);
+    assert_eq!(reply(&got).status, Status::Replayed);
+    s.p.nothing_to_accept(s.listener);
+    assert_eq!(s.p.read(id), DATA);
+    // The direct one first: the front's is dropped, from the same port and from another.
+    let mut s = server();
+    s.asks(direct(5)).ack(AFTER);
+    s.p.accept(s.listener);
+    hand_over(&mut s, &relayed(5));
+    s.p.flow(41_000, 77);
+    hand_over(&mut s, &relayed(5));
+    s.p.nothing_to_accept(s.listener);
+    assert_eq!(s.p.stack.counters().relayed_dropped, 2);
+}
+
+/// Whoever has collected certificates aims at the next one with that address: four at a time, ten a minute.
+#[test]
+fn one_address_gets_few_of_them() {
+    let mut s = server();
+    for n in 0..6 {
+        s.p.flow(40_000 + u16::from(n), 100 + u32::from(n));
+        s.p.pass(50);
+        hand_over(&mut s, &relayed(10 + n));
+    }
+    assert_eq!(s.p.stack.counters().relayed_dropped, 2);
+    let mut s = server();
+    let mut accepted = 0;
+    for n in 0..30 {
+        s.p.flow(40_000 + u16::from(n), 100 + u32::from(n));
+        s.p.pass(50);
+        hand_over(&mut s, &relayed(10 + n));
+        if let Some(id) = s.p.stack.accept(s.listener) {
+            accepted += 1;
+            // Its client is there: its place is free again.
+            s.p.expect().syn_ack();
+            s.p.send(seg().seq(AFTER).ack(1));
+            s.p.release(id);
+            s.p.drain();
+        }
+    }
+    assert_eq!(accepted, 10);
+    // In time a place comes back.
+    s.p.pass(6_500);
+    s.p.drain();
+    s.p.flow(45_000, 900);
+    hand_over(&mut s, &relayed(99));
+    s.p.accept(s.listener);
+}
+
+/// Signatures of what fronts hand over are paid for from a budget of their own.
+#[test]
+fn they_do_not_use_up_the_budget_of_others() {
+    let tune = |config: &mut firstflight_stack::Config| {
+        config.carrier = Some(CarrierConfig { probe: false, ..CarrierConfig::new(OURS) });
+        config.limits.asap.relayed_per_second = 0;
+    };
+    let relays = |policy: &mut AsapPolicy| policy.relayed = Some(Arc::new(PendingLimit::new(64)));
+    let mut s = server_with(tune, relays, |_| {});
+    s.p.outer = Some((THEIRS, OURS));
+    is_dropped(&mut s, &relayed(5));
+    assert_eq!(s.signatures(), 0);
+    s.p.flow(41_000, 77);
+    let now = Instant::ZERO + Duration::from_secs(60);
+    let block = client().request(Carrier::Udp, &identity(), DATA, [6; 8], now);
+    let offer = Offer::Block { long_reply: true, len: BLOCK_LEN as u16 };
+    let option = OptionBytes::from(offer).as_slice().to_vec();
+    s.asks(syn(&Request { option, payload: [&block.to_bytes()[..], DATA].concat() })).ack(AFTER);
+}
