@@ -11,7 +11,9 @@ use crate::store::{SharedStore, StoreCounters};
 use crate::stream::{Stream, rides};
 use firstflight_credential::NetworkId;
 use firstflight_link::{Link, UdpLink};
-use firstflight_stack::{CarrierConfig, Config, ConnectConfig, Counters, Gauges, ListenConfig, ListenError};
+use firstflight_stack::{
+    CarrierConfig, Config, ConnectConfig, Counters, Gauges, ListenConfig, ListenError, RelayedFlight,
+};
 use sha2::{Digest, Sha256};
 use std::future::poll_fn;
 use std::io;
@@ -230,6 +232,17 @@ impl Endpoint {
             inner.keep(cache);
         }
         known
+    }
+
+    /// A front, the name server of a zone, hands over a first flight that it found in the names which somebody asked for
+    /// (`docs/spec/dns-carriage.md`). That it may is for the caller to know: `firstflight_dns::RelayReceiver`. It goes
+    /// to the listener for its port, if that has an
+    /// [`AsapPolicy::relayed`](firstflight_credential::asap::AsapPolicy::relayed), or is dropped without a trace.
+    pub fn handle_relayed(&self, flight: RelayedFlight<'_>) {
+        let mut inner = self.shared.lock();
+        let now = inner.now();
+        inner.stack.handle_relayed(now, flight);
+        inner.kick();
     }
 
     /// The host is on this network now: nothing that was learnt on another is used. Without an id for the

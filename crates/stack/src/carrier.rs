@@ -247,7 +247,7 @@ impl Stack {
     }
 
     /// Whether a datagram of no connection is for us, and from somebody who can be answered; counted if not.
-    fn comes_from_another(&mut self, key: &FlowKey) -> bool {
+    pub(crate) fn comes_from_another(&mut self, key: &FlowKey) -> bool {
         let (src, dst) = (key.remote_ip(), key.local_ip());
         let trusted = self.carrier.as_ref().is_some_and(|carrier| carrier.from_socket);
         if !trusted && !self.is_ours(dst) {

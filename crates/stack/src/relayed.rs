@@ -58,11 +58,11 @@ impl Stack {
         if !segment.flags.contains(Flags::SYN) || segment.flags.intersects(others) {
             return None;
         }
-        if client.port() == 0 || segment.src_port == 0 || !self.concerns_us(client.ip(), server) {
-            return None;
-        }
         let key =
             FlowKey::of(server, segment.dst_port, client.ip(), segment.src_port).carried(port, client.port());
+        if segment.src_port == 0 || !self.comes_from_another(&key) {
+            return None;
+        }
         let taken = self.find(&key).is_some()
             || self.remembered(self.hasher.hash(&key)).is_some()
             || self.parked.find(&key).is_some();

@@ -1,0 +1,170 @@
+//! A first flight on its way through a resolver: sealed, cut into names, put together and opened by the front, handed
+//! over to a server that answers a client which never sent it anything. Over UDP sockets of this host, real time.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+use firstflight::credential::asap::{
+    AsapPolicy, ClientCertificate, GuardDomain, Identity, PrivateKey, TrustStore, Trusted, certify,
+};
+use firstflight::credential::{PendingLimit, Quarantine, ReplayTable, Window};
+use firstflight::link::UdpLink;
+use firstflight::wire::asap::{BLOCK_LEN, Carriage, CertificateFlags, Hint, Reply, Status, Zone};
+use firstflight::wire::carrier::Carried;
+use firstflight::wire::tcp::Segment;
+use firstflight::wire::{Instant, SeqNum};
+use firstflight::{Endpoint, ListenConfig, RelayedFlight};
+use firstflight_dns::relay::MAX_RELAY;
+use firstflight_dns::{
+    Attempt, Boot, CarriageKey, CarriageKeys, ConnectionInfo, Fragment, Fragments, OpenBuffer, Reassembled,
+    Reassembly, ReassemblyLimits, RelayKey, RelayReceiver, RelaySender, WindowScale, seal,
+};
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::{NonZeroU8, NonZeroU16};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UdpSocket;
+
+const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const PORT: u16 = 80;
+const REQUEST: &[u8] = b"GET / HTTP/1.1";
+const RESOLVER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 53));
+
+fn identity() -> Identity {
+    Identity::name("www.example.com", PORT)
+}
+
+fn policy(verifier: &PrivateKey) -> AsapPolicy {
+    let now = firstflight::unix_ms();
+    let key = firstflight::random_guard_key().unwrap();
+    AsapPolicy {
+        trust: Arc::new(TrustStore::new([Trusted::new(verifier.public())]).unwrap()),
+        identities: [identity()].into(),
+        guard: Arc::new(ReplayTable::new(key, Window::REQUESTS, 1 << 20, now - 600_000)),
+        domain: GuardDomain::All,
+        pending: Arc::new(PendingLimit::new(64)),
+        relayed: Some(Arc::new(PendingLimit::with_clients(64, 4))),
+        quarantine: Quarantine::Accepted,
+    }
+}
+
+/// The client's certificate, obtained at the beginning of its clock.
+fn certificate(verifier: &PrivateKey) -> ClientCertificate {
+    let key = PrivateKey::from_seed(&[2; 32]);
+    let flags = CertificateFlags::new(1, true, false).unwrap();
+    let begins = (firstflight::unix_ms() / 1000) as u32 - 5;
+    let body = certify(verifier, &key.public(), LOCAL, begins, 1800, flags).unwrap();
+    ClientCertificate::new(body, verifier.public(), LOCAL, key, Instant::ZERO).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_was_never_asked_answers_a_first_flight_by_dns() {
+    let mut rng = ChaCha20Rng::from_seed([7; 32]);
+    let verifier = PrivateKey::from_seed(&[1; 32]);
+    // The server.
+    let link = UdpLink::bind_all(0).unwrap();
+    let outer = link.port();
+    let server = Endpoint::over_udp(firstflight::config(Vec::new()).unwrap(), link);
+    let mut listen = ListenConfig::new(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), PORT));
+    listen.asap = Some(policy(&verifier));
+    let listener = server.listen(listen).unwrap();
+    let serving = tokio::spawn(async move {
+        let mut stream = listener.accept().await.unwrap();
+        let mut request = [0; REQUEST.len()];
+        stream.read_exact(&mut request).await.unwrap();
+        assert!(stream.is_early());
+        stream.write_all(b"as you like").await.unwrap();
+        (stream, request)
+    });
+
+    // The client writes its SYN down and seals it to what the server publishes.
+    let socket = UdpSocket::bind((LOCAL, 0)).await.unwrap();
+    let carriage_key = CarriageKey::generate(&mut rng);
+    let key_id = NonZeroU8::new(3).unwrap();
+    let zone = Zone::new(b"\x01f\x03xyz\x03com\x00").unwrap();
+    let info = ConnectionInfo {
+        address: LOCAL,
+        outer_port: NonZeroU16::new(socket.local_addr().unwrap().port()).unwrap(),
+        source_port: NonZeroU16::new(49_152).unwrap(),
+        destination_port: NonZeroU16::new(PORT).unwrap(),
+        isn: SeqNum::new(1000),
+        window: 0xffff,
+        mss: 1176,
+        window_scale: WindowScale::new(7),
+        sack_permitted: true,
+        block: certificate(&verifier).request_by_front(
+            &identity(),
+            REQUEST,
+            [9; 8],
+            Instant::from_millis(5000),
+        ),
+        data: REQUEST,
+    };
+    let to = Carriage { key_id, key: carriage_key.public(), zone };
+    let (sealed, reply_key) = seal(&info, &to, &mut rng).unwrap();
+    let fragments = Fragments::split(&sealed, Attempt::new(0).unwrap(), false);
+
+    // The front puts the names together, in whatever order they come.
+    let keys = CarriageKeys::new(key_id, carriage_key);
+    let mut table = Reassembly::new(ReassemblyLimits::default(), &mut rng);
+    let mut whole = None;
+    let mut labels: Vec<_> = fragments.labels().collect();
+    labels.reverse();
+    for label in labels {
+        let fragment = Fragment::parse(&label).unwrap();
+        if let Reassembled::Complete(sealed) =
+            table.handle_fragment(&fragment, RESOLVER, Instant::ZERO, &mut rng)
+        {
+            whole = Some(sealed);
+        }
+    }
+    let mut buffer = OpenBuffer::new();
+    let unix_ms = firstflight::unix_ms();
+    let (opened, proves) = keys.open(zone, &whole.unwrap(), unix_ms / 1000, &mut buffer).unwrap();
+    let relay_key = RelayKey::generate(&mut rng);
+    let mut sender = RelaySender::new(&relay_key, 1, 1, Boot((unix_ms / 1000) as u32));
+    let mut datagram = [0; MAX_RELAY];
+    let len = sender.emit(&opened, &proves, RESOLVER, unix_ms, &mut datagram).unwrap();
+
+    // The server takes it over.
+    let mut receiver = RelayReceiver::new();
+    receiver.set_key(1, &relay_key);
+    let mut buffer = OpenBuffer::new();
+    let relayed = receiver.handle_datagram(&datagram[..len], unix_ms, &mut buffer).unwrap();
+    let segment = relayed.ci.segment();
+    server.handle_relayed(RelayedFlight {
+        client: SocketAddr::new(relayed.ci.address, relayed.ci.outer_port.get()),
+        server: LOCAL,
+        segment: &segment,
+        key: relayed.reply,
+        seen_as: None,
+    });
+
+    // The client has sent nothing to anybody, and gets SYN-ACK and answer.
+    let (mut syn_ack, mut answer) = (None, Vec::new());
+    while answer.len() < b"as you like".len() {
+        let mut bytes = [0; 2000];
+        let received = tokio::time::timeout(Duration::from_secs(30), socket.recv_from(&mut bytes)).await;
+        let (len, from) = received.expect("no answer").unwrap();
+        assert_eq!(from, SocketAddr::new(LOCAL, outer));
+        let Ok(Carried::Segment(segment)) = Carried::parse(&bytes[..len]) else { panic!() };
+        let segment = Segment::parse(segment).unwrap();
+        if let Some(reply) = segment.options.asap().and_then(Reply::parse) {
+            let Hint::Proof(proof) = reply.hint else { panic!("{reply:?}") };
+            assert_eq!(reply.status, Status::Accepted);
+            assert!(reply_key.verifies(from, segment.seq, reply.status, &proof));
+            assert_eq!(segment.ack, SeqNum::new(1001) + (BLOCK_LEN + REQUEST.len()) as u32);
+            syn_ack = Some(segment.seq);
+        } else if let Some(isn) = syn_ack
+            && segment.seq == isn + 1
+        {
+            answer = segment.payload.to_vec();
+        }
+    }
+    assert_eq!(answer, b"as you like");
+    let (stream, request) = serving.await.unwrap();
+    assert_eq!(request, REQUEST);
+    drop(stream);
+    assert_eq!((server.counters().relayed, server.counters().relayed_dropped), (1, 0));
+}
