@@ -5,7 +5,8 @@
 //! into [`Fragments`] and asks for each of them ([`FragmentQuery`]), as its [`Manners`] allow. The front, an
 //! authoritative name server, answers every [`Question`] at once, puts the fragments together ([`Reassembly`]), opens
 //! what is complete ([`CarriageKeys`]) and hands it to the server ([`RelaySender`], [`RelayReceiver`]). The server
-//! answers the client itself, and proves with the [`ReplyKey`] that it may.
+//! answers the client itself, and proves with the [`ReplyKey`] that it may. [`Front`] is all of what such a name server
+//! does.
 //!
 //! All of this is sans-IO: time and randomness are arguments, and nothing is sent.
 #![forbid(unsafe_code)]
@@ -16,6 +17,7 @@ mod base230;
 mod budget;
 mod ci;
 mod fragment;
+pub mod front;
 mod keys;
 pub mod manners;
 pub mod names;
@@ -23,6 +25,7 @@ mod query;
 mod reassembly;
 pub mod relay;
 mod seal;
+mod zone;
 
 #[cfg(test)]
 mod fixtures;
@@ -32,6 +35,7 @@ mod vector_tests;
 pub use budget::Budget;
 pub use ci::{ConnectionInfo, WindowScale};
 pub use fragment::{Attempt, Fragment, FragmentId, Fragments, LABEL, MAX_FRAGMENTS, MIN_FRAGMENTS, Part};
+pub use front::{CarriageConfig, Front, FrontCounters, FrontError, Policy, Relay, RelayServer, Transport};
 pub use keys::{CarriageKeys, RotateError};
 pub use manners::{Manners, Restraint};
 pub use names::{Position, position};
@@ -39,3 +43,4 @@ pub use query::{Echo, FragmentQuery, MessageError, Question};
 pub use reassembly::{Reassembled, Reassembly, ReassemblyCounters, ReassemblyLimits};
 pub use relay::{Boot, RelayKey, RelayReceiver, RelayRefused, RelaySender, Relayed};
 pub use seal::{CarriageKey, OpenBuffer, OpenError, SealError, Sealed, seal};
+pub use zone::{ZoneData, ZoneError};

@@ -2,15 +2,19 @@
 
 use crate::fragment::LABEL;
 use crate::names::{HEADER, Position, name, position, question};
+use crate::zone::{Found, FoundKind};
 use core::fmt;
 use core::net::Ipv4Addr;
 use firstflight_wire::asap::Zone;
 use hickory_proto::op::{Edns, Message, MessageType, Metadata, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::A;
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
+use hickory_proto::serialize::binary::{BinEncodable, BinEncoder};
 
 /// Payload that the front says it takes over UDP: no fragments of IP (DNS Flag Day 2020).
 const UDP_PAYLOAD: u16 = 1232;
+/// What everybody takes over UDP (RFC 1035 §4.2.1).
+const MIN_PAYLOAD: u16 = 512;
 
 /// A client's question for one fragment.
 #[derive(Debug, Clone)]
@@ -172,6 +176,58 @@ impl Question {
         self.encode(&answer)
     }
 
+    /// What is asked for: name, type and class.
+    pub(crate) const fn asked(&self) -> &Query {
+        &self.query
+    }
+
+    /// Whether it has EDNS of a version that nobody knows yet: the answer can only say so.
+    pub(crate) fn is_of_unknown_version(&self) -> bool {
+        self.edns.as_ref().is_some_and(|edns| edns.version() > 0)
+    }
+
+    /// The longest answer over UDP that who asked takes, and that needs no fragments of IP, octets.
+    pub(crate) fn max_payload(&self) -> u16 {
+        self.edns.as_ref().map_or(MIN_PAYLOAD, |edns| edns.max_payload().clamp(MIN_PAYLOAD, UDP_PAYLOAD))
+    }
+
+    /// An answer with no records and this code, from a server that is not authoritative for the name.
+    pub(crate) fn fail(&self, code: ResponseCode) -> Result<Vec<u8>, MessageError> {
+        let mut answer = self.response();
+        if answer.metadata.response_code == ResponseCode::NoError {
+            answer.metadata.response_code = code;
+        }
+        self.encode(&answer)
+    }
+
+    /// What a zone says, in `max` octets at most, and whether it was cut to them (RFC 2181 §9): what helps is left
+    /// out first, but not what a referral is of no use without (RFC 9471 §3.1).
+    pub(crate) fn tell(&self, found: Found, max: u16) -> Result<(Vec<u8>, bool), MessageError> {
+        let mut answer = self.response();
+        answer.metadata.authoritative = found.kind != FoundKind::Referral;
+        answer.metadata.response_code = found.code;
+        answer.answers = found.answers;
+        answer.authorities = found.authorities;
+        answer.additionals = found.additionals;
+        let max = usize::from(max);
+        let whole = self.encode(&answer)?;
+        if whole.len() <= max {
+            return Ok((whole, false));
+        }
+        if found.kind != FoundKind::Referral && !answer.additionals.is_empty() {
+            answer.additionals.clear();
+            let whole = self.encode(&answer)?;
+            if whole.len() <= max {
+                return Ok((whole, false));
+            }
+        }
+        let mut cut = self.response();
+        cut.metadata.authoritative = answer.metadata.authoritative;
+        cut.metadata.response_code = answer.metadata.response_code;
+        cut.metadata.truncation = true;
+        Ok((self.encode(&cut)?, true))
+    }
+
     /// An answer with nothing in it.
     fn response(&self) -> Message {
         let mut answer = Message::new(self.metadata.id, MessageType::Response, OpCode::Query);
@@ -193,7 +249,10 @@ impl Question {
     }
 
     fn encode(&self, answer: &Message) -> Result<Vec<u8>, MessageError> {
-        let mut bytes = answer.to_vec().map_err(|_| MessageError::Encode)?;
+        let mut bytes = Vec::with_capacity(512);
+        let mut encoder = BinEncoder::new(&mut bytes);
+        encoder.set_max_size(u16::MAX);
+        answer.emit(&mut encoder).map_err(|_| MessageError::Encode)?;
         // The library writes names as they were; that it does is not promised.
         if question(&bytes).is_none_or(|echoed| echoed.len() != self.raw.len()) {
             return Err(MessageError::Encode);

@@ -1,0 +1,317 @@
+//! The front: an authoritative name server that also takes first flights (`docs/spec/dns-carriage.md`, sections 7
+//! to 9).
+//!
+//! Ordinary names are answered from zones. Below the carriage zone every fragment is answered at once, whatever
+//! becomes of it; first flights that are whole are opened, and handed to a server, when [`Front::poll_relay`] is
+//! called.
+
+mod carriage;
+mod counters;
+mod policy;
+mod rate;
+
+pub use carriage::{CarriageConfig, RelayServer};
+pub use counters::{FrontCounters, Kind};
+pub use policy::{Nearest, NearestError, Policy, RoundRobin};
+pub use rate::RateLimit;
+
+use crate::keys::CarriageKeys;
+use crate::names::{HEADER, Position};
+use crate::query::Question;
+use crate::reassembly::ReassemblyCounters;
+use crate::zone::{FoundKind, ZoneData};
+use carriage::Carriage;
+use core::fmt;
+use core::net::{IpAddr, SocketAddr};
+use firstflight_wire::{Clock, Instant};
+use hickory_proto::op::ResponseCode;
+use hickory_proto::rr::{DNSClass, Name, RecordType};
+use rand_core::Rng;
+use rate::{RateLimiter, Verdict};
+
+/// What a query came over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// A datagram: anybody can have sent it, and answers are limited.
+    Udp,
+    /// A message of a stream, without its length.
+    Tcp,
+}
+
+/// A datagram for a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Relay {
+    /// The server.
+    pub to: SocketAddr,
+    /// The datagram.
+    pub datagram: Vec<u8>,
+}
+
+/// An authoritative name server. The order of polling: after each [`Front::handle_query`] send its answer, then
+/// call [`Front::poll_relay`] until it has nothing.
+pub struct Front {
+    zones: Vec<ZoneData>,
+    carriage: Option<Carriage>,
+    rate: RateLimiter,
+    counters: FrontCounters,
+}
+
+/// An answer, and how it is counted.
+struct Answer {
+    bytes: Vec<u8>,
+    kind: Kind,
+    cut: bool,
+}
+
+impl Front {
+    /// A server of these zones.
+    ///
+    /// # Errors
+    /// [`FrontError::Twice`]. The caller is at fault.
+    pub fn new(zones: Vec<ZoneData>, rate: RateLimit) -> Result<Self, FrontError> {
+        for (at, zone) in zones.iter().enumerate() {
+            if zones.iter().take(at).any(|other| other.origin() == zone.origin()) {
+                return Err(FrontError::Twice(zone.origin().clone()));
+            }
+        }
+        let (rate, counters) = (RateLimiter::new(rate), FrontCounters::default());
+        Ok(Self { zones, carriage: None, rate, counters })
+    }
+
+    /// Takes first flights, too. `rng` hides which fragments collide in the table.
+    ///
+    /// # Errors
+    /// [`FrontError`]: the caller is at fault.
+    pub fn carry(&mut self, config: CarriageConfig, rng: &mut impl Rng) -> Result<(), FrontError> {
+        let name = config.zone.clone();
+        if !self.zones.iter().any(|zone| *zone.origin() == name) {
+            let parents = self.zones.iter().filter(|zone| zone.origin().zone_of(&name));
+            let known = parents.filter_map(|zone| zone.delegation(&name)).next();
+            let (servers, addresses) = known.unwrap_or_default();
+            let zone = ZoneData::bare(&name, servers, &addresses);
+            self.zones.push(zone.map_err(|_| FrontError::CarriageZone)?);
+        }
+        self.carriage = Some(Carriage::new(config, rng)?);
+        Ok(())
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub const fn counters(&self) -> &FrontCounters {
+        &self.counters
+    }
+
+    /// What happened to fragments so far.
+    #[must_use]
+    pub fn reassembly(&self) -> ReassemblyCounters {
+        self.carriage.as_ref().map(|carriage| *carriage.reassembly()).unwrap_or_default()
+    }
+
+    /// Sets of fragments that are held.
+    #[must_use]
+    pub fn sets(&self) -> usize {
+        self.carriage.as_ref().map_or(0, Carriage::sets)
+    }
+
+    /// From now on first flights are opened with these keys; false without a carriage zone.
+    pub fn set_keys(&mut self, keys: CarriageKeys) -> bool {
+        self.carriage.as_mut().is_some_and(|carriage| {
+            carriage.set_keys(keys);
+            true
+        })
+    }
+
+    /// From now on first flights are handed to these servers, of which there is at least one; false if there is
+    /// none, or no carriage zone.
+    pub fn set_servers(&mut self, servers: Vec<RelayServer>) -> bool {
+        !servers.is_empty()
+            && self.carriage.as_mut().is_some_and(|carriage| {
+                carriage.set_servers(servers);
+                true
+            })
+    }
+
+    /// The answer to `message`, from the resolver at `from`; `None` for what is no query and what the limit
+    /// keeps back. `rng` chooses which fragments are forgotten when there is no room.
+    pub fn handle_query(
+        &mut self,
+        now: Instant,
+        from: IpAddr,
+        transport: Transport,
+        message: &[u8],
+        rng: &mut impl Rng,
+    ) -> Option<Vec<u8>> {
+        self.counters.note_query(transport, message.len());
+        let question = match Question::parse(message) {
+            Ok(question) => Some(question),
+            Err(_) if is_query(message) => None,
+            Err(_) => {
+                self.counters.ignored += 1;
+                return None;
+            }
+        };
+        let answer = match &question {
+            Some(question) => self.answer(question, now, from, transport, rng),
+            None => malformed(message),
+        };
+        let Some(mut answer) = answer else {
+            self.counters.unanswered += 1;
+            return None;
+        };
+        if transport == Transport::Udp {
+            match self.rate.judge(from, answer.kind, now) {
+                Verdict::Send => {}
+                Verdict::Slip => {
+                    let Some(cut) = question.as_ref().and_then(|question| question.slip().ok()) else {
+                        self.counters.limited += 1;
+                        return None;
+                    };
+                    self.counters.slipped += 1;
+                    answer.bytes = cut;
+                    answer.cut = false;
+                }
+                Verdict::Drop => {
+                    self.counters.limited += 1;
+                    return None;
+                }
+            }
+        }
+        self.counters.note_answer(answer.kind, answer.bytes.len());
+        self.counters.truncated += u64::from(answer.cut);
+        Some(answer.bytes)
+    }
+
+    /// The next datagram for a server: opens a first flight that is whole. Costs one X25519 operation.
+    pub fn poll_relay(&mut self, clock: &Clock) -> Option<Relay> {
+        self.carriage.as_mut()?.poll_relay(clock, &mut self.counters)
+    }
+
+    fn answer(
+        &mut self,
+        question: &Question,
+        now: Instant,
+        from: IpAddr,
+        transport: Transport,
+        rng: &mut impl Rng,
+    ) -> Option<Answer> {
+        let fail = |code| Some(Answer { bytes: question.fail(code).ok()?, kind: Kind::Error, cut: false });
+        if question.is_of_unknown_version() {
+            return fail(ResponseCode::BADVERS);
+        }
+        let place = self.carriage.as_ref().and_then(|carriage| carriage.position(question));
+        if let Some(Position::Child(label)) = place
+            && question.asks_for_a()
+            && let Some(carriage) = &mut self.carriage
+            && carriage.handle_label(label, from, now, &mut self.counters, rng)
+        {
+            let bytes = question.answer(carriage.addresses()).ok()?;
+            return Some(Answer { bytes, kind: Kind::Fragment, cut: false });
+        }
+        let inside = matches!(place, Some(Position::Apex | Position::Child(_) | Position::Deeper));
+        let (name, kind) = (question.asked().name(), question.asked().query_type());
+        let class_in = matches!(question.asked().query_class(), DNSClass::IN | DNSClass::ANY);
+        let Some(zone) = closest(&self.zones, name, kind) else { return fail(ResponseCode::Refused) };
+        let mut found = match kind {
+            // Nothing fails below the carriage zone (section 8.2).
+            _ if inside && !class_in => zone.negative(FoundKind::NoData),
+            RecordType::AXFR | RecordType::IXFR if inside => zone.negative(FoundKind::NoData),
+            RecordType::AXFR | RecordType::IXFR => return fail(ResponseCode::Refused),
+            _ if !class_in => return fail(ResponseCode::Refused),
+            kind => zone.look_up(name, kind),
+        };
+        if inside {
+            found.code = ResponseCode::NoError;
+            if found.kind == FoundKind::NoName {
+                found.kind = FoundKind::NoData;
+            }
+        }
+        let kind = Kind::from(found.kind);
+        let max = match transport {
+            Transport::Udp => question.max_payload(),
+            Transport::Tcp => u16::MAX,
+        };
+        match question.tell(found, max) {
+            Ok((bytes, cut)) => Some(Answer { bytes, kind, cut }),
+            // A set of records that no message holds.
+            Err(_) if !inside => fail(ResponseCode::ServFail),
+            Err(_) => Some(Answer { bytes: question.answer(&[]).ok()?, kind: Kind::NoData, cut: false }),
+        }
+    }
+}
+
+impl fmt::Debug for Front {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { zones, carriage, rate: _, counters } = self;
+        f.debug_struct("Front")
+            .field("zones", zones)
+            .field("carriage", carriage)
+            .field("counters", counters)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The zone that begins closest above `name`; for the type DS at its beginning, the one above it.
+fn closest<'a>(zones: &'a [ZoneData], name: &Name, kind: RecordType) -> Option<&'a ZoneData> {
+    let above = |zone: &&ZoneData| zone.origin().zone_of(name);
+    let depth = |zone: &&ZoneData| zone.origin().iter().len();
+    if kind == RecordType::DS {
+        let upper = zones.iter().filter(above).filter(|zone| zone.origin() != name).max_by_key(depth);
+        if upper.is_some() {
+            return upper;
+        }
+    }
+    zones.iter().filter(above).max_by_key(depth)
+}
+
+/// Whether a message that cannot be read is a query at least, which is answered.
+fn is_query(message: &[u8]) -> bool {
+    message.len() >= HEADER && message.get(2).is_some_and(|flags| flags & 0x80 == 0)
+}
+
+/// The header back, with what is wrong: FORMERR, or NOTIMP for another operation than a query (RFC 1035 §4.1.1).
+fn malformed(message: &[u8]) -> Option<Answer> {
+    const FORMERR: u8 = 1;
+    const NOTIMP: u8 = 4;
+    let &[a, b, flags, ..] = message else { return None };
+    let operation = flags & 0x78;
+    let code = if operation == 0 { FORMERR } else { NOTIMP };
+    // QR, the operation and RD; no AA, no TC.
+    let bytes = vec![a, b, 0x80 | operation | flags & 1, code, 0, 0, 0, 0, 0, 0, 0, 0];
+    Some(Answer { bytes, kind: Kind::Error, cut: false })
+}
+
+/// What makes no sense: the caller is at fault.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FrontError {
+    /// Two zones begin at this name.
+    Twice(Name),
+    /// The carriage zone is the root, or so long that no fragment fits below.
+    CarriageZone,
+    /// No address to answer fragments with, or more than [`Question::MAX_ADDRESSES`].
+    Addresses,
+    /// No server to hand first flights to.
+    NoServer,
+}
+
+impl fmt::Display for FrontError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Twice(name) => write!(f, "two zones begin at {name}: give each its own --origin"),
+            Self::CarriageZone => {
+                f.write_str("the carriage zone is the root, or its name is too long: 190 octets at most")
+            }
+            Self::Addresses => {
+                write!(f, "fragments are answered with 1 to {} addresses", Question::MAX_ADDRESSES)
+            }
+            Self::NoServer => {
+                f.write_str("there is no server to hand first flights to: give one with --relay")
+            }
+        }
+    }
+}
+
+impl core::error::Error for FrontError {}
+
+#[cfg(test)]
+mod tests;

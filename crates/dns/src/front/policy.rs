@@ -1,0 +1,172 @@
+//! Which of several servers a first flight goes to (thesis §5.3).
+
+use core::fmt;
+use core::net::{IpAddr, SocketAddr};
+use ipnet::IpNet;
+use std::collections::HashMap;
+
+/// Chooses a server.
+pub trait Policy: Send {
+    /// The place in `servers`, which has at least one, of the server for a first flight of `client` that came
+    /// through `resolver`. A place that is not there stands for the last.
+    fn choose(&mut self, client: IpAddr, resolver: IpAddr, servers: &[SocketAddr]) -> usize;
+}
+
+/// One after the other.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RoundRobin {
+    next: usize,
+}
+
+impl Policy for RoundRobin {
+    fn choose(&mut self, _client: IpAddr, _resolver: IpAddr, servers: &[SocketAddr]) -> usize {
+        let place = self.next.checked_rem(servers.len()).unwrap_or(0);
+        self.next = place + 1;
+        place
+    }
+}
+
+/// By a table of prefixes: the server of the longest one that the client is in, and one after the other for
+/// clients that are in none.
+///
+/// A line of its text is a prefix and a server, `192.0.2.0/24 198.51.100.7:4444`; lines that begin with `#` say
+/// nothing.
+#[derive(Debug, Clone, Default)]
+pub struct Nearest {
+    servers: HashMap<IpNet, SocketAddr>,
+    /// Lengths of the prefixes, longest first.
+    lengths: Vec<u8>,
+    others: RoundRobin,
+}
+
+impl Nearest {
+    /// The most prefixes.
+    pub const MAX: usize = 65_536;
+
+    /// Reads a table whose servers are all among `servers`.
+    ///
+    /// # Errors
+    /// [`NearestError`], with the number of the line. Whoever wrote the table is at fault.
+    pub fn parse(text: &str, servers: &[SocketAddr]) -> Result<Self, NearestError> {
+        let mut table = Self::default();
+        for (line, number) in text.lines().map(str::trim).zip(1..) {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let mut words = line.split_whitespace();
+            let (Some(prefix), Some(server), None) = (words.next(), words.next(), words.next()) else {
+                return Err(NearestError::Line(number));
+            };
+            let prefix: IpNet = prefix.parse().map_err(|_| NearestError::Line(number))?;
+            let server: SocketAddr = server.parse().map_err(|_| NearestError::Line(number))?;
+            if !servers.contains(&server) {
+                return Err(NearestError::Server(number, server));
+            }
+            if table.servers.len() == Self::MAX {
+                return Err(NearestError::TooMany);
+            }
+            if table.servers.insert(prefix.trunc(), server).is_some() {
+                return Err(NearestError::Twice(number));
+            }
+            if !table.lengths.contains(&prefix.prefix_len()) {
+                table.lengths.push(prefix.prefix_len());
+            }
+        }
+        table.lengths.sort_unstable_by(|a, b| b.cmp(a));
+        Ok(table)
+    }
+
+    fn server(&self, client: IpAddr) -> Option<SocketAddr> {
+        let prefixes = self.lengths.iter().filter_map(|len| IpNet::new(client, *len).ok());
+        prefixes.filter_map(|prefix| self.servers.get(&prefix.trunc())).next().copied()
+    }
+}
+
+impl Policy for Nearest {
+    fn choose(&mut self, client: IpAddr, resolver: IpAddr, servers: &[SocketAddr]) -> usize {
+        let server = self.server(client.to_canonical());
+        let place = server.and_then(|server| servers.iter().position(|other| *other == server));
+        place.unwrap_or_else(|| self.others.choose(client, resolver, servers))
+    }
+}
+
+/// What is wrong with a table of prefixes: whoever wrote it is at fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NearestError {
+    /// This line is no prefix and server.
+    Line(usize),
+    /// This line names a server that first flights are not relayed to.
+    Server(usize, SocketAddr),
+    /// The prefix of this line was there before.
+    Twice(usize),
+    /// More than [`Nearest::MAX`] prefixes.
+    TooMany,
+}
+
+impl fmt::Display for NearestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(line) => {
+                write!(f, "line {line} is no prefix and server, as in: 192.0.2.0/24 198.51.100.7:4444")
+            }
+            Self::Server(line, server) => write!(f, "line {line} names {server}, which no --relay does"),
+            Self::Twice(line) => write!(f, "line {line} has a prefix that was there before"),
+            Self::TooMany => write!(f, "has more than {} prefixes", Nearest::MAX),
+        }
+    }
+}
+
+impl core::error::Error for NearestError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn servers() -> [SocketAddr; 3] {
+        ["198.51.100.1:4444", "198.51.100.2:4444", "[2001:db8::3]:4444"].map(|text| text.parse().unwrap())
+    }
+
+    fn choose(policy: &mut impl Policy, client: &str) -> usize {
+        policy.choose(client.parse().unwrap(), "192.0.2.53".parse().unwrap(), &servers())
+    }
+
+    #[test]
+    fn one_after_the_other() {
+        let mut policy = RoundRobin::default();
+        let chosen: Vec<usize> = (0..7).map(|_| choose(&mut policy, "192.0.2.1")).collect();
+        assert_eq!(chosen, [0, 1, 2, 0, 1, 2, 0]);
+    }
+
+    #[test]
+    fn the_longest_prefix_decides() {
+        let text = "# table\n10.0.0.0/8 198.51.100.1:4444\n10.1.0.0/16  198.51.100.2:4444\n\n\
+                    2001:db8:1::/48 [2001:db8::3]:4444\n10.2.3.4/16 198.51.100.2:4444\n";
+        let mut policy = Nearest::parse(text, &servers()).unwrap();
+        for _ in 0..3 {
+            assert_eq!(choose(&mut policy, "10.9.0.1"), 0);
+            assert_eq!(choose(&mut policy, "10.1.2.3"), 1);
+            assert_eq!(choose(&mut policy, "::ffff:10.2.0.1"), 1);
+            assert_eq!(choose(&mut policy, "2001:db8:1::9"), 2);
+        }
+        let others: Vec<usize> = (0..4).map(|_| choose(&mut policy, "192.0.2.1")).collect();
+        assert_eq!(others, [0, 1, 2, 0]);
+    }
+
+    #[test]
+    fn what_is_no_table_says_where() {
+        let error = |text: &str| Nearest::parse(text, &servers()).unwrap_err();
+        assert_eq!(error("\n10.0.0.0/8"), NearestError::Line(2));
+        assert_eq!(error("10.0.0.0/33 198.51.100.1:4444"), NearestError::Line(1));
+        assert_eq!(error("10.0.0.0/8 198.51.100.1:4444 x"), NearestError::Line(1));
+        let elsewhere = "198.51.100.9:4444";
+        assert_eq!(
+            error(&format!("10.0.0.0/8 {elsewhere}")),
+            NearestError::Server(1, elsewhere.parse().unwrap())
+        );
+        assert_eq!(
+            error("10.0.0.0/8 198.51.100.1:4444\n10.1.0.0/8 198.51.100.2:4444"),
+            NearestError::Twice(2)
+        );
+    }
+}

@@ -1,0 +1,140 @@
+//! A limit of the rate of answers over UDP: a server that answers everybody is a reflector for who asks in
+//! another's name (response rate limiting).
+
+use super::Kind;
+use core::net::IpAddr;
+use core::num::{NonZeroU32, NonZeroUsize};
+use core::time::Duration;
+use firstflight_wire::Instant;
+use lru::LruCache;
+
+/// How many answers a network gets over UDP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateLimit {
+    /// Answers of one kind to one network (/24, /56) in a second, and at once.
+    pub per_second: NonZeroU32,
+    /// Networks that are remembered; the one that was not heard of for longest is forgotten for a new one.
+    pub networks: NonZeroUsize,
+}
+
+impl Default for RateLimit {
+    /// 500 answers a second, 16,384 networks (about 2.5 MB).
+    fn default() -> Self {
+        Self {
+            per_second: NonZeroU32::MIN.saturating_add(499),
+            networks: NonZeroUsize::MIN.saturating_add(16_383),
+        }
+    }
+}
+
+/// What becomes of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Send,
+    /// Cut and empty: who really asked comes back over TCP.
+    Slip,
+    Drop,
+}
+
+/// What a network got.
+#[derive(Debug, Clone, Copy)]
+struct Record {
+    /// For each kind: all of its second's answers are there again at this time.
+    full_at: [Instant; Kind::COUNT],
+    /// For each kind: the last one above the limit was dropped.
+    dropped: [bool; Kind::COUNT],
+}
+
+#[derive(Debug)]
+pub(super) struct RateLimiter {
+    every: Duration,
+    networks: LruCache<u128, Record>,
+}
+
+impl RateLimiter {
+    pub(super) fn new(limit: RateLimit) -> Self {
+        let every = Duration::from_secs(1) / limit.per_second.get();
+        Self { every, networks: LruCache::new(limit.networks) }
+    }
+
+    pub(super) fn judge(&mut self, to: IpAddr, kind: Kind, now: Instant) -> Verdict {
+        let fresh = || Record { full_at: [Instant::ZERO; Kind::COUNT], dropped: [true; Kind::COUNT] };
+        let record = self.networks.get_or_insert_mut(network(to), fresh);
+        let (Some(full_at), Some(dropped)) =
+            (record.full_at.get_mut(kind as usize), record.dropped.get_mut(kind as usize))
+        else {
+            return Verdict::Drop;
+        };
+        let after = (*full_at).max(now) + self.every;
+        if after - now <= Duration::from_secs(1) {
+            *full_at = after;
+            return Verdict::Send;
+        }
+        *dropped = !*dropped;
+        if *dropped { Verdict::Drop } else { Verdict::Slip }
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.networks.len()
+    }
+}
+
+/// A /24 or a /56; IPv4 as it is mapped into IPv6, which no /56 of others meets.
+fn network(address: IpAddr) -> u128 {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits() & !0xff,
+        IpAddr::V6(address) => address.to_bits() & !(u128::MAX >> 56),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant::from_secs(1000);
+
+    fn limiter(per_second: u32, networks: usize) -> RateLimiter {
+        RateLimiter::new(RateLimit {
+            per_second: per_second.try_into().unwrap(),
+            networks: networks.try_into().unwrap(),
+        })
+    }
+
+    fn count(limiter: &mut RateLimiter, to: &str, kind: Kind, now: Instant, tries: usize) -> [usize; 3] {
+        let mut counts = [0; 3];
+        for _ in 0..tries {
+            counts[limiter.judge(to.parse().unwrap(), kind, now) as usize] += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn above_the_limit_every_second_one_is_cut_and_the_others_dropped() {
+        let mut limiter = limiter(100, 10);
+        assert_eq!(count(&mut limiter, "192.0.2.1", Kind::Positive, NOW, 120), [100, 10, 10]);
+        // The network's, not the address'; one kind's only.
+        assert_eq!(count(&mut limiter, "192.0.2.200", Kind::Positive, NOW, 2), [0, 1, 1]);
+        assert_eq!(count(&mut limiter, "192.0.2.1", Kind::NoName, NOW, 100), [100, 0, 0]);
+        assert_eq!(count(&mut limiter, "192.0.3.1", Kind::Positive, NOW, 100), [100, 0, 0]);
+        let later = NOW + Duration::from_millis(100);
+        assert_eq!(count(&mut limiter, "::ffff:192.0.2.1", Kind::Positive, later, 12), [10, 1, 1]);
+    }
+
+    #[test]
+    fn an_ipv6_network_is_a_56() {
+        let mut limiter = limiter(4, 10);
+        assert_eq!(count(&mut limiter, "2001:db8:0:100::1", Kind::NoData, NOW, 4), [4, 0, 0]);
+        assert_eq!(count(&mut limiter, "2001:db8:0:1ff::1", Kind::NoData, NOW, 1), [0, 1, 0]);
+        assert_eq!(count(&mut limiter, "2001:db8:0:200::1", Kind::NoData, NOW, 4), [4, 0, 0]);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut limiter = limiter(4, 100);
+        for n in 0..10_000_u32 {
+            limiter.judge(IpAddr::V4((n << 8).into()), Kind::Positive, NOW);
+        }
+        assert_eq!(limiter.len(), 100);
+    }
+}

@@ -1,0 +1,231 @@
+//! A zone of ordinary names, from a zone file (RFC 1035 §5), and how they are answered (RFC 1034 §4.3.2, wildcards
+//! RFC 4592).
+
+mod load;
+
+pub use load::ZoneError;
+
+use core::fmt;
+use hickory_proto::op::ResponseCode;
+use hickory_proto::rr::{Name, RData, Record, RecordType};
+use std::collections::HashMap;
+
+/// The most aliases (CNAME) that are followed for one question.
+const MAX_ALIASES: usize = 8;
+
+/// A zone that is served.
+#[derive(Clone)]
+pub struct ZoneData {
+    origin: Name,
+    soa: Record,
+    /// By name, those included that have no records but names below them (RFC 4592 §2.2.2).
+    nodes: HashMap<Name, Node>,
+    records: usize,
+}
+
+/// The records of a name.
+type Node = Vec<(RecordType, Vec<Record>)>;
+
+fn records(node: &Node, kind: RecordType) -> Option<&[Record]> {
+    node.iter().find(|(found, _)| *found == kind).map(|(_, records)| &records[..])
+}
+
+/// What a zone says to a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub kind: FoundKind,
+    pub code: ResponseCode,
+    pub answers: Vec<Record>,
+    pub authorities: Vec<Record>,
+    pub additionals: Vec<Record>,
+}
+
+/// What kind of answer it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FoundKind {
+    /// Records.
+    Positive,
+    /// Others are authoritative for the name.
+    Referral,
+    /// There is the name, and nothing of this type.
+    NoData,
+    /// There is no such name.
+    NoName,
+}
+
+impl Found {
+    fn new(kind: FoundKind) -> Self {
+        let code = if kind == FoundKind::NoName { ResponseCode::NXDomain } else { ResponseCode::NoError };
+        Self { kind, code, answers: Vec::new(), authorities: Vec::new(), additionals: Vec::new() }
+    }
+}
+
+/// Where a name leads in a zone.
+enum Place<'a> {
+    /// Its own records, or those of a wildcard.
+    Node(&'a Node),
+    /// Below a name that another zone begins at: that one's name servers.
+    Cut(&'a [Record]),
+    Nowhere,
+}
+
+impl ZoneData {
+    /// The name that it begins at.
+    #[must_use]
+    pub const fn origin(&self) -> &Name {
+        &self.origin
+    }
+
+    /// Number of its records.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.records
+    }
+
+    /// Whether it has none: never, as it has an SOA record.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// The name servers that this zone names for one that begins at `child`, with their addresses as far as it
+    /// knows them.
+    pub(crate) fn delegation(&self, child: &Name) -> Option<(&[Record], Vec<Record>)> {
+        let servers = records(self.nodes.get(child)?, RecordType::NS)?;
+        Some((servers, self.addresses(servers)))
+    }
+
+    /// What is said to a question for `kind` at `name`, which is in this zone.
+    pub(crate) fn look_up(&self, name: &Name, kind: RecordType) -> Found {
+        let mut answers = Vec::new();
+        let mut asked = name.clone();
+        // Names of aliases are answered as the client wrote the first one.
+        let mut found = loop {
+            let node = match self.find(&asked, kind) {
+                Place::Node(node) => node,
+                // What an alias leads to elsewhere is for the client to ask.
+                Place::Cut(servers) if answers.is_empty() => break self.referral(servers),
+                Place::Cut(_) => break Found::new(FoundKind::Positive),
+                Place::Nowhere => break self.negative(FoundKind::NoName),
+            };
+            if let Some(alias) = records(node, RecordType::CNAME)
+                && !matches!(kind, RecordType::CNAME | RecordType::ANY)
+            {
+                let target = alias.iter().find_map(|record| match &record.data {
+                    RData::CNAME(target) => Some(target.0.clone()),
+                    _ => None,
+                });
+                push(&mut answers, alias, &asked);
+                match target {
+                    Some(next) if self.origin.zone_of(&next) && answers.len() < MAX_ALIASES => asked = next,
+                    _ => break Found::new(FoundKind::Positive),
+                }
+                continue;
+            }
+            let set = match kind {
+                // One set will do (RFC 8482 §4.1).
+                RecordType::ANY => node.first().map(|(_, records)| &records[..]),
+                kind => records(node, kind),
+            };
+            break match set {
+                Some(set) => {
+                    push(&mut answers, set, &asked);
+                    let mut found = Found::new(FoundKind::Positive);
+                    found.additionals = self.addresses(set);
+                    found
+                }
+                None => self.negative(FoundKind::NoData),
+            };
+        };
+        found.answers = answers;
+        if found.kind == FoundKind::NoData && !found.answers.is_empty() {
+            found.kind = FoundKind::Positive;
+        }
+        found
+    }
+
+    /// From the zone's beginning down to the name, as far as there are names.
+    fn find(&self, name: &Name, kind: RecordType) -> Place<'_> {
+        let (from, to) = (labels(&self.origin), labels(name));
+        let mut encloser = &self.origin;
+        let mut last = self.nodes.get(encloser);
+        for count in from + 1..=to {
+            let ancestor = name.trim_to(count);
+            let Some((found, node)) = self.nodes.get_key_value(&ancestor) else {
+                let wildcard = encloser.prepend_label("*").ok();
+                let node = wildcard.and_then(|wildcard| self.nodes.get(&wildcard));
+                return node.map_or(Place::Nowhere, Place::Node);
+            };
+            // The type DS is on the upper side of a cut (RFC 4035 §3.1.4.1).
+            if let Some(servers) = records(node, RecordType::NS)
+                && !(kind == RecordType::DS && count == to)
+            {
+                return Place::Cut(servers);
+            }
+            (encloser, last) = (found, Some(node));
+        }
+        last.map_or(Place::Nowhere, Place::Node)
+    }
+
+    fn referral(&self, servers: &[Record]) -> Found {
+        let mut found = Found::new(FoundKind::Referral);
+        found.additionals = self.addresses(servers);
+        found.authorities = servers.to_vec();
+        found
+    }
+
+    /// With the SOA record, whose TTL says how long the answer may be kept (RFC 2308 §3).
+    pub(crate) fn negative(&self, kind: FoundKind) -> Found {
+        let mut found = Found::new(kind);
+        let mut soa = self.soa.clone();
+        if let RData::SOA(data) = &soa.data {
+            soa.ttl = soa.ttl.min(data.minimum);
+        }
+        found.authorities.push(soa);
+        found
+    }
+
+    /// What the zone knows of the addresses of the hosts that these records name.
+    fn addresses(&self, records: &[Record]) -> Vec<Record> {
+        let mut found: Vec<Record> = Vec::new();
+        for record in records {
+            let host = match &record.data {
+                RData::NS(host) => &host.0,
+                RData::MX(mx) => &mx.exchange,
+                RData::SRV(srv) => &srv.target,
+                RData::SVCB(svcb) => &svcb.target_name,
+                RData::HTTPS(https) => &https.0.target_name,
+                _ => continue,
+            };
+            let Some(node) = self.nodes.get(host) else { continue };
+            for kind in [RecordType::A, RecordType::AAAA] {
+                let known = self::records(node, kind).unwrap_or_default().iter();
+                let new: Vec<Record> = known.filter(|address| !found.contains(address)).cloned().collect();
+                found.extend(new);
+            }
+        }
+        found
+    }
+}
+
+impl fmt::Debug for ZoneData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ZoneData({}, {} records)", self.origin, self.records)
+    }
+}
+
+/// All labels, a wildcard's asterisk included, which the library does not count.
+fn labels(name: &Name) -> usize {
+    name.iter().len()
+}
+
+/// Adds records under the name that was asked for: a wildcard's have it, and others have its letters' case.
+fn push(answers: &mut Vec<Record>, records: &[Record], name: &Name) {
+    answers.extend(records.iter().cloned().map(|mut record| {
+        record.name = name.clone();
+        record
+    }));
+}
+
+#[cfg(test)]
+mod tests;
