@@ -8,23 +8,32 @@
 //! answers the client itself, and proves with the [`ReplyKey`] that it may. [`Front`] is all of what such a name server
 //! does.
 //!
-//! All of this is sans-IO: time and randomness are arguments, and nothing is sent.
+//! All of this is sans-IO: time and randomness are arguments, and nothing is sent. With the feature `service` there are
+//! also sockets that a front answers on and files of keys.
 #![forbid(unsafe_code)]
 
 pub use firstflight_credential::asap::ReplyKey;
 
 mod base230;
+#[cfg(feature = "service")]
+mod boot_file;
 mod budget;
 mod ci;
 mod fragment;
 pub mod front;
+#[cfg(feature = "service")]
+mod key_file;
 mod keys;
 pub mod manners;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 pub mod names;
 mod query;
 mod reassembly;
 pub mod relay;
 mod seal;
+#[cfg(feature = "service")]
+pub mod service;
 mod zone;
 
 #[cfg(test)]
@@ -32,10 +41,14 @@ mod fixtures;
 #[cfg(test)]
 mod vector_tests;
 
+#[cfg(feature = "service")]
+pub use boot_file::{BootError, BootFile};
 pub use budget::Budget;
 pub use ci::{ConnectionInfo, WindowScale};
 pub use fragment::{Attempt, Fragment, FragmentId, Fragments, LABEL, MAX_FRAGMENTS, MIN_FRAGMENTS, Part};
 pub use front::{CarriageConfig, Front, FrontCounters, FrontError, Policy, Relay, RelayServer, Transport};
+#[cfg(feature = "service")]
+pub use key_file::{CarriageKeyFile, KeyFileError, create_relay_key, read_relay_keys};
 pub use keys::{CarriageKeys, RotateError};
 pub use manners::{Manners, Restraint};
 pub use names::{Position, position};

@@ -1,0 +1,137 @@
+//! When a front started last, so that no nonce is used twice (`docs/spec/dns-carriage.md`, section 9).
+
+use crate::relay::Boot;
+use core::fmt;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Digits of the number, and a line feed: what is written is always as long, and never cut.
+const LEN: usize = 11;
+
+/// A file with the last [`Boot`], held by one front at a time.
+///
+/// Whoever removes the file must make new relay keys.
+#[derive(Debug)]
+pub struct BootFile {
+    file: File,
+    last: Option<Boot>,
+}
+
+impl BootFile {
+    /// Opens the file, or makes it.
+    ///
+    /// # Errors
+    /// When it cannot be read or written, another front holds it, or it is no such file.
+    pub fn open(path: &Path) -> Result<Self, BootError> {
+        let fail = BootError::Io;
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let mut file = options.open(path).map_err(fail)?;
+        file.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => BootError::Held,
+            TryLockError::Error(error) => BootError::Io(error),
+        })?;
+        let mut text = String::new();
+        let read = (&mut file).take(LEN as u64 + 1).read_to_string(&mut text);
+        read.map_err(fail)?;
+        let last = match text.as_str() {
+            // New, or a start that came to nothing: no datagram was sent then.
+            "" => None,
+            text => {
+                let number = text.strip_suffix('\n').filter(|_| text.len() == LEN);
+                Some(Boot(number.and_then(|number| number.parse().ok()).ok_or(BootError::NotBoot)?))
+            }
+        };
+        if let Some(directory) = path.parent() {
+            // A file that is gone after a crash would be a front that forgot.
+            let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+            File::open(directory).and_then(|directory| directory.sync_all()).map_err(fail)?;
+        }
+        Ok(Self { file, last })
+    }
+
+    /// The number of a start at `now`, Unix seconds. It is on the disk before it is returned.
+    ///
+    /// # Errors
+    /// When it cannot be written, or there are no larger ones left.
+    pub fn next(&mut self, now: u32) -> Result<Boot, BootError> {
+        let next = Boot::after(self.last, now).ok_or(BootError::Exhausted)?;
+        self.file.rewind().map_err(BootError::Io)?;
+        self.file.write_all(format!("{:010}\n", next.0).as_bytes()).map_err(BootError::Io)?;
+        self.file.sync_all().map_err(BootError::Io)?;
+        self.last = Some(next);
+        Ok(next)
+    }
+}
+
+/// Why a front does not know when it started last.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BootError {
+    /// The file cannot be read or written.
+    Io(io::Error),
+    /// Another front holds it.
+    Held,
+    /// It is another file.
+    NotBoot,
+    /// There are no larger numbers.
+    Exhausted,
+}
+
+impl fmt::Display for BootError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => {
+                write!(f, "cannot be used: {error}; name a file in a directory of this user's")
+            }
+            Self::Held => {
+                f.write_str("is held by another front: give each its own file and its own relay keys")
+            }
+            Self::NotBoot => {
+                f.write_str("is not what a front wrote: name another file, and make new relay keys")
+            }
+            Self::Exhausted => f.write_str("has no larger numbers left: make new relay keys, and remove it"),
+        }
+    }
+}
+
+impl std::error::Error for BootError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn each_start_is_larger_than_the_last_whatever_the_clock_says() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("boot");
+        let mut file = BootFile::open(&path).unwrap();
+        assert_eq!(file.next(1000).unwrap(), Boot(1000));
+        assert_eq!(file.next(1000).unwrap(), Boot(1001));
+        assert!(matches!(BootFile::open(&path), Err(BootError::Held)));
+        drop(file);
+        let mut file = BootFile::open(&path).unwrap();
+        assert_eq!(file.next(500).unwrap(), Boot(1002));
+        assert_eq!(file.next(5000).unwrap(), Boot(5000));
+        assert_eq!(file.next(u32::MAX).unwrap(), Boot(u32::MAX));
+        assert!(matches!(file.next(5000), Err(BootError::Exhausted)));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "4294967295\n");
+    }
+
+    #[test]
+    fn a_file_of_something_else_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("boot");
+        for text in ["1000\n", "key 1 00\n\n\n", "0000001000", "0000001000\nx", "99999999999", "x000001000\n"]
+        {
+            fs::write(&path, text).unwrap();
+            assert!(matches!(BootFile::open(&path), Err(BootError::NotBoot)), "{text}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        fs::write(&path, "").unwrap();
+        assert_eq!(BootFile::open(&path).unwrap().next(9).unwrap(), Boot(9));
+    }
+}

@@ -1,0 +1,107 @@
+//! A front's counts for the recorder of the [`metrics`] crate (feature `metrics`).
+//!
+//! | name | labels | what |
+//! |---|---|---|
+//! | `firstflight_dns_queries_total` | `transport` | messages that came, over `udp` or `tcp` |
+//! | `firstflight_dns_bytes_total` | `direction` | bytes of messages, `in` and `out` |
+//! | `firstflight_dns_answers_total` | `kind` | answers sent, those sent empty by the limit included ([`Kind::as_str`]) |
+//! | `firstflight_dns_truncated_total` | `reason` | answers sent empty to be asked for over TCP: too long (`size`), above the limit (`rate`) |
+//! | `firstflight_dns_dropped_total` | `reason` | messages without an answer: no queries (`ignored`), above the limit (`rate`), not to be written (`internal`) |
+//! | `firstflight_dns_fragments_total` | `outcome` | fragments: `taken`, `duplicate`, `late`, `conflict`, `malformed` |
+//! | `firstflight_dns_sets_total` | `outcome` | sets of fragments: `begun`, `completed`, `repaired` (of those, with the parity), `mismatch`, `expired`, `evicted` |
+//! | `firstflight_dns_sets` | | sets of fragments that are held now, those put together lately included |
+//! | `firstflight_dns_first_flights_total` | `outcome` | first flights that were whole: `relayed`, `budget`, `unknown_key`, `not_opened`, `failed` |
+
+use crate::front::{FrontCounters, Kind};
+use crate::reassembly::ReassemblyCounters;
+use crate::service::FrontHandle;
+use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
+
+const SETS: &str = "firstflight_dns_sets";
+
+/// Publishes the counts of one front.
+#[derive(Debug)]
+pub struct Publisher {
+    handle: FrontHandle,
+    published: (FrontCounters, ReassemblyCounters),
+}
+
+impl Publisher {
+    /// A publisher for the service with this handle; nothing is published yet.
+    #[must_use]
+    pub fn new(handle: FrontHandle) -> Self {
+        Self { handle, published: Default::default() }
+    }
+
+    /// Tells the recorder of the [`metrics`] crate what has changed since the last call.
+    pub fn publish(&mut self) {
+        let now = self.handle.counters();
+        for (new, old) in counts(&now).into_iter().zip(counts(&self.published)) {
+            let (key, value) = new.label;
+            counter!(new.name, key => value).increment(new.value.saturating_sub(old.value));
+        }
+        gauge!(SETS).set(self.handle.sets() as f64);
+        self.published = now;
+    }
+}
+
+struct Count {
+    name: &'static str,
+    label: (&'static str, &'static str),
+    value: u64,
+    says: &'static str,
+}
+
+fn counts((front, table): &(FrontCounters, ReassemblyCounters)) -> Vec<Count> {
+    let mut counts = Vec::with_capacity(40);
+    let mut add = |name, says, key, values: &[(&'static str, u64)]| {
+        let count = |&(label, value): &(_, _)| Count { name, label: (key, label), value, says };
+        counts.extend(values.iter().map(count));
+    };
+    let transports = [("udp", front.udp), ("tcp", front.tcp)];
+    add("firstflight_dns_queries_total", "Messages that came", "transport", &transports);
+    let bytes = [("in", front.bytes_in), ("out", front.bytes_out)];
+    add("firstflight_dns_bytes_total", "Bytes of messages", "direction", &bytes);
+    let answers = Kind::ALL.map(|kind| (kind.as_str(), front.answers(kind)));
+    add("firstflight_dns_answers_total", "Answers sent", "kind", &answers);
+    let cut = [("size", front.truncated), ("rate", front.slipped)];
+    add("firstflight_dns_truncated_total", "Answers sent empty", "reason", &cut);
+    let dropped = [("ignored", front.ignored), ("rate", front.limited), ("internal", front.unanswered)];
+    add("firstflight_dns_dropped_total", "Messages without an answer", "reason", &dropped);
+    let not_taken = table.duplicates + table.late + table.conflicts;
+    let fragments = [
+        ("taken", table.fragments.saturating_sub(not_taken)),
+        ("duplicate", table.duplicates),
+        ("late", table.late),
+        ("conflict", table.conflicts),
+        ("malformed", front.malformed_fragments),
+    ];
+    add("firstflight_dns_fragments_total", "Fragments, and what became of them", "outcome", &fragments);
+    let sets = [
+        ("begun", table.sets),
+        ("completed", table.completed),
+        ("repaired", table.repaired),
+        ("mismatch", table.mismatches),
+        ("expired", table.expired),
+        ("evicted", table.evicted_full + table.evicted_share),
+    ];
+    add("firstflight_dns_sets_total", "Sets of fragments, and what became of them", "outcome", &sets);
+    let flights = [
+        ("relayed", front.relayed),
+        ("budget", front.over_budget),
+        ("unknown_key", front.unknown_key),
+        ("not_opened", front.not_opened),
+        ("failed", front.relay_failed),
+    ];
+    add("firstflight_dns_first_flights_total", "First flights that were whole", "outcome", &flights);
+    counts
+}
+
+/// Tells the recorder of the [`metrics`] crate what the names mean. Once is enough.
+pub fn describe() {
+    for count in counts(&Default::default()) {
+        let unit = if count.name.contains("bytes") { Unit::Bytes } else { Unit::Count };
+        describe_counter!(count.name, unit, count.says);
+    }
+    describe_gauge!(SETS, Unit::Count, "Sets of fragments that are held");
+}
