@@ -40,6 +40,10 @@ pub enum Error {
     Resolver(SocketAddr, io::Error),
     /// The UDP socket.
     Udp(SocketAddr, io::Error),
+    /// The file of keys shared with fronts.
+    RelayKey(PathBuf, firstflight_dns::KeyFileError),
+    /// Clients do not see the address that `--udp` names.
+    RelaySeenAs(SocketAddr),
     /// The file of trusted verifiers.
     TrustFile(PathBuf, Box<TrustFileError>),
     /// No name of a server.
@@ -150,6 +154,11 @@ impl fmt::Display for Error {
             }
             Self::Resolver(at, error) => write!(f, "cannot use the resolver {at}: {error}"),
             Self::Udp(at, error) => write!(f, "cannot use UDP {at}: {error}"),
+            Self::RelayKey(path, error) => write!(f, "key file {} {error}", path.display()),
+            Self::RelaySeenAs(udp) => write!(
+                f,
+                "--udp {udp} is all addresses: say with --relay-seen-as ADDR:PORT which one clients are answered from"
+            ),
             Self::TrustFile(path, error) => write!(f, "{}: {}", path.display(), one_line(error)),
             Self::Identity(text) => {
                 write!(f, "{text}: an identity is a host name, or one with a port, as www.example.com:8080")

@@ -9,6 +9,7 @@ mod fast_open;
 pub(crate) mod files;
 pub(crate) mod log;
 pub(crate) mod metrics;
+mod relay;
 pub(crate) mod replays;
 
 use crate::error::Error;
@@ -68,6 +69,8 @@ pub struct Args {
     replays: replays::Replays,
     #[command(flatten)]
     certificates: certificates::Certificates,
+    #[command(flatten)]
+    relay: relay::Relay,
     /// What to do with a request other than GET, HEAD, OPTIONS or TRACE that came in a SYN, before the handshake
     #[arg(long, value_enum, value_name = "HOW", default_value_t = early::EarlyUnsafe::Wait)]
     early_unsafe: early::EarlyUnsafe,
@@ -95,6 +98,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let mut fast_open = args.fast_open.prepare().await?;
     let store = args.replays.prepare(fast_open.policy.as_mut()).await.map_err(Error::Replays)?;
     let mut asap = args.certificates.prepare(&listen_at, port, fast_open.policy.as_ref()).await?;
+    let fronts = args.relay.prepare(args.udp, asap.policy.as_mut()).await?;
     let root: Arc<Path> = files::root(&args.root).await?.into();
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
@@ -132,12 +136,16 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     drop(stopping);
     fast_open.follow(handles);
     asap.follow(trusting);
+    let relaying = fronts.map(|fronts| tokio::spawn(fronts.run(endpoint.clone())));
 
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }
     drop(stop);
+    if let Some(relaying) = relaying {
+        relaying.abort();
+    }
     let orderly = async {
         while listening.join_next().await.is_some() {}
         // Requests under way end first, then their connections close in order.

@@ -5,8 +5,8 @@ use firstflight_dns::metrics::{Publisher, describe};
 use firstflight_dns::service::{FrontHandle, Sockets, StreamLimits};
 use firstflight_dns::{
     Attempt, Boot, CarriageConfig, CarriageKey, CarriageKeys, ConnectionInfo, Echo, Fragment, FragmentQuery,
-    Fragments, Front, OpenBuffer, ReassemblyLimits, RelayKey, RelayReceiver, RelaySender, RelayServer, Sealed,
-    ZoneData,
+    Fragments, Front, OpenBuffer, ReassemblyLimits, RelayKey, RelayReceiver, RelaySender, RelayServer,
+    Sealed, ZoneData,
 };
 use firstflight_wire::asap::Zone;
 use metrics_exporter_prometheus::PrometheusBuilder;

@@ -306,7 +306,7 @@ fn answers_are_cut_at_the_clients_size() {
     assert_eq!(ask("most.xyz.com.", None, Transport::Udp), (true, 0, 30));
     assert_eq!(ask("most.xyz.com.", Some(600), Transport::Udp), (true, 0, 41));
     assert_eq!(ask("most.xyz.com.", Some(700), Transport::Udp), (false, 40, 41 + 40 * 16));
-    assert_eq!(ask("most.xyz.com.", Some(100), Transport::Udp).0, true);
+    assert!(ask("most.xyz.com.", Some(100), Transport::Udp).0);
     assert_eq!(ask("most.xyz.com.", None, Transport::Tcp), (false, 40, 30 + 40 * 16));
     assert_eq!(site.front.counters().truncated, 3);
 }

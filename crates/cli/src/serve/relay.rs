@@ -1,0 +1,138 @@
+//! First flights that fronts hand over: name servers that found them in what resolvers asked (`firstflight dns`).
+
+use crate::error::Error;
+use firstflight::credential::PendingLimit;
+use firstflight::credential::asap::AsapPolicy;
+use firstflight::{Endpoint, RelayedFlight};
+use firstflight_dns::relay::MAX_RELAY;
+use firstflight_dns::{OpenBuffer, RelayReceiver, read_relay_keys};
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::UdpSocket;
+
+/// How often the key file is looked at.
+const EVERY: Duration = Duration::from_secs(1);
+/// How many of them may wait for their client's ACK, and how many of one client.
+const PENDING: (u32, u32) = (64, 4);
+
+/// What is taken from fronts.
+#[derive(clap::Args)]
+pub struct Relay {
+    /// Take first flights that name servers found in lookups (firstflight dns), at this address and port, which
+    /// clients must not reach
+    #[arg(long, value_name = "ADDR:PORT", requires_all = ["udp", "trust", "relay_key"])]
+    relay_listen: Option<SocketAddr>,
+    /// File of the keys shared with the name servers; read again while running
+    #[arg(long, value_name = "FILE", requires = "relay_listen")]
+    relay_key: Option<PathBuf>,
+    /// This server's address and UDP port as clients see them [default: those of --udp]
+    #[arg(long, value_name = "ADDR:PORT", requires = "relay_listen")]
+    relay_seen_as: Option<SocketAddr>,
+}
+
+/// A socket for fronts that is not served yet.
+pub struct Prepared {
+    socket: UdpSocket,
+    receiver: RelayReceiver,
+    keys: KeyFile,
+    /// Where clients would have sent their SYN, and where they see it come from.
+    server: SocketAddr,
+    seen_as: SocketAddr,
+}
+
+impl Relay {
+    /// Binds and reads what the options name, and lets `asap` take what comes.
+    pub async fn prepare(
+        &self,
+        udp: Option<SocketAddr>,
+        asap: Option<&mut AsapPolicy>,
+    ) -> Result<Option<Prepared>, Error> {
+        let (Some(at), Some(path), Some(udp), Some(asap)) = (self.relay_listen, &self.relay_key, udp, asap)
+        else {
+            return Ok(None);
+        };
+        let seen_as = self.relay_seen_as.unwrap_or(udp);
+        if seen_as.ip().is_unspecified() {
+            return Err(Error::RelaySeenAs(udp));
+        }
+        let server = if udp.ip().is_unspecified() { seen_as } else { udp };
+        let mut receiver = RelayReceiver::new();
+        let mut keys = KeyFile { path: path.clone(), ids: Vec::new() };
+        keys.read(&mut receiver)?;
+        let socket = UdpSocket::bind(at).await.map_err(|error| Error::Udp(at, error))?;
+        let (all, each) = PENDING;
+        asap.relayed =
+            Some(Arc::new(PendingLimit::with_clients(all, each).within(Arc::clone(&asap.pending))));
+        Ok(Some(Prepared { socket, receiver, keys, server, seen_as }))
+    }
+}
+
+/// The keys shared with fronts, and which of them the receiver has.
+struct KeyFile {
+    path: PathBuf,
+    ids: Vec<u8>,
+}
+
+impl KeyFile {
+    fn read(&mut self, receiver: &mut RelayReceiver) -> Result<(), Error> {
+        let keys = read_relay_keys(&self.path).map_err(|error| Error::RelayKey(self.path.clone(), error))?;
+        for id in self.ids.iter().filter(|id| keys.iter().all(|(other, _)| other != *id)) {
+            receiver.remove_key(*id);
+        }
+        for (id, key) in &keys {
+            receiver.set_key(*id, key);
+        }
+        self.ids = keys.iter().map(|(id, _)| *id).collect();
+        Ok(())
+    }
+}
+
+impl Prepared {
+    /// Hands over to `endpoint` what fronts send.
+    pub async fn run(mut self, endpoint: Endpoint) {
+        let mut bytes = [0; MAX_RELAY + 1];
+        let mut every = tokio::time::interval(EVERY);
+        let mut trouble = None;
+        loop {
+            tokio::select! {
+                received = self.socket.recv(&mut bytes) => match received {
+                    Ok(len) => self.take(bytes.get(..len).unwrap_or_default(), &endpoint),
+                    // What the kernel heard of somebody else: nothing is ever sent from here.
+                    Err(error) => self.pause(&error).await,
+                },
+                _ = every.tick() => {
+                    let now = self.keys.read(&mut self.receiver).err().map(|error| error.to_string());
+                    if let Some(error) = now.as_ref().filter(|_| now != trouble) {
+                        tracing::warn!(%error, "the keys of before are used on");
+                    }
+                    trouble = now;
+                }
+            }
+        }
+    }
+
+    async fn pause(&self, error: &io::Error) {
+        tracing::debug!(%error, "nothing was received");
+        tokio::time::sleep(EVERY).await;
+    }
+
+    fn take(&mut self, datagram: &[u8], endpoint: &Endpoint) {
+        let mut buffer = OpenBuffer::new();
+        match self.receiver.handle_datagram(datagram, firstflight::unix_ms(), &mut buffer) {
+            Ok(relayed) => {
+                let segment = relayed.ci.segment();
+                endpoint.handle_relayed(RelayedFlight {
+                    client: SocketAddr::new(relayed.ci.address, relayed.ci.outer_port.get()),
+                    server: self.server.ip(),
+                    segment: &segment,
+                    key: relayed.reply,
+                    seen_as: Some(self.seen_as),
+                });
+            }
+            Err(refused) => tracing::debug!(%refused, "a relay datagram was dropped"),
+        }
+    }
+}
