@@ -354,14 +354,16 @@ impl Stack {
     /// Payloads, options not counted, that a connection in UDP tries above [`Stack::path_mss`]: what most tunnels
     /// take, what Ethernet takes, what the link takes.
     pub(crate) fn probe_sizes(&self, key: &FlowKey) -> [u16; 3] {
-        let probes = self.carrier.as_ref().is_some_and(|carrier| carrier.probe && key.is_carried());
+        if !key.is_carried() || self.carrier.as_ref().is_none_or(|carrier| !carrier.probe) {
+            return [0; 3];
+        }
         let base = self.path_mss(key);
         let size = |packet: usize| {
             let payload = packet.min(self.config.mtu).saturating_sub(key.headers_len() + 20);
             payload.min(0xffff) as u16
         };
         let [tunnel, ethernet, link] = [1428, 1500, self.config.mtu].map(size);
-        if probes && link > base { [tunnel, ethernet, link] } else { [0; 3] }
+        if link > base { [tunnel, ethernet, link] } else { [0; 3] }
     }
 
     // --- trace ---------------------------------------------------------------------------------
