@@ -72,7 +72,12 @@ impl Stack {
     fn decide(&mut self, id: JobId, candidate: Box<Candidate>, verified: Verified, now: Instant) {
         let clock = self.clock_at(now);
         let listener = self.parked.listener(id).and_then(|id| self.listeners.get(id));
-        let Some(policy) = listener.and_then(|listener| listener.config.asap.as_ref()) else { return };
+        let Some(listener) = listener else { return };
+        if self.parked.is_relayed(id) && !self.takes_relayed(listener, now) {
+            drop(self.parked.take(id));
+            return self.dropped_relayed();
+        }
+        let Some(policy) = listener.config.asap.as_ref() else { return };
         let decided = policy.decide(&candidate, verified, &mut self.asap, &clock);
         let (result, refused) = match decided {
             Ok(Redemption::Ask(job)) => return self.parked.ask(id, candidate, job),

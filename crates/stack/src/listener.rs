@@ -192,11 +192,13 @@ impl Stack {
         refused: Option<Refused>,
         now: Instant,
     ) {
-        if parked.relayed.is_some() && result != JobResult::Accept {
+        let listener = self.listeners.get(parked.listener);
+        let taken = result == JobResult::Accept && listener.is_some_and(|l| self.takes_relayed(l, now));
+        if parked.relayed.is_some() && !taken {
             return self.dropped_relayed();
         }
         let Ok(segment) = Segment::parse(&parked.segment) else { return };
-        let Some(listener) = self.listeners.get(parked.listener) else { return };
+        let Some(listener) = listener else { return };
         if self.find(&parked.key).is_some() {
             return;
         }
@@ -209,9 +211,6 @@ impl Stack {
             return self.drop_packet(Drop::TooManyConnections);
         }
         let tail = listener.last_cookie.is_some_and(|t| now - t < COOKIE_TAIL);
-        if tail && parked.relayed.is_some() {
-            return self.dropped_relayed();
-        }
         let (result, refused) = if tail {
             (JobResult::Refuse(Reason::SynCookie), refused.or(parked.refused(Status::Overloaded)))
         } else {

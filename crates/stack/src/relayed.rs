@@ -8,6 +8,7 @@
 use crate::flow::FlowKey;
 use crate::follower::copy_of;
 use crate::listener::{COOKIE_TAIL, Syn, first_flight, policies};
+use crate::listeners::Listener;
 use crate::stack::Stack;
 use core::net::{IpAddr, SocketAddr};
 use firstflight_credential::asap::ReplyKey;
@@ -67,12 +68,7 @@ impl Stack {
             || self.remembered(self.hasher.hash(&key)).is_some()
             || self.parked.find(&key).is_some();
         let index = self.listeners.find(&key).filter(|_| !taken)?;
-        let listener = self.listeners.at(index)?;
-        let pressed = listener.syn_queue >= listener.config.syn_backlog
-            || listener.accept_queue.len() >= listener.config.backlog
-            || listener.last_cookie.is_some_and(|last| now - last < COOKIE_TAIL)
-            || self.slots.len() >= self.config.limits.connections;
-        if pressed {
+        if !self.takes_relayed(self.listeners.at(index)?, now) {
             return None;
         }
         let first = FirstFlight { relayed: true, ..first_flight(&key, &segment, None) };
@@ -86,6 +82,14 @@ impl Stack {
         let seen_as = seen_as.unwrap_or(SocketAddr::new(server, port));
         self.parked.mark_relayed(job, Returned { key: reply_key, seen_as });
         Some(())
+    }
+
+    /// Whether `listener` has room for one. It is asked again before the request is used up.
+    pub(crate) fn takes_relayed(&self, listener: &Listener, now: Instant) -> bool {
+        listener.syn_queue < listener.config.syn_backlog
+            && listener.accept_queue.len() < listener.config.backlog
+            && listener.last_cookie.is_none_or(|last| now - last >= COOKIE_TAIL)
+            && self.slots.len() < self.config.limits.connections
     }
 
     pub(crate) fn dropped_relayed(&mut self) {

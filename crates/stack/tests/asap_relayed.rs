@@ -9,7 +9,7 @@ mod peer;
 use certified::{Request, certificate, certificate_from, certificate_with, identity, request};
 use firstflight_credential::asap::{AsapPolicy, ClientCertificate, Identity, ReplyKey};
 use firstflight_credential::{Outcome, PendingLimit};
-use firstflight_stack::{CarrierConfig, RelayedFlight, StateName};
+use firstflight_stack::{CarrierConfig, ListenConfig, RelayedFlight, StateName};
 use firstflight_wire::asap::{BLOCK_LEN, Carrier, Hint, Offer, Reply, Status};
 use firstflight_wire::carrier::Carried;
 use firstflight_wire::ip::Packet;
@@ -36,6 +36,10 @@ fn address() -> IpAddr {
 }
 
 fn server_of(asap: impl FnOnce(&mut AsapPolicy)) -> Server {
+    server_with_backlog(ListenConfig::new("10.0.0.1:80".parse().unwrap()).backlog, asap)
+}
+
+fn server_with_backlog(backlog: usize, asap: impl FnOnce(&mut AsapPolicy)) -> Server {
     let tune = |config: &mut firstflight_stack::Config| {
         config.carrier = Some(CarrierConfig { probe: false, ..CarrierConfig::new(OURS) });
     };
@@ -43,7 +47,7 @@ fn server_of(asap: impl FnOnce(&mut AsapPolicy)) -> Server {
         policy.relayed = Some(Arc::new(PendingLimit::with_clients(64, 4)));
         asap(policy);
     };
-    let mut server = server_with(tune, both, |_| {});
+    let mut server = server_with(tune, both, |listen| listen.backlog = backlog);
     server.p.outer = Some((THEIRS, OURS));
     server
 }
@@ -77,6 +81,12 @@ fn direct(id: u8) -> Seg {
 
 /// A front hands over `seg`, which would have come from the peer's address.
 fn hand_over(s: &mut Server, seg: &Seg) {
+    park(s, seg);
+    s.verify();
+}
+
+/// The same, and it waits for its verification.
+fn park(s: &mut Server, seg: &Seg) {
     let packet = s.p.packet(seg);
     let ip = Packet::parse(&packet).unwrap();
     let datagram = Datagram::parse(ip.payload).unwrap();
@@ -84,7 +94,6 @@ fn hand_over(s: &mut Server, seg: &Seg) {
     let client = SocketAddr::new(ip.src, THEIRS);
     let flight = RelayedFlight { client, server: ip.dst, segment, key: key(), seen_as: None };
     s.p.stack.handle_relayed(s.p.now, flight);
-    s.verify();
 }
 
 /// Hands over a first flight of which nobody hears anything.
@@ -205,22 +214,29 @@ fn the_direct_copy_of_what_was_dropped_is_good() {
     is_dropped(&mut s, &relayed(5));
     let mut s = server();
     // While the front's is being verified, and is not thought of again.
-    let packet = s.p.packet(&relayed(5));
-    let ip = Packet::parse(&packet).unwrap();
-    let datagram = Datagram::parse(ip.payload).unwrap();
-    let Ok(Carried::Segment(segment)) = Carried::parse(datagram.payload) else { panic!() };
-    let flight = RelayedFlight {
-        client: SocketAddr::new(ip.src, THEIRS),
-        server: ip.dst,
-        segment,
-        key: key(),
-        seen_as: None,
-    };
-    s.p.stack.handle_relayed(s.p.now, flight);
+    park(&mut s, &relayed(5));
     let got = s.asks(direct(5)).ack(AFTER);
     assert_eq!(reply(&got).hint, Hint::None);
     s.p.accept(s.listener);
     s.p.nothing_to_accept(s.listener);
+}
+
+/// There was room when it was parked, and there is none at its verdict.
+#[test]
+fn what_finds_no_room_at_its_verdict_is_not_used_up() {
+    let mut s = server_with_backlog(1, |_| {});
+    park(&mut s, &relayed(5));
+    s.p.flow(41_000, 77);
+    s.p.send(seg().syn().mss(1460));
+    s.p.expect().syn_ack().ack(1);
+    s.p.send(seg().seq(1).ack(1));
+    s.verify();
+    s.p.quiet();
+    assert_eq!(s.p.stack.counters().relayed_dropped, 1);
+    s.p.accept(s.listener);
+    s.p.nothing_to_accept(s.listener);
+    s.p.flow(peer::CLIENT_PORT, peer::PEER_ISN);
+    s.asks(direct(5)).ack(AFTER);
 }
 
 /// Each request once, whichever way it comes first.
