@@ -248,6 +248,10 @@ impl ParkingLot {
         let parked = self.entries.remove(job.index)?;
         self.bytes -= parked.segment.len() + parked.followers.iter().map(Vec::len).sum::<usize>();
         self.by_flow.remove(&parked.key);
+        if parked.relayed.is_some() {
+            // A store that is asked about it has used it up, and its direct copy is to be found good.
+            self.jobs.retain(|(id, _)| *id != job);
+        }
         Some(parked)
     }
 

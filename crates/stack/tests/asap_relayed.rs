@@ -8,7 +8,7 @@ mod peer;
 
 use certified::{Request, certificate, certificate_from, certificate_with, identity, request};
 use firstflight_credential::asap::{AsapPolicy, ClientCertificate, Identity, ReplyKey};
-use firstflight_credential::{Outcome, PendingLimit};
+use firstflight_credential::{GuardKey, JobRequest, JobResult, Outcome, PendingLimit, RemoteGuard, Window};
 use firstflight_stack::{CarrierConfig, ListenConfig, RelayedFlight, StateName};
 use firstflight_wire::asap::{BLOCK_LEN, Carrier, Hint, Offer, Reply, Status};
 use firstflight_wire::carrier::Carried;
@@ -237,6 +237,33 @@ fn what_finds_no_room_at_its_verdict_is_not_used_up() {
     s.p.nothing_to_accept(s.listener);
     s.p.flow(peer::CLIENT_PORT, peer::PEER_ISN);
     s.asks(direct(5)).ack(AFTER);
+}
+
+/// A store that is asked about a request has used it up by that.
+#[test]
+fn a_store_is_not_asked_about_what_waits_no_more() {
+    let remote = || {
+        server_of(|policy| {
+            policy.guard = Arc::new(RemoteGuard::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS));
+        })
+    };
+    let mut s = remote();
+    hand_over(&mut s, &relayed(5));
+    s.p.pass(1000);
+    assert!(s.p.stack.poll_job().is_none(), "after its time");
+    assert_eq!(s.p.stack.counters().relayed_dropped, 1);
+    let mut s = remote();
+    hand_over(&mut s, &relayed(5));
+    s.p.send(direct(5));
+    assert!(s.p.stack.poll_job().is_none(), "overtaken");
+    s.verify();
+    let job = s.p.stack.poll_job().expect("about the direct copy");
+    assert!(matches!(job.request, JobRequest::GuardSet { .. }));
+    assert!(s.p.stack.poll_job().is_none());
+    s.p.stack.handle_job(job.id, JobResult::Accept, s.p.now);
+    s.p.pump();
+    let got = s.p.expect().syn_ack().ack(AFTER);
+    assert_eq!(reply(&got).hint, Hint::None);
 }
 
 /// Each request once, whichever way it comes first.
