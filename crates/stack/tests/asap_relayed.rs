@@ -266,6 +266,23 @@ fn a_store_is_not_asked_about_what_waits_no_more() {
     assert_eq!(reply(&got).hint, Hint::None);
 }
 
+/// Anybody who has seen a certificate can seal requests with wrong signatures under it, from anywhere.
+#[test]
+fn wrong_signatures_that_a_front_hands_over_bar_nobody() {
+    let mut s = server();
+    for n in 0..20 {
+        let mut request = by_front(&client(), &identity(), 100 + n, 0);
+        *request.payload.last_mut().unwrap() ^= 1;
+        s.p.flow(40_000 + u16::from(n), 100 + u32::from(n));
+        s.p.pass(50);
+        hand_over(&mut s, &syn(&request));
+    }
+    // A certificate that is right, and the requests under it.
+    assert_eq!((s.p.stack.counters().relayed_dropped, s.signatures()), (20, 21));
+    s.p.flow(41_000, 77);
+    s.asks(direct(5)).ack(AFTER);
+}
+
 /// Each request once, whichever way it comes first.
 #[test]
 fn of_the_two_copies_one_is_executed() {

@@ -197,7 +197,7 @@ impl AsapPolicy {
             client_key,
             digest,
             known,
-            batch: shard.may_batch(prefix, clock.mono),
+            batch: !first.relayed && shard.may_batch(prefix, clock.mono),
             generation: shard.generation(),
             replay,
             stamp_ms: block.request.requested_ms,

@@ -199,11 +199,14 @@ impl AsapShard {
         }
         for (candidate, verdict) in candidates.iter().zip(verdicts) {
             match verdict {
+                Verified::BadCertificate if candidate.relayed => continue,
                 Verified::BadCertificate => {
                     // Anybody can put this key into a wrong certificate: it is not to blame.
                     self.suspect(candidate.prefix, now);
                     continue;
                 }
+                // Whoever has seen a certificate can ask for such a name, without being at its address.
+                Verified::BadRequest if candidate.relayed => {}
                 Verified::BadRequest => self.failed(*candidate.client_key.as_bytes(), candidate.prefix, now),
                 Verified::Good => {}
             }
