@@ -72,6 +72,9 @@ impl Stack {
             return None;
         }
         let first = FirstFlight { relayed: true, ..first_flight(&key, &segment, None) };
+        if !first.offered.has_block() {
+            return None;
+        }
         let clock = self.clock_at(now);
         let listener = self.listeners.at(index)?;
         let admission = admit(policies(&listener.config), &first, &mut self.asap, &clock);

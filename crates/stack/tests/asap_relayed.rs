@@ -7,8 +7,12 @@ mod flights;
 mod peer;
 
 use certified::{Request, certificate, certificate_from, certificate_with, identity, request};
-use firstflight_credential::asap::{AsapPolicy, ClientCertificate, Identity, ReplyKey};
-use firstflight_credential::{GuardKey, JobRequest, JobResult, Outcome, PendingLimit, RemoteGuard, Window};
+use firstflight_credential::asap::{
+    AsapPolicy, ClientCertificate, Identity, ReplyKey,
+};
+use firstflight_credential::{
+    GuardKey, JobRequest, JobResult, Outcome, PendingLimit, RemoteGuard, ReplayTable, Replays, Window,
+};
 use firstflight_stack::{CarrierConfig, ListenConfig, RelayedFlight, StateName};
 use firstflight_wire::asap::{BLOCK_LEN, Carrier, Hint, Offer, Reply, Status};
 use firstflight_wire::carrier::Carried;
@@ -264,6 +268,32 @@ fn a_store_is_not_asked_about_what_waits_no_more() {
     s.p.pump();
     let got = s.p.expect().syn_ack().ack(AFTER);
     assert_eq!(reply(&got).hint, Hint::None);
+}
+
+/// Only what a certificate vouches for: a mode without cookies takes data from who is there.
+#[test]
+fn what_has_no_block_is_not_used_up_either() {
+    let tune = |config: &mut firstflight_stack::Config| {
+        config.carrier = Some(CarrierConfig { probe: false, ..CarrierConfig::new(OURS) });
+    };
+    let mut s = server_with(
+        tune,
+        |_| {},
+        |listen| {
+            let guard = ReplayTable::new(GuardKey::from_bytes([3; 16]), Window::NETWORK, 1 << 16, 0);
+            let mut closed = peer::policy(peer::key(1), 10);
+            closed.no_cookie = true;
+            closed.replays = Replays::NoDuplicates(Arc::new(guard));
+            (listen.asap, listen.fast_open) = (None, Some(closed));
+        },
+    );
+    s.p.outer = Some((THEIRS, OURS));
+    let plain = || seg().syn().mss(1460).data(DATA);
+    hand_over(&mut s, &plain());
+    s.p.quiet();
+    s.p.send(plain());
+    s.p.expect().syn_ack().ack(1 + DATA.len() as u32);
+    assert_eq!(s.p.stack.counters().relayed_dropped, 1);
 }
 
 /// Anybody who has seen a certificate can seal requests with wrong signatures under it, from anywhere.
