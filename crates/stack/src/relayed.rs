@@ -61,7 +61,8 @@ impl Stack {
         }
         let key =
             FlowKey::of(server, segment.dst_port, client.ip(), segment.src_port).carried(port, client.port());
-        if segment.src_port == 0 || !self.comes_from_another(&key) {
+        let across = client.is_ipv4() != server.is_ipv4();
+        if across || segment.src_port == 0 || !self.comes_from_another(&key) {
             return None;
         }
         let taken = self.find(&key).is_some()

@@ -8,13 +8,13 @@ mod peer;
 
 use certified::{Request, certificate, certificate_from, certificate_with, identity, request};
 use firstflight_credential::asap::{
-    AsapPolicy, ClientCertificate, Identity, ReplyKey,
+    AsapPolicy, ClientCertificate, Identity, PrivateKey, ReplyKey, certify,
 };
 use firstflight_credential::{
     GuardKey, JobRequest, JobResult, Outcome, PendingLimit, RemoteGuard, ReplayTable, Replays, Window,
 };
 use firstflight_stack::{CarrierConfig, ListenConfig, RelayedFlight, StateName};
-use firstflight_wire::asap::{BLOCK_LEN, Carrier, Hint, Offer, Reply, Status};
+use firstflight_wire::asap::{BLOCK_LEN, Carrier, CertificateFlags, Hint, Offer, Reply, Status};
 use firstflight_wire::carrier::Carried;
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::{OptionBytes, Segment};
@@ -293,6 +293,28 @@ fn what_has_no_block_is_not_used_up_either() {
     s.p.quiet();
     s.p.send(plain());
     s.p.expect().syn_ack().ack(1 + DATA.len() as u32);
+    assert_eq!(s.p.stack.counters().relayed_dropped, 1);
+}
+
+/// What was sealed says of which family its client is; nobody can be answered across.
+#[test]
+fn a_client_of_another_family_is_nobody() {
+    let mut s = server();
+    let away: IpAddr = "fd00::9".parse().unwrap();
+    let key = PrivateKey::from_seed(&[2; 32]);
+    let flags = CertificateFlags::new(1, true, true).unwrap();
+    let verifier = certified::verifier(1);
+    let body = certify(&verifier, &key.public(), away, NOW_S, 1800, flags).unwrap();
+    let certificate = ClientCertificate::new(body, verifier.public(), away, key, Instant::ZERO).unwrap();
+    let packet = s.p.packet(&syn(&by_front(&certificate, &identity(), 5, 0)));
+    let ip = Packet::parse(&packet).unwrap();
+    let datagram = Datagram::parse(ip.payload).unwrap();
+    let Ok(Carried::Segment(segment)) = Carried::parse(datagram.payload) else { panic!() };
+    let client = SocketAddr::new(away, THEIRS);
+    let flight = RelayedFlight { client, server: ip.dst, segment, key: self::key(), seen_as: None };
+    s.p.stack.handle_relayed(s.p.now, flight);
+    s.verify();
+    s.p.nothing_to_accept(s.listener);
     assert_eq!(s.p.stack.counters().relayed_dropped, 1);
 }
 
