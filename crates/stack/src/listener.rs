@@ -129,6 +129,9 @@ impl Stack {
     pub(crate) fn overtaken(&mut self, job: crate::event::JobId, now: Instant) {
         if let Some(parked) = self.parked.take(job) {
             self.spoil_parked(&parked, now);
+            if parked.relayed.is_some() {
+                self.dropped_relayed();
+            }
         }
     }
 

@@ -8,7 +8,7 @@ mod peer;
 
 use certified::{Request, certificate, certificate_from, certificate_with, identity, request};
 use firstflight_credential::asap::{
-    AsapPolicy, ClientCertificate, Identity, PrivateKey, ReplyKey, certify,
+    AsapPolicy, ClientCertificate, Identity, PrivateKey, ReplyKey, TrustStore, certify,
 };
 use firstflight_credential::{
     GuardKey, JobRequest, JobResult, Outcome, PendingLimit, RemoteGuard, ReplayTable, Replays, Window,
@@ -316,6 +316,57 @@ fn a_client_of_another_family_is_nobody() {
     s.verify();
     s.p.nothing_to_accept(s.listener);
     assert_eq!(s.p.stack.counters().relayed_dropped, 1);
+}
+
+/// Whoever ends the wait, it ends without a trace.
+#[test]
+fn what_waits_is_forgotten_in_silence() {
+    let places = Arc::new(PendingLimit::new(64));
+    let cases: [(&str, fn(&mut Server)); 4] = [
+        ("nobody verifies", |_| {}),
+        ("nobody listens", |s| s.p.stack.unlisten(s.listener, s.p.now)),
+        ("nobody is trusted", |s| {
+            let nobody = Arc::new(TrustStore::new([]).unwrap());
+            assert!(s.p.stack.set_trust(s.listener, nobody));
+            s.verify();
+        }),
+        ("a reset", |s| s.p.send(seg().seq(1).rst())),
+    ];
+    for (what, ends) in cases {
+        println!("{what}");
+        let mut s = server_of(|policy| policy.relayed = Some(places.clone()));
+        park(&mut s, &relayed(5));
+        assert_eq!(places.pending(), 1);
+        ends(&mut s);
+        s.p.pass(1000);
+        s.verify();
+        s.p.quiet();
+        s.p.nothing_to_accept(s.listener);
+        assert_eq!((places.pending(), s.p.stack.connections()), (0, 0));
+        assert_eq!(s.p.stack.counters().relayed_dropped, 1);
+    }
+}
+
+/// A place is held no longer than its client may take to answer, and a client that disowns it gets no more.
+#[test]
+fn what_is_accepted_and_disowned_is_the_last() {
+    let places = Arc::new(PendingLimit::new(64));
+    let mut s = server_of(|policy| policy.relayed = Some(places.clone()));
+    hand_over(&mut s, &relayed(5));
+    s.p.expect().syn_ack();
+    s.p.pass(120_000);
+    s.p.drain();
+    assert_eq!((places.pending(), s.p.stack.counters().relayed), (0, 1));
+    let mut s = server_of(|_| {});
+    hand_over(&mut s, &relayed(5));
+    s.p.expect().syn_ack();
+    s.p.send(seg().seq(AFTER).rst());
+    s.p.flow(41_000, 77);
+    hand_over(&mut s, &relayed(6));
+    s.p.quiet();
+    assert_eq!(s.p.stack.counters().relayed_dropped, 1);
+    let got = s.asks(direct(7)).ack(1);
+    assert_eq!(reply(&got).status, Status::Policy);
 }
 
 /// Anybody who has seen a certificate can seal requests with wrong signatures under it, from anywhere.
