@@ -1,6 +1,7 @@
 //! Why a command cannot do what was asked. Every message is one line and says what to do.
 
 use crate::asap::InspectError;
+use crate::dns::DnsError;
 use crate::explain::OpenError;
 use crate::get::target::TargetError;
 use crate::serve::replays::ReplayError;
@@ -82,6 +83,8 @@ pub enum Error {
     Replays(ReplayError),
     /// A verifier, or what is wanted of one.
     Verifier(VerifierError),
+    /// The name server.
+    Dns(DnsError),
     /// A URL that cannot be fetched.
     Target(String, TargetError),
     /// The resolver knows no address of a name.
@@ -121,6 +124,7 @@ impl Error {
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::Verifier(error) => error.exit_code(),
+            Self::Dns(error) => error.exit_code(),
             Self::Certificate(_)
             | Self::Random(_)
             | Self::NoClock(_)
@@ -208,6 +212,7 @@ impl fmt::Display for Error {
             ),
             Self::Replays(error) => error.fmt(f),
             Self::Verifier(error) => error.fmt(f),
+            Self::Dns(error) => error.fmt(f),
             Self::Target(url, error) => write!(f, "{url:?}: {error}"),
             Self::Lookup(name, error) => {
                 write!(f, "cannot look up {name}: {error}; check the name, or write the server's address")

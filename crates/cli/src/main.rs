@@ -7,6 +7,7 @@ mod certificate;
 mod completions;
 mod demo;
 mod digest;
+mod dns;
 mod error;
 mod explain;
 mod file_body;
@@ -62,6 +63,7 @@ enum Command {
     Verifier(verifier::Args),
     Certificate(certificate::Args),
     Reach(reach::Args),
+    Dns(dns::Args),
     Completions(completions::Args),
 }
 
@@ -89,6 +91,7 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Verifier(args) => block_on(verifier::run(args)),
         Command::Certificate(args) => block_on(certificate::run(args)),
         Command::Reach(args) => block_on(reach::run(args)),
+        Command::Dns(args) => block_on(dns::run(args)),
         Command::Explain(args) => explain::run(&args),
         Command::Asap(args) => asap::run(&args),
         Command::Cache(args) => cache::run(args).map(|()| ExitCode::SUCCESS),

@@ -47,11 +47,12 @@ pub use budget::Budget;
 pub use ci::{ConnectionInfo, WindowScale};
 pub use fragment::{Attempt, Fragment, FragmentId, Fragments, LABEL, MAX_FRAGMENTS, MIN_FRAGMENTS, Part};
 pub use front::{CarriageConfig, Front, FrontCounters, FrontError, Policy, Relay, RelayServer, Transport};
+pub use hickory_proto::rr::Name;
 #[cfg(feature = "service")]
 pub use key_file::{CarriageKeyFile, KeyFileError, create_relay_key, read_relay_keys};
 pub use keys::{CarriageKeys, RotateError};
 pub use manners::{Manners, Restraint};
-pub use names::{Position, position};
+pub use names::{Position, position, wire_form};
 pub use query::{Echo, FragmentQuery, MessageError, Question};
 pub use reassembly::{Reassembled, Reassembly, ReassemblyCounters, ReassemblyLimits};
 pub use relay::{Boot, RelayKey, RelayReceiver, RelayRefused, RelaySender, Relayed};

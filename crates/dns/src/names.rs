@@ -1,6 +1,7 @@
 //! Names of the carriage zone, in the uncompressed wire form of RFC 1035 §3.1.
 
 use firstflight_wire::asap::Zone;
+use hickory_proto::rr::Name;
 
 /// Longest name, octets (RFC 1035 §2.3.4).
 const MAX_NAME: usize = 255;
@@ -20,6 +21,19 @@ pub enum Position<'a> {
     Child(&'a [u8]),
     /// More than one label below.
     Deeper,
+}
+
+/// The uncompressed wire form of a name, in lower case: what a [`Zone`] is made of.
+#[must_use]
+pub fn wire_form(name: &Name) -> Vec<u8> {
+    let mut wire = Vec::with_capacity(MAX_NAME);
+    for label in name {
+        // A label has 63 octets at most.
+        wire.push(label.len() as u8);
+        wire.extend(label.iter().map(u8::to_ascii_lowercase));
+    }
+    wire.push(0);
+    wire
 }
 
 /// Where `name`, in wire form, is in relation to `zone`. Letters match in either case (RFC 4343).
@@ -75,6 +89,13 @@ mod tests {
 
     fn zone() -> Zone<'static> {
         Zone::new(ZONE).unwrap()
+    }
+
+    #[test]
+    fn wire_forms_are_zones() {
+        let wire = wire_form(&Name::from_ascii("F.xyZ.com.").unwrap());
+        assert_eq!((&wire[..], Zone::new(&wire)), (ZONE, Some(zone())));
+        assert_eq!(wire_form(&Name::root()), [0]);
     }
 
     #[test]

@@ -3,9 +3,11 @@
 use crate::error::Error;
 use crate::output;
 use firstflight::credential::asap::PublicKey;
-use firstflight_wire::asap::{ServiceParam, UdpService, VerifierIds};
+use firstflight_dns::{Name, wire_form};
+use firstflight_wire::asap::{Carriage, ServiceParam, UdpService, VerifierIds, Zone};
 use std::fmt::Write;
-use std::num::NonZeroU16;
+use std::num::{NonZeroU8, NonZeroU16};
+use std::str::FromStr;
 
 /// Print the parameter of an HTTPS record by which a server says that it takes certificates
 ///
@@ -23,6 +25,12 @@ pub struct Args {
     /// The server takes TCP in UDP on this port
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     udp_port: Option<u16>,
+    /// First flights may come by DNS, asked for below this zone (firstflight dns)
+    #[arg(long, value_name = "NAME", value_parser = carriage_zone, requires_all = ["carriage_key", "udp_port"])]
+    carriage_zone: Option<Name>,
+    /// What they are sealed to, as `firstflight dns keygen` prints it
+    #[arg(long, value_name = "N:KEY", requires = "carriage_zone")]
+    carriage_key: Option<CarriageKey>,
     /// The server takes certificates in TCP on IP
     #[arg(long, required_unless_present = "udp_port")]
     ip: bool,
@@ -37,11 +45,49 @@ pub struct Args {
     shared_guard: bool,
 }
 
+/// Number and public half of a key, in hexadecimal digits.
+#[derive(Clone, Copy)]
+struct CarriageKey {
+    key_id: NonZeroU8,
+    key: [u8; 32],
+}
+
+impl FromStr for CarriageKey {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parse = || {
+            let (id, digits) = text.split_once(':')?;
+            let (pairs, []) = digits.as_bytes().as_chunks::<2>() else { return None };
+            let mut key = [0; 32];
+            if pairs.len() != key.len() {
+                return None;
+            }
+            for (byte, [high, low]) in key.iter_mut().zip(pairs) {
+                let digit = |octet: &u8| char::from(*octet).to_digit(16);
+                *byte = u8::try_from(digit(high)? << 4 | digit(low)?).ok()?;
+            }
+            Some(Self { key_id: id.parse().ok()?, key })
+        };
+        parse().ok_or("write its number, a colon and its 64 digits, as `firstflight dns keygen` prints them")
+    }
+}
+
+fn carriage_zone(text: &str) -> Result<Name, &'static str> {
+    let name = crate::dns::name(text)?;
+    let wire = wire_form(&name);
+    Zone::new(&wire).map(|_| name).ok_or("the root, and names above 190 octets, are no carriage zones")
+}
+
 /// Runs it.
 pub fn run(args: &Args) -> Result<(), Error> {
     let ids: Vec<[u8; 4]> = args.verifier_key.iter().map(|key| key.id().0).collect();
     let ids = VerifierIds::new(&ids).ok_or(Error::TooManyVerifiers(VerifierIds::MAX))?;
-    let udp = args.udp_port.and_then(NonZeroU16::new).map(|port| UdpService { port, carriage: None });
+    let zone = args.carriage_zone.as_ref().map(wire_form);
+    let zone = zone.as_deref().and_then(Zone::new);
+    let carriage =
+        zone.zip(args.carriage_key).map(|(zone, CarriageKey { key_id, key })| Carriage { key_id, key, zone });
+    let udp = args.udp_port.and_then(NonZeroU16::new).map(|port| UdpService { port, carriage });
     let param = ServiceParam::new(args.ip, udp, args.mss, ids, args.shared_guard);
     let mut bytes = [0; ServiceParam::MAX_LEN];
     let len = param.and_then(|param| param.emit(&mut bytes).ok()).unwrap_or_default();
@@ -64,6 +110,27 @@ fn presentation(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::{CarriageKey, carriage_zone};
+
+    #[test]
+    fn carriage_keys_are_a_number_and_64_digits() {
+        let digits = "00fF".repeat(16);
+        let key: CarriageKey = format!("3:{digits}").parse().ok().unwrap();
+        assert_eq!((key.key_id.get(), key.key[0], key.key[31]), (3, 0, 0xff));
+        for bad in [
+            format!("0:{digits}"),
+            format!("256:{digits}"),
+            digits.clone(),
+            format!("3:{digits}0"),
+            format!("3:{digits}00"),
+            format!("3:{}zz", &digits[2..]),
+            "3:".into(),
+        ] {
+            assert!(bad.parse::<CarriageKey>().is_err(), "{bad}");
+        }
+        assert!(carriage_zone("f.example.com").is_ok() && carriage_zone(".").is_err());
+    }
+
     #[test]
     fn octets_have_three_digits() {
         assert_eq!(super::presentation(&[0, 9, 65, 255]), "\\000\\009\\065\\255");

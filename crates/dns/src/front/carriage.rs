@@ -4,7 +4,7 @@ use super::{FrontCounters, FrontError, Policy, Relay};
 use crate::budget::Budget;
 use crate::fragment::Fragment;
 use crate::keys::CarriageKeys;
-use crate::names::Position;
+use crate::names::{Position, wire_form};
 use crate::query::Question;
 use crate::reassembly::{Reassembled, Reassembly, ReassemblyCounters, ReassemblyLimits};
 use crate::relay::{MAX_RELAY, RelaySender};
@@ -87,7 +87,7 @@ pub(super) struct Carriage {
 impl Carriage {
     pub(super) fn new(config: CarriageConfig, rng: &mut impl Rng) -> Result<Self, FrontError> {
         let CarriageConfig { zone, addresses, keys, servers, policy, limits, opens_per_second } = config;
-        let zone = wire(&zone);
+        let zone = wire_form(&zone);
         if Zone::new(&zone).is_none() {
             return Err(FrontError::CarriageZone);
         }
@@ -217,16 +217,4 @@ impl fmt::Debug for Carriage {
 
 fn apart(servers: Vec<RelayServer>) -> (Vec<SocketAddr>, Vec<RelaySender>) {
     servers.into_iter().map(|server| (server.address, server.sender)).unzip()
-}
-
-/// Uncompressed wire form in lower case.
-fn wire(name: &Name) -> Vec<u8> {
-    let mut wire = Vec::with_capacity(256);
-    for label in name {
-        // A label has 63 octets at most.
-        wire.push(label.len() as u8);
-        wire.extend(label.iter().map(u8::to_ascii_lowercase));
-    }
-    wire.push(0);
-    wire
 }

@@ -1,0 +1,244 @@
+//! `firstflight dns`: an authoritative name server that takes first flights.
+
+mod error;
+mod keygen;
+mod keys;
+mod user;
+
+pub use error::DnsError;
+
+use crate::error::Error;
+use crate::output;
+use crate::serve::metrics::Exporter;
+use clap::Subcommand;
+use firstflight_dns::front::{Kind, Nearest, Policy, RateLimit, RoundRobin};
+use firstflight_dns::metrics::{Publisher, describe};
+use firstflight_dns::service::{Sockets, StreamLimits, secure_rng};
+use firstflight_dns::{CarriageConfig, Front, Name, ReassemblyLimits, ZoneData};
+use keys::KeyFiles;
+use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Run an authoritative name server that also takes first flights inside DNS lookups (ASAP)
+///
+/// Answers from zone files over UDP and TCP. Names below the carriage zone are parts of first flights: they are
+/// answered at once, put together, opened and handed to a server.
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  firstflight dns --zone xyz.zone --origin xyz.com --listen 192.0.2.53:53 --user nobody
+  firstflight dns keygen --key carriage.key
+  firstflight dns keygen --relay-key www.relay
+  firstflight dns --zone f.zone --origin f.xyz.com --listen 192.0.2.53:53 --carriage-zone f.xyz.com \\
+      --carriage-address 192.0.2.80 --key carriage.key --relay 192.0.2.80:4454=www.relay --state front.boot"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: Option<Run>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Keygen(keygen::Args),
+}
+
+#[derive(clap::Args)]
+struct Run {
+    /// Zone file (RFC 1035); once more for each zone
+    #[arg(long, value_name = "FILE")]
+    zone: Vec<PathBuf>,
+    /// Name that the zone begins at; one for each --zone, in the same order
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    origin: Vec<Name>,
+    /// Address and port to answer at, over UDP and TCP
+    #[arg(long, value_name = "ADDR:PORT", required = true)]
+    listen: Vec<SocketAddr>,
+    /// Zone that first flights are asked for below
+    #[arg(long, value_name = "NAME", value_parser = name, requires_all = ["carriage_address", "key", "relay", "state"])]
+    carriage_zone: Option<Name>,
+    /// IPv4 address of the server, which fragments are answered with; up to 8
+    #[arg(long, value_name = "ADDR", requires = "carriage_zone")]
+    carriage_address: Vec<Ipv4Addr>,
+    /// File of the key that first flights are sealed to (dns keygen --key makes one)
+    #[arg(long, value_name = "FILE", requires = "carriage_zone")]
+    key: Option<PathBuf>,
+    /// Server that first flights go to, and the file of the key that it shares with this front
+    #[arg(long, value_name = "ADDR:PORT=FILE", requires = "carriage_zone")]
+    relay: Vec<RelayTo>,
+    /// File that says when this front started last; it is made if there is none
+    #[arg(long, value_name = "FILE", requires = "carriage_zone")]
+    state: Option<PathBuf>,
+    /// Number of this front among those that have the same relay key
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "carriage_zone")]
+    front_id: u16,
+    /// Table of prefixes and servers, as `192.0.2.0/24 192.0.2.80:4454`: clients go to the server of theirs
+    #[arg(long, value_name = "FILE", requires = "carriage_zone")]
+    nearest: Option<PathBuf>,
+    /// Answers of one kind that a network (/24, /56) gets over UDP in a second
+    #[arg(long, value_name = "N", default_value_t = RateLimit::default().per_second)]
+    answers_per_second: NonZeroU32,
+    /// First flights that are opened in a second at most
+    #[arg(long, value_name = "N", default_value_t = CarriageConfig::OPENS_PER_SECOND)]
+    opens_per_second: NonZeroU32,
+    /// Answer Prometheus at http://ADDR/metrics, as 127.0.0.1:9102
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
+    /// Become this user once the ports are held; files are read afterwards
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+}
+
+/// A server that first flights go to.
+#[derive(Debug, Clone)]
+struct RelayTo {
+    address: SocketAddr,
+    path: PathBuf,
+}
+
+impl FromStr for RelayTo {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let says = "write a server and its key file as 192.0.2.80:4454=FILE";
+        let (address, path) = text.split_once('=').filter(|(_, path)| !path.is_empty()).ok_or(says)?;
+        let address: SocketAddr = address.parse().map_err(|_| says)?;
+        if address.port() == 0 { Err(says) } else { Ok(Self { address, path: path.into() }) }
+    }
+}
+
+/// A whole domain name, with or without its final dot.
+pub fn name(text: &str) -> Result<Name, &'static str> {
+    let mut name =
+        Name::from_ascii(text).map_err(|_| "write a domain name in ASCII, as f.example.com")?.to_lowercase();
+    name.set_fqdn(true);
+    Ok(name)
+}
+
+/// Runs it.
+pub async fn run(args: Args) -> Result<ExitCode, Error> {
+    match (args.command, args.run) {
+        (Some(Command::Keygen(args)), _) => {
+            keygen::run(&args).map_err(Error::Dns)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        (None, Some(run)) => serve(run).await,
+        (None, None) => Err(Error::Dns(DnsError::Nothing)),
+    }
+}
+
+impl Run {
+    fn zones(&self) -> Result<Vec<ZoneData>, DnsError> {
+        let (zones, origins) = (self.zone.len(), self.origin.len());
+        if zones != origins {
+            return Err(DnsError::Origins { zones, origins });
+        }
+        if zones == 0 && self.carriage_zone.is_none() {
+            return Err(DnsError::Nothing);
+        }
+        let read = |(path, origin): (&PathBuf, &Name)| {
+            let text = std::fs::read_to_string(path);
+            let text = text.map_err(|error| DnsError::ReadZone(path.clone(), error))?;
+            let zone = ZoneData::parse(&text, Some(path.clone()), origin);
+            zone.map_err(|error| DnsError::Zone(path.clone(), Box::new((origin.clone(), error))))
+        };
+        self.zone.iter().zip(&self.origin).map(read).collect()
+    }
+
+    fn policy(&self) -> Result<Box<dyn Policy>, DnsError> {
+        /// Longest table, bytes.
+        const LARGEST: u64 = 1 << 24;
+        let Some(path) = &self.nearest else { return Ok(Box::new(RoundRobin::default())) };
+        let mut text = String::new();
+        let file = std::fs::File::open(path);
+        let read = file.and_then(|file| file.take(LARGEST).read_to_string(&mut text));
+        read.map_err(|error| DnsError::ReadNearest(path.clone(), error))?;
+        let servers: Vec<SocketAddr> = self.relay.iter().map(|relay| relay.address).collect();
+        let table = Nearest::parse(&text, &servers);
+        Ok(Box::new(table.map_err(|error| DnsError::Nearest(path.clone(), error))?))
+    }
+
+    /// What the options and files say, with the key files if there is a carriage zone.
+    fn front(&self) -> Result<(Front, Option<KeyFiles>), DnsError> {
+        let front = |error| DnsError::Front(Box::new(error));
+        let rate = RateLimit { per_second: self.answers_per_second, ..RateLimit::default() };
+        let mut served = Front::new(self.zones()?, rate).map_err(front)?;
+        let (Some(zone), Some(key), Some(state)) = (&self.carriage_zone, &self.key, &self.state) else {
+            return Ok((served, None));
+        };
+        let policy = self.policy()?;
+        let mut files = KeyFiles::new(key.clone(), self.relay.clone(), self.front_id, state.clone())?;
+        let config = CarriageConfig {
+            zone: zone.clone(),
+            addresses: self.carriage_address.clone(),
+            keys: files.carriage()?,
+            servers: files.servers()?.unwrap_or_default(),
+            policy,
+            limits: ReassemblyLimits::default(),
+            opens_per_second: self.opens_per_second,
+        };
+        let mut rng = secure_rng().map_err(DnsError::Random)?;
+        served.carry(config, &mut rng).map_err(front)?;
+        Ok((served, Some(files)))
+    }
+}
+
+async fn serve(run: Run) -> Result<ExitCode, Error> {
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
+    let sockets = Sockets::bind(&run.listen).await;
+    let sockets = sockets.map_err(|error| Error::Dns(DnsError::Service(error)))?;
+    let exporter = match run.metrics {
+        Some(at) => Some(Exporter::bind(at, describe).await?),
+        None => None,
+    };
+    if let Some(user) = &run.user {
+        user::become_user(user).map_err(Error::Dns)?;
+    }
+    // What can be read now can be read again while it runs.
+    let (front, files) = run.front().map_err(Error::Dns)?;
+    let public = files.as_ref().map(KeyFiles::carriage).transpose().map_err(Error::Dns)?;
+    for address in sockets.addresses() {
+        output::line(&format_args!("listening on {address}"));
+    }
+    if let (Some(zone), Some(keys)) = (&run.carriage_zone, public) {
+        let (id, key) = keys.current();
+        output::line(&format_args!("carriage zone {zone}, carriage-key {}", keygen::published(id, &key)));
+    }
+    let service = sockets.serve(front, StreamLimits::default());
+    let service = service.map_err(|error| Error::Dns(DnsError::Service(error)))?;
+    let handle = service.handle();
+    let exporting = exporter.map(|exporter| {
+        let mut publisher = Publisher::new(handle.clone());
+        tokio::spawn(exporter.run(move || publisher.publish()))
+    });
+    let following = files.map(|files| tokio::spawn(files.follow(handle.clone())));
+    service
+        .run(async {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        })
+        .await;
+    for task in exporting.into_iter().chain(following) {
+        task.abort();
+    }
+    let (counts, table) = handle.counters();
+    output::line(&format_args!(
+        "answers: {} ({} to fragments); first flights: {} put together, {} relayed",
+        counts.answers_in_all(),
+        counts.answers(Kind::Fragment),
+        table.completed,
+        counts.relayed
+    ));
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,99 @@
+//! Why a front does not run.
+
+use firstflight_dns::front::NearestError;
+use firstflight_dns::service::ServiceError;
+use firstflight_dns::{BootError, FrontError, KeyFileError, Name, ZoneError};
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Why `dns` stopped.
+#[derive(Debug)]
+pub enum DnsError {
+    /// Neither options nor a subcommand, or nothing to serve.
+    Nothing,
+    /// Not as many zones as origins.
+    Origins { zones: usize, origins: usize },
+    /// A zone file cannot be read.
+    ReadZone(PathBuf, io::Error),
+    /// A zone file is not the zone that it is to be.
+    Zone(PathBuf, Box<(Name, ZoneError)>),
+    /// A key file cannot be used.
+    Key(PathBuf, KeyFileError),
+    /// A new key file is there already.
+    Exists(PathBuf),
+    /// A new key file cannot be written.
+    Write(PathBuf, io::Error),
+    /// A table of prefixes cannot be read.
+    ReadNearest(PathBuf, io::Error),
+    /// A table of prefixes is none.
+    Nearest(PathBuf, NearestError),
+    /// When the front started last is not known.
+    State(PathBuf, BootError),
+    /// What is to be served makes no sense.
+    Front(Box<FrontError>),
+    /// There is no such user.
+    NoUser(String),
+    /// Privileges cannot be dropped.
+    Become(String, io::Error),
+    /// The sockets.
+    Service(ServiceError),
+    /// The system's random source failed.
+    Random(io::Error),
+}
+
+impl DnsError {
+    /// 2 for what the person can mend, 1 for what failed on the way.
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Random(_) | Self::Service(ServiceError::System(_)) => ExitCode::from(1),
+            _ => ExitCode::from(2),
+        }
+    }
+}
+
+impl fmt::Display for DnsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => {
+                f.write_str("say what to serve, with --zone FILE --origin NAME, --carriage-zone NAME or both")
+            }
+            Self::Origins { zones, origins } => write!(
+                f,
+                "{zones} --zone and {origins} --origin: give each zone file the name that it begins at, in the same order"
+            ),
+            Self::ReadZone(path, error) => write!(f, "cannot read the zone file {}: {error}", path.display()),
+            Self::Zone(path, wrong) => {
+                let (origin, error) = &**wrong;
+                // The library's messages may have several lines.
+                let error = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+                write!(f, "the zone file {} for {origin} {error}", path.display())
+            }
+            Self::Key(path, error @ KeyFileError::Read(_)) => {
+                write!(f, "key file {} {error}; make one with `firstflight dns keygen`", path.display())
+            }
+            Self::Key(path, error) => write!(f, "key file {} {error}", path.display()),
+            Self::Exists(path) => write!(
+                f,
+                "{} is there already, and whoever needs its key would lose it: choose another file, or remove it",
+                path.display()
+            ),
+            Self::Write(path, error) => {
+                write!(f, "cannot write {}: {error}; choose a file in a directory of yours", path.display())
+            }
+            Self::ReadNearest(path, error) => write!(f, "cannot read --nearest {}: {error}", path.display()),
+            Self::Nearest(path, error) => write!(f, "--nearest {}: {error}", path.display()),
+            Self::State(path, error) => write!(f, "--state {} {error}", path.display()),
+            Self::Front(error) => error.fmt(f),
+            Self::NoUser(name) => write!(f, "there is no user {name:?}: make one, or leave --user out"),
+            Self::Become(name, error) => {
+                write!(f, "cannot become {name}: {error}; start as root, or leave --user out")
+            }
+            Self::Service(error) => error.fmt(f),
+            Self::Random(error) => write!(f, "the system gives no random numbers: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for DnsError {}

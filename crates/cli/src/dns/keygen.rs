@@ -1,0 +1,84 @@
+//! `firstflight dns keygen`.
+
+use super::DnsError;
+use crate::output;
+use crate::verifier::seconds;
+use firstflight_dns::service::{secure_rng, unix_ms};
+use firstflight_dns::{CarriageKey, CarriageKeyFile, RelayKey, create_relay_key, read_relay_keys};
+use std::fmt::Write;
+use std::io;
+use std::num::NonZeroU8;
+use std::path::{Path, PathBuf};
+
+/// Make the key that first flights by DNS are sealed to, or what a front shares with a server
+///
+/// What it prints behind "carriage-key" is public: `firstflight asap record` puts it into the HTTPS record.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  firstflight dns keygen --key carriage.key
+  firstflight dns keygen --key new.key --after carriage.key && mv new.key carriage.key    once a day
+  firstflight dns keygen --relay-key ams.relay                      the same file at front and server")]
+#[group(required = true, multiple = true)]
+pub struct Args {
+    /// New file for the key, which only its owner can read
+    #[arg(long, value_name = "FILE", conflicts_with = "relay_key", required_unless_present = "relay_key")]
+    key: Option<PathBuf>,
+    /// The key file that the new one takes the place of: its keys still open for a while
+    #[arg(long, value_name = "FILE", requires = "key")]
+    after: Option<PathBuf>,
+    /// How long the key before still opens: the TTL of the records that name it, and an hour
+    #[arg(long, value_name = "D", default_value = "25h", requires = "after", value_parser = seconds)]
+    opens: u32,
+    /// New file for the key of a front and a server, which only its owner can read
+    #[arg(long, value_name = "FILE")]
+    relay_key: Option<PathBuf>,
+    /// The relay key's number, to tell it from the one that it takes the place of
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "relay_key")]
+    number: u8,
+}
+
+/// Makes it.
+pub fn run(args: &Args) -> Result<(), DnsError> {
+    let mut rng = secure_rng().map_err(DnsError::Random)?;
+    if let Some(path) = &args.key {
+        let key = CarriageKey::generate(&mut rng);
+        let now = unix_ms() / 1000;
+        let file = match &args.after {
+            Some(old) => {
+                let before = CarriageKeyFile::read(old).map_err(|error| DnsError::Key(old.clone(), error))?;
+                before.rotated(key, now + u64::from(args.opens), now)
+            }
+            None => CarriageKeyFile { id: NonZeroU8::MIN, key, former: Vec::new() },
+        };
+        file.create(path).map_err(|error| not_written(path, error))?;
+        output::line(&format_args!("carriage-key {}", published(file.id, &file.key.public())));
+        for (id, _, ends) in &file.former {
+            output::line(&format_args!("former {id} opens for {} s", ends.saturating_sub(now)));
+        }
+    }
+    if let Some(path) = &args.relay_key {
+        let key = RelayKey::generate(&mut rng);
+        create_relay_key(path, args.number, &key).map_err(|error| not_written(path, error))?;
+        // What was written is what will be read.
+        read_relay_keys(path).map_err(|error| DnsError::Key(path.clone(), error))?;
+        output::line(&format_args!("{}: relay key number {}", path.display(), args.number));
+    }
+    Ok(())
+}
+
+/// A public key with its number, as `firstflight asap record` takes it.
+pub fn published(id: NonZeroU8, key: &[u8; 32]) -> String {
+    key.iter().fold(format!("{id}:"), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn not_written(path: &Path, error: io::Error) -> DnsError {
+    match error.kind() {
+        io::ErrorKind::AlreadyExists => DnsError::Exists(path.to_owned()),
+        _ => DnsError::Write(path.to_owned(), error),
+    }
+}
