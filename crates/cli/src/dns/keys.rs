@@ -62,9 +62,11 @@ impl KeyFiles {
         }
         let now = u32::try_from(unix()).unwrap_or(u32::MAX);
         let boot = self.boot.next(now).map_err(|error| DnsError::State(self.state.clone(), error))?;
-        let servers = self.relays.iter().zip(&keys).zip(self.front_id..).map(|((to, (id, key)), front)| {
-            // Servers that share a key see senders with different numbers.
-            RelayServer { address: to.address, sender: RelaySender::new(key, *id, front, boot) }
+        // Servers that share a key see senders with different numbers.
+        let fronts = (0..=u16::MAX).map(|n| self.front_id.wrapping_add(n));
+        let servers = self.relays.iter().zip(&keys).zip(fronts).map(|((to, (id, key)), front)| RelayServer {
+            address: to.address,
+            sender: RelaySender::new(key, *id, front, boot),
         });
         let servers = servers.collect();
         self.used = keys;

@@ -1,0 +1,234 @@
+//! `firstflight dns` as an operator meets it.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
+
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+const ZONE: &str = "$TTL 60\n@ IN SOA ns hostmaster 1 3600 900 604800 60\n@ IN NS ns\nns IN A 192.0.2.53\n";
+
+/// A directory that vanishes with it.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("firstflight-dns-{}-{name}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+
+    /// A file that only its owner can read.
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.path(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        path
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn run(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_firstflight")).args(args).output().unwrap()
+}
+
+fn prints(args: &[&str]) -> String {
+    let output = run(args);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// One line that says what to do, and exit code 2.
+fn fails(args: &[&str], says: &str) {
+    let output = run(args);
+    let complaint = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {complaint}");
+    assert!(complaint.contains(says), "{args:?}: {complaint}");
+    assert_eq!(complaint.lines().count(), 1, "{complaint}");
+    assert!(!complaint.contains("0badc0d"), "{complaint}");
+}
+
+/// A front that runs; killed when dropped.
+struct Running {
+    child: Child,
+    address: String,
+    carriage: String,
+    lines: BufReader<std::process::ChildStdout>,
+}
+
+impl Running {
+    fn start(args: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_firstflight"));
+        let command = command.args(["dns", "--listen", "127.0.0.1:0"]).args(args);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let (mut address, mut carriage) = (String::new(), String::new());
+        lines.read_line(&mut address).unwrap();
+        lines.read_line(&mut carriage).unwrap();
+        let address = address.trim().strip_prefix("listening on ").unwrap().to_owned();
+        Self { child, address, carriage: carriage.trim().to_owned(), lines }
+    }
+
+    /// Asks for type A of a name in wire form; the answer behind the header.
+    fn ask(&self, name: &[u8]) -> Vec<u8> {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let query = [&[0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0][..], name, &[0, 1, 0, 1]].concat();
+        socket.send_to(&query, &self.address).unwrap();
+        let mut answer = [0; 512];
+        let len = socket.recv(&mut answer).unwrap();
+        assert_eq!(answer[..4], [0, 7, 0x84, 0], "{answer:?}");
+        answer[12..len].to_vec()
+    }
+
+    /// Ends it with SIGTERM; the last line.
+    fn stop(mut self) -> String {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        assert!(self.child.wait().unwrap().success());
+        (&mut self.lines).lines().map_while(Result::ok).last().unwrap_or_default()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_front_answers_names_and_fragments_and_remembers_its_start() {
+    let dir = Dir::new("run");
+    let (zone, key, relay) = (dir.file("zone", ZONE), dir.path("key"), dir.path("relay"));
+    let made = prints(&["dns", "keygen", "--key", &key]);
+    let public = made.trim().strip_prefix("carriage-key ").unwrap();
+    assert!(public.starts_with("1:") && public.len() == 66, "{made}");
+    prints(&["dns", "keygen", "--relay-key", &relay]);
+    for path in [&key, &relay] {
+        assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    let (to, state) = (format!("127.0.0.1:9={relay}"), dir.path("boot"));
+    let args = [
+        "--zone",
+        &zone,
+        "--origin",
+        "f.xyz.com",
+        "--carriage-zone",
+        "F.xyz.com.",
+        "--carriage-address",
+        "192.0.2.80",
+        "--key",
+        &key,
+        "--relay",
+        &to,
+        "--state",
+        &state,
+    ];
+    let running = Running::start(&args);
+    assert_eq!(running.carriage, format!("carriage zone f.xyz.com., carriage-key {public}"));
+    assert!(running.ask(b"\x02ns\x01f\x03xyz\x03com\x00").ends_with(&[0, 0, 0, 60, 0, 4, 192, 0, 2, 53]));
+    let fragment = [&b"\x3fff0"[..], &[200; 60], b"\x01F\x03xyz\x03com\x00"].concat();
+    let answer = running.ask(&fragment);
+    assert!(answer.starts_with(&fragment) && answer.ends_with(&[0, 0, 0, 0, 0, 4, 192, 0, 2, 80]));
+
+    // A second front would send with the same numbers.
+    let second: Vec<&str> = ["dns", "--listen", "127.0.0.1:0"].into_iter().chain(args).collect();
+    fails(&second, "is held by another front");
+    let first: u64 = std::fs::read_to_string(&state).unwrap().trim().parse().unwrap();
+    assert_eq!(running.stop(), "answers: 2 (1 to fragments); first flights: 0 put together, 0 relayed");
+    Running::start(&args).stop();
+    let next: u64 = std::fs::read_to_string(&state).unwrap().trim().parse().unwrap();
+    assert!(next > first, "{next} {first}");
+}
+
+#[test]
+fn a_new_key_leaves_the_old_one_for_a_while_and_is_published() {
+    let dir = Dir::new("turn");
+    let (old, new) = (dir.path("old"), dir.path("new"));
+    prints(&["dns", "keygen", "--key", &old]);
+    let made = prints(&["dns", "keygen", "--key", &new, "--after", &old, "--opens", "2h"]);
+    let lines: Vec<&str> = made.lines().collect();
+    let public = lines[0].strip_prefix("carriage-key ").unwrap();
+    assert!(public.starts_with("2:"), "{made}");
+    assert_eq!(lines[1..], ["former 1 opens for 7200 s"]);
+    let verifier = "8a88e3dd7409f195fd52db2d3cba5d72ca6709bf1d94121bf3748801b40f6f5c";
+    let record = ["asap", "record", "--verifier-key", verifier, "--udp-port", "443"];
+    let carried = [&record[..], &["--carriage-zone", "f.xyz.com", "--carriage-key", public]].concat();
+    let (plain, carried) = (prints(&record), prints(&carried));
+    // Bit 2 of the flags, the key's number, the key and the zone (asap.md section 9).
+    assert!(plain.starts_with("key65300=\"\\001\\002") && carried.starts_with("key65300=\"\\001\\006"));
+    assert_eq!(carried.len() - plain.len(), 4 * (32 + 11));
+    assert!(
+        carried.trim().ends_with("\\001\\102\\003\\120\\121\\122\\003\\099\\111\\109\\000\""),
+        "{carried}"
+    );
+}
+
+#[test]
+fn mistakes_are_told_in_one_line() {
+    let dir = Dir::new("mistakes");
+    let zone = dir.file("zone", ZONE);
+    let key = dir.file("key", &format!("key 1 {}\n", "0badc0de".repeat(8)));
+    let relay = dir.file("relay", &format!("relay 1 {}\n", "0badc0de".repeat(8)));
+    let listen = ["dns", "--listen", "127.0.0.1:0"];
+    let with = |args: &[&str], says: &str| fails(&[&listen[..], args].concat(), says);
+    fails(&["dns"], "--listen");
+    with(&[], "say what to serve");
+    with(&["--zone", &zone], "1 --zone and 0 --origin");
+    with(&["--zone", &dir.path("none"), "--origin", "xyz.com"], "cannot read the zone file");
+    with(&["--zone", &key, "--origin", "xyz.com"], "is no zone file");
+    with(&["--zone", &zone, "--origin", "x..y"], "write a domain name");
+    with(
+        &["--zone", &zone, "--origin", "a.com", "--zone", &zone, "--origin", "a.com"],
+        "two zones begin at a.com.",
+    );
+    with(&["--carriage-zone", "f.xyz.com"], "--carriage-address");
+    with(
+        &["--zone", &zone, "--origin", "xyz.com", "--user", "no-such-user"],
+        "there is no user \"no-such-user\"",
+    );
+    with(&["--zone", &zone, "--origin", "xyz.com", "--metrics", "192.0.2.1:1"], "192.0.2.1:1");
+
+    let (to, state) = (format!("192.0.2.80:4454={relay}"), dir.path("boot"));
+    let carriage = |changes: &[(&str, &str)], says: &str| {
+        let mut args = vec![
+            ("--carriage-zone", "f.xyz.com"),
+            ("--carriage-address", "192.0.2.80"),
+            ("--key", &key),
+            ("--relay", &to),
+            ("--state", &state),
+        ];
+        for (option, value) in changes {
+            match args.iter_mut().find(|(other, _)| other == option) {
+                Some(place) => place.1 = value,
+                None => args.push((option, value)),
+            }
+        }
+        let args: Vec<&str> = args.iter().flat_map(|(option, value)| [*option, *value]).collect();
+        with(&args, says);
+    };
+    carriage(&[("--key", &dir.path("none"))], "make one with `firstflight dns keygen`");
+    carriage(&[("--key", &relay)], "line 1 is none of a key file");
+    carriage(&[("--relay", &format!("192.0.2.80:4454={key}"))], "line 1 is none of a key file");
+    carriage(&[("--relay", "192.0.2.80:4454")], "write a server and its key file");
+    carriage(&[("--state", &key)], "is not what a front wrote");
+    carriage(&[("--carriage-zone", ".")], "the carriage zone is the root");
+    let table = dir.file("table", "10.0.0.0/8 192.0.2.81:4454\n");
+    carriage(&[("--nearest", &table)], "line 1 names 192.0.2.81:4454, which no --relay does");
+    std::fs::set_permissions(&relay, std::fs::Permissions::from_mode(0o644)).unwrap();
+    carriage(&[], "make it 0600");
+    fails(&["dns", "keygen", "--key", &key], "is there already");
+    fails(&["dns", "keygen"], "--key");
+}
