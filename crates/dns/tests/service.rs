@@ -1,4 +1,5 @@
 //! The front on sockets of the loopback interface.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
 use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::metrics::{Publisher, describe};
