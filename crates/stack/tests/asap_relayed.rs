@@ -322,7 +322,8 @@ fn a_client_of_another_family_is_nobody() {
 #[test]
 fn what_waits_is_forgotten_in_silence() {
     let places = Arc::new(PendingLimit::new(64));
-    let cases: [(&str, fn(&mut Server)); 4] = [
+    type Case = (&'static str, fn(&mut Server));
+    let cases: [Case; 4] = [
         ("nobody verifies", |_| {}),
         ("nobody listens", |s| s.p.stack.unlisten(s.listener, s.p.now)),
         ("nobody is trusted", |s| {
