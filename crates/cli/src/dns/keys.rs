@@ -104,3 +104,41 @@ impl KeyFiles {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firstflight_dns::create_relay_key;
+    use std::fs;
+
+    #[test]
+    fn a_relay_key_that_changes_counts_as_another_start() {
+        let directory = std::env::temp_dir().join(format!("firstflight-relay-keys-{}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+        let path = directory.join("relay");
+        let to = RelayTo { address: "192.0.2.80:4454".parse().unwrap(), path: path.clone() };
+        let state = directory.join("boot");
+        let mut files = KeyFiles::new(directory.join("key"), vec![to.clone(), to], 7, state.clone()).unwrap();
+        let boot = || fs::read_to_string(&state).unwrap();
+        let put = |byte| {
+            let _ = fs::remove_file(&path);
+            create_relay_key(&path, 1, &RelayKey::from_bytes(&[byte; 32])).unwrap();
+        };
+        put(1);
+        let shown = format!("{:?}", files.servers().unwrap().unwrap());
+        assert!(shown.contains("front: 7") && shown.contains("front: 8"), "{shown}");
+        let first = boot();
+        assert!(files.servers().unwrap().is_none());
+        assert_eq!(boot(), first);
+        // The first key comes back: its numbers begin again, under another start.
+        for byte in [2, 1] {
+            let before = boot();
+            put(byte);
+            assert_eq!(files.servers().unwrap().unwrap().len(), 2);
+            assert!(boot() > before);
+        }
+        fs::remove_file(&path).unwrap();
+        assert!(matches!(files.servers(), Err(DnsError::Key(..))));
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}
