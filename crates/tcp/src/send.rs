@@ -253,6 +253,12 @@ impl Send {
         !self.sacked.is_empty()
     }
 
+    /// Whether the peer has something behind `seq`.
+    #[must_use]
+    pub fn is_hole(&self, seq: SeqNum) -> bool {
+        self.sacked.next_start(seq).is_some()
+    }
+
     /// Whether all that must be taken for lost ends at `end`.
     #[must_use]
     pub fn lost_only_up_to(&self, end: SeqNum) -> bool {

@@ -3,7 +3,7 @@
 use super::Connection;
 use crate::buffer::Pool;
 use crate::congestion::{AckSample, CongestionControl};
-use crate::send::{DUP_THRESH, Recovery};
+use crate::send::{Chunk, DUP_THRESH, Recovery};
 use crate::state::State;
 use crate::timers::Timer;
 use crate::transition::{StateName, Trigger};
@@ -136,12 +136,27 @@ impl Connection {
     /// In a recovery that began with a probe alone: something else was lost, too, and that is congestion.
     #[inline(never)]
     fn judge_spared(&mut self, now: Instant) {
-        let Some(search) = &mut self.search else { return };
-        let Some(end) = search.spared else { return };
-        if !self.snd.lost_only_up_to(end) {
-            search.spared = None;
-            self.control.on_loss_recovery(now, self.snd.max.distance_from(self.snd.una));
+        let spared = self.search.as_ref().and_then(|search| search.spared);
+        if spared.is_some_and(|end| !self.snd.lost_only_up_to(end)) {
+            self.spare_no_more(now);
         }
+    }
+
+    /// In such a recovery `chunk` goes again, and something behind it has arrived: it was lost as well, though
+    /// fewer segments than three say so (RFC 6675 NextSeg rule 3).
+    #[inline(never)]
+    pub(super) fn judge_resent(&mut self, chunk: Chunk, now: Instant) {
+        let spared = self.search.as_ref().and_then(|search| search.spared);
+        if spared.is_some_and(|end| chunk.seq.ge(end)) && self.snd.is_hole(chunk.seq) {
+            self.spare_no_more(now);
+        }
+    }
+
+    fn spare_no_more(&mut self, now: Instant) {
+        if let Some(search) = &mut self.search {
+            search.spared = None;
+        }
+        self.control.on_loss_recovery(now, self.snd.max.distance_from(self.snd.una));
     }
 
     fn enter_fast(&mut self, now: Instant) {

@@ -302,6 +302,7 @@ impl Connection {
             self.resent_at = Some(now);
             if let Some(search) = &mut self.search {
                 search.resent(chunk.seq, end, now);
+                self.judge_resent(chunk, now);
             }
         } else if self.timed.is_none() && !self.snd.nxt.lt(self.snd.max) {
             self.timed = Some((end, now));
