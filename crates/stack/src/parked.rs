@@ -15,6 +15,9 @@ use firstflight_wire::carrier::{FOLLOWER_BYTES, FOLLOWERS};
 use firstflight_wire::tcp::Segment;
 use firstflight_wire::{Instant, SeqNum};
 
+/// Longest TCP header, bytes.
+const MOST_HEADER: usize = 60;
+
 /// A parked SYN.
 #[derive(Debug)]
 pub struct Parked {
@@ -229,7 +232,10 @@ impl ParkingLot {
         let end = syn.seq + syn.len();
         let offset = segment.seq.distance_from(end);
         let near = segment.seq.ge(end) && offset.saturating_add(segment.len()) <= FOLLOWER_BYTES;
-        if !near || parked.followers.len() >= FOLLOWERS || bytes.len() > room {
+        // Segments that overlap are no way to more.
+        let held: usize = parked.followers.iter().map(Vec::len).sum();
+        let most = (FOLLOWER_BYTES as usize + FOLLOWERS * MOST_HEADER).saturating_sub(held);
+        if !near || parked.followers.len() >= FOLLOWERS || bytes.len() > room.min(most) {
             return false;
         }
         if parked.followers.contains(&bytes) {

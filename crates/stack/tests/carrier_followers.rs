@@ -248,6 +248,22 @@ fn no_more_is_held_than_nine_segments_and_16_kib() {
     }
 }
 
+/// Bytes that wait are few for all: one SYN does not fill them by sending the same numbers again.
+#[test]
+fn what_overlaps_is_no_way_to_more() {
+    let data = stream(9000);
+    let mut s = server();
+    s.p.send(flight(1, 1));
+    for i in 0..FOLLOWERS {
+        s.p.send(follower(&data, i, 8000));
+    }
+    assert_eq!(drops(&mut s), FOLLOWERS - 2);
+    s.verify();
+    s.p.expect().syn_ack().ack(AFTER + 8001);
+    let id = s.p.accept(s.listener);
+    assert_eq!(s.p.read(id), all(&data[..8001]));
+}
+
 #[test]
 fn an_accepted_syn_has_16_kib_behind_it() {
     let data = stream(2000 * 12);
