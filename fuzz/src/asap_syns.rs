@@ -26,6 +26,8 @@ const MAX_ACTIONS: usize = 64;
 const UNIX_MS: u64 = 1_800_000_000_000;
 /// Clients, each at an address of its own with a certificate of one of two verifiers.
 const CLIENTS: u8 = 6;
+/// What clients send with an ACK: no data of a SYN is nothing but this.
+const LATER: u8 = 0x11;
 /// SYNs that are remembered for copies.
 const REMEMBERED: usize = 16;
 
@@ -247,7 +249,7 @@ impl World {
                 }
             }
             Action::Acknowledge { which, data } => {
-                self.answer(which, Flags::ACK, &[0x11][..usize::from(data)])
+                self.answer(which, Flags::ACK, &[LATER][..usize::from(data)])
             }
             Action::Reset { which } => self.answer(which, Flags::RST, &[]),
             Action::Advance { ms } => self.advance(self.now + Duration::from_millis(ms.into())),
@@ -438,22 +440,36 @@ impl World {
             }
         }
         let limits = &self.stack.config().limits;
-        assert!(self.stack.connections() <= limits.connections);
-        let inside = self.stack.connections() + limits.parked;
-        let places = self.policy.pending.pending() as usize;
-        assert!(places <= inside + self.said.len() + MAX_ACTIONS, "{places} pending places");
+        let gauges = self.stack.gauges();
+        assert!(gauges.connections <= limits.connections);
+        assert!(gauges.parked <= limits.parked);
+        let places = self.policy.pending.pending();
+        assert!(places <= self.policy.pending.limit(), "{places} pending places");
+        // Each is some connection's, some SYN's that waits, or kept after a reset.
+        let whose = gauges.connections + gauges.parked + gauges.quarantined;
+        assert!(places as usize <= whose, "{places} pending places of {whose}");
     }
 
     /// Takes what the server accepted, and looks whether it may have been delivered before the ACK.
     fn accept(&mut self) {
+        // Behind a first flight, and where there was none, is what came with an ACK.
+        for &id in &self.held {
+            let mut data = [0; 2000];
+            let len = self.stack.read(id, &mut data, self.now).unwrap_or(0);
+            assert!(data[..len].iter().all(|byte| *byte == LATER), "{:?} of a SYN", &data[..len]);
+        }
         while let Some(id) = self.stack.accept(self.listener) {
             self.held.push(id);
             let info = self.stack.info(id).expect("a connection that was accepted");
-            if !info.outcome.is_accepted() {
-                continue;
-            }
             let mut data = [0; 2000];
             let len = self.stack.read(id, &mut data, self.now).unwrap_or(0);
+            if !info.outcome.is_accepted() {
+                assert!(
+                    data[..len].iter().all(|byte| *byte == LATER),
+                    "a refused first flight was delivered"
+                );
+                continue;
+            }
             let whose = self.honest.get(&data[..len]).copied();
             let request = whose.expect("early data that no client signed for this server");
             assert!(self.executed.insert(request), "{request:?} twice");
@@ -479,6 +495,7 @@ impl World {
         self.advance(end);
         self.settle();
         assert_eq!(self.stack.connections(), 0, "connections are left: {:?}", self.stack);
+        assert_eq!(self.stack.gauges().parked, 0, "SYNs wait");
         assert_eq!(self.stack.buffer_bytes(), 0, "buffers are left");
         assert_eq!(self.policy.pending.pending(), 0, "pending places are left");
     }
