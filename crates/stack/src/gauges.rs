@@ -20,8 +20,8 @@ pub struct Gauges {
     pub accept_queue: usize,
     /// First flights that wait for a verdict.
     pub parked: usize,
-    /// Accepted first flights that wait for their client's ACK, quarantined places among them. A limit that
-    /// stacks share counts with the places of all of them.
+    /// First flights that wait for a verdict, and accepted ones for their client's ACK, quarantined places among
+    /// them. A limit that stacks share counts with the places of all of them.
     pub pending: u64,
     /// How many may wait so.
     pub pending_limit: u64,
@@ -47,8 +47,11 @@ impl Stack {
             gauges.accept_queue += listener.accept_queue.len();
             let policy = listener.config.fast_open.as_ref();
             limits.extend(policy.map(|policy| &policy.pending));
+            let policy = listener.config.asap.as_ref();
+            limits.extend(policy.map(|policy| &policy.pending));
+            limits.extend(policy.and_then(|policy| policy.relayed.as_ref()));
         }
-        // Listeners of several addresses share one.
+        // Listeners of several addresses share one, and so may cookies and certificates of one listener.
         limits.sort_unstable_by_key(|limit| Arc::as_ptr(limit));
         limits.dedup_by(|a, b| Arc::ptr_eq(a, b));
         for limit in limits {

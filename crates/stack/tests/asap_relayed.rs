@@ -40,10 +40,10 @@ fn address() -> IpAddr {
 }
 
 fn server_of(asap: impl FnOnce(&mut AsapPolicy)) -> Server {
-    server_with_backlog(ListenConfig::new("10.0.0.1:80".parse().unwrap()).backlog, asap)
+    server_listening(|_| {}, asap)
 }
 
-fn server_with_backlog(backlog: usize, asap: impl FnOnce(&mut AsapPolicy)) -> Server {
+fn server_listening(listen: impl FnOnce(&mut ListenConfig), asap: impl FnOnce(&mut AsapPolicy)) -> Server {
     let tune = |config: &mut firstflight_stack::Config| {
         config.carrier = Some(CarrierConfig { probe: false, ..CarrierConfig::new(OURS) });
     };
@@ -51,7 +51,7 @@ fn server_with_backlog(backlog: usize, asap: impl FnOnce(&mut AsapPolicy)) -> Se
         policy.relayed = Some(Arc::new(PendingLimit::with_clients(64, 4)));
         asap(policy);
     };
-    let mut server = server_with(tune, both, |listen| listen.backlog = backlog);
+    let mut server = server_with(tune, both, listen);
     server.p.outer = Some((THEIRS, OURS));
     server
 }
@@ -228,7 +228,7 @@ fn the_direct_copy_of_what_was_dropped_is_good() {
 /// There was room when it was parked, and there is none at its verdict.
 #[test]
 fn what_finds_no_room_at_its_verdict_is_not_used_up() {
-    let mut s = server_with_backlog(1, |_| {});
+    let mut s = server_listening(|listen| listen.backlog = 1, |_| {});
     park(&mut s, &relayed(5));
     s.p.flow(41_000, 77);
     s.p.send(seg().syn().mss(1460));
@@ -318,6 +318,35 @@ fn a_client_of_another_family_is_nobody() {
     assert_eq!(s.p.stack.counters().relayed_dropped, 1);
 }
 
+/// A listener that answers with SYN cookies, or did so just now, answers none of them.
+#[test]
+fn a_full_syn_queue_answers_none() {
+    let mut s = server_listening(|listen| listen.syn_backlog = 1, |_| {});
+    s.p.flow(41_000, 77);
+    s.p.send(seg().syn().mss(1460));
+    s.p.expect().syn_ack();
+    s.p.flow(peer::CLIENT_PORT, peer::PEER_ISN);
+    hand_over(&mut s, &relayed(5));
+    s.p.quiet();
+    assert_eq!(s.p.stack.counters().syn_cookies_sent, 0);
+    s.p.flow(42_000, 78);
+    s.p.send(seg().syn().mss(1460));
+    s.p.expect().syn_ack();
+    assert_eq!(s.p.stack.counters().syn_cookies_sent, 1);
+    s.p.flow(41_000, 77);
+    s.p.send(seg().seq(1).ack(1));
+    s.p.accept(s.listener);
+    // The queue is empty again. The cookie's client may still come with another number of ours.
+    s.p.flow(peer::CLIENT_PORT, peer::PEER_ISN);
+    hand_over(&mut s, &relayed(5));
+    s.p.quiet();
+    s.p.pass(10_000);
+    hand_over(&mut s, &relayed(5));
+    s.p.expect().syn_ack().ack(AFTER);
+    let counters = s.p.stack.counters();
+    assert_eq!((counters.relayed, counters.relayed_dropped), (3, 2));
+}
+
 /// Whoever ends the wait, it ends without a trace.
 #[test]
 fn what_waits_is_forgotten_in_silence() {
@@ -337,7 +366,7 @@ fn what_waits_is_forgotten_in_silence() {
         println!("{what}");
         let mut s = server_of(|policy| policy.relayed = Some(places.clone()));
         park(&mut s, &relayed(5));
-        assert_eq!(places.pending(), 1);
+        assert_eq!((places.pending(), s.p.stack.gauges().pending), (1, 1));
         ends(&mut s);
         s.p.pass(1000);
         s.verify();

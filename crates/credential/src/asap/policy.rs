@@ -59,8 +59,8 @@ pub struct AsapPolicy {
     pub domain: GuardDomain,
     /// How many first flights may wait for their client's ACK; the listener's Fast Open policy may share it.
     pub pending: Arc<PendingLimit>,
-    /// The same for first flights that fronts hand over ([`FirstFlight::relayed`]), 4 for each client; `None`: none
-    /// are taken.
+    /// The same for first flights that fronts hand over ([`FirstFlight::relayed`]), of which no client may have more
+    /// than 4 ([`PendingLimit::with_clients`]; `docs/spec/dns-carriage.md` §9); `None`: none are taken.
     pub relayed: Option<Arc<PendingLimit>>,
     /// Which resets keep their place for a while.
     pub quarantine: Quarantine,
