@@ -16,6 +16,7 @@ use firstflight_credential::{
 use firstflight_stack::{CarrierConfig, ListenConfig, RelayedFlight, StateName};
 use firstflight_wire::asap::{BLOCK_LEN, Carrier, CertificateFlags, Hint, Offer, Reply, Status};
 use firstflight_wire::carrier::Carried;
+use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::{OptionBytes, Segment};
 use firstflight_wire::udp::Datagram;
@@ -387,16 +388,22 @@ fn what_is_accepted_and_disowned_is_the_last() {
     s.p.pass(120_000);
     s.p.drain();
     assert_eq!((places.pending(), s.p.stack.counters().relayed), (0, 1));
-    let mut s = server_of(|_| {});
-    hand_over(&mut s, &relayed(5));
-    s.p.expect().syn_ack();
-    s.p.send(seg().seq(AFTER).rst());
-    s.p.flow(41_000, 77);
-    hand_over(&mut s, &relayed(6));
-    s.p.quiet();
-    assert_eq!(s.p.stack.counters().relayed_dropped, 1);
-    let got = s.asks(direct(7)).ack(1);
-    assert_eq!(reply(&got).status, Status::Policy);
+    let says: [fn(&mut Server, &Got); 2] = [
+        |s, _| s.p.send(seg().seq(AFTER).rst()),
+        |s, got| s.p.icmp(IcmpErrorKind::PortUnreachable, &got.packet),
+    ];
+    for no in says {
+        let mut s = server();
+        hand_over(&mut s, &relayed(5));
+        let got = s.p.expect().syn_ack();
+        no(&mut s, &got);
+        s.p.flow(41_000, 77);
+        hand_over(&mut s, &relayed(6));
+        s.p.quiet();
+        assert_eq!(s.p.stack.counters().relayed_dropped, 1);
+        let got = s.asks(direct(7)).ack(1);
+        assert_eq!(reply(&got).status, Status::Policy);
+    }
 }
 
 /// Anybody who has seen a certificate can seal requests with wrong signatures under it, from anywhere.
@@ -427,6 +434,11 @@ fn of_the_two_copies_one_is_executed() {
     s.p.pass(600);
     let again = s.asks(direct(5)).ack(AFTER);
     assert!(matches!(reply(&again).hint, Hint::Proof(_)));
+    // With another number it opens nothing, and is not executed later either.
+    s.p.isn = s.p.isn.wrapping_add(5000);
+    s.p.send(direct(8));
+    s.verify();
+    s.p.expect().is_ack().ack(AFTER.wrapping_sub(5000));
     // Through another port of a translator's it is another connection, and told what happened.
     s.p.flow(41_000, 77);
     let got = s.asks(direct(5)).ack(1);
