@@ -16,6 +16,7 @@ use firstflight_wire::Instant;
 use firstflight_wire::asap::{BLOCK_LEN, Carrier, Offer, Reply, Status};
 use firstflight_wire::carrier::{Carried, FOLLOWER_BYTES, FOLLOWERS};
 use firstflight_wire::ip::Packet;
+use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::tcp::{Flags, OptionBytes, Segment};
 use firstflight_wire::udp::Datagram;
 use flights::{AFTER, DATA, Server, server_with, syn};
@@ -488,4 +489,21 @@ fn a_syn_that_goes_again_goes_alone() {
     p.send(seg().seq(1).ack(BEHIND + (3000 - RIDES) as u32));
     p.pass(5_000);
     p.quiet();
+}
+
+/// A router passes neither the SYN nor what follows it: at once a plain SYN, alone, and the data in small segments.
+#[test]
+fn a_router_that_takes_less_gets_a_plain_syn() {
+    let data = stream(3000);
+    let (mut p, visit, followers) = visits(&data);
+    for too_big in [&visit.syn, &followers[0]] {
+        p.icmp(IcmpErrorKind::PacketTooBig { mtu: 1000 }, &too_big.packet);
+    }
+    let plain = p.expect().is_syn().empty();
+    assert_eq!(plain.mss, Some(1000 - 52));
+    p.quiet();
+    p.send(seg().syn().mss(1176).sack_ok().ack(1));
+    let sent: Vec<Got> = p.drain().into_iter().filter(|got| !got.data.is_empty()).collect();
+    assert!(sent.iter().all(|got| got.data.len() <= 1000 - 52));
+    assert_eq!(joined(&sent, 1), data);
 }

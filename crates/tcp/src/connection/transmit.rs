@@ -87,7 +87,8 @@ impl Connection {
         let State::SynSent(syn) = &mut self.state else { return None };
         syn.pending = false;
         let first = syn.retransmits == 0;
-        let full = first || syn.again == crate::plan::Retransmit::Same;
+        // One that a router could not pass does not go again as it was.
+        let full = first || (syn.again == crate::plan::Retransmit::Same && syn.too_big == 0);
         let ts = self.config.timestamps.then(|| firstflight_wire::tcp::Timestamps {
             value: (now.as_millis() as u32).wrapping_add(self.ends.ts_offset),
             echo: 0,
