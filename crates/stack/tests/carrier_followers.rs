@@ -15,8 +15,8 @@ use firstflight_stack::{CarrierConfig, Config, ConnId, ListenConfig, ResponsePol
 use firstflight_wire::Instant;
 use firstflight_wire::asap::{BLOCK_LEN, Carrier, Offer, Reply, Status};
 use firstflight_wire::carrier::{Carried, FOLLOWER_BYTES, FOLLOWERS};
-use firstflight_wire::ip::Packet;
 use firstflight_wire::icmp::IcmpErrorKind;
+use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::{Flags, OptionBytes, Segment};
 use firstflight_wire::udp::Datagram;
 use flights::{AFTER, DATA, Server, server_with, syn};
