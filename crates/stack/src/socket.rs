@@ -106,6 +106,9 @@ impl Stack {
                 return Err(ListenError::Policy(PolicyError::AsapWithoutCookie));
             }
         }
+        if let Some(policy) = &config.asap {
+            policy.key(self.random.next_u64());
+        }
         let tcp = config.tcp.clone().unwrap_or_else(|| self.tcp.clone());
         let listener = Listener {
             config,

@@ -132,6 +132,15 @@ const fn tag(block: &Block) -> [u8; 2] {
 }
 
 impl AsapPolicy {
+    /// Keys the limits' tables of clients with a random number, so that nobody can choose addresses that share a
+    /// place in them. The first key stays.
+    pub fn key(&self, key: u64) {
+        self.pending.key(key);
+        if let Some(relayed) = &self.relayed {
+            relayed.key(key);
+        }
+    }
+
     /// Looks at a block of `len` bytes at the start of `first`'s payload, everything but the signatures.
     ///
     /// # Errors

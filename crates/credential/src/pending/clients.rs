@@ -121,6 +121,23 @@ mod tests {
         Ipv4Addr::from_bits(n).into()
     }
 
+    /// Addresses that fill a bucket do so under one key only.
+    #[test]
+    fn nobody_can_choose_addresses_that_collide() {
+        let table = ClientTable::new(64, 1);
+        let buckets = (table.entries.len() / WAYS) as u64;
+        let chosen: Vec<IpAddr> =
+            (0..).map(v4).filter(|ip| table.hash(*ip) % buckets == 0).take(WAYS + 1).collect();
+        let all = |table: &ClientTable| chosen.iter().filter(|ip| table.reserve(**ip).is_some()).count();
+        assert_eq!(all(&table), WAYS);
+        let keyed = ClientTable::new(64, 1);
+        keyed.key(7);
+        assert_eq!(all(&keyed), WAYS + 1);
+        // The first key stays: clients that hold places are found again.
+        keyed.key(8);
+        assert!(keyed.reserve(chosen[0]).is_none());
+    }
+
     #[test]
     fn one_prefix_is_one_client() {
         let table = ClientTable::new(100, 2);
