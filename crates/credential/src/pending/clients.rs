@@ -127,7 +127,7 @@ mod tests {
         let table = ClientTable::new(64, 1);
         let buckets = (table.entries.len() / WAYS) as u64;
         let chosen: Vec<IpAddr> =
-            (0..).map(v4).filter(|ip| table.hash(*ip) % buckets == 0).take(WAYS + 1).collect();
+            (0..).map(v4).filter(|ip| table.hash(*ip).is_multiple_of(buckets)).take(WAYS + 1).collect();
         let all = |table: &ClientTable| chosen.iter().filter(|ip| table.reserve(**ip).is_some()).count();
         assert_eq!(all(&table), WAYS);
         let keyed = ClientTable::new(64, 1);
