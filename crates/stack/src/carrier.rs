@@ -17,7 +17,7 @@ use crate::stack::Stack;
 use crate::wheel::TimerWheel;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::num::NonZeroU32;
 use core::time::Duration;
 use firstflight_wire::carrier::{Carried, Control};
@@ -233,7 +233,7 @@ impl Stack {
                 let hash = self.hasher.hash(&key);
                 match self.find_hashed(hash, &key) {
                     Some(index) => self.deliver(index, &segment, now),
-                    None if self.comes_from_another(&key) => self.handle_stray(&key, hash, &segment, now),
+                    None if self.comes_from_another(&key) => self.handle_new(&key, hash, &segment, now),
                     None => {}
                 }
             }
@@ -282,6 +282,17 @@ impl Stack {
                 }
             }
             (Control::KeepAlive, Some(_)) | (Control::Reset, None) => {}
+        }
+    }
+
+    /// Sends a keep-alive to somebody who has no connection with us: it holds a mapping of the address translator in
+    /// front of us, through which others are to reach us. What comes back, if anything does, is ignored.
+    pub fn keep_alive(&mut self, to: SocketAddr) {
+        let same = |ip: &&IpAddr| ip.is_ipv4() == to.is_ipv4();
+        let Some(local) = self.config.addresses.iter().find(same).copied() else { return };
+        if let Some(carrier) = self.carrier.as_ref().filter(|_| to.port() != 0) {
+            let key = FlowKey::of(local, 0, to.ip(), 0).carried(carrier.port, to.port());
+            self.reply(Reply::Control(key, Control::KeepAlive));
         }
     }
 

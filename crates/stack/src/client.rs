@@ -13,7 +13,7 @@ use core::time::Duration;
 use firstflight_credential::store::Answer;
 use firstflight_credential::{NetworkId, Outcome, Permission, Reason};
 use firstflight_tcp::{CloseReason, Disposition, Resolution, Retransmit, StateName, SynAckReport, SynPlan};
-use firstflight_wire::asap::BLOCK_LEN;
+use firstflight_wire::asap::{BLOCK_LEN, Hint, Reply};
 use firstflight_wire::tcp::{FastOpen, OptionBytes, Segment};
 use firstflight_wire::{Instant, carrier};
 
@@ -171,6 +171,7 @@ impl Stack {
             None => (plain, judge(&report, cookie.is_some(), fresh.is_some())),
         };
         slot.outcome = outcome;
+        slot.relayed = outcome == Outcome::Accepted && is_proved(segment);
         slot.certificate = sent.as_ref().is_some_and(|sent| sent.tag.is_some());
         let disposition = slot.conn.handle_syn_ack(segment, resolution, now, &mut self.pool);
         if let Some(mss) = segment.options.mss {
@@ -203,6 +204,12 @@ impl Stack {
         }
         self.drop_twin(twin, now);
         self.watch(index, now);
+        if !self.armed.is_empty()
+            && let Some(slot) = self.slots.get(index)
+        {
+            let key = slot.key;
+            self.disarm(&key, index);
+        }
         let id = self.id(index);
         self.trace(Trace::Outcome(id, outcome));
         disposition
@@ -322,6 +329,12 @@ impl Stack {
         }
         self.drop_twin(twin, now);
     }
+}
+
+/// Whether a SYN-ACK answers a first flight that a front handed over.
+fn is_proved(segment: &Segment<'_>) -> bool {
+    let reply = segment.options.asap().and_then(Reply::parse);
+    reply.is_some_and(|reply| matches!(reply.hint, Hint::Proof(_)))
 }
 
 /// What a SYN-ACK says about the first flight.

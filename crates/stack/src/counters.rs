@@ -34,6 +34,8 @@ pub struct Counters {
     pub relayed: u64,
     /// Of those, dropped without a trace.
     pub relayed_dropped: u64,
+    /// First flights in a lookup that a server answered which was not contacted.
+    pub armed_answered: u64,
     /// Credential blocks with a wrong signature or encoding.
     pub blocks_forged: u64,
     /// Signatures of first flights verified: two for a certificate not seen before, if that is right.

@@ -134,6 +134,9 @@ pub struct ConnectionInfo {
     pub handshake_retransmits: u8,
     /// Whether a certificate was shown with the first flight.
     pub certificate: bool,
+    /// Whether the first flight was accepted by the way of a lookup ([`crate::Stack::arm`]): a front handed it to
+    /// the server.
+    pub relayed: bool,
     /// How old the cookie was that our SYN showed, if it showed one.
     pub cookie_age: Option<core::time::Duration>,
     /// Counts.

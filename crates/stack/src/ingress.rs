@@ -52,7 +52,7 @@ impl Stack {
             // Its addresses were found right when it began.
             Some(index) => self.deliver(index, &segment, now),
             None if self.concerns_us(ip.src.into(), ip.dst.into()) => {
-                self.handle_stray(&key, hash, &segment, now)
+                self.handle_new(&key, hash, &segment, now)
             }
             None => {}
         }
@@ -80,6 +80,17 @@ impl Stack {
             return false;
         }
         true
+    }
+
+    /// A segment of no four-tuple that is known.
+    #[inline]
+    pub(crate) fn handle_new(&mut self, key: &FlowKey, hash: u64, segment: &Segment<'_>, now: Instant) {
+        if !self.armed.is_empty()
+            && let Some(index) = self.answers_armed(key, segment, now)
+        {
+            return self.deliver(index, segment, now);
+        }
+        self.handle_stray(key, hash, segment, now);
     }
 
     /// A segment of no connection.

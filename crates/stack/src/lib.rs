@@ -15,6 +15,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod armed;
 mod asap;
 mod carrier;
 mod client;
@@ -46,6 +47,7 @@ pub mod syn_cookie;
 mod time_wait;
 pub mod wheel;
 
+pub use armed::ArmedSyn;
 pub use asap::Verifications;
 pub use config::{CarrierConfig, Certified, Config, ConnectConfig, Limits, ListenConfig, ResponsePolicy};
 pub use counters::{Counters, Outcomes};

@@ -111,6 +111,11 @@ impl Stack {
         if !core::mem::take(&mut slot.mapped) {
             return;
         }
+        if !self.armed.is_empty() {
+            let key = slot.key;
+            self.disarm(&key, index);
+        }
+        let Some(slot) = self.slots.get_mut(index) else { return };
         slot.armed = Instant::FAR_FUTURE;
         let (key, hash) = (slot.key, slot.hash);
         if let (Some(pair), Some(carrier)) = (slot.pair.take(), &mut self.carrier) {
@@ -175,7 +180,8 @@ impl Stack {
         if let Some(place) = self.slots.place(index) {
             *place = Some(Slot::new(Connection::new(tcp, ends, now), *key, hash, owner, outcome));
         }
-        if key.is_carried() {
+        // Whoever has no server yet keeps no mapping of a translator.
+        if key.is_carried() && key.outer_remote() != 0 {
             self.join_pair(key, index, owner == Owner::Application, now);
         }
         let slots = &self.slots;

@@ -121,6 +121,8 @@ pub struct Slot {
     pub granted: bool,
     /// A certificate came or went with its first flight.
     pub certificate: bool,
+    /// The server was handed its first flight by a front.
+    pub relayed: bool,
     /// Its end is remembered for 2 MSL although the peer closed first.
     pub hold: bool,
     /// Changes the application has not been told.
@@ -154,6 +156,7 @@ impl Slot {
             place: None,
             granted: false,
             certificate: false,
+            relayed: false,
             hold: false,
             ready: Readiness::default(),
             announced: false,

@@ -62,6 +62,8 @@ pub enum ConnectError {
     TooManyConnections,
     /// The stack has no UDP port to connect from ([`crate::Config::carrier`]).
     NoCarrier,
+    /// A first flight that travels in a lookup needs a certificate ([`ConnectConfig::asap`]).
+    NoCertificate,
 }
 
 impl fmt::Display for ConnectError {
@@ -73,6 +75,7 @@ impl fmt::Display for ConnectError {
             Self::NoPorts => "every local port to that server is in use",
             Self::TooManyConnections => "the stack's connection limit is reached",
             Self::NoCarrier => "the stack has no UDP port to connect from",
+            Self::NoCertificate => "a first flight that travels in a lookup needs a certificate",
         })
     }
 }

@@ -1,5 +1,6 @@
 //! The stack itself: what it owns, its getters, its clock.
 
+use crate::armed::Armed;
 use crate::asap::Vouched;
 use crate::carrier::Carrier;
 use crate::config::Config;
@@ -59,6 +60,8 @@ pub struct Stack {
     pub(crate) quarantine: VecDeque<(Instant, Place)>,
     /// One-time cookies granted to connections (by index) that have not acknowledged.
     pub(crate) grants: BTreeMap<u32, (ListenerId, Serial)>,
+    /// Connections that no server has answered whose first flight travels in a lookup.
+    pub(crate) armed: BTreeMap<FlowKey, Armed>,
     pub(crate) to_send: VecDeque<u32>,
     /// Boxes that connections left, for later ones.
     #[allow(clippy::vec_box, reason = "the boxes themselves are reused")]
@@ -109,6 +112,7 @@ impl Stack {
             certified: BTreeMap::new(),
             quarantine: VecDeque::new(),
             grants: BTreeMap::new(),
+            armed: BTreeMap::new(),
             to_send: VecDeque::new(),
             spare: Vec::new(),
             replies: VecDeque::new(),
@@ -198,6 +202,7 @@ impl Stack {
                 .map_or(0, |a| a.ladder.syns)
                 .saturating_add(slot.conn.handshake_retransmits()),
             certificate: slot.certificate,
+            relayed: slot.relayed,
             cookie_age: slot.asked.as_ref().and_then(|a| a.cookie_age),
             totals: slot.conn.totals(),
             carrier: slot.key.is_carried().then(|| slot.key.outer_remote()),

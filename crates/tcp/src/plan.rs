@@ -21,6 +21,10 @@ pub struct SynPlan {
     /// and [`FOLLOWERS`](firstflight_wire::carrier::FOLLOWERS), bytes; 0: none (on raw IP, always). RFC 9293 §3.10.7
     /// drops such segments.
     pub follow: u16,
+    /// The SYN travels another way, which its sender does not see: it counts as sent, and nothing leaves until
+    /// [`Connection::release_syn`](crate::Connection::release_syn). When it left is not known, so what answers it
+    /// gives no round-trip sample.
+    pub elsewhere: bool,
 }
 
 /// What a retransmitted SYN carries.

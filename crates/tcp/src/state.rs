@@ -37,6 +37,8 @@ pub struct SynSent {
     pub first_sent: Option<Instant>,
     /// A SYN is to be sent.
     pub pending: bool,
+    /// It travels another way, too: no answer says how long the way is.
+    pub elsewhere: bool,
 }
 
 impl SynSent {

@@ -27,8 +27,7 @@ fn client(pool: &mut Pool, retransmit: Retransmit) -> Connection {
         preamble: PREAMBLE.to_vec(),
         data_limit: 1000,
         retransmit,
-        first_timeout: None,
-        follow: 0,
+        ..SynPlan::default()
     };
     let (conn, taken) =
         Connection::connect(Arc::new(Config::default()), ends(40_000, 80, 1000), plan, DATA, pool, ms(0));
@@ -205,4 +204,45 @@ fn what_follows_the_syn_is_taken_if_the_child_may() {
         a.handle_syn_ack(&syn_ack, resolution, ms(20), pool);
         assert_eq!(a.unacknowledged(), DATA.len() - there.len());
     }
+}
+
+/// A SYN that travels another way, and may then be sent from here, too.
+#[test]
+fn a_syn_that_travels_elsewhere_is_answered_like_one_that_was_sent() {
+    let pool = &mut Pool::new(1 << 20);
+    let plan = SynPlan {
+        options: OptionBytes::new(OPTION).unwrap(),
+        preamble: PREAMBLE.to_vec(),
+        data_limit: 1000,
+        retransmit: Retransmit::Same,
+        elsewhere: true,
+        ..SynPlan::default()
+    };
+    let config = Arc::new(Config::default());
+    let (mut conn, _) = Connection::connect(config, ends(40_000, 80, 1000), plan, DATA, pool, ms(0));
+    let mut out = vec![0; 2000];
+    assert_eq!(conn.poll_transmit(ms(0), &mut out), None);
+    assert_eq!(conn.poll_timeout(), None);
+    assert!(conn.is_quiet());
+    let len = conn.copy_syn(&mut out).unwrap();
+    let copy = Segment::parse(&out[..len]).unwrap();
+    assert_eq!(copy.payload, [PREAMBLE, DATA].concat());
+    let mut server = server(pool, &copy, &ChildPlan { early: true, skip: 10, ..ChildPlan::default() });
+    assert_eq!(read(&mut server, pool), DATA);
+    // From here with another preamble of the same length, once.
+    assert!(!conn.release_syn(b"short", None));
+    assert!(conn.release_syn(b"CREDENTIAL", None));
+    let direct = sent(&mut conn, ms(40));
+    assert_eq!(&Segment::parse(&direct).unwrap().payload[..10], b"CREDENTIAL");
+    assert!(!conn.release_syn(b"credential", None));
+    // The answer to the other copy comes a millisecond later: no round trip is as short.
+    let answer = sent(&mut server, ms(20));
+    let answer = Segment::parse(&answer).unwrap();
+    let report = conn.syn_ack_report(&answer).unwrap();
+    assert_eq!((report.acked, report.carried), (10 + DATA.len() as u32, 10 + DATA.len() as u32));
+    conn.handle_syn_ack(&answer, Resolution::Accepted, ms(41), pool);
+    assert!(conn.is_confirmed());
+    assert_eq!(conn.unacknowledged(), 0);
+    let rtt = conn.rtt().map(|rtt| rtt.0);
+    assert!(rtt.is_none_or(|rtt| rtt > std::time::Duration::from_millis(1)), "{rtt:?}");
 }

@@ -84,11 +84,42 @@ impl Connection {
             retransmits: 0,
             too_big: 0,
             first_sent: None,
-            pending: true,
+            pending: !plan.elsewhere,
+            elsewhere: plan.elsewhere,
         });
+        if plan.elsewhere {
+            self.snd.nxt = self.snd.iss + 1 + carried;
+            self.snd.max = self.snd.nxt;
+        }
         let trigger = if carried > 0 { Trigger::ActiveOpenFirstFlight } else { Trigger::ActiveOpen };
         self.record(Transition { from: StateName::Closed, trigger, to: StateName::SynSent });
         taken
+    }
+
+    /// Writes the SYN that travels another way ([`SynPlan::elsewhere`]) at the front of `out`: header, options,
+    /// preamble and data, checksum zero. Returns its length; `None` if there is none, or no room for it.
+    #[must_use]
+    pub fn copy_syn(&self, out: &mut [u8]) -> Option<usize> {
+        let State::SynSent(syn) = &self.state else { return None };
+        if !syn.elsewhere {
+            return None;
+        }
+        self.emit_syn(syn, true, Instant::ZERO, out)
+    }
+
+    /// The SYN that travels another way is to be sent from here, too, with this preamble, which is as long as the
+    /// other one; it is sent again after `first_timeout`, or 1 s. False if the connection has left SYN-SENT, the
+    /// SYN was released before, or the preamble has another length.
+    pub fn release_syn(&mut self, preamble: &[u8], first_timeout: Option<Duration>) -> bool {
+        let State::SynSent(syn) = &mut self.state else { return false };
+        let held = syn.elsewhere && !syn.pending && syn.first_sent.is_none();
+        if !held || syn.preamble.len() != preamble.len() {
+            return false;
+        }
+        syn.preamble.copy_from_slice(preamble);
+        syn.first_timeout = first_timeout;
+        syn.pending = true;
+        true
     }
 
     /// Makes a new connection a listener's child for `syn`. With `plan.early` the SYN's data is
@@ -217,7 +248,7 @@ impl Connection {
             self.die(CloseReason::PeerMisbehaved, pool);
             return Disposition::Reset;
         }
-        let (retransmits, first_sent) = (syn.retransmits, syn.first_sent);
+        let (retransmits, first_sent) = (syn.retransmits, syn.first_sent.filter(|_| !syn.elsewhere));
         let whole = resolution == Resolution::Accepted && segment.ack.ge(self.snd.iss + 1 + syn.carried);
         // What vanishes with a first flight says more about the path's middleboxes than about
         // congestion, once; a SYN that was too big says nothing about it.

@@ -7,7 +7,7 @@ use super::Connection;
 use crate::congestion::CongestionControl;
 use crate::receive::AckNeed;
 use crate::send::{Chunk, DUP_THRESH, Recovery};
-use crate::state::State;
+use crate::state::{State, SynSent};
 use crate::timers::Timer;
 use firstflight_wire::tcp::{Flags, Header, OptionsBuf, syn_options};
 use firstflight_wire::{Instant, SeqNum};
@@ -82,20 +82,42 @@ impl Connection {
 
     #[inline(never)]
     fn transmit_syn(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
-        let window = self.config.receive_buffer.min(0xffff) as u16;
-        let announced = self.announced_mss();
         let State::SynSent(syn) = &mut self.state else { return None };
         syn.pending = false;
         let first = syn.retransmits == 0;
         // One that a router could not pass does not go again as it was.
         let full = first || (syn.again == crate::plan::Retransmit::Same && syn.too_big == 0);
+        let State::SynSent(syn) = &self.state else { return None };
+        let len = self.emit_syn(syn, full, now, out)?;
+        let carried = if full { syn.carried } else { 0 };
+        if let State::SynSent(syn) = &mut self.state
+            && first
+        {
+            syn.first_sent = Some(now);
+            if let Some(timeout) = syn.first_timeout {
+                self.timers.set(Timer::Retransmit, now + timeout);
+            }
+        }
+        let end = self.snd.iss + 1 + carried;
+        self.snd.nxt = end;
+        self.snd.max = self.snd.max.max(end);
+        self.last_sent = now;
+        if !self.timers.runs(Timer::Retransmit) {
+            self.arm_retransmit(now);
+        }
+        self.arm_user_timeout(now, false);
+        Some(len)
+    }
+
+    /// Writes a SYN, with all that it carries if it is `full`.
+    pub(super) fn emit_syn(&self, syn: &SynSent, full: bool, now: Instant, out: &mut [u8]) -> Option<usize> {
         let ts = self.config.timestamps.then(|| firstflight_wire::tcp::Timestamps {
             value: (now.as_millis() as u32).wrapping_add(self.ends.ts_offset),
             echo: 0,
         });
         let scale = self.config.window_scaling.then(|| self.config.window_scale());
         let extra = if full { syn.options.as_slice() } else { &[] };
-        let mut options = syn_options(announced, self.config.sack, ts, scale, extra);
+        let mut options = syn_options(self.announced_mss(), self.config.sack, ts, scale, extra);
         let options = options.finish();
         let mut flags = Flags::SYN;
         let preamble = syn.preamble.len();
@@ -109,7 +131,7 @@ impl Connection {
             seq: self.snd.iss,
             ack: SeqNum::new(0),
             flags,
-            window,
+            window: self.config.receive_buffer.min(0xffff) as u16,
             urgent: 0,
         };
         let at = header.emit(options, out).ok()?;
@@ -120,20 +142,6 @@ impl Connection {
             let seq = self.snd.iss + 1 + preamble as u32;
             self.snd.copy(Chunk { seq, len: data.len() as u32, fin: false, again: false }, data);
         }
-        if first {
-            syn.first_sent = Some(now);
-            if let Some(timeout) = syn.first_timeout {
-                self.timers.set(Timer::Retransmit, now + timeout);
-            }
-        }
-        let end = self.snd.iss + 1 + carried as u32;
-        self.snd.nxt = end;
-        self.snd.max = self.snd.max.max(end);
-        self.last_sent = now;
-        if !self.timers.runs(Timer::Retransmit) {
-            self.arm_retransmit(now);
-        }
-        self.arm_user_timeout(now, false);
         Some(at + carried)
     }
 

@@ -1,0 +1,268 @@
+//! Connections whose first flight travels inside the lookup of the server's address
+//! (`docs/spec/dns-carriage.md`): the client's side.
+//!
+//! Such a connection is in SYN-SENT, and has no server yet. It is known by its own ports and the port that it wants,
+//! under a key whose remote address is unspecified, until one of two things happens: a server proves that it was handed
+//! the first flight ([`Stack::expect_answer`]), or the address is known and the direct copy leaves
+//! ([`Stack::send_direct`]). What happens first wins, and both may meet at one server, for which they are one SYN.
+
+use crate::config::{Certified, ConnectConfig};
+use crate::event::ConnId;
+use crate::flow::FlowKey;
+use crate::slot::{Asked, Ladder, Owner, SentOffer};
+use crate::socket::ConnectError;
+use crate::stack::Stack;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use firstflight_credential::Outcome;
+use firstflight_credential::asap::ReplyKey;
+use firstflight_tcp::{Retransmit, StateName, SynPlan};
+use firstflight_wire::Instant;
+use firstflight_wire::asap::{BLOCK_LEN, Hint, Offer, Reply, Status};
+use firstflight_wire::tcp::{Flags, OptionBytes, Segment};
+
+/// What an armed connection needs until it is bound to a server.
+#[derive(Debug)]
+pub(crate) struct Armed {
+    index: u32,
+    certified: Certified,
+    request_id: [u8; 8],
+    data: Box<[u8]>,
+    /// The server's UDP port, for the direct copy.
+    outer: Option<u16>,
+    answer: Expected,
+}
+
+/// What makes an answer from a server that was never contacted one.
+#[derive(Debug)]
+enum Expected {
+    /// Nothing yet: none is taken.
+    Nothing,
+    /// A proof by this key.
+    Proof(ReplyKey),
+    /// That it acknowledges the numbers, as in the thesis.
+    LabNumbers,
+}
+
+/// An armed connection, and its SYN for somebody else to carry.
+#[derive(Debug)]
+pub struct ArmedSyn {
+    /// The connection.
+    pub id: ConnId,
+    /// The SYN with block and data, as in a datagram of the carrier. The block is signed for the way by a front.
+    pub segment: Vec<u8>,
+}
+
+/// The key of connections without a server between these ports.
+fn anywhere(key: &FlowKey) -> FlowKey {
+    let local = key.local();
+    let wild = FlowKey::new(local, SocketAddr::new(unspecified(local.ip()), key.remote_port()));
+    if key.is_carried() { wild.carried(key.outer_local(), 0) } else { wild }
+}
+
+fn unspecified(like: IpAddr) -> IpAddr {
+    match like {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
+impl Stack {
+    /// Begins a connection to `port` of a server whose address is not known, with `data` as its first flight, and the
+    /// certificate of `config.asap` in front of it. Nothing is sent: the SYN that is given back travels another way.
+    /// `config.carrier` is the server's UDP port; `config.local` and Fast Open do not count. All of `data` rides, so
+    /// there is little of it, and it may be executed twice.
+    ///
+    /// It waits without end: the caller gives it up ([`Stack::abort`]) if the address cannot be found either.
+    ///
+    /// # Errors
+    /// When there is no certificate to show ([`ConnectError::NoCertificate`]), no address of its family, no carrier or
+    /// port, or a limit is reached.
+    pub fn arm(
+        &mut self,
+        port: u16,
+        data: &[u8],
+        config: &ConnectConfig,
+        now: Instant,
+    ) -> Result<ArmedSyn, ConnectError> {
+        let certified = config.asap.clone().ok_or(ConnectError::NoCertificate)?;
+        if config.carrier.is_some() && self.carrier.is_none() {
+            return Err(ConnectError::NoCarrier);
+        }
+        if port == 0 || config.carrier == Some(0) {
+            return Err(ConnectError::BadRemote);
+        }
+        if self.slots.len() >= self.config.limits.connections {
+            return Err(ConnectError::TooManyConnections);
+        }
+        let remote = SocketAddr::new(unspecified(certified.certificate.address()), port);
+        let nowhere = ConnectConfig { carrier: config.carrier.map(|_| 0), ..ConnectConfig::default() };
+        let local = self.local_end(remote, &nowhere)?;
+        let mut key = FlowKey::new(local, remote);
+        if let (Some(carrier), Some(_)) = (&self.carrier, config.carrier) {
+            key = key.carried(carrier.port, 0);
+        }
+        let request_id = self.random.next_u64().to_be_bytes();
+        let Certified { certificate, identity, now: certified_at, .. } = &certified;
+        let block = certificate.request_by_front(identity, data, request_id, *certified_at);
+        let mut tcp = firstflight_tcp::Config::clone(config.tcp.as_ref().unwrap_or(&self.tcp));
+        // There is no room for them, and both copies are one SYN.
+        tcp.timestamps = false;
+        let [a, b, ..] = request_id;
+        let asked = Asked {
+            network: self.config.network_of(&key),
+            form: firstflight_wire::tcp::FastOpenForm::Standard,
+            fast_open: false,
+            cookie: None,
+            cookie_age: None,
+            offer: Some(SentOffer { identity: identity.clone(), tag: Some([a, b]), distrusted: None }),
+            awaited: true,
+            answered_at: Instant::FAR_FUTURE,
+            ladder: Ladder::default(),
+        };
+        let plan = SynPlan {
+            options: OptionBytes::from(Offer::Block { long_reply: true, len: BLOCK_LEN as u16 }),
+            preamble: block.to_bytes().to_vec(),
+            data_limit: data.len() as u32,
+            retransmit: if key.is_carried() { Retransmit::Same } else { Retransmit::Plain },
+            elsewhere: true,
+            ..SynPlan::default()
+        };
+        let ends = self.endpoints(&key, None, now);
+        let index = self.insert(Arc::new(tcp), ends, &key, Owner::Application, Outcome::Undecided, now);
+        let slot = self.slots.get_mut(index).ok_or(ConnectError::TooManyConnections)?;
+        slot.conn.open_active(plan, data, &mut self.pool);
+        slot.asked = Some(Box::new(asked));
+        slot.client = true;
+        let mut segment = alloc::vec![0; 60 + BLOCK_LEN + data.len()];
+        let len = slot.conn.copy_syn(&mut segment).unwrap_or_default();
+        segment.truncate(len);
+        let (outer, data) = (config.carrier, Box::from(data));
+        let armed = Armed { index, certified, request_id, data, outer, answer: Expected::Nothing };
+        self.armed.insert(key, armed);
+        self.counters.active_opens += 1;
+        self.touched(index, now);
+        Ok(ArmedSyn { id: self.id(index), segment })
+    }
+
+    /// From now on `id` takes the answer of any server that proves with `key` that it was handed the first flight.
+    /// False if the connection is not armed, or no longer.
+    pub fn expect_answer(&mut self, id: ConnId, key: ReplyKey) -> bool {
+        self.armed_mut(id).map(|armed| armed.answer = Expected::Proof(key)).is_some()
+    }
+
+    /// The same of any server that acknowledges the right numbers, which everybody knows who has seen the lookup: the
+    /// thesis' own form, for its experiments. Never outside of a simulator or a network made for them.
+    #[doc(hidden)]
+    pub fn lab_expect_unproved_answer(&mut self, id: ConnId) -> bool {
+        self.armed_mut(id).map(|armed| armed.answer = Expected::LabNumbers).is_some()
+    }
+
+    /// The address is known: the same SYN leaves for `server`, under the same request id, signed for this way. A
+    /// proved answer of another server is still taken until this one answers. Nothing happens if an answer came before.
+    ///
+    /// # Errors
+    /// [`ConnectError::BadRemote`] for an address that cannot be connected to or is of another family;
+    /// [`ConnectError::LocalInUse`] if there is a connection with the same ports. The connection stays armed.
+    pub fn send_direct(&mut self, id: ConnId, server: IpAddr, now: Instant) -> Result<(), ConnectError> {
+        let Some(slot) = self.slot(id) else { return Ok(()) };
+        let wild = anywhere(&slot.key);
+        if slot.conn.state() != StateName::SynSent || slot.key != wild {
+            return Ok(());
+        }
+        let Some(armed) = self.armed.get(&wild).filter(|armed| armed.index == id.index) else {
+            return Ok(());
+        };
+        let mut key = FlowKey::new(wild.local(), SocketAddr::new(server, wild.remote_port()));
+        if let (true, Some(outer)) = (wild.is_carried(), armed.outer) {
+            key = key.carried(wild.outer_local(), outer);
+        }
+        let ourselves = self.is_ours(server) && key.outer_local() == key.outer_remote();
+        let across = server.is_ipv4() != wild.local_ip().is_ipv4();
+        if across || ourselves || server.is_unspecified() || server.is_multicast() {
+            return Err(ConnectError::BadRemote);
+        }
+        if self.find(&key).is_some() || self.time_wait.find(self.hasher.hash(&key)).is_some() {
+            return Err(ConnectError::LocalInUse);
+        }
+        let Certified { certificate, identity, now: at, .. } = &armed.certified;
+        let block =
+            certificate.request(key.carrier(), identity, &armed.data, armed.request_id, *at).to_bytes();
+        let timeout = self.credentials.syn_timeout(self.config.network_of(&key), server, now);
+        self.rekey(id.index, &key, now);
+        if let Some(slot) = self.slots.get_mut(id.index) {
+            slot.conn.release_syn(&block, Some(timeout));
+        }
+        self.touched(id.index, now);
+        Ok(())
+    }
+
+    /// The armed connection that `segment`, of no known flow, is the proved answer to; it is bound to its server.
+    #[inline(never)]
+    pub(crate) fn answers_armed(
+        &mut self,
+        key: &FlowKey,
+        segment: &Segment<'_>,
+        now: Instant,
+    ) -> Option<u32> {
+        let wanted = Flags::SYN.union(Flags::ACK);
+        if !segment.flags.contains(wanted) || segment.flags.intersects(Flags::RST.union(Flags::FIN)) {
+            return None;
+        }
+        let armed = self.armed.get(&anywhere(key))?;
+        let slot = self.slots.get(armed.index)?;
+        let report = slot.conn.syn_ack_report(segment).filter(|report| report.acked == report.carried)?;
+        let reply = segment.options.asap().and_then(Reply::parse)?;
+        let tag = slot.asked.as_ref()?.offer.as_ref()?.tag?;
+        if report.carried == 0 || reply.status != Status::Accepted || reply.tag != tag {
+            return None;
+        }
+        let server = SocketAddr::new(key.remote_ip(), key.outer_remote());
+        let proved = match (&armed.answer, reply.hint) {
+            (Expected::Proof(expected), Hint::Proof(proof)) => {
+                expected.verifies(server, segment.seq, reply.status, &proof)
+            }
+            (Expected::LabNumbers, _) => true,
+            _ => false,
+        };
+        let index = armed.index;
+        if !proved {
+            return None;
+        }
+        self.rekey(index, key, now);
+        self.counters.armed_answered += 1;
+        Some(index)
+    }
+
+    /// It is a connection like others now, or none.
+    pub(crate) fn disarm(&mut self, key: &FlowKey, index: u32) {
+        let wild = anywhere(key);
+        if self.armed.get(&wild).is_some_and(|armed| armed.index == index) {
+            self.armed.remove(&wild);
+        }
+    }
+
+    fn armed_mut(&mut self, id: ConnId) -> Option<&mut Armed> {
+        let wild = anywhere(&self.slot(id)?.key);
+        self.armed.get_mut(&wild).filter(|armed| armed.index == id.index)
+    }
+
+    /// Gives connection `index` another peer.
+    fn rekey(&mut self, index: u32, key: &FlowKey, now: Instant) {
+        let hash = self.hasher.hash(key);
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let before = core::mem::replace(&mut slot.hash, hash);
+        slot.key = *key;
+        if let (Some(pair), Some(carrier)) = (slot.pair.take(), &mut self.carrier) {
+            carrier.leave(pair, index);
+        }
+        self.flows.remove(before, index);
+        let slots = &self.slots;
+        self.flows.insert(hash, index, |i| slots.get(i).map_or(0, |slot| slot.hash));
+        if key.is_carried() {
+            self.join_pair(key, index, true, now);
+        }
+    }
+}

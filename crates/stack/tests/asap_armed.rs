@@ -1,0 +1,369 @@
+//! First flights inside a lookup, the client's side: who may answer, the direct copy, and both together
+//! (`docs/spec/dns-carriage.md` §§2.1, 5). Two stacks, virtual time; the front is a call.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod certified;
+mod pair;
+
+use certified::{certificate, certified, policy};
+use firstflight_credential::asap::{AsapPolicy, ReplyKey};
+use firstflight_credential::{Outcome, PendingLimit, Reason};
+use firstflight_link::path::PathConfig;
+use firstflight_stack::{
+    ArmedSyn, CarrierConfig, ConnId, ConnectConfig, ConnectError, ListenConfig, ListenerId, Readiness,
+    RelayedFlight, StateName,
+};
+use firstflight_wire::Instant;
+use firstflight_wire::carrier::Carried;
+use firstflight_wire::ip::Packet;
+use firstflight_wire::tcp::{Flags, Segment};
+use firstflight_wire::udp::Datagram;
+use pair::{End, PORT, Pair};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+const SERVER: u16 = 4433;
+const CLIENT: u16 = 5000;
+const DELAY: Duration = Duration::from_millis(50);
+const REQUEST: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn key(n: u8) -> ReplyKey {
+    ReplyKey::from_bytes(&[n; 16])
+}
+
+/// The second address of the server, in the client's family.
+fn other_address(v6: bool) -> IpAddr {
+    if v6 { "2001:db8::99".parse().unwrap() } else { "10.0.0.99".parse().unwrap() }
+}
+
+fn takes_relayed() -> AsapPolicy {
+    AsapPolicy { relayed: Some(Arc::new(PendingLimit::with_clients(64, 4))), ..policy(&[1]) }
+}
+
+/// A client and a server with two addresses, both of which take first flights from fronts and share a guard.
+fn pair(v6: bool) -> (Pair, ListenerId) {
+    let mut pair = Pair::new(PathConfig::with_delay(DELAY), 7, v6, |config, end| {
+        config.carrier = Some(CarrierConfig::new(if end == End::Client { CLIENT } else { SERVER }));
+        if end == End::Server {
+            config.addresses.push(other_address(v6));
+        }
+    });
+    pair.keep_log = true;
+    pair.carrier = Some(SERVER);
+    let listener = pair.listen_with(|config| config.asap = Some(takes_relayed()));
+    (pair, listener)
+}
+
+fn arm(p: &mut Pair) -> ArmedSyn {
+    let address = p.client.config().addresses[0];
+    let asap = Some(certified(certificate(1, 2, address), p.now));
+    let config = ConnectConfig { asap, replay_safe: true, carrier: Some(SERVER), ..ConnectConfig::default() };
+    let armed = p.client.arm(PORT, REQUEST, &config, p.now).unwrap();
+    assert!(p.client.expect_answer(armed.id, key(5)));
+    armed
+}
+
+/// A front hands over the SYN to the server at `to`.
+fn hand_over(p: &mut Pair, armed: &ArmedSyn, to: IpAddr, with: ReplyKey) {
+    let client = SocketAddr::new(p.client.config().addresses[0], CLIENT);
+    let flight = RelayedFlight { client, server: to, segment: &armed.segment, key: with, seen_as: None };
+    p.server.handle_relayed(p.now, flight);
+    p.verify();
+}
+
+fn here(p: &Pair) -> IpAddr {
+    p.server_addr().ip()
+}
+
+/// The server answers what it got; when the client has the answer.
+fn served(p: &mut Pair, listener: ListenerId, id: ConnId) -> Instant {
+    let child = p.accept(listener);
+    assert_eq!(p.server_reads(child), REQUEST);
+    p.server.write(child, b"answer", p.now).unwrap();
+    let mut got = Vec::new();
+    p.run(Duration::from_secs(60), |p| {
+        got.extend(p.client_reads(id));
+        got.len() >= 6
+    });
+    assert_eq!(got, b"answer");
+    p.now
+}
+
+fn outcome(p: &Pair, id: ConnId) -> (Outcome, bool) {
+    let info = p.client.info(id).unwrap();
+    (info.outcome, info.relayed)
+}
+
+fn sent_by_client(p: &Pair) -> Vec<Flags> {
+    let flags = |bytes: &[u8]| {
+        let ip = Packet::parse(bytes).unwrap();
+        match Carried::parse(Datagram::parse(ip.payload).unwrap().payload).unwrap() {
+            Carried::Segment(segment) => Some(Segment::parse(segment).unwrap().flags),
+            Carried::Control(_) => None,
+        }
+    };
+    p.log.iter().filter(|(_, end, _)| *end == End::Client).filter_map(|(_, _, bytes)| flags(bytes)).collect()
+}
+
+#[test]
+fn a_server_that_was_never_contacted_answers_in_half_a_round_trip() {
+    for v6 in [false, true] {
+        let (mut p, listener) = pair(v6);
+        let armed = arm(&mut p);
+        p.idle(ms(20));
+        assert!(p.log.is_empty(), "a packet for nobody");
+        let to = here(&p);
+        hand_over(&mut p, &armed, to, key(5));
+        // The way back only.
+        assert_eq!(served(&mut p, listener, armed.id), Instant::ZERO + ms(70));
+        assert_eq!(outcome(&p, armed.id), (Outcome::Accepted, true));
+        assert_eq!(p.client.info(armed.id).unwrap().remote, p.server_addr());
+        assert_eq!(p.client.counters().armed_answered, 1);
+        assert!(p.client_saw(armed.id, Readiness::CONNECTED));
+        // When it left the server nobody knows, so it is no sample of the round trip.
+        assert!(p.client.info(armed.id).unwrap().rtt.is_none_or(|rtt| rtt >= ms(100)));
+        // The address comes too late to matter.
+        p.client.send_direct(armed.id, to, p.now).unwrap();
+        p.idle(Duration::from_secs(5));
+        assert!(sent_by_client(&p).iter().all(|flags| !flags.contains(Flags::SYN)));
+        assert_eq!(p.server.accept(listener), None);
+    }
+}
+
+#[test]
+fn an_answer_without_the_right_proof_is_none() {
+    let (mut p, _listener) = pair(false);
+    let armed = arm(&mut p);
+    let to = here(&p);
+    hand_over(&mut p, &armed, to, key(6));
+    p.idle(ms(60));
+    assert_eq!(p.client.info(armed.id).unwrap().state, StateName::SynSent);
+    assert_eq!(p.client.counters().armed_answered, 0);
+    // It is told that nobody knows it; what it has accepted is over.
+    assert_eq!(sent_by_client(&p).len(), 1);
+    assert!(sent_by_client(&p)[0].contains(Flags::RST));
+}
+
+#[test]
+fn an_answer_of_another_address_or_number_is_none() {
+    // What a middlebox changes is not what was proved.
+    type Change = fn(&mut [u8]);
+    let changes: [(&str, Change); 4] = [
+        ("the address", |packet| packet[15] = 77),
+        ("the port", |packet| packet[21] ^= 1),
+        ("the number", |packet| packet[20 + 8 + 4 + 7] ^= 1),
+        ("what is acknowledged", |packet| packet[20 + 8 + 4 + 11] ^= 1),
+    ];
+    for (what, change) in changes {
+        println!("{what}");
+        let (mut p, _) = pair(false);
+        p.middlebox = Some(Box::new(move |from, packet| {
+            if from == End::Server {
+                change(packet);
+                // In order again: it is not the checksum that is looked at.
+                packet[10..12].fill(0);
+                let sum = packet[..20].chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum::<u32>();
+                let sum = (sum & 0xffff) + (sum >> 16);
+                packet[10..12].copy_from_slice(&(!(sum + (sum >> 16)) as u16).to_be_bytes());
+                let (src, dst) = (Packet::parse(packet).unwrap().src, Packet::parse(packet).unwrap().dst);
+                firstflight_wire::udp::fill_checksum(&mut packet[20..], src, dst);
+            }
+            true
+        }));
+        let armed = arm(&mut p);
+        let to = here(&p);
+        hand_over(&mut p, &armed, to, key(5));
+        p.idle(ms(60));
+        assert_eq!(p.client.info(armed.id).unwrap().state, StateName::SynSent);
+        assert_eq!(p.client.counters().armed_answered, 0);
+        assert!(p.client.counters().resets_sent > 0, "it did not arrive");
+    }
+}
+
+#[test]
+fn the_direct_copy_alone_is_an_ordinary_first_flight() {
+    let (mut p, listener) = pair(false);
+    let armed = arm(&mut p);
+    p.idle(ms(30));
+    let to = here(&p);
+    p.client.send_direct(armed.id, to, p.now).unwrap();
+    assert_eq!(served(&mut p, listener, armed.id), Instant::ZERO + ms(130));
+    assert_eq!(outcome(&p, armed.id), (Outcome::Accepted, false));
+}
+
+/// Of the two copies one is executed, and both are one connection.
+#[test]
+fn both_copies_meet_at_the_server() {
+    // When the front's comes, while the direct one leaves at 30 ms and arrives at 80.
+    for (handed, relayed) in [(0, true), (40, true), (79, true), (90, false), (120, false)] {
+        println!("handed over after {handed} ms");
+        let (mut p, listener) = pair(false);
+        let armed = arm(&mut p);
+        let to = here(&p);
+        if handed < 30 {
+            p.idle(ms(handed));
+            hand_over(&mut p, &armed, to, key(5));
+            p.idle(ms(30 - handed));
+            p.client.send_direct(armed.id, to, p.now).unwrap();
+        } else {
+            p.idle(ms(30));
+            p.client.send_direct(armed.id, to, p.now).unwrap();
+            p.idle(ms(handed - 30));
+            hand_over(&mut p, &armed, to, key(5));
+        }
+        // The server is asked what it has from then on.
+        let at = served(&mut p, listener, armed.id);
+        assert_eq!(at, Instant::ZERO + ms(handed.max(30) + 50));
+        assert_eq!(outcome(&p, armed.id), (Outcome::Accepted, relayed));
+        p.idle(Duration::from_secs(5));
+        assert_eq!(p.server.accept(listener), None, "executed twice");
+        assert_eq!(p.server.connections(), 1);
+        assert_eq!((p.client.counters().resets_sent, p.server.counters().resets_sent), (0, 0));
+    }
+}
+
+/// The plain name and the front lead to two servers with one guard.
+#[test]
+fn a_proved_answer_wins_over_another_servers_until_that_one_answers() {
+    let (mut p, listener) = pair(false);
+    let policy = takes_relayed();
+    let elsewhere = SocketAddr::new(other_address(false), PORT);
+    let there = p.server.listen(ListenConfig { asap: Some(policy), ..ListenConfig::new(elsewhere) }).unwrap();
+    let armed = arm(&mut p);
+    let to = here(&p);
+    p.client.send_direct(armed.id, to, p.now).unwrap();
+    p.idle(ms(20));
+    hand_over(&mut p, &armed, elsewhere.ip(), key(5));
+    let at = served(&mut p, there, armed.id);
+    assert_eq!(at, Instant::ZERO + ms(70));
+    assert_eq!(outcome(&p, armed.id), (Outcome::Accepted, true));
+    assert_eq!(p.client.info(armed.id).unwrap().remote, elsewhere);
+    // The other one, whose guard is its own here, hears that nobody waits for it.
+    p.idle(Duration::from_secs(5));
+    assert_eq!(p.client.counters().resets_sent, 1);
+    if let Some(child) = p.server.accept(listener) {
+        assert!(p.server.close_reason(child).is_some());
+    }
+}
+
+#[test]
+fn a_copy_that_another_server_has_seen_is_answered_replayed() {
+    let (mut p, listener) = pair(false);
+    let policy = takes_relayed();
+    let to = here(&p);
+    p.server.unlisten(listener, p.now);
+    let listener =
+        p.server.listen(ListenConfig { asap: Some(policy.clone()), ..ListenConfig::new(p.server_addr()) });
+    let elsewhere = SocketAddr::new(other_address(false), PORT);
+    p.server.listen(ListenConfig { asap: Some(policy), ..ListenConfig::new(elsewhere) }).unwrap();
+    // The answer to the front's copy does not come through.
+    p.middlebox = Some(Box::new(move |from, packet| {
+        from == End::Client || Packet::parse(packet).unwrap().src != elsewhere.ip()
+    }));
+    let armed = arm(&mut p);
+    hand_over(&mut p, &armed, elsewhere.ip(), key(5));
+    p.client.send_direct(armed.id, to, p.now).unwrap();
+    // The handshake is complete, and the request goes again: a round trip more, and it may run twice.
+    assert_eq!(served(&mut p, listener.unwrap(), armed.id), Instant::ZERO + ms(200));
+    assert_eq!(outcome(&p, armed.id), (Outcome::Handshake(Reason::Replay), false));
+}
+
+#[test]
+fn a_direct_copy_that_is_lost_goes_again_as_it_was() {
+    let (mut p, listener) = pair(false);
+    let mut lost = 0;
+    p.middlebox = Some(Box::new(move |from, _| {
+        lost += u32::from(from == End::Client);
+        from == End::Server || lost > 1
+    }));
+    let armed = arm(&mut p);
+    let to = here(&p);
+    p.client.send_direct(armed.id, to, p.now).unwrap();
+    let at = served(&mut p, listener, armed.id);
+    assert!((ms(1100)..ms(1101)).contains(&(at - Instant::ZERO)), "{at:?}");
+    assert_eq!(outcome(&p, armed.id), (Outcome::Accepted, false));
+}
+
+#[test]
+fn nothing_is_sent_while_there_is_no_address() {
+    let (mut p, _) = pair(false);
+    let armed = arm(&mut p);
+    p.idle(Duration::from_secs(20));
+    assert!(p.log.is_empty());
+    assert_eq!(p.client.info(armed.id).unwrap().state, StateName::SynSent);
+    p.client.abort(armed.id, p.now);
+    p.client.release(armed.id, p.now);
+    p.idle(Duration::from_secs(1));
+    assert!(p.log.is_empty());
+    assert_eq!(p.client.connections(), 0);
+    // An answer that comes then is nobody's.
+    let to = here(&p);
+    hand_over(&mut p, &armed, to, key(5));
+    p.idle(ms(60));
+    assert_eq!(p.client.counters().armed_answered, 0);
+    assert_eq!(p.client.counters().resets_sent, 1);
+}
+
+#[test]
+fn what_cannot_be_armed_or_sent() {
+    let (mut p, _) = pair(false);
+    let address = p.client.config().addresses[0];
+    let good = ConnectConfig {
+        asap: Some(certified(certificate(1, 2, address), p.now)),
+        carrier: Some(SERVER),
+        ..ConnectConfig::default()
+    };
+    let now = p.now;
+    let mut fails = |port, config: &ConnectConfig| p.client.arm(port, REQUEST, config, now).unwrap_err();
+    assert_eq!(fails(PORT, &ConnectConfig { asap: None, ..good.clone() }), ConnectError::NoCertificate);
+    assert_eq!(fails(0, &good), ConnectError::BadRemote);
+    assert_eq!(fails(PORT, &ConnectConfig { carrier: Some(0), ..good.clone() }), ConnectError::BadRemote);
+    let v6 = certified(certificate(1, 2, "2001:db8::5".parse().unwrap()), now);
+    assert_eq!(fails(PORT, &ConnectConfig { asap: Some(v6), ..good }), ConnectError::NoAddress);
+    let armed = arm(&mut p);
+    for wrong in ["0.0.0.0", "224.0.0.1", "2001:db8::1"] {
+        let wrong = wrong.parse().unwrap();
+        assert_eq!(p.client.send_direct(armed.id, wrong, now), Err(ConnectError::BadRemote), "{wrong}");
+    }
+    p.idle(ms(100));
+    assert!(p.log.is_empty());
+}
+
+/// Many at once differ in their ports.
+#[test]
+fn each_answer_finds_its_own_connection() {
+    let (mut p, _) = pair(false);
+    let all: Vec<ArmedSyn> = (0..20)
+        .map(|n| {
+            let armed = arm(&mut p);
+            assert!(p.client.expect_answer(armed.id, key(n)));
+            armed
+        })
+        .collect();
+    let to = here(&p);
+    for (n, armed) in all.iter().enumerate().rev().take(3) {
+        hand_over(&mut p, armed, to, key(n as u8));
+    }
+    p.idle(ms(60));
+    let answered: Vec<usize> = (0..20).filter(|n| outcome(&p, all[*n].id).0.is_accepted()).collect();
+    assert_eq!(answered, [17, 18, 19]);
+}
+
+#[test]
+fn a_keep_alive_goes_to_who_has_no_connection() {
+    let (mut p, _) = pair(false);
+    let to = SocketAddr::new(here(&p), 4500);
+    p.client.keep_alive(to);
+    p.flush();
+    let (_, _, packet) = &p.log[0];
+    let ip = Packet::parse(packet).unwrap();
+    let datagram = Datagram::parse(ip.payload).unwrap();
+    assert_eq!((ip.dst, datagram.dst_port, datagram.src_port), (to.ip(), to.port(), CLIENT));
+    assert!(matches!(Carried::parse(datagram.payload), Ok(Carried::Control(_))));
+    assert_eq!(p.log.len(), 1);
+}
