@@ -2,11 +2,11 @@
 //! (`docs/spec/dns-carriage.md`, section 3).
 
 use core::fmt;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::num::NonZeroU16;
 use firstflight_credential::asap::address_tag;
 use firstflight_wire::asap::{BLOCK_LEN, BLOCK_MAGIC, Block, Offer};
-use firstflight_wire::tcp::{Flags, Header, OptionBytes, OptionsBuf};
+use firstflight_wire::tcp::{Flags, Header, OptionBytes, OptionsBuf, Segment};
 use firstflight_wire::{EmitError, ParseError, SeqNum};
 
 /// Version 1 (high nibble), type 1.
@@ -117,6 +117,42 @@ impl<'a> ConnectionInfo<'a> {
         segment.extend_from_slice(&self.block.to_bytes());
         segment.extend_from_slice(self.data);
         segment
+    }
+
+    /// What [`ConnectionInfo::segment`] is of: a SYN with a block and data, whose options are those that this version
+    /// has, of a client that the network sees at `client`.
+    ///
+    /// # Errors
+    /// [`ParseError`] for any other segment. The caller is at fault.
+    pub fn from_segment(client: SocketAddr, segment: &'a [u8]) -> Result<Self, ParseError> {
+        let wrong = || ParseError::Malformed("SYN of a first flight");
+        let segment = Segment::parse(segment)?;
+        let port = |port| NonZeroU16::new(port).ok_or(ParseError::Malformed("port of a first flight"));
+        let options = &segment.options;
+        let offer = options.asap().and_then(Offer::parse);
+        let (block, data) = segment.payload.split_first_chunk::<BLOCK_LEN>().ok_or(ParseError::Truncated)?;
+        let wanted = Some(Offer::Block { long_reply: true, len: BLOCK_LEN as u16 });
+        let plain = options.timestamps.is_none() && options.fast_open().is_none();
+        if segment.flags != Flags::SYN.union(Flags::PSH) || offer != wanted || !plain {
+            return Err(wrong());
+        }
+        let window_scale = match options.window_scale {
+            None => None,
+            Some(shift) => Some(WindowScale::new(shift).ok_or_else(wrong)?),
+        };
+        Ok(Self {
+            address: client.ip().to_canonical(),
+            outer_port: port(client.port())?,
+            source_port: port(segment.src_port)?,
+            destination_port: port(segment.dst_port)?,
+            isn: segment.seq,
+            window: segment.window,
+            mss: options.mss.ok_or_else(wrong)?,
+            window_scale,
+            sack_permitted: options.sack_permitted,
+            block: Block::parse(block)?,
+            data,
+        })
     }
 
     /// Reads connection information that is the whole of `bytes`.

@@ -50,6 +50,8 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+#[cfg(feature = "dns")]
+pub mod carriage;
 mod driver;
 mod endpoint;
 mod first_flight;

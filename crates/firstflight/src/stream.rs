@@ -74,6 +74,18 @@ impl Stream {
         Self { shared: Arc::clone(shared), phase: Phase::Open(id), remote, held: false, elsewhere }
     }
 
+    /// The answer to the first flight inside a lookup is taken from whoever proves with `key` that he got it.
+    #[cfg(feature = "dns")]
+    pub(crate) fn expect_answer(&self, id: ConnId, key: firstflight_credential::asap::ReplyKey) {
+        self.shared.lock().stack.expect_answer(id, key);
+    }
+
+    /// The peer was not known before.
+    #[cfg(feature = "dns")]
+    pub(crate) fn set_peer(&mut self, remote: SocketAddr) {
+        self.remote = remote;
+    }
+
     /// What became of the first flight, and why; `Undecided` until the answer has come. After
     /// [`Endpoint::connect_any`](crate::Endpoint::connect_any) it may have been in the SYN of another
     /// attempt.

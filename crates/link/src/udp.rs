@@ -112,6 +112,28 @@ impl UdpLink {
         Self::bind(local)
     }
 
+    /// A socket that somebody has used before, and that is bound: to find out how it is reached, say
+    /// (`firstflight_verifier::reach`). It must not be connected, and nobody else reads from it from now on.
+    ///
+    /// Must be called within a tokio runtime, as [`UdpLink::bind`].
+    ///
+    /// # Errors
+    /// Those of the system; [`io::ErrorKind::InvalidInput`] for an IPv6 socket that takes IPv4 as well.
+    pub fn adopt(socket: std::net::UdpSocket) -> io::Result<Self> {
+        let raw = RawSocket::from(socket);
+        let v4 = raw.local_addr()?.as_socket().is_some_and(|local| local.is_ipv4());
+        if !v4
+            && !raw.only_v6()?
+            && raw.local_addr()?.as_socket_ipv6().is_some_and(|a| a.ip().is_unspecified())
+        {
+            let message = "an IPv6 socket that takes IPv4 as well";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let socket = Socket::take(raw)?;
+        let (v4, v6) = if v4 { (Some(socket), None) } else { (None, Some(socket)) };
+        Ok(Self { v4, v6, v6_first: false })
+    }
+
     /// The UDP port, of both families.
     #[must_use]
     pub fn port(&self) -> u16 {
@@ -136,6 +158,11 @@ impl Socket {
             raw.set_only_v6(true)?;
         }
         raw.bind(&local.into())?;
+        Self::take(raw)
+    }
+
+    /// A bound socket.
+    fn take(raw: RawSocket) -> io::Result<Self> {
         raw.set_nonblocking(true)?;
         let io = UdpSocket::from_std(raw.into())?;
         let state = offloads(&io)?;

@@ -40,10 +40,21 @@ fn it_stands_for_a_syn_of_the_carrier() {
     assert_eq!(offer, Some(Offer::Block { long_reply: true, len: BLOCK_LEN as u16 }));
     let (block, data) = syn.payload.split_at(BLOCK_LEN);
     assert_eq!((Block::parse(block), data), (Ok(info.block), info.data));
+    let client = SocketAddr::new(info.address, info.outer_port.get());
+    assert_eq!(ConnectionInfo::from_segment(client, &bytes), Ok(info));
     (info.window_scale, info.sack_permitted) = (None, false);
     let bytes = info.segment();
     let syn = Segment::parse(&bytes).unwrap();
     assert!(syn.options.window_scale.is_none() && !syn.options.sack_permitted);
+    assert_eq!(ConnectionInfo::from_segment(client, &bytes), Ok(info));
+    for (at, value) in [(13, 0x12), (0, 0), (12, 0x50)] {
+        let mut other = bytes.clone();
+        other[at] = value;
+        if at == 0 {
+            other[1] = 0;
+        }
+        assert!(ConnectionInfo::from_segment(client, &other).is_err(), "byte {at}");
+    }
 }
 
 #[test]

@@ -95,6 +95,29 @@ async fn datagrams_of_all_lengths_are_told_apart() {
     }
 }
 
+/// A socket that was used before goes on as a link, at the same port.
+#[tokio::test]
+async fn a_bound_socket_becomes_a_link() {
+    for local in ["127.0.0.1:0", "[::1]:0"] {
+        let socket = std::net::UdpSocket::bind(local).unwrap();
+        let at = socket.local_addr().unwrap();
+        let mut b = UdpLink::bind(local.parse().unwrap()).unwrap();
+        let to = SocketAddr::new(ip(&b), b.port());
+        socket.send_to(b"before", to).unwrap();
+        receive(&mut b).await;
+        let mut a = UdpLink::adopt(socket).unwrap();
+        assert_eq!((ip(&a), a.port()), (at.ip(), at.port()));
+        send(&mut a, &[packet(at, to, Ecn::NotEct, b"after")]).await;
+        let got = receive(&mut b).await;
+        assert_eq!(Packet::parse(&got).unwrap().src, at.ip());
+        send(&mut b, &[packet(to, at, Ecn::NotEct, b"back")]).await;
+        assert!(receive(&mut a).await.ends_with(b"back"));
+    }
+    // It would take packets of both families.
+    let both = std::net::UdpSocket::bind("[::]:0").unwrap();
+    assert_eq!(UdpLink::adopt(both).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+}
+
 #[tokio::test]
 async fn an_answer_leaves_from_the_address_that_was_asked() {
     let mut server = UdpLink::bind_all(0).unwrap();

@@ -1,0 +1,320 @@
+//! First flights inside the lookup of the server's address (ASAP's second half; `docs/spec/dns-carriage.md`).
+//!
+//! A request to a server whose address is not at hand waits for the lookup first. Here it travels along: sealed, in
+//! names that the resolver asks the server's own name server for, which hands it to the server, which answers the
+//! client before that one knows its address. When the address comes, the request goes the direct way as well; the
+//! server executes one of the two.
+//!
+//! It works where a server that was never contacted can answer at all: [`Proof`]. Everywhere else, and whenever
+//! something speaks against it ([`HeldBack`]), the connection is opened as ever, and no time is lost.
+
+mod ask;
+mod report;
+
+pub use firstflight_dns::{Manners, Restraint};
+pub use report::{HeldBack, Report, Way};
+
+use crate::endpoint::Endpoint;
+use crate::first_flight::FirstFlight;
+use crate::race::ConnectAnyConfig;
+use crate::stream::{Stream, at_present};
+use firstflight_credential::NetworkId;
+use firstflight_dns::{Attempt, ConnectionInfo, FragmentQuery, Fragments, seal};
+use firstflight_stack::{ConnId, ConnectConfig};
+use firstflight_wire::asap::{Carriage, UdpService};
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+use tokio::time::{sleep, timeout};
+
+/// How long the direct copy waits for the other one's answer once the address is known.
+const HEAD_START: Duration = Duration::from_millis(10);
+/// How long a proof holds, with keep-alives.
+const PROVED_FOR: Duration = Duration::from_secs(60 * 60);
+/// Time between keep-alives (RFC 4787 §4.3: translators hold a mapping for 2 min, in practice for 30 s).
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How long the first address is waited for before others are tried beside it (RFC 8305 §5).
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+
+/// That servers which the endpoint's UDP socket never sent to can answer it, as a verifier has found
+/// (`firstflight_verifier::reach`, with the very socket).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Proof {
+    /// Where everybody sees the socket.
+    pub seen: SocketAddr,
+    /// Who is sent keep-alives, so that it stays there.
+    pub verifier: SocketAddr,
+    /// When it was found.
+    pub at: Instant,
+}
+
+/// One client's way by lookups: an endpoint on UDP, a resolver, and what is known of both. Clones are handles to the
+/// same one.
+#[derive(Debug, Clone)]
+pub struct DnsPath(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    endpoint: Endpoint,
+    resolver: SocketAddr,
+    network: NetworkId,
+    proof: Option<Proof>,
+    /// One more name, so that any one of them may be lost.
+    parity: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    manners: Manners,
+    /// First flights in a row of which no name was answered.
+    silent: u8,
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// First flights in a row of which the resolver answers nothing, until the carriage stops with it.
+const SILENT: u8 = 3;
+
+/// The server to connect to.
+#[derive(Debug, Clone, Copy)]
+pub struct Server<'a> {
+    /// The TCP port.
+    pub port: u16,
+    /// What it publishes ([`ServiceParam`](firstflight_wire::asap::ServiceParam)): known from an earlier visit or by
+    /// configuration. Nothing is sent to find out.
+    pub service: Option<UdpService<'a>>,
+}
+
+impl DnsPath {
+    /// First flights of `endpoint`, which speaks TCP in UDP, by `resolver`: one that the user named, or the system's
+    /// at a loopback address. Never another host's port 53 where the system asks over TLS or HTTPS: what is kept
+    /// private there would be public. `network` is the local one ([`crate::network_id`]). Without a `proof` all of
+    /// them are held back. `manners` are those of earlier ones; with `parity` there is one name more in each, and
+    /// any one may be lost.
+    ///
+    /// Must be called within a tokio runtime: while there is a proof, keep-alives are sent.
+    #[must_use]
+    pub fn new(
+        endpoint: Endpoint,
+        resolver: SocketAddr,
+        network: NetworkId,
+        proof: Option<Proof>,
+        manners: Manners,
+        parity: bool,
+    ) -> Self {
+        let state = Mutex::new(State { manners, silent: 0 });
+        let inner = Arc::new(Inner { endpoint, resolver, network, proof, parity, state });
+        if let Some(proof) = proof {
+            tokio::spawn(keep(Arc::downgrade(&inner), proof));
+        }
+        Self(inner)
+    }
+
+    /// Connects to `server` and sends `first`, by the lookup and directly, or only directly where something speaks
+    /// against the lookup. `addresses` is the lookup of its addresses, best one first, as somebody else makes it; it
+    /// begins with the first flight. Resolves when a handshake is complete. `config` is that of a direct connection.
+    ///
+    /// # Errors
+    /// When there is neither an answer nor an address, or nobody at the addresses answers.
+    pub async fn connect(
+        &self,
+        server: Server<'_>,
+        addresses: impl Future<Output = io::Result<Vec<IpAddr>>>,
+        first: FirstFlight<'_>,
+        config: &ConnectConfig,
+    ) -> io::Result<(Stream, Report)> {
+        match self.depart(server, first, config).await {
+            Ok((armed, names)) => {
+                let other = self.arrive(server, &armed, addresses, first, config).await?;
+                let stream = other.unwrap_or_else(|| armed.bound());
+                let relayed = stream.info().is_some_and(|info| info.relayed);
+                let way = if relayed { Way::Lookup } else { Way::Direct };
+                Ok((stream, Report { way, held_back: None, names }))
+            }
+            Err(held_back) => {
+                let stream = self.ordinary(server, &addresses.await?, first, config).await?;
+                Ok((stream, Report { way: Way::Ordinary, held_back: Some(held_back), names: 0 }))
+            }
+        }
+    }
+
+    /// Whether the resolver has refused names of first flights on this network lately, or swallowed them.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        let now = crate::certificate_clock().unwrap_or_default();
+        self.0.lock().manners.is_stopped(self.0.network, self.0.resolver.ip(), now)
+    }
+
+    /// As ever.
+    async fn ordinary(
+        &self,
+        server: Server<'_>,
+        addresses: &[IpAddr],
+        first: FirstFlight<'_>,
+        config: &ConnectConfig,
+    ) -> io::Result<Stream> {
+        let addresses: Vec<SocketAddr> =
+            addresses.iter().map(|ip| SocketAddr::new(*ip, server.port)).collect();
+        let config = ConnectAnyConfig { connect: config.clone(), ..ConnectAnyConfig::default() };
+        Ok(self.0.endpoint.connect_any(&addresses, first, &config).await?)
+    }
+
+    /// Sends the first flight off, in names; gives the connection that awaits its answer, and how many they are.
+    async fn depart(
+        &self,
+        server: Server<'_>,
+        first: FirstFlight<'_>,
+        config: &ConnectConfig,
+    ) -> Result<(Armed, usize), HeldBack> {
+        let inner = &self.0;
+        let service = server.service.ok_or(HeldBack::NoCarriage)?;
+        let carriage = service.carriage.ok_or(HeldBack::NoCarriage)?;
+        if !first.is_replayable() || first.data().is_empty() {
+            return Err(HeldBack::NotReplayable);
+        }
+        let certified = config.asap.as_ref().ok_or(HeldBack::NoCertificate)?;
+        let proof = inner.proof.ok_or(HeldBack::NotProved)?;
+        if proof.at.elapsed() > PROVED_FOR {
+            return Err(HeldBack::NotProved);
+        }
+        let address = certified.certificate.address();
+        if proof.seen.ip().to_canonical() != address {
+            return Err(HeldBack::OtherAddress);
+        }
+        if first.data().len() > ConnectionInfo::max_data(address) {
+            return Err(HeldBack::TooLong);
+        }
+        let carrier = Some(config.carrier.unwrap_or(service.port.get()));
+        let config = ConnectConfig { carrier, ..config.clone() };
+        let now = crate::certificate_clock().map_err(HeldBack::Io)?;
+        // Counted when everything else is in order.
+        inner.lock().manners.take(carriage.zone, inner.network, inner.resolver.ip(), now)?;
+        let armed = Armed::new(&inner.endpoint, server.port, first.data(), &config)?;
+        let queries = armed.seal(proof.seen, &carriage, inner.parity)?;
+        let socket = ask::send(inner.resolver, &queries).await.map_err(HeldBack::Io)?;
+        let names = queries.len();
+        tokio::spawn(ask::listen(self.clone(), socket, queries));
+        Ok((armed, names))
+    }
+
+    /// Waits for an answer; meanwhile the address comes, and the direct copy leaves. Gives another connection, if
+    /// that one was faster than `armed`.
+    async fn arrive(
+        &self,
+        server: Server<'_>,
+        armed: &Armed,
+        addresses: impl Future<Output = io::Result<Vec<IpAddr>>>,
+        first: FirstFlight<'_>,
+        config: &ConnectConfig,
+    ) -> io::Result<Option<Stream>> {
+        let mut answered = pin!(armed.stream.connected());
+        let found = tokio::select! {
+            result = &mut answered => return result.map(|()| None),
+            found = addresses => found?,
+        };
+        if let Ok(result) = timeout(HEAD_START, &mut answered).await {
+            return result.map(|()| None);
+        }
+        // The certificate is for one family.
+        let (mut addresses, others): (Vec<IpAddr>, Vec<IpAddr>) =
+            found.into_iter().partition(|ip| ip.is_ipv4() == armed.v4);
+        let sent = !addresses.is_empty() && self.send_direct(armed.id, addresses.remove(0));
+        addresses.extend(others);
+        if sent && addresses.is_empty() {
+            return answered.await.map(|()| None);
+        }
+        if sent && matches!(timeout(ATTEMPT_DELAY, &mut answered).await, Ok(Ok(()))) {
+            return Ok(None);
+        }
+        // Another address, as ever; whichever answers first.
+        tokio::select! {
+            Ok(()) = &mut answered => Ok(None),
+            result = self.ordinary(server, &addresses, first, config) => result.map(Some),
+        }
+    }
+
+    fn send_direct(&self, id: ConnId, server: IpAddr) -> bool {
+        let mut inner = self.0.endpoint.shared.lock();
+        let now = inner.now();
+        let sent = inner.stack.send_direct(id, server, now).is_ok();
+        inner.kick();
+        sent
+    }
+}
+
+/// Holds the mapping of the translator until nobody wants it, or it is to be proved anew.
+async fn keep(inner: Weak<Inner>, proof: Proof) {
+    while proof.at.elapsed() < PROVED_FOR {
+        sleep(KEEP_ALIVE).await;
+        let Some(inner) = inner.upgrade() else { return };
+        let mut shared = inner.endpoint.shared.lock();
+        shared.stack.keep_alive(proof.verifier);
+        shared.kick();
+    }
+}
+
+/// A connection that has no server yet.
+struct Armed {
+    stream: Stream,
+    id: ConnId,
+    segment: Vec<u8>,
+    v4: bool,
+}
+
+impl Armed {
+    fn new(endpoint: &Endpoint, port: u16, data: &[u8], config: &ConnectConfig) -> Result<Self, HeldBack> {
+        let config = at_present(config).map_err(HeldBack::Io)?;
+        let shared = &endpoint.shared;
+        let mut inner = shared.lock();
+        inner.check().map_err(HeldBack::Io)?;
+        let now = inner.now();
+        let armed = inner.stack.arm(port, data, &config, now).map_err(HeldBack::Local)?;
+        drop(inner);
+        // Dropped, it gives the connection up.
+        let nowhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
+        let v4 = config.asap.as_ref().is_some_and(|certified| certified.certificate.address().is_ipv4());
+        Ok(Self {
+            stream: Stream::opened(shared, armed.id, nowhere, None),
+            id: armed.id,
+            segment: armed.segment,
+            v4,
+        })
+    }
+
+    /// Now it is known who the peer is.
+    fn bound(mut self) -> Stream {
+        if let Some(info) = self.stream.info() {
+            self.stream.set_peer(info.remote);
+        }
+        self.stream
+    }
+
+    /// The questions for all of it, and from now on its answer is taken from anybody who proves that he got it.
+    fn seal(
+        &self,
+        seen: SocketAddr,
+        to: &Carriage<'_>,
+        parity: bool,
+    ) -> Result<Vec<FragmentQuery>, HeldBack> {
+        let mut seed = zeroize::Zeroizing::new([0; 32]);
+        crate::random_bytes(&mut *seed).map_err(HeldBack::Io)?;
+        let mut rng = <rand_chacha::ChaCha20Rng as rand_chacha::rand_core::SeedableRng>::from_seed(*seed);
+        let info = ConnectionInfo::from_segment(seen, &self.segment).map_err(HeldBack::Segment)?;
+        let (sealed, key) = seal(&info, to, &mut rng).map_err(HeldBack::Seal)?;
+        self.stream.expect_answer(self.id, key);
+        let mut ids = [0; 2 * (firstflight_dns::MAX_FRAGMENTS + 1)];
+        crate::random_bytes(&mut ids).map_err(HeldBack::Io)?;
+        let fragments = Fragments::split(&sealed, Attempt::default(), parity);
+        let (ids, _) = ids.as_chunks::<2>();
+        let query = |(label, id): (_, &[u8; 2])| FragmentQuery::new(u16::from_be_bytes(*id), &label, to.zone);
+        fragments.labels().zip(ids).map(query).collect::<Result<_, _>>().map_err(HeldBack::Message)
+    }
+}

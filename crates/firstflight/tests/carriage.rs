@@ -1,0 +1,310 @@
+//! Requests that travel inside the lookup of the server's address, from the client's `DnsPath` to the server's endpoint.
+//! The resolver is a socket of this test with a front behind it. Over UDP sockets of this host, real time.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+use firstflight::carriage::{DnsPath, HeldBack, Manners, Proof, Report, Restraint, Server, Way};
+use firstflight::credential::asap::{
+    AsapPolicy, ClientCertificate, GuardDomain, Identity, PrivateKey, TrustStore, Trusted, certify,
+};
+use firstflight::credential::{NetworkId, PendingLimit, Quarantine, ReplayTable, Window};
+use firstflight::link::UdpLink;
+use firstflight::wire::asap::{Carriage, CertificateFlags, UdpService, Zone};
+use firstflight::wire::{Clock, Instant};
+use firstflight::{Certified, ConnectConfig, Endpoint, FirstFlight, ListenConfig, RelayedFlight, Stream};
+use firstflight_dns::front::{RateLimit, RoundRobin};
+use firstflight_dns::{
+    Boot, CarriageConfig, CarriageKey, CarriageKeys, Front, OpenBuffer, ReassemblyLimits, RelayKey,
+    RelayReceiver, RelaySender, RelayServer, Transport,
+};
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::future::{pending, ready};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::{NonZeroU8, NonZeroU16};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UdpSocket;
+
+const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const PORT: u16 = 80;
+const ZONE: &[u8] = b"\x01f\x03xyz\x03com\x00";
+const NETWORK: NetworkId = NetworkId([3; 16]);
+
+/// What the resolver does with names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Resolver {
+    /// It asks the front.
+    Asks,
+    /// It swallows them.
+    Silent,
+    /// It refuses them.
+    Refuses,
+    /// It changes an octet of the question.
+    Mangles,
+}
+
+struct World {
+    path: DnsPath,
+    client: Endpoint,
+    server: Endpoint,
+    seen: SocketAddr,
+    key: [u8; 32],
+    udp_port: u16,
+    certificate: Arc<ClientCertificate>,
+    asked: Arc<AtomicUsize>,
+    resolver: SocketAddr,
+}
+
+fn identity() -> Identity {
+    Identity::name("www.example.com", PORT)
+}
+
+fn policy(verifier: &PrivateKey) -> AsapPolicy {
+    let now = firstflight::unix_ms();
+    let key = firstflight::random_guard_key().unwrap();
+    AsapPolicy {
+        trust: Arc::new(TrustStore::new([Trusted::new(verifier.public())]).unwrap()),
+        identities: [identity()].into(),
+        guard: Arc::new(ReplayTable::new(key, Window::REQUESTS, 1 << 20, now - 600_000)),
+        domain: GuardDomain::All,
+        pending: Arc::new(PendingLimit::new(64)),
+        relayed: Some(Arc::new(PendingLimit::with_clients(64, 4))),
+        quarantine: Quarantine::Accepted,
+    }
+}
+
+fn certificate(verifier: &PrivateKey) -> Arc<ClientCertificate> {
+    let key = PrivateKey::from_seed(&[2; 32]);
+    let flags = CertificateFlags::new(1, true, false).unwrap();
+    let begins = (firstflight::unix_ms() / 1000) as u32;
+    let body = certify(verifier, &key.public(), LOCAL, begins, 1800, flags).unwrap();
+    let now = firstflight::certificate_clock().unwrap();
+    Arc::new(ClientCertificate::new(body, verifier.public(), LOCAL, key, now).unwrap())
+}
+
+/// Answers names, and hands first flights to `server`.
+async fn resolve(
+    socket: UdpSocket,
+    does: Resolver,
+    mut front: Front,
+    relay_key: RelayKey,
+    server: Endpoint,
+    asked: Arc<AtomicUsize>,
+) {
+    let mut rng = ChaCha20Rng::from_seed([8; 32]);
+    let mut receiver = RelayReceiver::new();
+    receiver.set_key(1, &relay_key);
+    let mut buffer = [0; 600];
+    loop {
+        let (len, from) = socket.recv_from(&mut buffer).await.unwrap();
+        asked.fetch_add(1, Ordering::Relaxed);
+        let now = Instant::ZERO;
+        let Some(mut answer) = front.handle_query(now, from.ip(), Transport::Udp, &buffer[..len], &mut rng)
+        else {
+            continue;
+        };
+        match does {
+            Resolver::Silent => continue,
+            Resolver::Refuses => answer[3] = answer[3] & 0xf0 | 5,
+            Resolver::Mangles => answer[20] = b'?',
+            Resolver::Asks => {}
+        }
+        socket.send_to(&answer, from).await.unwrap();
+        let unix_ms = firstflight::unix_ms();
+        let clock = Clock { mono: now, unix_ms, uncertainty: Duration::ZERO };
+        while let Some(relay) = front.poll_relay(&clock).filter(|_| does == Resolver::Asks) {
+            let mut open = OpenBuffer::new();
+            let relayed = receiver.handle_datagram(&relay.datagram, unix_ms, &mut open).unwrap();
+            let segment = relayed.ci.segment();
+            server.handle_relayed(RelayedFlight {
+                client: SocketAddr::new(relayed.ci.address, relayed.ci.outer_port.get()),
+                server: LOCAL,
+                segment: &segment,
+                key: relayed.reply,
+                seen_as: None,
+            });
+        }
+    }
+}
+
+async fn world(does: Resolver) -> World {
+    let mut rng = ChaCha20Rng::from_seed([7; 32]);
+    let verifier = PrivateKey::from_seed(&[1; 32]);
+    let link = UdpLink::bind_all(0).unwrap();
+    let udp_port = link.port();
+    let server = Endpoint::over_udp(firstflight::config(Vec::new()).unwrap(), link);
+    let mut listen = ListenConfig::new(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), PORT));
+    listen.asap = Some(policy(&verifier));
+    let listener = server.listen(listen).unwrap();
+    tokio::spawn(async move {
+        while let Ok(mut stream) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut request = [0; 1000];
+                let len = stream.read(&mut request).await?;
+                stream.write_all(&request[..len]).await?;
+                stream.shutdown().await
+            });
+        }
+    });
+
+    let (carriage_key, relay_key) = (CarriageKey::generate(&mut rng), RelayKey::generate(&mut rng));
+    let key = carriage_key.public();
+    let mut front = Front::new(Vec::new(), RateLimit::default()).unwrap();
+    let sender = RelaySender::new(&relay_key, 1, 1, Boot((firstflight::unix_ms() / 1000) as u32));
+    let config = CarriageConfig {
+        zone: "f.xyz.com.".parse().unwrap(),
+        addresses: vec![Ipv4Addr::LOCALHOST],
+        keys: CarriageKeys::new(NonZeroU8::new(3).unwrap(), carriage_key),
+        servers: vec![RelayServer { address: SocketAddr::new(LOCAL, 9), sender }],
+        policy: Box::new(RoundRobin::default()),
+        limits: ReassemblyLimits::default(),
+        opens_per_second: CarriageConfig::OPENS_PER_SECOND,
+    };
+    front.carry(config, &mut rng).unwrap();
+    let socket = UdpSocket::bind((LOCAL, 0)).await.unwrap();
+    let resolver = socket.local_addr().unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    tokio::spawn(resolve(socket, does, front, relay_key, server.clone(), Arc::clone(&asked)));
+
+    let socket = std::net::UdpSocket::bind((LOCAL, 0)).unwrap();
+    let seen = socket.local_addr().unwrap();
+    let link = UdpLink::adopt(socket).unwrap();
+    let client = Endpoint::over_udp(firstflight::config(Vec::new()).unwrap(), link);
+    let certificate = certificate(&verifier);
+    let proof = Some(Proof { seen, verifier: resolver, at: std::time::Instant::now() });
+    let path = DnsPath::new(client.clone(), resolver, NETWORK, proof, Manners::new(), true);
+    World { path, client, server, seen, key, udp_port, certificate, asked, resolver }
+}
+
+impl World {
+    fn service(&self) -> Server<'_> {
+        let carriage =
+            Carriage { key_id: NonZeroU8::new(3).unwrap(), key: self.key, zone: Zone::new(ZONE).unwrap() };
+        let port = NonZeroU16::new(self.udp_port).unwrap();
+        Server { port: PORT, service: Some(UdpService { port, carriage: Some(carriage) }) }
+    }
+
+    fn config(&self) -> ConnectConfig {
+        let certified = Certified {
+            certificate: Arc::clone(&self.certificate),
+            now: Instant::ZERO,
+            identity: identity(),
+            known: true,
+            once: false,
+            mss: None,
+        };
+        ConnectConfig { asap: Some(certified), carrier: Some(self.udp_port), ..ConnectConfig::default() }
+    }
+
+    /// Asks and checks the answer.
+    async fn ask(
+        &self,
+        addresses: impl Future<Output = io::Result<Vec<IpAddr>>>,
+        request: &[u8],
+    ) -> (Stream, Report) {
+        let first = FirstFlight::safely_replayable(request);
+        let config = self.config();
+        let asked = self.path.connect(self.service(), addresses, first, &config);
+        let (mut stream, report) =
+            tokio::time::timeout(Duration::from_secs(30), asked).await.expect("no answer").unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        assert_eq!(answer, request);
+        (stream, report)
+    }
+
+    /// Asks, and nothing goes by the resolver.
+    async fn held_back(&self, path: &DnsPath, first: FirstFlight<'_>, config: &ConnectConfig) -> HeldBack {
+        let before = self.asked.load(Ordering::Relaxed);
+        let addresses = ready(Ok(vec![LOCAL]));
+        let (_stream, report) = path.connect(self.service(), addresses, first, config).await.unwrap();
+        assert_eq!((report.way, report.names), (Way::Ordinary, 0));
+        assert_eq!(self.asked.load(Ordering::Relaxed), before);
+        report.held_back.unwrap()
+    }
+}
+
+const REQUEST: &[u8] = b"GET / HTTP/1.1";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_answer_comes_without_the_address() {
+    let world = world(Resolver::Asks).await;
+    let (stream, report) = world.ask(pending(), REQUEST).await;
+    assert_eq!((report.way, report.names), (Way::Lookup, 7));
+    assert!(report.held_back.is_none());
+    assert_eq!(stream.peer_addr(), SocketAddr::new(LOCAL, PORT));
+    assert!(stream.outcome().is_accepted() && stream.info().unwrap().relayed);
+    let counters = world.server.counters();
+    assert_eq!((counters.relayed, counters.relayed_dropped), (1, 0));
+    assert_eq!(world.client.counters().armed_answered, 1);
+    // As much as fits.
+    let (_, report) = world.ask(pending(), &[b'a'; 135]).await;
+    assert_eq!((report.way, report.names), (Way::Lookup, 9));
+    assert!(!world.path.is_stopped());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_resolver_costs_nothing_but_names() {
+    let world = world(Resolver::Silent).await;
+    let (stream, report) = world.ask(ready(Ok(vec![LOCAL])), REQUEST).await;
+    assert_eq!((report.way, report.names), (Way::Direct, 7));
+    assert!(stream.outcome().is_accepted() && !stream.info().unwrap().relayed);
+    // What the certificate is not for, and what nobody listens at, is gone past.
+    let elsewhere = ["::1".parse().unwrap(), "127.0.0.99".parse().unwrap(), LOCAL];
+    let (_, report) = world.ask(ready(Ok(elsewhere.to_vec())), REQUEST).await;
+    assert_eq!(report.way, Way::Direct);
+    // There is no address either.
+    let first = FirstFlight::safely_replayable(REQUEST);
+    let none = ready(Err(io::Error::other("no such name")));
+    let error = world.path.connect(world.service(), none, first, &world.config()).await.unwrap_err();
+    assert_eq!(error.to_string(), "no such name");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_resolver_that_refuses_or_changes_names_is_left_in_peace() {
+    for does in [Resolver::Refuses, Resolver::Mangles] {
+        let world = world(does).await;
+        let (_, report) = world.ask(ready(Ok(vec![LOCAL])), REQUEST).await;
+        assert_eq!(report.way, Way::Direct);
+        while !world.path.is_stopped() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let first = FirstFlight::safely_replayable(REQUEST);
+        let why = world.held_back(&world.path, first, &world.config()).await;
+        assert!(matches!(why, HeldBack::Manners(Restraint::Stopped)), "{why:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_held_back_goes_the_direct_way_only() {
+    let world = world(Resolver::Asks).await;
+    let (path, config) = (&world.path, world.config());
+    let first = FirstFlight::safely_replayable(REQUEST);
+    let order = FirstFlight::at_most_once(REQUEST);
+    assert!(matches!(world.held_back(path, order, &config).await, HeldBack::NotReplayable));
+    let long = FirstFlight::safely_replayable(&[b'a'; 136]);
+    assert!(matches!(world.held_back(path, long, &config).await, HeldBack::TooLong));
+    let plain = ConnectConfig { asap: None, ..config.clone() };
+    assert!(matches!(world.held_back(path, first, &plain).await, HeldBack::NoCertificate));
+    let with =
+        |proof| DnsPath::new(world.client.clone(), world.resolver, NETWORK, proof, Manners::new(), false);
+    assert!(matches!(world.held_back(&with(None), first, &config).await, HeldBack::NotProved));
+    let at = std::time::Instant::now();
+    let elsewhere = Proof { seen: "192.0.2.1:4000".parse().unwrap(), verifier: world.resolver, at };
+    assert!(matches!(world.held_back(&with(Some(elsewhere)), first, &config).await, HeldBack::OtherAddress));
+    if let Some(at) = at.checked_sub(Duration::from_secs(3601)) {
+        let old = Proof { seen: world.seen, verifier: world.resolver, at };
+        assert!(matches!(world.held_back(&with(Some(old)), first, &config).await, HeldBack::NotProved));
+    }
+    // Four of a zone in a minute.
+    for _ in 0..4 {
+        assert_eq!(world.ask(pending(), REQUEST).await.1.way, Way::Lookup);
+        // One network's share of signatures is three first flights at once, and thirty a second.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let why = world.held_back(path, first, &config).await;
+    assert!(matches!(why, HeldBack::Manners(Restraint::Zone)), "{why:?}");
+}
