@@ -39,6 +39,12 @@ pub enum Error {
     TooManyVerifiers(usize),
     /// The resolver that was named.
     Resolver(SocketAddr, io::Error),
+    /// No second verifier, or one at the same address or of another family.
+    ReachPair,
+    /// The system's resolver is not at a loopback address.
+    NoStub,
+    /// What is remembered about lookups.
+    DnsMemory(PathBuf, io::Error),
     /// The UDP socket.
     Udp(SocketAddr, io::Error),
     /// The file of keys shared with fronts.
@@ -157,6 +163,18 @@ impl fmt::Display for Error {
                 write!(f, "a record names {most} verifiers at most: leave some out")
             }
             Self::Resolver(at, error) => write!(f, "cannot use the resolver {at}: {error}"),
+            Self::ReachPair => f.write_str(
+                "--second-verifier: name a verifier at another address of the same family than --verifier",
+            ),
+            Self::NoStub => f.write_str(
+                "the system's resolver is not at a loopback address: name one with --dns, if it may be asked in clear",
+            ),
+            Self::DnsMemory(path, error) => write!(
+                f,
+                "cannot use {}: {}; choose another --dns-memory",
+                path.display(),
+                one_line(error)
+            ),
             Self::Udp(at, error) => write!(f, "cannot use UDP {at}: {error}"),
             Self::RelayKey(path, error) => write!(f, "key file {} {error}", path.display()),
             Self::RelaySeenAs(udp) => write!(

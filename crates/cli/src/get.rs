@@ -1,12 +1,14 @@
 //! `firstflight get`: fetches URLs, with the request in the SYN where a cookie is known.
 
 mod certificates;
+mod dns_memory;
 mod fetch;
 mod memory;
 mod racing;
 mod record;
 mod report;
 pub mod target;
+mod via_dns;
 
 use crate::error::Error;
 use crate::network::Network;
@@ -23,6 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use target::Target;
 use tokio::task::JoinSet;
+use via_dns::ViaDns;
 
 /// Fetch http:// URLs, with TCP Fast Open and ASAP
 ///
@@ -37,6 +40,8 @@ Examples:
   firstflight get http://10.9.0.1/big -o big --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2
   firstflight get http://192.0.2.1:8080/ --udp --verifier 192.0.2.9:4500 --verifier-key KEY
   firstflight get http://www.example.com:8080/ --udp --dns 192.0.2.53:53 --verifier 192.0.2.9:4500 --verifier-key KEY
+  firstflight get http://www.example.com:8080/ --udp --via-dns --dns 192.0.2.53:53 --dns-memory names.json \
+    --verifier 192.0.2.9:4500 --verifier-key KEY --second-verifier 192.0.2.10:4500
   firstflight get http://10.9.0.1/ --cache cookies.json --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2
 
 For servers beyond this machine the kernel must forward: sysctl net.ipv4.ip_forward=1, and a route back.
@@ -58,6 +63,8 @@ pub struct Args {
     /// system's resolver, for addresses only]
     #[arg(long, value_name = "ADDR:PORT")]
     dns: Option<SocketAddr>,
+    #[command(flatten)]
+    via: via_dns::Options,
     #[command(flatten)]
     certificates: Certificates,
     #[command(flatten)]
@@ -100,12 +107,29 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// Runs it.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
-    let targets = args.targets().await?;
+    let names = via_dns::Memory::open(&args.via)?;
+    let targets = args.targets(&names).await?;
     args.check_files().await?;
     let cache = args.memory.open()?;
-    let udp = args.udp_link(&targets)?;
-    let (endpoint, capture) = args.network.start(args.memory.network(), udp, None)?;
+    let network = args.memory.network(args.via.wanted());
+    let mut found = None;
+    let udp = match args.certificates.verifier().filter(|_| args.via.wanted()) {
+        Some(verifier) => {
+            let (link, known) = via_dns::open(&args.via, &names, network, verifier).await?.split();
+            found = Some(known);
+            Some(link)
+        }
+        None => args.udp_link(&targets)?,
+    };
+    let (endpoint, capture) = args.network.start(network, udp, None)?;
     args.memory.attach(cache, &endpoint);
+    let via = match found {
+        Some(found) => {
+            let resolver = via_dns::resolver(args.dns)?;
+            Some(Arc::new(ViaDns::new(&args.via, &endpoint, found, resolver, network, names)?))
+        }
+        None => None,
+    };
     let certified = args.certificates.obtain(&endpoint, args.udp, &targets).await?;
     let errand = Arc::new(Errand {
         endpoint: endpoint.clone(),
@@ -117,6 +141,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         output: args.output.clone(),
         upload: args.upload.clone(),
         timeout: Duration::from_secs(args.timeout),
+        via: via.clone(),
     });
     let all = Arc::new(Queue {
         rounds: args.repeat as usize,
@@ -133,6 +158,10 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         if ended.is_err() {
             all.failed.store(true, Ordering::Relaxed);
         }
+    }
+    if let Some(via) = via {
+        tokio::time::sleep(via_dns::LAST_ANSWERS).await;
+        via.save()?;
     }
     endpoint.shutdown(GRACE).await;
     capture.finish()?;
@@ -175,15 +204,21 @@ async fn work(queue: Arc<Queue>, errand: Arc<Errand>, interval: Duration, json: 
 
 impl Args {
     /// The URLs with the addresses that can be reached from the engine's.
-    async fn targets(&self) -> Result<Vec<Target>, Error> {
+    async fn targets(&self, memory: &via_dns::Memory) -> Result<Vec<Target>, Error> {
         if !self.udp {
             self.network.validate()?;
         }
-        let names = self.dns.map(Names::at).transpose()?;
+        let resolver = if self.via.wanted() { Some(via_dns::resolver(self.dns)?) } else { self.dns };
+        let names = resolver.map(Names::at).transpose()?;
         let mut targets = Vec::with_capacity(self.urls.len());
         for url in &self.urls {
             let mut target = Target::parse(url).map_err(|error| Error::Target(url.clone(), error))?;
+            if self.via.wanted() && target.recall(memory) {
+                targets.push(target);
+                continue;
+            }
             target.resolve(names.as_ref()).await?;
+            target.remember(memory);
             if !self.udp {
                 self.keep_reachable(&mut target.addresses)?;
             }

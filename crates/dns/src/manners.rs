@@ -94,6 +94,16 @@ impl Manners {
         self.stops.push_back((now, network, resolver));
     }
 
+    /// Where it is stopped, and for how long: to be remembered. [`Manners::handle_refusal`] takes them back, with the
+    /// time when that began.
+    pub fn stops(&self, now: Instant) -> impl Iterator<Item = (NetworkId, IpAddr, Duration)> {
+        self.stops.iter().filter_map(move |(since, network, resolver)| {
+            let left =
+                STOPPED_FOR.checked_sub(now.saturating_since(*since)).filter(|left| !left.is_zero())?;
+            Some((*network, *resolver, left))
+        })
+    }
+
     /// Whether it is stopped there.
     #[must_use]
     pub fn is_stopped(&self, network: NetworkId, resolver: IpAddr, now: Instant) -> bool {
@@ -162,6 +172,11 @@ mod tests {
         let day = Duration::from_secs(86_400);
         assert_eq!(take(HOME, resolver(), NOW + day - Duration::from_millis(1)), Err(Restraint::Stopped));
         assert_eq!(take(HOME, resolver(), NOW + day), Ok(()));
+        // What is left of it outlives the process.
+        let hour = Duration::from_secs(3600);
+        let left: Vec<_> = manners.stops(NOW + hour).collect();
+        assert_eq!(left, [(HOME, resolver(), day - hour)]);
+        assert_eq!(manners.stops(NOW + day).count(), 0);
     }
 
     #[test]

@@ -153,6 +153,13 @@ impl DnsPath {
         self.0.lock().manners.is_stopped(self.0.network, self.0.resolver.ip(), now)
     }
 
+    /// Where the carriage is stopped, and for how long: to be remembered.
+    #[must_use]
+    pub fn stops(&self) -> Vec<(NetworkId, IpAddr, Duration)> {
+        let now = crate::certificate_clock().unwrap_or_default();
+        self.0.lock().manners.stops(now).collect()
+    }
+
     /// As ever.
     async fn ordinary(
         &self,

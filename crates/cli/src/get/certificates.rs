@@ -86,6 +86,11 @@ impl Certificates {
         Ok(all)
     }
 
+    /// The verifier, if there is one.
+    pub const fn verifier(&self) -> Option<SocketAddr> {
+        self.verifier
+    }
+
     fn issuer(&self) -> Result<Option<IssuerAddress>, Error> {
         let (Some(address), Some(key)) = (self.verifier, &self.verifier_key) else { return Ok(None) };
         let fail = |text: String| Error::VerifierOption(text);

@@ -3,12 +3,14 @@
 use super::certificates::Certifieds;
 use super::racing::{Plan, Racing};
 use super::report::Report;
-use super::target::Target;
+use super::target::{Host, Target};
+use super::via_dns::ViaDns;
 use crate::digest::Sum;
 use crate::file_body::FileBody;
 use crate::observed::{Observed, Watch, observe};
 use crate::output::millis;
 use bytes::Bytes;
+use firstflight::carriage::HeldBack;
 use firstflight::{Certified, ConnectAnyConfig, ConnectConfig, Endpoint, Stream};
 use http_body_util::{BodyExt, Either, Empty};
 use hyper::body::{Body, Incoming};
@@ -20,6 +22,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::fs::File;
 use tokio::io::AsyncWriteExt;
@@ -37,6 +40,8 @@ pub struct Errand {
     pub output: Option<PathBuf>,
     pub upload: Option<PathBuf>,
     pub timeout: Duration,
+    /// Requests travel inside lookups, too.
+    pub via: Option<Arc<ViaDns>>,
 }
 
 /// Bodies from this size on get a progress bar, bytes.
@@ -134,6 +139,10 @@ async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) ->
         addresses: target.addresses.clone(),
         config: ConnectAnyConfig { connect, ..ConnectAnyConfig::default() },
         replay_safe: errand.replay_safe,
+        via: match (&errand.via, &target.host) {
+            (Some(via), Host::Name(name)) => Some((Arc::clone(via), name.clone(), target.port)),
+            _ => None,
+        },
     }));
     let left = errand.timeout.saturating_sub(began.elapsed());
     let exchange = exchange(errand, target, TokioIo::new(stream), &mut progress);
@@ -147,9 +156,12 @@ async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) ->
 fn report(target: &Target, visit: Visit, began: Instant, retried_after_425: bool) -> Report {
     let total_ms = millis(began.elapsed());
     let Visit { watch, progress, result } = visit;
-    let (outcome, remote, info) = watch.look(|racing| {
+    let (outcome, remote, info, way, held_back) = watch.look(|racing| {
         let stream = racing.stream();
-        (racing.outcome(), stream.map(Stream::peer_addr), stream.and_then(Stream::info))
+        let way = racing.report().map(|report| report.way.as_str());
+        let held_back = racing.report().and_then(|report| report.held_back.as_ref()).map(HeldBack::as_str);
+        let info = stream.and_then(Stream::info);
+        (racing.outcome(), stream.map(Stream::peer_addr), info, way, held_back)
     });
     let whole = result.is_ok();
     Report {
@@ -166,6 +178,8 @@ fn report(target: &Target, visit: Visit, began: Instant, retried_after_425: bool
         syn_retransmits: info.map(|info| info.handshake_retransmits),
         cookie_age_s: info.and_then(|info| info.cookie_age).map(|age| millis(age) / 1e3),
         retried_after_425,
+        way,
+        held_back,
         error: result.err().map(|error| error.to_string()),
     }
 }

@@ -42,11 +42,11 @@ impl FromStr for NetworkChoice {
 }
 
 impl Memory {
-    /// The network, found out only if it matters.
-    pub fn network(&self) -> NetworkId {
+    /// The network, found out only if it matters: here, or to somebody else.
+    pub fn network(&self, matters: bool) -> NetworkId {
         match self.network_id {
             NetworkChoice::Id(id) => id,
-            NetworkChoice::Auto if self.cache.is_none() => NetworkId::UNKNOWN,
+            NetworkChoice::Auto if self.cache.is_none() && !matters => NetworkId::UNKNOWN,
             NetworkChoice::Auto => firstflight::network_id().unwrap_or(NetworkId::UNKNOWN),
         }
     }

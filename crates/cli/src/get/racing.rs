@@ -1,11 +1,14 @@
 //! A stream that connects with its first write, to whichever of several addresses answers first.
 
+use super::via_dns::ViaDns;
+use firstflight::carriage::Report;
 use firstflight::credential::{Outcome, Reason};
 use firstflight::{ConnectAnyConfig, ConnectAnyError, Endpoint, FirstFlight, Stream};
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -19,26 +22,51 @@ pub struct Plan {
     pub config: ConnectAnyConfig,
     /// The first write may ride in a SYN, and be executed twice.
     pub replay_safe: bool,
+    /// By the lookup of this name, at this port, too.
+    pub via: Option<(Arc<ViaDns>, String, u16)>,
 }
 
+/// A connection, and how it came about if there was a choice.
+type Connected = (Stream, Option<Report>);
+
 impl Plan {
-    async fn run(self, first: Vec<u8>) -> Result<Stream, ConnectAnyError> {
+    async fn run(self, first: Vec<u8>) -> Result<Connected, Failure> {
         let first = if self.replay_safe {
             FirstFlight::safely_replayable(&first)
         } else {
             FirstFlight::at_most_once(&first)
         };
-        self.endpoint.connect_any(&self.addresses, first, &self.config).await
+        if let Some((via, name, port)) = &self.via {
+            let connected = via.connect(name, *port, first, &self.config.connect).await;
+            return connected.map(|(stream, report)| (stream, Some(report))).map_err(Failure::from);
+        }
+        let stream = self.endpoint.connect_any(&self.addresses, first, &self.config).await?;
+        Ok((stream, None))
     }
 }
 
-type Connecting = Pin<Box<dyn Future<Output = Result<Stream, ConnectAnyError>> + Send>>;
+/// What became of the first flight, and why there is no connection.
+struct Failure(Outcome, io::Error);
+
+impl From<ConnectAnyError> for Failure {
+    fn from(error: ConnectAnyError) -> Self {
+        Self(outcome(&error), error.into())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self(Outcome::Undecided, error)
+    }
+}
+
+type Connecting = Pin<Box<dyn Future<Output = Result<Connected, Failure>> + Send>>;
 
 enum State {
     /// Nothing was written; who reads before waits.
     Idle(Option<Box<Plan>>, Option<Waker>),
     Connecting(Connecting),
-    Open(Stream),
+    Open(Box<Connected>),
     /// What became of the first flight, and the error until it is told.
     Failed(Outcome, Option<io::Error>),
 }
@@ -54,7 +82,7 @@ impl Racing {
     /// What became of the first flight.
     pub fn outcome(&self) -> Outcome {
         match &self.0 {
-            State::Open(stream) => stream.outcome(),
+            State::Open(open) => open.0.outcome(),
             State::Failed(outcome, _) => *outcome,
             State::Idle(..) | State::Connecting(_) => Outcome::Undecided,
         }
@@ -63,7 +91,15 @@ impl Racing {
     /// The connection that won, if one has.
     pub fn stream(&self) -> Option<&Stream> {
         match &self.0 {
-            State::Open(stream) => Some(stream),
+            State::Open(open) => Some(&open.0),
+            _ => None,
+        }
+    }
+
+    /// How it came about, if requests travel inside lookups, too.
+    pub fn report(&self) -> Option<&Report> {
+        match &self.0 {
+            State::Open(open) => open.1.as_ref(),
             _ => None,
         }
     }
@@ -72,8 +108,8 @@ impl Racing {
     fn poll_connect(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let State::Connecting(connecting) = &mut self.0 {
             self.0 = match ready!(connecting.as_mut().poll(cx)) {
-                Ok(stream) => State::Open(stream),
-                Err(error) => State::Failed(outcome(&error), Some(error.into())),
+                Ok(connected) => State::Open(Box::new(connected)),
+                Err(Failure(outcome, error)) => State::Failed(outcome, Some(error)),
             };
         }
         Poll::Ready(())
@@ -82,7 +118,7 @@ impl Racing {
     fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&mut Stream>> {
         ready!(self.poll_connect(cx));
         Poll::Ready(match &mut self.0 {
-            State::Open(stream) => Ok(stream),
+            State::Open(open) => Ok(&mut open.0),
             State::Failed(_, error) => {
                 Err(error.take().unwrap_or_else(|| io::ErrorKind::NotConnected.into()))
             }

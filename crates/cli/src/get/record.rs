@@ -31,17 +31,23 @@ pub struct Published {
     pub mss: u16,
     /// Whom it trusts.
     pub verifiers: Vec<VerifierId>,
+    /// The parameter itself.
+    pub bytes: Vec<u8>,
+    /// How long the record may be kept, seconds.
+    pub ttl: u32,
 }
 
 impl Published {
     /// Reads the parameter; `None` if it is malformed: then it says nothing.
-    fn read(bytes: &[u8]) -> Option<Self> {
+    pub fn read(bytes: &[u8], ttl: u32) -> Option<Self> {
         let param = ServiceParam::parse(bytes).ok()?;
         Some(Self {
             on_ip: param.takes_ip(),
             udp_port: param.udp().map(|udp| udp.port.get()),
             mss: param.mss(),
             verifiers: param.verifiers.iter().collect(),
+            bytes: bytes.to_vec(),
+            ttl,
         })
     }
 }
@@ -68,6 +74,22 @@ impl Names {
         let builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
         let resolver = builder.build().map_err(|error| fail(error.to_string()))?;
         Ok(Self { resolver, patience: PATIENCE })
+    }
+
+    /// Asks for the addresses of one family of a name, whatever was asked before.
+    ///
+    /// # Errors
+    /// When the name has none.
+    pub async fn addresses(&self, name: &str, v4: bool) -> io::Result<Vec<IpAddr>> {
+        let absolute = format!("{}.", name.trim_end_matches('.'));
+        self.resolver.clear_cache();
+        let kind = if v4 { RecordType::A } else { RecordType::AAAA };
+        let found = self.resolver.lookup(absolute.as_str(), kind).await.map_err(io::Error::other)?;
+        let addresses: Vec<_> = found.answers().iter().filter_map(|answer| answer.data.ip_addr()).collect();
+        if addresses.is_empty() {
+            return Err(io::Error::other("it has no address"));
+        }
+        Ok(addresses)
     }
 
     /// Asks for the addresses of a name and for what its server at `port` publishes, all at once. What is published
@@ -124,21 +146,21 @@ fn published(answers: &[Record], name: &str, port: u16) -> Option<Published> {
     let mut records: Vec<_> = answers
         .iter()
         .filter_map(|answer| match &answer.data {
-            RData::HTTPS(https) => Some((&answer.name, &https.0)),
+            RData::HTTPS(https) => Some((&answer.name, &https.0, answer.ttl)),
             _ => None,
         })
         .collect();
-    if records.iter().any(|(_, record)| record.svc_priority == 0) {
+    if records.iter().any(|(_, record, _)| record.svc_priority == 0) {
         return None;
     }
-    records.sort_by_key(|(_, record)| record.svc_priority);
+    records.sort_by_key(|(_, record, _)| record.svc_priority);
     let name = Name::from_utf8(name).ok();
     let here =
         |owner: &Name, target: &Name| target.is_root() || target == owner || Some(target) == name.as_ref();
     let mut usable = records
         .iter()
-        .filter(|(owner, record)| here(owner, &record.target_name) && is_compatible(record, port));
-    usable.find_map(|(_, record)| parameter(record))
+        .filter(|(owner, record, _)| here(owner, &record.target_name) && is_compatible(record, port));
+    usable.find_map(|(_, record, ttl)| parameter(record, *ttl))
 }
 
 /// Whether all that one must understand of a record is understood here (RFC 9460 §8), and it is about this port
@@ -153,9 +175,9 @@ fn is_compatible(record: &SVCB, port: u16) -> bool {
     })
 }
 
-fn parameter(record: &SVCB) -> Option<Published> {
+fn parameter(record: &SVCB, ttl: u32) -> Option<Published> {
     record.svc_params.iter().find_map(|(key, value)| match (key, value) {
-        (SvcParamKey::Key(KEY), SvcParamValue::Unknown(bytes)) => Published::read(&bytes.0),
+        (SvcParamKey::Key(KEY), SvcParamValue::Unknown(bytes)) => Published::read(&bytes.0, ttl),
         _ => None,
     })
 }

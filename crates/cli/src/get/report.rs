@@ -30,6 +30,10 @@ pub struct Report {
     /// The first request was answered with 425 (Too Early); this is the second one's fate, after an ordinary
     /// handshake.
     pub retried_after_425: bool,
+    /// With `--via-dns`: which way the request went.
+    pub way: Option<&'static str>,
+    /// Why it did not go inside the lookup.
+    pub held_back: Option<&'static str>,
     /// Why it failed.
     pub error: Option<String>,
 }
@@ -66,6 +70,11 @@ impl fmt::Display for Report {
         write!(f, ", total {:.1} ms", self.total_ms)?;
         if let Some(rtt) = self.rtt_ms {
             write!(f, ", rtt {rtt:.1} ms")?;
+        }
+        match (self.way, self.held_back) {
+            (Some(way), Some(why)) => write!(f, ", way {way} ({why})")?,
+            (Some(way), None) => write!(f, ", way {way}")?,
+            (None, _) => {}
         }
         if self.retried_after_425 {
             f.write_str(", retried after 425 Too Early")?;

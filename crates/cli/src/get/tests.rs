@@ -18,6 +18,7 @@ fn errand(site: &TestSite, upload: Option<PathBuf>, replay_safe: bool) -> Errand
         output: None,
         upload,
         timeout: Duration::from_secs(600),
+        via: None,
     }
 }
 

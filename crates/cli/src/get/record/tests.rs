@@ -34,7 +34,7 @@ fn value(udp_port: u16) -> Vec<u8> {
 
 fn published_with(udp_port: u16) -> Published {
     let verifiers = vec![VerifierId([1, 2, 3, 4]), VerifierId([5, 6, 7, 8])];
-    Published { on_ip: true, udp_port: Some(udp_port), mss: 1400, verifiers }
+    Published { on_ip: true, udp_port: Some(udp_port), mss: 1400, verifiers, bytes: value(udp_port), ttl: 60 }
 }
 
 fn unknown(key: u16, bytes: Vec<u8>) -> (SvcParamKey, SvcParamValue) {

@@ -1,0 +1,206 @@
+//! What `get --via-dns` remembers from one time to the next: what servers publish, which resolvers do not like names of
+//! first flights, and on which networks strangers cannot answer.
+
+use crate::error::Error;
+use firstflight::credential::NetworkId;
+use serde::{Deserialize, Serialize};
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+/// The format's version.
+const VERSION: u32 = 1;
+/// The most servers; those that end first make way.
+const SERVERS: usize = 1024;
+/// The most networks and resolvers, each.
+const NETWORKS: usize = 256;
+/// Largest file that is read, bytes.
+const LARGEST: u64 = 4 << 20;
+/// How long a network is not asked again whether strangers can answer, when they could not.
+const CLOSED_FOR: Duration = Duration::from_secs(60 * 60);
+
+/// The file's content. Times are Unix times in seconds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DnsMemory {
+    version: u32,
+    servers: Vec<Known>,
+    stops: Vec<Stop>,
+    closed: Vec<Closed>,
+}
+
+/// What a server published.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Known {
+    name: String,
+    port: u16,
+    /// The parameter, in hexadecimal.
+    parameter: String,
+    until: u64,
+}
+
+/// A resolver that refused names of first flights.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Stop {
+    network: String,
+    resolver: IpAddr,
+    until: u64,
+}
+
+/// A network where strangers cannot answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Closed {
+    network: String,
+    until: u64,
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let pairs = text.as_bytes().chunks(2);
+    pairs.map(|pair| Some((digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?) as u8)).collect()
+}
+
+impl DnsMemory {
+    /// Reads the file in `path`; one that is not there is empty.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let fail = |error| Error::DnsMemory(path.to_owned(), error);
+        let text = match std::fs::metadata(path) {
+            Ok(found) if found.len() > LARGEST => return Err(fail(io::Error::other("it is too large"))),
+            Ok(_) => std::fs::read(path).map_err(fail)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(fail(error)),
+        };
+        let memory: Self = serde_json::from_slice(&text).map_err(|error| fail(error.into()))?;
+        if memory.version != VERSION {
+            return Err(fail(io::Error::other("it is of another version, or no such file")));
+        }
+        Ok(memory)
+    }
+
+    /// Writes it, with mode 0600 and in one step.
+    pub fn write(&self, path: &Path) -> Result<(), Error> {
+        let fail = |error| Error::DnsMemory(path.to_owned(), error);
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let mut file = tempfile::NamedTempFile::new_in(directory.unwrap_or(Path::new("."))).map_err(fail)?;
+        let content = Self { version: VERSION, ..self.clone() };
+        serde_json::to_writer_pretty(&mut file, &content).map_err(|error| fail(error.into()))?;
+        file.write_all(b"\n").map_err(fail)?;
+        file.persist(path).map_err(|error| fail(error.error)).map(drop)
+    }
+
+    /// The parameter that the server of `name` at `port` published, if its record may still be kept.
+    pub fn parameter(&self, name: &str, port: u16, now: u64) -> Option<Vec<u8>> {
+        let mut known = self.servers.iter();
+        let known = known.find(|known| known.is(name, port) && known.until > now)?;
+        unhex(&known.parameter)
+    }
+
+    /// A record came.
+    pub fn learn(&mut self, name: &str, port: u16, parameter: &[u8], ttl: u32, now: u64) {
+        self.servers.retain(|known| !known.is(name, port) && known.until > now);
+        self.servers.sort_by_key(|known| std::cmp::Reverse(known.until));
+        self.servers.truncate(SERVERS - 1);
+        let until = now.saturating_add(u64::from(ttl));
+        let name = name.to_ascii_lowercase();
+        self.servers.push(Known { name, port, parameter: hex(parameter), until });
+    }
+
+    /// Where the carriage is stopped, and for how long.
+    pub fn stops(&self, now: u64) -> impl Iterator<Item = (NetworkId, IpAddr, Duration)> {
+        self.stops.iter().filter_map(move |stop| {
+            let left = stop.until.checked_sub(now).filter(|left| *left > 0)?;
+            let network = unhex(&stop.network)?.try_into().ok()?;
+            Some((NetworkId(network), stop.resolver, Duration::from_secs(left)))
+        })
+    }
+
+    /// It is stopped there now. Networks that nobody can tell from others are forgotten.
+    pub fn set_stops(&mut self, stops: &[(NetworkId, IpAddr, Duration)], now: u64) {
+        let known = stops.iter().filter(|(network, ..)| network.is_known());
+        let stops = known.map(|(network, resolver, left)| Stop {
+            network: hex(&network.0),
+            resolver: *resolver,
+            until: now.saturating_add(left.as_secs()),
+        });
+        self.stops = stops.take(NETWORKS).collect();
+    }
+
+    /// Whether strangers could not answer on `network` when somebody last tried, less than an hour ago.
+    pub fn is_closed(&self, network: NetworkId, now: u64) -> bool {
+        let network_hex = hex(&network.0);
+        let here = |closed: &Closed| closed.network == network_hex && closed.until > now;
+        network.is_known() && self.closed.iter().any(here)
+    }
+
+    /// They could not now, or could.
+    pub fn set_closed(&mut self, network: NetworkId, closed: bool, now: u64) {
+        let network_hex = hex(&network.0);
+        self.closed.retain(|closed| closed.network != network_hex && closed.until > now);
+        if closed && network.is_known() && self.closed.len() < NETWORKS {
+            self.closed.push(Closed { network: network_hex, until: now + CLOSED_FOR.as_secs() });
+        }
+    }
+}
+
+impl Known {
+    fn is(&self, name: &str, port: u16) -> bool {
+        self.port == port && self.name.eq_ignore_ascii_case(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOME: NetworkId = NetworkId([7; 16]);
+    const NOW: u64 = 1_800_000_000;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("memory");
+        let mut memory = DnsMemory::open(&path).unwrap();
+        memory.learn("www.Example.com", 80, &[1, 0xab], 60, NOW);
+        let resolver: IpAddr = "192.0.2.53".parse().unwrap();
+        let hour = Duration::from_secs(3600);
+        memory.set_stops(&[(HOME, resolver, hour), (NetworkId::UNKNOWN, resolver, hour)], NOW);
+        memory.set_closed(HOME, true, NOW);
+        memory.set_closed(NetworkId::UNKNOWN, true, NOW);
+        memory.write(&path).unwrap();
+        let again = DnsMemory::open(&path).unwrap();
+        assert_eq!(again.parameter("www.example.COM", 80, NOW + 59), Some(vec![1, 0xab]));
+        assert_eq!(again.parameter("www.example.com", 80, NOW + 60), None);
+        assert_eq!(again.parameter("www.example.com", 81, NOW), None);
+        assert_eq!(
+            again.stops(NOW + 10).collect::<Vec<_>>(),
+            [(HOME, resolver, hour - Duration::from_secs(10))]
+        );
+        assert_eq!(again.stops(NOW + 3600).count(), 0);
+        assert!(again.is_closed(HOME, NOW + 3599) && !again.is_closed(HOME, NOW + 3600));
+        assert!(!again.is_closed(NetworkId::UNKNOWN, NOW));
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn it_is_bounded_and_tells_what_it_is_not() {
+        let mut memory = DnsMemory::default();
+        for n in 0..2000 {
+            memory.learn(&format!("host{n}"), 80, &[1], 60 + n, NOW);
+        }
+        assert_eq!(memory.servers.len(), SERVERS);
+        assert!(
+            memory.parameter("host1999", 80, NOW).is_some() && memory.parameter("host0", 80, NOW).is_none()
+        );
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("memory");
+        for text in ["", "{}", "{\"version\":2,\"servers\":[],\"stops\":[],\"closed\":[]}"] {
+            std::fs::write(&path, text).unwrap();
+            assert!(DnsMemory::open(&path).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+"""Requests inside the lookup of the server's address: the command as client, name server, server and verifiers, with unbound between."""
+
+import json
+import os
+
+import firstflight
+from case import FAMILIES, case, check, equal
+from firstflight import is_accepted, show
+from net import Pair
+from process import Process, run
+from test_asap import FAR, NEAR, PORT, VERIFIER_PORT, Command, Scene, at
+from test_reach import SECOND, STRANGER
+
+NAME, ZONE = "www.xyz.com", "f.xyz.com"
+RELAY_PORT, RESOLVER_PORT = 4454, 5353
+
+
+class Site:
+    """A server with its front and two verifiers, and a resolver near the client."""
+
+    def __init__(self, t, family, masquerade=False):
+        self.t, self.family = t, family
+        self.scene = scene = Scene(t, masquerade=masquerade)
+        nodad = ["nodad"] if family == 6 else []
+        for address in (SECOND, STRANGER):
+            scene.far.ip("addr", "add", Pair.cidr(address[family]), "dev", "veth1", *nodad)
+        scene.far.ip(f"-{family}", "route", "add", NEAR.net[family], "via", FAR.host[family])
+        self.server = at(FAR.peer[family], PORT)
+        told = run(firstflight.BINARY, "dns", "keygen", "--key", scene.path("carriage.key")).stdout
+        self.carriage_key = told.split()[1]
+        run(firstflight.BINARY, "dns", "keygen", "--relay-key", scene.path("relay"))
+        self.front = self.dns()
+        self.unbound()
+        relay = at(FAR.peer[family], RELAY_PORT)
+        self.serve = scene.serve_udp(
+            family, "--identity", NAME, "--relay-listen", relay, "--relay-key", scene.path("relay")
+        )
+        scene.issuer("--probe-from", at(STRANGER[family], 0), family=family)
+        scene.verifier("--key", scene.path("verifier.key"), address=SECOND[family], family=family)
+
+    def file(self, name, text):
+        path = self.scene.path(name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def dns(self):
+        """The name server of the site's zone and of the carriage zone."""
+        scene, family = self.scene, self.family
+        record = ("--udp-port", PORT, "--carriage-zone", ZONE, "--carriage-key", self.carriage_key)
+        told = run(firstflight.BINARY, "asap", "record", "--verifier-key", scene.key, *record).stdout
+        address = FAR.peer[family]
+        kind = "A" if family == 4 else "AAAA"
+        zone = self.file(
+            "xyz.zone",
+            f"$TTL 86400\n@ IN SOA ns hostmaster 1 86400 7200 3600000 60\n@ IN NS ns\nns IN {kind} {address}\n"
+            f"www 1 IN {kind} {address}\n_{PORT}._https.www IN HTTPS 1 {NAME}. {told.strip()}\n"
+            f"f IN NS ns.f\nns.f IN {kind} {address}\n",
+        )
+        command = [
+            "dns", "--listen", at(address, 53), "--zone", zone, "--origin", "xyz.com",
+            "--carriage-zone", ZONE, "--carriage-address", FAR.peer[4], "--key", scene.path("carriage.key"),
+            "--relay", f"{at(address, RELAY_PORT)}={scene.path('relay')}", "--state", scene.path("boot"),
+        ]  # fmt: skip
+        return self.t.start(Command(scene.far, *command))
+
+    def unbound(self):
+        address = NEAR.host[self.family]
+        config = self.file(
+            "unbound.conf",
+            f'server:\n interface: {address}\n port: {RESOLVER_PORT}\n username: ""\n chroot: ""\n pidfile: ""\n'
+            f' directory: "{self.scene.root}"\n use-syslog: no\n module-config: "iterator"\n'
+            " access-control: 0.0.0.0/0 allow\n access-control: ::/0 allow\n"
+            "remote-control:\n control-enable: no\n"
+            f'stub-zone:\n name: "xyz.com"\n stub-addr: {FAR.peer[self.family]}@53\n',
+        )
+        resolver = self.t.start(Process(["unbound", "-d", "-c", config], ns=self.scene.router))
+        resolver.wait_until(lambda: "start of service" in resolver.text(), "unbound")
+
+    def get(self, *options, path="/small", expect=0):
+        second = ("--second-verifier", at(SECOND[self.family], VERIFIER_PORT))
+        asked = (
+            f"http://{NAME}:{PORT}{path}", "--udp", "--via-dns", "--dns", at(NEAR.host[self.family], RESOLVER_PORT),
+        )  # fmt: skip
+        return self.scene.get(*asked, *self.scene.asks(self.family), *second, *options, expect=expect)
+
+
+@case(family=FAMILIES, needs=("unbound",))
+def requests_travel_inside_lookups(t, family):
+    site = Site(t, family)
+    memory = site.scene.path("names.json")
+    # The first visit finds out what the server publishes; the rest of them does without the address.
+    records = site.get("--dns-memory", memory, "--repeat", 3)
+    for record in records:
+        site.scene.whole(record)
+        check(is_accepted(record) and record["way"] in ("lookup", "direct"), show(record))
+        equal(record["held_back"], None, show(record))
+    logged = site.serve.requests(3)
+    check(all(is_accepted(record) for record in logged), "the server's view")
+    # Each of them once, whichever copy was first.
+    equal(len(site.serve.requests(3)), 3, "requests")
+    equal(os.stat(memory).st_mode & 0o777, 0o600, "mode of the memory")
+    with open(memory, encoding="utf-8") as file:
+        remembered = json.load(file)
+    equal([known["name"] for known in remembered["servers"]], [NAME], "remembered")
+    # Another process knows it from the file, and does without the record.
+    (again,) = site.get("--dns-memory", memory, "--parity")
+    site.scene.whole(again)
+    check(is_accepted(again) and again["held_back"] is None, show(again))
+    # What does not fit goes the direct way.
+    (long,) = site.get("--dns-memory", memory, path="/" + "x" * 120, expect=1)
+    equal((long["way"], long["held_back"], long["status"]), ("ordinary", "too-long", 404), show(long))
+
+
+@case(family=FAMILIES, needs=("unbound", "nft"))
+def behind_a_translator_requests_go_as_ever(t, family):
+    site = Site(t, family, masquerade=True)
+    records = site.get("--repeat", 2)
+    for record in records:
+        site.scene.whole(record)
+        equal((record["way"], record["held_back"]), ("ordinary", "not-proved"), show(record))
+        check(is_accepted(record), show(record))
