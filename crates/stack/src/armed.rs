@@ -20,7 +20,7 @@ use firstflight_credential::Outcome;
 use firstflight_credential::asap::ReplyKey;
 use firstflight_tcp::{Retransmit, StateName, SynPlan};
 use firstflight_wire::Instant;
-use firstflight_wire::asap::{BLOCK_LEN, Hint, Offer, Reply, Status};
+use firstflight_wire::asap::{BLOCK_LEN, Carrier, Hint, Offer, Reply, Status};
 use firstflight_wire::tcp::{Flags, OptionBytes, Segment};
 
 /// What an armed connection needs until it is bound to a server.
@@ -87,10 +87,33 @@ impl Stack {
         config: &ConnectConfig,
         now: Instant,
     ) -> Result<ArmedSyn, ConnectError> {
-        let certified = config.asap.clone().ok_or(ConnectError::NoCertificate)?;
-        if config.carrier.is_some() && self.carrier.is_none() {
+        if config.carrier.is_none() || self.carrier.is_none() {
             return Err(ConnectError::NoCarrier);
         }
+        self.begin_armed(port, data, config, now)
+    }
+
+    /// The same with a SYN on IP, signed like one that comes from its client: the thesis' own form, for its
+    /// experiments. Never outside of a simulator or a network made for them: whoever sees the lookup can answer.
+    #[doc(hidden)]
+    pub fn lab_arm_on_ip(
+        &mut self,
+        port: u16,
+        data: &[u8],
+        config: &ConnectConfig,
+        now: Instant,
+    ) -> Result<ArmedSyn, ConnectError> {
+        self.begin_armed(port, data, &ConnectConfig { carrier: None, ..config.clone() }, now)
+    }
+
+    fn begin_armed(
+        &mut self,
+        port: u16,
+        data: &[u8],
+        config: &ConnectConfig,
+        now: Instant,
+    ) -> Result<ArmedSyn, ConnectError> {
+        let certified = config.asap.clone().ok_or(ConnectError::NoCertificate)?;
         if port == 0 || config.carrier == Some(0) {
             return Err(ConnectError::BadRemote);
         }
@@ -106,7 +129,11 @@ impl Stack {
         }
         let request_id = self.random.next_u64().to_be_bytes();
         let Certified { certificate, identity, now: certified_at, .. } = &certified;
-        let block = certificate.request_by_front(identity, data, request_id, *certified_at);
+        let block = if key.is_carried() {
+            certificate.request_by_front(identity, data, request_id, *certified_at)
+        } else {
+            certificate.request(Carrier::Ip, identity, data, request_id, *certified_at)
+        };
         let mut tcp = firstflight_tcp::Config::clone(config.tcp.as_ref().unwrap_or(&self.tcp));
         // There is no room for them, and both copies are one SYN.
         tcp.timestamps = false;

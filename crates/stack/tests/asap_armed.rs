@@ -321,6 +321,7 @@ fn what_cannot_be_armed_or_sent() {
     let now = p.now;
     let mut fails = |port, config: &ConnectConfig| p.client.arm(port, REQUEST, config, now).unwrap_err();
     assert_eq!(fails(PORT, &ConnectConfig { asap: None, ..good.clone() }), ConnectError::NoCertificate);
+    assert_eq!(fails(PORT, &ConnectConfig { carrier: None, ..good.clone() }), ConnectError::NoCarrier);
     assert_eq!(fails(0, &good), ConnectError::BadRemote);
     assert_eq!(fails(PORT, &ConnectConfig { carrier: Some(0), ..good.clone() }), ConnectError::BadRemote);
     let v6 = certified(certificate(1, 2, "2001:db8::5".parse().unwrap()), now);
@@ -366,4 +367,37 @@ fn a_keep_alive_goes_to_who_has_no_connection() {
     assert_eq!((ip.dst, datagram.dst_port, datagram.src_port), (to.ip(), to.port(), CLIENT));
     assert!(matches!(Carried::parse(datagram.payload), Ok(Carried::Control(_))));
     assert_eq!(p.log.len(), 1);
+}
+
+/// The thesis' own form: on IP, and whoever acknowledges the numbers is believed. For its experiments only.
+#[test]
+fn the_thesis_own_form_takes_any_answer() {
+    let (mut p, listener) = pair(false);
+    let address = p.client.config().addresses[0];
+    let asap = Some(certified(certificate(1, 2, address), p.now));
+    let config = ConnectConfig { asap, replay_safe: true, ..ConnectConfig::default() };
+    let armed = p.client.lab_arm_on_ip(PORT, REQUEST, &config, p.now).unwrap();
+    // Handed to the server as if it had come from the client.
+    let segment = Segment::parse(&armed.segment).unwrap();
+    let header = firstflight_wire::ip::Header {
+        src: address,
+        dst: here(&p),
+        protocol: firstflight_wire::ip::Protocol::Tcp,
+        hop_limit: 64,
+        ecn: firstflight_wire::ip::Ecn::default(),
+        dont_fragment: true,
+        identification: 1,
+    };
+    assert_eq!(segment.dst_port, PORT);
+    let mut packet = vec![0; 20 + armed.segment.len()];
+    let at = header.emit(armed.segment.len(), &mut packet).unwrap();
+    packet[at..].copy_from_slice(&armed.segment);
+    let (src, dst) = (address, here(&p));
+    firstflight_wire::tcp::fill_checksum(&mut packet[at..], src, dst);
+    let now = p.now;
+    p.server.handle_packet(now, &packet);
+    p.verify();
+    assert!(p.client.lab_expect_unproved_answer(armed.id));
+    assert_eq!(served(&mut p, listener, armed.id), Instant::ZERO + ms(50));
+    assert_eq!(outcome(&p, armed.id), (Outcome::Accepted, false));
 }
