@@ -10,6 +10,8 @@ use firstflight_credential::asap::{self, BATCH, Candidate, Refused, Verified, re
 use firstflight_credential::{JobResult, Redemption};
 use firstflight_tcp::CloseReason;
 use firstflight_wire::Instant;
+use firstflight_wire::asap::{BLOCK_LEN, Block};
+use firstflight_wire::tcp::Segment;
 use rand_core::CryptoRng;
 
 /// Whose certificate an accepted first flight came with.
@@ -19,6 +21,16 @@ pub(crate) struct Vouched {
     key: [u8; 32],
     /// When the certificate ends, Unix seconds.
     ends: u64,
+    /// A front handed it over: what its client's own copy is good for.
+    direct: Option<DirectCopy>,
+}
+
+/// What a copy of a relayed first flight is good for that comes from its client.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DirectCopy {
+    request_id: [u8; 8],
+    /// Bytes more that may be sent before the client's ACK.
+    more: u32,
 }
 
 /// First flights whose signatures are to be verified, together.
@@ -95,12 +107,32 @@ impl Stack {
         }
     }
 
-    /// A child begins whose first flight came with a certificate.
-    pub(crate) fn certified(&mut self, child: u32, candidate: &Candidate) {
+    /// A child begins whose first flight came with a certificate; `more` may be sent before the client's ACK once a
+    /// copy of it has come from the client.
+    pub(crate) fn certified(&mut self, child: u32, candidate: &Candidate, more: u32) {
         let (key, ends) = candidate.client();
+        let direct = candidate.direct_copy().map(|(request_id, _)| DirectCopy { request_id, more });
         if let Some(slot) = self.slots.get_mut(child) {
             slot.certificate = true;
-            self.certified.insert(child, Vouched { key: *key, ends });
+            self.certified.insert(child, Vouched { key: *key, ends, direct });
+        }
+    }
+
+    /// A SYN for a child that a front's first flight made. With the same request id it is that one's direct copy: a
+    /// packet has come from the client's address, and as much may be sent as to any first flight that comes so.
+    /// Its signature is not looked at: who can sign it signed the other one, and who only repeats it knows no more
+    /// than the client, who wants the answer.
+    pub(crate) fn contacted(&mut self, child: u32, segment: &Segment<'_>) {
+        let Some(vouched) = self.certified.get_mut(&child) else { return };
+        let block = segment.payload.first_chunk::<BLOCK_LEN>().map(|block| Block::parse(block));
+        let Some(direct) = vouched.direct else { return };
+        if let Some(Ok(block)) = block
+            && block.request.request_id == direct.request_id
+        {
+            vouched.direct = None;
+            if let Some(slot) = self.slots.get_mut(child) {
+                slot.conn.raise_budget(direct.more);
+            }
         }
     }
 
@@ -117,7 +149,7 @@ impl Stack {
     /// A router or host says of a child whose client's address was not proved that there is nobody. Whether it
     /// goes on all the same is another question.
     pub(crate) fn disowned(&mut self, child: u32, now: Instant) {
-        let Some(&Vouched { key, ends }) = self.certified.get(&child) else { return };
+        let Some(&Vouched { key, ends, .. }) = self.certified.get(&child) else { return };
         let Some(slot) = self.slots.get_mut(child) else { return };
         let address = slot.key.remote_ip();
         let lasts = ends.saturating_mul(1000).saturating_sub(self.clock_at(now).unix_ms);

@@ -186,6 +186,7 @@ impl Stack {
         let key = slot.key;
         if segment.flags.contains(Flags::SYN) && !slot.client {
             self.not_opened(&key, segment, now);
+            self.contacted(index, segment);
         }
         let Some(slot) = self.slots.get_mut(index) else { return };
         if let Owner::SynQueue(listener) = slot.owner

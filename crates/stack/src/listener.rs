@@ -264,17 +264,21 @@ impl Stack {
         let received = below + (20 + segment.options.raw.len() + segment.payload.len()) as u32;
         let response = self.listeners.at(syn.listener).map(|l| l.config.response).unwrap_or_default();
         let times = |k: u32| k.saturating_mul(received);
-        let vouched = match candidate.as_ref().map(|candidate| candidate.before_ack()) {
-            Some(BeforeAck::Times(k)) => times(k),
-            Some(BeforeAck::InitialWindow) | None => u32::MAX,
-        };
-        let mut plan = ChildPlan {
-            early: true,
-            pre_ack_budget: match response {
+        let budget = |before_ack: Option<BeforeAck>| {
+            let vouched = match before_ack {
+                Some(BeforeAck::Times(k)) => times(k),
+                Some(BeforeAck::InitialWindow) | None => u32::MAX,
+            };
+            match response {
                 ResponsePolicy::Immediately => vouched,
                 ResponsePolicy::Times(k) => times(k).min(vouched),
                 ResponsePolicy::AfterHandshake => 0,
-            },
+            }
+        };
+        let direct = candidate.as_ref().and_then(|candidate| candidate.direct_copy());
+        let mut plan = ChildPlan {
+            early: true,
+            pre_ack_budget: budget(candidate.as_ref().map(|candidate| candidate.before_ack())),
             overhead: below,
             ..ChildPlan::default()
         };
@@ -300,7 +304,8 @@ impl Stack {
         let child = self.make_child(syn, &plan, Outcome::Accepted, Some(place));
         self.granted(child, syn.listener, grant);
         if let (Some(child), Some(candidate)) = (child, candidate) {
-            self.certified(child, &candidate);
+            let more = direct.map_or(0, |(_, before_ack)| budget(Some(before_ack)));
+            self.certified(child, &candidate, more.saturating_sub(plan.pre_ack_budget));
         }
     }
 

@@ -11,7 +11,7 @@ mod peer;
 use certified::{Request, certificate, certificate_from, certificate_with, identity, request};
 use firstflight_credential::asap::{AsapPolicy, Identity};
 use firstflight_credential::{Outcome, PendingLimit};
-use firstflight_stack::{CarrierConfig, StateName};
+use firstflight_stack::{CarrierConfig, ResponsePolicy, StateName};
 use firstflight_wire::asap::{BLOCK_LEN, Carrier, Hint, Offer, Status};
 use firstflight_wire::carrier::Carried;
 use firstflight_wire::ip::Packet;
@@ -228,4 +228,52 @@ fn they_do_not_use_up_the_budget_of_others() {
     let offer = Offer::Block { long_reply: true, len: BLOCK_LEN as u16 };
     let option = OptionBytes::from(offer).as_slice().to_vec();
     s.asks(syn(&Request { option, payload: [&block.to_bytes()[..], DATA].concat() })).ack(AFTER);
+}
+
+/// Bytes of IP that leave after the answer was written, until nothing more does.
+fn leaves(s: &mut Server) -> usize {
+    s.p.pump();
+    s.p.drain().iter().map(|got| got.packet.len()).sum()
+}
+
+/// A packet has come from the client's own address: as much leaves as for any first flight that comes so.
+#[test]
+fn the_direct_copy_brings_the_rest_of_the_answer() {
+    let mut s = server();
+    hand_over(&mut s, &relayed(5));
+    let id = s.p.accept(s.listener);
+    s.p.write(id, &[7; 9000]);
+    let little = leaves(&mut s);
+    assert!(little < 1500, "{little}");
+    s.p.send(direct(5));
+    let rest = leaves(&mut s);
+    assert!(little + rest > 9000, "{rest}");
+    // Once, and it is still one connection.
+    s.p.nothing_to_accept(s.listener);
+    s.p.send(seg().seq(AFTER).ack(2));
+    assert_eq!(s.p.state(id), StateName::Established);
+}
+
+#[test]
+fn only_the_same_request_from_the_same_place_is_a_direct_copy() {
+    // Another request, and SYNs without one.
+    for seg in [direct(6), seg().syn().mss(1460).data(DATA), seg().syn().mss(1460)] {
+        let mut s = server();
+        hand_over(&mut s, &relayed(5));
+        let id = s.p.accept(s.listener);
+        s.p.write(id, &[7; 9000]);
+        let little = leaves(&mut s);
+        s.p.send(seg);
+        let again = leaves(&mut s);
+        // A SYN-ACK at most.
+        assert!(little < 1500 && again < 200, "{little} {again}");
+    }
+    // What the listener allows at all counts for it, too.
+    let mut s = server_listening(|listen| listen.response = ResponsePolicy::AfterHandshake, |_| {});
+    hand_over(&mut s, &relayed(5));
+    let id = s.p.accept(s.listener);
+    s.p.write(id, &[7; 9000]);
+    leaves(&mut s);
+    s.p.send(direct(5));
+    assert!(leaves(&mut s) < 200);
 }

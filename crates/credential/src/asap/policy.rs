@@ -195,6 +195,7 @@ impl AsapPolicy {
             request_id: block.request.request_id,
             certificate: digest.0,
         };
+        let before_ack_direct = trusted.before_ack(&block.certificate, now_s);
         Ok(Box::new(Candidate {
             certificate_input: certificate_input(&block.certificate, trusted.key.as_bytes(), address),
             certificate_signature: block.certificate.signature,
@@ -215,11 +216,9 @@ impl AsapPolicy {
             prefix,
             tag: tag(&block),
             relayed: first.relayed,
-            before_ack: if first.relayed {
-                BeforeAck::Times(RELAYED_TIMES)
-            } else {
-                trusted.before_ack(&block.certificate, now_s)
-            },
+            before_ack: if first.relayed { BeforeAck::Times(RELAYED_TIMES) } else { before_ack_direct },
+            before_ack_direct,
+            request_id: block.request.request_id,
         }))
     }
 

@@ -45,6 +45,9 @@ pub struct Candidate {
     pub(super) relayed: bool,
     pub(super) tag: [u8; 2],
     pub(super) before_ack: BeforeAck,
+    /// The same for a request that comes straight from its client.
+    pub(super) before_ack_direct: BeforeAck,
+    pub(super) request_id: [u8; 8],
 }
 
 impl Candidate {
@@ -52,6 +55,13 @@ impl Candidate {
     #[must_use]
     pub const fn before_ack(&self) -> BeforeAck {
         self.before_ack
+    }
+
+    /// Of a request that a front handed over: its id, and how much may be sent before the client's ACK once a copy
+    /// of it has come from the client's address. Only who signed the request and who opened it know the id.
+    #[must_use]
+    pub fn direct_copy(&self) -> Option<([u8; 8], BeforeAck)> {
+        self.relayed.then_some((self.request_id, self.before_ack_direct))
     }
 
     /// How many signatures it has to be verified.

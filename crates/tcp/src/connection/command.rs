@@ -9,6 +9,15 @@ use crate::transition::Trigger;
 use firstflight_wire::Instant;
 
 impl Connection {
+    /// So many bytes more may be sent before the client's ACK; nothing for any other connection.
+    pub fn raise_budget(&mut self, bytes: u32) {
+        if let State::SynRcvd(syn) = &mut self.state
+            && syn.early
+        {
+            syn.budget = syn.budget.saturating_add(bytes);
+        }
+    }
+
     /// Appends data for the peer; returns how many bytes were taken, at least one.
     ///
     /// # Errors
