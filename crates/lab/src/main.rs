@@ -5,6 +5,7 @@
 mod attack;
 mod bench;
 mod certified;
+mod lookup;
 mod verifiers;
 
 use bench::certificates::{self, Certificates};
@@ -35,6 +36,8 @@ enum Command {
     Bench(Bench),
     /// Attack a server, in virtual time.
     Attack(attack::Attack),
+    /// Fetch a page whose server's address must be looked up first: the thesis' Figure 7.1, in virtual time.
+    Lookup(lookup::Lookup),
     /// Try the theorem on the number of verifiers on random graphs.
     Verifiers(verifiers::Verifiers),
 }
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Command::Bench(Bench::Certificates(options)) => certificates::run(&options).map_err(Into::into),
         Command::Bench(Bench::Once(options)) => once::run(&options).map_err(Into::into),
         Command::Attack(options) => Ok(attack::run(&options)),
+        Command::Lookup(options) => lookup::run(&options).map_err(Into::into),
         Command::Verifiers(options) => verifiers::run(&options).map_err(Into::into),
     };
     match result {

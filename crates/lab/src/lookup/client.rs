@@ -1,0 +1,192 @@
+//! The client: what it asks, and when it connects.
+
+use super::Way;
+use super::names::{KEY_ID, NAME, ZONE_WIRE, asked, query};
+use super::thesis;
+use super::world::{CLIENT, CLIENT_UDP, PORT, REQUEST, SERVER, SERVER_UDP, stack};
+use crate::certified;
+use firstflight_credential::asap::{ClientCertificate, PrivateKey};
+use firstflight_dns::{Attempt, ConnectionInfo, FragmentQuery, Fragments, Name, seal};
+use firstflight_stack::{ConnId, ConnectConfig, Stack};
+use firstflight_wire::Instant;
+use firstflight_wire::asap::{Carriage, Zone};
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The direct copy of a sealed first flight waits so long (`docs/spec/dns-carriage.md` §2.1).
+const HEAD_START: Duration = Duration::from_millis(10);
+/// Id of the plain question.
+const PLAIN: u16 = 1;
+/// Id of the thesis' question.
+const CARRIED: u16 = 2;
+
+/// The client.
+pub struct Client {
+    stack: Stack,
+    certificate: Arc<ClientCertificate>,
+    carriage_key: [u8; 32],
+    random: ChaCha20Rng,
+    way: Way,
+    cookie: bool,
+    id: Option<ConnId>,
+    /// When the direct copy leaves.
+    direct_at: Option<Instant>,
+    resolved: bool,
+    first_byte: Option<Instant>,
+    whole: Option<Instant>,
+}
+
+fn remote() -> SocketAddr {
+    SocketAddr::new(SERVER.into(), PORT)
+}
+
+impl Client {
+    /// With a certificate; `carriage_key` is what the server publishes.
+    pub fn new(carriage_key: [u8; 32], unix_s: u64) -> Self {
+        let key = PrivateKey::from_seed(&[2; 32]);
+        let at = (Instant::ZERO, unix_s);
+        let certificate = certified::certificate(key, CLIENT.into(), at, (certified::LASTS, 1))
+            .unwrap_or_else(|| unreachable!("a certificate of constants"));
+        Self {
+            stack: stack(CLIENT.into(), CLIENT_UDP, 1),
+            certificate: Arc::new(certificate),
+            carriage_key,
+            random: ChaCha20Rng::from_seed([31; 32]),
+            way: Way::Today,
+            cookie: false,
+            id: None,
+            direct_at: None,
+            resolved: false,
+            first_byte: None,
+            whole: None,
+        }
+    }
+
+    pub const fn first_byte(&self) -> Option<Instant> {
+        self.first_byte
+    }
+
+    pub const fn whole(&self) -> Option<Instant> {
+        self.whole
+    }
+
+    /// What is left of the last page goes.
+    pub fn forget(&mut self) {
+        (self.first_byte, self.whole, self.direct_at, self.resolved) = (None, None, None, false);
+        self.id = None;
+    }
+
+    /// Begins a page; gives the questions to send. `cookie`: ask for one.
+    pub fn begin(&mut self, way: Way, now: Instant, cookie: bool) -> Vec<Vec<u8>> {
+        (self.way, self.cookie) = (way, cookie);
+        let mut questions = Vec::new();
+        questions.extend(NAME.parse().ok().and_then(|name: Name| query(PLAIN, &name)));
+        match way {
+            Way::Carriage => questions.extend(self.fragments(now)),
+            Way::Thesis => questions.extend(self.thesis(now)),
+            _ => {}
+        }
+        questions
+    }
+
+    fn config(&self, now: Instant) -> ConnectConfig {
+        let asap = certified::connect(&self.certificate, now);
+        match self.way {
+            Way::Today => ConnectConfig { fast_open: self.cookie, ..ConnectConfig::default() },
+            Way::FastOpen => ConnectConfig { fast_open: true, replay_safe: true, ..ConnectConfig::default() },
+            Way::Asap | Way::Thesis => asap,
+            Way::Carriage => ConnectConfig { carrier: Some(SERVER_UDP), ..asap },
+        }
+    }
+
+    fn fragments(&mut self, now: Instant) -> Vec<Vec<u8>> {
+        let Ok(armed) = self.stack.arm(PORT, REQUEST, &self.config(now), now) else { return Vec::new() };
+        let seen = SocketAddr::new(CLIENT.into(), CLIENT_UDP);
+        let Some(zone) = Zone::new(ZONE_WIRE) else { return Vec::new() };
+        let to = Carriage { key_id: KEY_ID, key: self.carriage_key, zone };
+        let Ok(info) = ConnectionInfo::from_segment(seen, &armed.segment) else { return Vec::new() };
+        let Ok((sealed, key)) = seal(&info, &to, &mut self.random) else { return Vec::new() };
+        self.stack.expect_answer(armed.id, key);
+        self.id = Some(armed.id);
+        let fragments = Fragments::split(&sealed, Attempt::default(), false);
+        let labels = fragments.labels().zip(10..);
+        labels
+            .filter_map(|(label, id)| Some(FragmentQuery::new(id, &label, zone).ok()?.as_bytes().to_vec()))
+            .collect()
+    }
+
+    fn thesis(&mut self, now: Instant) -> Option<Vec<u8>> {
+        let armed = self.stack.lab_arm_on_ip(PORT, REQUEST, &self.config(now), now).ok()?;
+        let seen = SocketAddr::new(CLIENT.into(), CLIENT_UDP);
+        let info = ConnectionInfo::from_segment(seen, &armed.segment).ok()?;
+        let mut bytes = [0; ConnectionInfo::MAX_LEN];
+        let len = info.emit(&mut bytes).ok()?;
+        self.stack.lab_expect_unproved_answer(armed.id);
+        self.id = Some(armed.id);
+        query(CARRIED, &thesis::name(bytes.get(..len)?)?)
+    }
+
+    /// An answer of the resolver.
+    pub fn handle_answer(&mut self, now: Instant, message: &[u8]) {
+        if asked(message).is_some_and(|(id, _)| id == PLAIN) {
+            self.resolved(now);
+        }
+    }
+
+    /// The address is known.
+    pub fn resolved(&mut self, now: Instant) {
+        self.resolved = true;
+        match self.way {
+            Way::Carriage => self.direct_at = Some(now + HEAD_START),
+            Way::Thesis => self.direct_at = Some(now),
+            _ => {
+                let config = self.config(now);
+                let made = self.stack.connect(remote(), REQUEST, &config, now);
+                self.id = made.ok().map(|(id, _)| id);
+            }
+        }
+        self.handle_timeout(now);
+    }
+
+    pub fn handle_packet(&mut self, now: Instant, packet: &[u8]) {
+        self.stack.handle_packet(now, packet);
+        self.read(now);
+    }
+
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        [self.stack.poll_timeout(), self.direct_at].into_iter().flatten().min()
+    }
+
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if let (Some(id), true) = (self.id, self.direct_at.is_some_and(|at| at <= now)) {
+            self.direct_at = None;
+            // Nothing happens if the answer was here before.
+            let _ = self.stack.send_direct(id, SERVER.into(), now);
+        }
+        self.stack.handle_timeout(now);
+    }
+
+    pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
+        while self.stack.poll_event().is_some() {}
+        self.stack.poll_transmit(now, out)
+    }
+
+    fn read(&mut self, now: Instant) {
+        let Some(id) = self.id else { return };
+        let mut buffer = [0; 4096];
+        loop {
+            match self.stack.read(id, &mut buffer, now) {
+                Ok(0) => {
+                    self.whole = self.whole.or(Some(now));
+                    self.stack.release(id, now);
+                    return;
+                }
+                Ok(_) => self.first_byte = self.first_byte.or(Some(now)),
+                Err(_) => return,
+            }
+        }
+    }
+}

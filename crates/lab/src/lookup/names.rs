@@ -1,0 +1,142 @@
+//! The resolver and the name server, message by message.
+
+use super::thesis;
+use crate::lookup::Case;
+use firstflight_dns::front::{RateLimit, RoundRobin};
+use firstflight_dns::{
+    Boot, CarriageConfig, CarriageKey, CarriageKeys, Front, Name, ReassemblyLimits, RelayKey, RelaySender,
+    RelayServer, Transport, ZoneData,
+};
+use firstflight_wire::{Clock, Instant};
+use hickory_proto::op::{Message, MessageType, OpCode, Query};
+use hickory_proto::rr::rdata::A;
+use hickory_proto::rr::{RData, Record, RecordType};
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroU8;
+
+/// The server's name, its labels counted, and the carriage zone.
+pub const NAME: &str = "www.xyz.com.";
+pub const HOST: usize = 3;
+pub const ZONE: &str = "f.xyz.com.";
+pub const ZONE_WIRE: &[u8] = b"\x01f\x03xyz\x03com\x00";
+pub const KEY_ID: NonZeroU8 = NonZeroU8::MIN;
+/// Where the resolver asks from.
+const RESOLVER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 53));
+
+/// Labels of [`NAME`].
+pub fn plain() -> [&'static [u8]; HOST] {
+    [b"www", b"xyz", b"com"]
+}
+
+/// A question for addresses.
+pub fn query(id: u16, name: &Name) -> Option<Vec<u8>> {
+    let mut message = Message::new(id, MessageType::Query, OpCode::Query);
+    message.metadata.recursion_desired = true;
+    message.add_query(Query::query(name.clone(), RecordType::A));
+    message.to_vec().ok()
+}
+
+/// Name and id of a question, or of the question in an answer.
+pub fn asked(message: &[u8]) -> Option<(u16, Name)> {
+    let message = Message::from_vec(message).ok()?;
+    Some((message.metadata.id, message.queries.first()?.name().clone()))
+}
+
+/// The answer that `address` is what was asked for.
+fn answer(query: &[u8], address: Ipv4Addr) -> Option<Vec<u8>> {
+    let (id, name) = asked(query)?;
+    let mut message = Message::new(id, MessageType::Response, OpCode::Query);
+    message.add_query(Query::query(name.clone(), RecordType::A));
+    message.add_answer(Record::from_rdata(name, 0, RData::A(A(address))));
+    message.to_vec().ok()
+}
+
+/// What the name server wants done.
+#[derive(Debug)]
+pub enum Handed {
+    /// A relay datagram for the server.
+    Relay(Vec<u8>),
+    /// A SYN of the thesis' form, as if its client had sent it.
+    Syn(Vec<u8>),
+}
+
+/// The authoritative side: the front, and what the thesis has instead.
+pub struct NameServer {
+    front: Front,
+    random: ChaCha20Rng,
+    server: Ipv4Addr,
+}
+
+impl NameServer {
+    /// A name server that knows `server` and shares `relay` with it; `carriage` is what first flights are sealed to.
+    pub fn new(server: Ipv4Addr, relay: &RelayKey, carriage: CarriageKey, boot: u32) -> Option<Self> {
+        let mut random = ChaCha20Rng::from_seed([11; 32]);
+        let text = format!(
+            "@ 60 IN SOA ns hostmaster 1 60 60 60 60\n@ IN NS ns\nns IN A {server}\nwww 60 IN A {server}\n"
+        );
+        let zone = ZoneData::parse(&text, None, &"xyz.com.".parse().ok()?).ok()?;
+        let mut front = Front::new(vec![zone], RateLimit::default()).ok()?;
+        let config = CarriageConfig {
+            zone: ZONE.parse().ok()?,
+            addresses: vec![server],
+            keys: CarriageKeys::new(KEY_ID, carriage),
+            servers: vec![RelayServer {
+                address: SocketAddr::new(server.into(), 4454),
+                sender: RelaySender::new(relay, 1, 1, Boot(boot)),
+            }],
+            policy: Box::new(RoundRobin::default()),
+            limits: ReassemblyLimits::default(),
+            opens_per_second: CarriageConfig::OPENS_PER_SECOND,
+        };
+        front.carry(config, &mut random).ok()?;
+        Some(Self { front, random, server })
+    }
+
+    /// The answer to a query, and what else follows.
+    pub fn handle(&mut self, now: Instant, clock: &Clock, query: &[u8]) -> (Option<Vec<u8>>, Vec<Handed>) {
+        if let Some((_, name)) = asked(query)
+            && let Some(bytes) = thesis::read(&name)
+        {
+            let info = firstflight_dns::ConnectionInfo::parse(&bytes).ok();
+            let syn = info.and_then(|info| thesis::packet(&info, self.server.into()));
+            return (answer(query, self.server), syn.map(Handed::Syn).into_iter().collect());
+        }
+        let answer = self.front.handle_query(now, RESOLVER, Transport::Udp, query, &mut self.random);
+        let mut handed = Vec::new();
+        while let Some(relay) = self.front.poll_relay(clock) {
+            handed.push(Handed::Relay(relay.datagram));
+        }
+        (answer, handed)
+    }
+}
+
+/// What the resolver does with a question of the client.
+#[derive(Debug)]
+pub enum Resolved {
+    /// It knows.
+    Answer(Vec<u8>),
+    /// It asks, after so many round trips to the name server for the names above.
+    Ask(u32),
+}
+
+/// An ordinary resolver that has the name servers' addresses.
+#[derive(Debug)]
+pub struct Resolver {
+    pub case: Case,
+    pub label_by_label: u32,
+    pub server: Ipv4Addr,
+}
+
+impl Resolver {
+    /// What becomes of `query`.
+    pub fn handle(&self, query: &[u8]) -> Option<Resolved> {
+        let (_, name) = asked(query)?;
+        if self.case == Case::Cached && name.to_string().eq_ignore_ascii_case(NAME) {
+            return answer(query, self.server).map(Resolved::Answer);
+        }
+        let deep = usize::from(name.num_labels()) > HOST + 1;
+        Some(Resolved::Ask(if deep { self.label_by_label } else { 0 }))
+    }
+}

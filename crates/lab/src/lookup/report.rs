@@ -1,0 +1,116 @@
+//! The experiment's figures, for people and for programs.
+
+use super::{Case, FIRST_BYTE, Lookup, Time, Trial, WHOLE, Way};
+use serde_json::json;
+use std::fmt::Write;
+
+/// Sorted.
+fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+/// The value below which this share of the sorted `values` lies.
+fn quantile(values: &[f64], share: f64) -> f64 {
+    let last = values.len().saturating_sub(1);
+    values.get((last as f64 * share).round() as usize).copied().unwrap_or(f64::NAN)
+}
+
+/// All ratios of one case and way, sorted.
+pub fn ratios(trials: &[Trial], case: Case, way: Way, time: Time) -> Vec<f64> {
+    sorted(trials.iter().filter(|trial| trial.case == case).filter_map(|trial| trial.ratio(way, time)))
+}
+
+/// A table for each case.
+pub fn table(trials: &[Trial], options: &Lookup) -> String {
+    let mut out = String::new();
+    let Lookup { seed, size, label_by_label, .. } = options;
+    let _ = writeln!(
+        out,
+        "a page of {size} B, 24 nodes with round-trip times of 3 to 440 ms, seed {seed}; the thesis' form with \
+         {label_by_label} more round trips of the resolver"
+    );
+    for case in Case::ALL {
+        let mine: Vec<&Trial> = trials.iter().filter(|trial| trial.case == case).collect();
+        let _ = writeln!(
+            out,
+            "\n({}) {case}: {} pairs\n{:<38}{:>14}{:>9}{:>7}{:>10}{:>9}{:>7}{:>7}{:>7}{:>11}{:>10}",
+            case.letter(),
+            mine.len(),
+            "",
+            "first byte, ms",
+            "ratio",
+            "best",
+            "page, ms",
+            "ratio",
+            "best",
+            "10 %",
+            "90 %",
+            "by lookup",
+            "executed"
+        );
+        for way in Way::ALL {
+            line(&mut out, trials, case, way);
+        }
+    }
+    out.push_str(
+        "times and ratios: medians; ratio: time as a share of that of the first line, its least, and what a tenth and \
+         nine tenths are below\nby lookup: that copy was the first at the server",
+    );
+    out
+}
+
+fn line(out: &mut String, trials: &[Trial], case: Case, way: Way) {
+    let pages: Vec<_> =
+        trials.iter().filter(|trial| trial.case == case).filter_map(|trial| trial.of(way)).collect();
+    let ms = |time: Time| quantile(&sorted(pages.iter().map(|page| time(page).as_secs_f64() * 1e3)), 0.5);
+    let (first, whole) = (ratios(trials, case, way, FIRST_BYTE), ratios(trials, case, way, WHOLE));
+    let by_lookup = pages.iter().filter(|page| page.by_lookup).count();
+    let executed = pages.iter().map(|page| page.executed).max().unwrap_or(0);
+    let share = match way {
+        Way::Thesis | Way::Carriage => format!("{:.0} %", 100.0 * by_lookup as f64 / pages.len() as f64),
+        _ => String::new(),
+    };
+    let _ = writeln!(
+        out,
+        "  {:<36}{:>14.1}{:>9.2}{:>7.2}{:>10.1}{:>9.2}{:>7.2}{:>7.2}{:>7.2}{share:>11}{executed:>10}",
+        way.as_str(),
+        ms(FIRST_BYTE),
+        quantile(&first, 0.5),
+        quantile(&first, 0.0),
+        ms(WHOLE),
+        quantile(&whole, 0.5),
+        quantile(&whole, 0.0),
+        quantile(&whole, 0.1),
+        quantile(&whole, 0.9),
+    );
+}
+
+/// Every page.
+pub fn json(trials: &[Trial], options: &Lookup) -> String {
+    let ms = |time: std::time::Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
+    let trials: Vec<_> = trials
+        .iter()
+        .map(|trial| {
+            let distances = &trial.distances;
+            let pages: Vec<_> = trial
+                .pages
+                .iter()
+                .map(|page| {
+                    json!({
+                        "way": page.way.as_str(), "first_byte_ms": ms(page.first_byte), "total_ms": ms(page.total),
+                        "first_byte_ratio": trial.ratio(page.way, FIRST_BYTE), "ratio": trial.ratio(page.way, WHOLE), "by_lookup": page.by_lookup, "executed": page.executed,
+                    })
+                })
+                .collect();
+            json!({
+                "case": trial.case.letter().to_string(), "rtt_ms": ms(distances.server),
+                "resolver_ms": ms(distances.resolver), "front_ms": ms(distances.front),
+                "relay_ms": ms(distances.relay), "pages": pages,
+            })
+        })
+        .collect();
+    json!({ "seed": options.seed, "size": options.size, "label_by_label": options.label_by_label, "trials": trials })
+        .to_string()
+}
