@@ -1,6 +1,7 @@
 //! `firstflight demo`: what a round trip costs, in one process and without any set-up.
 
 mod certified;
+mod lookup;
 mod overheard;
 mod site;
 mod table;
@@ -11,6 +12,7 @@ use crate::output;
 use certified::{Shown, Wallet};
 use firstflight::link::{PathConfig, real_time_pair};
 use firstflight::{CarrierConfig, Config, ConnectConfig, Endpoint, FirstFlight};
+use lookup::{Case, Lookups};
 use overheard::{Overheard, Spy};
 use serde::Serialize;
 use site::Site;
@@ -84,7 +86,7 @@ const PIECE: usize = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What is shown, in this order.
-const MODES: [Mode; 14] = [
+const MODES: [Mode; 26] = [
     Mode::new("handshake", "ordinary handshake", COOKIES),
     Mode { fast_open: true, ..Mode::new("fast-open-first", "Fast Open, first visit", COOKIES) },
     Mode { fast_open: true, ..Mode::new("fast-open-next", "Fast Open, next visit", COOKIES) },
@@ -114,6 +116,42 @@ const MODES: [Mode; 14] = [
         asap: Some(Shown::REPLAYED),
         ..Mode::new("udp-asap-replayed", "in UDP: replayed", CERTIFICATES).in_udp()
     },
+    // The thesis' Figure 7.1.
+    Mode::new("cached-handshake", "name cached: handshake", COOKIES).looked_up(Case::Cached),
+    Mode {
+        fast_open: true, ..Mode::new("cached-fast-open", "… Fast Open", COOKIES).looked_up(Case::Cached)
+    },
+    Mode {
+        asap: Some(Shown::TRUSTED),
+        ..Mode::new("cached-asap", "… ASAP in the SYN", CERTIFICATES).looked_up(Case::Cached)
+    },
+    Mode {
+        asap: Some(Shown::TRUSTED),
+        inside: true,
+        ..Mode::new("cached-inside", "… ASAP in the lookup", CERTIFICATES).looked_up(Case::Cached).in_udp()
+    },
+    Mode::new("near-handshake", "name server near: handshake", COOKIES).looked_up(Case::Near),
+    Mode { fast_open: true, ..Mode::new("near-fast-open", "… Fast Open", COOKIES).looked_up(Case::Near) },
+    Mode {
+        asap: Some(Shown::TRUSTED),
+        ..Mode::new("near-asap", "… ASAP in the SYN", CERTIFICATES).looked_up(Case::Near)
+    },
+    Mode {
+        asap: Some(Shown::TRUSTED),
+        inside: true,
+        ..Mode::new("near-inside", "… ASAP in the lookup", CERTIFICATES).looked_up(Case::Near).in_udp()
+    },
+    Mode::new("far-handshake", "name server far: handshake", COOKIES).looked_up(Case::Far),
+    Mode { fast_open: true, ..Mode::new("far-fast-open", "… Fast Open", COOKIES).looked_up(Case::Far) },
+    Mode {
+        asap: Some(Shown::TRUSTED),
+        ..Mode::new("far-asap", "… ASAP in the SYN", CERTIFICATES).looked_up(Case::Far)
+    },
+    Mode {
+        asap: Some(Shown::TRUSTED),
+        inside: true,
+        ..Mode::new("far-inside", "… ASAP in the lookup", CERTIFICATES).looked_up(Case::Far).in_udp()
+    },
 ];
 
 /// One way to ask.
@@ -125,15 +163,23 @@ struct Mode {
     fast_open: bool,
     asap: Option<Shown>,
     udp: bool,
+    /// The server's name is looked up first.
+    lookup: Option<Case>,
+    /// The request travels inside that lookup.
+    inside: bool,
 }
 
 impl Mode {
     const fn new(label: &'static str, title: &'static str, server: SocketAddr) -> Self {
-        Self { label, title, server, fast_open: false, asap: None, udp: false }
+        Self { label, title, server, fast_open: false, asap: None, udp: false, lookup: None, inside: false }
     }
 
     const fn in_udp(self) -> Self {
         Self { udp: true, ..self }
+    }
+
+    const fn looked_up(self, case: Case) -> Self {
+        Self { lookup: Some(case), ..self }
     }
 }
 
@@ -143,7 +189,7 @@ struct Visit {
     mode: &'static str,
     #[serde(skip)]
     title: &'static str,
-    /// From the call of connect to the first byte of the response.
+    /// From the call of connect, or the lookup before it, to the first byte of the response.
     first_byte_ms: f64,
     /// The same in round trips of the emulated path.
     first_byte_rtts: f64,
@@ -179,11 +225,12 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let wallet = Wallet::new(CLIENT)?;
 
     let rtt = Duration::from_millis(args.rtt.into());
+    let lookups = Lookups::open(&client, site.endpoint(), rtt).await?;
     let mut visits = Vec::with_capacity(MODES.len());
     for mode in MODES {
         let before = site.executed();
         spy.replays(mode.asap.is_some_and(|shown| shown.replayed));
-        let visit = tokio::time::timeout(PATIENCE, visit(&client, &mode, &wallet))
+        let visit = tokio::time::timeout(PATIENCE, visit(&client, &mode, &wallet, &lookups))
             .await
             .map_err(|_| Error::DemoTimeout(mode.label, PATIENCE))?
             .map_err(|error| Error::Demo(mode.label, error))?;
@@ -231,13 +278,24 @@ struct Measured {
     reason: Option<&'static str>,
 }
 
-async fn visit(client: &Endpoint, mode: &Mode, wallet: &Wallet) -> io::Result<Measured> {
+async fn visit(client: &Endpoint, mode: &Mode, wallet: &Wallet, lookups: &Lookups) -> io::Result<Measured> {
     let asap = mode.asap.map(|shown| wallet.show(shown, mode.server)).transpose()?;
     let carrier = mode.udp.then_some(UDP_PORT);
     let config = ConnectConfig { fast_open: mode.fast_open, asap, carrier, ..ConnectConfig::default() };
     let mut buffer = vec![0; PIECE];
+    if let Some(case) = mode.lookup {
+        lookups.set(case);
+    }
+    let first = FirstFlight::safely_replayable(REQUEST);
     let began = Instant::now();
-    let mut stream = client.connect(mode.server, FirstFlight::safely_replayable(REQUEST), &config).await?;
+    let mut stream = if mode.inside {
+        lookups.connect(first, &config).await?
+    } else {
+        if mode.lookup.is_some() {
+            lookups.addresses().await?;
+        }
+        client.connect(mode.server, first, &config).await?
+    };
     let mut filled = stream.read(&mut buffer).await?;
     let first_byte = began.elapsed();
     let head = loop {

@@ -5,7 +5,7 @@ mod dns_memory;
 mod fetch;
 mod memory;
 mod racing;
-mod record;
+pub mod record;
 mod report;
 pub mod target;
 mod via_dns;

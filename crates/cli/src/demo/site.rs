@@ -23,8 +23,7 @@ const GUARD: usize = 64 << 10;
 /// All servers.
 pub struct Site {
     executed: Arc<AtomicU64>,
-    /// It ends with this.
-    _server: Endpoint,
+    server: Endpoint,
 }
 
 impl Site {
@@ -48,7 +47,12 @@ impl Site {
             let listener = server.listen(config).map_err(|error| Error::Listen(at, error))?;
             tokio::spawn(serve(listener, size, Arc::clone(&executed)));
         }
-        Ok(Self { executed, _server: server })
+        Ok(Self { executed, server })
+    }
+
+    /// What they run on.
+    pub const fn endpoint(&self) -> &Endpoint {
+        &self.server
     }
 
     /// Requests answered.
@@ -69,7 +73,7 @@ fn certificates(at: SocketAddr) -> Result<AsapPolicy, Error> {
         guard: Arc::new(ReplayTable::new(key, Window::REQUESTS, GUARD, began)),
         domain: GuardDomain::All,
         pending: Arc::new(PendingLimit::new(16)),
-        relayed: None,
+        relayed: Some(Arc::new(PendingLimit::with_clients(16, 4))),
         quarantine: Quarantine::default(),
     })
 }

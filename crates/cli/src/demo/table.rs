@@ -23,7 +23,7 @@ impl fmt::Display for Table<'_> {
         )?;
         writeln!(
             f,
-            "{:<24}{:<34}{:>13}{:>13}{:>12}{:>10}  outcome",
+            "{:<27}{:<34}{:>13}{:>13}{:>12}{:>10}  outcome",
             "", "time to first byte", "first byte", "", "total", "bytes"
         )?;
         let longest = visits.iter().map(|visit| visit.first_byte_ms).fold(f64::MIN_POSITIVE, f64::max);
@@ -31,7 +31,7 @@ impl fmt::Display for Table<'_> {
             let bar = (visit.first_byte_ms / longest * BAR).round().max(1.0) as usize;
             write!(
                 f,
-                "{:<24}{:<34}{:>10.1} ms{:>9.2} RTT{:>9.1} ms{:>10}  {}",
+                "{:<27}{:<34}{:>10.1} ms{:>9.2} RTT{:>9.1} ms{:>10}  {}",
                 visit.title,
                 "█".repeat(bar),
                 visit.first_byte_ms,

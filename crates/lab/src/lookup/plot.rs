@@ -1,6 +1,6 @@
 //! The distributions of the ratios (SVG): Figure 7.1 as the thesis has it, one panel for each case.
 
-use super::report::ratios;
+use super::report::{quantile, ratios};
 use super::{Case, FIRST_BYTE, Time, Trial, WHOLE, Way};
 use plotters::prelude::*;
 
@@ -9,6 +9,9 @@ const LEGEND: u32 = 30;
 /// Of all ways but today's.
 const COLOURS: [RGBColor; 4] =
     [RGBColor(86, 180, 233), RGBColor(0, 130, 90), RGBColor(230, 159, 0), RGBColor(213, 94, 0)];
+
+/// Points of a line.
+const STEPS: u32 = 100;
 
 /// Rows of panels.
 const TIMES: [(&str, Time); 2] = [("first byte", FIRST_BYTE), ("whole page", WHOLE)];
@@ -69,8 +72,9 @@ fn draw_panel<'a>(
         .draw_series(LineSeries::new([(1.0 / 3.0, 0.0), (1.0 / 3.0, 1.0)], BLACK.mix(0.4).stroke_width(2)))?;
     for (way, colour) in ways() {
         let ratios = ratios(trials, case, way, *time);
-        let steps = ratios.len().max(1) as f64;
-        let points = ratios.iter().zip(1..).map(|(ratio, n)| (*ratio, f64::from(n) / steps));
+        let points = (0..=STEPS)
+            .map(|n| f64::from(n) / f64::from(STEPS))
+            .map(|share| (quantile(&ratios, share), share));
         chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
     }
     Ok(())
