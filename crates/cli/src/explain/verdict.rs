@@ -118,8 +118,18 @@ impl<'a> Case<'a> {
         Self { client, server, acked }
     }
 
+    /// Whether the server says that a name server handed it the first flight, and took it.
+    fn travelled_by_lookup(&self) -> bool {
+        let reply = self.server.syn_ack.as_ref().and_then(|syn_ack| syn_ack.reply);
+        reply.is_some_and(|reply| reply.status == Status::Accepted && matches!(reply.hint, Hint::Proof(_)))
+    }
+
     fn outcome(&self) -> Outcome {
-        let Some(syn) = &self.client.syn else { return Outcome::Undecided };
+        let Some(syn) = &self.client.syn else {
+            // The client sent none: its first flight was inside a lookup.
+            let taken = self.travelled_by_lookup() && self.client.rst.is_none();
+            return if taken { Outcome::Accepted } else { Outcome::Undecided };
+        };
         if self.server.syn.is_some() {
             return Outcome::Handshake(Reason::SimultaneousOpen);
         }
@@ -213,6 +223,7 @@ impl<'a> Case<'a> {
         let mut notes = Vec::new();
         match &self.client.syn {
             Some(syn) => self.note_syn(syn, &mut notes),
+            None if self.travelled_by_lookup() => {}
             None => notes.push(Note::SynNotCaptured),
         }
         notes.extend(self.client.icmp.map(Note::Icmp));
