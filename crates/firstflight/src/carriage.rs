@@ -7,6 +7,26 @@
 //!
 //! It works where a server that was never contacted can answer at all: [`Proof`]. Everywhere else, and whenever
 //! something speaks against it ([`HeldBack`]), the connection is opened as ever, and no time is lost.
+//!
+//! ```
+//! use firstflight::carriage::{DnsPath, Server};
+//! use firstflight::wire::asap::ServiceParam;
+//! use firstflight::{ConnectConfig, FirstFlight, Stream};
+//!
+//! /// `parameter` is what an earlier visit found in the server's HTTPS record, `config` has a certificate.
+//! async fn ask(path: &DnsPath, parameter: &[u8], config: &ConnectConfig) -> std::io::Result<Stream> {
+//!     let service = ServiceParam::parse(parameter).ok().and_then(|param| param.udp().copied());
+//!     let request = FirstFlight::safely_replayable(b"GET / HTTP/1.0\r\n\r\n");
+//!     // Any resolver library will do.
+//!     let addresses = async {
+//!         let found = tokio::net::lookup_host(("www.example.com", 80)).await?;
+//!         Ok(found.map(|address| address.ip()).collect())
+//!     };
+//!     let (stream, report) = path.connect(Server { port: 80, service }, addresses, request, config).await?;
+//!     println!("{}, {}", report.way.as_str(), stream.outcome());
+//!     Ok(stream)
+//! }
+//! ```
 
 mod ask;
 mod report;
