@@ -23,7 +23,7 @@ impl fmt::Display for Table<'_> {
         )?;
         writeln!(
             f,
-            "{:<27}{:<34}{:>13}{:>13}{:>12}{:>10}  outcome",
+            "{:<28}{:<34}{:>13}{:>13}{:>12}{:>10}  outcome",
             "", "time to first byte", "first byte", "", "total", "bytes"
         )?;
         let longest = visits.iter().map(|visit| visit.first_byte_ms).fold(f64::MIN_POSITIVE, f64::max);
@@ -31,7 +31,7 @@ impl fmt::Display for Table<'_> {
             let bar = (visit.first_byte_ms / longest * BAR).round().max(1.0) as usize;
             write!(
                 f,
-                "{:<27}{:<34}{:>10.1} ms{:>9.2} RTT{:>9.1} ms{:>10}  {}",
+                "{:<28}{:<34}{:>10.1} ms{:>9.2} RTT{:>9.1} ms{:>10}  {}",
                 visit.title,
                 "█".repeat(bar),
                 visit.first_byte_ms,
@@ -57,6 +57,14 @@ impl fmt::Display for Table<'_> {
                 "\nWith the server's cookie the first byte comes after {:.2} round trips instead of {:.2}; \
                  with a certificate after {:.2}, at the first contact.",
                 cookie.first_byte_rtts, ordinary.first_byte_rtts, certificate.first_byte_rtts
+            )?;
+        }
+        let visit = |label| visits.iter().find(|visit| visit.mode == label);
+        if let (Some(today), Some(inside)) = (visit("near-handshake"), accepted("near-inside")) {
+            write!(
+                f,
+                "\nWith the lookup of its address in front: after {:.2} instead of {:.2}, inside that lookup.",
+                inside.first_byte_rtts, today.first_byte_rtts
             )?;
         }
         Ok(())
