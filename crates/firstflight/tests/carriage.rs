@@ -133,7 +133,7 @@ async fn resolve(
 async fn world(does: Resolver) -> World {
     let mut rng = ChaCha20Rng::from_seed([7; 32]);
     let verifier = PrivateKey::from_seed(&[1; 32]);
-    let link = UdpLink::bind_all(0).unwrap();
+    let link = UdpLink::bind((LOCAL, 0).into()).unwrap();
     let udp_port = link.port();
     let server = Endpoint::over_udp(firstflight::config(Vec::new()).unwrap(), link);
     let mut listen = ListenConfig::new(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), PORT));
