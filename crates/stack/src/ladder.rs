@@ -64,6 +64,9 @@ impl Stack {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let Some(asked) = &mut slot.asked else { return };
         asked.ladder.at = None;
+        if slot.key.is_carried() {
+            return self.remind(index, now);
+        }
         if asked.ladder.first.is_none() || slot.owner != Owner::Application {
             return;
         }
@@ -82,12 +85,32 @@ impl Stack {
         let eager = !rtt.is_zero() && !self.credentials.is_proven(asked.network, slot.key.remote_ip());
         let ladder = &mut asked.ladder;
         ladder.wait = (rtt * 3).max(WATCH_MIN);
+        if slot.key.is_carried() {
+            ladder.at = slot.outcome.is_accepted().then(|| now + ladder.wait);
+            return;
+        }
         let waits = slot.conn.unacknowledged() > 0 || ladder.first.as_ref().is_some_and(|f| !f.is_empty());
         // An ordinary handshake shows nothing new about the path.
         let eager = eager && slot.outcome.is_accepted();
         ladder.eager = if eager { Eager::Probes } else { Eager::No };
         let wait = if eager { eager_step(rtt) } else { ladder.wait };
         ladder.at = (waits && ladder.first.is_some()).then(|| now + wait);
+    }
+
+    /// A server in UDP sends its SYN-ACK again once, and nothing of its answer before the ACK that shows our port.
+    /// When that was lost, and there is nothing else to send, it goes again as long as nothing comes.
+    fn remind(&mut self, index: u32, now: Instant) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let (conn, Some(asked)) = (&mut slot.conn, &mut slot.asked) else { return };
+        let open = matches!(conn.state(), StateName::Established | StateName::FinWait1 | StateName::FinWait2);
+        let ladder = &mut asked.ladder;
+        if !open || conn.totals().bytes_received > 0 || ladder.wait > WATCH_MAX {
+            return;
+        }
+        ladder.wait *= 2;
+        ladder.at = Some(now + ladder.wait);
+        conn.acknowledge_again();
+        self.touched(index, now);
     }
 
     /// Looks at an open connection from which nothing may have come yet.

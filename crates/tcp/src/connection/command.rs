@@ -3,12 +3,20 @@
 use super::{Connection, Readiness};
 use crate::buffer::Pool;
 use crate::error::{CloseReason, IoError};
+use crate::receive::AckNeed;
 use crate::state::State;
 use crate::timers::Timer;
 use crate::transition::Trigger;
 use firstflight_wire::Instant;
 
 impl Connection {
+    /// Sends an acknowledgement of what was received, though none is due.
+    pub fn acknowledge_again(&mut self) {
+        if self.facts.connected && !matches!(self.state, State::Closed(_) | State::TimeWait(_)) {
+            self.rcv.need = AckNeed::Now;
+        }
+    }
+
     /// So many bytes more may be sent before the client's ACK; nothing for any other connection.
     pub fn raise_budget(&mut self, bytes: u32) {
         if let State::SynRcvd(syn) = &mut self.state
