@@ -14,7 +14,7 @@ use clap::Subcommand;
 use firstflight_dns::front::{Kind, Nearest, Policy, RateLimit, RoundRobin};
 use firstflight_dns::metrics::{Publisher, describe};
 use firstflight_dns::service::{Sockets, StreamLimits, secure_rng};
-use firstflight_dns::{CarriageConfig, Front, Name, ReassemblyLimits, ZoneData};
+use firstflight_dns::{CarriageConfig, Destination, Front, Name, ReassemblyLimits, ZoneData};
 use keys::KeyFiles;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -180,8 +180,7 @@ impl Run {
             zone: zone.clone(),
             addresses: self.carriage_address.clone(),
             keys: files.carriage()?,
-            servers: files.servers()?.unwrap_or_default(),
-            policy,
+            to: Destination::Relay { servers: files.servers()?.unwrap_or_default(), policy },
             limits: ReassemblyLimits::default(),
             opens_per_second: self.opens_per_second,
         };
@@ -213,7 +212,7 @@ async fn serve(run: Run) -> Result<ExitCode, Error> {
         let (id, key) = keys.current();
         output::line(&format_args!("carriage zone {zone}, carriage-key {}", keygen::published(id, &key)));
     }
-    let service = sockets.serve(front, StreamLimits::default());
+    let service = sockets.serve(front, StreamLimits::default()).await;
     let service = service.map_err(|error| Error::Dns(DnsError::Service(error)))?;
     let handle = service.handle();
     let exporting = exporter.map(|exporter| {

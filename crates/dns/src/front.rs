@@ -3,15 +3,17 @@
 //!
 //! Ordinary names are answered from zones. Below the carriage zone every fragment is answered at once, whatever
 //! becomes of it; first flights that are whole are opened, and handed to a server, when [`Front::poll_relay`] is
-//! called.
+//! called, or [`Front::poll_opened`] by the server itself.
 
 mod carriage;
 mod counters;
+mod opening;
 mod policy;
 mod rate;
 
-pub use carriage::{CarriageConfig, RelayServer};
+pub use carriage::{CarriageConfig, Destination, RelayServer};
 pub use counters::{FrontCounters, Kind};
+pub use opening::NotOpened;
 pub use policy::{Nearest, NearestError, Policy, RoundRobin};
 pub use rate::RateLimit;
 
@@ -19,6 +21,8 @@ use crate::keys::CarriageKeys;
 use crate::names::{HEADER, Position};
 use crate::query::Question;
 use crate::reassembly::ReassemblyCounters;
+use crate::relay::Relayed;
+use crate::seal::OpenBuffer;
 use crate::zone::{FoundKind, ZoneData};
 use carriage::Carriage;
 use core::fmt;
@@ -48,7 +52,7 @@ pub struct Relay {
 }
 
 /// An authoritative name server. The order of polling: after each [`Front::handle_query`] send its answer, then
-/// call [`Front::poll_relay`] until it has nothing.
+/// call [`Front::poll_relay`] until it has nothing; or [`Front::poll_opened`], where [`Destination::Here`] is.
 pub struct Front {
     zones: Vec<ZoneData>,
     carriage: Option<Carriage>,
@@ -122,13 +126,9 @@ impl Front {
     }
 
     /// From now on first flights are handed to these servers, of which there is at least one; false if there is
-    /// none, or no carriage zone.
+    /// none, or no carriage zone that relays them.
     pub fn set_servers(&mut self, servers: Vec<RelayServer>) -> bool {
-        !servers.is_empty()
-            && self.carriage.as_mut().is_some_and(|carriage| {
-                carriage.set_servers(servers);
-                true
-            })
+        !servers.is_empty() && self.carriage.as_mut().is_some_and(|carriage| carriage.set_servers(servers))
     }
 
     /// The answer to `message`, from the resolver at `from`; `None` for what is no query and what the limit
@@ -181,7 +181,18 @@ impl Front {
         Some(answer.bytes)
     }
 
-    /// The next datagram for a server: opens a first flight that is whole. Costs one X25519 operation.
+    /// The next first flight that is whole, opened into `buffer` for the server that this front is a part of; or
+    /// why it is not, which is counted. Costs one X25519 operation.
+    pub fn poll_opened<'b>(
+        &mut self,
+        clock: &Clock,
+        buffer: &'b mut OpenBuffer,
+    ) -> Option<Result<Relayed<'b>, NotOpened>> {
+        self.carriage.as_mut()?.poll_opened(clock, buffer, &mut self.counters)
+    }
+
+    /// The next datagram for a server: opens a first flight that is whole. Costs one X25519 operation. Nothing
+    /// without servers to relay to.
     pub fn poll_relay(&mut self, clock: &Clock) -> Option<Relay> {
         self.carriage.as_mut()?.poll_relay(clock, &mut self.counters)
     }

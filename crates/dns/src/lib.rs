@@ -46,7 +46,10 @@ pub use boot_file::{BootError, BootFile};
 pub use budget::Budget;
 pub use ci::{ConnectionInfo, WindowScale};
 pub use fragment::{Attempt, Fragment, FragmentId, Fragments, LABEL, MAX_FRAGMENTS, MIN_FRAGMENTS, Part};
-pub use front::{CarriageConfig, Front, FrontCounters, FrontError, Policy, Relay, RelayServer, Transport};
+pub use front::{
+    CarriageConfig, Destination, Front, FrontCounters, FrontError, NotOpened, Policy, Relay, RelayServer,
+    Transport,
+};
 pub use hickory_proto::rr::Name;
 #[cfg(feature = "service")]
 pub use key_file::{CarriageKeyFile, KeyFileError, create_relay_key, read_relay_keys};

@@ -1,10 +1,12 @@
-//! A front on sockets: UDP and TCP on the same addresses, and UDP to the servers.
+//! A front on sockets: UDP and TCP on the same addresses, and UDP to the servers, unless it is one itself.
 
 mod stream;
 
 use crate::front::{Front, FrontCounters, RelayServer, Transport};
 use crate::keys::CarriageKeys;
 use crate::reassembly::ReassemblyCounters;
+use crate::relay::Relayed;
+use crate::seal::OpenBuffer;
 use core::fmt;
 use core::time::Duration;
 use firstflight_wire::{Clock, Instant};
@@ -65,8 +67,6 @@ pub fn unix_ms() -> u64 {
 #[derive(Debug)]
 pub struct Sockets {
     listening: Vec<(UdpSocket, TcpListener)>,
-    /// What first flights leave by, one a family if there is one.
-    relaying: Vec<UdpSocket>,
 }
 
 impl Sockets {
@@ -80,15 +80,7 @@ impl Sockets {
         for &address in addresses {
             listening.push(bind(address).await.map_err(|error| ServiceError::Listen(address, error))?);
         }
-        let mut relaying = Vec::new();
-        for any in [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()] {
-            match UdpSocket::bind((any, 0)).await {
-                Ok(socket) => relaying.push(socket),
-                // A host without this family.
-                Err(error) => tracing::debug!(%any, %error, "no socket for first flights"),
-            }
-        }
-        Ok(Self { listening, relaying })
+        Ok(Self { listening })
     }
 
     /// Where it listens: the ports, where any would do.
@@ -97,23 +89,56 @@ impl Sockets {
         self.listening.iter().filter_map(|(_, tcp)| tcp.local_addr().ok()).collect()
     }
 
-    /// A service of `front` on these sockets.
+    /// A service of `front` on these sockets, which relays first flights.
     ///
     /// # Errors
     /// [`ServiceError::System`] without a random source.
-    pub fn serve(self, front: Front, limits: StreamLimits) -> Result<Service, ServiceError> {
-        let rng = secure_rng().map_err(ServiceError::System)?;
-        let Self { listening, relaying } = self;
-        let (inner, started) = (Mutex::new((front, rng)), std::time::Instant::now());
-        Ok(Service { listening, shared: Arc::new(Shared { inner, started, relaying, limits }) })
+    pub async fn serve(self, front: Front, limits: StreamLimits) -> Result<Service, ServiceError> {
+        let mut sockets = Vec::new();
+        for any in [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()] {
+            match UdpSocket::bind((any, 0)).await {
+                Ok(socket) => sockets.push(socket),
+                // A host without this family.
+                Err(error) => tracing::debug!(%any, %error, "no socket for first flights"),
+            }
+        }
+        self.run_with(front, limits, Outlet::Relay(sockets))
     }
+
+    /// A service of `front`, whose [`Destination`](crate::Destination) is here: `server` takes first flights, and
+    /// must not keep its caller long.
+    ///
+    /// # Errors
+    /// [`ServiceError::System`] without a random source.
+    pub fn serve_here(
+        self,
+        front: Front,
+        limits: StreamLimits,
+        server: impl Fn(Relayed<'_>) + Send + Sync + 'static,
+    ) -> Result<Service, ServiceError> {
+        self.run_with(front, limits, Outlet::Here(Box::new(server)))
+    }
+
+    fn run_with(self, front: Front, limits: StreamLimits, outlet: Outlet) -> Result<Service, ServiceError> {
+        let rng = secure_rng().map_err(ServiceError::System)?;
+        let (inner, started) = (Mutex::new((front, rng)), std::time::Instant::now());
+        let shared = Arc::new(Shared { inner, started, outlet, limits });
+        Ok(Service { listening: self.listening, shared })
+    }
+}
+
+/// What first flights leave by.
+enum Outlet {
+    /// One socket a family, if there is one.
+    Relay(Vec<UdpSocket>),
+    Here(Box<dyn Fn(Relayed<'_>) + Send + Sync>),
 }
 
 /// The front and what it needs, for all sockets.
 struct Shared {
     inner: Mutex<(Front, ChaCha20Rng)>,
     started: std::time::Instant,
-    relaying: Vec<UdpSocket>,
+    outlet: Outlet,
     limits: StreamLimits,
 }
 
@@ -135,20 +160,43 @@ impl Shared {
         front.handle_query(self.now(), from.ip().to_canonical(), transport, query, rng)
     }
 
-    /// Sends the first flights that are whole, after the answer to their last fragment.
-    fn relay(&self) {
+    fn clock(&self) -> Clock {
+        Clock { mono: self.now(), unix_ms: unix_ms(), uncertainty: Duration::from_secs(1) }
+    }
+
+    /// Hands over the first flights that are whole, after the answer to their last fragment.
+    fn hand_over(&self) {
+        match &self.outlet {
+            Outlet::Relay(sockets) => self.relay(sockets),
+            Outlet::Here(server) => self.open(server),
+        }
+    }
+
+    fn relay(&self, sockets: &[UdpSocket]) {
         loop {
-            let clock = Clock { mono: self.now(), unix_ms: unix_ms(), uncertainty: Duration::from_secs(1) };
-            let Some(relay) = self.lock().0.poll_relay(&clock) else { return };
+            let Some(relay) = self.lock().0.poll_relay(&self.clock()) else { return };
             let fits = |socket: &&UdpSocket| {
                 socket.local_addr().is_ok_and(|from| from.is_ipv4() == relay.to.is_ipv4())
             };
-            let sent = match self.relaying.iter().find(fits) {
+            let sent = match sockets.iter().find(fits) {
                 Some(socket) => socket.try_send_to(&relay.datagram, relay.to).map(drop),
                 None => Err(io::ErrorKind::AddrNotAvailable.into()),
             };
             if let Err(error) = sent {
                 tracing::debug!(to = %relay.to, %error, "a first flight was not handed over");
+            }
+        }
+    }
+
+    fn open(&self, server: impl Fn(Relayed<'_>)) {
+        let mut buffer = OpenBuffer::new();
+        loop {
+            // The front is free again while the server takes it.
+            let opened = self.lock().0.poll_opened(&self.clock(), &mut buffer);
+            match opened {
+                Some(Ok(relayed)) => server(relayed),
+                Some(Err(error)) => tracing::debug!(%error, "a first flight was not opened"),
+                None => return,
             }
         }
     }
@@ -258,7 +306,7 @@ async fn datagrams(socket: UdpSocket, shared: Arc<Shared>, mut stopped: watch::R
                 {
                     tracing::debug!(%from, %error, "an answer was not sent");
                 }
-                shared.relay();
+                shared.hand_over();
             }
             // An ICMP error about an answer, or no memory.
             Err(error) => {

@@ -5,9 +5,9 @@ use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::metrics::{Publisher, describe};
 use firstflight_dns::service::{FrontHandle, Sockets, StreamLimits};
 use firstflight_dns::{
-    Attempt, Boot, CarriageConfig, CarriageKey, CarriageKeys, ConnectionInfo, Echo, Fragment, FragmentQuery,
-    Fragments, Front, OpenBuffer, ReassemblyLimits, RelayKey, RelayReceiver, RelaySender, RelayServer,
-    Sealed, ZoneData,
+    Attempt, Boot, CarriageConfig, CarriageKey, CarriageKeys, ConnectionInfo, Destination, Echo, Fragment,
+    FragmentQuery, Fragments, Front, OpenBuffer, ReassemblyLimits, RelayKey, RelayReceiver, RelaySender,
+    RelayServer, Sealed, ZoneData,
 };
 use firstflight_wire::asap::Zone;
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -85,18 +85,20 @@ async fn start(vector: &Vector, limits: StreamLimits) -> Running {
         zone: name,
         addresses: vec![Ipv4Addr::new(192, 0, 2, 80)],
         keys: vector.key(),
-        servers: vec![RelayServer {
-            address: server.local_addr().unwrap(),
-            sender: RelaySender::new(&RelayKey::from_bytes(&[8; 32]), 1, 1, Boot(1)),
-        }],
-        policy: Box::new(RoundRobin::default()),
+        to: Destination::Relay {
+            servers: vec![RelayServer {
+                address: server.local_addr().unwrap(),
+                sender: RelaySender::new(&RelayKey::from_bytes(&[8; 32]), 1, 1, Boot(1)),
+            }],
+            policy: Box::new(RoundRobin::default()),
+        },
         limits: ReassemblyLimits::default(),
         opens_per_second: CarriageConfig::OPENS_PER_SECOND,
     };
     front.carry(config, &mut rng).unwrap();
     let sockets = Sockets::bind(&[LOOPBACK]).await.unwrap();
     let at = sockets.addresses()[0];
-    let service = sockets.serve(front, limits).unwrap();
+    let service = sockets.serve(front, limits).await.unwrap();
     let handle = service.handle();
     let (stop, stopped) = oneshot::channel();
     let task = tokio::spawn(service.run(async {

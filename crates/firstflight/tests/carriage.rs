@@ -13,8 +13,8 @@ use firstflight::wire::{Clock, Instant};
 use firstflight::{Certified, ConnectConfig, Endpoint, FirstFlight, ListenConfig, RelayedFlight, Stream};
 use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::{
-    Boot, CarriageConfig, CarriageKey, CarriageKeys, Front, OpenBuffer, ReassemblyLimits, RelayKey,
-    RelayReceiver, RelaySender, RelayServer, Transport,
+    Boot, CarriageConfig, CarriageKey, CarriageKeys, Destination, Front, OpenBuffer, ReassemblyLimits,
+    RelayKey, RelayReceiver, RelaySender, RelayServer, Transport,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -158,8 +158,10 @@ async fn world(does: Resolver) -> World {
         zone: "f.xyz.com.".parse().unwrap(),
         addresses: vec![Ipv4Addr::LOCALHOST],
         keys: CarriageKeys::new(NonZeroU8::new(3).unwrap(), carriage_key),
-        servers: vec![RelayServer { address: SocketAddr::new(LOCAL, 9), sender }],
-        policy: Box::new(RoundRobin::default()),
+        to: Destination::Relay {
+            servers: vec![RelayServer { address: SocketAddr::new(LOCAL, 9), sender }],
+            policy: Box::new(RoundRobin::default()),
+        },
         limits: ReassemblyLimits::default(),
         opens_per_second: CarriageConfig::OPENS_PER_SECOND,
     };

@@ -12,8 +12,8 @@ use firstflight::{ConnectConfig, Endpoint, FirstFlight, RelayedFlight, Stream};
 use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::relay::MAX_RELAY;
 use firstflight_dns::{
-    Boot, CarriageConfig, CarriageKey, CarriageKeys, Front, OpenBuffer, ReassemblyLimits, RelayKey,
-    RelayReceiver, RelaySender, RelayServer, Transport, ZoneData,
+    Boot, CarriageConfig, CarriageKey, CarriageKeys, Destination, Front, OpenBuffer, ReassemblyLimits,
+    RelayKey, RelayReceiver, RelaySender, RelayServer, Transport, ZoneData,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -125,11 +125,13 @@ fn front(carriage: CarriageKey, relay: &RelayKey, random: &mut ChaCha20Rng) -> O
         zone: "f.xyz.com.".parse().ok()?,
         addresses: vec![server],
         keys: CarriageKeys::new(KEY_ID, carriage),
-        servers: vec![RelayServer {
-            address: SocketAddr::new(server.into(), UDP_PORT),
-            sender: RelaySender::new(relay, 1, 1, Boot(boot)),
-        }],
-        policy: Box::new(RoundRobin::default()),
+        to: Destination::Relay {
+            servers: vec![RelayServer {
+                address: SocketAddr::new(server.into(), UDP_PORT),
+                sender: RelaySender::new(relay, 1, 1, Boot(boot)),
+            }],
+            policy: Box::new(RoundRobin::default()),
+        },
         limits: ReassemblyLimits::default(),
         opens_per_second: CarriageConfig::OPENS_PER_SECOND,
     };

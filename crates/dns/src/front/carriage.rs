@@ -1,14 +1,14 @@
 //! What the front does with names below the carriage zone.
 
+use super::opening::{NotOpened, Opening};
 use super::{FrontCounters, FrontError, Policy, Relay};
-use crate::budget::Budget;
 use crate::fragment::Fragment;
 use crate::keys::CarriageKeys;
 use crate::names::{Position, wire_form};
 use crate::query::Question;
 use crate::reassembly::{Reassembled, Reassembly, ReassemblyCounters, ReassemblyLimits};
-use crate::relay::{MAX_RELAY, RelaySender};
-use crate::seal::{OpenBuffer, OpenError, Sealed};
+use crate::relay::{MAX_RELAY, RelaySender, Relayed};
+use crate::seal::OpenBuffer;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::num::NonZeroU32;
@@ -16,11 +16,6 @@ use firstflight_wire::asap::Zone;
 use firstflight_wire::{Clock, Instant};
 use hickory_proto::rr::Name;
 use rand_core::Rng;
-use std::collections::VecDeque;
-
-/// First flights that are whole and not yet opened. Whoever drives the front polls after each query, so one is
-/// enough.
-const WAITING: usize = 64;
 
 /// A server, and what datagrams to it are sealed with.
 #[derive(Debug)]
@@ -31,7 +26,31 @@ pub struct RelayServer {
     pub sender: RelaySender,
 }
 
+/// Where first flights go.
+pub enum Destination {
+    /// To the server that this front is a part of: [`Front::poll_opened`](super::Front::poll_opened) gives them to
+    /// it (the thesis' SDNS, §5.3).
+    Here,
+    /// To other machines, in datagrams: [`Front::poll_relay`](super::Front::poll_relay).
+    Relay {
+        /// At least one.
+        servers: Vec<RelayServer>,
+        /// Which of them it is.
+        policy: Box<dyn Policy>,
+    },
+}
+
+impl fmt::Debug for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Here => f.write_str("Here"),
+            Self::Relay { servers, policy: _ } => f.debug_tuple("Relay").field(servers).finish(),
+        }
+    }
+}
+
 /// A zone that carries first flights.
+#[derive(Debug)]
 pub struct CarriageConfig {
     /// Where it begins.
     pub zone: Name,
@@ -40,9 +59,7 @@ pub struct CarriageConfig {
     /// What first flights are sealed to.
     pub keys: CarriageKeys,
     /// Where they go.
-    pub servers: Vec<RelayServer>,
-    /// Which of them it is.
-    pub policy: Box<dyn Policy>,
+    pub to: Destination,
     /// How many fragments are kept, and for how long.
     pub limits: ReassemblyLimits,
     /// First flights that are opened in a second at most (section 4.2).
@@ -54,39 +71,26 @@ impl CarriageConfig {
     pub const OPENS_PER_SECOND: NonZeroU32 = NonZeroU32::MIN.saturating_add(999);
 }
 
-impl fmt::Debug for CarriageConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { zone, addresses, keys, servers, policy: _, limits, opens_per_second } = self;
-        f.debug_struct("CarriageConfig")
-            .field("zone", zone)
-            .field("addresses", addresses)
-            .field("keys", keys)
-            .field("servers", servers)
-            .field("limits", limits)
-            .field("opens_per_second", opens_per_second)
-            .finish_non_exhaustive()
-    }
+pub(super) struct Carriage {
+    addresses: Vec<Ipv4Addr>,
+    table: Reassembly,
+    opening: Opening,
+    /// `None`: it is this one.
+    servers: Option<Servers>,
 }
 
-pub(super) struct Carriage {
-    /// Wire form, lower case.
-    zone: Vec<u8>,
-    addresses: Vec<Ipv4Addr>,
-    keys: CarriageKeys,
-    /// Their addresses stand apart for the policy.
-    servers: Vec<SocketAddr>,
+/// Those that first flights are relayed to.
+struct Servers {
+    /// Apart from the senders for the policy.
+    addresses: Vec<SocketAddr>,
     senders: Vec<RelaySender>,
     policy: Box<dyn Policy>,
-    table: Reassembly,
-    budget: Budget,
-    /// With the resolver that the last fragment came through.
-    waiting: VecDeque<(Box<Sealed>, IpAddr)>,
     buffer: OpenBuffer,
 }
 
 impl Carriage {
     pub(super) fn new(config: CarriageConfig, rng: &mut impl Rng) -> Result<Self, FrontError> {
-        let CarriageConfig { zone, addresses, keys, servers, policy, limits, opens_per_second } = config;
+        let CarriageConfig { zone, addresses, keys, to, limits, opens_per_second } = config;
         let zone = wire_form(&zone);
         if Zone::new(&zone).is_none() {
             return Err(FrontError::CarriageZone);
@@ -94,22 +98,16 @@ impl Carriage {
         if !(1..=Question::MAX_ADDRESSES).contains(&addresses.len()) {
             return Err(FrontError::Addresses);
         }
-        if servers.is_empty() {
-            return Err(FrontError::NoServer);
-        }
-        let (servers, senders) = apart(servers);
-        Ok(Self {
-            zone,
-            addresses,
-            keys,
-            servers,
-            senders,
-            policy,
-            table: Reassembly::new(limits, rng),
-            budget: Budget::new(opens_per_second),
-            waiting: VecDeque::new(),
-            buffer: OpenBuffer::new(),
-        })
+        let servers = match to {
+            Destination::Here => None,
+            Destination::Relay { servers, .. } if servers.is_empty() => return Err(FrontError::NoServer),
+            Destination::Relay { servers, policy } => {
+                let (addresses, senders) = apart(servers);
+                Some(Servers { addresses, senders, policy, buffer: OpenBuffer::new() })
+            }
+        };
+        let table = Reassembly::new(limits, rng);
+        Ok(Self { addresses, table, opening: Opening::new(zone, keys, opens_per_second), servers })
     }
 
     pub(super) fn addresses(&self) -> &[Ipv4Addr] {
@@ -125,16 +123,19 @@ impl Carriage {
     }
 
     pub(super) fn set_keys(&mut self, keys: CarriageKeys) {
-        self.keys = keys;
+        self.opening.keys = keys;
     }
 
-    pub(super) fn set_servers(&mut self, servers: Vec<RelayServer>) {
-        (self.servers, self.senders) = apart(servers);
+    pub(super) fn set_servers(&mut self, servers: Vec<RelayServer>) -> bool {
+        self.servers.as_mut().is_some_and(|known| {
+            (known.addresses, known.senders) = apart(servers);
+            true
+        })
     }
 
     /// Where the name that is asked for is; `None` if it is not in the zone.
     pub(super) fn position<'a>(&self, question: &'a Question) -> Option<Position<'a>> {
-        let position = question.position(Zone::new(&self.zone)?);
+        let position = question.position(self.opening.zone()?);
         (position != Position::Outside).then_some(position)
     }
 
@@ -156,38 +157,31 @@ impl Carriage {
             return true;
         };
         if let Reassembled::Complete(sealed) = self.table.handle_fragment(&fragment, from, now, rng) {
-            if self.waiting.len() < WAITING {
-                self.waiting.push_back((sealed, from));
-            } else {
-                counters.over_budget += 1;
-            }
+            self.opening.put(sealed, from, counters);
         }
         true
     }
 
+    pub(super) fn poll_opened<'b>(
+        &mut self,
+        clock: &Clock,
+        buffer: &'b mut OpenBuffer,
+        counters: &mut FrontCounters,
+    ) -> Option<Result<Relayed<'b>, NotOpened>> {
+        let opened = self.opening.next(clock, buffer, counters)?;
+        counters.relayed += u64::from(opened.is_ok());
+        Some(opened)
+    }
+
     pub(super) fn poll_relay(&mut self, clock: &Clock, counters: &mut FrontCounters) -> Option<Relay> {
-        let unix = clock.unix_ms / 1000;
-        while let Some((sealed, resolver)) = self.waiting.pop_front() {
-            if !self.budget.take(clock.mono) {
-                counters.over_budget += 1;
+        let Servers { addresses, senders, policy, buffer } = self.servers.as_mut()?;
+        loop {
+            let Ok(Relayed { resolver, reply, ci }) = self.opening.next(clock, buffer, counters)? else {
                 continue;
-            }
-            self.keys.handle_time(unix);
-            let zone = Zone::new(&self.zone)?;
-            let (ci, reply) = match self.keys.open(zone, &sealed, unix, &mut self.buffer) {
-                Ok(opened) => opened,
-                Err(OpenError::UnknownKey) => {
-                    counters.unknown_key += 1;
-                    continue;
-                }
-                Err(_) => {
-                    counters.not_opened += 1;
-                    continue;
-                }
             };
-            let last = self.servers.len().saturating_sub(1);
-            let chosen = self.policy.choose(ci.address, resolver, &self.servers).min(last);
-            let (Some(&to), Some(sender)) = (self.servers.get(chosen), self.senders.get_mut(chosen)) else {
+            let last = addresses.len().saturating_sub(1);
+            let chosen = policy.choose(ci.address, resolver, addresses).min(last);
+            let (Some(&to), Some(sender)) = (addresses.get(chosen), senders.get_mut(chosen)) else {
                 continue;
             };
             let mut datagram = vec![0; MAX_RELAY];
@@ -200,7 +194,6 @@ impl Carriage {
                 Err(_) => counters.relay_failed += 1,
             }
         }
-        None
     }
 }
 
@@ -208,8 +201,8 @@ impl fmt::Debug for Carriage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Carriage")
             .field("addresses", &self.addresses)
-            .field("keys", &self.keys)
-            .field("servers", &self.servers)
+            .field("keys", &self.opening.keys)
+            .field("servers", &self.servers.as_ref().map(|servers| &servers.addresses))
             .field("sets", &self.table.len())
             .finish_non_exhaustive()
     }

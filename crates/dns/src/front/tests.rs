@@ -56,8 +56,7 @@ fn config() -> CarriageConfig {
         zone: name("f.xyz.com."),
         addresses: ADDRESSES.to_vec(),
         keys: CarriageKeys::new(3.try_into().unwrap(), key()),
-        servers: servers.into(),
-        policy: Box::new(RoundRobin::default()),
+        to: Destination::Relay { servers: servers.into(), policy: Box::new(RoundRobin::default()) },
         limits: ReassemblyLimits::default(),
         opens_per_second: CarriageConfig::OPENS_PER_SECOND,
     }
@@ -156,6 +155,31 @@ fn a_first_flight_in_fragments_reaches_a_server() {
         site.ask_fragments(&labels);
         assert!(site.relays().is_empty());
     }
+}
+
+#[test]
+fn a_server_takes_first_flights_from_its_own_front() {
+    let mut site = Site::with(RateLimit::default(), CarriageConfig { to: Destination::Here, ..config() });
+    let mut buffer = OpenBuffer::new();
+    for (n, address) in [(1, V4), (2, V6)] {
+        let labels = labels(address, b"GET / HTTP/1.0\r\n\r\n", n);
+        site.ask_fragments(&labels[1..]);
+        assert!(site.relays().is_empty());
+        let relayed = site.front.poll_opened(&clock(NOW), &mut buffer).unwrap().unwrap();
+        let mut rng = rng(n);
+        let expected = ci(address, b"GET / HTTP/1.0\r\n\r\n", &mut rng);
+        let (_, reply) = seal(&expected, &carriage(), &mut rng).unwrap();
+        assert_eq!((&relayed.ci, relayed.resolver), (&expected, RESOLVER));
+        assert_eq!(*relayed.reply.to_bytes(), *reply.to_bytes());
+        assert!(site.front.poll_opened(&clock(NOW), &mut buffer).is_none());
+    }
+    site.ask_fragments(&labels(V4, b"x", 3));
+    assert!(site.front.set_keys(CarriageKeys::new(4.try_into().unwrap(), key())));
+    let refused = site.front.poll_opened(&clock(NOW), &mut buffer).unwrap().unwrap_err();
+    assert_eq!(refused, NotOpened::Seal(crate::OpenError::UnknownKey));
+    assert_eq!((site.front.counters().relayed, site.front.counters().unknown_key), (2, 1));
+    let server = RelayServer { address: server(1), sender: RelaySender::new(&relay_key(1), 9, 1, Boot(7)) };
+    assert!(!site.front.set_servers(vec![server]));
 }
 
 #[test]
@@ -411,7 +435,8 @@ fn what_makes_no_sense_is_refused() {
     };
     assert_eq!(error(CarriageConfig { addresses: vec![], ..config() }), FrontError::Addresses);
     assert_eq!(error(CarriageConfig { addresses: vec![ADDRESSES[0]; 9], ..config() }), FrontError::Addresses);
-    assert_eq!(error(CarriageConfig { servers: vec![], ..config() }), FrontError::NoServer);
+    let none = Destination::Relay { servers: vec![], policy: Box::new(RoundRobin::default()) };
+    assert_eq!(error(CarriageConfig { to: none, ..config() }), FrontError::NoServer);
     assert_eq!(error(CarriageConfig { zone: Name::root(), ..config() }), FrontError::CarriageZone);
     let long = format!("{0}.{0}.{0}.", "a".repeat(63));
     assert_eq!(error(CarriageConfig { zone: name(&long), ..config() }), FrontError::CarriageZone);
@@ -419,7 +444,8 @@ fn what_makes_no_sense_is_refused() {
     assert_eq!(twice.unwrap_err(), FrontError::Twice(name("xyz.com.")));
     let mut plain = Front::new(vec![parent()], RateLimit::default()).unwrap();
     assert!(!plain.set_keys(CarriageKeys::new(4.try_into().unwrap(), key())));
-    assert!(!plain.set_servers(config().servers) && plain.poll_relay(&clock(NOW)).is_none());
+    let Destination::Relay { servers, .. } = config().to else { panic!() };
+    assert!(!plain.set_servers(servers) && plain.poll_relay(&clock(NOW)).is_none());
 }
 
 #[test]

@@ -115,7 +115,7 @@ async fn answer_one(stream: &mut TcpStream, from: SocketAddr, shared: &Shared) -
     framed.extend((answer.len() as u16).to_be_bytes());
     framed.extend_from_slice(&answer);
     let written = stream.write_all(&framed).await;
-    shared.relay();
+    shared.hand_over();
     written?;
     Ok(true)
 }

@@ -4,8 +4,8 @@ use super::thesis;
 use crate::lookup::Case;
 use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::{
-    Boot, CarriageConfig, CarriageKey, CarriageKeys, Front, Name, ReassemblyLimits, RelayKey, RelaySender,
-    RelayServer, Transport, ZoneData,
+    Boot, CarriageConfig, CarriageKey, CarriageKeys, Destination, Front, Name, ReassemblyLimits, RelayKey,
+    RelaySender, RelayServer, Transport, ZoneData,
 };
 use firstflight_wire::{Clock, Instant};
 use hickory_proto::op::{Message, MessageType, OpCode, Query};
@@ -82,11 +82,13 @@ impl NameServer {
             zone: ZONE.parse().ok()?,
             addresses: vec![server],
             keys: CarriageKeys::new(KEY_ID, carriage),
-            servers: vec![RelayServer {
-                address: SocketAddr::new(server.into(), 4454),
-                sender: RelaySender::new(relay, 1, 1, Boot(boot)),
-            }],
-            policy: Box::new(RoundRobin::default()),
+            to: Destination::Relay {
+                servers: vec![RelayServer {
+                    address: SocketAddr::new(server.into(), 4454),
+                    sender: RelaySender::new(relay, 1, 1, Boot(boot)),
+                }],
+                policy: Box::new(RoundRobin::default()),
+            },
             limits: ReassemblyLimits::default(),
             opens_per_second: CarriageConfig::OPENS_PER_SECOND,
         };
