@@ -3,22 +3,25 @@
 mod error;
 mod keygen;
 mod keys;
+mod names;
 mod user;
 
 pub use error::DnsError;
+pub use keygen::published;
+pub use keys::KeyFiles;
+pub use names::{Carriage, name, zones};
 
 use crate::error::Error;
 use crate::output;
 use crate::serve::metrics::Exporter;
 use clap::Subcommand;
-use firstflight_dns::front::{Kind, Nearest, Policy, RateLimit, RoundRobin};
+use firstflight_dns::front::{Kind, Nearest, Policy, RoundRobin};
 use firstflight_dns::metrics::{Publisher, describe};
-use firstflight_dns::service::{Sockets, StreamLimits, secure_rng};
-use firstflight_dns::{CarriageConfig, Destination, Front, Name, ReassemblyLimits, ZoneData};
-use keys::KeyFiles;
+use firstflight_dns::service::{Sockets, StreamLimits};
+use firstflight_dns::{Destination, Front, Name};
+use keys::Relays;
 use std::io::Read;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::num::NonZeroU32;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -31,6 +34,7 @@ use tokio::signal::unix::{SignalKind, signal};
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
+    mut_arg("carriage_zone", |zone| zone.requires_all(["carriage_address", "key", "relay", "state"])),
     after_help = "\
 Examples:
   firstflight dns --zone xyz.zone --origin xyz.com --listen 192.0.2.53:53 --user nobody
@@ -44,6 +48,9 @@ pub struct Args {
     command: Option<Command>,
     #[command(flatten)]
     run: Option<Run>,
+    // Not in `Run`: clap finds no optional arguments that have others in them.
+    #[command(flatten)]
+    carriage: Carriage,
 }
 
 #[derive(Subcommand)]
@@ -62,12 +69,6 @@ struct Run {
     /// Address and port to answer at, over UDP and TCP
     #[arg(long, value_name = "ADDR:PORT", required = true)]
     listen: Vec<SocketAddr>,
-    /// Zone that first flights are asked for below
-    #[arg(long, value_name = "NAME", value_parser = name, requires_all = ["carriage_address", "key", "relay", "state"])]
-    carriage_zone: Option<Name>,
-    /// IPv4 address of the server, which fragments are answered with; up to 8
-    #[arg(long, value_name = "ADDR", requires = "carriage_zone")]
-    carriage_address: Vec<Ipv4Addr>,
     /// File of the key that first flights are sealed to (dns keygen --key makes one)
     #[arg(long, value_name = "FILE", requires = "carriage_zone")]
     key: Option<PathBuf>,
@@ -83,12 +84,6 @@ struct Run {
     /// Table of prefixes and servers, as `192.0.2.0/24 192.0.2.80:4454`: clients go to the server of theirs
     #[arg(long, value_name = "FILE", requires = "carriage_zone")]
     nearest: Option<PathBuf>,
-    /// Answers of one kind that a network (/24, /56) gets over UDP in a second
-    #[arg(long, value_name = "N", default_value_t = RateLimit::default().per_second)]
-    answers_per_second: NonZeroU32,
-    /// First flights that are opened in a second at most
-    #[arg(long, value_name = "N", default_value_t = CarriageConfig::OPENS_PER_SECOND)]
-    opens_per_second: NonZeroU32,
     /// Answer Prometheus at http://ADDR/metrics, as 127.0.0.1:9102
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
@@ -99,7 +94,7 @@ struct Run {
 
 /// A server that first flights go to.
 #[derive(Debug, Clone)]
-struct RelayTo {
+pub struct RelayTo {
     address: SocketAddr,
     path: PathBuf,
 }
@@ -115,14 +110,6 @@ impl FromStr for RelayTo {
     }
 }
 
-/// A whole domain name, with or without its final dot.
-pub fn name(text: &str) -> Result<Name, &'static str> {
-    let mut name =
-        Name::from_ascii(text).map_err(|_| "write a domain name in ASCII, as f.example.com")?.to_lowercase();
-    name.set_fqdn(true);
-    Ok(name)
-}
-
 /// Runs it.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
     match (args.command, args.run) {
@@ -130,29 +117,12 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
             keygen::run(&args).map_err(Error::Dns)?;
             Ok(ExitCode::SUCCESS)
         }
-        (None, Some(run)) => serve(run).await,
+        (None, Some(run)) => serve(run, args.carriage).await,
         (None, None) => Err(Error::Dns(DnsError::Nothing)),
     }
 }
 
 impl Run {
-    fn zones(&self) -> Result<Vec<ZoneData>, DnsError> {
-        let (zones, origins) = (self.zone.len(), self.origin.len());
-        if zones != origins {
-            return Err(DnsError::Origins { zones, origins });
-        }
-        if zones == 0 && self.carriage_zone.is_none() {
-            return Err(DnsError::Nothing);
-        }
-        let read = |(path, origin): (&PathBuf, &Name)| {
-            let text = std::fs::read_to_string(path);
-            let text = text.map_err(|error| DnsError::ReadZone(path.clone(), error))?;
-            let zone = ZoneData::parse(&text, Some(path.clone()), origin);
-            zone.map_err(|error| DnsError::Zone(path.clone(), Box::new((origin.clone(), error))))
-        };
-        self.zone.iter().zip(&self.origin).map(read).collect()
-    }
-
     fn policy(&self) -> Result<Box<dyn Policy>, DnsError> {
         /// Longest table, bytes.
         const LARGEST: u64 = 1 << 24;
@@ -167,30 +137,25 @@ impl Run {
     }
 
     /// What the options and files say, with the key files if there is a carriage zone.
-    fn front(&self) -> Result<(Front, Option<KeyFiles>), DnsError> {
-        let front = |error| DnsError::Front(Box::new(error));
-        let rate = RateLimit { per_second: self.answers_per_second, ..RateLimit::default() };
-        let mut served = Front::new(self.zones()?, rate).map_err(front)?;
-        let (Some(zone), Some(key), Some(state)) = (&self.carriage_zone, &self.key, &self.state) else {
+    fn front(&self, carriage: &Carriage) -> Result<(Front, Option<KeyFiles>), DnsError> {
+        if self.zone.is_empty() && self.origin.is_empty() && carriage.carriage_zone.is_none() {
+            return Err(DnsError::Nothing);
+        }
+        let mut served = carriage.front(zones(&self.zone, &self.origin, ("zone", "origin"))?)?;
+        let (Some(zone), Some(key), Some(state)) = (&carriage.carriage_zone, &self.key, &self.state) else {
             return Ok((served, None));
         };
         let policy = self.policy()?;
-        let mut files = KeyFiles::new(key.clone(), self.relay.clone(), self.front_id, state.clone())?;
-        let config = CarriageConfig {
-            zone: zone.clone(),
-            addresses: self.carriage_address.clone(),
-            keys: files.carriage()?,
-            to: Destination::Relay { servers: files.servers()?.unwrap_or_default(), policy },
-            limits: ReassemblyLimits::default(),
-            opens_per_second: self.opens_per_second,
-        };
-        let mut rng = secure_rng().map_err(DnsError::Random)?;
-        served.carry(config, &mut rng).map_err(front)?;
+        let relays = Relays::new(self.relay.clone(), self.front_id, state.clone())?;
+        let mut files = KeyFiles::new(key.clone(), Some(relays));
+        let keys = files.carriage()?;
+        let to = Destination::Relay { servers: files.servers()?.unwrap_or_default(), policy };
+        carriage.carry(&mut served, zone, &carriage.carriage_address, keys, to)?;
         Ok((served, Some(files)))
     }
 }
 
-async fn serve(run: Run) -> Result<ExitCode, Error> {
+async fn serve(run: Run, carriage: Carriage) -> Result<ExitCode, Error> {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
     let sockets = Sockets::bind(&run.listen).await;
@@ -203,14 +168,14 @@ async fn serve(run: Run) -> Result<ExitCode, Error> {
         user::become_user(user).map_err(Error::Dns)?;
     }
     // What can be read now can be read again while it runs.
-    let (front, files) = run.front().map_err(Error::Dns)?;
+    let (front, files) = run.front(&carriage).map_err(Error::Dns)?;
     let public = files.as_ref().map(KeyFiles::carriage).transpose().map_err(Error::Dns)?;
     for address in sockets.addresses() {
         output::line(&format_args!("listening on {address}"));
     }
-    if let (Some(zone), Some(keys)) = (&run.carriage_zone, public) {
+    if let (Some(zone), Some(keys)) = (&carriage.carriage_zone, public) {
         let (id, key) = keys.current();
-        output::line(&format_args!("carriage zone {zone}, carriage-key {}", keygen::published(id, &key)));
+        output::line(&format_args!("carriage zone {zone}, carriage-key {}", published(id, &key)));
     }
     let service = sockets.serve(front, StreamLimits::default()).await;
     let service = service.map_err(|error| Error::Dns(DnsError::Service(error)))?;

@@ -54,7 +54,7 @@ Exit codes: 0 all went well, 1 something failed on the way, 2 the command cannot
 #[derive(Subcommand)]
 enum Command {
     Demo(demo::Args),
-    Serve(serve::Args),
+    Serve(Box<serve::Args>),
     Get(get::Args),
     Explain(explain::Args),
     Cache(cache::Args),
@@ -85,7 +85,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<ExitCode, Error> {
     match command {
         Command::Demo(args) => block_on(demo::run(args)),
-        Command::Serve(args) => block_on(serve::run(args)),
+        Command::Serve(args) => block_on(serve::run(*args)),
         Command::Get(args) => block_on(get::run(args)),
         Command::Keys(args) => block_on(keys::run(args)),
         Command::Verifier(args) => block_on(verifier::run(args)),

@@ -9,16 +9,20 @@ mod fast_open;
 pub(crate) mod files;
 pub(crate) mod log;
 pub(crate) mod metrics;
+mod names;
 mod relay;
 pub(crate) mod replays;
 
 use crate::error::Error;
 use crate::network::Network;
 use crate::observed::observe;
+use clap::ArgGroup;
 use fast_open::FastOpen;
 use firstflight::credential::NetworkId;
+use firstflight::credential::asap::AsapPolicy;
 use firstflight::link::UdpLink;
-use firstflight::{ListenConfig, Listener, Stream};
+use firstflight::{Endpoint, ListenConfig, Listener, Stream};
+use firstflight_dns::service::FrontHandle;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -30,13 +34,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// Serve a directory over HTTP, with TCP Fast Open and ASAP
 ///
 /// Creates a TUN device (needs root or CAP_NET_ADMIN): the kernel has --host-ip on it, the server has
 /// --ip. With --udp it speaks TCP in UDP datagrams instead, and needs no privileges. Besides files it answers POST /echo (the body comes back) and PUT /sink (length and SHA-256).
 #[derive(clap::Args)]
+#[command(group = ArgGroup::new("fronts").args(["relay_listen", "dns_listen"]).multiple(true))]
 #[command(after_help = "\
 Examples:
   firstflight serve --tun ff0 --host-ip 10.9.0.1/24 --ip 10.9.0.2 --port 80 --root ./site
@@ -44,6 +49,8 @@ Examples:
       --host-ip fd09::1/64 --ip fd09::2 --port 80 --root ./site --json-log
   curl --tcp-fastopen http://10.9.0.2/
   firstflight serve --udp 0.0.0.0:8080 --root ./site --trust trust.toml --identity www.example.com
+  firstflight serve --udp 192.0.2.80:443 --root ./site --trust trust.toml --identity www.example.com \\
+      --dns-listen 192.0.2.80:53 --carriage-zone f.example.com --carriage-key carriage.key
 
 Each first flight once: add --replays at-most-once --one-time --one-time-state FILE
 One key for a farm: sysctl -n net.ipv4.tcp_fastopen_key > key, then --key-file key on every member.
@@ -80,6 +87,9 @@ pub struct Args {
     /// Log one JSON object a line
     #[arg(long)]
     json_log: bool,
+    // Its heading is for all that follow it.
+    #[command(flatten)]
+    names: names::Names,
 }
 
 /// A client that sends no whole request head for so long is let go.
@@ -98,7 +108,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let mut fast_open = args.fast_open.prepare().await?;
     let store = args.replays.prepare(fast_open.policy.as_mut()).await.map_err(Error::Replays)?;
     let mut asap = args.certificates.prepare(&listen_at, port, fast_open.policy.as_ref()).await?;
-    let fronts = args.relay.prepare(args.udp, asap.policy.as_mut()).await?;
+    let (fronts, names) = first_flights_by_dns(&args, asap.policy.as_mut()).await?;
     let root: Arc<Path> = files::root(&args.root).await?.into();
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
@@ -107,13 +117,15 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         Some(at) => Some(metrics::Exporter::bind(at, firstflight::metrics::describe).await?),
         None => None,
     };
+    if names.is_some() {
+        firstflight_dns::metrics::describe();
+    }
     let asks = store.is_some();
     let udp = args.udp.map(|at| UdpLink::bind(at).map_err(|error| Error::Udp(at, error))).transpose()?;
     let (endpoint, capture) = args.network.start(NetworkId::UNKNOWN, udp, store)?;
-    let exporting = metrics.map(|exporter| {
-        let mut publisher = firstflight::metrics::Publisher::new(endpoint.clone());
-        tokio::spawn(exporter.run(move || publisher.publish()))
-    });
+    let names = names.map(|names| names.over(endpoint.clone())).transpose()?;
+    let naming = names.as_ref().map(|names| names.handle.clone());
+    let exporting = metrics.map(|exporter| export(exporter, &endpoint, naming.as_ref()));
     let log = log::Log::new(args.json_log);
 
     let graceful = Arc::new(GracefulShutdown::new());
@@ -133,6 +145,10 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         listening.spawn(accept(listener, site, Arc::clone(&graceful), stopping.clone()));
         log.listening(at);
     }
+    let names = names.map(|mut names| {
+        log.naming(std::mem::take(&mut names.says));
+        names.run(stopping.clone())
+    });
     drop(stopping);
     fast_open.follow(handles);
     asap.follow(trusting);
@@ -146,16 +162,8 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     if let Some(relaying) = relaying {
         relaying.abort();
     }
-    let orderly = async {
-        while listening.join_next().await.is_some() {}
-        // Requests under way end first, then their connections close in order.
-        if let Some(graceful) = Arc::into_inner(graceful) {
-            let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
-        }
-        endpoint.shutdown(GRACE).await;
-    };
     tokio::select! {
-        () = orderly => {}
+        () = end(listening, names, graceful, &endpoint) => {}
         // A second signal: at once.
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
@@ -166,9 +174,59 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     if asks {
         log.store(&endpoint.store_counters());
     }
+    if let Some(naming) = naming {
+        log.names(names::Report::new(&naming));
+    }
     log.counters(&endpoint.counters());
     capture.finish()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Waits until nothing listens and all connections have closed, of resolvers too, or their time is over.
+async fn end(
+    mut listening: JoinSet<()>,
+    names: Option<JoinHandle<()>>,
+    graceful: Arc<GracefulShutdown>,
+    endpoint: &Endpoint,
+) {
+    let connections = async {
+        while listening.join_next().await.is_some() {}
+        // Requests under way end first, then their connections close in order.
+        if let Some(graceful) = Arc::into_inner(graceful) {
+            let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
+        }
+        endpoint.shutdown(GRACE).await;
+    };
+    let resolvers = async {
+        if let Some(names) = names {
+            let _ = names.await;
+        }
+    };
+    tokio::join!(connections, resolvers);
+}
+
+/// The ways in for first flights by DNS: from fronts elsewhere, and from the one in this server.
+async fn first_flights_by_dns(
+    args: &Args,
+    asap: Option<&mut AsapPolicy>,
+) -> Result<(Option<relay::Prepared>, Option<names::Prepared>), Error> {
+    let (Some(udp), Some(asap), true) = (args.udp, asap, args.relay.wanted() || args.names.wanted()) else {
+        return Ok((None, None));
+    };
+    let server = args.relay.server(udp, asap)?;
+    Ok((args.relay.prepare(server).await?, args.names.prepare(server).await?))
+}
+
+/// Answers scrapes with the counts of the engine, and of the name server if there is one.
+fn export(exporter: metrics::Exporter, endpoint: &Endpoint, names: Option<&FrontHandle>) -> JoinHandle<()> {
+    let mut publisher = firstflight::metrics::Publisher::new(endpoint.clone());
+    let mut of_names = names.cloned().map(firstflight_dns::metrics::Publisher::new);
+    tokio::spawn(exporter.run(move || {
+        publisher.publish();
+        if let Some(of_names) = &mut of_names {
+            of_names.publish();
+        }
+    }))
 }
 
 /// What every connection needs.

@@ -1,19 +1,23 @@
 //! `firstflight serve --relay-listen`: a name server hands over a first flight, and a client that sent nothing to the
-//! server gets its answer.
+//! server gets its answer. `--dns-listen`: so does the name server in the web server itself.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests: they fail by panicking")]
 
 use firstflight_credential::asap::{ClientCertificate, Identity, PrivateKey, certify};
 use firstflight_dns::relay::MAX_RELAY;
-use firstflight_dns::{Boot, ConnectionInfo, RelayKey, RelaySender, ReplyKey, create_relay_key};
-use firstflight_wire::asap::{CertificateFlags, Hint, Reply};
+use firstflight_dns::service::secure_rng;
+use firstflight_dns::{
+    Attempt, Boot, CarriageKey, CarriageKeyFile, ConnectionInfo, Echo, FragmentQuery, Fragments, RelayKey,
+    RelaySender, ReplyKey, create_relay_key, seal,
+};
+use firstflight_wire::asap::{Carriage, CertificateFlags, Hint, Reply, Zone};
 use firstflight_wire::carrier::Carried;
 use firstflight_wire::tcp::Segment;
 use firstflight_wire::{Instant, SeqNum};
-use std::io::{BufRead, BufReader};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::num::NonZeroU16;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::num::{NonZeroU8, NonZeroU16};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -40,7 +44,15 @@ impl Drop for Dir {
     }
 }
 
-struct Killed(Child);
+struct Killed(Child, BufReader<ChildStdout>);
+
+impl Killed {
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.1.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+}
 
 impl Drop for Killed {
     fn drop(&mut self) {
@@ -63,28 +75,37 @@ fn verifier() -> PrivateKey {
 }
 
 /// A server with a file `hello` that trusts [`verifier`] and shares `key` with a front.
-fn serve(dir: &Dir, key: &RelayKey) -> (Killed, SocketAddr, SocketAddr) {
+fn serve_front(dir: &Dir, key: &RelayKey) -> (Killed, SocketAddr, SocketAddr) {
+    create_relay_key(&PathBuf::from(dir.path("relay")), 1, key).unwrap();
+    let relay = free();
+    let (server, udp) =
+        serve(dir, &["--relay-listen", &relay.to_string(), "--relay-key", &dir.path("relay")]);
+    (server, udp, relay)
+}
+
+/// A server with a file `hello` that trusts [`verifier`], and its address.
+fn serve(dir: &Dir, args: &[&str]) -> (Killed, SocketAddr) {
     std::fs::create_dir(dir.path("www")).unwrap();
     std::fs::write(dir.path("www/hello"), "as you like").unwrap();
     let trust = format!("[[verifier]]\nkey = \"{}\"\nown = true\n", verifier().public());
     std::fs::write(dir.path("trust"), trust).unwrap();
-    create_relay_key(&PathBuf::from(dir.path("relay")), 1, key).unwrap();
-    let (udp, relay) = (free(), free());
+    let udp = free();
     let mut child = Command::new(env!("CARGO_BIN_EXE_firstflight"))
         .args(["serve", "--udp", &udp.to_string(), "--root", &dir.path("www"), "--first-start"])
-        .args(["--trust", &dir.path("trust"), "--relay-listen", &relay.to_string()])
-        .args(["--relay-key", &dir.path("relay")])
+        .args(["--trust", &dir.path("trust")])
+        .args(args)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut server = Killed(child, stdout);
+    let line = server.line();
     assert!(line.starts_with("listening on"), "{line}");
-    (Killed(child), udp, relay)
+    (server, udp)
 }
 
-/// What a front sends: `client`'s request, under `key`.
-fn datagram(client: SocketAddr, server: SocketAddr, key: &RelayKey, id: u8) -> Vec<u8> {
+/// `client`'s request, in connection `id`.
+fn first_flight(client: SocketAddr, server: SocketAddr, id: u8) -> ConnectionInfo<'static> {
     let secret = PrivateKey::from_seed(&[2; 32]);
     let begins = (unix_ms() / 1000) as u32 - 5;
     let flags = CertificateFlags::new(1, true, false).unwrap();
@@ -93,7 +114,7 @@ fn datagram(client: SocketAddr, server: SocketAddr, key: &RelayKey, id: u8) -> V
         ClientCertificate::new(body, verifier().public(), LOCAL, secret, Instant::ZERO).unwrap();
     let identity = Identity::address(server.ip(), server.port());
     let block = certificate.request_by_front(&identity, REQUEST, [id; 8], Instant::from_millis(5000));
-    let ci = ConnectionInfo {
+    ConnectionInfo {
         address: client.ip(),
         outer_port: NonZeroU16::new(client.port()).unwrap(),
         source_port: NonZeroU16::new(50_000 + u16::from(id)).unwrap(),
@@ -105,7 +126,12 @@ fn datagram(client: SocketAddr, server: SocketAddr, key: &RelayKey, id: u8) -> V
         sack_permitted: true,
         block,
         data: REQUEST,
-    };
+    }
+}
+
+/// What a front sends: `client`'s request, under `key`.
+fn datagram(client: SocketAddr, server: SocketAddr, key: &RelayKey, id: u8) -> Vec<u8> {
+    let ci = first_flight(client, server, id);
     let mut sender = RelaySender::new(key, 1, 1, Boot((unix_ms() / 1000) as u32 + u32::from(id)));
     let mut out = [0; MAX_RELAY];
     let len = sender.emit(&ci, &reply_key(), LOCAL, unix_ms(), &mut out).unwrap();
@@ -116,52 +142,172 @@ fn reply_key() -> ReplyKey {
     ReplyKey::from_bytes(&[9; 16])
 }
 
+/// What comes to `client`, which sent the server nothing, is an answer to its connection `id`: the reply's proof is under
+/// `key`, and the file is there.
+fn gets_its_answer(client: &UdpSocket, server: SocketAddr, id: u8, key: &ReplyKey) {
+    client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let (mut answer, mut proofs) = (Vec::new(), 0);
+    while !answer.ends_with(b"as you like") {
+        let mut bytes = [0; 2000];
+        let (len, from) = client.recv_from(&mut bytes).unwrap();
+        assert_eq!(from, server);
+        let Ok(Carried::Segment(segment)) = Carried::parse(&bytes[..len]) else { panic!() };
+        let segment = Segment::parse(segment).unwrap();
+        assert_eq!(segment.dst_port, 50_000 + u16::from(id), "an answer to what was not sealed");
+        if let Some(reply) = segment.options.asap().and_then(Reply::parse) {
+            let Hint::Proof(proof) = reply.hint else { panic!("{reply:?}") };
+            assert!(key.verifies(from, segment.seq, reply.status, &proof));
+            proofs += 1;
+        }
+        answer.extend_from_slice(segment.payload);
+    }
+    assert!(answer.starts_with(b"HTTP/1.") && proofs > 0, "{}", String::from_utf8_lossy(&answer));
+}
+
 #[test]
 fn a_client_that_sent_nothing_gets_its_answer() {
     let dir = Dir::new("answer");
     let key = RelayKey::from_bytes(&[3; 32]);
-    let (_server, udp, relay) = serve(&dir, &key);
+    let (_server, udp, relay) = serve_front(&dir, &key);
     let client = UdpSocket::bind((LOCAL, 0)).unwrap();
-    client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let front = UdpSocket::bind((LOCAL, 0)).unwrap();
     let at = client.local_addr().unwrap();
     // Who does not have the key is not heard.
     front.send_to(&datagram(at, udp, &RelayKey::from_bytes(&[4; 32]), 1), relay).unwrap();
     front.send_to(&datagram(at, udp, &key, 2), relay).unwrap();
-    let mut answer = Vec::new();
-    while !answer.ends_with(b"as you like") {
-        let mut bytes = [0; 2000];
-        let (len, from) = client.recv_from(&mut bytes).unwrap();
-        assert_eq!(from, udp);
-        let Ok(Carried::Segment(segment)) = Carried::parse(&bytes[..len]) else { panic!() };
-        let segment = Segment::parse(segment).unwrap();
-        assert_eq!(segment.dst_port, 50_002, "an answer to what was not sealed");
-        if let Some(reply) = segment.options.asap().and_then(Reply::parse) {
-            let Hint::Proof(proof) = reply.hint else { panic!("{reply:?}") };
-            assert!(reply_key().verifies(from, segment.seq, reply.status, &proof));
-        }
-        answer.extend_from_slice(segment.payload);
+    gets_its_answer(&client, udp, 2, &reply_key());
+}
+
+/// One scrape of the counts at `at`.
+fn counts(at: SocketAddr) -> String {
+    let mut stream = TcpStream::connect(at).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn a_server_takes_first_flights_from_names_that_it_is_asked_for() {
+    let dir = Dir::new("names");
+    let key = CarriageKey::from_bytes(&[5; 32]).unwrap();
+    let (id, public) = (NonZeroU8::new(7).unwrap(), key.public());
+    let file = CarriageKeyFile { id, key, former: Vec::new() };
+    file.create(&PathBuf::from(dir.path("carriage"))).unwrap();
+    let zone = "@ 60 IN SOA ns host 1 2 3 4 5\n@ 60 IN NS ns\nns 60 IN A 192.0.2.53\n";
+    std::fs::write(dir.path("zone"), zone).unwrap();
+    // A port that was free a moment ago, too: the counts.
+    let metrics = TcpListener::bind((LOCAL, 0)).unwrap().local_addr().unwrap();
+    let (mut server, udp) = serve(
+        &dir,
+        &[
+            "--dns-listen",
+            "127.0.0.1:0",
+            "--carriage-zone",
+            "f.xyz.com",
+            "--carriage-key",
+            &dir.path("carriage"),
+            "--dns-zone",
+            &dir.path("zone"),
+            "--dns-origin",
+            "xyz.com",
+            "--metrics",
+            &metrics.to_string(),
+        ],
+    );
+    let line = server.line();
+    let names = line.strip_prefix("listening on ").and_then(|rest| rest.strip_suffix(" for names")).unwrap();
+    let names: SocketAddr = names.parse().unwrap();
+    assert!(server.line().starts_with("carriage zone f.xyz.com., carriage-key 7:"));
+
+    let (client, resolver) = (UdpSocket::bind((LOCAL, 0)).unwrap(), UdpSocket::bind((LOCAL, 0)).unwrap());
+    resolver.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let zone = Zone::new(b"\x01f\x03xyz\x03com\x00").unwrap();
+    let to = Carriage { key_id: id, key: public, zone };
+    let mut rng = secure_rng().unwrap();
+    let (sealed, reply) = seal(&first_flight(client.local_addr().unwrap(), udp, 3), &to, &mut rng).unwrap();
+    let labels: Vec<_> = Fragments::split(&sealed, Attempt::default(), true).labels().collect();
+    // All but one and the parity; then all of them again: copies are answered, and go no further.
+    for label in labels.iter().skip(1).chain(&labels) {
+        let query = FragmentQuery::new(9, label, zone).unwrap();
+        resolver.send_to(query.as_bytes(), names).unwrap();
+        let mut answer = [0; 512];
+        let len = resolver.recv(&mut answer).unwrap();
+        assert_eq!(query.read_answer(&answer[..len]), Some(Echo::Answered));
+        // The address that clients reach it at.
+        assert!(answer[..len].ends_with(&[0, 4, 127, 0, 0, 1]));
     }
-    assert!(answer.starts_with(b"HTTP/1."), "{}", String::from_utf8_lossy(&answer));
+    gets_its_answer(&client, udp, 3, &reply);
+    let text = counts(metrics);
+    for line in [
+        "firstflight_dns_sets_total{outcome=\"completed\"} 1",
+        "firstflight_dns_first_flights_total{outcome=\"relayed\"} 1",
+        "firstflight_first_flights_total{side=\"server\",outcome=\"accepted\",reason=\"\"} 1",
+    ] {
+        assert!(text.contains(&format!("{line}\n")), "{line} in {text}");
+    }
+    let pid = server.0.id().to_string();
+    // The first signal ends it once its connections have; another one at once.
+    while server.0.try_wait().unwrap().is_none() {
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    }
+    let lines: Vec<String> = (&mut server.1).lines().map_while(Result::ok).collect();
+    let n = 2 * labels.len() - 1;
+    let says = format!(
+        "names:         {n} queries, {n} answers ({n} to fragments); first flights: 1 put together, 1 taken"
+    );
+    assert!(lines.contains(&says), "{lines:?}");
 }
 
 #[test]
 fn what_is_wrong_about_fronts_is_told_in_one_line() {
     let dir = Dir::new("wrong");
     std::fs::write(dir.path("trust"), format!("[[verifier]]\nkey = \"{}\"\n", verifier().public())).unwrap();
-    let told = |udp: &str, key: &str| {
+    let told = |udp: &str, args: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_firstflight"))
             .args(["serve", "--udp", udp, "--root", &dir.path(""), "--identity", "www.example.com"])
-            .args(["--trust", &dir.path("trust"), "--relay-listen", "127.0.0.1:0", "--relay-key", key])
+            .args(["--trust", &dir.path("trust")])
+            .args(args)
             .output()
             .unwrap();
         let complaint = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), complaint.lines().count()), (Some(2), 1), "{complaint}");
         complaint
     };
-    assert!(told("127.0.0.1:0", &dir.path("none")).contains("cannot be read"));
+    let from_fronts =
+        |udp: &str, key: &str| told(udp, &["--relay-listen", "127.0.0.1:0", "--relay-key", key]);
+    assert!(from_fronts("127.0.0.1:0", &dir.path("none")).contains("cannot be read"));
     std::fs::write(dir.path("open"), "relay 1 00").unwrap();
-    assert!(told("127.0.0.1:0", &dir.path("open")).contains("0600"));
+    assert!(from_fronts("127.0.0.1:0", &dir.path("open")).contains("0600"));
     create_relay_key(&PathBuf::from(dir.path("key")), 1, &RelayKey::from_bytes(&[3; 32])).unwrap();
-    assert!(told("0.0.0.0:0", &dir.path("key")).contains("--relay-seen-as"));
+    assert!(from_fronts("0.0.0.0:0", &dir.path("key")).contains("--relay-seen-as"));
+
+    // What the name server in it lacks.
+    let file = CarriageKeyFile {
+        id: NonZeroU8::MIN,
+        key: CarriageKey::from_bytes(&[5; 32]).unwrap(),
+        former: vec![],
+    };
+    file.create(&PathBuf::from(dir.path("carriage"))).unwrap();
+    let naming = |udp: &str, args: &[&str]| {
+        let listen = ["--dns-listen", "127.0.0.1:0", "--carriage-zone", "f.xyz.com", "--carriage-key"];
+        let carriage = dir.path(if args == ["no key"] { "none" } else { "carriage" });
+        let more: Vec<&str> = args.iter().copied().filter(|arg| *arg != "no key").collect();
+        told(udp, &[&listen[..], &[&carriage], &more].concat())
+    };
+    assert!(naming("127.0.0.1:0", &["no key"]).contains("make one with `firstflight dns keygen`"));
+    assert!(naming("[::1]:0", &[]).contains("--carriage-address"));
+    assert!(naming("0.0.0.0:0", &[]).contains("--relay-seen-as"));
+    assert!(naming("127.0.0.1:0", &["--dns-origin", "xyz.com"]).contains("0 --dns-zone and 1 --dns-origin"));
+    let udp = ["serve", "--udp", "127.0.0.1:0", "--root", &dir.path("")].map(str::to_owned);
+    for (args, lacks) in [
+        (&["--carriage-zone", "f.xyz.com"][..], "--dns-listen"),
+        (&["--dns-listen", "127.0.0.1:0"], "--carriage-key"),
+        (&["--relay-seen-as", "127.0.0.1:9"], "--dns-listen"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_firstflight")).args(&udp).args(args).output().unwrap();
+        let complaint = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), complaint.lines().count()), (Some(2), 1), "{complaint}");
+        assert!(complaint.contains(lacks), "{complaint}");
+    }
 }

@@ -5,6 +5,7 @@ use firstflight_dns::service::ServiceError;
 use firstflight_dns::{BootError, FrontError, KeyFileError, Name, ZoneError};
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -13,8 +14,10 @@ use std::process::ExitCode;
 pub enum DnsError {
     /// Neither options nor a subcommand, or nothing to serve.
     Nothing,
-    /// Not as many zones as origins.
-    Origins { zones: usize, origins: usize },
+    /// Not as many zones as origins, by these options.
+    Origins { options: (&'static str, &'static str), counts: (usize, usize) },
+    /// The server that is its own front has no IPv4 address.
+    NoAddress(IpAddr),
     /// A zone file cannot be read.
     ReadZone(PathBuf, io::Error),
     /// A zone file is not the zone that it is to be.
@@ -59,9 +62,13 @@ impl fmt::Display for DnsError {
             Self::Nothing => {
                 f.write_str("say what to serve, with --zone FILE --origin NAME, --carriage-zone NAME or both")
             }
-            Self::Origins { zones, origins } => write!(
+            Self::Origins { options: (zone, origin), counts: (zones, origins) } => write!(
                 f,
-                "{zones} --zone and {origins} --origin: give each zone file the name that it begins at, in the same order"
+                "{zones} --{zone} and {origins} --{origin}: give each zone file the name that it begins at, in the same order"
+            ),
+            Self::NoAddress(seen_as) => write!(
+                f,
+                "fragments are answered with an IPv4 address, and {seen_as} is none: give one with --carriage-address"
             ),
             Self::ReadZone(path, error) => write!(f, "cannot read the zone file {}: {error}", path.display()),
             Self::Zone(path, wrong) => {

@@ -14,7 +14,13 @@ const EVERY: Duration = Duration::from_secs(1);
 /// The files of a front, and what was in them.
 pub struct KeyFiles {
     carriage: PathBuf,
-    relays: Vec<RelayTo>,
+    /// `None`: first flights go nowhere else.
+    relays: Option<Relays>,
+}
+
+/// The servers' key files, and what was in them.
+pub struct Relays {
+    servers: Vec<RelayTo>,
     front_id: u16,
     state: PathBuf,
     boot: BootFile,
@@ -26,30 +32,18 @@ fn unix() -> u64 {
     unix_ms() / 1000
 }
 
-impl KeyFiles {
-    /// For these files; nothing of keys is read yet.
-    pub fn new(
-        carriage: PathBuf,
-        relays: Vec<RelayTo>,
-        front_id: u16,
-        state: PathBuf,
-    ) -> Result<Self, DnsError> {
+impl Relays {
+    /// For these servers; nothing of keys is read yet.
+    pub fn new(servers: Vec<RelayTo>, front_id: u16, state: PathBuf) -> Result<Self, DnsError> {
         let boot = BootFile::open(&state).map_err(|error| DnsError::State(state.clone(), error))?;
-        Ok(Self { carriage, relays, front_id, state, boot, used: Vec::new() })
-    }
-
-    /// The keys that first flights are sealed to, as they are now.
-    pub fn carriage(&self) -> Result<CarriageKeys, DnsError> {
-        let file = CarriageKeyFile::read(&self.carriage);
-        let file = file.map_err(|error| DnsError::Key(self.carriage.clone(), error))?;
-        Ok(file.keys(unix()))
+        Ok(Self { servers, front_id, state, boot, used: Vec::new() })
     }
 
     /// The servers, if a key has changed. Under a key that comes back no nonce is used twice: each change counts
     /// as another start.
-    pub fn servers(&mut self) -> Result<Option<Vec<RelayServer>>, DnsError> {
-        let mut keys = Vec::with_capacity(self.relays.len());
-        for RelayTo { path, .. } in &self.relays {
+    fn servers(&mut self) -> Result<Option<Vec<RelayServer>>, DnsError> {
+        let mut keys = Vec::with_capacity(self.servers.len());
+        for RelayTo { path, .. } in &self.servers {
             let fail = |error| DnsError::Key(path.clone(), error);
             let first = read_relay_keys(path).map_err(fail)?.into_iter().next();
             keys.push(first.ok_or_else(|| fail(firstflight_dns::KeyFileError::NoKey))?);
@@ -64,13 +58,31 @@ impl KeyFiles {
         let boot = self.boot.next(now).map_err(|error| DnsError::State(self.state.clone(), error))?;
         // Servers that share a key see senders with different numbers.
         let fronts = (0..=u16::MAX).map(|n| self.front_id.wrapping_add(n));
-        let servers = self.relays.iter().zip(&keys).zip(fronts).map(|((to, (id, key)), front)| RelayServer {
-            address: to.address,
-            sender: RelaySender::new(key, *id, front, boot),
+        let servers = self.servers.iter().zip(&keys).zip(fronts).map(|((to, (id, key)), front)| {
+            RelayServer { address: to.address, sender: RelaySender::new(key, *id, front, boot) }
         });
         let servers = servers.collect();
         self.used = keys;
         Ok(Some(servers))
+    }
+}
+
+impl KeyFiles {
+    /// For these files; nothing of keys is read yet.
+    pub fn new(carriage: PathBuf, relays: Option<Relays>) -> Self {
+        Self { carriage, relays }
+    }
+
+    /// The keys that first flights are sealed to, as they are now.
+    pub fn carriage(&self) -> Result<CarriageKeys, DnsError> {
+        let file = CarriageKeyFile::read(&self.carriage);
+        let file = file.map_err(|error| DnsError::Key(self.carriage.clone(), error))?;
+        Ok(file.keys(unix()))
+    }
+
+    /// The servers, if there are any and a key has changed.
+    pub fn servers(&mut self) -> Result<Option<Vec<RelayServer>>, DnsError> {
+        self.relays.as_mut().map_or(Ok(None), Relays::servers)
     }
 
     /// Reads the files every second and gives what is in them to the front, until it is dropped. While one cannot
@@ -118,7 +130,7 @@ mod tests {
         let path = directory.join("relay");
         let to = RelayTo { address: "192.0.2.80:4454".parse().unwrap(), path: path.clone() };
         let state = directory.join("boot");
-        let mut files = KeyFiles::new(directory.join("key"), vec![to.clone(), to], 7, state.clone()).unwrap();
+        let mut files = Relays::new(vec![to.clone(), to], 7, state.clone()).unwrap();
         let boot = || fs::read_to_string(&state).unwrap();
         let put = |byte| {
             let _ = fs::remove_file(&path);

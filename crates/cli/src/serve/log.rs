@@ -1,6 +1,6 @@
 //! One line a request, on stdout, for people or as JSON.
 
-use super::counters;
+use super::{counters, names};
 use crate::observed::Watch;
 use crate::output;
 use firstflight::{Counters, StoreCounters, Stream};
@@ -21,6 +21,7 @@ pub struct Log {
 #[serde(tag = "event", rename_all = "kebab-case")]
 enum Event<'a> {
     Listening { message: String },
+    Names(names::Report),
     Request(Line<'a>),
     Counters(counters::Report),
     Store(counters::Store),
@@ -59,6 +60,17 @@ impl Log {
         }
     }
 
+    /// So is the name server in it.
+    pub fn naming(self, says: Vec<String>) {
+        for message in says {
+            if self.json {
+                output::json(&Event::Listening { message });
+            } else {
+                output::line(&message);
+            }
+        }
+    }
+
     /// A request has come.
     pub fn begin<B>(self, peer: SocketAddr, watch: Watch<Stream>, request: &Request<B>) -> Entry {
         Entry {
@@ -78,6 +90,15 @@ impl Log {
         let report = counters::Store::new(counters);
         if self.json {
             output::json(&Event::Store(report));
+        } else {
+            output::line(&report);
+        }
+    }
+
+    /// What the name server did.
+    pub fn names(self, report: names::Report) {
+        if self.json {
+            output::json(&Event::Names(report));
         } else {
             output::line(&report);
         }

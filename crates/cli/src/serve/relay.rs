@@ -1,13 +1,14 @@
-//! First flights that fronts hand over: name servers that found them in what resolvers asked (`firstflight dns`).
+//! First flights that fronts hand over: name servers that found them in what resolvers asked (`firstflight dns`), or
+//! the one in this server (`--dns-listen`).
 
 use crate::error::Error;
 use firstflight::credential::PendingLimit;
 use firstflight::credential::asap::AsapPolicy;
 use firstflight::{Endpoint, RelayedFlight};
-use firstflight_dns::relay::MAX_RELAY;
+use firstflight_dns::relay::{MAX_RELAY, Relayed};
 use firstflight_dns::{OpenBuffer, RelayReceiver, read_relay_keys};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,8 +30,31 @@ pub struct Relay {
     #[arg(long, value_name = "FILE", requires = "relay_listen")]
     relay_key: Option<PathBuf>,
     /// This server's address and UDP port as clients see them [default: those of --udp]
-    #[arg(long, value_name = "ADDR:PORT", requires = "relay_listen")]
+    #[arg(long, value_name = "ADDR:PORT", requires = "fronts")]
     relay_seen_as: Option<SocketAddr>,
+}
+
+/// What fronts hand first flights to.
+#[derive(Debug, Clone, Copy)]
+pub struct Server {
+    /// Where clients would have sent their SYN.
+    address: IpAddr,
+    /// Where they see it come from.
+    pub seen_as: SocketAddr,
+}
+
+impl Server {
+    /// A first flight that was opened goes to the listener.
+    pub fn take(&self, endpoint: &Endpoint, relayed: Relayed<'_>) {
+        let segment = relayed.ci.segment();
+        endpoint.handle_relayed(RelayedFlight {
+            client: SocketAddr::new(relayed.ci.address, relayed.ci.outer_port.get()),
+            server: self.address,
+            segment: &segment,
+            key: relayed.reply,
+            seen_as: Some(self.seen_as),
+        });
+    }
 }
 
 /// A socket for fronts that is not served yet.
@@ -38,35 +62,36 @@ pub struct Prepared {
     socket: UdpSocket,
     receiver: RelayReceiver,
     keys: KeyFile,
-    /// Where clients would have sent their SYN, and where they see it come from.
-    server: SocketAddr,
-    seen_as: SocketAddr,
+    server: Server,
 }
 
 impl Relay {
-    /// Binds and reads what the options name, and lets `asap` take what comes.
-    pub async fn prepare(
-        &self,
-        udp: Option<SocketAddr>,
-        asap: Option<&mut AsapPolicy>,
-    ) -> Result<Option<Prepared>, Error> {
-        let (Some(at), Some(path), Some(udp), Some(asap)) = (self.relay_listen, &self.relay_key, udp, asap)
-        else {
-            return Ok(None);
-        };
+    /// Whether fronts elsewhere hand over first flights.
+    pub fn wanted(&self) -> bool {
+        self.relay_listen.is_some()
+    }
+
+    /// The server that fronts hand first flights to, here or elsewhere; lets `asap` take what comes.
+    pub fn server(&self, udp: SocketAddr, asap: &mut AsapPolicy) -> Result<Server, Error> {
         let seen_as = self.relay_seen_as.unwrap_or(udp);
         if seen_as.ip().is_unspecified() {
             return Err(Error::RelaySeenAs(udp));
         }
-        let server = if udp.ip().is_unspecified() { seen_as } else { udp };
+        let address = if udp.ip().is_unspecified() { seen_as.ip() } else { udp.ip() };
+        let (all, each) = PENDING;
+        asap.relayed =
+            Some(Arc::new(PendingLimit::with_clients(all, each).within(Arc::clone(&asap.pending))));
+        Ok(Server { address, seen_as })
+    }
+
+    /// Binds and reads what the options name.
+    pub async fn prepare(&self, server: Server) -> Result<Option<Prepared>, Error> {
+        let (Some(at), Some(path)) = (self.relay_listen, &self.relay_key) else { return Ok(None) };
         let mut receiver = RelayReceiver::new();
         let mut keys = KeyFile { path: path.clone(), ids: Vec::new() };
         keys.read(&mut receiver)?;
         let socket = UdpSocket::bind(at).await.map_err(|error| Error::Udp(at, error))?;
-        let (all, each) = PENDING;
-        asap.relayed =
-            Some(Arc::new(PendingLimit::with_clients(all, each).within(Arc::clone(&asap.pending))));
-        Ok(Some(Prepared { socket, receiver, keys, server, seen_as }))
+        Ok(Some(Prepared { socket, receiver, keys, server }))
     }
 }
 
@@ -122,16 +147,7 @@ impl Prepared {
     fn take(&mut self, datagram: &[u8], endpoint: &Endpoint) {
         let mut buffer = OpenBuffer::new();
         match self.receiver.handle_datagram(datagram, firstflight::unix_ms(), &mut buffer) {
-            Ok(relayed) => {
-                let segment = relayed.ci.segment();
-                endpoint.handle_relayed(RelayedFlight {
-                    client: SocketAddr::new(relayed.ci.address, relayed.ci.outer_port.get()),
-                    server: self.server.ip(),
-                    segment: &segment,
-                    key: relayed.reply,
-                    seen_as: Some(self.seen_as),
-                });
-            }
+            Ok(relayed) => self.server.take(endpoint, relayed),
             Err(refused) => tracing::debug!(%refused, "a relay datagram was dropped"),
         }
     }

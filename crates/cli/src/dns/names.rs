@@ -1,0 +1,83 @@
+//! What a name server is told that takes first flights, whether it is one of its own (`dns`) or part of the web server
+//! (`serve --dns-listen`).
+
+use super::DnsError;
+use firstflight_dns::front::RateLimit;
+use firstflight_dns::service::secure_rng;
+use firstflight_dns::{CarriageConfig, CarriageKeys, Destination, Front, Name, ReassemblyLimits, ZoneData};
+use std::net::Ipv4Addr;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+/// A carriage zone, and what its clients may cost.
+#[derive(clap::Args)]
+pub struct Carriage {
+    /// Zone that first flights are asked for below
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    pub carriage_zone: Option<Name>,
+    /// IPv4 address of the server, which fragments are answered with; up to 8
+    #[arg(long, value_name = "ADDR", requires = "carriage_zone")]
+    pub carriage_address: Vec<Ipv4Addr>,
+    /// Answers of one kind that a network (/24, /56) gets over UDP in a second
+    #[arg(long, value_name = "N", default_value_t = RateLimit::default().per_second)]
+    answers_per_second: NonZeroU32,
+    /// First flights that are opened in a second at most
+    #[arg(long, value_name = "N", default_value_t = CarriageConfig::OPENS_PER_SECOND)]
+    opens_per_second: NonZeroU32,
+}
+
+/// A whole domain name, with or without its final dot.
+pub fn name(text: &str) -> Result<Name, &'static str> {
+    let mut name =
+        Name::from_ascii(text).map_err(|_| "write a domain name in ASCII, as f.example.com")?.to_lowercase();
+    name.set_fqdn(true);
+    Ok(name)
+}
+
+/// The zones in `files`, which begin at `origins`. `options` are the names of the two options, without their dashes.
+pub fn zones(
+    files: &[PathBuf],
+    origins: &[Name],
+    options: (&'static str, &'static str),
+) -> Result<Vec<ZoneData>, DnsError> {
+    let counts = (files.len(), origins.len());
+    if counts.0 != counts.1 {
+        return Err(DnsError::Origins { options, counts });
+    }
+    let read = |(path, origin): (&PathBuf, &Name)| {
+        let text = std::fs::read_to_string(path);
+        let text = text.map_err(|error| DnsError::ReadZone(path.clone(), error))?;
+        let zone = ZoneData::parse(&text, Some(path.clone()), origin);
+        zone.map_err(|error| DnsError::Zone(path.clone(), Box::new((origin.clone(), error))))
+    };
+    files.iter().zip(origins).map(read).collect()
+}
+
+impl Carriage {
+    /// A front of `zones`, which takes no first flights yet.
+    pub fn front(&self, zones: Vec<ZoneData>) -> Result<Front, DnsError> {
+        let rate = RateLimit { per_second: self.answers_per_second, ..RateLimit::default() };
+        Front::new(zones, rate).map_err(|error| DnsError::Front(Box::new(error)))
+    }
+
+    /// Lets `front` take first flights below `zone`.
+    pub fn carry(
+        &self,
+        front: &mut Front,
+        zone: &Name,
+        addresses: &[Ipv4Addr],
+        keys: CarriageKeys,
+        to: Destination,
+    ) -> Result<(), DnsError> {
+        let config = CarriageConfig {
+            zone: zone.clone(),
+            addresses: addresses.to_vec(),
+            keys,
+            to,
+            limits: ReassemblyLimits::default(),
+            opens_per_second: self.opens_per_second,
+        };
+        let mut rng = secure_rng().map_err(DnsError::Random)?;
+        front.carry(config, &mut rng).map_err(|error| DnsError::Front(Box::new(error)))
+    }
+}

@@ -1,0 +1,163 @@
+//! `--dns-listen`: the name server of the carriage zone in the web server itself, which takes the first flights in what
+//! resolvers ask (the thesis' SDNS, §5.3).
+
+use super::relay::Server;
+use crate::dns::{Carriage, DnsError, KeyFiles, name, published, zones};
+use crate::error::Error;
+use firstflight::Endpoint;
+use firstflight_dns::front::Kind;
+use firstflight_dns::service::{FrontHandle, Service, Sockets, StreamLimits};
+use firstflight_dns::{Destination, Front, Name};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// The name server in this one.
+#[derive(clap::Args)]
+#[command(
+    next_help_heading = "First flights by DNS",
+    mut_arg("carriage_zone", |zone| zone.requires("dns_listen")),
+    mut_arg("answers_per_second", |n| n.requires("dns_listen")),
+    mut_arg("opens_per_second", |n| n.requires("dns_listen"))
+)]
+pub struct Names {
+    /// Answer names at this address and port, over UDP and TCP, and take the first flights in them; once more for each
+    #[arg(
+        long, value_name = "ADDR:PORT", requires_all = ["udp", "trust", "carriage_zone", "carriage_key"]
+    )]
+    dns_listen: Vec<SocketAddr>,
+    /// File of the key that first flights are sealed to (dns keygen --key makes one); read again while running
+    #[arg(long, value_name = "FILE", requires = "dns_listen")]
+    carriage_key: Option<PathBuf>,
+    #[command(flatten)]
+    carriage: Carriage,
+    /// Zone file (RFC 1035) of other names to answer; once more for each zone
+    #[arg(long, value_name = "FILE", requires = "dns_listen")]
+    dns_zone: Vec<PathBuf>,
+    /// Name that the zone begins at; one for each --dns-zone, in the same order
+    #[arg(long, value_name = "NAME", value_parser = name, requires = "dns_listen")]
+    dns_origin: Vec<Name>,
+}
+
+/// A name server whose ports are held.
+pub struct Prepared {
+    sockets: Sockets,
+    front: Front,
+    files: KeyFiles,
+    server: Server,
+    /// What is said about it.
+    says: Vec<String>,
+}
+
+impl Names {
+    /// Whether there is one.
+    pub fn wanted(&self) -> bool {
+        !self.dns_listen.is_empty()
+    }
+
+    /// Binds and reads what the options name.
+    pub async fn prepare(&self, server: Server) -> Result<Option<Prepared>, Error> {
+        let (true, Some(zone), Some(key)) = (self.wanted(), &self.carriage.carriage_zone, &self.carriage_key)
+        else {
+            return Ok(None);
+        };
+        let (front, files, public) = self.front(zone, key, server).map_err(Error::Dns)?;
+        let sockets = Sockets::bind(&self.dns_listen).await;
+        let sockets = sockets.map_err(|error| Error::Dns(DnsError::Service(error)))?;
+        let listening = sockets.addresses();
+        let mut says: Vec<String> =
+            listening.iter().map(|at| format!("listening on {at} for names")).collect();
+        says.push(format!("carriage zone {zone}, carriage-key {public}"));
+        Ok(Some(Prepared { sockets, front, files, server, says }))
+    }
+
+    /// The front, its key file, and the key to be published.
+    fn front(&self, zone: &Name, key: &Path, server: Server) -> Result<(Front, KeyFiles, String), DnsError> {
+        let others = zones(&self.dns_zone, &self.dns_origin, ("dns-zone", "dns-origin"))?;
+        let mut front = self.carriage.front(others)?;
+        let mut addresses = self.carriage.carriage_address.clone();
+        if addresses.is_empty() {
+            match server.seen_as.ip() {
+                IpAddr::V4(address) => addresses.push(address),
+                address => return Err(DnsError::NoAddress(address)),
+            }
+        }
+        let files = KeyFiles::new(key.to_owned(), None);
+        let keys = files.carriage()?;
+        let (id, public) = keys.current();
+        self.carriage.carry(&mut front, zone, &addresses, keys, Destination::Here)?;
+        Ok((front, files, published(id, &public)))
+    }
+}
+
+impl Prepared {
+    /// A service whose first flights go to `endpoint`.
+    pub fn over(self, endpoint: Endpoint) -> Result<Serving, Error> {
+        let Self { sockets, front, files, server, says } = self;
+        let service = sockets.serve_here(front, StreamLimits::default(), move |relayed| {
+            tracing::debug!(resolver = %relayed.resolver, "a first flight by DNS");
+            server.take(&endpoint, relayed);
+        });
+        let service = service.map_err(|error| Error::Dns(DnsError::Service(error)))?;
+        Ok(Serving { handle: service.handle(), service, files, says })
+    }
+}
+
+/// A name server that answers as soon as it runs.
+pub struct Serving {
+    pub handle: FrontHandle,
+    /// For the log.
+    pub says: Vec<String>,
+    service: Service,
+    files: KeyFiles,
+}
+
+impl Serving {
+    /// Answers until `stopping` closes; then for queries under way.
+    pub fn run(self, mut stopping: watch::Receiver<()>) -> JoinHandle<()> {
+        tokio::spawn(async move {
+            let following = tokio::spawn(self.files.follow(self.handle));
+            let stopped = async move {
+                // Nothing is ever sent: it closes.
+                let _ = stopping.changed().await;
+            };
+            self.service.run(stopped).await;
+            following.abort();
+        })
+    }
+}
+
+/// What it did, for the last lines of the log.
+#[derive(serde::Serialize)]
+pub struct Report {
+    queries: u64,
+    answers: u64,
+    answers_to_fragments: u64,
+    put_together: u64,
+    taken: u64,
+}
+
+impl Report {
+    /// What the front with this handle did.
+    pub fn new(handle: &FrontHandle) -> Self {
+        let (counts, table) = handle.counters();
+        Self {
+            queries: counts.udp + counts.tcp,
+            answers: counts.answers_in_all(),
+            answers_to_fragments: counts.answers(Kind::Fragment),
+            put_together: table.completed,
+            taken: counts.relayed,
+        }
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "names:         {} queries, {} answers ({} to fragments); first flights: {} put together, {} taken",
+            self.queries, self.answers, self.answers_to_fragments, self.put_together, self.taken
+        )
+    }
+}
