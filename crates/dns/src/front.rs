@@ -117,6 +117,12 @@ impl Front {
         self.carriage.as_ref().map_or(0, Carriage::sets)
     }
 
+    /// Memory of the table of fragments, bytes.
+    #[must_use]
+    pub fn table_bytes(&self) -> usize {
+        self.carriage.as_ref().map_or(0, Carriage::table_bytes)
+    }
+
     /// From now on first flights are opened with these keys; false without a carriage zone.
     pub fn set_keys(&mut self, keys: CarriageKeys) -> bool {
         self.carriage.as_mut().is_some_and(|carriage| {

@@ -192,6 +192,16 @@ impl Reassembly {
         self.holders.len()
     }
 
+    /// Memory that it has taken and not given back, bytes.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        let Self { index, sets, free, holders, .. } = self;
+        sets.capacity() * size_of::<Set>()
+            + free.capacity() * size_of::<u32>()
+            + index.allocation_size()
+            + holders.heap_bytes()
+    }
+
     /// What happened so far.
     #[must_use]
     pub const fn counters(&self) -> &ReassemblyCounters {
@@ -296,7 +306,7 @@ impl Reassembly {
             }
         }
         if self.len() >= capacity
-            && let Some(largest) = self.holders.largest()
+            && let Some(largest) = self.holders.largest(rng)
             && self.evict(largest, rng)
         {
             self.counters.evicted_full += 1;

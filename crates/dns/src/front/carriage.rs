@@ -122,6 +122,10 @@ impl Carriage {
         self.table.len()
     }
 
+    pub(super) fn table_bytes(&self) -> usize {
+        self.table.heap_bytes()
+    }
+
     pub(super) fn set_keys(&mut self, keys: CarriageKeys) {
         self.opening.keys = keys;
     }

@@ -4,6 +4,7 @@ use core::hash::{BuildHasher, Hasher};
 use core::net::IpAddr;
 use foldhash::quality::SeedableRandomState;
 use hashbrown::HashTable;
+use rand_core::Rng;
 
 /// The network of a resolver: the first 24 bits of an IPv4 address, 48 of an IPv6 one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +73,14 @@ impl Holders {
         self.order.len()
     }
 
+    pub(super) fn heap_bytes(&self) -> usize {
+        let Self { index, holders, free, order, above, .. } = self;
+        let lists: usize = holders.iter().map(|holder| holder.sets.capacity()).sum();
+        index.allocation_size()
+            + holders.capacity() * size_of::<Holder>()
+            + (lists + free.capacity() + order.capacity() + above.capacity()) * size_of::<u32>()
+    }
+
     pub(super) fn find(&self, prefix: Prefix) -> Option<u32> {
         let same = |at: &u32| self.holders.get(*at as usize).is_some_and(|holder| holder.prefix == prefix);
         self.index.find(hash(&self.hasher, prefix), same).copied()
@@ -82,9 +91,16 @@ impl Holders {
         self.holders.get(holder as usize).map_or(&[], |holder| holder.sets.as_slice())
     }
 
-    /// Who has the most.
-    pub(super) fn largest(&self) -> Option<u32> {
-        self.order.first().copied()
+    /// Who has the most; a random one of several.
+    ///
+    /// Not the first in `order`: that is who came last, so that a flood from as many networks as there are sets would
+    /// keep its own and push out each new one before it is whole.
+    pub(super) fn largest(&self, rng: &mut impl Rng) -> Option<u32> {
+        let below = self.sets(*self.order.first()?).len().checked_sub(1)?;
+        let equals = u64::from(*self.above.get(below)?);
+        // The remainder's bias is 2⁻⁵⁰ at most.
+        let at = rng.next_u64().checked_rem(equals)?;
+        self.order.get(at as usize).copied()
     }
 
     /// Gives `set` to the holder `prefix`.

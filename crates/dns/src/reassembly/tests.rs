@@ -235,6 +235,7 @@ fn a_flood_never_exceeds_the_bounds() {
     assert!(table.table.sets.len() == 512 && table.table.sets.capacity() <= 1024);
     assert!(table.table.free.capacity() <= 1024 && table.table.index.capacity() <= 2048);
     assert!(table.table.holders.room() <= 8 * 512 + 16 * 300);
+    assert!(table.table.heap_bytes() <= 1024 * 520 + (64 << 10), "{}", table.table.heap_bytes());
     table.check();
     // Who comes through a resolver of his own, at once, still gets through: others have more sets.
     for fragment in &honest[..6] {
@@ -242,6 +243,32 @@ fn a_flood_never_exceeds_the_bounds() {
     }
     let last = table.put(&honest[6], from(5000), NOW + Duration::from_secs(1));
     assert_eq!(last, Reassembled::Complete(Box::new(sealed(60, 9))));
+}
+
+/// A flood from more networks than there are sets: each has one. The newest are forgotten no sooner than others.
+#[test]
+fn among_equals_a_random_set_makes_way() {
+    let mut table = Table::new(512);
+    let mut networks = 0;
+    let mut flood = |table: &mut Table, sets: u32| {
+        for _ in 0..sets {
+            networks += 1;
+            table.put(&stray(u64::from(networks)), from(networks), NOW);
+        }
+    };
+    flood(&mut table, 512);
+    let mut whole = 0;
+    for seed in 0..100 {
+        // Sixty sets of others come between its fragments: about one of nine is lost.
+        for fragment in &split(60, 1000 + u64::from(seed), 0, false) {
+            let put = table.put(fragment, from((1 << 20) + seed), NOW);
+            whole += u32::from(matches!(put, Reassembled::Complete(_)));
+            flood(&mut table, 10);
+        }
+    }
+    assert!(whole >= 75, "{whole} of 100");
+    assert_eq!(table.table.len(), 512);
+    table.check();
 }
 
 #[test]
