@@ -1,8 +1,10 @@
 //! How often something that costs time is done.
 
-use core::num::NonZeroU32;
+use core::hash::Hash;
+use core::num::{NonZeroU32, NonZeroUsize};
 use core::time::Duration;
 use firstflight_wire::Instant;
+use lru::LruCache;
 
 /// So many a second, and a tenth of a second's worth at once: a flood of complete first flights that do not
 /// open costs a server no more than that.
@@ -32,6 +34,45 @@ impl Budget {
         }
         fits
     }
+
+    /// Whether half of it is there at least.
+    fn is_half_full(&self, now: Instant) -> bool {
+        self.full_at.max(now) - now <= self.depth / 2
+    }
+}
+
+/// A budget for many, of which none uses up more than half, and a sixteenth of the rest: a flood through one resolver
+/// leaves something for the others.
+#[derive(Debug)]
+pub(crate) struct SharedBudget<Who: Hash + Eq> {
+    all: Budget,
+    share: NonZeroU32,
+    /// Those who took something when less than half was there; who did so longest ago is forgotten for a new one.
+    shares: LruCache<Who, Budget>,
+}
+
+impl<Who: Hash + Eq> SharedBudget<Who> {
+    /// The part of the rate that one has when less than half is there.
+    const SHARE: u32 = 16;
+    /// Those who are remembered.
+    const REMEMBERED: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1023);
+
+    /// A full one.
+    pub(crate) fn new(per_second: NonZeroU32) -> Self {
+        let share = NonZeroU32::new(per_second.get() / Self::SHARE).unwrap_or(NonZeroU32::MIN);
+        Self { all: Budget::new(per_second), share, shares: LruCache::new(Self::REMEMBERED) }
+    }
+
+    /// Takes one for `who`; false if there is none.
+    pub(crate) fn take(&mut self, who: Who, now: Instant) -> bool {
+        if !self.all.is_half_full(now) {
+            let share = self.share;
+            if !self.shares.get_or_insert_mut(who, || Budget::new(share)).take(now) {
+                return false;
+            }
+        }
+        self.all.take(now)
+    }
 }
 
 #[cfg(test)]
@@ -53,6 +94,35 @@ mod tests {
             }
         }
         assert_eq!(taken, 100 + 10_000);
+    }
+
+    /// Attempts of number 0 without end, and two of another every 20 ms: those are always there.
+    #[test]
+    fn nobody_uses_up_what_others_need() {
+        let mut budget = SharedBudget::new(NonZeroU32::new(1000).unwrap());
+        let (mut greedy, mut others, mut asked) = (0, 0, 0);
+        for ms in 0..10_000 {
+            let now = Instant::from_secs(1000) + Duration::from_millis(ms);
+            for _ in 0..5 {
+                greedy += u32::from(budget.take(0, now));
+            }
+            if ms % 20 == 0 {
+                asked += 2;
+                others += u32::from(budget.take(1, now)) + u32::from(budget.take(2, now));
+            }
+        }
+        assert_eq!((others, asked), (1000, 1000));
+        // And nothing is left lying: all but a tenth of a second's worth is used.
+        assert!((9_000..=9_100).contains(&greedy), "{greedy}");
+    }
+
+    #[test]
+    fn those_who_share_a_budget_are_forgotten_for_others() {
+        let mut budget = SharedBudget::new(NonZeroU32::new(1000).unwrap());
+        for who in 0..10_000 {
+            let _ = budget.take(who, Instant::from_secs(1000));
+        }
+        assert_eq!(budget.shares.len(), 1024);
     }
 
     #[test]

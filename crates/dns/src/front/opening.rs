@@ -1,7 +1,8 @@
 //! First flights that are whole, opened one by one.
 
 use super::FrontCounters;
-use crate::budget::Budget;
+use super::rate::network;
+use crate::budget::SharedBudget;
 use crate::keys::CarriageKeys;
 use crate::relay::Relayed;
 use crate::seal::{OpenBuffer, OpenError, Sealed};
@@ -20,7 +21,7 @@ const WAITING: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotOpened {
-    /// Too many in this second (section 4.2).
+    /// Too many in this second, or of this resolver's network (section 4.2).
     Budget,
     /// The sender is at fault, or uses an old parameter.
     Seal(OpenError),
@@ -41,14 +42,15 @@ pub(super) struct Opening {
     /// Wire form, lower case.
     zone: Vec<u8>,
     pub(super) keys: CarriageKeys,
-    budget: Budget,
+    /// By networks of resolvers.
+    budget: SharedBudget<u128>,
     /// With the resolver that the last fragment came through.
     waiting: VecDeque<(Box<Sealed>, IpAddr)>,
 }
 
 impl Opening {
     pub(super) fn new(zone: Vec<u8>, keys: CarriageKeys, per_second: NonZeroU32) -> Self {
-        Self { zone, keys, budget: Budget::new(per_second), waiting: VecDeque::new() }
+        Self { zone, keys, budget: SharedBudget::new(per_second), waiting: VecDeque::new() }
     }
 
     pub(super) fn zone(&self) -> Option<Zone<'_>> {
@@ -72,7 +74,7 @@ impl Opening {
         counters: &mut FrontCounters,
     ) -> Option<Result<Relayed<'b>, NotOpened>> {
         let (sealed, resolver) = self.waiting.pop_front()?;
-        if !self.budget.take(clock.mono) {
+        if !self.budget.take(network(resolver), clock.mono) {
             counters.over_budget += 1;
             return Some(Err(NotOpened::Budget));
         }

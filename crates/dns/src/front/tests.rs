@@ -405,8 +405,11 @@ fn first_flights_are_opened_within_a_budget() {
     assert_eq!(site.relays().len(), 2);
     assert_eq!((site.front.counters().relayed, site.front.counters().over_budget), (2, 8));
     // Nobody polls: no more than so many wait.
-    let mut site =
-        Site::with(RateLimit { per_second: 5000.try_into().unwrap(), ..RateLimit::default() }, config());
+    let (answers, opens) = (5000.try_into().unwrap(), 5000.try_into().unwrap());
+    let mut site = Site::with(
+        RateLimit { per_second: answers, ..RateLimit::default() },
+        CarriageConfig { opens_per_second: opens, ..config() },
+    );
     for n in 0..80 {
         site.ask_fragments(&labels(V4, b"x", n));
     }
