@@ -1,6 +1,7 @@
-//! Attacks on Fast Open and ASAP, in virtual time: what the attacker gets, and what honest clients notice.
+//! Attacks on Fast Open, ASAP and the name server that takes first flights, in virtual time: what the attacker gets, and what honest clients notice.
 
 mod certificates;
+mod dns;
 mod flood;
 mod reflection;
 mod replay;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use world::clock_at;
 
 /// Simulated attacks: floods with stolen cookies, reflection at a victim, replays, a farm's roll-over; and what
-/// can be tried with certificates.
+/// can be tried with certificates and at a name server.
 #[derive(Debug, Args)]
 pub struct Attack {
     /// Which one; all of them by default
@@ -47,6 +48,8 @@ enum Which {
     RollOver,
     /// Wrong requests, garbage, replays, stolen certificates, reflection
     Certificates,
+    /// Fragments of first flights in names, forged and copied, and datagrams from no front
+    Dns,
 }
 
 /// Runs them; the text to print.
@@ -67,6 +70,9 @@ pub fn run(attack: &Attack) -> String {
     }
     if wanted(Which::Certificates) {
         tables.extend(certificates::tables(attack.seconds, attack.seed));
+    }
+    if wanted(Which::Dns) {
+        tables.extend(dns::tables(attack.seconds, attack.seed));
     }
     if attack.json {
         return serde_json::Value::from_iter(tables.iter().map(Table::json)).to_string();

@@ -1,0 +1,294 @@
+//! Floods of fragments, forged and copied, while honest clients send first flights through other resolvers.
+
+use super::super::report::Table;
+use super::site::{Outcome, Site};
+use super::{HONEST, RESOLVERS, attacker, forged, resolver};
+use firstflight_dns::front::RateLimit;
+use firstflight_dns::{Attempt, Fragments, LABEL, Sealed};
+use rand_chacha::rand_core::Rng;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Queries a second of a flood.
+const RATE: u32 = 10_000;
+/// Fragments of a forged set.
+const PARTS: u8 = 7;
+/// How long after it was first sent a first flight is sent again, milliseconds; a set is kept for 3 s, a request is
+/// good for 30 s.
+const AGAIN_MS: [u64; 5] = [50, 2_000, 3_500, 8_000, 20_000];
+/// Resolvers that a copy goes through.
+const COPIES: u32 = 8;
+
+/// What an attacker sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forgery {
+    /// Nothing.
+    Nothing,
+    /// One fragment each of sets that never become whole; some id may be one that is under way.
+    Strays,
+    /// Whole sets whose id is not that of what is in them.
+    WrongIds,
+    /// Whole sets with the right id; what is in them was sealed by nobody.
+    Unsealed,
+}
+
+/// A flood, and what is done to honest first flights beside it.
+#[derive(Debug, Clone, Copy)]
+pub struct Flood {
+    /// What is sent without end.
+    pub forgery: Forgery,
+    /// From so many networks.
+    pub networks: u32,
+    /// Honest clients have so many resolvers.
+    pub resolvers: u32,
+    /// Who sees the first fragment of an honest first flight sends another one in the place of the last.
+    pub poisons: bool,
+    /// All fragments of honest first flights are sent again, and again later, through other resolvers.
+    pub copies: bool,
+    /// How long, seconds.
+    pub seconds: u64,
+}
+
+/// Makes the queries of a flood, one after the other.
+struct Queries {
+    flood: Flood,
+    sent: u32,
+    /// What is left of a set, and where it comes from.
+    set: Vec<[u8; LABEL]>,
+    from: IpAddr,
+}
+
+impl Queries {
+    fn send(&mut self, site: &mut Site) {
+        if self.set.is_empty() {
+            self.from = attacker(self.sent % self.flood.networks);
+            self.set = set(self.flood.forgery, site);
+        }
+        if let Some(label) = self.set.pop() {
+            site.ask(self.from, forged::ask(&label, self.sent as u16), Duration::ZERO);
+        }
+        self.sent += 1;
+    }
+}
+
+fn set(forgery: Forgery, site: &mut Site) -> Vec<[u8; LABEL]> {
+    let id = forged::id(&mut site.random);
+    match forgery {
+        Forgery::Nothing => Vec::new(),
+        Forgery::Strays => vec![forged::fragment(id, 0, &mut site.random)],
+        Forgery::WrongIds => (0..PARTS).map(|index| forged::fragment(id, index, &mut site.random)).collect(),
+        Forgery::Unsealed => {
+            let mut bytes = [0; 300];
+            site.random.fill_bytes(&mut bytes);
+            // The number of the key, so that it is tried.
+            bytes[0] = 1;
+            let sealed = Sealed::new(&bytes);
+            sealed
+                .map_or_else(Vec::new, |s| Fragments::split(&s, Attempt::default(), false).labels().collect())
+        }
+    }
+}
+
+impl Flood {
+    /// Runs it; `None` if the site cannot be made.
+    pub fn run(self, seed: u64) -> Option<Outcome> {
+        let mut site = Site::new(seed, RateLimit::default())?;
+        let (began, every) = (site.now, Duration::from_secs(1) / RATE);
+        let end = began + Duration::from_secs(self.seconds);
+        let mut queries = Queries { flood: self, sent: 0, set: Vec::new(), from: attacker(0) };
+        let mut visits = 0;
+        while site.now < end {
+            if site.now >= began + Duration::from_secs(1) * visits / HONEST {
+                let arriving = site.visit(visits, resolver(visits % self.resolvers));
+                self.meddle(&mut site, visits, arriving);
+                visits += 1;
+            }
+            if self.forgery != Forgery::Nothing {
+                queries.send(&mut site);
+            }
+            site.run(site.now + every);
+        }
+        // The last copies, and the server's timers.
+        for _ in 0..30 {
+            site.run(site.now + Duration::from_secs(1));
+        }
+        Some(site.outcome())
+    }
+
+    /// What is done to an honest first flight whose labels arrive then.
+    fn meddle(self, site: &mut Site, number: u32, mut arriving: Vec<(Duration, [u8; LABEL])>) {
+        arriving.sort_unstable_by_key(|(delay, _)| *delay);
+        if self.poisons
+            && let (Some((first, label)), Some((_, last))) = (arriving.first(), arriving.last())
+        {
+            let (seen, replaced) = (forged::bytes(label), forged::bytes(last));
+            let forged = forged::fragment(forged::id_of(&seen), replaced[6] >> 4, &mut site.random);
+            let query = forged::ask(&forged, 0);
+            site.ask(attacker(number), query, *first + Duration::from_micros(1));
+        }
+        if self.copies {
+            for (again, attempt) in AGAIN_MS.into_iter().zip(0..) {
+                for copy in 0..COPIES {
+                    for (_, label) in &arriving {
+                        // Another attempt is another name for the same.
+                        let mut bytes = forged::bytes(label);
+                        bytes[7] = attempt << 4 | 1;
+                        let query = forged::ask(&forged::label(&bytes), copy as u16);
+                        site.ask(attacker(COPIES * number + copy), query, Duration::from_millis(again));
+                    }
+                }
+            }
+        }
+    }
+}
+
+const NOTHING: Flood = Flood {
+    forgery: Forgery::Nothing,
+    networks: 1,
+    resolvers: RESOLVERS,
+    poisons: false,
+    copies: false,
+    seconds: 20,
+};
+const MANY: u32 = 65_536;
+const ROWS: [(&str, Flood); 12] = [
+    ("none, for comparison", NOTHING),
+    ("strays, one network", Flood { forgery: Forgery::Strays, ..NOTHING }),
+    ("strays, 16 networks", Flood { forgery: Forgery::Strays, networks: 16, ..NOTHING }),
+    ("strays, 4,000 networks", Flood { forgery: Forgery::Strays, networks: 4000, ..NOTHING }),
+    ("strays, 65,536 networks", Flood { forgery: Forgery::Strays, networks: MANY, ..NOTHING }),
+    (
+        "the same, one resolver for all clients",
+        Flood { forgery: Forgery::Strays, networks: MANY, resolvers: 1, ..NOTHING },
+    ),
+    (
+        "whole sets, wrong ids, 4,000 networks",
+        Flood { forgery: Forgery::WrongIds, networks: 4000, ..NOTHING },
+    ),
+    ("whole sets that nobody sealed, one network", Flood { forgery: Forgery::Unsealed, ..NOTHING }),
+    ("the same, 4,000 networks", Flood { forgery: Forgery::Unsealed, networks: 4000, ..NOTHING }),
+    ("another fragment under a known id", Flood { poisons: true, ..NOTHING }),
+    ("all copied, five times, 8 resolvers", Flood { copies: true, ..NOTHING }),
+    (
+        "the same, and strays of 65,536 networks",
+        Flood { copies: true, forgery: Forgery::Strays, networks: MANY, ..NOTHING },
+    ),
+];
+
+/// The rows of the second table.
+pub fn table(seconds: u64, seed: u64) -> Table {
+    let mut table = Table::new(
+        format!(
+            "{RATE} queries/s with fragments for {seconds} s, {HONEST} honest first flights/s through {RESOLVERS} \
+             other resolvers, seed {seed}"
+        ),
+        &[
+            "attack",
+            "queries",
+            "out per in",
+            "sets max",
+            "table max, KiB",
+            "opened",
+            "honest served",
+            "answered",
+            "handed over again",
+            "executed twice",
+        ],
+    );
+    for (name, flood) in ROWS {
+        let Some(o) = (Flood { seconds, ..flood }).run(seed) else { continue };
+        table.row([
+            name.into(),
+            o.attack.queries.into(),
+            o.attack.factor().into(),
+            o.sets.into(),
+            o.table_bytes.div_ceil(1024).into(),
+            o.opened.into(),
+            format!("{}/{}", o.served, o.honest).into(),
+            format!("{}/{}", o.answered, o.fragments).into(),
+            o.handed_again.into(),
+            o.twice.into(),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEED: u64 = 1;
+
+    /// Whatever comes: bounded, every honest name answered, no request executed twice, nothing amplified.
+    fn run(flood: Flood) -> Outcome {
+        let outcome = Flood { seconds: 5, ..flood }.run(SEED).unwrap();
+        println!("seed {SEED}, {flood:?}: {outcome:?}");
+        assert!(outcome.sets <= 16_384, "{outcome:?}");
+        assert!(outcome.table_bytes < 10 << 20, "{outcome:?}");
+        assert_eq!(outcome.answered, outcome.fragments, "{outcome:?}");
+        assert_eq!(outcome.twice, 0, "{outcome:?}");
+        // Sixteen bytes more than about a hundred, at most.
+        assert!(outcome.attack.bytes_out * 100 <= outcome.attack.bytes_in * 118, "{outcome:?}");
+        assert!(outcome.honest >= 20);
+        outcome
+    }
+
+    #[test]
+    fn without_an_attack_every_first_flight_is_executed_once() {
+        let outcome = run(NOTHING);
+        assert_eq!((outcome.served, outcome.handed_again), (outcome.honest, 0));
+        assert_eq!(outcome.attack.queries, 0);
+    }
+
+    #[test]
+    fn strays_of_a_few_networks_cost_nobody_the_shortcut() {
+        for (networks, most) in [(1, 8_192 + 1_024), (16, 16_384)] {
+            let outcome = run(Flood { forgery: Forgery::Strays, networks, ..NOTHING });
+            assert_eq!(outcome.served, outcome.honest);
+            assert!(outcome.sets <= most, "{outcome:?}");
+        }
+    }
+
+    /// The table is full; honest sets are whole before their turn to be forgotten comes.
+    #[test]
+    fn strays_of_many_networks_fill_the_table_and_no_more() {
+        for networks in [4000, MANY] {
+            let outcome = run(Flood { forgery: Forgery::Strays, networks, ..NOTHING });
+            assert_eq!(outcome.sets, 16_384);
+            assert!(outcome.served * 10 >= outcome.honest * 9, "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn whole_sets_under_wrong_ids_open_nothing() {
+        let outcome = run(Flood { forgery: Forgery::WrongIds, networks: 4000, ..NOTHING });
+        assert_eq!((outcome.served, outcome.opened), (outcome.honest, outcome.honest as u64));
+    }
+
+    /// As many as can be opened, and more. What one network takes leaves others their part; what many take does not.
+    #[test]
+    fn sets_that_nobody_sealed_open_within_the_budget() {
+        let one = run(Flood { forgery: Forgery::Unsealed, ..NOTHING });
+        assert_eq!(one.served, one.honest);
+        let many = run(Flood { forgery: Forgery::Unsealed, networks: 4000, ..NOTHING });
+        for outcome in [one, many] {
+            assert!(outcome.opened <= 5 * 1000 + 100, "{outcome:?}");
+        }
+        assert!(many.served < many.honest, "a budget that nothing uses up: {many:?}");
+    }
+
+    #[test]
+    fn who_knows_an_id_costs_that_shortcut_and_nothing_else() {
+        let outcome = run(Flood { poisons: true, ..NOTHING });
+        assert_eq!((outcome.served, outcome.opened), (0, 0));
+    }
+
+    /// Within three seconds the front knows copies; after that the server's guard does.
+    #[test]
+    fn copies_through_other_resolvers_are_executed_once() {
+        let outcome = run(Flood { copies: true, ..NOTHING });
+        assert_eq!((outcome.served, outcome.handed_again), (outcome.honest, outcome.honest));
+        let outcome = run(Flood { copies: true, forgery: Forgery::Strays, networks: MANY, ..NOTHING });
+        assert!(outcome.handed_again > 0 && outcome.served * 10 >= outcome.honest * 9, "{outcome:?}");
+    }
+}

@@ -1,0 +1,31 @@
+//! Attacks on a name server that takes first flights (`docs/spec/dns-carriage.md`, section 11).
+
+mod answers;
+mod flood;
+mod forged;
+mod relay;
+mod site;
+
+use super::report::Table;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// The tables of `attack dns`.
+pub fn tables(seconds: u64, seed: u64) -> [Table; 3] {
+    [answers::table(seed), flood::table(seconds, seed), relay::table(seconds, seed)]
+}
+
+/// Honest first flights a second.
+const HONEST: u32 = 4;
+
+/// An attacker's address in network (/24) `n`.
+fn attacker(n: u32) -> IpAddr {
+    Ipv4Addr::from_bits(11 << 24 | (n % 65_536) << 8 | 53).into()
+}
+
+/// Resolvers of honest clients.
+const RESOLVERS: u32 = 20;
+
+/// One of them, each in a network of its own.
+fn resolver(n: u32) -> IpAddr {
+    Ipv4Addr::new(100, 64, (n % RESOLVERS) as u8, 53).into()
+}

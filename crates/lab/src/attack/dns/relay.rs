@@ -1,0 +1,197 @@
+//! Datagrams at the server's port for fronts, from somebody who has no key and reaches it nevertheless.
+
+use super::super::report::Table;
+use super::site::{Outcome, RELAY_KEY_ID, Site};
+use super::{HONEST, resolver};
+use firstflight_dns::front::RateLimit;
+use firstflight_dns::relay::RelayCounters;
+use rand_chacha::rand_core::Rng;
+use std::time::Duration;
+
+/// Datagrams a second.
+const RATE: u32 = 10_000;
+/// Fields of the header (section 9 of the carriage).
+const KEY_ID: usize = 3;
+const BOOT: core::ops::Range<usize> = 6..10;
+const SEQUENCE: core::ops::Range<usize> = 10..16;
+const TIME: core::ops::Range<usize> = 16..22;
+
+/// What is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Datagrams {
+    /// None.
+    Nothing,
+    /// With another key's number.
+    OtherKey,
+    /// With the right number, the next start of the front, the time of now: all but the key.
+    WrongKey,
+    /// Those of the front, again, as long as their time is good.
+    Copies,
+    /// Those of the front with one bit changed.
+    Altered,
+    /// Those that the front sent before its last start.
+    OldBoot,
+    /// Those of the front with the time of now.
+    NewTime,
+}
+
+/// A flood of them.
+#[derive(Debug, Clone, Copy)]
+pub struct Flood {
+    /// What.
+    pub datagrams: Datagrams,
+    /// How long, seconds. The front starts again in the middle.
+    pub seconds: u64,
+}
+
+impl Flood {
+    /// Runs it; `None` if the site cannot be made.
+    pub fn run(self, seed: u64) -> Option<(Outcome, RelayCounters, u64)> {
+        let mut site = Site::new(seed, RateLimit::default())?;
+        let (began, every) = (site.now, Duration::from_secs(1) / RATE);
+        let end = began + Duration::from_secs(self.seconds);
+        let (mut visits, mut sent, mut before) = (0, 0, None);
+        while site.now < end {
+            if before.is_none() && site.now >= began + Duration::from_secs(self.seconds) / 2 {
+                site.restart_front();
+                before = Some(site.overheard.len());
+            }
+            if site.now >= began + Duration::from_secs(1) * visits / HONEST {
+                site.visit(visits, resolver(visits));
+                visits += 1;
+            }
+            if let Some(datagram) = self.datagram(&mut site, before) {
+                site.send(datagram, Duration::ZERO);
+                sent += 1;
+            }
+            site.run(site.now + every);
+        }
+        for _ in 0..30 {
+            site.run(site.now + Duration::from_secs(1));
+        }
+        Some((site.outcome(), *site.receiver.counters(), sent))
+    }
+
+    /// `before`: how many datagrams the front sent before its last start.
+    fn datagram(self, site: &mut Site, before: Option<usize>) -> Option<Vec<u8>> {
+        if self.datagrams == Datagrams::Nothing {
+            return None;
+        }
+        let sent = match self.datagrams {
+            Datagrams::OldBoot => before?,
+            _ => site.overheard.len(),
+        };
+        // One of the last twenty: they are five seconds old at most.
+        let back = site.random.next_u64() as usize % 20;
+        let mut datagram = site.overheard.get(sent.checked_sub(1 + back)?)?.clone();
+        let now = (super::super::world::clock_at(site.now).unix_ms).to_be_bytes();
+        match self.datagrams {
+            Datagrams::Nothing | Datagrams::Copies | Datagrams::OldBoot => {}
+            Datagrams::OtherKey => *datagram.get_mut(KEY_ID)? = RELAY_KEY_ID + 1,
+            Datagrams::WrongKey => {
+                datagram.get_mut(BOOT)?.copy_from_slice(&u32::MAX.to_be_bytes());
+                let sequence = site.random.next_u64().to_be_bytes();
+                datagram.get_mut(SEQUENCE)?.copy_from_slice(&sequence[2..]);
+                datagram.get_mut(TIME)?.copy_from_slice(&now[2..]);
+            }
+            Datagrams::Altered => {
+                let body = TIME.end;
+                let at = body + site.random.next_u64() as usize % (datagram.len() - body);
+                *datagram.get_mut(at)? ^= 1;
+                // Not one that was seen, as far as the header says.
+                let sequence = site.random.next_u64().to_be_bytes();
+                datagram.get_mut(SEQUENCE)?.copy_from_slice(&sequence[2..]);
+            }
+            Datagrams::NewTime => datagram.get_mut(TIME)?.copy_from_slice(&now[2..]),
+        }
+        Some(datagram)
+    }
+}
+
+const ROWS: [(&str, Datagrams); 7] = [
+    ("none, for comparison", Datagrams::Nothing),
+    ("under another key's number", Datagrams::OtherKey),
+    ("all right but the key", Datagrams::WrongKey),
+    ("the front's own, copied", Datagrams::Copies),
+    ("the same, made young", Datagrams::NewTime),
+    ("the same, altered", Datagrams::Altered),
+    ("from before the front's restart", Datagrams::OldBoot),
+];
+
+/// The rows of the third table.
+pub fn table(seconds: u64, seed: u64) -> Table {
+    let mut table = Table::new(
+        format!(
+            "{RATE} datagrams/s at the server's port for fronts for {seconds} s, a restart of the front, {HONEST} \
+             honest first flights/s, seed {seed}"
+        ),
+        &[
+            "datagrams",
+            "sent",
+            "no key",
+            "time",
+            "old start",
+            "seen",
+            "forged",
+            "taken",
+            "honest served",
+            "executed twice",
+        ],
+    );
+    for (name, datagrams) in ROWS {
+        let Some((o, c, sent)) = (Flood { datagrams, seconds }).run(seed) else { continue };
+        table.row([
+            name.into(),
+            sent.into(),
+            c.unknown_key.into(),
+            c.time.into(),
+            c.old_boot.into(),
+            (c.replayed + c.behind).into(),
+            c.forged.into(),
+            // Those of the front are taken, each once.
+            (c.accepted - o.honest as u64).into(),
+            format!("{}/{}", o.served, o.honest).into(),
+            o.twice.into(),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEED: u64 = 1;
+
+    /// Nothing is taken that the front did not send just now, honest clients notice nothing, and who sends is told
+    /// apart by why it was dropped.
+    #[test]
+    fn datagrams_without_the_key_or_sent_before_do_nothing() {
+        for (name, datagrams) in ROWS {
+            let (outcome, counters, sent) = Flood { datagrams, seconds: 4 }.run(SEED).unwrap();
+            println!("seed {SEED}, {name}: {sent} sent, {outcome:?}, {counters:?}");
+            assert_eq!(
+                (outcome.served, outcome.twice, outcome.handed_again),
+                (outcome.honest, 0, 0),
+                "{name}"
+            );
+            assert_eq!(counters.accepted, outcome.honest as u64, "{name}");
+            let refused = match datagrams {
+                Datagrams::Nothing => 0,
+                Datagrams::OtherKey => counters.unknown_key,
+                Datagrams::WrongKey => counters.forged,
+                Datagrams::Copies | Datagrams::NewTime => {
+                    assert!(counters.replayed > 0);
+                    counters.replayed + counters.old_boot + counters.forged
+                }
+                Datagrams::Altered => counters.forged + counters.behind + counters.old_boot,
+                Datagrams::OldBoot => {
+                    // Until the server has heard of the restart, they are copies.
+                    assert!(counters.old_boot * 10 >= sent * 8, "{name}: {counters:?}");
+                    counters.old_boot + counters.replayed
+                }
+            };
+            assert_eq!(refused, sent, "{name}: {counters:?}");
+        }
+    }
+}
