@@ -10,6 +10,7 @@ mod verifiers;
 
 use bench::certificates::{self, Certificates};
 use bench::engine::{self, Engine};
+use bench::front::{self, Front};
 use bench::once::{self, Once};
 use clap::{Parser, Subcommand};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
@@ -48,6 +49,8 @@ enum Bench {
     Engine(Engine),
     /// Certificates and requests: issued, signed, verified, accepted, against RSA-1024 by openssl.
     Certificates(Certificates),
+    /// A name server's work for first flights in names, against the DNS library alone.
+    Front(Front),
     /// A fixed amount of work and nothing else, for `perf` and `valgrind --tool=callgrind`.
     Once(Once),
 }
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
     let result: Result<String, Box<dyn Error>> = match Arguments::parse().command {
         Command::Bench(Bench::Engine(options)) => engine::run(&options).map_err(Into::into),
         Command::Bench(Bench::Certificates(options)) => certificates::run(&options).map_err(Into::into),
+        Command::Bench(Bench::Front(options)) => front::run(&options).map_err(Into::into),
         Command::Bench(Bench::Once(options)) => once::run(&options).map_err(Into::into),
         Command::Attack(options) => Ok(attack::run(&options)),
         Command::Lookup(options) => lookup::run(&options).map_err(Into::into),

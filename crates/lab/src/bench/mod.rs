@@ -6,6 +6,7 @@
 
 pub mod certificates;
 pub mod engine;
+pub mod front;
 pub mod memory;
 pub mod once;
 pub mod ours;

@@ -4,7 +4,7 @@
 mod openssl;
 mod report;
 mod server;
-mod signatures;
+pub mod signatures;
 #[cfg(test)]
 mod tests;
 
