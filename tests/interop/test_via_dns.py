@@ -16,9 +16,9 @@ RELAY_PORT, RESOLVER_PORT = 4454, 5353
 
 
 class Site:
-    """A server with its front and two verifiers, and a resolver near the client."""
+    """A server with its front and two verifiers, and a resolver near the client. `alone`: the front is in the server."""
 
-    def __init__(self, t, family, masquerade=False):
+    def __init__(self, t, family, masquerade=False, alone=False):
         self.t, self.family = t, family
         self.scene = scene = Scene(t, masquerade=masquerade)
         nodad = ["nodad"] if family == 6 else []
@@ -28,13 +28,19 @@ class Site:
         self.server = at(FAR.peer[family], PORT)
         told = run(firstflight.BINARY, "dns", "keygen", "--key", scene.path("carriage.key")).stdout
         self.carriage_key = told.split()[1]
-        run(firstflight.BINARY, "dns", "keygen", "--relay-key", scene.path("relay"))
-        self.front = self.dns()
+        zone = self.zone()
+        if alone:
+            handed = (
+                "--dns-listen", at(FAR.peer[family], 53), "--dns-zone", zone, "--dns-origin", "xyz.com",
+                "--carriage-zone", ZONE, "--carriage-key", scene.path("carriage.key"),
+                "--carriage-address", FAR.peer[4],
+            )  # fmt: skip
+        else:
+            run(firstflight.BINARY, "dns", "keygen", "--relay-key", scene.path("relay"))
+            self.front = self.dns(zone)
+            handed = ("--relay-listen", at(FAR.peer[family], RELAY_PORT), "--relay-key", scene.path("relay"))
+        self.serve = scene.serve_udp(family, "--identity", NAME, *handed)
         self.unbound()
-        relay = at(FAR.peer[family], RELAY_PORT)
-        self.serve = scene.serve_udp(
-            family, "--identity", NAME, "--relay-listen", relay, "--relay-key", scene.path("relay")
-        )
         scene.issuer("--probe-from", at(STRANGER[family], 0), family=family)
         scene.verifier("--key", scene.path("verifier.key"), address=SECOND[family], family=family)
 
@@ -44,19 +50,23 @@ class Site:
             file.write(text)
         return path
 
-    def dns(self):
-        """The name server of the site's zone and of the carriage zone."""
+    def zone(self):
+        """The file of the site's zone."""
         scene, family = self.scene, self.family
         record = ("--udp-port", PORT, "--carriage-zone", ZONE, "--carriage-key", self.carriage_key)
         told = run(firstflight.BINARY, "asap", "record", "--verifier-key", scene.key, *record).stdout
         address = FAR.peer[family]
         kind = "A" if family == 4 else "AAAA"
-        zone = self.file(
+        return self.file(
             "xyz.zone",
             f"$TTL 86400\n@ IN SOA ns hostmaster 1 86400 7200 3600000 60\n@ IN NS ns\nns IN {kind} {address}\n"
             f"www 1 IN {kind} {address}\n_{PORT}._https.www IN HTTPS 1 {NAME}. {told.strip()}\n"
             f"f IN NS ns.f\nns.f IN {kind} {address}\n",
         )
+
+    def dns(self, zone):
+        """The name server of the site's zone and of the carriage zone."""
+        scene, address = self.scene, FAR.peer[self.family]
         command = [
             "dns", "--listen", at(address, 53), "--zone", zone, "--origin", "xyz.com",
             "--carriage-zone", ZONE, "--carriage-address", FAR.peer[4], "--key", scene.path("carriage.key"),
@@ -120,3 +130,18 @@ def behind_a_translator_requests_go_as_ever(t, family):
         site.scene.whole(record)
         equal((record["way"], record["held_back"]), ("ordinary", "not-proved"), show(record))
         check(is_accepted(record), show(record))
+
+
+@case(family=FAMILIES, needs=("unbound",))
+def a_server_that_is_its_own_name_server(t, family):
+    site = Site(t, family, alone=True)
+    records = site.get("--repeat", 3)
+    for record in records:
+        site.scene.whole(record)
+        check(is_accepted(record) and record["way"] in ("lookup", "direct"), show(record))
+        equal(record["held_back"], None, show(record))
+    check(all(is_accepted(record) for record in site.serve.requests(3)), "the server's view")
+    equal(site.serve.terminate(), 0, "exit status")
+    (names,) = [record for record in site.serve.records() if record["event"] == "names"]
+    # The first visit asks for the address as ever, to find out what is published.
+    check(2 <= names["taken"] <= 3 and names["taken"] == names["put_together"], show(names))
