@@ -27,6 +27,6 @@ pub use path::{Counters, Duplex, Path, PathConfig, PathError, Verdict};
 #[cfg(feature = "pcap")]
 pub use pcap::{Direction, PcapTap, PcapWriter, PcapWriterError, Tapped};
 #[cfg(all(feature = "tun", target_os = "linux"))]
-pub use tun::{Tun, TunConfig, TunError};
+pub use tun::{Tun, TunConfig, TunDevice, TunError};
 #[cfg(feature = "udp")]
 pub use udp::UdpLink;

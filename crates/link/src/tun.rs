@@ -1,5 +1,6 @@
 //! A TUN device: the kernel of this machine is the network, or the peer (Linux).
 
+mod device;
 mod error;
 mod netlink;
 #[cfg(test)]
@@ -14,6 +15,7 @@ use nix::ifaddrs::getifaddrs;
 use nix::net::if_::if_nametoindex;
 use tun_rs::{AsyncDevice, DeviceBuilder};
 
+pub use device::TunDevice;
 pub use error::TunError;
 
 use crate::link::{Link, short_buffer};

@@ -1,13 +1,13 @@
-//! Gives a device an address through rtnetlink (Linux `rtnetlink(7)`).
+//! Gives a device an address, or moves it to another network namespace, through rtnetlink (Linux `rtnetlink(7)`).
 //!
-//! The older ioctl does not do: it knows one IPv4 address for a device, and cannot say that an IPv6 address needs no
+//! For addresses the older ioctl does not do: it knows one IPv4 address for a device, and cannot say that an IPv6 address needs no
 //! duplicate address detection, so that for a moment after it sockets cannot bind to the address. Even without
 //! detection the kernel makes the local route of an IPv6 address later, in a work queue; until then packets to the
 //! address are lost. So that is waited for.
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -28,6 +28,15 @@ const ATTRIBUTE_ADDRESS: u16 = 1;
 /// `IFA_LOCAL`.
 const ATTRIBUTE_LOCAL: u16 = 2;
 
+/// `RTM_NEWLINK`, which also changes a device.
+const SET_LINK: u16 = 16;
+/// `NLM_F_REQUEST | NLM_F_ACK`.
+const ACKNOWLEDGE: u16 = 0x001 | 0x004;
+/// `IFLA_IFNAME`.
+const ATTRIBUTE_NAME: u16 = 3;
+/// `IFLA_NET_NS_FD`.
+const ATTRIBUTE_NAMESPACE: u16 = 28;
+
 /// `RTM_GETROUTE`.
 const GET_ROUTE: u16 = 26;
 /// `RTM_NEWROUTE`, the answer to it.
@@ -45,6 +54,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 const HEADER_BYTES: usize = 16;
 const ROUTE_BYTES: usize = 12;
+const LINK_BYTES: usize = 16;
 const SEQUENCE: u32 = 1;
 
 /// Adds `address` to the device with number `index`. The prefix is routed into the device.
@@ -56,12 +66,22 @@ pub(super) fn add_address(index: u32, address: IpAddr, prefix: u8) -> io::Result
     body.extend_from_slice(&index.to_ne_bytes());
     append_address(&mut body, ATTRIBUTE_LOCAL, address);
     append_address(&mut body, ATTRIBUTE_ADDRESS, address);
-    let answer = ask(&message(NEW_ADDRESS, CREATE_AND_ACKNOWLEDGE, &body))?;
-    match error_in(&answer) {
-        Some(0) => Ok(()),
-        Some(error) => Err(Errno::from_raw(error.saturating_neg()).into()),
-        None => Err(Errno::EPROTO.into()),
-    }
+    command(&message(NEW_ADDRESS, CREATE_AND_ACKNOWLEDGE, &body))
+}
+
+/// Moves the device with number `index` to `namespace`, where it is called `name`.
+///
+/// # Errors
+/// The kernel's answer, `EEXIST` if there is a device of that name already; `EPROTO` if the answer makes no sense.
+pub(super) fn move_device(index: u32, namespace: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    // struct ifinfomsg: family, padding, type, index, flags, and which flags to change: none.
+    let mut body = vec![0; LINK_BYTES];
+    body.splice(4..8, index.to_ne_bytes());
+    append(&mut body, ATTRIBUTE_NAMESPACE, &namespace.as_raw_fd().to_ne_bytes());
+    let mut terminated = name.as_bytes().to_vec();
+    terminated.push(0);
+    append(&mut body, ATTRIBUTE_NAME, &terminated);
+    command(&message(SET_LINK, ACKNOWLEDGE, &body))
 }
 
 /// Waits until the kernel accepts packets for `address`, one of its own.
@@ -87,6 +107,15 @@ pub(super) fn wait_until_local(address: IpAddr) -> io::Result<()> {
     }
 }
 
+/// Sends a message that the kernel acknowledges.
+fn command(message: &[u8]) -> io::Result<()> {
+    match error_in(&ask(message)?) {
+        Some(0) => Ok(()),
+        Some(error) => Err(Errno::from_raw(error.saturating_neg()).into()),
+        None => Err(Errno::EPROTO.into()),
+    }
+}
+
 /// Sends a message to the kernel and gives its answer. Such requests are answered at once.
 fn ask(message: &[u8]) -> io::Result<Vec<u8>> {
     let route =
@@ -105,15 +134,21 @@ fn family(address: IpAddr) -> u8 {
     }
 }
 
-/// Appends a `struct rtattr` with an address. Addresses are multiples of four bytes: no padding.
+/// Appends a `struct rtattr` with an address.
 fn append_address(body: &mut Vec<u8>, attribute: u16, address: IpAddr) {
     let octets = match address {
         IpAddr::V4(address) => address.octets().to_vec(),
         IpAddr::V6(address) => address.octets().to_vec(),
     };
-    body.extend_from_slice(&(octets.len() as u16 + 4).to_ne_bytes());
+    append(body, attribute, &octets);
+}
+
+/// Appends a `struct rtattr`, padded to a multiple of four bytes.
+fn append(body: &mut Vec<u8>, attribute: u16, value: &[u8]) {
+    body.extend_from_slice(&(value.len() as u16 + 4).to_ne_bytes());
     body.extend_from_slice(&attribute.to_ne_bytes());
-    body.extend_from_slice(&octets);
+    body.extend_from_slice(value);
+    body.resize(body.len().next_multiple_of(4), 0);
 }
 
 /// Puts a `struct nlmsghdr` in front. Numbers are in the machine's byte order.

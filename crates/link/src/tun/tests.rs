@@ -1,7 +1,10 @@
 use std::fs;
 use std::future::poll_fn;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
 use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, poll};
 
 use super::*;
 
@@ -193,4 +196,50 @@ fn system_errors_become_advice() {
     assert!(matches!(add(v4(5, 1), Errno::EACCES), TunError::Permission));
     let other = TunError::from_creation("tun0", Errno::EMFILE.into());
     assert!(matches!(other, TunError::System { .. }));
+}
+
+/// A network namespace of its own, kept by the thread that is in it until the sender of the pair is dropped.
+fn room() -> (fs::File, std::sync::mpsc::Sender<()>, std::thread::JoinHandle<bool>) {
+    let (file_to, file) = std::sync::mpsc::channel();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+        file_to.send(fs::File::open("/proc/thread-self/ns/net").unwrap()).unwrap();
+        let _ = ended.recv();
+        if_nametoindex("wire0").is_ok()
+    });
+    (file.recv().unwrap(), end, thread)
+}
+
+#[test]
+fn a_device_is_made_in_another_namespace_and_goes_with_it() {
+    as_root(async {
+        let (namespace, end, thread) = room();
+        let device = TunDevice::create("wire0", 1400, Some(namespace.as_fd())).unwrap();
+        assert!(if_nametoindex("wire0").is_err());
+        assert_eq!(device.recv(&mut [0; 1400]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        // It is down.
+        assert_eq!(errno(&device.send(&[0x45; 40]).unwrap_err()), Some(Errno::EIO));
+        let again = TunDevice::create("wire0", 1400, Some(namespace.as_fd())).unwrap_err();
+        assert!(matches!(again, TunError::NameTaken(name) if name == "wire0"));
+        drop((namespace, end));
+        assert!(thread.join().unwrap(), "no device in the namespace");
+        let mut fds = [PollFd::new(device.as_fd(), PollFlags::POLLIN)];
+        assert_eq!(poll(&mut fds, 10_000u16).unwrap(), 1, "not told within 10 s");
+        assert!(fds[0].revents().unwrap().contains(PollFlags::POLLERR));
+        assert_eq!(errno(&device.recv(&mut [0; 1400]).unwrap_err()), Some(Errno::EBADFD));
+    });
+}
+
+#[test]
+fn a_device_in_this_namespace_has_its_name_and_vanishes_when_dropped() {
+    as_root(async {
+        let name = config('f', &[]).name;
+        let device = TunDevice::create(&name, 1400, None).unwrap();
+        assert!(if_nametoindex(name.as_str()).is_ok());
+        assert!(matches!(TunDevice::create(&name, 1400, None), Err(TunError::NameTaken(_))));
+        drop(device);
+        assert!(if_nametoindex(name.as_str()).is_err());
+        assert!(matches!(TunDevice::create("a/b", 1400, None), Err(TunError::NameInvalid(_))));
+    });
 }
