@@ -1,5 +1,5 @@
 //! `firstflight-lab`: benchmarks of the workspace against references measured in the same run, attacks on it
-//! in virtual time, and what theory promises of it, tried out.
+//! in virtual time, what theory promises of it, tried out, and a wire to try it on real networks' terms.
 #![forbid(unsafe_code)]
 
 mod attack;
@@ -7,6 +7,7 @@ mod bench;
 mod certified;
 mod lookup;
 mod verifiers;
+mod wire;
 
 use bench::certificates::{self, Certificates};
 use bench::engine::{self, Engine};
@@ -41,6 +42,8 @@ enum Command {
     Lookup(lookup::Lookup),
     /// Try the theorem on the number of verifiers on random graphs.
     Verifiers(verifiers::Verifiers),
+    /// Join two network namespaces by a wire with delay, rate, loss and more.
+    Wire(wire::Wire),
 }
 
 #[derive(Debug, Subcommand)]
@@ -53,6 +56,8 @@ enum Bench {
     Front(Front),
     /// A fixed amount of work and nothing else, for `perf` and `valgrind --tool=callgrind`.
     Once(Once),
+    /// How late packets are on `wire`, and how exact its rate is.
+    WireAccuracy(wire::accuracy::WireAccuracy),
 }
 
 fn main() -> ExitCode {
@@ -61,9 +66,11 @@ fn main() -> ExitCode {
         Command::Bench(Bench::Certificates(options)) => certificates::run(&options).map_err(Into::into),
         Command::Bench(Bench::Front(options)) => front::run(&options).map_err(Into::into),
         Command::Bench(Bench::Once(options)) => once::run(&options).map_err(Into::into),
+        Command::Bench(Bench::WireAccuracy(options)) => wire::accuracy::run(&options).map_err(Into::into),
         Command::Attack(options) => Ok(attack::run(&options)),
         Command::Lookup(options) => lookup::run(&options).map_err(Into::into),
         Command::Verifiers(options) => verifiers::run(&options).map_err(Into::into),
+        Command::Wire(options) => wire::run(&options).map_err(Into::into),
     };
     match result {
         Ok(text) => {

@@ -7,7 +7,7 @@
 //! | [`path`] | one direction of a network path in memory: delay, rate, queue, loss, reordering, duplication, corruption, MTU. Sans-IO, virtual time, deterministic from one seed |
 //! | [`link`] | the trait of everything packets can be sent through in real time |
 //! | [`memory`] | two [`Link`]s joined by a pair of [`Path`]s that run in real time |
-//! | [`tun`] | a TUN device: the kernel of the same machine is the network (Linux, feature `tun`) |
+//! | [`tun`] | a TUN device: the kernel of the same machine is the network; one without a runtime, in any network namespace (Linux, feature `tun`) |
 //! | [`udp`] | TCP in UDP datagrams through sockets of the operating system, without privileges (feature `udp`) |
 //! | [`pcap`] | pcapng files, and a tap that records any link into one (feature `pcap`) |
 

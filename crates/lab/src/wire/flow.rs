@@ -1,0 +1,183 @@
+//! Two network namespaces without names, and datagrams from one to the other that carry the time.
+
+use super::WireError;
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::prctl;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn, recvmsg, setsockopt, sockopt};
+use nix::time::{ClockId, clock_gettime};
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Bytes of a packet, headers included.
+pub const PACKET: usize = 200;
+/// IPv4 and UDP headers.
+const HEADERS: usize = 28;
+/// Of the receiver: it reads every millisecond.
+const RECEIVE_BUFFER: usize = 8 << 20;
+/// The sender sleeps if it has longer than this to wait.
+const SPIN: Duration = Duration::from_micros(200);
+
+/// The device of each room, and the network they share.
+pub const DEVICE: &str = "wire0";
+const SENDER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const RECEIVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 2), 9);
+
+/// A network namespace that has no name and goes when this is dropped.
+pub struct Room(pub File);
+
+impl Room {
+    pub fn new() -> Result<Self, WireError> {
+        let made = thread::spawn(|| {
+            unshare(CloneFlags::CLONE_NEWNET)?;
+            File::open("/proc/thread-self/ns/net")
+        });
+        joined(made).map(Self).map_err(WireError::system("make a network namespace (needs root)"))
+    }
+
+    /// Does something on a thread that is in the namespace. Sockets made there stay in it.
+    fn within<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> Result<T, WireError> {
+        let file = self.0.try_clone().map_err(WireError::system("enter a network namespace"))?;
+        let entered = thread::spawn(move || {
+            setns(file, CloneFlags::CLONE_NEWNET)?;
+            work()
+        });
+        joined(entered).map_err(WireError::system("prepare a network namespace"))
+    }
+
+    /// Brings the room's device up and gives it an address; a socket on it.
+    fn socket(&self, address: SocketAddrV4) -> Result<UdpSocket, WireError> {
+        self.within(move || {
+            let cidr = format!("{}/24", address.ip());
+            ip(&["addr", "add", &cidr, "dev", DEVICE])?;
+            // No packets but ours.
+            ip(&["link", "set", DEVICE, "addrgenmode", "none", "up"])?;
+            UdpSocket::bind(address)
+        })
+    }
+}
+
+fn joined<T>(thread: thread::JoinHandle<io::Result<T>>) -> io::Result<T> {
+    thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
+}
+
+fn ip(arguments: &[&str]) -> io::Result<()> {
+    let done = Command::new("ip").args(arguments).output()?;
+    if done.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&done.stderr);
+    Err(io::Error::other(format!("ip {}: {}", arguments.join(" "), said.trim())))
+}
+
+/// A packet that arrived. Nanoseconds of the wall clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// When the sender was about to send it.
+    pub sent: u64,
+    /// When the kernel of the receiver got it.
+    pub received: u64,
+}
+
+/// The sockets of both ends.
+pub struct Flow {
+    sender: UdpSocket,
+    receiver: UdpSocket,
+}
+
+impl Flow {
+    pub fn new(rooms: &[Room; 2]) -> Result<Self, WireError> {
+        let [a, b] = rooms;
+        let (sender, receiver) = (a.socket(SocketAddrV4::new(SENDER, 0))?, b.socket(RECEIVER)?);
+        let prepared = || -> io::Result<()> {
+            sender.connect(RECEIVER)?;
+            setsockopt(&receiver, sockopt::ReceiveTimestampns, &true)?;
+            setsockopt(&receiver, sockopt::RcvBufForce, &RECEIVE_BUFFER)?;
+            Ok(())
+        };
+        prepared().map_err(WireError::system("prepare sockets"))?;
+        Ok(Self { sender, receiver })
+    }
+
+    /// Sends `count` packets, `interval` apart, and gives those that have arrived a while after the last, in their
+    /// order.
+    pub fn exchange(
+        &self,
+        count: u64,
+        interval: Duration,
+        delay: Duration,
+    ) -> Result<Vec<Arrival>, WireError> {
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let receiver = scope.spawn(|| self.receive(&over));
+            let sent = self.send(count, interval);
+            thread::sleep(delay + Duration::from_millis(200));
+            over.store(true, Ordering::Relaxed);
+            let received = receiver.join().unwrap_or_else(|_| Err(io::Error::other("the receiver panicked")));
+            sent.map_err(WireError::system("send"))?;
+            received.map_err(WireError::system("receive"))
+        })
+    }
+
+    fn send(&self, count: u64, interval: Duration) -> io::Result<()> {
+        prctl::set_timerslack(1)?;
+        let mut packet = [0; PACKET - HEADERS];
+        let start = Instant::now();
+        for number in 0..count {
+            let due = start + Duration::from_nanos(interval.as_nanos() as u64 * number);
+            loop {
+                let left = due.saturating_duration_since(Instant::now());
+                if left > SPIN {
+                    thread::sleep(left - SPIN / 2);
+                } else if left.is_zero() {
+                    break;
+                }
+            }
+            let now: Duration = clock_gettime(ClockId::CLOCK_REALTIME)?.into();
+            packet[..8].copy_from_slice(&(now.as_nanos() as u64).to_be_bytes());
+            self.sender.send(&packet)?;
+        }
+        Ok(())
+    }
+
+    fn receive(&self, over: &AtomicBool) -> io::Result<Vec<Arrival>> {
+        let mut arrivals = Vec::new();
+        loop {
+            let last = over.load(Ordering::Relaxed);
+            while let Some(arrival) = self.arrival()? {
+                arrivals.push(arrival);
+            }
+            if last {
+                return Ok(arrivals);
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn arrival(&self) -> io::Result<Option<Arrival>> {
+        let mut data = [0; 8];
+        let mut control = nix::cmsg_space!(nix::sys::time::TimeSpec);
+        let mut parts = [IoSliceMut::new(&mut data)];
+        let flags = MsgFlags::MSG_DONTWAIT;
+        let message =
+            match recvmsg::<SockaddrIn>(self.receiver.as_raw_fd(), &mut parts, Some(&mut control), flags) {
+                Ok(message) => message,
+                Err(nix::Error::EAGAIN) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            };
+        let received = message.cmsgs()?.find_map(|control| match control {
+            ControlMessageOwned::ScmTimestampns(time) => Some(Duration::from(time).as_nanos() as u64),
+            _ => None,
+        });
+        let received = received.ok_or_else(|| io::Error::other("a packet without the time it arrived"))?;
+        Ok(Some(Arrival { sent: u64::from_be_bytes(data), received }))
+    }
+}

@@ -1,0 +1,134 @@
+//! A wire between two network namespaces that does to packets what the simulator's paths do, in real time.
+
+pub mod accuracy;
+mod carry;
+mod flow;
+mod lateness;
+mod report;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use carry::{Carrier, Ending};
+use clap::Args;
+use firstflight_link::path::{Duplex, PathError};
+use firstflight_link::{TunDevice, TunError};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use settings::{End, Impairments};
+use std::fmt;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// Joins two network namespaces by a wire with a round-trip time, and with loss and the like if wanted.
+///
+/// In each namespace it makes a TUN device, which is down and has no address: give it some with `ip -n NETNS addr add …
+/// dev DEV` and bring it up with `ip -n NETNS link set DEV up`. TUN devices carry IP packets, no Ethernet, and cannot be
+/// put into a bridge. When the wire ends, by SIGINT or SIGTERM or because one of the namespaces was deleted, both devices
+/// vanish. Prints a line that begins with `ready` when packets pass, and what happened to them at the end.
+///
+/// One process is one wire, with one thread that sleeps while there is nothing to carry. On a busy machine start it
+/// with `chrt -f 10`: packets are late when it does not get to run.
+#[derive(Debug, Args)]
+pub struct Wire {
+    /// One end: the namespace's name, or the path of its file, and the device to make there; `:DEV` is here
+    #[arg(long, value_name = "NETNS:DEV")]
+    a: End,
+    /// The other end
+    #[arg(long, value_name = "NETNS:DEV")]
+    b: End,
+    #[command(flatten)]
+    impairments: Impairments,
+    /// Decides every chance event
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+    /// Print JSON at the end
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why there is no wire, or no more.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum WireError {
+    /// A namespace cannot be opened. The caller's fault.
+    Namespace(End, io::Error),
+    /// A device cannot be made.
+    Device(End, TunError),
+    /// Settings that make no sense. The caller's fault.
+    Path(PathError),
+    /// The system refused a step.
+    System(&'static str, io::Error),
+    /// A measurement that gives no figures.
+    Measurement(String),
+}
+
+impl WireError {
+    fn system<E: Into<io::Error>>(step: &'static str) -> impl Fn(E) -> Self {
+        move |error| Self::System(step, error.into())
+    }
+}
+
+impl fmt::Display for WireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Namespace(end, error) => {
+                write!(
+                    f,
+                    "no network namespace for {end}: {error}; `ip netns list` shows those that have names"
+                )
+            }
+            Self::Device(end, error) => write!(f, "{end}: {error}"),
+            Self::Path(error) => write!(f, "{error}"),
+            Self::System(step, error) => write!(f, "cannot {step}: {error}"),
+            Self::Measurement(what) => write!(f, "nothing measured: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for WireError {}
+
+/// Carries packets until it is told to end; the text to print then.
+pub fn run(options: &Wire) -> Result<String, WireError> {
+    let (up, down) = options.impairments.paths();
+    let paths = Duplex::new(up, down, options.seed).map_err(WireError::Path)?;
+    // Before there are devices: a signal from now on ends the wire in order.
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGINT);
+    signals.add(Signal::SIGTERM);
+    signals.thread_block().map_err(WireError::system("block signals"))?;
+    let stop = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC)
+        .map_err(WireError::system("wait for signals"))?;
+
+    let devices = [device(&options.a, &options.impairments)?, device(&options.b, &options.impairments)?];
+    let mut carrier = Carrier::new(devices, paths)?;
+    announce(options).map_err(WireError::system("print"))?;
+    let ending = carrier.run(stop.as_fd())?;
+    if let Ending::Gone(side) = ending {
+        eprintln!("firstflight-lab: the device of {} is gone", [&options.a, &options.b][side]);
+    }
+    let figures = carrier.figures()?;
+    Ok(if options.json { report::json(&figures) } else { report::text(&figures) })
+}
+
+fn device(end: &End, impairments: &Impairments) -> Result<TunDevice, WireError> {
+    let namespace = end.open().map_err(|error| WireError::Namespace(end.clone(), error))?;
+    let namespace = namespace.as_ref().map(AsFd::as_fd);
+    TunDevice::create(&end.device, impairments.mtu, namespace)
+        .map_err(|error| WireError::Device(end.clone(), error))
+}
+
+fn announce(options: &Wire) -> io::Result<()> {
+    let rtt: Duration = options.impairments.rtt;
+    let mut out = io::stdout().lock();
+    writeln!(
+        out,
+        "ready {} {} rtt {} seed {}",
+        options.a,
+        options.b,
+        humantime::format_duration(rtt),
+        options.seed
+    )?;
+    out.flush()
+}
