@@ -54,6 +54,10 @@ struct Closed {
     until: u64,
 }
 
+fn directory(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -65,9 +69,11 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 }
 
 impl DnsMemory {
-    /// Reads the file in `path`; one that is not there is empty.
+    /// Reads the file in `path`; one that is not there is empty. Whether it can be written is known before anything
+    /// is sent.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let fail = |error| Error::DnsMemory(path.to_owned(), error);
+        tempfile::NamedTempFile::new_in(directory(path)).map_err(fail)?;
         let text = match std::fs::metadata(path) {
             Ok(found) if found.len() > LARGEST => return Err(fail(io::Error::other("it is too large"))),
             Ok(_) => std::fs::read(path).map_err(fail)?,
@@ -84,8 +90,7 @@ impl DnsMemory {
     /// Writes it, with mode 0600 and in one step.
     pub fn write(&self, path: &Path) -> Result<(), Error> {
         let fail = |error| Error::DnsMemory(path.to_owned(), error);
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let mut file = tempfile::NamedTempFile::new_in(directory.unwrap_or(Path::new("."))).map_err(fail)?;
+        let mut file = tempfile::NamedTempFile::new_in(directory(path)).map_err(fail)?;
         let content = Self { version: VERSION, ..self.clone() };
         serde_json::to_writer_pretty(&mut file, &content).map_err(|error| fail(error.into()))?;
         file.write_all(b"\n").map_err(fail)?;
@@ -202,5 +207,6 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             assert!(DnsMemory::open(&path).is_err(), "{text}");
         }
+        assert!(DnsMemory::open(Path::new("/nonexistent/memory")).is_err());
     }
 }
