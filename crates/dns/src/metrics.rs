@@ -10,7 +10,7 @@
 //! | `firstflight_dns_fragments_total` | `outcome` | fragments: `taken`, `duplicate`, `late`, `conflict`, `malformed` |
 //! | `firstflight_dns_sets_total` | `outcome` | sets of fragments: `begun`, `completed`, `repaired` (of those, with the parity), `mismatch`, `expired`, `evicted` |
 //! | `firstflight_dns_sets` | | sets of fragments that are held now, those put together lately included |
-//! | `firstflight_dns_first_flights_total` | `outcome` | first flights that were whole: `relayed`, `budget`, `unknown_key`, `not_opened`, `failed` |
+//! | `firstflight_dns_first_flights_total` | `outcome` | first flights that were whole: `relayed`, `budget`, `unknown_key`, `not_opened`, `repeated`, `failed` |
 
 use crate::front::{FrontCounters, Kind};
 use crate::reassembly::ReassemblyCounters;
@@ -91,6 +91,7 @@ fn counts((front, table): &(FrontCounters, ReassemblyCounters)) -> Vec<Count> {
         ("budget", front.over_budget),
         ("unknown_key", front.unknown_key),
         ("not_opened", front.not_opened),
+        ("repeated", front.repeated),
         ("failed", front.relay_failed),
     ];
     add("firstflight_dns_first_flights_total", "First flights that were whole", "outcome", &flights);

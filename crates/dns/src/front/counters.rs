@@ -83,6 +83,8 @@ pub struct FrontCounters {
     pub unknown_key: u64,
     /// First flights that did not open, or held nothing legal.
     pub not_opened: u64,
+    /// First flights that were handed over within the last 45 s: once is enough.
+    pub repeated: u64,
     /// First flights handed to a server.
     pub relayed: u64,
     /// First flights that no datagram could be written for.

@@ -3,15 +3,17 @@
 use super::FrontCounters;
 use super::rate::network;
 use crate::budget::SharedBudget;
+use crate::fragment::FragmentId;
 use crate::keys::CarriageKeys;
 use crate::relay::Relayed;
 use crate::seal::{OpenBuffer, OpenError, Sealed};
 use core::fmt;
 use core::net::IpAddr;
 use core::num::NonZeroU32;
-use firstflight_wire::Clock;
+use core::time::Duration;
 use firstflight_wire::asap::Zone;
-use std::collections::VecDeque;
+use firstflight_wire::{Clock, Instant};
+use std::collections::{BTreeSet, VecDeque};
 
 /// First flights that are whole and not yet opened. Whoever drives the front polls after each query, so one is
 /// enough.
@@ -46,11 +48,18 @@ pub(super) struct Opening {
     budget: SharedBudget<u128>,
     /// With the resolver that the last fragment came through.
     waiting: VecDeque<(Box<Sealed>, IpAddr)>,
+    done: Done,
 }
 
 impl Opening {
     pub(super) fn new(zone: Vec<u8>, keys: CarriageKeys, per_second: NonZeroU32) -> Self {
-        Self { zone, keys, budget: SharedBudget::new(per_second), waiting: VecDeque::new() }
+        Self {
+            zone,
+            keys,
+            budget: SharedBudget::new(per_second),
+            waiting: VecDeque::new(),
+            done: Done::default(),
+        }
     }
 
     pub(super) fn zone(&self) -> Option<Zone<'_>> {
@@ -73,7 +82,14 @@ impl Opening {
         buffer: &'b mut OpenBuffer,
         counters: &mut FrontCounters,
     ) -> Option<Result<Relayed<'b>, NotOpened>> {
-        let (sealed, resolver) = self.waiting.pop_front()?;
+        let (sealed, id, resolver) = loop {
+            let (sealed, resolver) = self.waiting.pop_front()?;
+            let id = FragmentId::of(&sealed);
+            if !self.done.has(id, clock.mono) {
+                break (sealed, id, resolver);
+            }
+            counters.repeated += 1;
+        };
         if !self.budget.take(network(resolver), clock.mono) {
             counters.over_budget += 1;
             return Some(Err(NotOpened::Budget));
@@ -82,7 +98,10 @@ impl Opening {
         self.keys.handle_time(unix);
         let zone = Zone::new(&self.zone)?;
         Some(match self.keys.open(zone, &sealed, unix, buffer) {
-            Ok((ci, reply)) => Ok(Relayed { resolver, reply, ci }),
+            Ok((ci, reply)) => {
+                self.done.add(id, clock.mono);
+                Ok(Relayed { resolver, reply, ci })
+            }
             Err(error) => {
                 match error {
                     OpenError::UnknownKey => counters.unknown_key += 1,
@@ -91,5 +110,66 @@ impl Opening {
                 Err(NotOpened::Seal(error))
             }
         })
+    }
+}
+
+/// First flights that were opened lately: resolvers and eavesdroppers may ask for their names again when their set
+/// is forgotten, and a request is good for half a minute.
+#[derive(Debug, Default)]
+struct Done {
+    /// Until when.
+    order: VecDeque<(Instant, FragmentId)>,
+    ids: BTreeSet<FragmentId>,
+}
+
+impl Done {
+    /// Longer than any server takes a relayed request (`docs/spec/dns-carriage.md` §9), its clock's error included.
+    const KEPT: Duration = Duration::from_secs(45);
+    /// When there are more, the oldest is forgotten.
+    const MOST: usize = 1 << 16;
+
+    fn has(&mut self, id: FragmentId, now: Instant) -> bool {
+        while self.order.front().is_some_and(|(until, _)| *until <= now) {
+            self.forget_oldest();
+        }
+        self.ids.contains(&id)
+    }
+
+    fn add(&mut self, id: FragmentId, now: Instant) {
+        if self.ids.insert(id) {
+            if self.order.len() >= Self::MOST {
+                self.forget_oldest();
+            }
+            self.order.push_back((now + Self::KEPT, id));
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some((_, id)) = self.order.pop_front() {
+            self.ids.remove(&id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_what_was_opened_ends_and_is_bounded() {
+        let (mut done, now) = (Done::default(), Instant::from_secs(100));
+        let id = |n: u32| {
+            let [a, b, c, d] = n.to_be_bytes();
+            FragmentId([1, 2, a, b, c, d])
+        };
+        done.add(id(0), now);
+        assert!(done.has(id(0), now + Duration::from_secs(44)));
+        assert!(!done.has(id(0), now + Duration::from_secs(45)));
+        for n in 0..100_000 {
+            done.add(id(n), now);
+            done.add(id(n), now);
+        }
+        assert_eq!((done.ids.len(), done.order.len()), (Done::MOST, Done::MOST));
+        assert!(done.has(id(99_999), now) && !done.has(id(0), now));
     }
 }
