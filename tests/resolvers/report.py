@@ -1,0 +1,106 @@
+"""Tables for people, in Markdown."""
+
+import sys
+
+DASH = "–"
+
+
+def progress(line):
+    print(f"IPv{line['family']} {line['resolver']}: measured", file=sys.stderr, flush=True)
+
+
+def median(line, what):
+    """With what is missing, if something is."""
+    found = line["ms"].get(what)
+    if found is None or found["median"] is None:
+        return DASH
+    missing = f" ({found['missing']} missing)" if found["missing"] else ""
+    return f"{found['median']:.0f}{missing}"
+
+
+def extra(line, what, than, options, more=0):
+    """Round trips to the authority more than `than` took; `more` ms are no such."""
+    one, other = (line["ms"].get(name, {}).get("median") for name in (what, than))
+    if one is None or other is None:
+        return DASH
+    return f"{(one - other - more) / options.rtts['front'] + 0.0:.1f}".replace("-0.0", "0.0")
+
+
+def table(head, rows):
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def flights(lines, options):
+    """Name servers known, the zone's own unknown, all unknown."""
+    relay = options.rtts["relay"] / 2
+    head = ["", "resolver", "plain, ms", "flight, ms", "extra RTT"]
+    for state in ("NS unknown", "all unknown"):
+        head += [f"{state}: plain", "flight", "extra RTT", "with parity", "extra RTT"]
+    rows = []
+    for line in lines:
+        row = [f"IPv{line['family']}", line["resolver"]]
+        for state in ("", "-parent", "-cold"):
+            plain = f"plain{state}"
+            row.append(median(line, plain))
+            for what in ("flight", "parity") if state else ("flight",):
+                row += [median(line, f"{what}{state}"), extra(line, f"{what}{state}", plain, options, relay)]
+        rows.append(row)
+    return table(head, rows)
+
+
+def thesis(lines, options):
+    head = ["", "resolver", "plain, ms", "4 labels, ms", "extra RTT", "5 labels, ms", "extra RTT"]
+    rows = []
+    for line in lines:
+        row = [f"IPv{line['family']}", line["resolver"], median(line, "plain")]
+        for count in (4, 5):
+            row += [median(line, f"thesis-{count}"), extra(line, f"thesis-{count}", "plain", options)]
+        rows.append(row)
+    return table(head, rows)
+
+
+def fetches(lines):
+    ways = ("tcp", "udp", "dns")
+    names = {"tcp": "TCP", "udp": "UDP", "dns": "in the lookup"}
+    head = ["", "resolver", *(f"{names[way]}, name {known}" for known in ("known", "unknown") for way in ways)]
+    head += ["ways of requests in the lookup"]
+    rows = []
+    for line in lines:
+        row = [f"IPv{line['family']}", line["resolver"]]
+        row += [median(line, f"fetch-{way}-{known}") for known in ("known", "unknown") for way in ways]
+        counted = {}
+        for known in ("known", "unknown"):
+            for way, count in line["ms"][f"fetch-dns-{known}"]["ways"].items():
+                counted[way] = counted.get(way, 0) + count
+        row.append(", ".join(f"{way} {count}" for way, count in sorted(counted.items())))
+        rows.append(row)
+    return table(head, rows)
+
+
+def broken(lines):
+    head = ["", "the resolver is", "today, ms", "in the lookup, ms", "added, ms", "way", "the next time, ms", "way"]
+    rows = []
+    for line in lines:
+        added = DASH if line["added"] is None else f"{line['added']:+.0f}"
+        row = [f"IPv{line['family']}", line["manner"], median(line, "today"), median(line, "via-dns"), added]
+        rows.append([*row, ", ".join(line["ways"]), median(line, "again"), line["way_again"]])
+    return table(head, rows)
+
+
+def text(found, options):
+    """The tables of what was measured."""
+    real = [line for line in found if "manner" not in line]
+    parts = []
+    if "flight" in options.parts:
+        parts += ["First flights in seven fragments", flights(real, options)]
+    if "thesis" in options.parts:
+        parts += ["One name of several labels", thesis(real, options)]
+    if "fetch" in options.parts:
+        parts += ["Fetches, from the first question to the first byte, ms", fetches(real)]
+    if "broken" in options.parts:
+        parts += ["Resolvers that misbehave", broken([line for line in found if "manner" in line])]
+    versions = sorted({f"{line['resolver']} {line['version']}" for line in real})
+    if versions:
+        parts.append("Versions: " + "; ".join(versions))
+    return "\n\n".join(parts)

@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""What a lookup and a first flight inside it cost through real resolvers, in a small Internet of this machine.
+
+    tests/resolvers/run.py [--quick] [--resolver NAME …] [--family 4|6] [--json]
+
+Measures, for each resolver and family:
+
+  fetch    lookup, handshake and request with `firstflight get`, over TCP and over TCP in UDP, and `get --via-dns`
+  flight   a first flight in seven fragments: from the client's questions to the relayed datagram at the server
+  thesis   the same in one name of four or five labels, as the thesis has it (5.1)
+  broken   resolvers that are silent, slow, lying or filter odd octets
+
+Needs root and the packages of packages.txt; `cargo build --release -p firstflight-cli -p firstflight-lab` first. All
+it makes are network namespaces and processes, which end with it.
+"""
+
+import argparse
+import collections
+import contextlib
+import json
+import os
+import signal
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "interop")]
+sys.dont_write_bytecode = True
+
+import broken  # noqa: E402
+import firstflight  # noqa: E402
+import report  # noqa: E402
+import resolvers  # noqa: E402
+from measure import AT_ONCE, Carriage, Fetch, summary  # noqa: E402
+from sealed import Keys  # noqa: E402
+from dnswire import letters  # noqa: E402
+from sniffer import Sniffer  # noqa: E402
+from world import HOSTS, RTTS, World, ZONE  # noqa: E402
+
+PARTS = ("fetch", "flight", "thesis", "broken")
+
+
+def on_terminate(number, _frame):
+    # Unwinds the `with` blocks; a second signal must not interrupt the cleaning up.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise SystemExit(128 + number)
+
+
+def flights(world, kind, keys, options):
+    """From warm caches, then each time from the start: the site's name server known, or nothing."""
+    results = {}
+    with contextlib.ExitStack() as stack:
+        at_front = stack.enter_context(Sniffer(world.front, "front"))
+        at_server = stack.enter_context(Sniffer(world.server, "relay"))
+        with kind(world), world.asker() as asker:
+            carriage = Carriage(world, at_front, at_server, asker)
+            carriage.warm()
+            results["plain"] = summary([carriage.plain() for _ in range(options.count)])
+            if "flight" in options.parts:
+                results["flight"] = summary([carriage.flight(keys.fragments()) for _ in range(options.count)])
+            if "thesis" in options.parts:
+                for count in (4, 5):
+                    times = [carriage.thesis(count) for _ in range(options.count)]
+                    results[f"thesis-{count}"] = summary(times)
+        if "flight" not in options.parts:
+            return results
+        for state in ("parent", "cold"):
+            times = {"plain": [], "flight": [], "parity": []}
+            for what in [*times] * options.restarts:
+                with kind(world), world.asker() as asker:
+                    carriage = Carriage(world, at_front, at_server, asker)
+                    if state == "parent":
+                        carriage.warm_parent()
+                    fragments = keys.fragments(what == "parity")
+                    times[what].append(carriage.plain() if what == "plain" else carriage.flight(fragments))
+            results.update({f"{what}-{state}": summary(found) for what, found in times.items()})
+    return results
+
+
+def fetches(world, kind, options):
+    """By today's way and inside the lookup: names that the resolver knows, and names of a zone that it knows."""
+    results = {}
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(kind(world))
+        asker = stack.enter_context(world.asker())
+        at_resolver = stack.enter_context(Sniffer(world.client, "resolver"))
+        at_server = stack.enter_context(Sniffer(world.client, "server"))
+        Carriage(world, at_resolver, at_server, asker).warm()
+        fetch = Fetch(world, at_resolver, at_server)
+        for way in ("tcp", "udp"):
+            for known in ("known", "unknown"):
+                fetch.today("www.xyz.com", way)
+                hosts = [host(known) for _ in range(options.count)]
+                results[f"fetch-{way}-{known}"] = summary([fetch.today(name, way)[0] for name in hosts])
+        fetch.learn()
+        for known in ("known", "unknown"):
+            hosts = [host(known, number) for number in range(options.count)]
+            found = []
+            while hosts:
+                found += fetch.via_dns(hosts[:AT_ONCE])
+                del hosts[:AT_ONCE]
+            ways = collections.Counter(f"{record['way']} {record['held_back'] or ''}".strip() for _, record in found)
+            results[f"fetch-dns-{known}"] = {**summary([time for time, _ in found]), "ways": ways}
+    return results
+
+
+def host(known, number=None):
+    """A name that the resolver knows, or one that it does not; with a number, one that the server has a name for."""
+    if known == "known":
+        return "www.xyz.com"
+    return f"{letters(12).decode()}.xyz.com" if number is None else f"h{number}.xyz.com"
+
+
+def measured(options):
+    """A line for each resolver and family, and for each manner of misbehaving."""
+    keys = Keys(ZONE)
+    found = []
+    for family in options.family:
+        with World(family, options.rtts, keys) as world:
+            try:
+                found.extend(measured_in(world, keys, options))
+            except Exception:
+                print("\n".join(world.tails()), file=sys.stderr)
+                raise
+    return found
+
+
+def measured_in(world, keys, options):
+    parts = set(options.parts)
+    if {"fetch", "broken"} & parts:
+        world.web_servers()
+    for kind in options.resolver if parts - {"broken"} else ():
+        results = {}
+        if {"flight", "thesis"} & parts:
+            results.update(flights(world, kind, keys, options))
+        if "fetch" in parts:
+            results.update(fetches(world, kind, options))
+        line = {"resolver": kind.label, "version": kind.version(), "family": world.family, "ms": results}
+        report.progress(line)
+        yield line
+    if "broken" in parts:
+        yield from broken.measured(world, options)
+
+
+def arguments():
+    names = {kind.__name__.lower(): kind for kind in resolvers.ALL}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--count", type=int, default=200, metavar="N", help="measurements of each kind [200]")
+    parser.add_argument("--quick", action="store_true", help="five of each kind")
+    parser.add_argument("--resolver", action="append", choices=names, help="only this one; once more for others")
+    parser.add_argument("--family", action="append", type=int, choices=(4, 6), help="only this one")
+    parser.add_argument("--part", action="append", choices=PARTS, dest="parts", help="only this part")
+    for name, milliseconds in RTTS.items():
+        parser.add_argument(f"--rtt-{name}", type=float, default=milliseconds, metavar="MS", help=f"[{milliseconds}]")
+    parser.add_argument("--bin", default=firstflight.default_binary(), metavar="PATH", help="the command")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    options.count = 5 if options.quick else options.count
+    if not 1 <= options.count <= HOSTS:
+        parser.error(f"--count is from 1 to {HOSTS}")
+    # Resolvers have to be started for these.
+    options.restarts = max(2, options.count // 20)
+    options.resolver = [names[name] for name in options.resolver or names]
+    options.family = options.family or [4, 6]
+    options.parts = options.parts or PARTS
+    options.rtts = {name: getattr(options, f"rtt_{name}") for name in RTTS}
+    return options
+
+
+def missing(options):
+    """What to do before this can run, or None."""
+    if os.geteuid() != 0:
+        return "run it as root: it makes network namespaces"
+    for path in (firstflight.BINARY, os.path.join(os.path.dirname(firstflight.BINARY), "firstflight-lab")):
+        if not os.access(path, os.X_OK):
+            return f"no command at {path}: cargo build --release -p firstflight-cli -p firstflight-lab"
+    lacking = [kind.package for kind in options.resolver if kind.missing()]
+    return f"apt-get install --no-install-recommends {' '.join(lacking)}" if lacking else None
+
+
+def main():
+    options = arguments()
+    os.environ["PATH"] += ":/usr/sbin:/sbin"
+    firstflight.BINARY = os.path.abspath(options.bin)
+    if reason := missing(options):
+        print(f"tests/resolvers/run.py: {reason}", file=sys.stderr)
+        return 2
+    signal.signal(signal.SIGTERM, on_terminate)
+    signal.signal(signal.SIGINT, on_terminate)
+    found = measured(options)
+    if options.json:
+        print(json.dumps({"count": options.count, "rtt_ms": options.rtts, "results": found}))
+    else:
+        print(report.text(found, options))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

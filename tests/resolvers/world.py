@@ -1,0 +1,274 @@
+"""A small Internet: a client, its resolver, a private root with its zones, a front and a server, and wires between.
+
+                    root, com, xyz.com
+                          | 50 ms
+      client --10 ms-- resolver --50 ms-- front of f.xyz.com, and the authority of cdn.xyz.com
+         |                                  | 2 ms
+         +------------50 ms-------------- server
+
+Each line is a wire of its own (`firstflight-lab wire`), as the round-trip times do not come of a star. Zones have
+addresses of one family only, so that resolvers have no choice.
+"""
+
+import os
+import random
+import shutil
+import socket
+import time
+
+import firstflight
+from case import Context
+from dnswire import A, query
+from net import AF, Pair, workdir
+from process import Process, run
+from sealed import KEY_ID
+from wire import Wire
+
+#: Round-trip times, ms: the defaults of run.py.
+RTTS = {"resolver": 10, "root": 50, "front": 50, "server": 50, "relay": 2}
+ZONE = "f.xyz.com"
+#: The zone whose authority answers as the thesis wants it, where that one has `www.xyz.com`.
+THESIS_ZONE = "cdn.xyz.com"
+#: The port of HTTP: for another one the HTTPS record has a name of its own, which takes resolvers longer.
+PORT, RELAY_PORT, VERIFIER_PORT = 80, 4454, 4433
+BODY = 1000
+#: Hosts of the site that no resolver knows until they are asked for: `h0.xyz.com` and so on.
+HOSTS = 400
+
+#: From the client to the resolver and so on: the first is the host's end.
+TO_RESOLVER, TO_ROOT, TO_FRONT, TO_SERVER, RELAY, ENGINE = (Pair(number) for number in range(101, 107))
+
+SOA = "@ IN SOA ns.xyz.com. hostmaster.xyz.com. 1 86400 7200 3600000 60\n"
+
+
+def more(address, number):
+    """Another address of the same network."""
+    separator = ":" if ":" in address else "."
+    return separator.join([*address.split(separator)[:-1], str(number)])
+
+
+def at(address, port):
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+class World(Context):
+    """Everything but a resolver, in one family; `t.resolver_ns` waits for one."""
+
+    def __init__(self, family, rtts, keys):
+        super().__init__()
+        self.family, self.rtts, self.keys = family, rtts, keys
+        #: Addresses that the client has had towards the server.
+        self.numbered = 0
+        self.kind = "A" if family == 4 else "AAAA"
+        self.resolver_address = TO_RESOLVER.peer[family]
+        self.root_address, self.com_address, self.xyz_address = (more(TO_ROOT.peer[family], n) for n in (2, 3, 4))
+        self.front_address, self.thesis_address = (more(TO_FRONT.peer[family], n) for n in (2, 3))
+        self.server_address = TO_SERVER.peer[family]
+
+    def __enter__(self):
+        super().__enter__()
+        try:
+            self.build()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def build(self):
+        names = ("client", "resolver", "root", "front", "server")
+        self.client, self.resolver, self.root, self.front, self.server = map(self.namespace, names)
+        self.directory = self.enter_context(workdir())
+        for left, right, pair, name, device in (
+            (self.client, self.resolver, TO_RESOLVER, "resolver", "resolver"),
+            (self.resolver, self.root, TO_ROOT, "root", "root"),
+            (self.resolver, self.front, TO_FRONT, "front", "front"),
+            (self.client, self.server, TO_SERVER, "server", "server"),
+            (self.front, self.server, RELAY, "relay", "relay"),
+        ):
+            # Before all others: whatever the machine does, it is these that must be on time.
+            prefix = ("chrt", "-f", "10")
+            self.start(Wire(left, right, pair, "--rtt", f"{self.rtts[name]}ms", device=device, prefix=prefix))
+        for address in (self.com_address, self.xyz_address):
+            self.root.ip("addr", "add", Pair.cidr(address), "dev", "root", *self.nodad())
+        self.front.ip("addr", "add", Pair.cidr(self.thesis_address), "dev", "front", *self.nodad())
+        self.resolv_conf()
+        self.verifier_key = run(
+            firstflight.BINARY, "verifier", "keygen", "--key", os.path.join(self.directory, "verifier.key")
+        ).stdout.split()[1]
+        self.authorities()
+
+    def resolv_conf(self):
+        """`ip netns exec` shows the client this resolver as the system's."""
+        directory = f"/etc/netns/{self.client.name}"
+        os.makedirs(directory)
+        self.callback(shutil.rmtree, directory, ignore_errors=True)
+        with open(os.path.join(directory, "resolv.conf"), "w", encoding="utf-8") as file:
+            file.write(f"nameserver {self.resolver_address}\n")
+
+    def nodad(self):
+        return ["nodad"] if self.family == 6 else []
+
+    def file(self, name, text):
+        path = os.path.join(self.directory, name)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def name_server(self, ns, address, origin, zone, *options):
+        name = origin.strip(".") or "root"
+        zone = self.file(f"{name}.zone", f"$TTL 86400\n{SOA}{zone}")
+        command = [firstflight.BINARY, "dns", "--listen", at(address, 53), "--zone", zone, "--origin", origin, *options]
+        server = self.start(Process(command, ns=ns))
+        server.wait_until(lambda: "listening on" in server.text(), f"name server of {origin}")
+        return server
+
+    def authorities(self):
+        kind = self.kind
+        self.name_server(
+            self.root, self.root_address, ".",
+            f"@ NS a.root.\na.root. {kind} {self.root_address}\n"
+            f"com. NS ns.com.\nns.com. {kind} {self.com_address}\n",
+        )  # fmt: skip
+        self.name_server(
+            self.root, self.com_address, "com.",
+            f"@ NS ns\nns {kind} {self.com_address}\nxyz NS ns.xyz\nns.xyz {kind} {self.xyz_address}\n",
+        )  # fmt: skip
+        # A wildcard: names that no resolver knows yet.
+        self.name_server(
+            self.root, self.xyz_address, "xyz.com.",
+            f"@ NS ns\nns {kind} {self.xyz_address}\n"
+            f"www {kind} {self.server_address}\n* {kind} {self.server_address}\n"
+            f"f NS ns.f\nns.f {kind} {self.front_address}\n"
+            f"cdn NS ns.cdn\nns.cdn {kind} {self.thesis_address}\n{self.published()}",
+        )  # fmt: skip
+        self.name_server(
+            self.front, self.front_address, f"{ZONE}.", f"@ NS ns\nns {kind} {self.front_address}\n",
+            "--carriage-zone", ZONE, "--carriage-address", TO_SERVER.peer[4],
+            "--key", self.file("carriage.key", self.keys.carriage()), "--state", os.path.join(self.directory, "boot"),
+            "--relay", f"{at(RELAY.peer[self.family], RELAY_PORT)}={self.file('relay', self.keys.relay())}",
+        )  # fmt: skip
+        here = os.path.dirname(os.path.abspath(__file__))
+        responder = self.start(
+            Process(
+                ["python3", os.path.join(here, "responder.py"), self.thesis_address, THESIS_ZONE, self.server_address],
+                ns=self.front,
+            )
+        )
+        responder.wait_until(lambda: "ready" in responder.text(), "the responder")
+
+    def asker(self):
+        return Asker(self)
+
+    def published(self):
+        """That the server takes certificates and first flights by lookups."""
+        told = run(
+            firstflight.BINARY, "asap", "record", "--verifier-key", self.verifier_key, "--udp-port", str(PORT),
+            "--carriage-zone", ZONE, "--carriage-key", f"{KEY_ID}:{self.keys.public.hex()}",
+        )  # fmt: skip
+        return f"www HTTPS 1 . {told.stdout.strip()}\n"
+
+    def web_servers(self):
+        """The server over TCP in UDP, the kernel's over TCP, and two verifiers beside them."""
+        family = self.family
+        root = self.root_directory = Context.root(self, small=BODY)
+        verifiers = [more(self.server_address, number) for number in (3, 4, 5)]
+        for address in verifiers:
+            self.server.ip("addr", "add", Pair.cidr(address), "dev", "server", *self.nodad())
+        self.issuer, self.second = (at(address, VERIFIER_PORT) for address in verifiers[:2])
+        key, stranger = os.path.join(self.directory, "verifier.key"), at(verifiers[2], 0)
+        for listen, options in ((self.issuer, ["--probe-from", stranger]), (self.second, [])):
+            self.command(
+                "verifier", "--listen", listen, "--key", key, "--allow-prefix", self.clients(), *options
+            )
+        identities = ["www.xyz.com", *(f"h{number}.xyz.com" for number in range(HOSTS))]
+        trust = self.file("trust.toml", f'[[verifier]]\nkey = "{self.verifier_key}"\nown = true\n')
+        self.command(
+            "serve", "--root", root, "--udp", at(self.server_address, PORT), "--trust", trust, "--first-start",
+            "--relay-listen", at(RELAY.peer[family], RELAY_PORT), "--relay-key", os.path.join(self.directory, "relay"),
+            *(word for identity in identities for word in ("--identity", identity)),
+        )  # fmt: skip
+        self.kernel_server(self.server, family, PORT, root)
+        # For an engine on a device of its own in the client's namespace.
+        self.client.forward()
+        self.server.ip(f"-{family}", "route", "add", ENGINE.net[family], "via", TO_SERVER.host[family])
+
+    def clients(self):
+        """All addresses that the client may have towards the server."""
+        return f"10.{TO_SERVER.number}.0.0/16" if self.family == 4 else f"fd00:{TO_SERVER.number}::/32"
+
+    def renumber(self):
+        """Gives the client another address towards the server, in IPv6 another /64: servers take a few first flights a
+        minute of each."""
+        self.numbered += 1
+        family, number = f"-{self.family}", self.numbered
+        if self.family == 4:
+            address, bits = f"10.{TO_SERVER.number}.{number // 200 + 1}.{number % 200 + 1}", 32
+        else:
+            address, bits = f"fd00:{TO_SERVER.number}:0:{number:x}::1", 128
+        self.client.ip(family, "addr", "add", f"{address}/{bits}", "dev", "server", *self.nodad())
+        # Above the kernel's own route, which IPv6 does not replace.
+        first = ["metric", "10"] if self.family == 6 else []
+        self.client.ip(family, "route", "replace", TO_SERVER.net[self.family], "dev", "server", "src", address, *first)
+        self.server.ip(family, "route", "replace", self.clients(), "dev", "server")
+
+    def command(self, *arguments):
+        """The command under test, in the server's namespace, until it listens."""
+        process = self.start(Process([firstflight.BINARY, *arguments], ns=self.server))
+        process.wait_until(lambda: "listening on" in process.text(), f"`{arguments[0]}`")
+
+
+class Asker:
+    """A socket of the client's that asks the resolver."""
+
+    def __init__(self, world):
+        with world.client.entered():
+            self.socket = socket.socket(AF[world.family], socket.SOCK_DGRAM)
+        self.socket.connect((world.resolver_address, 53))
+        self.number = random.randrange(65536)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def alive(self):
+        """Whether there is any answer to a question that needs nobody else: no recursion is desired."""
+        message = bytearray(query(0, []))
+        message[2] = 0
+        try:
+            self.socket.send(message)
+            self.socket.settimeout(0.3)
+            return bool(self.socket.recv(4096))
+        except OSError:
+            return False
+
+    def send(self, names, kind=None):
+        """Asks for all of them at once; gives when, in seconds of the wall clock."""
+        messages = []
+        for name in names:
+            self.number = (self.number + 1) % 65536
+            messages.append(query(self.number, name, kind or A))
+        when = time.time()
+        for message in messages:
+            self.socket.send(message)
+        return when
+
+    def answers(self, count, timeout=5):
+        """That many answers, or those that come in time."""
+        found, deadline = [], time.monotonic() + timeout
+        while len(found) < count and (left := deadline - time.monotonic()) > 0:
+            self.socket.settimeout(left)
+            try:
+                found.append(self.socket.recv(4096))
+            except TimeoutError:
+                break
+        return found
+
+    def ask(self, name, kind=None, timeout=8):
+        """One name, asked again every 2 s; its answer."""
+        for _ in range(max(1, timeout // 2)):
+            self.send([name], kind)
+            for answer in self.answers(1, 2):
+                return answer
+        raise AssertionError(f"no answer for {b'.'.join(name)!r}")
