@@ -78,6 +78,15 @@ def fetches(lines):
     return table(head, rows)
 
 
+def cost(lines):
+    head = ["", "resolver", "a lookup, µs", "with a first flight beside it, µs", "added, µs", "for each of seven names, µs"]
+    rows = []
+    for line in lines:
+        figures = (line["cost_us"][what] for what in ("lookup", "flight", "added", "a name"))
+        rows.append([f"IPv{line['family']}", line["resolver"], *(f"{figure:.0f}" for figure in figures)])
+    return table(head, rows)
+
+
 def broken(lines):
     head = ["", "the resolver is", "today, ms", "in the lookup, ms", "added, ms", "way", "the next time, ms", "way"]
     rows = []
@@ -98,6 +107,8 @@ def text(found, options):
         parts += ["One name of several labels", thesis(real, options)]
     if "fetch" in options.parts:
         parts += ["Fetches, from the first question to the first byte, ms", fetches(real)]
+    if "cost" in options.parts:
+        parts += ["Processor time of the resolver", cost(real)]
     if "broken" in options.parts:
         parts += ["Resolvers that misbehave", broken([line for line in found if "manner" in line])]
     versions = sorted({f"{line['resolver']} {line['version']}" for line in real})

@@ -8,6 +8,7 @@ Measures, for each resolver and family:
   fetch    lookup, handshake and request with `firstflight get`, over TCP and over TCP in UDP, and `get --via-dns`
   flight   a first flight in seven fragments: from the client's questions to the relayed datagram at the server
   thesis   the same in one name of four or five labels, as the thesis has it (5.1)
+  cost     processor time of the resolver for a lookup, and for one with a first flight beside it
   broken   resolvers that are silent, slow, lying or filter odd octets
 
 Needs root and the packages of packages.txt; `cargo build --release -p firstflight-cli -p firstflight-lab` first. All
@@ -27,6 +28,7 @@ sys.path[:0] = [HERE, os.path.join(HERE, "..", "interop")]
 sys.dont_write_bytecode = True
 
 import broken  # noqa: E402
+import cost  # noqa: E402
 import firstflight  # noqa: E402
 import report  # noqa: E402
 import resolvers  # noqa: E402
@@ -36,7 +38,7 @@ from dnswire import letters  # noqa: E402
 from sniffer import Sniffer  # noqa: E402
 from world import HOSTS, RTTS, World, ZONE  # noqa: E402
 
-PARTS = ("fetch", "flight", "thesis", "broken")
+PARTS = ("fetch", "flight", "thesis", "cost", "broken")
 
 
 def on_terminate(number, _frame):
@@ -136,6 +138,8 @@ def measured_in(world, keys, options):
         if "fetch" in parts:
             results.update(fetches(world, kind, options))
         line = {"resolver": kind.label, "version": kind.version(), "family": world.family, "ms": results}
+        if "cost" in parts:
+            line["cost_us"] = cost.measured(world, kind, keys, options)
         report.progress(line)
         yield line
     if "broken" in parts:

@@ -197,14 +197,14 @@ class World(Context):
         return f"10.{TO_SERVER.number}.0.0/16" if self.family == 4 else f"fd00:{TO_SERVER.number}::/32"
 
     def renumber(self):
-        """Gives the client another address towards the server, in IPv6 another /64: servers take a few first flights a
+        """Gives the client another address towards the server, in IPv6 in another /56: servers take a few first flights a
         minute of each."""
         self.numbered += 1
         family, number = f"-{self.family}", self.numbered
         if self.family == 4:
             address, bits = f"10.{TO_SERVER.number}.{number // 200 + 1}.{number % 200 + 1}", 32
         else:
-            address, bits = f"fd00:{TO_SERVER.number}:0:{number:x}::1", 128
+            address, bits = f"fd00:{TO_SERVER.number}:0:{number:x}00::1", 128
         self.client.ip(family, "addr", "add", f"{address}/{bits}", "dev", "server", *self.nodad())
         # Above the kernel's own route, which IPv6 does not replace.
         first = ["metric", "10"] if self.family == 6 else []
