@@ -31,8 +31,10 @@ pub const PARTS: usize = 7;
 const REQUEST: usize = 60;
 /// First flights or queries of one step.
 pub const BATCH: usize = 64;
-/// Virtual time of a first flight: when one comes again, its set has been forgotten, and some 3,750 are held.
+/// Virtual time of a first flight: up to some 3,750 sets are held.
 const EVERY: Duration = Duration::from_micros(800);
+/// Virtual time before all of them come again: that they were there is forgotten.
+const AGAIN: Duration = Duration::from_secs(45);
 const ZONE: &[u8] = b"\x01f\x03xyz\x03com\x00";
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 80);
 const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(ADDRESS), 4454);
@@ -335,6 +337,9 @@ impl Site {
         let from = self.next;
         self.next = (from + BATCH) % flights.len();
         self.now += EVERY * BATCH as u32;
+        if self.next == 0 {
+            self.now += AGAIN;
+        }
         &flights[from..from + BATCH]
     }
 }
