@@ -87,6 +87,7 @@ impl Stack {
         ladder.wait = (rtt * 3).max(WATCH_MIN);
         if slot.key.is_carried() {
             ladder.at = slot.outcome.is_accepted().then(|| now + ladder.wait);
+            ladder.acked = slot.conn.totals().bytes_acked;
             return;
         }
         let waits = slot.conn.unacknowledged() > 0 || ladder.first.as_ref().is_some_and(|f| !f.is_empty());
@@ -103,8 +104,10 @@ impl Stack {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let (conn, Some(asked)) = (&mut slot.conn, &mut slot.asked) else { return };
         let open = matches!(conn.state(), StateName::Established | StateName::FinWait1 | StateName::FinWait2);
+        // What came after the SYN-ACK shows that the server has our ACK.
         let ladder = &mut asked.ladder;
-        if !open || conn.totals().bytes_received > 0 || ladder.wait > WATCH_MAX {
+        let heard = conn.last_heard() > asked.answered_at || conn.totals().bytes_acked > ladder.acked;
+        if !open || heard || conn.totals().bytes_received > 0 || ladder.wait > WATCH_MAX {
             return;
         }
         ladder.wait *= 2;

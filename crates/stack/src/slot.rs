@@ -81,6 +81,8 @@ pub struct Ladder {
     pub unanswered: u8,
     /// Time between two looks at a silent connection.
     pub wait: Duration,
+    /// Bytes that the SYN-ACK acknowledged.
+    pub acked: u64,
     /// SYNs of attempts that were given up.
     pub syns: u8,
 }

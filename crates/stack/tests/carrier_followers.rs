@@ -439,7 +439,8 @@ fn a_syn_ack_may_acknowledge_some_of_it_or_all() {
         assert_eq!(p.stack.info(visit.id).unwrap().totals.bytes_acked, RIDES as u64 + u64::from(acked));
         // What is missing goes again when nothing says that it came.
         p.pass(1_000);
-        let again = p.drain();
+        // Beside it the ACK, as no answer comes.
+        let again: Vec<_> = p.drain().into_iter().filter(|got| !got.data.is_empty()).collect();
         assert_eq!(again.is_empty(), acked == 3000 - RIDES as u32);
         if let Some(first) = again.first() {
             assert!(first.flags.contains(Flags::ACK) && first.seq == BEHIND + acked);
