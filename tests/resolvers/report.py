@@ -78,6 +78,30 @@ def fetches(lines):
     return table(head, rows)
 
 
+def together(lines, options):
+    """What all of it comes to, of one run: first bytes, which copy won, and what the resolver adds."""
+    rtt = options.rtts["server"]
+
+    def first_byte(line, what):
+        found = line["ms"][what]["median"]
+        return DASH if found is None else f"{found:.0f} ms, {found / rtt:.1f} RTT"
+
+    head = ["", "resolver", "name known: lookup + handshake", "in the lookup", "name unknown: lookup + handshake"]
+    head += ["in the lookup", "won by the lookup's copy", "extra RTT: in the lookup", "thesis, 4 labels", "thesis, 5 labels"]
+    rows = []
+    for line in lines:
+        row = [f"IPv{line['family']}", line["resolver"]]
+        for known in ("known", "unknown"):
+            row += [first_byte(line, f"fetch-udp-{known}"), first_byte(line, f"fetch-dns-{known}")]
+        found = [line["ms"][f"fetch-dns-{known}"] for known in ("known", "unknown")]
+        won = sum(times["ways"].get("lookup", 0) for times in found)
+        row.append(f"{won} of {sum(sum(times['ways'].values()) for times in found)}")
+        row.append(extra(line, "flight", "plain", options, options.rtts["relay"] / 2))
+        row += [extra(line, f"thesis-{count}", "plain", options) for count in (4, 5)]
+        rows.append(row)
+    return table(head, rows)
+
+
 def cost(lines):
     head = ["", "resolver", "a lookup, µs", "with a first flight beside it, µs", "added, µs", "for each of seven names, µs"]
     rows = []
@@ -101,6 +125,8 @@ def text(found, options):
     """The tables of what was measured."""
     real = [line for line in found if "manner" not in line]
     parts = []
+    if {"fetch", "flight", "thesis"} <= set(options.parts):
+        parts += ["First bytes, and what the resolver adds", together(real, options)]
     if "flight" in options.parts:
         parts += ["First flights in seven fragments", flights(real, options)]
     if "thesis" in options.parts:
