@@ -17,7 +17,7 @@ use crate::serve::metrics::Exporter;
 use clap::Subcommand;
 use firstflight_dns::front::{Kind, Nearest, Policy, RoundRobin};
 use firstflight_dns::metrics::{Publisher, describe};
-use firstflight_dns::service::{Sockets, StreamLimits};
+use firstflight_dns::service::{STREAM_LIMITS, Sockets};
 use firstflight_dns::{Destination, Front, Name};
 use keys::Relays;
 use std::io::Read;
@@ -177,7 +177,7 @@ async fn serve(run: Run, carriage: Carriage) -> Result<ExitCode, Error> {
         let (id, key) = keys.current();
         output::line(&format_args!("carriage zone {zone}, carriage-key {}", published(id, &key)));
     }
-    let service = sockets.serve(front, StreamLimits::default()).await;
+    let service = sockets.serve(front, STREAM_LIMITS).await;
     let service = service.map_err(|error| Error::Dns(DnsError::Service(error)))?;
     let handle = service.handle();
     let exporting = exporter.map(|exporter| {

@@ -11,7 +11,7 @@ use crate::serve::metrics::Exporter;
 use clap::Subcommand;
 use firstflight_verifier::metrics::{Publisher, describe};
 use firstflight_verifier::{
-    Config, Group, Issuer, Limits, Service, StreamLimits, TokenKey, VantagePoint, VerifierKeys,
+    Config, Group, Issuer, Limits, STREAM_LIMITS, Service, TokenKey, VantagePoint, VerifierKeys,
     read_token_keys,
 };
 use firstflight_wire::asap::message::VantageId;
@@ -148,7 +148,7 @@ async fn serve(run: Run) -> Result<ExitCode, Error> {
     let mut terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
     let public = config.issuer.as_ref().map(|issuer| issuer.key.public());
     let vantage = config.vantage.as_ref().map(|vantage| vantage.id);
-    let service = Service::bind(config, &run.listen, StreamLimits::default()).await;
+    let service = Service::bind(config, &run.listen, STREAM_LIMITS).await;
     let service = service.map_err(|error| Error::Verifier(VerifierError::Service(error)))?;
     let exporting = match run.metrics {
         Some(at) => {

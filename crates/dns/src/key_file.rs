@@ -13,17 +13,12 @@
 use crate::keys::CarriageKeys;
 use crate::relay::RelayKey;
 use crate::seal::CarriageKey;
-use core::fmt;
 use core::num::NonZeroU8;
-use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use firstflight_service::KeyFileError;
+use firstflight_service::key_file::{create, from_hex, lines, read, to_hex};
+use std::io;
 use std::path::Path;
 use zeroize::Zeroizing;
-
-/// Longest key file, bytes.
-const LARGEST: usize = 8192;
 
 /// What a file of carriage keys holds.
 #[derive(Debug, Clone)]
@@ -119,11 +114,11 @@ impl CarriageKeyFile {
         let mut text = Zeroizing::new(String::with_capacity(256 + 128 * (self.former.len() + 1)));
         text.push_str("# What first flights by DNS are sealed to: the current key, and former ones that open until then (Unix seconds).\n");
         text.push_str(&format!("key {} ", self.id));
-        push_hex(&mut text, &self.key.to_bytes());
+        text.push_str(&to_hex(&*self.key.to_bytes()));
         text.push('\n');
         for (id, key, ends) in &self.former {
             text.push_str(&format!("former {id} "));
-            push_hex(&mut text, &key.to_bytes());
+            text.push_str(&to_hex(&*key.to_bytes()));
             text.push_str(&format!(" {ends}\n"));
         }
         create(path, &text)
@@ -157,95 +152,10 @@ pub fn create_relay_key(path: &Path, id: u8, key: &RelayKey) -> io::Result<()> {
     let mut text = Zeroizing::new(String::with_capacity(256));
     text.push_str("# What a front shares with a server. The first one is used, all of them are taken.\n");
     text.push_str(&format!("relay {id} "));
-    push_hex(&mut text, &key.to_bytes());
+    text.push_str(&to_hex(&*key.to_bytes()));
     text.push('\n');
     create(path, &text)
 }
-
-fn push_hex(text: &mut String, secret: &[u8; 32]) {
-    let mut digits = Zeroizing::new([0; 64]);
-    HEXLOWER.encode_mut(secret, &mut *digits);
-    text.push_str(str::from_utf8(&*digits).unwrap_or_default());
-}
-
-fn from_hex(text: &str) -> Option<Zeroizing<[u8; 32]>> {
-    let mut bytes = Zeroizing::new([0; 32]);
-    if text.len() != 64 {
-        return None;
-    }
-    HEXLOWER_PERMISSIVE.decode_mut(text.as_bytes(), &mut *bytes).ok()?;
-    Some(bytes)
-}
-
-fn lines(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
-    let all = text.lines().zip(1..).map(|(line, number)| (number, line.trim()));
-    all.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
-        .map(|(number, line)| (number, line.split_whitespace().collect()))
-}
-
-fn read(path: &Path) -> Result<Zeroizing<String>, KeyFileError> {
-    let file = File::open(path).map_err(KeyFileError::Read)?;
-    let metadata = file.metadata().map_err(KeyFileError::Read)?;
-    // systemd gives its credentials to a service by an access control list, whose mask looks like the group's
-    // permission to read.
-    let directory = std::env::var_os("CREDENTIALS_DIRECTORY");
-    let credential = directory.is_some_and(|directory| path.starts_with(directory));
-    let others = if credential { 0o037 } else { 0o077 };
-    if metadata.is_file() && metadata.mode() & others != 0 {
-        return Err(KeyFileError::Open(metadata.mode() & 0o777));
-    }
-    let mut bytes = Zeroizing::new(Vec::with_capacity(LARGEST + 1));
-    file.take(LARGEST as u64 + 1).read_to_end(&mut bytes).map_err(KeyFileError::Read)?;
-    if bytes.len() > LARGEST {
-        return Err(KeyFileError::TooLong);
-    }
-    let text = str::from_utf8(&bytes).map_err(|_| KeyFileError::NotText)?;
-    Ok(Zeroizing::new(text.to_owned()))
-}
-
-fn create(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
-}
-
-/// Why a file gives no keys. It never quotes the file.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum KeyFileError {
-    /// It cannot be read.
-    Read(io::Error),
-    /// Others than its owner may read or change it; its mode.
-    Open(u32),
-    /// It is longer than a key file can be.
-    TooLong,
-    /// It is not UTF-8.
-    NotText,
-    /// This line is none of a key file of this kind, or one too many.
-    Line(usize),
-    /// Two keys have this number.
-    Twice(u8),
-    /// It has no key.
-    NoKey,
-}
-
-impl fmt::Display for KeyFileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read(error) => write!(f, "cannot be read: {error}"),
-            Self::Open(mode) => {
-                write!(f, "has the mode {mode:04o}, so others can use the key: make it 0600 with chmod")
-            }
-            Self::TooLong => write!(f, "is longer than a key file can be ({LARGEST} bytes)"),
-            Self::NotText => f.write_str("is not text: it is no key file"),
-            Self::Line(number) => write!(f, "line {number} is none of a key file of this kind"),
-            Self::Twice(id) => write!(f, "has two keys with the number {id}"),
-            Self::NoKey => f.write_str("has no key"),
-        }
-    }
-}
-
-impl std::error::Error for KeyFileError {}
 
 #[cfg(test)]
 mod tests {

@@ -45,6 +45,8 @@ mod vector_tests;
 pub use boot_file::{BootError, BootFile};
 pub use budget::Budget;
 pub use ci::{ConnectionInfo, WindowScale};
+#[cfg(feature = "service")]
+pub use firstflight_service::KeyFileError;
 pub use fragment::{Attempt, Fragment, FragmentId, Fragments, LABEL, MAX_FRAGMENTS, MIN_FRAGMENTS, Part};
 pub use front::{
     CarriageConfig, Destination, Front, FrontCounters, FrontError, NotOpened, Policy, Relay, RelayServer,
@@ -52,7 +54,7 @@ pub use front::{
 };
 pub use hickory_proto::rr::Name;
 #[cfg(feature = "service")]
-pub use key_file::{CarriageKeyFile, KeyFileError, create_relay_key, read_relay_keys};
+pub use key_file::{CarriageKeyFile, create_relay_key, read_relay_keys};
 pub use keys::{CarriageKeys, RotateError};
 pub use manners::{Manners, Restraint};
 pub use names::{Position, position, wire_form};

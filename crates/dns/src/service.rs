@@ -1,7 +1,5 @@
 //! A front on sockets: UDP and TCP on the same addresses, and UDP to the servers, unless it is one itself.
 
-mod stream;
-
 use crate::front::{Front, FrontCounters, RelayServer, Transport};
 use crate::keys::CarriageKeys;
 use crate::reassembly::ReassemblyCounters;
@@ -9,53 +7,20 @@ use crate::relay::Relayed;
 use crate::seal::OpenBuffer;
 use core::fmt;
 use core::time::Duration;
+use firstflight_service::{Messages, StreamLimits};
 use firstflight_wire::{Clock, Instant};
 use rand_chacha::ChaCha20Rng;
-use rand_core::SeedableRng;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
-use tokio::net::{TcpListener, UdpSocket};
-use tokio::sync::watch;
-use tokio::task::JoinSet;
-use zeroize::Zeroizing;
+use tokio::net::UdpSocket;
 
-/// How often a free port for both protocols is looked for, if any port will do.
-const ATTEMPTS: usize = 16;
-/// Pause after a socket failed: it may be for want of memory.
-const PAUSE: Duration = Duration::from_millis(100);
-/// Longest query that is read, bytes: one question, EDNS, and room.
-const QUERY_MAX: usize = 4096;
+pub use firstflight_service::secure_rng;
 
-/// What the service allows its clients over TCP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StreamLimits {
-    /// Connections at once, at one address.
-    pub connections: usize,
-    /// Of those, from one IPv4 address or IPv6 /64.
-    pub per_client: usize,
-    /// How long a client may take for each query and its answer.
-    pub patience: Duration,
-}
-
-impl Default for StreamLimits {
-    /// 512 connections, 32 from one client, 5 s.
-    fn default() -> Self {
-        Self { connections: 512, per_client: 32, patience: Duration::from_secs(5) }
-    }
-}
-
-/// A generator fit for keys, from the operating system's random source.
-///
-/// # Errors
-/// When that fails.
-pub fn secure_rng() -> io::Result<ChaCha20Rng> {
-    let mut seed = Zeroizing::new([0; 32]);
-    getrandom::fill(&mut *seed).map_err(io::Error::other)?;
-    Ok(ChaCha20Rng::from_seed(*seed))
-}
+/// What resolvers are allowed over TCP unless somebody says otherwise.
+pub const STREAM_LIMITS: StreamLimits = StreamLimits::per_client(32);
 
 /// Unix time, milliseconds.
 #[must_use]
@@ -65,28 +30,22 @@ pub fn unix_ms() -> u64 {
 
 /// Sockets that are bound and not yet served: privileges can be dropped now, and files read after it.
 #[derive(Debug)]
-pub struct Sockets {
-    listening: Vec<(UdpSocket, TcpListener)>,
-}
+pub struct Sockets(firstflight_service::Sockets);
 
 impl Sockets {
-    /// Listens at all `addresses`, with UDP and TCP. An address for all interfaces works on hosts with one
-    /// address of the family; others name them one by one, so that answers come from where they were asked.
+    /// As [`firstflight_service::Sockets::bind`].
     ///
     /// # Errors
     /// [`ServiceError::Listen`]: whoever gave the address is at fault.
     pub async fn bind(addresses: &[SocketAddr]) -> Result<Self, ServiceError> {
-        let mut listening = Vec::new();
-        for &address in addresses {
-            listening.push(bind(address).await.map_err(|error| ServiceError::Listen(address, error))?);
-        }
-        Ok(Self { listening })
+        let bound = firstflight_service::Sockets::bind(addresses).await;
+        bound.map(Self).map_err(|(address, error)| ServiceError::Listen(address, error))
     }
 
     /// Where it listens: the ports, where any would do.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.listening.iter().filter_map(|(_, tcp)| tcp.local_addr().ok()).collect()
+        self.0.addresses()
     }
 
     /// A service of `front` on these sockets, which relays first flights.
@@ -122,8 +81,7 @@ impl Sockets {
     fn run_with(self, front: Front, limits: StreamLimits, outlet: Outlet) -> Result<Service, ServiceError> {
         let rng = secure_rng().map_err(ServiceError::System)?;
         let (inner, started) = (Mutex::new((front, rng)), std::time::Instant::now());
-        let shared = Arc::new(Shared { inner, started, outlet, limits });
-        Ok(Service { listening: self.listening, shared })
+        Ok(Service { sockets: self.0, limits, shared: Arc::new(Shared { inner, started, outlet }) })
     }
 }
 
@@ -139,7 +97,6 @@ struct Shared {
     inner: Mutex<(Front, ChaCha20Rng)>,
     started: std::time::Instant,
     outlet: Outlet,
-    limits: StreamLimits,
 }
 
 impl Shared {
@@ -162,14 +119,6 @@ impl Shared {
 
     fn clock(&self) -> Clock {
         Clock { mono: self.now(), unix_ms: unix_ms(), uncertainty: Duration::from_secs(1) }
-    }
-
-    /// Hands over the first flights that are whole, after the answer to their last fragment.
-    fn hand_over(&self) {
-        match &self.outlet {
-            Outlet::Relay(sockets) => self.relay(sockets),
-            Outlet::Here(server) => self.open(server),
-        }
     }
 
     fn relay(&self, sockets: &[UdpSocket]) {
@@ -198,6 +147,30 @@ impl Shared {
                 Some(Err(error)) => tracing::debug!(%error, "a first flight was not opened"),
                 None => return,
             }
+        }
+    }
+}
+
+impl Messages for Shared {
+    /// One question, EDNS, and room.
+    const LARGEST: usize = 4096;
+    /// A resolver opens another connection then.
+    const PER_CONNECTION: usize = 256;
+    type Answer = Vec<u8>;
+
+    fn handle_datagram(&self, from: SocketAddr, query: &[u8]) -> Option<Vec<u8>> {
+        self.handle(from, Transport::Udp, query)
+    }
+
+    fn handle_stream(&self, from: SocketAddr, query: &[u8]) -> Option<Vec<u8>> {
+        self.handle(from, Transport::Tcp, query)
+    }
+
+    /// Hands over the first flights that are whole, after the answer to their last fragment.
+    fn answered(&self) {
+        match &self.outlet {
+            Outlet::Relay(sockets) => self.relay(sockets),
+            Outlet::Here(server) => self.open(server),
         }
     }
 }
@@ -239,7 +212,8 @@ impl fmt::Debug for FrontHandle {
 
 /// A front that listens.
 pub struct Service {
-    listening: Vec<(UdpSocket, TcpListener)>,
+    sockets: firstflight_service::Sockets,
+    limits: StreamLimits,
     shared: Arc<Shared>,
 }
 
@@ -253,69 +227,14 @@ impl Service {
     /// Answers until `stop` is ready; then takes nothing new, and gives connections under way the time that one
     /// query may take.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Self { listening, shared } = self;
-        let (stopping, stopped) = watch::channel(());
-        let mut tasks = JoinSet::new();
-        for (udp, tcp) in listening {
-            tasks.spawn(datagrams(udp, Arc::clone(&shared), stopped.clone()));
-            tasks.spawn(stream::accept(tcp, Arc::clone(&shared), stopped.clone()));
-        }
-        drop(stopped);
-        stop.await;
-        tracing::info!("stopping");
-        drop(stopping);
-        let all = async { while tasks.join_next().await.is_some() {} };
-        // What is still open then is dropped with the set.
-        let _ = tokio::time::timeout(shared.limits.patience, all).await;
+        let Self { sockets, limits, shared } = self;
+        sockets.run(shared, limits, stop).await;
     }
 }
 
 impl fmt::Debug for Service {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Service").field("sockets", &self.listening.len()).finish_non_exhaustive()
-    }
-}
-
-/// Both sockets, on the same port.
-async fn bind(address: SocketAddr) -> io::Result<(UdpSocket, TcpListener)> {
-    let mut attempt = 1;
-    loop {
-        let tcp = TcpListener::bind(address).await?;
-        match UdpSocket::bind(tcp.local_addr()?).await {
-            Ok(udp) => return Ok((udp, tcp)),
-            // The port that was chosen for TCP is taken for UDP: there are others.
-            Err(error) if address.port() != 0 || attempt == ATTEMPTS => return Err(error),
-            Err(_) => attempt += 1,
-        }
-    }
-}
-
-async fn datagrams(socket: UdpSocket, shared: Arc<Shared>, mut stopped: watch::Receiver<()>) {
-    let mut buffer = vec![0; QUERY_MAX];
-    loop {
-        let received = tokio::select! {
-            received = socket.recv_from(&mut buffer) => received,
-            _ = stopped.changed() => return,
-        };
-        match received {
-            Ok((len, from)) => {
-                let query = buffer.get(..len).unwrap_or_default();
-                if let Some(answer) = shared.handle(from, Transport::Udp, query)
-                    // A full socket buffer: the resolver asks again.
-                    && let Err(error) = socket.try_send_to(&answer, from)
-                {
-                    tracing::debug!(%from, %error, "an answer was not sent");
-                }
-                shared.hand_over();
-            }
-            // An ICMP error about an answer, or no memory.
-            Err(error) => {
-                tracing::debug!(%error, "nothing was received");
-                if error.kind() != io::ErrorKind::ConnectionRefused {
-                    tokio::time::sleep(PAUSE).await;
-                }
-            }
-        }
+        f.debug_struct("Service").field("sockets", &self.sockets).finish_non_exhaustive()
     }
 }
 

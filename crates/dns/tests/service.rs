@@ -3,12 +3,13 @@
 
 use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::metrics::{Publisher, describe};
-use firstflight_dns::service::{FrontHandle, Sockets, StreamLimits};
+use firstflight_dns::service::{FrontHandle, STREAM_LIMITS, Sockets};
 use firstflight_dns::{
     Attempt, Boot, CarriageConfig, CarriageKey, CarriageKeys, ConnectionInfo, Destination, Echo, Fragment,
     FragmentQuery, Fragments, Front, OpenBuffer, ReassemblyLimits, RelayKey, RelayReceiver, RelaySender,
     RelayServer, Sealed, ZoneData,
 };
+use firstflight_service::StreamLimits;
 use firstflight_wire::asap::Zone;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -136,7 +137,7 @@ async fn over_stream(stream: &mut TcpStream, query: &[u8]) -> std::io::Result<Ve
 async fn a_first_flight_over_udp_and_tcp_arrives_at_the_server() {
     let (recorder, vector) = (PrometheusBuilder::new().build_recorder(), Vector::read());
     let rendered = recorder.handle();
-    let running = start(&vector, StreamLimits::default()).await;
+    let running = start(&vector, STREAM_LIMITS).await;
     let mut stream = TcpStream::connect(running.at).await.unwrap();
     let queries = vector.queries();
     for (n, query) in queries.iter().enumerate() {
@@ -181,7 +182,7 @@ async fn a_first_flight_over_udp_and_tcp_arrives_at_the_server() {
 
 #[tokio::test]
 async fn a_client_has_its_share_of_connections() {
-    let limits = StreamLimits { per_client: 2, ..StreamLimits::default() };
+    let limits = StreamLimits { per_client: 2, ..STREAM_LIMITS };
     let vector = Vector::read();
     let running = start(&vector, limits).await;
     let query = vector.queries().remove(0);
@@ -202,7 +203,7 @@ async fn a_client_has_its_share_of_connections() {
 
 #[tokio::test]
 async fn who_asks_for_nothing_or_too_much_is_let_go() {
-    let limits = StreamLimits { patience: Duration::from_millis(50), ..StreamLimits::default() };
+    let limits = StreamLimits { patience: Duration::from_millis(50), ..STREAM_LIMITS };
     let running = start(&Vector::read(), limits).await;
     for start in [&[][..], &[0], &[0, 40, 1, 2, 3], &[0xff, 0xff], &[0, 3, 1, 2, 3]] {
         let mut stream = TcpStream::connect(running.at).await.unwrap();

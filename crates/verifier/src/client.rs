@@ -9,10 +9,11 @@ pub use fault::{Fault, ObtainError, VantageFault};
 pub use reach::{Mapping, Reach, reach};
 pub use route::{Dial, Dialled, Duplex, Route};
 
-use crate::clock::{boot_clock, secure_rng};
+use crate::clock::boot_clock;
 use crate::group::VantageAddress;
 use exchange::{Conversation, Peer};
 use firstflight_credential::asap::{ClientCertificate, PrivateKey, PublicKey};
+use firstflight_service::secure_rng;
 use firstflight_wire::asap::message::{
     Challenge, Message, MessageBytes, Refused, Request, Token, Tokens, TransactionId, VantageRequest,
 };

@@ -7,8 +7,9 @@
 //! 2 nairobi    198.51.100.1:4433,[2001:db8:2::1]:4433  nairobi.token
 //! ```
 
-use crate::key_file::{KeyFileError, read_token_keys};
+use crate::key_file::read_token_keys;
 use crate::token::GroupMember;
+use firstflight_service::KeyFileError;
 use firstflight_wire::asap::message::{Tokens, VantageId};
 use std::fmt;
 use std::io;

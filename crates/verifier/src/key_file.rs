@@ -10,18 +10,13 @@
 //! token 1 4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb
 //! ```
 
-use crate::hex::{from_hex, to_hex};
 use crate::token::TokenKey;
 use firstflight_credential::asap::{PrivateKey, PublicKey};
-use std::fmt;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use firstflight_service::KeyFileError;
+use firstflight_service::key_file::{create, from_hex, lines, read, to_hex};
+use std::io;
 use std::path::Path;
 use zeroize::Zeroizing;
-
-/// Longest key file, bytes.
-const LARGEST: usize = 8192;
 
 /// What a verifier's key file holds.
 #[derive(Debug, Clone)]
@@ -103,73 +98,6 @@ pub fn create_token_key(path: &Path, key: &TokenKey) -> io::Result<()> {
     text.push('\n');
     create(path, &text)
 }
-
-fn lines(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
-    let all = text.lines().zip(1..).map(|(line, number)| (number, line.trim()));
-    all.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
-        .map(|(number, line)| (number, line.split_whitespace().collect()))
-}
-
-fn read(path: &Path) -> Result<Zeroizing<String>, KeyFileError> {
-    let file = File::open(path).map_err(KeyFileError::Read)?;
-    let metadata = file.metadata().map_err(KeyFileError::Read)?;
-    // systemd gives its credentials to a service by an access control list, whose mask looks like the group's
-    // permission to read.
-    let directory = std::env::var_os("CREDENTIALS_DIRECTORY");
-    let credential = directory.is_some_and(|directory| path.starts_with(directory));
-    let others = if credential { 0o037 } else { 0o077 };
-    if metadata.is_file() && metadata.mode() & others != 0 {
-        return Err(KeyFileError::Open(metadata.mode() & 0o777));
-    }
-    let mut bytes = Zeroizing::new(Vec::with_capacity(LARGEST + 1));
-    file.take(LARGEST as u64 + 1).read_to_end(&mut bytes).map_err(KeyFileError::Read)?;
-    if bytes.len() > LARGEST {
-        return Err(KeyFileError::TooLong);
-    }
-    let text = str::from_utf8(&bytes).map_err(|_| KeyFileError::NotText)?;
-    Ok(Zeroizing::new(text.to_owned()))
-}
-
-fn create(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
-}
-
-/// Why a file gives no keys. It never quotes the file.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum KeyFileError {
-    /// It cannot be read.
-    Read(io::Error),
-    /// Others than its owner may read or change it; its mode.
-    Open(u32),
-    /// It is longer than a key file can be.
-    TooLong,
-    /// It is not UTF-8.
-    NotText,
-    /// This line is none of a key file of this kind, or one too many.
-    Line(usize),
-    /// It has no key.
-    NoKey,
-}
-
-impl fmt::Display for KeyFileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read(error) => write!(f, "cannot be read: {error}"),
-            Self::Open(mode) => {
-                write!(f, "has the mode {mode:04o}, so others can use the key: make it 0600 with chmod")
-            }
-            Self::TooLong => write!(f, "is longer than a key file can be ({LARGEST} bytes)"),
-            Self::NotText => f.write_str("is not text: it is no key file"),
-            Self::Line(number) => write!(f, "line {number} is none of a key file of this kind"),
-            Self::NoKey => f.write_str("has no key"),
-        }
-    }
-}
-
-impl std::error::Error for KeyFileError {}
 
 #[cfg(test)]
 mod tests {

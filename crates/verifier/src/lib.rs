@@ -14,7 +14,6 @@ mod counters;
 mod expiry;
 mod global;
 mod group;
-mod hex;
 mod key_file;
 mod limits;
 mod mac;
@@ -29,15 +28,16 @@ pub use challenge::CHALLENGE_LASTS;
 pub use client::{
     Fault, IssuerAddress, Mapping, ObtainError, Patience, Reach, VantageFault, Wanted, obtain, reach,
 };
-pub use clock::{boot_clock, secure_rng};
+pub use clock::boot_clock;
 pub use config::{Config, ConfigError, FIRST_DURATION, Issuer, LONGEST_DURATION, VantagePoint};
 pub use counters::Counters;
 pub use expiry::{BACKDATED, SHORTEST, duration, seen_for};
+pub use firstflight_service::{KeyFileError, StreamLimits, secure_rng};
 pub use global::is_global;
 pub use group::{Group, GroupError, VantageAddress};
-pub use key_file::{KeyFileError, VerifierKeys, create_token_key, read_token_keys};
+pub use key_file::{VerifierKeys, create_token_key, read_token_keys};
 pub use limits::{Limits, Rate};
 pub use machine::{Answer, Verifier};
 pub use pool::{CertificatePool, PoolConfig, Site};
-pub use service::{CounterHandle, Service, ServiceError, StreamLimits};
+pub use service::{CounterHandle, STREAM_LIMITS, Service, ServiceError};
 pub use token::{GroupMember, TOKEN_LASTS, TokenKey};

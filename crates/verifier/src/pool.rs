@@ -14,9 +14,10 @@ pub use site::Site;
 pub use state::PoolConfig;
 
 use crate::client::{IssuerAddress, ObtainError, Patience, Wanted, obtain};
-use crate::clock::{boot_clock, secure_rng};
+use crate::clock::boot_clock;
 use firstflight_credential::NetworkId;
 use firstflight_credential::asap::{ClientCertificate, PrivateKey};
+use firstflight_service::secure_rng;
 use firstflight_wire::Instant;
 use firstflight_wire::asap::VerifierId;
 use firstflight_wire::asap::message::Reason;

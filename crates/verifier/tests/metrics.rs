@@ -2,7 +2,7 @@
 
 use firstflight_credential::asap::PrivateKey;
 use firstflight_verifier::metrics::{Publisher, describe};
-use firstflight_verifier::{Config, Issuer, IssuerAddress, Patience, Service, StreamLimits, Wanted, obtain};
+use firstflight_verifier::{Config, Issuer, IssuerAddress, Patience, STREAM_LIMITS, Service, Wanted, obtain};
 use metrics_exporter_prometheus::PrometheusBuilder;
 
 #[tokio::test]
@@ -13,7 +13,7 @@ async fn a_scrape_shows_what_happened() {
     let allowed = vec!["127.0.0.0/8".parse().unwrap()];
     let config = Config { issuer: Some(Issuer::new(key.clone())), allowed, ..Config::default() };
     let at = ["127.0.0.1:0".parse().unwrap()];
-    let service = Service::bind(config, &at, StreamLimits::default()).await.unwrap();
+    let service = Service::bind(config, &at, STREAM_LIMITS).await.unwrap();
     let known = IssuerAddress::new(service.addresses()[0], key.public());
     let mut publisher = Publisher::new(service.counters());
     let running = tokio::spawn(service.run(std::future::pending()));

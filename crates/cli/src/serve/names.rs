@@ -6,7 +6,7 @@ use crate::dns::{Carriage, DnsError, KeyFiles, name, published, zones};
 use crate::error::Error;
 use firstflight::Endpoint;
 use firstflight_dns::front::Kind;
-use firstflight_dns::service::{FrontHandle, Service, Sockets, StreamLimits};
+use firstflight_dns::service::{FrontHandle, STREAM_LIMITS, Service, Sockets};
 use firstflight_dns::{Destination, Front, Name};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -95,7 +95,7 @@ impl Prepared {
     /// A service whose first flights go to `endpoint`.
     pub fn over(self, endpoint: Endpoint) -> Result<Serving, Error> {
         let Self { sockets, front, files, server, says } = self;
-        let service = sockets.serve_here(front, StreamLimits::default(), move |relayed| {
+        let service = sockets.serve_here(front, STREAM_LIMITS, move |relayed| {
             tracing::debug!(resolver = %relayed.resolver, "a first flight by DNS");
             server.take(&endpoint, relayed);
         });

@@ -5,7 +5,7 @@
 //! needed.
 
 use super::{Fault, Patience};
-use crate::clock::secure_rng;
+use firstflight_service::secure_rng;
 use firstflight_wire::asap::message::{Challenge, MESSAGE_MAX, Message, ProbeRequest, TransactionId};
 use rand_core::Rng;
 use std::io;

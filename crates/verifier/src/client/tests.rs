@@ -1,9 +1,10 @@
 //! Service and client on the loopback interface.
 
 use super::*;
+use crate::StreamLimits;
 use crate::config::{Config, Issuer, VantagePoint};
 use crate::counters::Counters;
-use crate::service::{CounterHandle, Service, StreamLimits};
+use crate::service::{CounterHandle, STREAM_LIMITS, Service};
 use crate::token::{GroupMember, TokenKey};
 use firstflight_credential::asap::is_certified;
 use firstflight_wire::asap::message::{Reason, VantageId};
@@ -27,7 +28,7 @@ struct Running {
 
 impl Running {
     async fn start(config: Config, at: &str) -> Self {
-        let service = Service::bind(config, &[at.parse().unwrap()], StreamLimits::default()).await.unwrap();
+        let service = Service::bind(config, &[at.parse().unwrap()], STREAM_LIMITS).await.unwrap();
         let (address, counters) = (service.addresses()[0], service.counters());
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(service.run(async {
@@ -107,7 +108,7 @@ async fn a_probe_from_elsewhere_arrives_on_an_open_network() {
 #[tokio::test]
 async fn probes_cannot_come_from_where_clients_ask() {
     let config = Config { probe_from: vec![V4.parse().unwrap()], ..local(Some(Issuer::new(key(1))), None) };
-    let refused = Service::bind(config, &[V4.parse().unwrap()], StreamLimits::default()).await;
+    let refused = Service::bind(config, &[V4.parse().unwrap()], STREAM_LIMITS).await;
     let error = refused.unwrap_err().to_string();
     assert!(error.contains("give another address of this machine"), "{error}");
 }
@@ -172,7 +173,7 @@ async fn another_verifiers_certificate_is_not_taken() {
 #[tokio::test]
 async fn connections_end_when_the_service_stops() {
     let config = local(Some(Issuer::new(key(1))), None);
-    let limits = StreamLimits { patience: Duration::from_millis(300), ..StreamLimits::default() };
+    let limits = StreamLimits { patience: Duration::from_millis(300), ..STREAM_LIMITS };
     let service = Service::bind(config, &[V4.parse().unwrap()], limits).await.unwrap();
     let address = service.addresses()[0];
     let (stop, stopped) = oneshot::channel::<()>();

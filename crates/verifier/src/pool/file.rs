@@ -4,9 +4,9 @@
 use super::site::Site;
 use super::state::State;
 use crate::clock::boot_clock;
-use crate::hex::{from_hex, to_hex};
 use firstflight_credential::NetworkId;
 use firstflight_credential::asap::{ClientCertificate, PrivateKey};
+use firstflight_service::key_file::{from_hex, to_hex};
 use firstflight_wire::Instant;
 use firstflight_wire::asap::{CERTIFICATE_LEN, CertificateBody};
 use serde::{Deserialize, Serialize};

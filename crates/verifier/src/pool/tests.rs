@@ -315,11 +315,11 @@ fn one_certificate_comes_back_from_its_file() {
 /// With a verifier on the loopback interface.
 #[tokio::test]
 async fn a_pool_fills_itself() {
-    use crate::{Config, Issuer, Service, StreamLimits};
+    use crate::{Config, Issuer, STREAM_LIMITS, Service};
     let allowed = vec!["127.0.0.0/8".parse().unwrap()];
     let config = Config { issuer: Some(Issuer::new(key(1))), allowed, ..Config::default() };
     let at = "127.0.0.1:0".parse().unwrap();
-    let service = Service::bind(config, &[at], StreamLimits::default()).await.unwrap();
+    let service = Service::bind(config, &[at], STREAM_LIMITS).await.unwrap();
     let known = IssuerAddress::new(service.addresses()[0], key(1).public());
     let counters = service.counters();
     let running = tokio::spawn(service.run(std::future::pending()));

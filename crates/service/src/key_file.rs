@@ -1,0 +1,143 @@
+//! Key files: lines of text, for their owner only. What the lines mean is their readers' affair.
+
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use zeroize::Zeroizing;
+
+/// Longest key file, bytes.
+const LARGEST: usize = 8192;
+
+/// Hexadecimal digits.
+#[must_use]
+pub fn to_hex(secret: &[u8]) -> Zeroizing<String> {
+    // In one piece, so that growing leaves no copy behind.
+    let mut digits = Zeroizing::new(vec![0; 2 * secret.len()]);
+    HEXLOWER.encode_mut(secret, &mut digits);
+    Zeroizing::new(str::from_utf8(&digits).unwrap_or_default().to_owned())
+}
+
+/// What these digits are, in either case; `None` unless it is exactly `N` bytes.
+#[must_use]
+pub fn from_hex<const N: usize>(text: &str) -> Option<Zeroizing<[u8; N]>> {
+    let mut bytes = Zeroizing::new([0; N]);
+    if text.len() != 2 * N {
+        return None;
+    }
+    HEXLOWER_PERMISSIVE.decode_mut(text.as_bytes(), &mut *bytes).ok()?;
+    Some(bytes)
+}
+
+/// The lines that say something, with their numbers: words, no comments.
+pub fn lines(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
+    let all = text.lines().zip(1..).map(|(line, number)| (number, line.trim()));
+    all.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+        .map(|(number, line)| (number, line.split_whitespace().collect()))
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// When it cannot be read, others than its owner can use it, or it is no text of that length.
+pub fn read(path: &Path) -> Result<Zeroizing<String>, KeyFileError> {
+    let file = File::open(path).map_err(KeyFileError::Read)?;
+    let metadata = file.metadata().map_err(KeyFileError::Read)?;
+    // systemd gives its credentials to a service by an access control list, whose mask looks like the group's
+    // permission to read.
+    let directory = std::env::var_os("CREDENTIALS_DIRECTORY");
+    let credential = directory.is_some_and(|directory| path.starts_with(directory));
+    let others = if credential { 0o037 } else { 0o077 };
+    if metadata.is_file() && metadata.mode() & others != 0 {
+        return Err(KeyFileError::Open(metadata.mode() & 0o777));
+    }
+    let mut bytes = Zeroizing::new(Vec::with_capacity(LARGEST + 1));
+    file.take(LARGEST as u64 + 1).read_to_end(&mut bytes).map_err(KeyFileError::Read)?;
+    if bytes.len() > LARGEST {
+        return Err(KeyFileError::TooLong);
+    }
+    let text = str::from_utf8(&bytes).map_err(|_| KeyFileError::NotText)?;
+    Ok(Zeroizing::new(text.to_owned()))
+}
+
+/// Writes a new file, for its owner only.
+///
+/// # Errors
+/// When there is a file of this name, or it cannot be written.
+pub fn create(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+/// Why a file gives no keys. It never quotes the file.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum KeyFileError {
+    /// It cannot be read.
+    Read(io::Error),
+    /// Others than its owner may read or change it; its mode.
+    Open(u32),
+    /// It is longer than a key file can be.
+    TooLong,
+    /// It is not UTF-8.
+    NotText,
+    /// This line is none of a key file of this kind, or one too many.
+    Line(usize),
+    /// Two keys have this number.
+    Twice(u8),
+    /// It has no key.
+    NoKey,
+}
+
+impl fmt::Display for KeyFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => write!(f, "cannot be read: {error}"),
+            Self::Open(mode) => {
+                write!(f, "has the mode {mode:04o}, so others can use the key: make it 0600 with chmod")
+            }
+            Self::TooLong => write!(f, "is longer than a key file can be ({LARGEST} bytes)"),
+            Self::NotText => f.write_str("is not text: it is no key file"),
+            Self::Line(number) => write!(f, "line {number} is none of a key file of this kind"),
+            Self::Twice(id) => write!(f, "has two keys with the number {id}"),
+            Self::NoKey => f.write_str("has no key"),
+        }
+    }
+}
+
+impl std::error::Error for KeyFileError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn digits_there_and_back() {
+        assert_eq!(&*to_hex(&[0, 0x7f, 0xff]), "007fff");
+        assert_eq!(*from_hex::<3>("007fFF").unwrap(), [0, 0x7f, 0xff]);
+        for bad in ["", "007ff", "007fff0", "007fg0", "00 fff", "+07fff", "éééé"] {
+            assert!(from_hex::<3>(bad).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_its_owners_and_of_a_length() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        create(&path, "# x\n\n key 1 \n").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let text = read(&path).unwrap();
+        assert_eq!(lines(&text).collect::<Vec<_>>(), [(3, vec!["key", "1"])]);
+        assert_eq!(create(&path, "").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(matches!(read(&path), Err(KeyFileError::Open(0o640))));
+        let long = directory.path().join("long");
+        create(&long, &"x".repeat(LARGEST + 1)).unwrap();
+        assert!(matches!(read(&long), Err(KeyFileError::TooLong)));
+    }
+}
