@@ -1,9 +1,11 @@
 //! `firstflight keys` as an operator or a script meets it.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
+mod dir;
+
+use dir::Dir;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::process::{Command, Output};
 
 const KEYS: &str = "00010203-04050607-08090a0b-0c0d0e0f,10111213-14151617-18191a1b-1c1d1e1f";
@@ -12,33 +14,6 @@ const SECRET: &str = "a:000102030405060708090a0b0c0d0e0f101112131415161718191a1b
 const SECOND: &str = "b:ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff\n";
 /// Half a day into day 20833.
 const DAY: &str = "2027-01-15T12:00:00Z";
-
-/// A directory that vanishes with it.
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("firstflight-keys-{}-{name}", std::process::id()));
-        std::fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str, text: &str) -> String {
-        let path = self.path(name);
-        std::fs::write(&path, text).unwrap();
-        path
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn run(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_firstflight")).arg("keys").args(args).output().unwrap()

@@ -2,6 +2,9 @@
 //! server gets its answer. `--dns-listen`: so does the name server in the web server itself.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests: they fail by panicking")]
 
+mod dir;
+
+use dir::Dir;
 use firstflight_credential::asap::{ClientCertificate, Identity, PrivateKey, certify};
 use firstflight_dns::relay::MAX_RELAY;
 use firstflight_dns::service::secure_rng;
@@ -22,27 +25,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const REQUEST: &[u8] = b"GET /hello HTTP/1.0\r\n\r\n";
-
-/// Files of one test, which vanish with it.
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("firstflight-relay-{}-{name}", std::process::id()));
-        std::fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 struct Killed(Child, BufReader<ChildStdout>);
 

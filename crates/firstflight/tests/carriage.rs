@@ -2,13 +2,14 @@
 //! The resolver is a socket of this test with a front behind it. Over UDP sockets of this host, real time.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod certified;
+
+use certified::{LOCAL, PORT, certificate, identity, policy};
 use firstflight::carriage::{DnsPath, HeldBack, Manners, Proof, Report, Restraint, Server, Way};
-use firstflight::credential::asap::{
-    AsapPolicy, ClientCertificate, GuardDomain, Identity, PrivateKey, TrustStore, Trusted, certify,
-};
-use firstflight::credential::{NetworkId, PendingLimit, Quarantine, ReplayTable, Window};
+use firstflight::credential::NetworkId;
+use firstflight::credential::asap::{ClientCertificate, PrivateKey};
 use firstflight::link::UdpLink;
-use firstflight::wire::asap::{Carriage, CertificateFlags, UdpService, Zone};
+use firstflight::wire::asap::{Carriage, UdpService, Zone};
 use firstflight::wire::{Clock, Instant};
 use firstflight::{Certified, ConnectConfig, Endpoint, FirstFlight, ListenConfig, RelayedFlight, Stream};
 use firstflight_dns::front::{RateLimit, RoundRobin};
@@ -28,8 +29,6 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UdpSocket;
 
-const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-const PORT: u16 = 80;
 const ZONE: &[u8] = b"\x01f\x03xyz\x03com\x00";
 const NETWORK: NetworkId = NetworkId([3; 16]);
 
@@ -56,33 +55,6 @@ struct World {
     certificate: Arc<ClientCertificate>,
     asked: Arc<AtomicUsize>,
     resolver: SocketAddr,
-}
-
-fn identity() -> Identity {
-    Identity::name("www.example.com", PORT)
-}
-
-fn policy(verifier: &PrivateKey) -> AsapPolicy {
-    let now = firstflight::unix_ms();
-    let key = firstflight::random_guard_key().unwrap();
-    AsapPolicy {
-        trust: Arc::new(TrustStore::new([Trusted::new(verifier.public())]).unwrap()),
-        identities: [identity()].into(),
-        guard: Arc::new(ReplayTable::new(key, Window::REQUESTS, 1 << 20, now - 600_000)),
-        domain: GuardDomain::All,
-        pending: Arc::new(PendingLimit::new(64)),
-        relayed: Some(Arc::new(PendingLimit::with_clients(64, 4))),
-        quarantine: Quarantine::Accepted,
-    }
-}
-
-fn certificate(verifier: &PrivateKey) -> Arc<ClientCertificate> {
-    let key = PrivateKey::from_seed(&[2; 32]);
-    let flags = CertificateFlags::new(1, true, false).unwrap();
-    let begins = (firstflight::unix_ms() / 1000) as u32;
-    let body = certify(verifier, &key.public(), LOCAL, begins, 1800, flags).unwrap();
-    let now = firstflight::certificate_clock().unwrap();
-    Arc::new(ClientCertificate::new(body, verifier.public(), LOCAL, key, now).unwrap())
 }
 
 /// Answers names, and hands first flights to `server`.
@@ -175,7 +147,8 @@ async fn world(does: Resolver) -> World {
     let seen = socket.local_addr().unwrap();
     let link = UdpLink::adopt(socket).unwrap();
     let client = Endpoint::over_udp(firstflight::config(Vec::new()).unwrap(), link);
-    let certificate = certificate(&verifier);
+    let obtained = firstflight::certificate_clock().unwrap();
+    let certificate = Arc::new(certificate(&verifier, 0, obtained));
     let proof = Some(Proof { seen, verifier: resolver, at: std::time::Instant::now() });
     let path = DnsPath::new(client.clone(), resolver, NETWORK, proof, Manners::new(), true);
     World { path, client, server, seen, key, udp_port, certificate, asked, resolver }

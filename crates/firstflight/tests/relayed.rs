@@ -2,12 +2,12 @@
 //! over to a server that answers a client which never sent it anything. Over UDP sockets of this host, real time.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-use firstflight::credential::asap::{
-    AsapPolicy, ClientCertificate, GuardDomain, Identity, PrivateKey, TrustStore, Trusted, certify,
-};
-use firstflight::credential::{PendingLimit, Quarantine, ReplayTable, Window};
+mod certified;
+
+use certified::{LOCAL, PORT, certificate, identity, policy};
+use firstflight::credential::asap::PrivateKey;
 use firstflight::link::UdpLink;
-use firstflight::wire::asap::{BLOCK_LEN, Carriage, CertificateFlags, Hint, Reply, Status, Zone};
+use firstflight::wire::asap::{BLOCK_LEN, Carriage, Hint, Reply, Status, Zone};
 use firstflight::wire::carrier::Carried;
 use firstflight::wire::tcp::Segment;
 use firstflight::wire::{Instant, SeqNum};
@@ -21,42 +21,12 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::{NonZeroU8, NonZeroU16};
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UdpSocket;
 
-const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-const PORT: u16 = 80;
 const REQUEST: &[u8] = b"GET / HTTP/1.1";
 const RESOLVER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 53));
-
-fn identity() -> Identity {
-    Identity::name("www.example.com", PORT)
-}
-
-fn policy(verifier: &PrivateKey) -> AsapPolicy {
-    let now = firstflight::unix_ms();
-    let key = firstflight::random_guard_key().unwrap();
-    AsapPolicy {
-        trust: Arc::new(TrustStore::new([Trusted::new(verifier.public())]).unwrap()),
-        identities: [identity()].into(),
-        guard: Arc::new(ReplayTable::new(key, Window::REQUESTS, 1 << 20, now - 600_000)),
-        domain: GuardDomain::All,
-        pending: Arc::new(PendingLimit::new(64)),
-        relayed: Some(Arc::new(PendingLimit::with_clients(64, 4))),
-        quarantine: Quarantine::Accepted,
-    }
-}
-
-/// The client's certificate, obtained at the beginning of its clock.
-fn certificate(verifier: &PrivateKey) -> ClientCertificate {
-    let key = PrivateKey::from_seed(&[2; 32]);
-    let flags = CertificateFlags::new(1, true, false).unwrap();
-    let begins = (firstflight::unix_ms() / 1000) as u32 - 5;
-    let body = certify(verifier, &key.public(), LOCAL, begins, 1800, flags).unwrap();
-    ClientCertificate::new(body, verifier.public(), LOCAL, key, Instant::ZERO).unwrap()
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_was_never_asked_answers_a_first_flight_by_dns() {
@@ -93,7 +63,7 @@ async fn a_server_that_was_never_asked_answers_a_first_flight_by_dns() {
         mss: 1176,
         window_scale: WindowScale::new(7),
         sack_permitted: true,
-        block: certificate(&verifier).request_by_front(
+        block: certificate(&verifier, 5, Instant::ZERO).request_by_front(
             &identity(),
             REQUEST,
             [9; 8],

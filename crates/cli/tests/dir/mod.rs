@@ -1,0 +1,37 @@
+//! Files of one test, in a directory that vanishes with it.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+/// The directory.
+pub struct Dir(PathBuf);
+
+impl Dir {
+    /// Another one for each name of a test file.
+    pub fn new(name: &str) -> Self {
+        let name = format!("firstflight-{}-{}-{name}", env!("CARGO_CRATE_NAME"), std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+
+    /// A file that only its owner can read.
+    pub fn file(&self, name: &str, text: &str) -> String {
+        let path = self.path(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        path
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
