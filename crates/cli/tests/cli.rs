@@ -36,8 +36,19 @@ impl Drop for TempFile {
     }
 }
 
-const COMMANDS: &[&str] =
-    &["demo", "serve", "get", "keys", "verifier", "certificate", "explain", "cache", "asap", "completions"];
+const COMMANDS: &[&str] = &[
+    "demo",
+    "serve",
+    "get",
+    "keys",
+    "verifier",
+    "certificate",
+    "explain",
+    "cache",
+    "asap",
+    "dns",
+    "completions",
+];
 
 #[test]
 fn help_names_every_command_and_gives_examples() {
