@@ -13,10 +13,10 @@ pub const MAX_RANGES: usize = 64;
 #[derive(Debug, Default, Clone)]
 pub struct RangeSet(Option<Box<Ranges>>);
 
+/// The vector is boxed: a connection has the set, and nearly none has a range.
 #[derive(Debug, Default, Clone)]
 struct Ranges {
     list: Vec<(SeqNum, SeqNum)>,
-    bytes: u32,
 }
 
 impl RangeSet {
@@ -32,13 +32,6 @@ impl RangeSet {
     #[must_use]
     pub fn as_slice(&self) -> &[(SeqNum, SeqNum)] {
         self.0.as_ref().map_or(&[], |ranges| &ranges.list)
-    }
-
-    /// Sum of the ranges' lengths.
-    #[inline]
-    #[must_use]
-    pub fn bytes(&self) -> u32 {
-        self.0.as_ref().map_or(0, |ranges| ranges.bytes)
     }
 
     /// Adds `[start, end)`; returns how many of its numbers are new. Nothing is added when the list
@@ -75,20 +68,6 @@ impl RangeSet {
         ranges.get(i).copied().filter(|r| r.0.le(seq))
     }
 
-    /// Start of the first range above `seq`.
-    #[must_use]
-    pub fn next_start(&self, seq: SeqNum) -> Option<SeqNum> {
-        let ranges = self.as_slice();
-        let i = ranges.partition_point(|r| r.0.le(seq));
-        ranges.get(i).map(|r| r.0)
-    }
-
-    /// How many numbers below `seq` are in ranges.
-    #[must_use]
-    pub fn bytes_below(&self, seq: SeqNum) -> u32 {
-        self.as_slice().iter().take_while(|r| r.0.lt(seq)).map(|r| r.1.min(seq).distance_from(r.0)).sum()
-    }
-
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.0 = None;
@@ -105,9 +84,7 @@ impl Ranges {
                 return 0;
             }
             self.list.insert(first, (start, end));
-            let added = end.distance_from(start);
-            self.bytes += added;
-            return added;
+            return end.distance_from(start);
         };
         let had: u32 = touched.iter().map(|r| r.1.distance_from(r.0)).sum();
         let merged = touched.iter().fold((start, end), |m, r| (m.0.min(r.0), m.1.max(r.1)));
@@ -115,20 +92,15 @@ impl Ranges {
         if let Some(slot) = self.list.get_mut(first) {
             *slot = merged;
         }
-        let added = merged.1.distance_from(merged.0) - had;
-        self.bytes += added;
-        added
+        merged.1.distance_from(merged.0) - had
     }
 
     fn remove_below(&mut self, seq: SeqNum) {
         let gone = self.list.partition_point(|r| r.1.le(seq));
-        for r in self.list.drain(..gone) {
-            self.bytes -= r.1.distance_from(r.0);
-        }
+        self.list.drain(..gone);
         if let Some(first) = self.list.first_mut()
             && first.0.lt(seq)
         {
-            self.bytes -= seq.distance_from(first.0);
             first.0 = seq;
         }
     }
@@ -159,11 +131,9 @@ mod tests {
                     model.extend(start..start + len);
                     prop_assert_eq!(added as usize, model.len() - before);
                 }
-                prop_assert_eq!(set.bytes() as usize, model.len());
                 for n in 0..345 {
                     prop_assert_eq!(set.containing(at(n)).is_some(), model.contains(&n));
                 }
-                prop_assert_eq!(set.bytes_below(at(100)) as usize, model.range(..100).count());
                 for w in set.as_slice().windows(2) {
                     prop_assert!(w[0].1.lt(w[1].0));
                 }

@@ -74,6 +74,14 @@ impl RttEstimator {
         self.backoffs = 0;
     }
 
+    /// Takes a measurement for the smallest only: of the last of several segments that one acknowledgement covers,
+    /// which did not wait for the others.
+    pub fn note_min(&mut self, rtt: Duration) {
+        if self.min_us != UNKNOWN {
+            self.min_us = self.min_us.min(micros(rtt));
+        }
+    }
+
     /// The retransmission timeout, backed off; between [`MIN_RTO`] and [`MAX_RTO`].
     #[must_use]
     pub fn rto(&self) -> Duration {

@@ -1,34 +1,9 @@
 //! The sending half: what waits, what is under way, what the peer has of it.
 
 use crate::buffer::{Pool, Ring};
-use crate::ranges::RangeSet;
-use firstflight_wire::SeqNum;
-
-/// Duplicate acknowledgements that mean a loss (RFC 5681 §3.2).
-pub const DUP_THRESH: u32 = 3;
-
-/// Where loss recovery stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Recovery {
-    /// Nothing is known to be lost.
-    Open,
-    /// Fast recovery (RFC 6675 with SACK, RFC 6582 without) until `point` is acknowledged.
-    Fast {
-        /// Everything sent when recovery began (RecoveryPoint).
-        point: SeqNum,
-        /// Highest number retransmitted in it (HighRxt).
-        high_rxt: SeqNum,
-        /// The rescue retransmission was used (RescueRxt).
-        rescued: bool,
-        /// The first retransmission goes out whatever cwnd says.
-        forced: bool,
-    },
-    /// After a timeout: everything from UNA on is sent again, until `point` is acknowledged.
-    Loss {
-        /// Everything sent when the timer fired.
-        point: SeqNum,
-    },
-}
+use crate::flight::Flight;
+use crate::recovery::{Frto, Recovery};
+use firstflight_wire::{Instant, SeqNum};
 
 /// A piece of the stream to send now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,10 +25,8 @@ pub struct Send {
     pub iss: SeqNum,
     /// Oldest number not acknowledged (SND.UNA).
     pub una: SeqNum,
-    /// Next number to send (SND.NXT); goes back on a timeout.
+    /// Next number to send (SND.NXT).
     pub nxt: SeqNum,
-    /// Highest number sent, plus one.
-    pub max: SeqNum,
     /// The peer's window, bytes (SND.WND).
     pub wnd: u32,
     /// Largest window it ever offered (MAX.SND.WND, RFC 5961 §5.2).
@@ -65,10 +38,12 @@ pub struct Send {
     /// Number of the buffer's first byte.
     start: SeqNum,
     buf: Ring,
-    sacked: RangeSet,
+    /// What is under way.
+    pub flight: Flight,
     /// Loss recovery.
     pub recovery: Recovery,
-    /// Duplicate acknowledgements in a row.
+    /// Without SACK: duplicate acknowledgements since the oldest number moved, each of which says that a segment
+    /// has arrived.
     pub dup_acks: u32,
     /// Largest payload of one segment, options not counted.
     pub mss: u16,
@@ -89,14 +64,13 @@ impl Send {
             iss,
             una: iss,
             nxt: iss,
-            max: iss,
             wnd: 0,
             max_wnd: 0,
             wl1: SeqNum::new(0),
             wl2: iss,
             start: iss + 1,
             buf: Ring::default(),
-            sacked: RangeSet::default(),
+            flight: Flight::default(),
             recovery: Recovery::Open,
             dup_acks: 0,
             mss,
@@ -161,28 +135,28 @@ impl Send {
     #[inline]
     #[must_use]
     pub fn outstanding(&self) -> bool {
-        self.una.lt(self.max)
+        self.una.lt(self.nxt)
     }
 
     /// Whether data is not acknowledged. A SYN alone is none: the first answer to a first flight does not
     /// wait for the handshake.
     #[inline]
     fn data_outstanding(&self) -> bool {
-        self.una.max(self.iss + 1).lt(self.max)
+        self.una.max(self.iss + 1).lt(self.nxt)
     }
 
     /// Whether data or a FIN waits that was never sent.
     #[inline]
     #[must_use]
     pub fn unsent(&self) -> bool {
-        self.max.lt(self.end_with_fin())
+        self.nxt.lt(self.end_with_fin())
     }
 
-    /// Whether nothing waits: all was sent, and nothing is to be sent again before a timeout.
+    /// Whether nothing waits: all was sent, and nothing is to be sent again before a timer says so.
     #[inline]
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        !self.unsent() && self.nxt == self.max && self.recovery == Recovery::Open
+        !self.unsent() && self.flight.waiting() == 0
     }
 
     /// Whether our FIN was sent and acknowledged.
@@ -197,19 +171,17 @@ impl Send {
         self.buf.copy_to(chunk.seq.distance_from(self.start) as usize, out);
     }
 
-    /// Takes an acknowledgement of new data.
+    /// Takes an acknowledgement of new data; what it says of the segments under way is read before.
     pub fn acknowledge(&mut self, pool: &mut Pool, ack: SeqNum) {
         self.una = ack;
-        if self.nxt.lt(ack) {
-            self.nxt = ack;
-        }
         if ack.gt(self.start) {
             let n = (ack.distance_from(self.start) as usize).min(self.buf.len());
             self.buf.consume(pool, n, false);
             self.start += n as u32;
         }
-        if !self.sacked.is_empty() {
-            self.sacked.remove_below(ack);
+        if self.buf.is_empty() {
+            // An idle connection owns no heap memory.
+            self.flight.release();
         }
     }
 
@@ -234,102 +206,15 @@ impl Send {
         self.wl2 = ack;
     }
 
-    /// Takes SACK blocks; returns how many numbers they newly cover.
-    pub fn sack(&mut self, blocks: &[(SeqNum, SeqNum)]) -> u32 {
-        let mut fresh = 0;
-        for &(start, end) in blocks {
-            // A block below UNA is a D-SACK (RFC 2883); one beyond MAX is made up.
-            if start.lt(end) && start.ge(self.una) && end.le(self.max) {
-                fresh += self.sacked.insert(start, end);
-            }
-        }
-        fresh
-    }
-
-    /// Whether the peer has something behind what it misses.
+    /// Bytes under way by our best knowledge (RFC 6675 "pipe").
     #[inline]
     #[must_use]
-    pub fn has_holes(&self) -> bool {
-        !self.sacked.is_empty()
-    }
-
-    /// Whether the peer has something behind `seq`.
-    #[must_use]
-    pub fn is_hole(&self, seq: SeqNum) -> bool {
-        self.sacked.next_start(seq).is_some()
-    }
-
-    /// Whether all that must be taken for lost ends at `end`.
-    #[must_use]
-    pub fn lost_only_up_to(&self, end: SeqNum) -> bool {
-        let edge = self.lost_below();
-        let lost = edge.distance_from(self.una) - self.sacked.bytes_below(edge);
-        lost == 0 || (self.una.lt(end) && lost <= end.distance_from(self.una))
-    }
-
-    /// RFC 6675 IsLost for everything not SACKed below the returned number.
-    fn lost_below(&self) -> SeqNum {
-        let mut bytes = 0;
-        for (count, range) in (1u32..).zip(self.sacked.as_slice().iter().rev()) {
-            bytes += range.1.distance_from(range.0);
-            if count >= DUP_THRESH || bytes > (DUP_THRESH - 1) * u32::from(self.mss) {
-                return range.0;
-            }
-        }
-        self.una
-    }
-
-    /// Whether the number at UNA must be taken for lost (RFC 6675 §5, step 4.1).
-    #[must_use]
-    pub fn head_lost(&self) -> bool {
-        self.lost_below().gt(self.una)
-    }
-
-    /// Bytes under way by our best knowledge (RFC 6675 "pipe").
-    #[must_use]
     pub fn pipe(&self) -> u32 {
-        match self.recovery {
-            Recovery::Open => {
-                let sent = self.nxt.distance_from(self.una);
-                if self.sacked.is_empty() {
-                    let left = self.dup_acks.min(DUP_THRESH) * u32::from(self.mss);
-                    return sent.saturating_sub(left);
-                }
-                sent.saturating_sub(self.sacked.bytes())
-            }
-            Recovery::Loss { .. } => {
-                let sent = self.nxt.distance_from(self.una);
-                sent.saturating_sub(self.sacked.bytes_below(self.nxt))
-            }
-            Recovery::Fast { high_rxt, .. } => {
-                let sent = self.max.distance_from(self.una);
-                if self.sacked.is_empty() {
-                    let left = self.dup_acks.saturating_mul(u32::from(self.mss));
-                    return sent.saturating_sub(left);
-                }
-                let lost_edge = self.lost_below();
-                let lost = lost_edge.distance_from(self.una) - self.sacked.bytes_below(lost_edge);
-                let high = high_rxt.max(self.una);
-                let again = high.distance_from(self.una) - self.sacked.bytes_below(high);
-                (sent - self.sacked.bytes()).saturating_sub(lost) + again
-            }
+        let pipe = self.flight.pipe();
+        if self.dup_acks == 0 {
+            return pipe;
         }
-    }
-
-    /// Enters fast recovery; without SACK there is no rescue retransmission (RFC 6582 has none).
-    pub fn enter_fast(&mut self, sack: bool) {
-        self.recovery = Recovery::Fast { point: self.max, high_rxt: self.una, rescued: !sack, forced: true };
-    }
-
-    /// Goes back to UNA after a timeout. SACK information is kept unless the peer has evidently
-    /// taken it back (RFC 2018 §8) or a second timeout says that it misled us.
-    pub fn enter_loss(&mut self, again: bool) {
-        if again || self.sacked.containing(self.una).is_some() {
-            self.sacked.clear();
-        }
-        self.recovery = Recovery::Loss { point: self.max };
-        self.nxt = self.una;
-        self.dup_acks = 0;
+        pipe.saturating_sub(self.dup_acks.saturating_mul(u32::from(self.mss)))
     }
 
     /// What of `len` numbers from `seq` on can be sent in one segment of `room` bytes.
@@ -338,93 +223,85 @@ impl Send {
         let stop = if limit.lt(end) { limit } else { end };
         let len = if seq.lt(stop) { stop.distance_from(seq).min(room) } else { 0 };
         let fin = self.fin_queued && seq + len == end && limit.gt(end);
-        Chunk { seq, len, fin, again: seq.lt(self.max) }
-    }
-
-    /// The next retransmission of fast recovery (RFC 6675 NextSeg rules 1, 3 and 4; RFC 6582).
-    fn next_retransmission(&mut self, room: u32) -> Option<Chunk> {
-        let Recovery::Fast { point, high_rxt, rescued, forced } = self.recovery else { return None };
-        if forced && self.sacked.is_empty() {
-            return Some(self.chunk(self.una, self.max, room));
-        }
-        let mut seq = high_rxt.max(self.una);
-        if let Some((_, end)) = self.sacked.containing(seq) {
-            seq = end;
-        }
-        match self.sacked.next_start(seq) {
-            // The scoreboard has something above it: a hole. Rule 1 wants it lost, rule 3 does not;
-            // new data (rule 2) goes first when it is not.
-            Some(hole_end) => {
-                let lost = forced || seq.lt(self.lost_below());
-                if lost || !self.unsent() {
-                    return Some(self.chunk(seq, hole_end, room));
-                }
-                None
-            }
-            // Rule 4, once: the last segment. Its SACK shows what else the tail lost.
-            None if !rescued && !self.unsent() && seq.lt(point) => {
-                if let Recovery::Fast { rescued, .. } = &mut self.recovery {
-                    *rescued = true;
-                }
-                Some(self.chunk(seq.max(self.max - room), self.max, room))
-            }
-            None => None,
-        }
+        Chunk { seq, len, fin, again: seq.lt(self.nxt) }
     }
 
     /// What to send next, with segments of `room` bytes, `cwnd`, and `small` telling whether less
     /// than a full segment may leave (Nagle). Says in `cwnd_limited` whether cwnd stopped it.
     pub fn next(&mut self, room: u32, cwnd: u32, small: bool) -> Option<Chunk> {
         self.cwnd_limited = false;
-        if !self.unsent() && !self.nxt.lt(self.max) && self.recovery == Recovery::Open {
+        if self.is_quiet() {
             return None;
         }
         let pipe = self.pipe();
-        if let Recovery::Fast { forced, .. } = self.recovery {
-            if forced || cwnd >= pipe + room {
-                if let Some(chunk) = self.next_retransmission(room) {
-                    return Some(chunk);
-                }
-            } else {
-                self.cwnd_limited = true;
-                return None;
-            }
-        } else if let Some((_, end)) = self.sacked.containing(self.nxt) {
-            self.nxt = end;
+        if self.flight.waiting() == 0 {
+            return self.next_in_order(room, cwnd, pipe, small);
         }
-        self.next_in_order(room, cwnd, pipe, small)
+        if self.recovery.asks() {
+            // F-RTO, step 2b: new data first. If there is none, conventional recovery.
+            let asked = self.recovery.episode().is_some_and(|e| self.nxt.gt(e.point));
+            let fresh = self.next_in_order(room, cwnd, pipe, true);
+            if asked || fresh.is_some() {
+                return fresh;
+            }
+            if let Some(episode) = self.recovery.episode_mut() {
+                episode.frto = Frto::Off;
+            }
+        }
+        self.next_repetition(room, cwnd, pipe)
     }
 
-    /// Data at NXT: never sent, or sent before a timeout.
-    fn next_in_order(&self, room: u32, cwnd: u32, pipe: u32, small: bool) -> Option<Chunk> {
+    /// What is taken for lost goes before anything new (RFC 6675 NextSeg rule 1).
+    #[inline(never)]
+    fn next_repetition(&mut self, room: u32, cwnd: u32, pipe: u32) -> Option<Chunk> {
+        let (start, end) = self.flight.next_waiting(room)?;
+        // A window that shrank under what is outstanding must not stop its retransmission: the first number
+        // always goes.
+        let window = self.una + self.wnd.max(1);
+        if !start.lt(window) {
+            return None;
+        }
+        let end = end.min(window);
+        if pipe + end.distance_from(start) > cwnd && pipe > 0 {
+            self.cwnd_limited = true;
+            return None;
+        }
+        Some(self.chunk(start, end, room))
+    }
+
+    /// What a tail loss probe sends (RFC 8985 §7.3): new data if the peer's window takes it, else the last segment.
+    #[must_use]
+    pub fn tail_probe(&self, room: u32) -> Option<Chunk> {
+        let window = self.una + self.wnd;
+        if self.unsent() && self.nxt.lt(window) {
+            return Some(self.chunk(self.nxt, self.end_with_fin().min(window), room));
+        }
+        let last = self.flight.last()?;
+        let data_end = last.end.min(self.end());
+        let start = if data_end.lt(last.start + room) { last.start } else { data_end - room };
+        // What the peer takes no longer would not be answered.
+        (start.lt(window)).then(|| self.chunk(start, last.end, room))
+    }
+
+    /// Data at NXT, never sent before.
+    fn next_in_order(&mut self, room: u32, cwnd: u32, pipe: u32, small: bool) -> Option<Chunk> {
         let seq = self.nxt;
-        let again = seq.lt(self.max);
-        let mut limit = self.end_with_fin();
-        if !seq.lt(limit) {
+        let window = self.una + self.wnd;
+        let whole = self.end_with_fin();
+        if !seq.lt(whole) || !seq.lt(window) {
             return None;
         }
-        if again && let Some(sacked) = self.sacked.next_start(seq) {
-            limit = limit.min(sacked);
-        }
-        // A window that shrank under what is outstanding must not stop its retransmission: the first
-        // number always goes.
-        let window = self.una + if again { self.wnd.max(1) } else { self.wnd };
-        if !seq.lt(window) {
-            return None;
-        }
-        let whole = limit;
-        limit = limit.min(window);
-        let chunk = self.chunk(seq, limit, room);
+        let chunk = self.chunk(seq, whole.min(window), room);
         let size = chunk.len.max(u32::from(chunk.fin));
-        // Limited transmit (RFC 3042) is what `pipe` gives: two duplicates let two segments go.
+        // Limited transmit (RFC 3042) is what `pipe` gives: what has arrived out of order makes room.
         if pipe + size > cwnd && pipe > 0 {
+            self.cwnd_limited = true;
             return None;
         }
-        let all = !(chunk.seq + chunk.len).lt(whole.min(self.end()));
+        let all = !(chunk.seq + chunk.len).lt(self.end());
         // Sender's silly-window avoidance (RFC 9293 §3.8.6.2.1) and Nagle (§3.7.4).
         let full = chunk.len >= room;
-        let go = again
-            || full
+        let go = full
             || (all && (small || chunk.fin || !self.data_outstanding()))
             || chunk.len >= self.max_wnd / 2 && chunk.len > 0;
         (go && size > 0).then_some(chunk)
@@ -437,21 +314,17 @@ impl Send {
     }
 
     /// Notes that `chunk` left.
-    pub fn sent(&mut self, chunk: Chunk) {
+    pub fn sent(&mut self, chunk: Chunk, now: Instant) {
         let end = chunk.seq + chunk.len + u32::from(chunk.fin);
-        let hole = self.sacked.next_start(chunk.seq).is_some();
-        if let Recovery::Fast { high_rxt, forced, .. } = &mut self.recovery
-            && chunk.again
-        {
-            // The rescue retransmission leaves HighRxt where it is (RFC 6675 §5, NextSeg rule 4).
-            if *forced || hole {
-                *high_rxt = high_rxt.max(end);
-            }
-            *forced = false;
-        } else if end.gt(self.nxt) {
+        if let Some(prr) = self.recovery.episode_mut().and_then(|episode| episode.prr.as_mut()) {
+            prr.sent(end.distance_from(chunk.seq));
+        }
+        if chunk.again {
+            self.flight.repeat(chunk.seq, end, now);
+        } else {
+            self.flight.push(chunk.seq, end, now);
             self.nxt = end;
         }
-        self.max = self.max.max(end);
     }
 
     /// What may be sent whatever Nagle and silly-window avoidance say, when the override timer fires.
@@ -468,6 +341,6 @@ impl Send {
     /// Gives all memory back; what waits is lost.
     pub fn clear(&mut self, pool: &mut Pool) {
         self.buf.clear(pool);
-        self.sacked.clear();
+        self.flight.clear();
     }
 }

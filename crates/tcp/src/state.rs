@@ -81,6 +81,8 @@ pub struct SynRcvd {
     pub follow: Option<SeqNum>,
     /// When a SYN-ACK last left.
     pub last_sent: Option<Instant>,
+    /// One had left before it.
+    pub again: bool,
     /// A SYN-ACK is to be sent.
     pub pending: bool,
 }

@@ -6,6 +6,8 @@ use firstflight_wire::Instant;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Timer {
+    /// The end of a flight that nobody has acknowledged (RFC 8985 §7), or what may only be late (§6.2 step 5).
+    Probe,
     /// SYN, SYN-ACK, data or FIN not acknowledged (RFC 6298).
     Retransmit,
     /// Closed window, or a small segment held back too long (RFC 9293 §3.8.6.1).
@@ -21,17 +23,24 @@ pub enum Timer {
 }
 
 impl Timer {
-    const ALL: [Self; 6] =
-        [Self::Retransmit, Self::Persist, Self::DelayedAck, Self::Keepalive, Self::User, Self::FinWait2];
+    const ALL: [Self; 7] = [
+        Self::Probe,
+        Self::Retransmit,
+        Self::Persist,
+        Self::DelayedAck,
+        Self::Keepalive,
+        Self::User,
+        Self::FinWait2,
+    ];
 }
 
 /// When each timer fires.
 #[derive(Debug)]
-pub struct Timers([Instant; 6]);
+pub struct Timers([Instant; 7]);
 
 impl Default for Timers {
     fn default() -> Self {
-        Self([Instant::FAR_FUTURE; 6])
+        Self([Instant::FAR_FUTURE; 7])
     }
 }
 
@@ -58,6 +67,13 @@ impl Timers {
     #[must_use]
     pub fn runs(&self, timer: Timer) -> bool {
         self.0[timer as usize] != Instant::FAR_FUTURE
+    }
+
+    /// When a timer fires.
+    #[inline]
+    #[must_use]
+    pub fn at(&self, timer: Timer) -> Instant {
+        self.0[timer as usize]
     }
 
     /// The earliest deadline.

@@ -52,6 +52,8 @@ pub struct Peer {
     pub window: u16,
     pub events: VecDeque<Event>,
     pub traces: Vec<Trace>,
+    /// How long the peer takes for its ACK in `open_passive`, which measures the path.
+    pub handshake_ms: u64,
     /// What left, not yet expected.
     pub sent: VecDeque<Got>,
     /// What left and is not TCP.
@@ -96,6 +98,7 @@ impl Peer {
             window: 65_000,
             events: VecDeque::new(),
             traces: Vec::new(),
+            handshake_ms: 0,
             sent: VecDeque::new(),
             others: VecDeque::new(),
             outer: None,
@@ -406,6 +409,7 @@ impl Peer {
         let ts = syn.ts;
         self.send(syn.syn());
         self.expect().syn_ack().ack(1);
+        self.pass(self.handshake_ms);
         let mut ack = seg().seq(1).ack(1);
         ack.ts = ts;
         self.send(ack);

@@ -195,10 +195,9 @@ impl CongestionControl for Cubic {
         self.state.cwnd = self.state.ssthresh.min(MAX_WINDOW);
         self.state.in_epoch = false;
         self.last_ack = now;
-        self.saved = None;
     }
 
-    fn on_timeout(&mut self, _now: Instant, in_flight: u32, first: bool) {
+    fn on_timeout(&mut self, _now: Instant, in_flight: u32, first: bool, left: u32) {
         if first {
             self.reduce(in_flight);
         }
@@ -207,7 +206,7 @@ impl CongestionControl for Cubic {
         s.w_max = 0;
         s.in_epoch = false;
         s.after_timeout = true;
-        s.cwnd = self.mss;
+        s.cwnd = grown(self.mss, left);
     }
 
     fn on_idle_restart(&mut self, initial_window: u32) {

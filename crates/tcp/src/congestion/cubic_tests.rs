@@ -121,7 +121,7 @@ fn loss_multiplies_by_seven_tenths_and_fast_convergence_lowers_the_plateau() {
 fn after_a_timeout_the_stage_begins_at_its_own_plateau() {
     let mut c = Cubic::new(1000);
     c.state.cwnd = 100_000;
-    c.on_timeout(Instant::from_millis(0), 100_000, true);
+    c.on_timeout(Instant::from_millis(0), 100_000, true, 0);
     assert_eq!((c.window(), c.slow_start_threshold()), (1000, 70_000));
     let mut ms = 0;
     while c.window() < c.slow_start_threshold() {
@@ -145,7 +145,7 @@ fn undo_restores_the_curve_too() {
         c.on_ack(&ack(ms, 2000));
     }
     let before = c.state;
-    c.on_timeout(Instant::from_millis(600), 50_000, true);
+    c.on_timeout(Instant::from_millis(600), 50_000, true, 0);
     c.undo();
     assert_eq!((c.state.cwnd, c.state.ssthresh), (before.cwnd, before.ssthresh));
     assert_eq!((c.state.w_max, c.state.k_ms, c.state.w_est), (before.w_max, before.k_ms, before.w_est));
@@ -243,7 +243,7 @@ proptest! {
                 }),
                 3 => c.on_loss_recovery(at, number),
                 4 => c.on_recovery_exit(at),
-                5 => c.on_timeout(at, number, flag),
+                5 => c.on_timeout(at, number, flag, number / 3),
                 6 => c.on_idle_restart(number),
                 7 => c.set_mss(number),
                 _ => c.undo(),

@@ -64,14 +64,13 @@ pub trait CongestionControl {
     fn on_loss_recovery(&mut self, now: Instant, in_flight: u32);
 
     /// Fast recovery ended: everything that was outstanding at its start is acknowledged. The
-    /// window is the threshold again (RFC 6582 §3.2, RFC 6675 §5); [`undo`](Self::undo) is no
-    /// longer possible.
+    /// window is the threshold again (RFC 6582 §3.2, RFC 6675 §5).
     fn on_recovery_exit(&mut self, now: Instant);
 
     /// The retransmission timer expired with `in_flight` bytes outstanding. The threshold is
     /// lowered only if `first`, that is, this data was not retransmitted by the timer before; the
-    /// window becomes one segment (RFC 5681 §3.1).
-    fn on_timeout(&mut self, now: Instant, in_flight: u32, first: bool);
+    /// window becomes one segment (RFC 5681 §3.1) more than the `left` bytes that may still arrive.
+    fn on_timeout(&mut self, now: Instant, in_flight: u32, first: bool, left: u32);
 
     /// Nothing was sent for longer than a retransmission timeout: the window is at most
     /// `initial_window` (RFC 5681 §4.1, RFC 9438 §5.8).
@@ -152,8 +151,8 @@ impl CongestionControl for Controller {
         each!(self, a => a.on_recovery_exit(now));
     }
 
-    fn on_timeout(&mut self, now: Instant, in_flight: u32, first: bool) {
-        each!(self, a => a.on_timeout(now, in_flight, first));
+    fn on_timeout(&mut self, now: Instant, in_flight: u32, first: bool, left: u32) {
+        each!(self, a => a.on_timeout(now, in_flight, first, left));
     }
 
     fn on_idle_restart(&mut self, initial_window: u32) {
@@ -211,17 +210,22 @@ mod tests {
             assert_eq!(c.window(), 10_000);
             c.on_loss_recovery(now, 10_000);
             c.on_recovery_exit(now);
-            let after = c.window();
+            assert_eq!(c.window(), c.slow_start_threshold());
             c.undo();
-            assert_eq!(c.window(), after, "too late to undo");
-            c.on_timeout(now, 40_000, true);
+            assert_eq!(c.window(), 10_000, "{algorithm:?}: a late D-SACK");
+            c.undo();
+            assert_eq!(c.window(), 10_000);
+            c.on_timeout(now, 40_000, true, 0);
             let threshold = c.slow_start_threshold();
             assert_eq!(c.window(), 1000);
             assert!(threshold >= 20_000);
-            c.on_timeout(now, 1000, false);
+            c.on_timeout(now, 1000, false, 0);
             assert_eq!((c.window(), c.slow_start_threshold()), (1000, threshold), "{algorithm:?}");
             c.undo();
-            assert_eq!(c.window(), after);
+            assert_eq!(c.window(), 10_000);
+            c.on_timeout(now, 40_000, true, 2500);
+            assert_eq!(c.window(), 3500, "{algorithm:?}: some may still arrive");
+            c.undo();
             c.on_idle_restart(3000);
             assert_eq!(c.window(), 3000);
             c.set_mss(5000);

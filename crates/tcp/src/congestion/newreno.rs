@@ -80,16 +80,15 @@ impl CongestionControl for NewReno {
 
     fn on_recovery_exit(&mut self, _now: Instant) {
         self.cwnd = self.ssthresh.min(MAX_WINDOW);
-        self.saved = None;
     }
 
-    fn on_timeout(&mut self, _now: Instant, in_flight: u32, first: bool) {
+    fn on_timeout(&mut self, _now: Instant, in_flight: u32, first: bool, left: u32) {
         if first {
             self.reduce_threshold(in_flight);
         }
         self.after_timeout = true;
         self.acked = 0;
-        self.cwnd = self.mss;
+        self.cwnd = grown(self.mss, left);
     }
 
     fn on_idle_restart(&mut self, initial_window: u32) {
@@ -169,7 +168,7 @@ mod tests {
     #[test]
     fn one_segment_per_ack_after_a_timeout_until_the_threshold() {
         let mut c = NewReno::new(1000);
-        c.on_timeout(Instant::from_millis(0), 10_000, true);
+        c.on_timeout(Instant::from_millis(0), 10_000, true, 0);
         assert_eq!((c.window(), c.slow_start_threshold()), (1000, 5000));
         for expected in [2000, 3000, 4000, 5000] {
             c.on_ack(&ack(8000));

@@ -1,32 +1,119 @@
-//! What an acknowledgement does: the window, the round-trip time, recovery, congestion control.
+//! What an acknowledgement does: the window, the round-trip time, and what it says of the segments under way.
 
 use super::Connection;
 use crate::buffer::Pool;
-use crate::congestion::{AckSample, CongestionControl};
-use crate::send::{Chunk, DUP_THRESH, Recovery};
+use crate::congestion::CongestionControl;
+use crate::flight::{Marks, Sent};
+use crate::rack::Rack;
 use crate::state::State;
 use crate::timers::Timer;
 use crate::transition::{StateName, Trigger};
+use core::time::Duration;
 use firstflight_wire::tcp::Segment;
 use firstflight_wire::{Instant, SeqNum};
 
-impl Connection {
-    /// Fifth step of RFC 9293 §3.10.7.4, for an acknowledgement inside the allowed range.
-    pub(super) fn take_ack(&mut self, segment: &Segment<'_>, seq: SeqNum, now: Instant, pool: &mut Pool) {
-        let ack = segment.ack;
-        let window = u32::from(segment.window) << self.snd.scale;
-        let had = self.snd.wnd;
-        let sacked = if self.facts.sack { self.snd.sack(segment.options.sack().as_slice()) } else { 0 };
-        if ack.gt(self.snd.una) {
-            self.take_new_ack(segment, now, pool);
-        } else if ack == self.snd.una && self.snd.outstanding() {
-            let plain = segment.is_empty() && window == had;
-            if sacked > 0 || (plain && !self.facts.sack) {
-                self.take_duplicate_ack(now);
+/// What one acknowledgement says.
+#[derive(Debug, Default)]
+pub(super) struct Delivery {
+    /// Bytes under way before it.
+    pub pipe: u32,
+    /// SND.UNA moved by so many numbers.
+    pub advanced: u32,
+    /// It acknowledges our SYN.
+    pub syn: bool,
+    /// Bytes newly known to have arrived, by number or by SACK.
+    pub bytes: u32,
+    /// Bytes of these by SACK.
+    pub sacked: u32,
+    /// No news in it, which without SACK says that a segment arrived out of order.
+    pub duplicate: bool,
+    /// Something arrived twice (RFC 2883): up to this number.
+    pub twice: Option<SeqNum>,
+    /// Something arrived that was sent once and before the recovery began: its timeout was too early (RFC 5682).
+    pub original: bool,
+    /// It echoes a time before the first repetition of the recovery (Eifel, RFC 3522).
+    pub delayed: bool,
+    /// When the segments left, that were sent once and are newly acknowledged by number: the first, the last.
+    timed: Option<(Instant, Instant)>,
+    /// When the first left that was sent once and is newly SACKed.
+    timed_sack: Option<Instant>,
+    /// One that was acknowledged by number was sent more than once.
+    repeated: bool,
+}
+
+/// What is needed to read it.
+#[derive(Clone, Copy)]
+struct Reader {
+    now: Instant,
+    min_rtt: Option<Duration>,
+    /// Echo of our timestamp, and what our clock is ahead of the time by.
+    echo: Option<(u32, u32)>,
+    /// Where the recovery began.
+    point: Option<SeqNum>,
+}
+
+impl Reader {
+    /// Whether the echo is of a time before `at`.
+    fn echoes_before(&self, at: Instant) -> bool {
+        let Some((echo, offset)) = self.echo else { return false };
+        (echo.wrapping_sub((at.as_millis() as u32).wrapping_add(offset)) as i32) < 0
+    }
+
+    /// `sent` has arrived.
+    #[inline]
+    fn read(&self, sent: &Sent, by_number: bool, delivery: &mut Delivery, rack: &mut Rack) {
+        delivery.bytes += sent.end.distance_from(sent.start);
+        let repeated = sent.marks.has(Marks::REPEATED);
+        if repeated {
+            delivery.repeated |= by_number;
+        } else {
+            delivery.original |= self.point.is_some_and(|point| sent.end.le(point));
+            if by_number {
+                let (first, last) = delivery.timed.unwrap_or((sent.at, sent.at));
+                delivery.timed = Some((first.min(sent.at), last.max(sent.at)));
+            } else {
+                delivery.timed_sack.get_or_insert(sent.at);
             }
         }
-        if self.search.is_some() {
-            self.judge_spared(now);
+        // Which of them was it? Not the last one, if it came back sooner than anything ever did (RFC 8985 §6.2).
+        let soon = self.min_rtt.is_some_and(|min| self.now - sent.at < min);
+        rack.arrived(sent, self.now, repeated && (soon || self.echoes_before(sent.at)));
+    }
+}
+
+impl Connection {
+    /// Fifth step of RFC 9293 §3.10.7.4, for an acknowledgement inside the allowed range; `syn_ack` says when the
+    /// SYN-ACK left that it acknowledges.
+    pub(super) fn take_ack(
+        &mut self,
+        segment: &Segment<'_>,
+        seq: SeqNum,
+        syn_ack: Option<Instant>,
+        now: Instant,
+        pool: &mut Pool,
+    ) {
+        let ack = segment.ack;
+        let window = u32::from(segment.window) << self.snd.scale;
+        let (una, had) = (self.snd.una, self.snd.wnd);
+        // What was sent again for nothing is reported when all has arrived.
+        if self.snd.outstanding() || self.undo.is_some() || self.tail.is_some() {
+            let reader = self.reader(segment, now);
+            let mut delivery = Delivery { pipe: self.snd.pipe(), ..Delivery::default() };
+            if self.facts.sack && !segment.options.sack().as_slice().is_empty() {
+                self.take_sack(segment, &reader, &mut delivery);
+            }
+            if ack.gt(una) {
+                delivery.advanced = ack.distance_from(una);
+                delivery.syn = una == self.snd.iss;
+                self.take_new_ack(segment, &reader, &mut delivery, syn_ack, pool);
+            }
+            let plain = segment.is_empty() && window == had;
+            delivery.duplicate = plain && ack == una && delivery.sacked == 0;
+            if let Some(first) = self.undo.as_ref().and_then(|undo| undo.first) {
+                delivery.delayed = reader.echoes_before(first);
+            }
+            self.recover(&delivery, now);
+            self.after_ack(&delivery, now);
         }
         self.snd.update_window(seq, ack, window);
         if self.snd.wnd > 0 && self.timers.runs(Timer::Persist) {
@@ -39,88 +126,80 @@ impl Connection {
         }
     }
 
+    fn reader(&self, segment: &Segment<'_>, now: Instant) -> Reader {
+        let echo = segment.options.timestamps.filter(|ts| self.facts.timestamps && ts.echo != 0);
+        Reader {
+            now,
+            min_rtt: self.rtt.min_rtt(),
+            echo: echo.map(|ts| (ts.echo, self.ends.ts_offset)),
+            point: self.snd.recovery.episode().map(|episode| episode.point),
+        }
+    }
+
+    /// Takes SACK blocks (RFC 2018). The first of them may say what arrived twice (RFC 2883 §4).
+    #[inline(never)]
+    fn take_sack(&mut self, segment: &Segment<'_>, reader: &Reader, delivery: &mut Delivery) {
+        let sack = segment.options.sack();
+        let blocks = sack.as_slice();
+        let (una, nxt) = (self.snd.una, self.snd.nxt);
+        if let Some(&(start, end)) = blocks.first().filter(|block| block.0.lt(block.1)) {
+            let inside = blocks.get(1).is_some_and(|outer| start.ge(outer.0) && end.le(outer.1));
+            let valid = end.le(nxt) && start.ge(una - self.snd.max_wnd);
+            if valid && (end.le(segment.ack) || inside) {
+                delivery.twice = Some(end);
+                self.duplicate_reported(end, end.distance_from(start));
+            }
+        }
+        let before = delivery.bytes;
+        let (flight, rack) = (&mut self.snd.flight, &mut self.rack);
+        for &(start, end) in blocks {
+            // A block below UNA was read above; one beyond NXT is made up.
+            if start.lt(end) && start.ge(una) && end.le(nxt) {
+                flight.sack(start..end, |sent| reader.read(sent, false, delivery, rack));
+            }
+        }
+        delivery.sacked = delivery.bytes - before;
+    }
+
     /// Something new was acknowledged.
-    fn take_new_ack(&mut self, segment: &Segment<'_>, now: Instant, pool: &mut Pool) {
+    fn take_new_ack(
+        &mut self,
+        segment: &Segment<'_>,
+        reader: &Reader,
+        delivery: &mut Delivery,
+        syn_ack: Option<Instant>,
+        pool: &mut Pool,
+    ) {
         let ack = segment.ack;
-        let in_flight = self.snd.pipe();
-        let acked = ack.distance_from(self.snd.una);
+        let (flight, rack) = (&mut self.snd.flight, &mut self.rack);
+        flight.acknowledge(ack, |sent| reader.read(sent, true, delivery, rack));
         let buffered = self.snd.buffered();
         self.snd.acknowledge(pool, ack);
         self.totals.bytes_acked += (buffered - self.snd.buffered()) as u64;
-        self.sample_rtt(segment, now);
+        self.sample_rtt(segment, delivery, syn_ack, reader.now);
         self.rtt.reset_backoff();
         self.backoffs = 0;
         if self.search.is_some() {
             self.probe_acknowledged(ack);
         }
-        self.recovery_step(ack, acked, in_flight, now);
-        if self.snd.outstanding() {
-            self.arm_retransmit(now);
-            self.arm_user_timeout(now, true);
-        } else {
-            self.timers.stop(Timer::Retransmit);
-            self.timers.stop(Timer::User);
-        }
         self.offer_room();
     }
 
-    /// Moves recovery on and lets congestion control see the acknowledgement.
-    fn recovery_step(&mut self, ack: SeqNum, acked: u32, in_flight: u32, now: Instant) {
-        match self.snd.recovery {
-            Recovery::Fast { point, .. } if ack.ge(point) => {
-                self.snd.recovery = Recovery::Open;
-                self.snd.dup_acks = 0;
-                let spared = self.search.as_mut().is_some_and(|search| search.spared.take().is_some());
-                if !spared {
-                    self.control.on_recovery_exit(now);
-                }
-            }
-            Recovery::Fast { ref mut forced, .. } => {
-                if self.facts.sack {
-                    self.snd.dup_acks = 0;
-                } else {
-                    // Partial acknowledgement (RFC 6582 §3.2): the next hole, and the segments that
-                    // left the network with it.
-                    *forced = true;
-                    let left = (acked / u32::from(self.snd.mss).max(1)).saturating_sub(1);
-                    self.snd.dup_acks = self.snd.dup_acks.saturating_sub(left);
-                }
-            }
-            Recovery::Loss { point } => {
-                if ack.ge(point) {
-                    self.snd.recovery = Recovery::Open;
-                }
-                self.grow(acked, in_flight, now);
-            }
-            Recovery::Open => {
-                self.snd.dup_acks = 0;
-                self.grow(acked, in_flight, now);
-                if self.facts.sack && self.snd.head_lost() {
-                    self.enter_fast(now);
-                }
-            }
+    /// The timers, after what an acknowledgement said was taken into account.
+    fn after_ack(&mut self, delivery: &Delivery, now: Instant) {
+        if !self.snd.outstanding() {
+            self.timers.stop(Timer::Retransmit);
+            self.timers.stop(Timer::Probe);
+            self.timers.stop(Timer::User);
+            self.facts.settling = false;
+            return;
         }
-    }
-
-    fn grow(&mut self, acked: u32, in_flight: u32, now: Instant) {
-        let sample = AckSample {
-            now,
-            acked,
-            in_flight,
-            srtt: self.rtt.srtt(),
-            min_rtt: self.rtt.min_rtt(),
-            cwnd_limited: self.snd.cwnd_limited
-                || in_flight + u32::from(self.snd.mss) > self.control.window(),
-        };
-        self.control.on_ack(&sample);
-    }
-
-    /// RFC 5681 §3.2 and RFC 6675 §5: a duplicate says that something left the network.
-    fn take_duplicate_ack(&mut self, now: Instant) {
-        self.snd.dup_acks = self.snd.dup_acks.saturating_add(1);
-        let lost = self.snd.dup_acks >= DUP_THRESH || (self.facts.sack && self.snd.head_lost());
-        if lost && self.snd.recovery == Recovery::Open {
-            self.enter_fast(now);
+        if delivery.advanced > 0 {
+            self.arm_retransmit(now);
+            self.arm_user_timeout(now, true);
+        }
+        if delivery.advanced > 0 || delivery.sacked > 0 {
+            self.arm_tail_probe(now);
         }
     }
 
@@ -133,68 +212,33 @@ impl Connection {
         }
     }
 
-    /// In a recovery that began with a probe alone: something else was lost, too, and that is congestion.
-    #[inline(never)]
-    fn judge_spared(&mut self, now: Instant) {
-        let spared = self.search.as_ref().and_then(|search| search.spared);
-        if spared.is_some_and(|end| !self.snd.lost_only_up_to(end)) {
-            self.spare_no_more(now);
-        }
-    }
-
-    /// In such a recovery `chunk` goes again, and something behind it has arrived: it was lost as well, though
-    /// fewer segments than three say so (RFC 6675 NextSeg rule 3).
-    #[inline(never)]
-    pub(super) fn judge_resent(&mut self, chunk: Chunk, now: Instant) {
-        let spared = self.search.as_ref().and_then(|search| search.spared);
-        if spared.is_some_and(|end| chunk.seq.ge(end)) && self.snd.is_hole(chunk.seq) {
-            self.spare_no_more(now);
-        }
-    }
-
-    fn spare_no_more(&mut self, now: Instant) {
-        if let Some(search) = &mut self.search {
-            search.spared = None;
-        }
-        self.control.on_loss_recovery(now, self.snd.max.distance_from(self.snd.una));
-    }
-
-    fn enter_fast(&mut self, now: Instant) {
-        let probe = self.search.as_ref().and_then(|search| search.probe());
-        let alone = |&(start, end): &(SeqNum, SeqNum)| {
-            self.facts.sack && start == self.snd.una && self.snd.lost_only_up_to(end)
-        };
-        let spared = probe.filter(alone).map(|(_, end)| end);
-        if let Some(search) = &mut self.search {
-            search.spared = spared;
-        }
-        // The loss of a probe says something about its size, nothing about congestion (RFC 8899 §3).
-        if spared.is_none() {
-            self.control.on_loss_recovery(now, self.snd.max.distance_from(self.snd.una));
-        }
-        self.timed = None;
-        self.snd.enter_fast(self.facts.sack);
-    }
-
-    /// A round-trip sample: from the timed segment (Karn), else from the echoed timestamp
-    /// (RFC 7323 §4.1).
-    pub(super) fn sample_rtt(&mut self, segment: &Segment<'_>, now: Instant) {
-        if let Some((seq, sent)) = self.timed {
-            if segment.ack.ge(seq) {
+    /// A round-trip sample: of what was sent once (Karn), else from the echoed timestamp (RFC 7323 §4.1).
+    fn sample_rtt(
+        &mut self,
+        segment: &Segment<'_>,
+        delivery: &Delivery,
+        syn_ack: Option<Instant>,
+        now: Instant,
+    ) {
+        if let Some(sent) = syn_ack {
+            self.rtt.sample(now - sent);
+        } else if delivery.repeated {
+            if let Some(sent) = delivery.timed_sack {
                 self.rtt.sample(now - sent);
-                self.timed = None;
             }
-            return;
+        } else if let Some((first, last)) = delivery.timed {
+            self.rtt.sample(now - first);
+            self.rtt.note_min(now - last);
+        } else if delivery.syn {
+            self.sample_echo(segment, now);
         }
-        let Some(ts) = segment.options.timestamps.filter(|t| self.facts.timestamps && t.echo != 0) else {
-            return;
-        };
-        // An echo of something older than the last retransmission has waited for that: a lost ACK,
-        // not a long way (RFC 7323 §4 rejects duplicates before it takes their timestamps).
-        let old = self.resent_at.is_some_and(|t| (ts.echo.wrapping_sub(self.ts_now(t)) as i32) < 0);
-        if !old {
+    }
+
+    /// A round-trip sample from the echoed timestamp.
+    pub(super) fn sample_echo(&mut self, segment: &Segment<'_>, now: Instant) {
+        if let Some(ts) = segment.options.timestamps.filter(|t| self.facts.timestamps && t.echo != 0) {
             let ms = self.ts_now(now).wrapping_sub(ts.echo);
-            self.rtt.sample(core::time::Duration::from_millis(u64::from(ms.min(120_000))));
+            self.rtt.sample(Duration::from_millis(u64::from(ms.min(120_000))));
         }
     }
 

@@ -159,9 +159,7 @@ impl Connection {
             syn.too_big = syn.too_big.saturating_add(1);
             syn.pending = true;
         } else if self.snd.outstanding() {
-            self.timed = None;
-            self.snd.enter_loss(true);
-            self.arm_retransmit(now);
+            self.repair_too_large(now);
         }
     }
 
@@ -177,7 +175,7 @@ impl Connection {
     /// error believable (RFC 5927 §4.1).
     #[must_use]
     pub fn owns_sequence(&self, seq: firstflight_wire::SeqNum) -> bool {
-        seq.ge(self.snd.una) && seq.lt(self.snd.max)
+        seq.ge(self.snd.una) && seq.lt(self.snd.nxt)
     }
 
     /// Restarts slow start after an idle time (RFC 5681 §4.1).

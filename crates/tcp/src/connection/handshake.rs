@@ -89,7 +89,6 @@ impl Connection {
         });
         if plan.elsewhere {
             self.snd.nxt = self.snd.iss + 1 + carried;
-            self.snd.max = self.snd.nxt;
         }
         let trigger = if carried > 0 { Trigger::ActiveOpenFirstFlight } else { Trigger::ActiveOpen };
         self.record(Transition { from: StateName::Closed, trigger, to: StateName::SynSent });
@@ -156,7 +155,6 @@ impl Connection {
             syn.pending = false;
         }
         self.snd.nxt = self.snd.iss + 1;
-        self.snd.max = self.snd.nxt;
         // Should that ACK not open it after all, it ends like any other that nobody answers.
         self.arm_retransmit(now);
     }
@@ -174,6 +172,7 @@ impl Connection {
             linger: plan.linger,
             follow: None,
             last_sent: None,
+            again: false,
             pending: true,
         });
     }
@@ -215,7 +214,7 @@ impl Connection {
         if !segment.flags.contains(wanted) || segment.flags.contains(Flags::RST) {
             return None;
         }
-        let acceptable = segment.ack.gt(self.snd.iss) && segment.ack.le(self.snd.max);
+        let acceptable = segment.ack.gt(self.snd.iss) && segment.ack.le(self.snd.nxt);
         acceptable.then(|| SynAckReport {
             acked: segment.ack.distance_from(self.snd.iss + 1),
             carried: syn.carried,
@@ -266,23 +265,23 @@ impl Connection {
             self.snd.set_preamble(0);
         }
         let stream_acked = self.snd.buffered();
+        self.snd.flight.acknowledge(segment.ack, |_| ());
         self.snd.acknowledge(pool, segment.ack);
         self.totals.bytes_acked += (stream_acked - self.snd.buffered()) as u64;
         let followed = whole && self.snd.outstanding();
-        if followed && retransmits == 0 {
-            // What followed the SYN may have come after the SYN-ACK had left.
-            self.snd.nxt = self.snd.max;
-        } else if followed {
+        if followed && retransmits > 0 {
             // It left with the first SYN, a timeout ago. That loss is counted with the SYN's.
-            self.snd.enter_loss(false);
-        } else {
+            self.snd.flight.mark(|_| Some(true));
+        } else if !followed {
             // What the SYN-ACK leaves out was not delivered: sent again at once, no congestion
             // (RFC 7413 §4.2.2).
+            self.snd.flight.clear();
             self.snd.nxt = segment.ack;
-            self.snd.max = segment.ack;
         }
-        self.timed = first_sent.filter(|_| retransmits == 0).map(|sent| (self.snd.iss + 1, sent));
-        self.sample_rtt(segment, now);
+        match first_sent.filter(|_| retransmits == 0) {
+            Some(sent) => self.rtt.sample(now - sent),
+            None => self.sample_echo(segment, now),
+        }
         // A lost SYN means one segment (RFC 5681 §3.1); one that arrived late was not lost.
         if congested {
             self.syn_lost();
@@ -293,7 +292,6 @@ impl Connection {
         if followed {
             self.arm_retransmit(now);
         }
-        self.timed = None;
         self.transit(if first_flight { Trigger::SynAckFirstFlight } else { Trigger::SynAck });
         self.open(now);
         self.rcv.need = crate::receive::AckNeed::Now;
@@ -328,7 +326,7 @@ impl Connection {
             return self.handle_syn_ack(segment, resolution, now, pool);
         }
         let ack = segment.flags.contains(Flags::ACK);
-        let good_ack = ack && segment.ack.gt(self.snd.iss) && segment.ack.le(self.snd.max);
+        let good_ack = ack && segment.ack.gt(self.snd.iss) && segment.ack.le(self.snd.nxt);
         if ack && !good_ack {
             if segment.flags.contains(Flags::RST) {
                 return Disposition::Dropped(DropReason::AckUnacceptable);
@@ -367,10 +365,10 @@ impl Connection {
             linger: Duration::ZERO,
             follow: None,
             last_sent: None,
+            again: false,
             pending: true,
         });
         self.record(Transition { from: StateName::SynSent, trigger: Trigger::Syn, to: StateName::SynRcvd });
-        self.timed = None;
         self.arm_retransmit(now);
     }
 
@@ -381,10 +379,12 @@ impl Connection {
         self.rtt.set_initial(Duration::from_secs(3));
     }
 
-    /// The ACK of our SYN-ACK came (RFC 9293 §3.10.7.4, fifth step, SYN-RECEIVED).
-    pub(super) fn confirm(&mut self, segment: &Segment<'_>, now: Instant) {
-        let State::SynRcvd(syn) = &self.state else { return };
-        let (retransmits, early) = (syn.retransmits, syn.early);
+    /// The ACK of our SYN-ACK came (RFC 9293 §3.10.7.4, fifth step, SYN-RECEIVED). Gives when that left, if it left
+    /// once: two SYN-ACKs on the way measure nothing (Karn).
+    pub(super) fn confirm(&mut self, segment: &Segment<'_>, now: Instant) -> Option<Instant> {
+        let State::SynRcvd(syn) = &self.state else { return None };
+        let (retransmits, early, again) = (syn.retransmits, syn.early, syn.again);
+        let left = syn.last_sent.filter(|_| !again);
         // A SYN cookie was sent by the listener: there was no SYN-RECEIVED state.
         let from = if syn.last_sent.is_none() { StateName::Listen } else { StateName::SynRcvd };
         self.handshake_retransmits = retransmits;
@@ -398,5 +398,6 @@ impl Connection {
         self.snd.first_window(segment.seq, segment.ack, window);
         self.transit_from(from, Trigger::HandshakeAck);
         self.open(now);
+        left
     }
 }

@@ -9,6 +9,7 @@
 mod acknowledge;
 mod command;
 mod handshake;
+mod recover;
 mod segment;
 mod timeout;
 mod transmit;
@@ -18,7 +19,9 @@ use crate::config::Config;
 use crate::congestion::{CongestionControl, Controller};
 use crate::error::CloseReason;
 use crate::plpmtud::Search;
+use crate::rack::Rack;
 use crate::receive::Receive;
+use crate::recovery::Undo;
 use crate::rtt::RttEstimator;
 use crate::send::Send;
 use crate::state::{self, State};
@@ -120,6 +123,19 @@ struct Facts {
     peer_ahead: bool,
     /// A chunk held back by silly-window avoidance may leave.
     push_small: bool,
+    /// A tail loss probe is due (RFC 8985 §7.3).
+    probe_tail: bool,
+    /// `Timer::Probe` waits for what may only be late.
+    settling: bool,
+}
+
+/// A tail loss probe whose fate is not known (RFC 8985 §7.4).
+#[derive(Debug, Clone, Copy)]
+struct Tail {
+    /// SND.NXT when it left (TLP.end_seq).
+    end: SeqNum,
+    /// It was something sent before (TLP.is_retrans).
+    again: bool,
 }
 
 /// One TCP connection (RFC 9293).
@@ -138,10 +154,10 @@ pub struct Connection {
     facts: Facts,
     ready: Readiness,
     totals: Totals,
-    /// A number whose acknowledgement gives a round-trip sample, and when it was sent (Karn).
-    timed: Option<(SeqNum, Instant)>,
-    /// When something was last sent again.
-    resent_at: Option<Instant>,
+    rack: Rack,
+    tail: Option<Tail>,
+    /// What would show that the last reduction of the window was for nothing.
+    undo: Option<Box<Undo>>,
     /// Timeouts in a row without progress.
     backoffs: u8,
     /// Probes in a row without an answer.
@@ -178,8 +194,9 @@ impl Connection {
             facts: Facts { nodelay: config.nodelay, ..Facts::default() },
             ready: Readiness::default(),
             totals: Totals::default(),
-            timed: None,
-            resent_at: None,
+            rack: Rack::new(ends.isn),
+            tail: None,
+            undo: None,
             backoffs: 0,
             probes: 0,
             handshake_retransmits: 0,
@@ -329,7 +346,7 @@ impl Connection {
     #[must_use]
     pub fn time_wait(&self) -> crate::time_wait::TimeWait {
         crate::time_wait::TimeWait {
-            snd_nxt: self.snd.max,
+            snd_nxt: self.snd.nxt,
             rcv_nxt: self.rcv.nxt,
             timestamps: self.facts.timestamps,
             ts_recent: self.rcv.ts_recent,
@@ -387,8 +404,8 @@ impl Connection {
             State::SynRcvd(syn) => syn.pending,
             _ => false,
         };
-        let Facts { challenge, probe, reset, push_small, .. } = self.facts;
-        let owes = handshake | challenge | probe | reset | push_small;
+        let Facts { challenge, probe, reset, push_small, probe_tail, .. } = self.facts;
+        let owes = handshake | challenge | probe | reset | push_small | probe_tail;
         !owes && self.rcv.need == crate::receive::AckNeed::None && self.snd.is_quiet()
     }
 

@@ -82,11 +82,12 @@ impl Connection {
         if !segment.flags.contains(Flags::ACK) {
             return Disposition::Dropped(DropReason::NoAck);
         }
+        let mut timed = None;
         if matches!(self.state, State::SynRcvd(_)) {
-            if !(segment.ack.gt(self.snd.iss) && segment.ack.le(self.snd.max)) {
+            if !(segment.ack.gt(self.snd.iss) && segment.ack.le(self.snd.nxt)) {
                 return Disposition::Reset;
             }
-            self.confirm(segment, now);
+            timed = self.confirm(segment, now);
         }
         if let Err(reason) = self.check_ack(segment, now) {
             return Disposition::Dropped(reason);
@@ -98,7 +99,7 @@ impl Connection {
         }
         self.heard(now);
         self.facts.peer_ahead |= segment.is_empty() && seq.gt(self.rcv.nxt);
-        self.take_ack(segment, seq, now, pool);
+        self.take_ack(segment, seq, timed, now, pool);
         self.take_text(segment, seq, now, pool);
         Disposition::Processed
     }
@@ -196,7 +197,7 @@ impl Connection {
     /// RFC 5961 §5.2: the acknowledgement must lie in [UNA − MAX.SND.WND, MAX].
     fn check_ack(&mut self, segment: &Segment<'_>, now: Instant) -> Result<(), DropReason> {
         let ack = segment.ack;
-        if ack.gt(self.snd.max) || ack.lt(self.snd.una - self.snd.max_wnd) {
+        if ack.gt(self.snd.nxt) || ack.lt(self.snd.una - self.snd.max_wnd) {
             self.challenge(now);
             return Err(DropReason::AckUnacceptable);
         }

@@ -6,7 +6,6 @@ use crate::congestion::CongestionControl;
 use crate::error::CloseReason;
 use crate::plpmtud::BLACK_HOLE;
 use crate::receive::AckNeed;
-use crate::send::Recovery;
 use crate::state::State;
 use crate::timers::Timer;
 use firstflight_wire::Instant;
@@ -16,6 +15,7 @@ impl Connection {
     pub fn handle_timeout(&mut self, now: Instant, pool: &mut Pool) {
         while let Some(timer) = self.timers.take_expired(now) {
             match timer {
+                Timer::Probe => self.probe_timeout(now),
                 Timer::Retransmit => self.retransmit_timeout(now, pool),
                 Timer::Persist => self.persist_timeout(now, pool),
                 Timer::DelayedAck => self.rcv.need = AckNeed::Now,
@@ -34,7 +34,6 @@ impl Connection {
     }
 
     fn retransmit_timeout(&mut self, now: Instant, pool: &mut Pool) {
-        self.timed = None;
         match &mut self.state {
             State::SynSent(syn) => {
                 if syn.retransmits >= self.config.syn_retries {
@@ -83,12 +82,7 @@ impl Connection {
         if self.backoffs >= self.config.retries && !probing {
             return self.die(CloseReason::TimedOut, pool);
         }
-        let first = self.backoffs == 0;
-        let in_flight = self.snd.max.distance_from(self.snd.una);
-        // In recovery or repeated loss the threshold was already lowered for this data.
-        let fresh = first && !matches!(self.snd.recovery, Recovery::Loss { .. });
-        self.control.on_timeout(now, in_flight, fresh);
-        self.snd.enter_loss(!first);
+        self.enter_loss(now);
         self.backoffs = self.backoffs.saturating_add(1);
         self.rtt.backoff();
         if self.search.is_some() {

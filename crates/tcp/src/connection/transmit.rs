@@ -3,10 +3,11 @@
 //! Order: a reset that is owed; the SYN or SYN-ACK; retransmissions and new data (each carries the
 //! acknowledgement); a probe; a bare acknowledgement.
 
-use super::Connection;
+use super::{Connection, Tail};
 use crate::congestion::CongestionControl;
+use crate::rack::DUP_THRESH;
 use crate::receive::AckNeed;
-use crate::send::{Chunk, DUP_THRESH, Recovery};
+use crate::send::Chunk;
 use crate::state::{State, SynSent};
 use crate::timers::Timer;
 use firstflight_wire::tcp::{Flags, Header, OptionsBuf, syn_options};
@@ -22,7 +23,7 @@ impl Connection {
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
         if self.facts.reset {
             self.facts.reset = false;
-            return self.emit_bare(self.snd.max, Flags::RST.union(Flags::ACK), now, out);
+            return self.emit_bare(self.snd.nxt, Flags::RST.union(Flags::ACK), now, out);
         }
         match &self.state {
             State::Closed(_) => return None,
@@ -55,8 +56,7 @@ impl Connection {
     /// A bare acknowledgement, if one is due; arms the delayed-ACK timer if one may wait.
     fn transmit_ack(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
         if self.facts.challenge || self.rcv.need == AckNeed::Now && self.may_acknowledge() {
-            // Not NXT, which a timeout takes back: the peer may be further and would drop it.
-            return self.emit_bare(self.snd.max, Flags::ACK, now, out);
+            return self.emit_bare(self.snd.nxt, Flags::ACK, now, out);
         }
         if self.rcv.need == AckNeed::Delayed && !self.timers.runs(Timer::DelayedAck) {
             self.timers.set(Timer::DelayedAck, now + self.config.delayed_ack);
@@ -98,9 +98,8 @@ impl Connection {
                 self.timers.set(Timer::Retransmit, now + timeout);
             }
         }
-        let end = self.snd.iss + 1 + carried;
-        self.snd.nxt = end;
-        self.snd.max = self.snd.max.max(end);
+        // One without the data does not take back what the first one sent.
+        self.snd.nxt = self.snd.nxt.max(self.snd.iss + 1 + carried);
         self.last_sent = now;
         if !self.timers.runs(Timer::Retransmit) {
             self.arm_retransmit(now);
@@ -164,7 +163,7 @@ impl Connection {
         let at = header.emit(&[], out).ok()?;
         let chunk = Chunk { seq, len, fin: false, again: false };
         self.snd.copy(chunk, out.get_mut(at..at + len as usize)?);
-        self.snd.sent(chunk);
+        self.snd.sent(chunk, now);
         self.last_sent = now;
         Some(at + len as usize)
     }
@@ -177,6 +176,7 @@ impl Connection {
         syn.pending = false;
         let first = syn.last_sent.is_none();
         syn.last_sent = Some(now);
+        syn.again = !first;
         let data_now = first && syn.early && self.config.data_in_syn_ack;
         let (budget, overhead) = (syn.budget, syn.overhead);
         let peer_scales = self.config.window_scaling && self.rcv.scale == self.config.window_scale();
@@ -197,10 +197,7 @@ impl Connection {
         let syn_end = self.snd.iss + 1;
         if first {
             self.snd.nxt = syn_end;
-            self.snd.max = self.snd.max.max(syn_end);
         }
-        // Two SYN-ACKs on the way measure nothing (Karn).
-        self.timed = first.then_some((syn_end, now));
         let room = u32::from(self.snd.mss).saturating_sub(options.len() as u32);
         let headers = overhead + HEADER + options.len() as u32;
         let data_budget = budget.saturating_sub(headers);
@@ -217,7 +214,7 @@ impl Connection {
         self.spend_budget(headers + len as u32);
         if let Some(chunk) = chunk {
             self.snd.copy(chunk, out.get_mut(at..at + len)?);
-            self.snd.sent(chunk);
+            self.snd.sent(chunk, now);
         }
         self.left(now);
         if self.rcv.has_holes() {
@@ -245,15 +242,19 @@ impl Connection {
     /// Retransmissions and new data.
     fn transmit_data(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
         let mut room = u32::from(self.snd.mss).saturating_sub(self.options_len()).max(1);
-        let mut cwnd = self.control.window();
+        let mut cwnd = self.window();
         if let State::SynRcvd(syn) = &self.state {
             let budget = syn.budget.saturating_sub(syn.overhead + HEADER + self.options_len());
             room = room.min(budget);
-            // The SYN takes a number, but no room in the window.
-            cwnd = cwnd.saturating_add(1).min(self.snd.pipe().saturating_add(budget));
-            // Nothing is sent twice before the client's ACK.
-            if budget == 0 || self.snd.nxt.lt(self.snd.max) {
+            cwnd = cwnd.min(self.snd.pipe().saturating_add(budget));
+            if budget == 0 {
                 return None;
+            }
+        }
+        if self.facts.probe_tail {
+            self.facts.probe_tail = false;
+            if let Some(len) = self.transmit_tail_probe(room, now, out) {
+                return Some(len);
             }
         }
         let probe = if self.search.is_some() { self.probe_size(now, cwnd) } else { None };
@@ -268,6 +269,27 @@ impl Connection {
             self.hold(now, cwnd);
             return None;
         };
+        if let (Some(size), Some(search)) = (probe, &mut self.search) {
+            search.sent(chunk.seq, chunk.seq + chunk.len, size);
+        }
+        self.emit_chunk(chunk, now, out)
+    }
+
+    /// A tail loss probe (RFC 8985 §7.3): whatever the window says, one at a time.
+    #[inline(never)]
+    fn transmit_tail_probe(&mut self, room: u32, now: Instant, out: &mut [u8]) -> Option<usize> {
+        if self.tail.is_some() {
+            return None;
+        }
+        let chunk = self.snd.tail_probe(room)?;
+        let len = self.emit_chunk(chunk, now, out)?;
+        self.tail = Some(Tail { end: self.snd.nxt, again: chunk.again });
+        self.arm_retransmit(now);
+        Some(len)
+    }
+
+    /// A segment with `chunk` of the stream.
+    fn emit_chunk(&mut self, chunk: Chunk, now: Instant, out: &mut [u8]) -> Option<usize> {
         let end = chunk.seq + chunk.len;
         let mut flags = Flags::ACK;
         if chunk.fin {
@@ -280,9 +302,6 @@ impl Connection {
         let at = self.emit_header(&header, now, out)?;
         let len = chunk.len as usize;
         self.snd.copy(chunk, out.get_mut(at..at + len)?);
-        if let (Some(size), Some(search)) = (probe, &mut self.search) {
-            search.sent(chunk.seq, end, size);
-        }
         self.note_sent(chunk, now);
         Some(at + len)
     }
@@ -292,7 +311,8 @@ impl Connection {
     #[inline(never)]
     fn probe_size(&mut self, now: Instant, cwnd: u32) -> Option<u16> {
         let snd = &self.snd;
-        if snd.recovery != Recovery::Open || snd.nxt.lt(snd.max) || snd.has_holes() || !self.facts.connected {
+        let whole = snd.recovery.is_open() && snd.flight.sacked() == 0 && snd.flight.lost() == 0;
+        if !whole || !self.facts.connected {
             return None;
         }
         let size = self.search.as_mut()?.next(snd.mss, now)?;
@@ -307,16 +327,14 @@ impl Connection {
         let end = chunk.seq + chunk.len + u32::from(chunk.fin);
         if chunk.again {
             self.totals.retransmits = self.totals.retransmits.saturating_add(1);
-            self.timed = None;
-            self.resent_at = Some(now);
+            if let Some(undo) = &mut self.undo {
+                undo.repeat(now);
+            }
             if let Some(search) = &mut self.search {
                 search.resent(chunk.seq, end, now);
-                self.judge_resent(chunk, now);
             }
-        } else if self.timed.is_none() && !self.snd.nxt.lt(self.snd.max) {
-            self.timed = Some((end, now));
         }
-        self.snd.sent(chunk);
+        self.snd.sent(chunk, now);
         if let State::SynRcvd(syn) = &self.state {
             self.spend_budget(syn.overhead + HEADER + self.options_len() + chunk.len);
         }
@@ -324,6 +342,9 @@ impl Connection {
         self.timers.stop(Timer::Persist);
         if !self.timers.runs(Timer::Retransmit) {
             self.arm_retransmit(now);
+        }
+        if !chunk.again {
+            self.arm_tail_probe(now);
         }
         self.arm_user_timeout(now, false);
     }

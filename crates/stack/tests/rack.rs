@@ -1,0 +1,308 @@
+//! RACK-TLP (RFC 8985), proportional rate reduction (RFC 9937) and what shows that a reduction was for nothing
+//! (RFC 3522, RFC 3708, RFC 5682), packet by packet.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod peer;
+
+use firstflight_stack::ConnId;
+use firstflight_tcp::congestion::Algorithm;
+use peer::{Got, Peer, Seg, seg};
+
+const MSS: u32 = 1_000;
+/// Round-trip time of the path, ms.
+const RTT: u64 = 100;
+
+/// An open connection with SACK, and with timestamps if `ts`.
+fn open(ts: bool) -> (Peer, ConnId) {
+    let mut p = Peer::with(|c| c.tcp.congestion = Algorithm::NewReno);
+    p.handshake_ms = RTT;
+    let listener = p.listen();
+    let mut syn = seg().mss(MSS as u16).sack_ok();
+    if ts {
+        syn = syn.ts(1);
+    }
+    let id = p.open_passive(listener, syn);
+    (p, id)
+}
+
+fn nth(n: u32) -> u32 {
+    1 + n * MSS
+}
+
+fn ack(n: u32) -> Seg {
+    seg().seq(1).ack(nth(n))
+}
+
+fn sack(n: u32, blocks: &[(u32, u32)]) -> Seg {
+    let blocks: Vec<_> = blocks.iter().map(|b| (nth(b.0), nth(b.1))).collect();
+    ack(n).sack(&blocks)
+}
+
+#[track_caller]
+fn segments(got: &[Got], wanted: impl IntoIterator<Item = u32>) {
+    let seqs: Vec<u32> = got.iter().map(|g| g.seq).collect();
+    assert_eq!(seqs, wanted.into_iter().map(nth).collect::<Vec<_>>(), "{got:?}");
+}
+
+fn cwnd(p: &Peer, id: ConnId) -> u32 {
+    p.stack.info(id).unwrap().cwnd / MSS
+}
+
+// --- tail loss probes --------------------------------------------------------------------------
+
+/// RFC 8985 §7.2: two round trips after the last segment of a flight nobody has acknowledged, that segment goes again;
+/// what it brings shows the other losses.
+#[test]
+fn a_probe_repairs_a_lost_tail_without_a_timeout() {
+    let (mut p, id) = open(false);
+    p.write(id, &[0; 5_000]);
+    segments(&p.drain(), 0..5);
+    p.pass(RTT);
+    p.send(ack(3));
+    // 2 · SRTT and 2 ms.
+    let now = p.ms();
+    let probe = p.sends_at(now + 250, &[now + 202]);
+    segments(&probe, [4]);
+    p.pass(RTT);
+    p.send(sack(3, &[(4, 5)]));
+    // The other one left before it: lost, by RACK's time.
+    segments(&p.drain(), [3]);
+    p.pass(RTT);
+    p.send(ack(5));
+    p.pass(5_000);
+    p.quiet();
+    // It was a loss: congestion control hears of it.
+    assert!(cwnd(&p, id) < 10, "{}", cwnd(&p, id));
+}
+
+/// §7.3: new data makes a better probe.
+#[test]
+fn a_probe_takes_new_data_if_there_is_any() {
+    let (mut p, id) = open(false);
+    p.write(id, &[0; 15_000]);
+    segments(&p.drain(), 0..10);
+    let now = p.ms();
+    segments(&p.sends_at(now + 250, &[now + 202]), [10]);
+}
+
+/// §7.4.1: a single segment waits for a delayed acknowledgement; at the time of the timeout the probe goes instead, and
+/// an acknowledgement that comes twice says that nothing was lost.
+#[test]
+fn a_probe_for_nothing_costs_no_window() {
+    let (mut p, id) = open(false);
+    p.write(id, &[0; 1_000]);
+    p.drain();
+    let now = p.ms();
+    // RTO = 100 + 4 · 50 = 300 ms.
+    segments(&p.sends_at(now + 310, &[now + 300]), [0]);
+    p.send(ack(1));
+    p.send(sack(1, &[(0, 1)]));
+    p.write(id, &[0; 9_000]);
+    p.drain();
+    p.pass(RTT);
+    p.send(ack(10));
+    assert!(cwnd(&p, id) >= 10);
+}
+
+/// §7.4.2: the probe repaired a loss: without a D-SACK the window is halved.
+#[test]
+fn a_probe_that_repaired_a_loss_is_congestion() {
+    let (mut p, id) = open(false);
+    p.write(id, &[0; 10_000]);
+    p.drain();
+    p.pass(RTT);
+    p.send(ack(9));
+    let before = cwnd(&p, id);
+    p.pass(320);
+    segments(&p.drain(), [9]);
+    p.pass(RTT);
+    p.send(ack(10));
+    p.write(id, &[0; 1_000]);
+    p.drain();
+    p.pass(RTT);
+    p.send(ack(11));
+    assert!(cwnd(&p, id) < before, "{} of {before}", cwnd(&p, id));
+    assert_eq!(p.stack.info(id).unwrap().totals.retransmits, 1);
+}
+
+/// §7.2: at most one at a time; then the timeout.
+#[test]
+fn after_the_probe_the_timeout() {
+    let (mut p, id) = open(false);
+    p.write(id, &[0; 2_000]);
+    segments(&p.drain(), 0..2);
+    let now = p.ms();
+    let sent = p.sends_at(now + 1_000, &[now + 202, now + 502]);
+    segments(&sent, [1, 0]);
+    assert_eq!(cwnd(&p, id), 1);
+}
+
+// --- RACK ----------------------------------------------------------------------------------------
+
+/// RFC 8985 §6.2: fewer than three segments say that something is missing: a quarter of the round-trip time later it is
+/// lost.
+#[test]
+fn two_segments_after_a_loss_are_enough_with_time() {
+    let (mut p, id) = open(false);
+    p.write(id, &[0; 3_000]);
+    segments(&p.drain(), 0..3);
+    p.pass(RTT);
+    p.send(sack(0, &[(1, 3)]));
+    let now = p.ms();
+    segments(&p.sends_at(now + 60, &[now + 25]), [0]);
+}
+
+/// A segment that is only late is not sent again, and the window stays.
+#[test]
+fn reordering_within_the_window_costs_nothing() {
+    let (mut p, id) = open(false);
+    p.write(id, &[0; 3_000]);
+    p.drain();
+    p.pass(RTT);
+    p.send(sack(0, &[(1, 3)]));
+    p.pass(20);
+    p.send(ack(3));
+    p.pass(1_000);
+    p.quiet();
+    assert!(cwnd(&p, id) >= 10);
+}
+
+/// §6.2 step 2: once reordering was seen, three segments prove nothing, time does.
+#[test]
+fn seen_reordering_makes_patient() {
+    let (mut p, id) = open(false);
+    p.write(id, &[0; 30_000]);
+    segments(&p.drain(), 0..10);
+    p.pass(RTT);
+    p.send(sack(0, &[(1, 2)]));
+    p.send(ack(2));
+    p.drain();
+    // Two is missing, and four segments behind it have arrived.
+    p.send(sack(2, &[(3, 7)]));
+    assert!(p.drain().iter().all(|g| g.seq >= nth(10)));
+    p.pass(24);
+    assert!(p.drain().iter().all(|g| g.seq >= nth(10)));
+    p.pass(2);
+    assert!(p.drain().iter().any(|g| g.seq == nth(2)));
+}
+
+/// §6.2: a repetition that is lost is found by what was sent after it.
+#[test]
+fn a_lost_repetition_is_found_without_a_timeout() {
+    let (mut p, id) = open(false);
+    p.write(id, &[0; 30_000]);
+    segments(&p.drain(), 0..10);
+    p.pass(RTT);
+    p.send(sack(0, &[(1, 10)]));
+    let sent = p.drain();
+    assert_eq!(sent[0].seq, nth(0));
+    assert!(sent.len() > 1, "{sent:?}");
+    p.pass(RTT);
+    // Everything but the repetition has arrived.
+    p.send(sack(0, &[(1, 9 + sent.len() as u32)]));
+    let again: Vec<_> = p.drain().into_iter().filter(|g| g.seq == nth(0)).collect();
+    assert_eq!(again.len(), 1);
+}
+
+// --- proportional rate reduction -------------------------------------------------------------------
+
+/// RFC 9937: what leaves in recovery is half of what arrives, and the window is the threshold in the end.
+#[test]
+fn what_leaves_follows_what_arrives() {
+    let (mut p, id) = open(false);
+    p.write(id, &[0; 60_000]);
+    segments(&p.drain(), 0..10);
+    p.pass(RTT);
+    let mut sent = 0;
+    for end in 2..=10 {
+        p.send(sack(0, &[(1, end)]));
+        sent += p.drain().len();
+    }
+    // Before recovery two by limited transmit; half of those that were out; the first again.
+    assert!((5..=7).contains(&sent), "{sent}");
+    p.pass(RTT);
+    p.send(ack(10));
+    p.drain();
+    assert!((4..=7).contains(&cwnd(&p, id)), "{}", cwnd(&p, id));
+}
+
+// --- for nothing ---------------------------------------------------------------------------------
+
+/// RFC 3708: every repetition is reported as a duplicate: the window is as before.
+#[test]
+fn a_duplicate_report_undoes_a_fast_recovery() {
+    let (mut p, id) = open(false);
+    p.write(id, &[0; 10_000]);
+    p.drain();
+    p.pass(RTT);
+    for end in 2..=5 {
+        p.send(sack(0, &[(1, end)]));
+    }
+    segments(&p.drain(), [0]);
+    p.send(ack(10));
+    assert!(cwnd(&p, id) < 10);
+    p.pass(RTT);
+    p.send(sack(10, &[(0, 1)]));
+    p.write(id, &[0; 1_000]);
+    p.drain();
+    p.pass(RTT);
+    p.send(sack(11, &[(0, 1)]));
+    assert!(cwnd(&p, id) >= 10, "{}", cwnd(&p, id));
+}
+
+/// RFC 3522: the acknowledgement echoes a time before the repetition: the original had been late.
+#[test]
+fn an_early_echo_undoes_a_fast_recovery() {
+    let (mut p, id) = open(true);
+    p.write(id, &[0; 9_880]);
+    let first = p.drain();
+    let sent_at = first[0].ts.unwrap().value;
+    let len = first[0].data.len() as u32;
+    assert_eq!(first.len(), 10);
+    p.pass(RTT);
+    for end in 2..=5 {
+        p.send(seg().seq(1).ack(1).ts_echo(2, sent_at).sack(&[(1 + len, 1 + end * len)]));
+    }
+    assert_eq!(p.drain()[0].seq, 1);
+    assert!(p.stack.info(id).unwrap().cwnd < 10_000);
+    p.pass(5);
+    p.send(seg().seq(1).ack(9_881).ts_echo(3, sent_at));
+    assert!(p.stack.info(id).unwrap().cwnd >= 10_000);
+}
+
+/// RFC 5682 §3.1: after a timeout the originals arrive: new data goes instead of repetitions, and the window is as
+/// before.
+#[test]
+fn f_rto_finds_a_timeout_that_came_too_early() {
+    let (mut p, id) = open(false);
+    p.write(id, &[0; 30_000]);
+    segments(&p.drain(), 0..10);
+    // The probe, then the timeout.
+    p.pass(600);
+    segments(&p.drain(), [10, 0]);
+    assert_eq!(cwnd(&p, id), 1);
+    // The delay ends: the originals arrive one by one.
+    p.send(ack(1));
+    segments(&p.drain(), [11, 12]);
+    p.send(ack(2));
+    let sent = p.drain();
+    assert!(sent.iter().all(|g| g.seq > nth(12)), "{sent:?}");
+    assert!(cwnd(&p, id) >= 10, "{}", cwnd(&p, id));
+    assert_eq!(p.stack.info(id).unwrap().totals.retransmits, 1);
+}
+
+/// §3.1 step 3a: duplicates after the new data: the loss was real.
+#[test]
+fn f_rto_falls_back_when_the_loss_was_real() {
+    let (mut p, id) = open(false);
+    p.write(id, &[0; 30_000]);
+    segments(&p.drain(), 0..10);
+    p.pass(600);
+    segments(&p.drain(), [10, 0]);
+    p.send(ack(1));
+    segments(&p.drain(), [11, 12]);
+    p.pass(RTT);
+    p.send(sack(1, &[(11, 12)]));
+    let sent = p.drain();
+    assert_eq!(sent[0].seq, nth(1), "{sent:?}");
+}

@@ -1,0 +1,382 @@
+//! Loss recovery: RACK-TLP (RFC 8985) with SACK, duplicates without (RFC 6582), proportional rate reduction
+//! (RFC 9937), F-RTO (RFC 5682), and the way back when nothing had been lost (RFC 3522, RFC 3708).
+
+use super::Connection;
+use super::acknowledge::Delivery;
+use crate::congestion::{AckSample, CongestionControl};
+use crate::flight::Marks;
+use crate::rack::{DUP_THRESH, Path};
+use crate::recovery::{Episode, Frto, Prr, Recovery, Undo};
+use crate::timers::Timer;
+use alloc::boxed::Box;
+use core::time::Duration;
+use firstflight_wire::{Instant, SeqNum};
+
+/// A tail loss probe allows for a delayed acknowledgement of a single segment (RFC 8985 §7.2; Linux: 200 ms).
+const DELAYED_ACK: Duration = Duration::from_millis(200);
+/// And for little where there are more (Linux: 2 ms).
+const SLACK: Duration = Duration::from_millis(2);
+
+impl Connection {
+    /// The congestion window now.
+    #[inline]
+    pub(super) fn window(&self) -> u32 {
+        match self.snd.recovery.episode().and_then(|episode| episode.prr.as_ref()) {
+            Some(prr) => prr.window(),
+            None => self.control.window(),
+        }
+    }
+
+    /// Moves recovery on by one acknowledgement, and lets congestion control see it.
+    pub(super) fn recover(&mut self, delivery: &Delivery, now: Instant) {
+        let quiet = self.snd.recovery.is_open() && delivery.sacked == 0 && !delivery.duplicate;
+        if quiet && self.tail.is_none() && self.snd.flight.sacked() == 0 && self.snd.dup_acks == 0 {
+            // Nearly always.
+            if self.undo.is_some() && delivery.twice.is_some() {
+                self.undo_if_all_duplicates();
+            }
+            return self.grow(delivery, now);
+        }
+        self.judge_tail(delivery, now);
+        self.leave_recovery(delivery, now);
+        let waited = self.snd.flight.waiting();
+        if !self.undo_partly(delivery) {
+            self.find_losses(delivery, now);
+        }
+        let lost_more = self.snd.flight.waiting() > waited;
+        if self.snd.flight.lost() > 0 && !self.snd.recovery.is_repairing() {
+            self.enter_fast(delivery.pipe, now);
+        } else if lost_more && self.snd.recovery.is_spared() {
+            // More than what was too large: that is congestion.
+            let prr = self.reduce(delivery.pipe, now);
+            if let Some(episode) = self.snd.recovery.episode_mut() {
+                episode.prr = Some(prr);
+            }
+        }
+        self.move_window(delivery, lost_more, now);
+    }
+
+    /// The window after an acknowledgement.
+    fn move_window(&mut self, delivery: &Delivery, lost_more: bool, now: Instant) {
+        let (pipe, mss) = (self.snd.pipe(), u32::from(self.snd.mss));
+        let sack = self.facts.sack;
+        match &mut self.snd.recovery {
+            Recovery::Fast(episode) => {
+                // Without SACK each duplicate stands for a segment.
+                let bytes = if !sack && delivery.duplicate { mss } else { delivery.bytes };
+                if let Some(prr) = &mut episode.prr {
+                    prr.acknowledged(bytes, pipe, delivery.advanced > 0 && !lost_more);
+                }
+            }
+            _ if delivery.advanced > 0 => self.grow(delivery, now),
+            _ => {}
+        }
+    }
+
+    fn grow(&mut self, delivery: &Delivery, now: Instant) {
+        if delivery.bytes == 0 {
+            return;
+        }
+        let sample = AckSample {
+            now,
+            acked: delivery.bytes,
+            in_flight: delivery.pipe,
+            srtt: self.rtt.srtt(),
+            min_rtt: self.rtt.min_rtt(),
+            cwnd_limited: self.snd.cwnd_limited
+                || delivery.pipe + u32::from(self.snd.mss) > self.control.window(),
+        };
+        self.control.on_ack(&sample);
+    }
+
+    /// Ends a recovery whose point is acknowledged, and asks after a timeout whether it came too early.
+    fn leave_recovery(&mut self, delivery: &Delivery, now: Instant) {
+        let una = self.snd.una;
+        match &self.snd.recovery {
+            Recovery::Open => {}
+            // Without SACK the duplicates that our repetitions cause would begin another one (RFC 6582 §4).
+            Recovery::Fast(episode) if una.gt(episode.point) || (self.facts.sack && una == episode.point) => {
+                if self.reduced_for_nothing(delivery) {
+                    return self.undo_reduction();
+                }
+                self.end_reduction(now);
+                self.rack.recovered();
+            }
+            Recovery::Loss(_) => self.step_after_timeout(delivery),
+            _ => {}
+        }
+    }
+
+    fn end_reduction(&mut self, now: Instant) {
+        let reduced = self.snd.recovery.episode().is_some_and(|episode| episode.prr.is_some());
+        self.snd.recovery = Recovery::Open;
+        self.snd.dup_acks = 0;
+        if reduced {
+            self.control.on_recovery_exit(now);
+        }
+    }
+
+    /// RFC 5682 §3.1, and the end of what followed a timeout.
+    fn step_after_timeout(&mut self, delivery: &Delivery) {
+        let (una, nxt) = (self.snd.una, self.snd.nxt);
+        if delivery.advanced > 0 && self.reduced_for_nothing(delivery) {
+            return self.undo_reduction();
+        }
+        let fresh = self.snd.unsent() && nxt.lt(una + self.snd.wnd);
+        let Recovery::Loss(episode) = &mut self.snd.recovery else { return };
+        let recovered = una.ge(episode.point);
+        if episode.frto != Frto::Off {
+            if delivery.original && self.undo.is_some() {
+                // Step 3b: what was sent once has arrived.
+                return self.undo_reduction();
+            }
+            if nxt.gt(episode.point) {
+                if delivery.sacked > 0 || delivery.duplicate {
+                    episode.frto = Frto::Off;
+                }
+            } else if delivery.advanced > 0 && !recovered {
+                episode.point = nxt;
+                episode.frto = if fresh { Frto::Asking } else { Frto::Off };
+                return;
+            }
+        }
+        if recovered {
+            self.snd.recovery = Recovery::Open;
+            self.rack.recovered();
+        }
+    }
+
+    /// Whether the last reduction is shown to have been for nothing.
+    fn reduced_for_nothing(&self, delivery: &Delivery) -> bool {
+        self.undo.as_ref().is_some_and(|undo| undo.all_duplicates() || delivery.delayed)
+    }
+
+    /// The way back: the windows as before the reduction, and nothing is taken for lost.
+    fn undo_reduction(&mut self) {
+        self.undo = None;
+        self.control.undo();
+        self.snd.flight.unmark_lost();
+        self.snd.recovery = Recovery::Open;
+        self.snd.dup_acks = 0;
+    }
+
+    fn undo_if_all_duplicates(&mut self) {
+        if self.undo.as_ref().is_some_and(|undo| undo.all_duplicates()) {
+            self.undo_reduction();
+        }
+    }
+
+    /// In a recovery: what was taken for lost had only been late. True if nothing more is to be taken for lost now.
+    fn undo_partly(&mut self, delivery: &Delivery) -> bool {
+        if delivery.twice.is_some() {
+            self.undo_if_all_duplicates();
+        }
+        if !matches!(self.snd.recovery, Recovery::Fast(_)) || delivery.advanced == 0 || !delivery.delayed {
+            return false;
+        }
+        if self.undo.is_none() {
+            return false;
+        }
+        self.rack.reordering_seen = true;
+        if self.snd.flight.again() == 0 {
+            self.undo_reduction();
+        }
+        true
+    }
+
+    /// What must be taken for lost now.
+    fn find_losses(&mut self, delivery: &Delivery, now: Instant) {
+        if self.facts.sack {
+            let path = self.path(now);
+            let wait = self.rack.detect(&mut self.snd.flight, &path);
+            return self.wait_for_late(wait, now);
+        }
+        // RFC 6582 §3.2: the third duplicate, and each acknowledgement of a part in recovery.
+        let fast = matches!(self.snd.recovery, Recovery::Fast(_));
+        if delivery.advanced > 0 {
+            let left = delivery.advanced / u32::from(self.snd.mss).max(1);
+            self.snd.dup_acks =
+                if fast { self.snd.dup_acks.saturating_sub(left.saturating_sub(1)) } else { 0 };
+        } else if delivery.duplicate && self.snd.flight.len() > 0 {
+            self.snd.dup_acks = self.snd.dup_acks.saturating_add(1);
+        }
+        let enough = !fast && self.snd.dup_acks >= DUP_THRESH;
+        let partial = fast && delivery.advanced > 0;
+        let over = self.snd.recovery.episode().is_some_and(|episode| self.snd.una == episode.point);
+        if (enough || partial) && !over {
+            self.snd.flight.mark_first();
+        }
+    }
+
+    fn path(&self, now: Instant) -> Path {
+        Path {
+            now,
+            recovering: self.snd.recovery.is_repairing(),
+            min_rtt: self.rtt.min_rtt(),
+            srtt: self.rtt.srtt(),
+        }
+    }
+
+    /// Looks again after `wait`, when what may be late no longer is.
+    fn wait_for_late(&mut self, wait: Option<Duration>, now: Instant) {
+        self.facts.settling = wait.is_some();
+        if let Some(wait) = wait {
+            self.timers.set(Timer::Probe, now + wait);
+        }
+    }
+
+    /// `Timer::Probe` fired.
+    #[inline(never)]
+    pub(super) fn probe_timeout(&mut self, now: Instant) {
+        if !core::mem::take(&mut self.facts.settling) {
+            self.facts.probe_tail = true;
+            return;
+        }
+        let pipe = self.snd.pipe();
+        let path = self.path(now);
+        let wait = self.rack.look(&mut self.snd.flight, &path);
+        self.wait_for_late(wait, now);
+        if self.snd.flight.lost() > 0 && !self.snd.recovery.is_repairing() {
+            self.enter_fast(pipe, now);
+            let (pipe, mss) = (self.snd.pipe(), u32::from(self.snd.mss));
+            if let Some(prr) = self.snd.recovery.episode_mut().and_then(|episode| episode.prr.as_mut()) {
+                prr.acknowledged(mss, pipe, false);
+            }
+        }
+    }
+
+    /// Fast recovery begins; `pipe` bytes were under way.
+    #[inline(never)]
+    fn enter_fast(&mut self, pipe: u32, now: Instant) {
+        let (una, nxt) = (self.snd.una, self.snd.nxt);
+        self.tail = None;
+        // The loss of a probe says something about its size, nothing about congestion (RFC 8899 §3).
+        let probe = self.search.as_ref().and_then(|search| search.probe());
+        let spared = probe.is_some_and(|(start, end)| {
+            let lost = self.snd.flight.lost();
+            self.facts.sack
+                && start == una
+                && lost <= end.distance_from(start)
+                && lost == self.snd.flight.lost_below(end)
+        });
+        let prr = if spared {
+            self.undo = None;
+            None
+        } else {
+            Some(self.reduce(pipe, now))
+        };
+        if let Some(search) = self.search.as_mut().filter(|_| spared) {
+            search.complete(now);
+        }
+        self.snd.recovery = Recovery::Fast(Box::new(Episode { point: nxt, prr, frto: Frto::Off }));
+    }
+
+    /// The window begins to shrink; `pipe` bytes were under way.
+    fn reduce(&mut self, pipe: u32, now: Instant) -> Prr {
+        let (una, nxt) = (self.snd.una, self.snd.nxt);
+        let again = self.snd.flight.again().div_ceil(u32::from(self.snd.mss).max(1));
+        self.undo = Some(Box::new(Undo::new(una, again)));
+        self.control.on_loss_recovery(now, nxt.distance_from(una));
+        Prr::new(self.control.slow_start_threshold(), pipe, u32::from(self.snd.mss))
+    }
+
+    /// The retransmission timer fired (RFC 6298 §5.4 to 5.6, RFC 5681 §3.1): all that had the time to arrive is
+    /// taken for lost.
+    #[inline(never)]
+    pub(super) fn enter_loss(&mut self, now: Instant) {
+        let (una, nxt) = (self.snd.una, self.snd.nxt);
+        let first = self.backoffs == 0;
+        let repairing = self.snd.recovery.is_repairing();
+        // Lowered once for the same data.
+        let fresh = match &self.snd.recovery {
+            Recovery::Open => true,
+            Recovery::Fast(episode) | Recovery::Loss(episode) => una.ge(episode.point),
+        };
+        let flight = &mut self.snd.flight;
+        let reneged = flight.first().is_some_and(|sent| sent.marks.has(Marks::SACKED));
+        if reneged {
+            flight.renege();
+        }
+        let again = flight.again().div_ceil(u32::from(self.snd.mss).max(1));
+        flight.mark_first();
+        let rack = &self.rack;
+        flight.mark(|sent| Some(reneged || !rack.may_arrive(sent, now)));
+        self.snd.dup_acks = 0;
+        if fresh {
+            self.undo = Some(Box::new(Undo::new(una, again)));
+        }
+        self.control.on_timeout(now, nxt.distance_from(una), fresh, self.snd.flight.pipe());
+        self.tail = None;
+        self.facts.probe_tail = false;
+        self.facts.settling = false;
+        self.timers.stop(Timer::Probe);
+        // Not for a probe of the path's size, which was more likely lost than late.
+        let probing = self.search.as_ref().is_some_and(|search| search.probe().is_some());
+        let frto = if (!repairing || !first) && !probing { Frto::Begun } else { Frto::Off };
+        self.snd.recovery = Recovery::Loss(Box::new(Episode { point: nxt, prr: None, frto }));
+    }
+
+    /// The path takes less than was sent: all that is larger goes again, which says nothing about congestion.
+    pub(super) fn repair_too_large(&mut self, now: Instant) {
+        let mss = u32::from(self.snd.mss);
+        self.snd.flight.mark(|sent| Some(sent.end.distance_from(sent.start) > mss));
+        if self.snd.flight.waiting() > 0 && !self.snd.recovery.is_repairing() {
+            self.undo = None;
+            let episode = Episode { point: self.snd.nxt, prr: None, frto: Frto::Off };
+            self.snd.recovery = Recovery::Fast(Box::new(episode));
+        }
+        self.arm_retransmit(now);
+    }
+
+    /// The peer reports that what ends at `end` came twice, `bytes` of it.
+    #[inline(never)]
+    pub(super) fn duplicate_reported(&mut self, end: SeqNum, bytes: u32) {
+        self.rack.duplicate_seen(self.snd.una, self.snd.nxt);
+        if let Some(undo) = &mut self.undo {
+            undo.duplicate(end, bytes.div_ceil(u32::from(self.snd.mss).max(1)).max(1));
+        }
+    }
+
+    /// What became of a tail loss probe (RFC 8985 §7.4).
+    fn judge_tail(&mut self, delivery: &Delivery, now: Instant) {
+        let Some(tail) = self.tail else { return };
+        let una = self.snd.una;
+        if una.lt(tail.end) {
+            return;
+        }
+        let arrived_twice = delivery.twice == Some(tail.end);
+        let nothing_new = delivery.duplicate && delivery.advanced == 0;
+        if !tail.again || arrived_twice || (una == tail.end && nothing_new) {
+            // It was new, or the original had arrived, too.
+            self.tail = None;
+        } else if una.gt(tail.end) {
+            // It repaired a loss, which is congestion all the same.
+            self.tail = None;
+            if self.snd.recovery.is_open() {
+                self.undo = None;
+                self.control.on_loss_recovery(now, delivery.pipe);
+                self.control.on_recovery_exit(now);
+            }
+        }
+    }
+
+    /// Arms the timer of a tail loss probe, or stops it if none is to be sent (RFC 8985 §7.2).
+    pub(super) fn arm_tail_probe(&mut self, now: Instant) {
+        if self.facts.settling {
+            return;
+        }
+        let snd = &self.snd;
+        let whole = !snd.recovery.is_repairing() && snd.flight.sacked() == 0 && self.tail.is_none();
+        if !whole || !self.facts.sack || !self.facts.connected || snd.flight.len() == 0 {
+            return self.timers.stop(Timer::Probe);
+        }
+        let patience = match self.rtt.srtt() {
+            Some(srtt) if snd.flight.len() == 1 => srtt * 2 + DELAYED_ACK,
+            Some(srtt) => srtt * 2 + SLACK,
+            None => crate::rtt::INITIAL_RTO,
+        };
+        // At a timeout that would come earlier it goes instead of it.
+        let at = (now + patience).min(self.timers.at(Timer::Retransmit));
+        self.timers.set(Timer::Probe, at);
+    }
+}

@@ -1,0 +1,147 @@
+//! RACK (RFC 8985): a segment is lost if one that left later has arrived, and the time that reordering may take
+//! has passed since.
+
+use crate::flight::{Flight, Marks, Sent};
+use core::time::Duration;
+use firstflight_wire::{Instant, SeqNum};
+
+/// So many SACKed segments mean a loss at once, as long as no reordering was seen (DupThresh, RFC 5681 §3.2).
+pub const DUP_THRESH: u32 = 3;
+/// Recoveries without a D-SACK until the window for reordering is small again (RFC 8985 §6.2 step 4).
+const PERSIST: u8 = 16;
+
+/// What RACK knows of the path, and of the latest segment that arrived.
+#[derive(Debug)]
+pub struct Rack {
+    /// When the segment that was sent last among those that arrived left, and its end (RACK.xmit_ts, RACK.end_seq).
+    newest: (Instant, SeqNum),
+    /// Its round-trip time (RACK.rtt).
+    rtt: Duration,
+    /// The highest number that arrived (RACK.fack).
+    fack: SeqNum,
+    /// SND.NXT when a D-SACK last widened the window for reordering (RACK.dsack_round).
+    dsack_round: Option<SeqNum>,
+    /// Quarters of the smallest round-trip time that reordering may take (RACK.reo_wnd_mult).
+    quarters: u8,
+    /// Recoveries until that is 1 again (RACK.reo_wnd_persist).
+    persist: u8,
+    /// RACK.reordering_seen.
+    pub reordering_seen: bool,
+    /// The newest changed since losses were last looked for.
+    advanced: bool,
+}
+
+/// What stands beside RACK when it looks for losses.
+#[derive(Debug, Clone, Copy)]
+pub struct Path {
+    /// Now.
+    pub now: Instant,
+    /// In fast recovery, or after a timeout.
+    pub recovering: bool,
+    /// The smallest round-trip time.
+    pub min_rtt: Option<Duration>,
+    /// The smoothed round-trip time.
+    pub srtt: Option<Duration>,
+}
+
+impl Rack {
+    /// Nothing known; the stream begins at `iss`.
+    #[inline]
+    #[must_use]
+    pub fn new(iss: SeqNum) -> Self {
+        Self {
+            newest: (Instant::ZERO, iss),
+            rtt: Duration::ZERO,
+            fack: iss,
+            dsack_round: None,
+            quarters: 1,
+            persist: 0,
+            reordering_seen: false,
+            advanced: false,
+        }
+    }
+
+    /// `sent` has arrived (RFC 8985 §6.2 steps 2 and 3). `spurious` says that its repetition cannot be what was
+    /// acknowledged.
+    pub fn arrived(&mut self, sent: &Sent, now: Instant, spurious: bool) {
+        let repeated = sent.marks.has(Marks::REPEATED);
+        if sent.end.gt(self.fack) {
+            self.fack = sent.end;
+        } else if sent.end.lt(self.fack) && !repeated {
+            self.reordering_seen = true;
+        }
+        if repeated && spurious {
+            return;
+        }
+        self.advanced = true;
+        self.rtt = now - sent.at;
+        if sent.after(self.newest.0, self.newest.1) {
+            self.newest = (sent.at, sent.end);
+        }
+    }
+
+    /// A D-SACK came: something was sent again for nothing, so reordering takes longer than was waited for
+    /// (§6.2 step 4). Once in a round trip.
+    pub fn duplicate_seen(&mut self, una: SeqNum, nxt: SeqNum) {
+        if self.dsack_round.is_some_and(|round| una.ge(round)) {
+            self.dsack_round = None;
+        }
+        if self.dsack_round.is_none() {
+            self.dsack_round = Some(nxt);
+            self.quarters = self.quarters.saturating_add(1);
+            self.persist = PERSIST;
+        }
+    }
+
+    /// A recovery ended.
+    pub fn recovered(&mut self) {
+        self.persist = self.persist.saturating_sub(1);
+        if self.persist == 0 {
+            self.quarters = 1;
+        }
+    }
+
+    /// How long a segment may arrive after one that left later (RACK_update_reo_wnd).
+    fn reordering_window(&self, flight: &Flight, path: &Path) -> Duration {
+        if !self.reordering_seen && (path.recovering || flight.sacked_segments() >= DUP_THRESH) {
+            return Duration::ZERO;
+        }
+        let quarter = path.min_rtt.unwrap_or_default() / 4;
+        (quarter * u32::from(self.quarters)).min(path.srtt.unwrap_or_default())
+    }
+
+    /// Takes for lost what is (RACK_detect_loss), if something arrived since the last look; says how long it takes
+    /// until more may be.
+    pub fn detect(&mut self, flight: &mut Flight, path: &Path) -> Option<Duration> {
+        if !core::mem::take(&mut self.advanced) {
+            return None;
+        }
+        self.look(flight, path)
+    }
+
+    /// The same when that time has passed.
+    pub fn look(&self, flight: &mut Flight, path: &Path) -> Option<Duration> {
+        let patience = self.rtt + self.reordering_window(flight, path);
+        let (newest, end) = self.newest;
+        let mut wait = Duration::ZERO;
+        flight.mark(|sent| {
+            let repeated = sent.marks.has(Marks::REPEATED);
+            // What leaves at the same time leaves in the order of the stream; nothing is lost the moment it leaves.
+            let earlier = sent.at < path.now && (sent.at < newest || (sent.at == newest && sent.end.lt(end)));
+            if !earlier {
+                // Nothing behind it left earlier, unless it was sent again.
+                return repeated.then_some(false);
+            }
+            let left = patience.saturating_sub(path.now - sent.at);
+            wait = wait.max(left);
+            Some(left.is_zero())
+        });
+        (!wait.is_zero()).then_some(wait)
+    }
+
+    /// After a timeout: whether `sent` left so lately that it may still arrive.
+    #[must_use]
+    pub fn may_arrive(&self, sent: &Sent, now: Instant) -> bool {
+        now - sent.at < self.rtt
+    }
+}
