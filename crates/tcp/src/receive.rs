@@ -49,6 +49,8 @@ pub struct Receive {
     buf: Ring,
     ahead: RangeSet,
     recent: [SeqNum; RECENT],
+    /// What came last though it was there: the next acknowledgement reports it (RFC 2883).
+    twice: Option<(SeqNum, SeqNum)>,
     limit: u32,
     unacked: u32,
     /// Last acknowledgement sent (RFC 7323 §4.3).
@@ -78,6 +80,7 @@ impl Receive {
             buf: Ring::default(),
             ahead: RangeSet::default(),
             recent: [nxt; RECENT],
+            twice: None,
             limit,
             unacked: 0,
             last_ack_sent: nxt,
@@ -133,8 +136,12 @@ impl Receive {
     pub fn take(&mut self, pool: &mut Pool, seq: SeqNum, payload: &[u8]) -> Taken {
         let old = if seq.lt(self.nxt) { self.nxt.distance_from(seq) as usize } else { 0 };
         let Some(fresh) = payload.get(old..).filter(|p| !p.is_empty()) else {
+            self.came_twice(seq, seq + payload.len() as u32);
             return Taken::Duplicate;
         };
+        if old > 0 {
+            self.came_twice(seq, self.nxt);
+        }
         let seq = seq + old as u32;
         let last = self.fin.map_or(self.edge, |fin| self.edge.min(fin));
         if !seq.lt(last) {
@@ -152,6 +159,8 @@ impl Receive {
             if added > 0 {
                 self.recent.rotate_right(1);
                 self.recent[0] = seq;
+            } else {
+                self.came_twice(seq, seq + n as u32);
             }
             return Taken::OutOfOrder;
         }
@@ -170,6 +179,13 @@ impl Receive {
         self.nxt += taken;
         self.unacked += taken;
         Taken::InOrder(taken)
+    }
+
+    /// Numbers from `start` to `end` came though they were there.
+    pub fn came_twice(&mut self, start: SeqNum, end: SeqNum) {
+        if start.lt(end) {
+            self.twice = Some((start, end));
+        }
     }
 
     /// Notes the peer's FIN at `seq`, just behind its last byte. A second FIN at another place is
@@ -255,12 +271,20 @@ impl Receive {
         self.last_ack_sent = self.nxt;
         self.unacked = 0;
         self.need = AckNeed::None;
+        self.twice = None;
     }
 
-    /// The SACK blocks to send, the most recently changed first (RFC 2018 §4).
+    /// The SACK blocks to send: what came twice, with the block that it is part of (RFC 2883 §4), then the most
+    /// recently changed first (RFC 2018 §4).
     #[must_use]
     pub fn sack_blocks(&self) -> SackBlocks {
         let mut blocks = SackBlocks::EMPTY;
+        if let Some((start, end)) = self.twice {
+            blocks.push(start, end);
+            if let Some(outer) = self.ahead.containing(start) {
+                blocks.push(outer.0, outer.1);
+            }
+        }
         if self.ahead.is_empty() {
             return blocks;
         }
@@ -278,6 +302,13 @@ impl Receive {
     #[must_use]
     pub fn has_holes(&self) -> bool {
         !self.ahead.is_empty()
+    }
+
+    /// Whether there are SACK blocks to send.
+    #[inline]
+    #[must_use]
+    pub fn has_sack_blocks(&self) -> bool {
+        !self.ahead.is_empty() || self.twice.is_some()
     }
 
     /// PAWS (RFC 7323 §5.3): is this timestamp older than what we have seen?

@@ -160,6 +160,7 @@ impl Connection {
         if len > 0 && seq.lt(self.rcv.nxt) && !segment.flags.contains(Flags::SYN) {
             // Sent again because our ACK was lost: acknowledge, or the peer never stops.
             self.rcv.need = AckNeed::Now;
+            self.rcv.came_twice(seq, (seq + len).min(self.rcv.nxt));
         } else {
             self.challenge(now);
         }

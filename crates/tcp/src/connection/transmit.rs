@@ -377,7 +377,7 @@ impl Connection {
     /// Bytes of options on a segment without SYN that leaves now.
     fn options_len(&self) -> u32 {
         let timestamps = if self.facts.timestamps { 12 } else { 0 };
-        if !self.facts.sack || !self.rcv.has_holes() {
+        if !self.facts.sack || !self.rcv.has_sack_blocks() {
             return timestamps;
         }
         // Beside timestamps there is room for three blocks (RFC 2018 §3).
@@ -387,7 +387,7 @@ impl Connection {
 
     /// Writes `header` with the options of a segment without SYN.
     fn emit_header(&self, header: &Header, now: Instant, out: &mut [u8]) -> Option<usize> {
-        let holes = self.facts.sack && self.rcv.has_holes();
+        let holes = self.facts.sack && self.rcv.has_sack_blocks();
         if self.facts.timestamps && !holes {
             return header.emit_with_timestamps(self.timestamps(now), out).ok();
         }

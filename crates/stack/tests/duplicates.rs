@@ -1,0 +1,77 @@
+//! What arrives twice is reported (D-SACK, RFC 2883), packet by packet.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod peer;
+
+use firstflight_stack::ConnId;
+use peer::{Peer, Seg, seg};
+
+const MSS: u32 = 1_000;
+
+fn open(syn: Seg) -> (Peer, ConnId) {
+    let mut p = Peer::new();
+    let listener = p.listen();
+    let id = p.open_passive(listener, syn.mss(MSS as u16));
+    (p, id)
+}
+
+fn nth(n: u32) -> u32 {
+    1 + n * MSS
+}
+
+fn data(n: u32) -> Seg {
+    seg().seq(nth(n)).ack(1).bytes(1_000)
+}
+
+/// RFC 2883 §4.1: a whole segment again, once reported.
+#[test]
+fn a_segment_below_the_window() {
+    let (mut p, _) = open(seg().sack_ok());
+    p.send(data(0));
+    p.send(data(1));
+    p.expect().ack(nth(2)).sack(&[]);
+    p.send(data(0));
+    p.expect().ack(nth(2)).sack(&[(nth(0), nth(1))]);
+    p.send(data(2));
+    p.send(data(3));
+    p.expect().ack(nth(4)).sack(&[]);
+}
+
+/// §4.1, third example: a segment above a hole again: its block comes first, then the one that it is part of.
+#[test]
+fn a_segment_above_a_hole() {
+    let (mut p, _) = open(seg().sack_ok());
+    p.send(data(1));
+    p.expect().ack(1).sack(&[(nth(1), nth(2))]);
+    p.send(data(2));
+    p.expect().ack(1).sack(&[(nth(1), nth(3))]);
+    p.send(data(1));
+    p.expect().ack(1).sack(&[(nth(1), nth(2)), (nth(1), nth(3))]);
+    p.send(data(4));
+    p.expect().ack(1).sack(&[(nth(4), nth(5)), (nth(1), nth(3))]);
+    p.send(data(4));
+    p.expect().ack(1).sack(&[(nth(4), nth(5)), (nth(4), nth(5)), (nth(1), nth(3))]);
+}
+
+/// §4.2: of a segment that is new in part, only the rest.
+#[test]
+fn the_part_of_a_segment() {
+    let (mut p, _) = open(seg().sack_ok());
+    p.send(data(0));
+    p.send(data(1));
+    p.expect().ack(nth(2));
+    p.send(seg().seq(nth(1) + 500).ack(1).bytes(1_000));
+    p.at(100);
+    p.expect().ack(nth(2) + 500).sack(&[(nth(1) + 500, nth(2))]);
+}
+
+/// Nobody who did not ask for SACK gets a block (RFC 2018 §2).
+#[test]
+fn nothing_without_sack() {
+    let (mut p, _) = open(seg());
+    p.send(data(0));
+    p.send(data(1));
+    p.drain();
+    p.send(data(0));
+    p.expect().ack(nth(2)).sack(&[]);
+}
