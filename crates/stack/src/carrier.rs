@@ -212,7 +212,7 @@ impl Carrier {
 impl Stack {
     /// A UDP datagram has come, and there is a carrier. `#[inline(never)]` keeps it out of raw TCP's way.
     #[inline(never)]
-    pub(crate) fn handle_udp(&mut self, src: IpAddr, dst: IpAddr, bytes: &[u8], now: Instant) {
+    pub(crate) fn handle_udp(&mut self, src: IpAddr, dst: IpAddr, bytes: &[u8], ce: bool, now: Instant) {
         let Some(carrier) = &self.carrier else { return };
         let (port, trusted) = (carrier.port, carrier.from_socket);
         let datagram =
@@ -227,7 +227,8 @@ impl Stack {
         };
         match carried {
             Carried::Segment(bytes) => {
-                let Ok(segment) = Segment::parse(bytes) else { return self.drop_packet(Drop::BadTcp) };
+                let Ok(mut segment) = Segment::parse(bytes) else { return self.drop_packet(Drop::BadTcp) };
+                segment.ce = ce;
                 let key = FlowKey::of(dst, segment.dst_port, src, segment.src_port)
                     .carried(port, datagram.src_port);
                 let hash = self.hasher.hash(&key);

@@ -69,9 +69,9 @@ impl Stack {
                     if let Some(pair) = slot.pair {
                         carrier.sent(pair, now);
                     }
-                    wrap_carried(&slot.key, &mut self.ip_id, carrier.from_socket, len, out)
+                    wrap_carried(&slot.key, &mut self.ip_id, carrier.from_socket, slot.conn.ecn(), len, out)
                 }
-                (Some(len), _) => wrap(&slot.key, &mut self.ip_id, len, out),
+                (Some(len), _) => wrap(&slot.key, &mut self.ip_id, slot.conn.ecn(), len, out),
                 (None, _) => None,
             };
             // Mostly it has sent all it had, and need not be asked again.
@@ -115,16 +115,16 @@ impl Stack {
                 let len = header.emit(options.finish(), out.get_mut(key.headers_len()..)?).ok()?;
                 match &self.carrier {
                     Some(carrier) if key.is_carried() => {
-                        wrap_carried(&key, &mut self.ip_id, carrier.from_socket, len, out)
+                        wrap_carried(&key, &mut self.ip_id, carrier.from_socket, Ecn::NotEct, len, out)
                     }
-                    _ => wrap(&key, &mut self.ip_id, len, out),
+                    _ => wrap(&key, &mut self.ip_id, Ecn::NotEct, len, out),
                 }
             }
             Reply::Control(key, control) => {
                 let at = key.ip_header_len() + udp::HEADER;
                 let len = control.emit(out.get_mut(at..)?).ok()?;
                 let from_socket = self.carrier.as_ref()?.from_socket;
-                wrap_udp(&key, &mut self.ip_id, from_socket, len, out)
+                wrap_udp(&key, &mut self.ip_id, from_socket, Ecn::NotEct, len, out)
             }
             Reply::Packet(bytes) => {
                 out.get_mut(..bytes.len())?.copy_from_slice(&bytes);
@@ -177,26 +177,32 @@ impl Stack {
 }
 
 /// Puts checksum and IP header around the segment of `len` bytes that stands behind the header's place.
-fn wrap(key: &FlowKey, ip_id: &mut u16, len: usize, out: &mut [u8]) -> Option<usize> {
+fn wrap(key: &FlowKey, ip_id: &mut u16, ecn: Ecn, len: usize, out: &mut [u8]) -> Option<usize> {
     *ip_id = ip_id.wrapping_add(1);
     // Spelt out for each family, so that the compiler sees which it is.
     match key.v4() {
-        Some((src, dst)) => wrap_as(src.into(), dst.into(), *ip_id, len, out),
-        None => wrap_as(key.local_ip(), key.remote_ip(), 0, len, out),
+        Some((src, dst)) => wrap_as(src.into(), dst.into(), *ip_id, ecn, len, out),
+        None => wrap_as(key.local_ip(), key.remote_ip(), 0, ecn, len, out),
     }
 }
 
 #[inline(always)]
-fn wrap_as(src: IpAddr, dst: IpAddr, identification: u16, len: usize, out: &mut [u8]) -> Option<usize> {
-    let at = ip_header(src, dst, Protocol::Tcp, identification).emit(len, out).ok()?;
+fn wrap_as(
+    src: IpAddr,
+    dst: IpAddr,
+    identification: u16,
+    ecn: Ecn,
+    len: usize,
+    out: &mut [u8],
+) -> Option<usize> {
+    let at = ip_header(src, dst, Protocol::Tcp, identification, ecn).emit(len, out).ok()?;
     fill_checksum(out.get_mut(at..at + len)?, src, dst);
     Some(at + len)
 }
 
 #[inline(always)]
-fn ip_header(src: IpAddr, dst: IpAddr, protocol: Protocol, identification: u16) -> IpHeader {
-    let (hop_limit, ecn) = (64, Ecn::default());
-    IpHeader { src, dst, protocol, hop_limit, ecn, dont_fragment: true, identification }
+fn ip_header(src: IpAddr, dst: IpAddr, protocol: Protocol, identification: u16, ecn: Ecn) -> IpHeader {
+    IpHeader { src, dst, protocol, hop_limit: 64, ecn, dont_fragment: true, identification }
 }
 
 /// Puts the headers of IP, UDP and the carrier in front of the segment of `len` bytes that stands behind their
@@ -206,19 +212,27 @@ fn wrap_carried(
     key: &FlowKey,
     ip_id: &mut u16,
     from_socket: bool,
+    ecn: Ecn,
     len: usize,
     out: &mut [u8],
 ) -> Option<usize> {
     let at = key.ip_header_len() + udp::HEADER;
     carrier::emit_segment_header(out.get_mut(at..)?).ok()?;
-    wrap_udp(key, ip_id, from_socket, carrier::HEADER + len, out)
+    wrap_udp(key, ip_id, from_socket, ecn, carrier::HEADER + len, out)
 }
 
 /// The same without the carrier's header, for a UDP payload of `len` bytes.
-fn wrap_udp(key: &FlowKey, ip_id: &mut u16, from_socket: bool, len: usize, out: &mut [u8]) -> Option<usize> {
+fn wrap_udp(
+    key: &FlowKey,
+    ip_id: &mut u16,
+    from_socket: bool,
+    ecn: Ecn,
+    len: usize,
+    out: &mut [u8],
+) -> Option<usize> {
     *ip_id = ip_id.wrapping_add(1);
     let (src, dst) = (key.local_ip(), key.remote_ip());
-    let at = ip_header(src, dst, Protocol::Udp, *ip_id).emit(udp::HEADER + len, out).ok()?;
+    let at = ip_header(src, dst, Protocol::Udp, *ip_id, ecn).emit(udp::HEADER + len, out).ok()?;
     let datagram = out.get_mut(at..at + udp::HEADER + len)?;
     let (src_port, dst_port) = (key.outer_local(), key.outer_remote());
     udp::Header { src_port, dst_port }.emit(len, datagram).ok()?;

@@ -8,7 +8,7 @@ use crate::slot::Owner;
 use crate::stack::Stack;
 use core::net::IpAddr;
 use firstflight_tcp::{Disposition, StateName, TimeWait, TimeWaitAction, follows};
-use firstflight_wire::ip::{Packet, Protocol, version};
+use firstflight_wire::ip::{Ecn, Packet, Protocol, version};
 use firstflight_wire::tcp::{Flags, Segment};
 use firstflight_wire::{Instant, ParseError};
 
@@ -39,13 +39,15 @@ impl Stack {
         };
         if ip.protocol != Protocol::Tcp {
             if ip.protocol == Protocol::Udp && self.carrier.is_some() {
-                return self.handle_udp(ip.src.into(), ip.dst.into(), ip.payload, now);
+                let ce = ip.ecn == Ecn::Ce;
+                return self.handle_udp(ip.src.into(), ip.dst.into(), ip.payload, ce, now);
             }
             return self.handle_other(packet, now);
         }
-        let Ok(segment) = Segment::parse_checked(ip.payload, ip.src.into(), ip.dst.into()) else {
+        let Ok(mut segment) = Segment::parse_checked(ip.payload, ip.src.into(), ip.dst.into()) else {
             return self.drop_packet(Drop::BadTcp);
         };
+        segment.ce = ip.ecn == Ecn::Ce;
         let key = FlowKey::of(ip.dst.into(), segment.dst_port, ip.src.into(), segment.src_port);
         let hash = self.hasher.hash(&key);
         match self.find_hashed(hash, &key) {

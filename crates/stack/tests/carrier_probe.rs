@@ -73,7 +73,8 @@ fn a_lost_probe_alone_costs_no_window() {
     p.send(sack(1, &[(behind(0), behind(6))]));
     p.send(sack(behind(6), &[]));
     p.quiet();
-    assert_eq!((cwnd(&p, id), mss(&p, id)), (before, BASE));
+    assert!(cwnd(&p, id) >= before, "{} of {before}", cwnd(&p, id));
+    assert_eq!(mss(&p, id), BASE);
 }
 
 /// The last but one is lost, too, with too little behind it for three duplicates.

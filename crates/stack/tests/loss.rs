@@ -380,3 +380,90 @@ fn bare_acks_after_a_timeout_use_the_highest_number() {
     p.send(seg().seq(2).ack(1).bytes(5));
     p.expect().is_ack().empty().seq(3_001).ack(1);
 }
+
+/// RFC 4821 §7.7: a path that swallows large packets in silence: after three timeouts smaller segments go, and later
+/// larger ones are tried again.
+#[test]
+fn a_path_that_drops_large_segments_gets_smaller_ones() {
+    let mut p = Peer::with(|c| c.tcp.congestion = Algorithm::NewReno);
+    p.handshake_ms = RTT;
+    let listener = p.listen();
+    let id = p.open_passive(listener, seg().sack_ok().mss(1460));
+    let data: Vec<u8> = (0..60_000u32).map(|i| (i / 7) as u8).collect();
+    p.write(id, &data);
+    let (mut got, mut next, mut small, mut large) = (vec![0; data.len()], 1, false, false);
+    for _ in 0..3_000 {
+        p.pass(RTT);
+        let sent = p.drain();
+        for g in sent.into_iter().filter(|g| !g.data.is_empty()) {
+            large |= small && g.data.len() > 1_100;
+            if g.data.len() > 1_100 {
+                continue;
+            }
+            small = true;
+            let at = g.seq as usize - 1;
+            got[at..at + g.data.len()].copy_from_slice(&g.data);
+            if g.seq <= next {
+                next = next.max(g.seq + g.data.len() as u32);
+                p.send(seg().seq(1).ack(next));
+            } else {
+                p.send(seg().seq(1).ack(next).sack(&[(g.seq, g.seq + g.data.len() as u32)]));
+            }
+        }
+        if next as usize > data.len() {
+            break;
+        }
+        if p.ms() > 40_000 && large {
+            break;
+        }
+    }
+    assert_eq!(next as usize, data.len() + 1, "at {} ms", p.ms());
+    assert_eq!(got, data);
+    assert!(p.ms() < 10_000, "{} ms", p.ms());
+}
+
+/// RFC 7661: a window that was not used for longer than a timeout is not kept; the threshold remembers it.
+#[test]
+fn an_unused_window_comes_down() {
+    let (mut p, id) = open_sack();
+    // Grow it: each round trip uses all of it.
+    let mut acked = 0;
+    for _ in 0..3 {
+        p.write(id, &vec![0; (cwnd(&p, id) * MSS) as usize]);
+        let sent = p.drain().len() as u32;
+        p.pass(RTT);
+        for _ in 0..sent {
+            acked += 1;
+            p.send(ack(acked));
+        }
+    }
+    let grown = cwnd(&p, id);
+    assert!(grown >= 40, "{grown}");
+    // A segment a round trip, for a second.
+    for _ in 0..50 {
+        p.write(id, &[0; MSS as usize]);
+        p.drain();
+        acked += 1;
+        p.pass(RTT);
+        p.send(ack(acked));
+    }
+    assert!(cwnd(&p, id) < grown / 2 && cwnd(&p, id) >= 10, "{} of {grown}", cwnd(&p, id));
+}
+
+/// A SYN-ACK that went again because the first one was only slow costs no window (the idea of RFC 3522).
+#[test]
+fn a_slow_syn_ack_costs_no_window() {
+    for (echo_first, window) in [(true, 10), (false, 1)] {
+        let mut p = Peer::new();
+        let listener = p.listen();
+        p.send(seg().syn().mss(MSS as u16).ts(1));
+        let first = p.expect().syn_ack().ts.unwrap().value;
+        p.pass(1_100);
+        let second = p.expect().syn_ack().ts.unwrap().value;
+        assert_ne!(first, second);
+        let echo = if echo_first { first } else { second };
+        p.send(seg().seq(1).ack(1).ts_echo(2, echo));
+        let id = p.accept(listener);
+        assert_eq!(p.stack.info(id).unwrap().cwnd / (MSS - 12).max(1) >= 9, window == 10, "{echo_first}");
+    }
+}

@@ -20,6 +20,18 @@ impl Default for Keepalive {
     }
 }
 
+/// Explicit congestion notification (RFC 3168): packets may be marked where they would be dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EcnPolicy {
+    /// Never.
+    Off,
+    /// If the peer asks for it, as Linux does.
+    #[default]
+    Accept,
+    /// Ask for it.
+    Ask,
+}
+
 /// Settings of a connection, shared by all connections made with them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -35,8 +47,13 @@ pub struct Config {
     pub timestamps: bool,
     /// Offer selective acknowledgements (RFC 2018).
     pub sack: bool,
+    /// Explicit congestion notification.
+    pub ecn: EcnPolicy,
     /// Congestion control.
     pub congestion: Algorithm,
+    /// After timeouts in a row send smaller segments, and try larger ones again later: a path that drops large packets
+    /// in silence is not given up (RFC 4821).
+    pub mtu_probing: bool,
     /// Send small segments at once: Nagle's algorithm (RFC 9293 §3.7.4) off.
     pub nodelay: bool,
     /// How long an acknowledgement may wait for company (RFC 9293 §3.8.6.3; below 500 ms).
@@ -67,7 +84,9 @@ impl Default for Config {
             window_scaling: true,
             timestamps: true,
             sack: true,
+            ecn: EcnPolicy::Accept,
             congestion: Algorithm::Cubic,
+            mtu_probing: true,
             nodelay: false,
             delayed_ack: Duration::from_millis(40),
             syn_retries: 6,

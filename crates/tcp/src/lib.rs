@@ -28,9 +28,10 @@ pub mod state;
 pub mod time_wait;
 pub mod timers;
 pub mod transition;
+mod usage;
 
 pub use buffer::Pool;
-pub use config::{Config, Keepalive};
+pub use config::{Config, EcnPolicy, Keepalive};
 pub use connection::{Connection, Disposition, DropReason, Endpoints, Readiness, Totals, follows};
 pub use error::{CloseReason, IoError};
 pub use plan::{ChildPlan, Resolution, Retransmit, SynAckReport, SynPlan};

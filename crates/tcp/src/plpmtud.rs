@@ -10,6 +10,11 @@ use firstflight_wire::{Instant, SeqNum};
 pub const RAISE_TIMER: Duration = Duration::from_secs(600);
 /// Timeouts in a row at a raised size that mean a black hole (RFC 8899 §4.3).
 pub const BLACK_HOLE: u8 = 2;
+/// Payload that nearly every path takes (RFC 4821 §7.2: search_low = 1,024 bytes; Linux: tcp_base_mss).
+pub const BASE: u16 = 1024;
+/// After a black hole larger sizes are tried again when this has passed: a path that is only slow or dead for a
+/// while gets its size back soon.
+const REST: Duration = Duration::from_secs(10);
 /// Sizes that one connection tries, ascending; 0 is none.
 pub type Sizes = [u16; 3];
 
@@ -40,6 +45,13 @@ impl Search {
         let sizes = sizes.map(|size| size.min(limit));
         let any = sizes.iter().any(|&size| size > base);
         any.then_some(Self { base, sizes, phase: Phase::Searching, spared: None })
+    }
+
+    /// A search that begins with a rest.
+    pub fn resting(base: u16, sizes: Sizes, now: Instant) -> Option<Self> {
+        let mut search = Self::new(base, sizes, u16::MAX)?;
+        search.phase = Phase::Complete { until: now + REST };
+        Some(search)
     }
 
     /// The size to fall back to.

@@ -10,6 +10,8 @@ pub enum Recovery {
     /// Nothing is known to be lost.
     #[default]
     Open,
+    /// The window shrinks though nothing was lost: a packet was marked (RFC 3168 §6.1.2).
+    Reducing(Box<Episode>),
     /// Something was lost, and what arrives says so.
     Fast(Box<Episode>),
     /// The retransmission timer said so.
@@ -45,7 +47,7 @@ impl Recovery {
     pub fn episode(&self) -> Option<&Episode> {
         match self {
             Self::Open => None,
-            Self::Fast(e) | Self::Loss(e) => Some(e),
+            Self::Reducing(e) | Self::Fast(e) | Self::Loss(e) => Some(e),
         }
     }
 
@@ -54,7 +56,7 @@ impl Recovery {
     pub fn episode_mut(&mut self) -> Option<&mut Episode> {
         match self {
             Self::Open => None,
-            Self::Fast(e) | Self::Loss(e) => Some(e),
+            Self::Reducing(e) | Self::Fast(e) | Self::Loss(e) => Some(e),
         }
     }
 

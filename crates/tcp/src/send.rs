@@ -51,8 +51,6 @@ pub struct Send {
     pub scale: u8,
     /// The application has closed this direction.
     pub fin_queued: bool,
-    /// The last attempt to send was stopped by cwnd.
-    pub cwnd_limited: bool,
 }
 
 impl Send {
@@ -76,7 +74,6 @@ impl Send {
             mss,
             scale: 0,
             fin_queued: false,
-            cwnd_limited: false,
         }
     }
 
@@ -227,9 +224,8 @@ impl Send {
     }
 
     /// What to send next, with segments of `room` bytes, `cwnd`, and `small` telling whether less
-    /// than a full segment may leave (Nagle). Says in `cwnd_limited` whether cwnd stopped it.
+    /// than a full segment may leave (Nagle).
     pub fn next(&mut self, room: u32, cwnd: u32, small: bool) -> Option<Chunk> {
-        self.cwnd_limited = false;
         if self.is_quiet() {
             return None;
         }
@@ -263,7 +259,6 @@ impl Send {
         }
         let end = end.min(window);
         if pipe + end.distance_from(start) > cwnd && pipe > 0 {
-            self.cwnd_limited = true;
             return None;
         }
         Some(self.chunk(start, end, room))
@@ -284,7 +279,7 @@ impl Send {
     }
 
     /// Data at NXT, never sent before.
-    fn next_in_order(&mut self, room: u32, cwnd: u32, pipe: u32, small: bool) -> Option<Chunk> {
+    fn next_in_order(&self, room: u32, cwnd: u32, pipe: u32, small: bool) -> Option<Chunk> {
         let seq = self.nxt;
         let window = self.una + self.wnd;
         let whole = self.end_with_fin();
@@ -295,7 +290,6 @@ impl Send {
         let size = chunk.len.max(u32::from(chunk.fin));
         // Limited transmit (RFC 3042) is what `pipe` gives: what has arrived out of order makes room.
         if pipe + size > cwnd && pipe > 0 {
-            self.cwnd_limited = true;
             return None;
         }
         let all = !(chunk.seq + chunk.len).lt(self.end());

@@ -54,6 +54,8 @@ pub struct Peer {
     pub traces: Vec<Trace>,
     /// How long the peer takes for its ACK in `open_passive`, which measures the path.
     pub handshake_ms: u64,
+    /// The mark on the peer's packets.
+    pub ecn: Ecn,
     /// What left, not yet expected.
     pub sent: VecDeque<Got>,
     /// What left and is not TCP.
@@ -99,6 +101,7 @@ impl Peer {
             events: VecDeque::new(),
             traces: Vec::new(),
             handshake_ms: 0,
+            ecn: Ecn::NotEct,
             sent: VecDeque::new(),
             others: VecDeque::new(),
             outer: None,
@@ -319,7 +322,7 @@ impl Peer {
             dst: self.ours,
             protocol,
             hop_limit: 60,
-            ecn: Ecn::default(),
+            ecn: self.ecn,
             dont_fragment: true,
             identification: 1,
         };

@@ -42,6 +42,12 @@ impl Seg {
     pub fn urg(self) -> Self {
         self.flag(Flags::URG)
     }
+    pub fn ece(self) -> Self {
+        self.flag(Flags::ECE)
+    }
+    pub fn cwr(self) -> Self {
+        self.flag(Flags::CWR)
+    }
     pub fn seq(mut self, seq: u32) -> Self {
         self.seq = seq;
         self

@@ -1,6 +1,6 @@
 //! CUBIC (RFC 9438) in integers: bytes, milliseconds, and 16 fractional bits where small steps add up.
 
-use super::{AckSample, CongestionControl, MAX_WINDOW, grown, initial_window, legal_mss};
+use super::{AckSample, CongestionControl, MAX_WINDOW, grown, halfway, initial_window, legal_mss};
 use alloc::boxed::Box;
 use core::time::Duration;
 use firstflight_wire::Instant;
@@ -212,6 +212,12 @@ impl CongestionControl for Cubic {
     fn on_idle_restart(&mut self, initial_window: u32) {
         let s = &mut self.state;
         s.cwnd = s.cwnd.min(initial_window).max(self.mss);
+        s.in_epoch = false;
+    }
+
+    fn on_unused(&mut self, used: u32) {
+        let s = &mut self.state;
+        (s.cwnd, s.ssthresh) = halfway(s.cwnd, s.ssthresh, used, self.mss);
         s.in_epoch = false;
     }
 

@@ -76,6 +76,11 @@ pub trait CongestionControl {
     /// `initial_window` (RFC 5681 §4.1, RFC 9438 §5.8).
     fn on_idle_restart(&mut self, initial_window: u32);
 
+    /// For longer than a retransmission timeout no more than `used` bytes were under way, because the application had
+    /// no more: the window comes halfway down to that, and the threshold remembers what it was (RFC 7661 §4.4.2; as
+    /// Linux does).
+    fn on_unused(&mut self, used: u32);
+
     /// The segment size in bytes changed (path MTU). Windows in bytes stay, except for their
     /// minima.
     fn set_mss(&mut self, mss: u32);
@@ -159,6 +164,10 @@ impl CongestionControl for Controller {
         each!(self, a => a.on_idle_restart(initial_window));
     }
 
+    fn on_unused(&mut self, used: u32) {
+        each!(self, a => a.on_unused(used));
+    }
+
     fn set_mss(&mut self, mss: u32) {
         each!(self, a => a.set_mss(mss));
     }
@@ -170,6 +179,15 @@ impl CongestionControl for Controller {
     fn on_syn_loss(&mut self) {
         each!(self, a => a.on_syn_loss());
     }
+}
+
+/// Window and threshold of [`CongestionControl::on_unused`].
+fn halfway(window: u32, ssthresh: u32, used: u32, mss: u32) -> (u32, u32) {
+    let used = used.max(initial_window(mss));
+    if used >= window {
+        return (window, ssthresh);
+    }
+    (window / 2 + used / 2, ssthresh.max(window / 4 * 3))
 }
 
 /// `window` plus `more`, within [`MAX_WINDOW`].
@@ -226,6 +244,9 @@ mod tests {
             c.on_timeout(now, 40_000, true, 2500);
             assert_eq!(c.window(), 3500, "{algorithm:?}: some may still arrive");
             c.undo();
+            let (window, threshold) = (c.window(), c.slow_start_threshold());
+            c.on_unused(window);
+            assert_eq!((c.window(), c.slow_start_threshold()), (window, threshold));
             c.on_idle_restart(3000);
             assert_eq!(c.window(), 3000);
             c.set_mss(5000);

@@ -1,6 +1,6 @@
 //! NewReno: slow start and congestion avoidance of RFC 5681, counted in bytes as RFC 3465 says.
 
-use super::{AckSample, CongestionControl, MAX_WINDOW, grown, initial_window, legal_mss};
+use super::{AckSample, CongestionControl, MAX_WINDOW, grown, halfway, initial_window, legal_mss};
 use firstflight_wire::Instant;
 
 /// Segments by which one acknowledgement may open the window in slow start (L of RFC 3465 §2.2).
@@ -94,6 +94,10 @@ impl CongestionControl for NewReno {
     fn on_idle_restart(&mut self, initial_window: u32) {
         self.cwnd = self.cwnd.min(initial_window).max(self.mss);
         self.acked = 0;
+    }
+
+    fn on_unused(&mut self, used: u32) {
+        (self.cwnd, self.ssthresh) = halfway(self.cwnd, self.ssthresh, used, self.mss);
     }
 
     fn set_mss(&mut self, mss: u32) {

@@ -112,6 +112,7 @@ impl Connection {
             if let Some(first) = self.undo.as_ref().and_then(|undo| undo.first) {
                 delivery.delayed = reader.echoes_before(first);
             }
+            self.take_echo(segment, &delivery, now);
             self.recover(&delivery, now);
             self.after_ack(&delivery, now);
         }

@@ -126,6 +126,7 @@ impl Connection {
     pub fn open_passive(&mut self, syn: &Segment<'_>, plan: &ChildPlan, pool: &mut Pool, now: Instant) {
         self.become_child(syn.seq, plan);
         self.take_syn_options(&syn.options, now);
+        self.take_ecn_of_syn(syn);
         self.snd.first_window(syn.seq, self.snd.iss, u32::from(syn.window));
         let mut trigger = Trigger::Syn;
         if plan.early {
@@ -259,6 +260,7 @@ impl Connection {
         self.rcv.begin(segment.seq);
         self.last_heard = now;
         self.take_syn_options(&segment.options, now);
+        self.take_ecn_of_syn(segment);
         self.snd.first_window(segment.seq, segment.ack, u32::from(segment.window));
         if resolution == Resolution::DataRefused {
             // The stream begins behind the SYN: a refused preamble's numbers are used again.
@@ -372,6 +374,11 @@ impl Connection {
         self.arm_retransmit(now);
     }
 
+    /// Whether `echo` is of a time before `last`.
+    fn is_before_last(&self, echo: u32, last: Option<Instant>) -> bool {
+        self.facts.timestamps && last.is_some_and(|last| (echo.wrapping_sub(self.ts_now(last)) as i32) < 0)
+    }
+
     /// A SYN was lost to congestion, as far as we know: one segment, and 3 s until something is
     /// measured (RFC 5681 §3.1, RFC 6298 §5.7).
     fn syn_lost(&mut self) {
@@ -383,12 +390,14 @@ impl Connection {
     /// once: two SYN-ACKs on the way measure nothing (Karn).
     pub(super) fn confirm(&mut self, segment: &Segment<'_>, now: Instant) -> Option<Instant> {
         let State::SynRcvd(syn) = &self.state else { return None };
-        let (retransmits, early, again) = (syn.retransmits, syn.early, syn.again);
-        let left = syn.last_sent.filter(|_| !again);
+        let (retransmits, early, again, last) = (syn.retransmits, syn.early, syn.again, syn.last_sent);
+        let left = last.filter(|_| !again);
         // A SYN cookie was sent by the listener: there was no SYN-RECEIVED state.
         let from = if syn.last_sent.is_none() { StateName::Listen } else { StateName::SynRcvd };
         self.handshake_retransmits = retransmits;
-        if retransmits > 1 || (retransmits > 0 && !early) {
+        // An echo of an earlier time: the first one had only been slow (the idea of RFC 3522).
+        let slow = again && segment.options.timestamps.is_some_and(|ts| self.is_before_last(ts.echo, last));
+        if !slow && (retransmits > 1 || (retransmits > 0 && !early)) {
             self.syn_lost();
         }
         self.rtt.reset_backoff();

@@ -8,6 +8,7 @@
 
 mod acknowledge;
 mod command;
+mod ecn;
 mod handshake;
 mod recover;
 mod segment;
@@ -27,6 +28,7 @@ use crate::send::Send;
 use crate::state::{self, State};
 use crate::timers::{Timer, Timers};
 use crate::transition::{self, StateName, Transition, Trigger};
+use crate::usage::Usage;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -152,10 +154,12 @@ pub struct Connection {
     search: Option<Box<Search>>,
     timers: Timers,
     facts: Facts,
+    marks: ecn::Marks,
     ready: Readiness,
     totals: Totals,
     rack: Rack,
     tail: Option<Tail>,
+    usage: Usage,
     /// What would show that the last reduction of the window was for nothing.
     undo: Option<Box<Undo>>,
     /// Timeouts in a row without progress.
@@ -192,11 +196,13 @@ impl Connection {
             search: None,
             timers: Timers::default(),
             facts: Facts { nodelay: config.nodelay, ..Facts::default() },
+            marks: ecn::Marks::default(),
             ready: Readiness::default(),
             totals: Totals::default(),
             rack: Rack::new(ends.isn),
             tail: None,
             undo: None,
+            usage: Usage::new(ends.isn, now),
             backoffs: 0,
             probes: 0,
             handshake_retransmits: 0,

@@ -61,7 +61,7 @@ impl Connection {
         let (pipe, mss) = (self.snd.pipe(), u32::from(self.snd.mss));
         let sack = self.facts.sack;
         match &mut self.snd.recovery {
-            Recovery::Fast(episode) => {
+            Recovery::Fast(episode) | Recovery::Reducing(episode) => {
                 // Without SACK each duplicate stands for a segment.
                 let bytes = if !sack && delivery.duplicate { mss } else { delivery.bytes };
                 if let Some(prr) = &mut episode.prr {
@@ -77,14 +77,14 @@ impl Connection {
         if delivery.bytes == 0 {
             return;
         }
+        let window = self.control.window();
         let sample = AckSample {
             now,
             acked: delivery.bytes,
             in_flight: delivery.pipe,
             srtt: self.rtt.srtt(),
             min_rtt: self.rtt.min_rtt(),
-            cwnd_limited: self.snd.cwnd_limited
-                || delivery.pipe + u32::from(self.snd.mss) > self.control.window(),
+            cwnd_limited: self.usage.allows_growth(window, window < self.control.slow_start_threshold()),
         };
         self.control.on_ack(&sample);
     }
@@ -94,6 +94,8 @@ impl Connection {
         let una = self.snd.una;
         match &self.snd.recovery {
             Recovery::Open => {}
+            // Something above it: the peer can have seen CWR.
+            Recovery::Reducing(episode) if una.gt(episode.point) => self.end_reduction_by_mark(now),
             // Without SACK the duplicates that our repetitions cause would begin another one (RFC 6582 §4).
             Recovery::Fast(episode) if una.gt(episode.point) || (self.facts.sack && una == episode.point) => {
                 if self.reduced_for_nothing(delivery) {
@@ -259,11 +261,14 @@ impl Connection {
                 && lost <= end.distance_from(start)
                 && lost == self.snd.flight.lost_below(end)
         });
-        let prr = if spared {
-            self.undo = None;
-            None
-        } else {
-            Some(self.reduce(pipe, now))
+        let prr = match &self.snd.recovery {
+            _ if spared => {
+                self.undo = None;
+                None
+            }
+            // The window shrinks already.
+            Recovery::Reducing(episode) => episode.prr,
+            _ => Some(self.reduce(pipe, now)),
         };
         if let Some(search) = self.search.as_mut().filter(|_| spared) {
             search.complete(now);
@@ -272,11 +277,12 @@ impl Connection {
     }
 
     /// The window begins to shrink; `pipe` bytes were under way.
-    fn reduce(&mut self, pipe: u32, now: Instant) -> Prr {
+    pub(super) fn reduce(&mut self, pipe: u32, now: Instant) -> Prr {
         let (una, nxt) = (self.snd.una, self.snd.nxt);
         let again = self.snd.flight.again().div_ceil(u32::from(self.snd.mss).max(1));
         self.undo = Some(Box::new(Undo::new(una, again)));
-        self.control.on_loss_recovery(now, nxt.distance_from(una));
+        self.note_reduction();
+        self.control.on_loss_recovery(now, nxt.distance_from(una).max(pipe));
         Prr::new(self.control.slow_start_threshold(), pipe, u32::from(self.snd.mss))
     }
 
@@ -290,7 +296,7 @@ impl Connection {
         // Lowered once for the same data.
         let fresh = match &self.snd.recovery {
             Recovery::Open => true,
-            Recovery::Fast(episode) | Recovery::Loss(episode) => una.ge(episode.point),
+            Recovery::Reducing(e) | Recovery::Fast(e) | Recovery::Loss(e) => una.ge(e.point),
         };
         let flight = &mut self.snd.flight;
         let reneged = flight.first().is_some_and(|sent| sent.marks.has(Marks::SACKED));
@@ -305,6 +311,7 @@ impl Connection {
         if fresh {
             self.undo = Some(Box::new(Undo::new(una, again)));
         }
+        self.note_reduction();
         self.control.on_timeout(now, nxt.distance_from(una), fresh, self.snd.flight.pipe());
         self.tail = None;
         self.facts.probe_tail = false;

@@ -98,6 +98,7 @@ impl Connection {
             self.rcv.update_ts_recent(ts, seq, now);
         }
         self.heard(now);
+        self.take_mark(segment);
         self.facts.peer_ahead |= segment.is_empty() && seq.gt(self.rcv.nxt);
         self.take_ack(segment, seq, timed, now, pool);
         self.take_text(segment, seq, now, pool);

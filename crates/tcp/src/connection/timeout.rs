@@ -4,10 +4,11 @@ use super::Connection;
 use crate::buffer::Pool;
 use crate::congestion::CongestionControl;
 use crate::error::CloseReason;
-use crate::plpmtud::BLACK_HOLE;
+use crate::plpmtud::{BASE, BLACK_HOLE, Search};
 use crate::receive::AckNeed;
 use crate::state::State;
 use crate::timers::Timer;
+use alloc::boxed::Box;
 use firstflight_wire::Instant;
 
 impl Connection {
@@ -85,7 +86,7 @@ impl Connection {
         self.enter_loss(now);
         self.backoffs = self.backoffs.saturating_add(1);
         self.rtt.backoff();
-        if self.search.is_some() {
+        if self.search.is_some() || self.backoffs > BLACK_HOLE {
             self.suspect_black_hole(now);
         }
     }
@@ -93,7 +94,19 @@ impl Connection {
     /// Timeouts in a row at a raised size mean that the path takes it no longer (RFC 8899 §4.3).
     #[inline(never)]
     fn suspect_black_hole(&mut self, now: Instant) {
-        let Some(search) = &mut self.search else { return };
+        let Some(search) = &mut self.search else {
+            // Nobody said which sizes to try: from what goes nearly everywhere back to what was in use (RFC 4821
+            // §7.7), once the size of what is lost could be the reason.
+            let tried = self.snd.mss;
+            if self.config.mtu_probing && tried > BASE {
+                self.snd.mss = BASE;
+                self.control.set_mss(u32::from(BASE));
+                let halfway = BASE + (tried - BASE) / 2;
+                let search = Search::resting(BASE, [halfway, tried, 0], now).filter(|_| self.facts.sack);
+                self.search = search.map(Box::new);
+            }
+            return;
+        };
         search.spared = None;
         if self.backoffs >= BLACK_HOLE && self.snd.mss > search.base() {
             search.complete(now);

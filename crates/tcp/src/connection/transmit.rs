@@ -7,7 +7,7 @@ use super::{Connection, Tail};
 use crate::congestion::CongestionControl;
 use crate::rack::DUP_THRESH;
 use crate::receive::AckNeed;
-use crate::send::Chunk;
+use crate::send::{Chunk, Send};
 use crate::state::{State, SynSent};
 use crate::timers::Timer;
 use firstflight_wire::tcp::{Flags, Header, OptionsBuf, syn_options};
@@ -118,7 +118,7 @@ impl Connection {
         let extra = if full { syn.options.as_slice() } else { &[] };
         let mut options = syn_options(self.announced_mss(), self.config.sack, ts, scale, extra);
         let options = options.finish();
-        let mut flags = Flags::SYN;
+        let mut flags = Flags::SYN.union(self.ecn_of_syn(syn.retransmits));
         let preamble = syn.preamble.len();
         let carried = if full { syn.carried as usize } else { 0 };
         if carried > 0 {
@@ -171,6 +171,7 @@ impl Connection {
     #[inline(never)]
     fn transmit_syn_ack(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
         let window = self.rcv.window(true);
+        let flags = Flags::SYN.union(Flags::ACK).union(self.ecn_of_syn_ack());
         let ts = self.facts.timestamps.then(|| self.timestamps(now));
         let State::SynRcvd(syn) = &mut self.state else { return None };
         syn.pending = false;
@@ -190,7 +191,7 @@ impl Connection {
             dst_port: self.ends.remote_port,
             seq: self.snd.iss,
             ack: self.rcv.nxt,
-            flags: Flags::SYN.union(Flags::ACK),
+            flags,
             window,
             urgent: 0,
         };
@@ -298,6 +299,7 @@ impl Connection {
         if end == self.snd.end() && chunk.len > 0 {
             flags |= Flags::PSH;
         }
+        flags |= self.ecn_flags(!chunk.again && chunk.len > 0);
         let header = self.header(chunk.seq, flags);
         let at = self.emit_header(&header, now, out)?;
         let len = chunk.len as usize;
@@ -345,8 +347,20 @@ impl Connection {
         }
         if !chunk.again {
             self.arm_tail_probe(now);
+            self.note_usage(now);
         }
         self.arm_user_timeout(now, false);
+    }
+
+    /// Notes how much of the window is used; one that was not for long comes down.
+    fn note_usage(&mut self, now: Instant) {
+        let Send { una, nxt, mss, .. } = self.snd;
+        let pipe = self.snd.pipe();
+        let full = pipe + u32::from(mss) > self.control.window();
+        let enough = self.usage.sent((una, nxt), pipe, full, self.rtt.rto(), now);
+        if let Some(used) = enough.filter(|_| self.snd.recovery.is_open()) {
+            self.control.on_unused(used);
+        }
     }
 
     /// Nothing leaves though something may wait: the persist timer watches a window that stays
@@ -403,6 +417,7 @@ impl Connection {
 
     /// A segment without payload.
     fn emit_bare(&mut self, seq: SeqNum, flags: Flags, now: Instant, out: &mut [u8]) -> Option<usize> {
+        let flags = if flags.contains(Flags::RST) { flags } else { flags | self.ecn_flags(false) };
         let header = self.header(seq, flags);
         let len = self.emit_header(&header, now, out)?;
         self.left(now);

@@ -48,6 +48,9 @@ pub struct Segment<'a> {
     pub options: Options<'a>,
     /// The data.
     pub payload: &'a [u8],
+    /// Its packet was marked on the way: congestion experienced (RFC 3168 §5). Whoever reads the packet's header
+    /// sets it.
+    pub ce: bool,
 }
 
 impl<'a> Segment<'a> {
@@ -77,6 +80,7 @@ impl<'a> Segment<'a> {
             urgent: u16::from_be_bytes([head[18], head[19]]),
             options: Options::parse(options, flags.contains(Flags::SYN)),
             payload,
+            ce: false,
         })
     }
 

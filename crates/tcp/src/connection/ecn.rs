@@ -1,0 +1,124 @@
+//! Explicit congestion notification (RFC 3168): routers mark packets that they would drop, the receiver echoes the
+//! mark until the sender says that it slowed down.
+
+use super::Connection;
+use super::acknowledge::Delivery;
+use crate::config::EcnPolicy;
+use crate::congestion::CongestionControl;
+use crate::receive::AckNeed;
+use crate::recovery::{Episode, Frto, Recovery};
+use alloc::boxed::Box;
+use firstflight_wire::Instant;
+use firstflight_wire::ip::Ecn;
+use firstflight_wire::tcp::{Flags, Segment};
+
+/// What a connection keeps of it.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    /// Both ends want it.
+    agreed: bool,
+    /// A packet was marked, and the peer has not said that it slowed down (ECN-Echo).
+    echo: bool,
+    /// We slowed down, and the peer has not been told (CWR).
+    reduced: bool,
+    /// The segment that was written last may be marked.
+    capable: bool,
+}
+
+impl Connection {
+    /// The codepoint for the packet of the segment that [`Connection::poll_transmit`] just wrote.
+    #[inline]
+    #[must_use]
+    pub fn ecn(&self) -> Ecn {
+        if self.marks.capable { Ecn::Ect0 } else { Ecn::NotEct }
+    }
+
+    /// Whether congestion is notified explicitly here (RFC 3168 §6.1.1).
+    #[must_use]
+    pub fn uses_ecn(&self) -> bool {
+        self.marks.agreed
+    }
+
+    /// Flags of a SYN that is sent for the `retransmits`th time again: a path that loses SYNs with these flags gets
+    /// one without (RFC 3168 §6.1.1.1).
+    pub(super) fn ecn_of_syn(&self, retransmits: u8) -> Flags {
+        let ask = self.config.ecn == EcnPolicy::Ask && retransmits == 0;
+        if ask { Flags::ECE.union(Flags::CWR) } else { Flags::EMPTY }
+    }
+
+    /// What the peer's SYN says.
+    pub(super) fn take_ecn_of_syn(&mut self, syn: &Segment<'_>) {
+        let both = Flags::ECE.union(Flags::CWR);
+        self.marks.agreed = if syn.flags.contains(Flags::ACK) {
+            let only_echo = syn.flags.contains(Flags::ECE) && !syn.flags.contains(Flags::CWR);
+            self.config.ecn == EcnPolicy::Ask && only_echo
+        } else {
+            self.config.ecn != EcnPolicy::Off && syn.flags.contains(both)
+        };
+    }
+
+    /// Flags of a SYN-ACK.
+    pub(super) fn ecn_of_syn_ack(&mut self) -> Flags {
+        self.marks.capable = false;
+        if self.marks.agreed { Flags::ECE } else { Flags::EMPTY }
+    }
+
+    /// The packet of a segment that was taken says whether it was marked; the segment, whether the peer slowed down
+    /// (RFC 3168 §6.1.3).
+    #[inline]
+    pub(super) fn take_mark(&mut self, segment: &Segment<'_>) {
+        if !self.marks.agreed {
+            return;
+        }
+        if segment.flags.contains(Flags::CWR) {
+            self.marks.echo = false;
+        }
+        if segment.ce {
+            self.marks.echo = true;
+            // The sender is to hear of it now.
+            self.rcv.need = AckNeed::Now;
+        }
+    }
+
+    /// The peer echoes a mark: the window shrinks once for what is under way (RFC 3168 §6.1.2).
+    #[inline]
+    pub(super) fn take_echo(&mut self, segment: &Segment<'_>, delivery: &Delivery, now: Instant) {
+        if !self.marks.agreed || !segment.flags.contains(Flags::ECE) {
+            return;
+        }
+        // Marked is not lost: there is nothing to take back.
+        self.undo = None;
+        if self.snd.recovery.is_open() && self.snd.outstanding() {
+            let prr = Some(self.reduce(delivery.pipe, now));
+            self.undo = None;
+            let episode = Episode { point: self.snd.nxt, prr, frto: Frto::Off };
+            self.snd.recovery = Recovery::Reducing(Box::new(episode));
+        }
+    }
+
+    /// The window shrank: the peer is to be told.
+    pub(super) fn note_reduction(&mut self) {
+        self.marks.reduced = self.marks.agreed;
+    }
+
+    /// Flags of a segment on an open connection; `fresh` says that it brings data never sent before.
+    #[inline]
+    pub(super) fn ecn_flags(&mut self, fresh: bool) -> Flags {
+        // Neither repetitions nor bare acknowledgements may be marked (RFC 3168 §6.1.4, §6.1.5).
+        self.marks.capable = self.marks.agreed && fresh;
+        if !self.marks.agreed {
+            return Flags::EMPTY;
+        }
+        let mut flags = if self.marks.echo { Flags::ECE } else { Flags::EMPTY };
+        if fresh && core::mem::take(&mut self.marks.reduced) {
+            flags |= Flags::CWR;
+        }
+        flags
+    }
+
+    /// A reduction for a mark ends when something above its point is acknowledged.
+    pub(super) fn end_reduction_by_mark(&mut self, now: Instant) {
+        self.snd.recovery = Recovery::Open;
+        self.control.on_recovery_exit(now);
+    }
+}

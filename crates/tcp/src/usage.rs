@@ -1,0 +1,102 @@
+//! How much of the congestion window is used: one that is not is not known to fit the path, and neither grows nor
+//! stays (RFC 7661, RFC 9438 §5.8; the rules are Linux's).
+
+use core::time::Duration;
+use firstflight_wire::{Instant, SeqNum};
+
+/// What was under way lately.
+#[derive(Debug)]
+pub struct Usage {
+    /// The window was full in this round trip.
+    full: bool,
+    /// The most bytes that were under way in it.
+    most: u32,
+    /// When this is acknowledged, another round trip begins.
+    end: SeqNum,
+    /// The most bytes that were under way since the window was last full,
+    used: u32,
+    /// and when that was.
+    since: Instant,
+}
+
+impl Usage {
+    /// Nothing was sent; the stream begins at `iss`.
+    #[inline]
+    #[must_use]
+    pub fn new(iss: SeqNum, now: Instant) -> Self {
+        Self { full: false, most: 0, end: iss, used: 0, since: now }
+    }
+
+    /// Something left: now `pipe` bytes are under way, and with a segment more `window` would be exceeded if `full`.
+    /// Says how many bytes were enough for longer than `rto`, if the window was not full in that time.
+    #[inline]
+    pub fn sent(
+        &mut self,
+        (una, nxt): (SeqNum, SeqNum),
+        pipe: u32,
+        full: bool,
+        rto: Duration,
+        now: Instant,
+    ) -> Option<u32> {
+        if full || una.ge(self.end) || (!self.full && pipe > self.most) {
+            self.full = full;
+            self.most = pipe;
+            self.end = nxt;
+        }
+        if full {
+            (self.used, self.since) = (0, now);
+            return None;
+        }
+        self.used = self.used.max(pipe);
+        if now - self.since < rto {
+            return None;
+        }
+        self.since = now;
+        Some(core::mem::take(&mut self.used))
+    }
+
+    /// Whether an acknowledgement may open a window of `window` bytes: it was full, or in slow start at least half.
+    #[inline]
+    #[must_use]
+    pub fn allows_growth(&self, window: u32, slow_start: bool) -> bool {
+        self.full || (slow_start && window < self.most.saturating_mul(2))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seq(n: u32) -> SeqNum {
+        SeqNum::new(n)
+    }
+
+    const RTO: Duration = Duration::from_millis(200);
+
+    #[test]
+    fn a_full_window_may_grow_all_round_trip_long() {
+        let mut usage = Usage::new(seq(0), Instant::ZERO);
+        assert!(!usage.allows_growth(10_000, true));
+        usage.sent((seq(0), seq(9_000)), 9_000, false, RTO, Instant::ZERO);
+        assert!(usage.allows_growth(10_000, true) && !usage.allows_growth(10_000, false));
+        usage.sent((seq(0), seq(10_000)), 10_000, true, RTO, Instant::ZERO);
+        // What is acknowledged makes room that nobody uses.
+        usage.sent((seq(9_000), seq(10_100)), 1_100, false, RTO, Instant::ZERO);
+        assert!(usage.allows_growth(10_000, false));
+        // The next round trip.
+        usage.sent((seq(10_100), seq(11_100)), 1_000, false, RTO, Instant::ZERO);
+        assert!(!usage.allows_growth(10_000, true));
+    }
+
+    #[test]
+    fn what_was_enough_is_told_after_a_timeout() {
+        let mut usage = Usage::new(seq(0), Instant::ZERO);
+        let at = Instant::from_millis;
+        assert_eq!(usage.sent((seq(0), seq(10)), 10, false, RTO, at(100)), None);
+        assert_eq!(usage.sent((seq(0), seq(30)), 30, false, RTO, at(150)), None);
+        assert_eq!(usage.sent((seq(30), seq(50)), 20, false, RTO, at(200)), Some(30));
+        assert_eq!(usage.sent((seq(30), seq(50)), 20, true, RTO, at(500)), None);
+        assert_eq!(usage.sent((seq(30), seq(60)), 5, false, RTO, at(600)), None);
+        assert_eq!(usage.sent((seq(30), seq(70)), 4, false, RTO, at(700)), Some(5));
+    }
+}
