@@ -66,6 +66,42 @@ fn rst_outside_the_window_is_dropped() {
     assert_eq!(p.state(id), StateName::Established);
 }
 
+/// RFC 5961 §3.2, 1: the number counts, not what else the segment brings into the window.
+#[test]
+fn text_on_a_rst_does_not_bring_it_into_the_window() {
+    let (mut p, id) = open();
+    p.send(seg().seq(5).bytes(100).rst());
+    p.send(seg().seq(10).syn().fin().ack(11).rst());
+    p.quiet();
+    // Nor out of it.
+    p.send(seg().seq(11).bytes(100).rst());
+    assert_eq!(p.reason(id), Some(CloseReason::Reset));
+}
+
+/// RFC 9293 §3.10.7.4, fifth step: only what acknowledges SND.UNA or more tells the window.
+#[test]
+fn an_old_acknowledgement_does_not_tell_the_window() {
+    let (mut p, id) = open();
+    p.send(seg().seq(11).ack(11).win(20_000).data(b"a"));
+    p.send(seg().seq(12).ack(1).win(0).data(b"b"));
+    p.drain();
+    p.write(id, &[b'y'; 1_000]);
+    p.expect().seq(11).len(1_000);
+}
+
+/// RFC 5961 §5.2: MAX.SND.WND is the largest window ever, that of the SYN too.
+#[test]
+fn the_window_of_the_syn_counts_for_old_acknowledgements() {
+    let mut p = Peer::new();
+    let listener = p.listen();
+    p.send(seg().syn().mss(1460).win(60_000));
+    p.expect().syn_ack();
+    p.send(seg().seq(1).ack(1).win(100));
+    let id = p.accept(listener);
+    p.send(seg().seq(1).ack(1_u32.wrapping_sub(59_999)).win(100).data(b"old but fine"));
+    assert_eq!(p.read(id), b"old but fine");
+}
+
 /// RFC 5961 §4.2: a SYN is challenged whatever its number, SYN-ACKs too.
 #[test]
 fn syn_is_challenged_whatever_its_number() {

@@ -182,8 +182,12 @@ impl Send {
         }
     }
 
-    /// Takes the peer's window (RFC 9293 §3.10.7.4, fifth step). True if it grew.
+    /// Takes the peer's window (RFC 9293 §3.10.7.4, fifth step), not that of an acknowledgement older than UNA. True
+    /// if it grew.
     pub fn update_window(&mut self, seq: SeqNum, ack: SeqNum, window: u32) -> bool {
+        if ack.lt(self.una) {
+            return false;
+        }
         if self.wl1.lt(seq) || (self.wl1 == seq && self.wl2.le(ack)) {
             let grew = window > self.wnd;
             self.wnd = window;
@@ -198,7 +202,7 @@ impl Send {
     /// Takes the window of a SYN, which is never scaled.
     pub fn first_window(&mut self, seq: SeqNum, ack: SeqNum, window: u32) {
         self.wnd = window;
-        self.max_wnd = window;
+        self.max_wnd = self.max_wnd.max(window);
         self.wl1 = seq;
         self.wl2 = ack;
     }

@@ -68,12 +68,12 @@ impl Connection {
             }
             _ => {}
         }
+        if segment.flags.contains(Flags::RST) {
+            return self.take_reset(segment.seq, now, pool);
+        }
         let (seq, syn_stripped) = self.strip_crossed_syn(segment);
         if let Err(reason) = self.check_sequence(segment, seq, syn_stripped, now) {
             return Disposition::Dropped(reason);
-        }
-        if segment.flags.contains(Flags::RST) {
-            return self.take_reset(seq, now, pool);
         }
         if segment.flags.contains(Flags::SYN) && !syn_stripped {
             self.challenge(now);
@@ -137,11 +137,10 @@ impl Connection {
         syn_stripped: bool,
         now: Instant,
     ) -> Result<(), DropReason> {
-        let rst = segment.flags.contains(Flags::RST);
         if self.repeated_syn(segment, now) {
             return Err(DropReason::OutOfWindow);
         }
-        if self.facts.timestamps && !rst {
+        if self.facts.timestamps {
             match segment.options.timestamps {
                 None if !segment.flags.contains(Flags::SYN) => return Err(DropReason::NoTimestamp),
                 Some(ts) if self.rcv.is_old(ts, now) => {
@@ -154,9 +153,6 @@ impl Connection {
         let len = segment.len() - u32::from(syn_stripped);
         if self.rcv.acceptable(seq, len) {
             return Ok(());
-        }
-        if rst {
-            return Err(DropReason::OutOfWindow);
         }
         if len > 0 && seq.lt(self.rcv.nxt) && !segment.flags.contains(Flags::SYN) {
             // Sent again because our ACK was lost: acknowledge, or the peer never stops.
@@ -185,8 +181,12 @@ impl Connection {
         true
     }
 
-    /// Second step: RST (RFC 5961 §3.2).
+    /// Second step: RST (RFC 5961 §3.2). Its number alone decides, not its timestamp (RFC 7323 §5.2) nor what else
+    /// it carries into the window.
     fn take_reset(&mut self, seq: SeqNum, now: Instant, pool: &mut Pool) -> Disposition {
+        if !self.rcv.acceptable(seq, 0) {
+            return Disposition::Dropped(DropReason::OutOfWindow);
+        }
         if seq != self.rcv.nxt {
             self.challenge(now);
             return Disposition::Dropped(DropReason::RstUnacceptable);
