@@ -146,6 +146,38 @@ fn data_behind_a_fin_is_not_taken() {
     assert_eq!(p.state(id), StateName::CloseWait);
 }
 
+/// RFC 9293 §3.10.7.4: what lies beyond the window is trimmed off, a FIN too; it does not come into effect later.
+#[test]
+fn a_fin_beyond_the_window_is_not_taken() {
+    let mut p = Peer::with(|c| c.tcp.receive_buffer = 1_000);
+    let id = p.open_active(seg().mss(1460));
+    p.send(seg().seq(1).ack(1).bytes(1_001).fin());
+    p.expect().ack(1_001).win(0);
+    assert_eq!(p.read(id).len(), 1_000);
+    p.drain();
+    p.send(seg().seq(1_001).ack(1).data(b"z"));
+    assert_eq!(p.read(id), b"z");
+    assert_eq!(p.state(id), StateName::Established);
+    p.send(seg().seq(1_002).ack(1).fin());
+    assert_eq!(p.state(id), StateName::CloseWait);
+}
+
+/// A FIN in the middle of text that waits behind a hole is the peer's error: the stream goes on, and ends where
+/// the next FIN says. It neither ends without a change of state nor loses bytes.
+#[test]
+fn a_fin_inside_of_text_does_not_end_the_stream() {
+    let (mut p, id) = open();
+    p.send(seg().seq(3).ack(1).data(b"cdef"));
+    p.send(seg().seq(5).ack(1).fin());
+    p.send(seg().seq(1).ack(1).data(b"ab"));
+    assert_eq!(p.read(id), b"abcdef");
+    assert_eq!(p.read_once(id), Err(IoError::WouldBlock));
+    assert_eq!(p.state(id), StateName::Established);
+    p.send(seg().seq(7).ack(1).fin());
+    assert_eq!(p.read_once(id), Ok(0));
+    assert_eq!(p.state(id), StateName::CloseWait);
+}
+
 /// A FIN is sent again like data (RFC 6298 §5) and acknowledged again.
 #[test]
 fn our_fin_is_retransmitted() {
@@ -236,6 +268,15 @@ fn time_wait_survives_resets_and_old_segments() {
     p.quiet();
     p.send(seg().seq(1).ack(1).data(b"old"));
     p.expect().is_ack().seq(2).ack(2);
+    assert_eq!(p.stack.time_waits(), 1);
+}
+
+/// A SYN with FIN opens nothing, so it must not end a TIME-WAIT either.
+#[test]
+fn a_syn_with_fin_does_not_end_time_wait() {
+    let (mut p, _) = in_time_wait(seg().mss(1460));
+    p.send(seg().seq(1_000).syn().fin());
+    p.expect().is_ack();
     assert_eq!(p.stack.time_waits(), 1);
 }
 

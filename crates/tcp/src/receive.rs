@@ -188,10 +188,11 @@ impl Receive {
         }
     }
 
-    /// Notes the peer's FIN at `seq`, just behind its last byte. A second FIN at another place is
-    /// the peer's error and ignored.
+    /// Notes the peer's FIN at `seq`, just behind its last byte, unless it lies beyond the window. A second FIN at
+    /// another place, or one where there is text, is the peer's error and ignored.
     pub fn note_fin(&mut self, seq: SeqNum) {
-        if self.fin.is_none() && !seq.lt(self.nxt) {
+        let inside = !seq.lt(self.nxt) && seq.le(self.edge);
+        if self.fin.is_none() && inside && self.ahead.containing(seq).is_none() {
             self.fin = Some(seq);
         }
     }
@@ -201,6 +202,8 @@ impl Receive {
         if self.fin == Some(self.nxt) {
             self.nxt += 1;
             self.edge = self.edge.max(self.nxt);
+            // Nothing is behind it, whatever came.
+            self.ahead.clear();
             return true;
         }
         false

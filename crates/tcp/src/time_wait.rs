@@ -44,7 +44,8 @@ impl TimeWait {
         if segment.flags.contains(Flags::RST) {
             return TimeWaitAction::Ignore;
         }
-        if segment.flags.contains(Flags::SYN) && !segment.flags.contains(Flags::ACK) {
+        // With FIN it opens nothing, so it must not end this either.
+        if segment.flags.contains(Flags::SYN) && !segment.flags.intersects(Flags::ACK.union(Flags::FIN)) {
             // RFC 6191 §2: an older timestamp speaks against it whatever the number.
             let newer = match segment.options.timestamps {
                 Some(ts) if self.timestamps && ts.value != self.ts_recent => {
