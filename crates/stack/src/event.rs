@@ -89,7 +89,7 @@ pub enum Drop {
     BadTcp,
     /// Its ICMP message is wrong or about nothing of ours.
     BadIcmp,
-    /// A SYN with FIN or RST.
+    /// For a listener: a SYN with FIN, or a segment without SYN, ACK and RST.
     BadFlags,
     /// No connection and no listener: answered with a RST.
     NoConnection,

@@ -139,6 +139,10 @@ impl Stack {
         match self.listeners.find(&key) {
             Some(listener) if only_syn => self.handle_syn(Syn { listener, key, segment, above, now }),
             Some(listener) if self.handle_cookie_ack(listener, key, segment, now) => {}
+            // RFC 9293 §3.10.7.2, fourth step: a listener does not answer what has none of the three.
+            Some(_) if !segment.flags.intersects(Flags::SYN.union(Flags::ACK).union(Flags::RST)) => {
+                self.drop_packet(Drop::BadFlags);
+            }
             _ => self.reply_reset(key, segment),
         }
     }

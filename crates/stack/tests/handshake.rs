@@ -259,7 +259,7 @@ fn syn_with_fin_is_dropped_by_a_listener() {
     assert_eq!(p.stack.counters().dropped(Drop::BadFlags), 1);
 }
 
-/// RFC 9293 §3.10.7.2, first and second step.
+/// RFC 9293 §3.10.7.2, first, second and fourth step.
 #[test]
 fn a_listener_ignores_rst_and_resets_ack() {
     let mut p = Peer::new();
@@ -271,10 +271,11 @@ fn a_listener_ignores_rst_and_resets_ack() {
     p.expect().is_rst().seq(123).empty();
     p.send(seg().syn().ack(123));
     p.expect().is_rst().seq(123);
-    // RFC 9293 §3.10.7.2, fourth step: anything else is dropped. Our listener answers as a closed
-    // port would, which 3.10.7.1 allows, with the form for segments without ACK.
+    // Anything else is dropped.
     p.send(seg().seq(5).data(b"abc"));
-    p.expect().is_rst().seq(0).ack(8);
+    p.send(seg().seq(5).fin());
+    p.quiet();
+    assert_eq!(p.stack.counters().dropped(Drop::BadFlags), 2);
 }
 
 /// RFC 9293 §3.10.7.1: both forms.
