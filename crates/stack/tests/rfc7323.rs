@@ -38,6 +38,20 @@ fn window_scaling_when_both_offer_it() {
     assert!((10_000..=16_000).contains(&then), "{then}");
 }
 
+/// RFC 7323 §2.2: nor is the window of the SYN-ACK that ends a simultaneous open.
+#[test]
+fn the_window_of_a_crossed_syn_ack_is_not_scaled() {
+    let mut p = Peer::new();
+    let id = p.connect(b"", false);
+    p.expect().is_syn();
+    p.send(seg().syn().mss(1460).scale(3).win(1_000));
+    p.expect().syn_ack();
+    p.send(seg().syn().ack(1).mss(1460).scale(3).win(1_000));
+    p.write(id, &[0; 5_000]);
+    let bytes: usize = p.drain().iter().map(|g| g.data.len()).sum();
+    assert!(bytes <= 1_000, "{bytes}");
+}
+
 /// RFC 7323 §2.2: without the peer's option nobody scales, and the SYN-ACK has none.
 #[test]
 fn no_window_scaling_without_the_peers_option() {

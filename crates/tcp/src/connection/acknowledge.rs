@@ -93,7 +93,7 @@ impl Connection {
         pool: &mut Pool,
     ) {
         let ack = segment.ack;
-        let window = u32::from(segment.window) << self.snd.scale;
+        let window = self.window_of(segment);
         let (una, had) = (self.snd.una, self.snd.wnd);
         // What was sent again for nothing is reported when all has arrived.
         if self.snd.outstanding() || self.undo.is_some() || self.tail.is_some() {

@@ -403,7 +403,7 @@ impl Connection {
         self.rtt.reset_backoff();
         self.backoffs = 0;
         self.timers.stop(Timer::Retransmit);
-        let window = u32::from(segment.window) << self.snd.scale;
+        let window = self.window_of(segment);
         self.snd.first_window(segment.seq, segment.ack, window);
         self.transit_from(from, Trigger::HandshakeAck);
         self.open(now);

@@ -129,6 +129,13 @@ impl Connection {
         (segment.seq + u32::from(crossed), crossed)
     }
 
+    /// The window that a segment tells; a SYN-ACK that crosses ours is not scaled either (RFC 7323 §2.2).
+    #[inline]
+    pub(super) fn window_of(&self, segment: &Segment<'_>) -> u32 {
+        let shift = if segment.flags.contains(Flags::SYN) { 0 } else { self.snd.scale };
+        u32::from(segment.window) << shift
+    }
+
     /// First step: numbers and timestamps.
     fn check_sequence(
         &mut self,
