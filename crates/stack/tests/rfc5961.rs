@@ -189,3 +189,15 @@ fn overlapping_data_is_trimmed() {
     let got = p.read(id);
     assert_eq!((got.len(), &got[..6], &got[11..]), (12, &b"1234ab"[..], &b"D"[..]));
 }
+
+/// RFC 9293 §3.10.7.4: RCV.NXT goes over all that is there, also when one segment covers several holes.
+#[test]
+fn text_over_several_holes_is_acknowledged_with_all_behind_it() {
+    let (mut p, id) = open();
+    p.send(seg().seq(13).ack(11).data(b"cd"));
+    p.send(seg().seq(17).ack(11).data(b"ghij"));
+    p.drain();
+    p.send(seg().seq(11).ack(11).data(b"abcdefgh"));
+    p.expect().is_ack().ack(21).sack(&[]);
+    assert_eq!(p.read(id), b"abcdefghij");
+}

@@ -169,11 +169,9 @@ impl Receive {
             // It fills a hole, in whole or in part: the sender is waiting to hear of it.
             self.need = AckNeed::Now;
         }
-        if !self.ahead.is_empty()
-            && let Some(end) = self.ahead.take_from(self.nxt + taken)
-            && end.gt(self.nxt + taken)
-        {
-            taken = end.distance_from(self.nxt);
+        // It may reach over several holes at once.
+        while let Some(end) = self.ahead.take_from(self.nxt + taken) {
+            taken = taken.max(end.distance_from(self.nxt));
         }
         self.buf.advance(taken as usize);
         self.nxt += taken;
