@@ -52,7 +52,7 @@ pub use asap::Verifications;
 pub use config::{CarrierConfig, Certified, Config, ConnectConfig, Limits, ListenConfig, ResponsePolicy};
 pub use counters::{Counters, Outcomes};
 pub use event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, ListenerId, Trace};
-pub use firstflight_tcp::{CloseReason, IoError, Readiness, StateName};
+pub use firstflight_tcp::{CloseReason, IoError, Readiness, StateName, Variables};
 pub use gauges::Gauges;
 pub use relayed::RelayedFlight;
 pub use socket::{ConnectError, ListenError};

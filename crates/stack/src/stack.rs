@@ -26,7 +26,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_credential::asap::{AsapShard, reason};
 use firstflight_credential::{CredentialStore, Entry, JobResult, NetworkId, Place, Reason, Serial};
-use firstflight_tcp::{CloseReason, Pool};
+use firstflight_tcp::{CloseReason, Pool, Variables};
 use firstflight_wire::{Clock, Instant, udp};
 
 /// Many TCP connections over one link. Owned by one thread; more cores mean more stacks.
@@ -213,6 +213,12 @@ impl Stack {
     #[must_use]
     pub fn close_reason(&self, id: ConnId) -> Option<CloseReason> {
         self.slot(id)?.conn.close_reason()
+    }
+
+    /// The sequence variables of a connection, for diagnosis; `None` if it is gone.
+    #[must_use]
+    pub fn variables(&self, id: ConnId) -> Option<Variables> {
+        Some(self.slot(id)?.conn.variables())
     }
 
     pub(crate) fn slot(&self, id: ConnId) -> Option<&Slot> {

@@ -32,7 +32,7 @@ mod usage;
 
 pub use buffer::Pool;
 pub use config::{Config, EcnPolicy, Keepalive};
-pub use connection::{Connection, Disposition, DropReason, Endpoints, Readiness, Totals, follows};
+pub use connection::{Connection, Disposition, DropReason, Endpoints, Readiness, Totals, Variables, follows};
 pub use error::{CloseReason, IoError};
 pub use plan::{ChildPlan, Resolution, Retransmit, SynAckReport, SynPlan};
 pub use time_wait::{TimeWait, TimeWaitAction};

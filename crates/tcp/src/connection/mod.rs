@@ -14,6 +14,7 @@ mod recover;
 mod segment;
 mod timeout;
 mod transmit;
+mod variables;
 
 use crate::buffer::Pool;
 use crate::config::Config;
@@ -36,6 +37,7 @@ use firstflight_wire::tcp::Timestamps;
 use firstflight_wire::{Instant, SeqNum};
 
 pub use segment::{Disposition, DropReason, follows};
+pub use variables::Variables;
 
 /// What changed for the application since it last asked; bits add up.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
