@@ -141,6 +141,21 @@ fn missing_timestamps_are_dropped_silently_except_on_rst() {
     assert_eq!(p.state(id), StateName::Closed);
 }
 
+/// RFC 7323 §3.2: that is so for the SYN-ACK that ends a simultaneous open.
+#[test]
+fn a_crossed_syn_ack_without_the_agreed_timestamps_is_dropped() {
+    let mut p = Peer::new();
+    let id = p.connect(b"", false);
+    p.expect().is_syn();
+    p.send(seg().syn().mss(1460).ts(1_000));
+    p.expect().syn_ack();
+    p.send(seg().syn().ack(1).mss(1460));
+    p.quiet();
+    assert_eq!(p.state(id), StateName::SynRcvd);
+    p.send(seg().syn().ack(1).mss(1460).ts(1_001));
+    assert_eq!(p.state(id), StateName::Established);
+}
+
 /// RFC 7323 §5.3 R1: an old timestamp: acknowledge and drop.
 #[test]
 fn paws_drops_old_segments_and_answers() {

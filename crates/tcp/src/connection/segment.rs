@@ -149,7 +149,9 @@ impl Connection {
         }
         if self.facts.timestamps {
             match segment.options.timestamps {
-                None if !segment.flags.contains(Flags::SYN) => return Err(DropReason::NoTimestamp),
+                None if syn_stripped || !segment.flags.contains(Flags::SYN) => {
+                    return Err(DropReason::NoTimestamp);
+                }
                 Some(ts) if self.rcv.is_old(ts, now) => {
                     self.challenge(now);
                     return Err(DropReason::OldTimestamp);
