@@ -6,6 +6,7 @@
 
 pub mod asap_parse;
 pub mod asap_syns;
+pub mod model;
 pub mod pair;
 pub mod stack_frames;
 pub mod wire_parse;

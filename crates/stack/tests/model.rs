@@ -1,0 +1,17 @@
+//! A connection beside a model of RFC 9293's rules (§3.10.7), with sequences of segments, calls and time that are
+//! drawn at random. The fuzz target `model` does the same with a fuzzer's choice.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+#[path = "../../../fuzz/src/model/mod.rs"]
+mod model;
+
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_engine_does_what_the_rules_say(bytes in proptest::collection::vec(any::<u8>(), 16..1_500)) {
+        model::run(&bytes);
+    }
+}
