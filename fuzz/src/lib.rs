@@ -4,6 +4,7 @@
 //! here: its target and a test of `firstflight-dns` take it from its file, as `stack` does not know that crate.
 #![forbid(unsafe_code)]
 
+pub mod actions;
 pub mod asap_parse;
 pub mod asap_syns;
 pub mod model;

@@ -1,0 +1,109 @@
+//! The end of a run: packets are lost no more, applications close, and everything has to end.
+
+use super::ends::End;
+use super::{HARMLESS_LOSSES, HARMLESS_WAIT, World};
+use std::time::Duration;
+
+impl World {
+    /// Every packet arrives, both applications write nothing more and read all: everything ends.
+    pub(super) fn finish(&mut self) {
+        self.disturbed |= self.path.losses > HARMLESS_LOSSES || self.waited > HARMLESS_WAIT;
+        self.path.perfect();
+        self.pump();
+        for end in &mut self.ends {
+            end.woken = true;
+        }
+        let limit = self.now + Duration::from_secs(8 * 3600);
+        loop {
+            self.accept();
+            // Applications act when they were told to.
+            let now = self.now;
+            for end in self.ends.iter_mut().filter(|end| end.woken) {
+                end.woken = false;
+                let stack = &mut self.stacks[end.side];
+                end.shutdown(stack, now);
+                end.read(stack, usize::MAX, now);
+            }
+            self.pump();
+            if !self.path.is_empty() {
+                self.now += Duration::from_millis(10);
+                self.waited = Duration::ZERO;
+                for _ in 0..self.path.len() {
+                    self.deliver(0);
+                }
+                self.pump();
+                continue;
+            }
+            if self.ends.iter().all(End::over) {
+                break;
+            }
+            if self.ends.iter().any(|end| end.woken) {
+                continue;
+            }
+            let next = self.next_timer().filter(|at| *at <= limit);
+            let Some(next) = next else {
+                self.check_stall();
+                break;
+            };
+            self.now = next.max(self.now);
+            for stack in &mut self.stacks {
+                stack.handle_timeout(self.now);
+            }
+        }
+        self.check_streams();
+        self.nothing_is_left();
+    }
+
+    /// Nothing will happen any more, though connections are open. They may wait for ever for a peer that is gone, or
+    /// that somebody told that all is well, but not with anything of their own outstanding.
+    fn check_stall(&self) {
+        for end in self.ends.iter().filter(|end| !end.over()) {
+            let alone = !self.ends.iter().any(|o| o.side != end.side && o.port == end.port && !o.over());
+            let stack = &self.stacks[end.side];
+            let right = (self.tampered || (self.disturbed && alone)) && end.has_said_all(stack);
+            assert!(right, "a silent stall of {end:#?}: {:?} among {:#?}", stack.info(end.id), self.ends);
+        }
+    }
+
+    /// Where nothing but reordering and few losses happened, every stream is whole.
+    fn check_streams(&self) {
+        if self.disturbed {
+            return;
+        }
+        for client in self.ends.iter().filter(|end| end.side == 0) {
+            assert_eq!(client.failed, None, "{client:?}");
+            let whole = self.ends.iter().any(|child| {
+                let ours = child.side == 1 && child.port == client.port && child.failed.is_none();
+                ours && (child.read, client.read) == (client.written, child.written)
+            });
+            assert!(whole, "no whole stream of {client:?} among {:#?}", self.ends);
+        }
+    }
+
+    fn nothing_is_left(&mut self) {
+        for end in std::mem::take(&mut self.ends) {
+            self.stacks[end.side].release(end.id, self.now);
+        }
+        let end = self.now + Duration::from_secs(4 * 3600);
+        for rounds in 0.. {
+            assert!(rounds < 20_000, "it does not end");
+            self.pump();
+            self.accept();
+            for end in std::mem::take(&mut self.ends) {
+                self.stacks[end.side].release(end.id, self.now);
+            }
+            if self.path.is_empty() {
+                match self.next_timer().filter(|at| *at <= end) {
+                    Some(next) => self.advance(next.max(self.now)),
+                    None => break,
+                }
+            } else {
+                self.deliver(0);
+            }
+        }
+        for stack in &self.stacks {
+            assert_eq!((stack.connections(), stack.buffer_bytes()), (0, 0), "left: {stack:?}");
+            assert_eq!((stack.time_waits(), stack.poll_timeout()), (0, None), "left: {stack:?}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Packets under way, and what is done to them.
+
+use arbitrary::Arbitrary;
+use firstflight_wire::SeqNum;
+use firstflight_wire::ip::Packet;
+use firstflight_wire::tcp::{Flags, Header, Segment, fill_checksum};
+
+/// Packets that wait; more are lost.
+const MAX_WAITING: usize = 400;
+
+/// Changes of a packet that somebody makes who sees it.
+#[derive(Debug, Clone, Copy, Arbitrary)]
+pub struct Forged {
+    flags: Option<u8>,
+    seq: i8,
+    far: bool,
+    ack: i8,
+    window: Option<u16>,
+}
+
+/// The path in both directions.
+#[derive(Debug, Default)]
+pub struct Path {
+    /// To which end, and the bytes.
+    waiting: Vec<(usize, Vec<u8>)>,
+    pub losses: usize,
+    perfect: bool,
+}
+
+impl Path {
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// From now on it loses nothing.
+    pub fn perfect(&mut self) {
+        self.perfect = true;
+    }
+
+    pub fn send(&mut self, to: usize, packet: &[u8]) {
+        if self.waiting.len() < MAX_WAITING || self.perfect {
+            self.waiting.push((to, packet.to_vec()));
+        } else {
+            self.losses += 1;
+        }
+    }
+
+    fn index(&self, which: usize) -> Option<usize> {
+        which.checked_rem(self.waiting.len())
+    }
+
+    /// It is lost.
+    pub fn take(&mut self, which: usize) -> Option<(usize, Vec<u8>)> {
+        let taken = self.take_to_deliver(which);
+        self.losses += usize::from(taken.is_some());
+        taken
+    }
+
+    pub fn take_to_deliver(&mut self, which: usize) -> Option<(usize, Vec<u8>)> {
+        Some(self.waiting.remove(self.index(which)?))
+    }
+
+    /// It comes once more, behind all others.
+    pub fn duplicate(&mut self, which: usize) {
+        if let Some(at) = self.index(which)
+            && self.waiting.len() < MAX_WAITING
+        {
+            self.waiting.push(self.waiting[at].clone());
+        }
+    }
+
+    /// One byte of it is another: a checksum tells, so it is as good as lost.
+    pub fn corrupt(&mut self, which: usize, at: usize, with: u8) {
+        let Some(index) = self.index(which).filter(|_| with != 0) else { return };
+        let packet = &mut self.waiting[index].1;
+        let at = at % packet.len();
+        packet[at] ^= with;
+        self.losses += 1;
+    }
+
+    /// A packet without text, nearly like one under way, with right checksums.
+    pub fn forge(&self, which: usize, forged: &Forged) -> Option<(usize, Vec<u8>)> {
+        let (to, bytes) = self.waiting.get(self.index(which)?)?;
+        let packet = Packet::parse(bytes).ok()?;
+        let segment = Segment::parse(packet.payload).ok()?;
+        let flags = forged.flags.map_or(segment.flags, Flags::from_bits);
+        if flags.contains(Flags::SYN) {
+            // Whoever chooses where a stream begins chooses its bytes.
+            return None;
+        }
+        let scale = if forged.far { 4_000 } else { 1 };
+        let seq = segment.seq.get().wrapping_add((i32::from(forged.seq) * scale) as u32);
+        let header = Header {
+            src_port: segment.src_port,
+            dst_port: segment.dst_port,
+            seq: SeqNum::new(seq),
+            ack: SeqNum::new(segment.ack.get().wrapping_add(i32::from(forged.ack) as u32)),
+            flags,
+            window: forged.window.unwrap_or(segment.window),
+            urgent: 0,
+        };
+        let mut out = vec![0; 100];
+        let len = header.emit(segment.options.raw, &mut out[20..]).ok()?;
+        let head = firstflight_wire::ip::Header {
+            src: packet.src,
+            dst: packet.dst,
+            protocol: packet.protocol,
+            hop_limit: 64,
+            ecn: firstflight_wire::ip::Ecn::default(),
+            dont_fragment: true,
+            identification: 0,
+        };
+        head.emit(len, &mut out).ok()?;
+        fill_checksum(&mut out[20..20 + len], packet.src, packet.dst);
+        out.truncate(20 + len);
+        Some((*to, out))
+    }
+}
