@@ -42,6 +42,7 @@ mod slab;
 mod slot;
 mod socket;
 mod stack;
+mod starved;
 mod stateless;
 pub mod syn_cookie;
 mod time_wait;

@@ -133,6 +133,8 @@ pub struct Slot {
     pub announced: bool,
     /// It is in the transmit queue.
     pub queued: bool,
+    /// It waits for memory, see [`crate::starved`].
+    pub starved: bool,
     /// It is in the flow table.
     pub mapped: bool,
     /// When the wheel will call it.
@@ -163,6 +165,7 @@ impl Slot {
             ready: Readiness::default(),
             announced: false,
             queued: false,
+            starved: false,
             mapped: true,
             armed: Instant::FAR_FUTURE,
             pair: None,

@@ -276,7 +276,11 @@ impl Stack {
     /// # Errors
     /// See [`firstflight_tcp::Connection::write`].
     pub fn write(&mut self, id: ConnId, bytes: &[u8], now: Instant) -> Result<usize, IoError> {
-        self.with(id, now, |slot, pool| slot.conn.write(pool, bytes, now))
+        let result = self.with(id, now, |slot, pool| slot.conn.write(pool, bytes, now));
+        if result == Err(IoError::WouldBlock) {
+            self.starve(id);
+        }
+        result
     }
 
     /// Takes out data of the peer; `Ok(0)` is the end of the stream.

@@ -15,6 +15,7 @@ use crate::ports::PortSelector;
 use crate::random::Random;
 use crate::slab::Slab;
 use crate::slot::{Asked, Owner, Slot};
+use crate::starved::Starved;
 use crate::syn_cookie::SynCookies;
 use crate::time_wait::TimeWaitTable;
 use crate::wheel::TimerWheel;
@@ -68,6 +69,7 @@ pub struct Stack {
     pub(crate) spare: Vec<Box<Asked>>,
     pub(crate) replies: VecDeque<Reply>,
     pub(crate) events: VecDeque<Announced>,
+    pub(crate) starved: Starved,
     pub(crate) traces: VecDeque<Trace>,
     pub(crate) counters: Counters,
     pub(crate) ip_id: u16,
@@ -117,6 +119,7 @@ impl Stack {
             spare: Vec::new(),
             replies: VecDeque::new(),
             events: VecDeque::new(),
+            starved: Starved::default(),
             traces: VecDeque::new(),
             counters: Counters::default(),
             ip_id: random.next_u64() as u16,
@@ -292,6 +295,9 @@ impl Stack {
 
     /// The next thing for the application.
     pub fn poll_event(&mut self) -> Option<Event> {
+        if self.starved.any() {
+            self.feed();
+        }
         loop {
             match self.events.pop_front()? {
                 Announced::Listener(index) => {

@@ -3,7 +3,7 @@
 
 mod peer;
 
-use firstflight_stack::{CloseReason, ConnId, StateName};
+use firstflight_stack::{CloseReason, ConnId, Event, IoError, Readiness, StateName};
 use firstflight_tcp::congestion::Algorithm;
 use firstflight_tcp::{Config, Keepalive};
 use peer::{Got, LATE_MS, Peer, Seg, seg};
@@ -358,4 +358,31 @@ fn data_beyond_the_window_is_trimmed() {
     p.drain();
     p.send(seg().seq(1_501).ack(1).bytes(500));
     assert_eq!(p.read(id).len(), 500);
+}
+
+/// Whoever cannot write because the stack's memory is all taken hears when others give some back: nothing of its own
+/// is under way that would tell it. It is not told again and again before that.
+#[test]
+fn who_finds_no_memory_hears_when_there_is_some() {
+    let mut p = Peer::with(|c| c.limits.buffer_bytes = 1 << 14);
+    let listener = p.listen();
+    let poor = p.open_passive(listener, seg().mss(1460));
+    p.port += 1;
+    let rich = p.open_passive(listener, seg().mss(1460));
+    let written = p.write(rich, &[0; 20_000]) as u32;
+    assert_eq!(written, 10_000, "a part, if there is no memory for all");
+    let mut acked = p.drain().iter().map(|got| got.data.len() as u32).sum::<u32>();
+    p.events.clear();
+    for _ in 0..3 {
+        assert_eq!(p.stack.write(poor, b"x", p.now), Err(IoError::WouldBlock));
+        p.pump();
+    }
+    assert!(p.events.is_empty(), "{:?}", p.events);
+    for _ in 0..10 {
+        p.send(seg().seq(1).ack(1 + acked));
+        acked += p.drain().iter().map(|got| got.data.len() as u32).sum::<u32>();
+    }
+    assert_eq!(acked, written);
+    assert!(p.events.iter().any(|e| *e == Event::Ready(poor, Readiness::WRITABLE)), "{:?}", p.events);
+    assert_eq!(p.stack.write(poor, b"x", p.now), Ok(1));
 }

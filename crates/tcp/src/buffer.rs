@@ -115,11 +115,12 @@ impl Ring {
         true
     }
 
-    /// Appends as much of `bytes` as keeps the ring within `limit`; returns how much.
+    /// Appends as much of `bytes` as keeps the ring within `limit`, or less where there is no memory for it; returns
+    /// how much.
     pub fn push(&mut self, pool: &mut Pool, limit: usize, bytes: &[u8]) -> usize {
-        let n = bytes.len().min(limit.saturating_sub(self.len()));
-        if n == 0 || !self.write_at(pool, self.len(), &bytes[..n]) {
-            return 0;
+        let mut n = bytes.len().min(limit.saturating_sub(self.len()));
+        while n > 0 && !self.write_at(pool, self.len(), &bytes[..n]) {
+            n /= 2;
         }
         self.len += n as u32;
         n
