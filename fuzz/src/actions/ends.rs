@@ -82,6 +82,19 @@ impl End {
         }
     }
 
+    /// Writes up to `total` bytes, as far as there is room, closes behind them, and reads what is there.
+    pub fn finish(&mut self, stack: &mut Stack, total: usize, now: Instant) {
+        let mut before = usize::MAX;
+        while !self.shut && self.written < total && self.written != before {
+            before = self.written;
+            self.write(stack, total - self.written, now);
+        }
+        if self.written >= total || self.failed.is_some() {
+            self.shutdown(stack, now);
+        }
+        self.read(stack, usize::MAX, now);
+    }
+
     pub fn shutdown(&mut self, stack: &mut Stack, now: Instant) {
         self.shut = true;
         if let Err(error) = stack.shutdown(self.id, now) {

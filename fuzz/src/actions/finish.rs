@@ -21,8 +21,7 @@ impl World {
             for end in self.ends.iter_mut().filter(|end| end.woken) {
                 end.woken = false;
                 let stack = &mut self.stacks[end.side];
-                end.shutdown(stack, now);
-                end.read(stack, usize::MAX, now);
+                end.finish(stack, self.totals[end.side], now);
             }
             self.pump();
             if !self.path.is_empty() {

@@ -47,6 +47,8 @@ struct Side {
     nodelay: bool,
     send_buffer: u16,
     receive_buffer: u16,
+    /// Bytes that its application has written on each connection when all is over.
+    total: u16,
 }
 
 /// What happens next. `which` counts packets under way, or ends that the applications hold.
@@ -151,6 +153,7 @@ struct World {
     /// What the applications hold.
     ends: Vec<End>,
     connections: usize,
+    totals: [usize; 2],
     /// Somebody else sent packets.
     tampered: bool,
     /// That, or something else for which connections may fail.
@@ -197,6 +200,7 @@ impl World {
             key: key(1),
             ends: Vec::new(),
             connections: 0,
+            totals: [0, 1].map(|end| usize::from(setup.ends[end].total) % MAX_WRITTEN),
             tampered: false,
             disturbed: setup.tight,
             waited: Duration::ZERO,
