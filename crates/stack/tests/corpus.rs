@@ -47,3 +47,13 @@ fn stack_frames() {
 fn pair() {
     replay("pair", targets::pair::run);
 }
+
+#[test]
+fn model() {
+    replay("model", targets::model::run);
+}
+
+#[test]
+fn actions() {
+    replay("actions", targets::actions::run);
+}
