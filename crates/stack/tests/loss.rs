@@ -467,3 +467,32 @@ fn a_slow_syn_ack_costs_no_window() {
         assert_eq!(p.stack.info(id).unwrap().cwnd / (MSS - 12).max(1) >= 9, window == 10, "{echo_first}");
     }
 }
+
+/// Duplicates after a timeout are answers to repetitions that the peer has no memory for: each would bring out another
+/// one, without end.
+#[test]
+fn duplicates_after_a_timeout_bring_out_nothing() {
+    let (mut p, id) = open();
+    p.write(id, &[0; 5_000]);
+    p.drain();
+    p.pass(300);
+    segments(p.drain(), [0]);
+    for _ in 0..20 {
+        p.send(ack(0));
+    }
+    p.quiet();
+    p.pass(500);
+    segments(p.drain(), [0]);
+}
+
+/// 64 ranges are remembered; what begins another one is not kept, and not reported as a duplicate either.
+#[test]
+fn what_is_not_kept_is_no_duplicate() {
+    let (mut p, _) = open_sack();
+    for n in 0..70 {
+        p.send(seg().seq(11 + n * 20).ack(1).bytes(10));
+        let got = p.expect();
+        assert!(n >= 64 || got.sack[0] == (11 + n * 20, 21 + n * 20), "{got:?}");
+        assert!(n < 64 || got.sack[0].0 < 11 + 64 * 20, "{got:?}");
+    }
+}

@@ -159,7 +159,7 @@ impl Receive {
             if added > 0 {
                 self.recent.rotate_right(1);
                 self.recent[0] = seq;
-            } else {
+            } else if self.ahead.containing(seq).is_some() {
                 self.came_twice(seq, seq + n as u32);
             }
             return Taken::OutOfOrder;

@@ -88,19 +88,20 @@ impl Send {
     }
 
     /// Takes the stream of `other` over: `first`, which that one no longer has, and all that it has. Nothing
-    /// was written here before.
-    pub fn adopt(&mut self, other: &mut Self, first: &[u8], pool: &mut Pool) {
+    /// was written here before. False if there is no memory for all of it.
+    pub fn adopt(&mut self, other: &mut Self, first: &[u8], pool: &mut Pool) -> bool {
+        self.fin_queued = other.fin_queued;
         if first.is_empty() {
             core::mem::swap(&mut self.buf, &mut other.buf);
-        } else {
-            let acked = first.len() - other.left_of(first.len());
-            let mut rest = alloc::vec![0; other.buf.len()];
-            other.buf.copy_to(0, &mut rest);
-            let limit = acked + rest.len();
-            self.buf.push(pool, limit, first.get(..acked).unwrap_or_default());
-            self.buf.push(pool, limit, &rest);
+            return true;
         }
-        self.fin_queued = other.fin_queued;
+        let acked = first.len() - other.left_of(first.len());
+        let mut stream = first.get(..acked).unwrap_or_default().to_vec();
+        stream.resize(acked + other.buf.len(), 0);
+        other.buf.copy_to(0, stream.get_mut(acked..).unwrap_or_default());
+        // Its memory may be what is needed.
+        other.buf.clear(pool);
+        self.buf.push(pool, stream.len(), &stream) == stream.len()
     }
 
     /// How many of the stream's first `len` bytes are still in the buffer.

@@ -123,11 +123,15 @@ impl Connection {
 
     /// Takes over what the application wrote to `other` and wished of it. This connection is in SYN-SENT
     /// and has no data; nothing of the peer was read from `other`, and `first` is what it
-    /// may have delivered already: the stream's first bytes, so that they are sent again here.
+    /// may have delivered already: the stream's first bytes, so that they are sent again here. Ends
+    /// the connection if there is no memory for all of it.
     pub fn adopt(&mut self, other: &mut Self, first: &[u8], pool: &mut Pool) {
-        self.snd.adopt(&mut other.snd, first, pool);
         self.facts.nodelay = other.facts.nodelay;
         self.facts.wants_room = other.facts.wants_room;
+        if !self.snd.adopt(&mut other.snd, first, pool) {
+            // A stream with a hole in it is worse than none.
+            self.abort(pool);
+        }
     }
 
     /// Turns Nagle's algorithm (RFC 9293 §3.7.4) off or on.

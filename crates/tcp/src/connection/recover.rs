@@ -199,15 +199,21 @@ impl Connection {
             let left = delivery.advanced / u32::from(self.snd.mss).max(1);
             self.snd.dup_acks =
                 if fast { self.snd.dup_acks.saturating_sub(left.saturating_sub(1)) } else { 0 };
-        } else if delivery.duplicate && self.snd.flight.len() > 0 {
+        } else if delivery.duplicate && self.snd.flight.len() > 0 && !self.repeats_all() {
             self.snd.dup_acks = self.snd.dup_acks.saturating_add(1);
         }
-        let enough = !fast && self.snd.dup_acks >= DUP_THRESH;
+        // After a timeout duplicates prove nothing: the timer repeats what is lost.
+        let enough = !self.snd.recovery.is_repairing() && self.snd.dup_acks >= DUP_THRESH;
         let partial = fast && delivery.advanced > 0;
         let over = self.snd.recovery.episode().is_some_and(|episode| self.snd.una == episode.point);
         if (enough || partial) && !over {
             self.snd.flight.mark_first();
         }
+    }
+
+    /// After a timeout, with nothing new sent since: a duplicate answers a repetition.
+    fn repeats_all(&self) -> bool {
+        matches!(&self.snd.recovery, Recovery::Loss(episode) if self.snd.nxt == episode.point)
     }
 
     fn path(&self, now: Instant) -> Path {
