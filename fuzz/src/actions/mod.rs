@@ -154,7 +154,6 @@ struct World {
     ends: Vec<End>,
     connections: usize,
     totals: [usize; 2],
-    tight: bool,
     /// Somebody else sent packets.
     tampered: bool,
     /// That, or something else for which connections may fail.
@@ -202,7 +201,6 @@ impl World {
             ends: Vec::new(),
             connections: 0,
             totals: [0, 1].map(|end| usize::from(setup.ends[end].total) % MAX_WRITTEN),
-            tight: setup.tight,
             tampered: false,
             disturbed: setup.tight,
             waited: Duration::ZERO,
