@@ -104,6 +104,36 @@ fn a_probe_for_nothing_costs_no_window() {
     assert!(cwnd(&p, id) >= 10);
 }
 
+/// §7.2: a probe that is due at the time of the timeout goes instead of it, and the timeout waits anew; only after it
+/// the time doubles.
+#[test]
+fn a_probe_goes_instead_of_the_timeout() {
+    let (mut p, id) = open(false);
+    p.write(id, &[0; 1_000]);
+    p.drain();
+    let now = p.ms();
+    let sent = p.sends_at(now + 1_500, &[now + 300, now + 600, now + 1_200]);
+    segments(&sent, [0, 0, 0]);
+}
+
+/// §7.3: a path that got longer than two round trips is not probed for each flight: without a measurement since, there
+/// is no other probe.
+#[test]
+fn a_longer_path_is_not_probed_for_each_flight() {
+    let (mut p, id) = open(false);
+    for n in 1..=4 {
+        p.write(id, &[0; 2_000]);
+        p.drain();
+        p.pass(260);
+        p.send(ack(2 * n));
+        p.pass(100);
+        p.send(sack(2 * n, &[(2 * n - 1, 2 * n)]));
+        p.drain();
+    }
+    // The first, and the third: one measurement of 260 ms makes SRTT 120.
+    assert_eq!(p.stack.info(id).unwrap().totals.retransmits, 2);
+}
+
 /// §7.4.2: the probe repaired a loss: without a D-SACK the window is halved.
 #[test]
 fn a_probe_that_repaired_a_loss_is_congestion() {
@@ -278,7 +308,7 @@ fn f_rto_finds_a_timeout_that_came_too_early() {
     p.write(id, &[0; 30_000]);
     segments(&p.drain(), 0..10);
     // The probe, then the timeout.
-    p.pass(600);
+    p.pass(700);
     segments(&p.drain(), [10, 0]);
     assert_eq!(cwnd(&p, id), 1);
     // The delay ends: the originals arrive one by one.
@@ -297,7 +327,7 @@ fn f_rto_falls_back_when_the_loss_was_real() {
     let (mut p, id) = open(false);
     p.write(id, &[0; 30_000]);
     segments(&p.drain(), 0..10);
-    p.pass(600);
+    p.pass(700);
     segments(&p.drain(), [10, 0]);
     p.send(ack(1));
     segments(&p.drain(), [11, 12]);

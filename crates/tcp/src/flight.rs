@@ -5,8 +5,7 @@ use alloc::collections::VecDeque;
 use core::ops::Range;
 use firstflight_wire::{Instant, SeqNum};
 
-/// Neither a peer that SACKs crumbs nor an application that writes them makes more records than this, or than one
-/// for so many bytes.
+/// An application that writes crumbs makes no more records than this, or than one for so many bytes.
 const MANY: usize = 4096;
 const CRUMB: u32 = 256;
 /// Records for which a flight of more than one segment makes room at once.
@@ -298,30 +297,15 @@ impl Flight {
         }
     }
 
-    /// The peer has `range`; `each` sees the segments of which that is new, as they were.
+    /// The peer has `range`; `each` sees the segments of which that is new, as they were. A segment of which it has a
+    /// part counts as missing: crumbs would make the list long.
     pub fn sack(&mut self, range: Range<SeqNum>, mut each: impl FnMut(&Sent)) {
-        let mut index = self.index(range.start);
-        while let Some(sent) = self.get(index).copied() {
-            if !sent.start.lt(range.end) {
-                break;
+        let first = self.index(range.start);
+        for index in first..self.len() {
+            let Some(sent) = self.get(index).filter(|sent| sent.end.le(range.end)) else { break };
+            if !sent.marks.has(Marks::SACKED) && sent.start.ge(range.start) {
+                self.mark_sacked(index, &mut each);
             }
-            if sent.marks.has(Marks::SACKED) {
-                index += 1;
-                continue;
-            }
-            if sent.start.lt(range.start) {
-                if !self.split(index, range.start) {
-                    index += 1;
-                    continue;
-                }
-                index += 1;
-            }
-            let Some(sent) = self.get(index).copied() else { break };
-            if sent.end.gt(range.end) && !self.split(index, range.end) {
-                break;
-            }
-            self.mark_sacked(index, &mut each);
-            index += 1;
         }
     }
 

@@ -59,14 +59,17 @@ fn counts_follow_what_happens() {
 }
 
 #[test]
-fn a_part_of_a_segment_is_a_segment() {
+fn a_part_of_a_segment_is_none() {
     let mut flight = ten();
-    assert_eq!(sacked(&mut flight, 350, 420), [50, 20]);
-    assert_eq!((flight.len(), flight.sacked()), (12, 70));
+    assert_eq!(sacked(&mut flight, 350, 520), [100]);
+    assert_eq!(sacked(&mut flight, 620, 680), [] as [u32; 0]);
+    assert_eq!((flight.len(), flight.sacked()), (10, 100));
+    // What goes again in smaller pieces is known by them.
     flight.mark(|_| Some(true));
     assert_eq!(flight.next_waiting(30), Some((seq(0), seq(30))));
     flight.repeat(seq(0), seq(30), at(30));
     assert_eq!(flight.next_waiting(30), Some((seq(30), seq(60))));
+    assert_eq!(sacked(&mut flight, 0, 30), [30]);
 }
 
 #[test]
@@ -92,7 +95,7 @@ fn what_is_taken_back_is_under_way_again() {
     assert_eq!(flight.next_waiting(100), None);
 }
 
-/// Neither a writer of single bytes nor a peer that SACKs every other one makes the list long.
+/// A writer of single bytes does not make the list long.
 #[test]
 fn crumbs_are_bounded() {
     let mut flight = Flight::default();

@@ -26,7 +26,9 @@ pub struct Rack {
     /// Recoveries until that is 1 again (RACK.reo_wnd_persist).
     persist: u8,
     /// RACK.reordering_seen.
-    pub reordering_seen: bool,
+    reordering_seen: bool,
+    /// The farthest that something was overtaken, bytes.
+    overtaken: u32,
     /// The newest changed since losses were last looked for.
     advanced: bool,
 }
@@ -57,6 +59,7 @@ impl Rack {
             quarters: 1,
             persist: 0,
             reordering_seen: false,
+            overtaken: 0,
             advanced: false,
         }
     }
@@ -68,7 +71,7 @@ impl Rack {
         if sent.end.gt(self.fack) {
             self.fack = sent.end;
         } else if sent.end.lt(self.fack) && !repeated {
-            self.reordering_seen = true;
+            self.see_reordering(self.fack.distance_from(sent.start));
         }
         if repeated && spurious {
             return;
@@ -78,6 +81,18 @@ impl Rack {
         if sent.after(self.newest.0, self.newest.1) {
             self.newest = (sent.at, sent.end);
         }
+    }
+
+    /// Something came behind what left `distance` bytes after its beginning.
+    pub fn see_reordering(&mut self, distance: u32) {
+        self.reordering_seen = true;
+        self.overtaken = self.overtaken.max(distance);
+    }
+
+    /// By how many segments of `mss` bytes the path reorders, as far as it was seen; at least [`DUP_THRESH`].
+    #[must_use]
+    pub fn reordering(&self, mss: u32) -> u32 {
+        self.overtaken.div_ceil(mss.max(1)).max(DUP_THRESH)
     }
 
     /// A D-SACK came: something was sent again for nothing, so reordering takes longer than was waited for

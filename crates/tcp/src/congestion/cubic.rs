@@ -5,11 +5,6 @@ use alloc::boxed::Box;
 use core::time::Duration;
 use firstflight_wire::Instant;
 
-/// Segments by which one acknowledgement may open the window in slow start. RFC 9438 leaves slow
-/// start open; 8 is what RFC 9406 §4.3 recommends without pacing, and it lets receivers that
-/// acknowledge in large steps (receive offload) still double the window each round trip.
-const SLOW_START_LIMIT: u32 = 8;
-
 /// Fractional bits of `w_est`.
 const FRACTION: u32 = 16;
 /// α_cubic = 3·(1 − β)/(1 + β) with β = 0.7 (RFC 9438 §4.3), `FRACTION` bits.
@@ -48,8 +43,6 @@ struct State {
     cwnd_fraction: u16,
     /// A congestion-avoidance stage has begun at `epoch`.
     in_epoch: bool,
-    /// In the slow start that follows a timeout.
-    after_timeout: bool,
     /// What Reno would have, in bytes with `FRACTION` fractional bits.
     w_est: u64,
     /// Start of the stage, moved forward by the time in which the window was not used.
@@ -70,7 +63,6 @@ impl Cubic {
             k_ms: 0,
             cwnd_fraction: 0,
             in_epoch: false,
-            after_timeout: false,
             w_est: 0,
             epoch: Instant::from_nanos(0),
         };
@@ -92,7 +84,6 @@ impl Cubic {
     fn begin_epoch(&mut self, now: Instant) {
         let s = &mut self.state;
         s.in_epoch = true;
-        s.after_timeout = false;
         s.epoch = now;
         s.w_est = u64::from(s.cwnd) << FRACTION;
         if s.w_max > s.cwnd {
@@ -174,10 +165,9 @@ impl CongestionControl for Cubic {
         }
         let s = &mut self.state;
         if s.cwnd < s.ssthresh {
-            // After a timeout one acknowledgement may cover much that the receiver already had
-            // (RFC 3465 §2.3).
-            let limit = if s.after_timeout { 1 } else { SLOW_START_LIMIT };
-            s.cwnd = grown(s.cwnd, ack.acked.min(self.mss.saturating_mul(limit)));
+            // RFC 9438 leaves slow start open. All that newly arrived counts, as in Linux: receivers that
+            // acknowledge in large steps (receive offload) still double the window each round trip.
+            s.cwnd = grown(s.cwnd, ack.acked);
             return;
         }
         if !s.in_epoch {
@@ -205,7 +195,6 @@ impl CongestionControl for Cubic {
         // §4.8: the stage after the slow start begins with K = 0 and its own plateau.
         s.w_max = 0;
         s.in_epoch = false;
-        s.after_timeout = true;
         s.cwnd = grown(self.mss, left);
     }
 

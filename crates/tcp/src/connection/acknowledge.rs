@@ -221,6 +221,10 @@ impl Connection {
         syn_ack: Option<Instant>,
         now: Instant,
     ) {
+        let measured = !delivery.repeated && delivery.timed.is_some();
+        if measured || delivery.timed_sack.is_some() {
+            self.facts.unmeasured = false;
+        }
         if let Some(sent) = syn_ack {
             self.rtt.sample(now - sent);
         } else if delivery.repeated {

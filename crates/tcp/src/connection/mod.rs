@@ -129,6 +129,8 @@ struct Facts {
     push_small: bool,
     /// A tail loss probe is due (RFC 8985 §7.3).
     probe_tail: bool,
+    /// One left, and no round-trip time was measured since.
+    unmeasured: bool,
     /// `Timer::Probe` waits for what may only be late.
     settling: bool,
 }
@@ -273,6 +275,12 @@ impl Connection {
     #[must_use]
     pub fn mss(&self) -> u16 {
         self.snd.mss
+    }
+
+    /// By how many segments the path was seen to reorder, at least three.
+    #[must_use]
+    pub fn reordering(&self) -> u32 {
+        self.rack.reordering(u32::from(self.snd.mss))
     }
 
     /// Its counts.

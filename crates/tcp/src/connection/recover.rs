@@ -179,7 +179,7 @@ impl Connection {
         if self.undo.is_none() {
             return false;
         }
-        self.rack.reordering_seen = true;
+        self.rack.see_reordering(0);
         if self.snd.flight.again() == 0 {
             self.undo_reduction();
         }
@@ -237,7 +237,11 @@ impl Connection {
     #[inline(never)]
     pub(super) fn probe_timeout(&mut self, now: Instant) {
         if !core::mem::take(&mut self.facts.settling) {
-            self.facts.probe_tail = true;
+            if self.tail.is_none() && !self.facts.unmeasured {
+                self.facts.probe_tail = true;
+                // At the time of a timeout the probe goes instead of it.
+                self.arm_retransmit(now);
+            }
             return;
         }
         let pipe = self.snd.pipe();
@@ -379,8 +383,10 @@ impl Connection {
             return;
         }
         let snd = &self.snd;
-        let whole = !snd.recovery.is_repairing() && snd.flight.sacked() == 0 && self.tail.is_none();
-        if !whole || !self.facts.sack || !self.facts.connected || snd.flight.len() == 0 {
+        let whole = !snd.recovery.is_repairing() && snd.flight.sacked() == 0;
+        // One at a time, and none before a round-trip time was measured since the last (§7.3).
+        let another = self.tail.is_none() && !self.facts.unmeasured;
+        if !whole || !another || !self.facts.sack || !self.facts.connected || snd.flight.len() == 0 {
             return self.timers.stop(Timer::Probe);
         }
         let patience = match self.rtt.srtt() {

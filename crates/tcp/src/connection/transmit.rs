@@ -283,8 +283,11 @@ impl Connection {
             return None;
         }
         let chunk = self.snd.tail_probe(room)?;
+        let end = self.snd.nxt.max(chunk.seq + chunk.len + u32::from(chunk.fin));
+        // Before it leaves: no other one is armed for it.
+        self.tail = Some(Tail { end, again: chunk.again });
+        self.facts.unmeasured = true;
         let len = self.emit_chunk(chunk, now, out)?;
-        self.tail = Some(Tail { end: self.snd.nxt, again: chunk.again });
         self.arm_retransmit(now);
         Some(len)
     }
