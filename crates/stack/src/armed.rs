@@ -9,6 +9,7 @@
 use crate::config::{Certified, ConnectConfig};
 use crate::event::ConnId;
 use crate::flow::FlowKey;
+use crate::ingress::possible_source;
 use crate::slot::{Asked, Ladder, Owner, SentOffer};
 use crate::socket::ConnectError;
 use crate::stack::Stack;
@@ -208,7 +209,7 @@ impl Stack {
         }
         let ourselves = self.is_ours(server) && key.outer_local() == key.outer_remote();
         let across = server.is_ipv4() != wild.local_ip().is_ipv4();
-        if across || ourselves || server.is_unspecified() || server.is_multicast() {
+        if across || ourselves || !possible_source(server) {
             return Err(ConnectError::BadRemote);
         }
         if self.find(&key).is_some() || self.time_wait.find(self.hasher.hash(&key)).is_some() {

@@ -246,7 +246,8 @@ impl Stack {
     }
 }
 
-/// RFC 1122 §3.2.1.3: nobody sends from these.
+/// Whether one host can have this address: from others nobody sends (RFC 1122 §3.2.1.3), and to others nobody
+/// connects (RFC 9293 §3.9.1.1).
 pub(crate) fn possible_source(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => !(ip.is_broadcast() || ip.is_multicast() || ip.is_unspecified()),

@@ -4,6 +4,7 @@ use crate::client::Intent;
 use crate::config::{ConnectConfig, ListenConfig};
 use crate::event::{ConnId, ListenerId};
 use crate::flow::FlowKey;
+use crate::ingress::possible_source;
 use crate::listeners::Listener;
 use crate::slot::{Owner, Slot};
 use crate::stack::Stack;
@@ -208,7 +209,7 @@ impl Stack {
         };
         let ourselves = self.is_ours(ip) && outer.is_none_or(|(own, theirs)| own == theirs);
         let no_port = remote.port() == 0 || config.carrier == Some(0);
-        if no_port || ip.is_unspecified() || ip.is_multicast() || ourselves {
+        if no_port || !possible_source(ip) || ourselves {
             return Err(ConnectError::BadRemote);
         }
         if self.slots.len() >= self.config.limits.connections {
