@@ -2,7 +2,7 @@
 
 use crate::config::ConnectConfig;
 use crate::event::{ConnId, Trace};
-use crate::flow::FlowKey;
+use crate::flow::{FlowKey, default_mss};
 use crate::follower;
 use crate::offer;
 use crate::slot::{Asked, Ladder, Owner, SentOffer};
@@ -129,8 +129,7 @@ impl Stack {
     /// Largest first-flight data: the peer's MSS, else RFC 7413 §4.2.1's defaults, within our own
     /// and the path's, less the options.
     fn first_flight_limit(&self, server: IpAddr, mss: Option<u16>, path_mss: u16) -> u32 {
-        let unknown = if server.is_ipv4() { 536 } else { 1220 };
-        let mss = mss.unwrap_or(unknown).min(self.tcp.mss).min(path_mss);
+        let mss = mss.unwrap_or(default_mss(server)).min(self.tcp.mss).min(path_mss);
         u32::from(mss).saturating_sub(SYN_OPTIONS)
     }
 

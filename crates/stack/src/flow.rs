@@ -31,6 +31,11 @@ fn words(ip: IpAddr) -> [u64; 2] {
     }
 }
 
+/// The MSS of a peer at `ip` that names none (RFC 9293 §3.7.1).
+pub(crate) const fn default_mss(ip: IpAddr) -> u16 {
+    if ip.is_ipv4() { 536 } else { 1220 }
+}
+
 fn address(words: [u64; 2]) -> IpAddr {
     match words {
         [0, low] if low >> 32 == 0xffff => Ipv4Addr::from_bits(low as u32).into(),
@@ -101,6 +106,12 @@ impl FlowKey {
     #[must_use]
     pub fn remote_ip(&self) -> IpAddr {
         address(self.remote)
+    }
+
+    /// The MSS of a peer that names none.
+    #[must_use]
+    pub fn default_mss(&self) -> u16 {
+        default_mss(self.remote_ip())
     }
 
     /// Our address and the peer's, if they are of IPv4.

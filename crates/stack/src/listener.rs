@@ -420,6 +420,7 @@ impl Stack {
             remote_port: key.remote_port(),
             isn: above.map_or(isn, |a| if isn.gt(a) { isn } else { a + 1 }),
             ts_offset,
+            default_mss: key.default_mss(),
             path_mss: self.path_mss(key),
             probe: self.probe_sizes(key),
         }

@@ -39,7 +39,7 @@ impl Stack {
         let Some(listener) = self.listeners.at_mut(index) else { return };
         listener.last_stateless = Some(now);
         let tcp = listener.tcp.clone();
-        let peer_mss = segment.options.mss.unwrap_or(536);
+        let peer_mss = segment.options.mss.unwrap_or(key.default_mss());
         let cookie = self.cookies.make(&key, segment.seq, peer_mss, now);
         self.counters.syn_cookies_sent += 1;
         self.reply_syn_cookie(key, &tcp, segment, cookie, options, now);

@@ -398,6 +398,22 @@ fn mss_defaults_and_bounds() {
     }
 }
 
+/// RFC 9293 §3.7.1: over IPv6 the MSS without the option is 1,220, also behind a SYN cookie.
+#[test]
+fn mss_defaults_over_ipv6() {
+    for syn_backlog in [1, 0] {
+        let mut p = Peer::v6(|_| {});
+        let listener = p.listen_with(|c| c.syn_backlog = syn_backlog);
+        let id = p.open_passive(listener, seg());
+        p.write(id, &[0; 5000]);
+        p.expect().len(1220);
+    }
+    let mut p = Peer::v6(|_| {});
+    let id = p.open_active(seg());
+    p.write(id, &[0; 5000]);
+    p.expect().len(1220);
+}
+
 /// A close before the handshake is complete waits for it (RFC 9293 §3.10.4, SYN-SENT note).
 #[test]
 fn close_in_syn_sent_sends_data_and_fin_after_the_handshake() {

@@ -14,7 +14,15 @@ const DATA: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
 const OPTION: &[u8] = &[253, 8, 0xfa, 0x57, 0x11, 0, 0, 10];
 
 fn ends(local_port: u16, remote_port: u16, isn: u32) -> Endpoints {
-    Endpoints { local_port, remote_port, isn: SeqNum::new(isn), ts_offset: 5, path_mss: 1460, probe: [0; 3] }
+    Endpoints {
+        local_port,
+        remote_port,
+        isn: SeqNum::new(isn),
+        ts_offset: 5,
+        default_mss: 536,
+        path_mss: 1460,
+        probe: [0; 3],
+    }
 }
 
 fn ms(n: u64) -> Instant {

@@ -180,7 +180,7 @@ impl Connection {
 
     /// Takes what the peer's SYN says about itself.
     fn take_syn_options(&mut self, options: &Options<'_>, now: Instant) {
-        let peer = options.mss.unwrap_or(536).max(MIN_PEER_MSS);
+        let peer = options.mss.unwrap_or(self.ends.default_mss).max(MIN_PEER_MSS);
         self.snd.mss = peer.min(self.config.mss).min(self.ends.path_mss);
         self.control = crate::congestion::Controller::new(self.config.congestion, u32::from(self.snd.mss));
         match options.window_scale {

@@ -85,6 +85,8 @@ pub struct Endpoints {
     pub isn: SeqNum,
     /// Added to the millisecond clock in our timestamps (RFC 7323 §5.4).
     pub ts_offset: u32,
+    /// The peer's MSS if its SYN names none, bytes: 536 over IPv4, 1,220 over IPv6 (RFC 9293 §3.7.1).
+    pub default_mss: u16,
     /// Largest payload that the path to the peer takes in one segment without options, bytes.
     pub path_mss: u16,
     /// Larger segments to try once the connection is established (RFC 8899), ascending payloads without options,
