@@ -5,7 +5,7 @@ use crate::ranges::RangeSet;
 use firstflight_wire::tcp::{SackBlocks, Timestamps};
 use firstflight_wire::{Instant, SeqNum};
 
-/// How many recently changed out-of-order ranges are reported first (RFC 2018 §4).
+/// How many out-of-order ranges are reported in the order of their newest segments (RFC 2018 §4).
 const RECENT: usize = 3;
 
 /// A peer with more window than this is not told that there is more; its next data brings it.
@@ -156,12 +156,10 @@ impl Receive {
         }
         if gap > 0 {
             let added = self.ahead.insert(seq, seq + n as u32);
-            if added > 0 {
-                self.recent.rotate_right(1);
-                self.recent[0] = seq;
-            } else if self.ahead.containing(seq).is_some() {
+            if added == 0 && self.ahead.containing(seq).is_some() {
                 self.came_twice(seq, seq + n as u32);
             }
+            self.report_first(seq);
             return Taken::OutOfOrder;
         }
         let mut taken = n as u32;
@@ -184,6 +182,15 @@ impl Receive {
         if start.lt(end) {
             self.twice = Some((start, end));
         }
+    }
+
+    /// The block around `seq` is reported first from now on, the others in the order that they had (RFC 2018 §4).
+    fn report_first(&mut self, seq: SeqNum) {
+        let Some((start, end)) = self.ahead.containing(seq) else { return };
+        let same = |s: &SeqNum| s.ge(start) && s.lt(end);
+        let place = self.recent.iter().position(same).unwrap_or(RECENT - 1);
+        self.recent[..=place].rotate_right(1);
+        self.recent[0] = seq;
     }
 
     /// Notes the peer's FIN at `seq`, just behind its last byte, unless it lies beyond the window. A second FIN at
@@ -275,8 +282,8 @@ impl Receive {
         self.twice = None;
     }
 
-    /// The SACK blocks to send: what came twice, with the block that it is part of (RFC 2883 §4), then the most
-    /// recently changed first (RFC 2018 §4).
+    /// The SACK blocks to send: what came twice, with the block that it is part of (RFC 2883 §4), then that of the
+    /// newest segment and the most recent others (RFC 2018 §4).
     #[must_use]
     pub fn sack_blocks(&self) -> SackBlocks {
         let mut blocks = SackBlocks::EMPTY;

@@ -1,0 +1,49 @@
+//! Which SACK blocks a receiver sends (RFC 2018 §4, §8).
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod peer;
+
+use peer::{Peer, Seg, seg};
+
+/// An open connection with SACK.
+fn open() -> Peer {
+    let mut p = Peer::new();
+    let listener = p.listen();
+    p.open_passive(listener, seg().mss(1460).sack_ok());
+    p
+}
+
+/// The n-th hundred bytes of the peer's stream, counted from 0.
+fn at(n: u32) -> Seg {
+    seg().seq(1 + 100 * n).ack(1).bytes(100)
+}
+
+/// The block of these hundreds.
+fn block(from: u32, to: u32) -> (u32, u32) {
+    (1 + 100 * from, 1 + 100 * to)
+}
+
+/// The first block is that of the newest segment, also if it was there before (what came twice goes in front of it).
+#[test]
+fn a_duplicate_behind_a_hole_is_reported_first() {
+    let mut p = open();
+    p.send(at(2));
+    p.expect().sack(&[block(2, 3)]);
+    p.send(at(6));
+    p.expect().sack(&[block(6, 7), block(2, 3)]);
+    p.send(at(2));
+    p.expect().sack(&[block(2, 3), block(2, 3), block(6, 7)]);
+    p.send(at(0));
+    p.expect().ack(101).sack(&[block(2, 3), block(6, 7)]);
+}
+
+/// A block that grows is one block: the others keep their order behind it.
+#[test]
+fn a_growing_block_does_not_push_others_out() {
+    let mut p = open();
+    for n in [2, 20, 6, 7, 8] {
+        p.send(at(n));
+    }
+    let last = p.drain().pop().unwrap();
+    last.sack(&[block(6, 9), block(20, 21), block(2, 3)]);
+}
