@@ -3,8 +3,8 @@
 
 mod peer;
 
-use firstflight_stack::{ConnId, StateName};
-use firstflight_tcp::Config;
+use firstflight_stack::{ConnId, StateName, Trace};
+use firstflight_tcp::{Config, DropReason};
 use peer::{Got, Peer, Seg, seg};
 
 fn with(tune: impl FnOnce(&mut Config)) -> Peer {
@@ -256,4 +256,123 @@ fn echoes_measure_retransmitted_segments() {
     p.send(seg().seq(1).ack(5).ts(1_100));
     let rtt = p.stack.info(id).unwrap().rtt.unwrap();
     assert!(rtt.as_millis() < 60, "{rtt:?}");
+}
+
+/// RFC 7323 §3.2: a segment without ACK has no echo, whatever stands there.
+#[test]
+fn an_echo_without_ack_measures_nothing() {
+    let mut p = Peer::new();
+    p.listen();
+    p.at(500);
+    // Another connection shows where the stack's clock stands.
+    p.connect(b"", false);
+    let now = p.expect().is_syn().ts.unwrap().value;
+    p.flow(peer::CLIENT_PORT, 1);
+    p.local_port = peer::PORT;
+    p.send(seg().syn().mss(1460).ts_echo(1_000, now.wrapping_sub(30)));
+    p.expect().syn_ack().at(500);
+    // 1 s, as long as nothing was measured.
+    p.at(1_450);
+    assert!(p.drain().iter().all(|g| g.port != peer::CLIENT_PORT));
+    p.at(1_510);
+    assert!(p.drain().iter().any(|g| g.port == peer::CLIENT_PORT));
+}
+
+/// RFC 7323 §3.2: timestamps that were not agreed are ignored, and the segment is taken.
+#[test]
+fn timestamps_that_were_not_agreed_are_ignored() {
+    let mut p = Peer::new();
+    let listener = p.listen();
+    let id = p.open_passive(listener, seg().mss(1460));
+    for (n, ts) in [5_000, 4_000, 1].into_iter().enumerate() {
+        p.send(seg().seq(1 + n as u32).ack(1).ts(ts).data(b"x"));
+    }
+    assert_eq!(p.read(id), b"xxx");
+    p.pass(100);
+    assert!(p.drain().iter().all(|g| g.ts.is_none()));
+}
+
+/// RFC 7323 §3.2, §5.2: the RST of an abort carries timestamps.
+#[test]
+fn the_reset_of_an_abort_carries_timestamps() {
+    let (mut p, id) = open_ts();
+    p.abort(id);
+    assert_eq!(p.expect().is_rst().ts.map(|ts| ts.echo), Some(1_000));
+}
+
+/// RFC 7323 §5.2: the timestamp of a RST changes nothing.
+#[test]
+fn the_timestamp_of_a_reset_is_not_taken() {
+    let (mut p, id) = open_ts();
+    // In the window but not at its edge: challenged.
+    p.send(seg().seq(2).ts(0x4000_0000).rst());
+    assert_eq!(echo(p.expect().is_ack()), 1_000);
+    p.send(seg().seq(1).ack(1).ts(1_001).data(b"x"));
+    assert_eq!(p.read(id), b"x");
+}
+
+/// RFC 7323 §5.3: a timestamp is judged when its segment arrives, in sequence or not, and before the numbers.
+#[test]
+fn paws_comes_before_the_numbers_and_also_behind_a_hole() {
+    let (mut p, id) = open_ts();
+    p.send(seg().seq(3).ack(1).ts(999).data(b"old"));
+    p.expect().is_ack().ack(1);
+    // Outside the window as well: it is the timestamp that speaks against it.
+    p.send(seg().seq(0x4000_0000).ack(1).ts(999).data(b"old"));
+    p.expect().is_ack().ack(1);
+    let reasons =
+        p.traces.iter().filter_map(|t| if let Trace::Segment(_, why) = t { Some(*why) } else { None });
+    assert_eq!(reasons.collect::<Vec<_>>(), [DropReason::OldTimestamp; 2]);
+    // Kept behind the hole, and good when the hole is filled, though newer timestamps came meanwhile.
+    p.send(seg().seq(3).ack(1).ts(1_001).data(b"cd"));
+    p.expect().is_ack().ack(1);
+    p.send(seg().seq(1).ack(1).ts(1_900).data(b"ab"));
+    assert_eq!(p.read(id), b"abcd");
+}
+
+/// RFC 7323 §5.4: a clock of milliseconds, so that it ticks often enough for any rate and wraps after 49 days.
+#[test]
+fn the_timestamp_clock_ticks_every_millisecond() {
+    let (mut p, id) = open_ts();
+    let stamp = |p: &mut Peer| {
+        p.write(id, b"x");
+        p.expect().ts.unwrap().value
+    };
+    let first = stamp(&mut p);
+    p.send(seg().seq(1).ack(2).ts(1_001));
+    p.pass(1);
+    assert_eq!(stamp(&mut p).wrapping_sub(first), 1);
+    p.send(seg().seq(1).ack(3).ts(1_002));
+    p.pass(86_400_000);
+    assert_eq!(stamp(&mut p).wrapping_sub(first), 86_400_001);
+}
+
+/// RFC 7323 §2.4: scaled windows are rounded down, and what any ACK offered stays good.
+#[test]
+fn what_an_earlier_ack_offered_is_taken() {
+    let mut p = with(|c| c.receive_buffer = 200_000);
+    let listener = p.listen();
+    p.send(seg().syn().mss(1460).scale(7));
+    let scale = p.expect().syn_ack().scale.unwrap();
+    assert!(scale >= 2);
+    p.send(seg().seq(1).ack(1));
+    let id = p.accept(listener);
+    let edge = |got: Got| got.ack + (u32::from(got.window) << scale);
+    // The whole buffer was offered once; then an odd byte makes the edge go back by rounding.
+    p.send(seg().seq(1).ack(1).bytes(1_448));
+    p.pass(50);
+    let offered = edge(p.expect());
+    p.send(seg().seq(1_449).ack(1).bytes(1));
+    p.pass(50);
+    let rounded = edge(p.expect());
+    assert!(rounded < offered, "{rounded} {offered}");
+    p.send(seg().seq(offered - 1).ack(1).bytes(1));
+    p.expect().is_ack();
+    let mut at = 1_450;
+    while at < offered - 1 {
+        let n = (offered - 1 - at).min(1_448);
+        p.send(seg().seq(at).ack(1).bytes(n as usize));
+        at += n;
+    }
+    assert_eq!(p.read(id).len() as u32, offered - 1);
 }
