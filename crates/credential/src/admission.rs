@@ -286,10 +286,12 @@ pub fn admit(
         let asks = matches!(first.offered, Offered::Offer(..)) && policies.asap.is_some();
         return refuse(if plain && !asks { Reason::NotRequested } else { Reason::NoCredential });
     }
+    //= rfc7413 4.2-b
     let Some(policy) = policies.fast_open else {
         return refuse(Reason::Policy);
     };
     // Looked at before the credential is, taken only after: a SYN that proves nothing occupies no place.
+    //= rfc7413 4.2-c
     if let Err(reason) = policy.pending.has_room() {
         return refuse(reason);
     }

@@ -66,6 +66,7 @@ pub(crate) struct Linux {
 
 impl CookieScheme for Linux {
     fn make(&self, flow: &Flow) -> [u8; 8] {
+        //= rfc7413 4.1.2-a
         let hasher = SipHasher24::new_with_key(self.key.as_bytes());
         // The raw octets in one go. `Hash` for addresses would mix in lengths.
         let hash = match (flow.client, flow.server) {
@@ -133,6 +134,7 @@ mod tests {
         hex(&scheme.load(key).make(&flow(client, server)))
     }
 
+    //= rfc7413 4.1.2-a test
     #[test]
     fn linux_vectors() {
         let key: CookieKey = "a1a1a1a1-b2b2b2b2-c3c3c3c3-d4d4d4d4".parse().unwrap();

@@ -96,6 +96,7 @@ impl PendingLimit {
     ///
     /// # Errors
     /// The bound that is reached.
+    //= rfc7413 4.2-c
     pub fn has_room(&self) -> Result<(), Reason> {
         if self.pending() >= self.limit() {
             return Err(Reason::PendingLimit);

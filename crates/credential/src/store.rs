@@ -74,6 +74,7 @@ impl Entry {
         }
     }
 
+    //= rfc7413 9-a 9-b
     fn request_form(&self) -> FastOpenForm {
         match self.ladder {
             Ladder::Fresh | Ladder::GaveUp => FastOpenForm::Standard,
@@ -203,6 +204,7 @@ impl CredentialStore {
     }
 
     /// Takes a cookie that was asked for and came in this form.
+    //= rfc7413 4.1.3-a
     pub fn learn_cookie(
         &mut self,
         network: NetworkId,
@@ -240,6 +242,7 @@ impl CredentialStore {
     }
 
     /// What became of a SYN with the cookie `used`; `fresh` is the cookie that the SYN-ACK carried.
+    //= rfc7413 4.2.2-e
     pub fn note_answer(
         &mut self,
         network: NetworkId,
@@ -391,6 +394,7 @@ impl CredentialStore {
     /// A SYN with a Fast Open option, or the connection that it opened, came to nothing where a plain one
     /// went through: neither option nor data to this server for a minute, twice as long after each further
     /// failure, at most a day. Other servers are not concerned.
+    //= rfc7413 4.1.3.1-a
     pub fn note_failure(&mut self, network: NetworkId, server: IpAddr, now: Instant) {
         self.learn(network, server, |entry| entry.failures.fail(Permission::Nothing, now));
     }
@@ -411,6 +415,7 @@ impl CredentialStore {
     }
 
     /// What a SYN to this server may carry, by what is known of failures.
+    //= rfc7413 4.1.3.1-b
     #[must_use]
     pub fn permission(&self, network: NetworkId, server: IpAddr, now: Instant) -> Permission {
         let entry = self.entries.peek(&(network, server));

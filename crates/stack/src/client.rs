@@ -94,6 +94,7 @@ impl Stack {
                     plan.data_limit = self.first_flight_limit(server, mss, path_mss);
                     FastOpen::Cookie(held.form, held.cookie)
                 }
+                //= rfc7413 4.2.1-a 4.2.2-a
                 None => FastOpen::Request(known.form),
             };
             plan.options.append(OptionBytes::from(&option).as_slice());

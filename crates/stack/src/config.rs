@@ -186,6 +186,7 @@ pub struct ListenConfig {
     /// Handshakes that may be under way; beyond it SYN cookies answer (RFC 4987).
     pub syn_backlog: usize,
     /// First flights: `None` means ordinary handshakes only.
+    //= rfc7413 2-a 4.2-a
     pub fast_open: Option<FastOpenPolicy>,
     /// First flights with a certificate: `None` means that none is taken, and that a block of one is never
     /// delivered either.
@@ -245,6 +246,7 @@ pub struct ConnectConfig {
     /// Use Fast Open: data given to [`crate::Stack::connect`] rides in the SYN when a cookie is known, else
     /// one is asked for. Data in a SYN may be executed twice: the network can make a copy of the SYN, and a
     /// plain cookie does not tell copies apart (RFC 7413 §6.1).
+    //= rfc7413 2-a
     pub fast_open: bool,
     /// The first flight's data may run twice: RFC 7413 §6.1 asks that of every application of Fast Open,
     /// RFC 8470 §4 allows HTTP's safe methods. Where a path swallows the SYN with data, or the connection that

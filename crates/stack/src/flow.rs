@@ -32,6 +32,7 @@ fn words(ip: IpAddr) -> [u64; 2] {
 }
 
 /// The MSS of a peer at `ip` that names none (RFC 9293 §3.7.1).
+//= rfc9293 MUST-15
 pub(crate) const fn default_mss(ip: IpAddr) -> u16 {
     if ip.is_ipv4() { 536 } else { 1220 }
 }

@@ -37,6 +37,7 @@ impl Stack {
         }
     }
 
+    //= rfc9293 MUST-54
     fn handle_icmp_error(&mut self, error: &IcmpError<'_>, now: Instant) {
         let quoted = match error.protocol {
             Protocol::Tcp => quoted_flow(error, error.quoted),
@@ -66,6 +67,7 @@ impl Stack {
                 }
             }
             kind if kind.is_hard() => slot.conn.unreachable(&mut self.pool),
+            //= rfc9293 MUST-56
             // Soft: routing may recover; the connection's own timeouts decide (RFC 5461).
             IcmpErrorKind::HostUnreachable => return self.disowned(index, now),
             _ => return,

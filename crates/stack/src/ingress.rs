@@ -73,10 +73,12 @@ impl Stack {
 
     /// Whether a packet of no connection is for us, and from somebody; counted if not.
     pub(crate) fn concerns_us(&mut self, src: IpAddr, dst: IpAddr) -> bool {
+        //= rfc9293 MUST-57
         if !self.is_ours(dst) {
             self.drop_packet(Drop::NotForUs);
             return false;
         }
+        //= rfc9293 MUST-63
         if !possible_source(src) || self.is_ours(src) {
             self.drop_packet(Drop::BadSource);
             return false;

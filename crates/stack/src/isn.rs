@@ -26,6 +26,8 @@ impl IsnGenerator {
     ///
     /// `outer` is the peer's UDP port, 0 on raw IP: neighbours behind one address may use the same ports, and
     /// must not learn each other's numbers. Our own UDP port is the same for all connections.
+    //= rfc9293 MUST-8 MUST-9 SHLD-1
+    //= rfc7323 7-a
     #[inline(always)]
     #[must_use]
     pub fn initial(&self, local: SocketAddr, remote: SocketAddr, outer: u16, now: Instant) -> Initial {
@@ -147,6 +149,7 @@ mod tests {
         text.parse().unwrap()
     }
 
+    //= rfc9293 MUST-8 SHLD-1 test
     #[test]
     fn ticks_every_four_microseconds_and_wraps() {
         let generator = IsnGenerator::new([7; 16]);
@@ -161,6 +164,8 @@ mod tests {
         assert_eq!(generator.initial(a, b, 0, later).isn - at(0), 100);
     }
 
+    //= rfc9293 MUST-9 SHLD-1 test
+    //= rfc7323 7-a test
     #[test]
     fn depends_on_every_part_and_on_the_secret() {
         let now = Instant::from_millis(5);

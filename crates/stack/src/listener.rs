@@ -267,6 +267,7 @@ impl Stack {
         let budget = |before_ack: Option<BeforeAck>| {
             let vouched = match before_ack {
                 Some(BeforeAck::Times(k)) => times(k),
+                //= rfc7413 4.2.2-c
                 Some(BeforeAck::InitialWindow) | None => u32::MAX,
             };
             match response {

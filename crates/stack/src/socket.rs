@@ -96,6 +96,7 @@ impl Stack {
     ///
     /// # Errors
     /// When the address is taken or not ours.
+    //= rfc9293 MUST-41 MUST-42
     pub fn listen(&mut self, config: ListenConfig) -> Result<ListenerId, ListenError> {
         let ip = config.local.ip();
         if config.local.port() == 0 {
@@ -209,6 +210,7 @@ impl Stack {
         };
         let ourselves = self.is_ours(ip) && outer.is_none_or(|(own, theirs)| own == theirs);
         let no_port = remote.port() == 0 || config.carrier == Some(0);
+        //= rfc9293 MUST-46
         if no_port || !possible_source(ip) || ourselves {
             return Err(ConnectError::BadRemote);
         }
@@ -236,6 +238,7 @@ impl Stack {
         Ok((self.id(index), taken))
     }
 
+    //= rfc9293 MUST-43 MUST-44 MUST-45
     pub(crate) fn local_end(
         &mut self,
         remote: SocketAddr,

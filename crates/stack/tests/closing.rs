@@ -14,6 +14,7 @@ fn open() -> (Peer, ConnId) {
 }
 
 /// RFC 9293 §3.6, figure 12, the stack being A: FIN-WAIT-1, FIN-WAIT-2, TIME-WAIT.
+//= rfc9293 MUST-12 MUST-13 test
 #[test]
 fn normal_close_by_us() {
     let (mut p, id) = open();
@@ -220,6 +221,7 @@ fn in_time_wait(syn_ack: peer::Seg) -> (Peer, ConnId) {
 }
 
 /// RFC 9293 §3.10.7.4, TIME-WAIT: a FIN again is acknowledged again and restarts 2 MSL.
+//= rfc9293 MUST-13 test
 #[test]
 fn fin_in_time_wait_is_acknowledged_and_restarts_the_time() {
     let (mut p, _) = in_time_wait(seg().mss(1460));
@@ -281,6 +283,7 @@ fn a_syn_with_fin_does_not_end_time_wait() {
 }
 
 /// RFC 6191 §2 and RFC 9293 §3.6.1 (MAY-2): which SYN takes the place of a TIME-WAIT.
+//= rfc9293 SHLD-4 test
 #[test]
 fn time_wait_is_reopened_by_a_newer_syn() {
     // (timestamps before, ISN ahead of the old numbers, timestamp of the SYN, taken)
@@ -360,6 +363,7 @@ fn fin_wait_2_times_out_after_release() {
 }
 
 /// RFC 9293 §3.6.1, RFC 2525 §2.17: a close that throws data away is a reset.
+//= rfc9293 SHLD-3 test
 #[test]
 fn release_with_unread_data_resets() {
     let (mut p, id) = open();
@@ -371,6 +375,7 @@ fn release_with_unread_data_resets() {
 }
 
 /// The same when data arrives after the release; a FIN without data is taken in order.
+//= rfc9293 SHLD-3 test
 #[test]
 fn data_after_release_resets() {
     let (mut p, id) = open();
@@ -433,6 +438,8 @@ fn abort_in_syn_sent_is_silent() {
 }
 
 /// RFC 9293 §3.10.7.4: a RST in every synchronised state frees everything.
+//= rfc9293 MUST-12 test
+//= rfc5961 3.2-a test
 #[test]
 fn rst_ends_every_state() {
     for state in ["established", "fin-wait-1", "fin-wait-2", "close-wait", "closing", "last-ack"] {

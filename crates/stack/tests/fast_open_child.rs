@@ -43,6 +43,7 @@ const AFTER: u32 = 1 + DATA.len() as u32;
 // --- answering before the handshake is complete ------------------------------------------------------
 
 /// RFC 7413 §4.2.2: the answer goes out at once, up to the initial window.
+//= rfc7413 4.2.2-c test
 #[test]
 fn the_answer_is_limited_by_the_initial_window() {
     let (mut p, listener, cookie) = server();
@@ -59,6 +60,7 @@ fn the_answer_is_limited_by_the_initial_window() {
 }
 
 /// RFC 7413 §4.2.2: and by the SYN's window, which is not scaled (RFC 7323 §2.2).
+//= rfc7323 2.2-d test
 #[test]
 fn the_answer_is_limited_by_the_unscaled_window() {
     let (mut p, listener, cookie) = server();
@@ -234,6 +236,7 @@ fn a_fin_with_the_ack_closes_the_child() {
 }
 
 /// RFC 5961 §3: exactly at the edge or challenged; here off-path RSTs are cheapest.
+//= rfc5961 3.2-a 3.2-b test
 #[test]
 fn a_reset_must_match_the_edge() {
     let (mut p, listener, cookie) = server();

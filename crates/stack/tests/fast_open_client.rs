@@ -11,6 +11,7 @@ use peer::primed::{AFTER, COOKIE, DATA, end, outcome, primed, primed_by, with_co
 use peer::{Peer, seg};
 
 /// RFC 7413 §4.1.1, §4.2.1: without a cookie one is asked for, and the data waits for the handshake.
+//= rfc7413 4.2.1-a 4.2.2-a 9-a test
 #[test]
 fn the_first_contact_asks_for_a_cookie() {
     let mut p = Peer::new();
@@ -25,6 +26,7 @@ fn the_first_contact_asks_for_a_cookie() {
 }
 
 /// RFC 7413 §4.2.1: with a cookie the data rides in the SYN, options in Linux' order, Fast Open last.
+//= rfc7413 4.1.3-a test
 #[test]
 fn with_a_cookie_the_data_rides_in_the_syn() {
     let mut p = primed();
@@ -52,6 +54,7 @@ fn kinds(mut options: &[u8]) -> Vec<u8> {
 }
 
 /// RFC 7413 §4.2.1: the ISN only: all of it again at once, without a smaller window.
+//= rfc7413 4.2.2-f test
 #[test]
 fn data_not_acknowledged_is_sent_again_at_once() {
     let mut p = primed();
@@ -69,6 +72,7 @@ fn data_not_acknowledged_is_sent_again_at_once() {
 }
 
 /// A fresh cookie with it means that the old one was stale.
+//= rfc7413 4.2.2-e test
 #[test]
 fn a_fresh_cookie_replaces_the_stale_one() {
     let mut p = primed();
@@ -83,6 +87,7 @@ fn a_fresh_cookie_replaces_the_stale_one() {
 }
 
 /// RFC 7413 §4.2.1: a part: the rest again at once.
+//= rfc7413 4.2.2-f test
 #[test]
 fn data_partly_acknowledged() {
     let mut p = primed();
@@ -120,6 +125,7 @@ fn data_and_fin_in_the_syn_ack() {
 }
 
 /// RFC 7413 §4.1.3: a retransmitted SYN has neither option nor data; the data follows the handshake.
+//= rfc7413 4.2.2-b test
 #[test]
 fn a_retransmitted_syn_is_plain() {
     let mut p = primed();
@@ -150,6 +156,7 @@ fn late_acceptance_after_the_plain_syn() {
 }
 
 /// RFC 7413 appendix A: no answer to 34: 254 once; no answer either: 34 for ever.
+//= rfc7413 9-a 9-b test
 #[test]
 fn without_an_answer_the_other_form_is_tried_once() {
     let mut p = Peer::new();

@@ -62,6 +62,7 @@ fn the_first_syn_timeout_settles_at_one_and_a_half_round_trips() {
 
 /// A first flight that vanishes once says more about the path's middleboxes than about congestion: the
 /// initial window stays. RFC 5681 §3.1, RFC 6298 §5.7: a second loss means one segment and 3 s.
+//= rfc6298 5.7-a test
 #[test]
 fn two_lost_syns_mean_one_segment_and_three_seconds() {
     for (wait, cwnd, rto) in [(100, 10_000, 1_000), (1_100, 1_000, 3_000)] {
@@ -123,6 +124,7 @@ fn a_packet_too_big_is_remembered_for_ten_minutes() {
 
 /// The paper's §4.1: a SYN with data that vanished where the plain one came through switches Fast Open
 /// off for this server for a while, and for no other.
+//= rfc7413 4.1.3.1-a 4.1.3.1-b test
 #[test]
 fn failures_are_remembered_per_server() {
     let mut p = primed();

@@ -44,6 +44,7 @@ const AFTER: u32 = 1 + DATA.len() as u32;
 // --- cookies ---------------------------------------------------------------------------------------
 
 /// RFC 7413 §4.1.1, §4.2.1: a request gets a cookie in the form in which it was asked; its data waits.
+//= rfc7413 9-a test
 #[test]
 fn a_request_is_granted_in_its_own_form() {
     for form in [FastOpenForm::Standard, FastOpenForm::Experimental] {
@@ -61,6 +62,7 @@ fn a_request_is_granted_in_its_own_form() {
 }
 
 /// RFC 7413 §4.2.2: the data is readable before the handshake is complete, and acknowledged.
+//= rfc7413 4.2-a test
 #[test]
 fn a_valid_cookie_opens_at_once() {
     for experimental in [false, true] {
@@ -96,6 +98,7 @@ fn a_wrong_cookie_falls_back_and_grants_another() {
 }
 
 /// RFC 7413 §4.1.2: the cookie proves the address: another client's does not.
+//= rfc7413 4.1.2-a test
 #[test]
 fn a_cookie_belongs_to_one_address() {
     let (mut p, listener, _) = server();
@@ -147,6 +150,7 @@ fn data_without_the_option_is_an_ordinary_handshake() {
 }
 
 /// A listener that did not ask for Fast Open answers no option and takes no data.
+//= rfc7413 2-a 4.2-a 4.2-b test
 #[test]
 fn a_listener_without_fast_open_answers_none() {
     let (mut p, listener, cookie) = server_with(|_| {}, |c| c.fast_open = None);
@@ -156,6 +160,7 @@ fn a_listener_without_fast_open_answers_none() {
 }
 
 /// RFC 7413 §4.1.1: 4 to 16 bytes, even. Odd ones are ignored, out of range counts as absent.
+//= rfc7413 4.1.1-a 4.1.1-b test
 #[test]
 fn impossible_cookie_lengths_are_no_fast_open() {
     for len in [1, 2, 3, 5, 7, 17, 18] {
@@ -209,6 +214,7 @@ fn limited(limit: u32) -> (Peer, ListenerId, Cookie, Arc<PendingLimit>) {
 
 /// RFC 7413 §4.2.2, §5.1: at the limit as if Fast Open were off: no cookie option either. The client's
 /// ACK gives the place back.
+//= rfc7413 4.2-c test
 #[test]
 fn the_pending_limit_and_its_release_by_the_ack() {
     let (mut p, listener, cookie, pending) = limited(1);

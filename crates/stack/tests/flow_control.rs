@@ -51,6 +51,7 @@ fn cwnd(p: &Peer, id: ConnId) -> u32 {
 // --- windows -------------------------------------------------------------------------------------
 
 /// RFC 6928 §2: ten segments; RFC 3465: slow start adds what was acknowledged, two segments at most.
+//= rfc9293 MUST-19 test
 #[test]
 fn initial_window_and_slow_start() {
     let (mut p, id) = open();
@@ -65,6 +66,8 @@ fn initial_window_and_slow_start() {
 }
 
 /// RFC 9293 §3.8.6: not a byte beyond the peer's window.
+//= rfc9293 MUST-38 test
+//= rfc7323 2.4-d test
 #[test]
 fn the_peers_window_is_kept() {
     let (mut p, id) = open();
@@ -78,6 +81,7 @@ fn the_peers_window_is_kept() {
 }
 
 /// RFC 9293 §3.8.6.2.1 (3): at least half the largest window the peer ever offered may leave.
+//= rfc9293 MUST-38 test
 #[test]
 fn half_the_largest_window_is_not_silly() {
     let mut p = Peer::new();
@@ -93,6 +97,7 @@ fn half_the_largest_window_is_not_silly() {
 }
 
 /// RFC 9293 §3.8.6.2.1, override timeout: a small segment leaves in the end.
+//= rfc9293 MUST-60 test
 #[test]
 fn a_small_window_is_used_after_the_override_timeout() {
     let (mut p, id) = open();
@@ -104,6 +109,7 @@ fn a_small_window_is_used_after_the_override_timeout() {
 }
 
 /// RFC 9293 §3.8.6.2.2: the window we offer moves by whole segments or half the buffer only.
+//= rfc9293 MUST-39 test
 #[test]
 fn receivers_silly_window_avoidance() {
     let (mut p, id) = open_with(seg(), |c| c.receive_buffer = 4_000);
@@ -124,6 +130,7 @@ fn receivers_silly_window_avoidance() {
 }
 
 /// RFC 9293 §3.8.6.1 (MUST-36, MUST-37): probes with backoff, for ever while they are answered.
+//= rfc9293 MUST-36 MUST-37 SHLD-29 SHLD-30 test
 #[test]
 fn zero_window_probes_back_off_and_never_give_up_while_answered() {
     let (mut p, id) = open();
@@ -152,6 +159,7 @@ fn zero_window_probes_back_off_and_never_give_up_while_answered() {
 }
 
 /// … and given up when they are not (R2, RFC 9293 §3.8.3).
+//= rfc9293 MUST-20 test
 #[test]
 fn zero_window_probes_without_answer_are_given_up() {
     let (mut p, id) = open_with(seg(), |c| c.retries = 4);
@@ -163,6 +171,8 @@ fn zero_window_probes_without_answer_are_given_up() {
 
 /// RFC 9293 §3.8.6.1: also when the window shrinks under what is on the way (Linux: "receiver
 /// dastardly shrinks window").
+//= rfc9293 MUST-34 MUST-35 SHLD-16 SHLD-17 test
+//= rfc7323 2.4-a test
 #[test]
 fn a_window_shrunk_to_zero_does_not_end_a_peer_that_answers() {
     let (mut p, id) = open_with(seg(), |c| c.retries = 3);
@@ -187,6 +197,7 @@ fn a_window_shrunk_to_zero_does_not_end_a_peer_that_answers() {
 // --- acknowledging -----------------------------------------------------------------------------------
 
 /// RFC 5681 §4.2, RFC 9293 §3.8.6.3: every second full segment, else after 40 ms.
+//= rfc9293 SHLD-18 SHLD-19 MUST-40 test
 #[test]
 fn delayed_acknowledgements() {
     let (mut p, _) = open();
@@ -204,6 +215,7 @@ fn delayed_acknowledgements() {
 }
 
 /// RFC 5681 §4.2: out of order, duplicates, and what fills a hole, at once.
+//= rfc9293 SHLD-31 test
 #[test]
 fn immediate_acknowledgements() {
     let (mut p, _) = open();
@@ -236,6 +248,7 @@ fn answers_carry_the_acknowledgement() {
 }
 
 /// RFC 9293 §3.7.4 (Nagle): one small segment under way; nodelay: all of them.
+//= rfc9293 SHLD-7 MUST-17 MUST-60 test
 #[test]
 fn nagle_on_and_off() {
     let (mut p, id) = open();
@@ -276,6 +289,7 @@ fn keepalive(c: &mut Config) {
 }
 
 /// RFC 9293 §3.8.4 (MUST-24 to MUST-28): probes only when idle; an answer starts anew; silence ends it.
+//= rfc9293 MUST-24 MUST-26 MUST-27 MUST-29 SHLD-12 test
 #[test]
 fn keepalive_probes_and_gives_up() {
     let (mut p, id) = open_with(seg(), keepalive);
@@ -294,6 +308,7 @@ fn keepalive_probes_and_gives_up() {
 }
 
 /// Off by default (MUST-25).
+//= rfc9293 MUST-25 test
 #[test]
 fn keepalive_is_off_by_default() {
     let (mut p, id) = open();
@@ -314,6 +329,7 @@ fn the_peers_keepalive_is_answered() {
 }
 
 /// RFC 9293 §3.9.1.2, user timeout: data unacknowledged too long ends the connection.
+//= rfc9293 MUST-21 test
 #[test]
 fn user_timeout() {
     let (mut p, id) = open_with(seg(), |c| c.user_timeout = Some(Duration::from_secs(5)));

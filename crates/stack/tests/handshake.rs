@@ -7,6 +7,8 @@ use firstflight_stack::{CloseReason, Drop, IoError, Readiness, StateName};
 use peer::{CLIENT_PORT, PORT, Peer, seg};
 
 /// RFC 9293 §3.5, figure 6, the stack being A.
+//= rfc9293 MUST-14 SHLD-5 test
+//= rfc7323 2.2-a 3.2-a test
 #[test]
 fn active_open() {
     let mut p = Peer::new();
@@ -23,6 +25,7 @@ fn active_open() {
 }
 
 /// RFC 9293 §3.5, figure 6, the stack being B.
+//= rfc9293 MUST-14 SHLD-5 test
 #[test]
 fn passive_open() {
     let mut p = Peer::new();
@@ -53,6 +56,7 @@ fn data_and_fin_with_the_ack_of_the_syn_ack() {
 }
 
 /// RFC 9293 §3.5, figure 8.
+//= rfc9293 MUST-10 test
 #[test]
 fn simultaneous_open() {
     let mut p = Peer::new();
@@ -69,6 +73,7 @@ fn simultaneous_open() {
 }
 
 /// RFC 9293 §3.5: the other side may answer a crossed SYN with a bare ACK too.
+//= rfc9293 MUST-10 test
 #[test]
 fn simultaneous_open_completed_by_a_bare_ack() {
     let mut p = Peer::new();
@@ -82,6 +87,7 @@ fn simultaneous_open_completed_by_a_bare_ack() {
 }
 
 /// RFC 9293 §3.10.7.4: a RST in SYN-RECEIVED of an active open means refused.
+//= rfc9293 MUST-11 test
 #[test]
 fn simultaneous_open_refused() {
     let mut p = Peer::new();
@@ -95,6 +101,8 @@ fn simultaneous_open_refused() {
 }
 
 /// RFC 6298 §2.1 and §5.5: 1 s, doubled every time; RFC 9293 §3.8.3 R2 for SYNs: given up.
+//= rfc9293 MUST-22 test
+//= rfc6298 2.1-a 5.5-a test
 #[test]
 fn syn_is_sent_again_after_1_2_4_seconds_and_given_up() {
     let mut p = Peer::new();
@@ -106,6 +114,7 @@ fn syn_is_sent_again_after_1_2_4_seconds_and_given_up() {
 }
 
 /// RFC 6298 §5.7: after a lost SYN the timeout begins at 3 s, unless timestamps measure the path.
+//= rfc6298 5.7-a test
 #[test]
 fn rto_is_three_seconds_after_a_lost_syn() {
     for timestamps in [false, true] {
@@ -140,6 +149,7 @@ fn one_segment_after_a_lost_syn() {
 }
 
 /// RFC 9293 §3.10.7.3, second step.
+//= rfc5961 4.2-c test
 #[test]
 fn rst_answers_syn_refused() {
     let mut p = Peer::new();
@@ -151,6 +161,7 @@ fn rst_answers_syn_refused() {
 }
 
 /// RFC 9293 §3.10.7.3: only a RST that acknowledges our SYN counts (blind resets, RFC 5961).
+//= rfc5961 3.2-e test
 #[test]
 fn rst_without_or_with_bad_ack_is_ignored_in_syn_sent() {
     let mut p = Peer::new();
@@ -224,6 +235,8 @@ fn duplicate_syn_with_data_gets_the_syn_ack_again() {
 }
 
 /// RFC 6298 §3 (Karn): with two SYN-ACKs on the way their ACK measures nothing.
+//= rfc6298 3-a 3-b test
+//= rfc9293 MUST-18 test
 #[test]
 fn an_ack_after_a_repeated_syn_ack_is_no_round_trip_sample() {
     let mut p = Peer::new();
@@ -322,6 +335,7 @@ fn backlog_full() {
 }
 
 /// RFC 9293 §3.5.1, figure 9: the peer crashed and opens anew.
+//= rfc5961 4.2-a 4.2-c test
 #[test]
 fn half_open_connection_is_found_by_a_new_syn() {
     let mut p = Peer::new();
@@ -344,6 +358,7 @@ fn half_open_connection_is_found_by_a_new_syn() {
 }
 
 /// RFC 9293 §3.5.1, figure 10: the active side sends data to a peer that knows nothing.
+//= rfc9293 MUST-12 test
 #[test]
 fn half_open_connection_is_found_by_a_reset_of_its_data() {
     let mut p = Peer::new();
@@ -373,6 +388,7 @@ fn bad_ack_in_syn_received_is_reset() {
 }
 
 /// RFC 9293 §3.10.7.4: a RST in SYN-RECEIVED of a passive open: back to LISTEN, nobody is told.
+//= rfc9293 MUST-11 test
 #[test]
 fn rst_in_syn_received_frees_the_child() {
     let mut p = Peer::new();
@@ -386,6 +402,7 @@ fn rst_in_syn_received_frees_the_child() {
 }
 
 /// RFC 9293 §3.7.1: without the option the MSS is 536; a silly one is not believed.
+//= rfc9293 MUST-15 MUST-16 test
 #[test]
 fn mss_defaults_and_bounds() {
     for (offered, used) in [(None, 536), (Some(1), 88), (Some(1400), 1400), (Some(9000), 1460)] {
@@ -399,6 +416,7 @@ fn mss_defaults_and_bounds() {
 }
 
 /// RFC 9293 §3.7.1: over IPv6 the MSS without the option is 1,220, also behind a SYN cookie.
+//= rfc9293 MUST-15 test
 #[test]
 fn mss_defaults_over_ipv6() {
     for syn_backlog in [1, 0] {

@@ -14,6 +14,7 @@ const SOFT: [IcmpErrorKind; 3] =
     [IcmpErrorKind::HostUnreachable, IcmpErrorKind::NetUnreachable, IcmpErrorKind::TimeExceeded];
 
 /// RFC 1122 §4.2.3.9, RFC 5461 §4: a hard error ends what is not yet open, a soft one does not.
+//= rfc9293 MUST-54 MUST-56 test
 #[test]
 fn hard_errors_end_syn_sent_and_soft_ones_do_not() {
     for kind in HARD {
@@ -34,6 +35,7 @@ fn hard_errors_end_syn_sent_and_soft_ones_do_not() {
 }
 
 /// RFC 5461 §4: an established connection is not for routers to end.
+//= rfc9293 MUST-56 SHLD-26 test
 #[test]
 fn errors_do_not_end_an_established_connection() {
     for kind in HARD.into_iter().chain(SOFT) {
@@ -48,6 +50,7 @@ fn errors_do_not_end_an_established_connection() {
 }
 
 /// RFC 5927 §4.1: the quoted number must lie in what is outstanding.
+//= rfc9293 MUST-54 test
 #[test]
 fn errors_about_numbers_not_outstanding_are_ignored() {
     let mut p = Peer::new();
@@ -77,6 +80,8 @@ fn errors_about_unknown_flows_are_dropped() {
 }
 
 /// RFC 1191 §6.4: smaller segments, the lost one again at once, without a smaller window.
+//= rfc7323 5.7-a test
+//= rfc9293 MUST-16 test
 #[test]
 fn packet_too_big_lowers_the_mss_and_sends_again() {
     let mut p = Peer::new();
@@ -116,6 +121,7 @@ fn packet_too_big_has_a_floor() {
 
 /// A router reports that our SYN itself does not fit: at once again, smaller MSS. (First flights make
 /// SYNs large: see the Fast Open tests.)
+//= rfc9293 MUST-67 test
 #[test]
 fn packet_too_big_in_syn_sent_announces_a_smaller_mss() {
     let mut p = Peer::new();

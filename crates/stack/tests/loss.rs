@@ -64,6 +64,8 @@ fn cwnd(p: &Peer, id: ConnId) -> u32 {
 
 /// RFC 6298 §2.3, §5.5–5.7: SRTT + max(G, 4·RTTVAR) with a floor, doubled each time, collapsed by
 /// the acknowledgement of new data.
+//= rfc6298 2.2-a 3-a 3-b 5-a 5-b 5.5-a test
+//= rfc9293 MUST-18 MUST-19 test
 #[test]
 fn rto_backs_off_and_collapses() {
     let mut p = Peer::with(|c| c.tcp.congestion = Algorithm::NewReno);
@@ -86,6 +88,7 @@ fn rto_backs_off_and_collapses() {
 }
 
 /// R2 (RFC 9293 §3.8.3): given up after `retries` retransmissions in a row, silently.
+//= rfc9293 MUST-20 MUST-21 test
 #[test]
 fn data_is_given_up() {
     let (mut p, id) = open_with(seg(), |c| c.retries = 3);
@@ -98,6 +101,7 @@ fn data_is_given_up() {
 }
 
 /// RFC 5681 §3.1: one segment after a timeout, then slow start over what was lost.
+//= rfc9293 MUST-19 test
 #[test]
 fn slow_start_after_a_timeout_sends_everything_again() {
     let (mut p, id) = open();
@@ -199,6 +203,9 @@ fn other_segments_are_no_duplicates() {
 // --- with SACK --------------------------------------------------------------------------------------
 
 /// RFC 6675 §5: exactly the holes are sent again.
+//= rfc2018 5-a 5.1-a test
+//= rfc6675 4-c 5-a test
+//= rfc8985 3.3.2-a 4-a test
 #[test]
 fn sack_recovery_sends_exactly_the_holes() {
     let (mut p, id) = open_sack();
@@ -224,6 +231,7 @@ fn sack_recovery_sends_exactly_the_holes() {
 
 /// RFC 8985 §2.2: the tail of the flight was lost too. What the repetition's arrival shows of its age finds it; without
 /// that only the timeout would.
+//= rfc8985 4-b test
 #[test]
 fn rack_finds_a_lost_tail_when_the_repetition_arrives() {
     let (mut p, id) = open_sack();
@@ -278,6 +286,8 @@ fn impossible_sack_blocks_are_ignored() {
 
 /// A retransmission that is lost too: only the timeout finds it (RFC 6675 §5.1), and what was
 /// SACKed is not sent again.
+//= rfc2018 5-c 5-b 5.1-b test
+//= rfc6675 5.1-a 5.1-e 5.1-f test
 #[test]
 fn timeout_after_a_lost_retransmission_skips_what_was_sacked() {
     let (mut p, id) = open_sack();
@@ -301,6 +311,8 @@ fn timeout_after_a_lost_retransmission_skips_what_was_sacked() {
 }
 
 /// RFC 2018 §8: the receiver threw SACKed data away; after the timeout all of it comes again.
+//= rfc2018 5-c 8-d test
+//= rfc6675 4-b test
 #[test]
 fn sack_reneging() {
     let (mut p, id) = open_sack();
@@ -327,6 +339,7 @@ fn sack_reneging() {
 }
 
 /// RFC 2018 §4: the block of the segment that caused the ACK first, then the most recent others.
+//= rfc2018 4-a 4-c 4-d 4-e 4-f 4-g 8-a test
 #[test]
 fn sack_blocks_most_recent_first() {
     let (mut p, _) = open_sack();
@@ -348,6 +361,7 @@ fn sack_blocks_most_recent_first() {
 }
 
 /// Without the peer's SACK-permitted there are no blocks (RFC 2018 §2).
+//= rfc2018 4-b test
 #[test]
 fn no_sack_blocks_unless_permitted() {
     let (mut p, _) = open();

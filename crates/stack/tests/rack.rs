@@ -52,6 +52,7 @@ fn cwnd(p: &Peer, id: ConnId) -> u32 {
 
 /// RFC 8985 §7.2: two round trips after the last segment of a flight nobody has acknowledged, that segment goes again;
 /// what it brings shows the other losses.
+//= rfc8985 7.2-a 7.3-d 7.3-e test
 #[test]
 fn a_probe_repairs_a_lost_tail_without_a_timeout() {
     let (mut p, id) = open(false);
@@ -76,6 +77,7 @@ fn a_probe_repairs_a_lost_tail_without_a_timeout() {
 }
 
 /// §7.3: new data makes a better probe.
+//= rfc8985 7.3-c test
 #[test]
 fn a_probe_takes_new_data_if_there_is_any() {
     let (mut p, id) = open(false);
@@ -135,6 +137,7 @@ fn a_longer_path_is_not_probed_for_each_flight() {
 }
 
 /// §7.4.2: the probe repaired a loss: without a D-SACK the window is halved.
+//= rfc8985 7.4.2-a 7.4.2-b test
 #[test]
 fn a_probe_that_repaired_a_loss_is_congestion() {
     let (mut p, id) = open(false);
@@ -156,6 +159,7 @@ fn a_probe_that_repaired_a_loss_is_congestion() {
 }
 
 /// §7.2: at most one at a time; then the timeout.
+//= rfc8985 7.3-f test
 #[test]
 fn after_the_probe_the_timeout() {
     let (mut p, id) = open(false);
@@ -171,6 +175,7 @@ fn after_the_probe_the_timeout() {
 
 /// RFC 8985 §6.2: fewer than three segments say that something is missing: a quarter of the round-trip time later it is
 /// lost.
+//= rfc8985 3.3.2-b 6.2-b test
 #[test]
 fn two_segments_after_a_loss_are_enough_with_time() {
     let (mut p, id) = open(false);
@@ -198,6 +203,7 @@ fn reordering_within_the_window_costs_nothing() {
 }
 
 /// §6.2 step 2: once reordering was seen, three segments prove nothing, time does.
+//= rfc8985 3.3.2-b 9.2-a test
 #[test]
 fn seen_reordering_makes_patient() {
     let (mut p, id) = open(false);
@@ -217,6 +223,7 @@ fn seen_reordering_makes_patient() {
 }
 
 /// §6.2: a repetition that is lost is found by what was sent after it.
+//= rfc8985 4-b test
 #[test]
 fn a_lost_repetition_is_found_without_a_timeout() {
     let (mut p, id) = open(false);
@@ -237,6 +244,7 @@ fn a_lost_repetition_is_found_without_a_timeout() {
 // --- proportional rate reduction -------------------------------------------------------------------
 
 /// RFC 9937: what leaves in recovery is half of what arrives, and the window is the threshold in the end.
+//= rfc8985 9.3-a 9.3-b test
 #[test]
 fn what_leaves_follows_what_arrives() {
     let (mut p, id) = open(false);

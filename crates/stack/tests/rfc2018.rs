@@ -24,6 +24,7 @@ fn block(from: u32, to: u32) -> (u32, u32) {
 }
 
 /// The first block is that of the newest segment, also if it was there before (what came twice goes in front of it).
+//= rfc2018 4-e 8-a test
 #[test]
 fn a_duplicate_behind_a_hole_is_reported_first() {
     let mut p = open();
@@ -38,6 +39,7 @@ fn a_duplicate_behind_a_hole_is_reported_first() {
 }
 
 /// A block that grows is one block: the others keep their order behind it.
+//= rfc2018 4-g test
 #[test]
 fn a_growing_block_does_not_push_others_out() {
     let mut p = open();
@@ -46,4 +48,18 @@ fn a_growing_block_does_not_push_others_out() {
     }
     let last = p.drain().pop().unwrap();
     last.sack(&[block(6, 9), block(20, 21), block(2, 3)]);
+}
+
+/// What found no memory is as lost as on the way: nobody is told that it is there.
+//= rfc2018 8-c test
+#[test]
+fn what_found_no_memory_is_not_reported() {
+    let mut p = Peer::with(|c| c.limits.buffer_bytes = 0);
+    let listener = p.listen();
+    let id = p.open_passive(listener, seg().mss(1460).sack_ok());
+    p.send(at(2));
+    p.expect().is_ack().ack(1).sack(&[]);
+    p.send(at(0));
+    p.expect().is_ack().ack(1).sack(&[]);
+    assert_eq!(p.read(id), b"");
 }

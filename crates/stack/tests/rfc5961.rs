@@ -23,6 +23,7 @@ fn open() -> (Peer, ConnId) {
 }
 
 /// RFC 5961 §3.2, 2: exactly the next number.
+//= rfc5961 3.2-a test
 #[test]
 fn rst_at_the_edge_resets() {
     let (mut p, id) = open();
@@ -33,6 +34,7 @@ fn rst_at_the_edge_resets() {
 
 /// RFC 9293 §3.10.7.4: a reset ends the connection; the acknowledgement it owed a moment before goes
 /// with it.
+//= rfc5961 3.2-a test
 #[test]
 fn a_reset_takes_the_pending_acknowledgement_with_it() {
     let (mut p, id) = open();
@@ -44,6 +46,7 @@ fn a_reset_takes_the_pending_acknowledgement_with_it() {
 }
 
 /// RFC 5961 §3.2, 3: in the window, not at its edge: challenge ACK.
+//= rfc5961 3.2-b 3.2-c test
 #[test]
 fn rst_in_the_window_is_challenged() {
     let (mut p, id) = open();
@@ -55,6 +58,7 @@ fn rst_in_the_window_is_challenged() {
 }
 
 /// RFC 5961 §3.2, 1: outside the window: silence.
+//= rfc5961 3.2-d test
 #[test]
 fn rst_outside_the_window_is_dropped() {
     let (mut p, id) = open();
@@ -103,6 +107,7 @@ fn the_window_of_the_syn_counts_for_old_acknowledgements() {
 }
 
 /// RFC 5961 §4.2: a SYN is challenged whatever its number, SYN-ACKs too.
+//= rfc5961 4.2-a 4.2-b test
 #[test]
 fn syn_is_challenged_whatever_its_number() {
     let (mut p, id) = open();
@@ -117,6 +122,7 @@ fn syn_is_challenged_whatever_its_number() {
 }
 
 /// RFC 5961 §5.2: SND.UNA − MAX.SND.WND ≤ SEG.ACK ≤ SND.NXT, else the data is not taken.
+//= rfc5961 5.2-a 5.2-b test
 #[test]
 fn data_with_an_ack_too_old_or_too_new_is_challenged() {
     let (mut p, id) = open();
@@ -141,6 +147,7 @@ fn data_without_ack_is_dropped() {
 
 /// RFC 5961 §7 and §10: a flood gets few answers, counted for each connection alone
 /// (CVE-2016-5696: a global count is a side channel).
+//= rfc5961 7-a test
 #[test]
 fn challenges_are_limited_per_connection_and_second() {
     let floods: [(&str, Flood); 4] = [

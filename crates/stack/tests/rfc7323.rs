@@ -20,6 +20,8 @@ fn open_ts() -> (Peer, ConnId) {
 }
 
 /// RFC 7323 §2.2: windows on SYNs are not scaled, those behind are, both ways.
+//= rfc7323 2.2-a 2.2-d 2.3-b 2.3-c 2.3-e 2.3-f test
+//= rfc9293 MUST-1 REC-1 test
 #[test]
 fn window_scaling_when_both_offer_it() {
     let mut p = Peer::new();
@@ -53,6 +55,7 @@ fn the_window_of_a_crossed_syn_ack_is_not_scaled() {
 }
 
 /// RFC 7323 §2.2: without the peer's option nobody scales, and the SYN-ACK has none.
+//= rfc7323 2.2-b 2.3-d test
 #[test]
 fn no_window_scaling_without_the_peers_option() {
     let mut p = Peer::new();
@@ -69,6 +72,7 @@ fn no_window_scaling_without_the_peers_option() {
 }
 
 /// The option is answered with a shift of 0 too, or the peer's windows would not count as scaled.
+//= rfc7323 2.3-a test
 #[test]
 fn a_small_buffer_still_answers_the_scale_option() {
     let mut p = with(|c| c.receive_buffer = 8_000);
@@ -100,6 +104,7 @@ fn switched_off_options_are_neither_offered_nor_answered() {
 }
 
 /// RFC 7323 §2.3: a shift above 14 counts as 14.
+//= rfc7323 2.3-h test
 #[test]
 fn a_shift_above_14_counts_as_14() {
     let mut p = Peer::new();
@@ -116,6 +121,7 @@ fn echo(got: Got) -> u32 {
 }
 
 /// RFC 7323 §3.2: once agreed, a timestamp is on every segment.
+//= rfc7323 3.2-b 3.2-d 3.2-f test
 #[test]
 fn timestamps_on_every_segment_once_agreed() {
     let (mut p, id) = open_ts();
@@ -131,6 +137,7 @@ fn timestamps_on_every_segment_once_agreed() {
 }
 
 /// RFC 7323 §3.2: a segment without the option is dropped, a RST is not.
+//= rfc7323 3.2-g 3.2-h test
 #[test]
 fn missing_timestamps_are_dropped_silently_except_on_rst() {
     let (mut p, id) = open_ts();
@@ -157,6 +164,7 @@ fn a_crossed_syn_ack_without_the_agreed_timestamps_is_dropped() {
 }
 
 /// RFC 7323 §5.3 R1: an old timestamp: acknowledge and drop.
+//= rfc7323 5.2-a 5.3-a test
 #[test]
 fn paws_drops_old_segments_and_answers() {
     let (mut p, id) = open_ts();
@@ -171,6 +179,7 @@ fn paws_drops_old_segments_and_answers() {
 }
 
 /// RFC 7323 §5.2: RSTs are not subject to PAWS.
+//= rfc7323 5.2-e test
 #[test]
 fn paws_does_not_stop_a_rst() {
     let (mut p, id) = open_ts();
@@ -179,6 +188,7 @@ fn paws_does_not_stop_a_rst() {
 }
 
 /// RFC 7323 §5.5: after 24 days of silence TS.Recent is void, and a new one is taken.
+//= rfc7323 5.3-a test
 #[test]
 fn paws_forgets_after_24_days() {
     let (mut p, id) = open_ts();
@@ -198,6 +208,7 @@ fn paws_forgets_after_24_days() {
 }
 
 /// RFC 7323 §4.3 (2): the echo is of the segment that advanced the left edge, not the newest.
+//= rfc7323 4.3-a 4.3-b 4.3-c test
 #[test]
 fn echo_is_of_the_earliest_unacknowledged_segment() {
     let (mut p, _) = open_ts();
@@ -225,6 +236,7 @@ fn a_blind_segment_does_not_poison_ts_recent() {
 }
 
 /// RFC 7323 appendix A: 12 bytes of every segment.
+//= rfc9293 MUST-16 test
 #[test]
 fn timestamps_take_room_in_full_segments() {
     let (mut p, id) = open_ts();
@@ -233,6 +245,7 @@ fn timestamps_take_room_in_full_segments() {
 }
 
 /// RFC 5681 §4.2: every second full segment is acknowledged; full means 1,448 bytes here.
+//= rfc9293 SHLD-19 test
 #[test]
 fn every_second_segment_with_timestamps_is_acknowledged() {
     let (mut p, _) = open_ts();
@@ -244,6 +257,8 @@ fn every_second_segment_with_timestamps_is_acknowledged() {
 }
 
 /// RFC 7323 §4.1: round-trip times from echoes, also of segments sent twice.
+//= rfc7323 4.1-a test
+//= rfc6298 3-b test
 #[test]
 fn echoes_measure_retransmitted_segments() {
     let (mut p, id) = open_ts();
@@ -259,6 +274,7 @@ fn echoes_measure_retransmitted_segments() {
 }
 
 /// RFC 7323 §3.2: a segment without ACK has no echo, whatever stands there.
+//= rfc7323 3.2-c test
 #[test]
 fn an_echo_without_ack_measures_nothing() {
     let mut p = Peer::new();
@@ -279,6 +295,7 @@ fn an_echo_without_ack_measures_nothing() {
 }
 
 /// RFC 7323 §3.2: timestamps that were not agreed are ignored, and the segment is taken.
+//= rfc7323 3.2-i test
 #[test]
 fn timestamps_that_were_not_agreed_are_ignored() {
     let mut p = Peer::new();
@@ -293,6 +310,7 @@ fn timestamps_that_were_not_agreed_are_ignored() {
 }
 
 /// RFC 7323 §3.2, §5.2: the RST of an abort carries timestamps.
+//= rfc7323 3.2-e 5.2-d test
 #[test]
 fn the_reset_of_an_abort_carries_timestamps() {
     let (mut p, id) = open_ts();
@@ -301,6 +319,7 @@ fn the_reset_of_an_abort_carries_timestamps() {
 }
 
 /// RFC 7323 §5.2: the timestamp of a RST changes nothing.
+//= rfc7323 5.2-f test
 #[test]
 fn the_timestamp_of_a_reset_is_not_taken() {
     let (mut p, id) = open_ts();
@@ -312,6 +331,7 @@ fn the_timestamp_of_a_reset_is_not_taken() {
 }
 
 /// RFC 7323 §5.3: a timestamp is judged when its segment arrives, in sequence or not, and before the numbers.
+//= rfc7323 5.3-b 5.3-c test
 #[test]
 fn paws_comes_before_the_numbers_and_also_behind_a_hole() {
     let (mut p, id) = open_ts();
@@ -331,6 +351,7 @@ fn paws_comes_before_the_numbers_and_also_behind_a_hole() {
 }
 
 /// RFC 7323 §5.4: a clock of milliseconds, so that it ticks often enough for any rate and wraps after 49 days.
+//= rfc7323 4.1-a 5.4-a 5.4-b 5.4-c test
 #[test]
 fn the_timestamp_clock_ticks_every_millisecond() {
     let (mut p, id) = open_ts();
@@ -348,6 +369,7 @@ fn the_timestamp_clock_ticks_every_millisecond() {
 }
 
 /// RFC 7323 §2.4: scaled windows are rounded down, and what any ACK offered stays good.
+//= rfc7323 2.4-b 2.4-c test
 #[test]
 fn what_an_earlier_ack_offered_is_taken() {
     let mut p = with(|c| c.receive_buffer = 200_000);

@@ -16,6 +16,7 @@ pub struct Keepalive {
 
 impl Default for Keepalive {
     fn default() -> Self {
+        //= rfc9293 MUST-28
         Self { idle: Duration::from_secs(7200), interval: Duration::from_secs(75), probes: 9 }
     }
 }
@@ -55,20 +56,25 @@ pub struct Config {
     /// in silence is not given up (RFC 4821).
     pub mtu_probing: bool,
     /// Send small segments at once: Nagle's algorithm (RFC 9293 §3.7.4) off.
+    //= rfc9293 MUST-17
     pub nodelay: bool,
     /// How long an acknowledgement may wait for company (RFC 9293 §3.8.6.3; below 500 ms).
     pub delayed_ack: Duration,
     /// SYN retransmissions until a connect is given up (Linux: 6).
+    //= rfc9293 MUST-22 MUST-23
     pub syn_retries: u8,
     /// Retransmissions in a row until an open connection is given up (RFC 9293 §3.8.3 R2; Linux: 15).
+    //= rfc9293 MUST-21
     pub retries: u8,
     /// Longest time data may stay unacknowledged (RFC 9293 §3.9.1, user timeout).
     pub user_timeout: Option<Duration>,
     /// Keepalive probing.
+    //= rfc9293 MUST-24 MUST-27
     pub keepalive: Option<Keepalive>,
     /// How long a closed socket waits in FIN-WAIT-2 for the peer's FIN (Linux: 60 s).
     pub fin_wait2: Duration,
     /// How long TIME-WAIT lasts, 2 MSL (Linux: 60 s).
+    //= rfc9293 MUST-13
     pub time_wait: Duration,
     /// Let the SYN-ACK carry data that the application wrote before it left (RFC 9293 §3.5 allows
     /// it). Off by default: Linux clients discard such data, which costs them a retransmission.
@@ -88,10 +94,13 @@ impl Default for Config {
             congestion: Algorithm::Cubic,
             mtu_probing: true,
             nodelay: false,
+            //= rfc9293 MUST-40
             delayed_ack: Duration::from_millis(40),
             syn_retries: 6,
+            //= rfc9293 SHLD-11
             retries: 15,
             user_timeout: None,
+            //= rfc9293 MUST-25
             keepalive: None,
             fin_wait2: Duration::from_secs(60),
             time_wait: Duration::from_secs(60),
@@ -102,6 +111,7 @@ impl Default for Config {
 
 impl Config {
     /// The window scale that lets the whole receive buffer be offered (RFC 7323 §2.2).
+    //= rfc7323 2.3-b 2.3-g
     #[inline]
     #[must_use]
     pub fn window_scale(&self) -> u8 {

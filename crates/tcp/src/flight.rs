@@ -55,6 +55,7 @@ pub struct Sent {
     /// Behind its last, a FIN counted.
     pub end: SeqNum,
     /// When it last left.
+    //= rfc8985 4-b
     pub at: Instant,
     /// What is known of it.
     pub marks: Marks,
@@ -144,6 +145,7 @@ impl Flight {
     }
 
     /// Bytes in the network by our best knowledge (RFC 6675 "pipe"), FINs counted.
+    //= rfc6675 4-c
     #[inline]
     #[must_use]
     pub fn pipe(&self) -> u32 {

@@ -97,6 +97,7 @@ impl Rack {
 
     /// A D-SACK came: something was sent again for nothing, so reordering takes longer than was waited for
     /// (§6.2 step 4). Once in a round trip.
+    //= rfc8985 3.3.2-c
     pub fn duplicate_seen(&mut self, una: SeqNum, nxt: SeqNum) {
         if self.dsack_round.is_some_and(|round| una.ge(round)) {
             self.dsack_round = None;
@@ -118,10 +119,13 @@ impl Rack {
 
     /// How long a segment may arrive after one that left later (RACK_update_reo_wnd).
     fn reordering_window(&self, flight: &Flight, path: &Path) -> Duration {
+        //= rfc8985 3.3.2-a
         if !self.reordering_seen && (path.recovering || flight.sacked_segments() >= DUP_THRESH) {
             return Duration::ZERO;
         }
+        //= rfc8985 3.3.2-b
         let quarter = path.min_rtt.unwrap_or_default() / 4;
+        //= rfc8985 3.3.2-d
         (quarter * u32::from(self.quarters)).min(path.srtt.unwrap_or_default())
     }
 

@@ -115,10 +115,12 @@ impl Receive {
     }
 
     /// RFC 9293 §3.10.7.4, first step: is any of the segment's sequence space in the window?
+    //= rfc7323 2.4-b 2.4-c
     #[must_use]
     pub fn acceptable(&self, seq: SeqNum, len: u32) -> bool {
         let window = self.edge.distance_from(self.nxt);
         match (len, window) {
+            //= rfc9293 MUST-66
             (0, 0) => seq == self.nxt,
             (0, w) => seq.in_window(self.nxt, w),
             (_, 0) => false,
@@ -152,9 +154,11 @@ impl Receive {
         self.peer_mss = self.peer_mss.max(payload.len().min(0xffff) as u16);
         let gap = seq.distance_from(self.nxt) as usize;
         if !self.buf.write_at(pool, self.buf.len() + gap, fresh) {
+            //= rfc2018 8-c
             return Taken::NoRoom;
         }
         if gap > 0 {
+            //= rfc9293 SHLD-31
             let added = self.ahead.insert(seq, seq + n as u32);
             if added == 0 && self.ahead.containing(seq).is_some() {
                 self.came_twice(seq, seq + n as u32);
@@ -185,6 +189,7 @@ impl Receive {
     }
 
     /// The block around `seq` is reported first from now on, the others in the order that they had (RFC 2018 §4).
+    //= rfc2018 4-e 4-g 8-a
     fn report_first(&mut self, seq: SeqNum) {
         let Some((start, end)) = self.ahead.containing(seq) else { return };
         let same = |s: &SeqNum| s.ge(start) && s.lt(end);
@@ -216,6 +221,8 @@ impl Receive {
 
     /// Decides how to acknowledge what [`Receive::take`] took (RFC 5681 §4.2: every second full
     /// segment; at once when a hole appears, is filled or something came twice).
+    //= rfc9293 SHLD-18 SHLD-19
+    //= rfc2018 4-d
     pub fn want_ack(&mut self, taken: Taken) {
         let need = match taken {
             Taken::InOrder(_) if self.unacked >= 2 * u32::from(self.peer_mss) => AckNeed::Now,
@@ -243,6 +250,7 @@ impl Receive {
 
     /// Whether the peer should be told that the window opened: only if it is about to run out of it,
     /// and by enough to be worth a segment (silly-window avoidance, RFC 9293 §3.8.6.2.2).
+    //= rfc9293 MUST-39
     fn runs_short(&self) -> bool {
         let left = self.edge.distance_from(self.nxt);
         left <= (self.limit / 2).min(SHORT)
@@ -260,16 +268,19 @@ impl Receive {
     /// (RFC 9293 §3.8.6.2.2). `unscaled` for segments with SYN.
     pub fn window(&mut self, unscaled: bool) -> u16 {
         let opened = self.opened();
+        //= rfc7323 2.2-d
         if unscaled {
             // A SYN-ACK that is sent again says no more than 65,535, but what was offered since stays.
             let window = (self.edge + opened).distance_from(self.nxt).min(0xffff);
             self.edge = self.edge.max(self.nxt + window);
             return window as u16;
         }
+        //= rfc9293 MUST-39 SHLD-14
         if opened >= u32::from(self.peer_mss).min(self.limit / 2) {
             self.edge += opened;
         }
         let window = self.edge.distance_from(self.nxt);
+        //= rfc7323 2.3-f
         (window >> self.scale).min(0xffff) as u16
     }
 
@@ -320,6 +331,7 @@ impl Receive {
     }
 
     /// PAWS (RFC 7323 §5.3): is this timestamp older than what we have seen?
+    //= rfc7323 5.3-a
     #[must_use]
     pub fn is_old(&self, ts: Timestamps, now: Instant) -> bool {
         (ts.value.wrapping_sub(self.ts_recent) as i32) < 0 && !self.ts_expired(now)
@@ -333,6 +345,7 @@ impl Receive {
     }
 
     /// RFC 7323 §4.3 (3): which timestamp to echo.
+    //= rfc7323 4.3-a 4.3-b 4.3-c 5.2-a
     pub fn update_ts_recent(&mut self, ts: Timestamps, seq: SeqNum, now: Instant) {
         let newer = (ts.value.wrapping_sub(self.ts_recent) as i32) >= 0 || self.ts_expired(now);
         if seq.le(self.last_ack_sent) && newer {
@@ -352,6 +365,7 @@ impl Receive {
 mod tests {
     use super::*;
 
+    //= rfc9293 SHLD-14 test
     #[test]
     fn a_syn_ack_sent_again_takes_no_window_back() {
         let mut rcv = Receive::new(SeqNum::new(0), 1 << 20, 5, 1460);

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 /// The timeout before anything was measured (RFC 6298 §2.1).
+//= rfc6298 2.1-a
 pub const INITIAL_RTO: Duration = Duration::from_secs(1);
 
 /// The smallest timeout, as in Linux.
@@ -11,6 +12,7 @@ pub const INITIAL_RTO: Duration = Duration::from_secs(1);
 /// many round trips on today's paths. What protects against spurious timeouts here instead: the
 /// 200 ms are the floor of the variance term, so they come *on top of* the smoothed round-trip time
 /// and leave room for the peer's delayed acknowledgement.
+//= rfc6298 2.4-a
 pub const MIN_RTO: Duration = Duration::from_millis(200);
 
 /// The largest timeout, backed off or not (RFC 6298 §2.5 allows a maximum of at least 60 s).
@@ -57,18 +59,22 @@ impl RttEstimator {
     ///
     /// The timeout is computed anew, so an earlier [`RttEstimator::backoff`] is over (the
     /// "collapsing" at the end of §5).
+    //= rfc9293 MUST-18
     pub fn sample(&mut self, rtt: Duration) {
         let us = micros(rtt);
         if self.min_us == UNKNOWN {
+            //= rfc6298 2.2-a
             self.srtt_8 = us * 8;
             self.rttvar_4 = us * 2;
         } else {
+            //= rfc6298 2.3-a 2.3-b 2.3-c
             // The variation first: it is measured against the old SRTT (§2.3).
             let deviation = (self.srtt_8 / 8).abs_diff(us);
             self.rttvar_4 = self.rttvar_4 - self.rttvar_4 / 4 + deviation;
             self.srtt_8 = self.srtt_8 - self.srtt_8 / 8 + us;
         }
         self.min_us = self.min_us.min(us);
+        //= rfc6298 2.3-d 4-a
         // max(G, 4·RTTVAR) with the floor far above the clock granularity G = 1 ms.
         self.base_us = (self.srtt_8 / 8 + self.rttvar_4.max(MIN_US)).min(MAX_US);
         self.backoffs = 0;
@@ -83,6 +89,7 @@ impl RttEstimator {
     }
 
     /// The retransmission timeout, backed off; between [`MIN_RTO`] and [`MAX_RTO`].
+    //= rfc6298 1-a
     #[must_use]
     pub fn rto(&self) -> Duration {
         let us = u64::from(self.base_us) << self.backoffs.min(31);
@@ -108,6 +115,8 @@ impl RttEstimator {
     }
 
     /// Doubles the timeout (RFC 6298 §5.5), up to [`MAX_RTO`].
+    //= rfc6298 5.5-a
+    //= rfc9293 MUST-19
     pub fn backoff(&mut self) {
         if self.rto() < MAX_RTO {
             self.backoffs = self.backoffs.saturating_add(1);
@@ -153,6 +162,7 @@ mod tests {
         assert_eq!(micros(INITIAL_RTO), INITIAL_US);
     }
 
+    //= rfc6298 2.1-a test
     #[test]
     fn begins_with_one_second() {
         let rtt = RttEstimator::new();
@@ -160,6 +170,7 @@ mod tests {
     }
 
     /// RFC 6298 §2.2, §2.3 by hand.
+    //= rfc6298 2.2-a 2.3-a 2.3-b 2.3-c 2.3-d test
     #[test]
     fn first_and_second_sample() {
         let mut rtt = RttEstimator::new();
@@ -172,6 +183,7 @@ mod tests {
         assert_eq!(rtt.min_rtt(), Some(ms(240)));
     }
 
+    //= rfc6298 2.4-a 4-a test
     #[test]
     fn a_steady_path_keeps_the_floor_above_its_round_trip() {
         let mut rtt = RttEstimator::new();
@@ -183,6 +195,7 @@ mod tests {
         assert!(rtt.rttvar() < ms(1));
     }
 
+    //= rfc6298 5.5-a test
     #[test]
     fn backs_off_to_the_maximum_and_back() {
         let mut rtt = RttEstimator::new();
@@ -218,6 +231,7 @@ mod tests {
     proptest! {
         /// Whatever is measured, the timeout lies within its bounds and above the smoothed time,
         /// and SRTT follows the exact recurrence to a few microseconds.
+        //= rfc6298 1-a test
         #[test]
         fn any_samples(samples in prop::collection::vec(0u64..200_000_000, 1..60)) {
             let mut rtt = RttEstimator::new();

@@ -170,6 +170,8 @@ impl Send {
     }
 
     /// Takes an acknowledgement of new data; what it says of the segments under way is read before.
+    //= rfc2018 8-d
+    //= rfc6675 4-b
     pub fn acknowledge(&mut self, pool: &mut Pool, ack: SeqNum) {
         self.una = ack;
         if ack.gt(self.start) {
@@ -255,14 +257,18 @@ impl Send {
     /// What is taken for lost goes before anything new (RFC 6675 NextSeg rule 1).
     #[inline(never)]
     fn next_repetition(&mut self, room: u32, cwnd: u32, pipe: u32) -> Option<Chunk> {
+        //= rfc6675 5.1-f
         let (start, end) = self.flight.next_waiting(room)?;
         // A window that shrank under what is outstanding must not stop its retransmission: the first number
         // always goes.
+        //= rfc9293 MUST-34 SHLD-16
+        //= rfc7323 2.4-a
         let window = self.una + self.wnd.max(1);
         if !start.lt(window) {
             return None;
         }
         let end = end.min(window);
+        //= rfc8985 9.3-a
         if pipe + end.distance_from(start) > cwnd && pipe > 0 {
             return None;
         }
@@ -273,9 +279,11 @@ impl Send {
     #[must_use]
     pub fn tail_probe(&self, room: u32) -> Option<Chunk> {
         let window = self.una + self.wnd;
+        //= rfc8985 7.3-c
         if self.unsent() && self.nxt.lt(window) {
             return Some(self.chunk(self.nxt, self.end_with_fin().min(window), room));
         }
+        //= rfc8985 7.3-d
         let last = self.flight.last()?;
         let data_end = last.end.min(self.end());
         let start = if data_end.lt(last.start + room) { last.start } else { data_end - room };
@@ -288,9 +296,12 @@ impl Send {
         let seq = self.nxt;
         let window = self.una + self.wnd;
         let whole = self.end_with_fin();
+        //= rfc9293 SHLD-15
+        //= rfc7323 2.4-d
         if !seq.lt(whole) || !seq.lt(window) {
             return None;
         }
+        //= rfc9293 SHLD-27 SHLD-28
         let chunk = self.chunk(seq, whole.min(window), room);
         let size = chunk.len.max(u32::from(chunk.fin));
         // Limited transmit (RFC 3042) is what `pipe` gives: what has arrived out of order makes room.
@@ -299,6 +310,7 @@ impl Send {
         }
         let all = !(chunk.seq + chunk.len).lt(self.end());
         // Sender's silly-window avoidance (RFC 9293 §3.8.6.2.1) and Nagle (§3.7.4).
+        //= rfc9293 MUST-38 SHLD-7
         let full = chunk.len >= room;
         let go = full
             || (all && (small || chunk.fin || !self.data_outstanding()))

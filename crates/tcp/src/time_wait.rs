@@ -47,6 +47,7 @@ impl TimeWait {
         // With FIN it opens nothing, so it must not end this either.
         if segment.flags.contains(Flags::SYN) && !segment.flags.intersects(Flags::ACK.union(Flags::FIN)) {
             // RFC 6191 §2: an older timestamp speaks against it whatever the number.
+            //= rfc9293 SHLD-4
             let newer = match segment.options.timestamps {
                 Some(ts) if self.timestamps && ts.value != self.ts_recent => {
                     (ts.value.wrapping_sub(self.ts_recent) as i32) > 0

@@ -148,6 +148,7 @@ fn table_of_a_listener_with_fast_open() {
     }
 }
 
+//= rfc7413 4.2-b test
 #[test]
 fn table_of_a_listener_without_fast_open() {
     for carries in ALL {
@@ -182,6 +183,7 @@ fn table_of_a_listener_in_no_cookie_mode() {
 }
 
 /// At the limit and with limit 0: as if Fast Open were off, so no cookie either.
+//= rfc7413 4.2-c test
 #[test]
 fn table_at_the_pending_limit() {
     for no_cookie in [false, true] {

@@ -17,6 +17,7 @@ fn limit_zero_gives_no_place() {
     assert_eq!(limit.pending(), 0);
 }
 
+//= rfc7413 4.2-c test
 #[test]
 fn a_place_is_given_back_by_drop_and_by_release() {
     let limit = Arc::new(PendingLimit::new(2));

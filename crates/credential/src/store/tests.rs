@@ -45,6 +45,7 @@ fn what_was_learnt_on_one_network_is_not_used_on_another() {
     assert_eq!(entry.failures.count, 1);
 }
 
+//= rfc7413 4.1.3-a test
 #[test]
 fn the_newest_cookie_is_shown_and_cookies_are_forgotten_alone() {
     let mut store = CredentialStore::new(8);
@@ -91,6 +92,7 @@ fn a_store_of_nothing_answers_with_the_defaults() {
     assert!(store.take_cookie(HOME, SERVER).is_none());
 }
 
+//= rfc7413 9-a 9-b test
 #[test]
 fn form_ladder_34_then_254_once_then_34() {
     let mut store = CredentialStore::new(8);
@@ -154,6 +156,7 @@ fn a_round_trip_time_older_than_an_hour_is_not_used() {
     assert_eq!(store.syn_timeout(HOME, SERVER, at(3610) + Duration::from_nanos(1)), ms(1000));
 }
 
+//= rfc7413 4.1.3.1-a 4.1.3.1-b test
 #[test]
 fn failures_back_off_from_a_minute_to_a_day_for_that_server_only() {
     let mut store = CredentialStore::new(8);

@@ -75,7 +75,9 @@ impl Cubic {
         let s = &mut self.state;
         s.cwnd_prior = s.cwnd;
         // A flow whose plateau sinks gives room to new ones: (1 + β)/2 = 0.85.
+        //= rfc9438 4.7-a
         s.w_max = if s.cwnd < s.w_max { scaled(s.cwnd, 17, 20) } else { s.cwnd };
+        //= rfc9438 4.6-b
         s.ssthresh = scaled(in_flight, 7, 10).max(self.mss.saturating_mul(2)).min(MAX_WINDOW);
         s.in_epoch = false;
     }
@@ -85,6 +87,7 @@ impl Cubic {
         let s = &mut self.state;
         s.in_epoch = true;
         s.epoch = now;
+        //= rfc9438 4.8-a
         s.w_est = u64::from(s.cwnd) << FRACTION;
         if s.w_max > s.cwnd {
             s.k_ms = k_ms(s.w_max - s.cwnd, self.mss);
@@ -95,6 +98,7 @@ impl Cubic {
     }
 
     /// Time in the stage, without what passed idle or limited by the application (§4.2, §5.8).
+    //= rfc9438 4.2-a
     fn elapsed(&mut self, ack: &AckSample) -> Duration {
         let gap = ack.now - self.last_ack;
         // As long as something is in flight, acknowledgements are about a round trip apart.
@@ -115,12 +119,14 @@ impl Cubic {
         let acked = u64::from(ack.acked.min(s.cwnd));
 
         // §4.3: α is 1 again once Reno would be back where it was.
+        //= rfc9438 4.3-b
         let reached = s.w_est >> FRACTION >= u64::from(s.cwnd_prior);
         let alpha = if reached { 1 << FRACTION } else { ALPHA };
         s.w_est += alpha * u64::from(mss) * acked / cwnd;
         s.w_est = s.w_est.min(u64::from(MAX_WINDOW) << FRACTION);
 
         let t_ms = millis(t);
+        //= rfc9438 4.3-a
         if s.w_cubic(t_ms, mss) < s.w_est >> FRACTION {
             s.cwnd = s.cwnd.max((s.w_est >> FRACTION) as u32);
             return;
@@ -128,6 +134,7 @@ impl Cubic {
         // §4.4, §4.5: towards the value one round trip ahead, at most by half the window.
         let ahead = t_ms + millis(ack.srtt.unwrap_or_default());
         let target = s.w_cubic(ahead, mss).clamp(cwnd, cwnd + cwnd / 2);
+        //= rfc9438 4.4-a 4.5-a
         let step = (target - cwnd) * acked;
         let fraction = u64::from(s.cwnd_fraction) + ((step % cwnd) << FRACTION) / cwnd;
         s.cwnd = grown(s.cwnd, (step / cwnd + (fraction >> FRACTION)) as u32);
@@ -140,6 +147,7 @@ impl State {
     fn w_cubic(&self, t_ms: u64, mss: u32) -> u64 {
         let k = u64::from(self.k_ms);
         let offset = t_ms.abs_diff(k).min(MAX_OFFSET_MS);
+        //= rfc9438 5.1-a
         // C·mss·offset³ = 4·mss·ms³/10¹⁰, in two steps that stay below 2⁵⁹.
         let cube = offset * offset * offset * 4 / 10_000;
         let delta = cube * u64::from(mss) / 1_000_000;
@@ -167,6 +175,7 @@ impl CongestionControl for Cubic {
         if s.cwnd < s.ssthresh {
             // RFC 9438 leaves slow start open. All that newly arrived counts, as in Linux: receivers that
             // acknowledge in large steps (receive offload) still double the window each round trip.
+            //= rfc9438 4.10-a
             s.cwnd = grown(s.cwnd, ack.acked);
             return;
         }
@@ -176,6 +185,7 @@ impl CongestionControl for Cubic {
         self.congestion_avoidance(ack, t);
     }
 
+    //= rfc9438 4.6-a
     fn on_loss_recovery(&mut self, _now: Instant, in_flight: u32) {
         self.reduce(in_flight);
         self.state.cwnd = self.state.ssthresh;

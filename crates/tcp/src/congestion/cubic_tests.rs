@@ -72,6 +72,7 @@ fn largest_error(mss: u32, cwnd: u32, rtt_ms: u64, seconds: u64) -> f64 {
     worst
 }
 
+//= rfc9438 4.3-a 4.3-b 4.4-a 4.5-a 5.1-a test
 #[test]
 fn follows_the_floating_point_reference_to_one_percent() {
     // Reno-friendly (short RTT), concave and convex (long RTT), jumbo and tiny segments.
@@ -93,6 +94,7 @@ fn stays_small() {
     assert!(size_of::<Cubic>() <= 96, "{}", size_of::<Cubic>());
 }
 
+//= rfc9438 4.10-a test
 #[test]
 fn one_ack_in_slow_start_opens_by_all_that_arrived() {
     let mut c = Cubic::new(1000);
@@ -104,6 +106,7 @@ fn one_ack_in_slow_start_opens_by_all_that_arrived() {
     assert_eq!(c.window(), 24_000);
 }
 
+//= rfc9438 4.6-a 4.6-b 4.7-a test
 #[test]
 fn loss_multiplies_by_seven_tenths_and_fast_convergence_lowers_the_plateau() {
     let mut c = Cubic::new(1000);
@@ -117,6 +120,7 @@ fn loss_multiplies_by_seven_tenths_and_fast_convergence_lowers_the_plateau() {
 }
 
 /// RFC 9438 §4.8.
+//= rfc9438 4.8-a test
 #[test]
 fn after_a_timeout_the_stage_begins_at_its_own_plateau() {
     let mut c = Cubic::new(1000);
@@ -167,6 +171,7 @@ fn time_lost_by(pause: impl FnOnce(&mut Cubic) -> u64) -> Duration {
     Instant::from_millis(resumed) - c.state.epoch
 }
 
+//= rfc9438 4.2-a test
 #[test]
 fn time_stands_still_while_the_window_is_not_used() {
     let limited_by_application = time_lost_by(|c| {

@@ -53,6 +53,7 @@ impl CongestionControl for NewReno {
         self.ssthresh
     }
 
+    //= rfc9293 MUST-19
     fn on_ack(&mut self, ack: &AckSample) {
         if !ack.cwnd_limited {
             return;

@@ -63,6 +63,7 @@ impl Reader {
     #[inline]
     fn read(&self, sent: &Sent, by_number: bool, delivery: &mut Delivery, rack: &mut Rack) {
         delivery.bytes += sent.end.distance_from(sent.start);
+        //= rfc6298 3-a 3-b
         let repeated = sent.marks.has(Marks::REPEATED);
         if repeated {
             delivery.repeated |= by_number;
@@ -138,6 +139,8 @@ impl Connection {
     }
 
     /// Takes SACK blocks (RFC 2018). The first of them may say what arrived twice (RFC 2883 §4).
+    //= rfc2018 5-a
+    //= rfc6675 5-a 5.1-e
     #[inline(never)]
     fn take_sack(&mut self, segment: &Segment<'_>, reader: &Reader, delivery: &mut Delivery) {
         let sack = segment.options.sack();
@@ -177,6 +180,7 @@ impl Connection {
         let buffered = self.snd.buffered();
         self.snd.acknowledge(pool, ack);
         self.totals.bytes_acked += (buffered - self.snd.buffered()) as u64;
+        //= rfc6298 3-c
         self.sample_rtt(segment, delivery, syn_ack, reader.now);
         self.rtt.reset_backoff();
         self.backoffs = 0;

@@ -86,6 +86,7 @@ impl Connection {
     }
 
     /// Ends the connection at once with a RST (RFC 9293 §3.10.5).
+    //= rfc7323 5.2-d
     pub fn abort(&mut self, pool: &mut Pool) {
         let reset = !matches!(self.state, State::SynSent(_) | State::TimeWait(_) | State::Closed(_));
         self.die(CloseReason::Aborted, pool);
@@ -97,6 +98,7 @@ impl Connection {
     /// never read makes it a reset, so that the peer knows (RFC 9293 §3.6.1, RFC 2525 §2.17).
     pub fn release(&mut self, pool: &mut Pool, now: Instant) {
         self.facts.released = true;
+        //= rfc9293 SHLD-3
         let unread = self.rcv.readable() > 0;
         if unread && self.close_reason().is_none() {
             self.abort(pool);
@@ -135,12 +137,15 @@ impl Connection {
     }
 
     /// Turns Nagle's algorithm (RFC 9293 §3.7.4) off or on.
+    //= rfc9293 MUST-17
     pub fn set_nodelay(&mut self, nodelay: bool) {
         self.facts.nodelay = nodelay;
     }
 
     /// The path takes only packets with segments of `mss` bytes: a packet-too-big was believed
     /// (RFC 1191). What was sent larger is sent again.
+    //= rfc9293 MUST-54
+    //= rfc7323 5.7-a
     pub fn reduce_mss(&mut self, mss: u16, now: Instant) {
         let mss = mss.max(48);
         // Before the SYN-ACK the MSS in use is a placeholder; what was sent follows our own.
@@ -169,6 +174,7 @@ impl Connection {
 
     /// A hard network error (RFC 5461): fatal only before the connection is established. What an
     /// early child has received stays readable; then the error shows.
+    //= rfc9293 MUST-54 SHLD-26
     pub fn unreachable(&mut self, pool: &mut Pool) {
         if matches!(self.state, State::SynSent(_) | State::SynRcvd(_)) {
             self.die(CloseReason::Unreachable, pool);

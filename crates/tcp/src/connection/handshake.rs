@@ -180,14 +180,18 @@ impl Connection {
 
     /// Takes what the peer's SYN says about itself.
     fn take_syn_options(&mut self, options: &Options<'_>, now: Instant) {
+        //= rfc9293 MUST-14 MUST-15
         let peer = options.mss.unwrap_or(self.ends.default_mss).max(MIN_PEER_MSS);
+        //= rfc9293 MUST-16
         self.snd.mss = peer.min(self.config.mss).min(self.ends.path_mss);
         self.control = crate::congestion::Controller::new(self.config.congestion, u32::from(self.snd.mss));
+        //= rfc7323 2.2-b 2.3-c 2.3-d
         match options.window_scale {
             Some(shift) if self.config.window_scaling => self.snd.scale = shift.min(14),
             // Without the peer's option neither side scales (RFC 7323 §2.2).
             _ => self.rcv.scale = 0,
         }
+        //= rfc2018 4-b
         self.facts.sack = self.config.sack && options.sack_permitted;
         // Without SACK the loss of a probe cannot be told from congestion.
         self.search = if self.facts.sack && self.ends.probe != [0; 3] {
@@ -197,7 +201,9 @@ impl Connection {
             None
         };
         if let Some(ts) = options.timestamps.filter(|_| self.config.timestamps) {
+            //= rfc7323 3.2-f
             self.facts.timestamps = true;
+            //= rfc7323 3.2-c
             self.rcv.ts_recent = ts.value;
             self.rcv.ts_recent_at = now;
         }
@@ -261,6 +267,7 @@ impl Connection {
         self.last_heard = now;
         self.take_syn_options(&segment.options, now);
         self.take_ecn_of_syn(segment);
+        //= rfc7323 2.2-d
         self.snd.first_window(segment.seq, segment.ack, u32::from(segment.window));
         if resolution == Resolution::DataRefused {
             // The stream begins behind the SYN: a refused preamble's numbers are used again.
@@ -275,6 +282,7 @@ impl Connection {
             // It left with the first SYN, a timeout ago. That loss is counted with the SYN's.
             self.snd.flight.mark(|_| Some(true));
         } else if !followed {
+            //= rfc7413 4.2.2-f
             // What the SYN-ACK leaves out was not delivered: sent again at once, no congestion
             // (RFC 7413 §4.2.2).
             self.snd.flight.clear();
@@ -330,6 +338,7 @@ impl Connection {
         let ack = segment.flags.contains(Flags::ACK);
         let good_ack = ack && segment.ack.gt(self.snd.iss) && segment.ack.le(self.snd.nxt);
         if ack && !good_ack {
+            //= rfc5961 3.2-e
             if segment.flags.contains(Flags::RST) {
                 return Disposition::Dropped(DropReason::AckUnacceptable);
             }
@@ -337,6 +346,7 @@ impl Connection {
         }
         if segment.flags.contains(Flags::RST) {
             if good_ack {
+                //= rfc5961 4.2-c
                 self.die(CloseReason::Refused, pool);
                 return Disposition::Processed;
             }
@@ -351,6 +361,7 @@ impl Connection {
 
     /// Our SYN crossed the peer's (RFC 9293 §3.5, figure 8). First-flight options and the payload
     /// are ignored; the answer acknowledges the SYN only.
+    //= rfc9293 MUST-10 MUST-11
     fn simultaneous_open(&mut self, segment: &Segment<'_>, now: Instant) {
         self.rcv.begin(segment.seq);
         self.take_syn_options(&segment.options, now);
@@ -381,6 +392,7 @@ impl Connection {
 
     /// A SYN was lost to congestion, as far as we know: one segment, and 3 s until something is
     /// measured (RFC 5681 §3.1, RFC 6298 §5.7).
+    //= rfc6298 5.7-a
     fn syn_lost(&mut self) {
         self.control.on_syn_loss();
         self.rtt.set_initial(Duration::from_secs(3));

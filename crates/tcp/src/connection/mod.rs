@@ -240,6 +240,7 @@ impl Connection {
     }
 
     /// Why it is closed, once it is.
+    //= rfc9293 MUST-12
     #[must_use]
     pub fn close_reason(&self) -> Option<CloseReason> {
         match &self.state {
@@ -489,16 +490,19 @@ impl Connection {
     }
 
     /// Millisecond clock with this connection's offset.
+    //= rfc7323 4.1-a 5.4-a 5.4-b 5.4-c
     fn ts_now(&self, now: Instant) -> u32 {
         (now.as_millis() as u32).wrapping_add(self.ends.ts_offset)
     }
 
     /// The MSS that our SYN announces: what we can receive.
+    //= rfc9293 MUST-67
     fn announced_mss(&self) -> u16 {
         let [.., link] = self.ends.probe;
         self.config.mss.min(self.ends.path_mss.max(link))
     }
 
+    //= rfc6298 5-a 5-b
     fn arm_retransmit(&mut self, now: Instant) {
         self.timers.set(Timer::Retransmit, now + self.rtt.rto());
     }

@@ -64,6 +64,7 @@ impl Connection {
             Recovery::Fast(episode) | Recovery::Reducing(episode) => {
                 // Without SACK each duplicate stands for a segment.
                 let bytes = if !sack && delivery.duplicate { mss } else { delivery.bytes };
+                //= rfc8985 9.3-b
                 if let Some(prr) = &mut episode.prr {
                     prr.acknowledged(bytes, pipe, delivery.advanced > 0 && !lost_more);
                 }
@@ -111,6 +112,7 @@ impl Connection {
 
     fn end_reduction(&mut self, now: Instant) {
         let reduced = self.snd.recovery.episode().is_some_and(|episode| episode.prr.is_some());
+        //= rfc6675 5-f
         self.snd.recovery = Recovery::Open;
         self.snd.dup_acks = 0;
         if reduced {
@@ -188,6 +190,7 @@ impl Connection {
 
     /// What must be taken for lost now.
     fn find_losses(&mut self, delivery: &Delivery, now: Instant) {
+        //= rfc8985 4-a 9.2-a
         if self.facts.sack {
             let path = self.path(now);
             let wait = self.rack.detect(&mut self.snd.flight, &path);
@@ -226,6 +229,7 @@ impl Connection {
     }
 
     /// Looks again after `wait`, when what may be late no longer is.
+    //= rfc8985 6.2-b
     fn wait_for_late(&mut self, wait: Option<Duration>, now: Instant) {
         self.facts.settling = wait.is_some();
         if let Some(wait) = wait {
@@ -287,6 +291,7 @@ impl Connection {
     }
 
     /// The window begins to shrink; `pipe` bytes were under way.
+    //= rfc2018 5.1-a
     pub(super) fn reduce(&mut self, pipe: u32, now: Instant) -> Prr {
         let (una, nxt) = (self.snd.una, self.snd.nxt);
         let again = self.snd.flight.again().div_ceil(u32::from(self.snd.mss).max(1));
@@ -310,10 +315,12 @@ impl Connection {
         };
         let flight = &mut self.snd.flight;
         let reneged = flight.first().is_some_and(|sent| sent.marks.has(Marks::SACKED));
+        //= rfc6675 5.1-a
         if reneged {
             flight.renege();
         }
         let again = flight.again().div_ceil(u32::from(self.snd.mss).max(1));
+        //= rfc2018 5-c
         flight.mark_first();
         let rack = &self.rack;
         flight.mark(|sent| Some(reneged || !rack.may_arrive(sent, now)));
@@ -346,6 +353,7 @@ impl Connection {
     }
 
     /// The peer reports that what ends at `end` came twice, `bytes` of it.
+    //= rfc8985 4-c
     #[inline(never)]
     pub(super) fn duplicate_reported(&mut self, end: SeqNum, bytes: u32) {
         self.rack.duplicate_seen(self.snd.una, self.snd.nxt);
@@ -367,6 +375,7 @@ impl Connection {
             // It was new, or the original had arrived, too.
             self.tail = None;
         } else if una.gt(tail.end) {
+            //= rfc8985 7.4.2-a 7.4.2-b
             // It repaired a loss, which is congestion all the same.
             self.tail = None;
             if self.snd.recovery.is_open() {
@@ -378,6 +387,7 @@ impl Connection {
     }
 
     /// Arms the timer of a tail loss probe, or stops it if none is to be sent (RFC 8985 §7.2).
+    //= rfc8985 7.2-a
     pub(super) fn arm_tail_probe(&mut self, now: Instant) {
         if self.facts.settling {
             return;
@@ -392,6 +402,7 @@ impl Connection {
         let patience = match self.rtt.srtt() {
             Some(srtt) if snd.flight.len() == 1 => srtt * 2 + DELAYED_ACK,
             Some(srtt) => srtt * 2 + SLACK,
+            //= rfc8985 7.2-b
             None => crate::rtt::INITIAL_RTO,
         };
         // At a timeout that would come earlier it goes instead of it.

@@ -75,6 +75,7 @@ impl Connection {
         if let Err(reason) = self.check_sequence(segment, seq, syn_stripped, now) {
             return Disposition::Dropped(reason);
         }
+        //= rfc5961 4.2-a 4.2-b
         if segment.flags.contains(Flags::SYN) && !syn_stripped {
             self.challenge(now);
             return Disposition::Dropped(DropReason::SynUnexpected);
@@ -94,6 +95,7 @@ impl Connection {
         }
         // After the ACK check: a blind attacker who hits the window must not set the clock that
         // PAWS measures everybody else by.
+        //= rfc7323 3.2-i 5.2-f
         if let Some(ts) = segment.options.timestamps.filter(|_| self.facts.timestamps) {
             self.rcv.update_ts_recent(ts, seq, now);
         }
@@ -122,6 +124,7 @@ impl Connection {
     }
 
     /// In a simultaneous open the peer's SYN-ACK repeats its SYN: the rest counts as one behind it.
+    //= rfc9293 MUST-10
     fn strip_crossed_syn(&self, segment: &Segment<'_>) -> (SeqNum, bool) {
         let crossed = matches!(&self.state, State::SynRcvd(s) if s.origin == Origin::Simultaneous)
             && segment.flags.contains(Flags::SYN.union(Flags::ACK))
@@ -130,6 +133,8 @@ impl Connection {
     }
 
     /// The window that a segment tells; a SYN-ACK that crosses ours is not scaled either (RFC 7323 §2.2).
+    //= rfc9293 MUST-1 REC-1
+    //= rfc7323 2.2-d 2.3-e
     #[inline]
     pub(super) fn window_of(&self, segment: &Segment<'_>) -> u32 {
         let shift = if segment.flags.contains(Flags::SYN) { 0 } else { self.snd.scale };
@@ -147,8 +152,10 @@ impl Connection {
         if self.repeated_syn(segment, now) {
             return Err(DropReason::OutOfWindow);
         }
+        //= rfc7323 5.3-b 5.3-c
         if self.facts.timestamps {
             match segment.options.timestamps {
+                //= rfc7323 3.2-g 3.2-h
                 None if syn_stripped || !segment.flags.contains(Flags::SYN) => {
                     return Err(DropReason::NoTimestamp);
                 }
@@ -192,20 +199,27 @@ impl Connection {
 
     /// Second step: RST (RFC 5961 §3.2). Its number alone decides, not its timestamp (RFC 7323 §5.2) nor what else
     /// it carries into the window.
+    //= rfc9293 SHLD-2
+    //= rfc7323 5.2-e
     fn take_reset(&mut self, seq: SeqNum, now: Instant, pool: &mut Pool) -> Disposition {
+        //= rfc5961 3.2-d
         if !self.rcv.acceptable(seq, 0) {
             return Disposition::Dropped(DropReason::OutOfWindow);
         }
+        //= rfc5961 3.2-b 3.2-c
         if seq != self.rcv.nxt {
             self.challenge(now);
             return Disposition::Dropped(DropReason::RstUnacceptable);
         }
+        //= rfc5961 3.2-a 4.2-c
+        //= rfc9293 MUST-11
         let refused = matches!(&self.state, State::SynRcvd(s) if s.origin == Origin::Simultaneous);
         self.die(if refused { CloseReason::Refused } else { CloseReason::Reset }, pool);
         Disposition::Processed
     }
 
     /// RFC 5961 §5.2: the acknowledgement must lie in [UNA − MAX.SND.WND, MAX].
+    //= rfc5961 5.2-a 5.2-b
     fn check_ack(&mut self, segment: &Segment<'_>, now: Instant) -> Result<(), DropReason> {
         let ack = segment.ack;
         if ack.gt(self.snd.nxt) || ack.lt(self.snd.una - self.snd.max_wnd) {
@@ -216,6 +230,7 @@ impl Connection {
     }
 
     /// Owes a challenge ACK, a bounded number in a second.
+    //= rfc5961 7-a
     fn challenge(&mut self, now: Instant) {
         if now - self.challenges.0 >= Duration::from_secs(1) {
             self.challenges = (now, 0);
@@ -247,6 +262,7 @@ impl Connection {
             && !segment.payload.is_empty()
             && (seq + segment.payload.len() as u32).gt(self.rcv.nxt)
         {
+            //= rfc9293 SHLD-3
             // Nobody will read it (RFC 9293 §3.6.1: a reset says so).
             self.abort(pool);
             return;

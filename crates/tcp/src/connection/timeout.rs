@@ -37,6 +37,7 @@ impl Connection {
     fn retransmit_timeout(&mut self, now: Instant, pool: &mut Pool) {
         match &mut self.state {
             State::SynSent(syn) => {
+                //= rfc9293 MUST-22
                 if syn.retransmits >= self.config.syn_retries {
                     return self.die(CloseReason::TimedOut, pool);
                 }
@@ -79,7 +80,9 @@ impl Connection {
     fn data_timeout(&mut self, now: Instant, pool: &mut Pool) {
         // A peer that took its window back but still answers is probed for ever
         // (RFC 9293 §3.8.6.1, MUST-37).
+        //= rfc9293 MUST-35 SHLD-17
         let probing = self.snd.wnd == 0 && now - self.last_heard <= crate::rtt::MAX_RTO;
+        //= rfc9293 MUST-20
         if self.backoffs >= self.config.retries && !probing {
             return self.die(CloseReason::TimedOut, pool);
         }
@@ -120,16 +123,19 @@ impl Connection {
         if !self.snd.unsent() {
             return;
         }
+        //= rfc9293 MUST-37
         if self.probes >= self.config.retries {
             // The peer has not answered any probe; one that answers keeps us for ever
             // (RFC 9293 §3.8.6.1, MUST-37).
             return self.die(CloseReason::TimedOut, pool);
         }
         if self.snd.wnd == 0 {
+            //= rfc9293 SHLD-30
             self.facts.probe = true;
             self.probes = self.probes.saturating_add(1);
             self.rtt.backoff();
         } else {
+            //= rfc9293 MUST-60
             self.facts.push_small = true;
         }
         self.timers.set(Timer::Persist, now + self.rtt.rto());
@@ -138,6 +144,7 @@ impl Connection {
     fn keepalive_timeout(&mut self, now: Instant, pool: &mut Pool) {
         let Some(keepalive) = self.config.keepalive else { return };
         let due = self.last_heard + keepalive.idle;
+        //= rfc9293 MUST-26
         if now < due && self.probes == 0 {
             return self.timers.set(Timer::Keepalive, due);
         }
@@ -145,6 +152,7 @@ impl Connection {
             // Retransmission or the persist timer watches the peer now.
             return self.timers.set(Timer::Keepalive, now + keepalive.idle);
         }
+        //= rfc9293 MUST-29
         if self.probes >= keepalive.probes {
             self.facts.reset = true;
             return self.die(CloseReason::TimedOut, pool);

@@ -46,6 +46,7 @@ impl Connection {
             return Some(len);
         }
         if self.facts.probe {
+            //= rfc9293 SHLD-12
             self.facts.probe = false;
             // One number the peer has already: it must answer (RFC 9293 §3.8.4; Linux probes so).
             return self.emit_bare(self.snd.una - 1, Flags::ACK, now, out);
@@ -54,6 +55,7 @@ impl Connection {
     }
 
     /// A bare acknowledgement, if one is due; arms the delayed-ACK timer if one may wait.
+    //= rfc9293 MUST-58 MUST-59
     fn transmit_ack(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
         if self.facts.challenge || self.rcv.need == AckNeed::Now && self.may_acknowledge() {
             return self.emit_bare(self.snd.nxt, Flags::ACK, now, out);
@@ -86,6 +88,7 @@ impl Connection {
         syn.pending = false;
         let first = syn.retransmits == 0;
         // One that a router could not pass does not go again as it was.
+        //= rfc7413 4.2.2-b
         let full = first || (syn.again == crate::plan::Retransmit::Same && syn.too_big == 0);
         let State::SynSent(syn) = &self.state else { return None };
         let len = self.emit_syn(syn, full, now, out)?;
@@ -112,8 +115,10 @@ impl Connection {
     pub(super) fn emit_syn(&self, syn: &SynSent, full: bool, now: Instant, out: &mut [u8]) -> Option<usize> {
         let ts = self.config.timestamps.then(|| firstflight_wire::tcp::Timestamps {
             value: (now.as_millis() as u32).wrapping_add(self.ends.ts_offset),
+            //= rfc7323 3.2-a
             echo: 0,
         });
+        //= rfc7323 2.2-a 2.3-b
         let scale = self.config.window_scaling.then(|| self.config.window_scale());
         let extra = if full { syn.options.as_slice() } else { &[] };
         let mut options = syn_options(self.announced_mss(), self.config.sack, ts, scale, extra);
@@ -130,6 +135,7 @@ impl Connection {
             seq: self.snd.iss,
             ack: SeqNum::new(0),
             flags,
+            //= rfc7323 2.2-d
             window: self.config.receive_buffer.min(0xffff) as u16,
             urgent: 0,
         };
@@ -229,6 +235,7 @@ impl Connection {
     }
 
     /// Whether the peer's SYN had a window scale: only then ours may (RFC 7323 §2.2).
+    //= rfc7323 2.2-b 2.3-a
     fn peer_offered_scale(&self) -> bool {
         // `take_syn_options` sets our scale to 0 if it had none; a scale of 0 needs no option.
         self.rcv.scale > 0 || self.snd.scale > 0
@@ -242,6 +249,7 @@ impl Connection {
 
     /// Retransmissions and new data.
     fn transmit_data(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
+        //= rfc9293 MUST-16
         let mut room = u32::from(self.snd.mss).saturating_sub(self.options_len()).max(1);
         let mut cwnd = self.window();
         if let State::SynRcvd(syn) = &self.state {
@@ -287,7 +295,9 @@ impl Connection {
         // Before it leaves: no other one is armed for it.
         self.tail = Some(Tail { end, again: chunk.again });
         self.facts.unmeasured = true;
+        //= rfc8985 7.3-e
         let len = self.emit_chunk(chunk, now, out)?;
+        //= rfc8985 7.3-f
         self.arm_retransmit(now);
         Some(len)
     }
@@ -299,6 +309,7 @@ impl Connection {
         if chunk.fin {
             flags |= Flags::FIN;
         }
+        //= rfc9293 MUST-61
         if end == self.snd.end() && chunk.len > 0 {
             flags |= Flags::PSH;
         }
@@ -368,6 +379,7 @@ impl Connection {
 
     /// Nothing leaves though something may wait: the persist timer watches a window that stays
     /// closed or too small.
+    //= rfc9293 MUST-35 MUST-36 SHLD-29
     fn hold(&mut self, now: Instant, cwnd: u32) {
         if self.snd.unsent()
             && !self.snd.outstanding()
@@ -403,7 +415,10 @@ impl Connection {
     }
 
     /// Writes `header` with the options of a segment without SYN.
+    //= rfc7323 3.2-b 3.2-d 3.2-e
+    //= rfc9293 MUST-65
     fn emit_header(&self, header: &Header, now: Instant, out: &mut [u8]) -> Option<usize> {
+        //= rfc2018 2-a 4-a 4-b 4-c
         let holes = self.facts.sack && self.rcv.has_sack_blocks();
         if self.facts.timestamps && !holes {
             return header.emit_with_timestamps(self.timestamps(now), out).ok();

@@ -67,6 +67,7 @@ pub enum IcmpErrorKind {
 impl IcmpErrorKind {
     /// Whether it says that trying on is useless (RFC 1122 §4.2.3.9). What a connection makes of
     /// that is its decision: one that is established had better go on (RFC 5461 §4).
+    //= rfc9293 MUST-56
     #[inline]
     #[must_use]
     pub const fn is_hard(self) -> bool {

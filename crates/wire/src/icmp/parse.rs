@@ -70,6 +70,7 @@ fn kind_v4(head: &[u8; HEADER]) -> Result<IcmpErrorKind, ParseError> {
         (V4_TIME_EXCEEDED, _) => IcmpErrorKind::TimeExceeded,
         (V4_PARAMETER_PROBLEM, _) => IcmpErrorKind::ParameterProblem,
         // Source quench says nothing any more (RFC 6633), a redirect nothing to a transport.
+        //= rfc9293 MUST-55
         (V4_UNREACHABLE | V4_SOURCE_QUENCH | V4_REDIRECT, _) => IcmpErrorKind::Other { ty, code },
         _ => return Err(ParseError::NotAnError(ty)),
     })

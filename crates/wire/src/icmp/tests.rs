@@ -114,6 +114,7 @@ fn codes() {
     assert_eq!(kind_v6(135, 0), Err(ParseError::NotAnError(135)));
 }
 
+//= rfc9293 MUST-56 test
 #[test]
 fn hard_errors() {
     // RFC 1122 §4.2.3.9: of unreachables, protocol and port are hard; net, host and source route soft.

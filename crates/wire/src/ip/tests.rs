@@ -101,6 +101,7 @@ fn refuses_fragments() {
     assert_eq!(error(&v6(44, &atomic[..7])), ParseError::Truncated);
 }
 
+//= rfc9293 MUST-50 test
 #[test]
 fn ipv4_options() {
     let skipped = [

@@ -52,6 +52,7 @@ fn addresses(head: &[u8; V4_HEADER]) -> (Ipv4Addr, Ipv4Addr) {
 
 /// Every option is skipped but source routes, loose and strict: their only use today is to evade
 /// filters and to attract return traffic (RFC 7126 §4.3, §4.4).
+//= rfc9293 MUST-50
 #[cold]
 fn check_options(mut options: &[u8]) -> Result<(), ParseError> {
     const END: u8 = 0;

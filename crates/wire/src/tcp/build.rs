@@ -60,6 +60,7 @@ impl OptionsBuf {
     }
 
     /// Window shift; only for a SYN. At most 14 is legal (RFC 7323 §2.3), so more is written as 14.
+    //= rfc7323 2.3-g
     #[inline]
     pub fn window_scale(&mut self, shift: u8) -> bool {
         self.raw(&[WINDOW_SCALE, 3, shift.min(14)])
@@ -81,6 +82,7 @@ impl OptionsBuf {
 
     /// As many of the blocks as fit, the first ones, aligned. Without blocks nothing is written.
     /// False: there is not even room for one.
+    //= rfc2018 4-f
     pub fn sack(&mut self, blocks: &SackBlocks) -> bool {
         if blocks.is_empty() {
             return true;
@@ -122,6 +124,7 @@ impl OptionsBuf {
 
     /// Makes the padding part of the options and returns them: what goes into
     /// [`Header::emit`](super::Header::emit).
+    //= rfc9293 MUST-69
     #[inline]
     pub fn finish(&mut self) -> &[u8] {
         self.len = self.len.next_multiple_of(4);
@@ -161,6 +164,7 @@ impl fmt::Debug for OptionsBuf {
 /// what they know: without timestamps `mss,nop,nop,sackOK,nop,wscale,extra`, with them
 /// `mss,sackOK,TS,nop,wscale,extra`. `extra`, say a Fast Open option, is silently left out if it
 /// does not fit (the handshake then goes on without it).
+//= rfc9293 MUST-14 SHLD-5
 #[inline(always)]
 #[must_use]
 pub fn syn_options(

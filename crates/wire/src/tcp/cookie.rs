@@ -20,6 +20,7 @@ impl Cookie {
     pub const MAX: usize = 16;
 
     /// A cookie of these bytes, if a cookie can have that length.
+    //= rfc7413 4.1.1-a
     #[inline]
     #[must_use]
     pub fn new(cookie: &[u8]) -> Option<Self> {

@@ -83,6 +83,7 @@ fn put_words<const W: usize>(out: &mut [u8], words: [u32; W]) {
 
 /// Writes the checksum of a whole segment (header, options, payload) between `src` and `dst`
 /// (RFC 9293 §3.1, MUST-2). Bytes too few for a TCP header stay as they are.
+//= rfc9293 MUST-2
 #[inline(always)]
 pub fn fill_checksum(segment: &mut [u8], src: IpAddr, dst: IpAddr) {
     let len = segment.len() as u32;

@@ -90,6 +90,7 @@ impl<'a> Segment<'a> {
     /// # Errors
     ///
     /// [`ParseError::BadChecksum`], and those of [`parse`](Self::parse).
+    //= rfc9293 MUST-3
     #[inline(always)]
     pub fn parse_checked(bytes: &'a [u8], src: IpAddr, dst: IpAddr) -> Result<Self, ParseError> {
         let mut sum = checksum::pseudo_header(src, dst, 6, bytes.len() as u32);

@@ -121,6 +121,7 @@ impl<'a> Options<'a> {
 
     /// Reads the options behind the first `known` bytes, one by one. Inlined, or the caller would wait for
     /// its narrow stores.
+    //= rfc9293 MUST-4 MUST-5 MUST-6 MUST-7 MUST-64 MUST-68
     #[inline(always)]
     fn read(&mut self, known: usize, syn: bool) {
         let options = self;
@@ -140,6 +141,8 @@ impl<'a> Options<'a> {
                         (SACK, [_, _, data @ ..]) if !data.is_empty() && data.len().is_multiple_of(8) => {
                             options.sacks = true;
                         }
+                        //= rfc7323 2.2-c
+                        //= rfc7413 4.1.1-b
                         (_, [_, _, data @ ..]) if syn => {
                             let at = raw.len() - option.len() - after.len();
                             options.take_from_syn(kind, data, at);
@@ -155,15 +158,18 @@ impl<'a> Options<'a> {
     #[inline]
     fn take_from_syn(&mut self, kind: u8, data: &[u8], at: usize) {
         match (kind, data) {
+            //= rfc9293 MUST-14
             (MSS, &[high, low]) => {
                 let mss = u16::from_be_bytes([high, low]);
                 if mss > 0 {
                     self.mss = Some(mss);
                 }
             }
+            //= rfc7323 2.3-h
             (WINDOW_SCALE, &[shift]) => self.window_scale = Some(shift.min(MAX_WINDOW_SCALE)),
             (SACK_PERMITTED, []) => self.sack_permitted = true,
             // The last one counts, unless it is odd.
+            //= rfc7413 4.1.1-a
             (FAST_OPEN, _) | (EXPERIMENT_2, [0xf9, 0x89, ..]) if data.len().is_multiple_of(2) => {
                 self.first_flight = at as u8 + 1;
             }

@@ -26,6 +26,9 @@ fn fast_open(raw: &str) -> Option<FastOpen> {
     Options::parse(&hex(raw), true).fast_open()
 }
 
+//= rfc7323 2.2-c test
+//= rfc7413 4.1.1-b test
+//= rfc9293 MUST-4 test
 #[test]
 fn only_a_syn_has_syn_options() {
     let raw = hex("020405b4 0402 22020303 0a");
@@ -38,6 +41,7 @@ fn only_a_syn_has_syn_options() {
     assert_eq!(other.iter().count(), 4);
 }
 
+//= rfc7323 2.3-g 2.3-h test
 #[test]
 fn window_scale_is_clamped() {
     // RFC 7323 §2.3.
@@ -53,6 +57,7 @@ fn an_mss_of_zero_is_none() {
     assert_eq!(Options::parse(&hex("02040001"), true).mss, Some(1));
 }
 
+//= rfc9293 MUST-4 MUST-7 test
 #[test]
 fn stops_at_the_first_impossible_length() {
     for bad in ["0300", "0301", "0306", "03", "08"] {
@@ -72,6 +77,7 @@ fn stops_at_the_first_impossible_length() {
     assert_eq!(options.iter().next(), Some(TcpOption::Unknown { kind: 2, data: &[0xff] }));
 }
 
+//= rfc9293 MUST-5 MUST-64 test
 #[test]
 fn timestamps_with_and_without_the_fast_path() {
     let aligned = hex("0101080a 01020304 05060708");
@@ -83,6 +89,7 @@ fn timestamps_with_and_without_the_fast_path() {
     assert_eq!(Options::parse(&eleven, false).timestamps, None);
 }
 
+//= rfc2018 5-a test
 #[test]
 fn sack_blocks() {
     let raw = hex("0101 0512 00000001 00000002 fffffff0 00000005");
@@ -114,6 +121,7 @@ fn fast_open_forms() {
     assert_eq!(fast_open("fe03f9"), None);
 }
 
+//= rfc7413 4.1.1-a 4.1.1-b test
 #[test]
 fn fast_open_lengths() {
     for len in 1u8..=20 {
@@ -141,6 +149,7 @@ fn the_last_fast_open_option_wins() {
     assert_eq!(fast_open("2204 0102 2206 01020304"), got);
 }
 
+//= rfc9293 MUST-6 MUST-68 test
 #[test]
 fn unknown_options_are_kept() {
     let raw = hex("fd08fa57 10000000 1e04aabb fd02");
@@ -189,6 +198,7 @@ fn what_does_not_fit_is_left_out() {
     assert_eq!(both.finish().len(), 40);
 }
 
+//= rfc2018 4-f test
 #[test]
 fn timestamps_and_sack_together() {
     let mut options = OptionsBuf::new();
@@ -234,6 +244,7 @@ fn nothing_is_written_if_it_does_not_fit() {
     }
 }
 
+//= rfc9293 MUST-69 test
 #[test]
 fn padding_is_in_the_view() {
     let mut options = OptionsBuf::new();

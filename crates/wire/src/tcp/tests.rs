@@ -70,6 +70,7 @@ fn refuses_malformed_segments() {
     assert_eq!(Segment::parse_checked(&bytes, LO, LO), Err(ParseError::BadChecksum));
 }
 
+//= rfc9293 MUST-2 MUST-3 test
 #[test]
 fn checksum_covers_everything() {
     let mut bytes = hex(DATA)[20..].to_vec();
@@ -121,6 +122,7 @@ fn flags_in_letters() {
     assert!(!Flags::SYN.intersects(Flags::EMPTY));
 }
 
+//= rfc7413 4.1.1-a test
 #[test]
 fn cookies_have_legal_lengths() {
     let legal: Vec<usize> = (0..40).filter(|len| Cookie::new(&vec![7; *len]).is_some()).collect();
