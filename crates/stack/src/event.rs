@@ -4,6 +4,7 @@ use core::fmt;
 use core::net::SocketAddr;
 use firstflight_credential::{JobRequest, Outcome, Reason};
 use firstflight_tcp::{DropReason, Readiness, StateName, Totals, Transition};
+use firstflight_wire::icmp::IcmpErrorKind;
 
 /// A connection of one stack. An id of a connection that is gone finds nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -132,6 +133,9 @@ pub struct ConnectionInfo {
     pub mss: u16,
     /// SYNs or SYN-ACKs sent again.
     pub handshake_retransmits: u8,
+    /// What a router or the peer's host last reported about our packets. It has ended a connection only if that was
+    /// not open yet ([`firstflight_tcp::CloseReason::Unreachable`]): routing may recover, and anybody can report something.
+    pub network_error: Option<IcmpErrorKind>,
     /// Whether a certificate was shown with the first flight.
     pub certificate: bool,
     /// Whether the first flight was accepted by the way of a lookup ([`crate::Stack::arm`]): a front handed it to

@@ -55,6 +55,11 @@ impl Stack {
         if !slot.conn.owns_sequence(seq) {
             return self.drop_packet(Drop::BadIcmp);
         }
+        //= rfc9293 MUST-47 SHLD-25
+        // Whatever it means here, the application can learn of it (RFC 9293 §3.9.1.8).
+        if !matches!(error.kind, IcmpErrorKind::PacketTooBig { .. } | IcmpErrorKind::Other { .. }) {
+            slot.network_error = Some(error.kind);
+        }
         match error.kind {
             IcmpErrorKind::PacketTooBig { mtu } => {
                 let floor = if key.local_ip().is_ipv4() { MIN_MTU_V4 } else { MIN_MTU_V6 };

@@ -10,6 +10,7 @@ use firstflight_credential::store::StoredCookie;
 use firstflight_credential::{NetworkId, Outcome, Place, Reason};
 use firstflight_tcp::{Connection, Readiness};
 use firstflight_wire::Instant;
+use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::tcp::FastOpenForm;
 
 /// Who answers for a connection.
@@ -127,6 +128,8 @@ pub struct Slot {
     pub relayed: bool,
     /// Its end is remembered for 2 MSL although the peer closed first.
     pub hold: bool,
+    /// What the network last reported about its packets.
+    pub network_error: Option<IcmpErrorKind>,
     /// Changes the application has not been told.
     pub ready: Readiness,
     /// It is in the event queue.
@@ -162,6 +165,7 @@ impl Slot {
             certificate: false,
             relayed: false,
             hold: false,
+            network_error: None,
             ready: Readiness::default(),
             announced: false,
             queued: false,

@@ -204,6 +204,7 @@ impl Stack {
             handshake_retransmits: (slot.asked.as_ref())
                 .map_or(0, |a| a.ladder.syns)
                 .saturating_add(slot.conn.handshake_retransmits()),
+            network_error: slot.network_error,
             certificate: slot.certificate,
             relayed: slot.relayed,
             cookie_age: slot.asked.as_ref().and_then(|a| a.cookie_age),

@@ -49,6 +49,34 @@ fn errors_do_not_end_an_established_connection() {
     }
 }
 
+/// RFC 9293 §3.9.1.8, §3.9.2.2: what is no reason to give up is told all the same.
+//= rfc9293 MUST-47 SHLD-25 test
+#[test]
+fn what_the_network_reports_can_be_asked_for() {
+    let error = |p: &Peer, id| p.stack.info(id).unwrap().network_error;
+    for kind in SOFT {
+        let mut p = Peer::new();
+        let id = p.connect(b"", false);
+        let syn = p.expect().is_syn();
+        assert_eq!(error(&p, id), None);
+        p.icmp(kind, &syn.packet);
+        assert_eq!((p.state(id), error(&p, id)), (StateName::SynSent, Some(kind)));
+        // It is there still when nobody has answered in the end.
+        p.pass(200_000);
+        assert_eq!((p.reason(id), error(&p, id)), (Some(CloseReason::TimedOut), Some(kind)));
+    }
+    for kind in HARD {
+        let mut p = Peer::new();
+        let id = p.open_active(seg().mss(1460));
+        p.write(id, b"data");
+        let data = p.expect().seq(1);
+        p.icmp(IcmpErrorKind::PacketTooBig { mtu: 1_400 }, &data.packet);
+        assert_eq!(error(&p, id), None);
+        p.icmp(kind, &data.packet);
+        assert_eq!((p.state(id), error(&p, id)), (StateName::Established, Some(kind)));
+    }
+}
+
 /// RFC 5927 §4.1: the quoted number must lie in what is outstanding.
 //= rfc9293 MUST-54 test
 #[test]
