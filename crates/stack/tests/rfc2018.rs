@@ -63,3 +63,15 @@ fn what_found_no_memory_is_not_reported() {
     p.expect().is_ack().ack(1).sack(&[]);
     assert_eq!(p.read(id), b"");
 }
+
+/// 64 islands are kept. What would be another one is as lost as on the way: neither there, nor there twice.
+//= rfc2018 8-c test
+#[test]
+fn an_island_too_many_is_not_reported() {
+    let mut p = open();
+    for n in 1..=65 {
+        p.send(at(2 * n));
+    }
+    let last = p.drain().pop().unwrap();
+    last.sack(&[block(128, 129), block(126, 127), block(124, 125), block(2, 3)]);
+}

@@ -160,6 +160,7 @@ impl Receive {
         if gap > 0 {
             //= rfc9293 SHLD-31
             let added = self.ahead.insert(seq, seq + n as u32);
+            // A full list takes nothing new: then it is not there at all.
             if added == 0 && self.ahead.containing(seq).is_some() {
                 self.came_twice(seq, seq + n as u32);
             }
