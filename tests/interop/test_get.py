@@ -25,6 +25,7 @@ def fetched(record, content, outcome):
     equal(record["syn_retransmits"], 0, "SYN retransmits")
 
 
+#= rfc7413 4.1.3-a 4.2.1-a 4.2.2-a test
 @case(family=FAMILIES)
 def get_from_kernel_server(t, family):
     root = t.root(small=5000)
@@ -66,6 +67,7 @@ def get_from_nginx(t, family):
     equal(grew["Passive"], 2, "kernel's counter")
 
 
+#= rfc7413 4.2.2-e test
 @case(family=FAMILIES)
 def kernel_server_changes_its_key(t, family):
     """The old cookie falls back, the body is whole, and the fresh cookie works."""

@@ -24,6 +24,7 @@ def logged(serve, number, early, reason=None):
             equal(record["reason"], reason, "reason in the log")
 
 
+#= rfc7413 9-a test
 @case(family=FAMILIES, mode=kernel.MODES)
 def kernel_client(t, family, mode):
     """The first visit is granted a cookie, the request of the second one travels in the SYN."""

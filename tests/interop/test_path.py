@@ -55,6 +55,7 @@ def told(record):
     return record["outcome"], reason, record["syn_retransmits"]
 
 
+#= rfc7413 4.2.2-b test
 @case(family=FAMILIES, needs=("nft",))
 def path_drops_syn_with_cookie(t, family):
     (record,) = visits(t, family, f"{FROM_DEVICE} tcp option fastopen length > 2 counter drop", 1)
