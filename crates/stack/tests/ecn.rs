@@ -53,6 +53,7 @@ fn cwnd(p: &Peer, id: ConnId) -> u32 {
 }
 
 /// §6.1.1: who asks, who answers, who does not.
+//= rfc9293 SHLD-8 test
 #[test]
 fn both_ends_must_want_it() {
     let mut p = with(EcnPolicy::Ask);
@@ -126,6 +127,7 @@ fn a_mark_is_echoed_until_cwr() {
 }
 
 /// §6.1.2: an echo halves the window once in a round trip, and the next new data says so.
+//= rfc9293 SHLD-8 test
 #[test]
 fn an_echo_halves_the_window_once() {
     let (mut p, id) = open();

@@ -47,6 +47,7 @@ impl Connection {
     }
 
     /// What the peer's SYN says.
+    //= rfc9293 SHLD-8
     pub(super) fn take_ecn_of_syn(&mut self, syn: &Segment<'_>) {
         let both = Flags::ECE.union(Flags::CWR);
         self.marks.agreed = if syn.flags.contains(Flags::ACK) {
@@ -81,6 +82,7 @@ impl Connection {
     }
 
     /// The peer echoes a mark: the window shrinks once for what is under way (RFC 3168 §6.1.2).
+    //= rfc9293 SHLD-8
     #[inline]
     pub(super) fn take_echo(&mut self, segment: &Segment<'_>, delivery: &Delivery, now: Instant) {
         if !self.marks.agreed || !segment.flags.contains(Flags::ECE) {
