@@ -108,6 +108,7 @@ fn a_probe_for_nothing_costs_no_window() {
 
 /// §7.2: a probe that is due at the time of the timeout goes instead of it, and the timeout waits anew; only after it
 /// the time doubles.
+//= rfc8985 7.2-c test
 #[test]
 fn a_probe_goes_instead_of_the_timeout() {
     let (mut p, id) = open(false);
@@ -120,6 +121,7 @@ fn a_probe_goes_instead_of_the_timeout() {
 
 /// §7.3: a path that got longer than two round trips is not probed for each flight: without a measurement since, there
 /// is no other probe.
+//= rfc8985 7.3-a 7.3-b test
 #[test]
 fn a_longer_path_is_not_probed_for_each_flight() {
     let (mut p, id) = open(false);

@@ -241,6 +241,7 @@ impl Connection {
     #[inline(never)]
     pub(super) fn probe_timeout(&mut self, now: Instant) {
         if !core::mem::take(&mut self.facts.settling) {
+            //= rfc8985 7.3-a 7.3-b
             if self.tail.is_none() && !self.facts.unmeasured {
                 self.facts.probe_tail = true;
                 // At the time of a timeout the probe goes instead of it.
@@ -406,6 +407,7 @@ impl Connection {
             None => crate::rtt::INITIAL_RTO,
         };
         // At a timeout that would come earlier it goes instead of it.
+        //= rfc8985 7.2-c
         let at = (now + patience).min(self.timers.at(Timer::Retransmit));
         self.timers.set(Timer::Probe, at);
     }
