@@ -231,9 +231,12 @@ impl CongestionControl for Cubic {
 
     fn undo(&mut self) {
         if let Some(saved) = self.saved.take() {
-            let cwnd = self.state.cwnd.max(saved.cwnd);
             let ssthresh = self.state.ssthresh.max(saved.ssthresh);
-            self.state = State { cwnd, ssthresh, ..*saved };
+            //= rfc9438 4.9.1-a
+            if self.state.cwnd < saved.cwnd {
+                self.state = *saved;
+            }
+            self.state.ssthresh = ssthresh;
         }
     }
 
