@@ -119,6 +119,25 @@ fn loss_multiplies_by_seven_tenths_and_fast_convergence_lowers_the_plateau() {
     assert_eq!((c.window(), c.state.w_max), (49_000, 59_500));
 }
 
+/// RFC 9438 §4.9.1: a D-SACK that comes when the window is larger than before the loss changes nothing but the threshold.
+//= rfc9438 4.9.1-a test
+#[test]
+fn a_late_undo_keeps_the_newer_curve() {
+    let mut c = Cubic::new(1000);
+    c.state.cwnd = 50_000;
+    c.on_loss_recovery(Instant::from_millis(0), 50_000);
+    c.on_recovery_exit(Instant::from_millis(0));
+    let mut ms = 0;
+    while c.window() <= 60_000 {
+        ms += 100;
+        c.on_ack(&ack(ms, c.window()));
+    }
+    let (window, w_max, epoch) = (c.window(), c.state.w_max, c.state.epoch);
+    c.undo();
+    assert_eq!((c.window(), c.state.w_max, c.state.epoch), (window, w_max, epoch));
+    assert_eq!(c.slow_start_threshold(), u32::MAX);
+}
+
 /// RFC 9438 §4.8.
 //= rfc9438 4.8-a test
 #[test]
