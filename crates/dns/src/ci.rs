@@ -107,7 +107,7 @@ impl<'a> ConnectionInfo<'a> {
             dst_port: self.destination_port.get(),
             seq: self.isn,
             ack: SeqNum::new(0),
-            flags: Flags::SYN.union(Flags::PSH),
+            flags: Flags::SYN,
             window: self.window,
             urgent: 0,
         };

@@ -32,7 +32,7 @@ fn with_a_cookie_the_data_rides_in_the_syn() {
     let mut p = primed();
     let id = p.connect(DATA, true);
     let syn = with_cookie(p.expect()).data(DATA);
-    assert!(syn.flags.contains(Flags::PSH));
+    assert_eq!(syn.flags, Flags::SYN);
     let options = &syn.packet[40..syn.packet.len() - DATA.len()];
     let kinds: Vec<u8> = kinds(options);
     assert_eq!(kinds, [2, 4, 8, 1, 3, 34, 1, 1]);

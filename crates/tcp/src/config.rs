@@ -44,8 +44,17 @@ pub struct Config {
     pub receive_buffer: u32,
     /// Offer window scaling (RFC 7323 §2).
     pub window_scaling: bool,
+    /// The scale to offer, if not the one that the receive buffer needs: a buffer that may grow.
+    pub scale: Option<u8>,
+    /// Bytes offered at first, if not the whole receive buffer: twice what arrives comes to it (Linux: 64 KB).
+    pub first_window: Option<u32>,
     /// Offer timestamps (RFC 7323 §3).
     pub timestamps: bool,
+    /// Where timestamps were agreed, drop segments without them (RFC 7323 §3.2: SHOULD). Linux takes them.
+    pub require_timestamps: bool,
+    /// Answer an acknowledgement of what was never sent (RFC 9293 §3.10.7.4: "send an ACK, drop the segment"). Linux
+    /// drops it without a word.
+    pub answer_unsent_acks: bool,
     /// Offer selective acknowledgements (RFC 2018).
     pub sack: bool,
     /// Explicit congestion notification.
@@ -60,6 +69,9 @@ pub struct Config {
     pub nodelay: bool,
     /// How long an acknowledgement may wait for company (RFC 9293 §3.8.6.3; below 500 ms).
     pub delayed_ack: Duration,
+    /// Acknowledgements that do not wait at the start of what the peer sends, and after a pause: its slow start lives
+    /// on them (Linux: 16).
+    pub quick_acks: u32,
     /// SYN retransmissions until a connect is given up (Linux: 6).
     //= rfc9293 MUST-22 MUST-23
     pub syn_retries: u8,
@@ -76,6 +88,9 @@ pub struct Config {
     /// How long TIME-WAIT lasts, 2 MSL (Linux: 60 s).
     //= rfc9293 MUST-13
     pub time_wait: Duration,
+    /// PSH also on the last of several segments that leave together, as Linux sets it on what it leaves to the
+    /// network card to cut, and how many that are at least (Linux: `tcp_min_tso_segs`, 2).
+    pub push_bursts: Option<u32>,
     /// Let the SYN-ACK carry data that the application wrote before it left (RFC 9293 §3.5 allows
     /// it). Off by default: Linux clients discard such data, which costs them a retransmission.
     pub data_in_syn_ack: bool,
@@ -88,7 +103,11 @@ impl Default for Config {
             send_buffer: 1 << 20,
             receive_buffer: 1 << 20,
             window_scaling: true,
+            scale: None,
+            first_window: None,
             timestamps: true,
+            require_timestamps: true,
+            answer_unsent_acks: true,
             sack: true,
             ecn: EcnPolicy::Accept,
             congestion: Algorithm::Cubic,
@@ -96,6 +115,7 @@ impl Default for Config {
             nodelay: false,
             //= rfc9293 MUST-40
             delayed_ack: Duration::from_millis(40),
+            quick_acks: 16,
             syn_retries: 6,
             //= rfc9293 SHLD-11
             retries: 15,
@@ -104,12 +124,20 @@ impl Default for Config {
             keepalive: None,
             fin_wait2: Duration::from_secs(60),
             time_wait: Duration::from_secs(60),
+            push_bursts: None,
             data_in_syn_ack: false,
         }
     }
 }
 
 impl Config {
+    /// Bytes that are offered at first.
+    #[inline]
+    #[must_use]
+    pub fn window_at_first(&self) -> u32 {
+        self.first_window.map_or(self.receive_buffer, |first| first.min(self.receive_buffer))
+    }
+
     /// The window scale that lets the whole receive buffer be offered (RFC 7323 §2.2).
     //= rfc7323 2.3-b 2.3-g
     #[inline]
@@ -117,6 +145,6 @@ impl Config {
     pub fn window_scale(&self) -> u8 {
         // Bits that 16 do not hold.
         let bits = u32::BITS - self.receive_buffer.leading_zeros();
-        bits.saturating_sub(16).min(14) as u8
+        self.scale.unwrap_or(bits.saturating_sub(16) as u8).min(14)
     }
 }

@@ -18,6 +18,8 @@ pub mod error;
 mod flight;
 pub mod plan;
 mod plpmtud;
+mod push;
+mod quick_ack;
 mod rack;
 mod ranges;
 mod receive;
@@ -32,7 +34,10 @@ mod usage;
 
 pub use buffer::Pool;
 pub use config::{Config, EcnPolicy, Keepalive};
-pub use connection::{Connection, Disposition, DropReason, Endpoints, Readiness, Totals, Variables, follows};
+pub use connection::{
+    CongestionState, Connection, ConnectionFacts, Disposition, DropReason, Endpoints, Readiness, Totals,
+    Variables, follows,
+};
 pub use error::{CloseReason, IoError};
 pub use plan::{ChildPlan, Resolution, Retransmit, SynAckReport, SynPlan};
 pub use time_wait::{TimeWait, TimeWaitAction};

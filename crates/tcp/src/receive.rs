@@ -52,6 +52,8 @@ pub struct Receive {
     /// What came last though it was there: the next acknowledgement reports it (RFC 2883).
     twice: Option<(SeqNum, SeqNum)>,
     limit: u32,
+    /// Most that is offered now: once data was acknowledged it grows with what arrives, up to `limit`.
+    offer: u32,
     unacked: u32,
     /// Last acknowledgement sent (RFC 7323 §4.3).
     pub last_ack_sent: SeqNum,
@@ -82,6 +84,7 @@ impl Receive {
             recent: [nxt; RECENT],
             twice: None,
             limit,
+            offer: limit,
             unacked: 0,
             last_ack_sent: nxt,
             ts_recent: 0,
@@ -92,11 +95,16 @@ impl Receive {
         }
     }
 
+    /// Offers no more than `first` bytes at first.
+    pub fn offer_at_first(&mut self, first: u32) {
+        self.offer = first.min(self.limit);
+    }
+
     /// The peer's SYN was seen, at `irs`. Nothing was taken before.
     pub fn begin(&mut self, irs: SeqNum) {
         let nxt = irs + 1;
         self.nxt = nxt;
-        self.edge = nxt + self.limit.min(0xffff);
+        self.edge = nxt + self.offer.min(0xffff);
         self.irs = irs;
         self.recent = [nxt; RECENT];
         self.last_ack_sent = nxt;
@@ -177,6 +185,9 @@ impl Receive {
             taken = taken.max(end.distance_from(self.nxt));
         }
         self.buf.advance(taken as usize);
+        if self.last_ack_sent.gt(self.irs + 1) {
+            self.offer = self.offer.saturating_add(taken.saturating_mul(2)).min(self.limit);
+        }
         self.nxt += taken;
         self.unacked += taken;
         Taken::InOrder(taken)
@@ -221,16 +232,22 @@ impl Receive {
     }
 
     /// Decides how to acknowledge what [`Receive::take`] took (RFC 5681 §4.2: every second full
-    /// segment; at once when a hole appears, is filled or something came twice).
+    /// segment; at once when a hole appears, is filled or something came twice, and as long as it is `quick`).
     //= rfc9293 SHLD-18 SHLD-19
     //= rfc2018 4-d
-    pub fn want_ack(&mut self, taken: Taken) {
+    pub fn want_ack(&mut self, taken: Taken, quick: bool) {
         let need = match taken {
-            Taken::InOrder(_) if self.unacked >= 2 * u32::from(self.peer_mss) => AckNeed::Now,
+            Taken::InOrder(_) if quick || self.unacked >= 2 * u32::from(self.peer_mss) => AckNeed::Now,
             Taken::InOrder(_) => AckNeed::Delayed,
             Taken::Duplicate | Taken::OutOfOrder | Taken::NoRoom => AckNeed::Now,
         };
         self.need = self.need.max(need);
+    }
+
+    /// How large the peer's full segments are, bytes.
+    #[must_use]
+    pub fn segment_size(&self) -> u32 {
+        u32::from(self.peer_mss)
     }
 
     /// Sets how large the peer's full segments are, for the every-second-segment rule.
@@ -249,6 +266,13 @@ impl Receive {
         n
     }
 
+    /// Copies up to `out.len()` readable bytes and leaves them.
+    pub fn peek(&self, out: &mut [u8]) -> usize {
+        let n = out.len().min(self.buf.len());
+        self.buf.copy_to(0, &mut out[..n]);
+        n
+    }
+
     /// Whether the peer should be told that the window opened: only if it is about to run out of it,
     /// and by enough to be worth a segment (silly-window avoidance, RFC 9293 §3.8.6.2.2).
     //= rfc9293 MUST-39
@@ -260,7 +284,7 @@ impl Receive {
 
     /// How far the right edge could move now.
     fn opened(&self) -> u32 {
-        let free = self.limit.saturating_sub(self.buf.len() as u32);
+        let free = self.limit.saturating_sub(self.buf.len() as u32).min(self.offer);
         let edge = self.nxt + free;
         if edge.gt(self.edge) { edge.distance_from(self.edge) } else { 0 }
     }
@@ -315,6 +339,12 @@ impl Receive {
             }
         }
         blocks
+    }
+
+    /// Full segments of the peer that fit into the window offered.
+    #[must_use]
+    pub fn segments(&self) -> u32 {
+        self.edge.distance_from(self.nxt) / u32::from(self.peer_mss).max(1)
     }
 
     /// Whether bytes wait behind a hole.

@@ -3,6 +3,7 @@
 use crate::buffer::{Pool, Ring};
 use crate::flight::Flight;
 use crate::recovery::{Frto, Recovery};
+use alloc::collections::VecDeque;
 use firstflight_wire::{Instant, SeqNum};
 
 /// A piece of the stream to send now.
@@ -16,6 +17,29 @@ pub struct Chunk {
     pub fin: bool,
     /// It was sent before.
     pub again: bool,
+}
+
+/// Ends of records kept.
+const MOST_RECORDS: usize = 64;
+
+/// Whether less than a full segment may leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Small {
+    /// At once.
+    Leave,
+    /// By Nagle's algorithm (RFC 9293 §3.7.4).
+    Nagle,
+    /// Not: there is more to come.
+    Wait,
+}
+
+impl Small {
+    /// With Nagle's algorithm off, or on.
+    #[inline]
+    #[must_use]
+    pub const fn of(nodelay: bool) -> Self {
+        if nodelay { Self::Leave } else { Self::Nagle }
+    }
 }
 
 /// Sequence space, buffer and scoreboard of the sending direction.
@@ -51,6 +75,12 @@ pub struct Send {
     pub scale: u8,
     /// The application has closed this direction.
     pub fin_queued: bool,
+    /// Number behind the last segment that was less than full.
+    pub small_end: SeqNum,
+    /// Ends of records, which no segment crosses.
+    records: VecDeque<SeqNum>,
+    /// Number behind what the SYN carried: sent again, it is no small segment.
+    pub first_flight_end: SeqNum,
 }
 
 impl Send {
@@ -74,6 +104,9 @@ impl Send {
             mss,
             scale: 0,
             fin_queued: false,
+            small_end: iss,
+            records: VecDeque::new(),
+            first_flight_end: iss,
         }
     }
 
@@ -116,6 +149,13 @@ impl Send {
         self.buf.len()
     }
 
+    /// Number of the oldest byte in the buffer.
+    #[inline]
+    #[must_use]
+    pub fn start(&self) -> SeqNum {
+        self.start
+    }
+
     /// Number behind the last byte written: where the FIN goes.
     #[inline]
     #[must_use]
@@ -136,11 +176,16 @@ impl Send {
         self.una.lt(self.nxt)
     }
 
-    /// Whether data is not acknowledged. A SYN alone is none: the first answer to a first flight does not
-    /// wait for the handshake.
+    /// Whether a segment that is less than full may leave. With Nagle's algorithm it waits only while another one
+    /// is not acknowledged (Minshall's variant, as in Linux), so that the end of a large write does not wait for its
+    /// begin.
     #[inline]
-    fn data_outstanding(&self) -> bool {
-        self.una.max(self.iss + 1).lt(self.nxt)
+    fn may_be_small(&self, small: Small) -> bool {
+        match small {
+            Small::Leave => true,
+            Small::Nagle => self.small_end.le(self.una) || self.small_end.gt(self.nxt),
+            Small::Wait => false,
+        }
     }
 
     /// Whether data or a FIN waits that was never sent.
@@ -179,7 +224,11 @@ impl Send {
             self.buf.consume(pool, n, false);
             self.start += n as u32;
         }
+        while self.records.front().is_some_and(|end| end.le(ack)) {
+            self.records.pop_front();
+        }
         if self.buf.is_empty() {
+            self.records = VecDeque::new();
             // An idle connection owns no heap memory.
             self.flight.release();
         }
@@ -224,15 +273,16 @@ impl Send {
     /// What of `len` numbers from `seq` on can be sent in one segment of `room` bytes.
     fn chunk(&self, seq: SeqNum, limit: SeqNum, room: u32) -> Chunk {
         let end = self.end();
-        let stop = if limit.lt(end) { limit } else { end };
+        let whole = if self.records.is_empty() { end } else { self.record_end(seq) };
+        let stop = if limit.lt(whole) { limit } else { whole };
         let len = if seq.lt(stop) { stop.distance_from(seq).min(room) } else { 0 };
         let fin = self.fin_queued && seq + len == end && limit.gt(end);
         Chunk { seq, len, fin, again: seq.lt(self.nxt) }
     }
 
     /// What to send next, with segments of `room` bytes, `cwnd`, and `small` telling whether less
-    /// than a full segment may leave (Nagle).
-    pub fn next(&mut self, room: u32, cwnd: u32, small: bool) -> Option<Chunk> {
+    /// than a full segment may leave.
+    pub fn next(&mut self, room: u32, cwnd: u32, small: Small) -> Option<Chunk> {
         if self.is_quiet() {
             return None;
         }
@@ -243,7 +293,7 @@ impl Send {
         if self.recovery.asks() {
             // F-RTO, step 2b: new data first. If there is none, conventional recovery.
             let asked = self.recovery.episode().is_some_and(|e| self.nxt.gt(e.point));
-            let fresh = self.next_in_order(room, cwnd, pipe, true);
+            let fresh = self.next_in_order(room, cwnd, pipe, Small::Leave);
             if asked || fresh.is_some() {
                 return fresh;
             }
@@ -263,7 +313,7 @@ impl Send {
         // always goes.
         //= rfc9293 MUST-34 SHLD-16
         //= rfc7323 2.4-a
-        let window = self.una + self.wnd.max(1);
+        let window = self.window_base() + self.wnd.max(1);
         if !start.lt(window) {
             return None;
         }
@@ -278,8 +328,8 @@ impl Send {
     /// What a tail loss probe sends (RFC 8985 §7.3): new data if the peer's window takes it, else the last segment.
     #[must_use]
     pub fn tail_probe(&self, room: u32) -> Option<Chunk> {
-        let window = self.una + self.wnd;
         //= rfc8985 7.3-c
+        let window = self.window_end();
         if self.unsent() && self.nxt.lt(window) {
             return Some(self.chunk(self.nxt, self.end_with_fin().min(window), room));
         }
@@ -292,9 +342,9 @@ impl Send {
     }
 
     /// Data at NXT, never sent before.
-    fn next_in_order(&self, room: u32, cwnd: u32, pipe: u32, small: bool) -> Option<Chunk> {
+    fn next_in_order(&self, room: u32, cwnd: u32, pipe: u32, small: Small) -> Option<Chunk> {
         let seq = self.nxt;
-        let window = self.una + self.wnd;
+        let window = self.window_end();
         let whole = self.end_with_fin();
         //= rfc9293 SHLD-15
         //= rfc7323 2.4-d
@@ -308,20 +358,52 @@ impl Send {
         if pipe + size > cwnd && pipe > 0 {
             return None;
         }
-        let all = !(chunk.seq + chunk.len).lt(self.end());
+        let all = !(chunk.seq + chunk.len).lt(self.record_end(seq));
         // Sender's silly-window avoidance (RFC 9293 §3.8.6.2.1) and Nagle (§3.7.4).
         //= rfc9293 MUST-38 SHLD-7
         let full = chunk.len >= room;
         let go = full
-            || (all && (small || chunk.fin || !self.data_outstanding()))
-            || chunk.len >= self.max_wnd / 2 && chunk.len > 0;
+            || (all && (chunk.fin || whole.gt(chunk.seq + chunk.len) || self.may_be_small(small)))
+            || chunk.len >= self.max_wnd / 2 && chunk.len > 0 && small != Small::Wait;
         (go && size > 0).then_some(chunk)
+    }
+
+    /// What was written so far is a record: no segment carries more than its end. Of very many the last ones count.
+    pub fn end_record(&mut self) {
+        let end = self.end();
+        if self.records.len() < MOST_RECORDS && self.records.back() != Some(&end) {
+            self.records.push_back(end);
+        }
+    }
+
+    /// Where the record ends that `seq` is in, or what was written.
+    fn record_end(&self, seq: SeqNum) -> SeqNum {
+        self.records.iter().copied().find(|end| end.gt(seq)).unwrap_or_else(|| self.end())
+    }
+
+    /// Bytes that the SYN carried and that were sent again behind it.
+    #[must_use]
+    pub fn first_flight_again(&self) -> u32 {
+        let from = self.una.max(self.iss + 1);
+        let to = self.first_flight_end.min(self.nxt);
+        if self.una.gt(self.iss) && from.lt(to) { to.distance_from(from) } else { 0 }
+    }
+
+    /// Where the peer's window begins. The SYN, which is not acknowledged yet, is no part of it.
+    fn window_base(&self) -> SeqNum {
+        self.una.max(self.iss + 1)
+    }
+
+    /// Where it ends.
+    #[must_use]
+    pub fn window_end(&self) -> SeqNum {
+        self.window_base() + self.wnd
     }
 
     /// Whether cwnd, not the window or Nagle, holds back what waits.
     #[must_use]
     pub fn blocked_by_cwnd(&self, cwnd: u32) -> bool {
-        self.unsent() && self.nxt.lt(self.una + self.wnd) && self.pipe() + u32::from(self.mss) > cwnd
+        self.unsent() && self.nxt.lt(self.window_end()) && self.pipe() + u32::from(self.mss) > cwnd
     }
 
     /// Notes that `chunk` left.
@@ -341,7 +423,7 @@ impl Send {
     /// What may be sent whatever Nagle and silly-window avoidance say, when the override timer fires.
     #[must_use]
     pub fn override_chunk(&self, room: u32) -> Option<Chunk> {
-        let window = self.una + self.wnd;
+        let window = self.window_end();
         if !self.nxt.lt(window) {
             return None;
         }

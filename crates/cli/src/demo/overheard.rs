@@ -71,7 +71,7 @@ fn from_another_port(packet: &[u8]) -> Option<Vec<u8>> {
         _ => (ip.payload, false),
     };
     let segment = Segment::parse(inner).ok()?;
-    if segment.flags != Flags::SYN.union(Flags::PSH) || segment.payload.is_empty() {
+    if segment.flags != Flags::SYN || segment.payload.is_empty() {
         return None;
     }
     let (whole, at) = (packet.len() - ip.payload.len(), packet.len() - inner.len());

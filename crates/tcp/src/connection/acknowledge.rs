@@ -27,6 +27,8 @@ pub(super) struct Delivery {
     pub sacked: u32,
     /// No news in it, which without SACK says that a segment arrived out of order.
     pub duplicate: bool,
+    /// Segments that it shows to have arrived.
+    segments: u32,
     /// Something arrived twice (RFC 2883): up to this number.
     pub twice: Option<SeqNum>,
     /// Something arrived that was sent once and before the recovery began: its timeout was too early (RFC 5682).
@@ -64,6 +66,7 @@ impl Reader {
     fn read(&self, sent: &Sent, by_number: bool, delivery: &mut Delivery, rack: &mut Rack) {
         delivery.bytes += sent.end.distance_from(sent.start);
         //= rfc6298 3-a 3-b
+        delivery.segments += 1;
         let repeated = sent.marks.has(Marks::REPEATED);
         if repeated {
             delivery.repeated |= by_number;
@@ -113,6 +116,7 @@ impl Connection {
             if let Some(first) = self.undo.as_ref().and_then(|undo| undo.first) {
                 delivery.delayed = reader.echoes_before(first);
             }
+            self.totals.delivered = self.totals.delivered.saturating_add(delivery.segments);
             self.take_echo(segment, &delivery, now);
             self.recover(&delivery, now);
             self.after_ack(&delivery, now);
@@ -179,6 +183,7 @@ impl Connection {
         flight.acknowledge(ack, |sent| reader.read(sent, true, delivery, rack));
         let buffered = self.snd.buffered();
         self.snd.acknowledge(pool, ack);
+        self.push.acknowledged(ack);
         self.totals.bytes_acked += (buffered - self.snd.buffered()) as u64;
         //= rfc6298 3-c
         self.sample_rtt(segment, delivery, syn_ack, reader.now);

@@ -2,11 +2,13 @@
 
 use super::{Connection, Readiness};
 use crate::buffer::Pool;
+use crate::config::Config;
 use crate::error::{CloseReason, IoError};
 use crate::receive::AckNeed;
 use crate::state::State;
 use crate::timers::Timer;
 use crate::transition::Trigger;
+use alloc::sync::Arc;
 use firstflight_wire::Instant;
 
 impl Connection {
@@ -41,6 +43,10 @@ impl Connection {
         if bytes.is_empty() {
             return Ok(0);
         }
+        if self.snd.buffered() > 0 && !self.facts.open_end {
+            self.push.note(self.snd.end());
+        }
+        self.facts.open_end = self.facts.more;
         let n = self.snd.write(pool, self.config.send_buffer, bytes);
         if n == 0 {
             self.facts.wants_room = true;
@@ -63,6 +69,27 @@ impl Connection {
         match self.close_reason() {
             Some(reason) => Err(IoError::Closed(reason)),
             None => Err(IoError::WouldBlock),
+        }
+    }
+
+    /// Copies readable data to the front of `out` without taking it; how much.
+    pub fn peek(&self, out: &mut [u8]) -> usize {
+        self.rcv.peek(out)
+    }
+
+    /// Replaces its settings. What was said in the handshake stays; buffers, timeouts and keepalive follow from
+    /// now on.
+    pub fn set_config(&mut self, config: Arc<Config>, now: Instant) {
+        let before = core::mem::replace(&mut self.config, config);
+        if before.keepalive != self.config.keepalive && self.facts.connected {
+            self.timers.stop(Timer::Keepalive);
+            self.arm_keepalive(now);
+        }
+        if before.user_timeout != self.config.user_timeout {
+            self.timers.stop(Timer::User);
+            if self.snd.outstanding() {
+                self.arm_user_timeout(now, true);
+            }
         }
     }
 
@@ -140,6 +167,20 @@ impl Connection {
     //= rfc9293 MUST-17
     pub fn set_nodelay(&mut self, nodelay: bool) {
         self.facts.nodelay = nodelay;
+    }
+
+    /// Lets less than a full segment wait for more, or no longer: [`Config::nodelay`] or not. It waits no longer than
+    /// a retransmission timeout. Turned off, what waits leaves as if it were the end of a write.
+    ///
+    /// With `more`, what is written is not the end of anything: no PSH.
+    pub fn set_cork(&mut self, cork: bool, more: bool) {
+        self.facts.cork = cork;
+        self.facts.more = more;
+    }
+
+    /// What was written so far is a record: no segment carries bytes of it together with later ones.
+    pub fn end_record(&mut self) {
+        self.snd.end_record();
     }
 
     /// The path takes only packets with segments of `mss` bytes: a packet-too-big was believed

@@ -7,6 +7,7 @@ use crate::congestion::{CongestionControl, initial_window};
 use crate::error::CloseReason;
 use crate::plan::{ChildPlan, Resolution, SynAckReport, SynPlan};
 use crate::plpmtud::Search;
+use crate::receive::AckNeed;
 use crate::state::{Origin, State, SynRcvd, SynSent};
 use crate::timers::Timer;
 use crate::transition::{StateName, Transition, Trigger};
@@ -222,12 +223,24 @@ impl Connection {
             return None;
         }
         let acceptable = segment.ack.gt(self.snd.iss) && segment.ack.le(self.snd.nxt);
-        acceptable.then(|| SynAckReport {
+        (acceptable && !self.echoes_nothing(syn, segment)).then(|| SynAckReport {
             acked: segment.ack.distance_from(self.snd.iss + 1),
             carried: syn.carried,
             retransmitted: syn.retransmits > 0,
             first_lost: syn.retransmits > syn.too_big && !self.first_syn_arrived(syn, segment),
         })
+    }
+
+    /// Whether a segment echoes a timestamp that no SYN of ours had: it answers somebody else, or an earlier
+    /// connection. Linux resets it, too.
+    fn echoes_nothing(&self, syn: &SynSent, segment: &Segment<'_>) -> bool {
+        let echo = segment.options.timestamps.filter(|_| self.config.timestamps).map(|ts| ts.echo);
+        let first = syn.first_sent.filter(|_| !syn.elsewhere);
+        let (Some(echo), Some(first)) = (echo.filter(|echo| *echo != 0), first) else {
+            return false;
+        };
+        let (first, last) = (self.ts_now(first), self.ts_now(self.last_sent));
+        echo.wrapping_sub(first) > last.wrapping_sub(first)
     }
 
     /// Whether a SYN-ACK shows that it was the first SYN that arrived: it acknowledges what only that
@@ -264,6 +277,7 @@ impl Connection {
         self.handshake_retransmits = retransmits;
         let first_flight = segment.ack.gt(self.snd.iss + 1);
         self.rcv.begin(segment.seq);
+        self.snd.first_flight_end = self.snd.nxt;
         self.last_heard = now;
         self.take_syn_options(&segment.options, now);
         self.take_ecn_of_syn(segment);
@@ -302,9 +316,12 @@ impl Connection {
         if followed {
             self.arm_retransmit(now);
         }
+        self.quick.opened(now);
+        self.totals.delivered += 1;
         self.transit(if first_flight { Trigger::SynAckFirstFlight } else { Trigger::SynAck });
         self.open(now);
-        self.rcv.need = crate::receive::AckNeed::Now;
+        // What the application is about to write takes the acknowledgement along.
+        self.rcv.need = if self.facts.more { AckNeed::Delayed } else { AckNeed::Now };
         self.take_payload(pool, segment.seq + 1, segment.payload);
         if segment.flags.contains(Flags::FIN) {
             self.rcv.note_fin(segment.seq + 1 + segment.payload.len() as u32);
@@ -337,8 +354,9 @@ impl Connection {
         }
         let ack = segment.flags.contains(Flags::ACK);
         let good_ack = ack && segment.ack.gt(self.snd.iss) && segment.ack.le(self.snd.nxt);
-        if ack && !good_ack {
-            //= rfc5961 3.2-e
+        //= rfc5961 3.2-e
+        let alien = matches!(&self.state, State::SynSent(syn) if self.echoes_nothing(syn, segment));
+        if ack && (!good_ack || alien) {
             if segment.flags.contains(Flags::RST) {
                 return Disposition::Dropped(DropReason::AckUnacceptable);
             }
@@ -407,6 +425,7 @@ impl Connection {
         // A SYN cookie was sent by the listener: there was no SYN-RECEIVED state.
         let from = if syn.last_sent.is_none() { StateName::Listen } else { StateName::SynRcvd };
         self.handshake_retransmits = retransmits;
+        self.totals.delivered += 1;
         // An echo of an earlier time: the first one had only been slow (the idea of RFC 3522).
         let slow = again && segment.options.timestamps.is_some_and(|ts| self.is_before_last(ts.echo, last));
         if !slow && (retransmits > 1 || (retransmits > 0 && !early)) {

@@ -21,9 +21,11 @@ use crate::config::Config;
 use crate::congestion::{CongestionControl, Controller};
 use crate::error::CloseReason;
 use crate::plpmtud::Search;
+use crate::push::Push;
+use crate::quick_ack::QuickAck;
 use crate::rack::Rack;
 use crate::receive::Receive;
-use crate::recovery::Undo;
+use crate::recovery::{Recovery, Undo};
 use crate::rtt::RttEstimator;
 use crate::send::Send;
 use crate::state::{self, State};
@@ -103,8 +105,70 @@ pub struct Totals {
     pub bytes_received: u64,
     /// Segments sent again.
     pub retransmits: u32,
+    /// Segments that the peer has, our SYN among them.
+    pub delivered: u32,
     /// Bytes of the stream that arrived before the handshake completed.
     pub early: u32,
+}
+
+/// How congestion stands, as Linux names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CongestionState {
+    /// Nothing is known to be lost.
+    Open,
+    /// Something arrived out of order.
+    Disorder,
+    /// The window shrinks, for the path marks packets (ECN).
+    Reducing,
+    /// Something was lost, and what arrives says so.
+    Recovery,
+    /// The retransmission timer expired.
+    Loss,
+}
+
+/// What can be known of a connection, for those who look closely.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionFacts {
+    /// Timestamps were agreed.
+    pub timestamps: bool,
+    /// SACK was agreed.
+    pub sack: bool,
+    /// Window scaling was agreed.
+    pub scaled: bool,
+    /// Shift of the windows the peer offers.
+    pub send_scale: u8,
+    /// Shift of those we offer.
+    pub receive_scale: u8,
+    /// Probes in a row without an answer.
+    pub probes: u8,
+    /// The retransmission timeout.
+    pub rto: Duration,
+    /// Smallest round-trip time, once measured.
+    pub min_rtt: Option<Duration>,
+    /// Numbers sent and not acknowledged.
+    pub in_flight: u32,
+    /// How congestion stands.
+    pub congestion: CongestionState,
+    /// The slow-start threshold, bytes.
+    pub threshold: u32,
+    /// The window as recovery has it, bytes.
+    pub window: u32,
+    /// Segments sent and not acknowledged.
+    pub segments: u32,
+    /// Segments of those that the peer has behind what it misses.
+    pub sacked: u32,
+    /// Bytes of those that are taken for lost.
+    pub lost: u32,
+    /// Bytes of those that were sent again and are under way.
+    pub again: u32,
+    /// Segments may overtake each other on the way.
+    pub reordering: bool,
+    /// The peer's full segments, as far as they were seen, bytes.
+    pub peer_segment: u32,
+    /// The peer's window, bytes.
+    pub peer_window: u32,
+    /// The largest it ever offered, bytes.
+    pub largest_window: u32,
 }
 
 /// Yes/no facts about a connection.
@@ -113,6 +177,12 @@ struct Facts {
     timestamps: bool,
     sack: bool,
     nodelay: bool,
+    /// Less than a full segment waits.
+    cork: bool,
+    /// What the application writes now is not the end of anything.
+    more: bool,
+    /// What it wrote last was not.
+    open_end: bool,
     /// The handshake is complete.
     connected: bool,
     /// The application let go of it.
@@ -156,6 +226,8 @@ pub struct Connection {
     rcv: Receive,
     control: Controller,
     rtt: RttEstimator,
+    push: Push,
+    quick: QuickAck,
     /// Path-MTU probing, where there is any.
     search: Option<Box<Search>>,
     timers: Timers,
@@ -195,10 +267,16 @@ impl Connection {
     #[must_use]
     pub fn new(config: Arc<Config>, ends: Endpoints, now: Instant) -> Self {
         let mss = config.mss.min(ends.path_mss).min(536);
+        let mut rcv = Receive::new(SeqNum::new(0), config.receive_buffer, config.window_scale(), config.mss);
+        if let Some(first) = config.first_window {
+            rcv.offer_at_first(first);
+        }
         Self {
             snd: Send::new(ends.isn, mss),
             control: Controller::new(config.congestion, u32::from(mss)),
             rtt: RttEstimator::new(),
+            push: Push::default(),
+            quick: QuickAck::default(),
             search: None,
             timers: Timers::default(),
             facts: Facts { nodelay: config.nodelay, ..Facts::default() },
@@ -217,7 +295,7 @@ impl Connection {
             challenges: (now, 0),
             transitions: Transitions::default(),
             state: State::Closed(state::Closed { reason: CloseReason::Aborted }),
-            rcv: Receive::new(SeqNum::new(0), config.receive_buffer, config.window_scale(), config.mss),
+            rcv,
             config,
             ends,
         }
@@ -353,6 +431,52 @@ impl Connection {
     #[must_use]
     pub fn unacknowledged(&self) -> usize {
         self.snd.buffered()
+    }
+
+    /// Bytes written by the application that were never sent.
+    #[must_use]
+    pub fn unsent(&self) -> usize {
+        let sent = self.snd.nxt.max(self.snd.start());
+        self.snd.end().distance_from(sent.min(self.snd.end())) as usize
+    }
+
+    fn congestion_state(&self) -> CongestionState {
+        match &self.snd.recovery {
+            Recovery::Reducing(_) => CongestionState::Reducing,
+            Recovery::Fast(_) => CongestionState::Recovery,
+            Recovery::Loss(_) => CongestionState::Loss,
+            Recovery::Open if self.snd.flight.sacked_segments() > 0 || self.snd.dup_acks > 0 => {
+                CongestionState::Disorder
+            }
+            Recovery::Open => CongestionState::Open,
+        }
+    }
+
+    /// What else can be known of it.
+    #[must_use]
+    pub fn facts(&self) -> ConnectionFacts {
+        ConnectionFacts {
+            timestamps: self.facts.timestamps,
+            sack: self.facts.sack,
+            scaled: self.rcv.scale > 0 || self.snd.scale > 0,
+            send_scale: self.snd.scale,
+            receive_scale: self.rcv.scale,
+            probes: self.probes,
+            rto: self.rtt.rto(),
+            min_rtt: self.rtt.min_rtt(),
+            in_flight: self.snd.nxt.distance_from(self.snd.una),
+            congestion: self.congestion_state(),
+            threshold: self.control.slow_start_threshold(),
+            window: self.window(),
+            segments: self.snd.flight.len() as u32,
+            sacked: self.snd.flight.sacked_segments(),
+            lost: self.snd.flight.lost(),
+            again: self.snd.flight.again() + self.snd.first_flight_again(),
+            reordering: self.rack.reordering_seen,
+            peer_segment: self.rcv.segment_size(),
+            peer_window: self.snd.wnd,
+            largest_window: self.snd.max_wnd,
+        }
     }
 
     /// Whether the application let go of it.

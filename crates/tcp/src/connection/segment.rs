@@ -76,6 +76,11 @@ impl Connection {
             return Disposition::Dropped(reason);
         }
         //= rfc5961 4.2-a 4.2-b
+        if syn_stripped {
+            // We have that SYN.
+            self.rcv.came_twice(segment.seq, seq);
+            self.rcv.need = AckNeed::Now;
+        }
         if segment.flags.contains(Flags::SYN) && !syn_stripped {
             self.challenge(now);
             return Disposition::Dropped(DropReason::SynUnexpected);
@@ -156,7 +161,9 @@ impl Connection {
         if self.facts.timestamps {
             match segment.options.timestamps {
                 //= rfc7323 3.2-g 3.2-h
-                None if syn_stripped || !segment.flags.contains(Flags::SYN) => {
+                None if self.config.require_timestamps
+                    && (syn_stripped || !segment.flags.contains(Flags::SYN)) =>
+                {
                     return Err(DropReason::NoTimestamp);
                 }
                 Some(ts) if self.rcv.is_old(ts, now) => {
@@ -222,8 +229,11 @@ impl Connection {
     //= rfc5961 5.2-a 5.2-b
     fn check_ack(&mut self, segment: &Segment<'_>, now: Instant) -> Result<(), DropReason> {
         let ack = segment.ack;
-        if ack.gt(self.snd.nxt) || ack.lt(self.snd.una - self.snd.max_wnd) {
-            self.challenge(now);
+        let unsent = ack.gt(self.snd.nxt);
+        if unsent || ack.lt(self.snd.una - self.snd.max_wnd) {
+            if !unsent || self.config.answer_unsent_acks {
+                self.challenge(now);
+            }
             return Err(DropReason::AckUnacceptable);
         }
         Ok(())
@@ -282,8 +292,14 @@ impl Connection {
         if payload.is_empty() {
             return;
         }
+        let segments = self.rcv.segments();
+        let most = self.config.quick_acks;
+        self.quick.data(self.last_heard, self.rtt.rto(), segments, most);
         let taken = self.rcv.take(pool, seq, payload);
-        self.rcv.want_ack(taken);
+        if !matches!(taken, Taken::InOrder(_)) {
+            self.quick.trouble(segments, most);
+        }
+        self.rcv.want_ack(taken, self.quick.is_quick());
         if let Taken::InOrder(n) = taken {
             self.totals.bytes_received += u64::from(n);
             self.ready |= Readiness::READABLE;

@@ -19,7 +19,10 @@ impl Connection {
                 Timer::Probe => self.probe_timeout(now),
                 Timer::Retransmit => self.retransmit_timeout(now, pool),
                 Timer::Persist => self.persist_timeout(now, pool),
-                Timer::DelayedAck => self.rcv.need = AckNeed::Now,
+                Timer::DelayedAck => {
+                    self.rcv.need = AckNeed::Now;
+                    self.quick.waited_in_vain();
+                }
                 Timer::Keepalive => self.keepalive_timeout(now, pool),
                 Timer::User | Timer::FinWait2 => self.give_up(timer, pool),
             }

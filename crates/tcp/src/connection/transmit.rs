@@ -7,7 +7,7 @@ use super::{Connection, Tail};
 use crate::congestion::CongestionControl;
 use crate::rack::DUP_THRESH;
 use crate::receive::AckNeed;
-use crate::send::{Chunk, Send};
+use crate::send::{Chunk, Send, Small};
 use crate::state::{State, SynSent};
 use crate::timers::Timer;
 use firstflight_wire::tcp::{Flags, Header, OptionsBuf, syn_options};
@@ -123,12 +123,10 @@ impl Connection {
         let extra = if full { syn.options.as_slice() } else { &[] };
         let mut options = syn_options(self.announced_mss(), self.config.sack, ts, scale, extra);
         let options = options.finish();
-        let mut flags = Flags::SYN.union(self.ecn_of_syn(syn.retransmits));
+        // No PSH, whatever it carries: middleboxes know Linux's SYNs.
+        let flags = Flags::SYN.union(self.ecn_of_syn(syn.retransmits));
         let preamble = syn.preamble.len();
         let carried = if full { syn.carried as usize } else { 0 };
-        if carried > 0 {
-            flags |= Flags::PSH;
-        }
         let header = Header {
             src_port: self.ends.local_port,
             dst_port: self.ends.remote_port,
@@ -136,7 +134,7 @@ impl Connection {
             ack: SeqNum::new(0),
             flags,
             //= rfc7323 2.2-d
-            window: self.config.receive_buffer.min(0xffff) as u16,
+            window: self.config.window_at_first().min(0xffff) as u16,
             urgent: 0,
         };
         let at = header.emit(options, out).ok()?;
@@ -163,7 +161,7 @@ impl Connection {
             seq,
             ack: SeqNum::new(0),
             flags: if seq + len == end { Flags::PSH } else { Flags::EMPTY },
-            window: self.config.receive_buffer.min(0xffff) as u16,
+            window: self.config.window_at_first().min(0xffff) as u16,
             urgent: 0,
         };
         let at = header.emit(&[], out).ok()?;
@@ -208,8 +206,11 @@ impl Connection {
         let room = u32::from(self.snd.mss).saturating_sub(options.len() as u32);
         let headers = overhead + HEADER + options.len() as u32;
         let data_budget = budget.saturating_sub(headers);
-        let chunk =
-            if data_now { self.snd.next(room, self.control.window().min(data_budget), true) } else { None };
+        let chunk = if data_now {
+            self.snd.next(room, self.control.window().min(data_budget), Small::Leave)
+        } else {
+            None
+        };
         if let Some(chunk) = chunk {
             header.flags |= Flags::PSH;
             if chunk.fin {
@@ -270,10 +271,14 @@ impl Connection {
         if let Some(size) = probe {
             room = u32::from(size).saturating_sub(self.options_len());
         }
-        let chunk = self.snd.next(room, cwnd, self.facts.nodelay).or_else(|| {
-            let push = core::mem::take(&mut self.facts.push_small);
-            push.then(|| self.snd.override_chunk(room)).flatten()
-        });
+        let pushed = core::mem::take(&mut self.facts.push_small);
+        let small = match self.facts.cork {
+            _ if pushed => Small::Leave,
+            true => Small::Wait,
+            false => Small::of(self.facts.nodelay),
+        };
+        let chunk = self.snd.next(room, cwnd, small);
+        let chunk = chunk.or_else(|| pushed.then(|| self.snd.override_chunk(room)).flatten());
         let Some(chunk) = chunk else {
             self.hold(now, cwnd);
             return None;
@@ -281,7 +286,7 @@ impl Connection {
         if let (Some(size), Some(search)) = (probe, &mut self.search) {
             search.sent(chunk.seq, chunk.seq + chunk.len, size);
         }
-        self.emit_chunk(chunk, now, out)
+        self.emit_chunk(chunk, pushed, now, out)
     }
 
     /// A tail loss probe (RFC 8985 §7.3): whatever the window says, one at a time.
@@ -296,22 +301,26 @@ impl Connection {
         self.tail = Some(Tail { end, again: chunk.again });
         self.facts.unmeasured = true;
         //= rfc8985 7.3-e
-        let len = self.emit_chunk(chunk, now, out)?;
+        let len = self.emit_chunk(chunk, false, now, out)?;
         //= rfc8985 7.3-f
         self.arm_retransmit(now);
         Some(len)
     }
 
-    /// A segment with `chunk` of the stream.
-    fn emit_chunk(&mut self, chunk: Chunk, now: Instant, out: &mut [u8]) -> Option<usize> {
+    /// A segment with `chunk` of the stream, which has PSH in any case if it is `pushed`.
+    fn emit_chunk(&mut self, chunk: Chunk, pushed: bool, now: Instant, out: &mut [u8]) -> Option<usize> {
+        let room = u32::from(self.snd.mss).saturating_sub(self.options_len()).max(1);
         let end = chunk.seq + chunk.len;
         let mut flags = Flags::ACK;
         if chunk.fin {
             flags |= Flags::FIN;
         }
         //= rfc9293 MUST-61
-        if end == self.snd.end() && chunk.len > 0 {
+        if chunk.len > 0 && (self.pushes(chunk, room, now) || pushed) {
             flags |= Flags::PSH;
+        }
+        if chunk.len < room && !chunk.again && chunk.seq.ge(self.snd.first_flight_end) {
+            self.snd.small_end = end;
         }
         flags |= self.ecn_flags(!chunk.again && chunk.len > 0);
         let header = self.header(chunk.seq, flags);
@@ -338,6 +347,19 @@ impl Connection {
         fits.then_some(size)
     }
 
+    /// Whether a segment that ends at `end` has PSH: a write ends there, or, if so configured, several segments that
+    /// leave together.
+    fn pushes(&mut self, chunk: Chunk, room: u32, now: Instant) -> bool {
+        let end = chunk.seq + chunk.len;
+        let ends = end == self.snd.end() && !self.facts.open_end || self.push.ends_at(end);
+        let Some(least) = self.config.push_bursts.filter(|_| !chunk.again) else { return ends };
+        let cwnd = self.window();
+        let window = end.ge(self.snd.window_end());
+        let last = !end.lt(self.snd.end()) || window || self.snd.pipe() + 2 * room > cwnd;
+        let (srtt, min_rtt) = (self.rtt.srtt(), self.rtt.min_rtt());
+        self.push.leaves(now, last, || crate::push::burst(room, cwnd, least, srtt, min_rtt)) || ends
+    }
+
     /// Bookkeeping of a chunk that leaves.
     fn note_sent(&mut self, chunk: Chunk, now: Instant) {
         let end = chunk.seq + chunk.len + u32::from(chunk.fin);
@@ -353,6 +375,9 @@ impl Connection {
         self.snd.sent(chunk, now);
         if let State::SynRcvd(syn) = &self.state {
             self.spend_budget(syn.overhead + HEADER + self.options_len() + chunk.len);
+        }
+        if !chunk.again && chunk.seq.ge(self.snd.first_flight_end) {
+            self.quick.answered(now, self.config.delayed_ack);
         }
         self.left(now);
         self.timers.stop(Timer::Persist);
@@ -445,6 +470,7 @@ impl Connection {
     /// A segment that acknowledges leaves.
     fn left(&mut self, now: Instant) {
         self.rcv.acked();
+        self.quick.acked();
         self.facts.challenge = false;
         self.timers.stop(Timer::DelayedAck);
         self.last_sent = now;

@@ -1,0 +1,256 @@
+//! Moments and choices in which the stack does what Linux does, found with packetdrill's scripts.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod peer;
+
+use firstflight_stack::{CloseReason, ConnId, ConnectConfig, StateName};
+use firstflight_wire::icmp::IcmpErrorKind;
+use firstflight_wire::tcp::Flags;
+use peer::{Peer, key, policy, seg};
+
+const MSS: usize = 536;
+
+/// An open connection whose segments hold `MSS` bytes.
+fn open() -> (Peer, ConnId) {
+    let mut p = Peer::with(|config| config.tcp.timestamps = false);
+    let id = p.open_active(seg().mss(MSS as u16));
+    (p, id)
+}
+
+/// Which of what was sent has PSH.
+fn pushes(p: &mut Peer) -> Vec<bool> {
+    p.drain().iter().map(|got| got.flags.contains(Flags::PSH)).collect()
+}
+
+// --- acknowledging ---------------------------------------------------------------------------------
+
+#[test]
+fn the_first_acknowledgements_do_not_wait() {
+    let mut p = Peer::with(|config| config.tcp.quick_acks = 16);
+    p.open_active(seg().mss(1460));
+    for n in 0..16 {
+        p.send(seg().seq(1 + 10 * n).ack(1).bytes(10));
+        p.expect().is_ack().ack(11 + 10 * n).empty();
+    }
+    p.send(seg().seq(161).ack(1).bytes(10));
+    p.quiet();
+}
+
+#[test]
+fn after_an_answer_acknowledgements_wait_for_the_next() {
+    let mut p = Peer::with(|config| config.tcp.quick_acks = 16);
+    let id = p.open_active(seg().mss(1460));
+    p.pass(100);
+    p.send(seg().seq(1).ack(1).data(b"question"));
+    p.expect().is_ack().ack(9).empty();
+    p.write(id, b"answer");
+    p.expect().data(b"answer");
+    p.send(seg().seq(9).ack(7).data(b"question"));
+    p.quiet();
+}
+
+// --- sending ---------------------------------------------------------------------------------------
+
+#[test]
+fn every_write_ends_with_psh_and_nothing_else_has_it() {
+    let (mut p, id) = open();
+    p.send(seg().seq(1).ack(1).win(0));
+    p.write(id, &[1; MSS]);
+    p.write(id, &[2; 2 * MSS]);
+    p.send(seg().seq(1).ack(1));
+    assert_eq!(pushes(&mut p), [true, false, true]);
+}
+
+/// What Linux leaves to the network card to cut: half a window of ten segments.
+#[test]
+fn bursts_end_with_psh_where_it_is_asked_for() {
+    let mut p = Peer::with(|config| {
+        config.tcp.timestamps = false;
+        config.tcp.push_bursts = Some(10);
+    });
+    let id = p.open_active(seg().mss(MSS as u16));
+    p.write(id, &[1; 20 * MSS]);
+    let five = [false, false, false, false, true];
+    assert_eq!(pushes(&mut p), [five, five].concat());
+}
+
+/// Minshall's variant of Nagle's algorithm (RFC 9293 §3.7.4).
+#[test]
+fn a_small_segment_waits_only_for_an_earlier_small_one() {
+    let (mut p, id) = open();
+    p.write(id, &[1; 2 * MSS + 100]);
+    let lens: Vec<usize> = p.drain().iter().map(|got| got.data.len()).collect();
+    assert_eq!(lens, [MSS, MSS, 100]);
+    p.write(id, b"more");
+    p.quiet();
+    p.send(seg().seq(1).ack(1 + (2 * MSS + 100) as u32));
+    p.expect().data(b"more");
+}
+
+#[test]
+fn what_is_corked_waits_until_it_is_not() {
+    let (mut p, id) = open();
+    p.stack.set_cork(id, true, false, None);
+    p.write(id, b"a");
+    p.write(id, &[b'b'; MSS]);
+    p.expect().len(MSS);
+    p.quiet();
+    p.stack.set_cork(id, false, false, Some(p.now));
+    p.pump();
+    p.expect().data(b"b");
+}
+
+#[test]
+fn no_segment_crosses_the_end_of_a_record() {
+    let (mut p, id) = open();
+    p.send(seg().seq(1).ack(1).win(0));
+    p.write(id, b"one");
+    p.stack.end_record(id);
+    p.write(id, b"two");
+    p.send(seg().seq(1).ack(1));
+    p.expect().data(b"one");
+    p.send(seg().seq(1).ack(4));
+    p.expect().data(b"two");
+}
+
+/// The SYN takes a number, but no room in the peer's window.
+#[test]
+fn the_first_answer_fills_the_window_of_the_syn() {
+    let mut p = Peer::with(|config| config.tcp.timestamps = false);
+    let listener = p.listen_with(|config| config.fast_open = Some(policy(key(1), 8)));
+    let cookie = p.cookie_of(key(1));
+    p.send(seg().syn().mss(1460).win(1_000).cookie(cookie.as_bytes()).data(b"question"));
+    p.expect().syn_ack();
+    let id = p.accept(listener);
+    p.write(id, &[1; 2_000]);
+    p.expect().len(1_000);
+    p.quiet();
+}
+
+// --- opening ---------------------------------------------------------------------------------------
+
+/// An echo of a time at which no SYN left answers somebody else.
+#[test]
+fn a_syn_ack_that_echoes_nothing_of_ours_is_reset() {
+    let mut p = Peer::new();
+    let id = p.connect(b"", false);
+    let syn = p.expect().is_syn();
+    let sent = syn.ts.unwrap().value;
+    p.send(seg().syn().ack(1).ts_echo(1, sent.wrapping_add(9_999)));
+    p.expect().is_rst();
+    assert_eq!(p.state(id), StateName::SynSent);
+    p.send(seg().syn().ack(1).ts_echo(1, sent));
+    p.expect().is_ack().ack(1);
+    assert_eq!(p.state(id), StateName::Established);
+}
+
+#[test]
+fn segments_without_timestamps_can_be_taken() {
+    let mut p = Peer::with(|config| config.tcp.require_timestamps = false);
+    let listener = p.listen();
+    let id = p.open_passive(listener, seg().mss(1460).ts(1_000));
+    p.send(seg().seq(1).ack(1).data(b"bare"));
+    assert_eq!(p.read(id), b"bare");
+}
+
+#[test]
+fn an_unreachable_host_can_end_a_handshake() {
+    let mut p = Peer::with(|config| config.unreachable_ends_handshakes = true);
+    let id = p.connect(b"", false);
+    let syn = p.expect().is_syn();
+    p.icmp(IcmpErrorKind::HostUnreachable, &syn.packet);
+    assert_eq!(p.reason(id), Some(CloseReason::Unreachable));
+    p.quiet();
+}
+
+#[test]
+fn data_can_ride_without_a_cookie() {
+    let mut p = Peer::new();
+    let config = ConnectConfig { fast_open: true, no_cookie: true, ..ConnectConfig::default() };
+    let id = p.connect_with(b"question", &config);
+    p.expect().is_syn().data(b"question").no_fast_open();
+    // A cookie that nobody asked for is not kept.
+    p.send(seg().syn().ack(9).cookie(&[5; 8]));
+    p.expect().is_ack().seq(9).ack(1);
+    assert!(p.stack.info(id).unwrap().outcome.is_accepted());
+    p.connect(b"again", true);
+    p.expect().is_syn().empty();
+}
+
+#[test]
+fn a_listener_begins_to_take_first_flights() {
+    let mut p = Peer::new();
+    let listener = p.listen();
+    let cookie = p.cookie_of(key(1));
+    let syn = |port| (port, seg().syn().mss(1460).cookie(cookie.as_bytes()).data(b"question"));
+    for (n, (port, syn)) in [syn(2_001), syn(2_002), syn(2_003)].into_iter().enumerate() {
+        p.flow(port, 1_000_000);
+        p.stack.set_fast_open(listener, (n == 1).then(|| policy(key(1), 8)));
+        p.send(syn);
+        p.expect().syn_ack().ack(if n == 1 { 9 } else { 1 });
+    }
+}
+
+/// RFC 9293 §3.10.7.4 asks for an answer, which is the default.
+#[test]
+fn an_acknowledgement_of_what_was_never_sent_may_go_unanswered() {
+    for answered in [true, false] {
+        let mut p = Peer::with(|config| config.tcp.answer_unsent_acks = answered);
+        p.open_active(seg().mss(1460));
+        p.send(seg().seq(1).ack(9_999).data(b"strange"));
+        assert_eq!(p.drain().len(), usize::from(answered));
+    }
+}
+
+#[test]
+fn the_window_can_begin_small_and_grows_with_what_arrives() {
+    let mut p = Peer::with(|config| {
+        config.tcp.first_window = Some(10_000);
+        config.tcp.scale = Some(0);
+        config.tcp.timestamps = false;
+    });
+    let id = p.connect(b"", false);
+    p.expect().is_syn().win(10_000);
+    p.send(seg().syn().mss(1460).ack(1));
+    p.expect().is_ack().win(10_000);
+    let mut windows = [0; 3];
+    for (n, window) in (0..).zip(&mut windows) {
+        p.send_all((2 * n..2 * n + 2).map(|n| seg().seq(1 + 1_460 * n).ack(1).bytes(1_460)));
+        *window = p.expect().is_ack().window;
+        p.read(id);
+    }
+    assert_eq!(windows, [10_000, 10_000 + 4 * 1_460, 10_000 + 8 * 1_460]);
+}
+
+// --- while it lives --------------------------------------------------------------------------------
+
+#[test]
+fn what_is_looked_at_is_still_there() {
+    let (mut p, id) = open();
+    p.send(seg().seq(1).ack(1).data(b"look"));
+    let mut out = [0; 3];
+    assert_eq!((p.stack.peek(id, &mut out), &out), (3, b"loo"));
+    assert_eq!(p.read(id), b"look");
+}
+
+#[test]
+fn a_user_timeout_that_is_set_later_counts() {
+    let (mut p, id) = open();
+    let mut config = p.stack.connection(id).unwrap().config().as_ref().clone();
+    config.user_timeout = Some(core::time::Duration::from_secs(3));
+    p.stack.set_tcp_config(id, config.into(), p.now);
+    p.write(id, b"x");
+    p.pass(2_900);
+    assert_eq!(p.reason(id), None);
+    p.pass(200);
+    assert_eq!(p.reason(id), Some(CloseReason::TimedOut));
+}
+
+#[test]
+fn what_the_peer_has_is_counted() {
+    let (mut p, id) = open();
+    assert_eq!(p.stack.info(id).unwrap().totals.delivered, 1);
+    p.write(id, &[1; 3 * MSS]);
+    p.send(seg().seq(1).ack(1 + 2 * MSS as u32));
+    assert_eq!(p.stack.info(id).unwrap().totals.delivered, 3);
+}

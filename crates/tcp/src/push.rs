@@ -1,0 +1,120 @@
+//! Where PSH goes: on the segment that ends what the application wrote at once (RFC 9293 §3.9.1.2).
+
+use alloc::collections::VecDeque;
+use core::time::Duration;
+use firstflight_wire::{Instant, SeqNum};
+
+/// Ends kept; of more writes some in between get no PSH.
+const MOST: usize = 64;
+
+/// Ends of writes behind which there is more.
+#[derive(Debug, Default)]
+pub struct Push {
+    ends: VecDeque<SeqNum>,
+    /// What leaves together: when, how many segments have, and how many may.
+    burst: (Instant, u32, u32),
+}
+
+impl Push {
+    /// The application writes more behind `end`, where an earlier write ended.
+    pub fn note(&mut self, end: SeqNum) {
+        if self.ends.back() == Some(&end) {
+            return;
+        }
+        if self.ends.len() >= MOST {
+            self.ends.pop_back();
+        }
+        self.ends.push_back(end);
+    }
+
+    /// Forgets what lies before `una`.
+    pub fn acknowledged(&mut self, una: SeqNum) {
+        while self.ends.front().is_some_and(|end| end.le(una)) {
+            self.ends.pop_front();
+        }
+        if self.ends.is_empty() && self.ends.capacity() > 0 {
+            self.ends = VecDeque::new();
+        }
+    }
+
+    /// Whether a write ends at `end`, and more was written behind it.
+    #[must_use]
+    pub fn ends_at(&self, end: SeqNum) -> bool {
+        self.ends.contains(&end)
+    }
+
+    /// A segment leaves, at most `most()` together, and no other after it if it is the `last`. Whether it is the
+    /// last of several.
+    pub fn leaves(&mut self, now: Instant, last: bool, most: impl FnOnce() -> u32) -> bool {
+        if self.burst.0 != now || self.burst.1 == 0 {
+            self.burst = (now, 0, most());
+        }
+        self.burst.1 += 1;
+        let (_, count, most) = self.burst;
+        let ends = last || count >= most;
+        if ends {
+            self.burst.1 = 0;
+        }
+        ends && count > 1
+    }
+}
+
+/// How many segments of `mss` bytes Linux leaves together to the network card: what it sends in a millisecond at
+/// twice the rate of a window in a round trip, and more where the way is short, but at most half a window.
+#[must_use]
+pub fn burst(mss: u32, cwnd: u32, least: u32, srtt: Option<Duration>, min_rtt: Option<Duration>) -> u32 {
+    /// The largest packet that a card cuts, bytes.
+    const LARGEST: u64 = 65_536;
+    let half = (cwnd / mss.max(1) / 2).max(1);
+    let Some((srtt, min_rtt)) = srtt.zip(min_rtt) else { return half };
+    let rate = u64::from(cwnd) * 2_000_000 / (srtt.as_micros() as u64).max(1);
+    let short = LARGEST.checked_shr((min_rtt.as_micros() >> 9).min(63) as u32).unwrap_or(0);
+    let bytes = ((rate >> 10) + short).min(LARGEST);
+    ((bytes / u64::from(mss.max(1))) as u32).max(least).min(half)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_are_kept_until_they_are_acknowledged() {
+        let mut push = Push::default();
+        push.note(SeqNum::new(10));
+        push.note(SeqNum::new(20));
+        assert!(push.ends_at(SeqNum::new(10)) && !push.ends_at(SeqNum::new(15)));
+        push.acknowledged(SeqNum::new(10));
+        assert!(!push.ends_at(SeqNum::new(10)) && push.ends_at(SeqNum::new(20)));
+    }
+
+    #[test]
+    fn the_last_of_several_is_told() {
+        let mut push = Push::default();
+        let now = Instant::from_millis(1);
+        let told: alloc::vec::Vec<bool> = (0..5).map(|i| push.leaves(now, i == 4, || 2)).collect();
+        assert_eq!(told, [false, true, false, true, false]);
+        assert!(!push.leaves(now, false, || 2));
+        assert!(!push.leaves(Instant::from_millis(2), true, || 2));
+    }
+
+    /// `tcp_tso_autosize` of Linux 6.6: ten segments in 100 ms are two a burst, in 1 ms half the window.
+    #[test]
+    fn bursts_are_as_long_as_the_way_allows() {
+        let ms = |ms| Some(Duration::from_millis(ms));
+        assert_eq!(burst(1000, 10_000, 2, ms(100), ms(100)), 2);
+        assert_eq!(burst(1000, 10_000, 2, ms(1), ms(1)), 5);
+        assert_eq!(burst(1000, 10_000, 10, ms(100), ms(100)), 5);
+        assert_eq!(burst(1000, 10_000, 2, None, None), 5);
+        assert_eq!(burst(1460, 1460, 2, ms(100), ms(100)), 1);
+    }
+
+    #[test]
+    fn many_small_writes_take_no_more_memory() {
+        let mut push = Push::default();
+        (0..1000).for_each(|i| push.note(SeqNum::new(i)));
+        assert_eq!(push.ends.len(), MOST);
+        assert!(push.ends_at(SeqNum::new(999)));
+        push.acknowledged(SeqNum::new(1000));
+        assert_eq!(push.ends.capacity(), 0);
+    }
+}
