@@ -143,6 +143,7 @@ impl Stack {
             network: self.config.network_of(&key),
             form: firstflight_wire::tcp::FastOpenForm::Standard,
             fast_open: false,
+            bare: false,
             cookie: None,
             cookie_age: None,
             offer: Some(SentOffer { identity: identity.clone(), tag: Some([a, b]), distrusted: None }),

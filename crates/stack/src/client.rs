@@ -59,17 +59,18 @@ impl Stack {
         }
         // A certificate may carry what must not run twice; a plain cookie may not.
         let by_cookie = config.fast_open && (config.replay_safe || config.asap.is_none());
-        let cookie = known.cookie.filter(|_| by_cookie);
+        let cookie = known.cookie.filter(|_| by_cookie && !config.no_cookie);
         if let (Some(unused), None) = (&known.cookie, &cookie) {
             // Looking took it out of the store, if it is good once.
             self.credentials.note_answer(network, server, unused, Answer::Unclear, None, now);
         }
         let mut plan = SynPlan {
-            first_timeout: Some(known.timeout),
+            first_timeout: Some(config.syn_timeout.unwrap_or(known.timeout)),
             // The path may drop the option as well as the data (the Fast Open paper §4.1), inside UDP neither.
             retransmit: if key.is_carried() { Retransmit::Same } else { Retransmit::Plain },
             ..SynPlan::default()
         };
+        let own = config.tcp.as_ref().unwrap_or(&self.tcp).mss;
         // In UDP the base datagram is taken by everybody.
         let mss = known.mss.or(key.is_carried().then_some(carrier::BASE_MSS));
         let mut offer = None;
@@ -78,7 +79,7 @@ impl Stack {
             let speaks = shown.unwrap_or(certified.known);
             // The application may not want it to ride; and a server that refused all lately is only asked.
             let rides = (config.replay_safe || certified.once) && known.permission == Permission::Everything;
-            let limit = self.first_flight_limit(server, certified.mss.or(mss), path_mss);
+            let limit = self.first_flight_limit(server, certified.mss.or(mss), path_mss.min(own));
             // What is signed is what rides: no more than the connection takes at once.
             let buffer = config.tcp.as_ref().unwrap_or(&self.tcp).send_buffer;
             let room = (limit.saturating_sub(BLOCK_LEN as u32)).min(buffer) as usize;
@@ -88,10 +89,14 @@ impl Stack {
             plan.data_limit = offering.data as u32;
             offer = Some(offering.sent);
         }
-        if config.fast_open {
+        let bare = config.fast_open && config.no_cookie;
+        if bare {
+            // Whoever runs such a network knows what its servers take.
+            plan.data_limit = self.first_flight_limit(server, mss.or(Some(u16::MAX)), path_mss.min(own));
+        } else if config.fast_open {
             let option = match &cookie {
                 Some(held) => {
-                    plan.data_limit = self.first_flight_limit(server, mss, path_mss);
+                    plan.data_limit = self.first_flight_limit(server, mss, path_mss.min(own));
                     FastOpen::Cookie(held.form, held.cookie)
                 }
                 //= rfc7413 4.2.1-a 4.2.2-a
@@ -106,6 +111,7 @@ impl Stack {
             network,
             form: cookie.map_or(known.form, |held| held.form),
             fast_open: config.fast_open,
+            bare,
             cookie,
             cookie_age: cookie.map(|held| now.saturating_since(held.granted_at)),
             offer,
@@ -159,16 +165,17 @@ impl Stack {
         (asked.awaited, asked.answered_at) = (false, now);
         let twin = asked.ladder.twin.take();
         let (network, form, cookie) = (asked.network, asked.form, asked.cookie.take());
-        let (fast_open, sent) = (asked.fast_open, asked.offer.clone());
+        let (fast_open, bare, sent) = (asked.fast_open, asked.bare, asked.offer.clone());
         let server = slot.key.remote_ip();
         let fresh = match segment.options.fast_open() {
-            Some(FastOpen::Cookie(form, cookie)) => Some((cookie, form)),
+            // One that nobody asked for is not taken.
+            Some(FastOpen::Cookie(form, cookie)) if !bare => Some((cookie, form)),
             _ => None,
         };
         let plain = if report.acked == 0 { Resolution::DataRefused } else { Resolution::Accepted };
         let (resolution, outcome) = match offered {
             Some(answer) => (answer.resolution, answer.outcome),
-            None => (plain, judge(&report, cookie.is_some(), fresh.is_some())),
+            None => (plain, judge(&report, cookie.is_some() || bare, fresh.is_some())),
         };
         slot.outcome = outcome;
         slot.relayed = outcome == Outcome::Accepted && is_proved(segment);
@@ -184,7 +191,7 @@ impl Stack {
             }
             None => match fresh {
                 Some((cookie, form)) => self.credentials.learn_cookie(network, server, form, cookie, now),
-                None if fast_open && !report.retransmitted => {
+                None if fast_open && !bare && !report.retransmitted => {
                     self.credentials.note_unanswered(network, server, form);
                 }
                 None => {}

@@ -71,6 +71,12 @@ pub struct Config {
     /// The local network that learnt credentials belong to; without one they are forgotten with
     /// [`crate::Stack::forget_credentials`] at any change of address.
     pub network: NetworkId,
+    /// Show a cookie in several SYNs at once, and ask for Fast Open again at once where it failed: what was learnt of
+    /// servers that grant cookies for one use, or of paths, is not used. As in Linux.
+    pub simple_credentials: bool,
+    /// An ICMP "host unreachable" ends a connection that is being opened, as in Linux. Otherwise routing gets the time
+    /// to recover that retransmissions take (RFC 5461 §4 leaves both).
+    pub unreachable_ends_handshakes: bool,
     /// Answer pings to our addresses.
     pub answer_echo: bool,
     /// Speak TCP in UDP datagrams, too; `None` means raw IP only.
@@ -106,6 +112,8 @@ impl Config {
             secret,
             limits: Limits::default(),
             network: NetworkId::default(),
+            simple_credentials: false,
+            unreachable_ends_handshakes: false,
             answer_echo: true,
             carrier: None,
         }
@@ -257,6 +265,12 @@ pub struct ConnectConfig {
     /// Without it that data is never sent on a second connection: nobody knows whether the server took it.
     /// Has no effect without `fast_open`.
     pub replay_safe: bool,
+    /// Data rides in the SYN without a cookie, and none is asked for: only for servers in closed networks that are
+    /// known to take it ([`FastOpenPolicy::no_cookie`](firstflight_credential::FastOpenPolicy)). Has no effect
+    /// without `fast_open`.
+    pub no_cookie: bool,
+    /// Time until the SYN is sent again the first time, if not what earlier visits measured.
+    pub syn_timeout: Option<Duration>,
     /// A certificate to show, where the server takes one: see [`Certified`].
     pub asap: Option<Certified>,
     /// Local address and port (0: chosen), if it matters. With a port of one's own there is no second attempt

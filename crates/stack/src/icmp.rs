@@ -72,6 +72,9 @@ impl Stack {
                 }
             }
             kind if kind.is_hard() => slot.conn.unreachable(&mut self.pool),
+            IcmpErrorKind::HostUnreachable if self.config.unreachable_ends_handshakes => {
+                slot.conn.unreachable(&mut self.pool);
+            }
             //= rfc9293 MUST-56
             // Soft: routing may recover; the connection's own timeouts decide (RFC 5461).
             IcmpErrorKind::HostUnreachable => return self.disowned(index, now),

@@ -37,6 +37,8 @@ pub struct Asked {
     pub form: FastOpenForm,
     /// A Fast Open option was sent.
     pub fast_open: bool,
+    /// Data may ride without a cookie: none was asked for.
+    pub bare: bool,
     /// The cookie that was shown; without one, one was asked for.
     pub cookie: Option<StoredCookie>,
     /// How old that cookie was.

@@ -13,7 +13,7 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::net::SocketAddr;
 use firstflight_credential::asap::TrustStore;
-use firstflight_credential::{KeyRing, PolicyError};
+use firstflight_credential::{FastOpenPolicy, KeyRing, PolicyError};
 use firstflight_tcp::{CloseReason, IoError};
 use firstflight_wire::Instant;
 
@@ -155,6 +155,26 @@ impl Stack {
             return false;
         };
         policy.keys = keys;
+        true
+    }
+
+    /// Replaces a listener's policy of first flights, from the next SYN on; `None` ends Fast Open there.
+    ///
+    /// False if there is no such listener, or the policy promises what it cannot hold.
+    pub fn set_fast_open(&mut self, id: ListenerId, policy: Option<FastOpenPolicy>) -> bool {
+        let Some(listener) = self.listeners.get_mut(id) else { return false };
+        if policy.as_ref().is_some_and(|policy| policy.validate().is_err()) {
+            return false;
+        }
+        listener.config.fast_open = policy;
+        true
+    }
+
+    /// Replaces the settings of the connections that a listener makes from now on. False if there is no such
+    /// listener.
+    pub fn set_listener_config(&mut self, id: ListenerId, tcp: Arc<firstflight_tcp::Config>) -> bool {
+        let Some(listener) = self.listeners.get_mut(id) else { return false };
+        listener.tcp = tcp;
         true
     }
 
@@ -329,6 +349,41 @@ impl Stack {
             slot.owner = Owner::Nobody;
             Ok(())
         });
+    }
+
+    /// Copies data of the peer without taking it out; how much.
+    pub fn peek(&self, id: ConnId, out: &mut [u8]) -> usize {
+        self.slot(id).map_or(0, |slot| slot.conn.peek(out))
+    }
+
+    /// Replaces a connection's settings: see [`firstflight_tcp::Connection::set_config`].
+    pub fn set_tcp_config(&mut self, id: ConnId, tcp: Arc<firstflight_tcp::Config>, now: Instant) {
+        let _ = self.with(id, now, |slot, _| {
+            slot.conn.set_config(tcp, now);
+            Ok(())
+        });
+    }
+
+    /// Corks a connection, or not: see [`firstflight_tcp::Connection::set_cork`]. What waited leaves `now`, if one is
+    /// given; else with what leaves next.
+    pub fn set_cork(&mut self, id: ConnId, cork: bool, more: bool, now: Option<Instant>) {
+        match (now, self.slots.get_live(id.index, id.generation)) {
+            (None, Some(slot)) => slot.conn.set_cork(cork, more),
+            (Some(now), _) => {
+                let _ = self.with(id, now, |slot, _| {
+                    slot.conn.set_cork(cork, more);
+                    Ok(())
+                });
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// What was written so far is a record: see [`firstflight_tcp::Connection::end_record`].
+    pub fn end_record(&mut self, id: ConnId) {
+        if let Some(slot) = self.slots.get_live(id.index, id.generation) {
+            slot.conn.end_record();
+        }
     }
 
     /// Turns Nagle's algorithm off or on.

@@ -108,7 +108,7 @@ impl Stack {
             ports: PortSelector::new(random.secret(), crate::ports::DEFAULT_RANGE),
             isn: IsnGenerator::new(random.secret()),
             cookies: SynCookies::new(random.secret()),
-            credentials: CredentialStore::new(limits.credentials),
+            credentials: CredentialStore::new(limits.credentials).simple(config.simple_credentials),
             clock: Clock { mono: now, unix_ms: 0, uncertainty: Duration::MAX },
             asap: AsapShard::new(limits.asap),
             certified: BTreeMap::new(),
@@ -211,6 +211,12 @@ impl Stack {
             totals: slot.conn.totals(),
             carrier: slot.key.is_carried().then(|| slot.key.outer_remote()),
         })
+    }
+
+    /// A connection's machine, to look at; `None` if it is gone.
+    #[must_use]
+    pub fn connection(&self, id: ConnId) -> Option<&firstflight_tcp::Connection> {
+        self.slot(id).map(|slot| &slot.conn)
     }
 
     /// Why a connection is over, once it is; `None` also if it is gone.

@@ -26,7 +26,7 @@ pub struct Rack {
     /// Recoveries until that is 1 again (RACK.reo_wnd_persist).
     persist: u8,
     /// RACK.reordering_seen.
-    reordering_seen: bool,
+    pub reordering_seen: bool,
     /// The farthest that something was overtaken, bytes.
     overtaken: u32,
     /// The newest changed since losses were last looked for.
