@@ -1,0 +1,180 @@
+//! From command line, kernel settings and socket options to the stack's settings.
+
+use crate::socket::{Kind, Socket};
+use crate::sysctl::Sysctl;
+use crate::world::World;
+use firstflight_credential::{CookieKey, CookieKeys, FastOpenPolicy, PendingLimit, Scheme};
+use firstflight_stack::{Config, ListenerId};
+use firstflight_tcp::Keepalive;
+use firstflight_tcp::congestion::Algorithm;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// `tcp_fastopen`: clients may use it.
+pub const CLIENT: u32 = 0x1;
+/// `tcp_fastopen`: listeners may use it.
+pub const SERVER: u32 = 0x2;
+/// `tcp_fastopen`: clients send data without a cookie.
+pub const CLIENT_NO_COOKIE: u32 = 0x4;
+/// `tcp_fastopen`: listeners take data without a cookie.
+pub const SERVER_NO_COOKIE: u32 = 0x200;
+/// `tcp_fastopen`: every listener uses it.
+pub const SERVER_ALWAYS: u32 = 0x400;
+
+/// What `--so_flags` says: `local=ADDRESS,mtu=BYTES`.
+#[derive(Debug, Clone)]
+pub struct Flags {
+    /// The stack's address.
+    pub local: Option<IpAddr>,
+    /// The link's, bytes.
+    pub mtu: usize,
+}
+
+impl Flags {
+    /// Reads them; what is not known is left out.
+    pub fn parse(text: &str) -> Self {
+        let mut flags = Self { local: None, mtu: 1500 };
+        for (name, value) in text.split(',').filter_map(|word| word.split_once('=')) {
+            match name {
+                "local" => flags.local = value.parse().ok(),
+                "mtu" => flags.mtu = value.parse().unwrap_or(flags.mtu),
+                _ => {}
+            }
+        }
+        flags
+    }
+}
+
+/// What `setsockopt` set; `None`: as the kernel's settings say.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// TCP_NODELAY.
+    pub nodelay: bool,
+    /// TCP_CORK.
+    pub cork: bool,
+    /// TCP_FASTOPEN: how many first flights may wait.
+    pub fast_open: Option<u32>,
+    /// TCP_FASTOPEN_CONNECT.
+    pub fast_open_connect: bool,
+    /// TCP_FASTOPEN_NO_COOKIE.
+    pub no_cookie: bool,
+    /// TCP_FASTOPEN_KEY: one key, or two.
+    pub keys: Option<CookieKeys>,
+    /// TCP_MAXSEG, bytes.
+    pub max_segment: Option<u16>,
+    /// TCP_USER_TIMEOUT.
+    pub user_timeout: Option<Duration>,
+    /// TCP_SYNCNT.
+    pub syn_count: Option<u8>,
+    /// SO_KEEPALIVE.
+    pub keepalive: bool,
+    /// TCP_KEEPIDLE, TCP_KEEPINTVL and TCP_KEEPCNT.
+    pub probing: Keepalive,
+    /// SO_LINGER.
+    pub linger: Option<Duration>,
+    /// SO_RCVBUF, bytes as set.
+    pub receive_buffer: Option<u32>,
+    /// SO_SNDBUF, bytes as set.
+    pub send_buffer: Option<u32>,
+    /// TCP_NOTSENT_LOWAT, bytes.
+    pub notsent_lowat: Option<u32>,
+    /// TCP_LINGER2.
+    pub linger2: Option<Duration>,
+    /// TCP_INQ.
+    pub inq: bool,
+    /// TCP_CONGESTION.
+    pub congestion: Option<Algorithm>,
+    /// SO_RCVLOWAT, bytes.
+    pub receive_lowat: Option<u32>,
+}
+
+/// Settings of the stack.
+pub fn stack_config(flags: &Flags, sysctl: &Sysctl) -> Config {
+    let mut config = Config::new(flags.local.into_iter().collect(), [7; 32]);
+    config.mtu = flags.mtu;
+    config.answer_echo = false;
+    config.simple_credentials = true;
+    config.unreachable_ends_handshakes = true;
+    config.tcp = tcp_config(sysctl, &Options::default(), flags);
+    config
+}
+
+/// Settings of one connection.
+pub fn tcp_config(sysctl: &Sysctl, options: &Options, flags: &Flags) -> firstflight_tcp::Config {
+    let headers = if flags.local.is_some_and(|ip| ip.is_ipv6()) { 60 } else { 40 };
+    let link = flags.mtu.saturating_sub(headers).min(0xffff) as u16;
+    firstflight_tcp::Config {
+        mss: options.max_segment.unwrap_or(u16::MAX).min(link),
+        // What it takes is counted as the kernel does: `buffer`.
+        send_buffer: 64 << 20,
+        receive_buffer: options.receive_buffer.unwrap_or(sysctl.rmem[1]),
+        scale: Some(scale(sysctl, options)),
+        window_scaling: sysctl.window_scaling,
+        timestamps: sysctl.timestamps,
+        require_timestamps: false,
+        answer_unsent_acks: false,
+        first_window: Some(1 << 16),
+        push_bursts: Some(sysctl.min_tso_segs),
+        sack: sysctl.sack,
+        congestion: options.congestion.unwrap_or(algorithm(&sysctl.congestion).unwrap_or_default()),
+        nodelay: options.nodelay,
+        syn_retries: options.syn_count.unwrap_or(sysctl.syn_retries),
+        user_timeout: options.user_timeout,
+        keepalive: options.keepalive.then_some(options.probing),
+        fin_wait2: options.linger2.unwrap_or(Duration::from_secs(sysctl.fin_timeout)),
+        ..firstflight_tcp::Config::default()
+    }
+}
+
+/// The window scale that Linux offers: of the largest buffer there may be.
+fn scale(sysctl: &Sysctl, options: &Options) -> u8 {
+    let most = options.receive_buffer.unwrap_or(sysctl.rmem[2]);
+    (u32::BITS - most.leading_zeros()).saturating_sub(16).min(14) as u8
+}
+
+/// A congestion control by its name.
+pub fn algorithm(name: &str) -> Option<Algorithm> {
+    match name {
+        "cubic" => Some(Algorithm::Cubic),
+        "reno" => Some(Algorithm::NewReno),
+        _ => None,
+    }
+}
+
+/// A key as `TCP_FASTOPEN_KEY` has it: the bytes of the kernel's text form, each word the other way round.
+pub fn key(bytes: [u8; 16]) -> CookieKey {
+    CookieKey::from_bytes(bytes)
+}
+
+impl World {
+    /// The Fast Open policy of a listener with these options.
+    pub fn fast_open_policy(&self, options: &Options, backlog: usize) -> Option<FastOpenPolicy> {
+        let always = self.sysctl.fast_open & SERVER_ALWAYS != 0;
+        let places = options.fast_open.or(always.then_some(backlog as u32)).filter(|n| *n > 0)?;
+        if self.sysctl.fast_open & SERVER == 0 {
+            return None;
+        }
+        let keys = match &options.keys {
+            Some(keys) => keys.clone(),
+            None => self.sysctl.fast_open_key.parse().ok()?,
+        };
+        let pending = PendingLimit::with_clients(places, places);
+        let mut policy = FastOpenPolicy::new(Arc::new(keys.ring(Scheme::Linux)), Arc::new(pending));
+        policy.no_cookie = self.sysctl.fast_open & SERVER_NO_COOKIE != 0 || options.no_cookie;
+        Some(policy)
+    }
+
+    /// A listener's options or the kernel's settings have changed.
+    pub fn set_fast_open(&mut self, id: ListenerId) {
+        let found = self.sockets().find_map(|(_, socket)| match socket {
+            Socket { kind: Kind::Listener { id: own, backlog }, options, .. } if *own == id => {
+                Some(self.fast_open_policy(options, *backlog))
+            }
+            _ => None,
+        });
+        if let Some(policy) = found {
+            self.stack.set_fast_open(id, policy);
+        }
+    }
+}

@@ -1,0 +1,437 @@
+//! The world of one script: a stack, sockets by descriptor, and the clock.
+//!
+//! The script's own thread moves the clock: it sleeps, or waits for a packet. Only it makes calls that do not
+//! block; packetdrill has one more thread for those that do. That one sleeps on a condition variable, for packetdrill
+//! looks whether it does. When something has happened that may end its call, the clock stands still until it has
+//! looked and gone back to sleep, or has returned and asked the time, which is when packetdrill takes the call for
+//! finished.
+
+use crate::readiness::Epoll;
+use crate::settings::Flags;
+use crate::socket::Socket;
+use crate::sysctl::Sysctl;
+use firstflight_stack::{ConnId, Drop, Event, ListenerId, Readiness, Stack};
+use firstflight_wire::{Clock, Instant};
+use libc::{EBADF, ENOTSOCK, c_int};
+use std::collections::{BTreeMap, VecDeque};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+/// Where the clock begins, µs: late enough that nothing measured is negative.
+const BEGIN: u64 = 1_000_000_000;
+/// Largest packet that a stack writes, bytes.
+const PACKET: usize = 65_600;
+
+/// What a descriptor stands for.
+pub enum Descriptor {
+    /// A TCP socket.
+    Socket(Box<Socket>),
+    /// A set of descriptors to wait for.
+    Epoll(Epoll),
+}
+
+/// Where the thread of blocking calls stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sleep {
+    /// It sleeps, and what it waits for has not come.
+    Asleep,
+    /// Something has happened: it is to look.
+    Woken,
+    /// Its call is over; it has not asked the time yet.
+    Returning,
+}
+
+struct Sleeper {
+    thread: ThreadId,
+    /// Where the system says what it does.
+    status: Option<PathBuf>,
+    sleep: Sleep,
+    until: Option<u64>,
+}
+
+/// One script's world.
+pub struct World {
+    /// The clock, µs.
+    clock: u64,
+    /// The stack under test.
+    pub stack: Stack,
+    /// What packetdrill was told on its command line.
+    pub flags: Flags,
+    /// The kernel settings of the last look.
+    pub sysctl: Arc<Sysctl>,
+    descriptors: BTreeMap<c_int, Descriptor>,
+    outbox: VecDeque<(Vec<u8>, u64)>,
+    driver: ThreadId,
+    sleeper: Option<Sleeper>,
+    /// The thread whose call is over, until it has been seen to wait for the next one.
+    returned: Option<PathBuf>,
+}
+
+static WORLD: Mutex<Option<World>> = Mutex::new(None);
+static CHANGED: Condvar = Condvar::new();
+
+type Guard = MutexGuard<'static, Option<World>>;
+
+fn lock() -> Guard {
+    WORLD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn wait(guard: Guard) -> Guard {
+    CHANGED.wait(guard).unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A file by which a script's commands and the world speak, in the directory that the runner made.
+fn state_file(name: &str) -> Option<PathBuf> {
+    Some(PathBuf::from(std::env::var_os("PACKETDRILL_STATE")?).join(name))
+}
+
+/// Begins a new world; the calling thread is the script's.
+pub fn begin(flags: &str) {
+    let flags = Flags::parse(flags);
+    let sysctl = Arc::new(Sysctl::read());
+    let now = Instant::from_micros(BEGIN);
+    let mut stack = Stack::new(crate::settings::stack_config(&flags, &sysctl), now);
+    stack.handle_clock(Clock { mono: now, unix_ms: BEGIN / 1000, uncertainty: Duration::ZERO });
+    *lock() = Some(World {
+        clock: BEGIN,
+        stack,
+        flags,
+        sysctl,
+        descriptors: BTreeMap::new(),
+        outbox: VecDeque::new(),
+        driver: thread::current().id(),
+        sleeper: None,
+        returned: None,
+    });
+}
+
+/// Ends it; what its descriptors stood for is gone.
+pub fn end() {
+    *lock() = None;
+}
+
+/// Waits until the other thread has nothing to do with what has happened so far.
+fn settled() -> Guard {
+    let mut guard = lock();
+    while guard.as_ref().is_some_and(World::is_unsettled) {
+        guard = wait(guard);
+    }
+    guard
+}
+
+/// A call that does not block.
+///
+/// # Errors
+/// `EBADF` without a world.
+pub fn call<T>(f: impl FnOnce(&mut World) -> Result<T, c_int>) -> Result<T, c_int> {
+    let mut guard = settled();
+    let world = guard.as_mut().ok_or(EBADF)?;
+    let result = f(world);
+    world.pump();
+    CHANGED.notify_all();
+    result
+}
+
+/// A call that blocks until `attempt` has a result; `None` at `until` (µs), or when nothing can happen any more.
+///
+/// # Errors
+/// `EBADF` without a world.
+pub fn block<T>(
+    until: impl FnOnce(u64) -> Option<u64>,
+    mut attempt: impl FnMut(&mut World) -> Option<T>,
+) -> Result<Option<T>, c_int> {
+    let me = thread::current().id();
+    let mut guard = lock();
+    let world = guard.as_mut().ok_or(EBADF)?;
+    let until = until(world.clock);
+    let mut slept = false;
+    loop {
+        let world = guard.as_mut().ok_or(EBADF)?;
+        let result = attempt(world);
+        world.pump();
+        let over = until.is_some_and(|until| until <= world.clock);
+        if result.is_some() || over {
+            if slept && let Some(sleeper) = &mut world.sleeper {
+                sleeper.sleep = Sleep::Returning;
+            }
+            CHANGED.notify_all();
+            return Ok(result);
+        }
+        if me == world.driver {
+            // Nobody else would move the clock.
+            if !world.step(until) {
+                return Ok(None);
+            }
+            continue;
+        }
+        let status =
+            fs::read_link("/proc/thread-self").ok().map(|own| Path::new("/proc").join(own).join("stat"));
+        world.sleeper = Some(Sleeper { thread: me, status, sleep: Sleep::Asleep, until });
+        slept = true;
+        CHANGED.notify_all();
+        guard = wait(guard);
+        while guard.as_ref().is_some_and(World::is_asleep) {
+            guard = wait(guard);
+        }
+    }
+}
+
+/// The time, µs; each look makes it 1 µs later.
+pub fn time() -> u64 {
+    let mut guard = lock();
+    let Some(world) = guard.as_mut() else { return BEGIN };
+    let me = thread::current().id();
+    if world.sleeper.as_ref().is_some_and(|s| s.thread == me && s.sleep == Sleep::Returning) {
+        world.returned = world.sleeper.take().and_then(|sleeper| sleeper.status);
+        CHANGED.notify_all();
+    }
+    world.clock += 1;
+    world.clock
+}
+
+/// Waits until a thread whose call is over has told packetdrill what came of it: it then waits for the next one.
+fn let_return() {
+    let Some(status) = lock().as_mut().and_then(|world| world.returned.take()) else { return };
+    // The state stands behind the name in parentheses.
+    let waits = || fs::read_to_string(&status).is_ok_and(|text| text.contains(") S"));
+    for _ in 0..10_000 {
+        thread::sleep(Duration::from_micros(50));
+        if waits() {
+            return;
+        }
+    }
+}
+
+/// Lets `micros` pass. packetdrill lets its other thread go on meanwhile.
+pub fn sleep(micros: u64) {
+    let_return();
+    let Some(target) = settled().as_ref().map(|world| world.clock.saturating_add(micros)) else { return };
+    loop {
+        let mut guard = settled();
+        let Some(world) = guard.as_mut() else { return };
+        if world.next_event().is_none_or(|at| at > target) {
+            world.clock = world.clock.max(target);
+            return;
+        }
+        world.step(None);
+        CHANGED.notify_all();
+    }
+}
+
+/// A packet comes in.
+pub fn packet_in(packet: &[u8]) {
+    let mut guard = settled();
+    let Some(world) = guard.as_mut() else { return };
+    world.follow_sysctl();
+    let now = world.now();
+    world.stack.handle_packet(now, packet);
+    world.pump();
+    world.follow_commands();
+    world.wake();
+    CHANGED.notify_all();
+    // Whoever waited for it acts at the same moment.
+    drop(guard);
+    drop(settled());
+}
+
+/// The next packet that goes out, and when it did (µs); the clock moves on to it. `None` if there will be none.
+pub fn packet_out() -> Option<(Vec<u8>, u64)> {
+    loop {
+        let mut guard = settled();
+        let world = guard.as_mut()?;
+        if let Some(packet) = world.outbox.pop_front() {
+            return Some(packet);
+        }
+        if !world.step(None) {
+            return None;
+        }
+        CHANGED.notify_all();
+    }
+}
+
+impl World {
+    /// Now, for the stack.
+    pub fn now(&self) -> Instant {
+        Instant::from_micros(self.clock)
+    }
+
+    /// Now, µs.
+    pub fn micros(&self) -> u64 {
+        self.clock
+    }
+
+    fn is_unsettled(&self) -> bool {
+        let me = thread::current().id();
+        self.sleeper.as_ref().is_some_and(|s| s.thread != me && s.sleep != Sleep::Asleep)
+    }
+
+    fn is_asleep(&self) -> bool {
+        let me = thread::current().id();
+        self.sleeper.as_ref().is_some_and(|s| s.thread == me && s.sleep == Sleep::Asleep)
+    }
+
+    /// The next moment at which something happens by itself, µs.
+    fn next_event(&self) -> Option<u64> {
+        let stack = self.stack.poll_timeout().map(|at| at.as_nanos().div_ceil(1000));
+        let sleeper = self.sleeper.as_ref().and_then(|sleeper| sleeper.until);
+        stack.into_iter().chain(sleeper).min()
+    }
+
+    /// Moves the clock to the next event and lets it happen; false if there is none, or none before `until`.
+    fn step(&mut self, until: Option<u64>) -> bool {
+        let next = self.next_event();
+        let Some(at) = next.into_iter().chain(until).min() else { return false };
+        self.clock = self.clock.max(at);
+        let now = self.now();
+        self.stack.handle_timeout(now);
+        self.pump();
+        self.wake();
+        true
+    }
+
+    /// Tells the sleeping thread to look.
+    fn wake(&mut self) {
+        if let Some(sleeper) = &mut self.sleeper
+            && sleeper.sleep == Sleep::Asleep
+        {
+            sleeper.sleep = Sleep::Woken;
+        }
+    }
+
+    /// Takes out of the stack what there is.
+    pub fn pump(&mut self) {
+        let now = self.now();
+        let mut buffer = vec![0; PACKET];
+        while let Some(len) = self.stack.poll_transmit(now, &mut buffer) {
+            self.outbox.push_back((buffer.get(..len).unwrap_or_default().to_vec(), self.clock));
+        }
+        while let Some(event) = self.stack.poll_event() {
+            match event {
+                Event::Acceptable(id) => self.note(|s| s.listener() == Some(id), Readiness::READABLE),
+                Event::Ready(id, ready) => self.note(|s| s.connection() == Some(id), ready),
+            }
+        }
+        self.offer_room();
+    }
+
+    /// Tells the sockets that wanted room and have it.
+    fn offer_room(&mut self) {
+        let wanting: Vec<c_int> = self.sockets().filter(|(_, s)| s.wants_room).map(|(fd, _)| fd).collect();
+        for fd in wanting {
+            if self.is_writable(fd)
+                && let Ok(socket) = self.socket_mut(fd)
+            {
+                socket.wants_room = false;
+                socket.edges[1] += 1;
+            }
+        }
+    }
+
+    fn note(&mut self, mut of: impl FnMut(&Socket) -> bool, ready: Readiness) {
+        let clock = self.clock;
+        for descriptor in self.descriptors.values_mut() {
+            if let Descriptor::Socket(socket) = descriptor
+                && of(socket)
+            {
+                socket.note(ready, clock);
+            }
+        }
+    }
+
+    /// Does what a script's commands asked for since the last look ([`state_file`]), and tells them what they may ask.
+    fn follow_commands(&mut self) {
+        if state_file("flush").is_some_and(|path| fs::remove_file(path).is_ok()) {
+            self.stack.forget_credentials();
+        }
+        let strange = self.stack.counters().dropped(Drop::BadIcmp);
+        if strange > 0
+            && let Some(path) = state_file("nstat")
+        {
+            // A script that asks for it fails without.
+            let _ = fs::write(path, format!("TcpExtOutOfWindowIcmps {strange} 0.0\n"));
+        }
+    }
+
+    /// Looks at the kernel's settings; what listeners do follows them.
+    pub fn follow_sysctl(&mut self) {
+        self.follow_commands();
+        let fresh = Sysctl::read();
+        if *self.sysctl == fresh {
+            return;
+        }
+        self.sysctl = Arc::new(fresh);
+        let listeners: Vec<ListenerId> = self.sockets().filter_map(|(_, s)| s.listener()).collect();
+        for id in listeners {
+            self.set_fast_open(id);
+        }
+    }
+
+    // --- descriptors ---------------------------------------------------------------------------
+
+    /// Puts something behind a descriptor.
+    pub fn insert(&mut self, fd: c_int, descriptor: Descriptor) {
+        self.descriptors.insert(fd, descriptor);
+    }
+
+    /// Takes it away.
+    pub fn remove(&mut self, fd: c_int) -> Option<Descriptor> {
+        for other in self.descriptors.values_mut() {
+            if let Descriptor::Epoll(epoll) = other {
+                epoll.forget(fd);
+            }
+        }
+        self.descriptors.remove(&fd)
+    }
+
+    /// All sockets.
+    pub fn sockets(&self) -> impl Iterator<Item = (c_int, &Socket)> {
+        self.descriptors.iter().filter_map(|(fd, d)| match d {
+            Descriptor::Socket(socket) => Some((*fd, &**socket)),
+            Descriptor::Epoll(_) => None,
+        })
+    }
+
+    /// The socket of a descriptor.
+    ///
+    /// # Errors
+    /// `EBADF` or `ENOTSOCK`.
+    pub fn socket(&self, fd: c_int) -> Result<&Socket, c_int> {
+        match self.descriptors.get(&fd) {
+            Some(Descriptor::Socket(socket)) => Ok(socket),
+            Some(Descriptor::Epoll(_)) => Err(ENOTSOCK),
+            None => Err(EBADF),
+        }
+    }
+
+    /// The same, to change it.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn socket_mut(&mut self, fd: c_int) -> Result<&mut Socket, c_int> {
+        match self.descriptors.get_mut(&fd) {
+            Some(Descriptor::Socket(socket)) => Ok(socket),
+            Some(Descriptor::Epoll(_)) => Err(ENOTSOCK),
+            None => Err(EBADF),
+        }
+    }
+
+    /// The set of a descriptor, to change it.
+    ///
+    /// # Errors
+    /// `EBADF` or `EINVAL`.
+    pub fn epoll_mut(&mut self, fd: c_int) -> Result<&mut Epoll, c_int> {
+        match self.descriptors.get_mut(&fd) {
+            Some(Descriptor::Epoll(epoll)) => Ok(epoll),
+            Some(Descriptor::Socket(_)) => Err(libc::EINVAL),
+            None => Err(EBADF),
+        }
+    }
+
+    /// The connection's machine, as long as it is there.
+    pub fn machine(&self, id: ConnId) -> Option<&firstflight_tcp::Connection> {
+        self.stack.connection(id)
+    }
+}
