@@ -1,0 +1,89 @@
+"""Tables of what passes, with the reasons for what does not."""
+
+import os
+import re
+import tomllib
+
+#: What a reason may be, in the words of the table.
+KINDS = {
+    "defect": "to be mended",
+    "deliberate": "deliberately different",
+    "scope": "out of scope",
+}
+
+
+def read_reasons(path):
+    """[(pattern of a path, kind, reason)] in the file's order; the first that fits counts."""
+    if not os.path.exists(path):
+        return []
+    with open(path, "rb") as file:
+        entries = tomllib.load(file).get("reason", [])
+    for entry in entries:
+        if entry["kind"] not in KINDS:
+            raise SystemExit(f"{path}: kind {entry['kind']!r} is none of {', '.join(KINDS)}")
+    return [(script, entry["kind"], entry["text"]) for entry in entries for script in entry["scripts"]]
+
+
+def reason(name, reasons):
+    """(kind, text) for a script, or None. A reason that ends with `/` or `*` is of all that begin so."""
+    for script, kind, text in reasons:
+        whole = script.endswith(("/", "*"))
+        if name == script or whole and name.startswith(script.rstrip("*")):
+            return kind, text
+    return None
+
+
+def unexplained(results, reasons):
+    return [name for name, (passed, _) in results.items() if not passed and reason(name, reasons) is None]
+
+
+def folder(name):
+    """The script's folder; of one without, the first two words of its name."""
+    head = os.path.dirname(name)
+    if head:
+        return head
+    return "_".join(name.split("_")[:2])
+
+
+def table(results, reasons):
+    rows = {}
+    for name, (passed, _) in results.items():
+        row = rows.setdefault(folder(name), {"scripts": 0, "pass": 0, **{kind: 0 for kind in KINDS}, "?": 0})
+        row["scripts"] += 1
+        if passed:
+            row["pass"] += 1
+        else:
+            found = reason(name, reasons)
+            row[found[0] if found else "?"] += 1
+    total = {key: sum(row[key] for row in rows.values()) for key in next(iter(rows.values()))}
+    heads = ["folder", "scripts", "pass", *KINDS.values(), "not looked at"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for head, row in [*sorted(rows.items()), ("**all**", total)]:
+        cells = [head, *(str(row[key]) if row[key] or key in ("scripts", "pass") else "" for key in total)]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def failures(results, reasons):
+    groups = {}
+    for name, (passed, _) in results.items():
+        if not passed:
+            kind, text = reason(name, reasons) or ("defect", "not looked at yet")
+            groups.setdefault((list(KINDS).index(kind), KINDS[kind], text), []).append(name)
+    lines = ["| what | why | scripts |", "|---|---|---|"]
+    for (_, kind, text), names in sorted(groups.items()):
+        lines.append(f"| {kind} | {text} | " + ", ".join(f"`{name.removesuffix('.pkt')}`" for name in names) + " |")
+    return "\n".join(lines) if groups else "Nothing fails."
+
+
+def write(path, section, results, reasons):
+    """Replaces what stands between the marks of a section."""
+    begin, end = f"<!-- {section} -->", f"<!-- /{section} -->"
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    body = f"{begin}\n\n{table(results, reasons)}\n\n{failures(results, reasons)}\n\n{end}"
+    replaced, count = re.subn(re.escape(begin) + ".*?" + re.escape(end), lambda _: body, text, flags=re.DOTALL)
+    if count != 1:
+        raise SystemExit(f"{path} has no section {section}")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(replaced)

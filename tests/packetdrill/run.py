@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""packetdrill's scripts against the stack, in virtual time.
+
+    tests/packetdrill/run.py --packetdrill PATH --scripts DIR [--filter TEXT] [--verbose]
+        [--json FILE] [--twice] [--write-docs NAME=DIR ...] [--ipv6] [--jobs N] [--library PATH]
+
+Builds `firstflight-packetdrill` unless --library names it. Needs root, for a network namespace a script and the
+kernel settings in it; no packet goes over any network. One line per script, then a table by folder. With --twice
+everything runs twice, and what differs is said. The exit status is 1 if a script fails that is not in reasons.toml.
+docs/conformance.md says where packetdrill and the scripts come from.
+"""
+
+import argparse
+import concurrent.futures
+import glob
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, HERE)
+sys.dont_write_bytecode = True
+
+import report  # noqa: E402
+
+#: Seconds of real time after which a script has failed: in virtual time each takes less than one.
+LIMIT = 30
+
+#: The addresses with which the scripts' cookies are right, and what else packetdrill's own runner says.
+IPV4 = [
+    "--ip_version=ipv4", "--local_ip=192.168.0.1", "--gateway_ip=192.168.0.1",
+    "--netmask_ip=255.255.0.0", "--remote_ip=192.0.2.1",
+    "-D", "TFO_COOKIE=3021b9d889017eeb", "-D", "TFO_COOKIE_ZERO=b7c12350a90dc8f5",
+    "-D", "CODE=host_unreachable",
+    "-D", "CMSG_LEVEL_IP=SOL_IP", "-D", "CMSG_TYPE_RECVERR=IP_RECVERR",
+]
+IPV6 = [
+    "--ip_version=ipv6", "--mtu=1500", "--local_ip=fd3d:0a0b:17d6::1",
+    "--gateway_ip=fd3d:0a0b:17d6:8888::1", "--remote_ip=fd3d:fa7b:d17d::1",
+    "-D", "TFO_COOKIE=c1d1e9742a47a9bc", "-D", "TFO_COOKIE_ZERO=82af1a8f9a205c34",
+    "-D", "CMSG_LEVEL_IP=SOL_IPV6", "-D", "CMSG_TYPE_RECVERR=IPV6_RECVERR",
+]
+
+#: A namespace of its own, with the device that the scripts' settings name; their commands are written for bash.
+NAMESPACE = (
+    'mount --bind "$(command -v bash)" /bin/sh && '
+    "ip link set lo up && ip tuntap add dev tun0 mode tun && ip link set tun0 up && "
+    'export LD_PRELOAD="$LIBRARY" && exec "$@"'
+)
+
+
+def option(text, name, otherwise):
+    """What an option is in the script."""
+    found = re.search(rf"^\s*--{name}=(\S+)", text, re.MULTILINE)
+    return found.group(1) if found else otherwise
+
+
+def command(packetdrill, library, script, options):
+    with open(script, encoding="utf-8", errors="replace") as file:
+        text = file.read()
+    given = dict(o[2:].split("=", 1) for o in options if o.startswith("--"))
+    # What the script says itself counts: packetdrill would let the command line win.
+    own = {name: value for name in given if (value := option(text, name, None))}
+    options = [o for o in options if o[2:].split("=", 1)[0] not in own]
+    local = own.get("local_ip", given["local_ip"])
+    mtu = option(text, "mtu", given.get("mtu", "1500"))
+    flags = f"local={local},mtu={mtu}"
+    return [
+        "unshare", "--net", "--mount", "bash", "-c", NAMESPACE, "bash", packetdrill, f"--so_filename={library}",
+        f"--so_flags={flags}", *options, "--send_omit_free", os.path.basename(script),
+    ]
+
+
+def first_error(output):
+    """The line by which packetdrill says what was wrong, without the script's name."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    asserted = [line.strip() for line in lines if line.startswith("AssertionError")]
+    if asserted:
+        at = re.search(r"\.pkt:\d+|line \d+", output)
+        return f"{at.group(0) if at else ''}: {asserted[0]}"
+    told = [line for line in lines if re.search(r"\.pkt:\d*:?|error|Assert|assert", line)]
+    return (told or lines or ["no output"])[0]
+
+
+def run(packetdrill, library, script, options):
+    """(passed, first error) of one script."""
+    with tempfile.TemporaryDirectory(prefix="packetdrill-") as state:
+        path = os.path.join(HERE, "bin") + ":" + os.environ.get("PATH", "")
+        environment = dict(os.environ, LIBRARY=library, PATH=path, PACKETDRILL_STATE=state)
+        try:
+            ran = subprocess.run(
+                command(packetdrill, library, script, options), cwd=os.path.dirname(script), env=environment,
+                stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT, check=False)
+        except subprocess.TimeoutExpired:
+            return False, f"no end within {LIMIT} s"
+    if ran.returncode == 0:
+        return True, ""
+    output = (ran.stderr + b"\n" + ran.stdout).decode(errors="replace")
+    if ran.returncode < 0:
+        return False, f"ended by signal {-ran.returncode}: {first_error(output)}"
+    return False, first_error(output)
+
+
+def run_all(arguments, scripts):
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        results = pool.map(
+            lambda name: run(arguments.packetdrill, arguments.library,
+                             os.path.join(arguments.scripts, name),
+                             IPV6 if arguments.ipv6 or "ipv6" in name or "-v6" in name else IPV4), scripts)
+        return dict(zip(scripts, results))
+
+
+def build():
+    subprocess.run(["cargo", "build", "--quiet", "-p", "firstflight-packetdrill"], cwd=ROOT, check=True)
+    target = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
+    return os.path.join(target, "debug", "libfirstflight_packetdrill.so")
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--packetdrill", required=True, help="the binary")
+    parser.add_argument("--scripts", required=True, help="a directory with .pkt files below it")
+    parser.add_argument("--filter", default="", help="only scripts with this in their path")
+    parser.add_argument("--library", help="the adapter, if it is built already")
+    parser.add_argument("--json", metavar="FILE", help="write the results there")
+    parser.add_argument("--twice", action="store_true", help="run everything twice and compare")
+    parser.add_argument("--ipv6", action="store_true", help="over IPv6")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--write-docs", metavar="NAME", help="write the table NAME of docs/conformance.md")
+    arguments = parser.parse_args()
+    arguments.packetdrill = os.path.abspath(arguments.packetdrill)
+    arguments.scripts = os.path.abspath(arguments.scripts)
+    arguments.library = os.path.abspath(arguments.library) if arguments.library else build()
+    return arguments
+
+
+def main():
+    arguments = parse()
+    if os.geteuid() != 0:
+        sys.exit("root is needed, for a network namespace a script")
+    pattern = os.path.join(arguments.scripts, "**", "*.pkt")
+    found = sorted(os.path.relpath(path, arguments.scripts) for path in glob.glob(pattern, recursive=True))
+    scripts = [name for name in found if arguments.filter in name]
+    if not scripts:
+        sys.exit(f"no script below {arguments.scripts} has {arguments.filter!r} in its path")
+    results = run_all(arguments, scripts)
+    for name, (passed, error) in results.items():
+        print(f"{'ok  ' if passed else 'FAIL'} {name}{'' if passed else '  ' + error}")
+    reasons = report.read_reasons(os.path.join(HERE, "reasons.toml"))
+    print("\n" + report.table(results, reasons))
+    if arguments.json:
+        with open(arguments.json, "w", encoding="utf-8") as file:
+            json.dump({n: {"passed": p, "error": e} for n, (p, e) in results.items()}, file, indent=1)
+    same = True
+    if arguments.twice:
+        again = run_all(arguments, scripts)
+        different = [name for name in scripts if again[name] != results[name]]
+        same = not different
+        print("\nthe second run is identical" if same else "\nthe second run differs: " + ", ".join(different))
+    if arguments.write_docs:
+        report.write(os.path.join(ROOT, "docs", "conformance.md"), arguments.write_docs, results, reasons)
+    unexplained = report.unexplained(results, reasons)
+    for name in unexplained:
+        print(f"no reason in reasons.toml: {name}")
+    return 1 if unexplained or not same else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
