@@ -5,8 +5,8 @@ use crate::sysctl::Sysctl;
 use crate::world::World;
 use firstflight_credential::{CookieKey, CookieKeys, FastOpenPolicy, PendingLimit, Scheme};
 use firstflight_stack::{Config, ListenerId};
-use firstflight_tcp::Keepalive;
 use firstflight_tcp::congestion::Algorithm;
+use firstflight_tcp::{EcnPolicy, Keepalive};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,6 +116,11 @@ pub fn tcp_config(sysctl: &Sysctl, options: &Options, flags: &Flags) -> firstfli
         answer_unsent_acks: false,
         first_window: Some(1 << 16),
         push_bursts: Some(sysctl.min_tso_segs),
+        ecn: match sysctl.ecn {
+            0 => EcnPolicy::Off,
+            1 => EcnPolicy::Ask,
+            _ => EcnPolicy::Accept,
+        },
         sack: sysctl.sack,
         congestion: options.congestion.unwrap_or(algorithm(&sysctl.congestion).unwrap_or_default()),
         nodelay: options.nodelay,

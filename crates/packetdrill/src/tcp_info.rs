@@ -43,6 +43,7 @@ const fn congestion_state(state: CongestionState) -> u8 {
     match state {
         CongestionState::Open => 0,
         CongestionState::Disorder => 1,
+        CongestionState::Reducing => 2,
         CongestionState::Recovery => 3,
         CongestionState::Loss => 4,
     }
