@@ -148,7 +148,7 @@ fn filled(machine: &Connection, known: &ConnectionInfo, heard: u32, rode: bool) 
     // pmtu, rcv_ssthresh, rtt, rttvar, snd_ssthresh, snd_cwnd, advmss, reordering, rcv_rtt, rcv_space, total_retrans
     let advertised = u32::from(machine.config().mss);
     let (srtt, rttvar) = (micros(rtt.map(|r| r.0)), micros(rtt.map(|r| r.1)));
-    info.words(&[advertised + 40, 0, srtt, rttvar, threshold, cwnd, advertised, 3, 0, 0]);
+    info.words(&[advertised + 40, 0, srtt, rttvar, threshold, cwnd, advertised, facts.reordering, 0, 0]);
     info.words(&[machine.totals().retransmits]);
     // pacing_rate, max_pacing_rate, bytes_acked, bytes_received
     info.longs(&[0, 0, machine.totals().bytes_acked, machine.totals().bytes_received]);

@@ -26,7 +26,7 @@ pub struct Rack {
     /// Recoveries until that is 1 again (RACK.reo_wnd_persist).
     persist: u8,
     /// RACK.reordering_seen.
-    pub reordering_seen: bool,
+    reordering_seen: bool,
     /// The farthest that something was overtaken, bytes.
     overtaken: u32,
     /// The newest changed since losses were last looked for.

@@ -161,8 +161,8 @@ pub struct ConnectionFacts {
     pub lost: u32,
     /// Bytes of those that were sent again and are under way.
     pub again: u32,
-    /// Segments may overtake each other on the way.
-    pub reordering: bool,
+    /// By how many segments the path reorders, as far as it was seen.
+    pub reordering: u32,
     /// The peer's full segments, as far as they were seen, bytes.
     pub peer_segment: u32,
     /// The peer's window, bytes.
@@ -472,7 +472,7 @@ impl Connection {
             sacked: self.snd.flight.sacked_segments(),
             lost: self.snd.flight.lost(),
             again: self.snd.flight.again() + self.snd.first_flight_again(),
-            reordering: self.rack.reordering_seen,
+            reordering: self.rack.reordering(u32::from(self.snd.mss)),
             peer_segment: self.rcv.segment_size(),
             peer_window: self.snd.wnd,
             largest_window: self.snd.max_wnd,
