@@ -113,6 +113,7 @@ pub fn tcp_config(sysctl: &Sysctl, options: &Options, flags: &Flags) -> firstfli
         window_scaling: sysctl.window_scaling,
         timestamps: sysctl.timestamps,
         require_timestamps: false,
+        quick_small: true,
         answer_unsent_acks: false,
         first_window: Some(1 << 16),
         push_bursts: Some(sysctl.min_tso_segs),

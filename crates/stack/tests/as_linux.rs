@@ -26,7 +26,10 @@ fn pushes(p: &mut Peer) -> Vec<bool> {
 
 #[test]
 fn the_first_acknowledgements_do_not_wait() {
-    let mut p = Peer::with(|config| config.tcp.quick_acks = 16);
+    let mut p = Peer::with(|config| {
+        config.tcp.quick_acks = 16;
+        config.tcp.quick_small = true;
+    });
     p.open_active(seg().mss(1460));
     for n in 0..16 {
         p.send(seg().seq(1 + 10 * n).ack(1).bytes(10));
@@ -38,7 +41,10 @@ fn the_first_acknowledgements_do_not_wait() {
 
 #[test]
 fn after_an_answer_acknowledgements_wait_for_the_next() {
-    let mut p = Peer::with(|config| config.tcp.quick_acks = 16);
+    let mut p = Peer::with(|config| {
+        config.tcp.quick_acks = 16;
+        config.tcp.quick_small = true;
+    });
     let id = p.open_active(seg().mss(1460));
     p.pass(100);
     p.send(seg().seq(1).ack(1).data(b"question"));

@@ -72,6 +72,8 @@ pub struct Config {
     /// Acknowledgements that do not wait at the start of what the peer sends, and after a pause: its slow start lives
     /// on them (Linux: 16).
     pub quick_acks: u32,
+    /// Segments shorter than full count for that, too (Linux: yes).
+    pub quick_small: bool,
     /// SYN retransmissions until a connect is given up (Linux: 6).
     //= rfc9293 MUST-22 MUST-23
     pub syn_retries: u8,
@@ -116,6 +118,7 @@ impl Default for Config {
             //= rfc9293 MUST-40
             delayed_ack: Duration::from_millis(40),
             quick_acks: 16,
+            quick_small: false,
             syn_retries: 6,
             //= rfc9293 SHLD-11
             retries: 15,

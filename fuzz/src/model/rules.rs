@@ -166,7 +166,10 @@ impl Tcb {
             }
         }
         self.take_ack(seg, ack);
-        self.text_and_fin(seg)
+        let allowed = self.text_and_fin(seg);
+        // DELIBERATE: a SYN-ACK that crosses ours repeats a SYN that is there, and is answered as all that comes twice;
+        // so does Linux.
+        if seg.was_syn { allowed.or_ack() } else { allowed }
     }
 
     /// "Trimming off any portions that lie outside the window (including SYN and FIN)": in a simultaneous open the

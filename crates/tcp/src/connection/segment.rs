@@ -299,7 +299,9 @@ impl Connection {
         if !matches!(taken, Taken::InOrder(_)) {
             self.quick.trouble(segments, most);
         }
-        self.rcv.want_ack(taken, self.quick.is_quick());
+        // A short answer needs no acknowledgement at once: its sender has nothing more.
+        let long = self.config.quick_small || payload.len() as u32 >= self.rcv.segment_size();
+        self.rcv.want_ack(taken, long && self.quick.is_quick());
         if let Taken::InOrder(n) = taken {
             self.totals.bytes_received += u64::from(n);
             self.ready |= Readiness::READABLE;
