@@ -9,7 +9,7 @@ use core::net::IpAddr;
 /// added in pieces of any length.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sum {
-    /// Native-endian sum, folded to less than 2³⁶ after every addition, so that it cannot overflow.
+    /// Native-endian sum modulo 2⁶⁴ − 1, of which 2¹⁶ − 1 is a divisor.
     sum: u64,
     /// An odd number of bytes was added: the next byte is the low half of a word.
     odd: bool,
@@ -62,8 +62,8 @@ impl Sum {
     #[inline]
     fn append(&mut self, sum: u64, odd: bool) {
         // At an odd offset the high and low bytes have changed places (RFC 1071 §2 (B)).
-        let sum = if self.odd { u64::from(fold16(sum).swap_bytes()) } else { fold64(sum) };
-        self.sum = fold64(self.sum) + sum;
+        let sum = if self.odd { sum.rotate_left(8) } else { sum };
+        self.sum = plus(self.sum, sum);
         self.odd ^= odd;
     }
 }
@@ -72,14 +72,16 @@ impl Sum {
 #[inline]
 #[must_use]
 pub fn sum(data: &[u8]) -> Sum {
-    Sum { sum: fold64(sum_native(data)), odd: data.len() % 2 == 1 }
+    Sum { sum: sum_native(data), odd: data.len() % 2 == 1 }
 }
 
 /// The sum of 20 bytes, for headers: no loop, no vectors.
 #[inline(always)]
 pub(crate) fn sum_of(header: &[u8; 20]) -> Sum {
-    let (words, _) = header.as_chunks::<4>();
-    Sum { sum: fold64(words.iter().map(|w| u64::from(u32::from_ne_bytes(*w))).sum()), odd: false }
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, rest @ ..] = *header;
+    let front =
+        plus(u64::from_ne_bytes([a, b, c, d, e, f, g, h]), u64::from_ne_bytes([i, j, k, l, m, n, o, p]));
+    Sum { sum: plus(front, u64::from(u32::from_ne_bytes(rest))), odd: false }
 }
 
 /// The sum of the pseudo-header of TCP, UDP and ICMPv6: of 12 bytes for IPv4 (RFC 9293 §3.1), of 40
@@ -109,54 +111,61 @@ const fn fold64(word: u64) -> u64 {
     (word & 0xffff_ffff) + (word >> 32)
 }
 
-#[inline]
-const fn fold16(sum: u64) -> u16 {
-    let sum = fold64(fold64(sum));
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    ((sum & 0xffff) + (sum >> 16)) as u16
+/// The sum modulo 2⁶⁴ − 1: the carry comes in again.
+#[inline(always)]
+const fn plus(a: u64, b: u64) -> u64 {
+    let (sum, carry) = a.overflowing_add(b);
+    // With a carry the sum is at most 2⁶⁴ − 2.
+    sum + carry as u64
 }
 
-/// Bytes that one round of the wide loop takes.
-const BLOCK: usize = 64;
+/// The same modulo 2¹⁶ − 1. Added to itself with the halves exchanged, a number has the sum of its halves, the
+/// carry included, in the upper one.
+#[inline(always)]
+pub(crate) const fn fold16(sum: u64) -> u16 {
+    let sum = (sum.wrapping_add(sum.rotate_left(32)) >> 32) as u32;
+    (sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16
+}
 
-/// The sum of native-endian words; an odd last byte counts as the first of its word.
-///
-/// The lanes of the wide loop are 64 bits wide and take 32-bit halves, so no carry can be lost below
-/// 2³² rounds, and the compiler turns them into vector registers.
+/// Bytes that one round of the loop takes.
+const BLOCK: usize = 32;
+
+/// The sum of native-endian words; an odd last byte counts as the first of its word. Four sums side by side, so
+/// that none waits for the carry of another.
 #[inline]
 fn sum_native(data: &[u8]) -> u64 {
-    let mut low = [0u64; BLOCK / 8];
-    let mut high = [0u64; BLOCK / 8];
-    let (blocks, mut rest) = data.as_chunks::<BLOCK>();
+    let mut lanes = [0u64; BLOCK / 8];
+    let (blocks, rest) = data.as_chunks::<BLOCK>();
     for block in blocks {
         let (words, _) = block.as_chunks::<8>();
-        for ((low, high), word) in low.iter_mut().zip(&mut high).zip(words) {
-            let word = u64::from_ne_bytes(*word);
-            *low += word & 0xffff_ffff;
-            *high += word >> 32;
+        for (lane, word) in lanes.iter_mut().zip(words) {
+            *lane = plus(*lane, u64::from_ne_bytes(*word));
         }
     }
-    let mut sum = 0;
-    if !blocks.is_empty() {
-        sum = low.iter().sum::<u64>() + high.iter().sum::<u64>();
+    let [a, b, c, d] = lanes;
+    let mut sum = plus(plus(a, b), plus(c, d));
+    let (words, rest) = rest.as_chunks::<8>();
+    for word in words {
+        sum = plus(sum, u64::from_ne_bytes(*word));
     }
-    while let Some((word, after)) = rest.split_first_chunk::<8>() {
-        sum += fold64(u64::from_ne_bytes(*word));
-        rest = after;
+    if rest.is_empty() {
+        return sum;
     }
-    if let Some((word, after)) = rest.split_first_chunk::<4>() {
-        sum += u64::from(u32::from_ne_bytes(*word));
-        rest = after;
+    plus(sum, last_word(data, rest))
+}
+
+/// `rest`, the last bytes of `data`, fewer than eight, as the beginning of a word that goes on with zeros.
+#[inline(always)]
+fn last_word(data: &[u8], rest: &[u8]) -> u64 {
+    if let Some(last) = data.last_chunk::<8>() {
+        let others = 8 * (8 - rest.len() as u32 % 8);
+        return (u64::from_le_bytes(*last) >> others).to_le();
     }
-    if let Some((word, after)) = rest.split_first_chunk::<2>() {
-        sum += u64::from(u16::from_ne_bytes(*word));
-        rest = after;
+    let mut last = [0; 8];
+    for (place, byte) in last.iter_mut().zip(rest) {
+        *place = *byte;
     }
-    if let Some(last) = rest.first() {
-        sum += u64::from(u16::from_ne_bytes([*last, 0]));
-    }
-    sum
+    u64::from_ne_bytes(last)
 }
 
 #[cfg(test)]

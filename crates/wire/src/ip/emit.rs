@@ -1,7 +1,7 @@
 //! Writing IP headers.
 
 use super::{Ecn, Protocol, V4_HEADER, V6_HEADER};
-use crate::EmitError;
+use crate::{EmitError, checksum};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An IP header to write: without options or extension headers, DSCP and flow label zero.
@@ -71,16 +71,12 @@ impl Header {
             src.to_bits(),
             dst.to_bits(),
         ];
-        let mut sum: u64 = words.iter().map(|word| u64::from(*word)).sum();
-        sum = (sum & 0xffff_ffff) + (sum >> 32);
-        for _ in 0..3 {
-            sum = (sum & 0xffff) + (sum >> 16);
-        }
+        let sum = checksum::fold16(words.iter().map(|word| u64::from(*word)).sum());
         let (places, _) = head.as_chunks_mut::<4>();
         for (place, word) in places.iter_mut().zip(words) {
             *place = word.to_be_bytes();
         }
-        [head[10], head[11]] = (!(sum as u16)).to_be_bytes();
+        [head[10], head[11]] = (!sum).to_be_bytes();
         Ok(V4_HEADER)
     }
 
