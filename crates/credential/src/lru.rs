@@ -54,6 +54,7 @@ impl<K: Ord + Clone, V> Lru<K, V> {
     }
 
     /// Where `key` is. Mostly it is the one that was used last.
+    #[inline]
     fn find(&self, key: &K) -> Option<usize> {
         match self.nodes.get(self.head) {
             Some(node) if node.key == *key => Some(self.head),
@@ -118,6 +119,7 @@ impl<K: Ord + Clone, V> Lru<K, V> {
         Some(at)
     }
 
+    #[inline]
     fn touch(&mut self, at: usize) {
         if at != self.head {
             self.unlink(at);

@@ -74,6 +74,26 @@ impl Entry {
         }
     }
 
+    /// What became of a SYN with the cookie `used`.
+    fn answered(
+        &mut self,
+        used: &StoredCookie,
+        answer: Answer,
+        fresh: Option<(Cookie, FastOpenForm)>,
+        now: Instant,
+    ) {
+        let (newer, granted) = self.cookies.since(used, self.failures.refused_at());
+        self.cookies.answered(used, answer, fresh, now);
+        if let Some((_, form)) = fresh {
+            self.ladder = Ladder::Answered(form);
+        }
+        match (answer, fresh) {
+            (Answer::Accepted, _) | (Answer::Refused, None) => self.failures.no_refusal(),
+            (Answer::Refused, Some(_)) => self.failures.refuse(newer, granted, now),
+            (Answer::Unclear, _) => {}
+        }
+    }
+
     //= rfc7413 9-a 9-b
     fn request_form(&self) -> FastOpenForm {
         match self.ladder {
@@ -194,6 +214,21 @@ impl CredentialStore {
         });
     }
 
+    /// The same of one whose first flight was accepted and answered: [`CredentialStore::note_success`].
+    pub fn learn_visit(
+        &mut self,
+        network: NetworkId,
+        server: IpAddr,
+        srtt: Duration,
+        rttvar: Duration,
+        now: Instant,
+    ) {
+        self.learn(network, server, |entry| {
+            entry.rtt = Some(PathRtt::next(entry.rtt, srtt, rttvar, now));
+            entry.failures.succeed();
+        });
+    }
+
     /// Takes the MSS of a SYN-ACK, bytes. One of 0 is ignored: nothing would fit.
     pub fn learn_mss(&mut self, network: NetworkId, server: IpAddr, mss: u16) {
         if mss > 0 {
@@ -269,16 +304,28 @@ impl CredentialStore {
         // A server that was forgotten meanwhile is not remembered for a used cookie alone.
         let Some(entry) = self.entries.peek_mut(&(network, server)) else { return };
         self.changes += 1;
-        let (newer, granted) = entry.cookies.since(used, entry.failures.refused_at());
-        entry.cookies.answered(used, answer, fresh, now);
-        if let Some((_, form)) = fresh {
-            entry.ladder = Ladder::Answered(form);
-        }
-        match (answer, fresh) {
-            (Answer::Accepted, _) | (Answer::Refused, None) => entry.failures.no_refusal(),
-            (Answer::Refused, Some(_)) => entry.failures.refuse(newer, granted, now),
-            (Answer::Unclear, _) => {}
-        }
+        entry.answered(used, answer, fresh, now);
+    }
+
+    /// The same with the MSS of that SYN-ACK, in one look: [`CredentialStore::learn_mss`].
+    #[allow(clippy::too_many_arguments, reason = "two calls in one")]
+    pub fn note_syn_ack(
+        &mut self,
+        network: NetworkId,
+        server: IpAddr,
+        mss: Option<u16>,
+        used: &StoredCookie,
+        answer: Answer,
+        fresh: Option<(Cookie, FastOpenForm)>,
+        now: Instant,
+    ) {
+        let Some(mss) = mss.filter(|mss| *mss > 0) else {
+            return self.note_answer(network, server, used, answer, fresh, now);
+        };
+        self.learn(network, server, |entry| {
+            entry.mss = Some(mss);
+            entry.answered(used, answer, fresh, now);
+        });
     }
 
     /// Drops the cookies, and nothing else: the next SYN asks for another.

@@ -181,21 +181,21 @@ impl Stack {
         slot.relayed = outcome == Outcome::Accepted && is_proved(segment);
         slot.certificate = sent.as_ref().is_some_and(|sent| sent.tag.is_some());
         let disposition = slot.conn.handle_syn_ack(segment, resolution, now, &mut self.pool);
-        if let Some(mss) = segment.options.mss {
-            self.credentials.learn_mss(network, server, mss);
-        }
-        match &cookie {
-            Some(used) => {
-                let answer = answer_to(&report);
-                self.credentials.note_answer(network, server, used, answer, fresh, now);
+        let mss = segment.options.mss;
+        if let Some(used) = &cookie {
+            let answer = answer_to(&report);
+            self.credentials.note_syn_ack(network, server, mss, used, answer, fresh, now);
+        } else {
+            if let Some(mss) = mss {
+                self.credentials.learn_mss(network, server, mss);
             }
-            None => match fresh {
+            match fresh {
                 Some((cookie, form)) => self.credentials.learn_cookie(network, server, form, cookie, now),
                 None if fast_open && !bare && !report.retransmitted => {
                     self.credentials.note_unanswered(network, server, form);
                 }
                 None => {}
-            },
+            }
         }
         if let (Some(sent), Some(capable)) = (&sent, offered.and_then(|answer| answer.capable)) {
             self.note_asap(network, server, sent, capable, now);
@@ -275,14 +275,38 @@ impl Stack {
         slot.conn.handle_syn_ack(segment, Resolution::Abort, now, &mut self.pool)
     }
 
-    /// A client's connection is over: what that says about first flights to its server.
-    pub(crate) fn flight_over(&mut self, index: u32, now: Instant) {
+    /// A client's connection is over: what that says about first flights to its server, and about the way there.
+    pub(crate) fn visit_over(&mut self, index: u32, now: Instant) {
+        let succeeded = self.flight_over(index, now);
         let Some(slot) = self.slots.get_mut(index) else { return };
+        if !slot.client {
+            return;
+        }
+        let server = slot.key.remote_ip();
+        let network = self.config.network_of(&slot.key);
+        // What was asked on another network says nothing about this one.
+        let here = succeeded && slot.asked.as_ref().is_some_and(|asked| asked.network == network);
+        match slot.conn.rtt().filter(|_| slot.mapped) {
+            Some((srtt, rttvar)) if here => {
+                return self.credentials.learn_visit(network, server, srtt, rttvar, now);
+            }
+            Some((srtt, rttvar)) => self.credentials.learn_rtt(network, server, srtt, rttvar, now),
+            None => {}
+        }
+        if let (true, Some(asked)) = (succeeded, &slot.asked) {
+            self.credentials.note_success(asked.network, server);
+        }
+    }
+
+    /// The first of these; true if its first flight was accepted and answered.
+    fn flight_over(&mut self, index: u32, now: Instant) -> bool {
+        let Some(slot) = self.slots.get_mut(index) else { return false };
         if let Owner::Twin(first) = slot.owner {
             slot.owner = Owner::Nobody;
-            return self.forget_twin(first);
+            self.forget_twin(first);
+            return false;
         }
-        let Some(asked) = &mut slot.asked else { return };
+        let Some(asked) = &mut slot.asked else { return false };
         if let Some(twin) = asked.ladder.twin.take() {
             self.drop_twin(Some(twin), now);
             return self.flight_over(index, now);
@@ -291,21 +315,21 @@ impl Stack {
             if asked.cookie.is_some() || asked.offer.as_ref().is_some_and(|sent| sent.tag.is_some()) {
                 slot.outcome = Outcome::Handshake(Reason::Unknown);
             }
-            return self.no_answer(index, now);
+            self.no_answer(index, now);
+            return false;
         }
         if asked.answered_at == Instant::FAR_FUTURE {
             // It was opened without the first flight: its end says nothing about it.
-            return;
+            return false;
         }
-        let (network, server) = (asked.network, slot.key.remote_ip());
         let answered = slot.conn.totals().bytes_received > 0;
-        if answered && slot.outcome.is_accepted() {
-            self.credentials.note_success(network, server);
-        } else if !answered && slot.conn.close_reason() == Some(CloseReason::TimedOut) {
+        if !answered && slot.conn.close_reason() == Some(CloseReason::TimedOut) {
             // The handshake went through and then nothing more: the path passes the SYN, but not the
             // connection that it opens.
+            let (network, server) = (asked.network, slot.key.remote_ip());
             self.credentials.note_failure(network, server, now);
         }
+        answered && slot.outcome.is_accepted()
     }
 
     /// The application lets go of a connection. If nothing came since the SYN-ACK, for longer than

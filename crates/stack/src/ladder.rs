@@ -80,8 +80,13 @@ impl Stack {
     /// The SYN-ACK has come: from now on the response is waited for, as long as it may be sent again.
     pub(crate) fn watch(&mut self, index: u32, now: Instant) {
         let Some(slot) = self.slots.get_mut(index) else { return };
-        let rtt = slot.conn.rtt().map_or(Duration::ZERO, |rtt| rtt.0);
         let Some(asked) = &mut slot.asked else { return };
+        if asked.ladder.first.is_none() && !slot.key.is_carried() {
+            // There is nothing to send again.
+            asked.ladder.at = None;
+            return;
+        }
+        let rtt = slot.conn.rtt().map_or(Duration::ZERO, |rtt| rtt.0);
         let eager = !rtt.is_zero() && !self.credentials.is_proven(asked.network, slot.key.remote_ip());
         let ladder = &mut asked.ladder;
         ladder.wait = (rtt * 3).max(WATCH_MIN);

@@ -93,7 +93,7 @@ impl Stack {
 
     /// The connection is over: out of the table, perhaps into TIME-WAIT.
     fn ended(&mut self, index: u32, now: Instant) {
-        self.flight_over(index, now);
+        self.visit_over(index, now);
         let Some(slot) = self.slots.get_mut(index) else { return };
         if core::mem::take(&mut slot.granted) {
             self.grants.remove(&index);
@@ -117,13 +117,9 @@ impl Stack {
         }
         let Some(slot) = self.slots.get_mut(index) else { return };
         slot.armed = Instant::FAR_FUTURE;
-        let (key, hash) = (slot.key, slot.hash);
+        let hash = slot.hash;
         if let (Some(pair), Some(carrier)) = (slot.pair.take(), &mut self.carrier) {
             carrier.leave(pair, index);
-        }
-        if let (true, Some((srtt, rttvar))) = (slot.client, slot.conn.rtt()) {
-            let network = self.config.network_of(&key);
-            self.credentials.learn_rtt(network, key.remote_ip(), srtt, rttvar, now);
         }
         if let Owner::SynQueue(listener) = slot.owner {
             slot.owner = Owner::Nobody;

@@ -26,13 +26,12 @@ impl PathRtt {
     /// A visit ended. Its smoothed round-trip time is one sample of RFC 6298 §2.3, so that the variation
     /// settles on a stable path, however short the visits are. What is older than an hour says nothing.
     pub(super) fn next(before: Option<Self>, srtt: Duration, rttvar: Duration, now: Instant) -> Self {
-        match before.filter(|b| b.is_current(now)) {
-            Some(b) => Self {
-                srtt: (b.srtt / 8).saturating_mul(7).saturating_add(srtt / 8),
-                rttvar: (b.rttvar / 4).saturating_mul(3).saturating_add(b.srtt.abs_diff(srtt) / 4),
-                at: now,
-            },
-            None => Self { srtt, rttvar, at: now },
+        let Some(b) = before.filter(|b| b.is_current(now)) else { return Self { srtt, rttvar, at: now } };
+        let (old, new, var) = (nanos(b.srtt), nanos(srtt), nanos(b.rttvar));
+        Self {
+            srtt: Duration::from_nanos(old / 8 * 7 + new / 8),
+            rttvar: Duration::from_nanos(var / 4 * 3 + old.abs_diff(new) / 4),
+            at: now,
         }
     }
 
@@ -42,10 +41,21 @@ impl PathRtt {
 
     /// max(1.5·SRTT, SRTT + 4·RTTVAR) between 50 ms and 1 s; `None` if the measurement is too old.
     pub(super) fn syn_timeout(&self, now: Instant) -> Option<Duration> {
-        let (srtt, rttvar) = (self.srtt, self.rttvar);
-        let timeout = srtt.saturating_add(srtt / 2).max(srtt.saturating_add(rttvar.saturating_mul(4)));
+        let (srtt, rttvar) = (nanos(self.srtt), nanos(self.rttvar));
+        let timeout = Duration::from_nanos(srtt + (srtt / 2).max(rttvar * 4));
         self.is_current(now).then(|| timeout.clamp(SYN_TIMEOUT_MIN, SYN_TIMEOUT_MAX))
     }
+}
+
+/// Nanoseconds, at most an hour of them: what is longer is no round trip. One number is cheaper to reckon with
+/// than seconds and nanoseconds, and eight of it cannot overflow.
+#[inline]
+fn nanos(duration: Duration) -> u64 {
+    const LONGEST: u64 = RTT_LIFETIME.as_secs();
+    if duration.as_secs() >= LONGEST {
+        return LONGEST * 1_000_000_000;
+    }
+    duration.as_secs() * 1_000_000_000 + u64::from(duration.subsec_nanos())
 }
 
 /// The largest segment that a packet-too-big message left.
