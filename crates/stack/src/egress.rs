@@ -82,12 +82,9 @@ impl Stack {
                 slot.ready |= readiness;
                 if !slot.mapped {
                     self.reap(index);
-                } else if let Some(at) = slot.deadline()
-                    && at < slot.armed
-                {
+                } else if let Some(at) = slot.deadline() {
                     // Later deadlines wait for the earlier call: most timers are pushed back, not reached.
-                    slot.armed = at;
-                    self.wheel.schedule(index, at.max(now));
+                    self.wheel.expedite(index, at.max(now));
                 }
                 if !readiness.is_empty() {
                     self.announce(index);

@@ -262,7 +262,6 @@ impl Stack {
         core::mem::swap(&mut to.conn, &mut from.conn);
         core::mem::swap(&mut to.key, &mut from.key);
         core::mem::swap(&mut to.hash, &mut from.hash);
-        (to.armed, from.armed) = (Instant::FAR_FUTURE, Instant::FAR_FUTURE);
         let hashes = (to.hash, from.hash);
         let reason = match &asked.offer {
             Some(SentOffer { distrusted: Some(reason), .. }) => *reason,

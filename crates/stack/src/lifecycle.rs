@@ -116,7 +116,6 @@ impl Stack {
             self.disarm(&key, index);
         }
         let Some(slot) = self.slots.get_mut(index) else { return };
-        slot.armed = Instant::FAR_FUTURE;
         let hash = slot.hash;
         if let (Some(pair), Some(carrier)) = (slot.pair.take(), &mut self.carrier) {
             carrier.leave(pair, index);
@@ -141,8 +140,9 @@ impl Stack {
             let record = slot.conn.time_wait();
             self.held.insert(hash, record, now, self.tcp.time_wait);
         }
+        // Its timer stays where it is: at worst it calls for nothing, and the slot's next connection mostly wants a
+        // later one.
         self.flows.remove(hash, index);
-        self.wheel.cancel(index);
     }
 
     /// Frees the slot if the connection is over and nobody holds it.
@@ -155,7 +155,6 @@ impl Stack {
             {
                 self.spare.push(asked);
             }
-            self.wheel.cancel(index);
             self.slots.discard(index);
         }
     }

@@ -142,8 +142,6 @@ pub struct Slot {
     pub starved: bool,
     /// It is in the flow table.
     pub mapped: bool,
-    /// When the wheel will call it.
-    pub armed: Instant,
     /// The UDP ports it is between; `None` on raw IP.
     pub pair: Option<PairId>,
 }
@@ -173,7 +171,6 @@ impl Slot {
             queued: false,
             starved: false,
             mapped: true,
-            armed: Instant::FAR_FUTURE,
             pair: None,
         }
     }

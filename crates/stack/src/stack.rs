@@ -262,7 +262,6 @@ impl Stack {
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(index) = self.wheel.pop_expired(now) {
             if let Some(slot) = self.slots.get_mut(index) {
-                slot.armed = Instant::FAR_FUTURE;
                 slot.conn.handle_timeout(now, &mut self.pool);
                 let climbs = slot.asked.as_ref().is_some_and(|a| a.ladder.at.is_some_and(|at| at <= now));
                 self.touched(index, now);
@@ -341,7 +340,9 @@ impl Stack {
         let quarantine = self.quarantine.front().map(|(until, _)| *until);
         let tables = [self.time_wait.next_deadline(), self.held.next_deadline()];
         let carrier = self.carrier.as_ref().and_then(|carrier| carrier.next_deadline());
-        let rest = [self.wheel.next_deadline(), self.parked.next_deadline(), quarantine, carrier];
+        // Connections that are gone have left theirs.
+        let timers = if self.slots.len() == 0 { None } else { self.wheel.next_deadline() };
+        let rest = [timers, self.parked.next_deadline(), quarantine, carrier];
         rest.into_iter().chain(tables).flatten().min()
     }
 

@@ -48,8 +48,8 @@ struct Node {
 }
 
 impl Node {
-    /// Not scheduled: a list number that no list has.
-    const IDLE: Self = Self { prev: NIL, next: NIL, place: 0xffff };
+    /// Not scheduled: a list number that no list has, and later than every tick.
+    const IDLE: Self = Self { prev: NIL, next: NIL, place: u64::MAX };
 
     fn tick(self) -> u64 {
         self.place >> 16
@@ -103,6 +103,15 @@ impl TimerWheel {
             None => self.nodes.resize(id as usize + 1, Node::IDLE),
         }
         self.link(id, tick);
+    }
+
+    /// Lets the timer of `id` expire at `at` or before: one that is scheduled for an earlier tick stays.
+    #[inline]
+    pub fn expedite(&mut self, id: u32, at: Instant) {
+        let tick = at.as_nanos().div_ceil(1 << TICK_SHIFT);
+        if self.nodes.get(id as usize).is_none_or(|node| node.tick() > tick) {
+            self.schedule(id, at);
+        }
     }
 
     /// Removes the timer of `id`, if it has one.
