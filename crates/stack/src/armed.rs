@@ -160,7 +160,8 @@ impl Stack {
             ..SynPlan::default()
         };
         let ends = self.endpoints(&key, None, now);
-        let index = self.insert(Arc::new(tcp), ends, &key, Owner::Application, Outcome::Undecided, now);
+        let hash = self.hasher.hash(&key);
+        let index = self.insert(Arc::new(tcp), ends, &key, hash, Owner::Application, Outcome::Undecided, now);
         let slot = self.slots.get_mut(index).ok_or(ConnectError::TooManyConnections)?;
         slot.conn.open_active(plan, data, &mut self.pool);
         slot.asked = Some(Box::new(asked));

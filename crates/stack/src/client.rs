@@ -107,30 +107,20 @@ impl Stack {
         if cookie.is_some() || offer.as_ref().is_some_and(|sent| sent.tag.is_some()) {
             plan.follow = follower::follow(config, key, mss);
         }
-        let asked = Asked {
-            network,
-            form: cookie.map_or(known.form, |held| held.form),
-            fast_open: config.fast_open,
-            bare,
-            cookie,
-            cookie_age: cookie.map(|held| now.saturating_since(held.granted_at)),
-            offer,
-            awaited: true,
-            answered_at: Instant::FAR_FUTURE,
-            ladder: Ladder::default(),
-        };
-        Intent { plan, asked: Some(self.boxed(asked)), outcome: Outcome::Undecided, path_mss }
-    }
-
-    /// Uses a box of an earlier connection again: connecting allocates nothing in the long run.
-    fn boxed(&mut self, asked: Asked) -> Box<Asked> {
-        match self.spare.pop() {
-            Some(mut place) => {
-                *place = asked;
-                place
-            }
-            None => Box::new(asked),
-        }
+        // A box of an earlier connection: connecting allocates nothing in the long run.
+        let mut asked = self.spare.pop().unwrap_or_default();
+        // Part by part: made elsewhere and moved, it would be written twice.
+        asked.network = network;
+        asked.form = cookie.map_or(known.form, |held| held.form);
+        asked.fast_open = config.fast_open;
+        asked.cookie_age = cookie.map(|held| now.saturating_since(held.granted_at));
+        asked.cookie = cookie;
+        asked.bare = bare;
+        asked.offer = offer;
+        asked.awaited = true;
+        asked.answered_at = Instant::FAR_FUTURE;
+        asked.ladder = Ladder::default();
+        Intent { plan, asked: Some(asked), outcome: Outcome::Undecided, path_mss }
     }
 
     /// Largest first-flight data: the peer's MSS, else RFC 7413 §4.2.1's defaults, within our own

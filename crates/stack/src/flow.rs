@@ -68,6 +68,19 @@ impl FlowKey {
         Self { ports: outer | self.ports & 0xffff_ffff, ..self }
     }
 
+    /// The same flow from another port of ours.
+    #[inline]
+    #[must_use]
+    pub(crate) fn with_local_port(self, port: u16) -> Self {
+        Self { ports: self.ports & !0xffff_0000 | u64::from(port) << 16, ..self }
+    }
+
+    /// Both addresses, IPv4 ones as IPv4-mapped, and the ports: outer local and remote one, local and remote one.
+    #[inline]
+    pub(crate) fn words(&self) -> ([u64; 2], [u64; 2], u64) {
+        (self.local, self.remote, self.ports)
+    }
+
     /// Whether it is in UDP datagrams: false on raw IP.
     #[inline]
     #[must_use]

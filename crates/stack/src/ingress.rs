@@ -139,7 +139,7 @@ impl Stack {
         let only_syn =
             segment.flags.contains(Flags::SYN) && !segment.flags.intersects(Flags::ACK.union(Flags::RST));
         match self.listeners.find(&key) {
-            Some(listener) if only_syn => self.handle_syn(Syn { listener, key, segment, above, now }),
+            Some(listener) if only_syn => self.handle_syn(&Syn { listener, key, hash, segment, above, now }),
             Some(listener) if self.handle_cookie_ack(listener, key, segment, now) => {}
             // RFC 9293 §3.10.7.2, fourth step: a listener does not answer what has none of the three.
             Some(_) if !segment.flags.intersects(Flags::SYN.union(Flags::ACK).union(Flags::RST)) => {
@@ -155,7 +155,8 @@ impl Stack {
             && !segment.payload.is_empty()
             && let Some(listener) = self.listeners.find(key)
         {
-            self.spoil(&Syn { listener, key: *key, segment, above: None, now });
+            let hash = self.hasher.hash(key);
+            self.spoil(&Syn { listener, key: *key, hash, segment, above: None, now });
         }
     }
 

@@ -1,5 +1,6 @@
 //! Initial sequence numbers (RFC 6528) and timestamp offsets (RFC 7323 §5.4).
 
+use crate::flow::FlowKey;
 use core::fmt;
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
@@ -31,7 +32,25 @@ impl IsnGenerator {
     #[inline(always)]
     #[must_use]
     pub fn initial(&self, local: SocketAddr, remote: SocketAddr, outer: u16, now: Instant) -> Initial {
-        let hash = hash_flow(&self.secret, Purpose::Isn, local, remote, outer);
+        Self::from_hash(hash_flow(&self.secret, Purpose::Isn, local, remote, outer), now)
+    }
+
+    /// The same of a flow.
+    #[inline(always)]
+    #[must_use]
+    pub fn initial_of(&self, key: &FlowKey, now: Instant) -> Initial {
+        let ([local_high, local], [remote_high, remote], ports) = key.words();
+        // Our own UDP port is the same for all connections.
+        let head = u64::from(Purpose::Isn as u8) << 56 | ports & 0xffff_ffff_ffff;
+        let hash = match key.v4() {
+            Some(_) => siphash(&self.secret, [head | 4 << 48, local << 32 | remote & 0xffff_ffff]),
+            None => siphash(&self.secret, [head | 6 << 48, local_high, local, remote_high, remote]),
+        };
+        Self::from_hash(hash, now)
+    }
+
+    #[inline(always)]
+    fn from_hash(hash: u64, now: Instant) -> Initial {
         let ticks = (now.as_nanos() / 4_000) as u32;
         Initial { isn: SeqNum::new((hash as u32).wrapping_add(ticks)), ts_offset: (hash >> 32) as u32 }
     }
@@ -187,6 +206,19 @@ mod tests {
         assert_eq!(all.iter().map(|i| i.isn.get()).collect::<BTreeSet<_>>().len(), 10);
         assert_eq!(all.iter().map(|i| i.ts_offset).collect::<BTreeSet<_>>().len(), 10);
         assert_eq!(all[0], IsnGenerator::new([7; 16]).initial(a, b, 0, now));
+    }
+
+    #[test]
+    fn a_flow_has_the_numbers_of_its_ends() {
+        let generator = IsnGenerator::new([7; 16]);
+        let now = Instant::from_millis(5);
+        for (a, b) in [("192.0.2.1:80", "198.51.100.2:40000"), ("[2001:db8::1]:80", "[2001:db8::2]:40000")] {
+            let (a, b) = (end(a), end(b));
+            let key = FlowKey::new(a, b);
+            assert_eq!(generator.initial_of(&key, now), generator.initial(a, b, 0, now));
+            let key = key.carried(4433, 50_000);
+            assert_eq!(generator.initial_of(&key, now), generator.initial(a, b, 50_000, now));
+        }
     }
 
     #[test]

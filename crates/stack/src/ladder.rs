@@ -188,7 +188,8 @@ impl Stack {
         ends.path_mss = self.client_path_mss(&key, now);
         let Some(slot) = self.slots.get(index) else { return };
         let tcp = Arc::clone(slot.conn.config());
-        let twin = self.insert(tcp, ends, &key, Owner::Twin(index), Outcome::Undecided, now);
+        let hash = self.hasher.hash(&key);
+        let twin = self.insert(tcp, ends, &key, hash, Owner::Twin(index), Outcome::Undecided, now);
         if let Some(slot) = self.slots.get_mut(twin) {
             slot.conn.open_active(SynPlan::default(), &[], &mut self.pool);
             slot.client = true;

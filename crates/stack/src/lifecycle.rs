@@ -159,18 +159,19 @@ impl Stack {
         }
     }
 
-    /// Puts a new connection, in CLOSED, into slab and table.
+    /// Puts a new connection, in CLOSED, into slab and table; `hash` is its flow's.
+    #[allow(clippy::too_many_arguments, reason = "what a connection begins with")]
     #[inline(always)]
     pub(crate) fn insert(
         &mut self,
         tcp: Arc<firstflight_tcp::Config>,
         ends: Endpoints,
         key: &FlowKey,
+        hash: u64,
         owner: Owner,
         outcome: Outcome,
         now: Instant,
     ) -> u32 {
-        let hash = self.hasher.hash(key);
         let index = self.slots.reserve();
         if let Some(place) = self.slots.place(index) {
             *place = Some(Slot::new(Connection::new(tcp, ends, now), *key, hash, owner, outcome));

@@ -38,11 +38,12 @@ const RELAYED_RETRIES: u8 = 1;
 const LINGER: Duration = Duration::from_secs(60);
 
 /// A SYN for a listener.
-#[derive(Clone, Copy)]
 pub(crate) struct Syn<'a> {
     /// The listener (index).
     pub listener: u32,
     pub key: FlowKey,
+    /// Its flow's hash.
+    pub hash: u64,
     pub segment: &'a Segment<'a>,
     /// It takes a TIME-WAIT's place: our ISN must be above this.
     pub above: Option<SeqNum>,
@@ -61,8 +62,8 @@ struct Admitted {
 
 impl Stack {
     /// The one path on which a first flight is admitted.
-    pub(crate) fn handle_syn(&mut self, syn: Syn<'_>) {
-        let Syn { listener: index, key, segment, now, .. } = syn;
+    pub(crate) fn handle_syn(&mut self, syn: &Syn<'_>) {
+        let Syn { listener: index, key, segment, now, .. } = *syn;
         if segment.flags.contains(Flags::FIN) {
             return self.drop_packet(Drop::BadFlags);
         }
@@ -70,15 +71,15 @@ impl Stack {
         let pressed = listener.syn_queue >= listener.config.syn_backlog;
         let tail = listener.last_cookie.is_some_and(|t| now - t < COOKIE_TAIL);
         if pressed {
-            self.spoil(&syn);
+            self.spoil(syn);
             return self.answer_with_cookie(index, key, segment, now);
         }
         if listener.accept_queue.len() >= listener.config.backlog {
-            self.spoil(&syn);
+            self.spoil(syn);
             return self.drop_packet(Drop::AcceptQueueFull);
         }
         if self.slots.len() >= self.config.limits.connections {
-            self.spoil(&syn);
+            self.spoil(syn);
             return self.drop_packet(Drop::TooManyConnections);
         }
         if let Some((job, isn)) = self.parked.find(&key) {
@@ -144,7 +145,8 @@ impl Stack {
         }
         if self.listeners.get(parked.listener).is_some() && segment.options.asap().is_some() {
             let listener = parked.listener.index;
-            self.spoil(&Syn { listener, key: parked.key, segment: &segment, above: None, now });
+            let hash = self.hasher.hash(&parked.key);
+            self.spoil(&Syn { listener, key: parked.key, hash, segment: &segment, above: None, now });
         }
     }
 
@@ -154,7 +156,7 @@ impl Stack {
         }
     }
 
-    fn park(&mut self, syn: Syn<'_>, work: Work, grant: Option<Grant>, place: Place) {
+    fn park(&mut self, syn: &Syn<'_>, work: Work, grant: Option<Grant>, place: Place) {
         let room = copy_of(syn.segment).filter(|bytes| self.parked.has_room(bytes.len()));
         let Some(bytes) = room else {
             drop(place);
@@ -164,7 +166,7 @@ impl Stack {
                     None
                 }
                 Work::Verify(candidate) => {
-                    self.spoil(&syn);
+                    self.spoil(syn);
                     Some(Refused { status: Status::Overloaded, tag: candidate.tag(), hint: Hint::None })
                 }
                 _ => None,
@@ -172,7 +174,7 @@ impl Stack {
             return self.adopt(syn, Reason::Overloaded, grant, refused);
         };
         let listener = self.listeners.id(syn.listener);
-        let Syn { key, segment, above, now, .. } = syn;
+        let Syn { key, segment, above, now, .. } = *syn;
         self.parked.park(key, segment.seq, above, bytes, listener, grant, place, work, now);
     }
 
@@ -220,7 +222,8 @@ impl Stack {
             (result, refused)
         };
         let (listener, key, above, grant) = (parked.listener.index, parked.key, parked.above, parked.grant);
-        let syn = Syn { listener, key, segment: &segment, above, now };
+        let hash = self.hasher.hash(&key);
+        let syn = &Syn { listener, key, hash, segment: &segment, above, now };
         match result {
             JobResult::Accept => {
                 let (place, candidate) = (parked.place, parked.candidate);
@@ -240,12 +243,12 @@ impl Stack {
     }
 
     /// An ordinary child: its data, if any, is not taken.
-    fn adopt(&mut self, syn: Syn<'_>, reason: Reason, grant: Option<Grant>, refused: Option<Refused>) {
+    fn adopt(&mut self, syn: &Syn<'_>, reason: Reason, grant: Option<Grant>, refused: Option<Refused>) {
         let options = &syn.segment.options;
         if !syn.segment.payload.is_empty() || options.fast_open().is_some() {
             self.counters.first_flights_refused += 1;
         }
-        let reply = self.reply_to(&syn, refused, grant.is_some());
+        let reply = self.reply_to(syn, refused, grant.is_some());
         let mut plan = ChildPlan { options: self.options(syn.segment, reply, grant), ..ChildPlan::default() };
         if syn.key.is_carried() {
             plan.retries = crate::carrier::SYN_ACK_RETRIES;
@@ -255,7 +258,7 @@ impl Stack {
     }
 
     /// A child whose first flight was admitted: readable and acceptable at once.
-    fn adopt_early(&mut self, syn: Syn<'_>, admitted: Admitted) {
+    fn adopt_early(&mut self, syn: &Syn<'_>, admitted: Admitted) {
         let Admitted { grant, place, candidate, relayed } = admitted;
         let segment = syn.segment;
         self.relieved(syn.listener);
@@ -289,10 +292,10 @@ impl Stack {
                     plan.skip = u32::from(len);
                 }
                 plan.retries = if relayed.is_some() { RELAYED_RETRIES } else { CERTIFIED_RETRIES };
-                let hint = relayed.as_ref().map_or(Hint::None, |returned| self.proof(returned, &syn));
+                let hint = relayed.as_ref().map_or(Hint::None, |returned| self.proof(returned, syn));
                 Some(Reply { status: Status::Accepted, tag: candidate.tag(), hint })
             }
-            None => self.reply_to(&syn, None, grant.is_some()),
+            None => self.reply_to(syn, None, grant.is_some()),
         };
         if syn.key.is_carried() {
             plan.retries = plan.retries.min(crate::carrier::SYN_ACK_RETRIES);
@@ -311,10 +314,10 @@ impl Stack {
     }
 
     /// Nothing is kept of a SYN whose credential was made up: it is answered with a SYN cookie.
-    fn answer_forged(&mut self, syn: Syn<'_>, refused: Option<Refused>) {
+    fn answer_forged(&mut self, syn: &Syn<'_>, refused: Option<Refused>) {
         self.counters.first_flights_refused += 1;
         self.counters.blocks_forged += 1;
-        let reply = self.reply_to(&syn, refused, false);
+        let reply = self.reply_to(syn, refused, false);
         let options = self.options(syn.segment, reply, None);
         self.send_cookie(syn.listener, syn.key, syn.segment, &options, syn.now);
     }
@@ -385,12 +388,12 @@ impl Stack {
 
     fn make_child(
         &mut self,
-        syn: Syn<'_>,
+        syn: &Syn<'_>,
         plan: &ChildPlan,
         outcome: Outcome,
         place: Option<Place>,
     ) -> Option<u32> {
-        let Syn { listener: index, key, segment, above, now } = syn;
+        let Syn { listener: index, key, hash, segment, above, now } = *syn;
         let listener = self.listeners.at_mut(index)?;
         let tcp = listener.tcp.clone();
         let hold = plan.early && listener.config.hold_last_ack;
@@ -400,7 +403,7 @@ impl Stack {
         self.counters.passive_opens += 1;
         let ends = self.endpoints(&key, above, now);
         let owner = if plan.early { Owner::AcceptQueue(index) } else { Owner::SynQueue(index) };
-        let child = self.insert(tcp, ends, &key, owner, outcome, now);
+        let child = self.insert(tcp, ends, &key, hash, owner, outcome, now);
         let slot = self.slots.get_mut(child)?;
         slot.conn.open_passive(segment, plan, &mut self.pool, now);
         slot.place = place;
@@ -414,8 +417,9 @@ impl Stack {
         Some(child)
     }
 
+    #[inline]
     pub(crate) fn endpoints(&self, key: &FlowKey, above: Option<SeqNum>, now: Instant) -> Endpoints {
-        let Initial { isn, ts_offset } = self.isn.initial(key.local(), key.remote(), key.outer_remote(), now);
+        let Initial { isn, ts_offset } = self.isn.initial_of(key, now);
         Endpoints {
             local_port: key.local_port(),
             remote_port: key.remote_port(),

@@ -67,16 +67,17 @@ impl PortSelector {
         // F and G of the RFC are the two halves of one hash.
         let hash = self.hash(local, remote);
         let counter = self.counters.get_mut((hash >> 32) as usize % COUNTERS)?;
-        let start = u64::from(hash as u32) + u64::from(*counter);
-        for tried in 0..self.count {
+        let count = self.count;
+        let mut place = ((u64::from(hash as u32) + u64::from(*counter)) % u64::from(count.max(1))) as u32;
+        for tried in 0..count {
             // Below 2¹⁶ by construction: first + count − 1 is the last port.
-            let place = (start + u64::from(tried)) % u64::from(self.count);
             let port = self.first.saturating_add(place as u16);
             if !in_use(port) {
-                let step = tried + 1 + random % MAX_STEP;
-                *counter = ((u32::from(*counter) + step) % self.count) as u16;
+                let next = u32::from(*counter) + tried + 1 + random % MAX_STEP;
+                *counter = (if next < count { next } else { next % count }) as u16;
                 return Some(port);
             }
+            place = if place + 1 < count { place + 1 } else { 0 };
         }
         None
     }

@@ -29,7 +29,7 @@ pub enum Owner {
 }
 
 /// What a client's SYN asked for; told to the credential store when the answer comes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Asked {
     /// The local network that it was sent from.
     pub network: NetworkId,

@@ -237,8 +237,7 @@ impl Stack {
         if self.slots.len() >= self.config.limits.connections {
             return Err(ConnectError::TooManyConnections);
         }
-        let local = self.local_end(remote, config)?;
-        let key = flow(local, remote, outer);
+        let (key, hash) = self.choose_flow(remote, config, outer)?;
         let Intent { plan, asked, outcome, path_mss } = self.intend(config, &key, data, now);
         let tcp = config.tcp.clone().unwrap_or_else(|| self.tcp.clone());
         let mut ends = self.endpoints(&key, None, now);
@@ -247,7 +246,7 @@ impl Stack {
             ends.probe = [0; 3];
         }
         ends.path_mss = path_mss;
-        let index = self.insert(tcp, ends, &key, Owner::Application, outcome, now);
+        let index = self.insert(tcp, ends, &key, hash, Owner::Application, outcome, now);
         let slot = self.slots.get_mut(index).ok_or(ConnectError::TooManyConnections)?;
         let taken = slot.conn.open_active(plan, data, &mut self.pool);
         slot.asked = asked;
@@ -265,33 +264,50 @@ impl Stack {
         config: &ConnectConfig,
     ) -> Result<SocketAddr, ConnectError> {
         let outer = self.carrier.as_ref().map(|carrier| carrier.port).zip(config.carrier);
+        self.choose_flow(remote, config, outer).map(|(key, _)| key.local())
+    }
+
+    /// The flow of a connect, with its hash; `outer` are the UDP ports.
+    fn choose_flow(
+        &mut self,
+        remote: SocketAddr,
+        config: &ConnectConfig,
+        outer: Option<(u16, u16)>,
+    ) -> Result<(FlowKey, u64), ConnectError> {
         let same = |ip: &&core::net::IpAddr| ip.is_ipv4() == remote.is_ipv4();
         let ip = match config.local {
-            Some(local) if !local.ip().is_unspecified() => local.ip(),
+            Some(local) if !local.ip().is_unspecified() => {
+                if !self.is_ours(local.ip()) || local.is_ipv4() != remote.is_ipv4() {
+                    return Err(ConnectError::LocalInUse);
+                }
+                local.ip()
+            }
             _ => *self.config.addresses.iter().find(same).ok_or(ConnectError::NoAddress)?,
         };
-        if !self.is_ours(ip) || ip.is_ipv4() != remote.is_ipv4() {
-            return Err(ConnectError::LocalInUse);
-        }
+        let base = flow(SocketAddr::new(ip, 0), remote, outer);
         if let Some(port) = config.local.map(|l| l.port()).filter(|p| *p != 0) {
-            let local = SocketAddr::new(ip, port);
-            let free = !self.taken(&flow(local, remote, outer));
-            return free.then_some(local).ok_or(ConnectError::LocalInUse);
+            let key = base.with_local_port(port);
+            let hash = self.hasher.hash(&key);
+            return if self.taken(&key, hash) { Err(ConnectError::LocalInUse) } else { Ok((key, hash)) };
         }
         let random = u32::from(self.random.next_byte());
         let Self { ports, listeners, flows, slots, hasher, time_wait, .. } = self;
-        let port = ports.select(ip, remote, random, |port| {
-            let key = flow(SocketAddr::new(ip, port), remote, outer);
+        let mut chosen = None;
+        ports.select(ip, remote, random, |port| {
+            let key = base.with_local_port(port);
             let hash = hasher.hash(&key);
-            listeners.listens_on(port)
+            let used = listeners.listens_on(port)
                 || flows.find(hash, |i| slots.get(i).is_some_and(|s| s.key == key)).is_some()
-                || time_wait.find(hash).is_some()
+                || time_wait.find(hash).is_some();
+            if !used {
+                chosen = Some((key, hash));
+            }
+            used
         });
-        Ok(SocketAddr::new(ip, port.ok_or(ConnectError::NoPorts)?))
+        chosen.ok_or(ConnectError::NoPorts)
     }
 
-    fn taken(&self, key: &FlowKey) -> bool {
-        let hash = self.hasher.hash(key);
+    fn taken(&self, key: &FlowKey, hash: u64) -> bool {
         self.find_hashed(hash, key).is_some() || self.time_wait.find(hash).is_some()
     }
 

@@ -368,6 +368,7 @@ impl Stack {
 
     /// Largest payload of a flow's segment that the link takes, options not counted; in UDP what a datagram of
     /// the size that every path takes has room for.
+    #[inline]
     pub(crate) fn path_mss(&self, key: &FlowKey) -> u16 {
         let mut packet = self.config.mtu;
         if let Some(carrier) = self.carrier.as_ref().filter(|_| key.is_carried()) {
@@ -378,8 +379,14 @@ impl Stack {
 
     /// Payloads, options not counted, that a connection in UDP tries above [`Stack::path_mss`]: what most tunnels
     /// take, what Ethernet takes, what the link takes.
+    #[inline]
     pub(crate) fn probe_sizes(&self, key: &FlowKey) -> [u16; 3] {
-        if !key.is_carried() || self.carrier.as_ref().is_none_or(|carrier| !carrier.probe) {
+        if key.is_carried() { self.carried_probe_sizes(key) } else { [0; 3] }
+    }
+
+    #[inline(never)]
+    fn carried_probe_sizes(&self, key: &FlowKey) -> [u16; 3] {
+        if self.carrier.as_ref().is_none_or(|carrier| !carrier.probe) {
             return [0; 3];
         }
         let base = self.path_mss(key);

@@ -90,7 +90,8 @@ impl Stack {
             listener.syn_queue += 1;
         }
         let outcome = Outcome::Handshake(Reason::SynCookie);
-        let child = self.insert(tcp, ends, &key, Owner::SynQueue(index), outcome, now);
+        let hash = self.hasher.hash(&key);
+        let child = self.insert(tcp, ends, &key, hash, Owner::SynQueue(index), outcome, now);
         if let Some(slot) = self.slots.get_mut(child) {
             slot.conn.open_from_cookie(peer_isn, &options, now);
         }
