@@ -30,16 +30,26 @@ impl Stack {
     /// Takes what [`Slot::touch`] says that there is.
     #[inline(never)]
     pub(crate) fn take_news(&mut self, index: u32, now: Instant) {
-        let Some(slot) = self.slots.get_mut(index) else { return };
+        let Some((slot, generation)) = self.slots.get_mut_with_generation(index) else { return };
         let counted = slot.counted;
         let ready = slot.conn.poll_readiness();
         if self.config.limits.trace == 0 {
             slot.conn.forget_transitions();
+            slot.ready |= ready;
+            if !(ready.contains(Readiness::CONNECTED) || ready.contains(Readiness::CLOSED)) {
+                // Nothing but data, as a rule.
+                if !ready.is_empty() && slot.owner == Owner::Application && !slot.announced {
+                    slot.announced = true;
+                    self.events.push_back(Announced::Connection(index, generation));
+                }
+            } else {
+                self.changed(index, ready, now);
+            }
         } else {
             self.trace_transitions(index);
-        }
-        if !ready.is_empty() {
-            self.changed(index, ready, now);
+            if !ready.is_empty() {
+                self.changed(index, ready, now);
+            }
         }
         if !counted {
             self.count_outcome(index);

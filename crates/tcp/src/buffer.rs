@@ -92,25 +92,29 @@ impl Ring {
     }
 
     /// Makes room for `needed` bytes from the first one; false if the pool refuses.
+    #[inline]
     fn ensure(&mut self, pool: &mut Pool, needed: usize) -> bool {
-        if needed <= self.data.len() {
+        needed <= self.data.len() || self.grow(pool, needed)
+    }
+
+    #[inline(never)]
+    fn grow(&mut self, pool: &mut Pool, needed: usize) -> bool {
+        if self.data.is_empty() {
+            // What it held before it was empty it is likely to hold again.
+            let wanted = needed.max(self.hint as usize);
+            let Some(block) = pool.take(wanted).or_else(|| pool.take(needed)) else { return false };
+            (self.hint, self.head) = (block.len() as u32, 0);
+            self.data = block;
             return true;
         }
-        // What it held before it was empty it is likely to hold again.
-        let wanted = if self.data.is_empty() { needed.max(self.hint as usize) } else { needed };
-        let Some(mut bigger) = pool.take(wanted).or_else(|| pool.take(needed)) else { return false };
+        let Some(mut bigger) = pool.take(needed) else { return false };
         self.hint = bigger.len() as u32;
         let old = self.data.len();
         let head = (self.head as usize).min(old);
         let (front, back) = (&self.data[head..], &self.data[..head]);
-        if old > 0 {
-            bigger[..front.len()].copy_from_slice(front);
-            bigger[front.len()..old].copy_from_slice(back);
-        }
-        let smaller = core::mem::replace(&mut self.data, bigger);
-        if !smaller.is_empty() {
-            pool.give(smaller);
-        }
+        bigger[..front.len()].copy_from_slice(front);
+        bigger[front.len()..old].copy_from_slice(back);
+        pool.give(core::mem::replace(&mut self.data, bigger));
         self.head = 0;
         true
     }
@@ -137,11 +141,13 @@ impl Ring {
         }
         let mask = self.data.len() - 1;
         let start = (self.head as usize + offset) & mask;
-        let first = bytes.len().min(self.data.len() - start);
-        self.data[start..start + first].copy_from_slice(&bytes[..first]);
-        if first < bytes.len() {
-            self.data[..bytes.len() - first].copy_from_slice(&bytes[first..]);
+        if let Some(place) = self.data.get_mut(start..start + bytes.len()) {
+            place.copy_from_slice(bytes);
+            return true;
         }
+        let (first, second) = bytes.split_at(bytes.len().min(self.data.len() - start));
+        self.data[start..start + first.len()].copy_from_slice(first);
+        self.data[..second.len()].copy_from_slice(second);
         true
     }
 
@@ -158,12 +164,12 @@ impl Ring {
         }
         let mask = self.data.len() - 1;
         let start = (self.head as usize + offset) & mask;
-        let first = out.len().min(self.data.len() - start);
-        let (a, b) = out.split_at_mut(first);
-        a.copy_from_slice(&self.data[start..start + first]);
-        if !b.is_empty() {
-            b.copy_from_slice(&self.data[..b.len()]);
+        if let Some(bytes) = self.data.get(start..start + out.len()) {
+            return out.copy_from_slice(bytes);
         }
+        let (a, b) = out.split_at_mut(out.len().min(self.data.len() - start));
+        a.copy_from_slice(&self.data[start..start + a.len()]);
+        b.copy_from_slice(&self.data[..b.len()]);
     }
 
     /// Drops the first `n` bytes. `keep` tells that bytes written ahead must survive.

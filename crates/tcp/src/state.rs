@@ -33,8 +33,8 @@ pub struct SynSent {
     pub retransmits: u8,
     /// How many of them left because the one before was too big for the path.
     pub too_big: u8,
-    /// When the first SYN left.
-    pub first_sent: Option<Instant>,
+    /// When the first SYN left; [`Instant::FAR_FUTURE`] before.
+    pub first_sent: Instant,
     /// A SYN is to be sent.
     pub pending: bool,
     /// It travels another way, too: no answer says how long the way is.
@@ -43,6 +43,7 @@ pub struct SynSent {
 
 impl SynSent {
     /// The number behind what follows the SYN at once; `None` once the SYN was sent again. `iss` is ours.
+    #[inline]
     #[must_use]
     pub fn follow_end(&self, iss: SeqNum) -> Option<SeqNum> {
         (self.follow > 0 && self.retransmits == 0).then(|| iss + 1 + self.carried + self.follow)
@@ -115,29 +116,30 @@ pub struct Closed {
     pub reason: CloseReason,
 }
 
-/// The state of a connection.
+/// The state of a connection. Laid out so that its name is a byte of it.
 #[derive(Debug)]
+#[repr(u8)]
 pub enum State {
-    /// See [`SynSent`].
-    SynSent(SynSent),
-    /// See [`SynRcvd`].
-    SynRcvd(SynRcvd),
-    /// See [`Established`].
-    Established(Established),
-    /// See [`FinWait1`].
-    FinWait1(FinWait1),
-    /// See [`FinWait2`].
-    FinWait2(FinWait2),
-    /// See [`CloseWait`].
-    CloseWait(CloseWait),
-    /// See [`Closing`].
-    Closing(Closing),
-    /// See [`LastAck`].
-    LastAck(LastAck),
-    /// See [`TimeWait`].
-    TimeWait(TimeWait),
     /// See [`Closed`].
-    Closed(Closed),
+    Closed(Closed) = StateName::Closed as u8,
+    /// See [`SynSent`].
+    SynSent(SynSent) = StateName::SynSent as u8,
+    /// See [`SynRcvd`].
+    SynRcvd(SynRcvd) = StateName::SynRcvd as u8,
+    /// See [`Established`].
+    Established(Established) = StateName::Established as u8,
+    /// See [`FinWait1`].
+    FinWait1(FinWait1) = StateName::FinWait1 as u8,
+    /// See [`FinWait2`].
+    FinWait2(FinWait2) = StateName::FinWait2 as u8,
+    /// See [`CloseWait`].
+    CloseWait(CloseWait) = StateName::CloseWait as u8,
+    /// See [`Closing`].
+    Closing(Closing) = StateName::Closing as u8,
+    /// See [`LastAck`].
+    LastAck(LastAck) = StateName::LastAck as u8,
+    /// See [`TimeWait`].
+    TimeWait(TimeWait) = StateName::TimeWait as u8,
 }
 
 impl State {

@@ -84,7 +84,7 @@ impl Connection {
             segment,
             retransmits: 0,
             too_big: 0,
-            first_sent: None,
+            first_sent: Instant::FAR_FUTURE,
             pending: !plan.elsewhere,
             elsewhere: plan.elsewhere,
         });
@@ -112,7 +112,7 @@ impl Connection {
     /// SYN was released before, or the preamble has another length.
     pub fn release_syn(&mut self, preamble: &[u8], first_timeout: Option<Duration>) -> bool {
         let State::SynSent(syn) = &mut self.state else { return false };
-        let held = syn.elsewhere && !syn.pending && syn.first_sent.is_none();
+        let held = syn.elsewhere && !syn.pending && syn.first_sent == Instant::FAR_FUTURE;
         if !held || syn.preamble.len() != preamble.len() {
             return false;
         }
@@ -249,7 +249,9 @@ impl Connection {
         let carried_once = syn.again == crate::plan::Retransmit::Plain;
         let echo = segment.options.timestamps.filter(|_| self.config.timestamps).map(|ts| ts.echo);
         (carried_once && segment.ack.gt(self.snd.iss + 1))
-            || echo.is_some_and(|echo| syn.first_sent.is_some_and(|at| self.ts_now(at) == echo))
+            || echo.is_some_and(|echo| {
+                syn.first_sent != Instant::FAR_FUTURE && self.ts_now(syn.first_sent) == echo
+            })
     }
 
     /// Takes a SYN-ACK for which [`Connection::syn_ack_report`] gave a report.
@@ -267,7 +269,8 @@ impl Connection {
             self.die(CloseReason::PeerMisbehaved, pool);
             return Disposition::Reset;
         }
-        let (retransmits, first_sent) = (syn.retransmits, syn.first_sent.filter(|_| !syn.elsewhere));
+        let timed = syn.retransmits == 0 && !syn.elsewhere && syn.first_sent != Instant::FAR_FUTURE;
+        let (retransmits, first_sent) = (syn.retransmits, syn.first_sent);
         let whole = resolution == Resolution::Accepted && segment.ack.ge(self.snd.iss + 1 + syn.carried);
         // What vanishes with a first flight says more about the path's middleboxes than about
         // congestion, once; a SYN that was too big says nothing about it.
@@ -302,7 +305,7 @@ impl Connection {
             self.snd.flight.clear();
             self.snd.nxt = segment.ack;
         }
-        match first_sent.filter(|_| retransmits == 0) {
+        match timed.then_some(first_sent) {
             Some(sent) => self.rtt.sample(now - sent),
             None => self.sample_echo(segment, now),
         }

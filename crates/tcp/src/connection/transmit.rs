@@ -96,7 +96,7 @@ impl Connection {
         if let State::SynSent(syn) = &mut self.state
             && first
         {
-            syn.first_sent = Some(now);
+            syn.first_sent = now;
             if let Some(timeout) = syn.first_timeout {
                 self.timers.set(Timer::Retransmit, now + timeout);
             }
