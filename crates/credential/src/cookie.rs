@@ -5,6 +5,7 @@ use crate::key::CookieKey;
 use aes::Aes128;
 use aes::cipher::{Array, BlockCipherEncrypt, KeyInit};
 use alloc::boxed::Box;
+use core::hash::Hasher;
 use core::net::IpAddr;
 use siphasher::sip::SipHasher24;
 
@@ -72,7 +73,10 @@ impl CookieScheme for Linux {
         let hash = match (flow.client, flow.server) {
             (IpAddr::V4(client), IpAddr::V4(server)) => {
                 let pair = (u64::from(client.to_bits()) << 32) | u64::from(server.to_bits());
-                hasher.hash(&pair.to_be_bytes())
+                // The same eight octets as a number, which the hash takes at once.
+                let mut hasher = hasher;
+                hasher.write_u64(u64::from_le_bytes(pair.to_be_bytes()));
+                hasher.finish()
             }
             (client, server) => {
                 let mut pair = [0; 32];

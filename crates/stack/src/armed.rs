@@ -161,11 +161,13 @@ impl Stack {
         };
         let ends = self.endpoints(&key, None, now);
         let hash = self.hasher.hash(&key);
-        let index = self.insert(Arc::new(tcp), ends, &key, hash, Owner::Application, Outcome::Undecided, now);
-        let slot = self.slots.get_mut(index).ok_or(ConnectError::TooManyConnections)?;
-        slot.conn.open_active(plan, data, &mut self.pool);
-        slot.asked = Some(Box::new(asked));
-        slot.client = true;
+        let (tcp, owner) = (Arc::new(tcp), Owner::Application);
+        let index = self.insert(tcp, ends, &key, hash, owner, Outcome::Undecided, now, |slot, pool| {
+            slot.conn.open_active(plan, data, pool);
+            slot.asked = Some(Box::new(asked));
+            slot.client = true;
+        });
+        let slot = self.slots.get(index).ok_or(ConnectError::TooManyConnections)?;
         let mut segment = alloc::vec![0; 60 + BLOCK_LEN + data.len()];
         let len = slot.conn.copy_syn(&mut segment).unwrap_or_default();
         segment.truncate(len);

@@ -1,7 +1,7 @@
 //! The client's side of Fast Open: what a SYN asks for, what the answer means (RFC 7413 §4.1).
 
 use crate::config::ConnectConfig;
-use crate::event::{ConnId, Trace};
+use crate::event::ConnId;
 use crate::flow::{FlowKey, default_mss};
 use crate::follower;
 use crate::offer;
@@ -207,8 +207,7 @@ impl Stack {
             let key = slot.key;
             self.disarm(&key, index);
         }
-        let id = self.id(index);
-        self.trace(Trace::Outcome(id, outcome));
+        self.trace_outcome(index, outcome);
         disposition
     }
 
@@ -267,11 +266,11 @@ impl Stack {
 
     /// A client's connection is over: what that says about first flights to its server, and about the way there.
     pub(crate) fn visit_over(&mut self, index: u32, now: Instant) {
-        let succeeded = self.flight_over(index, now);
-        let Some(slot) = self.slots.get_mut(index) else { return };
-        if !slot.client {
+        if self.slots.get(index).is_none_or(|slot| !slot.client) {
             return;
         }
+        let succeeded = self.flight_over(index, now);
+        let Some(slot) = self.slots.get_mut(index) else { return };
         let server = slot.key.remote_ip();
         let network = self.config.network_of(&slot.key);
         // What was asked on another network says nothing about this one.

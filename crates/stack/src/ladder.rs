@@ -189,11 +189,11 @@ impl Stack {
         let Some(slot) = self.slots.get(index) else { return };
         let tcp = Arc::clone(slot.conn.config());
         let hash = self.hasher.hash(&key);
-        let twin = self.insert(tcp, ends, &key, hash, Owner::Twin(index), Outcome::Undecided, now);
-        if let Some(slot) = self.slots.get_mut(twin) {
-            slot.conn.open_active(SynPlan::default(), &[], &mut self.pool);
+        let owner = Owner::Twin(index);
+        let twin = self.insert(tcp, ends, &key, hash, owner, Outcome::Undecided, now, |slot, pool| {
+            slot.conn.open_active(SynPlan::default(), &[], pool);
             slot.client = true;
-        }
+        });
         if let Some(asked) = self.slots.get_mut(index).and_then(|slot| slot.asked.as_mut()) {
             asked.ladder.twin = Some(twin);
         }

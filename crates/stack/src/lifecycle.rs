@@ -6,7 +6,7 @@ use crate::stack::{Announced, Stack};
 use alloc::sync::Arc;
 use core::time::Duration;
 use firstflight_credential::Outcome;
-use firstflight_tcp::{CloseReason, Connection, Endpoints, Readiness, StateName};
+use firstflight_tcp::{CloseReason, Connection, Endpoints, Pool, Readiness, StateName};
 use firstflight_wire::Instant;
 
 /// How long a first flight that was reset in the application's hands keeps its place: the SYN may have
@@ -57,7 +57,7 @@ impl Stack {
     }
 
     /// Counts the connection's outcome, if it is known now.
-    fn count_outcome(&mut self, index: u32) {
+    pub(crate) fn count_outcome(&mut self, index: u32) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         if slot.outcome != Outcome::Undecided {
             slot.counted = true;
@@ -71,12 +71,11 @@ impl Stack {
         slot.ready |= ready;
         if ready.contains(Readiness::CONNECTED) {
             slot.place = None;
-            let granted = core::mem::take(&mut slot.granted);
+            self.counters.established += 1;
             if slot.certificate {
                 self.certified.remove(&index);
             }
-            let Some(slot) = self.slots.get_mut(index) else { return };
-            self.counters.established += 1;
+            let granted = core::mem::take(&mut slot.granted);
             if let Owner::SynQueue(listener) = slot.owner {
                 self.promote(index, listener);
             }
@@ -104,14 +103,15 @@ impl Stack {
     /// The connection is over: out of the table, perhaps into TIME-WAIT.
     fn ended(&mut self, index: u32, now: Instant) {
         self.visit_over(index, now);
-        let Some(slot) = self.slots.get_mut(index) else { return };
+        let Some(mut slot) = self.slots.get_mut(index) else { return };
         if core::mem::take(&mut slot.granted) {
             self.grants.remove(&index);
         }
         if slot.certificate {
             self.vouched_for_nothing(index, now);
+            let Some(again) = self.slots.get_mut(index) else { return };
+            slot = again;
         }
-        let Some(slot) = self.slots.get_mut(index) else { return };
         if let Some(place) = slot.place.take()
             && slot.conn.close_reason() == Some(CloseReason::Reset)
             && self.listeners.keeps_place(slot.owner)
@@ -124,8 +124,9 @@ impl Stack {
         if !self.armed.is_empty() {
             let key = slot.key;
             self.disarm(&key, index);
+            let Some(again) = self.slots.get_mut(index) else { return };
+            slot = again;
         }
-        let Some(slot) = self.slots.get_mut(index) else { return };
         let hash = slot.hash;
         if let (Some(pair), Some(carrier)) = (slot.pair.take(), &mut self.carrier) {
             carrier.leave(pair, index);
@@ -169,7 +170,7 @@ impl Stack {
         }
     }
 
-    /// Puts a new connection, in CLOSED, into slab and table; `hash` is its flow's.
+    /// Puts a new connection, in CLOSED, into slab and table, where it begins; `hash` is its flow's.
     #[allow(clippy::too_many_arguments, reason = "what a connection begins with")]
     #[inline(always)]
     pub(crate) fn insert(
@@ -181,10 +182,16 @@ impl Stack {
         owner: Owner,
         outcome: Outcome,
         now: Instant,
+        begin: impl FnOnce(&mut Slot, &mut Pool),
     ) -> u32 {
         let index = self.slots.reserve();
         if let Some(place) = self.slots.place(index) {
             *place = Some(Slot::new(Connection::new(tcp, ends, now), *key, hash, owner, outcome));
+            if let Some(slot) = place {
+                begin(slot, &mut self.pool);
+                slot.queued = true;
+                self.to_send.push_back(index);
+            }
         }
         // Whoever has no server yet keeps no mapping of a translator.
         if key.is_carried() && key.outer_remote() != 0 {

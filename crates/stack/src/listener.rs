@@ -403,17 +403,16 @@ impl Stack {
         self.counters.passive_opens += 1;
         let ends = self.endpoints(&key, above, now);
         let owner = if plan.early { Owner::AcceptQueue(index) } else { Owner::SynQueue(index) };
-        let child = self.insert(tcp, ends, &key, hash, owner, outcome, now);
-        let slot = self.slots.get_mut(child)?;
-        slot.conn.open_passive(segment, plan, &mut self.pool, now);
-        slot.place = place;
-        slot.hold = hold;
-        let id = self.id(child);
-        self.trace(Trace::Outcome(id, outcome));
+        let child = self.insert(tcp, ends, &key, hash, owner, outcome, now, |slot, pool| {
+            slot.conn.open_passive(segment, plan, pool, now);
+            slot.place = place;
+            slot.hold = hold;
+        });
+        self.trace_outcome(child, outcome);
         if plan.early {
             self.enqueue(child, index);
         }
-        self.touched(child, now);
+        self.take_news(child, now);
         Some(child)
     }
 

@@ -7,13 +7,13 @@ use crate::flow::FlowKey;
 use crate::ingress::possible_source;
 use crate::listeners::Listener;
 use crate::slot::{Owner, Slot};
-use crate::stack::Stack;
+use crate::stack::{Announced, Stack};
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::fmt;
 use core::net::SocketAddr;
 use firstflight_credential::asap::TrustStore;
-use firstflight_credential::{FastOpenPolicy, KeyRing, PolicyError};
+use firstflight_credential::{FastOpenPolicy, KeyRing, Outcome, PolicyError};
 use firstflight_tcp::{CloseReason, IoError};
 use firstflight_wire::Instant;
 
@@ -201,10 +201,13 @@ impl Stack {
     /// The next connection of a listener.
     pub fn accept(&mut self, id: ListenerId) -> Option<ConnId> {
         let index = self.listeners.get_mut(id)?.accept_queue.pop_front()?;
-        let slot = self.slots.get_mut(index)?;
+        let (slot, generation) = self.slots.get_mut_with_generation(index)?;
         slot.owner = Owner::Application;
-        self.announce(index);
-        Some(self.id(index))
+        if !slot.announced {
+            slot.announced = true;
+            self.events.push_back(Announced::Connection(index, generation));
+        }
+        Some(ConnId { index, generation })
     }
 
     /// Connects; `data` is the stream's beginning and rides in the SYN as far as a known cookie and
@@ -246,14 +249,17 @@ impl Stack {
             ends.probe = [0; 3];
         }
         ends.path_mss = path_mss;
-        let index = self.insert(tcp, ends, &key, hash, Owner::Application, outcome, now);
-        let slot = self.slots.get_mut(index).ok_or(ConnectError::TooManyConnections)?;
-        let taken = slot.conn.open_active(plan, data, &mut self.pool);
-        slot.asked = asked;
-        slot.client = true;
+        let mut taken = 0;
+        let index = self.insert(tcp, ends, &key, hash, Owner::Application, outcome, now, |slot, pool| {
+            taken = slot.conn.open_active(plan, data, pool);
+            slot.asked = asked;
+            slot.client = true;
+        });
         self.plan_ladder(index, config, data.get(..taken).unwrap_or_default(), now);
         self.counters.active_opens += 1;
-        self.touched(index, now);
+        if outcome != Outcome::Undecided || self.config.limits.trace > 0 {
+            self.take_news(index, now);
+        }
         Ok((self.id(index), taken))
     }
 

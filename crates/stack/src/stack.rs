@@ -26,7 +26,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_credential::asap::{AsapShard, reason};
-use firstflight_credential::{CredentialStore, Entry, JobResult, NetworkId, Place, Reason, Serial};
+use firstflight_credential::{CredentialStore, Entry, JobResult, NetworkId, Outcome, Place, Reason, Serial};
 use firstflight_tcp::{CloseReason, Pool, Variables};
 use firstflight_wire::{Clock, Instant, udp};
 
@@ -408,6 +408,14 @@ impl Stack {
             self.traces.pop_front();
         }
         self.traces.push_back(record);
+    }
+
+    #[inline]
+    pub(crate) fn trace_outcome(&mut self, index: u32, outcome: Outcome) {
+        if self.config.limits.trace > 0 {
+            let id = self.id(index);
+            self.trace(Trace::Outcome(id, outcome));
+        }
     }
 
     pub(crate) fn trace_transitions(&mut self, index: u32) {

@@ -91,10 +91,9 @@ impl Stack {
         }
         let outcome = Outcome::Handshake(Reason::SynCookie);
         let hash = self.hasher.hash(&key);
-        let child = self.insert(tcp, ends, &key, hash, Owner::SynQueue(index), outcome, now);
-        if let Some(slot) = self.slots.get_mut(child) {
+        let child = self.insert(tcp, ends, &key, hash, Owner::SynQueue(index), outcome, now, |slot, _| {
             slot.conn.open_from_cookie(peer_isn, &options, now);
-        }
+        });
         self.deliver(child, segment, now);
         true
     }
