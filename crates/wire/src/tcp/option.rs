@@ -16,6 +16,15 @@ pub(super) const EXPERIMENT_2: u8 = 254;
 /// Fast Open's experiment identifier.
 pub(super) const FAST_OPEN_EXID: u16 = 0xf989;
 
+/// NOP, NOP, the timestamps' kind and length.
+const ALIGNED_TIMESTAMPS: u32 = u32::from_be_bytes([NOP, NOP, TIMESTAMPS, 10]);
+/// The MSS option's kind and length.
+const MSS_FIRST: u32 = u32::from_be_bytes([MSS, 4, 0, 0]);
+/// SACK permitted, the timestamps' kind and length.
+const SACK_AND_TIMESTAMPS: u32 = u32::from_be_bytes([SACK_PERMITTED, 2, TIMESTAMPS, 10]);
+/// NOP, the window scale's kind and length.
+const ALIGNED_SCALE: u32 = u32::from_be_bytes([NOP, WINDOW_SCALE, 3, 0]);
+
 /// The largest shift that may be used (RFC 7323 §2.3).
 const MAX_WINDOW_SCALE: u8 = 14;
 
@@ -57,52 +66,30 @@ impl<'a> Options<'a> {
     #[inline(always)]
     #[must_use]
     pub fn parse(raw: &'a [u8], syn: bool) -> Self {
-        match *raw {
-            [] => Self::none(raw),
+        // Compared by words: byte by byte it costs four times as much.
+        if let Ok(&[a, b, c, d, ts @ ..]) = <&[u8; 12]>::try_from(raw)
+            && u32::from_be_bytes([a, b, c, d]) == ALIGNED_TIMESTAMPS
+        {
             // Almost every segment of a connection that uses timestamps (RFC 7323 appendix A).
-            [NOP, NOP, TIMESTAMPS, 10, a, b, c, d, e, f, g, h] => {
-                Self { timestamps: Some(timestamps([a, b, c, d, e, f, g, h])), ..Self::none(raw) }
-            }
-            // The SYN of Linux and of this crate; what follows is mostly Fast Open or nothing.
-            [
-                MSS,
-                4,
-                m,
-                n,
-                SACK_PERMITTED,
-                2,
-                TIMESTAMPS,
-                10,
-                a,
-                b,
-                c,
-                d,
-                e,
-                f,
-                g,
-                h,
-                NOP,
-                WINDOW_SCALE,
-                3,
-                s,
-                ..,
-            ] if syn => {
-                let mut options = Self {
-                    mss: Some(u16::from_be_bytes([m, n])).filter(|mss| *mss > 0),
-                    window_scale: Some(s.min(MAX_WINDOW_SCALE)),
-                    sack_permitted: true,
-                    timestamps: Some(timestamps([a, b, c, d, e, f, g, h])),
-                    ..Self::none(raw)
-                };
-                options.read(20, true);
-                options
-            }
-            _ => {
-                let mut options = Self::none(raw);
-                options.read(0, syn);
-                options
-            }
+            return Self { timestamps: Some(timestamps(ts)), ..Self::none(raw) };
         }
+        let mut options = Self::none(raw);
+        let mut known = 0;
+        // The SYN of Linux and of this crate; what follows is mostly Fast Open or nothing.
+        if let Some(&[a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t]) = raw.first_chunk()
+            && syn
+            && u32::from_be_bytes([a, b, 0, 0]) == MSS_FIRST
+            && u32::from_be_bytes([e, f, g, h]) == SACK_AND_TIMESTAMPS
+            && u32::from_be_bytes([q, r, s, 0]) == ALIGNED_SCALE
+        {
+            options.mss = Some(u16::from_be_bytes([c, d])).filter(|mss| *mss > 0);
+            options.window_scale = Some(t.min(MAX_WINDOW_SCALE));
+            options.sack_permitted = true;
+            options.timestamps = Some(timestamps([i, j, k, l, m, n, o, p]));
+            known = 20;
+        }
+        options.read(known, syn);
+        options
     }
 
     #[inline(always)]
