@@ -33,6 +33,23 @@ fn a_timer_fires_at_its_tick_and_not_before() {
 }
 
 #[test]
+fn an_expedited_timer_comes_earlier_and_never_later() {
+    let mut wheel = TimerWheel::new(at(0));
+    wheel.expedite(7, at(50 * TICK));
+    wheel.expedite(7, at(60 * TICK));
+    wheel.expedite(8, at(50 * TICK));
+    wheel.expedite(8, at(40 * TICK));
+    assert_eq!(wheel.len(), 2);
+    assert_eq!(drain(&mut wheel, at(40 * TICK)), vec![8]);
+    assert_eq!(drain(&mut wheel, at(50 * TICK)), vec![7]);
+    wheel.expedite(7, at(55 * TICK));
+    wheel.cancel(7);
+    wheel.expedite(7, at(70 * TICK));
+    assert_eq!(drain(&mut wheel, at(69 * TICK)), vec![]);
+    assert_eq!(drain(&mut wheel, at(70 * TICK)), vec![7], "what is over or cancelled is scheduled anew");
+}
+
+#[test]
 fn moving_and_cancelling() {
     let mut wheel = TimerWheel::new(at(0));
     wheel.schedule(7, at(10 * TICK));
