@@ -129,17 +129,13 @@ pub(crate) const fn fold16(sum: u64) -> u16 {
 
 /// Bytes that one round of the loop takes.
 const BLOCK: usize = 32;
-/// Bytes that one round of the wide loop takes, and from how many on it is the faster one.
-const WIDE: usize = 64;
-const LONG: usize = 512;
 
 /// The sum of native-endian words; an odd last byte counts as the first of its word. Four sums side by side, so
 /// that none waits for the carry of another.
 #[inline]
 fn sum_native(data: &[u8]) -> u64 {
-    let (front, rest) = if data.len() < LONG { (0, data) } else { sum_wide(data) };
-    let mut lanes = [front, 0, 0, 0];
-    let (blocks, rest) = rest.as_chunks::<BLOCK>();
+    let mut lanes = [0u64; BLOCK / 8];
+    let (blocks, rest) = data.as_chunks::<BLOCK>();
     for block in blocks {
         let (words, _) = block.as_chunks::<8>();
         for (lane, word) in lanes.iter_mut().zip(words) {
@@ -156,24 +152,6 @@ fn sum_native(data: &[u8]) -> u64 {
         return sum;
     }
     plus(sum, last_word(data, rest))
-}
-
-/// The sum of whole blocks, and what is left. The lanes are 64 bits wide and take 32-bit halves, so no carry can be lost
-/// below 2³² rounds, and the compiler turns them into vector registers.
-#[inline(never)]
-fn sum_wide(data: &[u8]) -> (u64, &[u8]) {
-    let mut low = [0u64; WIDE / 8];
-    let mut high = [0u64; WIDE / 8];
-    let (blocks, rest) = data.as_chunks::<WIDE>();
-    for block in blocks {
-        let (words, _) = block.as_chunks::<8>();
-        for ((low, high), word) in low.iter_mut().zip(&mut high).zip(words) {
-            let word = u64::from_ne_bytes(*word);
-            *low += word & 0xffff_ffff;
-            *high += word >> 32;
-        }
-    }
-    (low.iter().sum::<u64>() + high.iter().sum::<u64>(), rest)
 }
 
 /// `rest`, the last bytes of `data`, fewer than eight, as the beginning of a word that goes on with zeros.
