@@ -235,11 +235,9 @@ impl Connection {
     /// connection. Linux resets it, too.
     fn echoes_nothing(&self, syn: &SynSent, segment: &Segment<'_>) -> bool {
         let echo = segment.options.timestamps.filter(|_| self.config.timestamps).map(|ts| ts.echo);
-        let first = syn.first_sent.filter(|_| !syn.elsewhere);
-        let (Some(echo), Some(first)) = (echo.filter(|echo| *echo != 0), first) else {
-            return false;
-        };
-        let (first, last) = (self.ts_now(first), self.ts_now(self.last_sent));
+        let unknown = syn.elsewhere || syn.first_sent == Instant::FAR_FUTURE;
+        let Some(echo) = echo.filter(|echo| *echo != 0 && !unknown) else { return false };
+        let (first, last) = (self.ts_now(syn.first_sent), self.ts_now(self.last_sent));
         echo.wrapping_sub(first) > last.wrapping_sub(first)
     }
 
