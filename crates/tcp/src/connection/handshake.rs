@@ -153,6 +153,8 @@ impl Connection {
         self.become_child(peer_isn, &ChildPlan::default());
         self.take_syn_options(options, now);
         self.snd.first_window(peer_isn, self.snd.iss, 0xffff);
+        // What the SYN offered, nobody knows any more.
+        self.snd.max_wnd = 0;
         if let State::SynRcvd(syn) = &mut self.state {
             syn.pending = false;
         }
