@@ -7,6 +7,7 @@ mod tests;
 mod transit;
 
 use std::fmt;
+use std::time::Duration;
 
 use firstflight_wire::Instant;
 
@@ -203,6 +204,12 @@ impl Path {
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.flight.len()
+    }
+
+    /// How long a packet sent at `now` would wait for those before it.
+    #[must_use]
+    pub fn queueing_delay(&self, now: Instant) -> Duration {
+        self.bottleneck.idle_at() - now
     }
 
     /// What happened so far.

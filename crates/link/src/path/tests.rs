@@ -166,6 +166,18 @@ fn full_queue_drops_the_tail() {
 }
 
 #[test]
+fn the_queue_says_how_long_it_takes() {
+    let config = PathConfig { rate_bits_per_s: Some(8_000_000), ..PathConfig::default() };
+    let mut path = Path::new(config, 1).unwrap();
+    assert_eq!(path.queueing_delay(at(5)), Duration::ZERO);
+    path.send(at(0), &[0; 100]);
+    path.send(at(0), &[0; 100]);
+    assert_eq!(path.queueing_delay(at(0)), Duration::from_micros(200));
+    assert_eq!(path.queueing_delay(at(150_000)), Duration::from_micros(50));
+    assert_eq!(path.queueing_delay(at(MS)), Duration::ZERO);
+}
+
+#[test]
 fn idle_bottleneck_takes_a_packet_without_any_queue() {
     let config = PathConfig { rate_bits_per_s: Some(8_000_000), queue_bytes: 0, ..PathConfig::default() };
     let mut path = Path::new(config, 1).unwrap();

@@ -40,6 +40,11 @@ impl Bottleneck {
         self.carry = 0;
     }
 
+    /// When the transmitter has sent all that it has.
+    pub fn idle_at(&self) -> Instant {
+        Instant::from_nanos(self.idle_at)
+    }
+
     /// Queues `length` bytes at `now` (ns) and gives when the last bit has left (ns); `None` if the queue is full.
     pub fn admit(&mut self, now: u64, length: usize) -> Option<u64> {
         let start = now.max(self.idle_at);
