@@ -64,6 +64,8 @@ pub struct Config {
     /// After timeouts in a row send smaller segments, and try larger ones again later: a path that drops large packets
     /// in silence is not given up (RFC 4821).
     pub mtu_probing: bool,
+    /// Let segments leave at a rate, not in bursts of a window. BBR always does.
+    pub pacing: bool,
     /// Send small segments at once: Nagle's algorithm (RFC 9293 §3.7.4) off.
     //= rfc9293 MUST-17
     pub nodelay: bool,
@@ -114,6 +116,7 @@ impl Default for Config {
             ecn: EcnPolicy::Accept,
             congestion: Algorithm::Cubic,
             mtu_probing: true,
+            pacing: false,
             nodelay: false,
             //= rfc9293 MUST-40
             delayed_ack: Duration::from_millis(40),

@@ -6,8 +6,8 @@ use core::ops::Range;
 use firstflight_wire::{Instant, SeqNum};
 
 /// An application that writes crumbs makes no more records than this, or than one for so many bytes.
-const MANY: usize = 4096;
-const CRUMB: u32 = 256;
+pub const MANY: usize = 4096;
+pub const CRUMB: u32 = 256;
 /// Records for which a flight of more than one segment makes room at once.
 const FIRST_ROOM: usize = 8;
 
@@ -42,7 +42,7 @@ impl Marks {
 
     /// To be sent again, and not yet.
     #[inline]
-    fn waits(self) -> bool {
+    pub fn waits(self) -> bool {
         self.0 & (Self::LOST.0 | Self::AGAIN.0) == Self::LOST.0
     }
 }

@@ -20,10 +20,12 @@ pub enum Timer {
     User,
     /// A closed socket waits for the peer's FIN.
     FinWait2,
+    /// What pacing held back may leave.
+    Pacing,
 }
 
 impl Timer {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Probe,
         Self::Retransmit,
         Self::Persist,
@@ -31,16 +33,17 @@ impl Timer {
         Self::Keepalive,
         Self::User,
         Self::FinWait2,
+        Self::Pacing,
     ];
 }
 
 /// When each timer fires.
 #[derive(Debug)]
-pub struct Timers([Instant; 7]);
+pub struct Timers([Instant; 8]);
 
 impl Default for Timers {
     fn default() -> Self {
-        Self([Instant::FAR_FUTURE; 7])
+        Self([Instant::FAR_FUTURE; 8])
     }
 }
 

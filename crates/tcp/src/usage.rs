@@ -55,6 +55,13 @@ impl Usage {
         Some(core::mem::take(&mut self.used))
     }
 
+    /// Whether the window was full in this round trip.
+    #[inline]
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.full
+    }
+
     /// Whether an acknowledgement may open a window of `window` bytes: it was full, or in slow start at least half.
     #[inline]
     #[must_use]

@@ -3,12 +3,17 @@
 //! The connection detects losses and calls a [`CongestionControl`]; the algorithm only moves the
 //! congestion window (cwnd) and the slow-start threshold (ssthresh), both in bytes.
 
+mod algorithm;
+mod bbr;
 mod cubic;
 mod newreno;
 
+pub use algorithm::{Algorithm, UnknownAlgorithm};
+pub use bbr::Bbr;
 pub use cubic::Cubic;
 pub use newreno::NewReno;
 
+use alloc::boxed::Box;
 use core::time::Duration;
 use firstflight_wire::Instant;
 
@@ -41,6 +46,75 @@ pub struct AckSample {
     /// in the last round trip. A window that was not used is not known to fit the path and does
     /// not grow (RFC 9438 §5.8, RFC 7661).
     pub cwnd_limited: bool,
+}
+
+/// How fast the path delivered what one acknowledgement says has arrived (RS of draft-ietf-ccwg-bbr §4.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateSample {
+    /// When it arrived.
+    pub now: Instant,
+    /// Bytes a second (RS.delivery_rate); 0 if nothing reliable was measured.
+    pub rate: u64,
+    /// Bytes delivered since the newest of the segments left that it delivers (RS.delivered).
+    pub delivered: u32,
+    /// Bytes that the connection had delivered when that one left (RS.prior_delivered); `None` if it delivers nothing.
+    pub prior_delivered: Option<u64>,
+    /// Bytes delivered in the connection's life (C.delivered).
+    pub total: u64,
+    /// Bytes that it newly acknowledges or SACKs (RS.newly_acked).
+    pub acked: u32,
+    /// Bytes found lost since the newest one left (RS.lost).
+    pub lost: u32,
+    /// Bytes found lost since the last acknowledgement.
+    pub lost_now: u32,
+    /// Bytes in flight when the newest one had left, itself counted (RS.tx_in_flight).
+    pub sent_in_flight: u32,
+    /// The application, not the path, limited what was delivered (RS.is_app_limited).
+    pub app_limited: bool,
+    /// The round-trip time of the segment that left last.
+    pub rtt: Option<Duration>,
+    /// The smoothed round-trip time.
+    pub srtt: Option<Duration>,
+    /// Bytes in flight after it.
+    pub in_flight: u32,
+    /// The congestion window stopped something since the last one.
+    pub cwnd_limited: bool,
+    /// The peer reports what arrived out of order (RFC 2018).
+    pub sack: bool,
+    /// Fast recovery is under way.
+    pub recovering: bool,
+}
+
+/// A segment that was found lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LostSegment {
+    /// Now.
+    pub now: Instant,
+    /// Its length.
+    pub bytes: u32,
+    /// Bytes in flight when it had left, itself counted.
+    pub in_flight: u32,
+    /// Bytes found lost since it left, itself counted.
+    pub lost: u32,
+    /// The application limited what was sent when it left.
+    pub app_limited: bool,
+    /// Bytes delivered in the connection's life.
+    pub delivered: u64,
+    /// The peer reports what arrived out of order (RFC 2018).
+    pub sack: bool,
+}
+
+/// What is so before something leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Departure {
+    /// Now.
+    pub now: Instant,
+    /// Bytes in flight.
+    pub in_flight: u32,
+    /// The application had less to send than the path takes.
+    pub app_limited: bool,
+    /// The smoothed round-trip time.
+    pub srtt: Option<Duration>,
 }
 
 /// An algorithm that moves the congestion window.
@@ -91,37 +165,75 @@ pub trait CongestionControl {
 
     /// A SYN or SYN-ACK was lost: the initial window becomes one segment (RFC 5681 §3.1).
     fn on_syn_loss(&mut self);
+
+    /// It models the path: it is given samples and losses, moves its window itself during fast recovery, so that
+    /// proportional rate reduction (RFC 9937) does not apply, and sets the pace. The methods below are for such.
+    fn models_path(&self) -> bool {
+        false
+    }
+
+    /// At how many bytes a second segments leave; `None` leaves it to the window.
+    fn pacing_rate(&self) -> Option<u64> {
+        None
+    }
+
+    /// Something is about to leave.
+    fn on_departure(&mut self, _departure: &Departure) {}
+
+    /// A segment was found lost; before the sample of the acknowledgement that showed it.
+    fn on_lost(&mut self, _lost: &LostSegment) {}
+
+    /// An acknowledgement arrived, in any state of recovery. True if what is delivered of all that is under way now
+    /// is to count as limited by the application: it shows less than the path takes.
+    fn on_sample(&mut self, _sample: &RateSample) -> bool {
+        false
+    }
+
+    /// The peer echoes a router's mark, with `in_flight` bytes outstanding, at most once in a round trip; after
+    /// [`on_loss_recovery`](Self::on_loss_recovery).
+    fn on_mark(&mut self, _now: Instant, _in_flight: u32) {}
+
+    /// What a timeout took for lost was repaired.
+    fn on_repaired(&mut self) {}
 }
 
-/// The algorithms to choose from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-pub enum Algorithm {
-    /// RFC 5681 and RFC 6582.
-    NewReno,
-    /// RFC 9438.
-    #[default]
-    Cubic,
-}
-
-/// The algorithm of one connection: an enum, so that a connection needs no allocation for it.
+/// The algorithm of one connection: an enum, so that a connection needs no allocation for it, but for BBR's model.
 #[derive(Debug, Clone)]
 pub enum Controller {
     /// See [`NewReno`].
     NewReno(NewReno),
     /// See [`Cubic`].
     Cubic(Cubic),
+    /// See [`Bbr`].
+    Bbr(Box<Bbr>),
 }
 
 impl Controller {
-    /// The algorithm in its initial state for segments of `mss` bytes.
+    /// The algorithm in its initial state for segments of `mss` bytes. What it does at random follows from `seed`.
     #[inline(always)]
     #[must_use]
-    pub fn new(algorithm: Algorithm, mss: u32) -> Self {
+    pub fn new(algorithm: Algorithm, mss: u32, seed: u32) -> Self {
         match algorithm {
             Algorithm::NewReno => Self::NewReno(NewReno::new(mss)),
             Algorithm::Cubic => Self::Cubic(Cubic::new(mss)),
+            Algorithm::Bbr => Self::bbr(mss, seed),
         }
+    }
+
+    /// The same until the handshake says how large segments are, without an allocation: a model begins with it.
+    #[inline(always)]
+    #[must_use]
+    pub(crate) fn provisional(algorithm: Algorithm, mss: u32) -> Self {
+        match algorithm {
+            Algorithm::NewReno | Algorithm::Bbr => Self::NewReno(NewReno::new(mss)),
+            Algorithm::Cubic => Self::Cubic(Cubic::new(mss)),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn bbr(mss: u32, seed: u32) -> Self {
+        Self::Bbr(Box::new(Bbr::new(mss, seed)))
     }
 }
 
@@ -131,6 +243,7 @@ macro_rules! each {
         match $self {
             Controller::NewReno($algorithm) => $call,
             Controller::Cubic($algorithm) => $call,
+            Controller::Bbr($algorithm) => $call,
         }
     };
 }
@@ -179,6 +292,34 @@ impl CongestionControl for Controller {
     fn on_syn_loss(&mut self) {
         each!(self, a => a.on_syn_loss());
     }
+
+    fn models_path(&self) -> bool {
+        each!(self, a => a.models_path())
+    }
+
+    fn pacing_rate(&self) -> Option<u64> {
+        each!(self, a => a.pacing_rate())
+    }
+
+    fn on_departure(&mut self, departure: &Departure) {
+        each!(self, a => a.on_departure(departure));
+    }
+
+    fn on_lost(&mut self, lost: &LostSegment) {
+        each!(self, a => a.on_lost(lost));
+    }
+
+    fn on_sample(&mut self, sample: &RateSample) -> bool {
+        each!(self, a => a.on_sample(sample))
+    }
+
+    fn on_mark(&mut self, now: Instant, in_flight: u32) {
+        each!(self, a => a.on_mark(now, in_flight));
+    }
+
+    fn on_repaired(&mut self) {
+        each!(self, a => a.on_repaired());
+    }
 }
 
 /// Window and threshold of [`CongestionControl::on_unused`].
@@ -217,7 +358,7 @@ mod tests {
     #[test]
     fn both_algorithms_keep_the_common_contract() {
         for algorithm in [Algorithm::NewReno, Algorithm::Cubic] {
-            let mut c = Controller::new(algorithm, 1000);
+            let mut c = Controller::new(algorithm, 1000, 0);
             let now = Instant::from_millis(1);
             assert_eq!((c.window(), c.slow_start_threshold()), (10_000, u32::MAX));
             c.on_loss_recovery(now, 1000);
@@ -259,7 +400,7 @@ mod tests {
     #[test]
     fn a_window_has_a_maximum() {
         for algorithm in [Algorithm::NewReno, Algorithm::Cubic] {
-            let mut c = Controller::new(algorithm, 65_000);
+            let mut c = Controller::new(algorithm, 65_000, 0);
             for ms in 0..20_000 {
                 c.on_ack(&AckSample {
                     now: Instant::from_millis(ms),

@@ -101,6 +101,7 @@ impl Connection {
         let (una, had) = (self.snd.una, self.snd.wnd);
         // What was sent again for nothing is reported when all has arrived.
         if self.snd.outstanding() || self.undo.is_some() || self.tail.is_some() {
+            self.check_app_limited();
             let reader = self.reader(segment, now);
             let mut delivery = Delivery { pipe: self.snd.pipe(), ..Delivery::default() };
             if self.facts.sack && !segment.options.sack().as_slice().is_empty() {
@@ -119,6 +120,9 @@ impl Connection {
             self.totals.delivered = self.totals.delivered.saturating_add(delivery.segments);
             self.take_echo(segment, &delivery, now);
             self.recover(&delivery, now);
+            if self.paced.is_some() {
+                self.report_sample(now);
+            }
             self.after_ack(&delivery, now);
         }
         self.snd.update_window(seq, ack, window);
@@ -160,10 +164,16 @@ impl Connection {
         }
         let before = delivery.bytes;
         let (flight, rack) = (&mut self.snd.flight, &mut self.rack);
+        let mut sampler = self.paced.as_mut().and_then(|paced| paced.sampler.as_mut());
         for &(start, end) in blocks {
             // A block below UNA was read above; one beyond NXT is made up.
             if start.lt(end) && start.ge(una) && end.le(nxt) {
-                flight.sack(start..end, |sent| reader.read(sent, false, delivery, rack));
+                flight.sack(start..end, |sent| {
+                    reader.read(sent, false, delivery, rack);
+                    if let Some(sampler) = &mut sampler {
+                        sampler.delivered(sent, reader.now);
+                    }
+                });
             }
         }
         delivery.sacked = delivery.bytes - before;
@@ -180,7 +190,13 @@ impl Connection {
     ) {
         let ack = segment.ack;
         let (flight, rack) = (&mut self.snd.flight, &mut self.rack);
-        flight.acknowledge(ack, |sent| reader.read(sent, true, delivery, rack));
+        match self.paced.as_mut().and_then(|paced| paced.sampler.as_mut()) {
+            None => flight.acknowledge(ack, |sent| reader.read(sent, true, delivery, rack)),
+            Some(sampler) => flight.acknowledge(ack, |sent| {
+                reader.read(sent, true, delivery, rack);
+                sampler.delivered(sent, reader.now);
+            }),
+        }
         let buffered = self.snd.buffered();
         self.snd.acknowledge(pool, ack);
         self.push.acknowledged(ack);

@@ -43,6 +43,7 @@ impl Connection {
         if bytes.is_empty() {
             return Ok(0);
         }
+        self.check_app_limited();
         if self.snd.buffered() > 0 && !self.facts.open_end {
             self.push.note(self.snd.end());
         }

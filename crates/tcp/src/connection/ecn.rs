@@ -92,6 +92,7 @@ impl Connection {
         self.undo = None;
         if self.snd.recovery.is_open() && self.snd.outstanding() {
             let prr = Some(self.reduce(delivery.pipe, now));
+            self.control.on_mark(now, delivery.pipe);
             self.undo = None;
             let episode = Episode { point: self.snd.nxt, prr, frto: Frto::Off };
             self.snd.recovery = Recovery::Reducing(Box::new(episode));

@@ -187,7 +187,11 @@ impl Connection {
         let peer = options.mss.unwrap_or(self.ends.default_mss).max(MIN_PEER_MSS);
         //= rfc9293 MUST-16
         self.snd.mss = peer.min(self.config.mss).min(self.ends.path_mss);
-        self.control = crate::congestion::Controller::new(self.config.congestion, u32::from(self.snd.mss));
+        let (mss, seed) = (u32::from(self.snd.mss), self.ends.isn.get());
+        self.control = crate::congestion::Controller::new(self.config.congestion, mss, seed);
+        if self.control.models_path() || self.config.pacing {
+            self.begin_pacing();
+        }
         //= rfc7323 2.2-b 2.3-c 2.3-d
         match options.window_scale {
             Some(shift) if self.config.window_scaling => self.snd.scale = shift.min(14),

@@ -10,6 +10,7 @@ mod acknowledge;
 mod command;
 mod ecn;
 mod handshake;
+mod model;
 mod recover;
 mod segment;
 mod timeout;
@@ -225,6 +226,8 @@ pub struct Connection {
     snd: Send,
     rcv: Receive,
     control: Controller,
+    /// Pacing, and what is measured of the path, where there is any.
+    paced: Option<Box<model::Paced>>,
     rtt: RttEstimator,
     push: Push,
     quick: QuickAck,
@@ -273,7 +276,8 @@ impl Connection {
         }
         Self {
             snd: Send::new(ends.isn, mss),
-            control: Controller::new(config.congestion, u32::from(mss)),
+            control: Controller::provisional(config.congestion, u32::from(mss)),
+            paced: None,
             rtt: RttEstimator::new(),
             push: Push::default(),
             quick: QuickAck::default(),
@@ -344,6 +348,12 @@ impl Connection {
     #[must_use]
     pub fn rtt(&self) -> Option<(Duration, Duration)> {
         Some((self.rtt.srtt()?, self.rtt.rttvar()))
+    }
+
+    /// The retransmission timeout, as it is backed off now.
+    #[must_use]
+    pub fn rto(&self) -> Duration {
+        self.rtt.rto()
     }
 
     /// Congestion window, bytes.

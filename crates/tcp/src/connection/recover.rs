@@ -22,8 +22,8 @@ impl Connection {
     #[inline]
     pub(super) fn window(&self) -> u32 {
         match self.snd.recovery.episode().and_then(|episode| episode.prr.as_ref()) {
-            Some(prr) => prr.window(),
-            None => self.control.window(),
+            Some(prr) if !self.control.models_path() => prr.window(),
+            _ => self.control.window(),
         }
     }
 
@@ -147,6 +147,7 @@ impl Connection {
         if recovered {
             self.snd.recovery = Recovery::Open;
             self.rack.recovered();
+            self.control.on_repaired();
         }
     }
 

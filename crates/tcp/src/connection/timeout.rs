@@ -16,7 +16,11 @@ impl Connection {
     pub fn handle_timeout(&mut self, now: Instant, pool: &mut Pool) {
         while let Some(timer) = self.timers.take_expired(now) {
             match timer {
-                Timer::Probe => self.probe_timeout(now),
+                Timer::Probe => {
+                    self.check_app_limited();
+                    self.probe_timeout(now);
+                    self.report_losses(now);
+                }
                 Timer::Retransmit => self.retransmit_timeout(now, pool),
                 Timer::Persist => self.persist_timeout(now, pool),
                 Timer::DelayedAck => {
@@ -24,6 +28,8 @@ impl Connection {
                     self.quick.waited_in_vain();
                 }
                 Timer::Keepalive => self.keepalive_timeout(now, pool),
+                // What waits is asked for next.
+                Timer::Pacing => {}
                 Timer::User | Timer::FinWait2 => self.give_up(timer, pool),
             }
         }
@@ -89,7 +95,10 @@ impl Connection {
         if self.backoffs >= self.config.retries && !probing {
             return self.die(CloseReason::TimedOut, pool);
         }
+        self.check_app_limited();
         self.enter_loss(now);
+        self.report_losses(now);
+        self.release_pace();
         self.backoffs = self.backoffs.saturating_add(1);
         self.rtt.backoff();
         if self.search.is_some() || self.backoffs > BLACK_HOLE {

@@ -267,6 +267,11 @@ impl Connection {
                 return Some(len);
             }
         }
+        if self.pace_holds(now) {
+            // Perhaps not the pace alone: the peer's window is watched from now on.
+            self.hold(now, cwnd);
+            return None;
+        }
         let probe = if self.search.is_some() { self.probe_size(now, cwnd) } else { None };
         if let Some(size) = probe {
             room = u32::from(size).saturating_sub(self.options_len());
@@ -372,7 +377,10 @@ impl Connection {
                 search.resent(chunk.seq, end, now);
             }
         }
-        self.snd.sent(chunk, now);
+        match self.paced {
+            None => self.snd.sent(chunk, now),
+            Some(_) => self.send_paced(chunk, now),
+        }
         if let State::SynRcvd(syn) = &self.state {
             self.spend_budget(syn.overhead + HEADER + self.options_len() + chunk.len);
         }

@@ -1,0 +1,140 @@
+//! Pacing: segments leave at a rate, not in bursts of a window.
+
+use core::time::Duration;
+use firstflight_wire::Instant;
+
+/// What was not sent in time may follow at once, so much of it: timers are late, by half a millisecond in the stack's
+/// wheel and by more in its driver.
+const LATE: Duration = Duration::from_millis(2);
+
+/// When the next segment may leave.
+#[derive(Debug, Default)]
+pub struct Pacer {
+    /// C.next_send_time of draft-ietf-ccwg-bbr §5.6.2.
+    next: Instant,
+}
+
+/// How fast.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    /// Bytes a second.
+    pub rate: u64,
+    /// The size of a full segment, bytes: two of them may always leave together.
+    pub mss: u32,
+    /// No gap is longer: whatever was measured, something leaves in every round trip.
+    pub longest: Duration,
+}
+
+impl Pacer {
+    /// Until when nothing leaves; `None` if something may leave now.
+    #[inline]
+    #[must_use]
+    pub fn holds(&self, now: Instant) -> Option<Instant> {
+        (self.next > now).then_some(self.next)
+    }
+
+    /// `bytes` left. Without a pace the next ones may follow at once.
+    pub fn sent(&mut self, bytes: u32, pace: Option<Pace>, now: Instant) {
+        let Some(pace) = pace.filter(|pace| pace.rate > 0) else {
+            self.next = now;
+            return;
+        };
+        let late = LATE.max(time_for(pace.mss, pace.rate)).min(pace.longest);
+        let gap = time_for(bytes, pace.rate).min(pace.longest);
+        let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(late.as_nanos() as u64));
+        self.next = self.next.max(earliest) + gap;
+    }
+
+    /// The next segment may leave at once.
+    pub fn release(&mut self) {
+        self.next = Instant::ZERO;
+    }
+}
+
+/// How long `bytes` take at `rate` bytes a second, which is not 0.
+fn time_for(bytes: u32, rate: u64) -> Duration {
+    Duration::from_nanos(u64::from(bytes) * 1_000_000_000 / rate.max(1))
+}
+
+/// The rate for an algorithm that has none of its own: twice a window in a round trip while it may double, 1.2 windows
+/// in congestion avoidance (what Linux does).
+#[must_use]
+pub fn rate_of_window(window: u32, threshold: u32, srtt: Duration) -> u64 {
+    let percent = if window < threshold / 2 { 200 } else { 120 };
+    let micros = (srtt.as_micros() as u64).max(1);
+    u64::from(window) * percent * 10_000 / micros
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(n: u64) -> Instant {
+        Instant::from_millis(n)
+    }
+
+    /// A segment every 10 ms.
+    const SLOW: Pace = Pace { rate: 100_000, mss: 1000, longest: Duration::from_millis(100) };
+
+    #[test]
+    fn two_segments_leave_together_then_one_in_its_time() {
+        let mut pacer = Pacer::default();
+        for _ in 0..2 {
+            assert_eq!(pacer.holds(ms(100)), None);
+            pacer.sent(1000, Some(SLOW), ms(100));
+        }
+        assert_eq!(pacer.holds(ms(100)), Some(ms(110)));
+        assert_eq!(pacer.holds(ms(110)), None);
+        pacer.sent(1000, Some(SLOW), ms(110));
+        assert_eq!(pacer.holds(ms(110)), Some(ms(120)));
+    }
+
+    #[test]
+    fn a_timer_that_is_late_costs_no_rate() {
+        // 12.5 MB/s: a segment of 1,250 bytes takes 100 µs, and the timer comes every 0.6 ms.
+        let pace = Pace { rate: 12_500_000, mss: 1250, longest: Duration::from_secs(1) };
+        let (mut pacer, mut sent) = (Pacer::default(), 0);
+        for call in 0..10_000 {
+            let now = Instant::from_micros(1_000_000 + call * 600);
+            while pacer.holds(now).is_none() {
+                pacer.sent(1250, Some(pace), now);
+                sent += 1;
+            }
+        }
+        assert!((60_000..60_030).contains(&sent), "{sent}");
+    }
+
+    #[test]
+    fn an_idle_time_is_not_made_up_for() {
+        let mut pacer = Pacer::default();
+        pacer.sent(1000, Some(SLOW), ms(100));
+        let mut burst = 0;
+        while pacer.holds(ms(50_000)).is_none() {
+            pacer.sent(1000, Some(SLOW), ms(50_000));
+            burst += 1;
+        }
+        assert_eq!(burst, 2);
+    }
+
+    #[test]
+    fn no_gap_is_longer_than_asked_for() {
+        let mut pacer = Pacer::default();
+        let crawl = Pace { rate: 1, ..SLOW };
+        for _ in 0..3 {
+            pacer.sent(1000, Some(crawl), ms(100));
+        }
+        assert!(pacer.holds(ms(100)).unwrap() <= ms(300));
+        pacer.release();
+        assert_eq!(pacer.holds(ms(100)), None);
+        pacer.sent(1000, None, ms(100));
+        assert_eq!(pacer.holds(ms(100)), None);
+    }
+
+    #[test]
+    fn a_window_goes_out_within_its_round_trip() {
+        let srtt = Duration::from_millis(100);
+        assert_eq!(rate_of_window(10_000, u32::MAX, srtt), 200_000);
+        assert_eq!(rate_of_window(10_000, 10_000, srtt), 120_000);
+        assert!(rate_of_window(1 << 30, 1, Duration::ZERO) > 1 << 40);
+    }
+}
