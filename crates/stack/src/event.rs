@@ -129,6 +129,12 @@ pub struct ConnectionInfo {
     pub rtt_var: Option<core::time::Duration>,
     /// Congestion window, bytes.
     pub cwnd: u32,
+    /// The retransmission timeout, as it is backed off now.
+    pub rto: core::time::Duration,
+    /// Timeouts in a row without progress, those of a closed window not counted.
+    pub timeouts: u8,
+    /// Bytes written that the peer has not acknowledged, sent or not.
+    pub unacknowledged: usize,
     /// Largest payload of a segment, bytes.
     pub mss: u16,
     /// SYNs or SYN-ACKs sent again.

@@ -200,6 +200,9 @@ impl Stack {
             rtt: rtt.map(|r| r.0),
             rtt_var: rtt.map(|r| r.1),
             cwnd: slot.conn.cwnd(),
+            rto: slot.conn.rto(),
+            timeouts: slot.conn.timeouts(),
+            unacknowledged: slot.conn.unacknowledged(),
             mss: slot.conn.mss(),
             handshake_retransmits: (slot.asked.as_ref())
                 .map_or(0, |a| a.ladder.syns)
