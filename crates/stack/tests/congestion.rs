@@ -131,6 +131,20 @@ fn bbr_finds_what_becomes_free_and_gives_back_what_is_gone() {
     assert!(less.total() >= 4.25 && less.queue < Duration::from_millis(80), "{less:?}");
 }
 
+#[test]
+fn a_loss_in_the_round_trip_after_a_loss_does_not_open_the_window() {
+    // Two round trips of queue: losses are repaired while new ones happen.
+    let path = PathConfig { delay: Duration::from_millis(50), queue_bytes: 125_000, ..bottleneck(4) };
+    let mut flows = Flows::new(path, 1, false);
+    flows.start(Algorithm::Cubic);
+    flows.run(secs(8));
+    for _ in 0..400 {
+        flows.run(Duration::from_millis(125));
+        // Path and buffer hold 250,000 bytes.
+        assert!(flows.cwnd(0) <= 260_000, "{} bytes at {:?}", flows.cwnd(0), flows.pair.now);
+    }
+}
+
 /// When the segments with data of a window left, since the first of them.
 fn departures(pacing: bool) -> Vec<Duration> {
     let path = PathConfig::with_delay(Duration::from_millis(50));

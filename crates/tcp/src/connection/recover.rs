@@ -299,7 +299,10 @@ impl Connection {
         let again = self.snd.flight.again().div_ceil(u32::from(self.snd.mss).max(1));
         self.undo = Some(Box::new(Undo::new(una, again)));
         self.note_reduction();
-        self.control.on_loss_recovery(now, nxt.distance_from(una).max(pipe));
+        // What the peer has behind a hole is no longer in flight: counted, it would make a loss in the round trip
+        // after a loss open the window.
+        let in_flight = nxt.distance_from(una).max(pipe).min(self.control.window());
+        self.control.on_loss_recovery(now, in_flight);
         Prr::new(self.control.slow_start_threshold(), pipe, u32::from(self.snd.mss))
     }
 
@@ -331,7 +334,8 @@ impl Connection {
             self.undo = Some(Box::new(Undo::new(una, again)));
         }
         self.note_reduction();
-        self.control.on_timeout(now, nxt.distance_from(una), fresh, self.snd.flight.pipe());
+        let in_flight = nxt.distance_from(una).min(self.control.window());
+        self.control.on_timeout(now, in_flight, fresh, self.snd.flight.pipe());
         self.tail = None;
         self.facts.probe_tail = false;
         self.facts.settling = false;
