@@ -5,6 +5,7 @@
 mod attack;
 mod bench;
 mod certified;
+mod congestion;
 mod lookup;
 mod verifiers;
 mod wire;
@@ -38,6 +39,8 @@ enum Command {
     Bench(Bench),
     /// Attack a server, in virtual time.
     Attack(attack::Attack),
+    /// NewReno, CUBIC and BBR on a bottleneck, in virtual time.
+    Congestion(congestion::Congestion),
     /// Fetch a page whose server's address must be looked up first: the thesis' Figure 7.1, in virtual time.
     Lookup(lookup::Lookup),
     /// Try the theorem on the number of verifiers on random graphs.
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Command::Bench(Bench::Once(options)) => once::run(&options).map_err(Into::into),
         Command::Bench(Bench::WireAccuracy(options)) => wire::accuracy::run(&options).map_err(Into::into),
         Command::Attack(options) => Ok(attack::run(&options)),
+        Command::Congestion(options) => congestion::run(&options).map_err(Into::into),
         Command::Lookup(options) => lookup::run(&options).map_err(Into::into),
         Command::Verifiers(options) => verifiers::run(&options).map_err(Into::into),
         Command::Wire(options) => wire::run(&options).map_err(Into::into),
