@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::subnet::Subnet;
 use firstflight::credential::NetworkId;
 use firstflight::link::{Link, PcapTap, PcapWriterError, Tapped, Tun, TunConfig, UdpLink};
+use firstflight::tcp::congestion::Algorithm;
 use firstflight::{Config, Endpoint, SharedStore};
 use std::fs::File;
 use std::net::IpAddr;
@@ -32,6 +33,9 @@ pub struct Network {
     /// Largest IP packet on the device, bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(576..))]
     mtu: u16,
+    /// Congestion control of what is sent: cubic, newreno or bbr (version 3)
+    #[arg(long, value_name = "NAME", default_value_t = Algorithm::Cubic)]
+    congestion: Algorithm,
     /// Record every packet into this pcapng file
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
@@ -77,6 +81,7 @@ impl Network {
             _ => (engine_config(Vec::new())?, "udp"),
         };
         config.network = network;
+        config.tcp.congestion = self.congestion;
         // Before the device, so that a bad file name leaves nothing behind.
         let capture = Capture::create(self.pcap.as_deref(), name)?;
         let link = match udp {

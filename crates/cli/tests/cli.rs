@@ -51,6 +51,18 @@ const COMMANDS: &[&str] = &[
 ];
 
 #[test]
+fn congestion_control_is_chosen_by_name() {
+    for command in ["serve", "get"] {
+        let help = firstflight(&[command, "--help"]);
+        let help = text(&help.stdout);
+        assert!(help.contains("--congestion <NAME>") && help.contains("[default: cubic]"), "{help}");
+    }
+    let wrong = firstflight(&["get", "http://127.0.0.1:9/", "--udp", "--congestion", "vegas"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(text(&wrong.stderr).contains("newreno, cubic or bbr"), "{}", text(&wrong.stderr));
+}
+
+#[test]
 fn help_names_every_command_and_gives_examples() {
     let output = firstflight(&["--help"]);
     assert!(output.status.success());
