@@ -93,9 +93,7 @@ impl Watch {
         let silent = now - self.active;
         // The timer runs from when it was set, with the timeout of that time, which may have become smaller since.
         let patience = self.patience.max(self.slowest).min(MAX_RTO);
-        // FIXME: once is enough, but a tail loss probe that the peer's window does not take puts the timeout off
-        // (seeds 8 and 51).
-        if silent > patience * 2 + SLACK {
+        if silent > patience + SLACK {
             return Some(format!("{end:?} is silent for {silent:?}, its timeout was {patience:?}: {info:?}"));
         }
         // What doubles sums up to twice the last, below the largest; a tail loss probe may come first.

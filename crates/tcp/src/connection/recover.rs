@@ -243,7 +243,9 @@ impl Connection {
     pub(super) fn probe_timeout(&mut self, now: Instant) {
         if !core::mem::take(&mut self.facts.settling) {
             //= rfc8985 7.3-a 7.3-b
-            if self.tail.is_none() && !self.facts.unmeasured {
+            let another = self.tail.is_none() && !self.facts.unmeasured;
+            // One that the peer's window does not let go must not put the timeout off.
+            if another && self.snd.tail_probe(u32::from(self.snd.mss)).is_some() {
                 self.facts.probe_tail = true;
                 // At the time of a timeout the probe goes instead of it.
                 self.arm_retransmit(now);
