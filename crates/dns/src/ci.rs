@@ -133,7 +133,7 @@ impl<'a> ConnectionInfo<'a> {
         let (block, data) = segment.payload.split_first_chunk::<BLOCK_LEN>().ok_or(ParseError::Truncated)?;
         let wanted = Some(Offer::Block { long_reply: true, len: BLOCK_LEN as u16 });
         let plain = options.timestamps.is_none() && options.fast_open().is_none();
-        if segment.flags != Flags::SYN.union(Flags::PSH) || offer != wanted || !plain {
+        if segment.flags != Flags::SYN || offer != wanted || !plain {
             return Err(wrong());
         }
         let window_scale = match options.window_scale {

@@ -33,7 +33,7 @@ fn it_stands_for_a_syn_of_the_carrier() {
     let bytes = info.segment();
     let syn = Segment::parse(&bytes).unwrap();
     assert_eq!((syn.src_port, syn.dst_port), (info.source_port.get(), info.destination_port.get()));
-    assert_eq!((syn.seq, syn.window, syn.flags), (info.isn, info.window, Flags::SYN.union(Flags::PSH)));
+    assert_eq!((syn.seq, syn.window, syn.flags), (info.isn, info.window, Flags::SYN));
     assert_eq!((syn.options.mss, syn.options.window_scale), (Some(info.mss), Some(7)));
     assert!(syn.options.sack_permitted && syn.options.timestamps.is_none());
     let offer = syn.options.asap().and_then(Offer::parse);

@@ -52,6 +52,8 @@ struct Reader {
     echo: Option<(u32, u32)>,
     /// Where the recovery began.
     point: Option<SeqNum>,
+    /// When the retransmission timer last fired.
+    timeout_at: Instant,
 }
 
 impl Reader {
@@ -75,7 +77,9 @@ impl Reader {
             if by_number {
                 let (first, last) = delivery.timed.unwrap_or((sent.at, sent.at));
                 delivery.timed = Some((first.min(sent.at), last.max(sent.at)));
-            } else {
+            } else if sent.at > self.timeout_at {
+                // What left before a timeout may have waited for it: its first SACK was lost, and nothing else
+                // brought out another one.
                 delivery.timed_sack.get_or_insert(sent.at);
             }
         }
@@ -142,6 +146,7 @@ impl Connection {
             now,
             min_rtt: self.rtt.min_rtt(),
             echo: echo.map(|ts| (ts.echo, self.ends.ts_offset)),
+            timeout_at: self.timeout_at,
             point: self.snd.recovery.episode().map(|episode| episode.point),
         }
     }

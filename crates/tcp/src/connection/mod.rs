@@ -240,6 +240,8 @@ pub struct Connection {
     totals: Totals,
     rack: Rack,
     tail: Option<Tail>,
+    /// When the retransmission timer last fired.
+    timeout_at: Instant,
     usage: Usage,
     /// What would show that the last reduction of the window was for nothing.
     undo: Option<Box<Undo>>,
@@ -289,6 +291,7 @@ impl Connection {
             totals: Totals::default(),
             rack: Rack::new(ends.isn),
             tail: None,
+            timeout_at: Instant::ZERO,
             undo: None,
             usage: Usage::new(ends.isn, now),
             backoffs: 0,
