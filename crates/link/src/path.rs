@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use firstflight_wire::Instant;
 
-pub use config::{MAX_DELAY, PathConfig, PathError, Probability};
+pub use config::{MAX_BURST, MAX_DELAY, MAX_FLIPS, PathConfig, PathError, Probability};
 use fate::{Fates, flip_bits, nanos, splitmix64};
 use transit::{Arrival, Bottleneck, Flight};
 
@@ -135,10 +135,10 @@ impl Path {
 
     /// Sends `packet` at `now` without copying it.
     pub fn send_buffer(&mut self, now: Instant, mut packet: Vec<u8>) {
-        if self.stale {
-            self.take_over_settings();
-        }
         let number = self.counters.sent;
+        if self.stale {
+            self.take_over_settings(number);
+        }
         self.counters.sent += 1;
         if let Some(filter) = &mut self.filter
             && filter(&mut packet) == Verdict::Drop
@@ -159,8 +159,8 @@ impl Path {
             self.counters.lost += 1;
             return self.recycle(packet);
         }
-        if let Some(seed) = fate.corruption
-            && flip_bits(&mut packet, seed) > 0
+        if let Some(flips) = fate.corruption
+            && flip_bits(&mut packet, flips) > 0
         {
             self.counters.corrupted += 1;
         }
@@ -242,11 +242,12 @@ impl Path {
         self.filter = None;
     }
 
-    fn take_over_settings(&mut self) {
+    /// From packet `number` on.
+    fn take_over_settings(&mut self, number: u64) {
         self.stale = false;
         self.delay = nanos(self.config.delay);
         self.reorder_delay = nanos(self.config.reorder_delay);
-        self.fates.configure(&self.config);
+        self.fates.configure(&self.config, number);
         self.bottleneck.configure(self.config.rate_bits_per_s, self.config.queue_bytes);
     }
 

@@ -119,6 +119,7 @@ fn path(dice: &mut Dice) -> PathConfig {
         // Below, one bit at a time: the Internet checksum finds every single flip, but not every pair.
         corrupt: 0.0,
         mtu: dice.pick(&[1500, 1500, 1280, 576, 9000]),
+        ..PathConfig::default()
     }
 }
 

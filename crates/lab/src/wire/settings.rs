@@ -2,7 +2,7 @@
 
 use clap::Args;
 use firstflight_link::PathConfig;
-use firstflight_link::path::MAX_DELAY;
+use firstflight_link::path::{MAX_BURST, MAX_DELAY, MAX_FLIPS};
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -74,6 +74,9 @@ pub struct Impairments {
     /// Share of packets lost, as 0.01 or 1%
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = probability)]
     pub loss: f64,
+    /// How many packets are lost in a row on average, as 5; the share stays [default: each by itself]
+    #[arg(long, value_name = "PACKETS", default_value_t = 1.0, hide_default_value = true, value_parser = burst)]
+    pub loss_burst: f64,
     /// Share of packets held back by --reorder-delay, so that others overtake them
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = probability)]
     pub reorder: f64,
@@ -83,9 +86,12 @@ pub struct Impairments {
     /// Share of packets that arrive twice
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = probability)]
     pub dup: f64,
-    /// Share of packets with one to eight bits flipped
+    /// Share of packets with bits flipped
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = probability)]
     pub corrupt: f64,
+    /// Most bits flipped in one of them; TCP's checksum finds every single flip, but not every pair
+    #[arg(long, value_name = "N", default_value_t = MAX_FLIPS, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_FLIPS)))]
+    pub corrupt_bits: u8,
     /// Largest packet, bytes. Devices with a larger MTU, set later with `ip link`, make the wire a black hole
     #[arg(long, value_name = "BYTES", default_value_t = 1500)]
     pub mtu: u16,
@@ -99,10 +105,12 @@ impl Impairments {
             jitter: self.jitter,
             queue_bytes: self.queue,
             loss: self.loss,
+            loss_burst: self.loss_burst,
             reorder: self.reorder,
             reorder_delay: self.reorder_delay,
             duplicate: self.dup,
             corrupt: self.corrupt,
+            corrupt_bits: self.corrupt_bits,
             mtu: usize::from(self.mtu),
             ..PathConfig::default()
         };
@@ -146,4 +154,12 @@ pub fn probability(text: &str) -> Result<f64, &'static str> {
     };
     let share: f64 = number.parse::<f64>().map_err(|_| ADVICE)? / unit;
     if (0.0..=1.0).contains(&share) { Ok(share) } else { Err(ADVICE) }
+}
+
+/// A mean number of packets, at least 1.
+fn burst(text: &str) -> Result<f64, &'static str> {
+    match text.parse() {
+        Ok(packets) if (1.0..=MAX_BURST).contains(&packets) => Ok(packets),
+        _ => Err("write a mean number of packets, at least 1, as 2.5"),
+    }
 }

@@ -47,8 +47,8 @@ fn rates_and_shares_are_as_people_write_them() {
 #[test]
 fn options_become_paths() {
     let wire = parse(
-        "--rtt 15ms --jitter 2ms --rate-up 1M --rate-down 20M --queue 9000 --loss 1% --reorder 0.02 \
-         --reorder-delay 3ms --dup 3% --corrupt 4% --mtu 1400",
+        "--rtt 15ms --jitter 2ms --rate-up 1M --rate-down 20M --queue 9000 --loss 1% --loss-burst 2.5 \
+         --reorder 0.02 --reorder-delay 3ms --dup 3% --corrupt 4% --corrupt-bits 2 --mtu 1400",
     )
     .unwrap();
     let (up, down) = wire.impairments.paths();
@@ -58,13 +58,22 @@ fn options_become_paths() {
         assert_eq!((path.jitter, path.reorder_delay), (Duration::from_millis(2), Duration::from_millis(3)));
         assert_eq!((path.queue_bytes, path.mtu), (9000, 1400));
         assert_eq!((path.loss, path.reorder, path.duplicate, path.corrupt), (0.01, 0.02, 0.03, 0.04));
+        assert_eq!((path.loss_burst, path.corrupt_bits), (2.5, 2));
     }
     // Not a nanosecond of an odd time is lost.
     let (up, down) = parse("--rtt 3ns").unwrap().impairments.paths();
     assert_eq!(up.delay + down.delay, Duration::from_nanos(3));
     let (up, down) = parse("").unwrap().impairments.paths();
     assert_eq!((&up, &down), (&PathConfig::default(), &PathConfig::default()));
-    for text in ["--rtt 2d", "--rtt fast", "--loss 2", "--rate-up 0", "--mtu 70000"] {
+    for text in [
+        "--rtt 2d",
+        "--rtt fast",
+        "--loss 2",
+        "--rate-up 0",
+        "--mtu 70000",
+        "--loss-burst 0.5",
+        "--corrupt-bits 0",
+    ] {
         assert!(parse(text).is_err(), "{text}");
     }
 }

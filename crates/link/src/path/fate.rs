@@ -3,13 +3,16 @@
 //! Packet number *n* always uses the same eight words of the ChaCha8 key stream (`8 n ..8 n + 8`), whatever the
 //! settings are. So its fate depends on the seed, on *n* and on the settings of that moment, never on the history:
 //! switching one impairment on changes no draw of another, and a perfect path draws nothing at all.
+//!
+//! Bursts of losses are a chain of states, one for each packet, that the packets' own draws move: the state at *n*
+//! follows from the draws of those before, taken into account even where a packet never came to be lost.
 
 use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-use super::config::{MAX_DELAY, PathConfig};
+use super::config::{MAX_BURST, MAX_DELAY, MAX_FLIPS, PathConfig};
 
 const WORDS_PER_PACKET: u128 = 8;
 
@@ -19,8 +22,8 @@ pub(super) struct Fate {
     pub lost: bool,
     pub duplicated: bool,
     pub held_back: bool,
-    /// The seed of the bits to flip, if any.
-    pub corruption: Option<u64>,
+    /// The seed of the bits to flip, if any, and how many at most.
+    pub corruption: Option<(u64, u8)>,
     /// Extra delay, ns.
     pub jitter: u64,
     /// Extra delay of the copy, ns.
@@ -30,28 +33,60 @@ pub(super) struct Fate {
 /// The settings in the form in which draws are compared with them: probabilities in units of 2⁻³², times in ns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Thresholds {
-    loss: u64,
+    loss: Loss,
     reorder: u64,
     duplicate: u64,
     corrupt: u64,
+    flips: u8,
     jitter: u64,
+}
+
+/// When a packet is lost: after one that arrived, after one that was lost.
+#[derive(Clone, Copy, Debug, Default)]
+struct Loss {
+    begin: u64,
+    go_on: u64,
+}
+
+impl Loss {
+    fn new(config: &PathConfig) -> Self {
+        let share = config.loss;
+        // Chance alone makes runs of 1 / (1 - share). Not a number is no burst.
+        if config.loss_burst * (1.0 - share) > 1.0 {
+            let end = 1.0 / config.loss_burst.min(MAX_BURST);
+            // Of the time in the state in which packets are lost, that is the share.
+            Self { begin: probability(end * share / (1.0 - share)), go_on: probability(1.0 - end) }
+        } else {
+            Self { begin: probability(share), go_on: probability(share) }
+        }
+    }
+
+    /// Whether it matters what became of the packet before.
+    fn remembers(self) -> bool {
+        self.begin != self.go_on
+    }
+
+    fn is_lost(self, draw: u64, before: bool) -> bool {
+        draw < if before { self.go_on } else { self.begin }
+    }
 }
 
 impl Thresholds {
     fn new(config: &PathConfig) -> Self {
         Self {
-            loss: probability(config.loss),
+            loss: Loss::new(config),
             reorder: probability(config.reorder),
             duplicate: probability(config.duplicate),
             corrupt: probability(config.corrupt),
+            flips: config.corrupt_bits.clamp(1, MAX_FLIPS),
             jitter: nanos(config.jitter),
         }
     }
 
     /// True if the outcome does not depend on any draw.
     fn is_certain(&self) -> bool {
-        let Self { loss, reorder, duplicate, corrupt, jitter } = *self;
-        loss | reorder | duplicate | corrupt | jitter == 0
+        let Self { loss, reorder, duplicate, corrupt, flips: _, jitter } = *self;
+        loss.begin | reorder | duplicate | corrupt | jitter == 0
     }
 }
 
@@ -60,6 +95,8 @@ pub(super) struct Fates {
     rng: ChaCha8Rng,
     /// The packet that the generator stands at.
     position: u64,
+    /// The packet whose loss is decided next, and whether the one before it was lost.
+    chain: (u64, bool),
     thresholds: Thresholds,
     certain: bool,
 }
@@ -70,12 +107,16 @@ impl Fates {
         Self {
             rng: ChaCha8Rng::seed_from_u64(seed),
             position: 0,
+            chain: (0, false),
             thresholds,
             certain: thresholds.is_certain(),
         }
     }
 
-    pub fn configure(&mut self, config: &PathConfig) {
+    /// Takes settings over, from packet `number` on.
+    pub fn configure(&mut self, config: &PathConfig, number: u64) {
+        self.catch_up(number);
+        self.chain.0 = number;
         self.thresholds = Thresholds::new(config);
         self.certain = self.thresholds.is_certain();
     }
@@ -90,36 +131,60 @@ impl Fates {
         if self.certain {
             return Fate::default();
         }
-        if self.position != number {
-            self.rng.set_word_pos(u128::from(number) * WORDS_PER_PACKET);
-        }
+        self.catch_up(number);
+        self.go_to(number);
         self.position = number.wrapping_add(1);
         let (loss, corrupt) = halves(self.rng.next_u64());
         let (duplicate, reorder) = halves(self.rng.next_u64());
         let (jitter, copy_jitter) = halves(self.rng.next_u64());
         let corruption_seed = self.rng.next_u64();
         let limit = &self.thresholds;
+        let lost = limit.loss.is_lost(loss, self.chain.1);
+        self.chain = (number.wrapping_add(1), lost);
         Fate {
-            lost: loss < limit.loss,
+            lost,
             duplicated: duplicate < limit.duplicate,
             held_back: reorder < limit.reorder,
-            corruption: (corrupt < limit.corrupt).then_some(corruption_seed),
+            corruption: (corrupt < limit.corrupt).then_some((corruption_seed, limit.flips)),
             jitter: scale(limit.jitter, jitter),
             copy_jitter: scale(limit.jitter, copy_jitter),
         }
     }
+
+    /// Moves the chain of losses over the packets below `number` that it was not asked about: they were dropped
+    /// before chance came to them.
+    fn catch_up(&mut self, number: u64) {
+        if !self.thresholds.loss.remembers() {
+            return;
+        }
+        while self.chain.0 < number {
+            let (next, before) = self.chain;
+            self.go_to(next);
+            let (draw, _) = halves(self.rng.next_u64());
+            // The generator stands inside the packet's words.
+            self.position = u64::MAX;
+            self.chain = (next + 1, self.thresholds.loss.is_lost(draw, before));
+        }
+    }
+
+    /// Moves the generator to the words of packet `number`.
+    fn go_to(&mut self, number: u64) {
+        if self.position != number {
+            self.rng.set_word_pos(u128::from(number) * WORDS_PER_PACKET);
+        }
+    }
 }
 
-/// Flips one to eight bits of `packet`, all at different places, chosen by `seed`. Gives how many: zero only for an
+/// Flips one to `most` bits of `packet`, all at different places, chosen by `seed`. Gives how many: zero only for an
 /// empty packet. A packet of fewer bits than were chosen, or two draws of one place, give fewer flips.
-pub(super) fn flip_bits(packet: &mut [u8], seed: u64) -> usize {
+pub(super) fn flip_bits(packet: &mut [u8], (seed, most): (u64, u8)) -> usize {
     let bits = packet.len() as u64 * 8;
     if bits == 0 {
         return 0;
     }
     let mut state = seed;
-    let wanted = splitmix64(&mut state) % 8 + 1;
-    let mut chosen = [u64::MAX; 8];
+    let wanted = splitmix64(&mut state) % u64::from(most) + 1;
+    let mut chosen = [u64::MAX; MAX_FLIPS as usize];
     let mut flipped = 0;
     for slot in 0..wanted as usize {
         let place = splitmix64(&mut state) % bits;

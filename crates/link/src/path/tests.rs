@@ -41,6 +41,8 @@ fn rough() -> PathConfig {
         rate_bits_per_s: Some(10_000_000),
         queue_bytes: 200,
         loss: 0.1,
+        loss_burst: 2.0,
+        corrupt_bits: 8,
         reorder: 0.1,
         reorder_delay: Duration::from_millis(5),
         duplicate: 0.1,
@@ -256,6 +258,10 @@ fn settings_that_make_no_sense_are_refused() {
     ));
     assert_eq!(refused(|c| c.rate_bits_per_s = Some(0)), PathError::ZeroRate);
     assert_eq!(refused(|c| c.mtu = 0), PathError::ZeroMtu);
+    assert_eq!(refused(|c| c.loss_burst = 0.5), PathError::NotABurst { packets: 0.5 });
+    assert!(matches!(refused(|c| c.loss_burst = f64::NAN), PathError::NotABurst { .. }));
+    assert_eq!(refused(|c| c.corrupt_bits = 9), PathError::FlipsOutOfRange { bits: 9 });
+    assert_eq!(refused(|c| c.corrupt_bits = 0), PathError::FlipsOutOfRange { bits: 0 });
     assert!(matches!(refused(|c| c.reorder_delay = Duration::MAX), PathError::DelayTooLong { .. }));
 }
 
@@ -268,6 +274,8 @@ fn senseless_settings_in_mid_run_are_tamed() {
         jitter: Duration::MAX,
         rate_bits_per_s: Some(0),
         loss: f64::NAN,
+        loss_burst: f64::NEG_INFINITY,
+        corrupt_bits: 0,
         duplicate: 7.0,
         reorder: f64::INFINITY,
         reorder_delay: Duration::MAX,
@@ -284,11 +292,13 @@ prop_compose! {
     fn any_config()(
         delay in 0u64..5_000_000, jitter in 0u64..2_000_000, rate in proptest::option::of(1_000u64..10_000_000_000),
         queue_bytes in 0usize..5_000, loss in 0.0..=1.0, reorder in 0.0..=1.0, reorder_delay in 0u64..5_000_000,
-        duplicate in 0.0..=1.0, corrupt in 0.0..=1.0, mtu in 1usize..2000,
+        duplicate in 0.0..=1.0, corrupt in 0.0..=1.0, mtu in 1usize..2000, loss_burst in 1.0..20.0,
+        corrupt_bits in 1u8..=8,
     ) -> PathConfig {
         PathConfig {
             delay: Duration::from_nanos(delay), jitter: Duration::from_nanos(jitter), rate_bits_per_s: rate,
-            queue_bytes, loss, reorder, reorder_delay: Duration::from_nanos(reorder_delay), duplicate, corrupt, mtu,
+            queue_bytes, loss, loss_burst, reorder, reorder_delay: Duration::from_nanos(reorder_delay), duplicate,
+            corrupt, corrupt_bits, mtu,
         }
     }
 }

@@ -22,6 +22,60 @@ fn loss_is_binomial() {
     }
 }
 
+/// Which of `count` packets are lost.
+fn losses(config: PathConfig, seed: u64, count: u32) -> Vec<bool> {
+    let mut path = Path::new(config, seed).unwrap();
+    (0..count)
+        .map(|number| {
+            let before = path.counters().lost;
+            path.send(at(u64::from(number)), b"packet");
+            path.counters().lost > before
+        })
+        .collect()
+}
+
+#[test]
+fn bursts_have_their_mean_length_and_keep_the_share() {
+    for (loss, burst) in [(0.01, 5.0), (0.05, 3.0), (0.3, 8.0)] {
+        let lost = losses(PathConfig { loss, loss_burst: burst, ..PathConfig::default() }, 6, 400_000);
+        let total = lost.iter().filter(|lost| **lost).count() as f64;
+        let bursts = lost.windows(2).filter(|pair| !pair[0] && pair[1]).count() as f64;
+        // Bursts are independent of each other, their lengths geometric: five standard deviations of both.
+        let length_error = 5.0 * (burst * (burst - 1.0) / bursts).sqrt();
+        assert!((total / bursts - burst).abs() < length_error, "{total} in {bursts}, not of {burst}");
+        let share_error =
+            5.0 * loss * ((2.0 * burst - 1.0) / (bursts * burst)).sqrt().max(1.5 / bursts.sqrt());
+        assert!((total / 400_000.0 - loss).abs() < share_error, "{total} of 400,000, not {loss}");
+    }
+}
+
+#[test]
+fn runs_as_long_as_chance_makes_them_are_no_bursts() {
+    let with = |loss, loss_burst| losses(PathConfig { loss, loss_burst, ..PathConfig::default() }, 5, 3000);
+    assert_eq!(with(0.5, 1.9), with(0.5, 1.0));
+    assert_ne!(with(0.5, 2.5), with(0.5, 1.0));
+    assert!(with(1.0, 100.0).iter().all(|lost| *lost));
+    assert!(with(0.0, 100.0).iter().all(|lost| !lost));
+}
+
+/// What a full queue or another size takes away does not move the bursts to other packets.
+#[test]
+fn bursts_hit_the_same_packets_whatever_else_is_dropped() {
+    let config = PathConfig { loss: 0.2, loss_burst: 4.0, mtu: 100, ..PathConfig::default() };
+    let all = losses(config.clone(), 4, 2000);
+    let mut path = Path::new(config, 4).unwrap();
+    for (number, lost) in all.iter().enumerate() {
+        if number == 1500 {
+            // Settings that are taken over anew go on where they were.
+            path.config_mut().reorder = 0.5;
+        }
+        let before = path.counters().lost;
+        let large = number % 3 == 0 || (1490..1510).contains(&number);
+        path.send(at(0), &[0; 200][..if large { 200 } else { 50 }]);
+        assert_eq!(path.counters().lost > before, *lost && !large, "{number}");
+    }
+}
+
 #[test]
 fn certain_loss_and_certain_arrival() {
     for (p, arrive) in [(0.0, 1000), (1.0, 0)] {
@@ -116,6 +170,17 @@ fn corruption_changes_bits_but_not_the_length() {
     assert_eq!(path.counters().corrupted, 2000);
     assert!(places.iter().all(|hit| *hit), "some bytes are never corrupted");
     assert!(flips_seen[1..].iter().all(|seen| *seen));
+}
+
+#[test]
+fn a_single_bit_is_flipped_if_no_more_may_be() {
+    let config = PathConfig { corrupt: 1.0, corrupt_bits: 1, ..PathConfig::default() };
+    let mut path = Path::new(config, 12).unwrap();
+    for _ in 0..100 {
+        path.send(at(0), &[0; 64]);
+        let packet = path.poll_deliver(at(0)).unwrap();
+        assert_eq!(packet.iter().map(|byte| byte.count_ones()).sum::<u32>(), 1);
+    }
 }
 
 #[test]
