@@ -3,7 +3,7 @@
 import json
 import os
 
-from net import Pair
+from net import FAMILIES, Pair
 from process import Process, run
 
 #: Set by run.py.
@@ -13,9 +13,9 @@ TUN = "ff0"
 PORT = 8080
 
 
-def _device(pair):
+def _device(pair, families):
     arguments = ["--tun", TUN]
-    for family in (4, 6):
+    for family in families:
         arguments += ["--host-ip", Pair.cidr(pair.host[family]), "--ip", pair.peer[family]]
     return arguments
 
@@ -23,14 +23,16 @@ def _device(pair):
 class Serve(Process):
     """`firstflight serve` on the peer addresses of a pair; ready when the `with` block begins."""
 
-    def __init__(self, ns, pair, root, *options):
+    def __init__(self, ns, pair, root, *options, families=FAMILIES):
+        self.families = families
+        device = _device(pair, families)
         super().__init__(
-            [BINARY, "serve", *_device(pair), "--port", PORT, "--root", root, "--json-log", *options],
-            ns=ns,
+            [BINARY, "serve", *device, "--port", PORT, "--root", root, "--json-log", *options], ns=ns
         )
 
     def __enter__(self):
-        self.wait_until(lambda: self.text().count("listening on") >= 2, "two `listening on` lines")
+        count = len(self.families)
+        self.wait_until(lambda: self.text().count("listening on") >= count, "the `listening on` lines")
         return self
 
     def __exit__(self, *failure):
@@ -52,8 +54,8 @@ class Serve(Process):
 class Get(Process):
     """`firstflight get`, engine on the peer addresses of a pair, running."""
 
-    def __init__(self, ns, pair, *arguments):
-        super().__init__([BINARY, "get", *_device(pair), "--json", *arguments], ns=ns)
+    def __init__(self, ns, pair, *arguments, families=FAMILIES):
+        super().__init__([BINARY, "get", *_device(pair, families), "--json", *arguments], ns=ns)
 
     def fetches(self):
         """One record per fetch that was printed so far."""

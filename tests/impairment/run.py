@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""Transfers between the Linux kernel's TCP and ours over bad wires, in both directions, in turn with kernel to kernel.
+
+    tests/impairment/run.py [--quick] [--filter PATTERN] [--seeds N] [--small-seeds N] [--json FILE]
+
+Needs root and the packages of tests/interop/packages.txt, and the release builds of firstflight-cli and firstflight-lab.
+Each transfer has a wire of its own (`firstflight-lab wire`); the three directions take turns on the same seed. What came
+must be what was sent: the exit status is 1 if it was not, or did not come. Times are printed and never judged. See
+docs/impairment.md.
+"""
+
+import argparse
+import json
+import os
+import queue
+import random
+import shutil
+import signal
+import sys
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "interop")]
+sys.dont_write_bytecode = True
+
+import firstflight  # noqa: E402
+from net import workdir  # noqa: E402
+from scenarios import SCENARIOS, SMALL, quick  # noqa: E402
+from table import lines  # noqa: E402
+from transfer import DIRECTIONS, Lane  # noqa: E402
+
+#: Short transfers wait more than they work: so many go on at the same time. Long ones have the machine to themselves.
+LANES = 4
+
+
+class Run:
+    """What is to be done, what was found."""
+
+    def __init__(self, arguments, root):
+        self.arguments, self.root = arguments, root
+        self.results, self.lock = [], threading.Lock()
+        self.stop = threading.Event()
+        self.deadline = time.monotonic() + arguments.minutes * 60
+
+    def over(self):
+        return self.stop.is_set() or time.monotonic() > self.deadline
+
+    def one(self, lane, scenario, size, direction, seed):
+        """One transfer, into the results."""
+        result = {
+            "scenario": scenario.name, "size": size, "direction": direction, "seed": seed, "seconds": None,
+            "same": False,
+        }  # fmt: skip
+        try:
+            name = f"file-{size}"
+            took = lane.transfer(scenario, direction, name, seed, self.arguments.limit)
+            result["seconds"], result["same"] = took
+        except Exception as error:  # noqa: BLE001 - a transfer that fails is a result
+            result["error"] = f"{type(error).__name__}: {error}"
+        with self.lock:
+            self.results.append(result)
+            if not result["same"]:
+                print(f"FAIL {json.dumps(result, ensure_ascii=False)}", flush=True)
+
+    def series(self, scenarios, size_of, seeds, lanes):
+        """All transfers of one kind; a seed's directions in turn on the same lane."""
+        jobs = queue.SimpleQueue()
+        # A run that is cut short has seen every scenario, and less often.
+        for seed in range(1, seeds + 1):
+            for scenario in scenarios:
+                jobs.put((scenario, size_of(scenario), seed, seed == seeds))
+        workers = [threading.Thread(target=self._work, args=(jobs, number)) for number in range(lanes)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        if (left := jobs.qsize()) > 0:
+            print(f"{left} of the seeds did not get their turn", flush=True)
+
+    def _work(self, jobs, number):
+        realtime, captures = not self.arguments.no_realtime, self.arguments.capture
+        try:
+            with Lane(number, self.root, realtime, captures) as lane:
+                while not self.over():
+                    try:
+                        scenario, size, seed, last = jobs.get_nowait()
+                    except queue.Empty:
+                        return
+                    for direction in self.arguments.directions:
+                        if not self.stop.is_set():
+                            self.one(lane, scenario, size, direction, seed)
+                    if last:
+                        self.progress(scenario, size)
+        except Exception as error:  # noqa: BLE001 - said below, by the exit status
+            with self.lock:
+                self.results.append({"lane": number, "same": False, "error": repr(error)})
+            print(f"FAIL lane {number}: {error}", flush=True)
+
+    def progress(self, scenario, size):
+        with self.lock:
+            mine = [r for r in self.results if (r.get("scenario"), r.get("size")) == (scenario.name, size)]
+            for line in lines(mine, [scenario]):
+                print(line, flush=True)
+
+
+def missing():
+    """Why it cannot run here, or None."""
+    if os.geteuid() != 0:
+        return "needs root"
+    lab = os.path.join(os.path.dirname(firstflight.BINARY), "firstflight-lab")
+    tools = ("ip", "curl", "nginx", "chrt", firstflight.BINARY, lab)
+    lacking = [tool for tool in tools if shutil.which(tool) is None]
+    return f"needs {', '.join(lacking)}" if lacking else None
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="few scenarios, little data, two seeds")
+    parser.add_argument("--filter", default="", metavar="PATTERN", help="scenarios with this in their name")
+    parser.add_argument("--seeds", type=int, metavar="N", help="of each long transfer [7; quick: 2]")
+    parser.add_argument("--small-seeds", type=int, metavar="N", help="of each short one [60; quick: 4]")
+    parser.add_argument("--directions", nargs="+", choices=DIRECTIONS, default=DIRECTIONS, metavar="DIRECTION")
+    parser.add_argument("--minutes", type=float, default=60, help="begin nothing after so long [60]")
+    parser.add_argument("--limit", type=int, default=120, metavar="S", help="a transfer has failed then [120]")
+    parser.add_argument("--lanes", type=int, default=LANES, help=f"short transfers at once [{LANES}]")
+    parser.add_argument("--no-realtime", action="store_true", help="wires without `chrt -f 10`")
+    parser.add_argument("--capture", metavar="DIR", help="a pcap file of each end of each wire")
+    parser.add_argument("--json", metavar="FILE", help="every transfer's time")
+    parser.add_argument("--bin", default=firstflight.default_binary(), metavar="PATH", help="the command")
+    arguments = parser.parse_args()
+    arguments.seeds = (2 if arguments.quick else 7) if arguments.seeds is None else arguments.seeds
+    if arguments.small_seeds is None:
+        arguments.small_seeds = 4 if arguments.quick else 60
+    return arguments
+
+
+def write(root, size):
+    with open(os.path.join(root, f"file-{size}"), "wb") as file:
+        file.write(random.Random(size).randbytes(size))
+
+
+def main():
+    arguments = options()
+    firstflight.BINARY = os.path.abspath(arguments.bin)
+    os.environ["PATH"] += ":/usr/sbin:/sbin"
+    if reason := missing():
+        print(f"skip: {reason}")
+        return 0
+    scenarios = [s for s in (quick() if arguments.quick else SCENARIOS) if arguments.filter in s.name]
+    if arguments.capture:
+        os.makedirs(arguments.capture, exist_ok=True)
+    before = os.getloadavg()[0]
+    with workdir() as root:
+        for size in {SMALL, *(s.large for s in scenarios)}:
+            write(root, size)
+        run = Run(arguments, root)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # What is under way ends in order, with its namespaces.
+            signal.signal(number, lambda *_: run.stop.set())
+        run.series(scenarios, lambda s: SMALL, arguments.small_seeds, arguments.lanes)
+        run.series(scenarios, lambda s: s.large, arguments.seeds, 1)
+    if arguments.json:
+        with open(arguments.json, "w") as file:
+            json.dump({"load": [before, os.getloadavg()[0]], "results": run.results}, file, ensure_ascii=False)
+    print("\n".join(["", *lines(run.results, scenarios, head=True)]))
+    same = sum(result["same"] for result in run.results)
+    print(f"load {before:.1f} to {os.getloadavg()[0]:.1f}")
+    print(f"{same} transfers complete and equal, {len(run.results) - same} not")
+    return 0 if same == len(run.results) > 0 and not run.over() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
