@@ -4,8 +4,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use firstflight_wire::SeqNum;
 
-/// More holes than this are not remembered: a peer cannot make the list grow.
-pub const MAX_RANGES: usize = 64;
+/// More holes than this are not remembered: a peer cannot make the list grow. What slow start overshoots by is every
+/// second segment of a window: this is enough for 12 MB.
+pub const MAX_RANGES: usize = 4096;
 
 /// Half-open ranges `[start, end)`, ascending, neither overlapping nor touching.
 ///
@@ -144,7 +145,7 @@ mod tests {
     #[test]
     fn a_full_list_takes_no_more_islands() {
         let mut set = RangeSet::default();
-        for i in 0..200u32 {
+        for i in 0..2 * MAX_RANGES as u32 {
             set.insert(SeqNum::new(i * 10), SeqNum::new(i * 10 + 5));
         }
         assert_eq!(set.as_slice().len(), MAX_RANGES);

@@ -168,8 +168,11 @@ impl Receive {
         if gap > 0 {
             //= rfc9293 SHLD-31
             let added = self.ahead.insert(seq, seq + n as u32);
-            // A full list takes nothing new: then it is not there at all.
-            if added == 0 && self.ahead.containing(seq).is_some() {
+            if added == 0 {
+                // A full list takes nothing new: then it is not there at all.
+                if self.ahead.containing(seq).is_none() {
+                    return Taken::NoRoom;
+                }
                 self.came_twice(seq, seq + n as u32);
             }
             self.report_first(seq);
@@ -395,6 +398,39 @@ impl Receive {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ranges::MAX_RANGES;
+
+    /// Slow start that overshoots loses every second segment of a window.
+    #[test]
+    fn behind_a_thousand_holes_everything_is_kept() {
+        let mut pool = Pool::new(16 << 20);
+        let mut rcv = Receive::new(SeqNum::new(0), 4 << 20, 7, 1448);
+        rcv.window(false);
+        for n in 0..1000 {
+            let seq = SeqNum::new(1 + 1448 * (2 * n + 1));
+            assert_eq!(rcv.take(&mut pool, seq, &[0; 1448]), Taken::OutOfOrder, "{n}");
+            assert_eq!(rcv.sack_blocks().as_slice()[0], (seq, seq + 1448));
+            rcv.acked();
+        }
+    }
+
+    /// A peer that makes too many of them is not told that we have what we have not.
+    #[test]
+    fn what_is_not_kept_is_not_reported() {
+        let mut pool = Pool::new(16 << 20);
+        let mut rcv = Receive::new(SeqNum::new(0), 1 << 20, 5, 1448);
+        rcv.window(false);
+        for n in 0..MAX_RANGES as u32 {
+            assert_eq!(rcv.take(&mut pool, SeqNum::new(2 + 2 * n), &[7]), Taken::OutOfOrder, "{n}");
+        }
+        rcv.acked();
+        let before = rcv.sack_blocks().as_slice().to_vec();
+        let beyond = SeqNum::new(2 + 2 * MAX_RANGES as u32);
+        assert_eq!(rcv.take(&mut pool, beyond, &[7]), Taken::NoRoom);
+        assert_eq!(rcv.sack_blocks().as_slice(), before);
+        assert_eq!(rcv.take(&mut pool, SeqNum::new(2), &[7]), Taken::OutOfOrder);
+        assert_eq!(rcv.sack_blocks().as_slice()[0], (SeqNum::new(2), SeqNum::new(3)), "that one came twice");
+    }
 
     //= rfc9293 SHLD-14 test
     #[test]

@@ -1,0 +1,74 @@
+//! Slow start on paths with a bottleneck.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod pair;
+
+use firstflight_link::path::{Counters, PathConfig};
+use pair::{End, Pair};
+use std::time::Duration;
+
+/// What a download took: virtual time from the SYN to the last byte, and what the path did to the server's packets.
+struct Download {
+    took: Duration,
+    path: Counters,
+    resent: u64,
+}
+
+/// `bytes` from the server to the client over `path`.
+fn download(
+    path: &PathConfig,
+    seed: u64,
+    bytes: usize,
+    tune: impl Fn(&mut firstflight_tcp::Config),
+) -> Download {
+    let mut pair = Pair::new(path.clone(), seed, false, |config, _: End| tune(&mut config.tcp));
+    let listener = pair.listen(None);
+    let client = pair.connect(b"request", false);
+    let server = pair.accept(listener);
+    let (mut written, mut read) = (0, 0);
+    let block = vec![7; 65_536];
+    let mut out = vec![0; 65_536];
+    let limit = Duration::from_secs(600);
+    pair.run(limit, |pair| {
+        let now = pair.now;
+        while written < bytes {
+            let n = pair.server.write(server, &block[..block.len().min(bytes - written)], now).unwrap_or(0);
+            written += n;
+            if n == 0 {
+                break;
+            }
+        }
+        while let Ok(n) = pair.client.read(client, &mut out, now) {
+            read += n;
+            if n == 0 {
+                break;
+            }
+        }
+        read == bytes
+    });
+    Download {
+        took: pair.now - firstflight_wire::Instant::ZERO,
+        path: pair.wire.b_to_a.counters(),
+        resent: pair.server.info(server).unwrap().totals.retransmits.into(),
+    }
+}
+
+fn bottleneck(mbit: u64, rtt_ms: u64, queue: usize) -> PathConfig {
+    PathConfig {
+        rate_bits_per_s: Some(mbit * 1_000_000),
+        queue_bytes: queue,
+        ..PathConfig::with_delay(Duration::from_micros(rtt_ms * 500))
+    }
+}
+
+/// A queue as long as the path: slow start loses every second segment of hundreds. Behind them all, the receiver keeps
+/// what arrives, so that what was dropped goes again and nothing else.
+#[test]
+fn what_a_queue_dropped_goes_again_and_nothing_else() {
+    for (mbit, rtt) in [(20, 50), (100, 20), (10, 100)] {
+        let path = bottleneck(mbit, rtt, (mbit * 125 * rtt) as usize);
+        let d = download(&path, 1, 5_000_000, |_| {});
+        assert!(d.path.queue_dropped > 200, "{} dropped", d.path.queue_dropped);
+        assert_eq!(d.resent, d.path.queue_dropped, "{mbit} Mbit/s, {rtt} ms, {:?}", d.took);
+    }
+}
