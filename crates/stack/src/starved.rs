@@ -28,7 +28,7 @@ impl Stack {
     #[cold]
     pub(crate) fn starve(&mut self, id: ConnId) {
         let Some(slot) = self.slots.get_live(id.index, id.generation) else { return };
-        if slot.conn.unacknowledged() >= slot.conn.config().send_buffer as usize {
+        if slot.conn.unacknowledged() >= slot.conn.send_limit() as usize {
             return;
         }
         self.starved.taken = self.pool.outstanding();

@@ -72,3 +72,23 @@ fn what_a_queue_dropped_goes_again_and_nothing_else() {
         assert_eq!(d.resent, d.path.queue_dropped, "{mbit} Mbit/s, {rtt} ms, {:?}", d.took);
     }
 }
+
+/// 3.75 MB are under way on this path: the buffers begin with 1 MiB and grow with the window. Without a limit of 8 MiB
+/// it takes as long.
+#[test]
+fn buffers_grow_as_long_as_the_path_takes_more() {
+    let path = bottleneck(100, 300, 3_750_000);
+    let grown = download(&path, 1, 10_000_000, |_| {});
+    let small = download(&path, 1, 10_000_000, |config| config.send_buffer = 1 << 20);
+    let narrow = download(&path, 1, 10_000_000, |config| config.receive_buffer = 1 << 20);
+    // Eight round trips of slow start from 10 segments, three before it, and what is left at the path's rate.
+    assert!(grown.took < Duration::from_secs(4), "{:?}", grown.took);
+    for limited in [small, narrow] {
+        assert!(
+            limited.took > grown.took + Duration::from_secs(1),
+            "{:?}, not {:?}",
+            limited.took,
+            grown.took
+        );
+    }
+}

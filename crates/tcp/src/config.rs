@@ -3,6 +3,9 @@
 use crate::congestion::Algorithm;
 use core::time::Duration;
 
+/// What buffers have before the path shows that it takes more, bytes.
+pub(crate) const FIRST_BUFFER: u32 = 1 << 20;
+
 /// Keepalive probing (RFC 9293 §3.8.4; off unless asked for).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keepalive {
@@ -38,9 +41,11 @@ pub enum EcnPolicy {
 pub struct Config {
     /// Largest payload we take in one segment, announced in the SYN, bytes (RFC 9293 §3.7.1).
     pub mss: u16,
-    /// Bytes that may wait to be sent or acknowledged.
+    /// Most bytes that may wait to be sent or acknowledged. Up to 1 MiB of it is there from the start; it grows to
+    /// twice the congestion window, so that the network and not the buffer limits a transfer.
     pub send_buffer: u32,
-    /// Bytes that may wait to be read; also the largest window offered.
+    /// Most bytes that may wait to be read; also the largest window ever offered. Up to 1 MiB is offered from the
+    /// start, and more to a peer that fills a quarter of it in a round trip while the application reads.
     pub receive_buffer: u32,
     /// Offer window scaling (RFC 7323 §2).
     pub window_scaling: bool,
@@ -104,8 +109,8 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             mss: 1460,
-            send_buffer: 1 << 20,
-            receive_buffer: 1 << 20,
+            send_buffer: 8 << 20,
+            receive_buffer: 8 << 20,
             window_scaling: true,
             scale: None,
             first_window: None,

@@ -1,7 +1,9 @@
 //! The receiving half: what has arrived, what window we offer, when to acknowledge.
 
 use crate::buffer::{Pool, Ring};
+use crate::config::FIRST_BUFFER;
 use crate::ranges::RangeSet;
+use core::time::Duration;
 use firstflight_wire::tcp::{SackBlocks, Timestamps};
 use firstflight_wire::{Instant, SeqNum};
 
@@ -51,9 +53,12 @@ pub struct Receive {
     recent: [SeqNum; RECENT],
     /// What came last though it was there: the next acknowledgement reports it (RFC 2883).
     twice: Option<(SeqNum, SeqNum)>,
+    /// Bytes that may wait to be read now.
     limit: u32,
     /// Most that is offered now: once data was acknowledged it grows with what arrives, up to `limit`.
     offer: u32,
+    /// Where and when the round trip began for which arrivals are counted.
+    round: (SeqNum, Instant),
     unacked: u32,
     /// Last acknowledgement sent (RFC 7323 §4.3).
     pub last_ack_sent: SeqNum,
@@ -69,11 +74,12 @@ pub struct Receive {
 }
 
 impl Receive {
-    /// A half that has seen the peer's SYN at `irs` and offers up to `limit` bytes.
+    /// A half that has seen the peer's SYN at `irs` and may come to offer `most` bytes.
     #[inline(always)]
     #[must_use]
-    pub fn new(irs: SeqNum, limit: u32, scale: u8, mss: u16) -> Self {
+    pub fn new(irs: SeqNum, most: u32, scale: u8, mss: u16) -> Self {
         let nxt = irs + 1;
+        let limit = most.min(FIRST_BUFFER);
         Self {
             nxt,
             edge: nxt + limit.min(0xffff),
@@ -85,6 +91,7 @@ impl Receive {
             twice: None,
             limit,
             offer: limit,
+            round: (nxt, Instant::ZERO),
             unacked: 0,
             last_ack_sent: nxt,
             ts_recent: 0,
@@ -253,6 +260,32 @@ impl Receive {
         u32::from(self.peer_mss)
     }
 
+    /// Once in a round trip of `rtt`: a peer that filled a quarter of the window, and an application that reads, get
+    /// a larger one, up to `most`. Slow start fills twice as much a round trip later, when the larger one has just been
+    /// heard of.
+    #[inline]
+    pub fn tune(&mut self, most: u32, rtt: Option<Duration>, now: Instant) {
+        if self.limit < most {
+            self.widen(most, rtt, now);
+        }
+    }
+
+    fn widen(&mut self, most: u32, rtt: Option<Duration>, now: Instant) {
+        let (start, began) = self.round;
+        let Some(rtt) = rtt.filter(|rtt| now - began >= *rtt) else { return };
+        let arrived = self.nxt.distance_from(start);
+        let left = self.buf.len() as u32;
+        // Longer ago than two round trips it was not one of them: the peer had been silent.
+        if now - began < rtt * 2 && arrived >= self.limit / 4 && left <= self.limit / 4 {
+            let whole = self.offer == self.limit;
+            self.limit = self.limit.saturating_mul(2).min(most);
+            if whole {
+                self.offer = self.limit;
+            }
+        }
+        self.round = (self.nxt, now);
+    }
+
     /// Sets how large the peer's full segments are, for the every-second-segment rule.
     pub fn set_segment_size(&mut self, mss: u16) {
         self.peer_mss = mss;
@@ -374,7 +407,7 @@ impl Receive {
     /// After 24 days of silence the peer's clock may have wrapped: TS.Recent says nothing any more
     /// (RFC 7323 §5.5).
     fn ts_expired(&self, now: Instant) -> bool {
-        const DAYS_24: core::time::Duration = core::time::Duration::from_secs(24 * 86400);
+        const DAYS_24: Duration = Duration::from_secs(24 * 86400);
         now - self.ts_recent_at >= DAYS_24
     }
 
@@ -399,14 +432,15 @@ impl Receive {
 mod tests {
     use super::*;
     use crate::ranges::MAX_RANGES;
+    use std::vec;
 
     /// Slow start that overshoots loses every second segment of a window.
     #[test]
-    fn behind_a_thousand_holes_everything_is_kept() {
+    fn behind_hundreds_of_holes_everything_is_kept() {
         let mut pool = Pool::new(16 << 20);
-        let mut rcv = Receive::new(SeqNum::new(0), 4 << 20, 7, 1448);
+        let mut rcv = Receive::new(SeqNum::new(0), 1 << 20, 5, 1448);
         rcv.window(false);
-        for n in 0..1000 {
+        for n in 0..300 {
             let seq = SeqNum::new(1 + 1448 * (2 * n + 1));
             assert_eq!(rcv.take(&mut pool, seq, &[0; 1448]), Taken::OutOfOrder, "{n}");
             assert_eq!(rcv.sack_blocks().as_slice()[0], (seq, seq + 1448));
@@ -430,6 +464,49 @@ mod tests {
         assert_eq!(rcv.sack_blocks().as_slice(), before);
         assert_eq!(rcv.take(&mut pool, SeqNum::new(2), &[7]), Taken::OutOfOrder);
         assert_eq!(rcv.sack_blocks().as_slice()[0], (SeqNum::new(2), SeqNum::new(3)), "that one came twice");
+    }
+
+    /// Sends a quarter of the window, and lets the application read `read` bytes of it.
+    fn round(rcv: &mut Receive, pool: &mut Pool, now: Instant, read: usize) {
+        rcv.acked();
+        let block = vec![7; 1 << 18];
+        rcv.take(pool, rcv.nxt, &block);
+        rcv.read(pool, &mut vec![0; read]);
+        rcv.tune(3 << 20, Some(Duration::from_millis(100)), now);
+    }
+
+    #[test]
+    fn a_peer_that_fills_the_window_gets_a_larger_one() {
+        let mut pool = Pool::new(16 << 20);
+        let mut rcv = Receive::new(SeqNum::new(0), 3 << 20, 6, 1460);
+        let offered = |rcv: &mut Receive| u32::from(rcv.window(false)) << 6;
+        assert_eq!(offered(&mut rcv), 1 << 20);
+        round(&mut rcv, &mut pool, Instant::from_millis(1000), 1 << 18);
+        assert_eq!(offered(&mut rcv), 1 << 20, "how long it took is not known");
+        round(&mut rcv, &mut pool, Instant::from_millis(1050), 1 << 18);
+        assert_eq!(offered(&mut rcv), 1 << 20, "not a round trip");
+        round(&mut rcv, &mut pool, Instant::from_millis(1110), 1 << 18);
+        assert_eq!(offered(&mut rcv), 2 << 20);
+        for ms in [1210, 1310, 1410, 1510] {
+            round(&mut rcv, &mut pool, Instant::from_millis(ms), 1 << 18);
+            round(&mut rcv, &mut pool, Instant::from_millis(ms + 1), 1 << 18);
+        }
+        assert_eq!(offered(&mut rcv), 3 << 20, "and never more");
+    }
+
+    #[test]
+    fn no_larger_window_for_an_application_that_does_not_read_or_a_peer_that_waits() {
+        let mut pool = Pool::new(16 << 20);
+        let mut rcv = Receive::new(SeqNum::new(0), 8 << 20, 8, 1460);
+        for ms in [1000, 1100, 1200] {
+            round(&mut rcv, &mut pool, Instant::from_millis(ms), 0);
+        }
+        assert_eq!(rcv.limit, 1 << 20);
+        rcv.read(&mut pool, &mut vec![0; 1 << 20]);
+        for ms in [3000, 6000, 9000] {
+            round(&mut rcv, &mut pool, Instant::from_millis(ms), 1 << 18);
+        }
+        assert_eq!(rcv.limit, 1 << 20, "a quarter of it in three seconds");
     }
 
     //= rfc9293 SHLD-14 test

@@ -2,7 +2,8 @@
 
 use super::{Connection, Readiness};
 use crate::buffer::Pool;
-use crate::config::Config;
+use crate::config::{Config, FIRST_BUFFER};
+use crate::congestion::CongestionControl;
 use crate::error::{CloseReason, IoError};
 use crate::receive::AckNeed;
 use crate::state::State;
@@ -48,7 +49,7 @@ impl Connection {
             self.push.note(self.snd.end());
         }
         self.facts.open_end = self.facts.more;
-        let n = self.snd.write(pool, self.config.send_buffer, bytes);
+        let n = self.snd.write(pool, self.send_limit(), bytes);
         if n == 0 {
             self.facts.wants_room = true;
             return Err(IoError::WouldBlock);
@@ -203,7 +204,7 @@ impl Connection {
         // A router has said what passes.
         self.search = None;
         self.ends.probe = [0; 3];
-        crate::congestion::CongestionControl::set_mss(&mut self.control, u32::from(mss));
+        self.control.set_mss(u32::from(mss));
         if let State::SynSent(syn) = &mut self.state {
             // The SYN itself was too big: an immediate plain SYN.
             syn.retransmits = syn.retransmits.saturating_add(1);
@@ -234,13 +235,20 @@ impl Connection {
     fn idle_restart(&mut self, now: Instant) {
         if self.facts.connected && !self.snd.outstanding() && now - self.last_sent > self.rtt.rto() {
             let initial = crate::congestion::initial_window(u32::from(self.snd.mss));
-            crate::congestion::CongestionControl::on_idle_restart(&mut self.control, initial);
+            self.control.on_idle_restart(initial);
         }
+    }
+
+    /// Bytes that may wait to be sent or acknowledged now: what is under way, and as much for the time until the
+    /// application has been told that there is room.
+    #[must_use]
+    pub fn send_limit(&self) -> u32 {
+        self.config.send_buffer.min(self.control.window().saturating_mul(2).max(FIRST_BUFFER))
     }
 
     /// Says `WRITABLE` if a write was refused and at least half the buffer is free again.
     pub(super) fn offer_room(&mut self) {
-        if self.facts.wants_room && self.snd.buffered() <= self.config.send_buffer as usize / 2 {
+        if self.facts.wants_room && self.snd.buffered() <= self.send_limit() as usize / 2 {
             self.facts.wants_room = false;
             self.ready |= Readiness::WRITABLE;
         }

@@ -278,6 +278,7 @@ impl Connection {
             return;
         }
         self.take_payload(pool, seq, segment.payload);
+        self.rcv.tune(self.config.receive_buffer, self.rtt.srtt(), now);
         if fin {
             self.rcv.note_fin(seq + segment.payload.len() as u32);
             self.rcv.need = AckNeed::Now;
