@@ -122,7 +122,7 @@ def options():
     parser.add_argument("--small-seeds", type=int, metavar="N", help="of each short one [60; quick: 4]")
     parser.add_argument("--directions", nargs="+", choices=DIRECTIONS, default=DIRECTIONS, metavar="DIRECTION")
     parser.add_argument("--minutes", type=float, default=60, help="begin nothing after so long [60]")
-    parser.add_argument("--limit", type=int, default=120, metavar="S", help="a transfer has failed then [120]")
+    parser.add_argument("--limit", type=int, default=300, metavar="S", help="a transfer has failed then [300]")
     parser.add_argument("--lanes", type=int, default=LANES, help=f"short transfers at once [{LANES}]")
     parser.add_argument("--no-realtime", action="store_true", help="wires without `chrt -f 10`")
     parser.add_argument("--capture", metavar="DIR", help="a pcap file of each end of each wire")
