@@ -290,6 +290,42 @@ fn a_duplicate_report_undoes_a_fast_recovery() {
     assert!(cwnd(&p, id) >= 10, "{}", cwnd(&p, id));
 }
 
+/// A network that doubles packets says nothing about our repetitions: the loss was real.
+#[test]
+fn what_the_network_doubles_undoes_nothing() {
+    let (mut p, id) = open(false);
+    p.write(id, &[0; 10_000]);
+    p.drain();
+    p.pass(RTT);
+    for end in 2..=5 {
+        p.send(sack(0, &[(1, end)]));
+    }
+    segments(&p.drain(), [0]);
+    p.send(ack(10));
+    let reduced = cwnd(&p, id);
+    // The third segment came twice; it was sent once.
+    p.send(sack(10, &[(2, 3)]));
+    p.write(id, &[0; 1_000]);
+    p.drain();
+    p.pass(RTT);
+    p.send(ack(11));
+    assert!(reduced < 10 && cwnd(&p, id) <= reduced + 1, "{} of {reduced}", cwnd(&p, id));
+}
+
+/// RFC 2883 §4: a report of what came twice is no SACK: the segment it names was sent again and measures nothing.
+#[test]
+fn a_report_of_a_duplicate_measures_nothing() {
+    let (mut p, id) = open(false);
+    p.write(id, &[0; 2_000]);
+    p.drain();
+    // All acknowledgements are lost; the probe, the timeout, and then one that says that the first came twice.
+    p.pass(3_000);
+    p.drain();
+    p.send(sack(2, &[(0, 1)]));
+    let srtt = p.stack.info(id).unwrap().rtt.unwrap();
+    assert_eq!(srtt.as_millis(), u128::from(RTT));
+}
+
 /// RFC 3522: the acknowledgement echoes a time before the repetition: the original had been late.
 #[test]
 fn an_early_echo_undoes_a_fast_recovery() {

@@ -1,6 +1,7 @@
 //! Where loss recovery stands, how the window shrinks in it (PRR, RFC 9937), and what would show that it was for
 //! nothing (Eifel, RFC 3522; D-SACK, RFC 3708; F-RTO, RFC 5682).
 
+use crate::ranges::RangeSet;
 use alloc::boxed::Box;
 use firstflight_wire::{Instant, SeqNum};
 
@@ -152,7 +153,7 @@ impl Prr {
 }
 
 /// What would show that the last reduction of the window was for nothing.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Undo {
     /// The oldest number when it happened: repetitions below were of an earlier one.
     pub marker: SeqNum,
@@ -160,28 +161,37 @@ pub struct Undo {
     pub first: Option<Instant>,
     /// Segments sent again that the peer has not reported as duplicates (RFC 3708 §2); `None` until there was one.
     pub repeated: Option<u32>,
+    /// What was sent again.
+    ranges: RangeSet,
 }
 
 impl Undo {
     /// A reduction happens now; `repeated` segments are already under way again.
     #[must_use]
     pub fn new(marker: SeqNum, repeated: u32) -> Self {
-        Self { marker, first: None, repeated: (repeated > 0).then_some(repeated) }
+        Self {
+            marker,
+            first: None,
+            repeated: (repeated > 0).then_some(repeated),
+            ranges: RangeSet::default(),
+        }
     }
 
-    /// Something leaves again.
-    pub fn repeat(&mut self, now: Instant) {
+    /// Numbers from `start` to `end` leave again.
+    pub fn repeat(&mut self, start: SeqNum, end: SeqNum, now: Instant) {
         self.first.get_or_insert(now);
         self.repeated = Some(self.repeated.unwrap_or(0).saturating_add(1));
+        self.ranges.insert(start, end);
     }
 
-    /// The peer had `segments` already that came again and ended at `end`.
-    pub fn duplicate(&mut self, end: SeqNum, segments: u32) {
-        if end.gt(self.marker)
-            && let Some(repeated) = &mut self.repeated
-        {
+    /// The peer had `segments` already that came again, from `start` on; true if it was we who sent them again, not
+    /// the network that doubled them.
+    pub fn duplicate(&mut self, start: SeqNum, segments: u32) -> bool {
+        let ours = start.ge(self.marker) && self.ranges.containing(start).is_some();
+        if let Some(repeated) = self.repeated.as_mut().filter(|_| ours) {
             *repeated = repeated.saturating_sub(segments);
         }
+        ours
     }
 
     /// All that was sent again since was there already.

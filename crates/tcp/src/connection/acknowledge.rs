@@ -164,15 +164,15 @@ impl Connection {
             let valid = end.le(nxt) && start.ge(una - self.snd.max_wnd);
             if valid && (end.le(segment.ack) || inside) {
                 delivery.twice = Some(end);
-                self.duplicate_reported(end, end.distance_from(start));
+                self.duplicate_reported(start, end);
             }
         }
         let before = delivery.bytes;
         let (flight, rack) = (&mut self.snd.flight, &mut self.rack);
         let mut sampler = self.paced.as_mut().and_then(|paced| paced.sampler.as_mut());
         for &(start, end) in blocks {
-            // A block below UNA was read above; one beyond NXT is made up.
-            if start.lt(end) && start.ge(una) && end.le(nxt) {
+            // What the number covers says nothing more, one beyond NXT is made up.
+            if start.lt(end) && start.ge(una) && end.gt(segment.ack) && end.le(nxt) {
                 flight.sack(start..end, |sent| {
                     reader.read(sent, false, delivery, rack);
                     if let Some(sampler) = &mut sampler {

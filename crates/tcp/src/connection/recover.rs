@@ -361,13 +361,14 @@ impl Connection {
         self.arm_retransmit(now);
     }
 
-    /// The peer reports that what ends at `end` came twice, `bytes` of it.
-    //= rfc8985 4-c
+    /// The peer reports that numbers from `start` to `end` came twice.
     #[inline(never)]
-    pub(super) fn duplicate_reported(&mut self, end: SeqNum, bytes: u32) {
-        self.rack.duplicate_seen(self.snd.una, self.snd.nxt);
-        if let Some(undo) = &mut self.undo {
-            undo.duplicate(end, bytes.div_ceil(u32::from(self.snd.mss).max(1)).max(1));
+    pub(super) fn duplicate_reported(&mut self, start: SeqNum, end: SeqNum) {
+        let segments = end.distance_from(start).div_ceil(u32::from(self.snd.mss).max(1)).max(1);
+        let probe = self.tail.is_some_and(|tail| tail.again && tail.end == end);
+        let ours = self.undo.as_mut().is_some_and(|undo| undo.duplicate(start, segments));
+        if ours || probe {
+            self.rack.duplicate_seen(self.snd.una, self.snd.nxt);
         }
     }
 

@@ -371,7 +371,7 @@ impl Connection {
         if chunk.again {
             self.totals.retransmits = self.totals.retransmits.saturating_add(1);
             if let Some(undo) = &mut self.undo {
-                undo.repeat(now);
+                undo.repeat(chunk.seq, end, now);
             }
             if let Some(search) = &mut self.search {
                 search.resent(chunk.seq, end, now);
