@@ -382,3 +382,22 @@ fn f_rto_falls_back_when_the_loss_was_real() {
     let sent = p.drain();
     assert_eq!(sent[0].seq, nth(1), "{sent:?}");
 }
+
+/// Without SACK each duplicate stands for a segment that arrived: when the number moves on, it does not count again.
+#[test]
+fn what_duplicates_told_does_not_open_the_window_again() {
+    let mut p = Peer::with(|c| c.tcp.congestion = Algorithm::NewReno);
+    p.handshake_ms = RTT;
+    let listener = p.listen();
+    let id = p.open_passive(listener, seg().mss(MSS as u16));
+    p.write(id, &[0; 15_000]);
+    segments(&p.drain(), 0..10);
+    p.pass(RTT);
+    p.send(ack(0));
+    segments(&p.drain(), [10]);
+    p.send(ack(0));
+    segments(&p.drain(), [11]);
+    p.send(ack(3));
+    segments(&p.drain(), [12, 13]);
+    assert_eq!(cwnd(&p, id), 11);
+}

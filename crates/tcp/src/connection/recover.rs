@@ -35,10 +35,11 @@ impl Connection {
             if self.undo.is_some() && delivery.twice.is_some() {
                 self.undo_if_all_duplicates();
             }
-            return self.grow(delivery, now);
+            return self.grow(delivery, delivery.bytes, now);
         }
         self.judge_tail(delivery, now);
         self.leave_recovery(delivery, now);
+        let known = self.snd.dup_acks;
         let waited = self.snd.flight.waiting();
         if !self.undo_partly(delivery) {
             self.find_losses(delivery, now);
@@ -53,11 +54,11 @@ impl Connection {
                 episode.prr = Some(prr);
             }
         }
-        self.move_window(delivery, lost_more, now);
+        self.move_window(delivery, known, lost_more, now);
     }
 
-    /// The window after an acknowledgement.
-    fn move_window(&mut self, delivery: &Delivery, lost_more: bool, now: Instant) {
+    /// The window after an acknowledgement. `known`: so many duplicates had told of a segment each before.
+    fn move_window(&mut self, delivery: &Delivery, known: u32, lost_more: bool, now: Instant) {
         let (pipe, mss) = (self.snd.pipe(), u32::from(self.snd.mss));
         let sack = self.facts.sack;
         match &mut self.snd.recovery {
@@ -69,19 +70,23 @@ impl Connection {
                     prr.acknowledged(bytes, pipe, delivery.advanced > 0 && !lost_more);
                 }
             }
-            _ if delivery.advanced > 0 => self.grow(delivery, now),
+            _ if delivery.advanced > 0 => {
+                let news =
+                    delivery.bytes.saturating_sub(known.saturating_mul(mss)).max(mss).min(delivery.bytes);
+                self.grow(delivery, news, now);
+            }
             _ => {}
         }
     }
 
-    fn grow(&mut self, delivery: &Delivery, now: Instant) {
-        if delivery.bytes == 0 {
+    fn grow(&mut self, delivery: &Delivery, news: u32, now: Instant) {
+        if news == 0 {
             return;
         }
         let window = self.control.window();
         let sample = AckSample {
             now,
-            acked: delivery.bytes,
+            acked: news,
             in_flight: delivery.pipe,
             srtt: self.rtt.srtt(),
             min_rtt: self.rtt.min_rtt(),
