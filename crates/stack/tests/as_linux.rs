@@ -133,6 +133,32 @@ fn the_first_answer_fills_the_window_of_the_syn() {
     p.quiet();
 }
 
+#[test]
+fn a_fin_alone_does_not_wait_for_the_congestion_window() {
+    let (mut p, id) = open();
+    p.write(id, &[1; 10 * MSS]);
+    assert_eq!(p.drain().len(), 10);
+    p.shutdown(id);
+    p.expect().is_fin().seq(1 + 10 * MSS as u32).empty();
+}
+
+/// RFC 5681 §4.1: what counts as idle is that no data was sent, and it ends when the peer's window opens, too.
+#[test]
+fn probes_of_a_closed_window_do_not_keep_the_congestion_window() {
+    let (mut p, id) = open();
+    for n in 0..2 {
+        p.write(id, &[1; 10 * MSS]);
+        p.drain();
+        p.send(seg().seq(1).ack(1 + (n + 1) * 10 * MSS as u32).win(if n == 1 { 0 } else { 60_000 }));
+    }
+    assert!(p.stack.info(id).unwrap().cwnd > 15 * MSS as u32);
+    p.write(id, &[1; 30 * MSS]);
+    p.pass(5_000);
+    assert!(p.drain().len() > 2);
+    p.send(seg().seq(1).ack(1 + 20 * MSS as u32).win(60_000));
+    assert_eq!(p.drain().len(), 10);
+}
+
 // --- opening ---------------------------------------------------------------------------------------
 
 /// An echo of a time at which no SYN left answers somebody else.
@@ -148,6 +174,27 @@ fn a_syn_ack_that_echoes_nothing_of_ours_is_reset() {
     p.send(seg().syn().ack(1).ts_echo(1, sent));
     p.expect().is_ack().ack(1);
     assert_eq!(p.state(id), StateName::Established);
+}
+
+/// In a simultaneous open the peer may acknowledge what our SYN carried, though it first acknowledged the SYN alone.
+#[test]
+fn what_a_crossed_syn_carried_can_be_acknowledged() {
+    for taken in [0, 5] {
+        let mut p = Peer::with(|config| config.tcp.timestamps = false);
+        let config = ConnectConfig { fast_open: true, no_cookie: true, ..ConnectConfig::default() };
+        let id = p.connect_with(b"first", &config);
+        p.expect().is_syn().data(b"first");
+        p.send(seg().syn().mss(1460));
+        p.expect().syn_ack().seq(0).ack(1);
+        p.send(seg().syn().ack(1 + taken).mss(1460));
+        if taken == 0 {
+            p.expect().is_ack().seq(1).ack(1).data(b"first");
+        } else {
+            p.expect().is_ack().seq(6).ack(1).empty();
+        }
+        assert_eq!(p.state(id), StateName::Established);
+        p.quiet();
+    }
 }
 
 #[test]

@@ -354,8 +354,10 @@ impl Send {
         //= rfc9293 SHLD-27 SHLD-28
         let chunk = self.chunk(seq, whole.min(window), room);
         let size = chunk.len.max(u32::from(chunk.fin));
-        // Limited transmit (RFC 3042) is what `pipe` gives: what has arrived out of order makes room.
-        if pipe + size > cwnd && pipe > 0 {
+        // Limited transmit (RFC 3042) is what `pipe` gives: what has arrived out of order makes room. A FIN alone
+        // adds nothing to a queue, and the peer may be waiting for it.
+        let alone = chunk.fin && chunk.len == 0;
+        if pipe + size > cwnd && pipe > 0 && !alone {
             return None;
         }
         let all = !(chunk.seq + chunk.len).lt(self.record_end(seq));

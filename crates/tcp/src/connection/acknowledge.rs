@@ -129,7 +129,9 @@ impl Connection {
             }
             self.after_ack(&delivery, now);
         }
-        self.snd.update_window(seq, ack, window);
+        if self.snd.update_window(seq, ack, window) && self.snd.unsent() {
+            self.idle_restart(now);
+        }
         if self.snd.wnd > 0 && self.timers.runs(Timer::Persist) {
             self.timers.stop(Timer::Persist);
             self.rtt.reset_backoff();

@@ -232,8 +232,8 @@ impl Connection {
     }
 
     /// Restarts slow start after an idle time (RFC 5681 §4.1).
-    fn idle_restart(&mut self, now: Instant) {
-        if self.facts.connected && !self.snd.outstanding() && now - self.last_sent > self.rtt.rto() {
+    pub(super) fn idle_restart(&mut self, now: Instant) {
+        if self.facts.connected && !self.snd.outstanding() && now - self.last_data > self.rtt.rto() {
             let initial = crate::congestion::initial_window(u32::from(self.snd.mss));
             self.control.on_idle_restart(initial);
         }

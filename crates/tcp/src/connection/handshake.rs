@@ -385,13 +385,20 @@ impl Connection {
     }
 
     /// Our SYN crossed the peer's (RFC 9293 §3.5, figure 8). First-flight options and the payload
-    /// are ignored; the answer acknowledges the SYN only.
+    /// are ignored; the answer acknowledges the SYN only. The peer may acknowledge what ours carried.
     //= rfc9293 MUST-10 MUST-11
     fn simultaneous_open(&mut self, segment: &Segment<'_>, now: Instant) {
         self.rcv.begin(segment.seq);
         self.take_syn_options(&segment.options, now);
         self.snd.first_window(segment.seq, self.snd.iss, u32::from(segment.window));
+        if let State::SynSent(syn) = &self.state
+            && !syn.preamble.is_empty()
+        {
+            // Whoever took it for the stream's beginning must not acknowledge it.
+            self.snd.nxt = self.snd.iss + 1;
+        }
         self.snd.set_preamble(0);
+        self.snd.first_flight_end = self.snd.nxt;
         self.state = State::SynRcvd(SynRcvd {
             origin: Origin::Simultaneous,
             early: false,
@@ -428,6 +435,11 @@ impl Connection {
     pub(super) fn confirm(&mut self, segment: &Segment<'_>, now: Instant) -> Option<Instant> {
         let State::SynRcvd(syn) = &self.state else { return None };
         let (retransmits, early, again, last) = (syn.retransmits, syn.early, syn.again, syn.last_sent);
+        if syn.origin == Origin::Simultaneous {
+            // What our SYN carried and the peer did not take is sent again.
+            self.snd.flight.clear();
+            self.snd.nxt = segment.ack;
+        }
         let left = last.filter(|_| !again);
         // A SYN cookie was sent by the listener: there was no SYN-RECEIVED state.
         let from = if syn.last_sent.is_none() { StateName::Listen } else { StateName::SynRcvd };

@@ -253,6 +253,8 @@ pub struct Connection {
     handshake_retransmits: u8,
     last_heard: Instant,
     last_sent: Instant,
+    /// When data last left.
+    last_data: Instant,
     /// Challenge ACKs in the current second (RFC 5961 §10, per connection: no side channel).
     challenges: (Instant, u8),
     transitions: Transitions,
@@ -299,6 +301,7 @@ impl Connection {
             handshake_retransmits: 0,
             last_heard: now,
             last_sent: now,
+            last_data: now,
             challenges: (now, 0),
             transitions: Transitions::default(),
             state: State::Closed(state::Closed { reason: CloseReason::Aborted }),

@@ -199,9 +199,9 @@ impl Connection {
             window,
             urgent: 0,
         };
-        let syn_end = self.snd.iss + 1;
         if first {
-            self.snd.nxt = syn_end;
+            // In a simultaneous open our SYN may have carried more.
+            self.snd.nxt = self.snd.nxt.max(self.snd.iss + 1);
         }
         let room = u32::from(self.snd.mss).saturating_sub(options.len() as u32);
         let headers = overhead + HEADER + options.len() as u32;
@@ -397,6 +397,7 @@ impl Connection {
             self.note_usage(now);
         }
         self.arm_user_timeout(now, false);
+        self.last_data = now;
     }
 
     /// Notes how much of the window is used; one that was not for long comes down.
