@@ -166,6 +166,10 @@ impl World {
         let socket = self.socket_mut(fd)?;
         let was = std::mem::replace(&mut socket.kind, Kind::Fresh);
         (socket.error, socket.read_closed, socket.write_closed) = (None, false, false);
+        if !socket.client {
+            // An accepted one was never bound.
+            socket.local = None;
+        }
         match was {
             Kind::Connection { id, .. } => {
                 self.stack.abort(id, now);

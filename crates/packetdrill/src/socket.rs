@@ -33,6 +33,52 @@ pub enum Kind {
     },
 }
 
+/// What keeps a connection from sending more, as `tcp_info` counts the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Held {
+    /// Nothing is to be sent.
+    #[default]
+    Idle,
+    /// Nothing but the congestion window.
+    Busy,
+    /// The peer's window.
+    Window,
+    /// The send buffer: everything in it has left, and the application waits for room.
+    Buffer,
+}
+
+/// For how long it was what keeps a connection.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Times {
+    held: Held,
+    since: u64,
+    /// Busy with whatever, by the peer's window, by the send buffer, µs.
+    pub spent: [u64; 3],
+}
+
+impl Times {
+    /// From now (µs) on it is `held`.
+    pub fn turn(&mut self, held: Held, now: u64) {
+        let passed = now - self.since;
+        let counts = match self.held {
+            Held::Idle => [false; 3],
+            Held::Busy => [true, false, false],
+            Held::Window => [true, true, false],
+            Held::Buffer => [true, false, true],
+        };
+        for (spent, _) in self.spent.iter_mut().zip(counts).filter(|(_, counts)| *counts) {
+            *spent += passed;
+        }
+        (self.held, self.since) = (held, now);
+    }
+
+    /// All of it, up to now.
+    pub fn until(mut self, now: u64) -> [u64; 3] {
+        self.turn(self.held, now);
+        self.spent
+    }
+}
+
 /// A socket.
 #[derive(Debug, Clone)]
 pub struct Socket {
@@ -62,6 +108,8 @@ pub struct Socket {
     pub wants_room: bool,
     /// When data last came, µs.
     pub heard_at: Option<u64>,
+    /// What kept it from sending, and for how long.
+    pub times: Times,
 }
 
 impl Socket {
@@ -81,6 +129,7 @@ impl Socket {
             begun: 0,
             wants_room: false,
             heard_at: None,
+            times: Times::default(),
         }
     }
 

@@ -87,7 +87,8 @@ impl World {
         match known {
             Some((machine, info)) => {
                 let rode = info.outcome.is_accepted() && (socket.client || info.totals.early > 0);
-                filled(machine, &info, since(socket.heard_at), rode)
+                let times = socket.times.until(self.micros());
+                filled(machine, &info, since(socket.heard_at), rode, times)
             }
             None => {
                 let listens = matches!(socket.kind, Kind::Listener { .. });
@@ -100,7 +101,13 @@ impl World {
 }
 
 /// `heard` is how long ago data came, ms; `rode`: it rode in the SYN.
-fn filled(machine: &Connection, known: &ConnectionInfo, heard: u32, rode: bool) -> Vec<u8> {
+fn filled(
+    machine: &Connection,
+    known: &ConnectionInfo,
+    heard: u32,
+    rode: bool,
+    [busy, window, buffer]: [u64; 3],
+) -> Vec<u8> {
     let facts = machine.facts();
     let mut options = 0;
     for (set, bit) in [
@@ -155,7 +162,7 @@ fn filled(machine: &Connection, known: &ConnectionInfo, heard: u32, rode: bool) 
     // segs_out, segs_in, notsent_bytes, min_rtt, data_segs_in, data_segs_out
     info.words(&[0, 0, machine.unsent() as u32, micros(facts.min_rtt), 0, 0]);
     // delivery_rate, busy_time, rwnd_limited, sndbuf_limited
-    info.longs(&[0, 0, 0, 0]);
+    info.longs(&[0, busy, window, buffer]);
     // delivered, delivered_ce
     info.words(&[known.totals.delivered, 0]);
     // bytes_sent, bytes_retrans

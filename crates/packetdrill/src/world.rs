@@ -8,7 +8,7 @@
 
 use crate::readiness::Epoll;
 use crate::settings::Flags;
-use crate::socket::Socket;
+use crate::socket::{Held, Socket};
 use crate::sysctl::Sysctl;
 use firstflight_stack::{ConnId, Drop, Event, ListenerId, Readiness, Stack};
 use firstflight_wire::{Clock, Instant};
@@ -315,6 +315,30 @@ impl World {
             }
         }
         self.offer_room();
+        self.note_times();
+    }
+
+    /// Notes what keeps each connection from sending.
+    fn note_times(&mut self) {
+        let now = self.clock;
+        let held: Vec<(c_int, Held)> = self.sockets().map(|(fd, socket)| (fd, self.held(socket))).collect();
+        for (fd, held) in held {
+            if let Ok(socket) = self.socket_mut(fd) {
+                socket.times.turn(held, now);
+            }
+        }
+    }
+
+    fn held(&self, socket: &Socket) -> Held {
+        let Some(machine) = socket.connection().and_then(|id| self.machine(id)) else { return Held::Idle };
+        let (queued, unsent) = (machine.unacknowledged(), machine.unsent());
+        let window = (machine.facts().peer_window as usize).saturating_sub(queued.saturating_sub(unsent));
+        match () {
+            () if queued == 0 => Held::Idle,
+            () if unsent > 0 && window < unsent.min(usize::from(machine.mss())) => Held::Window,
+            () if unsent == 0 && socket.wants_room => Held::Buffer,
+            () => Held::Busy,
+        }
     }
 
     /// Tells the sockets that wanted room and have it.
