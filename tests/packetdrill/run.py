@@ -2,7 +2,7 @@
 """packetdrill's scripts against the stack, in virtual time.
 
     tests/packetdrill/run.py --packetdrill PATH --scripts DIR [--filter TEXT] [--verbose]
-        [--json FILE] [--twice] [--write-docs NAME=DIR ...] [--ipv6] [--jobs N] [--library PATH]
+        [--json FILE] [--twice] [--write-docs NAME=DIR ...] [--ipv6] [--mtu N] [--jobs N] [--library PATH]
 
 Builds `firstflight-packetdrill` unless --library names it. Needs root, for a network namespace a script and the
 kernel settings in it; no packet goes over any network. One line per script, then a table by folder. With --twice
@@ -39,7 +39,7 @@ IPV4 = [
     "-D", "CMSG_LEVEL_IP=SOL_IP", "-D", "CMSG_TYPE_RECVERR=IP_RECVERR",
 ]
 IPV6 = [
-    "--ip_version=ipv6", "--mtu=1500", "--local_ip=fd3d:0a0b:17d6::1",
+    "--ip_version=ipv6", "--local_ip=fd3d:0a0b:17d6::1",
     "--gateway_ip=fd3d:0a0b:17d6:8888::1", "--remote_ip=fd3d:fa7b:d17d::1",
     "-D", "TFO_COOKIE=c1d1e9742a47a9bc", "-D", "TFO_COOKIE_ZERO=82af1a8f9a205c34",
     "-D", "CMSG_LEVEL_IP=SOL_IPV6", "-D", "CMSG_TYPE_RECVERR=IPV6_RECVERR",
@@ -106,11 +106,12 @@ def run(packetdrill, library, script, options):
 
 
 def run_all(arguments, scripts):
+    ipv6 = [*IPV6, f"--mtu={arguments.mtu}"]
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         results = pool.map(
             lambda name: run(arguments.packetdrill, arguments.library,
                              os.path.join(arguments.scripts, name),
-                             IPV6 if arguments.ipv6 or "ipv6" in name or "-v6" in name else IPV4), scripts)
+                             ipv6 if arguments.ipv6 or "ipv6" in name or "-v6" in name else IPV4), scripts)
         return dict(zip(scripts, results))
 
 
@@ -129,6 +130,7 @@ def parse():
     parser.add_argument("--json", metavar="FILE", help="write the results there")
     parser.add_argument("--twice", action="store_true", help="run everything twice and compare")
     parser.add_argument("--ipv6", action="store_true", help="over IPv6")
+    parser.add_argument("--mtu", default="1500", help="over IPv6; the kernel's scripts are for 1520 there")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--write-docs", metavar="NAME", help="write the table NAME of docs/conformance.md")
     arguments = parser.parse_args()
