@@ -367,6 +367,7 @@ impl Connection {
     }
 
     /// The peer reports that numbers from `start` to `end` came twice.
+    //= rfc8985 4-c
     #[inline(never)]
     pub(super) fn duplicate_reported(&mut self, start: SeqNum, end: SeqNum) {
         let segments = end.distance_from(start).div_ceil(u32::from(self.snd.mss).max(1)).max(1);
