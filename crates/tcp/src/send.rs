@@ -219,6 +219,8 @@ impl Send {
     //= rfc6675 4-b
     pub fn acknowledge(&mut self, pool: &mut Pool, ack: SeqNum) {
         self.una = ack;
+        // It stays beside UNA, or 2 GiB later it would be ahead.
+        self.first_flight_end = self.first_flight_end.max(ack);
         if ack.gt(self.start) {
             let n = (ack.distance_from(self.start) as usize).min(self.buf.len());
             self.buf.consume(pool, n, false);
@@ -393,7 +395,8 @@ impl Send {
 
     /// Where the peer's window begins. The SYN, which is not acknowledged yet, is no part of it.
     fn window_base(&self) -> SeqNum {
-        self.una.max(self.iss + 1)
+        // Not the larger of both: 2 GiB later the ISS is ahead again.
+        if self.una == self.iss { self.iss + 1 } else { self.una }
     }
 
     /// Where it ends.
@@ -437,5 +440,29 @@ impl Send {
     pub fn clear(&mut self, pool: &mut Pool) {
         self.buf.clear(pool);
         self.flight.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sequence numbers compare within 2 GiB: nothing may be measured from the ISS for longer.
+    #[test]
+    fn the_window_moves_on_behind_two_gibibytes() {
+        let mut pool = Pool::new(1 << 20);
+        let mut snd = Send::new(SeqNum::new(7), 1460);
+        snd.wnd = 1000;
+        assert_eq!(snd.window_end(), SeqNum::new(7 + 1 + 1000));
+        snd.first_flight_end = SeqNum::new(200);
+        // Three times around, in steps of a quarter.
+        for step in 1..=12u32 {
+            let ack = SeqNum::new(7) + step.wrapping_mul(1 << 30) + 1;
+            snd.nxt = ack;
+            snd.acknowledge(&mut pool, ack);
+            assert_eq!(snd.window_end(), ack + 1000, "{step}");
+            assert_eq!(snd.first_flight_again(), 0, "{step}");
+            assert!(ack.ge(snd.first_flight_end), "{step}");
+        }
     }
 }
