@@ -9,6 +9,7 @@
 mod acknowledge;
 mod command;
 mod ecn;
+mod getters;
 mod handshake;
 mod model;
 mod recover;
@@ -19,14 +20,14 @@ mod variables;
 
 use crate::buffer::Pool;
 use crate::config::Config;
-use crate::congestion::{CongestionControl, Controller};
+use crate::congestion::Controller;
 use crate::error::CloseReason;
 use crate::plpmtud::Search;
 use crate::push::Push;
 use crate::quick_ack::QuickAck;
 use crate::rack::Rack;
 use crate::receive::Receive;
-use crate::recovery::{Recovery, Undo};
+use crate::recovery::Undo;
 use crate::rtt::RttEstimator;
 use crate::send::Send;
 use crate::state::{self, State};
@@ -35,10 +36,10 @@ use crate::transition::{self, StateName, Transition, Trigger};
 use crate::usage::Usage;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use core::time::Duration;
 use firstflight_wire::tcp::Timestamps;
 use firstflight_wire::{Instant, SeqNum};
 
+pub use getters::{CongestionState, ConnectionFacts};
 pub use segment::{Disposition, DropReason, follows};
 pub use variables::Variables;
 
@@ -110,66 +111,6 @@ pub struct Totals {
     pub delivered: u32,
     /// Bytes of the stream that arrived before the handshake completed.
     pub early: u32,
-}
-
-/// How congestion stands, as Linux names it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CongestionState {
-    /// Nothing is known to be lost.
-    Open,
-    /// Something arrived out of order.
-    Disorder,
-    /// The window shrinks, for the path marks packets (ECN).
-    Reducing,
-    /// Something was lost, and what arrives says so.
-    Recovery,
-    /// The retransmission timer expired.
-    Loss,
-}
-
-/// What can be known of a connection, for those who look closely.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ConnectionFacts {
-    /// Timestamps were agreed.
-    pub timestamps: bool,
-    /// SACK was agreed.
-    pub sack: bool,
-    /// Window scaling was agreed.
-    pub scaled: bool,
-    /// Shift of the windows the peer offers.
-    pub send_scale: u8,
-    /// Shift of those we offer.
-    pub receive_scale: u8,
-    /// Probes in a row without an answer.
-    pub probes: u8,
-    /// The retransmission timeout.
-    pub rto: Duration,
-    /// Smallest round-trip time, once measured.
-    pub min_rtt: Option<Duration>,
-    /// Numbers sent and not acknowledged.
-    pub in_flight: u32,
-    /// How congestion stands.
-    pub congestion: CongestionState,
-    /// The slow-start threshold, bytes.
-    pub threshold: u32,
-    /// The window as recovery has it, bytes.
-    pub window: u32,
-    /// Segments sent and not acknowledged.
-    pub segments: u32,
-    /// Segments of those that the peer has behind what it misses.
-    pub sacked: u32,
-    /// Bytes of those that are taken for lost.
-    pub lost: u32,
-    /// Bytes of those that were sent again and are under way.
-    pub again: u32,
-    /// By how many segments the path reorders, as far as it was seen.
-    pub reordering: u32,
-    /// The peer's full segments, as far as they were seen, bytes.
-    pub peer_segment: u32,
-    /// The peer's window, bytes.
-    pub peer_window: u32,
-    /// The largest it ever offered, bytes.
-    pub largest_window: u32,
 }
 
 /// Yes/no facts about a connection.
@@ -308,209 +249,6 @@ impl Connection {
             rcv,
             config,
             ends,
-        }
-    }
-
-    // --- getters -------------------------------------------------------------------------------
-
-    /// Its settings.
-    #[inline]
-    #[must_use]
-    pub fn config(&self) -> &Arc<Config> {
-        &self.config
-    }
-
-    /// The state's name.
-    #[inline]
-    #[must_use]
-    pub fn state(&self) -> StateName {
-        self.state.name()
-    }
-
-    /// Why it is closed, once it is.
-    //= rfc9293 MUST-12
-    #[must_use]
-    pub fn close_reason(&self) -> Option<CloseReason> {
-        match &self.state {
-            State::Closed(closed) => Some(closed.reason),
-            State::TimeWait(_) => Some(CloseReason::Finished),
-            _ => None,
-        }
-    }
-
-    /// Whether the handshake is complete, so that the peer's address is proved.
-    #[must_use]
-    pub fn is_confirmed(&self) -> bool {
-        self.facts.connected
-    }
-
-    /// Whether it was admitted with data before the handshake completed (server side).
-    #[must_use]
-    pub fn is_early(&self) -> bool {
-        matches!(&self.state, State::SynRcvd(s) if s.early)
-    }
-
-    /// Smoothed round-trip time and its variation, once measured.
-    #[must_use]
-    pub fn rtt(&self) -> Option<(Duration, Duration)> {
-        Some((self.rtt.srtt()?, self.rtt.rttvar()))
-    }
-
-    /// The retransmission timeout, as it is backed off now.
-    #[must_use]
-    pub fn rto(&self) -> Duration {
-        self.rtt.rto()
-    }
-
-    /// Congestion window, bytes.
-    #[must_use]
-    pub fn cwnd(&self) -> u32 {
-        self.control.window()
-    }
-
-    /// Largest payload of a segment, options not counted, bytes.
-    #[must_use]
-    pub fn mss(&self) -> u16 {
-        self.snd.mss
-    }
-
-    /// By how many segments the path was seen to reorder, at least three.
-    #[must_use]
-    pub fn reordering(&self) -> u32 {
-        self.rack.reordering(u32::from(self.snd.mss))
-    }
-
-    /// Its counts.
-    #[must_use]
-    pub fn totals(&self) -> Totals {
-        self.totals
-    }
-
-    /// SYNs or SYN-ACKs sent again so far.
-    #[must_use]
-    pub fn handshake_retransmits(&self) -> u8 {
-        match &self.state {
-            State::SynSent(s) => s.retransmits,
-            State::SynRcvd(s) => s.retransmits,
-            _ => self.handshake_retransmits,
-        }
-    }
-
-    /// Bytes of stream that our first SYN carries, while it is not answered.
-    #[must_use]
-    pub fn first_flight_len(&self) -> usize {
-        match &self.state {
-            State::SynSent(s) => (s.carried as usize).saturating_sub(s.preamble.len()),
-            _ => 0,
-        }
-    }
-
-    /// When the peer was last heard of.
-    #[must_use]
-    pub fn last_heard(&self) -> Instant {
-        self.last_heard
-    }
-
-    /// An acknowledgement without data came from behind what was received: the peer has sent what did not
-    /// arrive.
-    #[must_use]
-    pub fn peer_is_ahead(&self) -> bool {
-        self.facts.peer_ahead
-    }
-
-    /// Retransmission timeouts in a row without progress.
-    #[must_use]
-    pub fn timeouts(&self) -> u8 {
-        self.backoffs
-    }
-
-    /// Bytes that can be read now.
-    #[must_use]
-    pub fn readable(&self) -> usize {
-        self.rcv.readable()
-    }
-
-    /// Whether an acknowledgement is due at once.
-    #[inline]
-    #[must_use]
-    pub fn owes_ack(&self) -> bool {
-        self.rcv.need == crate::receive::AckNeed::Now
-    }
-
-    /// Whether the peer has closed its direction and everything was received.
-    #[must_use]
-    pub fn peer_closed(&self) -> bool {
-        self.rcv.finished()
-    }
-
-    /// Bytes written by the application that the peer has not acknowledged.
-    #[must_use]
-    pub fn unacknowledged(&self) -> usize {
-        self.snd.buffered()
-    }
-
-    /// Bytes written by the application that were never sent.
-    #[must_use]
-    pub fn unsent(&self) -> usize {
-        let sent = self.snd.nxt.max(self.snd.start());
-        self.snd.end().distance_from(sent.min(self.snd.end())) as usize
-    }
-
-    fn congestion_state(&self) -> CongestionState {
-        match &self.snd.recovery {
-            Recovery::Reducing(_) => CongestionState::Reducing,
-            Recovery::Fast(_) => CongestionState::Recovery,
-            Recovery::Loss(_) => CongestionState::Loss,
-            Recovery::Open if self.snd.flight.sacked_segments() > 0 || self.snd.dup_acks > 0 => {
-                CongestionState::Disorder
-            }
-            Recovery::Open => CongestionState::Open,
-        }
-    }
-
-    /// What else can be known of it.
-    #[must_use]
-    pub fn facts(&self) -> ConnectionFacts {
-        ConnectionFacts {
-            timestamps: self.facts.timestamps,
-            sack: self.facts.sack,
-            scaled: self.rcv.scale > 0 || self.snd.scale > 0,
-            send_scale: self.snd.scale,
-            receive_scale: self.rcv.scale,
-            probes: self.probes,
-            rto: self.rtt.rto(),
-            min_rtt: self.rtt.min_rtt(),
-            in_flight: self.snd.nxt.distance_from(self.snd.una),
-            congestion: self.congestion_state(),
-            threshold: self.control.slow_start_threshold(),
-            window: self.window(),
-            segments: self.snd.flight.len() as u32,
-            sacked: self.snd.flight.sacked_segments(),
-            lost: self.snd.flight.lost(),
-            again: self.snd.flight.again() + self.snd.first_flight_again(),
-            reordering: self.rack.reordering(u32::from(self.snd.mss)),
-            peer_segment: self.rcv.segment_size(),
-            peer_window: self.snd.wnd,
-            largest_window: self.snd.max_wnd,
-        }
-    }
-
-    /// Whether the application let go of it.
-    #[must_use]
-    pub fn is_released(&self) -> bool {
-        self.facts.released
-    }
-
-    /// The record that outlives the connection in TIME-WAIT.
-    #[must_use]
-    pub fn time_wait(&self) -> crate::time_wait::TimeWait {
-        crate::time_wait::TimeWait {
-            snd_nxt: self.snd.nxt,
-            rcv_nxt: self.rcv.nxt,
-            timestamps: self.facts.timestamps,
-            ts_recent: self.rcv.ts_recent,
-            ts_offset: self.ends.ts_offset,
-            window: ((self.rcv.edge - self.rcv.nxt).max(0) as u32 >> self.rcv.scale).min(0xffff) as u16,
         }
     }
 
