@@ -195,7 +195,8 @@ impl Receive {
             taken = taken.max(end.distance_from(self.nxt));
         }
         self.buf.advance(taken as usize);
-        if self.last_ack_sent.gt(self.irs + 1) {
+        // Not by order: 2 GiB later the IRS is ahead again.
+        if self.last_ack_sent != self.irs + 1 {
             self.offer = self.offer.saturating_add(taken.saturating_mul(2)).min(self.limit);
         }
         self.nxt += taken;
@@ -507,6 +508,19 @@ mod tests {
             round(&mut rcv, &mut pool, Instant::from_millis(ms), 1 << 18);
         }
         assert_eq!(rcv.limit, 1 << 20, "a quarter of it in three seconds");
+    }
+
+    /// Sequence numbers compare within 2 GiB: nothing may be measured from the IRS for longer.
+    #[test]
+    fn what_is_offered_grows_behind_two_gibibytes_too() {
+        let mut pool = Pool::new(16 << 20);
+        let mut rcv = Receive::new(SeqNum::new(7), 1 << 20, 5, 1448);
+        rcv.offer_at_first(65_536);
+        rcv.nxt = SeqNum::new(7) + 1 + (1 << 31) + 5;
+        rcv.edge = rcv.nxt + 65_536;
+        rcv.acked();
+        assert_eq!(rcv.take(&mut pool, rcv.nxt, &[0; 1448]), Taken::InOrder(1448));
+        assert_eq!(rcv.offer, 65_536 + 2 * 1448);
     }
 
     //= rfc9293 SHLD-14 test
