@@ -62,7 +62,7 @@ impl Stack {
         while let Some(index) = self.to_send.pop_front() {
             let Some(slot) = self.slots.get_mut(index) else { continue };
             let body = out.get_mut(slot.key.headers_len()..);
-            let sent = body.and_then(|body| slot.conn.poll_transmit(now, body));
+            let sent = body.and_then(|body| slot.conn.poll_transmit(now, body, &mut self.pool));
             let whole = match (sent, &mut self.carrier) {
                 (Some(len), Some(carrier)) if slot.key.is_carried() => {
                     // What ends it may leave after it is over.

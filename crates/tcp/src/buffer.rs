@@ -3,6 +3,7 @@
 //! A [`Ring`] owns no memory while it holds nothing. It takes power-of-two blocks from the stack's
 //! [`Pool`], which keeps returned blocks, so that the steady state allocates nothing.
 
+use crate::board::Boards;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -20,13 +21,15 @@ pub struct Pool {
     free: [Vec<Box<[u8]>>; CLASSES],
     outstanding: usize,
     limit: usize,
+    /// For records of what is under way.
+    pub(crate) boards: Boards,
 }
 
 impl Pool {
     /// A pool that hands out at most `limit` bytes at a time.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { free: Default::default(), outstanding: 0, limit }
+        Self { free: Default::default(), outstanding: 0, limit, boards: Boards::default() }
     }
 
     /// Bytes that rings hold now.

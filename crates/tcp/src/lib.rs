@@ -10,6 +10,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod board;
 pub mod buffer;
 pub mod config;
 pub mod congestion;

@@ -1,5 +1,6 @@
 //! Where PSH goes: on the segment that ends what the application wrote at once (RFC 9293 §3.9.1.2).
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::time::Duration;
 use firstflight_wire::{Instant, SeqNum};
@@ -7,10 +8,16 @@ use firstflight_wire::{Instant, SeqNum};
 /// Ends kept; of more writes some in between get no PSH.
 const MOST: usize = 64;
 
-/// Ends of writes behind which there is more.
+/// Ends whose memory a connection keeps for the next ones.
+const KEPT: usize = 8;
+
+/// Ends of writes behind which there is more. One pointer while there never were any.
 #[derive(Debug, Default)]
-pub struct Push {
-    ends: VecDeque<SeqNum>,
+pub struct Push(Option<Box<Ends>>);
+
+#[derive(Debug, Default)]
+struct Ends {
+    list: VecDeque<SeqNum>,
     /// What leaves together: when, how many segments have, and how many may.
     burst: (Instant, u32, u32),
 }
@@ -18,42 +25,47 @@ pub struct Push {
 impl Push {
     /// The application writes more behind `end`, where an earlier write ended.
     pub fn note(&mut self, end: SeqNum) {
-        if self.ends.back() == Some(&end) {
+        let list = &mut self.0.get_or_insert_default().list;
+        if list.back() == Some(&end) {
             return;
         }
-        if self.ends.len() >= MOST {
-            self.ends.pop_back();
+        if list.len() >= MOST {
+            list.pop_back();
         }
-        self.ends.push_back(end);
+        list.push_back(end);
     }
 
     /// Forgets what lies before `una`.
+    #[inline]
     pub fn acknowledged(&mut self, una: SeqNum) {
-        while self.ends.front().is_some_and(|end| end.le(una)) {
-            self.ends.pop_front();
+        let Some(ends) = &mut self.0 else { return };
+        while ends.list.front().is_some_and(|end| end.le(una)) {
+            ends.list.pop_front();
         }
-        if self.ends.is_empty() && self.ends.capacity() > 0 {
-            self.ends = VecDeque::new();
+        if ends.list.is_empty() && ends.list.capacity() > KEPT {
+            ends.list = VecDeque::new();
         }
     }
 
     /// Whether a write ends at `end`, and more was written behind it.
+    #[inline]
     #[must_use]
     pub fn ends_at(&self, end: SeqNum) -> bool {
-        self.ends.contains(&end)
+        self.0.as_ref().is_some_and(|ends| ends.list.contains(&end))
     }
 
     /// A segment leaves, at most `most()` together, and no other after it if it is the `last`. Whether it is the
     /// last of several.
     pub fn leaves(&mut self, now: Instant, last: bool, most: impl FnOnce() -> u32) -> bool {
-        if self.burst.0 != now || self.burst.1 == 0 {
-            self.burst = (now, 0, most());
+        let burst = &mut self.0.get_or_insert_default().burst;
+        if burst.0 != now || burst.1 == 0 {
+            *burst = (now, 0, most());
         }
-        self.burst.1 += 1;
-        let (_, count, most) = self.burst;
+        burst.1 += 1;
+        let (_, count, most) = *burst;
         let ends = last || count >= most;
         if ends {
-            self.burst.1 = 0;
+            burst.1 = 0;
         }
         ends && count > 1
     }
@@ -112,9 +124,9 @@ mod tests {
     fn many_small_writes_take_no_more_memory() {
         let mut push = Push::default();
         (0..1000).for_each(|i| push.note(SeqNum::new(i)));
-        assert_eq!(push.ends.len(), MOST);
+        assert_eq!(push.0.as_ref().unwrap().list.len(), MOST);
         assert!(push.ends_at(SeqNum::new(999)));
         push.acknowledged(SeqNum::new(1000));
-        assert_eq!(push.ends.capacity(), 0);
+        assert!(push.0.as_ref().unwrap().list.capacity() <= KEPT);
     }
 }

@@ -15,8 +15,8 @@ const PERSIST: u8 = 16;
 pub struct Rack {
     /// When the segment that was sent last among those that arrived left, and its end (RACK.xmit_ts, RACK.end_seq).
     newest: (Instant, SeqNum),
-    /// Its round-trip time (RACK.rtt).
-    rtt: Duration,
+    /// Its round-trip time, nanoseconds (RACK.rtt).
+    rtt: u64,
     /// The highest number that arrived (RACK.fack).
     fack: SeqNum,
     /// SND.NXT when a D-SACK last widened the window for reordering (RACK.dsack_round).
@@ -53,7 +53,7 @@ impl Rack {
     pub fn new(iss: SeqNum) -> Self {
         Self {
             newest: (Instant::ZERO, iss),
-            rtt: Duration::ZERO,
+            rtt: 0,
             fack: iss,
             dsack_round: None,
             quarters: 1,
@@ -77,7 +77,7 @@ impl Rack {
             return;
         }
         self.advanced = true;
-        self.rtt = now - sent.at;
+        self.rtt = now.nanos_since(sent.at);
         if sent.after(self.newest.0, self.newest.1) {
             self.newest = (sent.at, sent.end);
         }
@@ -140,7 +140,7 @@ impl Rack {
 
     /// The same when that time has passed.
     pub fn look(&self, flight: &mut Flight, path: &Path) -> Option<Duration> {
-        let patience = self.rtt + self.reordering_window(flight, path);
+        let patience = Duration::from_nanos(self.rtt) + self.reordering_window(flight, path);
         let (newest, end) = self.newest;
         let mut wait = Duration::ZERO;
         flight.mark(|sent| {
@@ -161,6 +161,6 @@ impl Rack {
     /// After a timeout: whether `sent` left so lately that it may still arrive.
     #[must_use]
     pub fn may_arrive(&self, sent: &Sent, now: Instant) -> bool {
-        now - sent.at < self.rtt
+        now.nanos_since(sent.at) < self.rtt
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::board::Boards;
 use std::vec::Vec;
 
 fn ms(n: u64) -> Instant {
@@ -20,7 +21,7 @@ struct Wire {
 impl Wire {
     fn send(&mut self, n: u32, now: Instant) {
         let before = self.flight.pipe();
-        self.flight.push(seq(n * 1000), seq(n * 1000 + 1000), now);
+        self.flight.push(seq(n * 1000), seq(n * 1000 + 1000), now, &mut Boards::default());
         let numbers = (seq(n * 1000), seq(n * 1000 + 1000));
         self.sampler.sent(numbers, false, (before, self.flight.pipe()), now);
     }

@@ -1,6 +1,7 @@
 //! The round-trip time and the retransmission timeout made of it (RFC 6298).
 
 use core::time::Duration;
+use firstflight_wire::Instant;
 
 /// The timeout before anything was measured (RFC 6298 §2.1).
 //= rfc6298 2.1-a
@@ -61,7 +62,16 @@ impl RttEstimator {
     /// "collapsing" at the end of §5).
     //= rfc9293 MUST-18
     pub fn sample(&mut self, rtt: Duration) {
-        let us = micros(rtt);
+        self.sample_us(micros(rtt));
+    }
+
+    /// The same for the time between two instants.
+    #[inline]
+    pub fn sample_between(&mut self, sent: Instant, now: Instant) {
+        self.sample_us(micros_between(sent, now));
+    }
+
+    fn sample_us(&mut self, us: u32) {
         if self.min_us == UNKNOWN {
             //= rfc6298 2.2-a
             self.srtt_8 = us * 8;
@@ -82,9 +92,10 @@ impl RttEstimator {
 
     /// Takes a measurement for the smallest only: of the last of several segments that one acknowledgement covers,
     /// which did not wait for the others.
-    pub fn note_min(&mut self, rtt: Duration) {
+    #[inline]
+    pub fn note_min_between(&mut self, sent: Instant, now: Instant) {
         if self.min_us != UNKNOWN {
-            self.min_us = self.min_us.min(micros(rtt));
+            self.min_us = self.min_us.min(micros_between(sent, now));
         }
     }
 
@@ -92,8 +103,29 @@ impl RttEstimator {
     //= rfc6298 1-a
     #[must_use]
     pub fn rto(&self) -> Duration {
+        Duration::from_nanos(self.rto_nanos())
+    }
+
+    /// The same in nanoseconds.
+    #[inline]
+    #[must_use]
+    pub fn rto_nanos(&self) -> u64 {
         let us = u64::from(self.base_us) << self.backoffs.min(31);
-        Duration::from_micros(us.min(u64::from(MAX_US)))
+        us.min(u64::from(MAX_US)) * 1000
+    }
+
+    /// SRTT in nanoseconds, if anything was measured.
+    #[inline]
+    #[must_use]
+    pub fn srtt_nanos(&self) -> Option<u64> {
+        (self.min_us != UNKNOWN).then(|| u64::from(self.srtt_8 / 8) * 1000)
+    }
+
+    /// The smallest sample in nanoseconds, if anything was measured.
+    #[inline]
+    #[must_use]
+    pub fn min_nanos(&self) -> Option<u64> {
+        (self.min_us != UNKNOWN).then(|| u64::from(self.min_us) * 1000)
     }
 
     /// SRTT, if anything was measured.
@@ -138,6 +170,12 @@ impl RttEstimator {
         }
         self.backoffs = 0;
     }
+}
+
+/// Whole microseconds from `sent` to `now`, at most `MAX_US`.
+#[inline]
+fn micros_between(sent: Instant, now: Instant) -> u32 {
+    (now.nanos_since(sent) / 1000).min(u64::from(MAX_US)) as u32
 }
 
 /// Whole microseconds, at most `MAX_US` (eight times that fits 32 bits).

@@ -3,6 +3,7 @@
 use crate::buffer::{Pool, Ring};
 use crate::flight::Flight;
 use crate::recovery::{Frto, Recovery};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use firstflight_wire::{Instant, SeqNum};
 
@@ -78,7 +79,7 @@ pub struct Send {
     /// Number behind the last segment that was less than full.
     pub small_end: SeqNum,
     /// Ends of records, which no segment crosses.
-    records: VecDeque<SeqNum>,
+    records: Option<Box<VecDeque<SeqNum>>>,
     /// Number behind what the SYN carried: sent again, it is no small segment.
     pub first_flight_end: SeqNum,
 }
@@ -105,7 +106,7 @@ impl Send {
             scale: 0,
             fin_queued: false,
             small_end: iss,
-            records: VecDeque::new(),
+            records: None,
             first_flight_end: iss,
         }
     }
@@ -226,13 +227,17 @@ impl Send {
             self.buf.consume(pool, n, false);
             self.start += n as u32;
         }
-        while self.records.front().is_some_and(|end| end.le(ack)) {
-            self.records.pop_front();
+        if let Some(records) = &mut self.records {
+            while records.front().is_some_and(|end| end.le(ack)) {
+                records.pop_front();
+            }
+            if records.is_empty() {
+                self.records = None;
+            }
         }
         if self.buf.is_empty() {
-            self.records = VecDeque::new();
             // An idle connection owns no heap memory.
-            self.flight.release();
+            self.flight.release(&mut pool.boards);
         }
     }
 
@@ -275,7 +280,7 @@ impl Send {
     /// What of `len` numbers from `seq` on can be sent in one segment of `room` bytes.
     fn chunk(&self, seq: SeqNum, limit: SeqNum, room: u32) -> Chunk {
         let end = self.end();
-        let whole = if self.records.is_empty() { end } else { self.record_end(seq) };
+        let whole = if self.records.is_none() { end } else { self.record_end(seq) };
         let stop = if limit.lt(whole) { limit } else { whole };
         let len = if seq.lt(stop) { stop.distance_from(seq).min(room) } else { 0 };
         let fin = self.fin_queued && seq + len == end && limit.gt(end);
@@ -375,14 +380,16 @@ impl Send {
     /// What was written so far is a record: no segment carries more than its end. Of very many the last ones count.
     pub fn end_record(&mut self) {
         let end = self.end();
-        if self.records.len() < MOST_RECORDS && self.records.back() != Some(&end) {
-            self.records.push_back(end);
+        let records = self.records.get_or_insert_default();
+        if records.len() < MOST_RECORDS && records.back() != Some(&end) {
+            records.push_back(end);
         }
     }
 
     /// Where the record ends that `seq` is in, or what was written.
     fn record_end(&self, seq: SeqNum) -> SeqNum {
-        self.records.iter().copied().find(|end| end.gt(seq)).unwrap_or_else(|| self.end())
+        let mut records = self.records.iter().flat_map(|records| records.iter());
+        records.find(|end| end.gt(seq)).copied().unwrap_or_else(|| self.end())
     }
 
     /// Bytes that the SYN carried and that were sent again behind it.
@@ -412,7 +419,7 @@ impl Send {
     }
 
     /// Notes that `chunk` left.
-    pub fn sent(&mut self, chunk: Chunk, now: Instant) {
+    pub fn sent(&mut self, chunk: Chunk, now: Instant, pool: &mut Pool) {
         let end = chunk.seq + chunk.len + u32::from(chunk.fin);
         if let Some(prr) = self.recovery.episode_mut().and_then(|episode| episode.prr.as_mut()) {
             prr.sent(end.distance_from(chunk.seq));
@@ -420,7 +427,7 @@ impl Send {
         if chunk.again {
             self.flight.repeat(chunk.seq, end, now);
         } else {
-            self.flight.push(chunk.seq, end, now);
+            self.flight.push(chunk.seq, end, now, &mut pool.boards);
             self.nxt = end;
         }
     }

@@ -1,7 +1,6 @@
 //! How much of the congestion window is used: one that is not is not known to fit the path, and neither grows nor
 //! stays (RFC 7661, RFC 9438 §5.8; the rules are Linux's).
 
-use core::time::Duration;
 use firstflight_wire::{Instant, SeqNum};
 
 /// What was under way lately.
@@ -28,14 +27,14 @@ impl Usage {
     }
 
     /// Something left: now `pipe` bytes are under way, and with a segment more `window` would be exceeded if `full`.
-    /// Says how many bytes were enough for longer than `rto`, if the window was not full in that time.
+    /// Says how many bytes were enough for longer than `rto` nanoseconds, if the window was not full in that time.
     #[inline]
     pub fn sent(
         &mut self,
         (una, nxt): (SeqNum, SeqNum),
         pipe: u32,
         full: bool,
-        rto: Duration,
+        rto: u64,
         now: Instant,
     ) -> Option<u32> {
         if full || una.ge(self.end) || (!self.full && pipe > self.most) {
@@ -48,7 +47,7 @@ impl Usage {
             return None;
         }
         self.used = self.used.max(pipe);
-        if now - self.since < rto {
+        if now.nanos_since(self.since) < rto {
             return None;
         }
         self.since = now;
@@ -78,7 +77,7 @@ mod tests {
         SeqNum::new(n)
     }
 
-    const RTO: Duration = Duration::from_millis(200);
+    const RTO: u64 = 200_000_000;
 
     #[test]
     fn a_full_window_may_grow_all_round_trip_long() {

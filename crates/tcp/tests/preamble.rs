@@ -45,7 +45,7 @@ fn client(pool: &mut Pool, retransmit: Retransmit) -> Connection {
 
 fn sent(conn: &mut Connection, now: Instant) -> Vec<u8> {
     let mut out = vec![0; 2000];
-    let len = conn.poll_transmit(now, &mut out).expect("something to send");
+    let len = conn.poll_transmit(now, &mut out, &mut Pool::new(0)).expect("something to send");
     out.truncate(len);
     out
 }
@@ -173,7 +173,7 @@ fn the_budget_bounds_what_leaves_before_the_ack() {
     b.write(pool, &[7; 5000], ms(10)).unwrap();
     let mut out = vec![0; 2000];
     let mut bytes = 0;
-    while let Some(len) = b.poll_transmit(ms(10), &mut out) {
+    while let Some(len) = b.poll_transmit(ms(10), &mut out, pool) {
         bytes += 20 + len;
     }
     assert_eq!(bytes, 1000, "whole packets, the SYN-ACK's too, before the client's ACK");
@@ -197,7 +197,7 @@ fn what_follows_the_syn_is_taken_if_the_child_may() {
         let segment = Segment::parse(&follower).unwrap();
         assert_eq!((segment.flags, segment.payload), (Flags::PSH, &DATA[8..]));
         assert_eq!(segment.seq, syn.seq + syn.len());
-        assert!(a.is_quiet() && a.poll_transmit(ms(0), &mut [0; 200]).is_none());
+        assert!(a.is_quiet() && a.poll_transmit(ms(0), &mut [0; 200], pool).is_none());
         let taken = b.handle_segment(&segment, ms(10), pool) == Disposition::Processed;
         assert_eq!(taken, follow > 0);
         let there = if early { &DATA[..if taken { DATA.len() } else { 8 }] } else { &[] };
@@ -229,7 +229,7 @@ fn a_syn_that_travels_elsewhere_is_answered_like_one_that_was_sent() {
     let config = Arc::new(Config::default());
     let (mut conn, _) = Connection::connect(config, ends(40_000, 80, 1000), plan, DATA, pool, ms(0));
     let mut out = vec![0; 2000];
-    assert_eq!(conn.poll_transmit(ms(0), &mut out), None);
+    assert_eq!(conn.poll_transmit(ms(0), &mut out, &mut Pool::new(0)), None);
     assert_eq!(conn.poll_timeout(), None);
     assert!(conn.is_quiet());
     let len = conn.copy_syn(&mut out).unwrap();

@@ -67,6 +67,20 @@ impl Instant {
         self.0 / 1_000_000
     }
 
+    /// Nanoseconds since `earlier`; zero if `earlier` is later. A `Duration` costs a division.
+    #[inline]
+    #[must_use]
+    pub const fn nanos_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// So many nanoseconds later, saturating.
+    #[inline]
+    #[must_use]
+    pub const fn after_nanos(self, nanos: u64) -> Self {
+        Self(self.0.saturating_add(nanos))
+    }
+
     /// The time since `earlier`; zero if `earlier` is later.
     #[inline]
     #[must_use]

@@ -47,7 +47,8 @@ pub(super) struct Delivery {
 #[derive(Clone, Copy)]
 struct Reader {
     now: Instant,
-    min_rtt: Option<Duration>,
+    /// The smallest round-trip time, nanoseconds.
+    min_rtt: Option<u64>,
     /// Echo of our timestamp, and what our clock is ahead of the time by.
     echo: Option<(u32, u32)>,
     /// Where the recovery began.
@@ -84,8 +85,8 @@ impl Reader {
             }
         }
         // Which of them was it? Not the last one, if it came back sooner than anything ever did (RFC 8985 §6.2).
-        let soon = self.min_rtt.is_some_and(|min| self.now - sent.at < min);
-        rack.arrived(sent, self.now, repeated && (soon || self.echoes_before(sent.at)));
+        let soon = || self.min_rtt.is_some_and(|min| self.now.nanos_since(sent.at) < min);
+        rack.arrived(sent, self.now, repeated && (soon() || self.echoes_before(sent.at)));
     }
 }
 
@@ -146,7 +147,7 @@ impl Connection {
         let echo = segment.options.timestamps.filter(|ts| self.facts.timestamps && ts.echo != 0);
         Reader {
             now,
-            min_rtt: self.rtt.min_rtt(),
+            min_rtt: self.rtt.min_nanos(),
             echo: echo.map(|ts| (ts.echo, self.ends.ts_offset)),
             timeout_at: self.timeout_at,
             point: self.snd.recovery.episode().map(|episode| episode.point),
@@ -258,14 +259,14 @@ impl Connection {
             self.facts.unmeasured = false;
         }
         if let Some(sent) = syn_ack {
-            self.rtt.sample(now - sent);
+            self.rtt.sample_between(sent, now);
         } else if delivery.repeated {
             if let Some(sent) = delivery.timed_sack {
-                self.rtt.sample(now - sent);
+                self.rtt.sample_between(sent, now);
             }
         } else if let Some((first, last)) = delivery.timed {
-            self.rtt.sample(now - first);
-            self.rtt.note_min(now - last);
+            self.rtt.sample_between(first, now);
+            self.rtt.note_min_between(last, now);
         } else if delivery.syn {
             self.sample_echo(segment, now);
         }

@@ -233,7 +233,10 @@ impl Connection {
 
     /// Restarts slow start after an idle time (RFC 5681 §4.1).
     pub(super) fn idle_restart(&mut self, now: Instant) {
-        if self.facts.connected && !self.snd.outstanding() && now - self.last_data > self.rtt.rto() {
+        if self.facts.connected
+            && !self.snd.outstanding()
+            && now.nanos_since(self.last_data) > self.rtt.rto_nanos()
+        {
             let initial = crate::congestion::initial_window(u32::from(self.snd.mss));
             self.control.on_idle_restart(initial);
         }

@@ -382,7 +382,7 @@ impl Connection {
 
     //= rfc6298 5-a 5-b
     fn arm_retransmit(&mut self, now: Instant) {
-        self.timers.set(Timer::Retransmit, now + self.rtt.rto());
+        self.timers.set(Timer::Retransmit, now.after_nanos(self.rtt.rto_nanos()));
     }
 
     fn arm_keepalive(&mut self, now: Instant) {

@@ -1,6 +1,7 @@
 //! What congestion control is told of the path beyond acknowledgements, and the pace that follows.
 
 use super::Connection;
+use crate::buffer::Pool;
 use crate::congestion::{CongestionControl, Departure};
 use crate::pacing::{Pace, Pacer, rate_of_window};
 use crate::rate::{Around, Sampler};
@@ -47,7 +48,7 @@ impl Connection {
 
     /// Notes that `chunk` leaves, where there is a pace.
     #[inline(never)]
-    pub(super) fn send_paced(&mut self, chunk: Chunk, now: Instant) {
+    pub(super) fn send_paced(&mut self, chunk: Chunk, now: Instant, pool: &mut Pool) {
         let before = self.snd.pipe();
         let sampler = self.paced.as_ref().and_then(|paced| paced.sampler.as_ref());
         if let Some(sampler) = sampler {
@@ -55,7 +56,7 @@ impl Connection {
             let srtt = self.rtt.srtt();
             self.control.on_departure(&Departure { now, in_flight: before, app_limited, srtt });
         }
-        self.snd.sent(chunk, now);
+        self.snd.sent(chunk, now, pool);
         let after = self.snd.pipe();
         let pace = self.pace(after);
         let Some(paced) = &mut self.paced else { return };

@@ -12,10 +12,11 @@ use alloc::boxed::Box;
 use core::time::Duration;
 use firstflight_wire::{Instant, SeqNum};
 
-/// A tail loss probe allows for a delayed acknowledgement of a single segment (RFC 8985 §7.2; Linux: 200 ms).
-const DELAYED_ACK: Duration = Duration::from_millis(200);
+/// A tail loss probe allows for a delayed acknowledgement of a single segment (RFC 8985 §7.2; Linux: 200 ms),
+/// nanoseconds.
+const DELAYED_ACK: u64 = 200_000_000;
 /// And for little where there are more (Linux: 2 ms).
-const SLACK: Duration = Duration::from_millis(2);
+const SLACK: u64 = 2_000_000;
 
 impl Connection {
     /// The congestion window now.
@@ -415,15 +416,15 @@ impl Connection {
         if !whole || !another || !self.facts.sack || !self.facts.connected || snd.flight.len() == 0 {
             return self.timers.stop(Timer::Probe);
         }
-        let patience = match self.rtt.srtt() {
+        let patience = match self.rtt.srtt_nanos() {
             Some(srtt) if snd.flight.len() == 1 => srtt * 2 + DELAYED_ACK,
             Some(srtt) => srtt * 2 + SLACK,
             //= rfc8985 7.2-b
-            None => crate::rtt::INITIAL_RTO,
+            None => crate::rtt::INITIAL_RTO.as_nanos() as u64,
         };
         // At a timeout that would come earlier it goes instead of it.
         //= rfc8985 7.2-c
-        let at = (now + patience).min(self.timers.at(Timer::Retransmit));
+        let at = now.after_nanos(patience).min(self.timers.at(Timer::Retransmit));
         self.timers.set(Timer::Probe, at);
     }
 }

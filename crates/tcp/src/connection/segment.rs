@@ -293,12 +293,12 @@ impl Connection {
         if payload.is_empty() {
             return;
         }
-        let segments = self.rcv.segments();
         let most = self.config.quick_acks;
-        self.quick.data(self.last_heard, self.rtt.rto(), segments, most);
+        let rcv = &self.rcv;
+        self.quick.data(self.last_heard, self.rtt.rto_nanos(), || rcv.segments(), most);
         let taken = self.rcv.take(pool, seq, payload);
         if !matches!(taken, Taken::InOrder(_)) {
-            self.quick.trouble(segments, most);
+            self.quick.trouble(self.rcv.segments(), most);
         }
         // A short answer needs no acknowledgement at once: its sender has nothing more.
         let long = self.config.quick_small || payload.len() as u32 >= self.rcv.segment_size();

@@ -4,6 +4,7 @@
 //! acknowledgement); a probe; a bare acknowledgement.
 
 use super::{Connection, Tail};
+use crate::buffer::Pool;
 use crate::congestion::CongestionControl;
 use crate::rack::DUP_THRESH;
 use crate::receive::AckNeed;
@@ -20,7 +21,7 @@ impl Connection {
     /// Writes the next segment (header, options, payload; checksum zero) at the front of `out` and
     /// returns its length; `None` when there is nothing to send now. `out` holds at least 60 bytes
     /// and a whole segment of the path.
-    pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
+    pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8], pool: &mut Pool) -> Option<usize> {
         if self.facts.reset {
             self.facts.reset = false;
             return self.emit_bare(self.snd.nxt, Flags::RST.union(Flags::ACK), now, out);
@@ -30,11 +31,15 @@ impl Connection {
             State::TimeWait(_) => return self.transmit_ack(now, out),
             State::SynSent(syn) => {
                 let pending = syn.pending;
-                return if pending { self.transmit_syn(now, out) } else { self.transmit_follower(now, out) };
+                return if pending {
+                    self.transmit_syn(now, out)
+                } else {
+                    self.transmit_follower(now, out, pool)
+                };
             }
             State::SynRcvd(syn) => {
                 if syn.pending {
-                    return self.transmit_syn_ack(now, out);
+                    return self.transmit_syn_ack(now, out, pool);
                 }
                 if !syn.early {
                     return self.transmit_ack(now, out);
@@ -42,7 +47,7 @@ impl Connection {
             }
             _ => {}
         }
-        if let Some(len) = self.transmit_data(now, out) {
+        if let Some(len) = self.transmit_data(now, out, pool) {
             return Some(len);
         }
         if self.facts.probe {
@@ -150,7 +155,7 @@ impl Connection {
 
     /// What follows the SYN at once, without ACK and options: there is nothing to acknowledge, and nothing was
     /// agreed. When the SYN goes again it does not, nor what had not left by then.
-    fn transmit_follower(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
+    fn transmit_follower(&mut self, now: Instant, out: &mut [u8], pool: &mut Pool) -> Option<usize> {
         let State::SynSent(syn) = &self.state else { return None };
         let end = syn.follow_end(self.snd.iss).filter(|end| self.snd.nxt.lt(*end))?;
         let seq = self.snd.nxt;
@@ -167,13 +172,13 @@ impl Connection {
         let at = header.emit(&[], out).ok()?;
         let chunk = Chunk { seq, len, fin: false, again: false };
         self.snd.copy(chunk, out.get_mut(at..at + len as usize)?);
-        self.snd.sent(chunk, now);
+        self.snd.sent(chunk, now, pool);
         self.last_sent = now;
         Some(at + len as usize)
     }
 
     #[inline(never)]
-    fn transmit_syn_ack(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
+    fn transmit_syn_ack(&mut self, now: Instant, out: &mut [u8], pool: &mut Pool) -> Option<usize> {
         let window = self.rcv.window(true);
         let flags = Flags::SYN.union(Flags::ACK).union(self.ecn_of_syn_ack());
         let ts = self.facts.timestamps.then(|| self.timestamps(now));
@@ -222,7 +227,7 @@ impl Connection {
         self.spend_budget(headers + len as u32);
         if let Some(chunk) = chunk {
             self.snd.copy(chunk, out.get_mut(at..at + len)?);
-            self.snd.sent(chunk, now);
+            self.snd.sent(chunk, now, pool);
         }
         self.left(now);
         if self.rcv.has_holes() {
@@ -249,7 +254,7 @@ impl Connection {
     }
 
     /// Retransmissions and new data.
-    fn transmit_data(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
+    fn transmit_data(&mut self, now: Instant, out: &mut [u8], pool: &mut Pool) -> Option<usize> {
         //= rfc9293 MUST-16
         let mut room = u32::from(self.snd.mss).saturating_sub(self.options_len()).max(1);
         let mut cwnd = self.window();
@@ -263,7 +268,7 @@ impl Connection {
         }
         if self.facts.probe_tail {
             self.facts.probe_tail = false;
-            if let Some(len) = self.transmit_tail_probe(room, now, out) {
+            if let Some(len) = self.transmit_tail_probe(room, now, out, pool) {
                 return Some(len);
             }
         }
@@ -291,12 +296,18 @@ impl Connection {
         if let (Some(size), Some(search)) = (probe, &mut self.search) {
             search.sent(chunk.seq, chunk.seq + chunk.len, size);
         }
-        self.emit_chunk(chunk, pushed, now, out)
+        self.emit_chunk(chunk, pushed, now, out, pool)
     }
 
     /// A tail loss probe (RFC 8985 §7.3): whatever the window says, one at a time.
     #[inline(never)]
-    fn transmit_tail_probe(&mut self, room: u32, now: Instant, out: &mut [u8]) -> Option<usize> {
+    fn transmit_tail_probe(
+        &mut self,
+        room: u32,
+        now: Instant,
+        out: &mut [u8],
+        pool: &mut Pool,
+    ) -> Option<usize> {
         if self.tail.is_some() {
             return None;
         }
@@ -306,14 +317,21 @@ impl Connection {
         self.tail = Some(Tail { end, again: chunk.again });
         self.facts.unmeasured = true;
         //= rfc8985 7.3-e
-        let len = self.emit_chunk(chunk, false, now, out)?;
+        let len = self.emit_chunk(chunk, false, now, out, pool)?;
         //= rfc8985 7.3-f
         self.arm_retransmit(now);
         Some(len)
     }
 
     /// A segment with `chunk` of the stream, which has PSH in any case if it is `pushed`.
-    fn emit_chunk(&mut self, chunk: Chunk, pushed: bool, now: Instant, out: &mut [u8]) -> Option<usize> {
+    fn emit_chunk(
+        &mut self,
+        chunk: Chunk,
+        pushed: bool,
+        now: Instant,
+        out: &mut [u8],
+        pool: &mut Pool,
+    ) -> Option<usize> {
         let room = u32::from(self.snd.mss).saturating_sub(self.options_len()).max(1);
         let end = chunk.seq + chunk.len;
         let mut flags = Flags::ACK;
@@ -332,7 +350,7 @@ impl Connection {
         let at = self.emit_header(&header, now, out)?;
         let len = chunk.len as usize;
         self.snd.copy(chunk, out.get_mut(at..at + len)?);
-        self.note_sent(chunk, now);
+        self.note_sent(chunk, now, pool);
         Some(at + len)
     }
 
@@ -366,7 +384,7 @@ impl Connection {
     }
 
     /// Bookkeeping of a chunk that leaves.
-    fn note_sent(&mut self, chunk: Chunk, now: Instant) {
+    fn note_sent(&mut self, chunk: Chunk, now: Instant, pool: &mut Pool) {
         let end = chunk.seq + chunk.len + u32::from(chunk.fin);
         if chunk.again {
             self.totals.retransmits = self.totals.retransmits.saturating_add(1);
@@ -378,8 +396,8 @@ impl Connection {
             }
         }
         match self.paced {
-            None => self.snd.sent(chunk, now),
-            Some(_) => self.send_paced(chunk, now),
+            None => self.snd.sent(chunk, now, pool),
+            Some(_) => self.send_paced(chunk, now, pool),
         }
         if let State::SynRcvd(syn) = &self.state {
             self.spend_budget(syn.overhead + HEADER + self.options_len() + chunk.len);
@@ -405,7 +423,7 @@ impl Connection {
         let Send { una, nxt, mss, .. } = self.snd;
         let pipe = self.snd.pipe();
         let full = pipe + u32::from(mss) > self.control.window();
-        let enough = self.usage.sent((una, nxt), pipe, full, self.rtt.rto(), now);
+        let enough = self.usage.sent((una, nxt), pipe, full, self.rtt.rto_nanos(), now);
         if let Some(used) = enough.filter(|_| self.snd.recovery.is_open()) {
             self.control.on_unused(used);
         }
@@ -421,7 +439,7 @@ impl Connection {
             && !self.timers.runs(Timer::Persist)
             && self.facts.connected
         {
-            self.timers.set(Timer::Persist, now + self.rtt.rto());
+            self.timers.set(Timer::Persist, now.after_nanos(self.rtt.rto_nanos()));
         }
     }
 
