@@ -86,6 +86,21 @@ fn simultaneous_open_completed_by_a_bare_ack() {
     p.quiet();
 }
 
+/// RFC 9293 §3.10.7.4, fifth step: a SYN-ACK that crosses ours and acknowledges what was never sent is answered by a
+/// RST alone. (It was acknowledged, too, because its SYN had come before.)
+#[test]
+fn simultaneous_open_with_a_wrong_acknowledgement() {
+    let mut p = Peer::new();
+    let id = p.connect(b"", false);
+    p.expect().is_syn();
+    p.send(seg().syn().mss(1460));
+    p.expect().syn_ack().ack(1);
+    p.send(seg().syn().ack(2).mss(1460));
+    p.expect().is_rst().seq(2);
+    p.quiet();
+    assert_eq!(p.state(id), StateName::SynRcvd);
+}
+
 /// RFC 9293 §3.10.7.4: a RST in SYN-RECEIVED of an active open means refused.
 //= rfc9293 MUST-11 test
 #[test]

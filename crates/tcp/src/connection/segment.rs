@@ -75,12 +75,6 @@ impl Connection {
         if let Err(reason) = self.check_sequence(segment, seq, syn_stripped, now) {
             return Disposition::Dropped(reason);
         }
-        //= rfc5961 4.2-a 4.2-b
-        if syn_stripped {
-            // We have that SYN.
-            self.rcv.came_twice(segment.seq, seq);
-            self.rcv.need = AckNeed::Now;
-        }
         if segment.flags.contains(Flags::SYN) && !syn_stripped {
             self.challenge(now);
             return Disposition::Dropped(DropReason::SynUnexpected);
@@ -94,6 +88,12 @@ impl Connection {
                 return Disposition::Reset;
             }
             timed = self.confirm(segment, now);
+        }
+        //= rfc5961 4.2-a 4.2-b
+        if syn_stripped {
+            // We have that SYN.
+            self.rcv.came_twice(segment.seq, seq);
+            self.rcv.need = AckNeed::Now;
         }
         if let Err(reason) = self.check_ack(segment, now) {
             return Disposition::Dropped(reason);
