@@ -258,14 +258,14 @@ impl Connection {
             self.facts.unmeasured = false;
         }
         if let Some(sent) = syn_ack {
-            self.rtt.sample(now - sent);
+            self.rtt.sample(now - sent, now);
         } else if delivery.repeated {
             if let Some(sent) = delivery.timed_sack {
-                self.rtt.sample(now - sent);
+                self.rtt.sample(now - sent, now);
             }
         } else if let Some((first, last)) = delivery.timed {
-            self.rtt.sample(now - first);
-            self.rtt.note_min(now - last);
+            self.rtt.sample(now - first, now);
+            self.rtt.note_min(now - last, now);
         } else if delivery.syn {
             self.sample_echo(segment, now);
         }
@@ -275,7 +275,7 @@ impl Connection {
     pub(super) fn sample_echo(&mut self, segment: &Segment<'_>, now: Instant) {
         if let Some(ts) = segment.options.timestamps.filter(|t| self.facts.timestamps && t.echo != 0) {
             let ms = self.ts_now(now).wrapping_sub(ts.echo);
-            self.rtt.sample(Duration::from_millis(u64::from(ms.min(120_000))));
+            self.rtt.sample(Duration::from_millis(u64::from(ms.min(120_000))), now);
         }
     }
 

@@ -311,7 +311,7 @@ impl Connection {
             self.snd.nxt = segment.ack;
         }
         match timed.then_some(first_sent) {
-            Some(sent) => self.rtt.sample(now - sent),
+            Some(sent) => self.rtt.sample(now - sent, now),
             None => self.sample_echo(segment, now),
         }
         // A lost SYN means one segment (RFC 5681 §3.1); one that arrived late was not lost.
