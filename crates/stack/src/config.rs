@@ -4,11 +4,15 @@ use crate::flow::FlowKey;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
+use core::num::NonZeroU8;
 use core::time::Duration;
 use firstflight_credential::asap::{AsapPolicy, BudgetConfig, ClientCertificate, Identity};
 use firstflight_credential::{FastOpenPolicy, NetworkId};
 use firstflight_wire::Instant;
 use zeroize::Zeroize;
+
+/// 64: the hop limit that is recommended (RFC 1700), and Linux's.
+const HOP_LIMIT: NonZeroU8 = NonZeroU8::MIN.saturating_add(63);
 
 /// Bounds of one stack: whatever the network sends, memory stays below them.
 #[derive(Debug, Clone)]
@@ -77,6 +81,8 @@ pub struct Config {
     /// An ICMP "host unreachable" ends a connection that is being opened, as in Linux. Otherwise routing gets the time
     /// to recover that retransmissions take (RFC 5461 §4 leaves both).
     pub unreachable_ends_handshakes: bool,
+    /// Hop limit (IPv4: TTL) of the packets that are made here. Out of a UDP socket the system's goes (`IP_TTL`).
+    pub hop_limit: NonZeroU8,
     /// Answer pings to our addresses.
     pub answer_echo: bool,
     /// Speak TCP in UDP datagrams, too; `None` means raw IP only.
@@ -114,6 +120,7 @@ impl Config {
             network: NetworkId::default(),
             simple_credentials: false,
             unreachable_ends_handshakes: false,
+            hop_limit: HOP_LIMIT,
             answer_echo: true,
             carrier: None,
         }

@@ -4,6 +4,7 @@ use crate::flow::FlowKey;
 use crate::stack::Stack;
 use alloc::vec::Vec;
 use core::net::IpAddr;
+use core::num::NonZeroU8;
 use firstflight_tcp::TimeWait;
 use firstflight_wire::carrier::{self, Control};
 use firstflight_wire::ip::{Ecn, Header as IpHeader, Protocol};
@@ -14,6 +15,15 @@ use firstflight_wire::{Instant, SeqNum, udp};
 
 /// Packets one connection may send before the next one has its turn.
 const BURST: u32 = 16;
+
+/// What the IP headers of all packets have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outgoing {
+    /// Identification of the last one.
+    pub id: u16,
+    /// Their hop limit.
+    pub hop_limit: NonZeroU8,
+}
 
 /// An answer that needs no connection.
 #[derive(Debug)]
@@ -69,9 +79,16 @@ impl Stack {
                     if let Some(pair) = slot.pair {
                         carrier.sent(pair, now);
                     }
-                    wrap_carried(&slot.key, &mut self.ip_id, carrier.from_socket, slot.conn.ecn(), len, out)
+                    wrap_carried(
+                        &slot.key,
+                        &mut self.outgoing,
+                        carrier.from_socket,
+                        slot.conn.ecn(),
+                        len,
+                        out,
+                    )
                 }
-                (Some(len), _) => wrap(&slot.key, &mut self.ip_id, slot.conn.ecn(), len, out),
+                (Some(len), _) => wrap(&slot.key, &mut self.outgoing, slot.conn.ecn(), len, out),
                 (None, _) => None,
             };
             // Mostly it has sent all it had, and need not be asked again.
@@ -112,16 +129,16 @@ impl Stack {
                 let len = header.emit(options.finish(), out.get_mut(key.headers_len()..)?).ok()?;
                 match &self.carrier {
                     Some(carrier) if key.is_carried() => {
-                        wrap_carried(&key, &mut self.ip_id, carrier.from_socket, Ecn::NotEct, len, out)
+                        wrap_carried(&key, &mut self.outgoing, carrier.from_socket, Ecn::NotEct, len, out)
                     }
-                    _ => wrap(&key, &mut self.ip_id, Ecn::NotEct, len, out),
+                    _ => wrap(&key, &mut self.outgoing, Ecn::NotEct, len, out),
                 }
             }
             Reply::Control(key, control) => {
                 let at = key.ip_header_len() + udp::HEADER;
                 let len = control.emit(out.get_mut(at..)?).ok()?;
                 let from_socket = self.carrier.as_ref()?.from_socket;
-                wrap_udp(&key, &mut self.ip_id, from_socket, Ecn::NotEct, len, out)
+                wrap_udp(&key, &mut self.outgoing, from_socket, Ecn::NotEct, len, out)
             }
             Reply::Packet(bytes) => {
                 out.get_mut(..bytes.len())?.copy_from_slice(&bytes);
@@ -174,12 +191,12 @@ impl Stack {
 }
 
 /// Puts checksum and IP header around the segment of `len` bytes that stands behind the header's place.
-fn wrap(key: &FlowKey, ip_id: &mut u16, ecn: Ecn, len: usize, out: &mut [u8]) -> Option<usize> {
-    *ip_id = ip_id.wrapping_add(1);
+fn wrap(key: &FlowKey, outgoing: &mut Outgoing, ecn: Ecn, len: usize, out: &mut [u8]) -> Option<usize> {
+    outgoing.id = outgoing.id.wrapping_add(1);
     // Spelt out for each family, so that the compiler sees which it is.
     match key.v4() {
-        Some((src, dst)) => wrap_as(src.into(), dst.into(), *ip_id, ecn, len, out),
-        None => wrap_as(key.local_ip(), key.remote_ip(), 0, ecn, len, out),
+        Some((src, dst)) => wrap_as(src.into(), dst.into(), *outgoing, ecn, len, out),
+        None => wrap_as(key.local_ip(), key.remote_ip(), *outgoing, ecn, len, out),
     }
 }
 
@@ -187,19 +204,21 @@ fn wrap(key: &FlowKey, ip_id: &mut u16, ecn: Ecn, len: usize, out: &mut [u8]) ->
 fn wrap_as(
     src: IpAddr,
     dst: IpAddr,
-    identification: u16,
+    outgoing: Outgoing,
     ecn: Ecn,
     len: usize,
     out: &mut [u8],
 ) -> Option<usize> {
-    let at = ip_header(src, dst, Protocol::Tcp, identification, ecn).emit(len, out).ok()?;
+    let at = ip_header(src, dst, Protocol::Tcp, outgoing, ecn).emit(len, out).ok()?;
     fill_checksum(out.get_mut(at..at + len)?, src, dst);
     Some(at + len)
 }
 
 #[inline(always)]
-fn ip_header(src: IpAddr, dst: IpAddr, protocol: Protocol, identification: u16, ecn: Ecn) -> IpHeader {
-    IpHeader { src, dst, protocol, hop_limit: 64, ecn, dont_fragment: true, identification }
+fn ip_header(src: IpAddr, dst: IpAddr, protocol: Protocol, outgoing: Outgoing, ecn: Ecn) -> IpHeader {
+    //= rfc9293 MUST-49
+    let (hop_limit, identification) = (outgoing.hop_limit.get(), outgoing.id);
+    IpHeader { src, dst, protocol, hop_limit, ecn, dont_fragment: true, identification }
 }
 
 /// Puts the headers of IP, UDP and the carrier in front of the segment of `len` bytes that stands behind their
@@ -207,7 +226,7 @@ fn ip_header(src: IpAddr, dst: IpAddr, protocol: Protocol, identification: u16, 
 #[inline(never)]
 fn wrap_carried(
     key: &FlowKey,
-    ip_id: &mut u16,
+    outgoing: &mut Outgoing,
     from_socket: bool,
     ecn: Ecn,
     len: usize,
@@ -215,21 +234,21 @@ fn wrap_carried(
 ) -> Option<usize> {
     let at = key.ip_header_len() + udp::HEADER;
     carrier::emit_segment_header(out.get_mut(at..)?).ok()?;
-    wrap_udp(key, ip_id, from_socket, ecn, carrier::HEADER + len, out)
+    wrap_udp(key, outgoing, from_socket, ecn, carrier::HEADER + len, out)
 }
 
 /// The same without the carrier's header, for a UDP payload of `len` bytes.
 fn wrap_udp(
     key: &FlowKey,
-    ip_id: &mut u16,
+    outgoing: &mut Outgoing,
     from_socket: bool,
     ecn: Ecn,
     len: usize,
     out: &mut [u8],
 ) -> Option<usize> {
-    *ip_id = ip_id.wrapping_add(1);
+    outgoing.id = outgoing.id.wrapping_add(1);
     let (src, dst) = (key.local_ip(), key.remote_ip());
-    let at = ip_header(src, dst, Protocol::Udp, *ip_id, ecn).emit(udp::HEADER + len, out).ok()?;
+    let at = ip_header(src, dst, Protocol::Udp, *outgoing, ecn).emit(udp::HEADER + len, out).ok()?;
     let datagram = out.get_mut(at..at + udp::HEADER + len)?;
     let (src_port, dst_port) = (key.outer_local(), key.outer_remote());
     udp::Header { src_port, dst_port }.emit(len, datagram).ok()?;

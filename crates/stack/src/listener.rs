@@ -249,7 +249,8 @@ impl Stack {
             self.counters.first_flights_refused += 1;
         }
         let reply = self.reply_to(syn, refused, grant.is_some());
-        let mut plan = ChildPlan { options: self.options(syn.segment, reply, grant), ..ChildPlan::default() };
+        let (options, once) = self.options(syn.segment, reply, grant);
+        let mut plan = ChildPlan { options, once, ..ChildPlan::default() };
         if syn.key.is_carried() {
             plan.retries = crate::carrier::SYN_ACK_RETRIES;
         }
@@ -304,7 +305,7 @@ impl Stack {
         if plan.retries < ChildPlan::default().retries {
             plan.linger = LINGER;
         }
-        plan.options = self.options(segment, reply, grant);
+        (plan.options, plan.once) = self.options(segment, reply, grant);
         let child = self.make_child(syn, &plan, Outcome::Accepted, Some(place));
         self.granted(child, syn.listener, grant);
         if let (Some(child), Some(candidate)) = (child, candidate) {
@@ -318,7 +319,7 @@ impl Stack {
         self.counters.first_flights_refused += 1;
         self.counters.blocks_forged += 1;
         let reply = self.reply_to(syn, refused, false);
-        let options = self.options(syn.segment, reply, None);
+        let (options, _) = self.options(syn.segment, reply, None);
         self.send_cookie(syn.listener, syn.key, syn.segment, &options, syn.now);
     }
 
@@ -336,16 +337,24 @@ impl Stack {
         asked.then_some(Reply { status: Status::Capable, tag: [0; 2], hint: Hint::None })
     }
 
-    /// The SYN-ACK's options: the reply, then a granted cookie in the form in which the client asked.
-    fn options(&mut self, segment: &Segment<'_>, reply: Option<Reply>, grant: Option<Grant>) -> OptionBytes {
+    /// The SYN-ACK's options: the reply, then a granted cookie in the form in which the client asked; and how many
+    /// bytes that cookie takes, which does not go again (RFC 7413 §4.2.2).
+    fn options(
+        &mut self,
+        segment: &Segment<'_>,
+        reply: Option<Reply>,
+        grant: Option<Grant>,
+    ) -> (OptionBytes, u8) {
         let mut options = reply.map_or(OptionBytes::EMPTY, OptionBytes::from);
+        let lasting = options.as_slice().len();
         if let Some(grant) = grant
             && let Some(asked) = segment.options.fast_open()
             && options.append(OptionBytes::from(&FastOpen::Cookie(asked.form(), grant.cookie)).as_slice())
         {
             self.counters.cookies_granted += 1;
         }
-        options
+        let once = options.as_slice().len() - lasting;
+        (options, once as u8)
     }
 
     /// Keeps the serial of a one-time cookie until the client's ACK makes the cookie good.

@@ -5,7 +5,7 @@ use crate::asap::Vouched;
 use crate::carrier::Carrier;
 use crate::config::Config;
 use crate::counters::Counters;
-use crate::egress::Reply;
+use crate::egress::{Outgoing, Reply};
 use crate::event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, ListenerId, Trace};
 use crate::flow::{FlowHasher, FlowKey, FlowTable};
 use crate::isn::IsnGenerator;
@@ -72,7 +72,7 @@ pub struct Stack {
     pub(crate) starved: Starved,
     pub(crate) traces: VecDeque<Trace>,
     pub(crate) counters: Counters,
-    pub(crate) ip_id: u16,
+    pub(crate) outgoing: Outgoing,
     /// Packets the connection in front has sent in its turn.
     pub(crate) burst: u32,
 }
@@ -122,7 +122,7 @@ impl Stack {
             starved: Starved::default(),
             traces: VecDeque::new(),
             counters: Counters::default(),
-            ip_id: random.next_u64() as u16,
+            outgoing: Outgoing { id: random.next_u64() as u16, hop_limit: config.hop_limit },
             burst: 0,
             random,
             config,

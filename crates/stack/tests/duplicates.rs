@@ -53,6 +53,23 @@ fn a_segment_above_a_hole() {
     p.expect().ack(1).sack(&[(nth(4), nth(5)), (nth(4), nth(5)), (nth(1), nth(3))]);
 }
 
+/// The original that comes behind its repetition has an older timestamp (PAWS, RFC 7323 §5.3): it is reported all the
+/// same, as by Linux, and however many come. Nothing else tells the sender that it slowed down for nothing.
+#[test]
+fn originals_that_their_repetitions_overtook() {
+    let (mut p, id) = open(seg().sack_ok().ts(100));
+    for n in 0..20 {
+        p.send(data(n).ts(120 + n));
+        p.drain();
+    }
+    for n in (0..20).rev() {
+        p.send(data(n).ts(110));
+        p.expect().ack(nth(20)).sack(&[(nth(n), nth(n + 1))]);
+    }
+    p.quiet();
+    assert_eq!(p.read(id).len(), 20 * MSS as usize, "once");
+}
+
 /// §4.2: of a segment that is new in part, only the rest.
 #[test]
 fn the_part_of_a_segment() {

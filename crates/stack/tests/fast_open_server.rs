@@ -61,6 +61,21 @@ fn a_request_is_granted_in_its_own_form() {
     }
 }
 
+/// RFC 7413 §4.2.2: what a middlebox may have dropped the SYN-ACK for does not go again, neither when its timer fires
+/// nor when the client's SYN comes again.
+//= rfc7413 4.2.2-d test
+#[test]
+fn a_syn_ack_that_goes_again_has_no_cookie() {
+    for flight in [syn().cookie(&[]), first_flight(&Cookie::new(&[7; 8]).unwrap())] {
+        let (mut p, _, cookie) = server();
+        p.send(flight);
+        assert_eq!(p.expect().syn_ack().ack(1).grants(FastOpenForm::Standard), cookie);
+        p.sends_at(1600, &[1000]).remove(0).syn_ack().ack(1).empty().no_fast_open();
+        p.send(syn());
+        p.expect().syn_ack().ack(1).empty().no_fast_open();
+    }
+}
+
 /// RFC 7413 §4.2.2: the data is readable before the handshake is complete, and acknowledged.
 //= rfc7413 4.2-a test
 #[test]

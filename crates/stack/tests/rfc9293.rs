@@ -11,6 +11,7 @@ use firstflight_wire::ip::Protocol;
 use firstflight_wire::tcp::Flags;
 use peer::{Got, PORT, Peer, Seg, seg};
 use std::net::SocketAddr;
+use std::num::NonZeroU8;
 
 /// A connection that the peer opened, its MSS 1,000.
 fn open_with(syn: Seg, tune: impl FnOnce(&mut Config)) -> (Peer, ConnId) {
@@ -314,4 +315,20 @@ fn source_quench_is_discarded() {
     p.quiet();
     assert_eq!((p.state(id), p.stack.info(id).unwrap().cwnd), (StateName::Established, cwnd));
     assert!(p.others.is_empty());
+}
+
+/// RFC 9293 §3.9.2 (MUST-49): on every packet, whether a connection sends it or not; 64 unless told otherwise.
+//= rfc9293 MUST-49 test
+#[test]
+fn packets_have_the_hop_limit_that_was_set() {
+    let limits = |mut p: Peer| {
+        p.send(seg().syn());
+        let reset = p.expect();
+        assert!(reset.flags.contains(Flags::RST), "nobody listens");
+        let id = p.open_active(seg().mss(1_000));
+        p.write(id, b"x");
+        [reset.packet[8], p.expect().packet[8]]
+    };
+    assert_eq!(limits(Peer::new()), [64, 64]);
+    assert_eq!(limits(Peer::with(|c| c.hop_limit = NonZeroU8::MAX)), [255, 255]);
 }

@@ -70,8 +70,10 @@ pub struct ChildPlan {
     pub early: bool,
     /// Bytes of the SYN's payload in front of the data (a credential), not delivered.
     pub skip: u32,
-    /// Options on every SYN-ACK of this connection, retransmissions included.
+    /// Options on every SYN-ACK of this connection, retransmissions included, but for the last `once` bytes.
     pub options: OptionBytes,
+    /// How many bytes at the end of `options` are on the first SYN-ACK alone: what a middlebox may have dropped it for.
+    pub once: u8,
     /// Bytes that may be sent before the client's ACK proves its address, headers included. SYN-ACKs count,
     /// but leave always.
     pub pre_ack_budget: u32,
@@ -94,6 +96,7 @@ impl Default for ChildPlan {
             early: false,
             skip: 0,
             options: OptionBytes::EMPTY,
+            once: 0,
             pre_ack_budget: u32::MAX,
             overhead: 0,
             retries: 5,

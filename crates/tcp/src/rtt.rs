@@ -24,6 +24,9 @@ const MAX_US: u32 = 120_000_000;
 const INITIAL_US: u32 = 1_000_000;
 /// `min_rtt` before the first sample.
 const UNKNOWN: u32 = u32::MAX;
+/// The smallest round-trip time is that of this stretch of time and the one before, 150 s each in units of 2³⁰ ns:
+/// what is older (Linux: 5 min) says nothing of the path any more.
+const STRETCH: u16 = 140;
 
 /// Smoothed round-trip time, its variation and the retransmission timeout of one connection.
 ///
@@ -33,12 +36,16 @@ const UNKNOWN: u32 = u32::MAX;
 pub struct RttEstimator {
     /// 8 · SRTT in µs: the scale keeps the fraction that the gain 1/8 would lose.
     srtt_8: u32,
-    /// 4 · RTTVAR in µs.
+    /// 4 · RTTVAR in µs; before the first sample the timeout, not backed off.
     rttvar_4: u32,
-    /// Smallest sample in µs, or `UNKNOWN`.
+    /// Smallest sample of this stretch in µs, or `UNKNOWN`.
     min_us: u32,
-    /// Timeout in µs, not backed off.
-    base_us: u32,
+    /// The same of the stretch before.
+    min_before_us: u32,
+    /// When RTTVAR last fell, µs, wrapping.
+    fell: u32,
+    /// When the stretch began, in units of 2³⁰ ns, wrapping.
+    stretch: u16,
     /// How often the timeout was doubled.
     backoffs: u8,
 }
@@ -53,40 +60,57 @@ impl RttEstimator {
     /// Nothing measured: the timeout is [`INITIAL_RTO`].
     #[must_use]
     pub const fn new() -> Self {
-        Self { srtt_8: 0, rttvar_4: 0, min_us: UNKNOWN, base_us: INITIAL_US, backoffs: 0 }
+        Self {
+            srtt_8: 0,
+            rttvar_4: INITIAL_US,
+            min_us: UNKNOWN,
+            min_before_us: UNKNOWN,
+            fell: 0,
+            stretch: 0,
+            backoffs: 0,
+        }
     }
 
-    /// Takes a measurement (RFC 6298 §2.2, §2.3). A sample above [`MAX_RTO`] counts as [`MAX_RTO`].
+    /// Takes a measurement made at `now` (RFC 6298 §2.2, §2.3). A sample above [`MAX_RTO`] counts as [`MAX_RTO`].
     ///
-    /// The timeout is computed anew, so an earlier [`RttEstimator::backoff`] is over (the
-    /// "collapsing" at the end of §5).
+    /// The weights of RFC 6298 are made for one sample in a round trip. So that many do not cut the history short, RTTVAR
+    /// falls once in a round trip, and rises at any sample; Linux keeps the largest of each round trip. SRTT follows
+    /// all of them, as there: loss detection wants the path of now.
+    ///
+    /// An earlier [`RttEstimator::backoff`] is over (the "collapsing" at the end of §5).
     //= rfc9293 MUST-18
-    pub fn sample(&mut self, rtt: Duration) {
-        self.sample_us(micros(rtt));
+    pub fn sample(&mut self, rtt: Duration, now: Instant) {
+        self.sample_us(micros(rtt), now);
     }
 
-    /// The same for the time between two instants.
+    /// The same for the time between two instants, of which the second is now.
     #[inline]
     pub fn sample_between(&mut self, sent: Instant, now: Instant) {
-        self.sample_us(micros_between(sent, now));
+        self.sample_us(micros_between(sent, now), now);
     }
 
-    fn sample_us(&mut self, us: u32) {
+    fn sample_us(&mut self, us: u32, now: Instant) {
+        let at = now.as_micros() as u32;
         if self.min_us == UNKNOWN {
             //= rfc6298 2.2-a
             self.srtt_8 = us * 8;
             self.rttvar_4 = us * 2;
+            self.fell = at;
         } else {
             //= rfc6298 2.3-a 2.3-b 2.3-c
             // The variation first: it is measured against the old SRTT (§2.3).
-            let deviation = (self.srtt_8 / 8).abs_diff(us);
-            self.rttvar_4 = self.rttvar_4 - self.rttvar_4 / 4 + deviation;
+            let srtt = self.srtt_8 / 8;
+            let rttvar_4 = self.rttvar_4 - self.rttvar_4 / 4 + srtt.abs_diff(us);
+            //= rfc7323 4.2-a
+            if rttvar_4 > self.rttvar_4 {
+                self.rttvar_4 = rttvar_4;
+            } else if at.wrapping_sub(self.fell) >= srtt {
+                self.rttvar_4 = rttvar_4;
+                self.fell = at;
+            }
             self.srtt_8 = self.srtt_8 - self.srtt_8 / 8 + us;
         }
-        self.min_us = self.min_us.min(us);
-        //= rfc6298 2.3-d 4-a
-        // max(G, 4·RTTVAR) with the floor far above the clock granularity G = 1 ms.
-        self.base_us = (self.srtt_8 / 8 + self.rttvar_4.max(MIN_US)).min(MAX_US);
+        self.lower_min(us, now);
         self.backoffs = 0;
     }
 
@@ -95,8 +119,19 @@ impl RttEstimator {
     #[inline]
     pub fn note_min_between(&mut self, sent: Instant, now: Instant) {
         if self.min_us != UNKNOWN {
-            self.min_us = self.min_us.min(micros_between(sent, now));
+            self.lower_min(micros_between(sent, now), now);
         }
+    }
+
+    //= rfc8985 6.2-a
+    fn lower_min(&mut self, us: u32, now: Instant) {
+        let tick = (now.as_nanos() >> 30) as u16;
+        let age = tick.wrapping_sub(self.stretch);
+        if self.min_us == UNKNOWN || age >= STRETCH {
+            self.min_before_us = if age < 2 * STRETCH { self.min_us } else { UNKNOWN };
+            (self.min_us, self.stretch) = (us, tick);
+        }
+        self.min_us = self.min_us.min(us);
     }
 
     /// The retransmission timeout, backed off; between [`MIN_RTO`] and [`MAX_RTO`].
@@ -110,7 +145,10 @@ impl RttEstimator {
     #[inline]
     #[must_use]
     pub fn rto_nanos(&self) -> u64 {
-        let us = u64::from(self.base_us) << self.backoffs.min(31);
+        //= rfc6298 2.3-d 4-a
+        // max(G, 4·RTTVAR) with the floor far above the clock granularity G = 1 ms.
+        let base_us = (self.srtt_8 / 8 + self.rttvar_4.max(MIN_US)).min(MAX_US);
+        let us = u64::from(base_us) << self.backoffs.min(31);
         us.min(u64::from(MAX_US)) * 1000
     }
 
@@ -125,7 +163,8 @@ impl RttEstimator {
     #[inline]
     #[must_use]
     pub fn min_nanos(&self) -> Option<u64> {
-        (self.min_us != UNKNOWN).then(|| u64::from(self.min_us) * 1000)
+        let us = self.min_us.min(self.min_before_us);
+        (us != UNKNOWN).then(|| u64::from(us) * 1000)
     }
 
     /// SRTT, if anything was measured.
@@ -137,13 +176,15 @@ impl RttEstimator {
     /// RTTVAR; zero before the first measurement.
     #[must_use]
     pub fn rttvar(&self) -> Duration {
-        Duration::from_micros(u64::from(self.rttvar_4 / 4))
+        let rttvar_4 = if self.min_us == UNKNOWN { 0 } else { self.rttvar_4 };
+        Duration::from_micros(u64::from(rttvar_4 / 4))
     }
 
-    /// The smallest sample of the connection's life, if anything was measured.
+    /// The smallest sample of the last minutes that brought any, if anything was measured.
     #[must_use]
     pub fn min_rtt(&self) -> Option<Duration> {
-        (self.min_us != UNKNOWN).then(|| Duration::from_micros(u64::from(self.min_us)))
+        let us = self.min_us.min(self.min_before_us);
+        (us != UNKNOWN).then(|| Duration::from_micros(u64::from(us)))
     }
 
     /// Doubles the timeout (RFC 6298 §5.5), up to [`MAX_RTO`].
@@ -166,7 +207,7 @@ impl RttEstimator {
     /// Without effect on the timeout itself once something was measured.
     pub fn set_initial(&mut self, rto: Duration) {
         if self.min_us == UNKNOWN {
-            self.base_us = micros(rto).max(MIN_US);
+            self.rttvar_4 = micros(rto).max(MIN_US);
         }
         self.backoffs = 0;
     }
@@ -192,6 +233,11 @@ mod tests {
         Duration::from_millis(n)
     }
 
+    /// So many milliseconds after the start.
+    fn at(n: u64) -> Instant {
+        Instant::from_millis(n)
+    }
+
     #[test]
     fn stays_small_and_constants_agree() {
         assert!(size_of::<RttEstimator>() <= 24);
@@ -212,10 +258,10 @@ mod tests {
     #[test]
     fn first_and_second_sample() {
         let mut rtt = RttEstimator::new();
-        rtt.sample(ms(400));
+        rtt.sample(ms(400), at(400));
         assert_eq!((rtt.srtt(), rtt.rttvar()), (Some(ms(400)), ms(200)));
         assert_eq!(rtt.rto(), ms(400 + 4 * 200));
-        rtt.sample(ms(240));
+        rtt.sample(ms(240), at(800));
         assert_eq!((rtt.srtt(), rtt.rttvar()), (Some(ms(380)), ms(190)));
         assert_eq!(rtt.rto(), ms(380 + 4 * 190));
         assert_eq!(rtt.min_rtt(), Some(ms(240)));
@@ -225,8 +271,8 @@ mod tests {
     #[test]
     fn a_steady_path_keeps_the_floor_above_its_round_trip() {
         let mut rtt = RttEstimator::new();
-        for _ in 0..200 {
-            rtt.sample(ms(190));
+        for n in 1..=200 {
+            rtt.sample(ms(190), at(190 * n));
         }
         let rto = rtt.rto();
         assert!(rto >= ms(389) && rto <= ms(391), "{rto:?}");
@@ -247,7 +293,7 @@ mod tests {
         rtt.reset_backoff();
         assert_eq!(rtt.rto(), ms(1000));
         rtt.backoff();
-        rtt.sample(ms(100));
+        rtt.sample(ms(100), at(1));
         assert_eq!(rtt.rto(), ms(300), "a sample ends the backoff");
     }
 
@@ -261,9 +307,46 @@ mod tests {
         assert_eq!(rtt.rto(), MIN_RTO);
         rtt.set_initial(Duration::MAX);
         assert_eq!(rtt.rto(), MAX_RTO);
-        rtt.sample(Duration::ZERO);
+        rtt.sample(Duration::ZERO, at(1));
         rtt.set_initial(ms(3000));
         assert_eq!((rtt.rto(), rtt.srtt()), (MIN_RTO, Some(Duration::ZERO)));
+    }
+
+    /// RFC 7323 §4.2: a hundred samples in a round trip do not make the variation forgotten a hundred times as fast.
+    //= rfc7323 4.2-a test
+    #[test]
+    fn the_variation_falls_once_in_a_round_trip() {
+        let (mut often, mut once) = (RttEstimator::new(), RttEstimator::new());
+        for rtt in [&mut often, &mut once] {
+            rtt.sample(ms(400), at(0));
+        }
+        for round in 1..=5 {
+            for n in 0..100 {
+                often.sample(ms(400), at(400 * round + 4 * n));
+            }
+            once.sample(ms(400), at(400 * round));
+            assert_eq!(often.rto(), once.rto());
+        }
+        often.sample(ms(1000), at(2400));
+        assert!(often.rttvar() > ms(150), "and rises at once");
+        assert!(often.srtt().unwrap() > ms(470));
+    }
+
+    /// RFC 8985 §6.2: a path that became longer is not measured by what it was.
+    //= rfc8985 6.2-a test
+    #[test]
+    fn the_smallest_is_forgotten_in_minutes() {
+        let mut rtt = RttEstimator::new();
+        rtt.sample(ms(10), at(0));
+        for s in 1..300 {
+            rtt.sample(ms(80), at(1000 * s));
+            assert_eq!(rtt.min_rtt(), Some(ms(10)), "{s} s");
+        }
+        rtt.sample(ms(90), at(301_000));
+        assert_eq!(rtt.min_rtt(), Some(ms(80)));
+        rtt.note_min_between(at(301_001 - 70), at(301_001));
+        rtt.note_min_between(at(1_000_000 - 100), at(1_000_000));
+        assert_eq!(rtt.min_rtt(), Some(ms(100)), "after a long silence at once");
     }
 
     proptest! {
@@ -275,7 +358,7 @@ mod tests {
             let mut rtt = RttEstimator::new();
             let mut exact: Option<f64> = None;
             for us in samples {
-                rtt.sample(Duration::from_micros(us));
+                rtt.sample(Duration::from_micros(us), at(1));
                 let us = us.min(120_000_000) as f64;
                 let e = exact.map_or(us, |e| e * 7.0 / 8.0 + us / 8.0);
                 exact = Some(e);

@@ -66,8 +66,10 @@ pub struct SynRcvd {
     pub origin: Origin,
     /// The SYN's data was delivered before the handshake completed, and we may answer.
     pub early: bool,
-    /// Options on every SYN-ACK.
+    /// Options on every SYN-ACK, but for the last `once` bytes.
     pub options: OptionBytes,
+    /// Bytes of them that are on the first alone.
+    pub once: u8,
     /// Bytes of packets that may be sent before the client's ACK.
     pub budget: u32,
     /// Bytes below TCP that every packet costs of it.

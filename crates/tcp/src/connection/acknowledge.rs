@@ -276,7 +276,7 @@ impl Connection {
     pub(super) fn sample_echo(&mut self, segment: &Segment<'_>, now: Instant) {
         if let Some(ts) = segment.options.timestamps.filter(|t| self.facts.timestamps && t.echo != 0) {
             let ms = self.ts_now(now).wrapping_sub(ts.echo);
-            self.rtt.sample(Duration::from_millis(u64::from(ms.min(120_000))));
+            self.rtt.sample(Duration::from_millis(u64::from(ms.min(120_000))), now);
         }
     }
 

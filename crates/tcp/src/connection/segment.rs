@@ -157,6 +157,7 @@ impl Connection {
         if self.repeated_syn(segment, now) {
             return Err(DropReason::OutOfWindow);
         }
+        let len = segment.len() - u32::from(syn_stripped);
         //= rfc7323 5.3-b 5.3-c
         if self.facts.timestamps {
             match segment.options.timestamps {
@@ -167,25 +168,30 @@ impl Connection {
                     return Err(DropReason::NoTimestamp);
                 }
                 Some(ts) if self.rcv.is_old(ts, now) => {
-                    self.challenge(now);
+                    self.answer_unacceptable(segment, seq, len, now);
                     return Err(DropReason::OldTimestamp);
                 }
                 _ => {}
             }
         }
-        let len = segment.len() - u32::from(syn_stripped);
         if self.rcv.acceptable(seq, len) {
             return Ok(());
         }
+        self.answer_unacceptable(segment, seq, len, now);
+        // A window update or ACK may come with numbers just outside: RFC 9293 takes none of it.
+        Err(DropReason::OutOfWindow)
+    }
+
+    /// What is not acceptable is acknowledged (RFC 9293 §3.10.7.4, RFC 7323 §5.3).
+    fn answer_unacceptable(&mut self, segment: &Segment<'_>, seq: SeqNum, len: u32, now: Instant) {
         if len > 0 && seq.lt(self.rcv.nxt) && !segment.flags.contains(Flags::SYN) {
-            // Sent again because our ACK was lost: acknowledge, or the peer never stops.
+            // Sent again because our ACK was lost: acknowledge, or the peer never stops. Or it is the original, later
+            // than its repetition and so with an older timestamp: only the D-SACK says that nothing had been lost.
             self.rcv.need = AckNeed::Now;
             self.rcv.came_twice(seq, (seq + len).min(self.rcv.nxt));
         } else {
             self.challenge(now);
         }
-        // A window update or ACK may come with numbers just outside: RFC 9293 takes none of it.
-        Err(DropReason::OutOfWindow)
     }
 
     /// The client's SYN again while our SYN-ACK is not acknowledged: answer as before, payload and

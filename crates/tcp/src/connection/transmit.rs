@@ -193,7 +193,11 @@ impl Connection {
         let scale = (peer_scales && self.peer_offered_scale()).then_some(self.rcv.scale);
         let State::SynRcvd(syn) = &self.state else { return None };
         let mss = self.announced_mss();
-        let mut options = syn_options(mss, self.facts.sack, ts, scale, syn.options.as_slice());
+        let extra = syn.options.as_slice();
+        //= rfc7413 4.2.2-d
+        let again = extra.get(..extra.len().saturating_sub(syn.once.into())).unwrap_or_default();
+        let extra = if first { extra } else { again };
+        let mut options = syn_options(mss, self.facts.sack, ts, scale, extra);
         let options = options.finish();
         let mut header = Header {
             src_port: self.ends.local_port,
