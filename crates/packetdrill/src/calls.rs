@@ -99,6 +99,7 @@ impl World {
         child.heard_at = Some(self.micros());
         let made = make()?;
         self.insert(made, Descriptor::Socket(Box::new(child)));
+        self.expand(id);
         Ok((made, info.remote, v6))
     }
 

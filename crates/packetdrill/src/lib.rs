@@ -12,6 +12,7 @@ mod address;
 mod buffer;
 mod calls;
 mod options;
+mod queue;
 mod readiness;
 mod settings;
 mod socket;

@@ -148,7 +148,10 @@ impl World {
             (SOL_SOCKET, libc::SO_KEEPALIVE) => int(c_int::from(options.keepalive)),
             (SOL_SOCKET, libc::SO_REUSEADDR) => int(1),
             (SOL_SOCKET, libc::SO_RCVBUF) => int(options.receive_buffer.unwrap_or(sysctl.rmem[1]) as c_int),
-            (SOL_SOCKET, libc::SO_SNDBUF) => int(self.send_buffer(fd)? as c_int),
+            (SOL_SOCKET, libc::SO_SNDBUF) => {
+                let socket = self.socket(fd)?;
+                int(self.send_buffer(socket) as c_int)
+            }
             (SOL_SOCKET, libc::SO_LINGER) => {
                 let time = options.linger.map_or(0, |time| time.as_secs() as c_int);
                 let on = c_int::from(options.linger.is_some());

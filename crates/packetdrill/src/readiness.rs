@@ -21,6 +21,16 @@ struct Interest {
     spent: bool,
 }
 
+impl Interest {
+    /// Whether something that is waited for came since the last look, where the socket has had so many `edges`.
+    fn has_edge(&self, edges: [u64; 2]) -> bool {
+        let [inward, outward] = [0, 1].map(|i| self.seen.get(i) != edges.get(i));
+        let reads = self.events & (POLLIN | POLLRDHUP | POLLRDNORM) as u32 != 0;
+        let writes = self.events & (POLLOUT | POLLWRNORM) as u32 != 0;
+        inward && reads || outward && writes || self.seen == UNSEEN
+    }
+}
+
 /// A set of descriptors.
 #[derive(Debug, Default)]
 pub struct Epoll {
@@ -52,7 +62,7 @@ impl World {
             Kind::Fresh => POLLHUP | POLLOUT | POLLWRNORM,
             Kind::Deferred { .. } if self.sysctl.fast_open & CLIENT != 0 => POLLOUT | POLLWRNORM,
             Kind::Deferred { .. } => 0,
-            Kind::Connection { .. } => self.connection_readiness(fd, socket),
+            Kind::Connection { .. } => self.connection_readiness(socket),
         };
         if socket.error.is_some() {
             mask |= POLLERR;
@@ -65,7 +75,7 @@ impl World {
         mask
     }
 
-    fn connection_readiness(&self, fd: c_int, socket: &Socket) -> c_short {
+    fn connection_readiness(&self, socket: &Socket) -> c_short {
         let Some(machine) = socket.connection().and_then(|id| self.machine(id)) else {
             return POLLHUP | POLLIN | POLLRDNORM | POLLRDHUP | POLLOUT | POLLWRNORM;
         };
@@ -87,7 +97,7 @@ impl World {
         {
             mask |= POLLIN | POLLRDNORM;
         }
-        let writable = self.is_writable(fd);
+        let writable = self.is_writable(socket);
         if no_more_out || writable {
             mask |= POLLOUT | POLLWRNORM;
         }
@@ -150,21 +160,17 @@ impl World {
             if interest.spent || events.len() >= most {
                 continue;
             }
+            let edges = self.socket(fd).map(|socket| socket.edges).unwrap_or_default();
+            // Without an edge the socket is not even asked.
+            if interest.events & EPOLLET as u32 != 0 && !interest.has_edge(edges) {
+                continue;
+            }
             let wanted = interest.events | (POLLERR | POLLHUP) as u32;
             let ready = self.readiness(fd) as u16 as u32 & wanted;
-            let edges = self.socket(fd).map(|socket| socket.edges).unwrap_or_default();
             if ready == 0 {
                 continue;
             }
-            if interest.events & EPOLLET as u32 != 0 {
-                let [inward, outward] = [0, 1].map(|i| interest.seen.get(i) != edges.get(i));
-                let reads = interest.events & (POLLIN | POLLRDHUP | POLLRDNORM) as u32 != 0;
-                let writes = interest.events & (POLLOUT | POLLWRNORM) as u32 != 0;
-                if !(inward && reads || outward && writes || interest.seen == UNSEEN) {
-                    continue;
-                }
-                interest.seen = edges;
-            }
+            interest.seen = edges;
             interest.spent = interest.events & EPOLLONESHOT as u32 != 0;
             events.push((ready, interest.data));
             self.epoll_mut(epoll)?.interests.insert(fd, interest);

@@ -1,5 +1,6 @@
 //! A TCP socket as an application sees it.
 
+use crate::queue::Queue;
 use crate::settings::Options;
 use firstflight_stack::{CloseReason, ConnId, ListenerId, Readiness};
 use libc::{ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EPIPE, EPROTO, ETIMEDOUT, c_int};
@@ -102,8 +103,10 @@ pub struct Socket {
     pub write_closed: bool,
     /// How often it became readable, and writable.
     pub edges: [u64; 2],
-    /// Bytes in the last packet of the send buffer, which the next write may fill.
-    pub begun: usize,
+    /// The packets in its send buffer.
+    pub queue: Queue,
+    /// What the send buffer has grown to, bytes.
+    pub grown: usize,
     /// A write or a poll found no room, so that it is to be told when there is some.
     pub wants_room: bool,
     /// When data last came, µs.
@@ -126,7 +129,8 @@ impl Socket {
             read_closed: false,
             write_closed: false,
             edges: [0; 2],
-            begun: 0,
+            queue: Queue::default(),
+            grown: 0,
             wants_room: false,
             heard_at: None,
             times: Times::default(),

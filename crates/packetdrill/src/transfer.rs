@@ -20,6 +20,8 @@ pub struct Sending<'a> {
     opened: bool,
     /// The SYN is not answered yet.
     syn: bool,
+    /// The buffer was full.
+    full: bool,
 }
 
 /// What was received.
@@ -36,7 +38,7 @@ pub struct Received {
 impl<'a> Sending<'a> {
     /// A `sendto`, or a call that is a part of it.
     pub fn new(data: &'a [u8], flags: c_int, to: Option<SocketAddr>) -> Self {
-        Self { data, flags, to, done: 0, opened: false, syn: false }
+        Self { data, flags, to, done: 0, opened: false, syn: false, full: false }
     }
 
     /// What a call that does not block any longer gives back.
@@ -87,19 +89,24 @@ impl World {
             return if blocks { Err(EAGAIN) } else { sending.outcome(EAGAIN) };
         }
         sending.syn = false;
+        if sending.full && self.socket(fd)?.wants_room {
+            // It sleeps until it is told that there is room, not until there is any.
+            return Err(EAGAIN);
+        }
         let corked = sending.flags & MSG_MORE != 0;
         self.stack.set_cork(id, corked || self.socket(fd)?.options.cork, corked, None);
         while sending.done < sending.data.len() {
-            let room = self.room(fd)?;
+            let (room, goal) = self.room(fd)?;
             let rest = sending.data.get(sending.done..).unwrap_or_default();
             let Some(rest) = rest.get(..rest.len().min(room)).filter(|rest| !rest.is_empty()) else {
                 self.socket_mut(fd)?.wants_room = true;
+                sending.full = true;
                 break;
             };
             match self.stack.write(id, rest, self.now()) {
                 Ok(n) => {
                     sending.done += n;
-                    self.socket_mut(fd)?.begun += n;
+                    self.socket_mut(fd)?.queue.append(n, goal);
                 }
                 Err(IoError::WouldBlock) => break,
                 Err(_) => return sending.outcome(EPIPE),
@@ -111,7 +118,7 @@ impl World {
         }
         if sending.flags & MSG_EOR != 0 && sending.done == sending.data.len() {
             self.stack.end_record(id);
-            self.socket_mut(fd)?.begun = 0;
+            self.socket_mut(fd)?.queue.complete();
         }
         self.pump();
         self.stack.set_cork(id, self.socket(fd)?.options.cork, false, None);

@@ -6,6 +6,7 @@
 //! looked and gone back to sleep, or has returned and asked the time, which is when packetdrill takes the call for
 //! finished.
 
+use crate::buffer::is_full;
 use crate::readiness::Epoll;
 use crate::settings::Flags;
 use crate::socket::{Held, Socket};
@@ -229,6 +230,8 @@ pub fn packet_in(packet: &[u8]) {
     let now = world.now();
     world.stack.handle_packet(now, packet);
     world.pump();
+    world.offer_room();
+    world.note_times();
     world.follow_commands();
     world.wake();
     CHANGED.notify_all();
@@ -311,10 +314,15 @@ impl World {
         while let Some(event) = self.stack.poll_event() {
             match event {
                 Event::Acceptable(id) => self.note(|s| s.listener() == Some(id), Readiness::READABLE),
-                Event::Ready(id, ready) => self.note(|s| s.connection() == Some(id), ready),
+                Event::Ready(id, ready) => {
+                    self.note(|s| s.connection() == Some(id), ready);
+                    if ready.contains(Readiness::CONNECTED) {
+                        self.expand(id);
+                    }
+                }
             }
         }
-        self.offer_room();
+        self.follow_queues();
         self.note_times();
     }
 
@@ -335,33 +343,18 @@ impl World {
         let window = (machine.facts().peer_window as usize).saturating_sub(queued.saturating_sub(unsent));
         match () {
             () if queued == 0 => Held::Idle,
-            () if unsent > 0 && window < unsent.min(usize::from(machine.mss())) => Held::Window,
+            () if unsent > 0 && !is_full(machine) && window < unsent.min(usize::from(machine.mss())) => {
+                Held::Window
+            }
             () if unsent == 0 && socket.wants_room => Held::Buffer,
             () => Held::Busy,
         }
     }
 
-    /// Tells the sockets that wanted room and have it.
-    fn offer_room(&mut self) {
-        let wanting: Vec<c_int> = self.sockets().filter(|(_, s)| s.wants_room).map(|(fd, _)| fd).collect();
-        for fd in wanting {
-            if self.is_writable(fd)
-                && let Ok(socket) = self.socket_mut(fd)
-            {
-                socket.wants_room = false;
-                socket.edges[1] += 1;
-            }
-        }
-    }
-
     fn note(&mut self, mut of: impl FnMut(&Socket) -> bool, ready: Readiness) {
         let clock = self.clock;
-        for descriptor in self.descriptors.values_mut() {
-            if let Descriptor::Socket(socket) = descriptor
-                && of(socket)
-            {
-                socket.note(ready, clock);
-            }
+        for socket in self.sockets_mut().filter(|socket| of(socket)) {
+            socket.note(ready, clock);
         }
     }
 
@@ -414,6 +407,14 @@ impl World {
     pub fn sockets(&self) -> impl Iterator<Item = (c_int, &Socket)> {
         self.descriptors.iter().filter_map(|(fd, d)| match d {
             Descriptor::Socket(socket) => Some((*fd, &**socket)),
+            Descriptor::Epoll(_) => None,
+        })
+    }
+
+    /// The same, to change them.
+    pub fn sockets_mut(&mut self) -> impl Iterator<Item = &mut Socket> {
+        self.descriptors.values_mut().filter_map(|d| match d {
+            Descriptor::Socket(socket) => Some(&mut **socket),
             Descriptor::Epoll(_) => None,
         })
     }

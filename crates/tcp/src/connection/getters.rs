@@ -69,6 +69,8 @@ pub struct ConnectionFacts {
     pub peer_window: u32,
     /// The largest it ever offered, bytes.
     pub largest_window: u32,
+    /// Segments that leave together, as [`Config::push_bursts`] counts them.
+    pub burst: u32,
 }
 
 impl Connection {
@@ -251,7 +253,15 @@ impl Connection {
             peer_segment: self.rcv.segment_size(),
             peer_window: self.snd.wnd,
             largest_window: self.snd.max_wnd,
+            burst: self.burst(),
         }
+    }
+
+    fn burst(&self) -> u32 {
+        let options = if self.facts.timestamps { 12 } else { 0 };
+        let room = u32::from(self.snd.mss).saturating_sub(options).max(1);
+        let least = self.config.push_bursts.unwrap_or(1);
+        crate::push::burst(room, self.window(), least, self.rtt.srtt(), self.rtt.min_rtt())
     }
 
     /// Whether the application let go of it.
