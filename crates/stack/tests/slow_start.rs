@@ -4,6 +4,7 @@
 mod pair;
 
 use firstflight_link::path::{Counters, PathConfig};
+use firstflight_tcp::congestion::Algorithm;
 use pair::{End, Pair};
 use std::time::Duration;
 
@@ -65,11 +66,27 @@ fn bottleneck(mbit: u64, rtt_ms: u64, queue: usize) -> PathConfig {
 /// what arrives, so that what was dropped goes again and nothing else.
 #[test]
 fn what_a_queue_dropped_goes_again_and_nothing_else() {
-    for (mbit, rtt) in [(20, 50), (100, 20), (10, 100)] {
+    for (mbit, rtt) in [(20, 100), (100, 20), (10, 200)] {
         let path = bottleneck(mbit, rtt, (mbit * 125 * rtt) as usize);
         let d = download(&path, 1, 5_000_000, |_| {});
         assert!(d.path.queue_dropped > 200, "{} dropped", d.path.queue_dropped);
         assert_eq!(d.resent, d.path.queue_dropped, "{mbit} Mbit/s, {rtt} ms, {:?}", d.took);
+    }
+}
+
+/// HyStart++ (RFC 9406) notices a queue of two bandwidth-delay products before it is full; NewReno does not look. What
+/// is not lost has not to be sent again, and takes no longer.
+//= rfc9438 4.10-b test
+#[test]
+fn cubic_slows_down_when_round_trips_take_longer() {
+    for (mbit, rtt) in [(20, 50), (10, 100), (50, 100), (10, 300)] {
+        let product = (mbit * 125 * rtt) as usize;
+        let path = bottleneck(mbit, rtt, 2 * product);
+        let with = |algorithm| download(&path, 1, 15 * product, |config| config.congestion = algorithm);
+        let (reno, cubic) = (with(Algorithm::NewReno), with(Algorithm::Cubic));
+        let (lost, before) = (cubic.path.queue_dropped, reno.path.queue_dropped);
+        assert!(2 * lost < before, "{mbit} Mbit/s, {rtt} ms: {lost}, not {before}");
+        assert!(cubic.took < reno.took.mul_f64(1.01), "{mbit} Mbit/s, {rtt} ms: {:?}", cubic.took);
     }
 }
 

@@ -1,5 +1,6 @@
 //! CUBIC (RFC 9438) in integers: bytes, milliseconds, and 16 fractional bits where small steps add up.
 
+use super::hystart::HyStart;
 use super::{AckSample, CongestionControl, MAX_WINDOW, grown, halfway, initial_window, legal_mss};
 use alloc::boxed::Box;
 use core::time::Duration;
@@ -16,7 +17,7 @@ const MAX_OFFSET_MS: u64 = 1 << 18;
 const GAP_SLACK: Duration = Duration::from_millis(10);
 
 /// RFC 9438: the window follows a cubic of the time since the last reduction, with C = 0.4,
-/// β = 0.7, fast convergence and the Reno-friendly region. Without HyStart++.
+/// β = 0.7, fast convergence and the Reno-friendly region. Its first slow start is HyStart++ (RFC 9406).
 #[derive(Debug, Clone)]
 pub struct Cubic {
     mss: u32,
@@ -25,6 +26,8 @@ pub struct Cubic {
     saved: Option<Box<State>>,
     /// When an acknowledgement last came: what is more than a round trip ago was idle time.
     last_ack: Instant,
+    /// How the first slow start goes.
+    hystart: HyStart,
 }
 
 /// Everything that a spurious reduction must give back (RFC 9438 §4.9.1).
@@ -66,7 +69,7 @@ impl Cubic {
             w_est: 0,
             epoch: Instant::from_nanos(0),
         };
-        Self { mss, state, saved: None, last_ack: Instant::from_nanos(0) }
+        Self { mss, state, saved: None, last_ack: Instant::from_nanos(0), hystart: HyStart::NEW }
     }
 
     /// RFC 9438 §4.6 (threshold) and §4.7 (fast convergence).
@@ -173,10 +176,16 @@ impl CongestionControl for Cubic {
         }
         let s = &mut self.state;
         if s.cwnd < s.ssthresh {
-            // RFC 9438 leaves slow start open. All that newly arrived counts, as in Linux: receivers that
-            // acknowledge in large steps (receive offload) still double the window each round trip.
-            //= rfc9438 4.10-a
-            s.cwnd = grown(s.cwnd, ack.acked);
+            // All that newly arrived counts, as in Linux: receivers that acknowledge in large steps (receive offload)
+            // still double the window each round trip.
+            //= rfc9438 4.10-a 4.10-b
+            let first = s.ssthresh == u32::MAX;
+            let more = if first { self.hystart.growth(ack) } else { Some(ack.acked) };
+            let Some(more) = more else {
+                s.ssthresh = s.cwnd;
+                return;
+            };
+            s.cwnd = grown(s.cwnd, more);
             return;
         }
         if !s.in_epoch {

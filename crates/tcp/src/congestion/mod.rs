@@ -6,6 +6,7 @@
 mod algorithm;
 mod bbr;
 mod cubic;
+mod hystart;
 mod newreno;
 
 pub use algorithm::{Algorithm, UnknownAlgorithm};
@@ -42,6 +43,8 @@ pub struct AckSample {
     pub srtt: Option<Duration>,
     /// The smallest round-trip time.
     pub min_rtt: Option<Duration>,
+    /// That of the last segment that it acknowledges, if none was sent again.
+    pub rtt: Option<Duration>,
     /// The congestion window, and not the application or the peer's window, limited what was sent
     /// in the last round trip. A window that was not used is not known to fit the path and does
     /// not grow (RFC 9438 §5.8, RFC 7661).
@@ -127,7 +130,7 @@ pub trait CongestionControl {
     /// The congestion window in bytes, at least one segment.
     fn window(&self) -> u32;
 
-    /// The slow-start threshold in bytes; `u32::MAX` before the first loss.
+    /// The slow-start threshold in bytes; `u32::MAX` before the first loss, or the end of the first slow start.
     fn slow_start_threshold(&self) -> u32;
 
     /// New data was acknowledged outside fast recovery.
@@ -408,6 +411,7 @@ mod tests {
                     in_flight: c.window(),
                     srtt: Some(Duration::from_millis(1)),
                     min_rtt: None,
+                    rtt: None,
                     cwnd_limited: true,
                 });
             }

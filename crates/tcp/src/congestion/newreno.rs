@@ -131,6 +131,7 @@ mod tests {
             in_flight: acked,
             srtt: None,
             min_rtt: None,
+            rtt: None,
             cwnd_limited: true,
         }
     }

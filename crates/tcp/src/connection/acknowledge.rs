@@ -43,6 +43,14 @@ pub(super) struct Delivery {
     repeated: bool,
 }
 
+impl Delivery {
+    /// The round-trip time of the last segment that is newly acknowledged, if none of them was sent again.
+    #[inline]
+    pub fn newest_rtt(&self, now: Instant) -> Option<Duration> {
+        self.timed.filter(|_| !self.repeated).map(|(_, last)| now - last)
+    }
+}
+
 /// What is needed to read it.
 #[derive(Clone, Copy)]
 struct Reader {

@@ -91,6 +91,7 @@ impl Connection {
             in_flight: delivery.pipe,
             srtt: self.rtt.srtt(),
             min_rtt: self.rtt.min_rtt(),
+            rtt: delivery.newest_rtt(now),
             cwnd_limited: self.usage.allows_growth(window, window < self.control.slow_start_threshold()),
         };
         self.control.on_ack(&sample);
