@@ -24,6 +24,8 @@ impl Marks {
     pub const AGAIN: Self = Self(4);
     /// It was sent more than once: its acknowledgement measures nothing (Karn).
     pub const REPEATED: Self = Self(8);
+    /// It was the last of a burst.
+    pub const BURST_END: Self = Self(16);
 
     #[inline]
     pub const fn has(self, other: Self) -> bool {
@@ -339,6 +341,7 @@ impl Flight {
         };
         let back = Sent { start: at, ..*sent };
         sent.end = at;
+        sent.marks.clear(Marks::BURST_END);
         self.sacked_segments += u32::from(back.marks.has(Marks::SACKED));
         many.insert(index + 1, back);
         true
@@ -461,6 +464,21 @@ impl Flight {
             }
             index += 1;
         }
+    }
+
+    /// The newest segment ended a burst.
+    pub fn end_burst(&mut self) {
+        if let Some(last) = self.get_mut(self.len().wrapping_sub(1)) {
+            last.marks.set(Marks::BURST_END);
+        }
+    }
+
+    /// Whether the segment that ends at `end` ended a burst, or the one behind it does not wait to be sent again.
+    #[must_use]
+    pub fn ends_burst(&self, end: SeqNum) -> bool {
+        let next = self.index(end);
+        let ended = self.get(next.wrapping_sub(1)).is_some_and(|sent| sent.marks.has(Marks::BURST_END));
+        ended || self.get(next).is_none_or(|sent| !sent.marks.waits())
     }
 
     /// Bytes below `end` that are taken for lost.
