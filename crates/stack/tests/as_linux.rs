@@ -80,6 +80,24 @@ fn bursts_end_with_psh_where_it_is_asked_for() {
     assert_eq!(pushes(&mut p), [five, five].concat());
 }
 
+/// As they left, cut where the peer has what lies between.
+#[test]
+fn bursts_are_repeated_with_psh_at_their_ends() {
+    let mut p = Peer::with(|config| {
+        config.tcp.timestamps = false;
+        config.tcp.push_bursts = Some(10);
+    });
+    let id = p.open_active(seg().mss(MSS as u16).sack_ok());
+    p.write(id, &[1; 10 * MSS]);
+    assert_eq!(p.drain().len(), 10);
+    p.pass(1);
+    let nth = |n: u32| 1 + n * MSS as u32;
+    p.send(seg().seq(1).ack(1).sack(&[(nth(2), nth(4)), (nth(6), nth(10))]));
+    let again: Vec<_> = p.drain().iter().map(|got| (got.seq, got.flags.contains(Flags::PSH))).collect();
+    // The fifth ended a burst, the sixth is one of the next.
+    assert_eq!(again, [(nth(0), false), (nth(1), true), (nth(4), false), (nth(5), false)]);
+}
+
 /// Minshall's variant of Nagle's algorithm (RFC 9293 §3.7.4).
 #[test]
 fn a_small_segment_waits_only_for_an_earlier_small_one() {

@@ -106,6 +106,20 @@ fn a_probe_for_nothing_costs_no_window() {
     assert!(cwnd(&p, id) >= 10);
 }
 
+/// §6.2 step 3: a segment was overtaken if a later one was acknowledged before, not if both are by one acknowledgement,
+/// whatever it names first.
+#[test]
+fn what_one_acknowledgement_tells_of_was_not_overtaken() {
+    let (mut p, id) = open(false);
+    p.write(id, &[0; 10_000]);
+    segments(&p.drain(), 0..10);
+    p.pass(RTT);
+    // Without reordering three SACKed segments prove a loss at once.
+    p.send(sack(1, &[(6, 10), (3, 4)]));
+    segments(&p.drain(), [1, 2, 4, 5]);
+    assert_eq!(p.stack.connection(id).unwrap().reordering(), 3);
+}
+
 /// §7.2: a probe that is due at the time of the timeout goes instead of it, and the timeout waits anew; only after it
 /// the time doubles.
 //= rfc8985 7.2-c test

@@ -205,6 +205,7 @@ impl Board {
         };
         let back = Sent { start: at, ..*sent };
         sent.end = at;
+        sent.marks.clear(Marks::BURST_END);
         self.sacked_segments += u32::from(back.marks.has(Marks::SACKED));
         self.list.insert(index + 1, back);
         true
@@ -327,6 +328,21 @@ impl Board {
             }
             index += 1;
         }
+    }
+
+    /// The newest segment ended a burst.
+    pub fn end_burst(&mut self) {
+        if let Some(last) = self.list.back_mut() {
+            last.marks.set(Marks::BURST_END);
+        }
+    }
+
+    /// Whether the segment that ends at `end` ended a burst, or the one behind it does not wait to be sent again.
+    #[must_use]
+    pub fn ends_burst(&self, end: SeqNum) -> bool {
+        let next = self.index(end);
+        let ended = self.list.get(next.wrapping_sub(1)).is_some_and(|sent| sent.marks.has(Marks::BURST_END));
+        ended || self.list.get(next).is_none_or(|sent| !sent.marks.waits())
     }
 
     /// Bytes below `end` that are taken for lost.

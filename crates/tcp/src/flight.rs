@@ -23,6 +23,8 @@ impl Marks {
     pub const AGAIN: Self = Self(4);
     /// It was sent more than once: its acknowledgement measures nothing (Karn).
     pub const REPEATED: Self = Self(8);
+    /// It was the last of a burst.
+    pub const BURST_END: Self = Self(16);
 
     #[inline]
     pub const fn has(self, other: Self) -> bool {
@@ -290,6 +292,19 @@ impl Flight {
         if let Some(board) = self.board_mut() {
             board.repeat(start, end, at);
         }
+    }
+
+    /// The newest segment ended a burst.
+    pub fn end_burst(&mut self) {
+        if let Some(board) = self.board_mut() {
+            board.end_burst();
+        }
+    }
+
+    /// Whether the segment that ends at `end` ended a burst, or the one behind it does not wait to be sent again.
+    #[must_use]
+    pub fn ends_burst(&self, end: SeqNum) -> bool {
+        self.board().is_none_or(|board| board.ends_burst(end))
     }
 
     /// Bytes below `end` that are taken for lost.

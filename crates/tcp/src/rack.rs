@@ -64,13 +64,20 @@ impl Rack {
         }
     }
 
-    /// `sent` has arrived (RFC 8985 §6.2 steps 2 and 3). `spurious` says that its repetition cannot be what was
-    /// acknowledged.
-    pub fn arrived(&mut self, sent: &Sent, now: Instant, spurious: bool) {
+    /// The highest number that is known to have arrived.
+    #[inline]
+    #[must_use]
+    pub fn highest(&self) -> SeqNum {
+        self.fack
+    }
+
+    /// `sent` has arrived (RFC 8985 §6.2 steps 2 and 3). `highest` had before the acknowledgement that says so: what
+    /// one acknowledgement tells of may have come in the order of the stream, however it tells. `spurious` says that
+    /// its repetition cannot be what was acknowledged.
+    pub fn arrived(&mut self, sent: &Sent, highest: SeqNum, now: Instant, spurious: bool) {
         let repeated = sent.marks.has(Marks::REPEATED);
-        if sent.end.gt(self.fack) {
-            self.fack = sent.end;
-        } else if sent.end.lt(self.fack) && !repeated {
+        self.fack = self.fack.max(sent.end);
+        if sent.end.lt(highest) && !repeated {
             self.see_reordering(self.fack.distance_from(sent.start));
         }
         if repeated && spurious {

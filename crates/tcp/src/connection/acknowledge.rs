@@ -63,6 +63,8 @@ struct Reader {
     point: Option<SeqNum>,
     /// When the retransmission timer last fired.
     timeout_at: Instant,
+    /// The highest number that arrived before.
+    highest: SeqNum,
 }
 
 impl Reader {
@@ -94,7 +96,7 @@ impl Reader {
         }
         // Which of them was it? Not the last one, if it came back sooner than anything ever did (RFC 8985 §6.2).
         let soon = || self.min_rtt.is_some_and(|min| self.now.nanos_since(sent.at) < min);
-        rack.arrived(sent, self.now, repeated && (soon() || self.echoes_before(sent.at)));
+        rack.arrived(sent, self.highest, self.now, repeated && (soon() || self.echoes_before(sent.at)));
     }
 }
 
@@ -158,6 +160,7 @@ impl Connection {
             min_rtt: self.rtt.min_nanos(),
             echo: echo.map(|ts| (ts.echo, self.ends.ts_offset)),
             timeout_at: self.timeout_at,
+            highest: self.rack.highest(),
             point: self.snd.recovery.episode().map(|episode| episode.point),
         }
     }

@@ -355,6 +355,9 @@ impl Connection {
         let len = chunk.len as usize;
         self.snd.copy(chunk, out.get_mut(at..at + len)?);
         self.note_sent(chunk, now, pool);
+        if self.config.push_bursts.is_some() && !chunk.again && flags.contains(Flags::PSH) {
+            self.snd.flight.end_burst();
+        }
         Some(at + len)
     }
 
@@ -379,10 +382,14 @@ impl Connection {
     fn pushes(&mut self, chunk: Chunk, room: u32, now: Instant) -> bool {
         let end = chunk.seq + chunk.len;
         let ends = end == self.snd.end() && !self.facts.open_end || self.push.ends_at(end);
-        let Some(least) = self.config.push_bursts.filter(|_| !chunk.again) else { return ends };
+        let Some(least) = self.config.push_bursts else { return ends };
         let cwnd = self.window();
-        let window = end.ge(self.snd.window_end());
-        let last = !end.lt(self.snd.end()) || window || self.snd.pipe() + 2 * room > cwnd;
+        let full = self.snd.pipe() + 2 * room > cwnd;
+        let last = match chunk.again {
+            // What left together is repeated together.
+            true => full || self.snd.flight.ends_burst(end),
+            false => full || !end.lt(self.snd.end()) || end.ge(self.snd.window_end()),
+        };
         let (srtt, min_rtt) = (self.rtt.srtt(), self.rtt.min_rtt());
         self.push.leaves(now, last, || crate::push::burst(room, cwnd, least, srtt, min_rtt)) || ends
     }
