@@ -10,7 +10,6 @@ fn ack(now_ms: u64, acked: u32) -> AckSample {
         in_flight: acked,
         srtt: Some(RTT),
         rtt: None,
-        min_rtt: Some(RTT),
         cwnd_limited: true,
     }
 }

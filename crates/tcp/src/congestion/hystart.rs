@@ -114,7 +114,6 @@ mod tests {
                     acked: MSS,
                     in_flight: self.flight.len() as u32 * MSS,
                     srtt: None,
-                    min_rtt: None,
                     rtt: self.flight.pop_front().map(Duration::from_millis),
                     cwnd_limited: true,
                 };

@@ -41,9 +41,7 @@ pub struct AckSample {
     pub in_flight: u32,
     /// The smoothed round-trip time.
     pub srtt: Option<Duration>,
-    /// The smallest round-trip time.
-    pub min_rtt: Option<Duration>,
-    /// That of the last segment that it acknowledges, if none was sent again.
+    /// The round-trip time of the last segment that it acknowledges, if none was sent again.
     pub rtt: Option<Duration>,
     /// The congestion window, and not the application or the peer's window, limited what was sent
     /// in the last round trip. A window that was not used is not known to fit the path and does
@@ -410,7 +408,6 @@ mod tests {
                     acked: u32::MAX,
                     in_flight: c.window(),
                     srtt: Some(Duration::from_millis(1)),
-                    min_rtt: None,
                     rtt: None,
                     cwnd_limited: true,
                 });

@@ -130,7 +130,6 @@ mod tests {
             acked,
             in_flight: acked,
             srtt: None,
-            min_rtt: None,
             rtt: None,
             cwnd_limited: true,
         }

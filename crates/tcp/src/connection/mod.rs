@@ -16,6 +16,7 @@ mod recover;
 mod segment;
 mod timeout;
 mod transmit;
+mod transmit_syn;
 mod variables;
 
 use crate::buffer::Pool;

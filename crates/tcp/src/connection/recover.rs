@@ -90,7 +90,6 @@ impl Connection {
             acked: news,
             in_flight: delivery.pipe,
             srtt: self.rtt.srtt(),
-            min_rtt: self.rtt.min_rtt(),
             rtt: delivery.newest_rtt(now),
             cwnd_limited: self.usage.allows_growth(window, window < self.control.slow_start_threshold()),
         };

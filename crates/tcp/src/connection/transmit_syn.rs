@@ -1,0 +1,188 @@
+//! What leaves in a handshake: SYN, what follows it at once, SYN-ACK.
+
+use super::Connection;
+use super::transmit::HEADER;
+use crate::buffer::Pool;
+use crate::congestion::CongestionControl;
+use crate::receive::AckNeed;
+use crate::send::{Chunk, Small};
+use crate::state::{State, SynSent};
+use crate::timers::Timer;
+use firstflight_wire::tcp::{Flags, Header, syn_options};
+use firstflight_wire::{Instant, SeqNum};
+
+impl Connection {
+    #[inline(never)]
+    pub(super) fn transmit_syn(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
+        let State::SynSent(syn) = &mut self.state else { return None };
+        syn.pending = false;
+        let first = syn.retransmits == 0;
+        // One that a router could not pass does not go again as it was.
+        //= rfc7413 4.2.2-b
+        let full = first || (syn.again == crate::plan::Retransmit::Same && syn.too_big == 0);
+        let State::SynSent(syn) = &self.state else { return None };
+        let len = self.emit_syn(syn, full, now, out)?;
+        let carried = if full { syn.carried } else { 0 };
+        if let State::SynSent(syn) = &mut self.state
+            && first
+        {
+            syn.first_sent = now;
+            if let Some(timeout) = syn.first_timeout {
+                self.timers.set(Timer::Retransmit, now + timeout);
+            }
+        }
+        // One without the data does not take back what the first one sent.
+        self.snd.nxt = self.snd.nxt.max(self.snd.iss + 1 + carried);
+        self.last_sent = now;
+        if !self.timers.runs(Timer::Retransmit) {
+            self.arm_retransmit(now);
+        }
+        self.arm_user_timeout(now, false);
+        Some(len)
+    }
+
+    /// Writes a SYN, with all that it carries if it is `full`.
+    pub(super) fn emit_syn(&self, syn: &SynSent, full: bool, now: Instant, out: &mut [u8]) -> Option<usize> {
+        let ts = self.config.timestamps.then(|| firstflight_wire::tcp::Timestamps {
+            value: (now.as_millis() as u32).wrapping_add(self.ends.ts_offset),
+            //= rfc7323 3.2-a
+            echo: 0,
+        });
+        //= rfc7323 2.2-a 2.3-b
+        let scale = self.config.window_scaling.then(|| self.config.window_scale());
+        let extra = if full { syn.options.as_slice() } else { &[] };
+        let mut options = syn_options(self.announced_mss(), self.config.sack, ts, scale, extra);
+        let options = options.finish();
+        // No PSH, whatever it carries: middleboxes know Linux's SYNs.
+        let flags = Flags::SYN.union(self.ecn_of_syn(syn.retransmits));
+        let preamble = syn.preamble.len();
+        let carried = if full { syn.carried as usize } else { 0 };
+        let header = Header {
+            src_port: self.ends.local_port,
+            dst_port: self.ends.remote_port,
+            seq: self.snd.iss,
+            ack: SeqNum::new(0),
+            flags,
+            //= rfc7323 2.2-d
+            window: self.config.window_at_first().min(0xffff) as u16,
+            urgent: 0,
+        };
+        let at = header.emit(options, out).ok()?;
+        let body = out.get_mut(at..at + carried)?;
+        if carried > 0 {
+            let (front, data) = body.split_at_mut(preamble.min(carried));
+            front.copy_from_slice(&syn.preamble[..front.len()]);
+            let seq = self.snd.iss + 1 + preamble as u32;
+            self.snd.copy(Chunk { seq, len: data.len() as u32, fin: false, again: false }, data);
+        }
+        Some(at + carried)
+    }
+
+    /// What follows the SYN at once, without ACK and options: there is nothing to acknowledge, and nothing was
+    /// agreed. When the SYN goes again it does not, nor what had not left by then.
+    pub(super) fn transmit_follower(
+        &mut self,
+        now: Instant,
+        out: &mut [u8],
+        pool: &mut Pool,
+    ) -> Option<usize> {
+        let State::SynSent(syn) = &self.state else { return None };
+        let end = syn.follow_end(self.snd.iss).filter(|end| self.snd.nxt.lt(*end))?;
+        let seq = self.snd.nxt;
+        let len = end.distance_from(seq).min(u32::from(syn.segment));
+        let header = Header {
+            src_port: self.ends.local_port,
+            dst_port: self.ends.remote_port,
+            seq,
+            ack: SeqNum::new(0),
+            flags: if seq + len == end { Flags::PSH } else { Flags::EMPTY },
+            window: self.config.window_at_first().min(0xffff) as u16,
+            urgent: 0,
+        };
+        let at = header.emit(&[], out).ok()?;
+        let chunk = Chunk { seq, len, fin: false, again: false };
+        self.snd.copy(chunk, out.get_mut(at..at + len as usize)?);
+        self.snd.sent(chunk, now, pool);
+        self.last_sent = now;
+        Some(at + len as usize)
+    }
+
+    #[inline(never)]
+    pub(super) fn transmit_syn_ack(
+        &mut self,
+        now: Instant,
+        out: &mut [u8],
+        pool: &mut Pool,
+    ) -> Option<usize> {
+        let window = self.rcv.window(true);
+        let flags = Flags::SYN.union(Flags::ACK).union(self.ecn_of_syn_ack());
+        let ts = self.facts.timestamps.then(|| self.timestamps(now));
+        let State::SynRcvd(syn) = &mut self.state else { return None };
+        syn.pending = false;
+        let first = syn.last_sent.is_none();
+        syn.last_sent = Some(now);
+        syn.again = !first;
+        let data_now = first && syn.early && self.config.data_in_syn_ack;
+        let (budget, overhead) = (syn.budget, syn.overhead);
+        let peer_scales = self.config.window_scaling && self.rcv.scale == self.config.window_scale();
+        let scale = (peer_scales && self.peer_offered_scale()).then_some(self.rcv.scale);
+        let State::SynRcvd(syn) = &self.state else { return None };
+        let mss = self.announced_mss();
+        let extra = syn.options.as_slice();
+        //= rfc7413 4.2.2-d
+        let again = extra.get(..extra.len().saturating_sub(syn.once.into())).unwrap_or_default();
+        let extra = if first { extra } else { again };
+        let mut options = syn_options(mss, self.facts.sack, ts, scale, extra);
+        let options = options.finish();
+        let mut header = Header {
+            src_port: self.ends.local_port,
+            dst_port: self.ends.remote_port,
+            seq: self.snd.iss,
+            ack: self.rcv.nxt,
+            flags,
+            window,
+            urgent: 0,
+        };
+        if first {
+            // In a simultaneous open our SYN may have carried more.
+            self.snd.nxt = self.snd.nxt.max(self.snd.iss + 1);
+        }
+        let room = u32::from(self.snd.mss).saturating_sub(options.len() as u32);
+        let headers = overhead + HEADER + options.len() as u32;
+        let data_budget = budget.saturating_sub(headers);
+        let chunk = if data_now {
+            self.snd.next(room, self.control.window().min(data_budget), Small::Leave)
+        } else {
+            None
+        };
+        if let Some(chunk) = chunk {
+            header.flags |= Flags::PSH;
+            if chunk.fin {
+                header.flags |= Flags::FIN;
+            }
+        }
+        let at = header.emit(options, out).ok()?;
+        let len = chunk.map_or(0, |c| c.len as usize);
+        self.spend_budget(headers + len as u32);
+        if let Some(chunk) = chunk {
+            self.snd.copy(chunk, out.get_mut(at..at + len)?);
+            self.snd.sent(chunk, now, pool);
+        }
+        self.left(now);
+        if self.rcv.has_holes() {
+            // Of what followed the SYN something is missing: a SYN-ACK has no SACK blocks to say so.
+            self.rcv.need = AckNeed::Now;
+        }
+        if !self.timers.runs(Timer::Retransmit) {
+            self.arm_retransmit(now);
+        }
+        Some(at + len)
+    }
+
+    /// Whether the peer's SYN had a window scale: only then ours may (RFC 7323 §2.2).
+    //= rfc7323 2.2-b 2.3-a
+    fn peer_offered_scale(&self) -> bool {
+        // `take_syn_options` sets our scale to 0 if it had none; a scale of 0 needs no option.
+        self.rcv.scale > 0 || self.snd.scale > 0
+    }
+}
