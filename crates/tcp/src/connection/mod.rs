@@ -28,7 +28,7 @@ use crate::quick_ack::QuickAck;
 use crate::rack::Rack;
 use crate::receive::Receive;
 use crate::recovery::Undo;
-use crate::rtt::RttEstimator;
+use crate::rtt::{INITIAL_RTO, RttEstimator};
 use crate::send::Send;
 use crate::state::{self, State};
 use crate::timers::{Timer, Timers};
@@ -36,6 +36,7 @@ use crate::transition::{self, StateName, Transition, Trigger};
 use crate::usage::Usage;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::time::Duration;
 use firstflight_wire::tcp::Timestamps;
 use firstflight_wire::{Instant, SeqNum};
 
@@ -382,7 +383,15 @@ impl Connection {
 
     //= rfc6298 5-a 5-b
     fn arm_retransmit(&mut self, now: Instant) {
-        self.timers.set(Timer::Retransmit, now + self.rtt.rto());
+        self.timers.set(Timer::Retransmit, now + self.timeout());
+    }
+
+    /// The retransmission timeout, no longer than it may be.
+    #[inline]
+    fn timeout(&self) -> Duration {
+        let timeout = self.rtt.rto();
+        // Nearly never.
+        if timeout > INITIAL_RTO { timeout.min(self.config.max_rto.max(INITIAL_RTO)) } else { timeout }
     }
 
     fn arm_keepalive(&mut self, now: Instant) {

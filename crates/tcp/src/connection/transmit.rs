@@ -428,7 +428,7 @@ impl Connection {
             && !self.timers.runs(Timer::Persist)
             && self.facts.connected
         {
-            self.timers.set(Timer::Persist, now + self.rtt.rto());
+            self.timers.set(Timer::Persist, now + self.timeout());
         }
     }
 
