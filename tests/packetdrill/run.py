@@ -2,7 +2,8 @@
 """packetdrill's scripts against the stack, in virtual time.
 
     tests/packetdrill/run.py --packetdrill PATH --scripts DIR [--filter TEXT] [--verbose]
-        [--json FILE] [--twice] [--write-docs NAME=DIR ...] [--ipv6] [--mtu N] [--jobs N] [--library PATH]
+        [--json FILE] [--twice] [--write-docs NAME=DIR ...] [--ipv6] [--mtu N]
+        [--answer-unsent-acks] [--jobs N] [--library PATH]
 
 Builds `firstflight-packetdrill` unless --library names it. Needs root, for a network namespace a script and the
 kernel settings in it; no packet goes over any network. One line per script, then a table by folder. With --twice
@@ -59,16 +60,25 @@ def option(text, name, otherwise):
     return found.group(1) if found else otherwise
 
 
-def command(packetdrill, library, script, options):
+def read(script):
     with open(script, encoding="utf-8", errors="replace") as file:
-        text = file.read()
+        return file.read()
+
+
+def is_ipv6(name, text):
+    """Whether a script is for IPv6 alone."""
+    return "ipv6" in name or "-v6" in name or option(text, "ip_version", "") == "ipv6"
+
+
+def command(packetdrill, library, script, options, more=""):
+    text = read(script)
     given = dict(o[2:].split("=", 1) for o in options if o.startswith("--"))
     # What the script says itself counts: packetdrill would let the command line win.
     own = {name: value for name in given if (value := option(text, name, None))}
     options = [o for o in options if o[2:].split("=", 1)[0] not in own]
     local = own.get("local_ip", given["local_ip"])
     mtu = option(text, "mtu", given.get("mtu", "1500"))
-    flags = f"local={local},mtu={mtu}"
+    flags = f"local={local},mtu={mtu}{more}"
     return [
         "unshare", "--net", "--mount", "bash", "-c", NAMESPACE, "bash", packetdrill, f"--so_filename={library}",
         f"--so_flags={flags}", *options, "--send_omit_free", os.path.basename(script),
@@ -86,14 +96,14 @@ def first_error(output):
     return (told or lines or ["no output"])[0]
 
 
-def run(packetdrill, library, script, options):
+def run(packetdrill, library, script, options, more=""):
     """(passed, first error) of one script."""
     with tempfile.TemporaryDirectory(prefix="packetdrill-") as state:
         path = os.path.join(HERE, "bin") + ":" + os.environ.get("PATH", "")
         environment = dict(os.environ, LIBRARY=library, PATH=path, PACKETDRILL_STATE=state)
         try:
             ran = subprocess.run(
-                command(packetdrill, library, script, options), cwd=os.path.dirname(script), env=environment,
+                command(packetdrill, library, script, options, more), cwd=os.path.dirname(script), env=environment,
                 stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT, check=False)
         except subprocess.TimeoutExpired:
             return False, f"no end within {LIMIT} s"
@@ -107,11 +117,14 @@ def run(packetdrill, library, script, options):
 
 def run_all(arguments, scripts):
     ipv6 = [*IPV6, f"--mtu={arguments.mtu}"]
+    more = ",unsent_acks=answer" if arguments.answer_unsent_acks else ""
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        results = pool.map(
-            lambda name: run(arguments.packetdrill, arguments.library,
-                             os.path.join(arguments.scripts, name),
-                             ipv6 if arguments.ipv6 or "ipv6" in name or "-v6" in name else IPV4), scripts)
+        def one(name):
+            path = os.path.join(arguments.scripts, name)
+            options = ipv6 if arguments.ipv6 or is_ipv6(name, read(path)) else IPV4
+            return run(arguments.packetdrill, arguments.library, path, options, more)
+
+        results = pool.map(one, scripts)
         return dict(zip(scripts, results))
 
 
@@ -131,6 +144,8 @@ def parse():
     parser.add_argument("--twice", action="store_true", help="run everything twice and compare")
     parser.add_argument("--ipv6", action="store_true", help="over IPv6")
     parser.add_argument("--mtu", default="1500", help="over IPv6; the kernel's scripts are for 1520 there")
+    parser.add_argument("--answer-unsent-acks", action="store_true",
+                        help="acknowledgements of what was never sent are answered, as the newest kernel's scripts expect")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--write-docs", metavar="NAME", help="write the table NAME of docs/conformance.md")
     arguments = parser.parse_args()

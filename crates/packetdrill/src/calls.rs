@@ -70,6 +70,9 @@ impl World {
         let options = socket.options.clone();
         // The kernel says that a queue is full when it holds more than it should.
         config.backlog = backlog + 1;
+        if self.sysctl.syn_cookies == 2 {
+            config.syn_backlog = 0;
+        }
         config.fast_open = self.fast_open_policy(&options, backlog);
         config.tcp = Some(Arc::new(tcp_config(&self.sysctl, &options, &self.flags)));
         let id = self.stack.listen(config).map_err(|error| match error {

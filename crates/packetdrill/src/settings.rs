@@ -22,22 +22,25 @@ pub const SERVER_NO_COOKIE: u32 = 0x200;
 /// `tcp_fastopen`: every listener uses it.
 pub const SERVER_ALWAYS: u32 = 0x400;
 
-/// What `--so_flags` says: `local=ADDRESS,mtu=BYTES`.
+/// What `--so_flags` says: `local=ADDRESS,mtu=BYTES,unsent_acks=answer`.
 #[derive(Debug, Clone)]
 pub struct Flags {
     /// The stack's address.
     pub local: Option<IpAddr>,
     /// The link's, bytes.
     pub mtu: usize,
+    /// What was never sent and is acknowledged is answered, as by newer kernels.
+    pub answer_unsent_acks: bool,
 }
 
 impl Flags {
     /// Reads them; what is not known is left out.
     pub fn parse(text: &str) -> Self {
-        let mut flags = Self { local: None, mtu: 1500 };
+        let mut flags = Self { local: None, mtu: 1500, answer_unsent_acks: false };
         for (name, value) in text.split(',').filter_map(|word| word.split_once('=')) {
             match name {
                 "local" => flags.local = value.parse().ok(),
+                "unsent_acks" => flags.answer_unsent_acks = value == "answer",
                 "mtu" => flags.mtu = value.parse().unwrap_or(flags.mtu),
                 _ => {}
             }
@@ -114,7 +117,7 @@ pub fn tcp_config(sysctl: &Sysctl, options: &Options, flags: &Flags) -> firstfli
         timestamps: sysctl.timestamps,
         require_timestamps: false,
         quick_small: true,
-        answer_unsent_acks: false,
+        answer_unsent_acks: flags.answer_unsent_acks,
         first_window: Some(1 << 16),
         push_bursts: Some(sysctl.min_tso_segs),
         ecn: match sysctl.ecn {
@@ -126,6 +129,7 @@ pub fn tcp_config(sysctl: &Sysctl, options: &Options, flags: &Flags) -> firstfli
         congestion: options.congestion.unwrap_or(algorithm(&sysctl.congestion).unwrap_or_default()),
         nodelay: options.nodelay,
         syn_retries: options.syn_count.unwrap_or(sysctl.syn_retries),
+        max_rto: Duration::from_millis(sysctl.rto_max),
         user_timeout: options.user_timeout,
         keepalive: options.keepalive.then_some(options.probing),
         fin_wait2: options.linger2.unwrap_or(Duration::from_secs(sysctl.fin_timeout)),

@@ -38,6 +38,10 @@ pub struct Sysctl {
     pub mtu_probing: u8,
     /// `tcp_min_tso_segs`.
     pub min_tso_segs: u32,
+    /// `tcp_rto_max_ms`, ms.
+    pub rto_max: u64,
+    /// `tcp_syncookies`: 2, always.
+    pub syn_cookies: u8,
     /// `tcp_base_mss`, bytes.
     pub base_mss: u16,
 }
@@ -78,6 +82,8 @@ impl Sysctl {
             congestion: text("tcp_congestion_control").unwrap_or_default(),
             slow_start_after_idle: number("tcp_slow_start_after_idle", 1u8) != 0,
             mtu_probing: number("tcp_mtu_probing", 0),
+            rto_max: number("tcp_rto_max_ms", 120_000),
+            syn_cookies: number("tcp_syncookies", 1),
             base_mss: number("tcp_base_mss", 1024),
             min_tso_segs: number("tcp_min_tso_segs", 2),
         }

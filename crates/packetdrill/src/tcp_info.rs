@@ -125,7 +125,9 @@ fn filled(
     let syn = matches!(machine.state(), StateName::SynSent | StateName::SynRcvd);
     let unacked = facts.segments + u32::from(syn);
     let segments = |bytes: u32| bytes / u32::from(machine.mss().max(1));
-    let cwnd = segments(facts.window);
+    // In recovery the window is made of what is under way, whose segments are counted without options.
+    let recovering = matches!(facts.congestion, CongestionState::Recovery | CongestionState::Reducing);
+    let cwnd = if recovering { facts.window / mss } else { segments(facts.window) };
     let threshold = if facts.threshold == u32::MAX { INFINITE_SSTHRESH } else { segments(facts.threshold) };
     let mut info = Info::default();
     info.bytes(&[

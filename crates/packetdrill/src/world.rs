@@ -9,7 +9,7 @@
 use crate::buffer::is_full;
 use crate::readiness::Epoll;
 use crate::settings::Flags;
-use crate::socket::{Held, Socket};
+use crate::socket::{Held, Kind, Socket};
 use crate::sysctl::Sysctl;
 use firstflight_stack::{ConnId, Drop, Event, ListenerId, Readiness, Stack};
 use firstflight_wire::{Clock, Instant};
@@ -94,8 +94,7 @@ pub fn begin(flags: &str) {
     let flags = Flags::parse(flags);
     let sysctl = Arc::new(Sysctl::read());
     let now = Instant::from_micros(BEGIN);
-    let mut stack = Stack::new(crate::settings::stack_config(&flags, &sysctl), now);
-    stack.handle_clock(Clock { mono: now, unix_ms: BEGIN / 1000, uncertainty: Duration::ZERO });
+    let stack = make_stack(&flags, &sysctl, now);
     *lock() = Some(World {
         clock: BEGIN,
         stack,
@@ -107,6 +106,12 @@ pub fn begin(flags: &str) {
         sleeper: None,
         returned: None,
     });
+}
+
+fn make_stack(flags: &Flags, sysctl: &Sysctl, now: Instant) -> Stack {
+    let mut stack = Stack::new(crate::settings::stack_config(flags, sysctl), now);
+    stack.handle_clock(Clock { mono: now, unix_ms: BEGIN / 1000, uncertainty: Duration::ZERO });
+    stack
 }
 
 /// Ends it; what its descriptors stood for is gone.
@@ -363,12 +368,23 @@ impl World {
         if state_file("flush").is_some_and(|path| fs::remove_file(path).is_ok()) {
             self.stack.forget_credentials();
         }
+        self.follow_mtu();
         let strange = self.stack.counters().dropped(Drop::BadIcmp);
         if strange > 0
             && let Some(path) = state_file("nstat")
         {
             // A script that asks for it fails without.
             let _ = fs::write(path, format!("TcpExtOutOfWindowIcmps {strange} 0.0\n"));
+        }
+    }
+
+    /// The device has another MTU, before anything was done with it.
+    fn follow_mtu(&mut self) {
+        let told = state_file("mtu").and_then(|path| fs::read_to_string(path).ok());
+        let Some(mtu) = told.and_then(|text| text.trim().parse().ok()) else { return };
+        if mtu != self.flags.mtu && self.sockets().all(|(_, socket)| socket.kind == Kind::Fresh) {
+            self.flags.mtu = mtu;
+            self.stack = make_stack(&self.flags, &self.sysctl, self.now());
         }
     }
 

@@ -305,6 +305,15 @@ fn what_is_looked_at_is_still_there() {
 }
 
 #[test]
+fn the_timeout_can_be_kept_short() {
+    let mut p = Peer::with(|config| config.tcp.max_rto = std::time::Duration::from_secs(2));
+    p.connect(b"", false);
+    p.expect();
+    let now = p.ms();
+    p.sends_at(now + 7_500, &[now + 1_000, now + 3_000, now + 5_000, now + 7_000]);
+}
+
+#[test]
 fn a_user_timeout_that_is_set_later_counts() {
     let (mut p, id) = open();
     let mut config = p.stack.connection(id).unwrap().config().as_ref().clone();

@@ -4,6 +4,7 @@
 mod peer;
 
 use firstflight_stack::{CloseReason, ConnId, IoError, Readiness, StateName};
+use firstflight_wire::tcp::Flags;
 use peer::{Peer, seg};
 
 /// An established connection, peer's MSS 1460, no other options.
@@ -391,6 +392,19 @@ fn data_after_release_resets() {
     p.send(seg().seq(1).ack(2).fin());
     p.expect().is_ack().ack(2);
     assert_eq!((p.stack.connections(), p.stack.time_waits()), (0, 1));
+}
+
+/// A peer whose FIN was lost expects the number in front of it, and believes no other reset (RFC 5961 §3.2).
+//= rfc9293 SHLD-3 test
+#[test]
+fn data_after_a_lost_fin_resets_where_the_peer_is() {
+    let (mut p, id) = open();
+    p.release(id);
+    p.expect().is_fin().seq(1);
+    p.send(seg().seq(1).ack(1).data(b"nobody reads this"));
+    assert_eq!(p.expect().is_rst().seq(1).flags, Flags::RST);
+    assert_eq!(p.stack.connections(), 0);
+    p.quiet();
 }
 
 /// RFC 9293 §3.10.5: ABORT sends a RST that the peer believes: its next expected number.

@@ -84,6 +84,20 @@ fn the_part_of_a_segment() {
 
 /// Nobody who did not ask for SACK gets a block (RFC 2018 §2).
 #[test]
+fn the_first_of_several_that_a_segment_reaches_over() {
+    let (mut p, _) = open(seg().sack_ok());
+    for n in [1, 2, 4, 7] {
+        p.send(data(n));
+        p.expect().ack(nth(0));
+    }
+    p.send(seg().seq(nth(0)).ack(1).bytes(6_000));
+    p.expect().ack(nth(6)).sack(&[(nth(1), nth(3)), (nth(7), nth(8))]);
+    // The end of what it repeats lies behind its own.
+    p.send(seg().seq(nth(6)).ack(1).bytes(1_500));
+    p.expect().ack(nth(8)).sack(&[(nth(7), nth(7) + 500)]);
+}
+
+#[test]
 fn nothing_without_sack() {
     let (mut p, _) = open(seg());
     p.send(data(0));

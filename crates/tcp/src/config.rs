@@ -87,6 +87,9 @@ pub struct Config {
     /// Retransmissions in a row until an open connection is given up (RFC 9293 §3.8.3 R2; Linux: 15).
     //= rfc9293 MUST-21
     pub retries: u8,
+    /// Longest retransmission timeout, backed off or not (RFC 6298 §2.5, which wants at least 60 s; Linux: 120 s).
+    /// Nothing above [`crate::rtt::MAX_RTO`] counts, nor anything below [`crate::rtt::INITIAL_RTO`].
+    pub max_rto: Duration,
     /// Longest time data may stay unacknowledged (RFC 9293 §3.9.1, user timeout).
     pub user_timeout: Option<Duration>,
     /// Keepalive probing.
@@ -130,6 +133,7 @@ impl Default for Config {
             syn_retries: 6,
             //= rfc9293 SHLD-11
             retries: 15,
+            max_rto: crate::rtt::MAX_RTO,
             user_timeout: None,
             //= rfc9293 MUST-25
             keepalive: None,

@@ -54,11 +54,11 @@ impl RangeSet {
         }
     }
 
-    /// Takes the first range away if it contains or touches `seq`, and returns its end.
-    pub fn take_from(&mut self, seq: SeqNum) -> Option<SeqNum> {
-        let end = self.as_slice().first().filter(|r| r.0.le(seq)).map(|r| r.1)?;
-        self.remove_below(end);
-        Some(end)
+    /// Takes the first range away if it contains or touches `seq`, and returns it.
+    pub fn take_from(&mut self, seq: SeqNum) -> Option<(SeqNum, SeqNum)> {
+        let range = self.as_slice().first().copied().filter(|r| r.0.le(seq))?;
+        self.remove_below(range.1);
+        Some(range)
     }
 
     /// The range that contains `seq`.

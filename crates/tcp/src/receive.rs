@@ -191,8 +191,13 @@ impl Receive {
             self.need = AckNeed::Now;
         }
         // It may reach over several holes at once.
-        while let Some(end) = self.ahead.take_from(self.nxt + taken) {
-            taken = taken.max(end.distance_from(self.nxt));
+        let end = self.nxt + taken;
+        while let Some(behind) = self.ahead.take_from(self.nxt + taken) {
+            if self.twice.is_none() {
+                // Of several the first (RFC 2883 §4).
+                self.came_twice(behind.0, behind.1.min(end));
+            }
+            taken = taken.max(behind.1.distance_from(self.nxt));
         }
         self.buf.advance(taken as usize);
         // Not by order: 2 GiB later the IRS is ahead again.

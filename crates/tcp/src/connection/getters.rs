@@ -120,7 +120,7 @@ impl Connection {
     /// The retransmission timeout, as it is backed off now.
     #[must_use]
     pub fn rto(&self) -> Duration {
-        self.rtt.rto()
+        self.timeout()
     }
 
     /// Congestion window, bytes.
@@ -239,7 +239,7 @@ impl Connection {
             send_scale: self.snd.scale,
             receive_scale: self.rcv.scale,
             probes: self.probes,
-            rto: self.rtt.rto(),
+            rto: self.timeout(),
             min_rtt: self.rtt.min_rtt(),
             in_flight: self.snd.nxt.distance_from(self.snd.una),
             congestion: self.congestion_state(),

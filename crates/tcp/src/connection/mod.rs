@@ -29,7 +29,7 @@ use crate::quick_ack::QuickAck;
 use crate::rack::Rack;
 use crate::receive::Receive;
 use crate::recovery::Undo;
-use crate::rtt::RttEstimator;
+use crate::rtt::{INITIAL_RTO, RttEstimator};
 use crate::send::Send;
 use crate::state::{self, State};
 use crate::timers::{Timer, Timers};
@@ -37,6 +37,7 @@ use crate::transition::{self, StateName, Transition, Trigger};
 use crate::usage::Usage;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::time::Duration;
 use firstflight_wire::tcp::Timestamps;
 use firstflight_wire::{Instant, SeqNum};
 
@@ -383,7 +384,25 @@ impl Connection {
 
     //= rfc6298 5-a 5-b
     fn arm_retransmit(&mut self, now: Instant) {
-        self.timers.set(Timer::Retransmit, now.after_nanos(self.rtt.rto_nanos()));
+        self.timers.set(Timer::Retransmit, now.after_nanos(self.timeout_nanos()));
+    }
+
+    /// The retransmission timeout, no longer than it may be.
+    fn timeout(&self) -> Duration {
+        Duration::from_nanos(self.timeout_nanos())
+    }
+
+    /// The same in nanoseconds.
+    #[inline]
+    fn timeout_nanos(&self) -> u64 {
+        /// Nearly none is longer.
+        const USUAL: u64 = INITIAL_RTO.as_nanos() as u64;
+        let timeout = self.rtt.rto_nanos();
+        if timeout <= USUAL {
+            return timeout;
+        }
+        // Nothing above the estimator's own maximum is left, which fits.
+        timeout.min((self.config.max_rto.as_nanos().min(u128::from(timeout)) as u64).max(USUAL))
     }
 
     fn arm_keepalive(&mut self, now: Instant) {

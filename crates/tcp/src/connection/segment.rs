@@ -108,8 +108,7 @@ impl Connection {
         self.take_mark(segment);
         self.facts.peer_ahead |= segment.is_empty() && seq.gt(self.rcv.nxt);
         self.take_ack(segment, seq, timed, now, pool);
-        self.take_text(segment, seq, now, pool);
-        Disposition::Processed
+        self.take_text(segment, seq, now, pool)
     }
 
     /// What follows the client's SYN at once: it has no options, acknowledges nothing and proves nothing, and is
@@ -264,24 +263,32 @@ impl Connection {
     }
 
     /// Seventh step: the text, and the FIN behind it.
-    fn take_text(&mut self, segment: &Segment<'_>, seq: SeqNum, now: Instant, pool: &mut Pool) {
+    fn take_text(
+        &mut self,
+        segment: &Segment<'_>,
+        seq: SeqNum,
+        now: Instant,
+        pool: &mut Pool,
+    ) -> Disposition {
         let fin = segment.flags.contains(Flags::FIN);
         if segment.payload.is_empty() && !fin {
-            return;
+            return Disposition::Processed;
         }
         if !self.state.receives() {
             // After the peer's FIN there is no text; a repeated FIN is acknowledged.
             self.rcv.need = AckNeed::Now;
-            return;
+            return Disposition::Processed;
         }
         if self.facts.released
             && !segment.payload.is_empty()
             && (seq + segment.payload.len() as u32).gt(self.rcv.nxt)
         {
             //= rfc9293 SHLD-3
-            // Nobody will read it (RFC 9293 §3.6.1: a reset says so).
+            // Nobody will read it (RFC 9293 §3.6.1: a reset says so). Like one for a connection that is gone (§3.10.7.1)
+            // it has the number that the peer expects, which it would doubt otherwise if our FIN was lost (RFC 5961 §3.2).
             self.abort(pool);
-            return;
+            self.facts.reset = false;
+            return Disposition::Reset;
         }
         self.take_payload(pool, seq, segment.payload);
         self.rcv.tune(self.config.receive_buffer, self.rtt.srtt(), now);
@@ -292,6 +299,7 @@ impl Connection {
         } else if self.rcv.readable() > 0 {
             self.take_fin(now);
         }
+        Disposition::Processed
     }
 
     /// Takes payload whose first byte is `seq`.

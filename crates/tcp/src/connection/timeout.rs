@@ -150,7 +150,7 @@ impl Connection {
             //= rfc9293 MUST-60
             self.facts.push_small = true;
         }
-        self.timers.set(Timer::Persist, now + self.rtt.rto());
+        self.timers.set(Timer::Persist, now + self.timeout());
     }
 
     fn keepalive_timeout(&mut self, now: Instant, pool: &mut Pool) {

@@ -286,7 +286,7 @@ impl Connection {
             && !self.timers.runs(Timer::Persist)
             && self.facts.connected
         {
-            self.timers.set(Timer::Persist, now.after_nanos(self.rtt.rto_nanos()));
+            self.timers.set(Timer::Persist, now.after_nanos(self.timeout_nanos()));
         }
     }
 
