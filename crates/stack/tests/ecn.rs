@@ -148,3 +148,21 @@ fn an_echo_halves_the_window_once() {
     p.send(ack(11));
     assert!((4..=6).contains(&cwnd(&p, id)), "{}", cwnd(&p, id));
 }
+
+/// The same if all that was under way is acknowledged with it.
+//= rfc9293 SHLD-8 test
+#[test]
+fn an_echo_counts_though_nothing_is_left_under_way() {
+    let (mut p, id) = open();
+    p.write(id, &[0; 8_000]);
+    assert_eq!(p.drain().len(), 8);
+    p.pass(RTT);
+    p.send(ack(8).ece());
+    p.write(id, &[0; 60_000]);
+    let new = p.drain();
+    assert!(new[0].flags.contains(Flags::CWR), "{new:?}");
+    p.pass(RTT);
+    let sent = 8 + new.len() as u32;
+    p.send(ack(sent));
+    assert!((3..=5).contains(&cwnd(&p, id)), "{}", cwnd(&p, id));
+}

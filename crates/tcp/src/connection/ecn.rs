@@ -90,7 +90,9 @@ impl Connection {
         }
         // Marked is not lost: there is nothing to take back.
         self.undo = None;
-        if self.snd.recovery.is_open() && self.snd.outstanding() {
+        // Something was under way; it may all have arrived.
+        let flight = delivery.advanced > 0 || self.snd.outstanding();
+        if self.snd.recovery.is_open() && flight {
             let prr = Some(self.reduce(delivery.pipe, now));
             self.control.on_mark(now, delivery.pipe);
             self.undo = None;
