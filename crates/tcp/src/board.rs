@@ -29,6 +29,7 @@ pub struct Board {
 
 /// Boards of flights that ended, for later ones.
 #[derive(Debug, Default)]
+#[allow(clippy::vec_box, reason = "a board goes to its connection and back as one pointer")]
 pub struct Boards(Vec<Box<Board>>);
 
 impl Boards {

@@ -79,6 +79,7 @@ pub struct Send {
     /// Number behind the last segment that was less than full.
     pub small_end: SeqNum,
     /// Ends of records, which no segment crosses.
+    #[allow(clippy::box_collection, reason = "nearly no connection has any")]
     records: Option<Box<VecDeque<SeqNum>>>,
     /// Number behind what the SYN carried: sent again, it is no small segment.
     pub first_flight_end: SeqNum,
