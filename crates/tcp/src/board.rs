@@ -25,6 +25,8 @@ pub struct Board {
     pub sacked_segments: u32,
     /// Below it nothing waits to be sent again.
     cursor: Option<SeqNum>,
+    /// When the retransmission timer last fired in this flight, if it did.
+    pub timeout_at: Option<Instant>,
 }
 
 /// Boards of flights that ended, for later ones.
@@ -206,7 +208,7 @@ impl Board {
         };
         let back = Sent { start: at, ..*sent };
         sent.end = at;
-        sent.marks.clear(Marks::BURST_END);
+        sent.ends_burst = false;
         self.sacked_segments += u32::from(back.marks.has(Marks::SACKED));
         self.list.insert(index + 1, back);
         true
@@ -334,7 +336,7 @@ impl Board {
     /// The newest segment ended a burst.
     pub fn end_burst(&mut self) {
         if let Some(last) = self.list.back_mut() {
-            last.marks.set(Marks::BURST_END);
+            last.ends_burst = true;
         }
     }
 
@@ -342,7 +344,7 @@ impl Board {
     #[must_use]
     pub fn ends_burst(&self, end: SeqNum) -> bool {
         let next = self.index(end);
-        let ended = self.list.get(next.wrapping_sub(1)).is_some_and(|sent| sent.marks.has(Marks::BURST_END));
+        let ended = self.list.get(next.wrapping_sub(1)).is_some_and(|sent| sent.ends_burst);
         ended || self.list.get(next).is_none_or(|sent| !sent.marks.waits())
     }
 

@@ -23,8 +23,6 @@ impl Marks {
     pub const AGAIN: Self = Self(4);
     /// It was sent more than once: its acknowledgement measures nothing (Karn).
     pub const REPEATED: Self = Self(8);
-    /// It was the last of a burst.
-    pub const BURST_END: Self = Self(16);
 
     #[inline]
     pub const fn has(self, other: Self) -> bool {
@@ -60,6 +58,8 @@ pub struct Sent {
     pub at: Instant,
     /// What is known of it.
     pub marks: Marks,
+    /// It was the last of a burst.
+    pub ends_burst: bool,
 }
 
 impl Sent {
@@ -204,7 +204,7 @@ impl Flight {
     /// one.
     #[inline]
     pub fn push(&mut self, start: SeqNum, end: SeqNum, at: Instant, boards: &mut Boards) {
-        let sent = Sent { start, end, at, marks: Marks::default() };
+        let sent = Sent { start, end, at, marks: Marks::default(), ends_burst: false };
         match &mut self.records {
             Records::None => self.records = Records::One(sent),
             Records::One(one) => {
@@ -292,6 +292,20 @@ impl Flight {
         if let Some(board) = self.board_mut() {
             board.repeat(start, end, at);
         }
+    }
+
+    /// The retransmission timer fires.
+    pub fn time_out(&mut self, now: Instant) {
+        if let Some(board) = self.board_mut() {
+            board.timeout_at = Some(now);
+        }
+    }
+
+    /// When it last did in this flight.
+    #[inline]
+    #[must_use]
+    pub fn timeout_at(&self) -> Option<Instant> {
+        self.board().and_then(|board| board.timeout_at)
     }
 
     /// The newest segment ended a burst.

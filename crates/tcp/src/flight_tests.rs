@@ -29,7 +29,7 @@ fn sacked(flight: &mut Flight, start: u32, end: u32) -> Vec<u32> {
 #[test]
 fn a_record_is_small() {
     assert!(size_of::<Sent>() <= 24);
-    assert!(size_of::<Flight>() <= 32, "{}", size_of::<Flight>());
+    assert!(size_of::<Flight>() <= 24, "{}", size_of::<Flight>());
 }
 
 #[test]

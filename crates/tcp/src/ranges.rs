@@ -8,6 +8,9 @@ use firstflight_wire::SeqNum;
 /// second segment of a window: this is enough for 12 MB.
 pub const MAX_RANGES: usize = 4096;
 
+/// How many ranges are known in the order of their newest segments (RFC 2018 §4).
+const RECENT: usize = 3;
+
 /// Half-open ranges `[start, end)`, ascending, neither overlapping nor touching.
 ///
 /// One pointer while it is empty, which it nearly always is.
@@ -18,6 +21,8 @@ pub struct RangeSet(Option<Box<Ranges>>);
 #[derive(Debug, Default, Clone)]
 struct Ranges {
     list: Vec<(SeqNum, SeqNum)>,
+    /// Numbers in the ranges that were put first, the newest first.
+    recent: [Option<SeqNum>; RECENT],
 }
 
 impl RangeSet {
@@ -67,6 +72,22 @@ impl RangeSet {
         let ranges = self.as_slice();
         let i = ranges.partition_point(|r| r.1.le(seq));
         ranges.get(i).copied().filter(|r| r.0.le(seq))
+    }
+
+    /// The range around `seq` comes first from now on, the others in the order that they had (RFC 2018 §4).
+    pub fn put_first(&mut self, seq: SeqNum) {
+        let Some((start, end)) = self.containing(seq) else { return };
+        let Some(ranges) = &mut self.0 else { return };
+        let same = |s: &Option<SeqNum>| s.is_none_or(|s| s.ge(start) && s.lt(end));
+        let place = ranges.recent.iter().position(same).unwrap_or(RECENT - 1);
+        ranges.recent[..=place].rotate_right(1);
+        ranges.recent[0] = Some(seq);
+    }
+
+    /// The ranges that were put first, the newest first.
+    pub fn recent(&self) -> impl Iterator<Item = (SeqNum, SeqNum)> {
+        let recent = self.0.iter().flat_map(|ranges| ranges.recent);
+        recent.flatten().filter_map(|seq| self.containing(seq))
     }
 
     /// Forgets everything.

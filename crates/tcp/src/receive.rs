@@ -7,9 +7,6 @@ use core::time::Duration;
 use firstflight_wire::tcp::{SackBlocks, Timestamps};
 use firstflight_wire::{Instant, SeqNum};
 
-/// How many out-of-order ranges are reported in the order of their newest segments (RFC 2018 §4).
-const RECENT: usize = 3;
-
 /// A peer with more window than this is not told that there is more; its next data brings it.
 const SHORT: u32 = 32 << 10;
 
@@ -50,7 +47,6 @@ pub struct Receive {
     fin: Option<SeqNum>,
     buf: Ring,
     ahead: RangeSet,
-    recent: [SeqNum; RECENT],
     /// What came last though it was there: the next acknowledgement reports it (RFC 2883).
     twice: Option<(SeqNum, SeqNum)>,
     /// Bytes that may wait to be read now.
@@ -58,7 +54,8 @@ pub struct Receive {
     /// Most that is offered now: once data was acknowledged it grows with what arrives, up to `limit`.
     offer: u32,
     /// Where and when the round trip began for which arrivals are counted.
-    round: (SeqNum, Instant),
+    round: SeqNum,
+    round_at: Instant,
     unacked: u32,
     /// Last acknowledgement sent (RFC 7323 §4.3).
     pub last_ack_sent: SeqNum,
@@ -87,11 +84,11 @@ impl Receive {
             fin: None,
             buf: Ring::default(),
             ahead: RangeSet::default(),
-            recent: [nxt; RECENT],
             twice: None,
             limit,
             offer: limit,
-            round: (nxt, Instant::ZERO),
+            round: nxt,
+            round_at: Instant::ZERO,
             unacked: 0,
             last_ack_sent: nxt,
             ts_recent: 0,
@@ -113,7 +110,6 @@ impl Receive {
         self.nxt = nxt;
         self.edge = nxt + self.offer.min(0xffff);
         self.irs = irs;
-        self.recent = [nxt; RECENT];
         self.last_ack_sent = nxt;
     }
 
@@ -182,7 +178,8 @@ impl Receive {
                 }
                 self.came_twice(seq, seq + n as u32);
             }
-            self.report_first(seq);
+            //= rfc2018 4-e 4-g 8-a
+            self.ahead.put_first(seq);
             return Taken::OutOfOrder;
         }
         let mut taken = n as u32;
@@ -214,16 +211,6 @@ impl Receive {
         if start.lt(end) {
             self.twice = Some((start, end));
         }
-    }
-
-    /// The block around `seq` is reported first from now on, the others in the order that they had (RFC 2018 §4).
-    //= rfc2018 4-e 4-g 8-a
-    fn report_first(&mut self, seq: SeqNum) {
-        let Some((start, end)) = self.ahead.containing(seq) else { return };
-        let same = |s: &SeqNum| s.ge(start) && s.lt(end);
-        let place = self.recent.iter().position(same).unwrap_or(RECENT - 1);
-        self.recent[..=place].rotate_right(1);
-        self.recent[0] = seq;
     }
 
     /// Notes the peer's FIN at `seq`, just behind its last byte, unless it lies beyond the window. A second FIN at
@@ -277,7 +264,7 @@ impl Receive {
     }
 
     fn widen(&mut self, most: u32, rtt: Option<Duration>, now: Instant) {
-        let (start, began) = self.round;
+        let (start, began) = (self.round, self.round_at);
         let Some(rtt) = rtt.filter(|rtt| now - began >= *rtt) else { return };
         let arrived = self.nxt.distance_from(start);
         let left = self.buf.len() as u32;
@@ -289,7 +276,7 @@ impl Receive {
                 self.offer = self.limit;
             }
         }
-        self.round = (self.nxt, now);
+        (self.round, self.round_at) = (self.nxt, now);
     }
 
     /// Sets how large the peer's full segments are, for the every-second-segment rule.
@@ -374,8 +361,7 @@ impl Receive {
         if self.ahead.is_empty() {
             return blocks;
         }
-        let recent = self.recent.iter().filter_map(|s| self.ahead.containing(*s));
-        for range in recent.chain(self.ahead.as_slice().iter().copied()) {
+        for range in self.ahead.recent().chain(self.ahead.as_slice().iter().copied()) {
             if !blocks.as_slice().contains(&range) && !blocks.push(range.0, range.1) {
                 break;
             }

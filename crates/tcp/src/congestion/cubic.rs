@@ -31,10 +31,17 @@ pub struct Cubic {
 }
 
 /// Everything that a spurious reduction must give back (RFC 9438 §4.9.1).
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct State {
     cwnd: u32,
     ssthresh: u32,
+    /// Most connections end in their first slow start.
+    curve: Option<Box<Curve>>,
+}
+
+/// Where the window goes once a loss has ended slow start.
+#[derive(Debug, Clone, Default)]
+struct Curve {
     /// The window at which the cubic has its plateau, in bytes; 0: none known.
     w_max: u32,
     /// The window before the threshold was last lowered, in bytes.
@@ -58,45 +65,43 @@ impl Cubic {
     #[must_use]
     pub fn new(mss: u32) -> Self {
         let mss = legal_mss(mss);
-        let state = State {
-            cwnd: initial_window(mss).min(MAX_WINDOW),
-            ssthresh: u32::MAX,
-            w_max: 0,
-            cwnd_prior: 0,
-            k_ms: 0,
-            cwnd_fraction: 0,
-            in_epoch: false,
-            w_est: 0,
-            epoch: Instant::from_nanos(0),
-        };
+        let state = State { cwnd: initial_window(mss).min(MAX_WINDOW), ssthresh: u32::MAX, curve: None };
         Self { mss, state, saved: None, last_ack: Instant::from_nanos(0), hystart: HyStart::NEW }
     }
 
     /// RFC 9438 §4.6 (threshold) and §4.7 (fast convergence).
     fn reduce(&mut self, in_flight: u32) {
-        self.saved = Some(Box::new(self.state));
+        self.saved = Some(Box::new(self.state.clone()));
         let s = &mut self.state;
-        s.cwnd_prior = s.cwnd;
+        let curve = s.curve.get_or_insert_default();
+        curve.cwnd_prior = s.cwnd;
         // A flow whose plateau sinks gives room to new ones: (1 + β)/2 = 0.85.
         //= rfc9438 4.7-a
-        s.w_max = if s.cwnd < s.w_max { scaled(s.cwnd, 17, 20) } else { s.cwnd };
+        curve.w_max = if s.cwnd < curve.w_max { scaled(s.cwnd, 17, 20) } else { s.cwnd };
         //= rfc9438 4.6-b
         s.ssthresh = scaled(in_flight, 7, 10).max(self.mss.saturating_mul(2)).min(MAX_WINDOW);
-        s.in_epoch = false;
+        curve.in_epoch = false;
+    }
+
+    fn leave_epoch(&mut self) {
+        if let Some(curve) = &mut self.state.curve {
+            curve.in_epoch = false;
+        }
     }
 
     /// A congestion-avoidance stage begins (§4.2; §4.8 and §4.10 when there is no plateau above).
     fn begin_epoch(&mut self, now: Instant) {
-        let s = &mut self.state;
-        s.in_epoch = true;
-        s.epoch = now;
+        let cwnd = self.state.cwnd;
+        let curve = self.state.curve.get_or_insert_default();
+        curve.in_epoch = true;
+        curve.epoch = now;
         //= rfc9438 4.8-a
-        s.w_est = u64::from(s.cwnd) << FRACTION;
-        if s.w_max > s.cwnd {
-            s.k_ms = k_ms(s.w_max - s.cwnd, self.mss);
+        curve.w_est = u64::from(cwnd) << FRACTION;
+        if curve.w_max > cwnd {
+            curve.k_ms = k_ms(curve.w_max - cwnd, self.mss);
         } else {
-            s.w_max = s.cwnd;
-            s.k_ms = 0;
+            curve.w_max = cwnd;
+            curve.k_ms = 0;
         }
     }
 
@@ -110,42 +115,43 @@ impl Cubic {
             Some(srtt) => gap.saturating_sub(srtt.saturating_mul(2).saturating_add(GAP_SLACK)),
             None => Duration::ZERO,
         };
-        let s = &mut self.state;
-        s.epoch = (s.epoch + idle).min(ack.now);
-        ack.now - s.epoch
+        let Some(curve) = &mut self.state.curve else { return Duration::ZERO };
+        curve.epoch = (curve.epoch + idle).min(ack.now);
+        ack.now - curve.epoch
     }
 
     fn congestion_avoidance(&mut self, ack: &AckSample, t: Duration) {
         let mss = self.mss;
         let s = &mut self.state;
+        let Some(curve) = &mut s.curve else { return };
         let cwnd = u64::from(s.cwnd.max(1));
         let acked = u64::from(ack.acked.min(s.cwnd));
 
         // §4.3: α is 1 again once Reno would be back where it was.
         //= rfc9438 4.3-b
-        let reached = s.w_est >> FRACTION >= u64::from(s.cwnd_prior);
+        let reached = curve.w_est >> FRACTION >= u64::from(curve.cwnd_prior);
         let alpha = if reached { 1 << FRACTION } else { ALPHA };
-        s.w_est += alpha * u64::from(mss) * acked / cwnd;
-        s.w_est = s.w_est.min(u64::from(MAX_WINDOW) << FRACTION);
+        curve.w_est += alpha * u64::from(mss) * acked / cwnd;
+        curve.w_est = curve.w_est.min(u64::from(MAX_WINDOW) << FRACTION);
 
         let t_ms = millis(t);
         //= rfc9438 4.3-a
-        if s.w_cubic(t_ms, mss) < s.w_est >> FRACTION {
-            s.cwnd = s.cwnd.max((s.w_est >> FRACTION) as u32);
+        if curve.w_cubic(t_ms, mss) < curve.w_est >> FRACTION {
+            s.cwnd = s.cwnd.max((curve.w_est >> FRACTION) as u32);
             return;
         }
         // §4.4, §4.5: towards the value one round trip ahead, at most by half the window.
         let ahead = t_ms + millis(ack.srtt.unwrap_or_default());
-        let target = s.w_cubic(ahead, mss).clamp(cwnd, cwnd + cwnd / 2);
+        let target = curve.w_cubic(ahead, mss).clamp(cwnd, cwnd + cwnd / 2);
         //= rfc9438 4.4-a 4.5-a
         let step = (target - cwnd) * acked;
-        let fraction = u64::from(s.cwnd_fraction) + ((step % cwnd) << FRACTION) / cwnd;
+        let fraction = u64::from(curve.cwnd_fraction) + ((step % cwnd) << FRACTION) / cwnd;
         s.cwnd = grown(s.cwnd, (step / cwnd + (fraction >> FRACTION)) as u32);
-        s.cwnd_fraction = fraction as u16;
+        curve.cwnd_fraction = fraction as u16;
     }
 }
 
-impl State {
+impl Curve {
     /// W_cubic(t) = C·(t − K)³ + W_max in bytes (equation 1), for t in ms.
     fn w_cubic(&self, t_ms: u64, mss: u32) -> u64 {
         let k = u64::from(self.k_ms);
@@ -169,7 +175,8 @@ impl CongestionControl for Cubic {
     }
 
     fn on_ack(&mut self, ack: &AckSample) {
-        let t = if self.state.in_epoch { self.elapsed(ack) } else { Duration::ZERO };
+        let in_epoch = self.state.curve.as_ref().is_some_and(|curve| curve.in_epoch);
+        let t = if in_epoch { self.elapsed(ack) } else { Duration::ZERO };
         self.last_ack = ack.now;
         if !ack.cwnd_limited {
             return;
@@ -188,7 +195,7 @@ impl CongestionControl for Cubic {
             s.cwnd = grown(s.cwnd, more);
             return;
         }
-        if !s.in_epoch {
+        if !in_epoch {
             self.begin_epoch(ack.now);
         }
         self.congestion_avoidance(ack, t);
@@ -202,7 +209,7 @@ impl CongestionControl for Cubic {
 
     fn on_recovery_exit(&mut self, now: Instant) {
         self.state.cwnd = self.state.ssthresh.min(MAX_WINDOW);
-        self.state.in_epoch = false;
+        self.leave_epoch();
         self.last_ack = now;
     }
 
@@ -212,21 +219,23 @@ impl CongestionControl for Cubic {
         }
         let s = &mut self.state;
         // §4.8: the stage after the slow start begins with K = 0 and its own plateau.
-        s.w_max = 0;
-        s.in_epoch = false;
+        if let Some(curve) = &mut s.curve {
+            curve.w_max = 0;
+            curve.in_epoch = false;
+        }
         s.cwnd = grown(self.mss, left);
     }
 
     fn on_idle_restart(&mut self, initial_window: u32) {
         let s = &mut self.state;
         s.cwnd = s.cwnd.min(initial_window).max(self.mss);
-        s.in_epoch = false;
+        self.leave_epoch();
     }
 
     fn on_unused(&mut self, used: u32) {
         let s = &mut self.state;
         (s.cwnd, s.ssthresh) = halfway(s.cwnd, s.ssthresh, used, self.mss);
-        s.in_epoch = false;
+        self.leave_epoch();
     }
 
     fn set_mss(&mut self, mss: u32) {
@@ -235,7 +244,7 @@ impl CongestionControl for Cubic {
         s.cwnd = s.cwnd.max(self.mss);
         s.ssthresh = s.ssthresh.max(self.mss.saturating_mul(2));
         // K was computed for the old size.
-        s.in_epoch = false;
+        self.leave_epoch();
     }
 
     fn undo(&mut self) {

@@ -1,6 +1,10 @@
 use super::*;
 use proptest::prelude::*;
 
+fn curve(c: &Cubic) -> Curve {
+    c.state.curve.as_deref().unwrap().clone()
+}
+
 const RTT: Duration = Duration::from_millis(100);
 
 fn ack(now_ms: u64, acked: u32) -> AckSample {
@@ -113,10 +117,10 @@ fn loss_multiplies_by_seven_tenths_and_fast_convergence_lowers_the_plateau() {
     c.state.cwnd = 100_000;
     let now = Instant::from_millis(0);
     c.on_loss_recovery(now, 100_000);
-    assert_eq!((c.window(), c.slow_start_threshold(), c.state.w_max), (70_000, 70_000, 100_000));
+    assert_eq!((c.window(), c.slow_start_threshold(), curve(&c).w_max), (70_000, 70_000, 100_000));
     c.on_recovery_exit(now);
     c.on_loss_recovery(now, 70_000);
-    assert_eq!((c.window(), c.state.w_max), (49_000, 59_500));
+    assert_eq!((c.window(), curve(&c).w_max), (49_000, 59_500));
 }
 
 /// RFC 9438 §4.9.1: a D-SACK that comes when the window is larger than before the loss changes nothing but the threshold.
@@ -132,9 +136,9 @@ fn a_late_undo_keeps_the_newer_curve() {
         ms += 100;
         c.on_ack(&ack(ms, c.window()));
     }
-    let (window, w_max, epoch) = (c.window(), c.state.w_max, c.state.epoch);
+    let (window, w_max, epoch) = (c.window(), curve(&c).w_max, curve(&c).epoch);
     c.undo();
-    assert_eq!((c.window(), c.state.w_max, c.state.epoch), (window, w_max, epoch));
+    assert_eq!((c.window(), curve(&c).w_max, curve(&c).epoch), (window, w_max, epoch));
     assert_eq!(c.slow_start_threshold(), u32::MAX);
 }
 
@@ -154,7 +158,7 @@ fn after_a_timeout_the_stage_begins_at_its_own_plateau() {
         assert_eq!(c.window(), before + 3000);
     }
     c.on_ack(&ack(ms, 1000));
-    assert_eq!((c.state.k_ms, c.state.w_max), (0, 70_000));
+    assert_eq!((curve(&c).k_ms, curve(&c).w_max), (0, 70_000));
 }
 
 /// RFC 9438 §4.9.
@@ -167,12 +171,15 @@ fn undo_restores_the_curve_too() {
     for ms in 1..500 {
         c.on_ack(&ack(ms, 2000));
     }
-    let before = c.state;
+    let (before, curve_before) = (c.state.clone(), curve(&c));
     c.on_timeout(Instant::from_millis(600), 50_000, true, 0);
     c.undo();
     assert_eq!((c.state.cwnd, c.state.ssthresh), (before.cwnd, before.ssthresh));
-    assert_eq!((c.state.w_max, c.state.k_ms, c.state.w_est), (before.w_max, before.k_ms, before.w_est));
-    assert_eq!((c.state.epoch, c.state.in_epoch), (before.epoch, true));
+    assert_eq!(
+        (curve(&c).w_max, curve(&c).k_ms, curve(&c).w_est),
+        (curve_before.w_max, curve_before.k_ms, curve_before.w_est)
+    );
+    assert_eq!((curve(&c).epoch, curve(&c).in_epoch), (curve_before.epoch, true));
 }
 
 /// After a second of sending, `pause` runs; then the time in the stage must not have moved by it.
@@ -187,7 +194,7 @@ fn time_lost_by(pause: impl FnOnce(&mut Cubic) -> u64) -> Duration {
     }
     let resumed = pause(&mut c);
     c.on_ack(&ack(resumed, 2000));
-    Instant::from_millis(resumed) - c.state.epoch
+    Instant::from_millis(resumed) - curve(&c).epoch
 }
 
 //= rfc9438 4.2-a test
@@ -243,9 +250,9 @@ proptest! {
         let k = k_ms((w_max - cwnd) * mss, mss);
         let exact_k = (f64::from(w_max - cwnd) / 0.4).cbrt();
         prop_assert!((f64::from(k) / 1000.0 - exact_k).abs() <= 0.001);
-        let state = State { w_max: w_max * mss, k_ms: k, ..Cubic::new(mss).state };
+        let curve = Curve { w_max: w_max * mss, k_ms: k, ..Curve::default() };
         let exact = 0.4 * (t_ms as f64 / 1000.0 - exact_k).powi(3) + f64::from(w_max);
-        let ours = state.w_cubic(t_ms, mss) as f64 / f64::from(mss);
+        let ours = curve.w_cubic(t_ms, mss) as f64 / f64::from(mss);
         // A millisecond of K costs a little where the curve is steep.
         prop_assert!((ours - exact.max(0.0)).abs() <= 0.001 * exact.abs().max(f64::from(w_max)) + 0.05,
             "{ours} {exact}");

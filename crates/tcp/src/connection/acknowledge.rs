@@ -61,8 +61,8 @@ struct Reader {
     echo: Option<(u32, u32)>,
     /// Where the recovery began.
     point: Option<SeqNum>,
-    /// When the retransmission timer last fired.
-    timeout_at: Instant,
+    /// When the retransmission timer last fired in this flight.
+    timeout_at: Option<Instant>,
     /// The highest number that arrived before.
     highest: SeqNum,
 }
@@ -88,7 +88,7 @@ impl Reader {
             if by_number {
                 let (first, last) = delivery.timed.unwrap_or((sent.at, sent.at));
                 delivery.timed = Some((first.min(sent.at), last.max(sent.at)));
-            } else if sent.at > self.timeout_at {
+            } else if self.timeout_at.is_none_or(|at| sent.at > at) {
                 // What left before a timeout may have waited for it: its first SACK was lost, and nothing else
                 // brought out another one.
                 delivery.timed_sack.get_or_insert(sent.at);
@@ -159,7 +159,7 @@ impl Connection {
             now,
             min_rtt: self.rtt.min_nanos(),
             echo: echo.map(|ts| (ts.echo, self.ends.ts_offset)),
-            timeout_at: self.timeout_at,
+            timeout_at: self.snd.flight.timeout_at(),
             highest: self.rack.highest(),
             point: self.snd.recovery.episode().map(|episode| episode.point),
         }

@@ -183,8 +183,6 @@ pub struct Connection {
     totals: Totals,
     rack: Rack,
     tail: Option<Tail>,
-    /// When the retransmission timer last fired.
-    timeout_at: Instant,
     usage: Usage,
     /// What would show that the last reduction of the window was for nothing.
     undo: Option<Box<Undo>>,
@@ -199,7 +197,9 @@ pub struct Connection {
     /// When data last left.
     last_data: Instant,
     /// Challenge ACKs in the current second (RFC 5961 §10, per connection: no side channel).
-    challenges: (Instant, u8),
+    challenges: u8,
+    /// When that second began.
+    challenged_at: Instant,
     transitions: Transitions,
 }
 
@@ -236,7 +236,6 @@ impl Connection {
             totals: Totals::default(),
             rack: Rack::new(ends.isn),
             tail: None,
-            timeout_at: Instant::ZERO,
             undo: None,
             usage: Usage::new(ends.isn, now),
             backoffs: 0,
@@ -245,7 +244,8 @@ impl Connection {
             last_heard: now,
             last_sent: now,
             last_data: now,
-            challenges: (now, 0),
+            challenges: 0,
+            challenged_at: now,
             transitions: Transitions::default(),
             state: State::Closed(state::Closed { reason: CloseReason::Aborted }),
             rcv,

@@ -345,7 +345,7 @@ impl Connection {
         let in_flight = nxt.distance_from(una).min(self.control.window());
         self.control.on_timeout(now, in_flight, fresh, self.snd.flight.pipe());
         self.tail = None;
-        self.timeout_at = now;
+        self.snd.flight.time_out(now);
         self.facts.probe_tail = false;
         self.facts.settling = false;
         self.timers.stop(Timer::Probe);

@@ -247,11 +247,11 @@ impl Connection {
     /// Owes a challenge ACK, a bounded number in a second.
     //= rfc5961 7-a
     fn challenge(&mut self, now: Instant) {
-        if now - self.challenges.0 >= Duration::from_secs(1) {
-            self.challenges = (now, 0);
+        if now - self.challenged_at >= Duration::from_secs(1) {
+            (self.challenged_at, self.challenges) = (now, 0);
         }
-        if self.challenges.1 < CHALLENGES_PER_SECOND {
-            self.challenges.1 += 1;
+        if self.challenges < CHALLENGES_PER_SECOND {
+            self.challenges += 1;
             self.facts.challenge = true;
         }
     }
