@@ -128,6 +128,19 @@ fn fin_out_of_order() {
     assert_eq!(p.read(id), b"abc");
 }
 
+/// RFC 5681 §4.2: what fills a hole in part is acknowledged at once, if only a FIN is behind it.
+#[test]
+fn what_a_fin_overtook_is_acknowledged_at_once() {
+    let (mut p, id) = open();
+    p.send(seg().seq(111).ack(1).fin());
+    p.expect().is_ack().ack(1);
+    p.send(seg().seq(1).ack(1).bytes(10));
+    p.expect().is_ack().ack(11);
+    p.send(seg().seq(11).ack(1).bytes(100));
+    p.expect().is_ack().ack(112);
+    assert_eq!(p.state(id), StateName::CloseWait);
+}
+
 /// RFC 9293 §3.10.7.4, seventh step: there is no text behind a FIN.
 #[test]
 fn data_behind_a_fin_is_not_taken() {

@@ -183,8 +183,8 @@ impl Receive {
             return Taken::OutOfOrder;
         }
         let mut taken = n as u32;
-        if !self.ahead.is_empty() {
-            // It fills a hole, in whole or in part: the sender is waiting to hear of it.
+        if !self.ahead.is_empty() || self.fin.is_some() {
+            // It fills a hole, in whole or in part, if only in front of a FIN: the sender is waiting to hear of it.
             self.need = AckNeed::Now;
         }
         // It may reach over several holes at once.
