@@ -131,7 +131,7 @@ impl Board {
     /// The first segment's front has arrived.
     #[inline(never)]
     fn trim(&mut self, ack: SeqNum, each: &mut impl FnMut(&Sent)) {
-        let Some(first) = self.list.get_mut(0) else { return };
+        let Some(first) = self.list.front_mut() else { return };
         let front = Sent { end: ack, ..*first };
         first.start = ack;
         let rest = *first;
@@ -247,29 +247,21 @@ impl Board {
 
     /// Takes the oldest segment for lost, its first `room` bytes at least.
     pub fn mark_first(&mut self) {
-        if let Some(index) =
-            (0..self.list.len()).find(|&i| self.list.get(i).is_some_and(|s| !s.marks.has(Marks::SACKED)))
-        {
+        if let Some(index) = self.list.iter().position(|sent| !sent.marks.has(Marks::SACKED)) {
             self.mark_lost(index);
         }
     }
 
     /// The peer took back what it SACKed (RFC 2018 §8): forgets it.
     pub fn renege(&mut self) {
-        for index in 0..self.list.len() {
-            let Some(sent) = self.list.get_mut(index) else { return };
-            sent.marks.clear(Marks::SACKED);
-        }
+        self.list.iter_mut().for_each(|sent| sent.marks.clear(Marks::SACKED));
         self.sacked = 0;
         self.sacked_segments = 0;
     }
 
     /// Nothing was lost after all: takes no segment for lost any more.
     pub fn unmark_lost(&mut self) {
-        for index in 0..self.list.len() {
-            let Some(sent) = self.list.get_mut(index) else { return };
-            sent.marks.clear(Marks::LOST);
-        }
+        self.list.iter_mut().for_each(|sent| sent.marks.clear(Marks::LOST));
         self.lost = 0;
         self.waiting = 0;
         self.cursor = None;
@@ -351,7 +343,7 @@ impl Board {
     /// Bytes below `end` that are taken for lost.
     #[must_use]
     pub fn lost_below(&self, end: SeqNum) -> u32 {
-        let records = (0..self.list.len()).map_while(|i| self.list.get(i));
-        records.take_while(|s| s.start.lt(end)).filter(|s| s.marks.has(Marks::LOST)).map(Sent::len).sum()
+        let below = self.list.iter().take_while(|sent| sent.start.lt(end));
+        below.filter(|sent| sent.marks.has(Marks::LOST)).map(Sent::len).sum()
     }
 }
