@@ -30,7 +30,8 @@ from scenarios import SCENARIOS, SMALL, quick  # noqa: E402
 from table import lines  # noqa: E402
 from transfer import DIRECTIONS, Lane  # noqa: E402
 
-#: Short transfers wait more than they work: so many go on at the same time. Long ones have the machine to themselves.
+#: Short transfers wait more than they work: so many go on at the same time. Long ones have the machine to themselves,
+#: and those over a wire so short that they work more than they wait.
 LANES = 4
 
 
@@ -158,7 +159,9 @@ def main():
         for number in (signal.SIGTERM, signal.SIGINT):
             # What is under way ends in order, with its namespaces.
             signal.signal(number, lambda *_: run.stop.set())
-        run.series(scenarios, lambda s: SMALL, arguments.small_seeds, arguments.lanes)
+        for waits, lanes in ((True, arguments.lanes), (False, 1)):
+            some = [s for s in scenarios if s.waits == waits]
+            run.series(some, lambda s: SMALL, arguments.small_seeds, lanes)
         run.series(scenarios, lambda s: s.large, arguments.seeds, 1)
     if arguments.json:
         with open(arguments.json, "w") as file:

@@ -26,6 +26,11 @@ class Scenario:
     #: In front of the bottleneck; default: what it carries in a round trip, at least 30 packets.
     queue: int = 0
 
+    @property
+    def waits(self):
+        """A short transfer waits for the wire longer than it works."""
+        return self.rtt >= 5
+
     def options(self, seed):
         """Of `firstflight-lab wire`. Both directions are alike."""
         found = ["--rtt", f"{self.rtt}ms", "--rate-up", f"{self.rate}M", "--rate-down", f"{self.rate}M"]

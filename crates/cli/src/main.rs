@@ -11,6 +11,7 @@ mod dns;
 mod error;
 mod explain;
 mod file_body;
+mod file_sink;
 mod get;
 mod keys;
 mod network;

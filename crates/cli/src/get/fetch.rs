@@ -7,6 +7,7 @@ use super::target::{Host, Target};
 use super::via_dns::ViaDns;
 use crate::digest::Sum;
 use crate::file_body::FileBody;
+use crate::file_sink::FileSink;
 use crate::observed::{Observed, Watch, observe};
 use crate::output::millis;
 use bytes::Bytes;
@@ -22,10 +23,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::fs::File;
-use tokio::io::AsyncWriteExt;
 
 /// What all fetches have in common.
 pub struct Errand {
@@ -196,21 +196,17 @@ async fn exchange(
     let (mut sender, connection) = http1::handshake(io).await?;
     // The request is queued before the connection runs, so it is what is written first.
     let response = sender.send_request(request);
-    // It ends with the response's body; its errors come out of `response` and the body, too.
-    let connection = AbortOnDrop(tokio::spawn(connection));
-    let mut response = response.await?;
-    progress.status = Some(response.status().as_u16());
-    receive(errand.output.as_deref(), &mut response, progress).await?;
-    drop(connection);
-    Ok(())
-}
-
-/// A connection's task ends with its fetch, also when the fetch took too long.
-struct AbortOnDrop(tokio::task::JoinHandle<hyper::Result<()>>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
+    let received = async {
+        let mut response = response.await?;
+        progress.status = Some(response.status().as_u16());
+        receive(errand.output.as_deref(), &mut response, progress).await
+    };
+    let (mut received, connection) = (pin!(received), pin!(connection));
+    // In this task: another one would have to be woken for each of the response's pieces.
+    tokio::select! {
+        result = &mut received => result,
+        // Its errors come out of the response and the body, too.
+        _ = connection => received.await,
     }
 }
 
@@ -242,10 +238,7 @@ async fn receive(
     progress: &mut Progress,
 ) -> Result<(), FetchError> {
     let fail = |error| FetchError::Output(output.unwrap_or(Path::new("")).to_owned(), error);
-    let mut file = match output {
-        Some(path) => Some(File::create(path).await.map_err(fail)?),
-        None => None,
-    };
+    let mut file = output.map(FileSink::new);
     let bar = file.as_ref().and_then(|_| response.body().size_hint().exact()).and_then(progress_bar);
     while let Some(frame) = response.body_mut().frame().await {
         let frame = frame?;
@@ -254,14 +247,14 @@ async fn receive(
         };
         progress.sum.update(data);
         if let Some(file) = &mut file {
-            file.write_all(data).await.map_err(fail)?;
+            file.write(data).map_err(fail)?;
         }
         if let Some(bar) = &bar {
             bar.inc(data.len() as u64);
         }
     }
-    if let Some(file) = &mut file {
-        file.flush().await.map_err(fail)?;
+    if let Some(file) = file {
+        file.finish().map_err(fail)?;
     }
     if let Some(bar) = bar {
         bar.finish_and_clear();

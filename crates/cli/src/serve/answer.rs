@@ -12,6 +12,7 @@ use hyper::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Why there is no answer: the client broke off.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -45,7 +46,7 @@ pub async fn answer(
     Ok(respond(status, kind, content, entry))
 }
 
-async fn file(root: &Path, path: &str, method: &Method, entry: Entry) -> Response<LoggedBody> {
+async fn file(root: &Arc<Path>, path: &str, method: &Method, entry: Entry) -> Response<LoggedBody> {
     let (status, kind, content) = match files::open(root, path).await {
         Ok((body, kind)) => (StatusCode::OK, kind, Content::File(body)),
         Err(status) => (status, "text/plain; charset=utf-8", reason(status)),

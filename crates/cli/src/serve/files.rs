@@ -1,11 +1,12 @@
 //! Which file a request is for, and that it is one to give away.
 
 use crate::error::Error;
-use crate::file_body::FileBody;
+use crate::file_body::{FileBody, elsewhere};
 use hyper::StatusCode;
 use percent_encoding::percent_decode_str;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The directory to serve, without links in its path.
 pub async fn root(path: &Path) -> Result<PathBuf, Error> {
@@ -24,20 +25,25 @@ pub async fn root(path: &Path) -> Result<PathBuf, Error> {
 /// # Errors
 /// The status to answer with: 403 outside the root and where reading is not permitted, 404 for what is
 /// not there, 500 when the disk fails.
-pub async fn open(root: &Path, url_path: &str) -> Result<(FileBody, &'static str), StatusCode> {
+pub async fn open(root: &Arc<Path>, url_path: &str) -> Result<(FileBody, &'static str), StatusCode> {
     let wanted = root.join(relative(url_path)?);
-    let mut path = resolve(root, &wanted).await?;
-    if tokio::fs::metadata(&path).await.map_err(|error| status(&error))?.is_dir() {
-        path = resolve(root, &path.join("index.html")).await?;
+    let root = Arc::clone(root);
+    elsewhere(move || open_here(&root, &wanted)).await.map_err(|error| status(&error))?
+}
+
+fn open_here(root: &Path, wanted: &Path) -> Result<(FileBody, &'static str), StatusCode> {
+    let mut path = resolve(root, wanted)?;
+    if std::fs::metadata(&path).map_err(|error| status(&error))?.is_dir() {
+        path = resolve(root, &path.join("index.html"))?;
     }
     let kind = content_type(&path);
-    let body = FileBody::open(&path).await.map_err(|error| status(&error))?;
+    let body = FileBody::open_here(&path).map_err(|error| status(&error))?;
     Ok((body, kind))
 }
 
 /// Follows links, and refuses to follow them out of the root.
-async fn resolve(root: &Path, path: &Path) -> Result<PathBuf, StatusCode> {
-    let path = tokio::fs::canonicalize(path).await.map_err(|error| status(&error))?;
+fn resolve(root: &Path, path: &Path) -> Result<PathBuf, StatusCode> {
+    let path = std::fs::canonicalize(path).map_err(|error| status(&error))?;
     if path.starts_with(root) { Ok(path) } else { Err(StatusCode::FORBIDDEN) }
 }
 

@@ -29,7 +29,7 @@ impl Drop for Scratch {
 #[tokio::test]
 async fn only_files_below_the_root() {
     let scratch = Scratch::new("files");
-    let root = root(&scratch.0.join("site")).await.unwrap();
+    let root: Arc<Path> = root(&scratch.0.join("site")).await.unwrap().into();
     let ask = |path: &'static str| {
         let root = root.clone();
         async move { open(&root, path).await.map(|(body, kind)| (body.size_hint().lower(), kind)) }

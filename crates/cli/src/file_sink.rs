@@ -1,0 +1,103 @@
+//! A file that a body is written to.
+
+use crate::file_body::PIECE;
+use bytes::BytesMut;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use tokio::task::block_in_place;
+
+/// Writes a file in large pieces. It is made with its first piece: a body that breaks off before leaves what was there.
+///
+/// Belongs into a task of a runtime with several threads: what waits for a disk lets the others go on. It waits here
+/// and not in a thread of its own, because two threads' waking takes longer than a file of some kilobytes.
+pub struct FileSink {
+    path: PathBuf,
+    file: Option<File>,
+    buffer: BytesMut,
+}
+
+impl FileSink {
+    /// Will write to `path`, and what it holds is gone then.
+    pub fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), file: None, buffer: BytesMut::new() }
+    }
+
+    /// Adds `data`.
+    ///
+    /// # Errors
+    /// The system's, also about what was added before.
+    pub fn write(&mut self, data: &[u8]) -> io::Result<()> {
+        self.buffer.extend_from_slice(data);
+        if self.buffer.len() >= PIECE { block_in_place(|| self.put()) } else { Ok(()) }
+    }
+
+    /// Writes the rest.
+    ///
+    /// # Errors
+    /// The system's, also about what was added before.
+    pub fn finish(mut self) -> io::Result<()> {
+        block_in_place(|| self.put())
+    }
+
+    fn put(&mut self) -> io::Result<()> {
+        let mut file = match self.file.take() {
+            Some(file) => file,
+            None => File::create(&self.path)?,
+        };
+        file.write_all(&self.buffer)?;
+        self.buffer.clear();
+        self.file = Some(file);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scratch() -> tempfile::TempDir {
+        tempfile::tempdir().unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn all_pieces_in_order() {
+        let scratch = scratch();
+        let path = scratch.path().join("out");
+        let all: Vec<u8> = (0..3 * PIECE + 5).map(|n| (n % 251) as u8).collect();
+        let mut sink = FileSink::new(&path);
+        for part in all.chunks(1000) {
+            sink.write(part).unwrap();
+        }
+        sink.finish().unwrap();
+        assert!(std::fs::read(&path).unwrap() == all);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn an_empty_body_is_an_empty_file() {
+        let scratch = scratch();
+        let path = scratch.path().join("out");
+        std::fs::write(&path, "before").unwrap();
+        FileSink::new(&path).finish().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn what_never_came_changes_nothing() {
+        let scratch = scratch();
+        let path = scratch.path().join("out");
+        std::fs::write(&path, "before").unwrap();
+        let mut sink = FileSink::new(&path);
+        sink.write(b"too little").unwrap();
+        drop(sink);
+        assert_eq!(std::fs::read(&path).unwrap(), b"before");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_file_that_cannot_be_made() {
+        let scratch = scratch();
+        let mut sink = FileSink::new(scratch.path());
+        sink.write(b"into a directory").unwrap();
+        assert!(sink.finish().is_err());
+    }
+}
