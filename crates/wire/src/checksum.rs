@@ -1,6 +1,8 @@
 //! The Internet checksum (RFC 1071).
 
 use core::net::IpAddr;
+#[cfg(all(feature = "std", target_arch = "x86_64"))]
+use fearless_simd::{Level, Simd};
 
 /// A running one's complement sum.
 ///
@@ -127,23 +129,18 @@ pub(crate) const fn fold16(sum: u64) -> u16 {
     (sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16
 }
 
-/// Bytes that one round of the loop takes.
+/// Bytes that one round of a loop takes.
 const BLOCK: usize = 32;
 
-/// The sum of native-endian words; an odd last byte counts as the first of its word. Four sums side by side, so
-/// that none waits for the carry of another.
+/// From so many bytes on vectors of 32 bytes are worth asking the processor for them.
+#[cfg(all(feature = "std", target_arch = "x86_64"))]
+const LONG: usize = 256;
+
+/// The sum of native-endian words; an odd last byte counts as the first of its word.
 #[inline]
 fn sum_native(data: &[u8]) -> u64 {
-    let mut lanes = [0u64; BLOCK / 8];
     let (blocks, rest) = data.as_chunks::<BLOCK>();
-    for block in blocks {
-        let (words, _) = block.as_chunks::<8>();
-        for (lane, word) in lanes.iter_mut().zip(words) {
-            *lane = plus(*lane, u64::from_ne_bytes(*word));
-        }
-    }
-    let [a, b, c, d] = lanes;
-    let mut sum = plus(plus(a, b), plus(c, d));
+    let mut sum = sum_blocks(blocks);
     let (words, rest) = rest.as_chunks::<8>();
     for word in words {
         sum = plus(sum, u64::from_ne_bytes(*word));
@@ -152,6 +149,49 @@ fn sum_native(data: &[u8]) -> u64 {
         return sum;
     }
     plus(sum, last_word(data, rest))
+}
+
+#[inline(always)]
+fn sum_blocks(blocks: &[[u8; BLOCK]]) -> u64 {
+    #[cfg(all(feature = "std", target_arch = "x86_64"))]
+    if blocks.len() >= LONG / BLOCK
+        && let Some(avx2) = Level::new().as_avx2()
+    {
+        return avx2.vectorize(
+            #[inline(always)]
+            || sum_halves(blocks),
+        );
+    }
+    sum_words(blocks)
+}
+
+/// Words of 64 bits: four sums side by side, so that none waits for the carry of another.
+#[inline(always)]
+fn sum_words(blocks: &[[u8; BLOCK]]) -> u64 {
+    let mut lanes = [0u64; BLOCK / 8];
+    for block in blocks {
+        let (words, _) = block.as_chunks::<8>();
+        for (lane, word) in lanes.iter_mut().zip(words) {
+            *lane = plus(*lane, u64::from_ne_bytes(*word));
+        }
+    }
+    let [a, b, c, d] = lanes;
+    plus(plus(a, b), plus(c, d))
+}
+
+/// Words of 32 bits, summed in 64: no carry is lost below 2³² rounds, so that the compiler may use vectors. Half as
+/// long as [`sum_words`] with AVX2, longer without.
+#[cfg(all(feature = "std", target_arch = "x86_64"))]
+#[inline(always)]
+fn sum_halves(blocks: &[[u8; BLOCK]]) -> u64 {
+    let mut lanes = [0u64; BLOCK / 4];
+    for block in blocks {
+        let (words, _) = block.as_chunks::<4>();
+        for (lane, word) in lanes.iter_mut().zip(words) {
+            *lane += u64::from(u32::from_ne_bytes(*word));
+        }
+    }
+    lanes.into_iter().fold(0, plus)
 }
 
 /// `rest`, the last bytes of `data`, fewer than eight, as the beginning of a word that goes on with zeros.

@@ -33,6 +33,20 @@ fn extremes() {
     assert_eq!(many.finish(), 0);
 }
 
+/// Whatever the processor can do, and at every length around the one from which it is asked.
+#[test]
+fn vectors_and_words_have_one_sum() {
+    let data: Vec<u8> = (0..3000u32).map(|n| ((n * n) >> 3) as u8 | 0x80).collect();
+    for len in (200..350).chain([1459, 1460, 1461, 3000]) {
+        assert_eq!(sum(&data[..len]).finish(), naive(&data[..len]), "{len}");
+    }
+    #[cfg(all(feature = "std", target_arch = "x86_64"))]
+    {
+        let (blocks, _) = data.as_chunks();
+        assert_eq!(super::fold16(super::sum_halves(blocks)), super::fold16(super::sum_words(blocks)));
+    }
+}
+
 #[test]
 fn ipv4_header() {
     let mut header = [
