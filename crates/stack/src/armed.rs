@@ -10,6 +10,7 @@ use crate::config::{Certified, ConnectConfig};
 use crate::event::ConnId;
 use crate::flow::FlowKey;
 use crate::ingress::possible_source;
+use crate::lifecycle::Settings;
 use crate::slot::{Asked, Ladder, Owner, SentOffer};
 use crate::socket::ConnectError;
 use crate::stack::Stack;
@@ -162,6 +163,7 @@ impl Stack {
         let ends = self.endpoints(&key, None, now);
         let hash = self.hasher.hash(&key);
         let (tcp, owner) = (Arc::new(tcp), Owner::Application);
+        let tcp = Settings::Own(&tcp);
         let index = self.insert(tcp, ends, &key, hash, owner, Outcome::Undecided, now, |slot, pool| {
             slot.conn.open_active(plan, data, pool);
             slot.asked = Some(Box::new(asked));

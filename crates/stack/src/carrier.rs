@@ -145,7 +145,7 @@ impl Carrier {
         if pair.connections == 0 {
             self.table.remove(pair.hash, id.index());
             self.wheel.cancel(id.index());
-            self.pairs.discard(id.index());
+            self.pairs.remove(id.index());
         }
     }
 

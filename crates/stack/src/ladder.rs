@@ -19,6 +19,7 @@
 use crate::config::ConnectConfig;
 use crate::event::Trace;
 use crate::flow::FlowKey;
+use crate::lifecycle::Settings;
 use crate::slot::{Eager, Owner, SentOffer};
 use crate::stack::Stack;
 use alloc::boxed::Box;
@@ -190,6 +191,7 @@ impl Stack {
         let tcp = Arc::clone(slot.conn.config());
         let hash = self.hasher.hash(&key);
         let owner = Owner::Twin(index);
+        let tcp = Settings::Own(&tcp);
         let twin = self.insert(tcp, ends, &key, hash, owner, Outcome::Undecided, now, |slot, pool| {
             slot.conn.open_active(SynPlan::default(), &[], pool);
             slot.client = true;

@@ -16,6 +16,16 @@ const QUARANTINE: Duration = Duration::from_secs(60);
 /// Boxes kept for later connections.
 const SPARE: usize = 256;
 
+/// The settings of a new connection, without a count of their owners.
+pub(crate) enum Settings<'a> {
+    /// The stack's.
+    Stack,
+    /// Those of the listener at this index.
+    Listener(u32),
+    /// These.
+    Own(&'a Arc<firstflight_tcp::Config>),
+}
+
 impl Stack {
     /// Collects what changed for connection `index` and queues it for transmission.
     #[inline]
@@ -166,7 +176,8 @@ impl Stack {
             {
                 self.spare.push(asked);
             }
-            self.slots.discard(index);
+            slot.retire(&mut self.pool);
+            self.slots.retire(index);
         }
     }
 
@@ -175,7 +186,7 @@ impl Stack {
     #[inline(always)]
     pub(crate) fn insert(
         &mut self,
-        tcp: Arc<firstflight_tcp::Config>,
+        tcp: Settings<'_>,
         ends: Endpoints,
         key: &FlowKey,
         hash: u64,
@@ -185,8 +196,19 @@ impl Stack {
         begin: impl FnOnce(&mut Slot, &mut Pool),
     ) -> u32 {
         let index = self.slots.reserve();
+        let tcp = match tcp {
+            Settings::Stack => &self.tcp,
+            Settings::Own(own) => own,
+            Settings::Listener(listener) => self.listeners.at(listener).map_or(&self.tcp, |l| &l.tcp),
+        };
         if let Some(place) = self.slots.place(index) {
-            *place = Some(Slot::new(Connection::new(tcp, ends, now), *key, hash, owner, outcome));
+            match place {
+                Some(slot) => slot.renew(tcp, ends, key, hash, owner, outcome, now),
+                None => {
+                    let conn = Connection::new(Arc::clone(tcp), ends, now);
+                    *place = Some(Slot::new(conn, *key, hash, owner, outcome));
+                }
+            }
             if let Some(slot) = place {
                 begin(slot, &mut self.pool);
                 slot.queued = true;

@@ -5,6 +5,7 @@ use crate::event::{Drop, Trace};
 use crate::flow::FlowKey;
 use crate::follower::copy_of;
 use crate::isn::Initial;
+use crate::lifecycle::Settings;
 use crate::parked::Parked;
 use crate::relayed::Returned;
 use crate::slot::Owner;
@@ -404,7 +405,6 @@ impl Stack {
     ) -> Option<u32> {
         let Syn { listener: index, key, hash, segment, above, now } = *syn;
         let listener = self.listeners.at_mut(index)?;
-        let tcp = listener.tcp.clone();
         let hold = plan.early && listener.config.hold_last_ack;
         if !plan.early {
             listener.syn_queue += 1;
@@ -412,6 +412,7 @@ impl Stack {
         self.counters.passive_opens += 1;
         let ends = self.endpoints(&key, above, now);
         let owner = if plan.early { Owner::AcceptQueue(index) } else { Owner::SynQueue(index) };
+        let tcp = Settings::Listener(index);
         let child = self.insert(tcp, ends, &key, hash, owner, outcome, now, |slot, pool| {
             slot.conn.open_passive(segment, plan, pool, now);
             slot.place = place;

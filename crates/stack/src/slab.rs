@@ -8,7 +8,21 @@ const CHUNK: usize = 64;
 #[derive(Debug)]
 struct Entry<T> {
     generation: u32,
+    /// It is in use; if not, its value is what is left of the last one.
+    live: bool,
     value: Option<T>,
+}
+
+impl<T> Entry<T> {
+    #[inline(always)]
+    fn live(&self) -> Option<&T> {
+        if self.live { self.value.as_ref() } else { None }
+    }
+
+    #[inline(always)]
+    fn live_mut(&mut self) -> Option<&mut T> {
+        if self.live { self.value.as_mut() } else { None }
+    }
 }
 
 /// Entries addressed by index and generation.
@@ -56,7 +70,8 @@ impl<T> Slab<T> {
     pub fn reserve(&mut self) -> u32 {
         if self.free.is_empty() {
             let first = (self.chunks.len() * CHUNK) as u32;
-            let chunk: Box<[Entry<T>]> = (0..CHUNK).map(|_| Entry { generation: 0, value: None }).collect();
+            let empty = || Entry { generation: 0, live: false, value: None };
+            let chunk: Box<[Entry<T>]> = (0..CHUNK).map(|_| empty()).collect();
             if let Ok(chunk) = chunk.try_into() {
                 self.chunks.push(chunk);
                 // Taken from the end: low indices first.
@@ -67,24 +82,27 @@ impl<T> Slab<T> {
         self.free.pop().unwrap_or_default()
     }
 
-    /// Where the entry at `index` lives. A large one that is made here is not copied.
+    /// Where the entry at `index` lives, which is in use from now on, with what was left there. A large one that is
+    /// made here, or anew of what was left, is not copied.
     #[inline(always)]
     pub fn place(&mut self, index: u32) -> Option<&mut Option<T>> {
-        self.entry_mut(index).map(|entry| &mut entry.value)
+        let entry = self.entry_mut(index)?;
+        entry.live = true;
+        Some(&mut entry.value)
     }
 
     /// The entry at `index`, whatever its generation.
     #[inline]
     #[must_use]
     pub fn get(&self, index: u32) -> Option<&T> {
-        self.entry(index)?.value.as_ref()
+        self.entry(index)?.live()
     }
 
     /// The entry at `index`, whatever its generation.
     #[inline]
     #[must_use]
     pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
-        self.entry_mut(index)?.value.as_mut()
+        self.entry_mut(index)?.live_mut()
     }
 
     /// The entry at `index` and its generation.
@@ -92,7 +110,7 @@ impl<T> Slab<T> {
     #[must_use]
     pub fn get_with_generation(&self, index: u32) -> Option<(&T, u32)> {
         let entry = self.entry(index)?;
-        Some((entry.value.as_ref()?, entry.generation))
+        Some((entry.live()?, entry.generation))
     }
 
     /// The entry at `index` and its generation.
@@ -100,14 +118,15 @@ impl<T> Slab<T> {
     #[must_use]
     pub fn get_mut_with_generation(&mut self, index: u32) -> Option<(&mut T, u32)> {
         let entry = self.entry_mut(index)?;
-        Some((entry.value.as_mut()?, entry.generation))
+        let generation = entry.generation;
+        Some((entry.live_mut()?, generation))
     }
 
     /// The entry at `index` if it has this generation.
     #[inline]
     #[must_use]
     pub fn get_live(&mut self, index: u32, generation: u32) -> Option<&mut T> {
-        self.entry_mut(index).filter(|e| e.generation == generation)?.value.as_mut()
+        self.entry_mut(index).filter(|e| e.generation == generation)?.live_mut()
     }
 
     /// The entries at two different indices.
@@ -120,14 +139,14 @@ impl<T> Slab<T> {
             let [first, second] = self.chunks.get_disjoint_mut([a.0, b.0]).ok()?;
             (first.get_mut(a.1)?, second.get_mut(b.1)?)
         };
-        Some((first.value.as_mut()?, second.value.as_mut()?))
+        Some((first.live_mut()?, second.live_mut()?))
     }
 
     /// Whether `generation` is the one that lives at `index`.
     #[inline]
     #[must_use]
     pub fn lives(&self, index: u32, generation: u32) -> bool {
-        self.entry(index).is_some_and(|e| e.generation == generation && e.value.is_some())
+        self.entry(index).is_some_and(|e| e.generation == generation && e.live)
     }
 
     /// The generation at `index`.
@@ -136,26 +155,25 @@ impl<T> Slab<T> {
         self.entry(index).map_or(0, |e| e.generation)
     }
 
-    /// Takes the entry out; its id is dead from now on.
-    pub fn remove(&mut self, index: u32) -> Option<T> {
-        let entry = self.entry_mut(index)?;
-        let value = entry.value.take()?;
+    /// Ends the entry: its id is dead from now on. True if there was one. It stays where it is until another takes its
+    /// place.
+    pub fn retire(&mut self, index: u32) -> bool {
+        let Some(entry) = self.entry_mut(index) else { return false };
+        if !core::mem::take(&mut entry.live) {
+            return false;
+        }
         entry.generation = entry.generation.wrapping_add(1);
         self.free.push(index);
         self.len -= 1;
-        Some(value)
+        true
     }
 
-    /// Drops the entry in place.
-    pub fn discard(&mut self, index: u32) {
-        let Some(entry) = self.entry_mut(index) else { return };
-        if entry.value.is_none() {
-            return;
+    /// Takes the entry out; its id is dead from now on.
+    pub fn remove(&mut self, index: u32) -> Option<T> {
+        if !self.retire(index) {
+            return None;
         }
-        entry.value = None;
-        entry.generation = entry.generation.wrapping_add(1);
-        self.free.push(index);
-        self.len -= 1;
+        self.entry_mut(index)?.value.take()
     }
 
     /// Indices in use.
@@ -172,8 +190,9 @@ mod tests {
     fn a_stale_id_is_dead() {
         let mut slab = Slab::default();
         let ids: Vec<_> = (0..200).map(|n| slab.insert(n)).collect();
-        assert_eq!(slab.remove(ids[7].0), Some(7));
-        assert!(!slab.lives(ids[7].0, ids[7].1));
+        assert!(slab.retire(ids[7].0) && !slab.retire(ids[7].0));
+        assert_eq!(slab.len(), 199);
+        assert!(!slab.lives(ids[7].0, ids[7].1) && slab.get(ids[7].0).is_none());
         let again = slab.insert(1000);
         assert_eq!(again.0, ids[7].0);
         assert!(slab.lives(again.0, again.1) && again.1 != ids[7].1);
@@ -190,7 +209,7 @@ mod tests {
         for (a, b) in [(0, 1), (1, 0), (3, 70), (99, 64)] {
             assert_eq!(slab.pair_mut(a, b).map(|(x, y)| (*x, *y)), Some((a, b)));
         }
-        slab.remove(5);
+        slab.retire(5);
         for (a, b) in [(1, 1), (1, 5), (1, 1000), (1000, 1)] {
             assert!(slab.pair_mut(a, b).is_none());
         }

@@ -4,11 +4,12 @@ use crate::carrier::PairId;
 use crate::flow::FlowKey;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use core::time::Duration;
 use firstflight_credential::asap::Identity;
 use firstflight_credential::store::StoredCookie;
 use firstflight_credential::{NetworkId, Outcome, Place, Reason};
-use firstflight_tcp::{Connection, Readiness};
+use firstflight_tcp::{Connection, Endpoints, Pool, Readiness};
 use firstflight_wire::Instant;
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::tcp::FastOpenForm;
@@ -173,6 +174,56 @@ impl Slot {
             mapped: true,
             pair: None,
         }
+    }
+
+    /// A slot for another connection in the place of this one, which is over: as [`Slot::new`] makes it.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments, reason = "what a connection begins with")]
+    pub fn renew(
+        &mut self,
+        tcp: &Arc<firstflight_tcp::Config>,
+        ends: Endpoints,
+        key: &FlowKey,
+        hash: u64,
+        owner: Owner,
+        outcome: Outcome,
+        now: Instant,
+    ) {
+        // Named one by one: none is forgotten.
+        let Self {
+            conn,
+            key: own_key,
+            hash: own_hash,
+            client,
+            owner: own_owner,
+            outcome: own_outcome,
+            counted,
+            asked,
+            place,
+            granted,
+            certificate,
+            relayed,
+            hold,
+            network_error,
+            ready,
+            announced,
+            queued,
+            starved,
+            mapped,
+            pair,
+        } = self;
+        conn.renew(tcp, ends, now);
+        (*own_key, *own_hash, *own_owner, *own_outcome) = (*key, hash, owner, outcome);
+        (*asked, *place, *network_error, *pair) = (None, None, None, None);
+        (*client, *counted, *granted, *certificate, *relayed) = (false, false, false, false, false);
+        (*hold, *announced, *queued, *starved, *mapped) = (false, false, false, false, true);
+        *ready = Readiness::default();
+    }
+
+    /// Gives all memory back: it is over.
+    pub fn retire(&mut self, pool: &mut Pool) {
+        self.conn.retire(pool);
+        (self.asked, self.place) = (None, None);
     }
 
     /// When the wheel is to call it.

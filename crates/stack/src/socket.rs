@@ -5,6 +5,7 @@ use crate::config::{ConnectConfig, ListenConfig};
 use crate::event::{ConnId, ListenerId};
 use crate::flow::FlowKey;
 use crate::ingress::possible_source;
+use crate::lifecycle::Settings;
 use crate::listeners::Listener;
 use crate::slot::{Owner, Slot};
 use crate::stack::{Announced, Stack};
@@ -242,7 +243,7 @@ impl Stack {
         }
         let (key, hash) = self.choose_flow(remote, config, outer)?;
         let Intent { plan, asked, outcome, path_mss } = self.intend(config, &key, data, now);
-        let tcp = config.tcp.clone().unwrap_or_else(|| self.tcp.clone());
+        let tcp = config.tcp.as_ref().map_or(Settings::Stack, Settings::Own);
         let mut ends = self.endpoints(&key, None, now);
         if path_mss < ends.path_mss {
             // A router has said what passes.
@@ -298,19 +299,15 @@ impl Stack {
         }
         let random = u32::from(self.random.next_byte());
         let Self { ports, listeners, flows, slots, hasher, time_wait, .. } = self;
-        let mut chosen = None;
-        ports.select(ip, remote, random, |port| {
+        let mut hash = 0;
+        let port = ports.select(ip, remote, random, |port| {
             let key = base.with_local_port(port);
-            let hash = hasher.hash(&key);
-            let used = listeners.listens_on(port)
+            hash = hasher.hash(&key);
+            listeners.listens_on(port)
                 || flows.find(hash, |i| slots.get(i).is_some_and(|s| s.key == key)).is_some()
-                || time_wait.find(hash).is_some();
-            if !used {
-                chosen = Some((key, hash));
-            }
-            used
+                || time_wait.find(hash).is_some()
         });
-        chosen.ok_or(ConnectError::NoPorts)
+        port.map(|port| (base.with_local_port(port), hash)).ok_or(ConnectError::NoPorts)
     }
 
     fn taken(&self, key: &FlowKey, hash: u64) -> bool {

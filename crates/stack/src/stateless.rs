@@ -2,6 +2,7 @@
 
 use crate::event::Drop;
 use crate::flow::FlowKey;
+use crate::lifecycle::Settings;
 use crate::slot::Owner;
 use crate::stack::Stack;
 use core::time::Duration;
@@ -73,7 +74,6 @@ impl Stack {
             return true;
         }
         self.counters.syn_cookies_good += 1;
-        let tcp = listener.tcp.clone();
         let mut ends = self.endpoints(&key, None, now);
         ends.isn = cookie;
         let mut options = Options::parse(&[], true);
@@ -91,6 +91,7 @@ impl Stack {
         }
         let outcome = Outcome::Handshake(Reason::SynCookie);
         let hash = self.hasher.hash(&key);
+        let tcp = Settings::Listener(index);
         let child = self.insert(tcp, ends, &key, hash, Owner::SynQueue(index), outcome, now, |slot, _| {
             slot.conn.open_from_cookie(peer_isn, &options, now);
         });

@@ -254,6 +254,71 @@ impl Connection {
         }
     }
 
+    /// Another connection in the place of this one, which is over: as [`Connection::new`] makes it. It keeps its
+    /// settings if `config` are the same: counting their owners would cost more than the rest.
+    #[inline(always)]
+    pub fn renew(&mut self, config: &Arc<Config>, ends: Endpoints, now: Instant) {
+        // Named one by one: none is forgotten.
+        let Self {
+            config: own,
+            ends: own_ends,
+            state,
+            snd,
+            rcv,
+            control,
+            paced,
+            rtt,
+            push,
+            quick,
+            search,
+            timers,
+            facts,
+            marks,
+            ready,
+            totals,
+            rack,
+            tail,
+            usage,
+            undo,
+            backoffs,
+            probes,
+            handshake_retransmits,
+            last_heard,
+            last_sent,
+            last_data,
+            challenges,
+            challenged_at,
+            transitions,
+        } = self;
+        if !Arc::ptr_eq(own, config) {
+            own.clone_from(config);
+        }
+        let mss = config.mss.min(ends.path_mss).min(536);
+        *snd = Send::new(ends.isn, mss);
+        *rcv = Receive::new(SeqNum::new(0), config.receive_buffer, config.window_scale(), config.mss);
+        if let Some(first) = config.first_window {
+            rcv.offer_at_first(first);
+        }
+        *control = Controller::provisional(config.congestion, u32::from(mss));
+        (*paced, *search, *undo, *tail) = (None, None, None, None);
+        (*push, *quick, *rtt) = (Push::default(), QuickAck::default(), RttEstimator::new());
+        (*timers, *marks, *ready) = (Timers::default(), ecn::Marks::default(), Readiness::default());
+        *facts = Facts { nodelay: config.nodelay, ..Facts::default() };
+        (*totals, *transitions) = (Totals::default(), Transitions::default());
+        (*rack, *usage) = (Rack::new(ends.isn), Usage::new(ends.isn, now));
+        (*backoffs, *probes, *handshake_retransmits, *challenges) = (0, 0, 0, 0);
+        (*last_heard, *last_sent, *last_data, *challenged_at) = (now, now, now, now);
+        *state = State::Closed(state::Closed { reason: CloseReason::Aborted });
+        *own_ends = ends;
+    }
+
+    /// Gives all memory back: it is over, and nobody will read what is left.
+    pub fn retire(&mut self, pool: &mut Pool) {
+        self.snd.clear(pool);
+        self.rcv.clear(pool);
+        (self.paced, self.search, self.undo, self.push) = (None, None, None, Push::default());
+    }
+
     // --- polls ---------------------------------------------------------------------------------
 
     /// When [`Connection::handle_timeout`] wants to be called.
