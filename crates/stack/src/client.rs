@@ -14,7 +14,7 @@ use firstflight_credential::store::Answer;
 use firstflight_credential::{NetworkId, Outcome, Permission, Reason};
 use firstflight_tcp::{CloseReason, Disposition, Resolution, Retransmit, StateName, SynAckReport, SynPlan};
 use firstflight_wire::asap::{BLOCK_LEN, Hint, Reply};
-use firstflight_wire::tcp::{FastOpen, OptionBytes, Segment};
+use firstflight_wire::tcp::{FastOpen, Segment};
 use firstflight_wire::{Instant, carrier};
 
 /// Bytes that options may take in a SYN: kept free in front of first-flight data.
@@ -102,7 +102,7 @@ impl Stack {
                 //= rfc7413 4.2.1-a 4.2.2-a
                 None => FastOpen::Request(known.form),
             };
-            plan.options.append(OptionBytes::from(&option).as_slice());
+            plan.options.append_fast_open(&option);
         }
         if cookie.is_some() || offer.as_ref().is_some_and(|sent| sent.tag.is_some()) {
             plan.follow = follower::follow(config, key, mss);

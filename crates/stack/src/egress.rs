@@ -123,6 +123,7 @@ impl Stack {
         None
     }
 
+    #[inline(never)]
     fn emit_reply(&mut self, reply: Reply, out: &mut [u8]) -> Option<usize> {
         match reply {
             Reply::Segment { key, header, mut options } => {

@@ -8,9 +8,9 @@ use crate::slot::Owner;
 use crate::stack::Stack;
 use core::net::IpAddr;
 use firstflight_tcp::{Disposition, StateName, TimeWait, TimeWaitAction, follows};
+use firstflight_wire::Instant;
 use firstflight_wire::ip::{Ecn, Packet, Protocol, version};
 use firstflight_wire::tcp::{Flags, Segment};
-use firstflight_wire::{Instant, ParseError};
 
 /// A RST for a parked SYN must lie this close to it: behind the SYN and what it carries.
 const PARKED_WINDOW: u32 = 1 << 11;
@@ -21,22 +21,20 @@ impl Stack {
         self.counters.packets_in += 1;
         // Spelt out for each family, so that the compiler sees which it is.
         match version(packet) {
-            Some(4) => self.handle_ip(Packet::parse_v4(packet), packet, now),
-            Some(6) => self.handle_ip(Packet::parse_v6(packet), packet, now),
+            Some(4) => match Packet::parse_v4(packet) {
+                Ok(ip) => self.handle_ip(&ip, packet, now),
+                Err(_) => self.drop_packet(Drop::BadIp),
+            },
+            Some(6) => match Packet::parse_v6(packet) {
+                Ok(ip) => self.handle_ip(&ip, packet, now),
+                Err(_) => self.drop_packet(Drop::BadIp),
+            },
             _ => self.drop_packet(Drop::BadIp),
         }
     }
 
     #[inline(always)]
-    fn handle_ip<A: Into<IpAddr> + Copy>(
-        &mut self,
-        ip: Result<Packet<'_, A>, ParseError>,
-        packet: &[u8],
-        now: Instant,
-    ) {
-        let Ok(ip) = ip else {
-            return self.drop_packet(Drop::BadIp);
-        };
+    fn handle_ip<A: Into<IpAddr> + Copy>(&mut self, ip: &Packet<'_, A>, packet: &[u8], now: Instant) {
         if ip.protocol != Protocol::Tcp {
             if ip.protocol == Protocol::Udp && self.carrier.is_some() {
                 let ce = ip.ecn == Ecn::Ce;

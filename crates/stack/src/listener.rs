@@ -350,7 +350,7 @@ impl Stack {
         let lasting = options.as_slice().len();
         if let Some(grant) = grant
             && let Some(asked) = segment.options.fast_open()
-            && options.append(OptionBytes::from(&FastOpen::Cookie(asked.form(), grant.cookie)).as_slice())
+            && options.append_fast_open(&FastOpen::Cookie(asked.form(), grant.cookie))
         {
             self.counters.cookies_granted += 1;
         }

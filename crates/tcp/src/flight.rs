@@ -204,15 +204,16 @@ impl Flight {
     /// one.
     #[inline]
     pub fn push(&mut self, start: SeqNum, end: SeqNum, at: Instant, boards: &mut Boards) {
-        let sent = Sent { start, end, at, marks: Marks::default(), ends_burst: false };
+        // Made where it goes: what is put together elsewhere is waited for when it is moved.
+        let sent = || Sent { start, end, at, marks: Marks::default(), ends_burst: false };
         match &mut self.records {
-            Records::None => self.records = Records::One(sent),
+            Records::None => self.records = Records::One(sent()),
             Records::One(one) => {
                 let mut board = boards.take(*one);
-                board.push(sent);
+                board.push(sent());
                 self.records = Records::Many(board);
             }
-            Records::Many(board) => board.push(sent),
+            Records::Many(board) => board.push(sent()),
         }
     }
 

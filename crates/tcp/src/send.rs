@@ -14,10 +14,39 @@ pub struct Chunk {
     pub seq: SeqNum,
     /// Bytes of data.
     pub len: u32,
-    /// It ends with our FIN.
-    pub fin: bool,
+    /// What else it is.
+    pub kind: Kind,
+}
+
+/// What a [`Chunk`] is. As wide as its neighbours: a chunk is copied in words, and a word that was written in parts
+/// is not there for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Kind {
+    /// Never sent before.
+    Fresh,
+    /// The same with our FIN behind it.
+    FreshFin,
     /// It was sent before.
-    pub again: bool,
+    Again,
+    /// The same with our FIN behind it.
+    AgainFin,
+}
+
+impl Chunk {
+    /// It ends with our FIN.
+    #[inline]
+    #[must_use]
+    pub const fn fin(&self) -> bool {
+        matches!(self.kind, Kind::FreshFin | Kind::AgainFin)
+    }
+
+    /// It was sent before.
+    #[inline]
+    #[must_use]
+    pub const fn again(&self) -> bool {
+        matches!(self.kind, Kind::Again | Kind::AgainFin)
+    }
 }
 
 /// Ends of records kept.
@@ -279,29 +308,34 @@ impl Send {
     }
 
     /// What of `len` numbers from `seq` on can be sent in one segment of `room` bytes.
+    #[inline(always)]
     fn chunk(&self, seq: SeqNum, limit: SeqNum, room: u32) -> Chunk {
         let end = self.end();
         let whole = if self.records.is_none() { end } else { self.record_end(seq) };
         let stop = if limit.lt(whole) { limit } else { whole };
         let len = if seq.lt(stop) { stop.distance_from(seq).min(room) } else { 0 };
         let fin = self.fin_queued && seq + len == end && limit.gt(end);
-        Chunk { seq, len, fin, again: seq.lt(self.nxt) }
+        let kind = match (fin, seq.lt(self.nxt)) {
+            (false, false) => Kind::Fresh,
+            (true, false) => Kind::FreshFin,
+            (false, true) => Kind::Again,
+            (true, true) => Kind::AgainFin,
+        };
+        Chunk { seq, len, kind }
     }
 
     /// What to send next, with segments of `room` bytes, `cwnd`, and `small` telling whether less
     /// than a full segment may leave.
     pub fn next(&mut self, room: u32, cwnd: u32, small: Small) -> Option<Chunk> {
-        if self.is_quiet() {
-            return None;
-        }
-        let pipe = self.pipe();
         if self.flight.waiting() == 0 {
-            return self.next_in_order(room, cwnd, pipe, small);
+            return self.next_in_order(room, cwnd, small);
         }
+        // What is taken for lost goes before anything new (RFC 6675 NextSeg rule 1).
+        let pipe = self.pipe();
         if self.recovery.asks() {
             // F-RTO, step 2b: new data first. If there is none, conventional recovery.
             let asked = self.recovery.episode().is_some_and(|e| self.nxt.gt(e.point));
-            let fresh = self.next_in_order(room, cwnd, pipe, Small::Leave);
+            let fresh = self.next_in_order(room, cwnd, Small::Leave);
             if asked || fresh.is_some() {
                 return fresh;
             }
@@ -309,12 +343,6 @@ impl Send {
                 episode.frto = Frto::Off;
             }
         }
-        self.next_repetition(room, cwnd, pipe)
-    }
-
-    /// What is taken for lost goes before anything new (RFC 6675 NextSeg rule 1).
-    #[inline(never)]
-    fn next_repetition(&mut self, room: u32, cwnd: u32, pipe: u32) -> Option<Chunk> {
         //= rfc6675 5.1-f
         let (start, end) = self.flight.next_waiting(room)?;
         // A window that shrank under what is outstanding must not stop its retransmission: the first number
@@ -350,8 +378,9 @@ impl Send {
     }
 
     /// Data at NXT, never sent before.
-    fn next_in_order(&self, room: u32, cwnd: u32, pipe: u32, small: Small) -> Option<Chunk> {
-        let seq = self.nxt;
+    #[inline(always)]
+    pub fn next_in_order(&self, room: u32, cwnd: u32, small: Small) -> Option<Chunk> {
+        let (seq, pipe) = (self.nxt, self.pipe());
         let window = self.window_end();
         let whole = self.end_with_fin();
         //= rfc9293 SHLD-15
@@ -361,19 +390,20 @@ impl Send {
         }
         //= rfc9293 SHLD-27 SHLD-28
         let chunk = self.chunk(seq, whole.min(window), room);
-        let size = chunk.len.max(u32::from(chunk.fin));
+        let size = chunk.len.max(u32::from(chunk.fin()));
         // Limited transmit (RFC 3042) is what `pipe` gives: what has arrived out of order makes room. A FIN alone
         // adds nothing to a queue, and the peer may be waiting for it.
-        let alone = chunk.fin && chunk.len == 0;
+        let alone = chunk.fin() && chunk.len == 0;
         if pipe + size > cwnd && pipe > 0 && !alone {
             return None;
         }
-        let all = !(chunk.seq + chunk.len).lt(self.record_end(seq));
+        let record_end = if self.records.is_none() { self.end() } else { self.record_end(seq) };
+        let all = !(chunk.seq + chunk.len).lt(record_end);
         // Sender's silly-window avoidance (RFC 9293 §3.8.6.2.1) and Nagle (§3.7.4).
         //= rfc9293 MUST-38 SHLD-7
         let full = chunk.len >= room;
         let go = full
-            || (all && (chunk.fin || whole.gt(chunk.seq + chunk.len) || self.may_be_small(small)))
+            || (all && (chunk.fin() || whole.gt(chunk.seq + chunk.len) || self.may_be_small(small)))
             || chunk.len >= self.max_wnd / 2 && chunk.len > 0 && small != Small::Wait;
         (go && size > 0).then_some(chunk)
     }
@@ -388,6 +418,7 @@ impl Send {
     }
 
     /// Where the record ends that `seq` is in, or what was written.
+    #[inline(never)]
     fn record_end(&self, seq: SeqNum) -> SeqNum {
         let mut records = self.records.iter().flat_map(|records| records.iter());
         records.find(|end| end.gt(seq)).copied().unwrap_or_else(|| self.end())
@@ -420,12 +451,13 @@ impl Send {
     }
 
     /// Notes that `chunk` left.
+    #[inline(always)]
     pub fn sent(&mut self, chunk: Chunk, now: Instant, pool: &mut Pool) {
-        let end = chunk.seq + chunk.len + u32::from(chunk.fin);
+        let end = chunk.seq + chunk.len + u32::from(chunk.fin());
         if let Some(prr) = self.recovery.episode_mut().and_then(|episode| episode.prr.as_mut()) {
             prr.sent(end.distance_from(chunk.seq));
         }
-        if chunk.again {
+        if chunk.again() {
             self.flight.repeat(chunk.seq, end, now);
         } else {
             self.flight.push(chunk.seq, end, now, &mut pool.boards);
@@ -441,7 +473,7 @@ impl Send {
             return None;
         }
         let chunk = self.chunk(self.nxt, self.end_with_fin().min(window), room);
-        (chunk.len > 0 || chunk.fin).then_some(chunk)
+        (chunk.len > 0 || chunk.fin()).then_some(chunk)
     }
 
     /// Gives all memory back; what waits is lost.

@@ -179,7 +179,7 @@ fn sum_words(blocks: &[[u8; BLOCK]]) -> u64 {
     plus(plus(a, b), plus(c, d))
 }
 
-/// Words of 32 bits, summed in 64: no carry is lost below 2³² rounds, so that the compiler may use vectors. Half as
+/// Words of 32 bits, summed in 64: no carry is lost below 2²⁹ rounds, so that the compiler may use vectors. Half as
 /// long as [`sum_words`] with AVX2, longer without.
 #[cfg(all(feature = "std", target_arch = "x86_64"))]
 #[inline(always)]
@@ -191,7 +191,7 @@ fn sum_halves(blocks: &[[u8; BLOCK]]) -> u64 {
             *lane += u64::from(u32::from_ne_bytes(*word));
         }
     }
-    lanes.into_iter().fold(0, plus)
+    lanes.into_iter().sum()
 }
 
 /// `rest`, the last bytes of `data`, fewer than eight, as the beginning of a word that goes on with zeros.

@@ -69,6 +69,15 @@ impl Cubic {
         Self { mss, state, saved: None, last_ack: Instant::from_nanos(0), hystart: HyStart::NEW }
     }
 
+    /// The same for one that is there.
+    #[inline(always)]
+    pub fn begin(&mut self, mss: u32) {
+        let Self { mss: own, state: State { cwnd, ssthresh, curve }, saved, last_ack, hystart } = self;
+        *own = legal_mss(mss);
+        (*cwnd, *ssthresh, *curve) = (initial_window(*own).min(MAX_WINDOW), u32::MAX, None);
+        (*saved, *last_ack, *hystart) = (None, Instant::from_nanos(0), HyStart::NEW);
+    }
+
     /// RFC 9438 §4.6 (threshold) and §4.7 (fast convergence).
     fn reduce(&mut self, in_flight: u32) {
         self.saved = Some(Box::new(self.state.clone()));

@@ -221,6 +221,16 @@ impl Controller {
         }
     }
 
+    /// Begins anew in place of a provisional one.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self, algorithm: Algorithm, mss: u32, seed: u32) {
+        match (self, algorithm) {
+            // Nearly all. Made elsewhere and moved here it would be written twice.
+            (Self::Cubic(cubic), Algorithm::Cubic) => cubic.begin(mss),
+            (controller, _) => *controller = Self::new(algorithm, mss, seed),
+        }
+    }
+
     /// The same until the handshake says how large segments are, without an allocation: a model begins with it.
     #[inline(always)]
     #[must_use]

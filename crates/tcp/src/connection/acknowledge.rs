@@ -19,8 +19,6 @@ pub(super) struct Delivery {
     pub pipe: u32,
     /// SND.UNA moved by so many numbers.
     pub advanced: u32,
-    /// It acknowledges our SYN.
-    pub syn: bool,
     /// Bytes newly known to have arrived, by number or by SACK.
     pub bytes: u32,
     /// Bytes of these by SACK.
@@ -124,7 +122,6 @@ impl Connection {
             }
             if ack.gt(una) {
                 delivery.advanced = ack.distance_from(una);
-                delivery.syn = una == self.snd.iss;
                 self.take_new_ack(segment, &reader, &mut delivery, syn_ack, pool);
             }
             let plain = segment.is_empty() && window == had;
@@ -208,6 +205,7 @@ impl Connection {
         pool: &mut Pool,
     ) {
         let ack = segment.ack;
+        let syn = self.snd.una == self.snd.iss;
         let (flight, rack) = (&mut self.snd.flight, &mut self.rack);
         match self.paced.as_mut().and_then(|paced| paced.sampler.as_mut()) {
             None => flight.acknowledge(ack, |sent| reader.read(sent, true, delivery, rack)),
@@ -221,7 +219,7 @@ impl Connection {
         self.push.acknowledged(ack);
         self.totals.bytes_acked += (buffered - self.snd.buffered()) as u64;
         //= rfc6298 3-c
-        self.sample_rtt(segment, delivery, syn_ack, reader.now);
+        self.sample_rtt(segment, delivery, (syn, syn_ack), reader.now);
         self.rtt.reset_backoff();
         self.backoffs = 0;
         if self.search.is_some() {
@@ -257,12 +255,13 @@ impl Connection {
         }
     }
 
-    /// A round-trip sample: of what was sent once (Karn), else from the echoed timestamp (RFC 7323 §4.1).
+    /// A round-trip sample: of what was sent once (Karn), else from the echoed timestamp (RFC 7323 §4.1). Whether our
+    /// SYN was acknowledged, and when the SYN-ACK left that was.
     fn sample_rtt(
         &mut self,
         segment: &Segment<'_>,
         delivery: &Delivery,
-        syn_ack: Option<Instant>,
+        (syn, syn_ack): (bool, Option<Instant>),
         now: Instant,
     ) {
         let measured = !delivery.repeated && delivery.timed.is_some();
@@ -278,7 +277,7 @@ impl Connection {
         } else if let Some((first, last)) = delivery.timed {
             self.rtt.sample_between(first, now);
             self.rtt.note_min_between(last, now);
-        } else if delivery.syn {
+        } else if syn {
             self.sample_echo(segment, now);
         }
     }

@@ -189,7 +189,7 @@ impl Connection {
         //= rfc9293 MUST-16
         self.snd.mss = peer.min(self.config.mss).min(self.ends.path_mss);
         let (mss, seed) = (u32::from(self.snd.mss), self.ends.isn.get());
-        self.control = crate::congestion::Controller::new(self.config.congestion, mss, seed);
+        self.control.begin(self.config.congestion, mss, seed);
         if self.control.models_path() || self.config.pacing {
             self.begin_pacing();
         }

@@ -60,9 +60,9 @@ impl Connection {
         let after = self.snd.pipe();
         let pace = self.pace(after);
         let Some(paced) = &mut self.paced else { return };
-        let end = chunk.seq + chunk.len + u32::from(chunk.fin);
+        let end = chunk.seq + chunk.len + u32::from(chunk.fin());
         if let Some(sampler) = &mut paced.sampler {
-            sampler.sent((chunk.seq, end), chunk.again, (before, after), now);
+            sampler.sent((chunk.seq, end), chunk.again(), (before, after), now);
         }
         paced.pacer.sent(chunk.len, pace, now);
     }

@@ -117,25 +117,48 @@ impl Connection {
             self.hold(now, cwnd);
             return None;
         }
-        let probe = if self.search.is_some() { self.probe_size(now, cwnd) } else { None };
+        let pushed = core::mem::take(&mut self.facts.push_small);
+        let probe = if self.search.is_some() && !pushed { self.probe_size(now, cwnd) } else { None };
         if let Some(size) = probe {
             room = u32::from(size).saturating_sub(self.options_len());
         }
-        let pushed = core::mem::take(&mut self.facts.push_small);
         let small = match self.facts.cork {
             _ if pushed => Small::Leave,
             true => Small::Wait,
             false => Small::of(self.facts.nodelay),
         };
+        // Apart: a chunk that may come from two places has to be put down and fetched again.
+        if self.snd.flight.waiting() == 0
+            && let Some(chunk) = self.snd.next_in_order(room, cwnd, small)
+        {
+            if let (Some(size), Some(search)) = (probe, &mut self.search) {
+                search.sent(chunk.seq, chunk.seq + chunk.len, size);
+            }
+            return self.emit_chunk(chunk, pushed, now, out, pool);
+        }
+        if pushed || self.snd.flight.waiting() > 0 {
+            return self.transmit_unusual((room, cwnd, small), pushed, now, out, pool);
+        }
+        self.hold(now, cwnd);
+        None
+    }
+
+    /// What is sent again, or whatever Nagle says; with room, congestion window and what may be small.
+    #[inline(never)]
+    fn transmit_unusual(
+        &mut self,
+        (room, cwnd, small): (u32, u32, Small),
+        pushed: bool,
+        now: Instant,
+        out: &mut [u8],
+        pool: &mut Pool,
+    ) -> Option<usize> {
         let chunk = self.snd.next(room, cwnd, small);
         let chunk = chunk.or_else(|| pushed.then(|| self.snd.override_chunk(room)).flatten());
         let Some(chunk) = chunk else {
             self.hold(now, cwnd);
             return None;
         };
-        if let (Some(size), Some(search)) = (probe, &mut self.search) {
-            search.sent(chunk.seq, chunk.seq + chunk.len, size);
-        }
         self.emit_chunk(chunk, pushed, now, out, pool)
     }
 
@@ -152,9 +175,9 @@ impl Connection {
             return None;
         }
         let chunk = self.snd.tail_probe(room)?;
-        let end = self.snd.nxt.max(chunk.seq + chunk.len + u32::from(chunk.fin));
+        let end = self.snd.nxt.max(chunk.seq + chunk.len + u32::from(chunk.fin()));
         // Before it leaves: no other one is armed for it.
-        self.tail = Some(Tail { end, again: chunk.again });
+        self.tail = Some(Tail { end, again: chunk.again() });
         self.facts.unmeasured = true;
         //= rfc8985 7.3-e
         let len = self.emit_chunk(chunk, false, now, out, pool)?;
@@ -175,23 +198,23 @@ impl Connection {
         let room = u32::from(self.snd.mss).saturating_sub(self.options_len()).max(1);
         let end = chunk.seq + chunk.len;
         let mut flags = Flags::ACK;
-        if chunk.fin {
+        if chunk.fin() {
             flags |= Flags::FIN;
         }
         //= rfc9293 MUST-61
         if chunk.len > 0 && (self.pushes(chunk, room, now) || pushed) {
             flags |= Flags::PSH;
         }
-        if chunk.len < room && !chunk.again && chunk.seq.ge(self.snd.first_flight_end) {
+        if chunk.len < room && !chunk.again() && chunk.seq.ge(self.snd.first_flight_end) {
             self.snd.small_end = end;
         }
-        flags |= self.ecn_flags(!chunk.again && chunk.len > 0);
+        flags |= self.ecn_flags(!chunk.again() && chunk.len > 0);
         let header = self.header(chunk.seq, flags);
         let at = self.emit_header(&header, now, out)?;
         let len = chunk.len as usize;
         self.snd.copy(chunk, out.get_mut(at..at + len)?);
         self.note_sent(chunk, now, pool);
-        if self.config.push_bursts.is_some() && !chunk.again && flags.contains(Flags::PSH) {
+        if self.config.push_bursts.is_some() && !chunk.again() && flags.contains(Flags::PSH) {
             self.snd.flight.end_burst();
         }
         Some(at + len)
@@ -221,7 +244,7 @@ impl Connection {
         let Some(least) = self.config.push_bursts else { return ends };
         let cwnd = self.window();
         let full = self.snd.pipe() + 2 * room > cwnd;
-        let last = match chunk.again {
+        let last = match chunk.again() {
             // What left together is repeated together.
             true => full || self.snd.flight.ends_burst(end),
             false => full || !end.lt(self.snd.end()) || end.ge(self.snd.window_end()),
@@ -231,9 +254,10 @@ impl Connection {
     }
 
     /// Bookkeeping of a chunk that leaves.
+    #[inline(always)]
     fn note_sent(&mut self, chunk: Chunk, now: Instant, pool: &mut Pool) {
-        let end = chunk.seq + chunk.len + u32::from(chunk.fin);
-        if chunk.again {
+        let end = chunk.seq + chunk.len + u32::from(chunk.fin());
+        if chunk.again() {
             self.totals.retransmits = self.totals.retransmits.saturating_add(1);
             if let Some(undo) = &mut self.undo {
                 undo.repeat(chunk.seq, end, now);
@@ -249,7 +273,7 @@ impl Connection {
         if let State::SynRcvd(syn) = &self.state {
             self.spend_budget(syn.overhead + HEADER + self.options_len() + chunk.len);
         }
-        if !chunk.again && chunk.seq.ge(self.snd.first_flight_end) {
+        if !chunk.again() && chunk.seq.ge(self.snd.first_flight_end) {
             self.quick.answered(now, self.config.delayed_ack);
         }
         self.left(now);
@@ -257,7 +281,7 @@ impl Connection {
         if !self.timers.runs(Timer::Retransmit) {
             self.arm_retransmit(now);
         }
-        if !chunk.again {
+        if !chunk.again() {
             self.arm_tail_probe(now);
             self.note_usage(now);
         }

@@ -5,7 +5,7 @@ use super::transmit::HEADER;
 use crate::buffer::Pool;
 use crate::congestion::CongestionControl;
 use crate::receive::AckNeed;
-use crate::send::{Chunk, Small};
+use crate::send::{Chunk, Kind, Small};
 use crate::state::{State, SynSent};
 use crate::timers::Timer;
 use firstflight_wire::tcp::{Flags, Header, syn_options};
@@ -73,7 +73,7 @@ impl Connection {
             let (front, data) = body.split_at_mut(preamble.min(carried));
             front.copy_from_slice(&syn.preamble[..front.len()]);
             let seq = self.snd.iss + 1 + preamble as u32;
-            self.snd.copy(Chunk { seq, len: data.len() as u32, fin: false, again: false }, data);
+            self.snd.copy(Chunk { seq, len: data.len() as u32, kind: Kind::Fresh }, data);
         }
         Some(at + carried)
     }
@@ -100,7 +100,7 @@ impl Connection {
             urgent: 0,
         };
         let at = header.emit(&[], out).ok()?;
-        let chunk = Chunk { seq, len, fin: false, again: false };
+        let chunk = Chunk { seq, len, kind: Kind::Fresh };
         self.snd.copy(chunk, out.get_mut(at..at + len as usize)?);
         self.snd.sent(chunk, now, pool);
         self.last_sent = now;
@@ -157,7 +157,7 @@ impl Connection {
         };
         if let Some(chunk) = chunk {
             header.flags |= Flags::PSH;
-            if chunk.fin {
+            if chunk.fin() {
                 header.flags |= Flags::FIN;
             }
         }

@@ -14,6 +14,7 @@ use core::fmt;
 /// (RFC 7323 appendix A). The NOPs never cost an option its place, because the space ends on a
 /// boundary too. `Debug` shows only the length: there may be a cookie inside.
 #[derive(Clone, Copy)]
+#[repr(align(8))]
 pub struct OptionsBuf {
     /// Everything from `len` on is NOP: padding is there before it is asked for.
     bytes: [u8; MAX_OPTIONS],
@@ -196,7 +197,9 @@ pub fn syn_options(
 
 /// Up to 24 bytes of options that a layer carries without knowing them, such as a credential's.
 /// `Debug` shows only the length.
+// Aligned for the copies, as a cookie is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(align(8))]
 pub struct OptionBytes {
     /// Zero from `len` on.
     bytes: [u8; Self::CAPACITY],
@@ -238,6 +241,18 @@ impl OptionBytes {
         self.len == 0
     }
 
+    /// Appends a Fast Open option, kind and length included; false, and nothing is written, if it does not fit.
+    #[inline]
+    pub fn append_fast_open(&mut self, fast_open: &FastOpen) -> bool {
+        let cookie = fast_open.cookie_bytes();
+        let [high, low] = FAST_OPEN_EXID.to_be_bytes();
+        let head: &[u8] = match fast_open.form() {
+            FastOpenForm::Standard => &[FAST_OPEN, 2 + cookie.len() as u8],
+            FastOpenForm::Experimental => &[EXPERIMENT_2, 4 + cookie.len() as u8, high, low],
+        };
+        head.len() + cookie.len() <= Self::CAPACITY - self.len() && self.append(head) && self.append(cookie)
+    }
+
     /// Appends whole options; false, and nothing is written, if they do not fit.
     #[inline]
     pub fn append(&mut self, more: &[u8]) -> bool {
@@ -254,16 +269,8 @@ impl OptionBytes {
 impl From<&FastOpen> for OptionBytes {
     /// The whole option, kind and length included; not padded.
     fn from(fast_open: &FastOpen) -> Self {
-        let cookie = fast_open.cookie_bytes();
         let mut bytes = Self::EMPTY;
-        match fast_open.form() {
-            FastOpenForm::Standard => bytes.append(&[FAST_OPEN, 2 + cookie.len() as u8]),
-            FastOpenForm::Experimental => {
-                let [high, low] = FAST_OPEN_EXID.to_be_bytes();
-                bytes.append(&[EXPERIMENT_2, 4 + cookie.len() as u8, high, low])
-            }
-        };
-        bytes.append(cookie);
+        bytes.append_fast_open(fast_open);
         bytes
     }
 }

@@ -7,7 +7,9 @@ use core::hash::{Hash, Hasher};
 ///
 /// Whoever holds it may send data in a SYN from its address, so `Debug` shows only the length, and
 /// comparing takes the same time wherever two cookies of one length differ.
+// Aligned, so that it is copied in whole words: overlapping ones wait for each other.
 #[derive(Clone, Copy)]
+#[repr(align(8))]
 pub struct Cookie {
     bytes: [u8; Self::MAX],
     len: u8,

@@ -184,9 +184,15 @@ impl<'a> Options<'a> {
     #[must_use]
     pub fn fast_open(&self) -> Option<FastOpen> {
         let at = usize::from(self.first_flight).checked_sub(1)?;
-        match OptionIter::new(self.raw.get(at..)?).next() {
-            Some(TcpOption::FastOpen(fast_open)) => Some(fast_open),
-            // Its length is wrong, or it would have come as `FastOpen`.
+        let (kind, len, rest) = match *self.raw.get(at..)? {
+            [kind, len, ref rest @ ..] => (kind, len, rest),
+            _ => return None,
+        };
+        let data = rest.get(..usize::from(len).checked_sub(2)?)?;
+        // What has a length that no cookie can have is none.
+        match (kind, data) {
+            (FAST_OPEN, _) => FastOpen::from_wire(FastOpenForm::Standard, data),
+            (EXPERIMENT_2, [0xf9, 0x89, data @ ..]) => FastOpen::from_wire(FastOpenForm::Experimental, data),
             _ => None,
         }
     }
