@@ -137,22 +137,23 @@ def cached_cookie(ns, address):
     return None
 
 
-def wait_for_traffic(ns, device, octets, timeout=30):
-    """Returns once the device has carried this many more octets, both ways together."""
+def traffic(ns, device):
+    """Octets that the device has carried, both ways together."""
+    with ns.entered(), open("/proc/thread-self/net/dev") as file:
+        for line in file:
+            name, _, values = line.partition(":")
+            if name.strip() == device:
+                return int(values.split()[0]) + int(values.split()[8])
+    return 0
 
-    def carried():
-        with ns.entered(), open("/proc/thread-self/net/dev") as file:
-            for line in file:
-                name, _, values = line.partition(":")
-                if name.strip() == device:
-                    return int(values.split()[0]) + int(values.split()[8])
-        return 0
 
+def wait_for_traffic(ns, device, octets, since=None, timeout=30):
+    """Returns once the device has carried this many octets more than now, or than `since`."""
     deadline = time.monotonic() + timeout
-    start = carried()
-    while carried() < start + octets:
+    start = traffic(ns, device) if since is None else since
+    while (carried := traffic(ns, device) - start) < octets:
         if time.monotonic() > deadline:
-            raise AssertionError(f"{device} carried {carried() - start} octets in {timeout} s")
+            raise AssertionError(f"{device} carried {carried} octets in {timeout} s")
         time.sleep(0.02)
 
 
