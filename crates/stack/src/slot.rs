@@ -250,3 +250,40 @@ impl Slot {
         decided || self.conn.has_readiness() || tracing
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firstflight_wire::SeqNum;
+    use std::format;
+
+    #[test]
+    fn nothing_is_left_of_the_connection_before() {
+        let tcp = Arc::new(firstflight_tcp::Config::default());
+        let ends = || Endpoints {
+            local_port: 80,
+            remote_port: 40_000,
+            isn: SeqNum::new(7),
+            ts_offset: 5,
+            default_mss: 536,
+            path_mss: 1460,
+            probe: [0; 3],
+        };
+        let now = Instant::from_secs(3);
+        let key = |n: u8| FlowKey::of([10, 0, 0, n].into(), 80, [10, 0, 1, n].into(), 40_000);
+        let new = |key, hash, owner, outcome| {
+            Slot::new(Connection::new(Arc::clone(&tcp), ends(), now), key, hash, owner, outcome)
+        };
+        let mut slot = new(key(1), 1, Owner::Twin(3), Outcome::Accepted);
+        (slot.client, slot.counted, slot.granted, slot.certificate, slot.relayed) =
+            (true, true, true, true, true);
+        (slot.hold, slot.announced, slot.queued, slot.starved, slot.mapped) = (true, true, true, true, false);
+        slot.asked = Some(Box::default());
+        slot.network_error = Some(IcmpErrorKind::HostUnreachable);
+        slot.ready = Readiness::CLOSED;
+        slot.retire(&mut Pool::new(0));
+        slot.renew(&tcp, ends(), &key(2), 2, Owner::Nobody, Outcome::Undecided, now);
+        let fresh = new(key(2), 2, Owner::Nobody, Outcome::Undecided);
+        assert_eq!(format!("{slot:#?}"), format!("{fresh:#?}"));
+    }
+}

@@ -2,32 +2,18 @@
 //! This crate knows no credential; the layer above says what the preamble is and what became of it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-use firstflight_tcp::{
-    ChildPlan, Config, Connection, Disposition, Endpoints, Pool, Resolution, Retransmit, SynPlan,
-};
+use firstflight_tcp::{ChildPlan, Config, Connection, Disposition, Pool, Resolution, Retransmit, SynPlan};
 use firstflight_wire::tcp::{Flags, OptionBytes, Segment};
 use firstflight_wire::{Instant, SeqNum};
 use std::sync::Arc;
 
+mod common;
+
+use common::{ends, ms};
+
 const PREAMBLE: &[u8] = b"credential";
 const DATA: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
 const OPTION: &[u8] = &[253, 8, 0xfa, 0x57, 0x11, 0, 0, 10];
-
-fn ends(local_port: u16, remote_port: u16, isn: u32) -> Endpoints {
-    Endpoints {
-        local_port,
-        remote_port,
-        isn: SeqNum::new(isn),
-        ts_offset: 5,
-        default_mss: 536,
-        path_mss: 1460,
-        probe: [0; 3],
-    }
-}
-
-fn ms(n: u64) -> Instant {
-    Instant::from_millis(n)
-}
 
 fn client(pool: &mut Pool, retransmit: Retransmit) -> Connection {
     let plan = SynPlan {

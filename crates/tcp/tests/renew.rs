@@ -3,24 +3,16 @@
 
 use firstflight_tcp::congestion::Algorithm;
 use firstflight_tcp::{ChildPlan, Config, Connection, Endpoints, Pool, Resolution, SynPlan};
+use firstflight_wire::Instant;
 use firstflight_wire::tcp::{Flags, Segment};
-use firstflight_wire::{Instant, SeqNum};
 use std::sync::Arc;
 
-fn ends(local_port: u16, remote_port: u16, isn: u32) -> Endpoints {
-    Endpoints {
-        local_port,
-        remote_port,
-        isn: SeqNum::new(isn),
-        ts_offset: 5,
-        default_mss: 536,
-        path_mss: 1460,
-        probe: [1200, 1400, 1500],
-    }
-}
+mod common;
 
-fn ms(n: u64) -> Instant {
-    Instant::from_millis(n)
+use common::ms;
+
+fn ends(local_port: u16, remote_port: u16, isn: u32) -> Endpoints {
+    Endpoints { probe: [1200, 1400, 1500], ..common::ends(local_port, remote_port, isn) }
 }
 
 /// All that `from` has to send arrives at `to`, but every `lost`-th.

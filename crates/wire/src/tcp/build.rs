@@ -13,6 +13,7 @@ use core::fmt;
 /// receivers, Linux and this crate among them, have a fast path for `NOP NOP timestamps`
 /// (RFC 7323 appendix A). The NOPs never cost an option its place, because the space ends on a
 /// boundary too. `Debug` shows only the length: there may be a cookie inside.
+// Aligned for the copies, as a cookie is.
 #[derive(Clone, Copy)]
 #[repr(align(8))]
 pub struct OptionsBuf {

@@ -1,0 +1,22 @@
+//! What connections in these tests begin with.
+
+use firstflight_tcp::Endpoints;
+use firstflight_wire::{Instant, SeqNum};
+
+/// The ends of a connection on a path of Ethernet's size, where no larger segments are tried.
+pub fn ends(local_port: u16, remote_port: u16, isn: u32) -> Endpoints {
+    Endpoints {
+        local_port,
+        remote_port,
+        isn: SeqNum::new(isn),
+        ts_offset: 5,
+        default_mss: 536,
+        path_mss: 1460,
+        probe: [0; 3],
+    }
+}
+
+/// So many milliseconds after the origin.
+pub fn ms(n: u64) -> Instant {
+    Instant::from_millis(n)
+}
