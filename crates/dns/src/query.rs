@@ -1,6 +1,6 @@
 //! DNS messages of the carriage: the client's questions, the front's answers (`docs/spec/dns-carriage.md`, section 8).
 
-use crate::fragment::LABEL;
+use crate::fragment::{Fragments, LABEL};
 use crate::names::{HEADER, Position, name, position, question};
 use crate::zone::{Found, FoundKind};
 use core::fmt;
@@ -10,6 +10,7 @@ use hickory_proto::op::{Edns, Message, MessageType, Metadata, OpCode, Query, Res
 use hickory_proto::rr::rdata::A;
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 use hickory_proto::serialize::binary::{BinEncodable, BinEncoder};
+use rand_core::CryptoRng;
 
 /// Payload that the front says it takes over UDP: no fragments of IP (DNS Flag Day 2020).
 const UDP_PAYLOAD: u16 = 1232;
@@ -34,6 +35,30 @@ impl FragmentQuery {
         message.metadata.recursion_desired = true;
         message.add_query(Query::query(name, RecordType::A));
         Ok(Self { message: message.to_vec().map_err(|_| MessageError::Encode)? })
+    }
+
+    /// The questions for all of `fragments`. Their ids are random and no two are alike: an answer is told by its id,
+    /// and one that is taken for another question's looks mangled.
+    ///
+    /// # Errors
+    /// As [`FragmentQuery::new`].
+    pub fn all(
+        fragments: &Fragments,
+        zone: Zone<'_>,
+        rng: &mut impl CryptoRng,
+    ) -> Result<Vec<Self>, MessageError> {
+        let mut ids: Vec<u16> = Vec::with_capacity(fragments.as_slice().len());
+        let query = |label| {
+            let id = loop {
+                let id = (rng.next_u32() >> 16) as u16;
+                if !ids.contains(&id) {
+                    break id;
+                }
+            };
+            ids.push(id);
+            Self::new(id, &label, zone)
+        };
+        fragments.labels().map(query).collect()
     }
 
     /// The message, for a UDP datagram.

@@ -337,11 +337,7 @@ impl Armed {
         let info = ConnectionInfo::from_segment(seen, &self.segment).map_err(HeldBack::Segment)?;
         let (sealed, key) = seal(&info, to, &mut rng).map_err(HeldBack::Seal)?;
         self.stream.expect_answer(self.id, key);
-        let mut ids = [0; 2 * (firstflight_dns::MAX_FRAGMENTS + 1)];
-        crate::random_bytes(&mut ids).map_err(HeldBack::Io)?;
         let fragments = Fragments::split(&sealed, Attempt::default(), parity);
-        let (ids, _) = ids.as_chunks::<2>();
-        let query = |(label, id): (_, &[u8; 2])| FragmentQuery::new(u16::from_be_bytes(*id), &label, to.zone);
-        fragments.labels().zip(ids).map(query).collect::<Result<_, _>>().map_err(HeldBack::Message)
+        FragmentQuery::all(&fragments, to.zone, &mut rng).map_err(HeldBack::Message)
     }
 }

@@ -1,7 +1,9 @@
 use super::*;
 use crate::fixtures::{ZONE, sealed, zone};
 use crate::fragment::{Attempt, Fragment, Fragments};
+use core::convert::Infallible;
 use proptest::prelude::*;
+use rand_core::{TryCryptoRng, TryRng};
 
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 80);
 
@@ -177,6 +179,41 @@ fn what_is_no_question_is_none() {
     assert_eq!(change(12, 64), MessageError::Malformed);
     for len in 0..good.len() {
         assert!(Question::parse(&good[..len]).is_err(), "{len}");
+    }
+}
+
+/// Says everything three times.
+struct Stutters(u32);
+
+impl TryRng for Stutters {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        self.0 += 1;
+        Ok((self.0 / 3) << 16)
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        panic!("not asked for")
+    }
+
+    fn try_fill_bytes(&mut self, _out: &mut [u8]) -> Result<(), Infallible> {
+        panic!("not asked for")
+    }
+}
+
+impl TryCryptoRng for Stutters {}
+
+#[test]
+fn questions_of_one_first_flight_are_told_apart() {
+    let fragments = Fragments::split(&sealed(20, 1), Attempt::default(), true);
+    let queries = FragmentQuery::all(&fragments, zone(), &mut Stutters(0)).unwrap();
+    assert_eq!(queries.len(), fragments.as_slice().len());
+    for (at, asked) in queries.iter().enumerate() {
+        let answer = Question::parse(asked.as_bytes()).unwrap().answer(&[ADDRESS]).unwrap();
+        for (other, query) in queries.iter().enumerate() {
+            assert_eq!(query.read_answer(&answer), (at == other).then_some(Echo::Answered));
+        }
     }
 }
 
