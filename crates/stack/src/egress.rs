@@ -9,7 +9,7 @@ use firstflight_tcp::TimeWait;
 use firstflight_wire::carrier::{self, Control};
 use firstflight_wire::ip::{Ecn, Header as IpHeader, Protocol};
 use firstflight_wire::tcp::{
-    Flags, Header, OptionBytes, OptionsBuf, Segment, Timestamps, fill_checksum, syn_options,
+    Flags, Header, OptionBytes, OptionsBuf, Segment, SynOptions, Timestamps, fill_checksum,
 };
 use firstflight_wire::{Instant, SeqNum, udp};
 
@@ -183,7 +183,14 @@ impl Stack {
         let scale = (ts.is_some() && tcp.window_scaling && syn.options.window_scale.is_some())
             .then(|| tcp.window_scale());
         let sack = ts.is_some() && tcp.sack && syn.options.sack_permitted;
-        let options = syn_options(mss, sack, ts, scale, extra.as_slice());
+        let options = SynOptions {
+            mss,
+            sack_permitted: sack,
+            timestamps: ts,
+            window_scale: scale,
+            extra: extra.as_slice(),
+        };
+        let options = options.to_buf();
         let window = tcp.receive_buffer.min(0xffff) as u16;
         let flags = Flags::SYN.union(Flags::ACK);
         let header = header(&key, cookie, syn.seq + 1, flags, window);

@@ -9,7 +9,7 @@ use firstflight_wire::asap::{
 use firstflight_wire::icmp::{self, IcmpErrorKind};
 use firstflight_wire::ip::{self, Ecn, Protocol};
 use firstflight_wire::tcp::{
-    Cookie, FastOpen, FastOpenForm, Flags, Header, OptionBytes, Segment, fill_checksum, syn_options,
+    Cookie, FastOpen, FastOpenForm, Flags, Header, OptionBytes, Segment, SynOptions, fill_checksum,
 };
 use firstflight_wire::{Instant, SeqNum, carrier, udp};
 use std::net::SocketAddr;
@@ -43,7 +43,14 @@ pub fn cookie(cookie: &[u8]) -> Vec<u8> {
 pub fn segment(from: Side, flags: Flags, seq: SeqNum, ack: SeqNum, option: &[u8], data: &[u8]) -> Vec<u8> {
     let (src_port, dst_port) = if from == CLIENT { (40000, 80) } else { (80, 40000) };
     let header = Header { src_port, dst_port, seq, ack, flags, window: 1000, urgent: 0 };
-    let options = syn_options(1460, true, None, Some(7), option);
+    let options = SynOptions {
+        mss: 1460,
+        sack_permitted: true,
+        timestamps: None,
+        window_scale: Some(7),
+        extra: option,
+    };
+    let options = options.to_buf();
     let options = if flags.contains(Flags::SYN) { options.as_slice() } else { &[] };
     let mut bytes = vec![0; 60];
     let length = header.emit(options, &mut bytes).unwrap();

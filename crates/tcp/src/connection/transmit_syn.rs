@@ -8,7 +8,7 @@ use crate::receive::AckNeed;
 use crate::send::{Chunk, Kind, Small};
 use crate::state::{State, SynSent};
 use crate::timers::Timer;
-use firstflight_wire::tcp::{Flags, Header, syn_options};
+use firstflight_wire::tcp::{Flags, Header, SynOptions};
 use firstflight_wire::{Instant, SeqNum};
 
 impl Connection {
@@ -51,8 +51,13 @@ impl Connection {
         //= rfc7323 2.2-a 2.3-b
         let scale = self.config.window_scaling.then(|| self.config.window_scale());
         let extra = if full { syn.options.as_slice() } else { &[] };
-        let mut options = syn_options(self.announced_mss(), self.config.sack, ts, scale, extra);
-        let options = options.finish();
+        let options = SynOptions {
+            mss: self.announced_mss(),
+            sack_permitted: self.config.sack,
+            timestamps: ts,
+            window_scale: scale,
+            extra,
+        };
         // No PSH, whatever it carries: middleboxes know Linux's SYNs.
         let flags = Flags::SYN.union(self.ecn_of_syn(syn.retransmits));
         let preamble = syn.preamble.len();
@@ -67,7 +72,7 @@ impl Connection {
             window: self.config.window_at_first().min(0xffff) as u16,
             urgent: 0,
         };
-        let at = header.emit(options, out).ok()?;
+        let at = header.emit_syn(&options, out).ok()?;
         let body = out.get_mut(at..at + carried)?;
         if carried > 0 {
             let (front, data) = body.split_at_mut(preamble.min(carried));
@@ -132,8 +137,8 @@ impl Connection {
         //= rfc7413 4.2.2-d
         let again = extra.get(..extra.len().saturating_sub(syn.once.into())).unwrap_or_default();
         let extra = if first { extra } else { again };
-        let mut options = syn_options(mss, self.facts.sack, ts, scale, extra);
-        let options = options.finish();
+        let options =
+            SynOptions { mss, sack_permitted: self.facts.sack, timestamps: ts, window_scale: scale, extra };
         let mut header = Header {
             src_port: self.ends.local_port,
             dst_port: self.ends.remote_port,
@@ -161,7 +166,7 @@ impl Connection {
                 header.flags |= Flags::FIN;
             }
         }
-        let at = header.emit(options, out).ok()?;
+        let at = header.emit_syn(&options, out).ok()?;
         let len = chunk.map_or(0, |c| c.len as usize);
         self.spend_budget(headers + len as u32);
         if let Some(chunk) = chunk {

@@ -3,8 +3,8 @@ use crate::fixtures::{DATA, SYN, SYN_ACK_V6, UNREACHABLE, UNREACHABLE_V6, hex};
 use crate::icmp::{IcmpErrorKind, emit_error};
 use crate::ip::{Ecn, Header as IpHeader, Protocol};
 use crate::tcp::{
-    Cookie, FastOpen, FastOpenForm, Flags, Header, OptionBytes, OptionsBuf, SackBlocks, Timestamps,
-    fill_checksum, syn_options,
+    Cookie, FastOpen, FastOpenForm, Flags, Header, OptionBytes, OptionsBuf, SackBlocks, SynOptions,
+    Timestamps, fill_checksum,
 };
 use crate::{SeqNum, udp};
 use alloc::string::{String, ToString};
@@ -54,7 +54,14 @@ fn tcp(flags: Flags, options: &[u8], payload: &[u8]) -> Vec<u8> {
 fn syn() {
     let extra = OptionBytes::from(&FastOpen::Request(FastOpenForm::Standard));
     let ts = Timestamps { value: 1, echo: 0 };
-    let options = syn_options(1460, true, Some(ts), Some(7), extra.as_slice());
+    let options = SynOptions {
+        mss: 1460,
+        sack_permitted: true,
+        timestamps: Some(ts),
+        window_scale: Some(7),
+        extra: extra.as_slice(),
+    };
+    let options = options.to_buf();
     assert_eq!(
         show(&tcp(Flags::SYN, options.as_slice(), b"")),
         "IP 10.0.0.1.49152 > 10.0.0.2.80: Flags [S], seq 1, win 64240, options [mss 1460,sackOK,\

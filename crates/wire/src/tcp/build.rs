@@ -162,40 +162,6 @@ impl fmt::Debug for OptionsBuf {
     }
 }
 
-/// The options of a SYN or SYN-ACK in the order in which Linux sends them, so that middleboxes see
-/// what they know: without timestamps `mss,nop,nop,sackOK,nop,wscale,extra`, with them
-/// `mss,sackOK,TS,nop,wscale,extra`. `extra`, say a Fast Open option, is silently left out if it
-/// does not fit (the handshake then goes on without it).
-//= rfc9293 MUST-14 SHLD-5
-#[inline(always)]
-#[must_use]
-pub fn syn_options(
-    mss: u16,
-    sack_permitted: bool,
-    timestamps: Option<Timestamps>,
-    window_scale: Option<u8>,
-    extra: &[u8],
-) -> OptionsBuf {
-    let mut options = OptionsBuf::new();
-    // At most 20 of 40 bytes up to `extra`: none of these can fail.
-    options.mss(mss);
-    if sack_permitted {
-        if timestamps.is_none() {
-            options.raw(&[NOP, NOP]);
-        }
-        options.sack_permitted();
-    }
-    if let Some(timestamps) = timestamps {
-        options.timestamps(timestamps);
-    }
-    if let Some(shift) = window_scale {
-        options.nop();
-        options.window_scale(shift);
-    }
-    options.raw(extra);
-    options
-}
-
 /// Up to 24 bytes of options that a layer carries without knowing them, such as a credential's.
 /// `Debug` shows only the length.
 // Aligned for the copies, as a cookie is.

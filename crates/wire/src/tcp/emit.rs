@@ -61,7 +61,7 @@ impl Header {
 
     /// The header's five words, with the data offset for `len` bytes of header and options.
     #[inline(always)]
-    fn words(&self, len: usize) -> [u32; 5] {
+    pub(super) fn words(&self, len: usize) -> [u32; 5] {
         let offset = (len as u32 / 4) << 28;
         [
             u32::from(self.src_port) << 16 | u32::from(self.dst_port),
@@ -73,11 +73,16 @@ impl Header {
     }
 }
 
+/// Two words at a time: the checksum reads eight bytes at once, and would wait for two narrow stores.
 #[inline(always)]
-fn put_words<const W: usize>(out: &mut [u8], words: [u32; W]) {
-    let (places, _) = out.as_chunks_mut::<4>();
-    for (place, word) in places.iter_mut().zip(words) {
-        *place = word.to_be_bytes();
+pub(super) fn put_words<const W: usize>(out: &mut [u8], words: [u32; W]) {
+    let (places, rest) = out.as_chunks_mut::<8>();
+    let (pairs, last) = words.as_chunks::<2>();
+    for (place, [first, second]) in places.iter_mut().zip(pairs) {
+        *place = (u64::from(*first) << 32 | u64::from(*second)).to_be_bytes();
+    }
+    if let ([last], Some(place)) = (last, rest.first_chunk_mut()) {
+        *place = last.to_be_bytes();
     }
 }
 

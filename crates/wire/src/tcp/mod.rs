@@ -6,18 +6,20 @@ mod emit;
 mod flags;
 mod option;
 mod sack;
+mod syn;
 
 #[cfg(test)]
 mod option_tests;
 #[cfg(test)]
 mod tests;
 
-pub use build::{OptionBytes, OptionsBuf, syn_options};
+pub use build::{OptionBytes, OptionsBuf};
 pub use cookie::{Cookie, FastOpen, FastOpenForm};
 pub use emit::{Header, fill_checksum};
 pub use flags::Flags;
 pub use option::{OptionIter, Options, TcpOption, Timestamps};
 pub use sack::SackBlocks;
+pub use syn::SynOptions;
 
 use crate::{ParseError, SeqNum, checksum};
 use core::net::IpAddr;

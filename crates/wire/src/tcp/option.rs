@@ -26,7 +26,7 @@ const SACK_AND_TIMESTAMPS: u32 = u32::from_be_bytes([SACK_PERMITTED, 2, TIMESTAM
 const ALIGNED_SCALE: u32 = u32::from_be_bytes([NOP, WINDOW_SCALE, 3, 0]);
 
 /// The largest shift that may be used (RFC 7323 §2.3).
-const MAX_WINDOW_SCALE: u8 = 14;
+pub(super) const MAX_WINDOW_SCALE: u8 = 14;
 
 /// The timestamps option (RFC 7323 §3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -106,8 +106,8 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// Reads the options behind the first `known` bytes, one by one. Inlined, or the caller would wait for
-    /// its narrow stores.
+    /// Reads the options behind the first `known` bytes, one by one. Inlined, all that it calls, too, or the caller
+    /// would wait for narrow stores.
     //= rfc9293 MUST-4 MUST-5 MUST-6 MUST-7 MUST-64 MUST-68
     #[inline(always)]
     fn read(&mut self, known: usize, syn: bool) {
@@ -142,7 +142,7 @@ impl<'a> Options<'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_from_syn(&mut self, kind: u8, data: &[u8], at: usize) {
         match (kind, data) {
             //= rfc9293 MUST-14

@@ -1,6 +1,6 @@
 use super::{
-    Cookie, FastOpen, FastOpenForm, OptionBytes, Options, OptionsBuf, SackBlocks, TcpOption, Timestamps,
-    syn_options,
+    Cookie, FastOpen, FastOpenForm, Flags, Header, OptionBytes, Options, OptionsBuf, SackBlocks, SynOptions,
+    TcpOption, Timestamps,
 };
 use crate::SeqNum;
 use crate::fixtures::hex;
@@ -9,6 +9,16 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 const TS: Timestamps = Timestamps { value: 0x0102_0304, echo: 0x0506_0708 };
+
+fn syn_options(
+    mss: u16,
+    sack_permitted: bool,
+    timestamps: Option<Timestamps>,
+    window_scale: Option<u8>,
+    extra: &[u8],
+) -> OptionsBuf {
+    SynOptions { mss, sack_permitted, timestamps, window_scale, extra }.to_buf()
+}
 
 fn blocks(count: u32) -> SackBlocks {
     let mut blocks = SackBlocks::EMPTY;
@@ -292,6 +302,28 @@ proptest! {
         prop_assert_eq!((got.raw, got.mss, got.window_scale), (raw, Some(mss), window_scale));
         prop_assert_eq!((got.sack_permitted, got.timestamps), (sack_permitted, timestamps));
         prop_assert_eq!((got.sack(), got.fast_open()), (SackBlocks::EMPTY, Some(fast_open)));
+    }
+
+    #[test]
+    fn a_syn_is_written_as_its_options_are(
+        mss: u16,
+        sack_permitted: bool,
+        ts in proptest::option::of((any::<u32>(), any::<u32>())),
+        window_scale in proptest::option::of(any::<u8>()),
+        extra in proptest::collection::vec(any::<u8>(), 0..=40),
+        room in 0usize..=70,
+    ) {
+        let timestamps = ts.map(|(value, echo)| Timestamps { value, echo });
+        let options = SynOptions { mss, sack_permitted, timestamps, window_scale, extra: &extra };
+        let (seq, ack, flags) = (SeqNum::new(0x0102_0304), SeqNum::new(0x0506_0708), Flags::SYN | Flags::ACK);
+        let header = Header { src_port: 0x1122, dst_port: 0x3344, seq, ack, flags, window: 0x5566, urgent: 0x7788 };
+        let (mut at_once, mut in_parts) = (vec![0; room], vec![0; room]);
+        let written = header.emit_syn(&options, &mut at_once);
+        prop_assert_eq!(written, header.emit(options.to_buf().finish(), &mut in_parts));
+        if let Ok(len) = written {
+            prop_assert_eq!(len, 20 + options.len());
+            prop_assert_eq!(&at_once[..len], &in_parts[..len]);
+        }
     }
 
     #[test]

@@ -141,10 +141,19 @@ fn debug_shows_no_cookie() {
     let cookie = Cookie::new(&bytes).unwrap();
     let fast_open = FastOpen::Cookie(FastOpenForm::Standard, cookie);
     let bytes = super::OptionBytes::from(&fast_open);
-    let options = super::syn_options(1460, true, None, Some(7), bytes.as_slice());
+    let options = super::SynOptions {
+        mss: 1460,
+        sack_permitted: true,
+        timestamps: None,
+        window_scale: Some(7),
+        extra: bytes.as_slice(),
+    };
+    let debug = format!("{options:?}");
+    let options = options.to_buf();
     let parsed = Options::parse(options.as_slice(), true);
     assert_eq!(parsed.fast_open(), Some(fast_open));
     for text in [
+        debug,
         format!("{cookie:?}"),
         format!("{fast_open:?}"),
         format!("{bytes:?}"),
