@@ -284,7 +284,12 @@ pub fn admit(
     if matches!(first.presented, Presented::None) && unproved.is_none() {
         let plain = first.payload.is_empty();
         let asks = matches!(first.offered, Offered::Offer(..)) && policies.asap.is_some();
-        return refuse(if plain && !asks { Reason::NotRequested } else { Reason::NoCredential });
+        if plain && !asks {
+            // Said at once: nothing was shown that could be spoilt.
+            let (grant, tell, refused) = (None, None, None);
+            return Admission::Fallback { reason: Reason::NotRequested, grant, tell, refused };
+        }
+        return refuse(Reason::NoCredential);
     }
     //= rfc7413 4.2-b
     let Some(policy) = policies.fast_open else {

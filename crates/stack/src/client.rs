@@ -32,30 +32,37 @@ pub(crate) struct Intent {
     pub path_mss: u16,
 }
 
-impl Intent {
-    fn ordinary(reason: Reason, path_mss: u16) -> Self {
-        Self { plan: SynPlan::default(), asked: None, outcome: Outcome::Handshake(reason), path_mss }
+impl Default for Intent {
+    /// An ordinary handshake, as asked for.
+    #[inline(always)]
+    fn default() -> Self {
+        let outcome = Outcome::Handshake(Reason::NotRequested);
+        Self { plan: SynPlan::default(), asked: None, outcome, path_mss: u16::MAX }
     }
 }
 
 impl Stack {
-    /// Decides what the SYN to the server carries of `data`: a cookie's data before a certificate's, which costs
-    /// both ends more.
+    /// Decides what the SYN to the server carries of `data`, if more than a handshake is asked for: a cookie's data
+    /// before a certificate's, which costs both ends more. `intent` is a new one, too large to be handed on.
     pub(crate) fn intend(
         &mut self,
+        intent: &mut Intent,
         config: &ConnectConfig,
         key: &FlowKey,
         data: &[u8],
         now: Instant,
-    ) -> Intent {
+    ) {
         let (network, server) = (self.config.network_of(key), key.remote_ip());
         if !config.fast_open && config.asap.is_none() {
-            return Intent::ordinary(Reason::NotRequested, self.client_path_mss(key, now));
+            intent.path_mss = self.client_path_mss(key, now);
+            return;
         }
         let known = self.credentials.prospect(network, server, now);
         let path_mss = self.path_mss(key).min(known.path_mss.unwrap_or(u16::MAX));
+        intent.path_mss = path_mss;
         if known.permission == Permission::Nothing {
-            return Intent::ordinary(Reason::FailureMemory, path_mss);
+            intent.outcome = Outcome::Handshake(Reason::FailureMemory);
+            return;
         }
         // A certificate may carry what must not run twice; a plain cookie may not.
         let by_cookie = config.fast_open && (config.replay_safe || config.asap.is_none());
@@ -64,12 +71,10 @@ impl Stack {
             // Looking took it out of the store, if it is good once.
             self.credentials.note_answer(network, server, unused, Answer::Unclear, None, now);
         }
-        let mut plan = SynPlan {
-            first_timeout: Some(config.syn_timeout.unwrap_or(known.timeout)),
-            // The path may drop the option as well as the data (the Fast Open paper §4.1), inside UDP neither.
-            retransmit: if key.is_carried() { Retransmit::Same } else { Retransmit::Plain },
-            ..SynPlan::default()
-        };
+        let plan = &mut intent.plan;
+        plan.first_timeout = Some(config.syn_timeout.unwrap_or(known.timeout));
+        // The path may drop the option as well as the data (the Fast Open paper §4.1), inside UDP neither.
+        plan.retransmit = if key.is_carried() { Retransmit::Same } else { Retransmit::Plain };
         let own = config.tcp.as_ref().unwrap_or(&self.tcp).mss;
         // In UDP the base datagram is taken by everybody.
         let mss = known.mss.or(key.is_carried().then_some(carrier::BASE_MSS));
@@ -120,7 +125,7 @@ impl Stack {
         asked.awaited = true;
         asked.answered_at = Instant::FAR_FUTURE;
         asked.ladder = Ladder::default();
-        Intent { plan, asked: Some(asked), outcome: Outcome::Undecided, path_mss }
+        (intent.asked, intent.outcome) = (Some(asked), Outcome::Undecided);
     }
 
     /// Largest first-flight data: the peer's MSS, else RFC 7413 §4.2.1's defaults, within our own

@@ -50,7 +50,7 @@ impl Stack {
                 // Nothing but data, as a rule.
                 if !ready.is_empty() && slot.owner == Owner::Application && !slot.announced {
                     slot.announced = true;
-                    self.events.push_back(Announced::Connection(index, generation));
+                    self.events.push_back(Announced::connection(index, generation));
                 }
             } else {
                 self.changed(index, ready, now);
@@ -106,7 +106,7 @@ impl Stack {
             && !slot.announced
         {
             slot.announced = true;
-            self.events.push_back(Announced::Connection(index, generation));
+            self.events.push_back(Announced::connection(index, generation));
         }
     }
 

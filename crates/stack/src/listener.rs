@@ -454,7 +454,7 @@ impl Stack {
             listener.accept_queue.push_back(child);
             if !listener.announced {
                 listener.announced = true;
-                self.events.push_back(Announced::Listener(index));
+                self.events.push_back(Announced::listener(index));
             }
         }
     }

@@ -206,7 +206,7 @@ impl Stack {
         slot.owner = Owner::Application;
         if !slot.announced {
             slot.announced = true;
-            self.events.push_back(Announced::Connection(index, generation));
+            self.events.push_back(Announced::connection(index, generation));
         }
         Some(ConnId { index, generation })
     }
@@ -242,7 +242,9 @@ impl Stack {
             return Err(ConnectError::TooManyConnections);
         }
         let (key, hash) = self.choose_flow(remote, config, outer)?;
-        let Intent { plan, asked, outcome, path_mss } = self.intend(config, &key, data, now);
+        let mut intent = Intent::default();
+        self.intend(&mut intent, config, &key, data, now);
+        let Intent { plan, asked, outcome, path_mss } = intent;
         let tcp = config.tcp.as_ref().map_or(Settings::Stack, Settings::Own);
         let mut ends = self.endpoints(&key, None, now);
         if path_mss < ends.path_mss {

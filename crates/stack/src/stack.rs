@@ -77,11 +77,27 @@ pub struct Stack {
     pub(crate) burst: u32,
 }
 
-/// What waits to be told.
+/// What waits to be told: of a connection, or of a listener. Two numbers, which travel in registers.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Announced {
-    Listener(u32),
-    Connection(u32, u32),
+pub(crate) struct Announced {
+    /// Index in its slab, with [`Self::LISTENER`] if it is a listener's.
+    index: u32,
+    /// Of the connection.
+    generation: u32,
+}
+
+impl Announced {
+    /// No slab has so many entries.
+    const LISTENER: u32 = 1 << 31;
+
+    #[inline(always)]
+    pub fn connection(index: u32, generation: u32) -> Self {
+        Self { index, generation }
+    }
+
+    pub fn listener(index: u32) -> Self {
+        Self { index: index | Self::LISTENER, generation: 0 }
+    }
 }
 
 impl Stack {
@@ -308,20 +324,18 @@ impl Stack {
             self.feed();
         }
         loop {
-            match self.events.pop_front()? {
-                Announced::Listener(index) => {
-                    if let Some(id) = self.listeners.announced(index) {
-                        return Some(Event::Acceptable(id));
-                    }
+            let Announced { index, generation } = self.events.pop_front()?;
+            if index & Announced::LISTENER != 0 {
+                if let Some(id) = self.listeners.announced(index & !Announced::LISTENER) {
+                    return Some(Event::Acceptable(id));
                 }
-                Announced::Connection(index, generation) => {
-                    let Some(slot) = self.slots.get_live(index, generation) else { continue };
-                    slot.announced = false;
-                    let ready = core::mem::take(&mut slot.ready);
-                    if slot.owner == Owner::Application && !ready.is_empty() {
-                        return Some(Event::Ready(ConnId { index, generation }, ready));
-                    }
-                }
+                continue;
+            }
+            let Some(slot) = self.slots.get_live(index, generation) else { continue };
+            slot.announced = false;
+            let ready = core::mem::take(&mut slot.ready);
+            if slot.owner == Owner::Application && !ready.is_empty() {
+                return Some(Event::Ready(ConnId { index, generation }, ready));
             }
         }
     }

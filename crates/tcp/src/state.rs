@@ -145,6 +145,13 @@ pub enum State {
 }
 
 impl State {
+    /// Drops what belongs to it, before another one is put in its place: that one is then made there, and not
+    /// somewhere else first.
+    #[inline(always)]
+    pub fn leave(&mut self) {
+        *self = Self::TimeWait(TimeWait);
+    }
+
     /// Its name in the table.
     #[inline]
     #[must_use]

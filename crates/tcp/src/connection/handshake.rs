@@ -74,6 +74,7 @@ impl Connection {
         let segment = plan.follow.min(self.config.mss).min(self.ends.path_mss).saturating_sub(options);
         // Nothing follows a SYN without data.
         let follow = if riding == 0 { 0 } else { follow_limit(segment, carried).min(taken as u32 - riding) };
+        self.state.leave();
         self.state = State::SynSent(SynSent {
             options: plan.options,
             preamble: plan.preamble.into(),
@@ -165,6 +166,7 @@ impl Connection {
 
     fn become_child(&mut self, peer_isn: SeqNum, plan: &ChildPlan) {
         self.rcv.begin(peer_isn);
+        self.state.leave();
         self.state = State::SynRcvd(SynRcvd {
             origin: Origin::Listener,
             early: plan.early,
