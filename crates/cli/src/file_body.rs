@@ -17,8 +17,6 @@ pub struct FileBody {
     file: File,
     left: u64,
     buffer: BytesMut,
-    /// Why the next piece could not be read.
-    failed: Option<io::Error>,
 }
 
 impl FileBody {
@@ -46,14 +44,11 @@ impl FileBody {
         let mut first = vec![0; piece_of(left)];
         file.read_exact(&mut first)?;
         let buffer = BytesMut::from(Bytes::from(first));
-        Ok(Self { file: File::from_std(file), left, buffer, failed: None })
+        Ok(Self { file: File::from_std(file), left, buffer })
     }
 
     /// Reads the next piece into the buffer, unless there is one.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Some(error) = self.failed.take() {
-            return Poll::Ready(Err(error));
-        }
         if self.left == 0 || !self.buffer.is_empty() {
             return Poll::Ready(Ok(()));
         }
@@ -97,10 +92,6 @@ impl Body for FileBody {
         }
         let piece = this.buffer.split().freeze();
         this.left -= piece.len() as u64;
-        // The next one is read while this one is sent.
-        if let Poll::Ready(Err(error)) = this.poll_fill(cx) {
-            this.failed = Some(error);
-        }
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
