@@ -42,7 +42,8 @@ pub struct Config {
     /// Largest payload we take in one segment, announced in the SYN, bytes (RFC 9293 §3.7.1).
     pub mss: u16,
     /// Most bytes that may wait to be sent or acknowledged. Up to 1 MiB of it is there from the start; it grows to
-    /// twice the congestion window, so that the network and not the buffer limits a transfer.
+    /// twice the congestion window, so that the network and not the buffer limits a transfer, but not above what the
+    /// path can hold: four of its shortest round trips at 10 Gbit/s.
     pub send_buffer: u32,
     /// Most bytes that may wait to be read; also the largest window ever offered. Up to 1 MiB is offered from the
     /// start, and more to a peer that fills a quarter of it in a round trip while the application reads.

@@ -187,6 +187,15 @@ impl RttEstimator {
         (us != UNKNOWN).then(|| Duration::from_micros(u64::from(us)))
     }
 
+    /// Bytes that the path can have under way: four of its shortest round trips at 10 Gbit/s; `u32::MAX` before
+    /// anything was measured.
+    #[inline]
+    #[must_use]
+    pub fn most_under_way(&self) -> u32 {
+        const BYTES_PER_US: u32 = 4 * 1250;
+        self.min_us.min(self.min_before_us).saturating_mul(BYTES_PER_US)
+    }
+
     /// Doubles the timeout (RFC 6298 §5.5), up to [`MAX_RTO`].
     //= rfc6298 5.5-a
     //= rfc9293 MUST-19
@@ -236,6 +245,23 @@ mod tests {
     /// So many milliseconds after the start.
     fn at(n: u64) -> Instant {
         Instant::from_millis(n)
+    }
+
+    #[test]
+    fn a_short_path_holds_little() {
+        let mut rtt = RttEstimator::new();
+        assert_eq!(rtt.most_under_way(), u32::MAX);
+        rtt.sample(ms(100), at(100));
+        assert_eq!(rtt.most_under_way(), 500_000_000);
+        rtt.sample(Duration::from_micros(20), at(200));
+        assert_eq!(rtt.most_under_way(), 100_000);
+        // A queue does not make it longer.
+        rtt.sample(ms(100), at(300));
+        assert_eq!(rtt.most_under_way(), 100_000);
+        rtt.sample(Duration::from_secs(100), at(200_000));
+        assert_eq!(rtt.most_under_way(), 100_000);
+        rtt.sample(Duration::from_secs(100), at(2_000_000));
+        assert_eq!(rtt.most_under_way(), u32::MAX);
     }
 
     #[test]

@@ -243,10 +243,12 @@ impl Connection {
     }
 
     /// Bytes that may wait to be sent or acknowledged now: what is under way, and as much for the time until the
-    /// application has been told that there is room.
+    /// application has been told that there is room. Not more than a path as short as this one holds: what a window
+    /// without losses adds to that stands in queues, and is in no cache any more when its turn comes.
     #[must_use]
     pub fn send_limit(&self) -> u32 {
-        self.config.send_buffer.min(self.control.window().saturating_mul(2).max(FIRST_BUFFER))
+        let wanted = self.control.window().saturating_mul(2).min(self.rtt.most_under_way());
+        self.config.send_buffer.min(wanted.max(FIRST_BUFFER))
     }
 
     /// Says `WRITABLE` if a write was refused and at least half the buffer is free again.
