@@ -235,6 +235,18 @@ impl Flight {
         }
     }
 
+    /// Takes out all that is under way, if it is one segment at most that was sent once and of which nothing is known.
+    #[inline(always)]
+    pub fn take_plain(&mut self) -> Option<Option<Sent>> {
+        let sent = match self.records {
+            Records::None => return Some(None),
+            Records::One(one) => one,
+            Records::Many(_) => return None,
+        };
+        self.records = Records::None;
+        Some(Some(sent))
+    }
+
     /// Gives the memory back once nothing is under way.
     #[inline]
     pub fn release(&mut self, boards: &mut Boards) {

@@ -9,7 +9,7 @@ use crate::state::State;
 use crate::timers::Timer;
 use crate::transition::{StateName, Trigger};
 use core::time::Duration;
-use firstflight_wire::tcp::Segment;
+use firstflight_wire::tcp::{Flags, Segment};
 use firstflight_wire::{Instant, SeqNum};
 
 /// What one acknowledgement says.
@@ -42,10 +42,10 @@ pub(super) struct Delivery {
 }
 
 impl Delivery {
-    /// The round-trip time of the last segment that is newly acknowledged, if none of them was sent again.
+    /// When the last segment left that is newly acknowledged, if none of them was sent again.
     #[inline]
-    pub fn newest_rtt(&self, now: Instant) -> Option<Duration> {
-        self.timed.filter(|_| !self.repeated).map(|(_, last)| now - last)
+    pub fn newest(&self) -> Option<Instant> {
+        self.timed.filter(|_| !self.repeated).map(|(_, last)| last)
     }
 }
 
@@ -112,12 +112,16 @@ impl Connection {
         let ack = segment.ack;
         let window = self.window_of(segment);
         let (una, had) = (self.snd.una, self.snd.wnd);
+        if self.is_plain(segment)
+            && let Some(sent) = self.snd.flight.take_plain()
+        {
+            self.take_plain_ack(ack, sent, syn_ack, segment, now, pool);
         // What was sent again for nothing is reported when all has arrived.
-        if self.snd.outstanding() || self.undo.is_some() || self.tail.is_some() {
+        } else if self.snd.outstanding() || self.undo.is_some() || self.tail.is_some() {
             self.check_app_limited();
             let reader = self.reader(segment, now);
             let mut delivery = Delivery { pipe: self.snd.pipe(), ..Delivery::default() };
-            if self.facts.sack && !segment.options.sack().as_slice().is_empty() {
+            if self.facts.sack && segment.options.has_sack() {
                 self.take_sack(segment, &reader, &mut delivery);
             }
             if ack.gt(una) {
@@ -148,6 +152,47 @@ impl Connection {
         if self.snd.fin_acked() {
             self.fin_acked(now);
         }
+    }
+
+    /// Whether `segment` acknowledges all that is under way, and there is nothing to repair and nothing to take back.
+    #[inline(always)]
+    fn is_plain(&self, segment: &Segment<'_>) -> bool {
+        let ends = segment.ack == self.snd.nxt && self.snd.outstanding() && self.snd.dup_acks == 0;
+        let says_more = segment.options.has_sack() || segment.flags.contains(Flags::ECE);
+        let busy = self.undo.is_some() || self.tail.is_some() || self.paced.is_some();
+        ends && !says_more && !busy && self.snd.recovery.is_open()
+    }
+
+    /// What an acknowledgement mostly does where answers are short: all has arrived, `sent` if there was a segment with
+    /// a record. What follows is what the long way comes to.
+    #[inline(always)]
+    fn take_plain_ack(
+        &mut self,
+        ack: SeqNum,
+        sent: Option<Sent>,
+        syn_ack: Option<Instant>,
+        segment: &Segment<'_>,
+        now: Instant,
+        pool: &mut Pool,
+    ) {
+        let syn = self.snd.una == self.snd.iss;
+        if let Some(sent) = &sent {
+            self.rack.arrived(sent, self.rack.highest(), now, false);
+            self.facts.unmeasured = false;
+        }
+        self.forget(ack, pool);
+        match (syn_ack, &sent) {
+            (Some(at), _) => self.rtt.sample_between(at, now),
+            (None, Some(sent)) => self.rtt.sample_between(sent.at, now),
+            (None, None) if syn => self.sample_echo(segment, now),
+            (None, None) => {}
+        }
+        self.progressed(ack);
+        if let Some(sent) = &sent {
+            self.totals.delivered = self.totals.delivered.saturating_add(1);
+            self.grow(sent.len(), sent.len(), Some(sent.at), now);
+        }
+        self.all_arrived();
     }
 
     fn reader(&self, segment: &Segment<'_>, now: Instant) -> Reader {
@@ -214,12 +259,24 @@ impl Connection {
                 sampler.delivered(sent, reader.now);
             }),
         }
+        self.forget(ack, pool);
+        //= rfc6298 3-c
+        self.sample_rtt(segment, delivery, (syn, syn_ack), reader.now);
+        self.progressed(ack);
+    }
+
+    /// What is below `ack` needs no memory any more.
+    #[inline(always)]
+    fn forget(&mut self, ack: SeqNum, pool: &mut Pool) {
         let buffered = self.snd.buffered();
         self.snd.acknowledge(pool, ack);
         self.push.acknowledged(ack);
         self.totals.bytes_acked += (buffered - self.snd.buffered()) as u64;
-        //= rfc6298 3-c
-        self.sample_rtt(segment, delivery, (syn, syn_ack), reader.now);
+    }
+
+    /// The path works, up to `ack`.
+    #[inline(always)]
+    fn progressed(&mut self, ack: SeqNum) {
         self.rtt.reset_backoff();
         self.backoffs = 0;
         if self.search.is_some() {
@@ -231,11 +288,7 @@ impl Connection {
     /// The timers, after what an acknowledgement said was taken into account.
     fn after_ack(&mut self, delivery: &Delivery, now: Instant) {
         if !self.snd.outstanding() {
-            self.timers.stop(Timer::Retransmit);
-            self.timers.stop(Timer::Probe);
-            self.timers.stop(Timer::User);
-            self.facts.settling = false;
-            return;
+            return self.all_arrived();
         }
         if delivery.advanced > 0 {
             self.arm_retransmit(now);
@@ -244,6 +297,15 @@ impl Connection {
         if delivery.advanced > 0 || delivery.sacked > 0 {
             self.arm_tail_probe(now);
         }
+    }
+
+    /// Nothing is under way.
+    #[inline(always)]
+    fn all_arrived(&mut self) {
+        self.timers.stop(Timer::Retransmit);
+        self.timers.stop(Timer::Probe);
+        self.timers.stop(Timer::User);
+        self.facts.settling = false;
     }
 
     /// A probe that arrived raises the MSS.

@@ -36,7 +36,7 @@ impl Connection {
             if self.undo.is_some() && delivery.twice.is_some() {
                 self.undo_if_all_duplicates();
             }
-            return self.grow(delivery, delivery.bytes, now);
+            return self.grow(delivery.pipe, delivery.bytes, delivery.newest(), now);
         }
         self.judge_tail(delivery, now);
         self.leave_recovery(delivery, now);
@@ -74,13 +74,14 @@ impl Connection {
             _ if delivery.advanced > 0 => {
                 let news =
                     delivery.bytes.saturating_sub(known.saturating_mul(mss)).max(mss).min(delivery.bytes);
-                self.grow(delivery, news, now);
+                self.grow(delivery.pipe, news, delivery.newest(), now);
             }
             _ => {}
         }
     }
 
-    fn grow(&mut self, delivery: &Delivery, news: u32, now: Instant) {
+    /// `news` bytes are newly acknowledged of the `pipe` that were under way, of which the last left at `newest`.
+    pub(super) fn grow(&mut self, pipe: u32, news: u32, newest: Option<Instant>, now: Instant) {
         if news == 0 {
             return;
         }
@@ -88,9 +89,9 @@ impl Connection {
         let sample = AckSample {
             now,
             acked: news,
-            in_flight: delivery.pipe,
+            in_flight: pipe,
             srtt: self.rtt.srtt(),
-            rtt: delivery.newest_rtt(now),
+            rtt: newest.map(|newest| now - newest),
             cwnd_limited: self.usage.allows_growth(window, window < self.control.slow_start_threshold()),
         };
         self.control.on_ack(&sample);

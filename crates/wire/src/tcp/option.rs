@@ -165,6 +165,13 @@ impl<'a> Options<'a> {
         }
     }
 
+    /// Whether there are selective acknowledgements.
+    #[inline]
+    #[must_use]
+    pub const fn has_sack(&self) -> bool {
+        self.sacks
+    }
+
     /// Selective acknowledgements; the last option counts. Taken from the bytes when asked for:
     /// few segments have any.
     #[must_use]
