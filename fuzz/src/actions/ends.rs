@@ -53,6 +53,8 @@ impl End {
                 assert!(!self.shut || n == 0, "data behind the end of the stream");
                 self.written += n;
             }
+            // Behind its own end it has nothing to write to: that is not the connection's failure.
+            Err(_) if self.shut => {}
             Err(error) => self.fail(error),
         }
     }
