@@ -2,19 +2,24 @@
 //! libc's, for packetdrill looks at its descriptors by these, too.
 #![allow(unsafe_code, reason = "C calls these functions and gives them pointers")]
 
+mod descriptor;
+mod memory;
+
+use crate::calls;
 use crate::transfer::{Received, Sending};
 use crate::world::{self, World};
-use crate::{address, calls};
 use libc::{
     EAGAIN, EBADF, EFAULT, EINPROGRESS, EINVAL, EOPNOTSUPP, MSG_CTRUNC, c_char, c_int, c_long, c_short,
     c_uint, c_ulong, c_void, epoll_event, iovec, loff_t, msghdr, nfds_t, pollfd, size_t, sockaddr, socklen_t,
     ssize_t, timeval, timezone,
 };
+use memory::{
+    bytes, count, done, fail, gather, is_unspecified, parse_address, put, put_address, room, scatter, vectors,
+};
 use std::ffi::CStr;
 use std::net::SocketAddr;
 use std::ptr;
 use std::slice;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 type User = *mut c_void;
 
@@ -106,44 +111,13 @@ pub extern "C" fn packetdrill_interface_init(flags: *const c_char, table: *mut I
     unsafe { table.write(filled) };
 }
 
-// --- descriptors: real ones, so that nobody else gets their numbers ------------------------------
-
-/// Descriptors that are ours, so that the calls in libc's place let all others pass without a lock.
-static OURS: [AtomicBool; 1024] = [const { AtomicBool::new(false) }; 1024];
-
-fn is_ours(fd: c_int) -> bool {
-    usize::try_from(fd).ok().and_then(|fd| OURS.get(fd)).is_some_and(|ours| ours.load(Ordering::Relaxed))
-}
-
-fn mark(fd: c_int, ours: bool) {
-    if let Some(place) = usize::try_from(fd).ok().and_then(|fd| OURS.get(fd)) {
-        place.store(ours, Ordering::Relaxed);
-    }
-}
-
-fn make_descriptor() -> Result<c_int, c_int> {
-    // SAFETY: eventfd2 takes two integers.
-    let fd = unsafe { libc::syscall(libc::SYS_eventfd2, 0, 0) } as c_int;
-    if fd < 0 {
-        return Err(libc::EMFILE);
-    }
-    mark(fd, true);
-    Ok(fd)
-}
-
-fn drop_descriptor(fd: c_int) -> c_int {
-    mark(fd, false);
-    // SAFETY: close takes an integer. Not libc's function, whose place ours has taken.
-    unsafe { libc::syscall(libc::SYS_close, fd) as c_int }
-}
-
 /// In the place of libc's.
 #[unsafe(no_mangle)]
 pub extern "C" fn close(fd: c_int) -> c_int {
-    if is_ours(fd) {
+    if descriptor::is_ours(fd) {
         return close_call(ptr::null_mut(), fd);
     }
-    drop_descriptor(fd)
+    descriptor::close(fd)
 }
 
 /// In the place of libc's.
@@ -155,116 +129,23 @@ pub extern "C" fn getsockopt(
     value: *mut c_void,
     len: *mut socklen_t,
 ) -> c_int {
-    if is_ours(fd) {
+    if descriptor::is_ours(fd) {
         return getsockopt_call(ptr::null_mut(), fd, level, name, value, len);
     }
     // SAFETY: the caller's arguments, as they are.
     unsafe { libc::syscall(libc::SYS_getsockopt, fd, level, name, value, len) as c_int }
 }
 
-// --- small things --------------------------------------------------------------------------------
-
-fn fail(error: c_int) -> c_int {
-    // SAFETY: the calling thread's errno is there.
-    unsafe { *libc::__errno_location() = error };
-    -1
-}
-
-fn done(result: Result<(), c_int>) -> c_int {
-    result.map_or_else(fail, |()| 0)
-}
-
-fn count(result: Result<usize, c_int>) -> ssize_t {
-    result.map_or_else(|error| fail(error) as ssize_t, |n| n as ssize_t)
-}
-
-fn bytes<'a>(at: *const c_void, len: usize) -> Result<&'a [u8], c_int> {
-    match (at.is_null(), len) {
-        (_, 0) => Ok(&[]),
-        (true, _) => Err(EFAULT),
-        // SAFETY: the caller says that so many bytes are there, and waits until we return.
-        _ => Ok(unsafe { slice::from_raw_parts(at.cast(), len) }),
-    }
-}
-
-fn put(at: *mut c_void, bytes: &[u8]) {
-    if !at.is_null() && !bytes.is_empty() {
-        // SAFETY: callers cut `bytes` to the room that the caller of the call has at `at`.
-        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), at.cast(), bytes.len()) };
-    }
-}
-
-/// Whether an address is of no family.
-fn is_unspecified(at: *const sockaddr, len: socklen_t) -> bool {
-    let family = bytes(at.cast(), len as usize).ok().and_then(|bytes| bytes.first_chunk());
-    family.is_some_and(|family| u16::from_ne_bytes(*family) == libc::AF_UNSPEC as u16)
-}
-
-fn parse_address(at: *const sockaddr, len: socklen_t) -> Result<SocketAddr, c_int> {
-    address::parse(bytes(at.cast(), len as usize)?)
-}
-
-fn put_address(at: *mut sockaddr, room: *mut socklen_t, address: SocketAddr, v6: bool) {
-    if at.is_null() || room.is_null() {
-        return;
-    }
-    let address = address::emit(address, v6);
-    // SAFETY: the caller gives the length of its room, and takes the address's.
-    let len = unsafe { room.replace(address.len() as socklen_t) } as usize;
-    put(at.cast(), address.get(..len.min(address.len())).unwrap_or_default());
-}
-
-fn vectors<'a>(at: *const iovec, n: usize) -> Result<&'a [iovec], c_int> {
-    match (at.is_null(), n) {
-        (_, 0) => Ok(&[]),
-        (true, _) => Err(EFAULT),
-        (_, 1025..) => Err(EINVAL),
-        // SAFETY: as in `bytes`.
-        _ => Ok(unsafe { slice::from_raw_parts(at, n) }),
-    }
-}
-
-fn gather(vectors: &[iovec]) -> Result<Vec<u8>, c_int> {
-    let mut all = Vec::new();
-    for vector in vectors {
-        if isize::try_from(vector.iov_len).is_err() {
-            return Err(EINVAL);
-        }
-        all.extend_from_slice(bytes(vector.iov_base, vector.iov_len)?);
-    }
-    Ok(all)
-}
-
-fn room(vectors: &[iovec]) -> Result<usize, c_int> {
-    vectors.iter().try_fold(0usize, |sum, vector| {
-        sum.checked_add(vector.iov_len).filter(|sum| isize::try_from(*sum).is_ok()).ok_or(EINVAL)
-    })
-}
-
-fn scatter(vectors: &[iovec], mut data: &[u8]) {
-    for vector in vectors {
-        let (front, rest) = data.split_at(vector.iov_len.min(data.len()));
-        put(vector.iov_base, front);
-        data = rest;
-    }
-}
-
-// --- calls ---------------------------------------------------------------------------------------
-
 extern "C" fn free(_: User) {
     world::end();
-    for fd in 0..OURS.len() as c_int {
-        if is_ours(fd) {
-            drop_descriptor(fd);
-        }
-    }
+    descriptor::close_all();
 }
 
 extern "C" fn socket(_: User, domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-    let result = make_descriptor().and_then(|fd| {
+    let result = descriptor::make().and_then(|fd| {
         let made = world::call(|world| world.make_socket(fd, domain, kind, protocol));
         made.map(|()| fd).inspect_err(|_| {
-            drop_descriptor(fd);
+            descriptor::close(fd);
         })
     });
     result.unwrap_or_else(fail)
@@ -279,7 +160,7 @@ extern "C" fn listen(_: User, fd: c_int, backlog: c_int) -> c_int {
 }
 
 extern "C" fn accept(_: User, fd: c_int, at: *mut sockaddr, len: *mut socklen_t) -> c_int {
-    let accepted = blocking(fd, 0, |world| world.accept(fd, 0, make_descriptor));
+    let accepted = blocking(fd, 0, |world| world.accept(fd, 0, descriptor::make));
     match accepted {
         Ok((made, remote, v6)) => {
             put_address(at, len, remote, v6);
@@ -458,8 +339,8 @@ extern "C" fn ioctl(_: User, fd: c_int, request: c_ulong, at: *mut c_int) -> c_i
 
 extern "C" fn close_call(_: User, fd: c_int) -> c_int {
     match world::call(|world| world.close(fd)) {
-        Err(EBADF) if !is_ours(fd) => fail(EBADF),
-        _ => drop_descriptor(fd),
+        Err(EBADF) if !descriptor::is_ours(fd) => fail(EBADF),
+        _ => descriptor::close(fd),
     }
 }
 
@@ -554,7 +435,7 @@ extern "C" fn epoll_create(_: User, size: c_int) -> c_int {
     if size <= 0 {
         return fail(EINVAL);
     }
-    let made = make_descriptor().and_then(|fd| {
+    let made = descriptor::make().and_then(|fd| {
         world::call(|world| {
             world.make_epoll(fd);
             Ok(fd)

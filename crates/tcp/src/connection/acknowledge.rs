@@ -116,8 +116,8 @@ impl Connection {
             && let Some(sent) = self.snd.flight.take_plain()
         {
             self.take_plain_ack(ack, sent, syn_ack, segment, now, pool);
-        // What was sent again for nothing is reported when all has arrived.
         } else if self.snd.outstanding() || self.undo.is_some() || self.tail.is_some() {
+            // Also when nothing is: what was sent again for nothing is reported when all has arrived.
             self.check_app_limited();
             let reader = self.reader(segment, now);
             let mut delivery = Delivery { pipe: self.snd.pipe(), ..Delivery::default() };
