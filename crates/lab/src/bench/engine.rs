@@ -2,6 +2,7 @@
 
 use super::memory::{self, Memory};
 use super::ours::Open;
+use super::smoltcp::Drive;
 use super::{BenchError, Budget, Sample, World, measure, ours, ours_bulk, report, smoltcp, smoltcp_bulk};
 use clap::Args;
 use std::io::{IsTerminal, Write};
@@ -29,8 +30,10 @@ pub struct Engine {
 pub enum Row {
     /// Ours, Fast Open.
     FastOpen,
-    /// smoltcp.
+    /// smoltcp at its best.
     Smoltcp,
+    /// smoltcp, driven by the loop of its documentation.
+    SmoltcpDocumented,
     /// Ours, Fast Open with data in the SYN-ACK.
     DataInSynAck,
     /// Ours, ordinary handshake.
@@ -48,9 +51,10 @@ pub enum Row {
 }
 
 impl Row {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::FastOpen,
         Self::Smoltcp,
+        Self::SmoltcpDocumented,
         Self::DataInSynAck,
         Self::Handshake,
         Self::FastOpenIdle,
@@ -63,11 +67,12 @@ impl Row {
     fn world(self) -> Result<Box<dyn World>, BenchError> {
         Ok(match self {
             Self::FastOpen => Box::new(ours::Connections::new(Open::Cookie, 0)?),
-            Self::Smoltcp => Box::new(smoltcp::Connections::new(0)?),
+            Self::Smoltcp => Box::new(smoltcp::Connections::new(Drive::Best, 0)?),
+            Self::SmoltcpDocumented => Box::new(smoltcp::Connections::new(Drive::Documented, 0)?),
             Self::DataInSynAck => Box::new(ours::Connections::new(Open::CookieAndDataInSynAck, 0)?),
             Self::Handshake => Box::new(ours::Connections::new(Open::Handshake, 0)?),
             Self::FastOpenIdle => Box::new(ours::Connections::new(Open::Cookie, IDLE)?),
-            Self::SmoltcpIdle => Box::new(smoltcp::Connections::new(IDLE)?),
+            Self::SmoltcpIdle => Box::new(smoltcp::Connections::new(Drive::Best, IDLE)?),
             Self::Bulk => Box::new(ours_bulk::Bulk::new(false)?),
             Self::BulkTimestamps => Box::new(ours_bulk::Bulk::new(true)?),
             Self::SmoltcpBulk => Box::new(smoltcp_bulk::Bulk::new()?),

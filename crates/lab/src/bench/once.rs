@@ -1,6 +1,7 @@
 //! A fixed amount of work, so that a profiler sees nothing else and instruction counts repeat.
 
 use super::ours::Open;
+use super::smoltcp::Drive;
 use super::{BenchError, Budget, World, measure, ours, ours_bulk, smoltcp, smoltcp_bulk};
 use clap::{Args, ValueEnum};
 
@@ -30,6 +31,8 @@ enum Work {
     Bulk,
     /// smoltcp: connections.
     Smoltcp,
+    /// smoltcp, driven by the loop of its documentation: connections.
+    SmoltcpDocumented,
     /// smoltcp: one connection, many bytes.
     SmoltcpBulk,
 }
@@ -41,7 +44,8 @@ pub fn run(options: &Once) -> Result<String, BenchError> {
         Work::FastOpen => Box::new(ours::Connections::new(Open::Cookie, idle)?),
         Work::DataInSynAck => Box::new(ours::Connections::new(Open::CookieAndDataInSynAck, idle)?),
         Work::Handshake => Box::new(ours::Connections::new(Open::Handshake, idle)?),
-        Work::Smoltcp => Box::new(smoltcp::Connections::new(idle)?),
+        Work::Smoltcp => Box::new(smoltcp::Connections::new(Drive::Best, idle)?),
+        Work::SmoltcpDocumented => Box::new(smoltcp::Connections::new(Drive::Documented, idle)?),
         Work::Bulk => Box::new(ours_bulk::Bulk::new(false)?),
         Work::SmoltcpBulk => Box::new(smoltcp_bulk::Bulk::new()?),
     };
