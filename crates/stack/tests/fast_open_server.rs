@@ -4,42 +4,11 @@
 mod peer;
 
 use firstflight_credential::{FastOpenPolicy, Flow, KeyRing, Outcome, PendingLimit, Reason, Scheme};
-use firstflight_stack::{Config, IoError, ListenConfig, ListenerId, StateName};
+use firstflight_stack::{IoError, ListenerId, StateName};
 use firstflight_wire::tcp::{Cookie, FastOpenForm};
-use peer::{CLIENT_PORT, Peer, Seg, key, policy, seg};
+use peer::visited::{AFTER, DATA, first_flight, server, server_with, syn};
+use peer::{CLIENT_PORT, Peer, key, policy, seg};
 use std::sync::Arc;
-
-const DATA: &[u8] = b"GET / HTTP/1.0";
-
-/// A listener with key 1 and room for ten first flights, and the cookie of the peer's address.
-fn server_with(
-    stack: impl FnOnce(&mut Config),
-    tune: impl FnOnce(&mut ListenConfig),
-) -> (Peer, ListenerId, Cookie) {
-    let mut p = Peer::with(stack);
-    let listener = p.listen_with(|c| {
-        c.fast_open = Some(policy(key(1), 10));
-        tune(c);
-    });
-    let cookie = p.cookie_of(key(1));
-    (p, listener, cookie)
-}
-
-fn server() -> (Peer, ListenerId, Cookie) {
-    server_with(|_| {}, |_| {})
-}
-
-fn syn() -> Seg {
-    seg().syn().mss(1000)
-}
-
-/// A SYN with this cookie and [`DATA`].
-fn first_flight(cookie: &Cookie) -> Seg {
-    syn().cookie(cookie.as_bytes()).data(DATA)
-}
-
-/// Number behind [`DATA`].
-const AFTER: u32 = 1 + DATA.len() as u32;
 
 // --- cookies ---------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@
 
 pub mod primed;
 mod segment;
+pub mod visited;
 
 pub use segment::{Got, LATE_MS, Seg, seg};
 
