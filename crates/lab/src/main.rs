@@ -10,10 +10,8 @@ mod lookup;
 mod verifiers;
 mod wire;
 
-use bench::certificates::{self, Certificates};
-use bench::engine::{self, Engine};
-use bench::front::{self, Front};
 use bench::once::{self, Once};
+use bench::{Rounds, certificates, engine, front};
 use clap::{Parser, Subcommand};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use std::alloc::System;
@@ -52,11 +50,11 @@ enum Command {
 #[derive(Debug, Subcommand)]
 enum Bench {
     /// The TCP engine in memory against smoltcp: connections, bulk, packets, memory.
-    Engine(Engine),
+    Engine(Rounds),
     /// Certificates and requests: issued, signed, verified, accepted, against RSA-1024 by openssl.
-    Certificates(Certificates),
+    Certificates(Rounds),
     /// A name server's work for first flights in names, against the DNS library alone.
-    Front(Front),
+    Front(Rounds),
     /// A fixed amount of work and nothing else, for `perf` and `valgrind --tool=callgrind`.
     Once(Once),
     /// How late packets are on `wire`, and how exact its rate is.

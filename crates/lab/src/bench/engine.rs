@@ -3,27 +3,14 @@
 use super::memory::{self, Memory};
 use super::ours::Open;
 use super::smoltcp::Drive;
-use super::{BenchError, Budget, Sample, World, measure, ours, ours_bulk, report, smoltcp, smoltcp_bulk};
-use clap::Args;
-use std::io::{IsTerminal, Write};
+use super::{
+    BenchError, Budget, Rounds, Sample, World, measure, ours, ours_bulk, progress, report, smoltcp,
+    smoltcp_bulk,
+};
 use std::time::Duration;
 
 /// Idle connections of the second row, and connections of each kind that memory is measured with.
 pub const IDLE: usize = 10_000;
-
-/// Options of `bench engine`.
-#[derive(Debug, Args)]
-pub struct Engine {
-    /// One JSON object instead of a table.
-    #[arg(long)]
-    pub json: bool,
-    /// Rounds; medians are taken over them.
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(5..=1000))]
-    pub rounds: u32,
-    /// A fifth of the time per round: for a first look.
-    #[arg(long)]
-    pub quick: bool,
-}
 
 /// What is measured in turn, in this order in each round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,12 +104,12 @@ impl Results {
 }
 
 /// Measures and reports.
-pub fn run(options: &Engine) -> Result<String, BenchError> {
+pub fn run(options: &Rounds) -> Result<String, BenchError> {
     let results = measure_all(options)?;
     Ok(if options.json { report::json(&results) } else { report::table(&results) })
 }
 
-fn measure_all(options: &Engine) -> Result<Results, BenchError> {
+fn measure_all(options: &Rounds) -> Result<Results, BenchError> {
     // Before the rows: what they leave in the allocator would not change a count, but the memory
     // they hold would be beside it.
     let memory = memory::measure(IDLE)?;
@@ -142,13 +129,4 @@ fn measure_all(options: &Engine) -> Result<Results, BenchError> {
     progress("");
     let rows = worlds.into_iter().map(|(_, series)| series).collect();
     Ok(Results { rounds: options.rounds, quick: options.quick, rows, memory })
-}
-
-/// One line that overwrites itself, if somebody watches.
-pub fn progress(text: &str) {
-    let mut out = std::io::stderr();
-    if out.is_terminal() {
-        // Progress that cannot be shown is no reason to stop.
-        let _ = write!(out, "\r\x1b[K{text}").and_then(|()| out.flush());
-    }
 }

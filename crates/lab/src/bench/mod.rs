@@ -18,10 +18,26 @@ pub mod smoltcp_bulk;
 mod tests;
 pub mod wire;
 
+use clap::Args;
 use nix::time::{ClockId, clock_gettime};
 use stats_alloc::INSTRUMENTED_SYSTEM;
 use std::fmt;
+use std::io::{IsTerminal, Write};
 use std::time::Duration;
+
+/// Options of a benchmark that measures in rounds, in turn with its reference.
+#[derive(Debug, Args)]
+pub struct Rounds {
+    /// One JSON object instead of a table.
+    #[arg(long)]
+    pub json: bool,
+    /// Rounds; medians are taken over them.
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(5..=1000))]
+    pub rounds: u32,
+    /// A fifth of the time per round: for a first look.
+    #[arg(long)]
+    pub quick: bool,
+}
 
 /// Connections in flight.
 pub const IN_FLIGHT: usize = 64;
@@ -224,5 +240,14 @@ impl Pattern {
             return Ok(());
         }
         Err(BenchError::Wrong(format!("{} bytes read at {offset} are not those written", read.len())))
+    }
+}
+
+/// One line that overwrites itself, if somebody watches.
+pub fn progress(text: &str) {
+    let mut out = std::io::stderr();
+    if out.is_terminal() {
+        // Progress that cannot be shown is no reason to stop.
+        let _ = write!(out, "\r\x1b[K{text}").and_then(|()| out.flush());
     }
 }

@@ -13,7 +13,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-use crate::bench::engine::progress;
+use crate::bench::progress;
 use clap::Args;
 use experiment::{Setting, measure};
 use graph::Family;

@@ -8,9 +8,7 @@ pub mod signatures;
 #[cfg(test)]
 mod tests;
 
-use super::engine::progress;
-use super::{BenchError, cpu_time};
-use clap::Args;
+use super::{BenchError, Rounds, cpu_time, progress};
 use openssl::Rsa;
 use server::{Accepting, Credential};
 use signatures::Signatures;
@@ -20,20 +18,6 @@ use std::time::Duration;
 pub const BATCH: usize = firstflight_credential::asap::BATCH;
 /// Seed of all keys and requests.
 const SEED: u64 = 1;
-
-/// Options of `bench certificates`.
-#[derive(Debug, Args)]
-pub struct Certificates {
-    /// One JSON object instead of a table.
-    #[arg(long)]
-    pub json: bool,
-    /// Rounds; medians are taken over them.
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(5..=1000))]
-    pub rounds: u32,
-    /// A fifth of the time per round: for a first look.
-    #[arg(long)]
-    pub quick: bool,
-}
 
 /// What is measured in turn, in this order in each round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,12 +80,12 @@ impl Results {
 }
 
 /// Measures and reports.
-pub fn run(options: &Certificates) -> Result<String, BenchError> {
+pub fn run(options: &Rounds) -> Result<String, BenchError> {
     let results = measure_all(options)?;
     Ok(if options.json { report::json(&results) } else { report::table(&results) })
 }
 
-fn measure_all(options: &Certificates) -> Result<Results, BenchError> {
+fn measure_all(options: &Rounds) -> Result<Results, BenchError> {
     let time = Duration::from_millis(if options.quick { 60 } else { 300 });
     let mut signatures = Signatures::new(SEED)?;
     let mut accepting = Accepting::new(SEED)?;

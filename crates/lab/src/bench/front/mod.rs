@@ -6,28 +6,12 @@ mod report;
 mod tests;
 mod work;
 
-use super::engine::progress;
-use super::{BenchError, cpu_time};
-use clap::Args;
+use super::{BenchError, Rounds, cpu_time, progress};
 use std::time::Duration;
 use work::Work;
 
 /// Seed of all keys and first flights.
 const SEED: u64 = 1;
-
-/// Options of `bench front`.
-#[derive(Debug, Args)]
-pub struct Front {
-    /// One JSON object instead of a table.
-    #[arg(long)]
-    pub json: bool,
-    /// Rounds; medians are taken over them.
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(5..=1000))]
-    pub rounds: u32,
-    /// A fifth of the time per round: for a first look.
-    #[arg(long)]
-    pub quick: bool,
-}
 
 /// What is measured in turn, in this order in each round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +70,7 @@ impl Results {
 }
 
 /// Measures and reports.
-pub fn run(options: &Front) -> Result<String, BenchError> {
+pub fn run(options: &Rounds) -> Result<String, BenchError> {
     let time = Duration::from_millis(if options.quick { 60 } else { 300 });
     let mut work = Work::new(SEED)?;
     let mut rows: Vec<(Row, Vec<f64>)> = Row::ALL.into_iter().map(|row| (row, Vec::new())).collect();
