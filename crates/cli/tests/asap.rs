@@ -1,10 +1,13 @@
 //! `firstflight asap inspect` as a person or a script meets it, on the vectors of `docs/spec/asap.md`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests: they fail by panicking")]
 
+mod dir;
+mod program;
+
+use dir::TempFile;
 use serde_json::Value;
 use std::io::Write;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 fn vectors(name: &str) -> Value {
     let path = format!("{}/../wire/vectors/{name}.json", env!("CARGO_MANIFEST_DIR"));
@@ -25,29 +28,8 @@ fn bytes(hex: &str) -> Vec<u8> {
     (0..hex.len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap()).collect()
 }
 
-/// A file that vanishes with it.
-struct TempFile(PathBuf);
-
-impl TempFile {
-    fn new(name: &str, content: &[u8]) -> Self {
-        let path = std::env::temp_dir().join(format!("firstflight-asap-{}-{name}", std::process::id()));
-        std::fs::write(&path, content).unwrap();
-        Self(path)
-    }
-
-    fn as_str(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for TempFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 fn run(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_firstflight")).args(["asap", "inspect"]).args(args).output().unwrap()
+    program::run(&[&["asap", "inspect"], args].concat())
 }
 
 /// What it prints, and its exit code, which is `code`.
@@ -68,12 +50,7 @@ fn results(inspected: &Value) -> Vec<(String, String)> {
 }
 
 fn refused(args: &[&str], says: &str) {
-    let output = run(args);
-    let complaint = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {complaint}");
-    assert!(complaint.contains(says), "{args:?}: {complaint}");
-    assert_eq!(complaint.lines().count(), 1, "{complaint}");
-    assert!(output.stdout.is_empty());
+    program::fails(&[&["asap", "inspect"], args].concat(), 2, says);
 }
 
 /// Arguments under which everything of a first flight can be checked.
@@ -89,7 +66,7 @@ impl Whole {
         let (value, port) = (text(&flight["identity"], "value"), &flight["identity"]["port"]);
         let brackets = flight["identity"]["kind"] == 3;
         let identity = if brackets { format!("[{value}]:{port}") } else { format!("{value}:{port}") };
-        let data = TempFile::new(&format!("{test}-{name}"), &bytes(text(&flight, "data")));
+        let data = TempFile::new(&format!("{test}-{name}"), bytes(text(&flight, "data")));
         Self { flight, identity, data }
     }
 
@@ -257,14 +234,12 @@ fn files_and_standard_input_are_read_as_bytes_or_digits() {
     let flight = vector("first-flight", "ipv4-raw");
     let body = text(&flight, "certificate_body");
     let expected = prints(&[body], 0);
-    let raw = TempFile::new("raw", &bytes(body));
-    let digits =
-        TempFile::new("digits", format!("{}\n{}\n", &body[..60], body[60..].to_uppercase()).as_bytes());
+    let raw = TempFile::new("raw", bytes(body));
+    let digits = TempFile::new("digits", format!("{}\n{}\n", &body[..60], body[60..].to_uppercase()));
     assert_eq!(prints(&[raw.as_str()], 0), expected);
     assert_eq!(prints(&[digits.as_str()], 0), expected);
     for content in [bytes(body), body.as_bytes().to_vec()] {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_firstflight"))
-            .args(["asap", "inspect", "-"])
+        let mut child = program::command(&["asap", "inspect", "-"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -291,7 +266,7 @@ fn what_is_no_object_is_refused_in_one_line() {
     refused(&["/"], "cannot read /");
     let empty = TempFile::new("empty", b"");
     refused(&[empty.as_str()], "there are no bytes");
-    let long = TempFile::new("long", &[0xff; 300_000]);
+    let long = TempFile::new("long", [0xff; 300_000]);
     refused(&[long.as_str()], "longer than 65535 bytes");
     refused(&[block, "--verifier-key", "00"], "64 hexadecimal digits");
     refused(&[block, "--verifier-key", &"00".repeat(32)], "can be trusted");

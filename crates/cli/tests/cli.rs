@@ -2,38 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
+mod dir;
+mod program;
+
+use dir::TempFile;
+use program::{command, fails, run};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use std::process::{Command, Output};
-
-fn firstflight(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_firstflight")).args(args).output().unwrap()
-}
 
 fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
-}
-
-/// A file that vanishes with it.
-struct TempFile(PathBuf);
-
-impl TempFile {
-    fn new(name: &str, content: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("firstflight-cli-{}-{name}", std::process::id()));
-        std::fs::write(&path, content).unwrap();
-        Self(path)
-    }
-
-    fn as_str(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for TempFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
 }
 
 const COMMANDS: &[&str] = &[
@@ -53,25 +31,25 @@ const COMMANDS: &[&str] = &[
 #[test]
 fn congestion_control_is_chosen_by_name() {
     for command in ["serve", "get"] {
-        let help = firstflight(&[command, "--help"]);
+        let help = run(&[command, "--help"]);
         let help = text(&help.stdout);
         assert!(help.contains("--congestion <NAME>") && help.contains("[default: cubic]"), "{help}");
     }
-    let wrong = firstflight(&["get", "http://127.0.0.1:9/", "--udp", "--congestion", "vegas"]);
+    let wrong = run(&["get", "http://127.0.0.1:9/", "--udp", "--congestion", "vegas"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(text(&wrong.stderr).contains("newreno, cubic or bbr"), "{}", text(&wrong.stderr));
 }
 
 #[test]
 fn help_names_every_command_and_gives_examples() {
-    let output = firstflight(&["--help"]);
+    let output = run(&["--help"]);
     assert!(output.status.success());
     let help = text(&output.stdout);
     for word in COMMANDS.iter().chain(&["Examples:", "Exit codes:"]) {
         assert!(help.contains(word), "{word} is missing in {help}");
     }
     for command in COMMANDS {
-        let output = firstflight(&[command, "--help"]);
+        let output = run(&[command, "--help"]);
         assert!(output.status.success());
         assert!(text(&output.stdout).contains("Examples:"), "{command}");
     }
@@ -82,14 +60,14 @@ fn completions_are_for_the_shell() {
     for (shell, mark) in
         [("bash", "_firstflight()"), ("zsh", "#compdef firstflight"), ("fish", "complete -c firstflight")]
     {
-        let output = firstflight(&["completions", shell]);
+        let output = run(&["completions", shell]);
         assert!(output.status.success());
         assert!(text(&output.stdout).contains(mark), "{shell}");
     }
 }
 
 fn visits(args: &[&str]) -> Vec<Value> {
-    let output = firstflight(&[&["demo", "--json"], args].concat());
+    let output = run(&[&["demo", "--json"], args].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -156,7 +134,7 @@ fn demo_carries_any_size() {
 
 #[test]
 fn demo_draws_a_table() {
-    let output = firstflight(&["demo", "--rtt", "10"]);
+    let output = run(&["demo", "--rtt", "10"]);
     assert!(output.status.success());
     let table = text(&output.stdout);
     for word in
@@ -170,7 +148,7 @@ fn demo_draws_a_table() {
 fn explain_tells_what_the_demo_recorded() {
     let capture = TempFile::new("explain.pcapng", "");
     let demo = visits(&["--rtt", "10", "--pcap", capture.as_str()]);
-    let output = firstflight(&["explain", "--json", capture.as_str()]);
+    let output = run(&["explain", "--json", capture.as_str()]);
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
     let lines: Vec<Value> =
         text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -195,7 +173,7 @@ fn explain_tells_what_the_demo_recorded() {
     // For people, and a capture that ends early.
     let whole = std::fs::read(&capture.0).unwrap();
     std::fs::write(&capture.0, &whole[..whole.len() - 7]).unwrap();
-    let output = firstflight(&["explain", capture.as_str()]);
+    let output = run(&["explain", capture.as_str()]);
     assert_eq!(output.status.code(), Some(1));
     let stdout = text(&output.stdout);
     for words in ["handshake (no-credential)", "all acknowledged", "asked for Fast Open"] {
@@ -212,7 +190,7 @@ fn explain_says_what_it_cannot_read() {
     let bytes = [0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, 105, 0, 0, 4, 4, 0].map(word).concat();
     let file = TempFile::new("wifi.pcap", "");
     std::fs::write(&file.0, bytes).unwrap();
-    let output = firstflight(&["explain", file.as_str()]);
+    let output = run(&["explain", file.as_str()]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("link type 105"), "{}", text(&output.stderr));
 }
@@ -221,23 +199,16 @@ fn explain_says_what_it_cannot_read() {
 fn explain_reads_standard_input() {
     let capture = TempFile::new("stdin.pcapng", "");
     visits(&["--rtt", "1", "--pcap", capture.as_str()]);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_firstflight"));
     let input = std::fs::File::open(&capture.0).unwrap();
-    let output = command.args(["explain", "-"]).stdin(input).output().unwrap();
+    let output = command(&["explain", "-"]).stdin(input).output().unwrap();
     assert!(output.status.success());
-    let file = firstflight(&["explain", capture.as_str()]);
+    let file = run(&["explain", capture.as_str()]);
     assert!(text(&output.stdout).contains(" connections, "));
     assert_eq!(text(&output.stdout), text(&file.stdout));
 }
 
-/// Exit code 2, nothing on stdout, one line on stderr that says `says`.
 fn refused(args: &[&str], says: &str) {
-    let output = firstflight(args);
-    let stderr = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
-    assert_eq!(text(&output.stdout), "", "{args:?}");
-    assert_eq!(stderr.lines().count(), 1, "{args:?}: {stderr}");
-    assert!(stderr.contains(says), "{args:?}: {stderr} does not say {says:?}");
+    fails(args, 2, says);
 }
 
 #[test]
@@ -323,7 +294,7 @@ fn mistakes_about_replays() {
     refused(&["--one-time", "--one-time-state", "/nonexistent/x", "--no-cookie"], "cannot be used with");
     refused(&["--replays", "no-duplicates", "--no-fast-open"], "cannot be used with");
     refused(&["--store", "redis://localhost"], "--store-keys <FILE>");
-    let keys = TempFile::new("farm-keys", &"0f".repeat(48));
+    let keys = TempFile::new("farm-keys", "0f".repeat(48));
     let store = ["--store", "redis://127.0.0.1:1", "--store-keys", keys.as_str()];
     let with_store = |args: &[&str], says: &str| refused(&[&store, args].concat(), says);
     with_store(&["--replays", "no-duplicates"], "chmod 600");
@@ -359,7 +330,7 @@ fn a_wrong_key_is_not_printed() {
     let file = TempFile::new("key", secret);
     for option in [["--key", secret], ["--backup-key", secret], ["--key-file", file.as_str()]] {
         let base = ["serve", "--root", "/", "--host-ip", "10.9.0.1/24", "--ip", "10.9.0.2"];
-        let output = firstflight(&[&base, TUN, &option].concat());
+        let output = run(&[&base, TUN, &option].concat());
         assert_eq!(output.status.code(), Some(2));
         assert!(!text(&output.stderr).contains("0badc0d"), "{}", text(&output.stderr));
     }
@@ -402,7 +373,7 @@ const CACHE: &str = r#"{"version":1,"servers":[
 fn cache_list_shows_servers_and_cookies_only_when_asked() {
     let file = TempFile::new("list.json", CACHE);
     let list = |args: &[&str]| {
-        let output = firstflight(&[&["cache", "list", file.as_str()], args].concat());
+        let output = run(&[&["cache", "list", file.as_str()], args].concat());
         assert!(output.status.success(), "{}", text(&output.stderr));
         text(&output.stdout).to_owned()
     };
@@ -424,7 +395,7 @@ fn cache_list_shows_servers_and_cookies_only_when_asked() {
 fn cache_flush_forgets_one_server_or_all() {
     let file = TempFile::new("flush.json", CACHE);
     let flush = |args: &[&str]| {
-        let output = firstflight(&[&["cache", "flush", file.as_str()], args].concat());
+        let output = run(&[&["cache", "flush", file.as_str()], args].concat());
         assert!(output.status.success(), "{}", text(&output.stderr));
         text(&output.stdout).to_owned()
     };

@@ -2,55 +2,28 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
 mod dir;
+mod program;
 
 use dir::Dir;
-use std::io::{BufRead, BufReader};
+use program::{Running, fails, prints};
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 const ZONE: &str = "$TTL 60\n@ IN SOA ns hostmaster 1 3600 900 604800 60\n@ IN NS ns\nns IN A 192.0.2.53\n";
 
-fn run(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_firstflight")).args(args).output().unwrap()
-}
-
-fn prints(args: &[&str]) -> String {
-    let output = run(args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// One line that says what to do, and exit code 2.
-fn fails(args: &[&str], says: &str) {
-    let output = run(args);
-    let complaint = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {complaint}");
-    assert!(complaint.contains(says), "{args:?}: {complaint}");
-    assert_eq!(complaint.lines().count(), 1, "{complaint}");
-    assert!(!complaint.contains("0badc0d"), "{complaint}");
-}
-
-/// A front that runs; killed when dropped.
-struct Running {
-    child: Child,
+/// A front that runs.
+struct Front {
+    running: Running,
     address: String,
     carriage: String,
-    lines: BufReader<std::process::ChildStdout>,
 }
 
-impl Running {
+impl Front {
     fn start(args: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_firstflight"));
-        let command = command.args(["dns", "--listen", "127.0.0.1:0"]).args(args);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap());
-        let (mut address, mut carriage) = (String::new(), String::new());
-        lines.read_line(&mut address).unwrap();
-        lines.read_line(&mut carriage).unwrap();
-        let address = address.trim().strip_prefix("listening on ").unwrap().to_owned();
-        Self { child, address, carriage: carriage.trim().to_owned(), lines }
+        let mut running = Running::start(&[&["dns", "--listen", "127.0.0.1:0"], args].concat());
+        let (address, carriage) = (running.address(), running.line());
+        Self { running, address, carriage }
     }
 
     /// Asks for type A of a name in wire form; the answer behind the header.
@@ -63,21 +36,6 @@ impl Running {
         let len = socket.recv(&mut answer).unwrap();
         assert_eq!(answer[..4], [0, 7, 0x84, 0], "{answer:?}");
         answer[12..len].to_vec()
-    }
-
-    /// Ends it with SIGTERM; the last line.
-    fn stop(mut self) -> String {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        assert!(self.child.wait().unwrap().success());
-        (&mut self.lines).lines().map_while(Result::ok).last().unwrap_or_default()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -109,19 +67,22 @@ fn a_front_answers_names_and_fragments_and_remembers_its_start() {
         "--state",
         &state,
     ];
-    let running = Running::start(&args);
-    assert_eq!(running.carriage, format!("carriage zone f.xyz.com., carriage-key {public}"));
-    assert!(running.ask(b"\x02ns\x01f\x03xyz\x03com\x00").ends_with(&[0, 0, 0, 60, 0, 4, 192, 0, 2, 53]));
+    let front = Front::start(&args);
+    assert_eq!(front.carriage, format!("carriage zone f.xyz.com., carriage-key {public}"));
+    assert!(front.ask(b"\x02ns\x01f\x03xyz\x03com\x00").ends_with(&[0, 0, 0, 60, 0, 4, 192, 0, 2, 53]));
     let fragment = [&b"\x3fff0"[..], &[200; 60], b"\x01F\x03xyz\x03com\x00"].concat();
-    let answer = running.ask(&fragment);
+    let answer = front.ask(&fragment);
     assert!(answer.starts_with(&fragment) && answer.ends_with(&[0, 0, 0, 0, 0, 4, 192, 0, 2, 80]));
 
     // A second front would send with the same numbers.
     let second: Vec<&str> = ["dns", "--listen", "127.0.0.1:0"].into_iter().chain(args).collect();
-    fails(&second, "is held by another front");
+    fails(&second, 2, "is held by another front");
     let first: u64 = std::fs::read_to_string(&state).unwrap().trim().parse().unwrap();
-    assert_eq!(running.stop(), "answers: 2 (1 to fragments); first flights: 0 put together, 0 relayed");
-    Running::start(&args).stop();
+    assert_eq!(
+        front.running.stop(),
+        ["answers: 2 (1 to fragments); first flights: 0 put together, 0 relayed"]
+    );
+    Front::start(&args).running.stop();
     let next: u64 = std::fs::read_to_string(&state).unwrap().trim().parse().unwrap();
     assert!(next > first, "{next} {first}");
 }
@@ -156,8 +117,8 @@ fn mistakes_are_told_in_one_line() {
     let key = dir.file("key", &format!("key 1 {}\n", "0badc0de".repeat(8)));
     let relay = dir.file("relay", &format!("relay 1 {}\n", "0badc0de".repeat(8)));
     let listen = ["dns", "--listen", "127.0.0.1:0"];
-    let with = |args: &[&str], says: &str| fails(&[&listen[..], args].concat(), says);
-    fails(&["dns"], "--listen");
+    let with = |args: &[&str], says: &str| fails(&[&listen[..], args].concat(), 2, says);
+    fails(&["dns"], 2, "--listen");
     with(&[], "say what to serve");
     with(&["--zone", &zone], "1 --zone and 0 --origin");
     with(&["--zone", &dir.path("none"), "--origin", "xyz.com"], "cannot read the zone file");
@@ -202,6 +163,6 @@ fn mistakes_are_told_in_one_line() {
     carriage(&[("--nearest", &table)], "line 1 names 192.0.2.81:4454, which no --relay does");
     std::fs::set_permissions(&relay, std::fs::Permissions::from_mode(0o644)).unwrap();
     carriage(&[], "make it 0600");
-    fails(&["dns", "keygen", "--key", &key], "is there already");
-    fails(&["dns", "keygen"], "--key");
+    fails(&["dns", "keygen", "--key", &key], 2, "is there already");
+    fails(&["dns", "keygen"], 2, "--key");
 }

@@ -2,11 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
 mod dir;
+mod program;
 
 use dir::Dir;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Output};
 
 const KEYS: &str = "00010203-04050607-08090a0b-0c0d0e0f,10111213-14151617-18191a1b-1c1d1e1f";
 /// `id:hex` of the bytes 0 to 31, whose keys `credential` checks against an independent HKDF.
@@ -15,23 +15,12 @@ const SECOND: &str = "b:ffffffffffffffffffffffffffffffffffffffffffffffffffffffff
 /// Half a day into day 20833.
 const DAY: &str = "2027-01-15T12:00:00Z";
 
-fn run(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_firstflight")).arg("keys").args(args).output().unwrap()
-}
-
 fn prints(args: &[&str]) -> String {
-    let output = run(args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+    program::prints(&[&["keys"], args].concat())
 }
 
 fn refused(args: &[&str], says: &str) {
-    let output = run(args);
-    let complaint = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {complaint}");
-    assert!(complaint.contains(says), "{args:?}: {complaint}");
-    assert_eq!(complaint.lines().count(), 1, "{complaint}");
-    assert!(!complaint.contains("0badc0d"), "{complaint}");
+    program::fails(&[&["keys"], args].concat(), 2, says);
 }
 
 #[test]
@@ -149,9 +138,8 @@ fn serve_takes_its_key_from_the_environment() {
     let serve = |options: &[&str]| {
         let base = ["serve", "--root", "/nonexistent", "--tun", "fftest0"];
         let ends = ["--host-ip", "10.9.0.1/24", "--ip", "10.9.0.2"];
-        let mut command = Command::new(env!("CARGO_BIN_EXE_firstflight"));
-        command.args(base).args(ends).args(options).env("FIRSTFLIGHT_KEY", "0badc0de");
-        let output = command.output().unwrap();
+        let args = [&base[..], &ends, options].concat();
+        let output = program::command(&args).env("FIRSTFLIGHT_KEY", "0badc0de").output().unwrap();
         assert_eq!(output.status.code(), Some(2));
         String::from_utf8(output.stderr).unwrap()
     };

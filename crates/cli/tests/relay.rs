@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests: they fail by panicking")]
 
 mod dir;
+mod program;
 
 use dir::Dir;
 use firstflight_credential::asap::{ClientCertificate, Identity, PrivateKey, certify};
@@ -16,32 +17,15 @@ use firstflight_wire::asap::{Carriage, CertificateFlags, Hint, Reply, Zone};
 use firstflight_wire::carrier::Carried;
 use firstflight_wire::tcp::Segment;
 use firstflight_wire::{Instant, SeqNum};
-use std::io::{BufRead, BufReader, Read, Write};
+use program::{Running, fails};
+use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::num::{NonZeroU8, NonZeroU16};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const REQUEST: &[u8] = b"GET /hello HTTP/1.0\r\n\r\n";
-
-struct Killed(Child, BufReader<ChildStdout>);
-
-impl Killed {
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.1.read_line(&mut line).unwrap();
-        line.trim_end().to_owned()
-    }
-}
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
@@ -57,7 +41,7 @@ fn verifier() -> PrivateKey {
 }
 
 /// A server with a file `hello` that trusts [`verifier`] and shares `key` with a front.
-fn serve_front(dir: &Dir, key: &RelayKey) -> (Killed, SocketAddr, SocketAddr) {
+fn serve_front(dir: &Dir, key: &RelayKey) -> (Running, SocketAddr, SocketAddr) {
     create_relay_key(&PathBuf::from(dir.path("relay")), 1, key).unwrap();
     let relay = free();
     let (server, udp) =
@@ -66,23 +50,16 @@ fn serve_front(dir: &Dir, key: &RelayKey) -> (Killed, SocketAddr, SocketAddr) {
 }
 
 /// A server with a file `hello` that trusts [`verifier`], and its address.
-fn serve(dir: &Dir, args: &[&str]) -> (Killed, SocketAddr) {
+fn serve(dir: &Dir, args: &[&str]) -> (Running, SocketAddr) {
     std::fs::create_dir(dir.path("www")).unwrap();
     std::fs::write(dir.path("www/hello"), "as you like").unwrap();
     let trust = format!("[[verifier]]\nkey = \"{}\"\nown = true\n", verifier().public());
     std::fs::write(dir.path("trust"), trust).unwrap();
     let udp = free();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_firstflight"))
-        .args(["serve", "--udp", &udp.to_string(), "--root", &dir.path("www"), "--first-start"])
-        .args(["--trust", &dir.path("trust")])
-        .args(args)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let stdout = BufReader::new(child.stdout.take().unwrap());
-    let mut server = Killed(child, stdout);
-    let line = server.line();
-    assert!(line.starts_with("listening on"), "{line}");
+    let (address, root, trust) = (udp.to_string(), dir.path("www"), dir.path("trust"));
+    let fixed = ["serve", "--udp", &address, "--root", &root, "--first-start", "--trust", &trust];
+    let mut server = Running::start(&[&fixed, args].concat());
+    server.address();
     (server, udp)
 }
 
@@ -228,12 +205,7 @@ fn a_server_takes_first_flights_from_names_that_it_is_asked_for() {
     ] {
         assert!(text.contains(&format!("{line}\n")), "{line} in {text}");
     }
-    let pid = server.0.id().to_string();
-    // The first signal ends it once its connections have; another one at once.
-    while server.0.try_wait().unwrap().is_none() {
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-    }
-    let lines: Vec<String> = (&mut server.1).lines().map_while(Result::ok).collect();
+    let lines = server.stop();
     let n = 2 * labels.len() - 1;
     let says = format!(
         "names:         {n} queries, {n} answers ({n} to fragments); first flights: 1 put together, 1 taken"
@@ -245,24 +217,20 @@ fn a_server_takes_first_flights_from_names_that_it_is_asked_for() {
 fn what_is_wrong_about_fronts_is_told_in_one_line() {
     let dir = Dir::new("wrong");
     std::fs::write(dir.path("trust"), format!("[[verifier]]\nkey = \"{}\"\n", verifier().public())).unwrap();
-    let told = |udp: &str, args: &[&str]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_firstflight"))
-            .args(["serve", "--udp", udp, "--root", &dir.path(""), "--identity", "www.example.com"])
-            .args(["--trust", &dir.path("trust")])
-            .args(args)
-            .output()
-            .unwrap();
-        let complaint = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((output.status.code(), complaint.lines().count()), (Some(2), 1), "{complaint}");
-        complaint
+    let refused = |udp: &str, args: &[&str], says: &str| {
+        let (root, trust) = (dir.path(""), dir.path("trust"));
+        let fixed =
+            ["serve", "--udp", udp, "--root", &root, "--identity", "www.example.com", "--trust", &trust];
+        fails(&[&fixed, args].concat(), 2, says);
     };
-    let from_fronts =
-        |udp: &str, key: &str| told(udp, &["--relay-listen", "127.0.0.1:0", "--relay-key", key]);
-    assert!(from_fronts("127.0.0.1:0", &dir.path("none")).contains("cannot be read"));
+    let from_fronts = |udp: &str, key: &str, says: &str| {
+        refused(udp, &["--relay-listen", "127.0.0.1:0", "--relay-key", key], says);
+    };
+    from_fronts("127.0.0.1:0", &dir.path("none"), "cannot be read");
     std::fs::write(dir.path("open"), "relay 1 00").unwrap();
-    assert!(from_fronts("127.0.0.1:0", &dir.path("open")).contains("0600"));
+    from_fronts("127.0.0.1:0", &dir.path("open"), "0600");
     create_relay_key(&PathBuf::from(dir.path("key")), 1, &RelayKey::from_bytes(&[3; 32])).unwrap();
-    assert!(from_fronts("0.0.0.0:0", &dir.path("key")).contains("--relay-seen-as"));
+    from_fronts("0.0.0.0:0", &dir.path("key"), "--relay-seen-as");
 
     // What the name server in it lacks.
     let file = CarriageKeyFile {
@@ -271,25 +239,20 @@ fn what_is_wrong_about_fronts_is_told_in_one_line() {
         former: vec![],
     };
     file.create(&PathBuf::from(dir.path("carriage"))).unwrap();
-    let naming = |udp: &str, args: &[&str]| {
+    let naming = |udp: &str, key: &str, args: &[&str], says: &str| {
         let listen = ["--dns-listen", "127.0.0.1:0", "--carriage-zone", "f.xyz.com", "--carriage-key"];
-        let carriage = dir.path(if args == ["no key"] { "none" } else { "carriage" });
-        let more: Vec<&str> = args.iter().copied().filter(|arg| *arg != "no key").collect();
-        told(udp, &[&listen[..], &[&carriage], &more].concat())
+        refused(udp, &[&listen[..], &[&dir.path(key)], args].concat(), says);
     };
-    assert!(naming("127.0.0.1:0", &["no key"]).contains("make one with `firstflight dns keygen`"));
-    assert!(naming("[::1]:0", &[]).contains("--carriage-address"));
-    assert!(naming("0.0.0.0:0", &[]).contains("--relay-seen-as"));
-    assert!(naming("127.0.0.1:0", &["--dns-origin", "xyz.com"]).contains("0 --dns-zone and 1 --dns-origin"));
-    let udp = ["serve", "--udp", "127.0.0.1:0", "--root", &dir.path("")].map(str::to_owned);
+    naming("127.0.0.1:0", "none", &[], "make one with `firstflight dns keygen`");
+    naming("[::1]:0", "carriage", &[], "--carriage-address");
+    naming("0.0.0.0:0", "carriage", &[], "--relay-seen-as");
+    naming("127.0.0.1:0", "carriage", &["--dns-origin", "xyz.com"], "0 --dns-zone and 1 --dns-origin");
     for (args, lacks) in [
         (&["--carriage-zone", "f.xyz.com"][..], "--dns-listen"),
         (&["--dns-listen", "127.0.0.1:0"], "--carriage-key"),
         (&["--relay-seen-as", "127.0.0.1:9"], "--dns-listen"),
     ] {
-        let output = Command::new(env!("CARGO_BIN_EXE_firstflight")).args(&udp).args(args).output().unwrap();
-        let complaint = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((output.status.code(), complaint.lines().count()), (Some(2), 1), "{complaint}");
-        assert!(complaint.contains(lacks), "{complaint}");
+        let root = dir.path("");
+        fails(&[&["serve", "--udp", "127.0.0.1:0", "--root", &root], args].concat(), 2, lacks);
     }
 }

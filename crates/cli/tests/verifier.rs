@@ -2,71 +2,19 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
 mod dir;
+mod program;
 
 use dir::Dir;
+use program::{Running, fails, prints};
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Command, Output, Stdio};
 
-fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_firstflight"));
-    command.args(args);
-    command
-}
-
-fn run(args: &[&str]) -> Output {
-    command(args).output().unwrap()
-}
-
-fn prints(args: &[&str]) -> String {
-    let output = run(args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// One line that says what to do, and this exit code.
-fn fails(args: &[&str], code: i32, says: &str) {
-    let output = run(args);
-    let complaint = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(code), "{args:?}: {complaint}");
-    assert!(complaint.contains(says), "{args:?}: {complaint}");
-    assert_eq!(complaint.lines().count(), 1, "{complaint}");
-    assert!(!complaint.contains("0badc0d"), "{complaint}");
-}
-
-/// A verifier that runs; killed when dropped.
-struct Running {
-    child: Child,
-    address: String,
-    lines: BufReader<std::process::ChildStdout>,
-}
-
-impl Running {
-    fn start(args: &[&str]) -> Self {
-        let fixed = ["verifier", "--listen", "127.0.0.1:0", "--allow-prefix", "127.0.0.0/8"];
-        let mut child = command(&fixed).args(args).stdout(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        lines.read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("listening on ").unwrap().to_owned();
-        Self { child, address, lines }
-    }
-
-    /// Ends it with SIGTERM; the last line.
-    fn stop(mut self) -> String {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        assert!(self.child.wait().unwrap().success());
-        (&mut self.lines).lines().map_while(Result::ok).last().unwrap_or_default()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// A verifier that runs, and its address.
+fn start(args: &[&str]) -> (Running, String) {
+    let fixed = ["verifier", "--listen", "127.0.0.1:0", "--allow-prefix", "127.0.0.0/8"];
+    let mut running = Running::start(&[&fixed, args].concat());
+    let address = running.address();
+    (running, address)
 }
 
 /// Makes a verifier's key; its public half.
@@ -85,13 +33,13 @@ fn a_certificate_from_a_verifier_that_runs() {
     let path = dir.path("key");
     let key = keygen(&path);
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    let verifier = Running::start(&["--key", &path]);
+    let (verifier, verifier_at) = start(&["--key", &path]);
 
-    let said = prints(&get(&verifier.address, &key));
+    let said = prints(&get(&verifier_at, &key));
     assert!(said.contains("certifies that 127.0.0.1 has the key"), "{said}");
     assert!(said.contains("(1800 s), seen by 1 vantage point"), "{said}");
     let out = dir.path("certificate");
-    let mut args = get(&verifier.address, &key);
+    let mut args = get(&verifier_at, &key);
     args.extend(["--duration", "10m", "--json", "--out", &out]);
     let report: Value = serde_json::from_str(&prints(&args)).unwrap();
     assert_eq!((&report["address"], &report["duration_s"]), (&"127.0.0.1".into(), &600.into()));
@@ -99,11 +47,14 @@ fn a_certificate_from_a_verifier_that_runs() {
     // Another verifier than was meant.
     let other = keygen(&dir.path("other"));
     fails(
-        &get(&verifier.address, &other),
+        &get(&verifier_at, &other),
         1,
         "the request is not signed by the client's key for this verifier's key",
     );
-    assert_eq!(verifier.stop(), "certificates: 2 (0 refreshed); tokens: 0; probes: 0; refused: 1");
+    assert_eq!(
+        verifier.stop().last().unwrap(),
+        "certificates: 2 (0 refreshed); tokens: 0; probes: 0; refused: 1"
+    );
 }
 
 #[test]
@@ -114,21 +65,21 @@ fn a_group_and_who_of_it_is_missing() {
     let token = dir.path("ams.token");
     prints(&["verifier", "keygen", "--vantage-key", &token]);
     prints(&["verifier", "keygen", "--vantage-key", &dir.path("nbo.token"), "--number", "3"]);
-    let point = Running::start(&["--vantage-id", "1", "--vantage-key", &token]);
-    let second = Running::start(&["--vantage-id", "2", "--vantage-key", &dir.path("nbo.token")]);
-    let text = format!("1 ams {} ams.token\n2 nbo {} nbo.token\n", point.address, second.address);
+    let (_point, point_at) = start(&["--vantage-id", "1", "--vantage-key", &token]);
+    let (second, second_at) = start(&["--vantage-id", "2", "--vantage-key", &dir.path("nbo.token")]);
+    let text = format!("1 ams {} ams.token\n2 nbo {} nbo.token\n", point_at, second_at);
     let group = dir.file("group", &text);
-    let issuer = Running::start(&["--key", &path, "--group", &group]);
-    let mut args = get(&issuer.address, &key);
+    let (_issuer, issuer_at) = start(&["--key", &path, "--group", &group]);
+    let mut args = get(&issuer_at, &key);
     args.extend(["--group", &group]);
     let said = prints(&args);
     assert!(said.contains("seen by 3 vantage points"), "{said}");
     fails(
-        &get(&issuer.address, &key),
+        &get(&issuer_at, &key),
         1,
         "the token of vantage point number 1 (number 1): a vantage point's token is missing",
     );
-    assert!(second.stop().contains("tokens: 1;"));
+    assert!(second.stop().last().unwrap().contains("tokens: 1;"));
     fails(&args, 1, "no token from vantage point nbo (number 2): no answer over UDP, nor over TCP");
 }
 

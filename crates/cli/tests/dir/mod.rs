@@ -1,11 +1,11 @@
-//! Files of one test, in a directory that vanishes with it.
+//! Files of one test that vanish with it.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-/// The directory.
+/// A directory.
 pub struct Dir(PathBuf);
 
 impl Dir {
@@ -33,5 +33,27 @@ impl Dir {
 impl Drop for Dir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// One file, with the usual permissions, that vanishes with it.
+pub struct TempFile(pub PathBuf);
+
+impl TempFile {
+    pub fn new(name: &str, content: impl AsRef<[u8]>) -> Self {
+        let name = format!("firstflight-{}-{}-{name}", env!("CARGO_CRATE_NAME"), std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, content).unwrap();
+        Self(path)
+    }
+
+    pub fn as_str(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
     }
 }

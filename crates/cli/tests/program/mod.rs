@@ -1,0 +1,83 @@
+//! The command as a child of a test: run to its end, or a service that goes on.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests: they fail by panicking")]
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+pub fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_firstflight"));
+    command.args(args);
+    command
+}
+
+pub fn run(args: &[&str]) -> Output {
+    command(args).output().unwrap()
+}
+
+/// What it prints when all is well.
+pub fn prints(args: &[&str]) -> String {
+    let output = run(args);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Nothing on stdout, one line on stderr that says what to do, and this exit code. What tests take for a secret, and
+/// mistype, begins with `0badc0d`.
+pub fn fails(args: &[&str], code: i32, says: &str) {
+    let output = run(args);
+    let complaint = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {complaint}");
+    assert!(complaint.contains(says), "{args:?}: {complaint}");
+    assert_eq!(complaint.lines().count(), 1, "{complaint}");
+    assert!(!complaint.contains("0badc0d"), "{complaint}");
+    assert!(output.stdout.is_empty(), "{:?}", String::from_utf8(output.stdout));
+}
+
+/// A service that runs; killed when dropped.
+pub struct Running {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Running {
+    pub fn start(args: &[&str]) -> Self {
+        let mut child = command(args).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Self { child, lines }
+    }
+
+    /// The next line that it prints.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// Where it listens, by the next line.
+    pub fn address(&mut self) -> String {
+        let line = self.line();
+        line.strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}")).to_owned()
+    }
+
+    /// Ends it with SIGTERM, again until it does: `serve` waits for its connections at the first. The lines that nobody
+    /// read.
+    pub fn stop(mut self) -> Vec<String> {
+        let pid = self.child.id().to_string();
+        let status = loop {
+            assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+        };
+        assert!(status.success(), "{status}");
+        (&mut self.lines).lines().map_while(Result::ok).collect()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
