@@ -14,6 +14,7 @@ pub use names::{Carriage, name, zones};
 use crate::error::Error;
 use crate::output;
 use crate::serve::metrics::Exporter;
+use crate::stop::Stop;
 use clap::Subcommand;
 use firstflight_dns::front::{Kind, Nearest, Policy, RoundRobin};
 use firstflight_dns::metrics::{Publisher, describe};
@@ -25,7 +26,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
-use tokio::signal::unix::{SignalKind, signal};
 
 /// Run an authoritative name server that also takes first flights inside DNS lookups (ASAP)
 ///
@@ -156,8 +156,7 @@ impl Run {
 }
 
 async fn serve(run: Run, carriage: Carriage) -> Result<ExitCode, Error> {
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
+    let mut stop = Stop::new()?;
     let sockets = Sockets::bind(&run.listen).await;
     let sockets = sockets.map_err(|error| Error::Dns(DnsError::Service(error)))?;
     let exporter = match run.metrics {
@@ -185,14 +184,7 @@ async fn serve(run: Run, carriage: Carriage) -> Result<ExitCode, Error> {
         tokio::spawn(exporter.run(move || publisher.publish()))
     });
     let following = files.map(|files| tokio::spawn(files.follow(handle.clone())));
-    service
-        .run(async {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-        })
-        .await;
+    service.run(stop.asked()).await;
     for task in exporting.into_iter().chain(following) {
         task.abort();
     }

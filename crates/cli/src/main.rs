@@ -13,12 +13,14 @@ mod explain;
 mod file_body;
 mod file_sink;
 mod get;
+mod key_fault;
 mod keys;
 mod network;
 mod observed;
 mod output;
 mod reach;
 mod serve;
+mod stop;
 mod subnet;
 #[cfg(test)]
 mod test_site;

@@ -16,6 +16,7 @@ pub(crate) mod replays;
 use crate::error::Error;
 use crate::network::Network;
 use crate::observed::observe;
+use crate::stop::Stop;
 use clap::ArgGroup;
 use fast_open::FastOpen;
 use firstflight::credential::NetworkId;
@@ -32,7 +33,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -110,8 +110,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let mut asap = args.certificates.prepare(&listen_at, port, fast_open.policy.as_ref()).await?;
     let (fronts, names) = first_flights_by_dns(&args, asap.policy.as_mut()).await?;
     let root: Arc<Path> = files::root(&args.root).await?.into();
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
+    let mut signals = Stop::new()?;
     // Before the device, so that an address in use leaves nothing behind.
     let metrics = match args.metrics {
         Some(at) => Some(metrics::Exporter::bind(at, firstflight::metrics::describe).await?),
@@ -154,10 +153,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     asap.follow(trusting);
     let relaying = fronts.map(|fronts| tokio::spawn(fronts.run(endpoint.clone())));
 
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
+    signals.asked().await;
     drop(stop);
     if let Some(relaying) = relaying {
         relaying.abort();
@@ -165,8 +161,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     tokio::select! {
         () = end(listening, names, graceful, &endpoint) => {}
         // A second signal: at once.
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+        () = signals.asked() => {}
     }
     if let Some(exporting) = exporting {
         exporting.abort();

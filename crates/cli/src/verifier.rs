@@ -8,6 +8,7 @@ pub use error::VerifierError;
 use crate::error::Error;
 use crate::output;
 use crate::serve::metrics::Exporter;
+use crate::stop::Stop;
 use clap::Subcommand;
 use firstflight_verifier::metrics::{Publisher, describe};
 use firstflight_verifier::{
@@ -20,7 +21,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
 
 /// Run a provenance verifier, which certifies that clients are at their addresses (ASAP)
 ///
@@ -121,7 +121,7 @@ impl Run {
             Some(path) => {
                 let keys = VerifierKeys::read(path);
                 let VerifierKeys { key, retired } =
-                    keys.map_err(|error| VerifierError::Key(path.clone(), error))?;
+                    keys.map_err(|error| VerifierError::unusable(path, error))?;
                 Some(Issuer { key, retired, first: self.first_duration, longest: self.max_duration, group })
             }
             None => None,
@@ -137,15 +137,14 @@ impl Run {
 
 /// The first of a file: it gives the tokens.
 fn token_key(path: &Path) -> Result<TokenKey, VerifierError> {
-    let fail = |error| VerifierError::Key(path.to_owned(), error);
+    let fail = |error| VerifierError::unusable(path, error);
     let keys = read_token_keys(path).map_err(fail)?;
     keys.into_iter().next().ok_or_else(|| fail(firstflight_verifier::KeyFileError::NoKey))
 }
 
 async fn serve(run: Run) -> Result<ExitCode, Error> {
     let config = run.config().map_err(Error::Verifier)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
+    let mut stop = Stop::new()?;
     let public = config.issuer.as_ref().map(|issuer| issuer.key.public());
     let vantage = config.vantage.as_ref().map(|vantage| vantage.id);
     let service = Service::bind(config, &run.listen, STREAM_LIMITS).await;
@@ -168,14 +167,7 @@ async fn serve(run: Run) -> Result<ExitCode, Error> {
         output::line(&format_args!("vantage point {id}"));
     }
     let counters = service.counters();
-    service
-        .run(async {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-        })
-        .await;
+    service.run(stop.asked()).await;
     if let Some(exporting) = exporting {
         exporting.abort();
     }

@@ -1,12 +1,13 @@
 //! Why a front does not run.
 
+use crate::key_fault::KeyFault;
 use firstflight_dns::front::NearestError;
 use firstflight_dns::service::ServiceError;
 use firstflight_dns::{BootError, FrontError, KeyFileError, Name, ZoneError};
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Why `dns` stopped.
@@ -22,12 +23,8 @@ pub enum DnsError {
     ReadZone(PathBuf, io::Error),
     /// A zone file is not the zone that it is to be.
     Zone(PathBuf, Box<(Name, ZoneError)>),
-    /// A key file cannot be used.
-    Key(PathBuf, KeyFileError),
-    /// A new key file is there already.
-    Exists(PathBuf),
-    /// A new key file cannot be written.
-    Write(PathBuf, io::Error),
+    /// A key file, or the place for a new one.
+    Key(KeyFault),
     /// A table of prefixes cannot be read.
     ReadNearest(PathBuf, io::Error),
     /// A table of prefixes is none.
@@ -47,6 +44,16 @@ pub enum DnsError {
 }
 
 impl DnsError {
+    /// A key file cannot be used.
+    pub fn unusable(path: &Path, error: KeyFileError) -> Self {
+        Self::Key(KeyFault::Unusable(path.to_owned(), error, "firstflight dns keygen"))
+    }
+
+    /// A new key file was not written.
+    pub fn not_written(path: &Path, error: io::Error) -> Self {
+        Self::Key(KeyFault::not_written(path, error))
+    }
+
     /// 2 for what the person can mend, 1 for what failed on the way.
     pub fn exit_code(&self) -> ExitCode {
         match self {
@@ -77,18 +84,7 @@ impl fmt::Display for DnsError {
                 let error = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
                 write!(f, "the zone file {} for {origin} {error}", path.display())
             }
-            Self::Key(path, error @ KeyFileError::Read(_)) => {
-                write!(f, "key file {} {error}; make one with `firstflight dns keygen`", path.display())
-            }
-            Self::Key(path, error) => write!(f, "key file {} {error}", path.display()),
-            Self::Exists(path) => write!(
-                f,
-                "{} is there already, and whoever needs its key would lose it: choose another file, or remove it",
-                path.display()
-            ),
-            Self::Write(path, error) => {
-                write!(f, "cannot write {}: {error}; choose a file in a directory of yours", path.display())
-            }
+            Self::Key(fault) => fault.fmt(f),
             Self::ReadNearest(path, error) => write!(f, "cannot read --nearest {}: {error}", path.display()),
             Self::Nearest(path, error) => write!(f, "--nearest {}: {error}", path.display()),
             Self::State(path, error) => write!(f, "--state {} {error}", path.display()),

@@ -6,9 +6,8 @@ use crate::verifier::seconds;
 use firstflight_dns::service::{secure_rng, unix_ms};
 use firstflight_dns::{CarriageKey, CarriageKeyFile, RelayKey, create_relay_key, read_relay_keys};
 use std::fmt::Write;
-use std::io;
 use std::num::NonZeroU8;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Make the key that first flights by DNS are sealed to, or what a front shares with a server
 ///
@@ -46,12 +45,12 @@ pub fn run(args: &Args) -> Result<(), DnsError> {
         let now = unix_ms() / 1000;
         let file = match &args.after {
             Some(old) => {
-                let before = CarriageKeyFile::read(old).map_err(|error| DnsError::Key(old.clone(), error))?;
+                let before = CarriageKeyFile::read(old).map_err(|error| DnsError::unusable(old, error))?;
                 before.rotated(key, now + u64::from(args.opens), now)
             }
             None => CarriageKeyFile { id: NonZeroU8::MIN, key, former: Vec::new() },
         };
-        file.create(path).map_err(|error| not_written(path, error))?;
+        file.create(path).map_err(|error| DnsError::not_written(path, error))?;
         output::line(&format_args!("carriage-key {}", published(file.id, &file.key.public())));
         for (id, _, ends) in &file.former {
             output::line(&format_args!("former {id} opens for {} s", ends.saturating_sub(now)));
@@ -59,9 +58,9 @@ pub fn run(args: &Args) -> Result<(), DnsError> {
     }
     if let Some(path) = &args.relay_key {
         let key = RelayKey::generate(&mut rng);
-        create_relay_key(path, args.number, &key).map_err(|error| not_written(path, error))?;
+        create_relay_key(path, args.number, &key).map_err(|error| DnsError::not_written(path, error))?;
         // What was written is what will be read.
-        read_relay_keys(path).map_err(|error| DnsError::Key(path.clone(), error))?;
+        read_relay_keys(path).map_err(|error| DnsError::unusable(path, error))?;
         output::line(&format_args!("{}: relay key number {}", path.display(), args.number));
     }
     Ok(())
@@ -74,11 +73,4 @@ pub fn published(id: NonZeroU8, key: &[u8; 32]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
-}
-
-fn not_written(path: &Path, error: io::Error) -> DnsError {
-    match error.kind() {
-        io::ErrorKind::AlreadyExists => DnsError::Exists(path.to_owned()),
-        _ => DnsError::Write(path.to_owned(), error),
-    }
 }

@@ -44,7 +44,7 @@ impl Relays {
     fn servers(&mut self) -> Result<Option<Vec<RelayServer>>, DnsError> {
         let mut keys = Vec::with_capacity(self.servers.len());
         for RelayTo { path, .. } in &self.servers {
-            let fail = |error| DnsError::Key(path.clone(), error);
+            let fail = |error| DnsError::unusable(path, error);
             let first = read_relay_keys(path).map_err(fail)?.into_iter().next();
             keys.push(first.ok_or_else(|| fail(firstflight_dns::KeyFileError::NoKey))?);
         }
@@ -76,7 +76,7 @@ impl KeyFiles {
     /// The keys that first flights are sealed to, as they are now.
     pub fn carriage(&self) -> Result<CarriageKeys, DnsError> {
         let file = CarriageKeyFile::read(&self.carriage);
-        let file = file.map_err(|error| DnsError::Key(self.carriage.clone(), error))?;
+        let file = file.map_err(|error| DnsError::unusable(&self.carriage, error))?;
         Ok(file.keys(unix()))
     }
 

@@ -1,11 +1,12 @@
 //! Why a verifier, or a certificate of one, is not to be had.
 
+use crate::key_fault::KeyFault;
 use firstflight_verifier::pool::PoolFileError;
 use firstflight_verifier::{Fault, GroupError, KeyFileError, ObtainError, ServiceError};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Why `verifier` or `certificate` stopped.
@@ -13,12 +14,8 @@ use std::process::ExitCode;
 pub enum VerifierError {
     /// Neither options nor a subcommand.
     Nothing,
-    /// A key file cannot be used.
-    Key(PathBuf, KeyFileError),
-    /// A new key file is there already.
-    Exists(PathBuf),
-    /// A new key file cannot be written.
-    Write(PathBuf, io::Error),
+    /// A key file, or the place for a new one.
+    Key(KeyFault),
     /// A group file cannot be used.
     Group(PathBuf, GroupError),
     /// The service does not start.
@@ -36,6 +33,16 @@ pub enum VerifierError {
 }
 
 impl VerifierError {
+    /// A key file cannot be used.
+    pub fn unusable(path: &Path, error: KeyFileError) -> Self {
+        Self::Key(KeyFault::Unusable(path.to_owned(), error, "firstflight verifier keygen"))
+    }
+
+    /// A new key file was not written.
+    pub fn not_written(path: &Path, error: io::Error) -> Self {
+        Self::Key(KeyFault::not_written(path, error))
+    }
+
     /// 2 for what the person can mend, 1 for what failed on the way.
     pub fn exit_code(&self) -> ExitCode {
         match self {
@@ -51,18 +58,7 @@ impl fmt::Display for VerifierError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nothing => f.write_str("say where to answer, with --listen ADDR:PORT, and --key FILE"),
-            Self::Key(path, error @ KeyFileError::Read(_)) => {
-                write!(f, "key file {} {error}; make one with `firstflight verifier keygen`", path.display())
-            }
-            Self::Key(path, error) => write!(f, "key file {} {error}", path.display()),
-            Self::Exists(path) => write!(
-                f,
-                "{} is there already, and whoever needs its key would lose it: choose another file, or remove it",
-                path.display()
-            ),
-            Self::Write(path, error) => {
-                write!(f, "cannot write {}: {error}; choose a file in a directory of yours", path.display())
-            }
+            Self::Key(fault) => fault.fmt(f),
             Self::Group(path, error) => write!(f, "group file {} {error}", path.display()),
             Self::Service(error) => error.fmt(f),
             Self::Obtain(error) => error.fmt(f),

@@ -4,8 +4,7 @@ use super::VerifierError;
 use crate::output;
 use firstflight_credential::asap::PrivateKey;
 use firstflight_verifier::{TokenKey, VerifierKeys, create_token_key, read_token_keys, secure_rng};
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Make a verifier's key, or what a vantage point shares with its issuer
 #[derive(clap::Args)]
@@ -41,12 +40,12 @@ pub fn run(args: &Args) -> Result<(), VerifierError> {
     if let Some(path) = &args.key {
         let mut retired = Vec::new();
         if let Some(old) = &args.after {
-            let keys = VerifierKeys::read(old).map_err(|error| VerifierError::Key(old.clone(), error))?;
+            let keys = VerifierKeys::read(old).map_err(|error| VerifierError::unusable(old, error))?;
             retired.push(keys.key.public());
             retired.extend(keys.retired);
         }
         let keys = VerifierKeys { key: PrivateKey::generate(&mut rng), retired };
-        keys.create(path).map_err(|error| not_written(path, error))?;
+        keys.create(path).map_err(|error| VerifierError::not_written(path, error))?;
         let public = keys.key.public();
         output::line(&format_args!("key {public}"));
         output::line(&format_args!("id {}", public.id()));
@@ -56,17 +55,10 @@ pub fn run(args: &Args) -> Result<(), VerifierError> {
     }
     if let Some(path) = &args.vantage_key {
         let key = TokenKey::generate(args.number, &mut rng);
-        create_token_key(path, &key).map_err(|error| not_written(path, error))?;
+        create_token_key(path, &key).map_err(|error| VerifierError::not_written(path, error))?;
         // What was written is what will be read.
-        read_token_keys(path).map_err(|error| VerifierError::Key(path.clone(), error))?;
+        read_token_keys(path).map_err(|error| VerifierError::unusable(path, error))?;
         output::line(&format_args!("{}: token key number {}", path.display(), args.number));
     }
     Ok(())
-}
-
-fn not_written(path: &Path, error: io::Error) -> VerifierError {
-    match error.kind() {
-        io::ErrorKind::AlreadyExists => VerifierError::Exists(path.to_owned()),
-        _ => VerifierError::Write(path.to_owned(), error),
-    }
 }
