@@ -243,6 +243,20 @@ impl Pattern {
     }
 }
 
+/// Repeats a step, which says how many it did in how much CPU time, for `time`; the sums.
+fn repeat(
+    time: Duration,
+    mut step: impl FnMut() -> Result<(u64, Duration), BenchError>,
+) -> Result<(u64, Duration), BenchError> {
+    let (mut done, mut passed) = (0, Duration::ZERO);
+    while passed < time {
+        let (more, took) = step()?;
+        done += more;
+        passed += took;
+    }
+    Ok((done, passed))
+}
+
 /// One line that overwrites itself, if somebody watches.
 pub fn progress(text: &str) {
     let mut out = std::io::stderr();

@@ -7,6 +7,7 @@
 mod block;
 mod input;
 pub mod message;
+mod numbered;
 mod option;
 mod service;
 

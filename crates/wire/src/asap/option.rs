@@ -1,8 +1,8 @@
 //! The TCP option, kind 253.
 
 use super::EXID;
+use super::numbered::numbered;
 use crate::tcp::OptionBytes;
-use core::fmt;
 use core::net::Ipv4Addr;
 
 const KIND: u8 = 253;
@@ -71,61 +71,25 @@ impl From<Offer> for OptionBytes {
     }
 }
 
-/// One table, so that a status cannot lack its number or its sentence.
-macro_rules! statuses {
-    ($($variant:ident = $number:literal $label:literal $sentence:literal)*) => {
-        /// What a server answers to an [`Offer`]. A hint may steer the client; it never authorises anything.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        #[repr(u8)]
-        #[non_exhaustive]
-        pub enum Status {
-            $(#[doc = concat!($label, ": ", $sentence, ".")] $variant = $number,)*
-        }
-
-        impl Status {
-            /// Every status.
-            pub const ALL: &[Self] = &[$(Self::$variant),*];
-
-            /// The status with this number.
-            #[must_use]
-            pub const fn from_u8(number: u8) -> Option<Self> {
-                match number { $($number => Some(Self::$variant),)* _ => None }
-            }
-
-            /// Its label in kebab-case.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $label),* }
-            }
-
-            const fn sentence(self) -> &'static str {
-                match self { $(Self::$variant => $sentence),* }
-            }
-        }
-    };
-}
-
-statuses! {
-    Capable = 0 "capable" "the server understands ASAP"
-    Accepted = 1 "accepted" "the first flight was delivered"
-    Disabled = 2 "disabled" "the listener takes no certificates"
-    Overloaded = 3 "overloaded" "the server has no time to verify signatures, or no room"
-    UnknownVerifier = 4 "unknown-verifier" "the server does not trust the verifier that signed"
-    Expired = 5 "expired" "the certificate has expired, or is older than the server takes"
-    NotYetValid = 6 "not-yet-valid" "the certificate is not valid yet"
-    AddressMismatch = 7 "address-mismatch" "the certificate is for another address than the packet's"
-    BadSignature = 8 "bad-signature" "a signature is wrong"
-    OutsideWindow = 9 "outside-window" "the request is too old, or from the future"
-    Replayed = 10 "replayed" "the request was seen before"
-    WrongIdentity = 11 "wrong-identity" "the request is for a server of another identity"
-    Policy = 12 "policy" "the server's policy does not allow it"
-    Malformed = 13 "malformed" "the option or the block is malformed"
-    GuardFloor = 14 "guard-floor" "the request is older than the memory of the server's replay guard"
-}
-
-impl fmt::Display for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.sentence())
+numbered! {
+    /// What a server answers to an [`Offer`]. A hint may steer the client; it never authorises anything.
+    #[non_exhaustive]
+    pub enum Status {
+        Capable = 0 "capable" "the server understands ASAP"
+        Accepted = 1 "accepted" "the first flight was delivered"
+        Disabled = 2 "disabled" "the listener takes no certificates"
+        Overloaded = 3 "overloaded" "the server has no time to verify signatures, or no room"
+        UnknownVerifier = 4 "unknown-verifier" "the server does not trust the verifier that signed"
+        Expired = 5 "expired" "the certificate has expired, or is older than the server takes"
+        NotYetValid = 6 "not-yet-valid" "the certificate is not valid yet"
+        AddressMismatch = 7 "address-mismatch" "the certificate is for another address than the packet's"
+        BadSignature = 8 "bad-signature" "a signature is wrong"
+        OutsideWindow = 9 "outside-window" "the request is too old, or from the future"
+        Replayed = 10 "replayed" "the request was seen before"
+        WrongIdentity = 11 "wrong-identity" "the request is for a server of another identity"
+        Policy = 12 "policy" "the server's policy does not allow it"
+        Malformed = 13 "malformed" "the option or the block is malformed"
+        GuardFloor = 14 "guard-floor" "the request is older than the memory of the server's replay guard"
     }
 }
 

@@ -8,7 +8,7 @@ pub mod signatures;
 #[cfg(test)]
 mod tests;
 
-use super::{BenchError, Rounds, cpu_time, progress};
+use super::{BenchError, Rounds, cpu_time, progress, repeat};
 use openssl::Rsa;
 use server::{Accepting, Credential};
 use signatures::Signatures;
@@ -114,17 +114,12 @@ fn measure_all(options: &Rounds) -> Result<Results, BenchError> {
     Ok(Results { rounds: options.rounds, quick: options.quick, rows, rsa })
 }
 
-/// Operations a second: `step` gives how many it did in how much CPU time, and is repeated for `time`.
+/// Operations a second.
 fn rate(
     time: Duration,
-    mut step: impl FnMut() -> Result<(u64, Duration), BenchError>,
+    step: impl FnMut() -> Result<(u64, Duration), BenchError>,
 ) -> Result<f64, BenchError> {
-    let (mut done, mut passed) = (0, Duration::ZERO);
-    while passed < time {
-        let (more, took) = step()?;
-        done += more;
-        passed += took;
-    }
+    let (done, passed) = repeat(time, step)?;
     Ok(done as f64 / passed.as_secs_f64())
 }
 

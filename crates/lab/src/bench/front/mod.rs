@@ -6,7 +6,7 @@ mod report;
 mod tests;
 mod work;
 
-use super::{BenchError, Rounds, cpu_time, progress};
+use super::{BenchError, Rounds, cpu_time, progress, repeat};
 use std::time::Duration;
 use work::Work;
 
@@ -89,17 +89,12 @@ pub fn run(options: &Rounds) -> Result<String, BenchError> {
     Ok(if options.json { report::json(&results) } else { report::table(&results) })
 }
 
-/// Microseconds each: `step` gives how many it did in how much CPU time, and is repeated for `time`.
+/// Microseconds each.
 fn each(
     time: Duration,
-    mut step: impl FnMut() -> Result<(u64, Duration), BenchError>,
+    step: impl FnMut() -> Result<(u64, Duration), BenchError>,
 ) -> Result<f64, BenchError> {
-    let (mut done, mut passed) = (0, Duration::ZERO);
-    while passed < time {
-        let (more, took) = step()?;
-        done += more;
-        passed += took;
-    }
+    let (done, passed) = repeat(time, step)?;
     Ok(passed.as_secs_f64() * 1e6 / done as f64)
 }
 

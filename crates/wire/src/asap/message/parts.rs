@@ -1,5 +1,6 @@
 //! Parts of messages.
 
+use crate::asap::numbered::numbered;
 use crate::asap::{context, mapped};
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
@@ -178,53 +179,24 @@ impl Tokens {
     }
 }
 
-macro_rules! reasons {
-    ($($variant:ident = $number:literal $label:literal $sentence:literal)*) => {
-        /// Why a verifier refuses.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum Reason {
-            $(#[doc = concat!("Number ", $number, ": ", $sentence, ".")] $variant = $number,)*
-        }
-
-        impl Reason {
-            /// Every reason.
-            pub const ALL: &[Self] = &[$(Self::$variant),*];
-
-            /// The reason with this number.
-            #[must_use]
-            pub const fn from_u8(number: u8) -> Option<Self> {
-                match number { $($number => Some(Self::$variant),)* _ => None }
-            }
-
-            /// Its label in kebab-case.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $label),* }
-            }
-
-            const fn sentence(self) -> &'static str {
-                match self { $(Self::$variant => $sentence),* }
-            }
-        }
-    };
-}
-
-reasons! {
-    RateLimited = 1 "rate-limited" "too many requests came from the client's network"
-    Overloaded = 2 "overloaded" "the verifier has no time for signatures now"
-    Address = 3 "address" "the verifier certifies no such address"
-    UnsoundKey = 4 "unsound-key" "the client's key is none that can be certified"
-    BadSignature = 5 "bad-signature" "the request is not signed by the client's key for this verifier's key"
-    OldCertificate = 6 "old-certificate" "the old certificate is not valid now, not this verifier's or for another address, or its key did not sign"
-    NotAVantagePoint = 7 "not-a-vantage-point" "the verifier gives no tokens"
-    NotAnIssuer = 8 "not-an-issuer" "the verifier gives tokens only"
-    TokenMissing = 9 "token-missing" "a vantage point's token is missing"
-    TokenWrong = 10 "token-wrong" "a vantage point's token is wrong, or for another client or address"
-    TokenExpired = 11 "token-expired" "a vantage point's token is too old, or from the future"
-    TokenUnknown = 12 "token-unknown" "a token is of no vantage point that the verifier knows"
-    TooShort = 13 "too-short" "the verifier certifies for no time as short as was wished"
-    NoProbe = 14 "no-probe" "the verifier has no second address of the client's family to send a probe from"
+numbered! {
+    /// Why a verifier refuses.
+    pub enum Reason {
+        RateLimited = 1 "rate-limited" "too many requests came from the client's network"
+        Overloaded = 2 "overloaded" "the verifier has no time for signatures now"
+        Address = 3 "address" "the verifier certifies no such address"
+        UnsoundKey = 4 "unsound-key" "the client's key is none that can be certified"
+        BadSignature = 5 "bad-signature" "the request is not signed by the client's key for this verifier's key"
+        OldCertificate = 6 "old-certificate" "the old certificate is not valid now, not this verifier's or for another address, or its key did not sign"
+        NotAVantagePoint = 7 "not-a-vantage-point" "the verifier gives no tokens"
+        NotAnIssuer = 8 "not-an-issuer" "the verifier gives tokens only"
+        TokenMissing = 9 "token-missing" "a vantage point's token is missing"
+        TokenWrong = 10 "token-wrong" "a vantage point's token is wrong, or for another client or address"
+        TokenExpired = 11 "token-expired" "a vantage point's token is too old, or from the future"
+        TokenUnknown = 12 "token-unknown" "a token is of no vantage point that the verifier knows"
+        TooShort = 13 "too-short" "the verifier certifies for no time as short as was wished"
+        NoProbe = 14 "no-probe" "the verifier has no second address of the client's family to send a probe from"
+    }
 }
 
 impl Reason {
@@ -232,11 +204,5 @@ impl Reason {
     #[must_use]
     pub const fn is_about_a_token(self) -> bool {
         matches!(self, Self::TokenMissing | Self::TokenWrong | Self::TokenExpired | Self::TokenUnknown)
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.sentence())
     }
 }
