@@ -402,3 +402,39 @@ fn who_finds_no_memory_hears_when_there_is_some() {
     assert!(p.events.iter().any(|e| *e == Event::Ready(poor, Readiness::WRITABLE)), "{:?}", p.events);
     assert_eq!(p.stack.write(poor, b"x", p.now), Ok(1));
 }
+
+/// What arrived behind a gap will never be read once its connection is over: it does not keep the stack's memory from
+/// others until the application lets go of that connection.
+#[test]
+fn what_lies_behind_a_gap_is_forgotten_with_its_connection() {
+    let mut p = Peer::with(|c| c.limits.buffer_bytes = 1 << 14);
+    let listener = p.listen();
+    let poor = p.open_passive(listener, seg().mss(1460));
+    p.port += 1;
+    let dead = p.open_passive(listener, seg().mss(1460));
+    // Its ring takes all memory at once: it has to reach from the gap to here.
+    p.send(seg().seq(9_001).ack(1).bytes(1_000));
+    p.drain();
+    assert_eq!(p.stack.write(poor, b"x", p.now), Err(IoError::WouldBlock));
+    p.events.clear();
+    p.send(seg().seq(1).rst());
+    assert!(p.events.iter().any(|e| *e == Event::Ready(poor, Readiness::WRITABLE)), "{:?}", p.events);
+    assert_eq!(p.stack.write(poor, b"x", p.now), Ok(1));
+    assert_eq!(p.stack.read(dead, &mut [0; 10], p.now), Err(IoError::Closed(CloseReason::Reset)));
+}
+
+/// What arrived in order before a reset is still there to be read.
+#[test]
+fn what_came_in_order_outlives_its_connection() {
+    let mut p = Peer::new();
+    let listener = p.listen();
+    let id = p.open_passive(listener, seg().mss(1460));
+    p.send(seg().seq(1).ack(1).bytes(500));
+    p.send(seg().seq(1_001).ack(1).bytes(500));
+    p.send(seg().seq(501).rst());
+    assert_eq!(p.stack.info(id).unwrap().state, StateName::Closed);
+    let mut out = [0; 1_000];
+    assert_eq!(p.stack.read(id, &mut out, p.now), Ok(500));
+    assert_eq!(p.stack.buffer_bytes(), 0);
+    assert_eq!(p.stack.read(id, &mut out, p.now), Err(IoError::Closed(CloseReason::Reset)));
+}

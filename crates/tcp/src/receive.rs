@@ -422,6 +422,14 @@ impl Receive {
         }
     }
 
+    /// Nothing more arrives: what lies behind a gap will never be read. Bytes in order stay.
+    pub fn end(&mut self, pool: &mut Pool) {
+        self.ahead.clear();
+        if self.buf.is_empty() {
+            self.buf.clear(pool);
+        }
+    }
+
     /// Gives all memory back; unread bytes are lost.
     pub fn clear(&mut self, pool: &mut Pool) {
         self.buf.clear(pool);

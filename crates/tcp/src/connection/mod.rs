@@ -422,6 +422,7 @@ impl Connection {
         self.record(Transition { from, trigger: Trigger::Abort, to: StateName::Closed });
         self.timers.stop_all();
         self.snd.clear(pool);
+        self.rcv.end(pool);
         self.ready |= Readiness::CLOSED;
         self.ready |= Readiness::READABLE;
         self.ready |= Readiness::WRITABLE;
