@@ -111,6 +111,11 @@ impl End {
         live && stack.variables(self.id).is_some_and(|v| v.snd_una != v.snd_nxt)
     }
 
+    /// It believes that the peer takes no data now.
+    pub fn has_no_window(&self, stack: &Stack) -> bool {
+        stack.variables(self.id).is_some_and(|v| v.snd_wnd == 0)
+    }
+
     /// Everything that it wrote is acknowledged, as far as it knows, the end of the stream too.
     pub fn has_said_all(&self, stack: &Stack) -> bool {
         let Some(info) = stack.info(self.id) else { return true };
