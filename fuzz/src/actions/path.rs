@@ -18,11 +18,19 @@ pub struct Forged {
     window: Option<u16>,
 }
 
+/// A packet under way.
+#[derive(Debug, Clone)]
+struct Waiting {
+    /// To which end.
+    to: usize,
+    bytes: Vec<u8>,
+    corrupt: bool,
+}
+
 /// The path in both directions.
 #[derive(Debug, Default)]
 pub struct Path {
-    /// To which end, and the bytes.
-    waiting: Vec<(usize, Vec<u8>)>,
+    waiting: Vec<Waiting>,
     pub losses: usize,
     perfect: bool,
 }
@@ -43,7 +51,7 @@ impl Path {
 
     pub fn send(&mut self, to: usize, packet: &[u8]) {
         if self.waiting.len() < MAX_WAITING || self.perfect {
-            self.waiting.push((to, packet.to_vec()));
+            self.waiting.push(Waiting { to, bytes: packet.to_vec(), corrupt: false });
         } else {
             self.losses += 1;
         }
@@ -61,7 +69,8 @@ impl Path {
     }
 
     pub fn take_to_deliver(&mut self, which: usize) -> Option<(usize, Vec<u8>)> {
-        Some(self.waiting.remove(self.index(which)?))
+        let Waiting { to, bytes, .. } = self.waiting.remove(self.index(which)?);
+        Some((to, bytes))
     }
 
     /// It comes once more, behind all others.
@@ -73,18 +82,21 @@ impl Path {
         }
     }
 
-    /// One byte of it is another: a checksum tells, so it is as good as lost.
+    /// One byte of it is another: a checksum tells, so it is as good as lost. Not two bytes: no checksum tells of two that
+    /// make up for each other.
     pub fn corrupt(&mut self, which: usize, at: usize, with: u8) {
         let Some(index) = self.index(which).filter(|_| with != 0) else { return };
-        let packet = &mut self.waiting[index].1;
-        let at = at % packet.len();
-        packet[at] ^= with;
-        self.losses += 1;
+        let Waiting { bytes, corrupt, .. } = &mut self.waiting[index];
+        if !std::mem::replace(corrupt, true) {
+            let at = at % bytes.len();
+            bytes[at] ^= with;
+            self.losses += 1;
+        }
     }
 
     /// A packet without text, nearly like one under way, with right checksums.
     pub fn forge(&self, which: usize, forged: &Forged) -> Option<(usize, Vec<u8>)> {
-        let (to, bytes) = self.waiting.get(self.index(which)?)?;
+        let Waiting { to, bytes, .. } = self.waiting.get(self.index(which)?)?;
         let packet = Packet::parse(bytes).ok()?;
         let segment = Segment::parse(packet.payload).ok()?;
         let flags = forged.flags.map_or(segment.flags, Flags::from_bits);
