@@ -60,13 +60,14 @@ impl World {
     /// For hours nothing has come of anything, though connections are open. They may wait for ever for a peer that is
     /// gone, or that somebody told that all is well, but not with anything of their own outstanding. Who was told in
     /// somebody's words that there is no window, and may not believe the peer's older ones (RFC 9293 §3.10.7.4), goes on
-    /// asking.
+    /// asking; others may wait for the memory of what it wrote.
     fn check_stall(&self) {
         for end in self.ends.iter().filter(|end| !end.over()) {
             let alone = !self.ends.iter().any(|o| o.side != end.side && o.port == end.port && !o.over());
             let stack = &self.stacks[end.side];
             let waits = (self.tampered || (self.disturbed && alone)) && end.has_said_all(stack);
-            let asks = self.tampered && end.has_no_window(stack) && stack.poll_timeout().is_some();
+            let shut_out = |o: &End| o.side == end.side && o.has_no_window(stack);
+            let asks = self.tampered && self.ends.iter().any(shut_out) && stack.poll_timeout().is_some();
             let right = waits || asks;
             assert!(right, "a silent stall of {end:#?}: {:?} among {:#?}", stack.info(end.id), self.ends);
         }
