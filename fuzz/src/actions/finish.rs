@@ -6,6 +6,8 @@ use std::time::Duration;
 
 /// Flights of packets, and timers, until everything has ended.
 const MAX_ROUNDS: usize = 5_000;
+/// Bytes that a connection needs at least to be able to write or to read.
+const SMALLEST_BLOCK: usize = 2_048;
 
 impl World {
     /// Every packet arrives, both applications write nothing more and read all: everything ends.
@@ -63,14 +65,27 @@ impl World {
     /// asking; others may wait for the memory of what it wrote.
     fn check_stall(&self) {
         for end in self.ends.iter().filter(|end| !end.over()) {
-            let alone = !self.ends.iter().any(|o| o.side != end.side && o.port == end.port && !o.over());
             let stack = &self.stacks[end.side];
-            let waits = (self.tampered || (self.disturbed && alone)) && end.has_said_all(stack);
+            let waits = (self.tampered || (self.disturbed && self.is_alone(end))) && end.has_said_all(stack);
             let shut_out = |o: &End| o.side == end.side && o.has_no_window(stack);
             let asks = self.tampered && self.ends.iter().any(shut_out) && stack.poll_timeout().is_some();
-            let right = waits || asks;
+            let right = waits || asks || self.is_full_for_ever(end.side);
             assert!(right, "a silent stall of {end:#?}: {:?} among {:#?}", stack.info(end.id), self.ends);
         }
+    }
+
+    /// Its peer is gone.
+    fn is_alone(&self, end: &End) -> bool {
+        !self.ends.iter().any(|o| o.side != end.side && o.port == end.port && !o.over())
+    }
+
+    /// A stack's memory is all taken by what came behind a gap that nobody will close: the peer is gone, or was told in
+    /// somebody's words that everything had arrived. Nothing says so to the connection that has it.
+    fn is_full_for_ever(&self, side: usize) -> bool {
+        let stack = &self.stacks[side];
+        let full = stack.buffer_bytes() + SMALLEST_BLOCK > stack.config().limits.buffer_bytes;
+        let gone = |end: &End| end.side == side && !end.over() && (self.tampered || self.is_alone(end));
+        full && self.disturbed && self.ends.iter().any(gone)
     }
 
     /// Where nothing but reordering and few losses happened, every stream is whole.
