@@ -23,6 +23,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_credential::asap::{AsapShard, reason};
@@ -31,7 +32,8 @@ use firstflight_tcp::{CloseReason, Pool, Variables};
 use firstflight_wire::{Clock, Instant, udp};
 
 /// Many TCP connections over one link. Owned by one thread; more cores mean more stacks.
-#[derive(Debug)]
+///
+/// `Debug` shows counts: nothing that a stream carried, and no secret.
 pub struct Stack {
     pub(crate) config: Config,
     pub(crate) tcp: Arc<firstflight_tcp::Config>,
@@ -97,6 +99,20 @@ impl Announced {
 
     pub fn listener(index: u32) -> Self {
         Self { index: index | Self::LISTENER, generation: 0 }
+    }
+}
+
+impl fmt::Debug for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stack")
+            .field("addresses", &self.config.addresses)
+            .field("connections", &self.connections())
+            .field("time_waits", &self.time_waits())
+            .field("buffer_bytes", &self.buffer_bytes())
+            .field("next_timeout", &self.poll_timeout())
+            .field("to_send", &self.to_send.len())
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
     }
 }
 

@@ -172,3 +172,23 @@ fn gauges_follow_what_is_held() {
     let later = p.server.gauges();
     assert_eq!((later.pending, later.quarantined), (0, 0));
 }
+
+/// A log may have a stack in it, but not what its streams carried, sent, received or long forgotten.
+#[test]
+fn debug_shows_nothing_that_a_stream_carried() {
+    let marker = b"\xfe\xca\xfe\xca";
+    let mut pair = Pair::perfect(Duration::from_millis(10));
+    let listener = pair.listen(None);
+    let id = pair.connect(marker, false);
+    pair.connected(id);
+    pair.idle(Duration::from_millis(50));
+    let child = pair.accept(listener);
+    let unread = format!("{:?} {:?}", pair.client, pair.server);
+    assert_eq!(pair.server_reads(child), marker);
+    pair.server.write(child, marker, pair.now).unwrap();
+    let forgotten_and_waiting = format!("{:?} {:?}", pair.client, pair.server);
+    for text in [unread, forgotten_and_waiting] {
+        assert!(text.contains("connections: 1") && text.len() < 20_000, "{text}");
+        assert!(!text.contains("254, 202") && !text.contains("fecafeca"), "{text}");
+    }
+}

@@ -7,6 +7,7 @@ use crate::board::Boards;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::fmt;
 
 /// Smallest block, 2 KiB: a request or response of one segment.
 const MIN_SHIFT: u32 = 11;
@@ -16,7 +17,8 @@ const CLASSES: usize = 14;
 const RETAIN_BYTES: usize = 4 << 20;
 
 /// Where the rings of one stack get their memory: blocks of 2 KiB to 16 MiB, bounded in sum.
-#[derive(Debug)]
+///
+/// `Debug` does not show what was in them.
 pub struct Pool {
     free: [Vec<Box<[u8]>>; CLASSES],
     outstanding: usize,
@@ -67,16 +69,37 @@ impl Pool {
     }
 }
 
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { free, outstanding, limit, boards: _ } = self;
+        let free: usize = free.iter().flatten().map(|block| block.len()).sum();
+        let mut out = f.debug_struct("Pool");
+        out.field("outstanding", outstanding)
+            .field("limit", limit)
+            .field("free", &free)
+            .finish_non_exhaustive()
+    }
+}
+
 /// A ring of bytes addressed by offset from its first byte.
 ///
 /// `len` bytes are in order; bytes behind them may have been written early by [`Ring::write_at`]
 /// (segments out of order) and become part of the ring by [`Ring::advance`].
-#[derive(Debug, Default)]
+///
+/// `Debug` does not show them.
+#[derive(Default)]
 pub struct Ring {
     data: Box<[u8]>,
     head: u32,
     len: u32,
     hint: u32,
+}
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("Ring");
+        out.field("len", &self.len).field("room", &self.data.len()).finish_non_exhaustive()
+    }
 }
 
 impl Ring {
@@ -200,6 +223,7 @@ impl Ring {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::format;
     use proptest::prelude::*;
 
     #[test]
@@ -211,6 +235,15 @@ mod tests {
         ring.consume(&mut pool, 100, false);
         assert_eq!(pool.outstanding(), 0);
         assert!(pool.free[0].len() == 1 && ring.data.is_empty());
+    }
+
+    #[test]
+    fn debug_shows_no_bytes() {
+        let (mut pool, mut ring) = (Pool::new(1 << 20), Ring::default());
+        ring.push(&mut pool, 10_000, &[254; 3_000]);
+        assert_eq!(format!("{ring:?}"), "Ring { len: 3000, room: 4096, .. }");
+        ring.clear(&mut pool);
+        assert_eq!(format!("{pool:?}"), "Pool { outstanding: 0, limit: 1048576, free: 4096, .. }");
     }
 
     #[test]
