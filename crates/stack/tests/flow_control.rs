@@ -438,3 +438,29 @@ fn what_came_in_order_outlives_its_connection() {
     assert_eq!(p.stack.buffer_bytes(), 0);
     assert_eq!(p.stack.read(id, &mut out, p.now), Err(IoError::Closed(CloseReason::Reset)));
 }
+
+/// A path of smaller segments than the MSS, or a peer that leaves room for options that it does not send: what does not end
+/// a write is a full segment. The first are acknowledged at once, later ones two by two.
+#[test]
+fn full_segments_shorter_than_the_mss_are_acknowledged_as_full_ones() {
+    for len in [1_420, 700] {
+        let mut p = Peer::with(|c| c.tcp.quick_acks = 4);
+        p.open_active(seg().mss(1_460));
+        let mut next = 1;
+        let mut send = |p: &mut Peer| {
+            p.send(seg().seq(next).ack(1).part(len));
+            next += len as u32;
+            next
+        };
+        for _ in 0..4 {
+            let next = send(&mut p);
+            p.expect().is_ack().ack(next);
+        }
+        for _ in 0..10 {
+            send(&mut p);
+            p.quiet();
+            let next = send(&mut p);
+            p.expect().is_ack().ack(next);
+        }
+    }
+}

@@ -9,6 +9,8 @@ use firstflight_wire::{Instant, SeqNum};
 
 /// A peer with more window than this is not told that there is more; its next data brings it.
 const SHORT: u32 = 32 << 10;
+/// What is shorter is no full segment of any path (Linux: `TCP_MIN_MSS`), bytes.
+const SMALLEST_FULL: u16 = 88;
 
 /// What became of a segment's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +66,8 @@ pub struct Receive {
     /// When it was taken, to let it expire after 24 days (RFC 7323 §5.5).
     pub ts_recent_at: Instant,
     peer_mss: u16,
+    /// As large are the peer's full segments, as far as it has shown: a path may take less than the MSS.
+    full: u16,
     /// Shift of the windows we offer.
     pub scale: u8,
     /// Whether and how an acknowledgement is due.
@@ -94,6 +98,7 @@ impl Receive {
             ts_recent: 0,
             ts_recent_at: Instant::ZERO,
             peer_mss: mss,
+            full: mss,
             scale,
             need: AckNeed::None,
         }
@@ -240,17 +245,29 @@ impl Receive {
     //= rfc2018 4-d
     pub fn want_ack(&mut self, taken: Taken, quick: bool) {
         let need = match taken {
-            Taken::InOrder(_) if quick || self.unacked >= 2 * u32::from(self.peer_mss) => AckNeed::Now,
+            Taken::InOrder(_) if quick || self.unacked >= 2 * u32::from(self.full) => AckNeed::Now,
             Taken::InOrder(_) => AckNeed::Delayed,
             Taken::Duplicate | Taken::OutOfOrder | Taken::NoRoom => AckNeed::Now,
         };
         self.need = self.need.max(need);
     }
 
-    /// How large the peer's full segments are, bytes.
+    /// How large the peer's segments may be, bytes.
     #[must_use]
     pub fn segment_size(&self) -> u32 {
         u32::from(self.peer_mss)
+    }
+
+    /// Takes note of a segment of `len` bytes, and says whether it is a full one. What is not `pushed` does not end a
+    /// write, so its sender makes none that is larger: the path's MTU is small, or it leaves room for options that it did
+    /// not send (RFC 5681 §4.2 on senders that use less than the MSS; Linux measures likewise).
+    #[inline]
+    pub fn is_full(&mut self, len: usize, pushed: bool) -> bool {
+        let len = len.min(usize::from(self.peer_mss)) as u16;
+        if len > self.full || (!pushed && len >= SMALLEST_FULL) {
+            self.full = len;
+        }
+        len >= self.full
     }
 
     /// Once in a round trip of `rtt`: a peer that filled a quarter of the window, and an application that reads, get
@@ -281,7 +298,7 @@ impl Receive {
 
     /// Sets how large the peer's full segments are, for the every-second-segment rule.
     pub fn set_segment_size(&mut self, mss: u16) {
-        self.peer_mss = mss;
+        (self.peer_mss, self.full) = (mss, mss);
     }
 
     /// Copies out up to `out.len()` readable bytes; tells whether the window opened enough to say so.

@@ -117,6 +117,11 @@ impl Seg {
     pub fn bytes(self, n: usize) -> Self {
         self.data(&vec![b'x'; n])
     }
+    /// The same in the middle of a write.
+    pub fn part(mut self, n: usize) -> Self {
+        self.data = vec![b'x'; n];
+        self
+    }
 }
 
 /// A segment that the stack sent.

@@ -136,7 +136,7 @@ impl Connection {
             self.rcv.skip(plan.skip);
             let data = syn.payload.get(plan.skip as usize..).unwrap_or_default();
             let seq = self.rcv.nxt;
-            self.take_payload(pool, seq, data);
+            self.take_payload(pool, seq, data, true);
             self.totals.early = self.rcv.readable() as u32;
             let end = self.rcv.nxt + plan.follow;
             if let State::SynRcvd(syn) = &mut self.state {
@@ -332,7 +332,7 @@ impl Connection {
         self.open(now);
         // What the application is about to write takes the acknowledgement along.
         self.rcv.need = if self.facts.more { AckNeed::Delayed } else { AckNeed::Now };
-        self.take_payload(pool, segment.seq + 1, segment.payload);
+        self.take_payload(pool, segment.seq + 1, segment.payload, true);
         if segment.flags.contains(Flags::FIN) {
             self.rcv.note_fin(segment.seq + 1 + segment.payload.len() as u32);
             self.take_fin(now);

@@ -122,7 +122,7 @@ impl Connection {
             // Nobody will read it. The client sends it again, and then hears of it.
             return Disposition::Dropped(DropReason::Unexpected);
         }
-        self.take_payload(pool, segment.seq, segment.payload);
+        self.take_payload(pool, segment.seq, segment.payload, true);
         self.totals.early = self.totals.bytes_received as u32;
         Disposition::Processed
     }
@@ -290,7 +290,7 @@ impl Connection {
             self.facts.reset = false;
             return Disposition::Reset;
         }
-        self.take_payload(pool, seq, segment.payload);
+        self.take_payload(pool, seq, segment.payload, fin || segment.flags.contains(Flags::PSH));
         self.rcv.tune(self.config.receive_buffer, self.rtt.srtt(), now);
         if fin {
             self.rcv.note_fin(seq + segment.payload.len() as u32);
@@ -302,8 +302,8 @@ impl Connection {
         Disposition::Processed
     }
 
-    /// Takes payload whose first byte is `seq`.
-    pub(super) fn take_payload(&mut self, pool: &mut Pool, seq: SeqNum, payload: &[u8]) {
+    /// Takes payload whose first byte is `seq`, and which ends what its sender had to send if it is `pushed`.
+    pub(super) fn take_payload(&mut self, pool: &mut Pool, seq: SeqNum, payload: &[u8], pushed: bool) {
         if payload.is_empty() {
             return;
         }
@@ -315,7 +315,7 @@ impl Connection {
             self.quick.trouble(self.rcv.segments(), most);
         }
         // A short answer needs no acknowledgement at once: its sender has nothing more.
-        let long = self.config.quick_small || payload.len() as u32 >= self.rcv.segment_size();
+        let long = self.rcv.is_full(payload.len(), pushed) || self.config.quick_small;
         self.rcv.want_ack(taken, long && self.quick.is_quick());
         if let Taken::InOrder(n) = taken {
             self.totals.bytes_received += u64::from(n);
