@@ -262,7 +262,7 @@ impl Receive {
     /// write, so its sender makes none that is larger: the path's MTU is small, or it leaves room for options that it did
     /// not send (RFC 5681 §4.2 on senders that use less than the MSS; Linux measures likewise).
     #[inline]
-    pub fn is_full(&mut self, len: usize, pushed: bool) -> bool {
+    pub fn measure(&mut self, len: usize, pushed: bool) -> bool {
         let len = len.min(usize::from(self.peer_mss)) as u16;
         if len > self.full || (!pushed && len >= SMALLEST_FULL) {
             self.full = len;
@@ -296,7 +296,7 @@ impl Receive {
         (self.round, self.round_at) = (self.nxt, now);
     }
 
-    /// Sets how large the peer's full segments are, for the every-second-segment rule.
+    /// Sets how large the peer's segments may be; full ones are taken to be as large until they show that they are not.
     pub fn set_segment_size(&mut self, mss: u16) {
         (self.peer_mss, self.full) = (mss, mss);
     }

@@ -315,8 +315,8 @@ impl Connection {
             self.quick.trouble(self.rcv.segments(), most);
         }
         // A short answer needs no acknowledgement at once: its sender has nothing more.
-        let long = self.rcv.is_full(payload.len(), pushed) || self.config.quick_small;
-        self.rcv.want_ack(taken, long && self.quick.is_quick());
+        let full = self.rcv.measure(payload.len(), pushed);
+        self.rcv.want_ack(taken, (full || self.config.quick_small) && self.quick.is_quick());
         if let Taken::InOrder(n) = taken {
             self.totals.bytes_received += u64::from(n);
             self.ready |= Readiness::READABLE;
