@@ -8,8 +8,9 @@ use firstflight_link::path::{Duplex, PathConfig};
 use firstflight_stack::{Config, ConnId, ConnectConfig, IoError, ListenConfig, ListenerId, Stack};
 use firstflight_tcp::congestion::Algorithm;
 use firstflight_wire::Instant;
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
 use smoltcp::iface::{Interface, SocketHandle, SocketSet};
 use smoltcp::phy::{self, Device, DeviceCapabilities, Medium};
 use smoltcp::socket::tcp;
@@ -25,20 +26,9 @@ const PORT: u16 = 80;
 /// smoltcp's timeouts double without a bound, and so does ours up to two minutes.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-struct Dice(ChaCha8Rng);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0.next_u64() % n.max(1)
-    }
-
-    fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-
-    fn pick<T: Copy>(&mut self, list: &[T]) -> T {
-        list[self.below(list.len() as u64) as usize]
-    }
+/// One of them.
+fn pick<T: Copy>(dice: &mut ChaCha8Rng, list: &[T]) -> T {
+    *list.choose(dice).unwrap()
 }
 
 /// The byte at `offset` of the stream that the opening end sends, or the other one.
@@ -134,19 +124,19 @@ fn their_time(now: Instant) -> smoltcp::time::Instant {
 }
 
 impl Theirs {
-    fn new(dice: &mut Dice, mtu: usize, app: App) -> Self {
+    fn new(dice: &mut ChaCha8Rng, mtu: usize, app: App) -> Self {
         let mut queues = Queues { rx: VecDeque::new(), tx: VecDeque::new(), mtu };
         let mut config = smoltcp::iface::Config::new(HardwareAddress::Ip);
-        config.random_seed = dice.below(u64::MAX);
+        config.random_seed = dice.random();
         let mut interface = Interface::new(config, &mut queues, their_time(Instant::ZERO));
         interface.update_ip_addrs(|list| list.push(IpCidr::new(IpAddress::Ipv4(THEIRS), 24)).unwrap());
-        let mut buffer = || tcp::SocketBuffer::new(vec![0; dice.pick(&[2_000, 20_000, 100_000])]);
+        let mut buffer = || tcp::SocketBuffer::new(vec![0; pick(dice, &[2_000, 20_000, 100_000])]);
         let mut socket = tcp::Socket::new(buffer(), buffer());
-        if dice.chance(50) {
+        if dice.random_bool(0.5) {
             socket.set_tsval_generator(Some(|| 77));
         }
-        socket.set_nagle_enabled(dice.chance(50));
-        if dice.chance(30) {
+        socket.set_nagle_enabled(dice.random_bool(0.5));
+        if dice.random_bool(0.3) {
             socket.set_ack_delay(None);
         }
         let mut sockets = SocketSet::new(Vec::new());
@@ -198,18 +188,18 @@ struct Ours {
 }
 
 impl Ours {
-    fn new(dice: &mut Dice, seed: u64, mtu: usize, app: App) -> Self {
+    fn new(dice: &mut ChaCha8Rng, seed: u64, mtu: usize, app: App) -> Self {
         let mut secret = [0; 32];
         secret[..8].copy_from_slice(&seed.to_le_bytes());
         let mut config = Config::new(vec![OURS.into()], secret);
         config.mtu = mtu;
-        config.tcp.timestamps = dice.chance(70);
-        config.tcp.sack = dice.chance(70);
-        config.tcp.window_scaling = dice.chance(70);
-        config.tcp.nodelay = dice.chance(50);
-        config.tcp.send_buffer = dice.pick(&[2_000, 20_000, 1 << 20]);
-        config.tcp.receive_buffer = dice.pick(&[3_000, 60_000, 1 << 20]);
-        config.tcp.congestion = dice.pick(&Algorithm::ALL);
+        config.tcp.timestamps = dice.random_bool(0.7);
+        config.tcp.sack = dice.random_bool(0.7);
+        config.tcp.window_scaling = dice.random_bool(0.7);
+        config.tcp.nodelay = dice.random_bool(0.5);
+        config.tcp.send_buffer = pick(dice, &[2_000, 20_000, 1 << 20]);
+        config.tcp.receive_buffer = pick(dice, &[3_000, 60_000, 1 << 20]);
+        config.tcp.congestion = pick(dice, &Algorithm::ALL);
         Self { stack: Stack::new(config, Instant::ZERO), listener: None, id: None, app }
     }
 
@@ -250,29 +240,29 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed));
-        let hostile = dice.chance(70);
-        let part = |dice: &mut Dice, most: u64| if hostile { dice.below(most) as f64 / 1000.0 } else { 0.0 };
+        let dice = &mut ChaCha8Rng::seed_from_u64(seed);
+        let hostile = dice.random_bool(0.7);
+        let part = |dice: &mut ChaCha8Rng, most| if hostile { dice.random_range(0.0..most) } else { 0.0 };
         let path = PathConfig {
-            delay: Duration::from_micros(dice.pick(&[50, 1_000, 10_000, 50_000, 150_000])),
-            jitter: Duration::from_micros(dice.pick(&[0, 0, 500, 5_000])),
-            rate_bits_per_s: dice.pick(&[None, None, Some(1_000_000), Some(20_000_000)]),
-            queue_bytes: dice.pick(&[8_000, 30_000, 256_000]),
-            loss: part(&mut dice, 150),
-            reorder: part(&mut dice, 200),
-            reorder_delay: Duration::from_micros(dice.pick(&[100, 2_000, 30_000])),
-            duplicate: part(&mut dice, 100),
-            mtu: dice.pick(&[1500, 1500, 1280, 576]),
+            delay: Duration::from_micros(pick(dice, &[50, 1_000, 10_000, 50_000, 150_000])),
+            jitter: Duration::from_micros(pick(dice, &[0, 0, 500, 5_000])),
+            rate_bits_per_s: pick(dice, &[None, None, Some(1_000_000), Some(20_000_000)]),
+            queue_bytes: pick(dice, &[8_000, 30_000, 256_000]),
+            loss: part(dice, 0.15),
+            reorder: part(dice, 0.2),
+            reorder_delay: Duration::from_micros(pick(dice, &[100, 2_000, 30_000])),
+            duplicate: part(dice, 0.1),
+            mtu: pick(dice, &[1500, 1500, 1280, 576]),
             ..PathConfig::default()
         };
-        let we_open = dice.chance(50);
+        let we_open = dice.random_bool(0.5);
         let totals = [(); 2].map(|()| {
-            let most = dice.pick(&[500, 20_000, 100_000]);
-            dice.below(most) as usize
+            let most = pick(dice, &[500, 20_000, 100_000]);
+            dice.random_range(0..most)
         });
         let mtu = path.mtu;
-        let mut ours = Ours::new(&mut dice, seed, mtu, App::new(we_open, totals[0]));
-        let mut theirs = Theirs::new(&mut dice, mtu, App::new(!we_open, totals[1]));
+        let mut ours = Ours::new(dice, seed, mtu, App::new(we_open, totals[0]));
+        let mut theirs = Theirs::new(dice, mtu, App::new(!we_open, totals[1]));
         let (us, them) = (IpAddr::from(OURS), IpAddr::from(THEIRS));
         if we_open {
             theirs.socket().listen(PORT).unwrap();
