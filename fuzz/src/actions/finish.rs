@@ -69,11 +69,12 @@ impl World {
     /// For hours nothing has come of anything, though connections are open. They may wait for ever for a peer that is
     /// gone, or that somebody told that all is well, but not with anything of their own outstanding. Who was told in
     /// somebody's words that there is no window, and may not believe the peer's older ones (RFC 9293 §3.10.7.4), goes on
-    /// asking; others may wait for the memory of what it wrote.
+    /// asking; others may wait for the memory of what it wrote. And who has said all waits for a peer that does.
     fn check_stall(&self) {
         for end in self.ends.iter().filter(|end| !end.over()) {
             let stack = &self.stacks[end.side];
-            let waits = (self.tampered || (self.disturbed && self.is_alone(end))) && end.has_said_all(stack);
+            let unanswered = self.tampered || (self.disturbed && self.is_alone(end));
+            let waits = (unanswered || self.is_full_for_ever(1 - end.side)) && end.has_said_all(stack);
             let shut_out = |o: &End| o.side == end.side && o.has_no_window(stack);
             let asks = self.tampered && self.ends.iter().any(shut_out) && stack.poll_timeout().is_some();
             let right = waits || asks || self.is_full_for_ever(end.side);
