@@ -11,6 +11,8 @@ import time
 PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _RUNNING = set()
+#: Seconds in which a process stops that is told to; service managers kill after as many.
+STOPS_WITHIN = 10
 
 
 def _die_with_parent():
@@ -100,7 +102,7 @@ class Process:
         self._finish()
         return self.popen.returncode
 
-    def terminate(self, timeout=10):
+    def terminate(self, timeout=STOPS_WITHIN):
         """SIGTERM, then the exit status."""
         if self.popen.poll() is None:
             self.popen.send_signal(signal.SIGTERM)
@@ -125,7 +127,7 @@ class Process:
         try:
             if self.popen.poll() is None:
                 self.popen.send_signal(signal.SIGTERM)
-                self.popen.wait(5)
+                self.popen.wait(STOPS_WITHIN)
         except subprocess.TimeoutExpired:
             pass
         finally:

@@ -120,6 +120,21 @@ def serve_stops_cleanly(t):
     check("panicked" not in serve.text(), "panic")
 
 
+@case()
+def serve_stops_though_a_client_reads_nothing(t):
+    """SIGTERM while a file is under way to a client that takes no more: it does not hold the server up until it is killed."""
+    root = t.root(large=20_000_000)
+    ns = t.namespace("serve")
+    serve = t.serve(ns, PAIR, root)
+    address = PAIR.peer[4]
+    with kernel.client_socket(ns, 4) as sock:
+        kernel.send_first(sock, "sendto", address, PORT, kernel.request(address, "/large"))
+        check(sock.recv(1), "nothing of the file came")
+        equal(serve.terminate(), 0, "exit status")
+    check(not ns.has(TUN), "the device is left")
+    check(serve.counters(), "no counters")
+
+
 @case(family=FAMILIES)
 def missing_file(t, family):
     """404, also for a path that would leave the root."""

@@ -35,6 +35,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
 
 /// Serve a directory over HTTP, with TCP Fast Open and ASAP
 ///
@@ -94,7 +95,8 @@ pub struct Args {
 
 /// A client that sends no whole request head for so long is let go.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long requests under way may take after a signal.
+/// How long requests under way, and then the ends of their connections, may take after a signal: together less than the
+/// ten seconds after which service managers kill.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Runs it until a signal comes.
@@ -184,13 +186,14 @@ async fn end(
     graceful: Arc<GracefulShutdown>,
     endpoint: &Endpoint,
 ) {
+    let until = Instant::now() + GRACE;
     let connections = async {
         while listening.join_next().await.is_some() {}
         // Requests under way end first, then their connections close in order.
         if let Some(graceful) = Arc::into_inner(graceful) {
-            let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
+            let _ = tokio::time::timeout_at(until, graceful.shutdown()).await;
         }
-        endpoint.shutdown(GRACE).await;
+        endpoint.shutdown(until.saturating_duration_since(Instant::now())).await;
     };
     let resolvers = async {
         if let Some(names) = names {
