@@ -63,7 +63,7 @@ pub struct Counters {
     /// What became of the first flights of a listener's children.
     pub server: Outcomes,
     /// Packets dropped before: see [`Counters::dropped`].
-    drops: [u64; 14],
+    drops: [u64; Drop::ALL.len()],
 }
 
 impl Counters {
@@ -77,6 +77,11 @@ impl Counters {
         if let Some(n) = self.drops.get_mut(reason as usize) {
             *n += 1;
         }
+    }
+
+    /// Every reason, with the packets dropped for it.
+    pub fn drops(&self) -> impl Iterator<Item = (Drop, u64)> {
+        Drop::ALL.iter().copied().zip(self.drops)
     }
 
     /// Every packet that never reached a connection.
@@ -135,5 +140,28 @@ impl Outcomes {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_reason_to_drop_is_counted() {
+        let mut counters = Counters::default();
+        for reason in Drop::ALL {
+            counters.drop(*reason);
+        }
+        assert!(counters.drops().eq(Drop::ALL.iter().map(|reason| (*reason, 1))));
+        assert!(Drop::ALL.iter().all(|reason| counters.dropped(*reason) == 1));
+        assert_eq!(counters.dropped_in_all(), Drop::ALL.len() as u64);
+    }
+
+    #[test]
+    fn labels_are_distinct() {
+        let labels: BTreeSet<_> = Drop::ALL.iter().map(|reason| reason.as_str()).collect();
+        assert_eq!(labels.len(), Drop::ALL.len());
     }
 }

@@ -74,40 +74,60 @@ pub enum Trace {
     Segment(ConnId, DropReason),
 }
 
-/// Why a packet never reached a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Drop {
+/// The reasons and their labels, once: a table with a place for each cannot have one too few.
+macro_rules! drops {
+    ($($(#[$doc:meta])* $variant:ident => $label:literal,)*) => {
+        /// Why a packet never reached a connection.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum Drop {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Drop {
+            /// Every reason.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// Its label in kebab-case, for metrics and logs.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $label),* }
+            }
+        }
+    };
+}
+
+drops! {
     /// Its IP header is not one.
-    BadIp,
+    BadIp => "bad-ip",
     /// It is for somebody else.
-    NotForUs,
+    NotForUs => "not-for-us",
     /// Its source is an address nobody can have (broadcast, multicast, ours).
-    BadSource,
+    BadSource => "bad-source",
     /// Its transport protocol is not spoken here.
-    Protocol,
+    Protocol => "protocol",
     /// Its TCP header or checksum is wrong.
-    BadTcp,
+    BadTcp => "bad-tcp",
     /// Its ICMP message is wrong or about nothing of ours.
-    BadIcmp,
+    BadIcmp => "bad-icmp",
     /// For a listener: a SYN with FIN, or a segment without SYN, ACK and RST.
-    BadFlags,
+    BadFlags => "bad-flags",
     /// No connection and no listener: answered with a RST.
-    NoConnection,
+    NoConnection => "no-connection",
     /// The accept queue is full.
-    AcceptQueueFull,
+    AcceptQueueFull => "accept-queue-full",
     /// The stack's connection limit is reached.
-    TooManyConnections,
+    TooManyConnections => "too-many-connections",
     /// Too many answers wait.
-    ReplyQueueFull,
+    ReplyQueueFull => "reply-queue-full",
     /// The same SYN waits for a verdict.
-    AlreadyParked,
+    AlreadyParked => "already-parked",
     /// Its UDP header or checksum is wrong.
-    BadUdp,
+    BadUdp => "bad-udp",
     /// Its UDP datagram is for another port than the carrier's, or carries something else.
-    NotCarried,
+    NotCarried => "not-carried",
     /// In UDP: a segment that follows a SYN came before it, or finds no room beside it.
-    Follower,
+    Follower => "follower",
 }
 
 /// What can be known of a connection.

@@ -23,6 +23,8 @@ pub struct Report {
     resets_sent: u64,
     segments_dropped: u64,
     packets_dropped: u64,
+    /// Of those, by why; the reasons that there were.
+    dropped: BTreeMap<&'static str, u64>,
 }
 
 impl Report {
@@ -42,22 +44,35 @@ impl Report {
             resets_sent: counters.resets_sent,
             segments_dropped: counters.segments_dropped,
             packets_dropped: counters.dropped_in_all(),
+            dropped: occurred(counters.drops().map(|(reason, count)| (reason.as_str(), count))),
         }
     }
 }
 
 fn outcomes(counts: &Outcomes) -> BTreeMap<&'static str, u64> {
     let label = |outcome: Outcome| outcome.reason().map_or(outcome.as_str(), |reason| reason.as_str());
-    counts.iter().filter(|(_, count)| *count > 0).map(|(outcome, count)| (label(outcome), count)).collect()
+    occurred(counts.iter().map(|(outcome, count)| (label(outcome), count)))
+}
+
+fn occurred(counts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<&'static str, u64> {
+    counts.filter(|(_, count)| *count > 0).collect()
+}
+
+fn list(counts: &BTreeMap<&'static str, u64>) -> String {
+    counts.iter().map(|(what, count)| format!("{count} {what}")).collect::<Vec<_>>().join(", ")
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
+        write!(
             f,
             "packets:       {} in, {} out, {} dropped",
             self.packets_in, self.packets_out, self.packets_dropped
         )?;
+        if !self.dropped.is_empty() {
+            write!(f, " ({})", list(&self.dropped))?;
+        }
+        writeln!(f)?;
         writeln!(f, "connections:   {} opened, {} established", self.passive_opens, self.established)?;
         writeln!(
             f,
@@ -65,11 +80,7 @@ impl fmt::Display for Report {
             self.first_flights_accepted, self.first_flights_refused, self.cookies_granted
         )?;
         if !self.outcomes.is_empty() {
-            f.write_str("outcomes:     ")?;
-            for (count, (outcome, connections)) in self.outcomes.iter().enumerate() {
-                write!(f, "{} {connections} {outcome}", if count > 0 { "," } else { "" })?;
-            }
-            writeln!(f)?;
+            writeln!(f, "outcomes:      {}", list(&self.outcomes))?;
         }
         write!(
             f,
