@@ -54,12 +54,17 @@ impl<K: Ord + Clone, V> Lru<K, V> {
     }
 
     /// Where `key` is. Mostly it is the one that was used last.
-    #[inline]
+    #[inline(always)]
     fn find(&self, key: &K) -> Option<usize> {
         match self.nodes.get(self.head) {
             Some(node) if node.key == *key => Some(self.head),
-            _ => self.index.get(key).copied(),
+            _ => self.search(key),
         }
+    }
+
+    #[inline(never)]
+    fn search(&self, key: &K) -> Option<usize> {
+        self.index.get(key).copied()
     }
 
     /// Looks without using.
@@ -68,6 +73,7 @@ impl<K: Ord + Clone, V> Lru<K, V> {
     }
 
     /// Changes without using.
+    #[inline]
     pub(crate) fn peek_mut(&mut self, key: &K) -> Option<&mut V> {
         let at = self.find(key)?;
         self.nodes.get_mut(at).map(|node| &mut node.value)
@@ -81,6 +87,7 @@ impl<K: Ord + Clone, V> Lru<K, V> {
     }
 
     /// The same, to change it.
+    #[inline]
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         let at = self.find(key)?;
         self.touch(at);
@@ -89,6 +96,7 @@ impl<K: Ord + Clone, V> Lru<K, V> {
 
     /// The value of `key`, made by `value` if there is none; the most recent now. `None` only with a
     /// capacity of 0.
+    #[inline]
     pub(crate) fn get_or_insert(&mut self, key: K, value: impl FnOnce() -> V) -> Option<&mut V> {
         let at = match self.find(&key) {
             Some(at) => {
@@ -101,6 +109,7 @@ impl<K: Ord + Clone, V> Lru<K, V> {
     }
 
     /// Puts a new key in front, in the oldest one's node when full.
+    #[inline(never)]
     fn insert(&mut self, key: K, value: V) -> Option<usize> {
         let node = Node { key: key.clone(), value, newer: NONE, older: NONE };
         let at = if self.nodes.len() < self.capacity {
@@ -122,9 +131,14 @@ impl<K: Ord + Clone, V> Lru<K, V> {
     #[inline]
     fn touch(&mut self, at: usize) {
         if at != self.head {
-            self.unlink(at);
-            self.link_front(at);
+            self.move_front(at);
         }
+    }
+
+    #[inline(never)]
+    fn move_front(&mut self, at: usize) {
+        self.unlink(at);
+        self.link_front(at);
     }
 
     fn unlink(&mut self, at: usize) {
