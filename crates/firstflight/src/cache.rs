@@ -94,9 +94,9 @@ impl CachedServer {
             one_time: entry.cookies.is_rotating(),
             mss: entry.mss,
             rtt: entry.rtt.map(|rtt| CachedRtt {
-                srtt_us: rtt.srtt.as_micros() as u64,
-                rttvar_us: rtt.rttvar.as_micros() as u64,
-                at: unix(rtt.at),
+                srtt_us: rtt.srtt().as_micros() as u64,
+                rttvar_us: rtt.rttvar().as_micros() as u64,
+                at: unix(rtt.at()),
             }),
             failures: failures.count,
             avoided: (left > 0).then(|| Avoided {
@@ -118,10 +118,9 @@ impl CachedServer {
         let mut entry = Entry::new();
         entry.cookies = CookieSet::restore(&cookies, self.one_time);
         entry.mss = self.mss.filter(|mss| *mss > 0);
-        entry.rtt = self.rtt.as_ref().map(|rtt| PathRtt {
-            srtt: Duration::from_micros(rtt.srtt_us),
-            rttvar: Duration::from_micros(rtt.rttvar_us),
-            at: mono(rtt.at),
+        entry.rtt = self.rtt.as_ref().map(|rtt| {
+            let [srtt, rttvar] = [rtt.srtt_us, rtt.rttvar_us].map(Duration::from_micros);
+            PathRtt::new(srtt, rttvar, mono(rtt.at))
         });
         let (permits, left) = match &self.avoided {
             Some(avoided) if avoided.asking => (Permission::Request, avoided.until),

@@ -12,50 +12,68 @@ pub(super) const SYN_TIMEOUT_MAX: Duration = Duration::from_secs(1);
 const MTU_LIFETIME: Duration = Duration::from_secs(10 * 60);
 
 /// Round-trip times of the visits to one server.
+// In nanoseconds, at most an hour of them: what is longer is no round trip. One number is cheaper to reckon with than
+// seconds and nanoseconds, and eight of it cannot overflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathRtt {
-    /// Smoothed over the visits.
-    pub srtt: Duration,
-    /// Variation from visit to visit.
-    pub rttvar: Duration,
-    /// When the last one was measured.
-    pub at: Instant,
+    srtt: u64,
+    rttvar: u64,
+    at: Instant,
 }
 
 impl PathRtt {
+    /// A round-trip time, its variation, and when it was measured. More than an hour counts as an hour.
+    #[must_use]
+    pub fn new(srtt: Duration, rttvar: Duration, at: Instant) -> Self {
+        Self { srtt: nanos(srtt), rttvar: nanos(rttvar), at }
+    }
+
+    /// Smoothed over the visits.
+    #[must_use]
+    pub const fn srtt(&self) -> Duration {
+        Duration::from_nanos(self.srtt)
+    }
+
+    /// Variation from visit to visit.
+    #[must_use]
+    pub const fn rttvar(&self) -> Duration {
+        Duration::from_nanos(self.rttvar)
+    }
+
+    /// When the last one was measured.
+    #[must_use]
+    pub const fn at(&self) -> Instant {
+        self.at
+    }
+
     /// A visit ended. Its smoothed round-trip time is one sample of RFC 6298 §2.3, so that the variation
     /// settles on a stable path, however short the visits are. What is older than an hour says nothing.
     pub(super) fn next(before: Option<Self>, srtt: Duration, rttvar: Duration, now: Instant) -> Self {
-        let Some(b) = before.filter(|b| b.is_current(now)) else { return Self { srtt, rttvar, at: now } };
-        let (old, new, var) = (nanos(b.srtt), nanos(srtt), nanos(b.rttvar));
-        Self {
-            srtt: Duration::from_nanos(old / 8 * 7 + new / 8),
-            rttvar: Duration::from_nanos(var / 4 * 3 + old.abs_diff(new) / 4),
-            at: now,
-        }
+        let Some(b) = before.filter(|b| b.is_current(now)) else { return Self::new(srtt, rttvar, now) };
+        let (old, new) = (b.srtt, nanos(srtt));
+        Self { srtt: old / 8 * 7 + new / 8, rttvar: b.rttvar / 4 * 3 + old.abs_diff(new) / 4, at: now }
     }
 
     fn is_current(&self, now: Instant) -> bool {
-        now.saturating_since(self.at) <= RTT_LIFETIME
+        now.nanos_since(self.at) <= nanos(RTT_LIFETIME)
     }
 
     /// max(1.5·SRTT, SRTT + 4·RTTVAR) between 50 ms and 1 s; `None` if the measurement is too old.
     pub(super) fn syn_timeout(&self, now: Instant) -> Option<Duration> {
-        let (srtt, rttvar) = (nanos(self.srtt), nanos(self.rttvar));
-        let timeout = Duration::from_nanos(srtt + (srtt / 2).max(rttvar * 4));
-        self.is_current(now).then(|| timeout.clamp(SYN_TIMEOUT_MIN, SYN_TIMEOUT_MAX))
+        const BOUNDS: [u64; 2] = [nanos(SYN_TIMEOUT_MIN), nanos(SYN_TIMEOUT_MAX)];
+        let timeout = self.srtt + (self.srtt / 2).max(self.rttvar * 4);
+        self.is_current(now).then(|| Duration::from_nanos(timeout.clamp(BOUNDS[0], BOUNDS[1])))
     }
 }
 
-/// Nanoseconds, at most an hour of them: what is longer is no round trip. One number is cheaper to reckon with
-/// than seconds and nanoseconds, and eight of it cannot overflow.
+/// Nanoseconds, at most an hour of them.
 #[inline]
-fn nanos(duration: Duration) -> u64 {
+const fn nanos(duration: Duration) -> u64 {
     const LONGEST: u64 = RTT_LIFETIME.as_secs();
     if duration.as_secs() >= LONGEST {
         return LONGEST * 1_000_000_000;
     }
-    duration.as_secs() * 1_000_000_000 + u64::from(duration.subsec_nanos())
+    duration.as_secs() * 1_000_000_000 + duration.subsec_nanos() as u64
 }
 
 /// The largest segment that a packet-too-big message left.

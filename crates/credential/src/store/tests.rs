@@ -41,7 +41,7 @@ fn what_was_learnt_on_one_network_is_not_used_on_another() {
     let entry = store.lookup(HOME, SERVER).unwrap();
     let held = entry.cookie().unwrap();
     assert_eq!((held.cookie, held.granted_at, entry.mss), (cookie(1), at(5), Some(1460)));
-    assert_eq!(entry.rtt, Some(PathRtt { srtt: ms(20), rttvar: ms(2), at: at(6) }));
+    assert_eq!(entry.rtt, Some(PathRtt::new(ms(20), ms(2), at(6))));
     assert_eq!(entry.failures.count, 1);
 }
 
