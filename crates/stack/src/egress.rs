@@ -171,7 +171,7 @@ impl Stack {
         now: Instant,
     ) {
         let mss = tcp.mss.min(self.path_mss(&key).max(self.probe_sizes(&key)[2]));
-        let offset = self.isn.initial(key.local(), key.remote(), key.outer_remote(), now).ts_offset;
+        let offset = self.isn.initial(&key, now).ts_offset;
         let ts = syn.options.timestamps.filter(|_| tcp.timestamps).map(|ts| {
             let coded = crate::syn_cookie::encode_ts(
                 now.as_millis() as u32,

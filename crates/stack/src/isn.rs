@@ -25,32 +25,14 @@ impl IsnGenerator {
     /// The initial numbers of a connection, from one keyed hash of both ends. A later incarnation of
     /// the same pair begins later in the sequence space and goes on with the same timestamps.
     ///
-    /// `outer` is the peer's UDP port, 0 on raw IP: neighbours behind one address may use the same ports, and
-    /// must not learn each other's numbers. Our own UDP port is the same for all connections.
+    /// The peer's UDP port counts: neighbours behind one address may use the same ports, and must not learn each
+    /// other's numbers. Our own one is the same for all connections.
     //= rfc9293 MUST-8 MUST-9 SHLD-1
     //= rfc7323 7-a
     #[inline(always)]
     #[must_use]
-    pub fn initial(&self, local: SocketAddr, remote: SocketAddr, outer: u16, now: Instant) -> Initial {
-        Self::from_hash(hash_flow(&self.secret, Purpose::Isn, local, remote, outer), now)
-    }
-
-    /// The same of a flow.
-    #[inline(always)]
-    #[must_use]
-    pub fn initial_of(&self, key: &FlowKey, now: Instant) -> Initial {
-        let ([local_high, local], [remote_high, remote], ports) = key.words();
-        // Our own UDP port is the same for all connections.
-        let head = u64::from(Purpose::Isn as u8) << 56 | ports & 0xffff_ffff_ffff;
-        let hash = match key.v4() {
-            Some(_) => siphash(&self.secret, [head | 4 << 48, local << 32 | remote & 0xffff_ffff]),
-            None => siphash(&self.secret, [head | 6 << 48, local_high, local, remote_high, remote]),
-        };
-        Self::from_hash(hash, now)
-    }
-
-    #[inline(always)]
-    fn from_hash(hash: u64, now: Instant) -> Initial {
+    pub fn initial(&self, key: &FlowKey, now: Instant) -> Initial {
+        let hash = hash_flow(&self.secret, Purpose::Isn, key);
         let ticks = (now.as_nanos() / 4_000) as u32;
         Initial { isn: SeqNum::new((hash as u32).wrapping_add(ticks)), ts_offset: (hash >> 32) as u32 }
     }
@@ -79,7 +61,7 @@ impl Drop for IsnGenerator {
     }
 }
 
-/// What a hash is for: the first byte of its input, so that one secret may serve several purposes.
+/// What a hash is for: a byte of its input, so that one secret may serve several purposes.
 #[derive(Clone, Copy)]
 pub(crate) enum Purpose {
     Isn = 1,
@@ -88,45 +70,30 @@ pub(crate) enum Purpose {
     CookieCheck = 5,
 }
 
-/// SipHash-1-3 of a purpose and both ends, by words: bit by bit it costs twice as much. What it makes
-/// lives as long as a connection and is seen once, so the shorter variant, which is the one of hash
-/// tables, will do; SYN cookies, which anybody may try to forge, take the longer one.
+/// SipHash-1-3 of a purpose and both ends, our UDP port not counted. What it makes lives as long as a connection and
+/// is seen once, so the shorter variant, which is the one of hash tables, will do; SYN cookies, which anybody may try
+/// to forge, take the longer one.
 #[inline(always)]
-pub(crate) fn hash_flow(
-    secret: &[u8; 16],
-    purpose: Purpose,
-    local: SocketAddr,
-    remote: SocketAddr,
-    outer: u16,
-) -> u64 {
-    let ports = u64::from(outer) << 32 | u64::from(local.port()) << 16 | u64::from(remote.port());
-    let head = u64::from(purpose as u8) << 56 | ports;
-    match (local.ip(), remote.ip()) {
-        (IpAddr::V4(l), IpAddr::V4(r)) => {
-            let addresses = u64::from(l.to_bits()) << 32 | u64::from(r.to_bits());
-            siphash(secret, [head | 4 << 48, addresses])
-        }
-        (l, r) => {
-            let halves = |ip: IpAddr| {
-                let bits = match ip {
-                    IpAddr::V4(ip) => ip.to_ipv6_mapped().to_bits(),
-                    IpAddr::V6(ip) => ip.to_bits(),
-                };
-                ((bits >> 64) as u64, bits as u64)
-            };
-            let ((a, b), (c, d)) = (halves(l), halves(r));
-            siphash(secret, [head | 6 << 48, a, b, c, d])
-        }
+pub(crate) fn hash_flow(secret: &[u8; 16], purpose: Purpose, key: &FlowKey) -> u64 {
+    let ([local_high, local], [remote_high, remote], ports) = key.words();
+    let rest = (u64::from(purpose as u8) << 48) | (ports & 0xffff_ffff_ffff);
+    match key.v4() {
+        Some(_) => siphash(secret, [local << 32 | remote & 0xffff_ffff], rest),
+        None => siphash(secret, [local_high, local, remote_high, remote], rest),
     }
 }
 
-/// SipHash-1-3 of whole words.
+/// SipHash-1-3 of whole words and the lower seven bytes of `rest`, which it takes in one with the length: the family
+/// is told by that.
 #[inline]
-fn siphash<const W: usize>(secret: &[u8; 16], words: [u64; W]) -> u64 {
+fn siphash<const W: usize>(secret: &[u8; 16], words: [u64; W], rest: u64) -> u64 {
     let mut hasher = SipHasher13::new_with_key(secret);
     for word in words {
         hasher.write_u64(word);
     }
+    hasher.write_u32(rest as u32);
+    hasher.write_u16((rest >> 32) as u16);
+    hasher.write_u8((rest >> 48) as u8);
     hasher.finish()
 }
 
@@ -164,23 +131,23 @@ mod tests {
     use std::collections::BTreeSet;
     use std::format;
 
-    fn end(text: &str) -> SocketAddr {
-        text.parse().unwrap()
+    fn flow(local: &str, remote: &str) -> FlowKey {
+        FlowKey::new(local.parse().unwrap(), remote.parse().unwrap())
     }
 
     //= rfc9293 MUST-8 SHLD-1 test
     #[test]
     fn ticks_every_four_microseconds_and_wraps() {
         let generator = IsnGenerator::new([7; 16]);
-        let (a, b) = (end("192.0.2.1:80"), end("198.51.100.2:40000"));
-        let at = |us: u64| generator.initial(a, b, 0, Instant::from_nanos(us * 1000)).isn;
+        let key = flow("192.0.2.1:80", "198.51.100.2:40000");
+        let at = |us: u64| generator.initial(&key, Instant::from_nanos(us * 1000)).isn;
         assert_eq!(at(3), at(0));
         assert_eq!(at(4) - at(0), 1);
         assert_eq!(at(4_000_000) - at(0), 1_000_000);
         let round = 4u64 << 32;
         assert_eq!(at(round + 8) - at(0), 2);
         let later = Instant::from_nanos(0) + Duration::from_micros(400);
-        assert_eq!(generator.initial(a, b, 0, later).isn - at(0), 100);
+        assert_eq!(generator.initial(&key, later).isn - at(0), 100);
     }
 
     //= rfc9293 MUST-9 SHLD-1 test
@@ -190,43 +157,46 @@ mod tests {
         let now = Instant::from_millis(5);
         let one = IsnGenerator::new([7; 16]);
         let two = IsnGenerator::new([8; 16]);
-        let (a, b) = (end("192.0.2.1:80"), end("198.51.100.2:40000"));
+        let (a, b) = ("192.0.2.1:80", "198.51.100.2:40000");
+        let key = flow(a, b);
         let all = [
-            one.initial(a, b, 0, now),
-            two.initial(a, b, 0, now),
-            one.initial(b, a, 0, now),
-            one.initial(end("[::ffff:192.0.2.1]:80"), end("[::ffff:198.51.100.2]:40000"), 0, now),
-            one.initial(end("192.0.2.2:80"), b, 0, now),
-            one.initial(end("192.0.2.1:81"), b, 0, now),
-            one.initial(a, end("198.51.100.3:40000"), 0, now),
-            one.initial(a, end("198.51.100.2:40001"), 0, now),
-            one.initial(a, b, 1, now),
-            one.initial(a, b, 0x8000, now),
+            one.initial(&key, now),
+            two.initial(&key, now),
+            one.initial(&flow(b, a), now),
+            one.initial(&flow("[2001:db8::192.0.2.1]:80", "[2001:db8::198.51.100.2]:40000"), now),
+            one.initial(&flow("[::192.0.2.1]:80", "[2001:db8::198.51.100.2]:40000"), now),
+            one.initial(&flow("192.0.2.2:80", b), now),
+            one.initial(&flow("192.0.2.1:81", b), now),
+            one.initial(&flow(a, "198.51.100.3:40000"), now),
+            one.initial(&flow(a, "198.51.100.2:40001"), now),
+            one.initial(&key.carried(4433, 1), now),
+            one.initial(&key.carried(4433, 0x8000), now),
         ];
-        assert_eq!(all.iter().map(|i| i.isn.get()).collect::<BTreeSet<_>>().len(), 10);
-        assert_eq!(all.iter().map(|i| i.ts_offset).collect::<BTreeSet<_>>().len(), 10);
-        assert_eq!(all[0], IsnGenerator::new([7; 16]).initial(a, b, 0, now));
+        assert_eq!(all.iter().map(|i| i.isn.get()).collect::<BTreeSet<_>>().len(), 11);
+        assert_eq!(all.iter().map(|i| i.ts_offset).collect::<BTreeSet<_>>().len(), 11);
+        assert_eq!(all[0], IsnGenerator::new([7; 16]).initial(&key, now));
+        assert_eq!(one.initial(&key.carried(4433, 1), now), one.initial(&key.carried(4434, 1), now));
     }
 
+    /// By the definition of the hash, on the bytes of the whole input.
     #[test]
-    fn a_flow_has_the_numbers_of_its_ends() {
-        let generator = IsnGenerator::new([7; 16]);
-        let now = Instant::from_millis(5);
-        for (a, b) in [("192.0.2.1:80", "198.51.100.2:40000"), ("[2001:db8::1]:80", "[2001:db8::2]:40000")] {
-            let (a, b) = (end(a), end(b));
-            let key = FlowKey::new(a, b);
-            assert_eq!(generator.initial_of(&key, now), generator.initial(a, b, 0, now));
-            let key = key.carried(4433, 50_000);
-            assert_eq!(generator.initial_of(&key, now), generator.initial(a, b, 50_000, now));
-        }
+    fn the_hash_is_siphash_of_one_message() {
+        let expected = |message: &[u8]| SipHasher13::new_with_key(&[7; 16]).hash(message);
+        let key = flow("192.0.2.1:80", "198.51.100.2:40000").carried(1, 0x1234);
+        let message = [2, 100, 51, 198, 1, 2, 0, 192, 0x40, 0x9c, 80, 0, 0x34, 0x12, 3];
+        assert_eq!(hash_flow(&[7; 16], Purpose::Port, &key), expected(&message));
+        let key = flow("[102:304::8]:80", "[::9]:40000");
+        let message = [[0, 0, 0, 0, 4, 3, 2, 1], [8, 0, 0, 0, 0, 0, 0, 0], [0; 8], [9, 0, 0, 0, 0, 0, 0, 0]];
+        let message = [message.as_flattened(), &[0x40, 0x9c, 80, 0, 0, 0, 1]].concat();
+        assert_eq!(hash_flow(&[7; 16], Purpose::Isn, &key), expected(&message));
     }
 
     #[test]
     fn a_later_incarnation_keeps_its_timestamp_offset() {
         let generator = IsnGenerator::new([7; 16]);
-        let (a, b) = (end("192.0.2.1:80"), end("198.51.100.2:40000"));
-        let first = generator.initial(a, b, 0, Instant::from_secs(1));
-        let later = generator.initial(a, b, 0, Instant::from_secs(61));
+        let key = flow("192.0.2.1:80", "198.51.100.2:40000");
+        let first = generator.initial(&key, Instant::from_secs(1));
+        let later = generator.initial(&key, Instant::from_secs(61));
         assert_eq!(first.ts_offset, later.ts_offset);
         assert_eq!(later.isn - first.isn, 15_000_000);
     }

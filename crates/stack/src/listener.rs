@@ -428,7 +428,7 @@ impl Stack {
 
     #[inline]
     pub(crate) fn endpoints(&self, key: &FlowKey, above: Option<SeqNum>, now: Instant) -> Endpoints {
-        let Initial { isn, ts_offset } = self.isn.initial_of(key, now);
+        let Initial { isn, ts_offset } = self.isn.initial(key, now);
         Endpoints {
             local_port: key.local_port(),
             remote_port: key.remote_port(),

@@ -1,9 +1,9 @@
 //! Ephemeral ports: double-hash port selection with random increments (RFC 6056 §3.3.4, §3.3.5).
 
+use crate::flow::FlowKey;
 use crate::isn::{Purpose, hash_flow};
 use alloc::vec::Vec;
 use core::fmt;
-use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
 use zeroize::Zeroize;
 
@@ -31,7 +31,7 @@ pub struct PortSelector {
     /// Empty until the first use: a stack that only listens does not pay 128 KiB.
     counters: Vec<u16>,
     /// The last destination and its hash: clients mostly connect to the same one again.
-    last: Option<(IpAddr, SocketAddr, u64)>,
+    last: Option<(FlowKey, u64)>,
 }
 
 impl PortSelector {
@@ -43,21 +43,22 @@ impl PortSelector {
         Self { secret, first: (*range.start()).max(1), count, counters: Vec::new(), last: None }
     }
 
-    /// The port to try first from `local` to `remote`; `None` if the range is empty. `random`
-    /// decides how far the next call moves on.
-    pub fn first_candidate(&mut self, local: IpAddr, remote: SocketAddr, random: u32) -> Option<u16> {
-        self.select(local, remote, random, |_| false)
+    /// The port to try first for `flow`; `None` if the range is empty. `random` decides how far the next call moves
+    /// on.
+    #[cfg(test)]
+    fn first_candidate(&mut self, flow: &FlowKey, random: u32) -> Option<u16> {
+        self.select(flow, random, |_| false)
     }
 
-    /// A port from `local` to `remote` for which `in_use` is false: candidates in the order of
+    /// A port for `flow`, whose local port is 0, for which `in_use` is false: candidates in the order of
     /// RFC 6056 §3.3.4 over the whole range, each once. `None` if all are in use.
     ///
     /// The next call for this destination goes on behind the port that was chosen, so on average
     /// few candidates are tried even if many ports are in use.
+    #[inline]
     pub fn select(
         &mut self,
-        local: IpAddr,
-        remote: SocketAddr,
+        flow: &FlowKey,
         random: u32,
         mut in_use: impl FnMut(u16) -> bool,
     ) -> Option<u16> {
@@ -65,7 +66,7 @@ impl PortSelector {
             self.counters.resize(COUNTERS, 0);
         }
         // F and G of the RFC are the two halves of one hash.
-        let hash = self.hash(local, remote);
+        let hash = self.hash(flow);
         let counter = self.counters.get_mut((hash >> 32) as usize % COUNTERS)?;
         let count = self.count;
         let mut place = ((u64::from(hash as u32) + u64::from(*counter)) % u64::from(count.max(1))) as u32;
@@ -82,12 +83,13 @@ impl PortSelector {
         None
     }
 
-    fn hash(&mut self, local: IpAddr, remote: SocketAddr) -> u64 {
-        match self.last {
-            Some((l, r, hash)) if (l, r) == (local, remote) => hash,
+    #[inline]
+    fn hash(&mut self, flow: &FlowKey) -> u64 {
+        match &self.last {
+            Some((last, hash)) if last == flow => *hash,
             _ => {
-                let hash = hash_flow(&self.secret, Purpose::Port, SocketAddr::new(local, 0), remote, 0);
-                self.last = Some((local, remote, hash));
+                let hash = hash_flow(&self.secret, Purpose::Port, flow);
+                self.last = Some((*flow, hash));
                 hash
             }
         }
@@ -116,19 +118,15 @@ mod tests {
     use std::collections::BTreeSet;
     use std::format;
 
-    fn local() -> IpAddr {
-        "192.0.2.1".parse().unwrap()
-    }
-
-    fn remote(n: u16) -> SocketAddr {
-        SocketAddr::new("198.51.100.7".parse().unwrap(), n)
+    fn to(port: u16) -> FlowKey {
+        FlowKey::of("192.0.2.1".parse().unwrap(), 0, "198.51.100.7".parse().unwrap(), port)
     }
 
     #[test]
     fn candidates_cover_the_range_once() {
         let mut selector = PortSelector::new([1; 16], 40_000..=40_099);
         let mut tried = Vec::new();
-        let none = selector.select(local(), remote(443), 5, |port| {
+        let none = selector.select(&to(443), 5, |port| {
             tried.push(port);
             true
         });
@@ -141,7 +139,7 @@ mod tests {
     fn one_free_port_is_found_wherever_it_is() {
         for free in 40_000..=40_030 {
             let mut selector = PortSelector::new([2; 16], 40_000..=40_030);
-            assert_eq!(selector.select(local(), remote(80), free.into(), |p| p != free), Some(free));
+            assert_eq!(selector.select(&to(80), free.into(), |p| p != free), Some(free));
         }
     }
 
@@ -149,15 +147,15 @@ mod tests {
     fn ranges_at_the_edges() {
         for range in [0..=0, RangeInclusive::new(5, 4)] {
             let mut empty = PortSelector::new([1; 16], range);
-            assert_eq!(empty.first_candidate(local(), remote(80), 0), None);
+            assert_eq!(empty.first_candidate(&to(80), 0), None);
         }
         let mut one = PortSelector::new([1; 16], 65_535..=65_535);
         for random in [0, 7, u32::MAX] {
-            assert_eq!(one.first_candidate(local(), remote(80), random), Some(65_535));
+            assert_eq!(one.first_candidate(&to(80), random), Some(65_535));
         }
         let mut all = PortSelector::new([1; 16], 0..=65_535);
         let mut seen = BTreeSet::new();
-        all.select(local(), remote(80), 0, |p| {
+        all.select(&to(80), 0, |p| {
             seen.insert(p);
             true
         });
@@ -167,24 +165,21 @@ mod tests {
     #[test]
     fn a_port_towards_one_destination_comes_again_only_after_a_round() {
         let mut selector = PortSelector::new([3; 16], 50_000..=50_999);
-        let ports: BTreeSet<_> =
-            (0..1000).map(|_| selector.first_candidate(local(), remote(80), 0).unwrap()).collect();
+        let ports: BTreeSet<_> = (0..1000).map(|_| selector.first_candidate(&to(80), 0).unwrap()).collect();
         assert_eq!(ports.len(), 1000);
         let mut selector = PortSelector::new([3; 16], 50_000..=50_999);
-        let few: BTreeSet<_> =
-            (0..125).map(|_| selector.first_candidate(local(), remote(80), 7).unwrap()).collect();
+        let few: BTreeSet<_> = (0..125).map(|_| selector.first_candidate(&to(80), 7).unwrap()).collect();
         assert_eq!(few.len(), 125, "eight at a time, a round has 125");
     }
 
     #[test]
     fn each_destination_and_secret_has_its_own_sequence() {
         let mut selector = PortSelector::new([4; 16], DEFAULT_RANGE);
-        let starts: BTreeSet<_> =
-            (1..200).map(|n| selector.first_candidate(local(), remote(n), 0).unwrap()).collect();
+        let starts: BTreeSet<_> = (1..200).map(|n| selector.first_candidate(&to(n), 0).unwrap()).collect();
         assert!(starts.len() > 190, "{}", starts.len());
         let (mut a, mut b) =
             (PortSelector::new([5; 16], DEFAULT_RANGE), PortSelector::new([6; 16], DEFAULT_RANGE));
-        let sequence = |s: &mut PortSelector| s.first_candidate(local(), remote(80), 0);
+        let sequence = |s: &mut PortSelector| s.first_candidate(&to(80), 0);
         assert_ne!(sequence(&mut a), sequence(&mut b));
     }
 
@@ -194,7 +189,7 @@ mod tests {
         let mut selector = PortSelector::new([7; 16], 40_000..=49_999);
         let (mut tries, mut chosen) = (0u32, BTreeSet::new());
         for _ in 0..1000 {
-            let port = selector.select(local(), remote(80), 0, |p| {
+            let port = selector.select(&to(80), 0, |p| {
                 tries += 1;
                 p % 10 != 0
             });
@@ -220,7 +215,7 @@ mod tests {
         ) {
             let mut selector = PortSelector::new([9; 16], first..=last);
             for (port, random) in calls {
-                match selector.select(local(), remote(port), random, |p| used.contains(&p)) {
+                match selector.select(&to(port), random, |p| used.contains(&p)) {
                     Some(p) => prop_assert!(p != 0 && (first..=last).contains(&p) && !used.contains(&p)),
                     None => prop_assert!((first.max(1)..=last).all(|p| used.contains(&p))),
                 }

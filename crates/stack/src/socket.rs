@@ -84,12 +84,6 @@ impl fmt::Display for ConnectError {
 
 impl core::error::Error for ConnectError {}
 
-/// The flow between these ends, perhaps in UDP.
-fn flow(local: SocketAddr, remote: SocketAddr, outer: Option<(u16, u16)>) -> FlowKey {
-    let key = FlowKey::new(local, remote);
-    outer.map_or(key, |(own, theirs)| key.carried(own, theirs))
-}
-
 const GONE: IoError = IoError::Closed(CloseReason::Aborted);
 
 impl Stack {
@@ -241,7 +235,8 @@ impl Stack {
         if self.slots.len() >= self.config.limits.connections {
             return Err(ConnectError::TooManyConnections);
         }
-        let (key, hash) = self.choose_flow(remote, config, outer)?;
+        let mut key = self.any_port(remote, config, outer)?;
+        let hash = self.choose_port(&mut key, config)?;
         let mut intent = Intent::default();
         self.intend(&mut intent, config, &key, data, now);
         let Intent { plan, asked, outcome, path_mss } = intent;
@@ -273,16 +268,19 @@ impl Stack {
         config: &ConnectConfig,
     ) -> Result<SocketAddr, ConnectError> {
         let outer = self.carrier.as_ref().map(|carrier| carrier.port).zip(config.carrier);
-        self.choose_flow(remote, config, outer).map(|(key, _)| key.local())
+        let mut key = self.any_port(remote, config, outer)?;
+        self.choose_port(&mut key, config)?;
+        Ok(key.local())
     }
 
-    /// The flow of a connect, with its hash; `outer` are the UDP ports.
-    fn choose_flow(
-        &mut self,
+    /// The flow of a connect, from port 0; `outer` are the UDP ports.
+    #[inline(always)]
+    fn any_port(
+        &self,
         remote: SocketAddr,
         config: &ConnectConfig,
         outer: Option<(u16, u16)>,
-    ) -> Result<(FlowKey, u64), ConnectError> {
+    ) -> Result<FlowKey, ConnectError> {
         let same = |ip: &&core::net::IpAddr| ip.is_ipv4() == remote.is_ipv4();
         let ip = match config.local {
             Some(local) if !local.ip().is_unspecified() => {
@@ -293,23 +291,29 @@ impl Stack {
             }
             _ => *self.config.addresses.iter().find(same).ok_or(ConnectError::NoAddress)?,
         };
-        let base = flow(SocketAddr::new(ip, 0), remote, outer);
+        let key = FlowKey::new(SocketAddr::new(ip, 0), remote);
+        Ok(outer.map_or(key, |(own, theirs)| key.carried(own, theirs)))
+    }
+
+    /// Gives a flow from port 0 the port that it goes from; its hash.
+    fn choose_port(&mut self, key: &mut FlowKey, config: &ConnectConfig) -> Result<u64, ConnectError> {
         if let Some(port) = config.local.map(|l| l.port()).filter(|p| *p != 0) {
-            let key = base.with_local_port(port);
-            let hash = self.hasher.hash(&key);
-            return if self.taken(&key, hash) { Err(ConnectError::LocalInUse) } else { Ok((key, hash)) };
+            *key = key.with_local_port(port);
+            let hash = self.hasher.hash(key);
+            return if self.taken(key, hash) { Err(ConnectError::LocalInUse) } else { Ok(hash) };
         }
         let random = u32::from(self.random.next_byte());
         let Self { ports, listeners, flows, slots, hasher, time_wait, .. } = self;
         let mut hash = 0;
-        let port = ports.select(ip, remote, random, |port| {
-            let key = base.with_local_port(port);
+        let port = ports.select(key, random, |port| {
+            let key = key.with_local_port(port);
             hash = hasher.hash(&key);
             listeners.listens_on(port)
                 || flows.find(hash, |i| slots.get(i).is_some_and(|s| s.key == key)).is_some()
                 || time_wait.find(hash).is_some()
         });
-        port.map(|port| (base.with_local_port(port), hash)).ok_or(ConnectError::NoPorts)
+        *key = key.with_local_port(port.ok_or(ConnectError::NoPorts)?);
+        Ok(hash)
     }
 
     fn taken(&self, key: &FlowKey, hash: u64) -> bool {
