@@ -302,7 +302,7 @@ pub fn admit(
     }
     let verdict = match unproved {
         Some(policy) => Verdict::Valid { grant: policy.courtesy(first, clock), once: None },
-        None => policy.verifier().verify(first, clock),
+        None => policy.verify(first, clock),
     };
     let fallback = |reason, grant| Admission::Fallback { reason, grant, tell: None, refused: None };
     let (grant, once) = match verdict {
@@ -389,7 +389,7 @@ pub fn spoil(policies: Policies<'_>, first: &FirstFlight<'_>, clock: &Clock) -> 
     if first.payload.is_empty() || !(shown || policy.no_cookie) {
         return None;
     }
-    let once = match policy.verifier().verify(first, clock) {
+    let once = match policy.verify(first, clock) {
         Verdict::Valid { once, .. } => once,
         // In no-cookie mode it would have been taken all the same.
         _ if policy.no_cookie => None,

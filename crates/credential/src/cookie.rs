@@ -68,25 +68,21 @@ pub(crate) struct Linux {
 impl CookieScheme for Linux {
     fn make(&self, flow: &Flow) -> [u8; 8] {
         //= rfc7413 4.1.2-a
-        let hasher = SipHasher24::new_with_key(self.key.as_bytes());
-        // The raw octets in one go. `Hash` for addresses would mix in lengths.
-        let hash = match (flow.client, flow.server) {
+        let mut hasher = SipHasher24::new_with_key(self.key.as_bytes());
+        // The raw octets, as numbers that the hash takes at once. `Hash` for addresses would mix in lengths.
+        match (flow.client, flow.server) {
             (IpAddr::V4(client), IpAddr::V4(server)) => {
                 let pair = (u64::from(client.to_bits()) << 32) | u64::from(server.to_bits());
-                // The same eight octets as a number, which the hash takes at once.
-                let mut hasher = hasher;
-                hasher.write_u64(u64::from_le_bytes(pair.to_be_bytes()));
-                hasher.finish()
+                hasher.write_u64(pair.swap_bytes());
             }
             (client, server) => {
-                let mut pair = [0; 32];
-                let (front, back) = pair.split_at_mut(16);
-                front.copy_from_slice(&octets(client));
-                back.copy_from_slice(&octets(server));
-                hasher.hash(&pair)
+                for end in [client, server].map(|end| u128::from_le_bytes(octets(end))) {
+                    hasher.write_u64(end as u64);
+                    hasher.write_u64((end >> 64) as u64);
+                }
             }
-        };
-        hash.to_le_bytes()
+        }
+        hasher.finish().to_le_bytes()
     }
 }
 

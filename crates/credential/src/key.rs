@@ -225,6 +225,7 @@ impl fmt::Debug for KeyRing {
 
 /// Plain cookies: the credential of RFC 7413.
 impl Verifier for KeyRing {
+    #[inline]
     fn verify(&self, first: &FirstFlight<'_>, _clock: &Clock) -> Verdict {
         let fresh = || Some(Grant { cookie: self.grant(&first.flow), serial: None });
         match first.presented {

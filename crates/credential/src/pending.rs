@@ -108,14 +108,12 @@ impl PendingLimit {
     ///
     /// # Errors
     /// The bound that is reached.
+    // Inlined: a place is made where it stays.
+    #[inline(always)]
     pub fn reserve(self: &Arc<Self>, client: IpAddr) -> Result<Place, Reason> {
         let server = match &self.server {
             None => None,
-            // A client's bound over all listeners is the server's own, and told apart from the listener's.
-            Some(server) => Some(Box::new(server.reserve(client).map_err(|reason| match reason {
-                Reason::PendingLimit => Reason::ServerLimit,
-                other => other,
-            })?)),
+            Some(server) => Some(server.reserve_for_listener(client)?),
         };
         let entry = self.clients.reserve(client).ok_or(Reason::ClientLimit)?;
         if !self.count_up() {
@@ -123,6 +121,17 @@ impl PendingLimit {
             return Err(Reason::PendingLimit);
         }
         Ok(Place { of: Arc::clone(self), entry, _server: server })
+    }
+
+    /// The same of a whole server. A client's bound over all listeners is the server's own, and told apart from the
+    /// listener's.
+    #[inline(never)]
+    fn reserve_for_listener(self: &Arc<Self>, client: IpAddr) -> Result<Box<Place>, Reason> {
+        match self.reserve(client) {
+            Ok(place) => Ok(Box::new(place)),
+            Err(Reason::PendingLimit) => Err(Reason::ServerLimit),
+            Err(other) => Err(other),
+        }
     }
 
     fn count_up(&self) -> bool {

@@ -128,6 +128,15 @@ impl FastOpenPolicy {
         self.verifier.is_some() || !matches!(self.replays, Replays::Allow)
     }
 
+    /// Asks the verifier.
+    #[inline]
+    pub(crate) fn verify(&self, first: &FirstFlight<'_>, clock: &Clock) -> Verdict {
+        match &self.verifier {
+            Some(verifier) => verifier.verify(first, clock),
+            None => self.keys.verify(first, clock),
+        }
+    }
+
     pub(crate) fn verifier(&self) -> &dyn Verifier {
         match &self.verifier {
             Some(verifier) => &**verifier,

@@ -46,12 +46,14 @@ impl ClientTable {
 
     /// Counts one place for `client`; its entry, or `None` when the client is at the limit or no entry is
     /// free.
+    #[inline(never)]
     pub fn reserve(&self, client: IpAddr) -> Option<u32> {
         let hash = self.hash(client);
         // Never zero: that is an entry nobody has used.
         let tag = (hash >> COUNT_BITS) | 1;
+        // A power of two, so a mask instead of a division.
         let buckets = self.entries.len() / WAYS;
-        let first = (hash as usize % buckets) * WAYS;
+        let first = (hash as usize & (buckets - 1)) * WAYS;
         let limit = u64::from(self.limit().min(COUNT as u32));
         let bucket = self.entries.get(first..first + WAYS)?;
         // Somebody may change the bucket meanwhile: look again. Each turn lost is one that another shard
@@ -93,7 +95,10 @@ impl ClientTable {
 
     fn hash(&self, client: IpAddr) -> u64 {
         let mut hasher = SipHasher13::new_with_keys(self.key.load(Ordering::Relaxed), 0x6366);
-        hasher.write_u64(prefix(client));
+        match client {
+            IpAddr::V4(ip) => hasher.write_u32(ip.to_bits()),
+            IpAddr::V6(_) => hasher.write_u64(prefix(client)),
+        }
         hasher.finish()
     }
 }
