@@ -1,10 +1,12 @@
 //! What a client remembers of servers: cookies, and what the next SYN to them needs to know.
 
 mod cookies;
+mod entry;
 mod failures;
 mod path;
 
 pub use cookies::{Answer, CookieSet, MAX_COOKIES, StoredCookie};
+pub use entry::Entry;
 pub use failures::{Failures, Permission};
 pub use path::{PathMss, PathRtt};
 
@@ -12,6 +14,7 @@ use crate::asap::Identity;
 use crate::lru::Lru;
 use core::net::IpAddr;
 use core::time::Duration;
+use entry::Ladder;
 use firstflight_wire::Instant;
 use firstflight_wire::tcp::{Cookie, FastOpenForm};
 
@@ -38,85 +41,11 @@ impl NetworkId {
     }
 }
 
-/// What is remembered of one server on one network.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Entry {
-    /// The cookies to present.
-    pub cookies: CookieSet,
-    /// The MSS of its last SYN-ACK, bytes (RFC 7413 §4.1.3.1).
-    pub mss: Option<u16>,
-    /// Round-trip times.
-    pub rtt: Option<PathRtt>,
-    /// What failed.
-    pub failures: Failures,
-    path_mss: Option<PathMss>,
-    ladder: Ladder,
-}
-
-impl Default for Entry {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Entry {
-    /// Nothing known.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self {
-            cookies: CookieSet::NONE,
-            mss: None,
-            rtt: None,
-            failures: Failures::NONE,
-            path_mss: None,
-            ladder: Ladder::Fresh,
-        }
-    }
-
-    /// What became of a SYN with the cookie `used`.
-    fn answered(
-        &mut self,
-        used: &StoredCookie,
-        answer: Answer,
-        fresh: Option<(Cookie, FastOpenForm)>,
-        now: Instant,
-    ) {
-        let (newer, granted) = self.cookies.since(used, self.failures.refused_at());
-        self.cookies.answered(used, answer, fresh, now);
-        if let Some((_, form)) = fresh {
-            self.ladder = Ladder::Answered(form);
-        }
-        match (answer, fresh) {
-            (Answer::Accepted, _) | (Answer::Refused, None) => self.failures.no_refusal(),
-            (Answer::Refused, Some(_)) => self.failures.refuse(newer, granted, now),
-            (Answer::Unclear, _) => {}
-        }
-    }
-
-    //= rfc7413 9-a 9-b
-    fn request_form(&self) -> FastOpenForm {
-        match self.ladder {
-            Ladder::Fresh | Ladder::GaveUp => FastOpenForm::Standard,
-            Ladder::TryExperimental => FastOpenForm::Experimental,
-            Ladder::Answered(form) => form,
-        }
-    }
-
-    /// The newest cookie.
-    #[must_use]
-    pub fn cookie(&self) -> Option<&StoredCookie> {
-        self.cookies.newest()
-    }
-}
-
 /// What a client knows when it connects: see [`CredentialStore::prospect`].
 #[derive(Debug, Clone, Copy)]
 pub struct Prospect {
     /// What the SYN may carry, by what is known of failures.
     pub permission: Permission,
-    /// The cookie to show.
-    pub cookie: Option<StoredCookie>,
     /// The form in which to ask for one.
     pub form: FastOpenForm,
     /// The first timeout: see [`CredentialStore::syn_timeout`].
@@ -130,25 +59,11 @@ pub struct Prospect {
 impl Prospect {
     const UNKNOWN: Self = Self {
         permission: Permission::Everything,
-        cookie: None,
         form: FastOpenForm::Standard,
         timeout: path::SYN_TIMEOUT_MAX,
         mss: None,
         path_mss: None,
     };
-}
-
-/// In which form to ask for a cookie.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ladder {
-    /// Nothing known: 34.
-    Fresh,
-    /// 34 got no answer: 254, once.
-    TryExperimental,
-    /// 254 got none either: 34 for ever.
-    GaveUp,
-    /// A cookie came in this form.
-    Answered(FastOpenForm),
 }
 
 /// The client's memory of servers, by local network and server address. Bounded; the server used least
@@ -215,6 +130,7 @@ impl CredentialStore {
     }
 
     /// The same of one whose first flight was accepted and answered: [`CredentialStore::note_success`].
+    #[inline(always)]
     pub fn learn_visit(
         &mut self,
         network: NetworkId,
@@ -263,20 +179,29 @@ impl CredentialStore {
         });
     }
 
-    /// All that a SYN to `server` needs to know when it leaves now, in one look, which counts as a use. The
-    /// cookie is there only if the SYN may carry data; it is taken, see [`CredentialStore::take_cookie`].
-    pub fn prospect(&mut self, network: NetworkId, server: IpAddr, now: Instant) -> Prospect {
-        let Some(entry) = self.entries.get_mut(&(network, server)) else { return Prospect::UNKNOWN };
-        let simple = self.simple;
-        let permission = if simple { Permission::Everything } else { entry.failures.permission(now) };
-        let everything = permission == Permission::Everything;
+    /// All that a SYN to `server` needs to know when it leaves now, in one look, which counts as a use. `cookie`
+    /// becomes the one to show, if the SYN may carry data; it is taken, see [`CredentialStore::take_cookie`].
+    // Inlined, and the cookie written where it stays: copies of what was just written in parts wait for it.
+    #[inline(always)]
+    pub fn prospect(
+        &mut self,
+        network: NetworkId,
+        server: IpAddr,
+        cookie: &mut Option<StoredCookie>,
+        now: Instant,
+    ) -> Prospect {
+        let Some(entry) = self.entries.get_mut(&(network, server)) else {
+            *cookie = None;
+            return Prospect::UNKNOWN;
+        };
+        let permission = if self.simple { Permission::Everything } else { entry.failures.permission(now) };
+        *cookie = match permission {
+            Permission::Everything if self.simple => entry.cookies.newest().copied(),
+            Permission::Everything => entry.cookies.take(),
+            Permission::Request | Permission::Nothing => None,
+        };
         Prospect {
             permission,
-            cookie: match everything {
-                true if simple => entry.cookies.newest().copied(),
-                true => entry.cookies.take(),
-                false => None,
-            },
             form: entry.request_form(),
             timeout: entry.rtt.and_then(|rtt| rtt.syn_timeout(now)).unwrap_or(path::SYN_TIMEOUT_MAX),
             mss: entry.mss,
@@ -292,6 +217,7 @@ impl CredentialStore {
 
     /// What became of a SYN with the cookie `used`; `fresh` is the cookie that the SYN-ACK carried.
     //= rfc7413 4.2.2-e
+    #[inline(never)]
     pub fn note_answer(
         &mut self,
         network: NetworkId,
@@ -309,6 +235,7 @@ impl CredentialStore {
 
     /// The same with the MSS of that SYN-ACK, in one look: [`CredentialStore::learn_mss`].
     #[allow(clippy::too_many_arguments, reason = "two calls in one")]
+    #[inline(always)]
     pub fn note_syn_ack(
         &mut self,
         network: NetworkId,
@@ -486,6 +413,7 @@ impl CredentialStore {
         entry.map_or(Permission::Everything, |entry| entry.failures.permission(now))
     }
 
+    #[inline]
     fn learn(&mut self, network: NetworkId, server: IpAddr, change: impl FnOnce(&mut Entry)) {
         if let Some(entry) = self.entries.get_or_insert((network, server), Entry::new) {
             change(entry);

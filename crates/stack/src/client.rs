@@ -25,53 +25,53 @@ const SILENCE: Duration = Duration::from_secs(5);
 
 /// A decision about a connect's first flight.
 pub(crate) struct Intent {
-    pub plan: SynPlan,
     pub asked: Option<Box<Asked>>,
     pub outcome: Outcome,
     /// Largest payload of a segment to the server.
     pub path_mss: u16,
 }
 
-impl Default for Intent {
-    /// An ordinary handshake, as asked for.
-    #[inline(always)]
-    fn default() -> Self {
-        let outcome = Outcome::Handshake(Reason::NotRequested);
-        Self { plan: SynPlan::default(), asked: None, outcome, path_mss: u16::MAX }
+impl Intent {
+    /// An ordinary handshake, and why.
+    fn handshake(reason: Reason, path_mss: u16) -> Self {
+        Self { asked: None, outcome: Outcome::Handshake(reason), path_mss }
     }
 }
 
 impl Stack {
     /// Decides what the SYN to the server carries of `data`, if more than a handshake is asked for: a cookie's data
-    /// before a certificate's, which costs both ends more. `intent` is a new one, too large to be handed on.
+    /// before a certificate's, which costs both ends more. `plan` is a new one, too large to be handed on;
+    /// `link_mss` is the link's part of [`Intent::path_mss`].
     pub(crate) fn intend(
         &mut self,
-        intent: &mut Intent,
+        plan: &mut SynPlan,
         config: &ConnectConfig,
         key: &FlowKey,
+        link_mss: u16,
         data: &[u8],
         now: Instant,
-    ) {
+    ) -> Intent {
         let (network, server) = (self.config.network_of(key), key.remote_ip());
         if !config.fast_open && config.asap.is_none() {
-            intent.path_mss = self.client_path_mss(key, now);
-            return;
+            return Intent::handshake(Reason::NotRequested, self.client_path_mss(key, now));
         }
-        let known = self.credentials.prospect(network, server, now);
-        let path_mss = self.path_mss(key).min(known.path_mss.unwrap_or(u16::MAX));
-        intent.path_mss = path_mss;
+        // A box of an earlier connection: connecting allocates nothing in the long run.
+        let mut asked = self.spare.pop().unwrap_or_default();
+        let known = self.credentials.prospect(network, server, &mut asked.cookie, now);
+        let path_mss = link_mss.min(known.path_mss.unwrap_or(u16::MAX));
         if known.permission == Permission::Nothing {
-            intent.outcome = Outcome::Handshake(Reason::FailureMemory);
-            return;
+            self.spare.push(asked);
+            return Intent::handshake(Reason::FailureMemory, path_mss);
         }
         // A certificate may carry what must not run twice; a plain cookie may not.
         let by_cookie = config.fast_open && (config.replay_safe || config.asap.is_none());
-        let cookie = known.cookie.filter(|_| by_cookie && !config.no_cookie);
-        if let (Some(unused), None) = (&known.cookie, &cookie) {
+        if (!by_cookie || config.no_cookie)
+            && let Some(unused) = asked.cookie.take()
+        {
             // Looking took it out of the store, if it is good once.
-            self.credentials.note_answer(network, server, unused, Answer::Unclear, None, now);
+            self.credentials.note_answer(network, server, &unused, Answer::Unclear, None, now);
         }
-        let plan = &mut intent.plan;
+        let cookie = asked.cookie.as_ref();
         plan.first_timeout = Some(config.syn_timeout.unwrap_or(known.timeout));
         // The path may drop the option as well as the data (the Fast Open paper §4.1), inside UDP neither.
         plan.retransmit = if key.is_carried() { Retransmit::Same } else { Retransmit::Plain };
@@ -79,7 +79,7 @@ impl Stack {
         // In UDP the base datagram is taken by everybody.
         let mss = known.mss.or(key.is_carried().then_some(carrier::BASE_MSS));
         let mut offer = None;
-        if let (Some(certified), None) = (&config.asap, &cookie) {
+        if let (Some(certified), None) = (&config.asap, cookie) {
             let shown = self.credentials.speaks_asap(network, server, &certified.identity, now);
             let speaks = shown.unwrap_or(certified.known);
             // The application may not want it to ride; and a server that refused all lately is only asked.
@@ -99,7 +99,7 @@ impl Stack {
             // Whoever runs such a network knows what its servers take.
             plan.data_limit = self.first_flight_limit(server, mss.or(Some(u16::MAX)), path_mss.min(own));
         } else if config.fast_open {
-            let option = match &cookie {
+            let option = match cookie {
                 Some(held) => {
                     plan.data_limit = self.first_flight_limit(server, mss, path_mss.min(own));
                     FastOpen::Cookie(held.form, held.cookie)
@@ -112,20 +112,17 @@ impl Stack {
         if cookie.is_some() || offer.as_ref().is_some_and(|sent| sent.tag.is_some()) {
             plan.follow = follower::follow(config, key, mss);
         }
-        // A box of an earlier connection: connecting allocates nothing in the long run.
-        let mut asked = self.spare.pop().unwrap_or_default();
         // Part by part: made elsewhere and moved, it would be written twice.
         asked.network = network;
         asked.form = cookie.map_or(known.form, |held| held.form);
         asked.fast_open = config.fast_open;
         asked.cookie_age = cookie.map(|held| now.saturating_since(held.granted_at));
-        asked.cookie = cookie;
         asked.bare = bare;
         asked.offer = offer;
         asked.awaited = true;
         asked.answered_at = Instant::FAR_FUTURE;
         asked.ladder = Ladder::default();
-        (intent.asked, intent.outcome) = (Some(asked), Outcome::Undecided);
+        Intent { asked: Some(asked), outcome: Outcome::Undecided, path_mss }
     }
 
     /// Largest first-flight data: the peer's MSS, else RFC 7413 §4.2.1's defaults, within our own
@@ -159,7 +156,7 @@ impl Stack {
         }
         (asked.awaited, asked.answered_at) = (false, now);
         let twin = asked.ladder.twin.take();
-        let (network, form, cookie) = (asked.network, asked.form, asked.cookie.take());
+        let (network, form, cookie) = (asked.network, asked.form, &asked.cookie);
         let (fast_open, bare, sent) = (asked.fast_open, asked.bare, asked.offer.clone());
         let server = slot.key.remote_ip();
         let fresh = match segment.options.fast_open() {
@@ -177,9 +174,10 @@ impl Stack {
         slot.certificate = sent.as_ref().is_some_and(|sent| sent.tag.is_some());
         let disposition = slot.conn.handle_syn_ack(segment, resolution, now, &mut self.pool);
         let mss = segment.options.mss;
-        if let Some(used) = &cookie {
+        if let Some(used) = cookie {
             let answer = answer_to(&report);
             self.credentials.note_syn_ack(network, server, mss, used, answer, fresh, now);
+            asked.cookie = None;
         } else {
             if let Some(mss) = mss {
                 self.credentials.learn_mss(network, server, mss);
@@ -293,18 +291,20 @@ impl Stack {
     }
 
     /// The first of these; true if its first flight was accepted and answered.
+    #[inline(always)]
     fn flight_over(&mut self, index: u32, now: Instant) -> bool {
-        let Some(slot) = self.slots.get_mut(index) else { return false };
+        let Some(mut slot) = self.slots.get_mut(index) else { return false };
         if let Owner::Twin(first) = slot.owner {
             slot.owner = Owner::Nobody;
             self.forget_twin(first);
             return false;
         }
-        let Some(asked) = &mut slot.asked else { return false };
-        if let Some(twin) = asked.ladder.twin.take() {
+        if let Some(twin) = slot.asked.as_mut().and_then(|asked| asked.ladder.twin.take()) {
             self.drop_twin(Some(twin), now);
-            return self.flight_over(index, now);
+            let Some(again) = self.slots.get_mut(index) else { return false };
+            slot = again;
         }
+        let Some(asked) = &mut slot.asked else { return false };
         if asked.awaited {
             if asked.cookie.is_some() || asked.offer.as_ref().is_some_and(|sent| sent.tag.is_some()) {
                 slot.outcome = Outcome::Handshake(Reason::Unknown);

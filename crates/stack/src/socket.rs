@@ -15,7 +15,7 @@ use core::fmt;
 use core::net::SocketAddr;
 use firstflight_credential::asap::TrustStore;
 use firstflight_credential::{FastOpenPolicy, KeyRing, Outcome, PolicyError};
-use firstflight_tcp::{CloseReason, IoError};
+use firstflight_tcp::{CloseReason, IoError, SynPlan};
 use firstflight_wire::Instant;
 
 /// Why a listener was not made. The caller is at fault.
@@ -237,11 +237,11 @@ impl Stack {
         }
         let mut key = self.any_port(remote, config, outer)?;
         let hash = self.choose_port(&mut key, config)?;
-        let mut intent = Intent::default();
-        self.intend(&mut intent, config, &key, data, now);
-        let Intent { plan, asked, outcome, path_mss } = intent;
         let tcp = config.tcp.as_ref().map_or(Settings::Stack, Settings::Own);
         let mut ends = self.endpoints(&key, None, now);
+        let mut plan = SynPlan::default();
+        let Intent { asked, outcome, path_mss } =
+            self.intend(&mut plan, config, &key, ends.path_mss, data, now);
         if path_mss < ends.path_mss {
             // A router has said what passes.
             ends.probe = [0; 3];

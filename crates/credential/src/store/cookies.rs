@@ -92,6 +92,7 @@ impl CookieSet {
     }
 
     /// The cookie for a SYN that leaves now.
+    #[inline]
     pub(super) fn take(&mut self) -> Option<StoredCookie> {
         let newest = self.newest().copied();
         if newest.is_some() && self.rotating {
@@ -116,10 +117,7 @@ impl CookieSet {
                 self.retire(used);
             }
             (Answer::Unclear, Some(_)) => self.retire(used),
-            (Answer::Accepted, None) => {
-                self.rotating = false;
-                self.put_back(used);
-            }
+            (Answer::Accepted, None) => self.confirm(used),
             // Nothing better came (RFC 7413 §4.1.3: only a cookie replaces a cookie).
             (Answer::Refused | Answer::Unclear, None) => self.put_back(used),
         }
@@ -128,11 +126,21 @@ impl CookieSet {
         }
     }
 
+    /// The server took the data and sent no other cookie: `used` is good for more.
+    #[inline]
+    pub(super) fn confirm(&mut self, used: &StoredCookie) {
+        self.rotating = false;
+        if self.newest().is_none_or(|held| held.cookie != used.cookie) {
+            self.put_back(used);
+        }
+    }
+
     fn retire(&mut self, used: &StoredCookie) {
         self.cookies.retain(|held| held.serial != used.serial);
     }
 
     /// Puts a cookie that was taken out where it was; a full set has no need of it.
+    #[inline(never)]
     fn put_back(&mut self, used: &StoredCookie) {
         let known = self.cookies.iter().any(|held| held.cookie == used.cookie);
         if known || self.cookies.len() >= MAX_COOKIES {

@@ -1,0 +1,109 @@
+//! What is remembered of one server.
+
+use super::cookies::{Answer, CookieSet, StoredCookie};
+use super::failures::Failures;
+use super::path::{PathMss, PathRtt};
+use firstflight_wire::Instant;
+use firstflight_wire::tcp::{Cookie, FastOpenForm};
+
+/// What is remembered of one server on one network.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Entry {
+    /// The cookies to present.
+    pub cookies: CookieSet,
+    /// The MSS of its last SYN-ACK, bytes (RFC 7413 §4.1.3.1).
+    pub mss: Option<u16>,
+    /// Round-trip times.
+    pub rtt: Option<PathRtt>,
+    /// What failed.
+    pub failures: Failures,
+    pub(super) path_mss: Option<PathMss>,
+    pub(super) ladder: Ladder,
+}
+
+impl Default for Entry {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Entry {
+    /// Nothing known.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            cookies: CookieSet::NONE,
+            mss: None,
+            rtt: None,
+            failures: Failures::NONE,
+            path_mss: None,
+            ladder: Ladder::Fresh,
+        }
+    }
+
+    /// What became of a SYN with the cookie `used`.
+    #[inline]
+    pub(super) fn answered(
+        &mut self,
+        used: &StoredCookie,
+        answer: Answer,
+        fresh: Option<(Cookie, FastOpenForm)>,
+        now: Instant,
+    ) {
+        if let (Answer::Accepted, None) = (answer, fresh) {
+            self.cookies.confirm(used);
+            self.failures.no_refusal();
+        } else {
+            self.answered_otherwise(used, answer, fresh, now);
+        }
+    }
+
+    #[inline(never)]
+    fn answered_otherwise(
+        &mut self,
+        used: &StoredCookie,
+        answer: Answer,
+        fresh: Option<(Cookie, FastOpenForm)>,
+        now: Instant,
+    ) {
+        let (newer, granted) = self.cookies.since(used, self.failures.refused_at());
+        self.cookies.answered(used, answer, fresh, now);
+        if let Some((_, form)) = fresh {
+            self.ladder = Ladder::Answered(form);
+        }
+        match (answer, fresh) {
+            (Answer::Accepted, _) | (Answer::Refused, None) => self.failures.no_refusal(),
+            (Answer::Refused, Some(_)) => self.failures.refuse(newer, granted, now),
+            (Answer::Unclear, _) => {}
+        }
+    }
+
+    //= rfc7413 9-a 9-b
+    pub(super) fn request_form(&self) -> FastOpenForm {
+        match self.ladder {
+            Ladder::Fresh | Ladder::GaveUp => FastOpenForm::Standard,
+            Ladder::TryExperimental => FastOpenForm::Experimental,
+            Ladder::Answered(form) => form,
+        }
+    }
+
+    /// The newest cookie.
+    #[must_use]
+    pub fn cookie(&self) -> Option<&StoredCookie> {
+        self.cookies.newest()
+    }
+}
+
+/// In which form to ask for a cookie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ladder {
+    /// Nothing known: 34.
+    Fresh,
+    /// 34 got no answer: 254, once.
+    TryExperimental,
+    /// 254 got none either: 34 for ever.
+    GaveUp,
+    /// A cookie came in this form.
+    Answered(FastOpenForm),
+}
