@@ -24,7 +24,10 @@ impl Sum {
     /// Adds bytes behind those added before.
     #[inline]
     pub fn add_bytes(&mut self, data: &[u8]) {
-        self.append(sum_native(data), data.len() % 2 == 1);
+        // At an odd offset the high and low bytes have changed places (RFC 1071 §2 (B)).
+        let turned = if self.odd { 8 } else { 0 };
+        self.sum = sum_onto(self.sum.rotate_right(turned), data).rotate_left(turned);
+        self.odd ^= data.len() % 2 == 1;
     }
 
     /// Adds a 16-bit field in network byte order.
@@ -63,7 +66,7 @@ impl Sum {
 
     #[inline]
     fn append(&mut self, sum: u64, odd: bool) {
-        // At an odd offset the high and low bytes have changed places (RFC 1071 §2 (B)).
+        // As in `add_bytes`.
         let sum = if self.odd { sum.rotate_left(8) } else { sum };
         self.sum = plus(self.sum, sum);
         self.odd ^= odd;
@@ -74,7 +77,7 @@ impl Sum {
 #[inline]
 #[must_use]
 pub fn sum(data: &[u8]) -> Sum {
-    Sum { sum: sum_native(data), odd: data.len() % 2 == 1 }
+    Sum { sum: sum_onto(0, data), odd: data.len() % 2 == 1 }
 }
 
 /// The sum of 20 bytes, for headers: no loop, no vectors.
@@ -130,53 +133,91 @@ pub(crate) const fn fold16(sum: u64) -> u16 {
 }
 
 /// Bytes that one round of a loop takes.
-const BLOCK: usize = 32;
+const BLOCK: usize = 64;
 
 /// From so many bytes on vectors of 32 bytes are worth asking the processor for them.
 #[cfg(all(feature = "std", target_arch = "x86_64"))]
-const LONG: usize = 256;
+const LONG: usize = 384;
 
-/// The sum of native-endian words; an odd last byte counts as the first of its word.
-#[inline]
-fn sum_native(data: &[u8]) -> u64 {
-    let (blocks, rest) = data.as_chunks::<BLOCK>();
-    let mut sum = sum_blocks(blocks);
-    let (words, rest) = rest.as_chunks::<8>();
-    for word in words {
-        sum = plus(sum, u64::from_ne_bytes(*word));
+/// `sum` and that of native-endian words; an odd last byte counts as the first of its word.
+#[inline(never)]
+fn sum_onto(sum: u64, data: &[u8]) -> u64 {
+    // A TCP header with timestamps: every other segment is no more.
+    if let Ok(header) = <[u8; 32]>::try_from(data) {
+        return sum_words(sum, &[header]);
     }
-    if rest.is_empty() {
-        return sum;
-    }
-    plus(sum, last_word(data, rest))
-}
-
-#[inline(always)]
-fn sum_blocks(blocks: &[[u8; BLOCK]]) -> u64 {
     #[cfg(all(feature = "std", target_arch = "x86_64"))]
-    if blocks.len() >= LONG / BLOCK
-        && let Some(avx2) = Level::new().as_avx2()
-    {
-        return avx2.vectorize(
-            #[inline(always)]
-            || sum_halves(blocks),
-        );
+    if data.len() >= LONG {
+        return sum_long(sum, data);
     }
-    sum_words(blocks)
+    let (blocks, rest) = data.as_chunks::<BLOCK>();
+    sum_rest(sum_words(sum, blocks), data, rest)
 }
 
-/// Words of 64 bits: four sums side by side, so that none waits for the carry of another.
+/// Words of 64 bits; inside a block the carry of one goes into the next.
 #[inline(always)]
-fn sum_words(blocks: &[[u8; BLOCK]]) -> u64 {
-    let mut lanes = [0u64; BLOCK / 8];
+fn sum_words<const LEN: usize>(mut sum: u64, blocks: &[[u8; LEN]]) -> u64 {
     for block in blocks {
         let (words, _) = block.as_chunks::<8>();
-        for (lane, word) in lanes.iter_mut().zip(words) {
-            *lane = plus(*lane, u64::from_ne_bytes(*word));
+        let mut carry = false;
+        for word in words {
+            (sum, carry) = sum.carrying_add(u64::from_ne_bytes(*word), carry);
         }
+        // After every word both together are at most 2⁶⁴ − 1.
+        sum += u64::from(carry);
     }
-    let [a, b, c, d] = lanes;
-    plus(plus(a, b), plus(c, d))
+    sum
+}
+
+/// `rest`, the last bytes of `data`, fewer than a block, and `sum`.
+#[inline(always)]
+fn sum_rest(mut sum: u64, data: &[u8], mut rest: &[u8]) -> u64 {
+    if let Some((words, after)) = rest.split_first_chunk::<32>() {
+        (sum, rest) = (sum_words(sum, &[*words]), after);
+    }
+    if let Some((words, after)) = rest.split_first_chunk::<16>() {
+        (sum, rest) = (sum_words(sum, &[*words]), after);
+    }
+    if let Some((word, after)) = rest.split_first_chunk::<8>() {
+        (sum, rest) = (plus(sum, u64::from_ne_bytes(*word)), after);
+    }
+    match data.last_chunk::<8>() {
+        _ if rest.is_empty() => sum,
+        // The beginning of a word that goes on with zeros.
+        Some(last) => {
+            let others = 8 * (8 - rest.len() as u32 % 8);
+            plus(sum, (u64::from_le_bytes(*last) >> others).to_le())
+        }
+        None => sum_few(sum, rest),
+    }
+}
+
+/// Fewer than eight bytes, and nothing before them.
+#[cold]
+#[inline(never)]
+fn sum_few(sum: u64, data: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    for (place, byte) in word.iter_mut().zip(data) {
+        *place = *byte;
+    }
+    plus(sum, u64::from_ne_bytes(word))
+}
+
+#[cfg(all(feature = "std", target_arch = "x86_64"))]
+#[inline(never)]
+fn sum_long(sum: u64, data: &[u8]) -> u64 {
+    let (blocks, rest) = data.as_chunks::<BLOCK>();
+    let sum = sum_rest(sum, data, rest);
+    match Level::new().as_avx2() {
+        Some(avx2) => plus(
+            sum,
+            avx2.vectorize(
+                #[inline(always)]
+                || sum_halves(blocks),
+            ),
+        ),
+        None => sum_words(sum, blocks),
+    }
 }
 
 /// Words of 64 bits, summed modulo 2⁶⁴, and their upper halves, summed beside them, say how much of that sum came from
@@ -195,20 +236,6 @@ fn sum_halves(blocks: &[[u8; BLOCK]]) -> u64 {
     let lower = wrapped.wrapping_sub(upper << 32);
     // 2³² is 1 modulo 2¹⁶ − 1.
     lower + upper
-}
-
-/// `rest`, the last bytes of `data`, fewer than eight, as the beginning of a word that goes on with zeros.
-#[inline(always)]
-fn last_word(data: &[u8], rest: &[u8]) -> u64 {
-    if let Some(last) = data.last_chunk::<8>() {
-        let others = 8 * (8 - rest.len() as u32 % 8);
-        return (u64::from_le_bytes(*last) >> others).to_le();
-    }
-    let mut last = [0; 8];
-    for (place, byte) in last.iter_mut().zip(rest) {
-        *place = *byte;
-    }
-    u64::from_ne_bytes(last)
 }
 
 #[cfg(test)]
