@@ -80,13 +80,10 @@ pub fn sum(data: &[u8]) -> Sum {
     Sum { sum: sum_onto(0, data), odd: data.len() % 2 == 1 }
 }
 
-/// The sum of 20 bytes, for headers: no loop, no vectors.
+/// The sum of five native-endian words, for headers: no loop, no vectors, no carry.
 #[inline(always)]
-pub(crate) fn sum_of(header: &[u8; 20]) -> Sum {
-    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, rest @ ..] = *header;
-    let front =
-        plus(u64::from_ne_bytes([a, b, c, d, e, f, g, h]), u64::from_ne_bytes([i, j, k, l, m, n, o, p]));
-    Sum { sum: plus(front, u64::from(u32::from_ne_bytes(rest))), odd: false }
+pub(crate) fn sum_of(words: [u32; 5]) -> Sum {
+    Sum { sum: words.iter().map(|word| u64::from(*word)).sum(), odd: false }
 }
 
 /// The sum of the pseudo-header of TCP, UDP and ICMPv6: of 12 bytes for IPv4 (RFC 9293 §3.1), of 40

@@ -4,56 +4,90 @@ use super::{Ecn, Packet, Protocol, V4_HEADER};
 use crate::{ParseError, checksum};
 use core::net::{IpAddr, Ipv4Addr};
 
-/// More-fragments flag and fragment offset, of the flags word.
-const FRAGMENT: u16 = 0x3fff;
+/// More-fragments flag and fragment offset, of the second word.
+const FRAGMENT: u32 = 0x3fff;
+
+/// Version 4 and a header of five words: without options, as nearly every header is.
+const PLAIN: u8 = 0x45;
 
 #[inline(always)]
 pub(super) fn parse(bytes: &[u8]) -> Result<Packet<'_, Ipv4Addr>, ParseError> {
     let head: &[u8; V4_HEADER] = bytes.first_chunk().ok_or(ParseError::Truncated)?;
-    let header_len = usize::from(head[0] & 0xf) * 4;
-    let total = usize::from(u16::from_be_bytes([head[2], head[3]]));
-    if header_len < V4_HEADER || total < header_len {
-        return Err(ParseError::BadHeaderLength);
-    }
-    // Ethernet pads short frames, so there may be more bytes than the packet has.
-    let packet = bytes.get(..total).ok_or(ParseError::Truncated)?;
-    let (header, payload) = packet.split_at_checked(header_len).ok_or(ParseError::Truncated)?;
-    // Nearly every header is just these 20 bytes.
-    let sum = if header_len == V4_HEADER { checksum::sum_of(head) } else { checksum::sum(header) };
-    if !sum.is_valid() {
-        return Err(ParseError::BadChecksum);
-    }
-    if u16::from_be_bytes([head[6], head[7]]) & FRAGMENT != 0 {
-        return Err(ParseError::Fragment);
-    }
-    if let Some(options) = header.get(V4_HEADER..)
-        && !options.is_empty()
-    {
-        check_options(options)?;
-    }
-    let (src, dst) = addresses(head);
+    let words = words(head);
+    let payload = if head[0] == PLAIN { plain_payload(words, bytes) } else { payload(words, bytes) }?;
+    let [first, _, third, src, dst] = words;
+    let [_, traffic_class, ..] = first.to_ne_bytes();
+    let [hop_limit, protocol, ..] = third.to_ne_bytes();
     Ok(Packet {
-        src,
-        dst,
-        protocol: Protocol::from(head[9]),
-        hop_limit: head[8],
-        ecn: Ecn::from_bits(head[1]),
+        src: address(src),
+        dst: address(dst),
+        protocol: Protocol::from(protocol),
+        hop_limit,
+        ecn: Ecn::from_bits(traffic_class),
         payload,
     })
 }
 
-#[inline]
-fn addresses(head: &[u8; V4_HEADER]) -> (Ipv4Addr, Ipv4Addr) {
-    (
-        Ipv4Addr::new(head[12], head[13], head[14], head[15]),
-        Ipv4Addr::new(head[16], head[17], head[18], head[19]),
-    )
+/// The header as it stands, by words: what is looked at in several places is loaded once.
+#[inline(always)]
+fn words(head: &[u8; V4_HEADER]) -> [u32; 5] {
+    let (words, _) = head.as_chunks::<4>();
+    core::array::from_fn(|i| words.get(i).map_or(0, |word| u32::from_ne_bytes(*word)))
+}
+
+#[inline(always)]
+fn address(word: u32) -> Ipv4Addr {
+    Ipv4Addr::from(word.to_ne_bytes())
+}
+
+/// What follows a header without options, which is checked.
+#[inline(always)]
+fn plain_payload(words: [u32; 5], bytes: &[u8]) -> Result<&[u8], ParseError> {
+    // Ethernet pads short frames, so there may be more bytes than the packet has.
+    let packet = bytes.get(..total_len(words)).ok_or(ParseError::Truncated)?;
+    let payload = packet.get(V4_HEADER..).ok_or(ParseError::BadHeaderLength)?;
+    if !checksum::sum_of(words).is_valid() {
+        return Err(ParseError::BadChecksum);
+    }
+    if is_fragment(words) { Err(ParseError::Fragment) } else { Ok(payload) }
+}
+
+/// What follows any other header, which is checked with its options.
+#[cold]
+#[inline(never)]
+fn payload(words: [u32; 5], bytes: &[u8]) -> Result<&[u8], ParseError> {
+    let [first, ..] = words;
+    let header_len = usize::from(first.to_ne_bytes()[0] & 0xf) * 4;
+    let total = total_len(words);
+    if header_len < V4_HEADER || total < header_len {
+        return Err(ParseError::BadHeaderLength);
+    }
+    let packet = bytes.get(..total).ok_or(ParseError::Truncated)?;
+    let (header, payload) = packet.split_at_checked(header_len).ok_or(ParseError::Truncated)?;
+    if !checksum::sum(header).is_valid() {
+        return Err(ParseError::BadChecksum);
+    }
+    if is_fragment(words) {
+        return Err(ParseError::Fragment);
+    }
+    check_options(header.get(V4_HEADER..).unwrap_or_default())?;
+    Ok(payload)
+}
+
+/// Length of the packet.
+#[inline(always)]
+fn total_len([first, ..]: [u32; 5]) -> usize {
+    usize::from(u32::from_be(first) as u16)
+}
+
+#[inline(always)]
+fn is_fragment([_, second, ..]: [u32; 5]) -> bool {
+    second & FRAGMENT.to_be() != 0
 }
 
 /// Every option is skipped but source routes, loose and strict: their only use today is to evade
 /// filters and to attract return traffic (RFC 7126 §4.3, §4.4).
 //= rfc9293 MUST-50
-#[cold]
 fn check_options(mut options: &[u8]) -> Result<(), ParseError> {
     const END: u8 = 0;
     const NOP: u8 = 1;
@@ -88,6 +122,6 @@ pub(crate) fn parse_quoted(bytes: &[u8]) -> Result<(IpAddr, IpAddr, Protocol, &[
         return Err(ParseError::Fragment);
     }
     let quoted = bytes.get(header_len..).ok_or(ParseError::Truncated)?;
-    let (src, dst) = addresses(head);
-    Ok((src.into(), dst.into(), Protocol::from(head[9]), quoted))
+    let [_, _, _, src, dst] = words(head);
+    Ok((address(src).into(), address(dst).into(), Protocol::from(head[9]), quoted))
 }
