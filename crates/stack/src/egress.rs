@@ -204,8 +204,14 @@ fn wrap(key: &FlowKey, outgoing: &mut Outgoing, ecn: Ecn, len: usize, out: &mut 
     // Spelt out for each family, so that the compiler sees which it is.
     match key.v4() {
         Some((src, dst)) => wrap_as(src.into(), dst.into(), *outgoing, ecn, len, out),
-        None => wrap_as(key.local_ip(), key.remote_ip(), *outgoing, ecn, len, out),
+        None => wrap_v6(key, *outgoing, ecn, len, out),
     }
+}
+
+/// Apart, or IPv4 would have to keep more registers for it.
+#[inline(never)]
+fn wrap_v6(key: &FlowKey, outgoing: Outgoing, ecn: Ecn, len: usize, out: &mut [u8]) -> Option<usize> {
+    wrap_as(key.local_ip(), key.remote_ip(), outgoing, ecn, len, out)
 }
 
 #[inline(always)]

@@ -1,6 +1,7 @@
 //! Writing IP headers.
 
 use super::{Ecn, Protocol, V4_HEADER, V6_HEADER};
+use crate::tcp::put_words;
 use crate::{EmitError, checksum};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -64,19 +65,13 @@ impl Header {
             .ok_or(EmitError::TooLong)?;
         let head: &mut [u8; V4_HEADER] = out.first_chunk_mut().ok_or(EmitError::BufferTooSmall)?;
         let flags = if self.dont_fragment { 0x4000 } else { 0 };
-        let words = [
-            0x4500_0000 | u32::from(self.ecn.bits()) << 16 | u32::from(total),
-            u32::from(self.identification) << 16 | flags,
-            u32::from(self.hop_limit) << 24 | u32::from(self.protocol.number()) << 16,
-            src.to_bits(),
-            dst.to_bits(),
-        ];
-        let sum = checksum::fold16(words.iter().map(|word| u64::from(*word)).sum());
-        let (places, _) = head.as_chunks_mut::<4>();
-        for (place, word) in places.iter_mut().zip(words) {
-            *place = word.to_be_bytes();
-        }
-        [head[10], head[11]] = (!sum).to_be_bytes();
+        let first = 0x4500_0000 | u32::from(self.ecn.bits()) << 16 | u32::from(total);
+        let second = u32::from(self.identification) << 16 | flags;
+        let third = u32::from(self.hop_limit) << 24 | u32::from(self.protocol.number()) << 16;
+        let (src, dst) = (src.to_bits(), dst.to_bits());
+        let sum = [first, second, third, src, dst].iter().map(|word| u64::from(*word)).sum();
+        let third = third | u32::from(!checksum::fold16(sum));
+        put_words(head, [first, second, third, src, dst]);
         Ok(V4_HEADER)
     }
 

@@ -75,7 +75,7 @@ impl Header {
 
 /// Two words at a time: the checksum reads eight bytes at once, and would wait for two narrow stores.
 #[inline(always)]
-pub(super) fn put_words<const W: usize>(out: &mut [u8], words: [u32; W]) {
+pub(crate) fn put_words<const W: usize>(out: &mut [u8], words: [u32; W]) {
     let (places, rest) = out.as_chunks_mut::<8>();
     let (pairs, last) = words.as_chunks::<2>();
     for (place, [first, second]) in places.iter_mut().zip(pairs) {

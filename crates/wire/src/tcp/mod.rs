@@ -15,6 +15,7 @@ mod tests;
 
 pub use build::{OptionBytes, OptionsBuf};
 pub use cookie::{Cookie, FastOpen, FastOpenForm};
+pub(crate) use emit::put_words;
 pub use emit::{Header, fill_checksum};
 pub use flags::Flags;
 pub use option::{OptionIter, Options, TcpOption, Timestamps};
