@@ -74,6 +74,8 @@ impl<'a> Segment<'a> {
         let options = header.get(HEADER..).unwrap_or_default();
         let flags = Flags::from_bits(head[13]);
         Ok(Self {
+            // Before the others, which would have to be put aside meanwhile.
+            options: Options::parse(options, flags.contains(Flags::SYN)),
             src_port: u16::from_be_bytes([head[0], head[1]]),
             dst_port: u16::from_be_bytes([head[2], head[3]]),
             seq: SeqNum::new(u32::from_be_bytes([head[4], head[5], head[6], head[7]])),
@@ -81,7 +83,6 @@ impl<'a> Segment<'a> {
             flags,
             window: u16::from_be_bytes([head[14], head[15]]),
             urgent: u16::from_be_bytes([head[18], head[19]]),
-            options: Options::parse(options, flags.contains(Flags::SYN)),
             payload,
             ce: false,
         })
