@@ -52,7 +52,8 @@ impl Stack {
             // Its addresses were found right when it began.
             Some(index) => self.deliver(index, &segment, now),
             None if self.concerns_us(ip.src.into(), ip.dst.into()) => {
-                self.handle_new(&key, hash, &segment, now)
+                // A copy, made only here: that of the look-up need not be in memory.
+                self.handle_new(&{ key }, hash, &segment, now)
             }
             None => {}
         }
