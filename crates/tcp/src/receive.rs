@@ -270,23 +270,23 @@ impl Receive {
         len >= self.full
     }
 
-    /// Once in a round trip of `rtt`: a peer that filled a quarter of the window, and an application that reads, get
+    /// Once in a round trip of `rtt` nanoseconds: a peer that filled a quarter of the window, and an application that reads, get
     /// a larger one, up to `most`. Slow start fills twice as much a round trip later, when the larger one has just been
     /// heard of.
     #[inline]
-    pub fn tune(&mut self, most: u32, rtt: Option<Duration>, now: Instant) {
+    pub fn tune(&mut self, most: u32, rtt: Option<u64>, now: Instant) {
         if self.limit < most {
             self.widen(most, rtt, now);
         }
     }
 
-    fn widen(&mut self, most: u32, rtt: Option<Duration>, now: Instant) {
+    fn widen(&mut self, most: u32, rtt: Option<u64>, now: Instant) {
         let (start, began) = (self.round, self.round_at);
-        let Some(rtt) = rtt.filter(|rtt| now - began >= *rtt) else { return };
+        let Some(rtt) = rtt.filter(|rtt| now.nanos_since(began) >= *rtt) else { return };
         let arrived = self.nxt.distance_from(start);
         let left = self.buf.len() as u32;
         // Longer ago than two round trips it was not one of them: the peer had been silent.
-        if now - began < rtt * 2 && arrived >= self.limit / 4 && left <= self.limit / 4 {
+        if now.nanos_since(began) < rtt * 2 && arrived >= self.limit / 4 && left <= self.limit / 4 {
             let whole = self.offer == self.limit;
             self.limit = self.limit.saturating_mul(2).min(most);
             if whole {

@@ -40,7 +40,7 @@ fn round(rcv: &mut Receive, pool: &mut Pool, now: Instant, read: usize) {
     let block = vec![7; 1 << 18];
     rcv.take(pool, rcv.nxt, &block);
     rcv.read(pool, &mut vec![0; read]);
-    rcv.tune(3 << 20, Some(Duration::from_millis(100)), now);
+    rcv.tune(3 << 20, Some(100_000_000), now);
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use super::hystart::HyStart;
 use super::{AckSample, CongestionControl, MAX_WINDOW, grown, halfway, initial_window, legal_mss};
 use alloc::boxed::Box;
-use core::time::Duration;
 use firstflight_wire::Instant;
 
 /// Fractional bits of `w_est`.
@@ -13,8 +12,8 @@ const ALPHA: u64 = (9 << FRACTION) / 17;
 /// The cubic's argument is cut at ± 262 s: beyond, the window has long met its clamp of 1.5, and
 /// the third power stays in 64 bits.
 const MAX_OFFSET_MS: u64 = 1 << 18;
-/// A silence of two round trips and this much is still taken for one without idle time.
-const GAP_SLACK: Duration = Duration::from_millis(10);
+/// A silence of two round trips and so many nanoseconds is still taken for one without idle time.
+const GAP_SLACK: u64 = 10_000_000;
 
 /// RFC 9438: the window follows a cubic of the time since the last reduction, with C = 0.4,
 /// β = 0.7, fast convergence and the Reno-friendly region. Its first slow start is HyStart++ (RFC 9406).
@@ -114,22 +113,22 @@ impl Cubic {
         }
     }
 
-    /// Time in the stage, without what passed idle or limited by the application (§4.2, §5.8).
+    /// Nanoseconds in the stage, without what passed idle or limited by the application (§4.2, §5.8).
     //= rfc9438 4.2-a
-    fn elapsed(&mut self, ack: &AckSample) -> Duration {
-        let gap = ack.now - self.last_ack;
+    fn elapsed(&mut self, ack: &AckSample) -> u64 {
+        let gap = ack.now.nanos_since(self.last_ack);
         // As long as something is in flight, acknowledgements are about a round trip apart.
         let idle = match ack.srtt {
             _ if !ack.cwnd_limited => gap,
             Some(srtt) => gap.saturating_sub(srtt.saturating_mul(2).saturating_add(GAP_SLACK)),
-            None => Duration::ZERO,
+            None => 0,
         };
-        let Some(curve) = &mut self.state.curve else { return Duration::ZERO };
-        curve.epoch = (curve.epoch + idle).min(ack.now);
-        ack.now - curve.epoch
+        let Some(curve) = &mut self.state.curve else { return 0 };
+        curve.epoch = curve.epoch.after_nanos(idle).min(ack.now);
+        ack.now.nanos_since(curve.epoch)
     }
 
-    fn congestion_avoidance(&mut self, ack: &AckSample, t: Duration) {
+    fn congestion_avoidance(&mut self, ack: &AckSample, t: u64) {
         let mss = self.mss;
         let s = &mut self.state;
         let Some(curve) = &mut s.curve else { return };
@@ -185,7 +184,7 @@ impl CongestionControl for Cubic {
 
     fn on_ack(&mut self, ack: &AckSample) {
         let in_epoch = self.state.curve.as_ref().is_some_and(|curve| curve.in_epoch);
-        let t = if in_epoch { self.elapsed(ack) } else { Duration::ZERO };
+        let t = if in_epoch { self.elapsed(ack) } else { 0 };
         self.last_ack = ack.now;
         if !ack.cwnd_limited {
             return;
@@ -277,8 +276,8 @@ fn scaled(bytes: u32, numerator: u64, denominator: u64) -> u32 {
     (u64::from(bytes) * numerator / denominator) as u32
 }
 
-fn millis(duration: Duration) -> u64 {
-    duration.as_millis().min(u128::from(u32::MAX)) as u64
+fn millis(nanos: u64) -> u64 {
+    (nanos / 1_000_000).min(u64::from(u32::MAX))
 }
 
 /// K = ∛((W_max − cwnd)/C) (equation 2): bytes below the plateau to ms until it.

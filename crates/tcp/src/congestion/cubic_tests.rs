@@ -1,11 +1,13 @@
 use super::*;
+use core::time::Duration;
 use proptest::prelude::*;
 
 fn curve(c: &Cubic) -> Curve {
     c.state.curve.as_deref().unwrap().clone()
 }
 
-const RTT: Duration = Duration::from_millis(100);
+/// Nanoseconds.
+const RTT: u64 = 100_000_000;
 
 fn ack(now_ms: u64, acked: u32) -> AckSample {
     AckSample {
@@ -60,7 +62,7 @@ fn largest_error(mss: u32, cwnd: u32, rtt_ms: u64, seconds: u64) -> f64 {
     let float_mss = f64::from(mss);
     let mut r = Reference::start(f64::from(c.window()) / float_mss, f64::from(cwnd), f64::from(cwnd));
     let mut worst: f64 = 0.0;
-    let rtt = Duration::from_millis(rtt_ms);
+    let rtt = rtt_ms * 1_000_000;
     let mut round = 0;
     while round * rtt_ms < seconds * 1000 {
         // A round trip's acknowledgements, two segments each, spread evenly.
@@ -268,7 +270,7 @@ proptest! {
             let at = Instant::from_millis(now);
             match kind {
                 0..=2 => c.on_ack(&AckSample {
-                    srtt: flag.then(|| Duration::from_micros(number.into())),
+                    srtt: flag.then(|| u64::from(number) * 1000),
                     cwnd_limited: number % 4 != 0,
                     ..ack(now, number)
                 }),

@@ -1,7 +1,6 @@
 //! HyStart++ (RFC 9406): slow start ends when round trips take longer, before the queue overflows.
 
 use super::AckSample;
-use core::time::Duration;
 
 /// So many round-trip times make a round's minimum (N_RTT_SAMPLE).
 const SAMPLES: u8 = 8;
@@ -82,8 +81,8 @@ impl HyStart {
 }
 
 /// Never `NONE`.
-fn units(rtt: Duration) -> u16 {
-    let units = rtt.as_micros() as u64 / u64::from(UNIT_US);
+fn units(nanos: u64) -> u16 {
+    let units = nanos / 1000 / u64::from(UNIT_US);
     units.min(u64::from(NONE) - 1) as u16
 }
 
@@ -114,7 +113,7 @@ mod tests {
                     acked: MSS,
                     in_flight: self.flight.len() as u32 * MSS,
                     srtt: None,
-                    rtt: self.flight.pop_front().map(Duration::from_millis),
+                    rtt: self.flight.pop_front().map(|ms| ms * 1_000_000),
                     cwnd_limited: true,
                 };
                 self.cwnd += self.hystart.growth(&ack)?;

@@ -39,10 +39,10 @@ pub struct AckSample {
     pub acked: u32,
     /// Bytes in flight before it.
     pub in_flight: u32,
-    /// The smoothed round-trip time.
-    pub srtt: Option<Duration>,
-    /// The round-trip time of the last segment that it acknowledges, if none was sent again.
-    pub rtt: Option<Duration>,
+    /// The smoothed round-trip time, nanoseconds: a `Duration` costs a division.
+    pub srtt: Option<u64>,
+    /// The round-trip time of the last segment that it acknowledges, if none was sent again; nanoseconds.
+    pub rtt: Option<u64>,
     /// The congestion window, and not the application or the peer's window, limited what was sent
     /// in the last round trip. A window that was not used is not known to fit the path and does
     /// not grow (RFC 9438 §5.8, RFC 7661).
@@ -259,6 +259,18 @@ macro_rules! each {
     };
 }
 
+impl Controller {
+    /// Hands `ack` on; whether the window limited what was sent says `limited`, of the window and whether it is in slow
+    /// start. One look at which algorithm it is.
+    #[inline(always)]
+    pub(crate) fn on_ack_if(&mut self, ack: AckSample, limited: impl Fn(u32, bool) -> bool) {
+        each!(self, a => {
+            let cwnd_limited = limited(a.window(), a.window() < a.slow_start_threshold());
+            a.on_ack(&AckSample { cwnd_limited, ..ack });
+        });
+    }
+}
+
 impl CongestionControl for Controller {
     fn window(&self) -> u32 {
         each!(self, a => a.window())
@@ -417,7 +429,7 @@ mod tests {
                     now: Instant::from_millis(ms),
                     acked: u32::MAX,
                     in_flight: c.window(),
-                    srtt: Some(Duration::from_millis(1)),
+                    srtt: Some(1_000_000),
                     rtt: None,
                     cwnd_limited: true,
                 });

@@ -81,20 +81,21 @@ impl Connection {
     }
 
     /// `news` bytes are newly acknowledged of the `pipe` that were under way, of which the last left at `newest`.
+    #[inline(always)]
     pub(super) fn grow(&mut self, pipe: u32, news: u32, newest: Option<Instant>, now: Instant) {
         if news == 0 {
             return;
         }
-        let window = self.control.window();
         let sample = AckSample {
             now,
             acked: news,
             in_flight: pipe,
-            srtt: self.rtt.srtt(),
-            rtt: newest.map(|newest| now - newest),
-            cwnd_limited: self.usage.allows_growth(window, window < self.control.slow_start_threshold()),
+            srtt: self.rtt.srtt_nanos(),
+            rtt: newest.map(|newest| now.nanos_since(newest)),
+            cwnd_limited: false,
         };
-        self.control.on_ack(&sample);
+        let usage = &self.usage;
+        self.control.on_ack_if(sample, |window, slow_start| usage.allows_growth(window, slow_start));
     }
 
     /// Ends a recovery whose point is acknowledged, and asks after a timeout whether it came too early.

@@ -291,7 +291,7 @@ impl Connection {
             return Disposition::Reset;
         }
         self.take_payload(pool, seq, segment.payload, fin || segment.flags.contains(Flags::PSH));
-        self.rcv.tune(self.config.receive_buffer, self.rtt.srtt(), now);
+        self.rcv.tune(self.config.receive_buffer, self.rtt.srtt_nanos(), now);
         if fin {
             self.rcv.note_fin(seq + segment.payload.len() as u32);
             self.rcv.need = AckNeed::Now;
