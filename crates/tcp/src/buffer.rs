@@ -48,6 +48,7 @@ impl Pool {
         (class < CLASSES).then_some(class)
     }
 
+    #[inline]
     fn take(&mut self, bytes: usize) -> Option<Box<[u8]>> {
         let class = Self::class(bytes)?;
         let size = 1usize << (class as u32 + MIN_SHIFT);
@@ -55,18 +56,26 @@ impl Pool {
             return None;
         }
         self.outstanding += size;
-        Some(self.free.get_mut(class).and_then(Vec::pop).unwrap_or_else(|| vec![0; size].into()))
+        Some(self.free.get_mut(class).and_then(Vec::pop).unwrap_or_else(|| fresh(size)))
     }
 
+    #[inline(never)]
     fn give(&mut self, block: Box<[u8]>) {
         self.outstanding = self.outstanding.saturating_sub(block.len());
-        let Some(class) = Self::class(block.len()) else { return };
-        if let Some(list) = self.free.get_mut(class)
-            && (list.len() + 1) * block.len() <= RETAIN_BYTES.max(block.len())
+        // All are powers of two.
+        let shift = block.len().trailing_zeros();
+        if let Some(list) = self.free.get_mut(shift.wrapping_sub(MIN_SHIFT) as usize)
+            && list.len() < (RETAIN_BYTES >> shift).max(1)
         {
             list.push(block);
         }
     }
+}
+
+#[cold]
+#[inline(never)]
+fn fresh(size: usize) -> Box<[u8]> {
+    vec![0; size].into()
 }
 
 impl fmt::Debug for Pool {
@@ -128,11 +137,30 @@ impl Ring {
         if self.data.is_empty() {
             // What it held before it was empty it is likely to hold again.
             let wanted = needed.max(self.hint as usize);
-            let Some(block) = pool.take(wanted).or_else(|| pool.take(needed)) else { return false };
-            (self.hint, self.head) = (block.len() as u32, 0);
-            self.data = block;
-            return true;
+            let Some(block) = pool.take(wanted) else {
+                return wanted > needed && self.grow_less(pool, needed);
+            };
+            return self.begin(block);
         }
+        self.move_to_larger(pool, needed)
+    }
+
+    /// There is no memory for as much as it held before: it takes what it needs now.
+    #[cold]
+    #[inline(never)]
+    fn grow_less(&mut self, pool: &mut Pool, needed: usize) -> bool {
+        pool.take(needed).is_some_and(|block| self.begin(block))
+    }
+
+    #[inline]
+    fn begin(&mut self, block: Box<[u8]>) -> bool {
+        (self.hint, self.head) = (block.len() as u32, 0);
+        self.data = block;
+        true
+    }
+
+    #[inline(never)]
+    fn move_to_larger(&mut self, pool: &mut Pool, needed: usize) -> bool {
         let Some(mut bigger) = pool.take(needed) else { return false };
         self.hint = bigger.len() as u32;
         let old = self.data.len();
@@ -177,6 +205,16 @@ impl Ring {
         true
     }
 
+    /// Appends all of `bytes`; false if there is no memory for them.
+    #[inline]
+    pub fn append(&mut self, pool: &mut Pool, bytes: &[u8]) -> bool {
+        let written = self.write_at(pool, self.len(), bytes);
+        if written {
+            self.len += bytes.len() as u32;
+        }
+        written
+    }
+
     /// Makes the next `n` bytes, written before by [`Ring::write_at`], part of the ring.
     pub fn advance(&mut self, n: usize) {
         debug_assert!(self.len() + n <= self.data.len());
@@ -184,6 +222,7 @@ impl Ring {
     }
 
     /// Copies `out.len()` bytes from `offset` on; the caller has checked that they are there.
+    #[inline]
     pub fn copy_to(&self, offset: usize, out: &mut [u8]) {
         if out.is_empty() {
             return;
@@ -199,12 +238,14 @@ impl Ring {
     }
 
     /// Drops the first `n` bytes. `keep` tells that bytes written ahead must survive.
+    #[inline]
     pub fn consume(&mut self, pool: &mut Pool, n: usize, keep: bool) {
+        if n >= self.len() && !keep {
+            return self.clear(pool);
+        }
         let n = n.min(self.len());
-        self.len -= n as u32;
-        if self.len == 0 && !keep {
-            self.clear(pool);
-        } else if n > 0 {
+        if n > 0 {
+            self.len -= n as u32;
             self.head = ((self.head as usize + n) & (self.data.len() - 1)) as u32;
         }
     }

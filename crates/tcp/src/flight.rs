@@ -202,9 +202,18 @@ impl Flight {
 
     /// A segment that was never sent before leaves, behind all others. Several need a board, of `boards` if it has
     /// one.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, start: SeqNum, end: SeqNum, at: Instant, boards: &mut Boards) {
-        // Made where it goes: what is put together elsewhere is waited for when it is moved.
+        if let Records::None = self.records {
+            // Made where it goes: what is put together elsewhere is waited for when it is moved.
+            self.records = Records::One(Sent { start, end, at, marks: Marks::default(), ends_burst: false });
+        } else {
+            self.push_behind(start, end, at, boards);
+        }
+    }
+
+    #[inline(never)]
+    fn push_behind(&mut self, start: SeqNum, end: SeqNum, at: Instant, boards: &mut Boards) {
         let sent = || Sent { start, end, at, marks: Marks::default(), ends_burst: false };
         match &mut self.records {
             Records::None => self.records = Records::One(sent()),
