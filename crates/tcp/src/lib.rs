@@ -30,6 +30,7 @@ mod recovery;
 pub mod rtt;
 mod send;
 pub mod state;
+mod straight;
 pub mod time_wait;
 pub mod timers;
 pub mod transition;

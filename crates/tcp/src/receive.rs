@@ -3,6 +3,7 @@
 use crate::buffer::{Pool, Ring};
 use crate::config::FIRST_BUFFER;
 use crate::ranges::RangeSet;
+use crate::straight::straight;
 use core::time::Duration;
 use firstflight_wire::tcp::{SackBlocks, Timestamps};
 use firstflight_wire::{Instant, SeqNum};
@@ -151,7 +152,41 @@ impl Receive {
     }
 
     /// Takes the part of `payload` (first byte `seq`) that is new and in the window.
+    #[inline]
     pub fn take(&mut self, pool: &mut Pool, seq: SeqNum, payload: &[u8]) -> Taken {
+        let undisturbed = straight() && self.ahead.is_empty() && self.fin.is_none() && !payload.is_empty();
+        if seq == self.nxt && undisturbed && payload.len() <= self.edge.distance_from(seq) as usize {
+            return self.take_next(pool, payload);
+        }
+        self.take_any(pool, seq, payload)
+    }
+
+    /// The same for all of `payload`, which is next in order and within the window; nothing lies behind it, no FIN
+    /// either. What follows is what the long way comes to.
+    #[inline(always)]
+    fn take_next(&mut self, pool: &mut Pool, payload: &[u8]) -> Taken {
+        let len = payload.len() as u32;
+        self.peer_mss = self.peer_mss.max(len.min(0xffff) as u16);
+        if !self.buf.append(pool, payload) {
+            return Taken::NoRoom;
+        }
+        self.arrived(len);
+        Taken::InOrder(len)
+    }
+
+    /// So many bytes, which are in the buffer, are next in order.
+    #[inline(always)]
+    fn arrived(&mut self, bytes: u32) {
+        // Not by order: 2 GiB later the IRS is ahead again.
+        if self.last_ack_sent != self.irs + 1 {
+            self.offer = self.offer.saturating_add(bytes.saturating_mul(2)).min(self.limit);
+        }
+        self.nxt += bytes;
+        self.unacked += bytes;
+    }
+
+    #[inline(never)]
+    fn take_any(&mut self, pool: &mut Pool, seq: SeqNum, payload: &[u8]) -> Taken {
         let old = if seq.lt(self.nxt) { self.nxt.distance_from(seq) as usize } else { 0 };
         let Some(fresh) = payload.get(old..).filter(|p| !p.is_empty()) else {
             self.came_twice(seq, seq + payload.len() as u32);
@@ -202,12 +237,7 @@ impl Receive {
             taken = taken.max(behind.1.distance_from(self.nxt));
         }
         self.buf.advance(taken as usize);
-        // Not by order: 2 GiB later the IRS is ahead again.
-        if self.last_ack_sent != self.irs + 1 {
-            self.offer = self.offer.saturating_add(taken.saturating_mul(2)).min(self.limit);
-        }
-        self.nxt += taken;
-        self.unacked += taken;
+        self.arrived(taken);
         Taken::InOrder(taken)
     }
 

@@ -241,6 +241,7 @@ impl Send {
     }
 
     /// Copies the payload of `chunk`.
+    #[inline(always)]
     pub fn copy(&self, chunk: Chunk, out: &mut [u8]) {
         self.buf.copy_to(chunk.seq.distance_from(self.start) as usize, out);
     }
@@ -297,7 +298,7 @@ impl Send {
     }
 
     /// Bytes under way by our best knowledge (RFC 6675 "pipe").
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn pipe(&self) -> u32 {
         let pipe = self.flight.pipe();

@@ -28,7 +28,7 @@ impl Usage {
 
     /// Something left: now `pipe` bytes are under way, and with a segment more `window` would be exceeded if `full`.
     /// Says how many bytes were enough for longer than `rto` nanoseconds, if the window was not full in that time.
-    #[inline]
+    #[inline(always)]
     pub fn sent(
         &mut self,
         (una, nxt): (SeqNum, SeqNum),

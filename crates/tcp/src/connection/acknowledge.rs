@@ -6,6 +6,7 @@ use crate::congestion::CongestionControl;
 use crate::flight::{Marks, Sent};
 use crate::rack::Rack;
 use crate::state::State;
+use crate::straight::straight;
 use crate::timers::Timer;
 use crate::transition::{StateName, Trigger};
 use core::time::Duration;
@@ -101,6 +102,7 @@ impl Reader {
 impl Connection {
     /// Fifth step of RFC 9293 §3.10.7.4, for an acknowledgement inside the allowed range; `syn_ack` says when the
     /// SYN-ACK left that it acknowledges.
+    #[inline(always)]
     pub(super) fn take_ack(
         &mut self,
         segment: &Segment<'_>,
@@ -111,35 +113,13 @@ impl Connection {
     ) {
         let ack = segment.ack;
         let window = self.window_of(segment);
-        let (una, had) = (self.snd.una, self.snd.wnd);
         if self.is_plain(segment)
             && let Some(sent) = self.snd.flight.take_plain()
         {
             self.take_plain_ack(ack, sent, syn_ack, segment, now, pool);
         } else if self.snd.outstanding() || self.undo.is_some() || self.tail.is_some() {
             // Also when nothing is: what was sent again for nothing is reported when all has arrived.
-            self.check_app_limited();
-            let reader = self.reader(segment, now);
-            let mut delivery = Delivery { pipe: self.snd.pipe(), ..Delivery::default() };
-            if self.facts.sack && segment.options.has_sack() {
-                self.take_sack(segment, &reader, &mut delivery);
-            }
-            if ack.gt(una) {
-                delivery.advanced = ack.distance_from(una);
-                self.take_new_ack(segment, &reader, &mut delivery, syn_ack, pool);
-            }
-            let plain = segment.is_empty() && window == had;
-            delivery.duplicate = plain && ack == una && delivery.sacked == 0;
-            if let Some(first) = self.undo.as_ref().and_then(|undo| undo.first) {
-                delivery.delayed = reader.echoes_before(first);
-            }
-            self.totals.delivered = self.totals.delivered.saturating_add(delivery.segments);
-            self.take_echo(segment, &delivery, now);
-            self.recover(&delivery, now);
-            if self.paced.is_some() {
-                self.report_sample(now);
-            }
-            self.after_ack(&delivery, now);
+            self.take_any_ack(segment, syn_ack, now, pool);
         }
         if self.snd.update_window(seq, ack, window) && self.snd.unsent() {
             self.idle_restart(now);
@@ -154,10 +134,45 @@ impl Connection {
         }
     }
 
+    /// What it says of the segments under way, whatever that is.
+    #[inline(never)]
+    fn take_any_ack(
+        &mut self,
+        segment: &Segment<'_>,
+        syn_ack: Option<Instant>,
+        now: Instant,
+        pool: &mut Pool,
+    ) {
+        let (ack, una) = (segment.ack, self.snd.una);
+        let plain = segment.is_empty() && self.window_of(segment) == self.snd.wnd;
+        self.check_app_limited();
+        let reader = self.reader(segment, now);
+        let mut delivery = Delivery { pipe: self.snd.pipe(), ..Delivery::default() };
+        if self.facts.sack && segment.options.has_sack() {
+            self.take_sack(segment, &reader, &mut delivery);
+        }
+        if ack.gt(una) {
+            delivery.advanced = ack.distance_from(una);
+            self.take_new_ack(segment, &reader, &mut delivery, syn_ack, pool);
+        }
+        delivery.duplicate = plain && ack == una && delivery.sacked == 0;
+        if let Some(first) = self.undo.as_ref().and_then(|undo| undo.first) {
+            delivery.delayed = reader.echoes_before(first);
+        }
+        self.totals.delivered = self.totals.delivered.saturating_add(delivery.segments);
+        self.take_echo(segment, &delivery, now);
+        self.recover(&delivery, now);
+        if self.paced.is_some() {
+            self.report_sample(now);
+        }
+        self.after_ack(&delivery, now);
+    }
+
     /// Whether `segment` acknowledges all that is under way, and there is nothing to repair and nothing to take back.
     #[inline(always)]
     fn is_plain(&self, segment: &Segment<'_>) -> bool {
-        let ends = segment.ack == self.snd.nxt && self.snd.outstanding() && self.snd.dup_acks == 0;
+        let ends =
+            straight() && segment.ack == self.snd.nxt && self.snd.outstanding() && self.snd.dup_acks == 0;
         let says_more = segment.options.has_sack() || segment.flags.contains(Flags::ECE);
         let busy = self.undo.is_some() || self.tail.is_some() || self.paced.is_some();
         ends && !says_more && !busy && self.snd.recovery.is_open()

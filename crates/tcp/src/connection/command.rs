@@ -1,6 +1,6 @@
 //! What the application wants.
 
-use super::{Connection, Readiness};
+use super::{Connection, Owed, Readiness};
 use crate::buffer::Pool;
 use crate::config::{Config, FIRST_BUFFER};
 use crate::congestion::CongestionControl;
@@ -120,7 +120,10 @@ impl Connection {
         let reset = !matches!(self.state, State::SynSent(_) | State::TimeWait(_) | State::Closed(_));
         self.die(CloseReason::Aborted, pool);
         self.rcv.clear(pool);
-        self.facts.reset = reset;
+        match reset {
+            true => self.owed.set(Owed::RESET),
+            false => self.owed.clear(Owed::RESET),
+        }
     }
 
     /// The application lets go: an orderly close in the background. Data that arrived and was
@@ -149,7 +152,7 @@ impl Connection {
     /// Asks the peer for a sign of life, as a keepalive does (RFC 9293 §3.8.4): see
     /// [`Connection::last_heard`] and [`Connection::peer_is_ahead`].
     pub fn probe(&mut self) {
-        self.facts.probe = true;
+        self.owed.set(Owed::PROBE);
     }
 
     /// Takes over what the application wrote to `other` and wished of it. This connection is in SYN-SENT

@@ -12,8 +12,11 @@ mod ecn;
 mod getters;
 mod handshake;
 mod model;
+mod owed;
 mod recover;
 mod segment;
+#[cfg(test)]
+mod straight_tests;
 mod timeout;
 mod transmit;
 mod transmit_syn;
@@ -40,6 +43,8 @@ use alloc::sync::Arc;
 use core::time::Duration;
 use firstflight_wire::tcp::Timestamps;
 use firstflight_wire::{Instant, SeqNum};
+
+use owed::Owed;
 
 pub use getters::{CongestionState, ConnectionFacts};
 pub use segment::{Disposition, DropReason, follows};
@@ -133,19 +138,9 @@ struct Facts {
     released: bool,
     /// A write found no room; say so when there is some.
     wants_room: bool,
-    /// An acknowledgement is owed for a segment that was not accepted (RFC 5961).
-    challenge: bool,
-    /// A probe of one number below UNA is owed (closed window, keepalive).
-    probe: bool,
-    /// A reset is owed.
-    reset: bool,
     /// See [`Connection::peer_is_ahead`].
     peer_ahead: bool,
-    /// A chunk held back by silly-window avoidance may leave.
-    push_small: bool,
-    /// A tail loss probe is due (RFC 8985 §7.3).
-    probe_tail: bool,
-    /// One left, and no round-trip time was measured since.
+    /// A tail loss probe (RFC 8985 §7.3) left, and no round-trip time was measured since.
     unmeasured: bool,
     /// `Timer::Probe` waits for what may only be late.
     settling: bool,
@@ -178,6 +173,7 @@ pub struct Connection {
     search: Option<Box<Search>>,
     timers: Timers,
     facts: Facts,
+    owed: Owed,
     marks: ecn::Marks,
     ready: Readiness,
     totals: Totals,
@@ -231,6 +227,7 @@ impl Connection {
             search: None,
             timers: Timers::default(),
             facts: Facts { nodelay: config.nodelay, ..Facts::default() },
+            owed: Owed::default(),
             marks: ecn::Marks::default(),
             ready: Readiness::default(),
             totals: Totals::default(),
@@ -273,6 +270,7 @@ impl Connection {
             search,
             timers,
             facts,
+            owed,
             marks,
             ready,
             totals,
@@ -303,7 +301,7 @@ impl Connection {
         (*paced, *search, *undo, *tail) = (None, None, None, None);
         (*push, *quick, *rtt) = (Push::default(), QuickAck::default(), RttEstimator::new());
         (*timers, *marks, *ready) = (Timers::default(), ecn::Marks::default(), Readiness::default());
-        *facts = Facts { nodelay: config.nodelay, ..Facts::default() };
+        (*facts, *owed) = (Facts { nodelay: config.nodelay, ..Facts::default() }, Owed::default());
         (*totals, *transitions) = (Totals::default(), Transitions::default());
         (*rack, *usage) = (Rack::new(ends.isn), Usage::new(ends.isn, now));
         (*backoffs, *probes, *handshake_retransmits, *challenges) = (0, 0, 0, 0);
@@ -361,16 +359,16 @@ impl Connection {
     #[inline]
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        let handshake = match &self.state {
+        if !self.owed.is_empty() || self.rcv.need != crate::receive::AckNeed::None || !self.snd.is_quiet() {
+            return false;
+        }
+        match &self.state {
             State::SynSent(syn) => {
-                syn.pending || syn.follow_end(self.snd.iss).is_some_and(|end| self.snd.nxt.lt(end))
+                !syn.pending && syn.follow_end(self.snd.iss).is_none_or(|end| !self.snd.nxt.lt(end))
             }
-            State::SynRcvd(syn) => syn.pending,
-            _ => false,
-        };
-        let Facts { challenge, probe, reset, push_small, probe_tail, .. } = self.facts;
-        let owes = handshake | challenge | probe | reset | push_small | probe_tail;
-        !owes && self.rcv.need == crate::receive::AckNeed::None && self.snd.is_quiet()
+            State::SynRcvd(syn) => !syn.pending,
+            _ => true,
+        }
     }
 
     // --- the one way to change the state ---------------------------------------------------------
@@ -449,6 +447,7 @@ impl Connection {
     }
 
     //= rfc6298 5-a 5-b
+    #[inline]
     fn arm_retransmit(&mut self, now: Instant) {
         self.timers.set(Timer::Retransmit, now.after_nanos(self.timeout_nanos()));
     }

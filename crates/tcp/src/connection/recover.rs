@@ -1,8 +1,8 @@
 //! Loss recovery: RACK-TLP (RFC 8985) with SACK, duplicates without (RFC 6582), proportional rate reduction
 //! (RFC 9937), F-RTO (RFC 5682), and the way back when nothing had been lost (RFC 3522, RFC 3708).
 
-use super::Connection;
 use super::acknowledge::Delivery;
+use super::{Connection, Owed};
 use crate::congestion::{AckSample, CongestionControl};
 use crate::flight::Marks;
 use crate::rack::{DUP_THRESH, Path};
@@ -254,7 +254,7 @@ impl Connection {
             let another = self.tail.is_none() && !self.facts.unmeasured;
             // One that the peer's window does not let go must not put the timeout off.
             if another && self.snd.tail_probe(u32::from(self.snd.mss)).is_some() {
-                self.facts.probe_tail = true;
+                self.owed.set(Owed::TAIL);
                 // At the time of a timeout the probe goes instead of it.
                 self.arm_retransmit(now);
             }
@@ -348,7 +348,7 @@ impl Connection {
         self.control.on_timeout(now, in_flight, fresh, self.snd.flight.pipe());
         self.tail = None;
         self.snd.flight.time_out(now);
-        self.facts.probe_tail = false;
+        self.owed.clear(Owed::TAIL);
         self.facts.settling = false;
         self.timers.stop(Timer::Probe);
         // Not for a probe of the path's size, which was more likely lost than late.

@@ -1,18 +1,21 @@
 //! A segment arrives (RFC 9293 §3.10.7, with RFC 5961's and RFC 7323's checks).
 
-use super::{Connection, Readiness};
+use super::{Connection, Owed, Readiness};
 use crate::buffer::Pool;
 use crate::error::CloseReason;
 use crate::receive::{AckNeed, Taken};
 use crate::state::{Origin, State, SynRcvd};
+use crate::straight::straight;
 use crate::timers::Timer;
 use crate::transition::{StateName, Trigger};
 use core::time::Duration;
-use firstflight_wire::tcp::{Flags, Segment};
+use firstflight_wire::tcp::{Flags, Segment, Timestamps};
 use firstflight_wire::{Instant, SeqNum};
 
 /// Challenge ACKs in one second, of one connection (RFC 5961 §10).
 const CHALLENGES_PER_SECOND: u8 = 5;
+/// What makes a segment more than one of an open connection, and what it must have.
+const PLAIN: Flags = Flags::SYN.union(Flags::RST).union(Flags::ACK);
 /// A duplicate SYN gets its SYN-ACK again at most this often.
 const SYN_ACK_AGAIN: Duration = Duration::from_millis(500);
 
@@ -60,43 +63,14 @@ pub fn follows(segment: &Segment<'_>) -> bool {
 impl Connection {
     /// Takes a segment for this connection. Its checksum was checked.
     pub fn handle_segment(&mut self, segment: &Segment<'_>, now: Instant, pool: &mut Pool) -> Disposition {
-        match &self.state {
-            State::SynSent(_) => return self.in_syn_sent(segment, now, pool),
-            State::Closed(_) | State::TimeWait(_) => return Disposition::Dropped(DropReason::Unexpected),
-            State::SynRcvd(SynRcvd { follow: Some(end), .. }) if follows(segment) => {
-                return self.take_follower(segment, *end, pool);
+        let (mut seq, mut timed) = (segment.seq, None);
+        if !self.is_next(segment) {
+            match self.check(segment, now, pool) {
+                Ok(checked) => (seq, timed) = checked,
+                Err(disposition) => return disposition,
             }
-            _ => {}
-        }
-        if segment.flags.contains(Flags::RST) {
-            return self.take_reset(segment.seq, now, pool);
-        }
-        let (seq, syn_stripped) = self.strip_crossed_syn(segment);
-        if let Err(reason) = self.check_sequence(segment, seq, syn_stripped, now) {
-            return Disposition::Dropped(reason);
-        }
-        if segment.flags.contains(Flags::SYN) && !syn_stripped {
-            self.challenge(now);
-            return Disposition::Dropped(DropReason::SynUnexpected);
-        }
-        if !segment.flags.contains(Flags::ACK) {
-            return Disposition::Dropped(DropReason::NoAck);
-        }
-        let mut timed = None;
-        if matches!(self.state, State::SynRcvd(_)) {
-            if !(segment.ack.gt(self.snd.iss) && segment.ack.le(self.snd.nxt)) {
-                return Disposition::Reset;
-            }
+        } else if matches!(self.state, State::SynRcvd(_)) {
             timed = self.confirm(segment, now);
-        }
-        //= rfc5961 4.2-a 4.2-b
-        if syn_stripped {
-            // We have that SYN.
-            self.rcv.came_twice(segment.seq, seq);
-            self.rcv.need = AckNeed::Now;
-        }
-        if let Err(reason) = self.check_ack(segment, now) {
-            return Disposition::Dropped(reason);
         }
         // After the ACK check: a blind attacker who hits the window must not set the clock that
         // PAWS measures everybody else by.
@@ -106,9 +80,75 @@ impl Connection {
         }
         self.heard(now);
         self.take_mark(segment);
-        self.facts.peer_ahead |= segment.is_empty() && seq.gt(self.rcv.nxt);
         self.take_ack(segment, seq, timed, now, pool);
         self.take_text(segment, seq, now, pool)
+    }
+
+    /// Whether `segment` is what nearly all are in a connection that has begun: the next in order with an
+    /// acknowledgement of what was sent, and neither SYN nor RST. [`Connection::check`] would find nothing wrong, and
+    /// come to its own number and what [`Connection::confirm`] says.
+    #[inline(always)]
+    fn is_next(&self, segment: &Segment<'_>) -> bool {
+        let (rcv, snd) = (&self.rcv, &self.snd);
+        let timely = |ts: Timestamps| (ts.value.wrapping_sub(rcv.ts_recent) as i32) >= 0;
+        straight()
+            && segment.flags.bits() & PLAIN.bits() == Flags::ACK.bits()
+            && !matches!(self.state, State::SynSent(_) | State::Closed(_) | State::TimeWait(_))
+            && segment.seq == rcv.nxt
+            && (rcv.edge != rcv.nxt || segment.is_empty())
+            && (!self.facts.timestamps || segment.options.timestamps.is_some_and(timely))
+            && segment.ack.ge(snd.una)
+            && segment.ack.le(snd.nxt)
+            && (segment.ack != snd.iss || !matches!(self.state, State::SynRcvd(_)))
+    }
+
+    /// The checks of RFC 9293 §3.10.7.4 and what follows from them, if `segment` is not to be taken; else its number,
+    /// and when the SYN-ACK left that it confirms.
+    #[inline(never)]
+    fn check(
+        &mut self,
+        segment: &Segment<'_>,
+        now: Instant,
+        pool: &mut Pool,
+    ) -> Result<(SeqNum, Option<Instant>), Disposition> {
+        match &self.state {
+            State::SynSent(_) => return Err(self.in_syn_sent(segment, now, pool)),
+            State::Closed(_) | State::TimeWait(_) => {
+                return Err(Disposition::Dropped(DropReason::Unexpected));
+            }
+            State::SynRcvd(SynRcvd { follow: Some(end), .. }) if follows(segment) => {
+                return Err(self.take_follower(segment, *end, pool));
+            }
+            _ => {}
+        }
+        if segment.flags.contains(Flags::RST) {
+            return Err(self.take_reset(segment.seq, now, pool));
+        }
+        let (seq, syn_stripped) = self.strip_crossed_syn(segment);
+        self.check_sequence(segment, seq, syn_stripped, now).map_err(Disposition::Dropped)?;
+        if segment.flags.contains(Flags::SYN) && !syn_stripped {
+            self.challenge(now);
+            return Err(Disposition::Dropped(DropReason::SynUnexpected));
+        }
+        if !segment.flags.contains(Flags::ACK) {
+            return Err(Disposition::Dropped(DropReason::NoAck));
+        }
+        let mut timed = None;
+        if matches!(self.state, State::SynRcvd(_)) {
+            if !(segment.ack.gt(self.snd.iss) && segment.ack.le(self.snd.nxt)) {
+                return Err(Disposition::Reset);
+            }
+            timed = self.confirm(segment, now);
+        }
+        //= rfc5961 4.2-a 4.2-b
+        if syn_stripped {
+            // We have that SYN.
+            self.rcv.came_twice(segment.seq, seq);
+            self.rcv.need = AckNeed::Now;
+        }
+        self.check_ack(segment, now).map_err(Disposition::Dropped)?;
+        self.facts.peer_ahead |= segment.is_empty() && seq.gt(self.rcv.nxt);
+        Ok((seq, timed))
     }
 
     /// What follows the client's SYN at once: it has no options, acknowledges nothing and proves nothing, and is
@@ -232,6 +272,7 @@ impl Connection {
 
     /// RFC 5961 §5.2: the acknowledgement must lie in [UNA − MAX.SND.WND, MAX].
     //= rfc5961 5.2-a 5.2-b
+    #[inline]
     fn check_ack(&mut self, segment: &Segment<'_>, now: Instant) -> Result<(), DropReason> {
         let ack = segment.ack;
         let unsent = ack.gt(self.snd.nxt);
@@ -252,7 +293,7 @@ impl Connection {
         }
         if self.challenges < CHALLENGES_PER_SECOND {
             self.challenges += 1;
-            self.facts.challenge = true;
+            self.owed.set(Owed::CHALLENGE);
         }
     }
 
@@ -263,6 +304,7 @@ impl Connection {
     }
 
     /// Seventh step: the text, and the FIN behind it.
+    #[inline(always)]
     fn take_text(
         &mut self,
         segment: &Segment<'_>,
@@ -287,7 +329,7 @@ impl Connection {
             // Nobody will read it (RFC 9293 §3.6.1: a reset says so). Like one for a connection that is gone (§3.10.7.1)
             // it has the number that the peer expects, which it would doubt otherwise if our FIN was lost (RFC 5961 §3.2).
             self.abort(pool);
-            self.facts.reset = false;
+            self.owed.clear(Owed::RESET);
             return Disposition::Reset;
         }
         self.take_payload(pool, seq, segment.payload, fin || segment.flags.contains(Flags::PSH));

@@ -1,6 +1,6 @@
 //! Time passes.
 
-use super::Connection;
+use super::{Connection, Owed};
 use crate::buffer::Pool;
 use crate::congestion::CongestionControl;
 use crate::error::CloseReason;
@@ -39,7 +39,7 @@ impl Connection {
         // A peer that never sends its FIN is not told: it would only answer a RST with nothing.
         self.die(CloseReason::TimedOut, pool);
         if timer == Timer::User {
-            self.facts.reset = true;
+            self.owed.set(Owed::RESET);
         }
     }
 
@@ -143,12 +143,12 @@ impl Connection {
         }
         if self.snd.wnd == 0 {
             //= rfc9293 SHLD-30
-            self.facts.probe = true;
+            self.owed.set(Owed::PROBE);
             self.probes = self.probes.saturating_add(1);
             self.rtt.backoff();
         } else {
             //= rfc9293 MUST-60
-            self.facts.push_small = true;
+            self.owed.set(Owed::SMALL);
         }
         self.timers.set(Timer::Persist, now + self.timeout());
     }
@@ -166,11 +166,11 @@ impl Connection {
         }
         //= rfc9293 MUST-29
         if self.probes >= keepalive.probes {
-            self.facts.reset = true;
+            self.owed.set(Owed::RESET);
             return self.die(CloseReason::TimedOut, pool);
         }
         self.probes += 1;
-        self.facts.probe = true;
+        self.owed.set(Owed::PROBE);
         self.timers.set(Timer::Keepalive, now + keepalive.interval);
     }
 }

@@ -3,13 +3,14 @@
 //! Order: a reset that is owed; the SYN or SYN-ACK; retransmissions and new data (each carries the
 //! acknowledgement); a probe; a bare acknowledgement.
 
-use super::{Connection, Tail};
+use super::{Connection, Owed, Tail};
 use crate::buffer::Pool;
 use crate::congestion::CongestionControl;
 use crate::rack::DUP_THRESH;
 use crate::receive::AckNeed;
 use crate::send::{Chunk, Send, Small};
 use crate::state::State;
+use crate::straight::straight;
 use crate::timers::Timer;
 use firstflight_wire::tcp::{Flags, Header, OptionsBuf};
 use firstflight_wire::{Instant, SeqNum};
@@ -22,8 +23,7 @@ impl Connection {
     /// returns its length; `None` when there is nothing to send now. `out` holds at least 60 bytes
     /// and a whole segment of the path.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8], pool: &mut Pool) -> Option<usize> {
-        if self.facts.reset {
-            self.facts.reset = false;
+        if self.owed.take(Owed::RESET) {
             return self.emit_bare(self.snd.nxt, Flags::RST.union(Flags::ACK), now, out);
         }
         match &self.state {
@@ -50,9 +50,8 @@ impl Connection {
         if let Some(len) = self.transmit_data(now, out, pool) {
             return Some(len);
         }
-        if self.facts.probe {
+        if self.owed.take(Owed::PROBE) {
             //= rfc9293 SHLD-12
-            self.facts.probe = false;
             // One number the peer has already: it must answer (RFC 9293 §3.8.4; Linux probes so).
             return self.emit_bare(self.snd.una - 1, Flags::ACK, now, out);
         }
@@ -62,7 +61,7 @@ impl Connection {
     /// A bare acknowledgement, if one is due; arms the delayed-ACK timer if one may wait.
     //= rfc9293 MUST-58 MUST-59
     fn transmit_ack(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
-        if self.facts.challenge || self.rcv.need == AckNeed::Now && self.may_acknowledge() {
+        if self.owed.has(Owed::CHALLENGE) || self.rcv.need == AckNeed::Now && self.may_acknowledge() {
             return self.emit_bare(self.snd.nxt, Flags::ACK, now, out);
         }
         if self.rcv.need == AckNeed::Delayed && !self.timers.runs(Timer::DelayedAck) {
@@ -94,30 +93,61 @@ impl Connection {
     }
 
     /// Retransmissions and new data.
+    #[inline(never)]
     fn transmit_data(&mut self, now: Instant, out: &mut [u8], pool: &mut Pool) -> Option<usize> {
-        //= rfc9293 MUST-16
-        let mut room = u32::from(self.snd.mss).saturating_sub(self.options_len()).max(1);
+        let options = self.options_len();
+        let mut room = self.room(options);
         let mut cwnd = self.window();
         if let State::SynRcvd(syn) = &self.state {
-            let budget = syn.budget.saturating_sub(syn.overhead + HEADER + self.options_len());
+            let budget = syn.budget.saturating_sub(syn.overhead + HEADER + options);
             room = room.min(budget);
             cwnd = cwnd.min(self.snd.pipe().saturating_add(budget));
             if budget == 0 {
                 return None;
             }
         }
-        if self.facts.probe_tail {
-            self.facts.probe_tail = false;
-            if let Some(len) = self.transmit_tail_probe(room, now, out, pool) {
-                return Some(len);
-            }
+        if !self.is_undisturbed() {
+            return self.transmit_unusual(room, cwnd, now, out, pool);
+        }
+        let small = if self.facts.cork { Small::Wait } else { Small::of(self.facts.nodelay) };
+        let Some(chunk) = self.snd.next_in_order(room, cwnd, small) else {
+            self.hold(now, cwnd);
+            return None;
+        };
+        self.emit_chunk(chunk, options, false, now, out, pool)
+    }
+
+    /// Whether nothing but new data can leave, at no pace but the windows'.
+    #[inline]
+    fn is_undisturbed(&self) -> bool {
+        straight()
+            && self.owed.is_empty()
+            && self.paced.is_none()
+            && self.search.is_none()
+            && self.snd.flight.waiting() == 0
+    }
+
+    /// The same whatever there is, with room and congestion window.
+    #[inline(never)]
+    fn transmit_unusual(
+        &mut self,
+        mut room: u32,
+        cwnd: u32,
+        now: Instant,
+        out: &mut [u8],
+        pool: &mut Pool,
+    ) -> Option<usize> {
+        if self.owed.take(Owed::TAIL)
+            && let Some(len) = self.transmit_tail_probe(room, now, out, pool)
+        {
+            return Some(len);
         }
         if self.pace_holds(now) {
             // Perhaps not the pace alone: the peer's window is watched from now on.
             self.hold(now, cwnd);
             return None;
         }
-        let pushed = core::mem::take(&mut self.facts.push_small);
+        let pushed = self.owed.take(Owed::SMALL);
         let probe = if self.search.is_some() && !pushed { self.probe_size(now, cwnd) } else { None };
         if let Some(size) = probe {
             room = u32::from(size).saturating_sub(self.options_len());
@@ -127,39 +157,17 @@ impl Connection {
             true => Small::Wait,
             false => Small::of(self.facts.nodelay),
         };
-        // Apart: a chunk that may come from two places has to be put down and fetched again.
-        if self.snd.flight.waiting() == 0
-            && let Some(chunk) = self.snd.next_in_order(room, cwnd, small)
-        {
-            if let (Some(size), Some(search)) = (probe, &mut self.search) {
-                search.sent(chunk.seq, chunk.seq + chunk.len, size);
-            }
-            return self.emit_chunk(chunk, pushed, now, out, pool);
-        }
-        if pushed || self.snd.flight.waiting() > 0 {
-            return self.transmit_unusual((room, cwnd, small), pushed, now, out, pool);
-        }
-        self.hold(now, cwnd);
-        None
-    }
-
-    /// What is sent again, or whatever Nagle says; with room, congestion window and what may be small.
-    #[inline(never)]
-    fn transmit_unusual(
-        &mut self,
-        (room, cwnd, small): (u32, u32, Small),
-        pushed: bool,
-        now: Instant,
-        out: &mut [u8],
-        pool: &mut Pool,
-    ) -> Option<usize> {
+        let again = self.snd.flight.waiting() > 0;
         let chunk = self.snd.next(room, cwnd, small);
         let chunk = chunk.or_else(|| pushed.then(|| self.snd.override_chunk(room)).flatten());
         let Some(chunk) = chunk else {
             self.hold(now, cwnd);
             return None;
         };
-        self.emit_chunk(chunk, pushed, now, out, pool)
+        if let (Some(size), Some(search), false) = (probe, &mut self.search, again) {
+            search.sent(chunk.seq, chunk.seq + chunk.len, size);
+        }
+        self.emit_unusual(chunk, pushed, now, out, pool)
     }
 
     /// A tail loss probe (RFC 8985 §7.3): whatever the window says, one at a time.
@@ -180,14 +188,15 @@ impl Connection {
         self.tail = Some(Tail { end, again: chunk.again() });
         self.facts.unmeasured = true;
         //= rfc8985 7.3-e
-        let len = self.emit_chunk(chunk, false, now, out, pool)?;
+        let len = self.emit_unusual(chunk, false, now, out, pool)?;
         //= rfc8985 7.3-f
         self.arm_retransmit(now);
         Some(len)
     }
 
-    /// A segment with `chunk` of the stream, which has PSH in any case if it is `pushed`.
-    fn emit_chunk(
+    /// A segment with a chunk that is not simply next in order.
+    #[inline(never)]
+    fn emit_unusual(
         &mut self,
         chunk: Chunk,
         pushed: bool,
@@ -195,7 +204,22 @@ impl Connection {
         out: &mut [u8],
         pool: &mut Pool,
     ) -> Option<usize> {
-        let room = u32::from(self.snd.mss).saturating_sub(self.options_len()).max(1);
+        self.emit_chunk(chunk, self.options_len(), pushed, now, out, pool)
+    }
+
+    /// A segment with `chunk` of the stream, which has PSH in any case if it is `pushed`, and `options` bytes of
+    /// options.
+    #[inline(always)]
+    fn emit_chunk(
+        &mut self,
+        chunk: Chunk,
+        options: u32,
+        pushed: bool,
+        now: Instant,
+        out: &mut [u8],
+        pool: &mut Pool,
+    ) -> Option<usize> {
+        let room = self.room(options);
         let end = chunk.seq + chunk.len;
         let mut flags = Flags::ACK;
         if chunk.fin() {
@@ -213,7 +237,7 @@ impl Connection {
         let at = self.emit_header(&header, now, out)?;
         let len = chunk.len as usize;
         self.snd.copy(chunk, out.get_mut(at..at + len)?);
-        self.note_sent(chunk, now, pool);
+        self.note_sent(chunk, options, now, pool);
         if self.config.push_bursts.is_some() && !chunk.again() && flags.contains(Flags::PSH) {
             self.snd.flight.end_burst();
         }
@@ -238,10 +262,20 @@ impl Connection {
 
     /// Whether a segment that ends at `end` has PSH: a write ends there, or, if so configured, several segments that
     /// leave together.
+    #[inline(always)]
     fn pushes(&mut self, chunk: Chunk, room: u32, now: Instant) -> bool {
         let end = chunk.seq + chunk.len;
         let ends = end == self.snd.end() && !self.facts.open_end || self.push.ends_at(end);
-        let Some(least) = self.config.push_bursts else { return ends };
+        match self.config.push_bursts {
+            None => ends,
+            Some(least) => self.ends_burst(chunk, room, least, now) || ends,
+        }
+    }
+
+    /// Whether it is the last of several, of at least so many where there are more.
+    #[inline(never)]
+    fn ends_burst(&mut self, chunk: Chunk, room: u32, least: u32, now: Instant) -> bool {
+        let end = chunk.seq + chunk.len;
         let cwnd = self.window();
         let full = self.snd.pipe() + 2 * room > cwnd;
         let last = match chunk.again() {
@@ -250,12 +284,12 @@ impl Connection {
             false => full || !end.lt(self.snd.end()) || end.ge(self.snd.window_end()),
         };
         let (srtt, min_rtt) = (self.rtt.srtt(), self.rtt.min_rtt());
-        self.push.leaves(now, last, || crate::push::burst(room, cwnd, least, srtt, min_rtt)) || ends
+        self.push.leaves(now, last, || crate::push::burst(room, cwnd, least, srtt, min_rtt))
     }
 
     /// Bookkeeping of a chunk that leaves.
     #[inline(always)]
-    fn note_sent(&mut self, chunk: Chunk, now: Instant, pool: &mut Pool) {
+    fn note_sent(&mut self, chunk: Chunk, options: u32, now: Instant, pool: &mut Pool) {
         let end = chunk.seq + chunk.len + u32::from(chunk.fin());
         if chunk.again() {
             self.totals.retransmits = self.totals.retransmits.saturating_add(1);
@@ -271,7 +305,7 @@ impl Connection {
             Some(_) => self.send_paced(chunk, now, pool),
         }
         if let State::SynRcvd(syn) = &self.state {
-            self.spend_budget(syn.overhead + HEADER + self.options_len() + chunk.len);
+            self.spend_budget(syn.overhead + HEADER + options + chunk.len);
         }
         if !chunk.again() && chunk.seq.ge(self.snd.first_flight_end) {
             self.quick.answered(now, self.config.delayed_ack);
@@ -290,6 +324,7 @@ impl Connection {
     }
 
     /// Notes how much of the window is used; one that was not for long comes down.
+    #[inline(always)]
     fn note_usage(&mut self, now: Instant) {
         let Send { una, nxt, mss, .. } = self.snd;
         let pipe = self.snd.pipe();
@@ -314,6 +349,14 @@ impl Connection {
         }
     }
 
+    /// How much of the stream fits beside so many bytes of options.
+    //= rfc9293 MUST-16
+    #[inline]
+    fn room(&self, options: u32) -> u32 {
+        u32::from(self.snd.mss).saturating_sub(options).max(1)
+    }
+
+    #[inline(always)]
     fn header(&mut self, seq: SeqNum, flags: Flags) -> Header {
         Header {
             src_port: self.ends.local_port,
@@ -340,7 +383,17 @@ impl Connection {
     /// Writes `header` with the options of a segment without SYN.
     //= rfc7323 3.2-b 3.2-d 3.2-e
     //= rfc9293 MUST-65
+    #[inline(always)]
     fn emit_header(&self, header: &Header, now: Instant, out: &mut [u8]) -> Option<usize> {
+        if self.facts.timestamps && !self.rcv.has_sack_blocks() {
+            return header.emit_with_timestamps(self.timestamps(now), out).ok();
+        }
+        self.emit_options(header, now, out)
+    }
+
+    /// The same, whatever options there are.
+    #[inline(never)]
+    fn emit_options(&self, header: &Header, now: Instant, out: &mut [u8]) -> Option<usize> {
         //= rfc2018 2-a 4-a 4-b 4-c
         let holes = self.facts.sack && self.rcv.has_sack_blocks();
         if self.facts.timestamps && !holes {
@@ -369,7 +422,7 @@ impl Connection {
     pub(super) fn left(&mut self, now: Instant) {
         self.rcv.acked();
         self.quick.acked();
-        self.facts.challenge = false;
+        self.owed.clear(Owed::CHALLENGE);
         self.timers.stop(Timer::DelayedAck);
         self.last_sent = now;
     }
