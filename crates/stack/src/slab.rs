@@ -1,9 +1,8 @@
-//! A slab with generations, in chunks: growing never moves an entry, a stale id never finds one.
+//! A slab with generations: growing never moves an entry, a stale id never finds one.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-
-const CHUNK: usize = 64;
+use core::hint::cold_path;
 
 #[derive(Debug)]
 struct Entry<T> {
@@ -16,27 +15,36 @@ struct Entry<T> {
 impl<T> Entry<T> {
     #[inline(always)]
     fn live(&self) -> Option<&T> {
-        if self.live { self.value.as_ref() } else { None }
+        let value = self.value.as_ref().filter(|_| self.live);
+        if value.is_none() {
+            cold_path();
+        }
+        value
     }
 
     #[inline(always)]
     fn live_mut(&mut self) -> Option<&mut T> {
-        if self.live { self.value.as_mut() } else { None }
+        let value = self.value.as_mut().filter(|_| self.live);
+        if value.is_none() {
+            cold_path();
+        }
+        value
     }
 }
 
 /// Entries addressed by index and generation.
 #[derive(Debug)]
 pub struct Slab<T> {
-    /// Of a fixed size, so that a look needs no second bound.
-    chunks: Vec<Box<[Entry<T>; CHUNK]>>,
+    /// Each on its own: found with one bound and one load.
+    #[allow(clippy::vec_box, reason = "large ones do not move")]
+    entries: Vec<Box<Entry<T>>>,
     free: Vec<u32>,
     len: usize,
 }
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { chunks: Vec::new(), free: Vec::new(), len: 0 }
+        Self { entries: Vec::new(), free: Vec::new(), len: 0 }
     }
 }
 
@@ -49,12 +57,20 @@ impl<T> Slab<T> {
 
     #[inline]
     fn entry(&self, index: u32) -> Option<&Entry<T>> {
-        self.chunks.get(index as usize / CHUNK)?.get(index as usize % CHUNK)
+        let entry = self.entries.get(index as usize).map(|entry| &**entry);
+        if entry.is_none() {
+            cold_path();
+        }
+        entry
     }
 
     #[inline]
     fn entry_mut(&mut self, index: u32) -> Option<&mut Entry<T>> {
-        self.chunks.get_mut(index as usize / CHUNK)?.get_mut(index as usize % CHUNK)
+        let entry = self.entries.get_mut(index as usize).map(|entry| &mut **entry);
+        if entry.is_none() {
+            cold_path();
+        }
+        entry
     }
 
     /// Puts `value` in; returns its index and generation.
@@ -67,19 +83,18 @@ impl<T> Slab<T> {
     }
 
     /// An index for a new entry, which goes into its [`Slab::place`].
+    #[inline(always)]
     pub fn reserve(&mut self) -> u32 {
-        if self.free.is_empty() {
-            let first = (self.chunks.len() * CHUNK) as u32;
-            let empty = || Entry { generation: 0, live: false, value: None };
-            let chunk: Box<[Entry<T>]> = (0..CHUNK).map(|_| empty()).collect();
-            if let Ok(chunk) = chunk.try_into() {
-                self.chunks.push(chunk);
-                // Taken from the end: low indices first.
-                self.free.extend((first..first + CHUNK as u32).rev());
-            }
-        }
         self.len += 1;
-        self.free.pop().unwrap_or_default()
+        self.free.pop().unwrap_or_else(|| Self::grow(&mut self.entries))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(entries: &mut Vec<Box<Entry<T>>>) -> u32 {
+        let index = entries.len() as u32;
+        entries.push(Box::new(Entry { generation: 0, live: false, value: None }));
+        index
     }
 
     /// Where the entry at `index` lives, which is in use from now on, with what was left there. A large one that is
@@ -131,14 +146,7 @@ impl<T> Slab<T> {
 
     /// The entries at two different indices.
     pub fn pair_mut(&mut self, a: u32, b: u32) -> Option<(&mut T, &mut T)> {
-        let [a, b] = [a, b].map(|index| (index as usize / CHUNK, index as usize % CHUNK));
-        let (first, second) = if a.0 == b.0 {
-            let [first, second] = self.chunks.get_mut(a.0)?.get_disjoint_mut([a.1, b.1]).ok()?;
-            (first, second)
-        } else {
-            let [first, second] = self.chunks.get_disjoint_mut([a.0, b.0]).ok()?;
-            (first.get_mut(a.1)?, second.get_mut(b.1)?)
-        };
+        let [first, second] = self.entries.get_disjoint_mut([a as usize, b as usize]).ok()?;
         Some((first.live_mut()?, second.live_mut()?))
     }
 
@@ -157,6 +165,7 @@ impl<T> Slab<T> {
 
     /// Ends the entry: its id is dead from now on. True if there was one. It stays where it is until another takes its
     /// place.
+    #[inline(always)]
     pub fn retire(&mut self, index: u32) -> bool {
         let Some(entry) = self.entry_mut(index) else { return false };
         if !core::mem::take(&mut entry.live) {
@@ -178,7 +187,7 @@ impl<T> Slab<T> {
 
     /// Indices in use.
     pub fn indices(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..(self.chunks.len() * CHUNK) as u32).filter(|i| self.get(*i).is_some())
+        (0..self.entries.len() as u32).filter(|i| self.get(*i).is_some())
     }
 }
 
