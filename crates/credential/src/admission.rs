@@ -257,6 +257,7 @@ pub enum Admission {
 /// pending limits, the credential, its client's limit, and last, immediately before the data is taken,
 /// whether it was taken before. At a limit no cookie is granted (RFC 7413 §4.2.2: as if Fast Open were
 /// switched off). A SYN without credential and data is an ordinary one, at the limit too.
+#[inline(always)]
 pub fn admit(
     policies: Policies<'_>,
     first: &FirstFlight<'_>,
@@ -402,6 +403,7 @@ pub fn spoil(policies: Policies<'_>, first: &FirstFlight<'_>, clock: &Clock) -> 
 }
 
 /// The last step: a first flight that was executed before is not executed again, as far as the policy goes.
+#[inline(always)]
 fn spend(
     policy: &FastOpenPolicy,
     once: Option<Serial>,

@@ -14,6 +14,7 @@ use firstflight_credential::store::Answer;
 use firstflight_credential::{NetworkId, Outcome, Permission, Reason};
 use firstflight_tcp::{CloseReason, Disposition, Resolution, Retransmit, StateName, SynAckReport, SynPlan};
 use firstflight_wire::asap::{BLOCK_LEN, Hint, Reply};
+use firstflight_wire::hint::unlikely;
 use firstflight_wire::tcp::{FastOpen, Segment};
 use firstflight_wire::{Instant, carrier};
 
@@ -202,7 +203,9 @@ impl Stack {
         if outcome.is_accepted() {
             self.counters.first_flights_taken += 1;
         }
-        self.drop_twin(twin, now);
+        if unlikely(twin.is_some()) {
+            self.drop_twin(twin, now);
+        }
         self.watch(index, now);
         if !self.armed.is_empty()
             && let Some(slot) = self.slots.get(index)
@@ -268,6 +271,7 @@ impl Stack {
     }
 
     /// A client's connection is over: what that says about first flights to its server, and about the way there.
+    #[inline(always)]
     pub(crate) fn visit_over(&mut self, index: u32, now: Instant) {
         if self.slots.get(index).is_none_or(|slot| !slot.client) {
             return;

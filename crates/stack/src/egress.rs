@@ -7,6 +7,7 @@ use core::net::IpAddr;
 use core::num::NonZeroU8;
 use firstflight_tcp::TimeWait;
 use firstflight_wire::carrier::{self, Control};
+use firstflight_wire::hint::{likely, unlikely};
 use firstflight_wire::ip::{Ecn, Header as IpHeader, Protocol};
 use firstflight_wire::tcp::{
     Flags, Header, OptionBytes, OptionsBuf, Segment, SynOptions, Timestamps, fill_checksum,
@@ -56,25 +57,31 @@ fn header(key: &FlowKey, seq: SeqNum, ack: SeqNum, flags: Flags, window: u16) ->
 impl Stack {
     /// Writes the next packet to send into `out` (at least the MTU long) and returns its length.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
-        while let Some(reply) = self.replies.pop_front() {
+        while unlikely(!self.replies.is_empty())
+            && let Some(reply) = self.replies.pop_front()
+        {
             if let Some(len) = self.emit_reply(reply, out) {
                 self.counters.packets_out += 1;
                 return Some(len);
             }
         }
-        if let Some(key) = self.carrier.as_mut().and_then(|carrier| carrier.poll_keep_alive())
+        if unlikely(self.carrier.is_some())
+            && let Some(key) = self.carrier.as_mut().and_then(|carrier| carrier.poll_keep_alive())
             && let Some(len) = self.emit_reply(Reply::Control(key, Control::KeepAlive), out)
         {
             self.counters.keep_alives_sent += 1;
             self.counters.packets_out += 1;
             return Some(len);
         }
-        while let Some(index) = self.to_send.pop_front() {
-            let Some(slot) = self.slots.get_mut(index) else { continue };
+        while let Some(&index) = self.to_send.front() {
+            let Some(slot) = self.slots.get_mut(index) else {
+                self.to_send.pop_front();
+                continue;
+            };
             let body = out.get_mut(slot.key.headers_len()..);
             let sent = body.and_then(|body| slot.conn.poll_transmit(now, body, &mut self.pool));
             let whole = match (sent, &mut self.carrier) {
-                (Some(len), Some(carrier)) if slot.key.is_carried() => {
+                (Some(len), Some(carrier)) if unlikely(slot.key.is_carried()) => {
                     // What ends it may leave after it is over.
                     if let Some(pair) = slot.pair {
                         carrier.sent(pair, now);
@@ -92,8 +99,9 @@ impl Stack {
                 (None, _) => None,
             };
             // Mostly it has sent all it had, and need not be asked again.
-            if sent.is_none() || slot.conn.is_quiet() {
+            if likely(sent.is_none() || slot.conn.is_quiet()) {
                 self.burst = 0;
+                self.to_send.pop_front();
                 slot.queued = false;
                 let readiness = slot.conn.poll_readiness();
                 slot.ready |= readiness;
@@ -110,12 +118,10 @@ impl Stack {
                 self.burst += 1;
                 if self.burst >= BURST {
                     self.burst = 0;
-                    self.to_send.push_back(index);
-                } else {
-                    self.to_send.push_front(index);
+                    self.to_send.rotate_left(1);
                 }
             }
-            if whole.is_some() {
+            if likely(whole.is_some()) {
                 self.counters.packets_out += 1;
                 return whole;
             }
@@ -199,6 +205,7 @@ impl Stack {
 }
 
 /// Puts checksum and IP header around the segment of `len` bytes that stands behind the header's place.
+#[inline(always)]
 fn wrap(key: &FlowKey, outgoing: &mut Outgoing, ecn: Ecn, len: usize, out: &mut [u8]) -> Option<usize> {
     outgoing.id = outgoing.id.wrapping_add(1);
     // Spelt out for each family, so that the compiler sees which it is.

@@ -236,6 +236,7 @@ impl FlowTable {
     }
 
     /// Takes an index out.
+    #[inline(always)]
     pub fn remove(&mut self, hash: u64, index: u32) {
         if let Ok(entry) = self.table.find_entry(hash, |i| *i == index) {
             entry.remove();

@@ -6,9 +6,11 @@ use crate::flow::FlowKey;
 use crate::listener::Syn;
 use crate::slot::Owner;
 use crate::stack::Stack;
+use core::hint::cold_path;
 use core::net::IpAddr;
 use firstflight_tcp::{Disposition, StateName, TimeWait, TimeWaitAction, follows};
 use firstflight_wire::Instant;
+use firstflight_wire::hint::unlikely;
 use firstflight_wire::ip::{Ecn, Packet, Protocol, version};
 use firstflight_wire::tcp::{Flags, Segment};
 
@@ -35,7 +37,7 @@ impl Stack {
 
     #[inline(always)]
     fn handle_ip<A: Into<IpAddr> + Copy>(&mut self, ip: &Packet<'_, A>, packet: &[u8], now: Instant) {
-        if ip.protocol != Protocol::Tcp {
+        if unlikely(ip.protocol != Protocol::Tcp) {
             if ip.protocol == Protocol::Udp && self.carrier.is_some() {
                 let ce = ip.ecn == Ecn::Ce;
                 return self.handle_udp(ip.src.into(), ip.dst.into(), ip.payload, ce, now);
@@ -43,6 +45,7 @@ impl Stack {
             return self.handle_other(packet, now);
         }
         let Ok(mut segment) = Segment::parse_checked(ip.payload, ip.src.into(), ip.dst.into()) else {
+            cold_path();
             return self.drop_packet(Drop::BadTcp);
         };
         segment.ce = ip.ecn == Ecn::Ce;
@@ -71,14 +74,15 @@ impl Stack {
     }
 
     /// Whether a packet of no connection is for us, and from somebody; counted if not.
+    #[inline(always)]
     pub(crate) fn concerns_us(&mut self, src: IpAddr, dst: IpAddr) -> bool {
         //= rfc9293 MUST-57
-        if !self.is_ours(dst) {
+        if unlikely(!self.is_ours(dst)) {
             self.drop_packet(Drop::NotForUs);
             return false;
         }
         //= rfc9293 MUST-63
-        if !possible_source(src) || self.is_ours(src) {
+        if unlikely(!possible_source(src) || self.is_ours(src)) {
             self.drop_packet(Drop::BadSource);
             return false;
         }
@@ -88,7 +92,7 @@ impl Stack {
     /// A segment of no four-tuple that is known.
     #[inline]
     pub(crate) fn handle_new(&mut self, key: &FlowKey, hash: u64, segment: &Segment<'_>, now: Instant) {
-        if !self.armed.is_empty()
+        if unlikely(!self.armed.is_empty())
             && let Some(index) = self.answers_armed(key, segment, now)
         {
             return self.deliver(index, segment, now);
@@ -100,13 +104,13 @@ impl Stack {
     #[inline(never)]
     pub(crate) fn handle_stray(&mut self, key: &FlowKey, hash: u64, segment: &Segment<'_>, now: Instant) {
         let key = *key;
-        if key.is_carried() && follows(segment) && self.listeners.find(&key).is_some() {
+        if unlikely(key.is_carried()) && follows(segment) && self.listeners.find(&key).is_some() {
             return self.handle_follower(&key, segment);
         }
         let mut above = None;
         if let Some((record, held)) = self.remembered(hash) {
             let judged = record.judge(segment);
-            if !matches!(judged, TimeWaitAction::Reopen { .. }) {
+            if unlikely(!matches!(judged, TimeWaitAction::Reopen { .. })) {
                 self.not_opened(&key, segment, now);
             }
             match judged {
@@ -127,7 +131,7 @@ impl Stack {
                 }
             }
         }
-        if segment.flags.contains(Flags::RST)
+        if unlikely(segment.flags.contains(Flags::RST))
             && let Some((job, isn)) = self.parked.find(&key)
             && segment.seq.in_window(isn, PARKED_WINDOW)
         {
@@ -167,10 +171,12 @@ impl Stack {
         if self.held.len() == 0 {
             return None;
         }
+        cold_path();
         self.held.find(hash).map(|record| (record, true))
     }
 
     /// A segment for connection `index`.
+    #[inline(always)]
     pub(crate) fn deliver(&mut self, index: u32, segment: &Segment<'_>, now: Instant) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         if segment.flags.contains(Flags::SYN) || matches!(slot.owner, Owner::SynQueue(_) | Owner::Twin(_)) {
@@ -178,7 +184,7 @@ impl Stack {
         }
         let disposition = slot.conn.handle_segment(segment, now, &mut self.pool);
         let news = slot.touch(index, &mut self.to_send, self.config.limits.trace > 0);
-        if disposition != Disposition::Processed {
+        if unlikely(disposition != Disposition::Processed) {
             let key = slot.key;
             self.not_processed(index, key, disposition, segment);
         }
@@ -192,7 +198,7 @@ impl Stack {
     fn deliver_opening(&mut self, index: u32, segment: &Segment<'_>, now: Instant) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let key = slot.key;
-        if segment.flags.contains(Flags::SYN) && !slot.client {
+        if unlikely(segment.flags.contains(Flags::SYN) && !slot.client) {
             self.not_opened(&key, segment, now);
             self.contacted(index, segment);
         }
@@ -207,11 +213,12 @@ impl Stack {
         let disposition = if slot.asked.is_some() && slot.conn.state() == StateName::SynSent {
             self.handle_answer(index, segment, now)
         } else if let Owner::Twin(first) = slot.owner {
+            cold_path();
             self.handle_twin(index, first, segment, now)
         } else {
             slot.conn.handle_segment(segment, now, &mut self.pool)
         };
-        if disposition != Disposition::Processed {
+        if unlikely(disposition != Disposition::Processed) {
             self.not_processed(index, key, disposition, segment);
         }
         self.touched(index, now);

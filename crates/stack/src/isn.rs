@@ -85,7 +85,7 @@ pub(crate) fn hash_flow(secret: &[u8; 16], purpose: Purpose, key: &FlowKey) -> u
 
 /// SipHash-1-3 of whole words and the lower seven bytes of `rest`, which it takes in one with the length: the family
 /// is told by that.
-#[inline]
+#[inline(never)]
 fn siphash<const W: usize>(secret: &[u8; 16], words: [u64; W], rest: u64) -> u64 {
     let mut hasher = SipHasher13::new_with_key(secret);
     for word in words {

@@ -4,10 +4,12 @@ use crate::flow::FlowKey;
 use crate::slot::{Owner, Slot};
 use crate::stack::{Announced, Stack};
 use alloc::sync::Arc;
+use core::hint::cold_path;
 use core::time::Duration;
 use firstflight_credential::Outcome;
 use firstflight_tcp::{CloseReason, Connection, Endpoints, Pool, Readiness, StateName};
 use firstflight_wire::Instant;
+use firstflight_wire::hint::{likely, unlikely};
 
 /// How long a first flight that was reset in the application's hands keeps its place: the SYN may have
 /// been spoofed, and the RST the victim's (RFC 7413 §5.1).
@@ -43,7 +45,7 @@ impl Stack {
         let Some((slot, generation)) = self.slots.get_mut_with_generation(index) else { return };
         let counted = slot.counted;
         let ready = slot.conn.poll_readiness();
-        if self.config.limits.trace == 0 {
+        if likely(self.config.limits.trace == 0) {
             slot.conn.forget_transitions();
             slot.ready |= ready;
             if !(ready.contains(Readiness::CONNECTED) || ready.contains(Readiness::CLOSED)) {
@@ -67,6 +69,7 @@ impl Stack {
     }
 
     /// Counts the connection's outcome, if it is known now.
+    #[inline(always)]
     pub(crate) fn count_outcome(&mut self, index: u32) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         if slot.outcome != Outcome::Undecided {
@@ -76,20 +79,21 @@ impl Stack {
         }
     }
 
+    #[inline(always)]
     fn changed(&mut self, index: u32, ready: Readiness, now: Instant) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         slot.ready |= ready;
         if ready.contains(Readiness::CONNECTED) {
             slot.place = None;
             self.counters.established += 1;
-            if slot.certificate {
+            if unlikely(slot.certificate) {
                 self.certified.remove(&index);
             }
             let granted = core::mem::take(&mut slot.granted);
             if let Owner::SynQueue(listener) = slot.owner {
                 self.promote(index, listener);
             }
-            if granted {
+            if unlikely(granted) {
                 self.activate(index);
             }
         }
@@ -100,6 +104,7 @@ impl Stack {
     }
 
     /// Queues the connection for [`Stack::poll_event`].
+    #[inline(always)]
     pub(crate) fn announce(&mut self, index: u32) {
         if let Some((slot, generation)) = self.slots.get_mut_with_generation(index)
             && slot.owner == Owner::Application
@@ -111,37 +116,42 @@ impl Stack {
     }
 
     /// The connection is over: out of the table, perhaps into TIME-WAIT.
+    #[inline(always)]
     fn ended(&mut self, index: u32, now: Instant) {
         self.visit_over(index, now);
         let Some(mut slot) = self.slots.get_mut(index) else { return };
-        if core::mem::take(&mut slot.granted) {
+        if unlikely(core::mem::take(&mut slot.granted)) {
             self.grants.remove(&index);
         }
-        if slot.certificate {
+        if unlikely(slot.certificate) {
             self.vouched_for_nothing(index, now);
             let Some(again) = self.slots.get_mut(index) else { return };
             slot = again;
         }
-        if let Some(place) = slot.place.take()
+        if unlikely(slot.place.is_some())
+            && let Some(place) = slot.place.take()
             && slot.conn.close_reason() == Some(CloseReason::Reset)
             && self.listeners.keeps_place(slot.owner)
         {
             self.quarantine.push_back((now + QUARANTINE, place));
         }
-        if !core::mem::take(&mut slot.mapped) {
+        if unlikely(!core::mem::take(&mut slot.mapped)) {
             return;
         }
-        if !self.armed.is_empty() {
+        if unlikely(!self.armed.is_empty()) {
             let key = slot.key;
             self.disarm(&key, index);
             let Some(again) = self.slots.get_mut(index) else { return };
             slot = again;
         }
         let hash = slot.hash;
-        if let (Some(pair), Some(carrier)) = (slot.pair.take(), &mut self.carrier) {
+        if unlikely(slot.pair.is_some())
+            && let (Some(pair), Some(carrier)) = (slot.pair.take(), &mut self.carrier)
+        {
             carrier.leave(pair, index);
         }
         if let Owner::SynQueue(listener) = slot.owner {
+            cold_path();
             slot.owner = Owner::Nobody;
             self.listeners.left_syn_queue(listener);
         }
@@ -149,11 +159,11 @@ impl Stack {
             self.counters.time_waits += 1;
             let record = slot.conn.time_wait();
             let before = self.time_wait.len();
-            if self.time_wait.insert(hash, record, now, self.tcp.time_wait) {
+            if unlikely(self.time_wait.insert(hash, record, now, self.tcp.time_wait)) {
                 self.counters.time_waits_evicted += (before + 1 - self.time_wait.len()) as u64;
             }
         }
-        if slot.hold
+        if unlikely(slot.hold)
             && slot.conn.close_reason() == Some(CloseReason::Finished)
             && slot.conn.state() == StateName::Closed
         {
@@ -167,6 +177,7 @@ impl Stack {
     }
 
     /// Frees the slot if the connection is over and nobody holds it.
+    #[inline(always)]
     pub(crate) fn reap(&mut self, index: u32) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let over = matches!(slot.conn.state(), StateName::Closed | StateName::TimeWait);
@@ -205,8 +216,8 @@ impl Stack {
             match place {
                 Some(slot) => slot.renew(tcp, ends, key, hash, owner, outcome, now),
                 None => {
-                    let conn = Connection::new(Arc::clone(tcp), ends, now);
-                    *place = Some(Slot::new(conn, *key, hash, owner, outcome));
+                    cold_path();
+                    *place = Some(first_in_place(tcp, ends, key, hash, owner, outcome, now));
                 }
             }
             if let Some(slot) = place {
@@ -216,11 +227,26 @@ impl Stack {
             }
         }
         // Whoever has no server yet keeps no mapping of a translator.
-        if key.is_carried() && key.outer_remote() != 0 {
+        if unlikely(key.is_carried()) && key.outer_remote() != 0 {
             self.join_pair(key, index, owner == Owner::Application, now);
         }
         let slots = &self.slots;
         self.flows.insert(hash, index, |i| slots.get(i).map_or(0, |s| s.hash));
         index
     }
+}
+
+/// The first connection in its place; later ones begin in those before.
+#[cold]
+#[inline(never)]
+fn first_in_place(
+    tcp: &Arc<firstflight_tcp::Config>,
+    ends: Endpoints,
+    key: &FlowKey,
+    hash: u64,
+    owner: Owner,
+    outcome: Outcome,
+    now: Instant,
+) -> Slot {
+    Slot::new(Connection::new(Arc::clone(tcp), ends, now), *key, hash, owner, outcome)
 }

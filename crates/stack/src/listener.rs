@@ -94,8 +94,7 @@ impl Stack {
             self.overtaken(job, now);
         }
         let fast_open = segment.options.fast_open();
-        let first =
-            FirstFlight { syn_cookie_pressure: tail, ..first_flight(&key, segment, fast_open.as_ref()) };
+        let first = first_flight(&key, segment, fast_open.as_ref(), tail);
         let clock = self.clock_at(now);
         let Some(listener) = self.listeners.at(index) else { return };
         match admit(policies(&listener.config), &first, &mut self.asap, &clock) {
@@ -122,7 +121,7 @@ impl Stack {
         let clock = self.clock_at(syn.now);
         let Some(listener) = self.listeners.at(syn.listener) else { return };
         let fast_open = syn.segment.options.fast_open();
-        let first = first_flight(&syn.key, syn.segment, fast_open.as_ref());
+        let first = first_flight(&syn.key, syn.segment, fast_open.as_ref(), false);
         let job = spoil(policies(&listener.config), &first, &clock);
         self.tell(job);
     }
@@ -260,6 +259,7 @@ impl Stack {
     }
 
     /// A child whose first flight was admitted: readable and acceptable at once.
+    #[inline(always)]
     fn adopt_early(&mut self, syn: &Syn<'_>, admitted: Admitted) {
         let Admitted { grant, place, candidate, relayed } = admitted;
         let segment = syn.segment;
@@ -340,6 +340,7 @@ impl Stack {
 
     /// The SYN-ACK's options: the reply, then a granted cookie in the form in which the client asked; and how many
     /// bytes that cookie takes, which does not go again (RFC 7413 §4.2.2).
+    #[inline(always)]
     fn options(
         &mut self,
         segment: &Segment<'_>,
@@ -359,6 +360,7 @@ impl Stack {
     }
 
     /// Keeps the serial of a one-time cookie until the client's ACK makes the cookie good.
+    #[inline(always)]
     fn granted(&mut self, child: Option<u32>, listener: u32, grant: Option<Grant>) {
         let Some((child, serial)) = child.zip(grant.and_then(|grant| grant.serial)) else { return };
         let listener = self.listeners.id(listener);
@@ -413,11 +415,21 @@ impl Stack {
         let ends = self.endpoints(&key, above, now);
         let owner = if plan.early { Owner::AcceptQueue(index) } else { Owner::SynQueue(index) };
         let tcp = Settings::Listener(index);
-        let child = self.insert(tcp, ends, &key, hash, owner, outcome, now, |slot, pool| {
-            slot.conn.open_passive(segment, plan, pool, now);
-            slot.place = place;
-            slot.hold = hold;
-        });
+        let child = self.insert(
+            tcp,
+            ends,
+            &key,
+            hash,
+            owner,
+            outcome,
+            now,
+            #[inline(always)]
+            |slot, pool| {
+                slot.conn.open_passive(segment, plan, pool, now);
+                slot.place = place;
+                slot.hold = hold;
+            },
+        );
         self.trace_outcome(child, outcome);
         if plan.early {
             self.enqueue(child, index);
@@ -426,7 +438,7 @@ impl Stack {
         Some(child)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn endpoints(&self, key: &FlowKey, above: Option<SeqNum>, now: Instant) -> Endpoints {
         let Initial { isn, ts_offset } = self.isn.initial(key, now);
         Endpoints {
@@ -449,6 +461,7 @@ impl Stack {
         self.enqueue(child, index);
     }
 
+    #[inline(always)]
     fn enqueue(&mut self, child: u32, index: u32) {
         if let Some(listener) = self.listeners.at_mut(index) {
             listener.accept_queue.push_back(child);
@@ -470,10 +483,12 @@ fn offered(key: &FlowKey, segment: &Segment<'_>) -> Offered {
 }
 
 /// A SYN as the decision about it sees it.
+#[inline(always)]
 pub(crate) fn first_flight<'a>(
     key: &FlowKey,
     segment: &'a Segment<'_>,
     fast_open: Option<&'a FastOpen>,
+    syn_cookie_pressure: bool,
 ) -> FirstFlight<'a> {
     FirstFlight {
         flow: Flow { client: key.remote_ip(), server: key.local_ip() },
@@ -484,6 +499,6 @@ pub(crate) fn first_flight<'a>(
         payload: segment.payload,
         relayed: false,
         accept_queue_full: false,
-        syn_cookie_pressure: false,
+        syn_cookie_pressure,
     }
 }

@@ -72,7 +72,7 @@ impl Stack {
         if !self.takes_relayed(self.listeners.at(index)?, now) {
             return None;
         }
-        let first = FirstFlight { relayed: true, ..first_flight(&key, &segment, None) };
+        let first = FirstFlight { relayed: true, ..first_flight(&key, &segment, None, false) };
         if !first.offered.has_block() {
             return None;
         }

@@ -11,6 +11,7 @@ use firstflight_credential::store::StoredCookie;
 use firstflight_credential::{NetworkId, Outcome, Place, Reason};
 use firstflight_tcp::{Connection, Endpoints, Pool, Readiness};
 use firstflight_wire::Instant;
+use firstflight_wire::hint::vacate;
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::tcp::FastOpenForm;
 
@@ -214,16 +215,17 @@ impl Slot {
         } = self;
         conn.renew(tcp, ends, now);
         (*own_key, *own_hash, *own_owner, *own_outcome) = (*key, hash, owner, outcome);
-        (*asked, *place, *network_error, *pair) = (None, None, None, None);
+        (vacate(asked), vacate(place), vacate(network_error), vacate(pair));
         (*client, *counted, *granted, *certificate, *relayed) = (false, false, false, false, false);
         (*hold, *announced, *queued, *starved, *mapped) = (false, false, false, false, true);
         *ready = Readiness::default();
     }
 
     /// Gives all memory back: it is over.
+    #[inline(always)]
     pub fn retire(&mut self, pool: &mut Pool) {
         self.conn.retire(pool);
-        (self.asked, self.place) = (None, None);
+        (vacate(&mut self.asked), vacate(&mut self.place));
     }
 
     /// When the wheel is to call it.
@@ -239,7 +241,7 @@ impl Slot {
 
     /// Something happened to the connection at `index`: it is to be asked for packets. True if there is
     /// something to tell, too; [`Stack::take_news`](crate::Stack) takes it.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn touch(&mut self, index: u32, to_send: &mut VecDeque<u32>, tracing: bool) -> bool {
         if !self.queued {

@@ -248,11 +248,21 @@ impl Stack {
         }
         ends.path_mss = path_mss;
         let mut taken = 0;
-        let index = self.insert(tcp, ends, &key, hash, Owner::Application, outcome, now, |slot, pool| {
-            taken = slot.conn.open_active(plan, data, pool);
-            slot.asked = asked;
-            slot.client = true;
-        });
+        let index = self.insert(
+            tcp,
+            ends,
+            &key,
+            hash,
+            Owner::Application,
+            outcome,
+            now,
+            #[inline(always)]
+            |slot, pool| {
+                taken = slot.conn.open_active(plan, data, pool);
+                slot.asked = asked;
+                slot.client = true;
+            },
+        );
         self.plan_ladder(index, config, data.get(..taken).unwrap_or_default(), now);
         self.counters.active_opens += 1;
         if outcome != Outcome::Undecided || self.config.limits.trace > 0 {

@@ -29,6 +29,7 @@ use core::time::Duration;
 use firstflight_credential::asap::{AsapShard, reason};
 use firstflight_credential::{CredentialStore, Entry, JobResult, NetworkId, Outcome, Place, Reason, Serial};
 use firstflight_tcp::{CloseReason, Pool, Variables};
+use firstflight_wire::hint::{likely, unlikely};
 use firstflight_wire::{Clock, Instant, udp};
 
 /// Many TCP connections over one link. Owned by one thread; more cores mean more stacks.
@@ -336,7 +337,7 @@ impl Stack {
 
     /// The next thing for the application.
     pub fn poll_event(&mut self) -> Option<Event> {
-        if self.starved.any() {
+        if unlikely(self.starved.any()) {
             self.feed();
         }
         loop {
@@ -414,7 +415,7 @@ impl Stack {
     /// take, what Ethernet takes, what the link takes.
     #[inline]
     pub(crate) fn probe_sizes(&self, key: &FlowKey) -> [u16; 3] {
-        if key.is_carried() { self.carried_probe_sizes(key) } else { [0; 3] }
+        if unlikely(key.is_carried()) { self.carried_probe_sizes(key) } else { [0; 3] }
     }
 
     #[inline(never)]
@@ -434,7 +435,7 @@ impl Stack {
     // --- trace ---------------------------------------------------------------------------------
 
     pub(crate) fn trace(&mut self, record: Trace) {
-        if self.config.limits.trace == 0 {
+        if likely(self.config.limits.trace == 0) {
             return;
         }
         if self.traces.len() >= self.config.limits.trace {
@@ -445,7 +446,7 @@ impl Stack {
 
     #[inline]
     pub(crate) fn trace_outcome(&mut self, index: u32, outcome: Outcome) {
-        if self.config.limits.trace > 0 {
+        if unlikely(self.config.limits.trace > 0) {
             let id = self.id(index);
             self.trace(Trace::Outcome(id, outcome));
         }

@@ -8,6 +8,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
+use core::hint::cold_path;
 
 /// Smallest block, 2 KiB: a request or response of one segment.
 const MIN_SHIFT: u32 = 11;
@@ -48,7 +49,7 @@ impl Pool {
         (class < CLASSES).then_some(class)
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, bytes: usize) -> Option<Box<[u8]>> {
         let class = Self::class(bytes)?;
         let size = 1usize << (class as u32 + MIN_SHIFT);
@@ -59,7 +60,7 @@ impl Pool {
         Some(self.free.get_mut(class).and_then(Vec::pop).unwrap_or_else(|| fresh(size)))
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn give(&mut self, block: Box<[u8]>) {
         self.outstanding = self.outstanding.saturating_sub(block.len());
         // All are powers of two.
@@ -132,7 +133,7 @@ impl Ring {
         needed <= self.data.len() || self.grow(pool, needed)
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn grow(&mut self, pool: &mut Pool, needed: usize) -> bool {
         if self.data.is_empty() {
             // What it held before it was empty it is likely to hold again.
@@ -152,7 +153,7 @@ impl Ring {
         pool.take(needed).is_some_and(|block| self.begin(block))
     }
 
-    #[inline]
+    #[inline(always)]
     fn begin(&mut self, block: Box<[u8]>) -> bool {
         (self.hint, self.head) = (block.len() as u32, 0);
         self.data = block;
@@ -175,6 +176,7 @@ impl Ring {
 
     /// Appends as much of `bytes` as keeps the ring within `limit`, or less where there is no memory for it; returns
     /// how much.
+    #[inline(always)]
     pub fn push(&mut self, pool: &mut Pool, limit: usize, bytes: &[u8]) -> usize {
         let mut n = bytes.len().min(limit.saturating_sub(self.len()));
         while n > 0 && !self.write_at(pool, self.len(), &bytes[..n]) {
@@ -186,6 +188,7 @@ impl Ring {
 
     /// Writes `bytes` at `offset` from the first byte without making them part of the ring; false
     /// if there is no memory.
+    #[inline(always)]
     pub fn write_at(&mut self, pool: &mut Pool, offset: usize, bytes: &[u8]) -> bool {
         if bytes.is_empty() {
             return true;
@@ -199,6 +202,7 @@ impl Ring {
             place.copy_from_slice(bytes);
             return true;
         }
+        cold_path();
         let (first, second) = bytes.split_at(bytes.len().min(self.data.len() - start));
         self.data[start..start + first.len()].copy_from_slice(first);
         self.data[..second.len()].copy_from_slice(second);
@@ -222,7 +226,7 @@ impl Ring {
     }
 
     /// Copies `out.len()` bytes from `offset` on; the caller has checked that they are there.
-    #[inline]
+    #[inline(always)]
     pub fn copy_to(&self, offset: usize, out: &mut [u8]) {
         if out.is_empty() {
             return;
@@ -232,13 +236,14 @@ impl Ring {
         if let Some(bytes) = self.data.get(start..start + out.len()) {
             return out.copy_from_slice(bytes);
         }
+        cold_path();
         let (a, b) = out.split_at_mut(out.len().min(self.data.len() - start));
         a.copy_from_slice(&self.data[start..start + a.len()]);
         b.copy_from_slice(&self.data[..b.len()]);
     }
 
     /// Drops the first `n` bytes. `keep` tells that bytes written ahead must survive.
-    #[inline]
+    #[inline(always)]
     pub fn consume(&mut self, pool: &mut Pool, n: usize, keep: bool) {
         if n >= self.len() && !keep {
             return self.clear(pool);
@@ -251,7 +256,7 @@ impl Ring {
     }
 
     /// Forgets everything and gives the memory back.
-    #[inline]
+    #[inline(always)]
     pub fn clear(&mut self, pool: &mut Pool) {
         if !self.data.is_empty() {
             pool.give(core::mem::take(&mut self.data));

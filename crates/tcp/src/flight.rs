@@ -3,6 +3,7 @@
 
 use crate::board::{Board, Boards};
 use alloc::boxed::Box;
+use core::mem;
 use core::ops::Range;
 use firstflight_wire::{Instant, SeqNum};
 
@@ -216,7 +217,8 @@ impl Flight {
     fn push_behind(&mut self, start: SeqNum, end: SeqNum, at: Instant, boards: &mut Boards) {
         let sent = || Sent { start, end, at, marks: Marks::default(), ends_burst: false };
         match &mut self.records {
-            Records::None => self.records = Records::One(sent()),
+            // Nothing is there to be dropped.
+            none @ Records::None => mem::forget(mem::replace(none, Records::One(sent()))),
             Records::One(one) => {
                 let mut board = boards.take(*one);
                 board.push(sent());
@@ -247,20 +249,21 @@ impl Flight {
     /// Takes out all that is under way, if it is one segment at most that was sent once and of which nothing is known.
     #[inline(always)]
     pub fn take_plain(&mut self) -> Option<Option<Sent>> {
-        let sent = match self.records {
-            Records::None => return Some(None),
-            Records::One(one) => one,
-            Records::Many(_) => return None,
-        };
-        self.records = Records::None;
-        Some(Some(sent))
+        match mem::take(&mut self.records) {
+            Records::None => Some(None),
+            Records::One(one) => Some(Some(one)),
+            many @ Records::Many(_) => {
+                self.records = many;
+                None
+            }
+        }
     }
 
     /// Gives the memory back once nothing is under way.
     #[inline]
     pub fn release(&mut self, boards: &mut Boards) {
         if matches!(&self.records, Records::Many(board) if board.len() == 0)
-            && let Records::Many(board) = core::mem::take(&mut self.records)
+            && let Records::Many(board) = mem::take(&mut self.records)
         {
             boards.give(board);
         }
@@ -350,8 +353,11 @@ impl Flight {
     }
 
     /// Forgets everything.
+    #[inline(always)]
     pub fn clear(&mut self) {
-        *self = Self::default();
+        if !matches!(self.records, Records::None) {
+            self.records = Records::None;
+        }
     }
 }
 

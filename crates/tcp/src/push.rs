@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::time::Duration;
+use firstflight_wire::hint::vacate;
 use firstflight_wire::{Instant, SeqNum};
 
 /// Ends kept; of more writes some in between get no PSH.
@@ -23,6 +24,12 @@ struct Ends {
 }
 
 impl Push {
+    /// Forgets everything.
+    #[inline(always)]
+    pub fn clear(&mut self) {
+        vacate(&mut self.0);
+    }
+
     /// The application writes more behind `end`, where an earlier write ended.
     pub fn note(&mut self, end: SeqNum) {
         let list = &mut self.0.get_or_insert_default().list;
@@ -36,7 +43,7 @@ impl Push {
     }
 
     /// Forgets what lies before `una`.
-    #[inline]
+    #[inline(always)]
     pub fn acknowledged(&mut self, una: SeqNum) {
         let Some(ends) = &mut self.0 else { return };
         while ends.list.front().is_some_and(|end| end.le(una)) {

@@ -38,7 +38,7 @@ fn quick(segments: u32, most: u32) -> u32 {
 impl QuickAck {
     /// Data arrived; `rto` is the timeout in nanoseconds after which its sender would have started anew, and `segments` as many
     /// full segments as fit into the window that was offered; at most `most` do not wait.
-    #[inline]
+    #[inline(always)]
     pub fn data(&mut self, now: Instant, rto: u64, segments: impl FnOnce() -> u32, most: u32) {
         let anew = self.heard == Instant::FAR_FUTURE || now.nanos_since(self.heard) > rto;
         self.heard = now;

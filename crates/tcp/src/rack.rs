@@ -74,6 +74,7 @@ impl Rack {
     /// `sent` has arrived (RFC 8985 §6.2 steps 2 and 3). `highest` had before the acknowledgement that says so: what
     /// one acknowledgement tells of may have come in the order of the stream, however it tells. `spurious` says that
     /// its repetition cannot be what was acknowledged.
+    #[inline(always)]
     pub fn arrived(&mut self, sent: &Sent, highest: SeqNum, now: Instant, spurious: bool) {
         let repeated = sent.marks.has(Marks::REPEATED);
         self.fack = self.fack.max(sent.end);

@@ -60,7 +60,11 @@ impl RangeSet {
     }
 
     /// Takes the first range away if it contains or touches `seq`, and returns it.
+    #[inline]
     pub fn take_from(&mut self, seq: SeqNum) -> Option<(SeqNum, SeqNum)> {
+        if self.is_empty() {
+            return None;
+        }
         let range = self.as_slice().first().copied().filter(|r| r.0.le(seq))?;
         self.remove_below(range.1);
         Some(range)
@@ -68,7 +72,13 @@ impl RangeSet {
 
     /// The range that contains `seq`.
     #[must_use]
+    #[inline(always)]
     pub fn containing(&self, seq: SeqNum) -> Option<(SeqNum, SeqNum)> {
+        if self.is_empty() { None } else { self.search(seq) }
+    }
+
+    #[inline(never)]
+    fn search(&self, seq: SeqNum) -> Option<(SeqNum, SeqNum)> {
         let ranges = self.as_slice();
         let i = ranges.partition_point(|r| r.1.le(seq));
         ranges.get(i).copied().filter(|r| r.0.le(seq))
@@ -91,8 +101,11 @@ impl RangeSet {
     }
 
     /// Forgets everything.
+    #[inline(always)]
     pub fn clear(&mut self) {
-        self.0 = None;
+        if !self.is_empty() {
+            self.0 = None;
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use crate::config::FIRST_BUFFER;
 use crate::ranges::RangeSet;
 use crate::straight::straight;
 use core::time::Duration;
+use firstflight_wire::hint::likely;
 use firstflight_wire::tcp::{SackBlocks, Timestamps};
 use firstflight_wire::{Instant, SeqNum};
 
@@ -111,6 +112,7 @@ impl Receive {
     }
 
     /// The peer's SYN was seen, at `irs`. Nothing was taken before.
+    #[inline(always)]
     pub fn begin(&mut self, irs: SeqNum) {
         let nxt = irs + 1;
         self.nxt = nxt;
@@ -134,6 +136,7 @@ impl Receive {
     /// RFC 9293 §3.10.7.4, first step: is any of the segment's sequence space in the window?
     //= rfc7323 2.4-b 2.4-c
     #[must_use]
+    #[inline(always)]
     pub fn acceptable(&self, seq: SeqNum, len: u32) -> bool {
         let window = self.edge.distance_from(self.nxt);
         match (len, window) {
@@ -152,10 +155,10 @@ impl Receive {
     }
 
     /// Takes the part of `payload` (first byte `seq`) that is new and in the window.
-    #[inline]
+    #[inline(always)]
     pub fn take(&mut self, pool: &mut Pool, seq: SeqNum, payload: &[u8]) -> Taken {
         let undisturbed = straight() && self.ahead.is_empty() && self.fin.is_none() && !payload.is_empty();
-        if seq == self.nxt && undisturbed && payload.len() <= self.edge.distance_from(seq) as usize {
+        if likely(seq == self.nxt && undisturbed && payload.len() <= self.edge.distance_from(seq) as usize) {
             return self.take_next(pool, payload);
         }
         self.take_any(pool, seq, payload)
@@ -250,6 +253,7 @@ impl Receive {
 
     /// Notes the peer's FIN at `seq`, just behind its last byte, unless it lies beyond the window. A second FIN at
     /// another place, or one where there is text, is the peer's error and ignored.
+    #[inline(always)]
     pub fn note_fin(&mut self, seq: SeqNum) {
         let inside = !seq.lt(self.nxt) && seq.le(self.edge);
         if self.fin.is_none() && inside && self.ahead.containing(seq).is_none() {
@@ -258,6 +262,7 @@ impl Receive {
     }
 
     /// Takes the FIN if it is next; true once.
+    #[inline(always)]
     pub fn take_fin(&mut self) -> bool {
         if self.fin == Some(self.nxt) {
             self.nxt += 1;
@@ -273,6 +278,7 @@ impl Receive {
     /// segment; at once when a hole appears, is filled or something came twice, and as long as it is `quick`).
     //= rfc9293 SHLD-18 SHLD-19
     //= rfc2018 4-d
+    #[inline(always)]
     pub fn want_ack(&mut self, taken: Taken, quick: bool) {
         let need = match taken {
             Taken::InOrder(_) if quick || self.unacked >= 2 * u32::from(self.full) => AckNeed::Now,
@@ -291,7 +297,7 @@ impl Receive {
     /// Takes note of a segment of `len` bytes, and says whether it is a full one. What is not `pushed` does not end a
     /// write, so its sender makes none that is larger: the path's MTU is small, or it leaves room for options that it did
     /// not send (RFC 5681 §4.2 on senders that use less than the MSS; Linux measures likewise).
-    #[inline]
+    #[inline(always)]
     pub fn measure(&mut self, len: usize, pushed: bool) -> bool {
         let len = len.min(usize::from(self.peer_mss)) as u16;
         if len > self.full || (!pushed && len >= SMALLEST_FULL) {
@@ -310,6 +316,7 @@ impl Receive {
         }
     }
 
+    #[inline(always)]
     fn widen(&mut self, most: u32, rtt: Option<u64>, now: Instant) {
         let (start, began) = (self.round, self.round_at);
         let Some(rtt) = rtt.filter(|rtt| now.nanos_since(began) >= *rtt) else { return };
@@ -359,6 +366,7 @@ impl Receive {
     }
 
     /// How far the right edge could move now.
+    #[inline(always)]
     fn opened(&self) -> u32 {
         let free = self.limit.saturating_sub(self.buf.len() as u32).min(self.offer);
         let edge = self.nxt + free;
@@ -367,6 +375,7 @@ impl Receive {
 
     /// The window field of a segment that leaves now; moves the edge by whole segments only
     /// (RFC 9293 §3.8.6.2.2). `unscaled` for segments with SYN.
+    #[inline(always)]
     pub fn window(&mut self, unscaled: bool) -> u16 {
         let opened = self.opened();
         //= rfc7323 2.2-d
@@ -478,6 +487,7 @@ impl Receive {
     }
 
     /// Gives all memory back; unread bytes are lost.
+    #[inline(always)]
     pub fn clear(&mut self, pool: &mut Pool) {
         self.buf.clear(pool);
         self.ahead.clear();

@@ -84,11 +84,12 @@ impl RttEstimator {
     }
 
     /// The same for the time between two instants, of which the second is now.
-    #[inline]
+    #[inline(always)]
     pub fn sample_between(&mut self, sent: Instant, now: Instant) {
         self.sample_us(micros_between(sent, now), now);
     }
 
+    #[inline(always)]
     fn sample_us(&mut self, us: u32, now: Instant) {
         let at = now.as_micros() as u32;
         if self.min_us == UNKNOWN {
@@ -124,6 +125,7 @@ impl RttEstimator {
     }
 
     //= rfc8985 6.2-a
+    #[inline(always)]
     fn lower_min(&mut self, us: u32, now: Instant) {
         let tick = (now.as_nanos() >> 30) as u16;
         let age = tick.wrapping_sub(self.stretch);
@@ -142,7 +144,7 @@ impl RttEstimator {
     }
 
     /// The same in nanoseconds.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn rto_nanos(&self) -> u64 {
         //= rfc6298 2.3-d 4-a

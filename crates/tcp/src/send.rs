@@ -5,6 +5,8 @@ use crate::flight::Flight;
 use crate::recovery::{Frto, Recovery};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use core::hint::cold_path;
+use firstflight_wire::hint::unlikely;
 use firstflight_wire::{Instant, SeqNum};
 
 /// A piece of the stream to send now.
@@ -147,6 +149,7 @@ impl Send {
     }
 
     /// Appends data for the peer; returns how much fits into `limit`.
+    #[inline(always)]
     pub fn write(&mut self, pool: &mut Pool, limit: u32, bytes: &[u8]) -> usize {
         self.buf.push(pool, limit as usize, bytes)
     }
@@ -234,7 +237,7 @@ impl Send {
     }
 
     /// Whether our FIN was sent and acknowledged.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn fin_acked(&self) -> bool {
         self.fin_queued && self.una.gt(self.end())
@@ -249,6 +252,7 @@ impl Send {
     /// Takes an acknowledgement of new data; what it says of the segments under way is read before.
     //= rfc2018 8-d
     //= rfc6675 4-b
+    #[inline(always)]
     pub fn acknowledge(&mut self, pool: &mut Pool, ack: SeqNum) {
         self.una = ack;
         // It stays beside UNA, or 2 GiB later it would be ahead.
@@ -259,6 +263,7 @@ impl Send {
             self.start += n as u32;
         }
         if let Some(records) = &mut self.records {
+            cold_path();
             while records.front().is_some_and(|end| end.le(ack)) {
                 records.pop_front();
             }
@@ -274,6 +279,7 @@ impl Send {
 
     /// Takes the peer's window (RFC 9293 §3.10.7.4, fifth step), not that of an acknowledgement older than UNA. True
     /// if it grew.
+    #[inline(always)]
     pub fn update_window(&mut self, seq: SeqNum, ack: SeqNum, window: u32) -> bool {
         if ack.lt(self.una) {
             return false;
@@ -441,6 +447,7 @@ impl Send {
 
     /// Where it ends.
     #[must_use]
+    #[inline(always)]
     pub fn window_end(&self) -> SeqNum {
         self.window_base() + self.wnd
     }
@@ -455,10 +462,12 @@ impl Send {
     #[inline(always)]
     pub fn sent(&mut self, chunk: Chunk, now: Instant, pool: &mut Pool) {
         let end = chunk.seq + chunk.len + u32::from(chunk.fin());
-        if let Some(prr) = self.recovery.episode_mut().and_then(|episode| episode.prr.as_mut()) {
+        if unlikely(!self.recovery.is_open())
+            && let Some(prr) = self.recovery.episode_mut().and_then(|episode| episode.prr.as_mut())
+        {
             prr.sent(end.distance_from(chunk.seq));
         }
-        if chunk.again() {
+        if unlikely(chunk.again()) {
             self.flight.repeat(chunk.seq, end, now);
         } else {
             self.flight.push(chunk.seq, end, now, &mut pool.boards);
@@ -478,6 +487,7 @@ impl Send {
     }
 
     /// Gives all memory back; what waits is lost.
+    #[inline(always)]
     pub fn clear(&mut self, pool: &mut Pool) {
         self.buf.clear(pool);
         self.flight.clear();

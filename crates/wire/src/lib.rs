@@ -22,6 +22,7 @@ pub mod asap;
 pub mod carrier;
 pub mod checksum;
 mod error;
+pub mod hint;
 pub mod icmp;
 pub mod ip;
 pub mod pretty;

@@ -46,7 +46,7 @@ impl ClientTable {
 
     /// Counts one place for `client`; its entry, or `None` when the client is at the limit or no entry is
     /// free.
-    #[inline(never)]
+    #[inline(always)]
     pub fn reserve(&self, client: IpAddr) -> Option<u32> {
         let hash = self.hash(client);
         // Never zero: that is an entry nobody has used.

@@ -4,6 +4,7 @@ use super::hystart::HyStart;
 use super::{AckSample, CongestionControl, MAX_WINDOW, grown, halfway, initial_window, legal_mss};
 use alloc::boxed::Box;
 use firstflight_wire::Instant;
+use firstflight_wire::hint::vacate;
 
 /// Fractional bits of `w_est`.
 const FRACTION: u32 = 16;
@@ -73,8 +74,10 @@ impl Cubic {
     pub fn begin(&mut self, mss: u32) {
         let Self { mss: own, state: State { cwnd, ssthresh, curve }, saved, last_ack, hystart } = self;
         *own = legal_mss(mss);
-        (*cwnd, *ssthresh, *curve) = (initial_window(*own).min(MAX_WINDOW), u32::MAX, None);
-        (*saved, *last_ack, *hystart) = (None, Instant::from_nanos(0), HyStart::NEW);
+        (*cwnd, *ssthresh) = (initial_window(*own).min(MAX_WINDOW), u32::MAX);
+        vacate(curve);
+        (*last_ack, *hystart) = (Instant::from_nanos(0), HyStart::NEW);
+        vacate(saved);
     }
 
     /// RFC 9438 §4.6 (threshold) and §4.7 (fast convergence).

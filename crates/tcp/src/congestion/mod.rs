@@ -241,6 +241,15 @@ impl Controller {
         }
     }
 
+    /// [`Controller::provisional`] in the place of another connection's.
+    #[inline(always)]
+    pub(crate) fn renew(&mut self, algorithm: Algorithm, mss: u32) {
+        match (self, algorithm) {
+            (Self::Cubic(cubic), Algorithm::Cubic) => cubic.begin(mss),
+            (controller, _) => *controller = Self::provisional(algorithm, mss),
+        }
+    }
+
     #[cold]
     #[inline(never)]
     fn bbr(mss: u32, seed: u32) -> Self {

@@ -10,6 +10,7 @@ use crate::straight::straight;
 use crate::timers::Timer;
 use crate::transition::{StateName, Trigger};
 use core::time::Duration;
+use firstflight_wire::hint::unlikely;
 use firstflight_wire::tcp::{Flags, Segment};
 use firstflight_wire::{Instant, SeqNum};
 
@@ -124,7 +125,7 @@ impl Connection {
         if self.snd.update_window(seq, ack, window) && self.snd.unsent() {
             self.idle_restart(now);
         }
-        if self.snd.wnd > 0 && self.timers.runs(Timer::Persist) {
+        if unlikely(self.snd.wnd > 0 && self.timers.runs(Timer::Persist)) {
             self.timers.stop(Timer::Persist);
             self.rtt.reset_backoff();
             self.backoffs = 0;
@@ -294,7 +295,7 @@ impl Connection {
     fn progressed(&mut self, ack: SeqNum) {
         self.rtt.reset_backoff();
         self.backoffs = 0;
-        if self.search.is_some() {
+        if unlikely(self.search.is_some()) {
             self.probe_acknowledged(ack);
         }
         self.offer_room();
@@ -368,6 +369,7 @@ impl Connection {
     }
 
     /// Our FIN was acknowledged.
+    #[inline(always)]
     fn fin_acked(&mut self, now: Instant) {
         if matches!(self.state, State::FinWait1(_) | State::Closing(_) | State::LastAck(_)) {
             self.transit(Trigger::FinAck);

@@ -97,6 +97,7 @@ impl Connection {
 
     /// Closes the sending direction: a FIN follows the data that waits (half close). Closing twice
     /// does nothing.
+    #[inline(always)]
     pub fn close(&mut self, now: Instant) {
         if self.snd.fin_queued {
             return;
@@ -255,6 +256,7 @@ impl Connection {
     }
 
     /// Says `WRITABLE` if a write was refused and at least half the buffer is free again.
+    #[inline(always)]
     pub(super) fn offer_room(&mut self) {
         if self.facts.wants_room && self.snd.buffered() <= self.send_limit() as usize / 2 {
             self.facts.wants_room = false;

@@ -15,7 +15,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::time::Duration;
 use firstflight_wire::carrier::{FOLLOWER_BYTES, FOLLOWERS};
-use firstflight_wire::tcp::{Flags, Options, Segment};
+use firstflight_wire::tcp::{Flags, OptionBytes, Options, Segment};
 use firstflight_wire::{Instant, SeqNum};
 
 /// Smallest segment size believed: a smaller MSS option costs more than it helps (Linux: 88).
@@ -63,6 +63,7 @@ impl Connection {
     /// Begins an active open of a new connection; `data` is the stream's beginning, as much of it as
     /// `plan.data_limit` and the segment size allow rides in the SYN, and what `plan.follow` allows follows it.
     /// Returns how many bytes of `data` were taken into the send buffer.
+    #[inline(always)]
     pub fn open_active(&mut self, plan: SynPlan, data: &[u8], pool: &mut Pool) -> usize {
         let preamble = plan.preamble.len() as u32;
         self.snd.set_preamble(preamble);
@@ -170,7 +171,8 @@ impl Connection {
         self.state = State::SynRcvd(SynRcvd {
             origin: Origin::Listener,
             early: plan.early,
-            options: plan.options,
+            // What was just put together is waited for when it is copied, and mostly there is nothing.
+            options: if plan.options.is_empty() { OptionBytes::EMPTY } else { plan.options },
             once: plan.once,
             budget: if plan.early { plan.pre_ack_budget } else { 0 },
             overhead: plan.overhead,
@@ -185,6 +187,7 @@ impl Connection {
     }
 
     /// Takes what the peer's SYN says about itself.
+    #[inline(always)]
     fn take_syn_options(&mut self, options: &Options<'_>, now: Instant) {
         //= rfc9293 MUST-14 MUST-15
         let peer = options.mss.unwrap_or(self.ends.default_mss).max(MIN_PEER_MSS);
@@ -225,6 +228,7 @@ impl Connection {
     /// If `segment` is an acceptable SYN-ACK for our SYN: what it says about the first flight. The
     /// layer above answers through [`Connection::handle_syn_ack`].
     #[must_use]
+    #[inline(always)]
     pub fn syn_ack_report(&self, segment: &Segment<'_>) -> Option<SynAckReport> {
         let State::SynSent(syn) = &self.state else { return None };
         let wanted = Flags::SYN.union(Flags::ACK);
@@ -341,6 +345,7 @@ impl Connection {
     }
 
     /// The handshake is complete.
+    #[inline(always)]
     pub(super) fn open(&mut self, now: Instant) {
         self.facts.connected = true;
         self.ready |= Readiness::CONNECTED;
@@ -405,7 +410,7 @@ impl Connection {
         self.state = State::SynRcvd(SynRcvd {
             origin: Origin::Simultaneous,
             early: false,
-            options: firstflight_wire::tcp::OptionBytes::EMPTY,
+            options: OptionBytes::EMPTY,
             once: 0,
             budget: 0,
             overhead: 0,
@@ -436,6 +441,7 @@ impl Connection {
 
     /// The ACK of our SYN-ACK came (RFC 9293 §3.10.7.4, fifth step, SYN-RECEIVED). Gives when that left, if it left
     /// once: two SYN-ACKs on the way measure nothing (Karn).
+    #[inline(always)]
     pub(super) fn confirm(&mut self, segment: &Segment<'_>, now: Instant) -> Option<Instant> {
         let State::SynRcvd(syn) = &self.state else { return None };
         let (retransmits, early, again, last) = (syn.retransmits, syn.early, syn.again, syn.last_sent);

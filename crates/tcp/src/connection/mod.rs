@@ -41,6 +41,7 @@ use crate::usage::Usage;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::time::Duration;
+use firstflight_wire::hint::vacate;
 use firstflight_wire::tcp::Timestamps;
 use firstflight_wire::{Instant, SeqNum};
 
@@ -297,9 +298,9 @@ impl Connection {
         if let Some(first) = config.first_window {
             rcv.offer_at_first(first);
         }
-        *control = Controller::provisional(config.congestion, u32::from(mss));
-        (*paced, *search, *undo, *tail) = (None, None, None, None);
-        (*push, *quick, *rtt) = (Push::default(), QuickAck::default(), RttEstimator::new());
+        control.renew(config.congestion, u32::from(mss));
+        (vacate(paced), vacate(search), vacate(undo), push.clear());
+        (*tail, *quick, *rtt) = (None, QuickAck::default(), RttEstimator::new());
         (*timers, *marks, *ready) = (Timers::default(), ecn::Marks::default(), Readiness::default());
         (*facts, *owed) = (Facts { nodelay: config.nodelay, ..Facts::default() }, Owed::default());
         (*totals, *transitions) = (Totals::default(), Transitions::default());
@@ -311,10 +312,11 @@ impl Connection {
     }
 
     /// Gives all memory back: it is over, and nobody will read what is left.
+    #[inline(always)]
     pub fn retire(&mut self, pool: &mut Pool) {
         self.snd.clear(pool);
         self.rcv.clear(pool);
-        (self.paced, self.search, self.undo, self.push) = (None, None, None, Push::default());
+        (vacate(&mut self.paced), vacate(&mut self.search), vacate(&mut self.undo), self.push.clear());
     }
 
     // --- polls ---------------------------------------------------------------------------------
@@ -373,6 +375,7 @@ impl Connection {
 
     // --- the one way to change the state ---------------------------------------------------------
 
+    #[inline(always)]
     fn record(&mut self, transition: Transition) {
         let Transitions { list, len } = &mut self.transitions;
         if let Some(free) = list.get_mut(usize::from(*len)) {
@@ -382,11 +385,13 @@ impl Connection {
     }
 
     /// Takes `trigger`; a trigger that the table does not know changes nothing.
+    #[inline(always)]
     fn transit(&mut self, trigger: Trigger) {
         self.transit_from(self.state.name(), trigger);
     }
 
     /// The same for a connection that has been in `from` without keeping its state there.
+    #[inline(always)]
     fn transit_from(&mut self, from: StateName, trigger: Trigger) {
         let Some(to) = transition::next(from, trigger) else {
             debug_assert!(false, "no transition from {from} on {trigger}");
@@ -447,7 +452,7 @@ impl Connection {
     }
 
     //= rfc6298 5-a 5-b
-    #[inline]
+    #[inline(always)]
     fn arm_retransmit(&mut self, now: Instant) {
         self.timers.set(Timer::Retransmit, now.after_nanos(self.timeout_nanos()));
     }
@@ -458,7 +463,7 @@ impl Connection {
     }
 
     /// The same in nanoseconds.
-    #[inline]
+    #[inline(always)]
     fn timeout_nanos(&self) -> u64 {
         /// Nearly none is longer.
         const USUAL: u64 = INITIAL_RTO.as_nanos() as u64;

@@ -407,6 +407,7 @@ impl Connection {
 
     /// Arms the timer of a tail loss probe, or stops it if none is to be sent (RFC 8985 §7.2).
     //= rfc8985 7.2-a
+    #[inline(always)]
     pub(super) fn arm_tail_probe(&mut self, now: Instant) {
         if self.facts.settling {
             return;

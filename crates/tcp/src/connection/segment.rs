@@ -9,6 +9,7 @@ use crate::straight::straight;
 use crate::timers::Timer;
 use crate::transition::{StateName, Trigger};
 use core::time::Duration;
+use firstflight_wire::hint::unlikely;
 use firstflight_wire::tcp::{Flags, Segment, Timestamps};
 use firstflight_wire::{Instant, SeqNum};
 
@@ -64,7 +65,7 @@ impl Connection {
     /// Takes a segment for this connection. Its checksum was checked.
     pub fn handle_segment(&mut self, segment: &Segment<'_>, now: Instant, pool: &mut Pool) -> Disposition {
         let (mut seq, mut timed) = (segment.seq, None);
-        if !self.is_next(segment) {
+        if unlikely(!self.is_next(segment)) {
             match self.check(segment, now, pool) {
                 Ok(checked) => (seq, timed) = checked,
                 Err(disposition) => return disposition,
@@ -179,7 +180,7 @@ impl Connection {
     /// The window that a segment tells; a SYN-ACK that crosses ours is not scaled either (RFC 7323 §2.2).
     //= rfc9293 MUST-1 REC-1
     //= rfc7323 2.2-d 2.3-e
-    #[inline]
+    #[inline(always)]
     pub(super) fn window_of(&self, segment: &Segment<'_>) -> u32 {
         let shift = if segment.flags.contains(Flags::SYN) { 0 } else { self.snd.scale };
         u32::from(segment.window) << shift
@@ -298,6 +299,7 @@ impl Connection {
     }
 
     /// The peer lives.
+    #[inline(always)]
     fn heard(&mut self, now: Instant) {
         self.last_heard = now;
         self.probes = 0;
@@ -316,12 +318,12 @@ impl Connection {
         if segment.payload.is_empty() && !fin {
             return Disposition::Processed;
         }
-        if !self.state.receives() {
+        if unlikely(!self.state.receives()) {
             // After the peer's FIN there is no text; a repeated FIN is acknowledged.
             self.rcv.need = AckNeed::Now;
             return Disposition::Processed;
         }
-        if self.facts.released
+        if unlikely(self.facts.released)
             && !segment.payload.is_empty()
             && (seq + segment.payload.len() as u32).gt(self.rcv.nxt)
         {
@@ -345,6 +347,7 @@ impl Connection {
     }
 
     /// Takes payload whose first byte is `seq`, and which ends what its sender had to send if it is `pushed`.
+    #[inline(always)]
     pub(super) fn take_payload(&mut self, pool: &mut Pool, seq: SeqNum, payload: &[u8], pushed: bool) {
         if payload.is_empty() {
             return;
@@ -353,7 +356,7 @@ impl Connection {
         let rcv = &self.rcv;
         self.quick.data(self.last_heard, self.rtt.rto_nanos(), || rcv.segments(), most);
         let taken = self.rcv.take(pool, seq, payload);
-        if !matches!(taken, Taken::InOrder(_)) {
+        if unlikely(!matches!(taken, Taken::InOrder(_))) {
             self.quick.trouble(self.rcv.segments(), most);
         }
         // A short answer needs no acknowledgement at once: its sender has nothing more.
@@ -366,6 +369,7 @@ impl Connection {
     }
 
     /// Eighth step: the peer's FIN, once everything before it is there.
+    #[inline(always)]
     pub(super) fn take_fin(&mut self, now: Instant) {
         if !self.rcv.take_fin() {
             return;

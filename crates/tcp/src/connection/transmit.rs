@@ -12,6 +12,7 @@ use crate::send::{Chunk, Send, Small};
 use crate::state::State;
 use crate::straight::straight;
 use crate::timers::Timer;
+use firstflight_wire::hint::unlikely;
 use firstflight_wire::tcp::{Flags, Header, OptionsBuf};
 use firstflight_wire::{Instant, SeqNum};
 
@@ -23,7 +24,7 @@ impl Connection {
     /// returns its length; `None` when there is nothing to send now. `out` holds at least 60 bytes
     /// and a whole segment of the path.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8], pool: &mut Pool) -> Option<usize> {
-        if self.owed.take(Owed::RESET) {
+        if unlikely(self.owed.take(Owed::RESET)) {
             return self.emit_bare(self.snd.nxt, Flags::RST.union(Flags::ACK), now, out);
         }
         match &self.state {
@@ -50,7 +51,7 @@ impl Connection {
         if let Some(len) = self.transmit_data(now, out, pool) {
             return Some(len);
         }
-        if self.owed.take(Owed::PROBE) {
+        if unlikely(self.owed.take(Owed::PROBE)) {
             //= rfc9293 SHLD-12
             // One number the peer has already: it must answer (RFC 9293 §3.8.4; Linux probes so).
             return self.emit_bare(self.snd.una - 1, Flags::ACK, now, out);
@@ -60,6 +61,7 @@ impl Connection {
 
     /// A bare acknowledgement, if one is due; arms the delayed-ACK timer if one may wait.
     //= rfc9293 MUST-58 MUST-59
+    #[inline(always)]
     fn transmit_ack(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
         if self.owed.has(Owed::CHALLENGE) || self.rcv.need == AckNeed::Now && self.may_acknowledge() {
             return self.emit_bare(self.snd.nxt, Flags::ACK, now, out);
@@ -93,7 +95,7 @@ impl Connection {
     }
 
     /// Retransmissions and new data.
-    #[inline(never)]
+    #[inline(always)]
     fn transmit_data(&mut self, now: Instant, out: &mut [u8], pool: &mut Pool) -> Option<usize> {
         let options = self.options_len();
         let mut room = self.room(options);
@@ -106,7 +108,7 @@ impl Connection {
                 return None;
             }
         }
-        if !self.is_undisturbed() {
+        if unlikely(!self.is_undisturbed()) {
             return self.transmit_unusual(room, cwnd, now, out, pool);
         }
         let small = if self.facts.cork { Small::Wait } else { Small::of(self.facts.nodelay) };
@@ -118,7 +120,7 @@ impl Connection {
     }
 
     /// Whether nothing but new data can leave, at no pace but the windows'.
-    #[inline]
+    #[inline(always)]
     fn is_undisturbed(&self) -> bool {
         straight()
             && self.owed.is_empty()
@@ -238,7 +240,7 @@ impl Connection {
         let len = chunk.len as usize;
         self.snd.copy(chunk, out.get_mut(at..at + len)?);
         self.note_sent(chunk, options, now, pool);
-        if self.config.push_bursts.is_some() && !chunk.again() && flags.contains(Flags::PSH) {
+        if unlikely(self.config.push_bursts.is_some()) && !chunk.again() && flags.contains(Flags::PSH) {
             self.snd.flight.end_burst();
         }
         Some(at + len)
@@ -291,7 +293,7 @@ impl Connection {
     #[inline(always)]
     fn note_sent(&mut self, chunk: Chunk, options: u32, now: Instant, pool: &mut Pool) {
         let end = chunk.seq + chunk.len + u32::from(chunk.fin());
-        if chunk.again() {
+        if unlikely(chunk.again()) {
             self.totals.retransmits = self.totals.retransmits.saturating_add(1);
             if let Some(undo) = &mut self.undo {
                 undo.repeat(chunk.seq, end, now);
@@ -338,6 +340,7 @@ impl Connection {
     /// Nothing leaves though something may wait: the persist timer watches a window that stays
     /// closed or too small.
     //= rfc9293 MUST-35 MUST-36 SHLD-29
+    #[inline(always)]
     fn hold(&mut self, now: Instant, cwnd: u32) {
         if self.snd.unsent()
             && !self.snd.outstanding()
@@ -370,6 +373,7 @@ impl Connection {
     }
 
     /// Bytes of options on a segment without SYN that leaves now.
+    #[inline(always)]
     fn options_len(&self) -> u32 {
         let timestamps = if self.facts.timestamps { 12 } else { 0 };
         if !self.facts.sack || !self.rcv.has_sack_blocks() {
@@ -410,6 +414,7 @@ impl Connection {
     }
 
     /// A segment without payload.
+    #[inline(always)]
     fn emit_bare(&mut self, seq: SeqNum, flags: Flags, now: Instant, out: &mut [u8]) -> Option<usize> {
         let flags = if flags.contains(Flags::RST) { flags } else { flags | self.ecn_flags(false) };
         let header = self.header(seq, flags);
@@ -419,6 +424,7 @@ impl Connection {
     }
 
     /// A segment that acknowledges leaves.
+    #[inline(always)]
     pub(super) fn left(&mut self, now: Instant) {
         self.rcv.acked();
         self.quick.acked();

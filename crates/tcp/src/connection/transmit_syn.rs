@@ -42,6 +42,7 @@ impl Connection {
     }
 
     /// Writes a SYN, with all that it carries if it is `full`.
+    #[inline(always)]
     pub(super) fn emit_syn(&self, syn: &SynSent, full: bool, now: Instant, out: &mut [u8]) -> Option<usize> {
         let ts = self.config.timestamps.then(|| firstflight_wire::tcp::Timestamps {
             value: (now.as_millis() as u32).wrapping_add(self.ends.ts_offset),

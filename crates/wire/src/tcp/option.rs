@@ -189,6 +189,7 @@ impl<'a> Options<'a> {
     /// Fast Open; only on a SYN. An option with a cookie of an even length that no cookie can have
     /// counts as "no Fast Open", an odd one is ignored, and the last option wins: what Linux does.
     #[must_use]
+    #[inline(always)]
     pub fn fast_open(&self) -> Option<FastOpen> {
         let at = usize::from(self.first_flight).checked_sub(1)?;
         let (kind, len, rest) = match *self.raw.get(at..)? {
@@ -206,7 +207,7 @@ impl<'a> Options<'a> {
 
     /// The last ASAP option, only on a SYN: what follows the experiment identifier, for
     /// [`Offer::parse`](crate::asap::Offer::parse) or [`Reply::parse`](crate::asap::Reply::parse).
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn asap(&self) -> Option<&'a [u8]> {
         let at = usize::from(self.asap).checked_sub(1)?;

@@ -100,7 +100,7 @@ impl Header {
     /// [`EmitError::BufferTooSmall`].
     //= rfc7323 2.3-g
     //= rfc9293 MUST-69
-    #[inline]
+    #[inline(always)]
     pub fn emit_syn(&self, options: &SynOptions<'_>, out: &mut [u8]) -> Result<usize, EmitError> {
         const KNOWN: usize = 20;
         let (Some(ts), Some(shift), true) =
@@ -111,11 +111,12 @@ impl Header {
         let (extra, len) = (options.fitting(), HEADER + options.len());
         let (head, rest) =
             out.split_first_chunk_mut::<{ HEADER + KNOWN }>().ok_or(EmitError::BufferTooSmall)?;
-        let (place, padding) = (rest.get_mut(..len - HEADER - KNOWN))
-            .and_then(|rest| rest.split_at_mut_checked(extra.len()))
-            .ok_or(EmitError::BufferTooSmall)?;
-        place.copy_from_slice(extra);
-        padding.fill(NOP);
+        let rest = rest.get_mut(..len - HEADER - KNOWN).ok_or(EmitError::BufferTooSmall)?;
+        // A word of padding, of which the options leave what they do not need.
+        if let Some(last) = rest.last_chunk_mut() {
+            *last = [NOP; 4];
+        }
+        rest.get_mut(..extra.len()).ok_or(EmitError::BufferTooSmall)?.copy_from_slice(extra);
         let [ports, seq, ack, window, urgent] = self.words(len);
         let mss = u32::from_be_bytes([MSS, 4, 0, 0]) | u32::from(options.mss);
         let kinds = u32::from_be_bytes([SACK_PERMITTED, 2, TIMESTAMPS, 10]);
