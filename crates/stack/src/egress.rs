@@ -154,14 +154,16 @@ impl Stack {
         }
     }
 
-    /// The ACK of a connection in TIME-WAIT.
+    /// The ACK of a connection in TIME-WAIT. Its window means nothing: behind the peer's FIN nothing comes that it
+    /// could let in, and one that is closed would look like a fault.
     pub(crate) fn reply_time_wait(&mut self, key: FlowKey, record: &TimeWait, now: Instant) {
         let mut options = OptionsBuf::new();
         if record.timestamps {
-            let value = (now.as_millis() as u32).wrapping_add(record.ts_offset);
+            let offset = self.isn.initial(&key, now).ts_offset;
+            let value = (now.as_millis() as u32).wrapping_add(offset);
             options.timestamps(Timestamps { value, echo: record.ts_recent });
         }
-        let header = header(&key, record.snd_nxt, record.rcv_nxt, Flags::ACK, record.window);
+        let header = header(&key, record.snd_nxt, record.rcv_nxt, Flags::ACK, u16::MAX);
         self.reply(Reply::Segment { key, header, options });
     }
 

@@ -3,44 +3,93 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 use firstflight_tcp::TimeWait;
-use firstflight_wire::Instant;
+use firstflight_wire::hint::unlikely;
+use firstflight_wire::{Instant, SeqNum};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 /// Least time between two walks through the table to end what is over.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// A tick, nanoseconds: 2³² of them are three days.
-const TICK_NS: u64 = 64_000;
-/// Records of one moment end a tick apart, so that the first of them makes way first; not more of them
-/// than this, 4 ms.
-const APART: i32 = 64;
+/// A tick, nanoseconds.
+const TICK_NS: u64 = 16_000_000;
+/// Ticks are counted modulo 2¹⁵: more than eight minutes.
+const TICKS: u16 = 0x7fff;
+/// No record lasts longer, 2 MSL of RFC 9293: twice as long, and ticks would be ambiguous.
+const LONGEST: Duration = Duration::from_secs(240);
 
-/// One connection in TIME-WAIT: half a cache line, in the table itself. Servers whose clients use their
-/// ports again look one up for each connection, and that is the only memory they need for it.
+/// One connection in TIME-WAIT: 20 bytes, in the table itself. Servers whose clients use their ports again look one up
+/// for each connection, and that is the only memory they need for it: 28,232 of them, all ports that one client uses, take
+/// 0.7 MB, which a processor's second-level cache has room for.
 ///
-/// The four-tuple is represented by its keyed 64-bit hash. Two that share one are mistaken for each
-/// other; among 2¹⁶ records a stranger's segment meets that with a chance of 2⁻⁴⁸, and gets an ACK
-/// where it should get a RST.
+/// The four-tuple is represented by 48 bits of its keyed hash. Two that share them are mistaken for each other; among
+/// 2¹⁶ records a stranger's segment meets that with a chance of 2⁻³², and gets an ACK where it should get a RST, or its
+/// SYN's client has to try again.
 #[derive(Debug, Clone, Copy)]
-#[repr(align(32))]
 struct Record {
-    hash: u64,
-    /// In ticks, modulo 2³².
-    expires: u32,
-    state: TimeWait,
+    tag: u32,
+    snd_nxt: SeqNum,
+    rcv_nxt: SeqNum,
+    ts_recent: u32,
+    /// The tag's other half.
+    tag_high: u16,
+    /// From the high bits on: the tick after which it is over, and whether timestamps were in use.
+    rest: u16,
 }
 
 impl Record {
+    fn new(tag: Tag, state: TimeWait, expires: u16) -> Self {
+        let TimeWait { snd_nxt, rcv_nxt, ts_recent, timestamps } = state;
+        let rest = expires << 1 | u16::from(timestamps);
+        Self { tag: tag.0 as u32, tag_high: (tag.0 >> 32) as u16, snd_nxt, rcv_nxt, ts_recent, rest }
+    }
+
+    #[inline]
+    fn tag(&self) -> Tag {
+        Tag(u64::from(self.tag_high) << 32 | u64::from(self.tag))
+    }
+
+    #[inline]
+    fn state(&self) -> TimeWait {
+        let Self { snd_nxt, rcv_nxt, ts_recent, rest, .. } = *self;
+        TimeWait { snd_nxt, rcv_nxt, ts_recent, timestamps: rest & 1 != 0 }
+    }
+
+    fn restart(&mut self, expires: u16) {
+        self.rest = expires << 1 | self.rest & 1;
+    }
+
     /// Ticks from `now`, counted likewise, until it is over.
-    fn left(&self, now: u32) -> i32 {
-        self.expires.wrapping_sub(now) as i32
+    fn left(&self, now: u16) -> i16 {
+        (((self.rest >> 1).wrapping_sub(now) << 1) as i16) >> 1
     }
 }
 
-/// `at` in ticks, rounded up, modulo 2³².
-fn ticks(at: Instant) -> u32 {
-    at.as_nanos().div_ceil(TICK_NS) as u32
+/// What is kept of a four-tuple's hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Tag(u64);
+
+impl Tag {
+    #[inline]
+    fn of(hash: u64) -> Self {
+        Self(hash >> 16)
+    }
+
+    /// A hash for the table, which takes the place from the lower bits and the first comparison from the upper seven.
+    #[inline]
+    fn spread(self) -> u64 {
+        self.0 | self.0 >> 41 << 57
+    }
+}
+
+/// The tick that begins at `at` or next: nothing is over too early.
+fn tick_after(at: Instant) -> u16 {
+    at.as_nanos().div_ceil(TICK_NS) as u16 & TICKS
+}
+
+/// The tick that it is.
+fn tick(now: Instant) -> u16 {
+    (now.as_nanos() / TICK_NS) as u16 & TICKS
 }
 
 /// Connections in TIME-WAIT. There is no list of them in the order of their ends: keeping it would cost
@@ -50,10 +99,10 @@ pub struct TimeWaitTable {
     records: HashTable<Record>,
     /// When to walk through the table next; nothing is over before.
     sweep_at: Option<Instant>,
-    /// When the newest ends, ticks.
-    newest: u32,
+    /// When the last one is over.
+    newest: Instant,
     /// For finding the oldest.
-    ages: Vec<i32>,
+    ages: Vec<i16>,
     limit: usize,
 }
 
@@ -61,7 +110,8 @@ impl TimeWaitTable {
     /// A table of at most `limit` records.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { records: HashTable::new(), sweep_at: None, newest: 0, ages: Vec::new(), limit: limit.max(1) }
+        let (records, limit) = (HashTable::new(), limit.max(1));
+        Self { records, sweep_at: None, newest: Instant::ZERO, ages: Vec::new(), limit }
     }
 
     /// How many there are; some of them may be over for a second.
@@ -74,19 +124,22 @@ impl TimeWaitTable {
     #[inline]
     #[must_use]
     pub fn find(&self, hash: u64) -> Option<TimeWait> {
-        self.records.find(hash, |r| r.hash == hash).map(|r| r.state)
+        let tag = Tag::of(hash);
+        self.records.find(tag.spread(), |r| r.tag() == tag).map(Record::state)
     }
 
-    /// Adds a record for `lasts`, in the place of an older one of the same flow; true if others had to
-    /// make way: the oldest, a sixteenth of the limit at once.
+    /// Adds a record for `lasts`, four minutes at most, in the place of an older one of the same flow; true if others
+    /// had to make way: the oldest, a sixteenth of the limit at once.
     pub fn insert(&mut self, hash: u64, state: TimeWait, now: Instant, lasts: Duration) -> bool {
-        let record = Record { hash, expires: self.next_end(now + lasts), state };
-        self.sweep_at.get_or_insert(now + lasts);
+        // Else what is over for minutes could be taken for something new.
+        self.expire(now);
+        let tag = Tag::of(hash);
+        let record = Record::new(tag, state, self.next_end(now, lasts));
         let full = self.records.len() >= self.limit;
         if full && self.find(hash).is_none() {
             self.make_room(now);
         }
-        match self.records.entry(hash, |r| r.hash == hash, |r| r.hash) {
+        match self.records.entry(tag.spread(), |r| r.tag() == tag, |r| r.tag().spread()) {
             Entry::Occupied(mut old) => {
                 *old.get_mut() = record;
                 false
@@ -98,21 +151,18 @@ impl TimeWaitTable {
         }
     }
 
-    /// When a record ends that is to end at `at`, or a little later.
-    fn next_end(&mut self, at: Instant) -> u32 {
-        let tick = ticks(at);
-        self.newest = match self.newest.wrapping_sub(tick) as i32 {
-            0..APART => self.newest.wrapping_add(1),
-            APART => self.newest,
-            _ => tick,
-        };
-        self.newest
+    /// The tick after which a record is over that begins to last now.
+    fn next_end(&mut self, now: Instant, lasts: Duration) -> u16 {
+        let end = now + lasts.min(LONGEST);
+        self.newest = self.newest.max(end);
+        self.sweep_at.get_or_insert(end);
+        tick_after(end)
     }
 
     /// Ends the oldest. Finding them is a walk through the table, so it is done for many.
     #[cold]
     fn make_room(&mut self, now: Instant) {
-        let now = ticks(now);
+        let now = tick(now);
         self.ages.clear();
         self.ages.extend(self.records.iter().map(|r| r.left(now)));
         let count = (self.limit / 16).clamp(1, self.ages.len().max(1));
@@ -132,27 +182,37 @@ impl TimeWaitTable {
 
     /// Lets the record's time start anew (a FIN came again).
     pub fn restart(&mut self, hash: u64, now: Instant, lasts: Duration) {
-        let expires = self.next_end(now + lasts);
-        if let Some(record) = self.records.find_mut(hash, |r| r.hash == hash) {
-            record.expires = expires;
+        let (tag, expires) = (Tag::of(hash), self.next_end(now, lasts));
+        if let Some(record) = self.records.find_mut(tag.spread(), |r| r.tag() == tag) {
+            record.restart(expires);
         }
     }
 
     /// Takes a record out.
     #[inline]
     pub fn remove(&mut self, hash: u64) {
-        if let Ok(entry) = self.records.find_entry(hash, |r| r.hash == hash) {
+        let tag = Tag::of(hash);
+        if let Ok(entry) = self.records.find_entry(tag.spread(), |r| r.tag() == tag) {
             entry.remove();
         }
     }
 
     /// Takes out what is over, at most a second late.
+    #[inline]
     pub fn expire(&mut self, now: Instant) {
-        if self.sweep_at.is_none_or(|at| now < at) {
-            return;
+        if unlikely(self.sweep_at.is_some_and(|at| now >= at)) {
+            self.sweep(now);
         }
-        let at = ticks(now);
-        self.records.retain(|r| r.left(at) > 0);
+    }
+
+    #[cold]
+    fn sweep(&mut self, now: Instant) {
+        let at = tick(now);
+        if now >= self.newest {
+            self.records.clear();
+        } else {
+            self.records.retain(|r| r.left(at) > 0);
+        }
         let first = self.records.iter().map(|r| r.left(at)).min();
         let left = first.map(|ticks| Duration::from_nanos(u64::from(ticks.unsigned_abs()) * TICK_NS));
         self.sweep_at = left.map(|left| now + left.max(SWEEP));
@@ -168,18 +228,72 @@ impl TimeWaitTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firstflight_wire::SeqNum;
 
     const LASTS: Duration = Duration::from_secs(60);
 
     fn state() -> TimeWait {
-        TimeWait {
-            snd_nxt: SeqNum::new(1),
-            rcv_nxt: SeqNum::new(2),
-            ts_recent: 0,
-            ts_offset: 0,
-            window: 0,
-            timestamps: false,
+        TimeWait { snd_nxt: SeqNum::new(1), rcv_nxt: SeqNum::new(2), ts_recent: 0, timestamps: false }
+    }
+
+    /// Of the lower bits nothing is kept.
+    fn hash(n: u64) -> u64 {
+        n << 16
+    }
+
+    #[test]
+    fn a_record_is_small_and_keeps_all_of_its_state() {
+        assert_eq!(size_of::<Record>(), 20);
+        for (timestamps, expires) in [(true, TICKS), (false, TICKS), (true, 0)] {
+            let state = TimeWait {
+                snd_nxt: SeqNum::new(u32::MAX),
+                rcv_nxt: SeqNum::new(0x1234_5678),
+                ts_recent: 0x9abc_def0,
+                timestamps,
+            };
+            let tag = Tag::of(0x0123_4567_89ab_cdef);
+            let mut record = Record::new(tag, state, expires);
+            assert_eq!((record.state(), record.tag(), record.left(expires)), (state, tag, 0));
+            assert_eq!(record.left(expires.wrapping_sub(1) & TICKS), 1);
+            assert_eq!(record.left(expires.wrapping_add(100) & TICKS), -100);
+            record.restart(77);
+            assert_eq!((record.state(), record.left(70)), (state, 7));
+        }
+    }
+
+    /// The table finds a record by its hash's lower bits and upper seven.
+    #[test]
+    fn hashes_differ_where_the_table_looks() {
+        let spread = |n: u64| Tag::of(hash(n)).spread();
+        for bit in 0..48 {
+            assert_ne!(spread(0), spread(1 << bit));
+            assert_eq!(spread(1 << bit) >> 57 != 0, bit > 40, "{bit}");
+        }
+    }
+
+    #[test]
+    fn nothing_comes_to_life_again_when_nobody_looked_for_long() {
+        let mut table = TimeWaitTable::new(10);
+        for (n, gap) in [100u64, 240, 300, 524, 525, 600, 1048, 100_000].into_iter().enumerate() {
+            let start = Instant::from_secs(1_000_000 * (n as u64 + 1));
+            table.insert(hash(1), state(), start, LASTS);
+            table.insert(hash(2), state(), start + Duration::from_secs(gap), LASTS);
+            assert_eq!(table.len(), 1, "{gap}");
+            table.expire(start + Duration::from_secs(gap + 62));
+            assert_eq!((table.len(), table.next_deadline()), (0, None), "{gap}");
+        }
+    }
+
+    #[test]
+    fn none_lasts_longer_than_four_minutes_or_shorter_than_it_should() {
+        for (lasts, ends) in [(1, 1), (60, 60), (240, 240), (100_000, 240)] {
+            let mut table = TimeWaitTable::new(10);
+            let start = Instant::from_millis(777_003);
+            table.insert(hash(1), state(), start, Duration::from_secs(lasts));
+            table.expire(start + Duration::from_secs(ends) - Duration::from_millis(1));
+            assert_eq!(table.len(), 1, "{lasts}");
+            table.expire(start + Duration::from_secs(ends));
+            table.expire(start + Duration::from_secs(ends) + SWEEP);
+            assert_eq!(table.len(), 0, "{lasts}");
         }
     }
 
@@ -187,44 +301,50 @@ mod tests {
     fn the_oldest_make_way_and_restarted_ones_are_the_newest() {
         let mut table = TimeWaitTable::new(3);
         let at = Instant::from_secs;
-        for hash in 1..=3 {
-            assert!(!table.insert(hash, state(), at(hash), LASTS));
+        for n in 1..=3 {
+            assert!(!table.insert(hash(n), state(), at(n), LASTS));
         }
-        table.restart(1, at(10), LASTS);
-        assert!(table.insert(4, state(), at(11), LASTS));
-        assert_eq!([1, 2, 3, 4].map(|h| table.find(h).is_some()), [true, false, true, true]);
-        table.expire(at(63));
-        assert_eq!([1, 3, 4].map(|h| table.find(h).is_some()), [true, false, true]);
-        assert_eq!(table.next_deadline(), Some(at(70)));
-        table.remove(1);
-        table.expire(at(71));
+        table.restart(hash(1), at(10), LASTS);
+        assert!(table.insert(hash(4), state(), at(11), LASTS));
+        assert_eq!([1, 2, 3, 4].map(|n| table.find(hash(n)).is_some()), [true, false, true, true]);
+        let tick = Duration::from_nanos(TICK_NS);
+        table.expire(at(63) + tick);
+        assert_eq!([1, 3, 4].map(|n| table.find(hash(n)).is_some()), [true, false, true]);
+        assert!(table.next_deadline().is_some_and(|end| end >= at(70) && end <= at(70) + tick));
+        table.remove(hash(1));
+        table.expire(at(72));
         assert_eq!((table.len(), table.next_deadline()), (0, None));
-        assert!(!table.insert(5, state(), at(80), LASTS));
-        assert!(table.find(5).is_some());
+        assert!(!table.insert(hash(5), state(), at(80), LASTS));
+        assert!(table.find(hash(5)).is_some());
     }
 
     #[test]
-    fn a_full_table_loses_a_sixteenth_and_of_one_moment_the_first() {
+    fn a_full_table_loses_a_sixteenth() {
         let mut table = TimeWaitTable::new(32);
         let at = Instant::from_secs(5);
-        for hash in 0..32 {
-            assert!(!table.insert(hash, state(), at, LASTS));
+        let later = at + Duration::from_millis(20);
+        for n in 0..32 {
+            assert!(!table.insert(hash(n), state(), if n == 7 || n == 9 { at } else { later }, LASTS));
         }
-        assert!(!table.insert(0, state(), at, LASTS), "a flow's own record makes way for nobody");
-        assert!(table.insert(32, state(), at, LASTS));
+        assert!(!table.insert(hash(0), state(), later, LASTS), "a flow's own record makes way for nobody");
+        assert!(table.insert(hash(32), state(), later, LASTS));
         assert_eq!(table.len(), 31);
-        assert_eq!((0..33).filter(|h| table.find(*h).is_none()).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!((0..33).filter(|n| table.find(hash(*n)).is_none()).collect::<Vec<_>>(), [7, 9]);
+        // Of one moment any make way, and no more than have to.
+        assert!(!table.insert(hash(33), state(), later, LASTS));
+        assert!(table.insert(hash(34), state(), later, LASTS));
+        assert_eq!(table.len(), 31);
     }
 
     #[test]
-    fn many_of_one_moment_end_a_few_milliseconds_later_at_most() {
+    fn many_of_one_moment_end_a_tick_later_at_most() {
         let mut table = TimeWaitTable::new(1000);
-        for hash in 0..1000 {
-            table.insert(hash, state(), Instant::from_secs(5), LASTS);
+        for n in 0..1000 {
+            table.insert(hash(n), state(), Instant::from_secs(5), LASTS);
         }
         table.expire(Instant::from_millis(64_999));
         assert_eq!(table.len(), 1000);
-        table.expire(Instant::from_millis(65_005));
+        table.expire(Instant::from_millis(65_016));
         assert_eq!((table.len(), table.next_deadline()), (0, None));
     }
 
@@ -232,8 +352,8 @@ mod tests {
     fn a_peer_that_reopens_its_ports_does_not_grow_it() {
         let mut table = TimeWaitTable::new(1000);
         for n in 0..100_000u64 {
-            table.remove(n % 7);
-            table.insert(n % 7, state(), Instant::from_millis(n), LASTS);
+            table.remove(hash(n % 7));
+            table.insert(hash(n % 7), state(), Instant::from_millis(n), LASTS);
             assert!(table.len() <= 7 && table.records.capacity() <= 80);
         }
     }
@@ -241,8 +361,8 @@ mod tests {
     #[test]
     fn a_record_of_the_same_flow_is_replaced() {
         let mut table = TimeWaitTable::new(10);
-        table.insert(1, state(), Instant::ZERO, LASTS);
-        table.insert(1, state(), Instant::from_secs(30), LASTS);
+        table.insert(hash(1), state(), Instant::ZERO, LASTS);
+        table.insert(hash(1), state(), Instant::from_secs(30), LASTS);
         assert_eq!(table.len(), 1);
         table.expire(Instant::from_secs(60));
         assert_eq!(table.len(), 1, "the newer one still lasts");

@@ -98,7 +98,7 @@ pub struct Config {
     pub keepalive: Option<Keepalive>,
     /// How long a closed socket waits in FIN-WAIT-2 for the peer's FIN (Linux: 60 s).
     pub fin_wait2: Duration,
-    /// How long TIME-WAIT lasts, 2 MSL (Linux: 60 s).
+    /// How long TIME-WAIT lasts, 2 MSL (Linux: 60 s); no more than the four minutes of RFC 9293 §3.4.2.
     //= rfc9293 MUST-13
     pub time_wait: Duration,
     /// PSH also on the last of several segments that leave together, as Linux sets it on what it leaves to the

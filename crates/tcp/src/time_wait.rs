@@ -3,7 +3,8 @@
 use firstflight_wire::SeqNum;
 use firstflight_wire::tcp::{Flags, Segment};
 
-/// What old segments of the connection are judged and answered by; 24 bytes.
+/// What old segments of the connection are judged and answered by. Our timestamps' offset is not among it:
+/// it is the same for all connections between the same two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeWait {
     /// Our next number.
@@ -12,10 +13,6 @@ pub struct TimeWait {
     pub rcv_nxt: SeqNum,
     /// Last timestamp of the peer.
     pub ts_recent: u32,
-    /// Our timestamp's offset.
-    pub ts_offset: u32,
-    /// Window field to answer with.
-    pub window: u16,
     /// Whether timestamps were in use.
     pub timestamps: bool,
 }

@@ -278,8 +278,6 @@ impl Connection {
             rcv_nxt: self.rcv.nxt,
             timestamps: self.facts.timestamps,
             ts_recent: self.rcv.ts_recent,
-            ts_offset: self.ends.ts_offset,
-            window: ((self.rcv.edge - self.rcv.nxt).max(0) as u32 >> self.rcv.scale).min(0xffff) as u16,
         }
     }
 }
