@@ -215,7 +215,10 @@ impl Slot {
         } = self;
         conn.renew(tcp, ends, now);
         (*own_key, *own_hash, *own_owner, *own_outcome) = (*key, hash, owner, outcome);
-        (vacate(asked), vacate(place), vacate(network_error), vacate(pair));
+        vacate(asked);
+        vacate(place);
+        vacate(network_error);
+        vacate(pair);
         (*client, *counted, *granted, *certificate, *relayed) = (false, false, false, false, false);
         (*hold, *announced, *queued, *starved, *mapped) = (false, false, false, false, true);
         *ready = Readiness::default();
@@ -225,7 +228,8 @@ impl Slot {
     #[inline(always)]
     pub fn retire(&mut self, pool: &mut Pool) {
         self.conn.retire(pool);
-        (vacate(&mut self.asked), vacate(&mut self.place));
+        vacate(&mut self.asked);
+        vacate(&mut self.place);
     }
 
     /// When the wheel is to call it.

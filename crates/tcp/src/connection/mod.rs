@@ -299,7 +299,10 @@ impl Connection {
             rcv.offer_at_first(first);
         }
         control.renew(config.congestion, u32::from(mss));
-        (vacate(paced), vacate(search), vacate(undo), push.clear());
+        vacate(paced);
+        vacate(search);
+        vacate(undo);
+        push.clear();
         (*tail, *quick, *rtt) = (None, QuickAck::default(), RttEstimator::new());
         (*timers, *marks, *ready) = (Timers::default(), ecn::Marks::default(), Readiness::default());
         (*facts, *owed) = (Facts { nodelay: config.nodelay, ..Facts::default() }, Owed::default());
@@ -316,7 +319,10 @@ impl Connection {
     pub fn retire(&mut self, pool: &mut Pool) {
         self.snd.clear(pool);
         self.rcv.clear(pool);
-        (vacate(&mut self.paced), vacate(&mut self.search), vacate(&mut self.undo), self.push.clear());
+        vacate(&mut self.paced);
+        vacate(&mut self.search);
+        vacate(&mut self.undo);
+        self.push.clear();
     }
 
     // --- polls ---------------------------------------------------------------------------------
