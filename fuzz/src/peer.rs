@@ -172,13 +172,19 @@ impl Peer {
             .expect("the stack sent a datagram that cannot be read");
         assert_eq!(datagram.src_port, STACK_OUTER);
         assert_ne!(datagram.dst_port, 0);
-        assert!(datagram.payload.len() <= usize::from(carrier::BASE_DATAGRAM));
+        let base = datagram.payload.len() <= usize::from(carrier::BASE_DATAGRAM);
         match carrier::Carried::parse(datagram.payload).expect("the stack sent what is not the carrier's") {
             carrier::Carried::Segment(segment) => {
                 assert_eq!(segment.get(16..18), Some(&[0, 0][..]), "the inner checksum");
+                // A larger one tries the path (RFC 8899), with data of an open connection.
+                let tries = |s: Segment<'_>| !s.flags.contains(Flags::SYN) && !s.payload.is_empty();
+                assert!(base || Segment::parse(segment).is_ok_and(tries), "{} bytes", datagram.payload.len());
                 Some(segment)
             }
-            carrier::Carried::Control(_) => None,
+            carrier::Carried::Control(_) => {
+                assert!(base);
+                None
+            }
         }
     }
 
