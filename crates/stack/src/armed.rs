@@ -11,7 +11,7 @@ use crate::event::ConnId;
 use crate::flow::FlowKey;
 use crate::ingress::possible_source;
 use crate::lifecycle::Settings;
-use crate::slot::{Asked, Ladder, Owner, SentOffer};
+use crate::slot::{Asked, Beginning, Ladder, Owner, SentOffer};
 use crate::socket::ConnectError;
 use crate::stack::Stack;
 use alloc::boxed::Box;
@@ -164,7 +164,8 @@ impl Stack {
         let hash = self.hasher.hash(&key);
         let (tcp, owner) = (Arc::new(tcp), Owner::Application);
         let tcp = Settings::Own(&tcp);
-        let index = self.insert(tcp, ends, &key, hash, owner, Outcome::Undecided, now, |slot, pool| {
+        let with = Beginning { ends, key: &key, hash, owner, outcome: Outcome::Undecided, now };
+        let index = self.insert(tcp, with, |slot, pool| {
             slot.conn.open_active(plan, data, pool);
             slot.asked = Some(Box::new(asked));
             slot.client = true;

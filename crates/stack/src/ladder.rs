@@ -20,7 +20,7 @@ use crate::config::ConnectConfig;
 use crate::event::Trace;
 use crate::flow::FlowKey;
 use crate::lifecycle::Settings;
-use crate::slot::{Eager, Owner, SentOffer};
+use crate::slot::{Beginning, Eager, Owner, SentOffer};
 use crate::stack::Stack;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -192,7 +192,8 @@ impl Stack {
         let hash = self.hasher.hash(&key);
         let owner = Owner::Twin(index);
         let tcp = Settings::Own(&tcp);
-        let twin = self.insert(tcp, ends, &key, hash, owner, Outcome::Undecided, now, |slot, pool| {
+        let with = Beginning { ends, key: &key, hash, owner, outcome: Outcome::Undecided, now };
+        let twin = self.insert(tcp, with, |slot, pool| {
             slot.conn.open_active(SynPlan::default(), &[], pool);
             slot.client = true;
         });

@@ -1,13 +1,12 @@
 //! A connection's life in the stack: it is put in, something happens to it, it ends, its slot is free again.
 
-use crate::flow::FlowKey;
-use crate::slot::{Owner, Slot};
+use crate::slot::{Beginning, Owner, Slot};
 use crate::stack::{Announced, Stack};
 use alloc::sync::Arc;
 use core::hint::cold_path;
 use core::time::Duration;
 use firstflight_credential::Outcome;
-use firstflight_tcp::{CloseReason, Connection, Endpoints, Pool, Readiness, StateName};
+use firstflight_tcp::{CloseReason, Pool, Readiness, StateName};
 use firstflight_wire::Instant;
 use firstflight_wire::hint::{likely, unlikely};
 
@@ -192,20 +191,15 @@ impl Stack {
         }
     }
 
-    /// Puts a new connection, in CLOSED, into slab and table, where it begins; `hash` is its flow's.
-    #[allow(clippy::too_many_arguments, reason = "what a connection begins with")]
+    /// Puts a new connection, in CLOSED, into slab and table, where it begins.
     #[inline(always)]
     pub(crate) fn insert(
         &mut self,
         tcp: Settings<'_>,
-        ends: Endpoints,
-        key: &FlowKey,
-        hash: u64,
-        owner: Owner,
-        outcome: Outcome,
-        now: Instant,
+        with: Beginning<'_>,
         begin: impl FnOnce(&mut Slot, &mut Pool),
     ) -> u32 {
+        let Beginning { key, hash, owner, now, .. } = with;
         let index = self.slots.reserve();
         let tcp = match tcp {
             Settings::Stack => &self.tcp,
@@ -213,18 +207,11 @@ impl Stack {
             Settings::Listener(listener) => self.listeners.at(listener).map_or(&self.tcp, |l| &l.tcp),
         };
         if let Some(place) = self.slots.place(index) {
-            match place {
-                Some(slot) => slot.renew(tcp, ends, key, hash, owner, outcome, now),
-                None => {
-                    cold_path();
-                    *place = Some(first_in_place(tcp, ends, key, hash, owner, outcome, now));
-                }
-            }
-            if let Some(slot) = place {
-                begin(slot, &mut self.pool);
-                slot.queued = true;
-                self.to_send.push_back(index);
-            }
+            let slot = place.get_or_insert_with(|| Slot::vacant(tcp));
+            slot.renew(tcp, with);
+            begin(slot, &mut self.pool);
+            slot.queued = true;
+            self.to_send.push_back(index);
         }
         // Whoever has no server yet keeps no mapping of a translator.
         if unlikely(key.is_carried()) && key.outer_remote() != 0 {
@@ -234,19 +221,4 @@ impl Stack {
         self.flows.insert(hash, index, |i| slots.get(i).map_or(0, |s| s.hash));
         index
     }
-}
-
-/// The first connection in its place; later ones begin in those before.
-#[cold]
-#[inline(never)]
-fn first_in_place(
-    tcp: &Arc<firstflight_tcp::Config>,
-    ends: Endpoints,
-    key: &FlowKey,
-    hash: u64,
-    owner: Owner,
-    outcome: Outcome,
-    now: Instant,
-) -> Slot {
-    Slot::new(Connection::new(Arc::clone(tcp), ends, now), *key, hash, owner, outcome)
 }

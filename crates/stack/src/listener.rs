@@ -8,7 +8,7 @@ use crate::isn::Initial;
 use crate::lifecycle::Settings;
 use crate::parked::Parked;
 use crate::relayed::Returned;
-use crate::slot::Owner;
+use crate::slot::{Beginning, Owner};
 use crate::stack::{Announced, Stack};
 use alloc::boxed::Box;
 use core::time::Duration;
@@ -94,7 +94,8 @@ impl Stack {
             self.overtaken(job, now);
         }
         let fast_open = segment.options.fast_open();
-        let first = first_flight(&key, segment, fast_open.as_ref(), tail);
+        let mut first = first_flight(&key, segment, fast_open.as_ref());
+        first.syn_cookie_pressure = tail;
         let clock = self.clock_at(now);
         let Some(listener) = self.listeners.at(index) else { return };
         match admit(policies(&listener.config), &first, &mut self.asap, &clock) {
@@ -121,7 +122,7 @@ impl Stack {
         let clock = self.clock_at(syn.now);
         let Some(listener) = self.listeners.at(syn.listener) else { return };
         let fast_open = syn.segment.options.fast_open();
-        let first = first_flight(&syn.key, syn.segment, fast_open.as_ref(), false);
+        let first = first_flight(&syn.key, syn.segment, fast_open.as_ref());
         let job = spoil(policies(&listener.config), &first, &clock);
         self.tell(job);
     }
@@ -414,15 +415,9 @@ impl Stack {
         self.counters.passive_opens += 1;
         let ends = self.endpoints(&key, above, now);
         let owner = if plan.early { Owner::AcceptQueue(index) } else { Owner::SynQueue(index) };
-        let tcp = Settings::Listener(index);
         let child = self.insert(
-            tcp,
-            ends,
-            &key,
-            hash,
-            owner,
-            outcome,
-            now,
+            Settings::Listener(index),
+            Beginning { ends, key: &key, hash, owner, outcome, now },
             #[inline(always)]
             |slot, pool| {
                 slot.conn.open_passive(segment, plan, pool, now);
@@ -488,7 +483,6 @@ pub(crate) fn first_flight<'a>(
     key: &FlowKey,
     segment: &'a Segment<'_>,
     fast_open: Option<&'a FastOpen>,
-    syn_cookie_pressure: bool,
 ) -> FirstFlight<'a> {
     FirstFlight {
         flow: Flow { client: key.remote_ip(), server: key.local_ip() },
@@ -499,6 +493,6 @@ pub(crate) fn first_flight<'a>(
         payload: segment.payload,
         relayed: false,
         accept_queue_full: false,
-        syn_cookie_pressure,
+        syn_cookie_pressure: false,
     }
 }

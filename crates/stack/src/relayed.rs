@@ -12,7 +12,7 @@ use crate::listeners::Listener;
 use crate::stack::Stack;
 use core::net::{IpAddr, SocketAddr};
 use firstflight_credential::asap::ReplyKey;
-use firstflight_credential::{Admission, FirstFlight, Work, admit};
+use firstflight_credential::{Admission, Work, admit};
 use firstflight_wire::Instant;
 use firstflight_wire::asap::{Hint, Status};
 use firstflight_wire::tcp::{Flags, Segment};
@@ -72,7 +72,8 @@ impl Stack {
         if !self.takes_relayed(self.listeners.at(index)?, now) {
             return None;
         }
-        let first = FirstFlight { relayed: true, ..first_flight(&key, &segment, None, false) };
+        let mut first = first_flight(&key, &segment, None);
+        first.relayed = true;
         if !first.offered.has_block() {
             return None;
         }

@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::hint::cold_path;
+use firstflight_wire::hint::expected;
 
 #[derive(Debug)]
 struct Entry<T> {
@@ -15,20 +15,12 @@ struct Entry<T> {
 impl<T> Entry<T> {
     #[inline(always)]
     fn live(&self) -> Option<&T> {
-        let value = self.value.as_ref().filter(|_| self.live);
-        if value.is_none() {
-            cold_path();
-        }
-        value
+        expected(self.value.as_ref().filter(|_| self.live))
     }
 
     #[inline(always)]
     fn live_mut(&mut self) -> Option<&mut T> {
-        let value = self.value.as_mut().filter(|_| self.live);
-        if value.is_none() {
-            cold_path();
-        }
-        value
+        expected(self.value.as_mut().filter(|_| self.live))
     }
 }
 
@@ -57,20 +49,12 @@ impl<T> Slab<T> {
 
     #[inline]
     fn entry(&self, index: u32) -> Option<&Entry<T>> {
-        let entry = self.entries.get(index as usize).map(|entry| &**entry);
-        if entry.is_none() {
-            cold_path();
-        }
-        entry
+        expected(self.entries.get(index as usize).map(|entry| &**entry))
     }
 
     #[inline]
     fn entry_mut(&mut self, index: u32) -> Option<&mut Entry<T>> {
-        let entry = self.entries.get_mut(index as usize).map(|entry| &mut **entry);
-        if entry.is_none() {
-            cold_path();
-        }
-        entry
+        expected(self.entries.get_mut(index as usize).map(|entry| &mut **entry))
     }
 
     /// Puts `value` in; returns its index and generation.

@@ -5,15 +5,16 @@ use crate::flow::FlowKey;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 use firstflight_credential::asap::Identity;
 use firstflight_credential::store::StoredCookie;
 use firstflight_credential::{NetworkId, Outcome, Place, Reason};
 use firstflight_tcp::{Connection, Endpoints, Pool, Readiness};
-use firstflight_wire::Instant;
 use firstflight_wire::hint::vacate;
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::tcp::FastOpenForm;
+use firstflight_wire::{Instant, SeqNum};
 
 /// Who answers for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,6 +104,22 @@ pub struct SentOffer {
     pub distrusted: Option<Reason>,
 }
 
+/// What a connection begins with, beside its settings.
+pub struct Beginning<'a> {
+    /// Ports and numbers.
+    pub ends: Endpoints,
+    /// Its four-tuple.
+    pub key: &'a FlowKey,
+    /// The four-tuple's hash in the flow table.
+    pub hash: u64,
+    /// Who answers for it.
+    pub owner: Owner,
+    /// What is known of its first flight.
+    pub outcome: Outcome,
+    /// When it begins.
+    pub now: Instant,
+}
+
 /// A connection in the slab.
 #[derive(Debug)]
 pub struct Slot {
@@ -149,17 +166,28 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// A slot for `conn`.
+    /// A slot without a connection: [`Slot::renew`] puts the first one in.
     #[must_use]
-    #[inline(always)]
-    pub fn new(conn: Connection, key: FlowKey, hash: u64, owner: Owner, outcome: Outcome) -> Self {
+    #[cold]
+    #[inline(never)]
+    pub fn vacant(tcp: &Arc<firstflight_tcp::Config>) -> Self {
+        let ends = Endpoints {
+            local_port: 0,
+            remote_port: 0,
+            isn: SeqNum::new(0),
+            ts_offset: 0,
+            default_mss: 0,
+            path_mss: 0,
+            probe: [0; 3],
+        };
+        let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         Self {
-            conn,
-            key,
-            hash,
+            conn: Connection::new(Arc::clone(tcp), ends, Instant::ZERO),
+            key: FlowKey::of(nowhere, 0, nowhere, 0),
+            hash: 0,
             client: false,
-            owner,
-            outcome,
+            owner: Owner::Nobody,
+            outcome: Outcome::Undecided,
             counted: false,
             asked: None,
             place: None,
@@ -177,19 +205,10 @@ impl Slot {
         }
     }
 
-    /// A slot for another connection in the place of this one, which is over: as [`Slot::new`] makes it.
+    /// Another connection, in CLOSED, in the place of the one before, which is over.
     #[inline(always)]
-    #[allow(clippy::too_many_arguments, reason = "what a connection begins with")]
-    pub fn renew(
-        &mut self,
-        tcp: &Arc<firstflight_tcp::Config>,
-        ends: Endpoints,
-        key: &FlowKey,
-        hash: u64,
-        owner: Owner,
-        outcome: Outcome,
-        now: Instant,
-    ) {
+    pub fn renew(&mut self, tcp: &Arc<firstflight_tcp::Config>, with: Beginning<'_>) {
+        let Beginning { ends, key, hash, owner, outcome, now } = with;
         // Named one by one: none is forgotten.
         let Self {
             conn,
@@ -260,7 +279,6 @@ impl Slot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firstflight_wire::SeqNum;
     use std::format;
 
     #[test]
@@ -277,10 +295,12 @@ mod tests {
         };
         let now = Instant::from_secs(3);
         let key = |n: u8| FlowKey::of([10, 0, 0, n].into(), 80, [10, 0, 1, n].into(), 40_000);
-        let new = |key, hash, owner, outcome| {
-            Slot::new(Connection::new(Arc::clone(&tcp), ends(), now), key, hash, owner, outcome)
+        let (before, after) = (key(1), key(2));
+        let begin = |slot: &mut Slot, key, hash, owner, outcome| {
+            slot.renew(&tcp, Beginning { ends: ends(), key, hash, owner, outcome, now });
         };
-        let mut slot = new(key(1), 1, Owner::Twin(3), Outcome::Accepted);
+        let mut slot = Slot::vacant(&tcp);
+        begin(&mut slot, &before, 1, Owner::Twin(3), Outcome::Accepted);
         (slot.client, slot.counted, slot.granted, slot.certificate, slot.relayed) =
             (true, true, true, true, true);
         (slot.hold, slot.announced, slot.queued, slot.starved, slot.mapped) = (true, true, true, true, false);
@@ -288,8 +308,10 @@ mod tests {
         slot.network_error = Some(IcmpErrorKind::HostUnreachable);
         slot.ready = Readiness::CLOSED;
         slot.retire(&mut Pool::new(0));
-        slot.renew(&tcp, ends(), &key(2), 2, Owner::Nobody, Outcome::Undecided, now);
-        let fresh = new(key(2), 2, Owner::Nobody, Outcome::Undecided);
+        let mut fresh = Slot::vacant(&tcp);
+        for slot in [&mut slot, &mut fresh] {
+            begin(slot, &after, 2, Owner::Nobody, Outcome::Undecided);
+        }
         assert_eq!(format!("{slot:#?}"), format!("{fresh:#?}"));
     }
 }

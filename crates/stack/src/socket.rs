@@ -7,7 +7,7 @@ use crate::flow::FlowKey;
 use crate::ingress::possible_source;
 use crate::lifecycle::Settings;
 use crate::listeners::Listener;
-use crate::slot::{Owner, Slot};
+use crate::slot::{Beginning, Owner, Slot};
 use crate::stack::{Announced, Stack};
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -248,14 +248,10 @@ impl Stack {
         }
         ends.path_mss = path_mss;
         let mut taken = 0;
+        let with = Beginning { ends, key: &key, hash, owner: Owner::Application, outcome, now };
         let index = self.insert(
             tcp,
-            ends,
-            &key,
-            hash,
-            Owner::Application,
-            outcome,
-            now,
+            with,
             #[inline(always)]
             |slot, pool| {
                 taken = slot.conn.open_active(plan, data, pool);

@@ -3,7 +3,7 @@
 use crate::event::Drop;
 use crate::flow::FlowKey;
 use crate::lifecycle::Settings;
-use crate::slot::Owner;
+use crate::slot::{Beginning, Owner};
 use crate::stack::Stack;
 use core::time::Duration;
 use firstflight_credential::{Outcome, Reason};
@@ -91,8 +91,8 @@ impl Stack {
         }
         let outcome = Outcome::Handshake(Reason::SynCookie);
         let hash = self.hasher.hash(&key);
-        let tcp = Settings::Listener(index);
-        let child = self.insert(tcp, ends, &key, hash, Owner::SynQueue(index), outcome, now, |slot, _| {
+        let with = Beginning { ends, key: &key, hash, owner: Owner::SynQueue(index), outcome, now };
+        let child = self.insert(Settings::Listener(index), with, |slot, _| {
             slot.conn.open_from_cookie(peer_isn, &options, now);
         });
         self.deliver(child, segment, now);

@@ -179,10 +179,9 @@ impl Ring {
     #[inline(always)]
     pub fn push(&mut self, pool: &mut Pool, limit: usize, bytes: &[u8]) -> usize {
         let mut n = bytes.len().min(limit.saturating_sub(self.len()));
-        while n > 0 && !self.write_at(pool, self.len(), &bytes[..n]) {
+        while n > 0 && !self.append(pool, &bytes[..n]) {
             n /= 2;
         }
-        self.len += n as u32;
         n
     }
 
@@ -210,7 +209,7 @@ impl Ring {
     }
 
     /// Appends all of `bytes`; false if there is no memory for them.
-    #[inline]
+    #[inline(always)]
     pub fn append(&mut self, pool: &mut Pool, bytes: &[u8]) -> bool {
         let written = self.write_at(pool, self.len(), bytes);
         if written {

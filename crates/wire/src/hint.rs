@@ -11,6 +11,16 @@ pub fn vacate<T>(place: &mut Option<T>) {
     }
 }
 
+/// `value`, which is mostly there.
+#[inline(always)]
+#[must_use]
+pub fn expected<T>(value: Option<T>) -> Option<T> {
+    if value.is_none() {
+        cold_path();
+    }
+    value
+}
+
 /// `condition`, which is mostly true.
 #[inline(always)]
 #[must_use]
