@@ -34,9 +34,9 @@ const CERTIFIED_RETRIES: u8 = 2;
 /// The same where nothing came from the client's address.
 const RELAYED_RETRIES: u8 = 1;
 
-/// How long a child whose SYN-ACK is not sent again any more still answers the client's SYN: some retransmissions
-/// of that (RFC 6298 §2: 1, 2, 4, … s).
-const LINGER: Duration = Duration::from_secs(60);
+/// Seconds that a child whose SYN-ACK is not sent again any more still answers the client's SYN: some
+/// retransmissions of that (RFC 6298 §2: 1, 2, 4, … s).
+const LINGER_S: u16 = 60;
 
 /// A SYN for a listener.
 pub(crate) struct Syn<'a> {
@@ -250,8 +250,8 @@ impl Stack {
             self.counters.first_flights_refused += 1;
         }
         let reply = self.reply_to(syn, refused, grant.is_some());
-        let (options, once) = self.options(syn.segment, reply, grant);
-        let mut plan = ChildPlan { options, once, ..ChildPlan::default() };
+        let mut plan = ChildPlan::default();
+        self.add_options(&mut plan, syn.segment, reply, grant);
         if syn.key.is_carried() {
             plan.retries = crate::carrier::SYN_ACK_RETRIES;
         }
@@ -305,9 +305,9 @@ impl Stack {
             plan.follow = FOLLOWER_BYTES;
         }
         if plan.retries < ChildPlan::default().retries {
-            plan.linger = LINGER;
+            plan.linger_s = LINGER_S;
         }
-        (plan.options, plan.once) = self.options(segment, reply, grant);
+        self.add_options(&mut plan, segment, reply, grant);
         let child = self.make_child(syn, &plan, Outcome::Accepted, Some(place));
         self.granted(child, syn.listener, grant);
         if let (Some(child), Some(candidate)) = (child, candidate) {
@@ -321,7 +321,7 @@ impl Stack {
         self.counters.first_flights_refused += 1;
         self.counters.blocks_forged += 1;
         let reply = self.reply_to(syn, refused, false);
-        let (options, _) = self.options(syn.segment, reply, None);
+        let options = reply.map_or(OptionBytes::EMPTY, OptionBytes::from);
         self.send_cookie(syn.listener, syn.key, syn.segment, &options, syn.now);
     }
 
@@ -339,25 +339,27 @@ impl Stack {
         asked.then_some(Reply { status: Status::Capable, tag: [0; 2], hint: Hint::None })
     }
 
-    /// The SYN-ACK's options: the reply, then a granted cookie in the form in which the client asked; and how many
-    /// bytes that cookie takes, which does not go again (RFC 7413 §4.2.2).
+    /// The SYN-ACK's options, if any: the reply, then a granted cookie in the form in which the client asked, which
+    /// does not go again (RFC 7413 §4.2.2).
     #[inline(always)]
-    fn options(
+    fn add_options(
         &mut self,
+        plan: &mut ChildPlan,
         segment: &Segment<'_>,
         reply: Option<Reply>,
         grant: Option<Grant>,
-    ) -> (OptionBytes, u8) {
-        let mut options = reply.map_or(OptionBytes::EMPTY, OptionBytes::from);
-        let lasting = options.as_slice().len();
+    ) {
+        if let Some(reply) = reply {
+            plan.options = OptionBytes::from(reply);
+        }
+        let lasting = plan.options.len();
         if let Some(grant) = grant
             && let Some(asked) = segment.options.fast_open()
-            && options.append_fast_open(&FastOpen::Cookie(asked.form(), grant.cookie))
+            && plan.options.append_fast_open(&FastOpen::Cookie(asked.form(), grant.cookie))
         {
             self.counters.cookies_granted += 1;
+            plan.once = (plan.options.len() - lasting) as u8;
         }
-        let once = options.as_slice().len() - lasting;
-        (options, once as u8)
     }
 
     /// Keeps the serial of a one-time cookie until the client's ACK makes the cookie good.

@@ -81,10 +81,10 @@ pub struct ChildPlan {
     pub overhead: u32,
     /// SYN-ACK retransmissions until the child is given up (Linux: 5).
     pub retries: u8,
-    /// How long after the last of them the child still waits in silence, if its data was delivered early: it
+    /// Seconds after the last of them that the child still waits in silence, if its data was delivered early: it
     /// answers the client's SYN when that comes again. Given up sooner, it would be made a second time, and the
     /// data delivered twice.
-    pub linger: Duration,
+    pub linger_s: u16,
     /// Bytes of the stream behind the SYN's data that an early child takes of segments without ACK; 0 (on raw IP,
     /// always): RFC 9293 §3.10.7.4 drops these.
     pub follow: u32,
@@ -100,7 +100,7 @@ impl Default for ChildPlan {
             pre_ack_budget: u32::MAX,
             overhead: 0,
             retries: 5,
-            linger: Duration::ZERO,
+            linger_s: 0,
             follow: 0,
         }
     }

@@ -78,8 +78,8 @@ pub struct SynRcvd {
     pub retransmits: u8,
     /// Retransmissions allowed.
     pub retries: u8,
-    /// How long it waits in silence after them.
-    pub linger: Duration,
+    /// Seconds that it waits in silence after them.
+    pub linger_s: u16,
     /// Segments without ACK are taken up to this number; `None`: they are dropped.
     pub follow: Option<SeqNum>,
     /// When a SYN-ACK last left.
@@ -88,6 +88,25 @@ pub struct SynRcvd {
     pub again: bool,
     /// A SYN-ACK is to be sent.
     pub pending: bool,
+}
+
+impl SynRcvd {
+    /// How it begins: nothing was sent, and nothing is allowed.
+    const BEGIN: Self = Self {
+        origin: Origin::Listener,
+        early: false,
+        options: OptionBytes::EMPTY,
+        once: 0,
+        budget: 0,
+        overhead: 0,
+        retransmits: 0,
+        retries: 0,
+        linger_s: 0,
+        follow: None,
+        last_sent: None,
+        again: false,
+        pending: true,
+    };
 }
 
 /// Open in both directions.
@@ -150,6 +169,17 @@ impl State {
     #[inline(always)]
     pub fn leave(&mut self) {
         *self = Self::TimeWait(TimeWait);
+    }
+
+    /// SYN-RECEIVED from now on, its values yet to be written: one by one where they stay, because what is put
+    /// together first is waited for when it is copied.
+    #[inline(always)]
+    pub fn receive_syn(&mut self) -> &mut SynRcvd {
+        self.leave();
+        // As a whole constant it would be copied through the stack.
+        *self = Self::SynRcvd(SynRcvd { options: OptionBytes::EMPTY, ..SynRcvd::BEGIN });
+        let Self::SynRcvd(syn) = self else { unreachable!("it was just put there") };
+        syn
     }
 
     /// Its name in the table.

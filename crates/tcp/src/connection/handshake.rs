@@ -8,14 +8,14 @@ use crate::error::CloseReason;
 use crate::plan::{ChildPlan, Resolution, SynAckReport, SynPlan};
 use crate::plpmtud::Search;
 use crate::receive::AckNeed;
-use crate::state::{Origin, State, SynRcvd, SynSent};
+use crate::state::{Origin, State, SynSent};
 use crate::timers::Timer;
 use crate::transition::{StateName, Transition, Trigger};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::time::Duration;
 use firstflight_wire::carrier::{FOLLOWER_BYTES, FOLLOWERS};
-use firstflight_wire::tcp::{Flags, OptionBytes, Options, Segment};
+use firstflight_wire::tcp::{Flags, Options, Segment};
 use firstflight_wire::{Instant, SeqNum};
 
 /// Smallest segment size believed: a smaller MSS option costs more than it helps (Linux: 88).
@@ -167,23 +167,16 @@ impl Connection {
 
     fn become_child(&mut self, peer_isn: SeqNum, plan: &ChildPlan) {
         self.rcv.begin(peer_isn);
-        self.state.leave();
-        self.state = State::SynRcvd(SynRcvd {
-            origin: Origin::Listener,
-            early: plan.early,
-            // What was just put together is waited for when it is copied, and mostly there is nothing.
-            options: if plan.options.is_empty() { OptionBytes::EMPTY } else { plan.options },
-            once: plan.once,
-            budget: if plan.early { plan.pre_ack_budget } else { 0 },
-            overhead: plan.overhead,
-            retransmits: 0,
-            retries: plan.retries,
-            linger: plan.linger,
-            follow: None,
-            last_sent: None,
-            again: false,
-            pending: true,
-        });
+        let syn = self.state.receive_syn();
+        syn.early = plan.early;
+        if !plan.options.is_empty() {
+            syn.options = plan.options;
+            syn.once = plan.once;
+        }
+        syn.budget = if plan.early { plan.pre_ack_budget } else { 0 };
+        syn.overhead = plan.overhead;
+        syn.retries = plan.retries;
+        syn.linger_s = plan.linger_s;
     }
 
     /// Takes what the peer's SYN says about itself.
@@ -407,21 +400,9 @@ impl Connection {
         }
         self.snd.set_preamble(0);
         self.snd.first_flight_end = self.snd.nxt;
-        self.state = State::SynRcvd(SynRcvd {
-            origin: Origin::Simultaneous,
-            early: false,
-            options: OptionBytes::EMPTY,
-            once: 0,
-            budget: 0,
-            overhead: 0,
-            retransmits: 0,
-            retries: self.config.syn_retries,
-            linger: Duration::ZERO,
-            follow: None,
-            last_sent: None,
-            again: false,
-            pending: true,
-        });
+        let syn = self.state.receive_syn();
+        syn.origin = Origin::Simultaneous;
+        syn.retries = self.config.syn_retries;
         self.record(Transition { from: StateName::SynSent, trigger: Trigger::Syn, to: StateName::SynRcvd });
         self.arm_retransmit(now);
     }

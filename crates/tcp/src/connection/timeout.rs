@@ -9,6 +9,7 @@ use crate::receive::AckNeed;
 use crate::state::State;
 use crate::timers::Timer;
 use alloc::boxed::Box;
+use core::time::Duration;
 use firstflight_wire::Instant;
 
 impl Connection {
@@ -62,9 +63,9 @@ impl Connection {
             }
             State::SynRcvd(syn) => {
                 if syn.retransmits >= syn.retries {
-                    let linger = core::mem::take(&mut syn.linger);
-                    if syn.early && !linger.is_zero() {
-                        self.timers.set(Timer::Retransmit, now + linger);
+                    let linger_s = core::mem::take(&mut syn.linger_s);
+                    if syn.early && linger_s > 0 {
+                        self.timers.set(Timer::Retransmit, now + Duration::from_secs(linger_s.into()));
                         return;
                     }
                     return self.die(CloseReason::TimedOut, pool);
