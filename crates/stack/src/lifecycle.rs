@@ -200,19 +200,16 @@ impl Stack {
         begin: impl FnOnce(&mut Slot, &mut Pool),
     ) -> u32 {
         let Beginning { key, hash, owner, now, .. } = with;
-        let index = self.slots.reserve();
         let tcp = match tcp {
             Settings::Stack => &self.tcp,
             Settings::Own(own) => own,
             Settings::Listener(listener) => self.listeners.at(listener).map_or(&self.tcp, |l| &l.tcp),
         };
-        if let Some(place) = self.slots.place(index) {
-            let slot = place.get_or_insert_with(|| Slot::vacant(tcp));
-            slot.renew(tcp, with);
-            begin(slot, &mut self.pool);
-            slot.queued = true;
-            self.to_send.push_back(index);
-        }
+        let (index, slot) = self.slots.reserve(|| Slot::vacant(tcp));
+        slot.renew(tcp, with);
+        begin(slot, &mut self.pool);
+        slot.queued = true;
+        self.to_send.push_back(index);
         // Whoever has no server yet keeps no mapping of a translator.
         if unlikely(key.is_carried()) && key.outer_remote() != 0 {
             self.join_pair(key, index, owner == Owner::Application, now);

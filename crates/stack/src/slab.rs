@@ -1,4 +1,4 @@
-//! A slab with generations: growing never moves an entry, a stale id never finds one.
+//! Slabs with generations: growing never moves an entry, a stale id never finds one.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -6,27 +6,36 @@ use firstflight_wire::hint::expected;
 
 #[derive(Debug)]
 struct Entry<T> {
+    /// Odd while it is in use: one number says whether somebody lives here, and who.
     generation: u32,
-    /// It is in use; if not, its value is what is left of the last one.
-    live: bool,
-    value: Option<T>,
+    /// If it is not in use, what is left of the last one.
+    value: T,
+}
+
+const fn is_live(generation: u32) -> bool {
+    generation & 1 != 0
 }
 
 impl<T> Entry<T> {
     #[inline(always)]
     fn live(&self) -> Option<&T> {
-        expected(self.value.as_ref().filter(|_| self.live))
+        expected(is_live(self.generation).then_some(&self.value))
     }
 
     #[inline(always)]
     fn live_mut(&mut self) -> Option<&mut T> {
-        expected(self.value.as_mut().filter(|_| self.live))
+        expected(is_live(self.generation).then_some(&mut self.value))
+    }
+
+    #[inline(always)]
+    fn live_mut_as(&mut self, generation: u32) -> Option<&mut T> {
+        (self.generation == generation && is_live(generation)).then_some(&mut self.value)
     }
 }
 
-/// Entries addressed by index and generation.
+/// Places addressed by index and generation, for large values: one that ends stays where it is and is made anew.
 #[derive(Debug)]
-pub struct Slab<T> {
+pub struct Places<T> {
     /// Each on its own: found with one bound and one load.
     #[allow(clippy::vec_box, reason = "large ones do not move")]
     entries: Vec<Box<Entry<T>>>,
@@ -34,14 +43,14 @@ pub struct Slab<T> {
     len: usize,
 }
 
-impl<T> Default for Slab<T> {
+impl<T> Default for Places<T> {
     fn default() -> Self {
         Self { entries: Vec::new(), free: Vec::new(), len: 0 }
     }
 }
 
-impl<T> Slab<T> {
-    /// How many entries are in use.
+impl<T> Places<T> {
+    /// How many are in use.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
@@ -57,54 +66,41 @@ impl<T> Slab<T> {
         expected(self.entries.get_mut(index as usize).map(|entry| &mut **entry))
     }
 
-    /// Puts `value` in; returns its index and generation.
-    pub fn insert(&mut self, value: T) -> (u32, u32) {
-        let index = self.reserve();
-        if let Some(place) = self.place(index) {
-            *place = Some(value);
-        }
-        (index, self.generation(index))
-    }
-
-    /// An index for a new entry, which goes into its [`Slab::place`].
+    /// A free place, in use from now on: its index, and its value, which is what is left of the last one, or
+    /// `vacant`.
     #[inline(always)]
-    pub fn reserve(&mut self) -> u32 {
+    pub fn reserve(&mut self, vacant: impl FnOnce() -> T) -> (u32, &mut T) {
+        let index = self.free.pop().unwrap_or_else(|| Self::grow(&mut self.entries, vacant));
         self.len += 1;
-        self.free.pop().unwrap_or_else(|| Self::grow(&mut self.entries))
+        // What is free was an entry once, and entries never go.
+        let entry = &mut self.entries[index as usize];
+        entry.generation = entry.generation.wrapping_add(1);
+        (index, &mut entry.value)
     }
 
     #[cold]
     #[inline(never)]
-    fn grow(entries: &mut Vec<Box<Entry<T>>>) -> u32 {
+    fn grow(entries: &mut Vec<Box<Entry<T>>>, vacant: impl FnOnce() -> T) -> u32 {
         let index = entries.len() as u32;
-        entries.push(Box::new(Entry { generation: 0, live: false, value: None }));
+        entries.push(Box::new(Entry { generation: 0, value: vacant() }));
         index
     }
 
-    /// Where the entry at `index` lives, which is in use from now on, with what was left there. A large one that is
-    /// made here, or anew of what was left, is not copied.
-    #[inline(always)]
-    pub fn place(&mut self, index: u32) -> Option<&mut Option<T>> {
-        let entry = self.entry_mut(index)?;
-        entry.live = true;
-        Some(&mut entry.value)
-    }
-
-    /// The entry at `index`, whatever its generation.
+    /// The value at `index`, whatever its generation.
     #[inline]
     #[must_use]
     pub fn get(&self, index: u32) -> Option<&T> {
         self.entry(index)?.live()
     }
 
-    /// The entry at `index`, whatever its generation.
+    /// The value at `index`, whatever its generation.
     #[inline]
     #[must_use]
     pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         self.entry_mut(index)?.live_mut()
     }
 
-    /// The entry at `index` and its generation.
+    /// The value at `index` and its generation.
     #[inline]
     #[must_use]
     pub fn get_with_generation(&self, index: u32) -> Option<(&T, u32)> {
@@ -112,7 +108,7 @@ impl<T> Slab<T> {
         Some((entry.live()?, entry.generation))
     }
 
-    /// The entry at `index` and its generation.
+    /// The value at `index` and its generation.
     #[inline]
     #[must_use]
     pub fn get_mut_with_generation(&mut self, index: u32) -> Option<(&mut T, u32)> {
@@ -121,14 +117,14 @@ impl<T> Slab<T> {
         Some((entry.live_mut()?, generation))
     }
 
-    /// The entry at `index` if it has this generation.
+    /// The value at `index` if it has this generation.
     #[inline]
     #[must_use]
     pub fn get_live(&mut self, index: u32, generation: u32) -> Option<&mut T> {
-        self.entry_mut(index).filter(|e| e.generation == generation)?.live_mut()
+        expected(self.entry_mut(index)?.live_mut_as(generation))
     }
 
-    /// The entries at two different indices.
+    /// The values at two different indices.
     pub fn pair_mut(&mut self, a: u32, b: u32) -> Option<(&mut T, &mut T)> {
         let [first, second] = self.entries.get_disjoint_mut([a as usize, b as usize]).ok()?;
         Some((first.live_mut()?, second.live_mut()?))
@@ -138,7 +134,7 @@ impl<T> Slab<T> {
     #[inline]
     #[must_use]
     pub fn lives(&self, index: u32, generation: u32) -> bool {
-        self.entry(index).is_some_and(|e| e.generation == generation && e.live)
+        self.entry(index).is_some_and(|e| e.generation == generation && is_live(generation))
     }
 
     /// The generation at `index`.
@@ -147,31 +143,91 @@ impl<T> Slab<T> {
         self.entry(index).map_or(0, |e| e.generation)
     }
 
-    /// Ends the entry: its id is dead from now on. True if there was one. It stays where it is until another takes its
-    /// place.
+    /// Ends what lives at `index`: its id is dead from now on. False if nothing does. Its value stays until another
+    /// takes its place.
     #[inline(always)]
     pub fn retire(&mut self, index: u32) -> bool {
-        let Some(entry) = self.entry_mut(index) else { return false };
-        if !core::mem::take(&mut entry.live) {
-            return false;
-        }
+        let Some(entry) = self.entry_mut(index).filter(|e| is_live(e.generation)) else { return false };
         entry.generation = entry.generation.wrapping_add(1);
         self.free.push(index);
         self.len -= 1;
         true
     }
 
-    /// Takes the entry out; its id is dead from now on.
+    /// Indices in use.
+    pub fn indices(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.entries.len() as u32).filter(|i| self.get(*i).is_some())
+    }
+}
+
+/// The same for values that are put in and taken out.
+#[derive(Debug)]
+pub struct Slab<T>(Places<Option<T>>);
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self(Places::default())
+    }
+}
+
+impl<T> Slab<T> {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Puts `value` in; returns its index and generation.
+    pub fn insert(&mut self, value: T) -> (u32, u32) {
+        let (index, place) = self.0.reserve(|| None);
+        *place = Some(value);
+        (index, self.0.generation(index))
+    }
+
+    /// The value at `index`, whatever its generation.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, index: u32) -> Option<&T> {
+        self.0.get(index)?.as_ref()
+    }
+
+    /// The value at `index`, whatever its generation.
+    #[inline]
+    #[must_use]
+    pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.0.get_mut(index)?.as_mut()
+    }
+
+    /// The value at `index` if it has this generation.
+    #[inline]
+    #[must_use]
+    pub fn get_live(&mut self, index: u32, generation: u32) -> Option<&mut T> {
+        self.0.get_live(index, generation)?.as_mut()
+    }
+
+    /// Whether `generation` is the one that lives at `index`.
+    #[inline]
+    #[must_use]
+    pub fn lives(&self, index: u32, generation: u32) -> bool {
+        self.0.lives(index, generation)
+    }
+
+    /// The generation at `index`.
+    #[must_use]
+    pub fn generation(&self, index: u32) -> u32 {
+        self.0.generation(index)
+    }
+
+    /// Takes the value out; its id is dead from now on.
     pub fn remove(&mut self, index: u32) -> Option<T> {
-        if !self.retire(index) {
-            return None;
-        }
-        self.entry_mut(index)?.value.take()
+        let value = self.0.get_mut(index)?.take();
+        self.0.retire(index);
+        value
     }
 
     /// Indices in use.
     pub fn indices(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..self.entries.len() as u32).filter(|i| self.get(*i).is_some())
+        self.0.indices()
     }
 }
 
@@ -183,28 +239,47 @@ mod tests {
     fn a_stale_id_is_dead() {
         let mut slab = Slab::default();
         let ids: Vec<_> = (0..200).map(|n| slab.insert(n)).collect();
-        assert!(slab.retire(ids[7].0) && !slab.retire(ids[7].0));
+        assert!(slab.remove(ids[7].0) == Some(7) && slab.remove(ids[7].0).is_none());
         assert_eq!(slab.len(), 199);
         assert!(!slab.lives(ids[7].0, ids[7].1) && slab.get(ids[7].0).is_none());
+        assert!(slab.get_live(ids[7].0, ids[7].1).is_none());
+        let empty = slab.generation(ids[7].0);
+        assert!(!slab.lives(ids[7].0, empty) && slab.get_live(ids[7].0, empty).is_none());
         let again = slab.insert(1000);
         assert_eq!(again.0, ids[7].0);
         assert!(slab.lives(again.0, again.1) && again.1 != ids[7].1);
+        assert_eq!(slab.get_live(again.0, again.1), Some(&mut 1000));
         assert_eq!(slab.len(), 200);
         assert_eq!(slab.indices().count(), 200);
     }
 
     #[test]
-    fn pairs_are_of_two_living_entries() {
-        let mut slab = Slab::default();
+    fn a_place_keeps_its_value_for_the_next_and_its_id_dies() {
+        let mut places = Places::default();
+        let (index, value) = places.reserve(|| 1);
+        *value = 2;
+        let generation = places.generation(index);
+        assert!(places.retire(index) && !places.retire(index));
+        assert!(places.get(index).is_none() && places.get_live(index, generation).is_none());
+        assert!(places.get_mut_with_generation(index).is_none());
+        let (again, value) = places.reserve(|| 3);
+        assert_eq!((again, *value), (index, 2));
+        assert!(places.get_live(index, generation).is_none());
+        assert_eq!(places.len(), 1);
+    }
+
+    #[test]
+    fn pairs_are_of_two_living_values() {
+        let mut places = Places::default();
         for n in 0..100u32 {
-            slab.insert(n);
+            places.reserve(|| n);
         }
         for (a, b) in [(0, 1), (1, 0), (3, 70), (99, 64)] {
-            assert_eq!(slab.pair_mut(a, b).map(|(x, y)| (*x, *y)), Some((a, b)));
+            assert_eq!(places.pair_mut(a, b).map(|(x, y)| (*x, *y)), Some((a, b)));
         }
-        slab.retire(5);
+        places.retire(5);
         for (a, b) in [(1, 1), (1, 5), (1, 1000), (1000, 1)] {
-            assert!(slab.pair_mut(a, b).is_none());
+            assert!(places.pair_mut(a, b).is_none());
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::listeners::Listeners;
 use crate::parked::ParkingLot;
 use crate::ports::PortSelector;
 use crate::random::Random;
-use crate::slab::Slab;
+use crate::slab::Places;
 use crate::slot::{Asked, Owner, Slot};
 use crate::starved::Starved;
 use crate::syn_cookie::SynCookies;
@@ -41,7 +41,7 @@ pub struct Stack {
     pub(crate) pool: Pool,
     pub(crate) hasher: FlowHasher,
     pub(crate) flows: FlowTable,
-    pub(crate) slots: Slab<Slot>,
+    pub(crate) slots: Places<Slot>,
     pub(crate) time_wait: TimeWaitTable,
     /// Connections that the peer closed first, see [`crate::ListenConfig::hold_last_ack`].
     pub(crate) held: TimeWaitTable,
@@ -131,7 +131,7 @@ impl Stack {
             pool: Pool::new(limits.buffer_bytes),
             hasher: FlowHasher::new(random.next_u64()),
             flows: FlowTable::default(),
-            slots: Slab::default(),
+            slots: Places::default(),
             time_wait: TimeWaitTable::new(limits.time_wait),
             held: TimeWaitTable::new(limits.held_last_acks),
             listeners: Listeners::default(),
