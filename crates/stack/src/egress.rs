@@ -3,7 +3,7 @@
 use crate::flow::FlowKey;
 use crate::stack::Stack;
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use core::num::NonZeroU8;
 use firstflight_tcp::TimeWait;
 use firstflight_wire::carrier::{self, Control};
@@ -73,11 +73,8 @@ impl Stack {
             self.counters.packets_out += 1;
             return Some(len);
         }
-        while let Some(&index) = self.to_send.front() {
-            let Some(slot) = self.slots.get_mut(index) else {
-                self.to_send.pop_front();
-                continue;
-            };
+        while let Some(index) = self.to_send.pop_front() {
+            let Some(slot) = self.slots.get_mut(index) else { continue };
             let body = out.get_mut(slot.key.headers_len()..);
             let sent = body.and_then(|body| slot.conn.poll_transmit(now, body, &mut self.pool));
             let whole = match (sent, &mut self.carrier) {
@@ -95,13 +92,12 @@ impl Stack {
                         out,
                     )
                 }
-                (Some(len), _) => wrap(&slot.key, &mut self.outgoing, slot.conn.ecn(), len, out),
+                (Some(len), _) => wrap(&slot.key, slot.key.v4(), &mut self.outgoing, slot.conn.ecn(), len, out),
                 (None, _) => None,
             };
             // Mostly it has sent all it had, and need not be asked again.
             if likely(sent.is_none() || slot.conn.is_quiet()) {
                 self.burst = 0;
-                self.to_send.pop_front();
                 slot.queued = false;
                 let readiness = slot.conn.poll_readiness();
                 slot.ready |= readiness;
@@ -118,7 +114,9 @@ impl Stack {
                 self.burst += 1;
                 if self.burst >= BURST {
                     self.burst = 0;
-                    self.to_send.rotate_left(1);
+                    self.to_send.push_back(index);
+                } else {
+                    self.to_send.push_front(index);
                 }
             }
             if likely(whole.is_some()) {
@@ -138,7 +136,7 @@ impl Stack {
                     Some(carrier) if key.is_carried() => {
                         wrap_carried(&key, &mut self.outgoing, carrier.from_socket, Ecn::NotEct, len, out)
                     }
-                    _ => wrap(&key, &mut self.outgoing, Ecn::NotEct, len, out),
+                    _ => wrap(&key, key.v4(), &mut self.outgoing, Ecn::NotEct, len, out),
                 }
             }
             Reply::Control(key, control) => {
@@ -206,12 +204,20 @@ impl Stack {
     }
 }
 
-/// Puts checksum and IP header around the segment of `len` bytes that stands behind the header's place.
+/// Puts checksum and IP header around the segment of `len` bytes that stands behind the header's place; `v4` is what
+/// [`FlowKey::v4`] says.
 #[inline(always)]
-fn wrap(key: &FlowKey, outgoing: &mut Outgoing, ecn: Ecn, len: usize, out: &mut [u8]) -> Option<usize> {
+fn wrap(
+    key: &FlowKey,
+    v4: Option<(Ipv4Addr, Ipv4Addr)>,
+    outgoing: &mut Outgoing,
+    ecn: Ecn,
+    len: usize,
+    out: &mut [u8],
+) -> Option<usize> {
     outgoing.id = outgoing.id.wrapping_add(1);
     // Spelt out for each family, so that the compiler sees which it is.
-    match key.v4() {
+    match v4 {
         Some((src, dst)) => wrap_as(src.into(), dst.into(), *outgoing, ecn, len, out),
         None => wrap_v6(key, *outgoing, ecn, len, out),
     }

@@ -117,8 +117,12 @@ impl Stack {
     /// The connection is over: out of the table, perhaps into TIME-WAIT.
     #[inline(always)]
     fn ended(&mut self, index: u32, now: Instant) {
-        self.visit_over(index, now);
         let Some(mut slot) = self.slots.get_mut(index) else { return };
+        if slot.client {
+            self.visit_over(index, now);
+            let Some(again) = self.slots.get_mut(index) else { return };
+            slot = again;
+        }
         if unlikely(core::mem::take(&mut slot.granted)) {
             self.grants.remove(&index);
         }
