@@ -92,7 +92,9 @@ impl Stack {
                         out,
                     )
                 }
-                (Some(len), _) => wrap(&slot.key, slot.key.v4(), &mut self.outgoing, slot.conn.ecn(), len, out),
+                (Some(len), _) => {
+                    wrap(&slot.key, slot.key.v4(), &mut self.outgoing, slot.conn.ecn(), len, out)
+                }
                 (None, _) => None,
             };
             // Mostly it has sent all it had, and need not be asked again.

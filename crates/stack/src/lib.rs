@@ -36,6 +36,7 @@ mod listeners;
 mod offer;
 mod parked;
 pub mod ports;
+mod queue;
 mod random;
 mod relayed;
 mod slab;

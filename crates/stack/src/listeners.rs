@@ -3,9 +3,10 @@
 use crate::config::ListenConfig;
 use crate::event::ListenerId;
 use crate::flow::FlowKey;
+use crate::queue::Queue;
 use crate::slab::Slab;
 use crate::slot::Owner;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use firstflight_credential::Quarantine;
@@ -16,7 +17,7 @@ use firstflight_wire::Instant;
 pub(crate) struct Listener {
     pub config: ListenConfig,
     pub tcp: Arc<firstflight_tcp::Config>,
-    pub accept_queue: VecDeque<u32>,
+    pub accept_queue: Queue<u32>,
     pub syn_queue: usize,
     /// When SYN pressure was last answered with a SYN cookie.
     pub last_cookie: Option<Instant>,

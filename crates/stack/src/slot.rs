@@ -2,8 +2,8 @@
 
 use crate::carrier::PairId;
 use crate::flow::FlowKey;
+use crate::queue::Queue;
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
@@ -266,7 +266,7 @@ impl Slot {
     /// something to tell, too; [`Stack::take_news`](crate::Stack) takes it.
     #[inline(always)]
     #[must_use]
-    pub fn touch(&mut self, index: u32, to_send: &mut VecDeque<u32>, tracing: bool) -> bool {
+    pub fn touch(&mut self, index: u32, to_send: &mut Queue<u32>, tracing: bool) -> bool {
         if !self.queued {
             self.queued = true;
             to_send.push_back(index);

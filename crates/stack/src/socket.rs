@@ -7,9 +7,9 @@ use crate::flow::FlowKey;
 use crate::ingress::possible_source;
 use crate::lifecycle::Settings;
 use crate::listeners::Listener;
+use crate::queue::Queue;
 use crate::slot::{Beginning, Owner, Slot};
 use crate::stack::{Announced, Stack};
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::fmt;
 use core::net::SocketAddr;
@@ -113,7 +113,7 @@ impl Stack {
         let listener = Listener {
             config,
             tcp,
-            accept_queue: VecDeque::new(),
+            accept_queue: Queue::default(),
             syn_queue: 0,
             last_cookie: None,
             last_stateless: None,

@@ -12,6 +12,7 @@ use crate::isn::IsnGenerator;
 use crate::listeners::Listeners;
 use crate::parked::ParkingLot;
 use crate::ports::PortSelector;
+use crate::queue::Queue;
 use crate::random::Random;
 use crate::slab::Places;
 use crate::slot::{Asked, Owner, Slot};
@@ -66,12 +67,12 @@ pub struct Stack {
     pub(crate) grants: BTreeMap<u32, (ListenerId, Serial)>,
     /// Connections that no server has answered whose first flight travels in a lookup.
     pub(crate) armed: BTreeMap<FlowKey, Armed>,
-    pub(crate) to_send: VecDeque<u32>,
+    pub(crate) to_send: Queue<u32>,
     /// Boxes that connections left, for later ones.
     #[allow(clippy::vec_box, reason = "the boxes themselves are reused")]
     pub(crate) spare: Vec<Box<Asked>>,
     pub(crate) replies: VecDeque<Reply>,
-    pub(crate) events: VecDeque<Announced>,
+    pub(crate) events: Queue<Announced>,
     pub(crate) starved: Starved,
     pub(crate) traces: VecDeque<Trace>,
     pub(crate) counters: Counters,
@@ -81,7 +82,7 @@ pub struct Stack {
 }
 
 /// What waits to be told: of a connection, or of a listener. Two numbers, which travel in registers.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Announced {
     /// Index in its slab, with [`Self::LISTENER`] if it is a listener's.
     index: u32,
@@ -148,10 +149,10 @@ impl Stack {
             quarantine: VecDeque::new(),
             grants: BTreeMap::new(),
             armed: BTreeMap::new(),
-            to_send: VecDeque::new(),
+            to_send: Queue::default(),
             spare: Vec::new(),
             replies: VecDeque::new(),
-            events: VecDeque::new(),
+            events: Queue::default(),
             starved: Starved::default(),
             traces: VecDeque::new(),
             counters: Counters::default(),
