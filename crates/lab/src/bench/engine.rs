@@ -17,18 +17,18 @@ pub const IDLE: usize = 10_000;
 pub enum Row {
     /// Ours, Fast Open.
     FastOpen,
-    /// smoltcp at its best.
+    /// smoltcp, driven by the loop of its documentation, its examples and its own benchmarks.
     Smoltcp,
-    /// smoltcp, driven by the loop of its documentation.
-    SmoltcpDocumented,
+    /// smoltcp at its best.
+    SmoltcpBest,
     /// Ours, Fast Open with data in the SYN-ACK.
     DataInSynAck,
     /// Ours, ordinary handshake.
     Handshake,
     /// Ours, Fast Open, 10,000 idle connections beside.
     FastOpenIdle,
-    /// smoltcp, 10,000 idle connections beside.
-    SmoltcpIdle,
+    /// smoltcp at its best, 10,000 idle connections beside.
+    SmoltcpBestIdle,
     /// Ours, bulk, like for like: without timestamps, which smoltcp does not send.
     Bulk,
     /// Ours, bulk, with timestamps: the default configuration.
@@ -41,11 +41,11 @@ impl Row {
     const ALL: [Self; 10] = [
         Self::FastOpen,
         Self::Smoltcp,
-        Self::SmoltcpDocumented,
+        Self::SmoltcpBest,
         Self::DataInSynAck,
         Self::Handshake,
         Self::FastOpenIdle,
-        Self::SmoltcpIdle,
+        Self::SmoltcpBestIdle,
         Self::Bulk,
         Self::SmoltcpBulk,
         Self::BulkTimestamps,
@@ -54,12 +54,12 @@ impl Row {
     fn world(self) -> Result<Box<dyn World>, BenchError> {
         Ok(match self {
             Self::FastOpen => Box::new(ours::Connections::new(Open::Cookie, 0)?),
-            Self::Smoltcp => Box::new(smoltcp::Connections::new(Drive::Best, 0)?),
-            Self::SmoltcpDocumented => Box::new(smoltcp::Connections::new(Drive::Documented, 0)?),
+            Self::Smoltcp => Box::new(smoltcp::Connections::new(Drive::Documented, 0)?),
+            Self::SmoltcpBest => Box::new(smoltcp::Connections::new(Drive::Best, 0)?),
             Self::DataInSynAck => Box::new(ours::Connections::new(Open::CookieAndDataInSynAck, 0)?),
             Self::Handshake => Box::new(ours::Connections::new(Open::Handshake, 0)?),
             Self::FastOpenIdle => Box::new(ours::Connections::new(Open::Cookie, IDLE)?),
-            Self::SmoltcpIdle => Box::new(smoltcp::Connections::new(Drive::Best, IDLE)?),
+            Self::SmoltcpBestIdle => Box::new(smoltcp::Connections::new(Drive::Best, IDLE)?),
             Self::Bulk => Box::new(ours_bulk::Bulk::new(false)?),
             Self::BulkTimestamps => Box::new(ours_bulk::Bulk::new(true)?),
             Self::SmoltcpBulk => Box::new(smoltcp_bulk::Bulk::new()?),

@@ -3,7 +3,8 @@
 //!
 //! - At its best packets are taken one after the other, then the application acts, then one pass over
 //!   the sockets sends: an acknowledgement rides with the answer. Nobody asks when a timer is due.
-//! - As documented: `poll`, the application, `poll_delay`, and again until that is not zero.
+//! - As documented, in its examples and its own `benchmark.rs`: `poll`, the application, `poll_delay`, and again until
+//!   that is not zero.
 //!   Acknowledgements leave before the application acts: nine packets a connection, not six.
 //! - Sockets and their buffers are made once and used again; a socket in TIME-WAIT listens again at
 //!   once, so no connection waits for one.
