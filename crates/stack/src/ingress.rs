@@ -90,7 +90,7 @@ impl Stack {
     }
 
     /// A segment of no four-tuple that is known.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn handle_new(&mut self, key: &FlowKey, hash: u64, segment: &Segment<'_>, now: Instant) {
         if unlikely(!self.armed.is_empty())
             && let Some(index) = self.answers_armed(key, segment, now)
@@ -164,6 +164,7 @@ impl Stack {
     }
 
     /// What is left of a connection with this hash, and whether it is one that the peer closed first.
+    #[inline(always)]
     pub(crate) fn remembered(&self, hash: u64) -> Option<(TimeWait, bool)> {
         if let Some(record) = self.time_wait.find(hash) {
             return Some((record, false));

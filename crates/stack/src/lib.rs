@@ -45,6 +45,7 @@ mod socket;
 mod stack;
 mod starved;
 mod stateless;
+mod syn_ack;
 pub mod syn_cookie;
 mod time_wait;
 pub mod wheel;
