@@ -107,7 +107,7 @@ impl Stack {
         if unlikely(key.is_carried()) && follows(segment) && self.listeners.find(&key).is_some() {
             return self.handle_follower(&key, segment);
         }
-        let mut above = None;
+        let (mut above, mut listener) = (None, None);
         if let Some((record, held)) = self.remembered(hash) {
             let judged = record.judge(segment);
             if unlikely(!matches!(judged, TimeWaitAction::Reopen { .. })) {
@@ -122,7 +122,8 @@ impl Stack {
                     return self.reply_time_wait(key, &record, now);
                 }
                 TimeWaitAction::Reopen { above: isn } => {
-                    if self.listeners.find(&key).is_none() {
+                    listener = self.listeners.find(&key);
+                    if listener.is_none() {
                         return self.reply_reset(key, segment);
                     }
                     self.time_wait.remove(hash);
@@ -141,7 +142,7 @@ impl Stack {
         }
         let only_syn =
             segment.flags.contains(Flags::SYN) && !segment.flags.intersects(Flags::ACK.union(Flags::RST));
-        match self.listeners.find(&key) {
+        match listener.or_else(|| self.listeners.find(&key)) {
             Some(listener) if only_syn => self.handle_syn(&Syn { listener, key, hash, segment, above, now }),
             Some(listener) if self.handle_cookie_ack(listener, key, segment, now) => {}
             // RFC 9293 §3.10.7.2, fourth step: a listener does not answer what has none of the three.
