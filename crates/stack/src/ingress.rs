@@ -127,7 +127,9 @@ impl Stack {
                         return self.reply_reset(key, segment);
                     }
                     self.time_wait.remove(hash);
-                    self.held.remove(hash);
+                    if unlikely(self.held.len() > 0) {
+                        self.held.remove(hash);
+                    }
                     above = Some(isn);
                 }
             }

@@ -8,7 +8,7 @@ use core::time::Duration;
 use firstflight_credential::Outcome;
 use firstflight_tcp::{CloseReason, Pool, Readiness, StateName};
 use firstflight_wire::Instant;
-use firstflight_wire::hint::{likely, unlikely};
+use firstflight_wire::hint::unlikely;
 
 /// How long a first flight that was reset in the application's hands keeps its place: the SYN may have
 /// been spoofed, and the RST the victim's (RFC 7413 §5.1).
@@ -41,69 +41,55 @@ impl Stack {
     /// Takes what [`Slot::touch`] says that there is.
     #[inline(never)]
     pub(crate) fn take_news(&mut self, index: u32, now: Instant) {
-        let Some((slot, generation)) = self.slots.get_mut_with_generation(index) else { return };
-        let counted = slot.counted;
-        let ready = slot.conn.poll_readiness();
-        if likely(self.config.limits.trace == 0) {
-            slot.conn.forget_transitions();
-            slot.ready |= ready;
-            if !(ready.contains(Readiness::CONNECTED) || ready.contains(Readiness::CLOSED)) {
-                // Nothing but data, as a rule.
-                if !ready.is_empty() && slot.owner == Owner::Application && !slot.announced {
-                    slot.announced = true;
-                    self.events.push_back(Announced::connection(index, generation));
-                }
-            } else {
-                self.changed(index, ready, now);
-            }
-        } else {
+        if unlikely(self.config.limits.trace > 0) {
             self.trace_transitions(index);
-            if !ready.is_empty() {
-                self.changed(index, ready, now);
+        }
+        let Some((mut slot, generation)) = self.slots.get_mut_with_generation(index) else { return };
+        slot.conn.forget_transitions();
+        let ready = slot.conn.poll_readiness();
+        slot.ready |= ready;
+        if ready.contains(Readiness::CONNECTED) {
+            slot.place = None;
+            self.counters.established += 1;
+            if unlikely(slot.certificate || slot.granted) || matches!(slot.owner, Owner::SynQueue(_)) {
+                self.opened(index);
+                let Some(again) = self.slots.get_mut(index) else { return };
+                slot = again;
             }
         }
-        if !counted {
-            self.count_outcome(index);
+        if ready.contains(Readiness::CLOSED) {
+            self.ended(index, now);
+            let Some(again) = self.slots.get_mut(index) else { return };
+            slot = again;
         }
-    }
-
-    /// Counts the connection's outcome, if it is known now.
-    #[inline(always)]
-    pub(crate) fn count_outcome(&mut self, index: u32) {
-        let Some(slot) = self.slots.get_mut(index) else { return };
-        if slot.outcome != Outcome::Undecided {
+        if !ready.is_empty() && slot.owner == Owner::Application && !slot.announced {
+            slot.announced = true;
+            self.events.push_back(Announced::connection(index, generation));
+        }
+        if !slot.counted && slot.outcome != Outcome::Undecided {
             slot.counted = true;
             let side = if slot.client { &mut self.counters.client } else { &mut self.counters.server };
             side.add(slot.outcome);
         }
     }
 
-    #[inline(always)]
-    fn changed(&mut self, index: u32, ready: Readiness, now: Instant) {
+    /// Its handshake is complete: what was kept for that moment is done.
+    #[inline(never)]
+    fn opened(&mut self, index: u32) {
         let Some(slot) = self.slots.get_mut(index) else { return };
-        slot.ready |= ready;
-        if ready.contains(Readiness::CONNECTED) {
-            slot.place = None;
-            self.counters.established += 1;
-            if unlikely(slot.certificate) {
-                self.certified.remove(&index);
-            }
-            let granted = core::mem::take(&mut slot.granted);
-            if let Owner::SynQueue(listener) = slot.owner {
-                self.promote(index, listener);
-            }
-            if unlikely(granted) {
-                self.activate(index);
-            }
+        if slot.certificate {
+            self.certified.remove(&index);
         }
-        if ready.contains(Readiness::CLOSED) {
-            self.ended(index, now);
+        let granted = core::mem::take(&mut slot.granted);
+        if let Owner::SynQueue(listener) = slot.owner {
+            self.promote(index, listener);
         }
-        self.announce(index);
+        if granted {
+            self.activate(index);
+        }
     }
 
     /// Queues the connection for [`Stack::poll_event`].
-    #[inline(always)]
     pub(crate) fn announce(&mut self, index: u32) {
         if let Some((slot, generation)) = self.slots.get_mut_with_generation(index)
             && slot.owner == Owner::Application
