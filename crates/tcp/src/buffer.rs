@@ -9,9 +9,11 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 use core::hint::cold_path;
+use core::mem;
 
 /// Smallest block, 2 KiB: a request or response of one segment.
 const MIN_SHIFT: u32 = 11;
+const SMALLEST: usize = 1 << MIN_SHIFT;
 /// Number of block sizes: 2 KiB to 16 MiB.
 const CLASSES: usize = 14;
 /// Blocks kept of each size are bounded by this many bytes.
@@ -49,10 +51,20 @@ impl Pool {
         (class < CLASSES).then_some(class)
     }
 
+    /// A block of at least `bytes`: mostly one of the smallest, for which nothing is left to compute.
     #[inline(always)]
     fn take(&mut self, bytes: usize) -> Option<Box<[u8]>> {
-        let class = Self::class(bytes)?;
-        let size = 1usize << (class as u32 + MIN_SHIFT);
+        if bytes <= SMALLEST { self.take_of(0) } else { self.take_larger(bytes) }
+    }
+
+    #[inline(never)]
+    fn take_larger(&mut self, bytes: usize) -> Option<Box<[u8]>> {
+        self.take_of(Self::class(bytes)?)
+    }
+
+    #[inline(always)]
+    fn take_of(&mut self, class: usize) -> Option<Box<[u8]>> {
+        let size = SMALLEST << class;
         if self.outstanding + size > self.limit {
             return None;
         }
@@ -62,9 +74,18 @@ impl Pool {
 
     #[inline(always)]
     fn give(&mut self, block: Box<[u8]>) {
-        self.outstanding = self.outstanding.saturating_sub(block.len());
+        if block.len() == SMALLEST { self.give_of(MIN_SHIFT, block) } else { self.give_larger(block) }
+    }
+
+    #[inline(never)]
+    fn give_larger(&mut self, block: Box<[u8]>) {
         // All are powers of two.
-        let shift = block.len().trailing_zeros();
+        self.give_of(block.len().trailing_zeros(), block);
+    }
+
+    #[inline(always)]
+    fn give_of(&mut self, shift: u32, block: Box<[u8]>) {
+        self.outstanding = self.outstanding.saturating_sub(block.len());
         if let Some(list) = self.free.get_mut(shift.wrapping_sub(MIN_SHIFT) as usize)
             && list.len() < (RETAIN_BYTES >> shift).max(1)
         {
@@ -156,7 +177,8 @@ impl Ring {
     #[inline(always)]
     fn begin(&mut self, block: Box<[u8]>) -> bool {
         (self.hint, self.head) = (block.len() as u32, 0);
-        self.data = block;
+        // Nothing is there to be dropped.
+        mem::forget(mem::replace(&mut self.data, block));
         true
     }
 
@@ -169,7 +191,7 @@ impl Ring {
         let (front, back) = (&self.data[head..], &self.data[..head]);
         bigger[..front.len()].copy_from_slice(front);
         bigger[front.len()..old].copy_from_slice(back);
-        pool.give(core::mem::replace(&mut self.data, bigger));
+        pool.give(mem::replace(&mut self.data, bigger));
         self.head = 0;
         true
     }
@@ -258,7 +280,7 @@ impl Ring {
     #[inline(always)]
     pub fn clear(&mut self, pool: &mut Pool) {
         if !self.data.is_empty() {
-            pool.give(core::mem::take(&mut self.data));
+            pool.give(mem::take(&mut self.data));
         }
         self.head = 0;
         self.len = 0;
