@@ -1,6 +1,7 @@
 //! How much of the congestion window is used: one that is not is not known to fit the path, and neither grows nor
 //! stays (RFC 7661, RFC 9438 §5.8; the rules are Linux's).
 
+use crate::rtt::MIN_RTO_NANOS;
 use firstflight_wire::{Instant, SeqNum};
 
 /// What was under way lately.
@@ -27,14 +28,14 @@ impl Usage {
     }
 
     /// Something left: now `pipe` bytes are under way, and with a segment more `window` would be exceeded if `full`.
-    /// Says how many bytes were enough for longer than `rto` nanoseconds, if the window was not full in that time.
+    /// Says how many bytes were enough for longer than `rto()` nanoseconds, if the window was not full in that time.
     #[inline(always)]
     pub fn sent(
         &mut self,
         (una, nxt): (SeqNum, SeqNum),
         pipe: u32,
         full: bool,
-        rto: u64,
+        rto: impl FnOnce() -> u64,
         now: Instant,
     ) -> Option<u32> {
         if full || una.ge(self.end) || (!self.full && pipe > self.most) {
@@ -47,7 +48,9 @@ impl Usage {
             return None;
         }
         self.used = self.used.max(pipe);
-        if now.nanos_since(self.since) < rto {
+        let since = now.nanos_since(self.since);
+        // No timeout is shorter, and few connections last as long.
+        if since < MIN_RTO_NANOS || since < rto() {
             return None;
         }
         self.since = now;
@@ -83,14 +86,14 @@ mod tests {
     fn a_full_window_may_grow_all_round_trip_long() {
         let mut usage = Usage::new(seq(0), Instant::ZERO);
         assert!(!usage.allows_growth(10_000, true));
-        usage.sent((seq(0), seq(9_000)), 9_000, false, RTO, Instant::ZERO);
+        usage.sent((seq(0), seq(9_000)), 9_000, false, || RTO, Instant::ZERO);
         assert!(usage.allows_growth(10_000, true) && !usage.allows_growth(10_000, false));
-        usage.sent((seq(0), seq(10_000)), 10_000, true, RTO, Instant::ZERO);
+        usage.sent((seq(0), seq(10_000)), 10_000, true, || RTO, Instant::ZERO);
         // What is acknowledged makes room that nobody uses.
-        usage.sent((seq(9_000), seq(10_100)), 1_100, false, RTO, Instant::ZERO);
+        usage.sent((seq(9_000), seq(10_100)), 1_100, false, || RTO, Instant::ZERO);
         assert!(usage.allows_growth(10_000, false));
         // The next round trip.
-        usage.sent((seq(10_100), seq(11_100)), 1_000, false, RTO, Instant::ZERO);
+        usage.sent((seq(10_100), seq(11_100)), 1_000, false, || RTO, Instant::ZERO);
         assert!(!usage.allows_growth(10_000, true));
     }
 
@@ -98,11 +101,11 @@ mod tests {
     fn what_was_enough_is_told_after_a_timeout() {
         let mut usage = Usage::new(seq(0), Instant::ZERO);
         let at = Instant::from_millis;
-        assert_eq!(usage.sent((seq(0), seq(10)), 10, false, RTO, at(100)), None);
-        assert_eq!(usage.sent((seq(0), seq(30)), 30, false, RTO, at(150)), None);
-        assert_eq!(usage.sent((seq(30), seq(50)), 20, false, RTO, at(200)), Some(30));
-        assert_eq!(usage.sent((seq(30), seq(50)), 20, true, RTO, at(500)), None);
-        assert_eq!(usage.sent((seq(30), seq(60)), 5, false, RTO, at(600)), None);
-        assert_eq!(usage.sent((seq(30), seq(70)), 4, false, RTO, at(700)), Some(5));
+        assert_eq!(usage.sent((seq(0), seq(10)), 10, false, || RTO, at(100)), None);
+        assert_eq!(usage.sent((seq(0), seq(30)), 30, false, || RTO, at(150)), None);
+        assert_eq!(usage.sent((seq(30), seq(50)), 20, false, || RTO, at(200)), Some(30));
+        assert_eq!(usage.sent((seq(30), seq(50)), 20, true, || RTO, at(500)), None);
+        assert_eq!(usage.sent((seq(30), seq(60)), 5, false, || RTO, at(600)), None);
+        assert_eq!(usage.sent((seq(30), seq(70)), 4, false, || RTO, at(700)), Some(5));
     }
 }

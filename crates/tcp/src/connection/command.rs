@@ -6,11 +6,13 @@ use crate::config::{Config, FIRST_BUFFER};
 use crate::congestion::CongestionControl;
 use crate::error::{CloseReason, IoError};
 use crate::receive::AckNeed;
+use crate::rtt::MIN_RTO_NANOS;
 use crate::state::State;
 use crate::timers::Timer;
 use crate::transition::Trigger;
 use alloc::sync::Arc;
 use firstflight_wire::Instant;
+use firstflight_wire::hint::unlikely;
 
 impl Connection {
     /// Sends an acknowledgement of what was received, though none is due.
@@ -237,9 +239,12 @@ impl Connection {
 
     /// Restarts slow start after an idle time (RFC 5681 §4.1).
     pub(super) fn idle_restart(&mut self, now: Instant) {
-        if self.facts.connected
+        let idle = now.nanos_since(self.last_data);
+        // The smallest timeout first: most connections are over before it.
+        if unlikely(idle > MIN_RTO_NANOS)
+            && self.facts.connected
             && !self.snd.outstanding()
-            && now.nanos_since(self.last_data) > self.rtt.rto_nanos()
+            && idle > self.rtt.rto_nanos()
         {
             let initial = crate::congestion::initial_window(u32::from(self.snd.mss));
             self.control.on_idle_restart(initial);

@@ -331,7 +331,7 @@ impl Connection {
         let Send { una, nxt, mss, .. } = self.snd;
         let pipe = self.snd.pipe();
         let full = pipe + u32::from(mss) > self.control.window();
-        let enough = self.usage.sent((una, nxt), pipe, full, self.rtt.rto_nanos(), now);
+        let enough = self.usage.sent((una, nxt), pipe, full, || self.rtt.rto_nanos(), now);
         if let Some(used) = enough.filter(|_| self.snd.recovery.is_open()) {
             self.control.on_unused(used);
         }
