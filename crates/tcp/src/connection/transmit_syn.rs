@@ -153,10 +153,10 @@ impl Connection {
             // In a simultaneous open our SYN may have carried more.
             self.snd.nxt = self.snd.nxt.max(self.snd.iss + 1);
         }
-        let room = u32::from(self.snd.mss).saturating_sub(options.len() as u32);
-        let headers = overhead + HEADER + options.len() as u32;
-        let data_budget = budget.saturating_sub(headers);
         let chunk = if data_now {
+            let options = options.len() as u32;
+            let room = u32::from(self.snd.mss).saturating_sub(options);
+            let data_budget = budget.saturating_sub(overhead + HEADER + options);
             self.snd.next(room, self.control.window().min(data_budget), Small::Leave)
         } else {
             None
@@ -169,7 +169,7 @@ impl Connection {
         }
         let at = header.emit_syn(&options, out).ok()?;
         let len = chunk.map_or(0, |c| c.len as usize);
-        self.spend_budget(headers + len as u32);
+        self.spend_budget(overhead + (at + len) as u32);
         if let Some(chunk) = chunk {
             self.snd.copy(chunk, out.get_mut(at..at + len)?);
             self.snd.sent(chunk, now, pool);
