@@ -50,7 +50,7 @@ impl Connection {
             echo: 0,
         });
         //= rfc7323 2.2-a 2.3-b
-        let scale = self.config.window_scaling.then(|| self.config.window_scale());
+        let scale = self.config.window_scaling.then_some(self.rcv.scale);
         let extra = if full { syn.options.as_slice() } else { &[] };
         let options = SynOptions {
             mss: self.announced_mss(),
@@ -130,8 +130,7 @@ impl Connection {
         syn.again = !first;
         let data_now = first && syn.early && self.config.data_in_syn_ack;
         let (budget, overhead) = (syn.budget, syn.overhead);
-        let peer_scales = self.config.window_scaling && self.rcv.scale == self.config.window_scale();
-        let scale = (peer_scales && self.peer_offered_scale()).then_some(self.rcv.scale);
+        let scale = self.peer_offered_scale().then_some(self.rcv.scale);
         let State::SynRcvd(syn) = &self.state else { return None };
         let mss = self.announced_mss();
         let extra = syn.options.as_slice();
