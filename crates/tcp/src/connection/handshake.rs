@@ -15,6 +15,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::time::Duration;
 use firstflight_wire::carrier::{FOLLOWER_BYTES, FOLLOWERS};
+use firstflight_wire::hint::likely;
 use firstflight_wire::tcp::{Flags, Options, Segment};
 use firstflight_wire::{Instant, SeqNum};
 
@@ -73,8 +74,9 @@ impl Connection {
         // Without options, but as long as what is sent again with timestamps.
         let options = if self.config.timestamps { 12 } else { 0 };
         let segment = plan.follow.min(self.config.mss).min(self.ends.path_mss).saturating_sub(options);
-        // Nothing follows a SYN without data.
-        let follow = if riding == 0 { 0 } else { follow_limit(segment, carried).min(taken as u32 - riding) };
+        // Nothing follows a SYN without data, nor mostly one with all of it.
+        let left = if riding == 0 { 0 } else { taken as u32 - riding };
+        let follow = if likely(left == 0) { 0 } else { follow_limit(segment, carried).min(left) };
         self.state.leave();
         self.state = State::SynSent(SynSent {
             options: plan.options,
