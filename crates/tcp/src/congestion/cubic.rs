@@ -80,6 +80,17 @@ impl Cubic {
         vacate(saved);
     }
 
+    /// An acknowledgement under a window that was not used. True if nothing follows from it but when it came: before
+    /// the first loss.
+    #[inline(always)]
+    pub(super) fn passes(&mut self, now: Instant) -> bool {
+        if self.state.curve.is_some() {
+            return false;
+        }
+        self.last_ack = now;
+        true
+    }
+
     /// RFC 9438 §4.6 (threshold) and §4.7 (fast convergence).
     fn reduce(&mut self, in_flight: u32) {
         self.saved = Some(Box::new(self.state.clone()));

@@ -269,14 +269,28 @@ macro_rules! each {
 }
 
 impl Controller {
-    /// Hands `ack` on; whether the window limited what was sent says `limited`, of the window and whether it is in slow
-    /// start. One look at which algorithm it is.
+    /// Hands on what `ack` says, of whether the window limited what was sent; which says `limited`, of the window and
+    /// whether it is in slow start. One look at which algorithm it is.
     #[inline(always)]
-    pub(crate) fn on_ack_if(&mut self, ack: AckSample, limited: impl Fn(u32, bool) -> bool) {
-        each!(self, a => {
-            let cwnd_limited = limited(a.window(), a.window() < a.slow_start_threshold());
-            a.on_ack(&AckSample { cwnd_limited, ..ack });
-        });
+    pub(crate) fn on_ack_if(
+        &mut self,
+        now: Instant,
+        ack: impl FnOnce(bool) -> AckSample,
+        limited: impl Fn(u32, bool) -> bool,
+    ) {
+        match self {
+            Self::Cubic(cubic) => {
+                let limited = limited(cubic.window(), cubic.window() < cubic.slow_start_threshold());
+                // Where answers are short, that is all there is to say.
+                if limited || !cubic.passes(now) {
+                    cubic.on_ack(&ack(limited));
+                }
+            }
+            Self::NewReno(_) | Self::Bbr(_) => {
+                let limited = limited(self.window(), self.window() < self.slow_start_threshold());
+                self.on_ack(&ack(limited));
+            }
+        }
     }
 }
 

@@ -86,16 +86,17 @@ impl Connection {
         if news == 0 {
             return;
         }
-        let sample = AckSample {
+        let (usage, rtt) = (&self.usage, &self.rtt);
+        let sample = |cwnd_limited| AckSample {
             now,
             acked: news,
             in_flight: pipe,
-            srtt: self.rtt.srtt_nanos(),
+            srtt: rtt.srtt_nanos(),
             rtt: newest.map(|newest| now.nanos_since(newest)),
-            cwnd_limited: false,
+            cwnd_limited,
         };
-        let usage = &self.usage;
-        self.control.on_ack_if(sample, |window, slow_start| usage.allows_growth(window, slow_start));
+        let limited = |window, slow_start| usage.allows_growth(window, slow_start);
+        self.control.on_ack_if(now, sample, limited);
     }
 
     /// Ends a recovery whose point is acknowledged, and asks after a timeout whether it came too early.
