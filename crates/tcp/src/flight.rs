@@ -249,13 +249,15 @@ impl Flight {
     /// Takes out all that is under way, if it is one segment at most that was sent once and of which nothing is known.
     #[inline(always)]
     pub fn take_plain(&mut self) -> Option<Option<Sent>> {
-        match mem::take(&mut self.records) {
+        match &self.records {
             Records::None => Some(None),
-            Records::One(one) => Some(Some(one)),
-            many @ Records::Many(_) => {
-                self.records = many;
-                None
+            Records::One(one) => {
+                let one = *one;
+                // Nothing of it is to be dropped.
+                mem::forget(mem::take(&mut self.records));
+                Some(Some(one))
             }
+            Records::Many(_) => None,
         }
     }
 
