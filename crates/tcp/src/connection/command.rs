@@ -12,7 +12,7 @@ use crate::timers::Timer;
 use crate::transition::Trigger;
 use alloc::sync::Arc;
 use firstflight_wire::Instant;
-use firstflight_wire::hint::unlikely;
+use firstflight_wire::hint::{likely, unlikely};
 
 impl Connection {
     /// Sends an acknowledgement of what was received, though none is due.
@@ -51,7 +51,11 @@ impl Connection {
             self.push.note(self.snd.end());
         }
         self.facts.open_end = self.facts.more;
-        let n = self.snd.write(pool, self.send_limit(), bytes);
+        // So much may wait in any case.
+        let first = self.config.send_buffer.min(FIRST_BUFFER);
+        let fits = self.snd.buffered() + bytes.len() <= first as usize;
+        let limit = if likely(fits) { first } else { self.send_limit() };
+        let n = self.snd.write(pool, limit, bytes);
         if n == 0 {
             self.facts.wants_room = true;
             return Err(IoError::WouldBlock);
