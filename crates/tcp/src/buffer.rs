@@ -148,6 +148,13 @@ impl Ring {
         self.len == 0
     }
 
+    /// Whether it owns memory.
+    #[inline]
+    #[must_use]
+    pub fn has_memory(&self) -> bool {
+        !self.data.is_empty()
+    }
+
     /// Makes room for `needed` bytes from the first one; false if the pool refuses.
     #[inline]
     fn ensure(&mut self, pool: &mut Pool, needed: usize) -> bool {

@@ -354,10 +354,17 @@ impl Flight {
         self.board().map_or(0, |board| board.lost_below(end))
     }
 
+    /// Whether there is no record, nor memory for any.
+    #[inline]
+    #[must_use]
+    pub fn is_bare(&self) -> bool {
+        matches!(self.records, Records::None)
+    }
+
     /// Forgets everything.
     #[inline(always)]
     pub fn clear(&mut self) {
-        if !matches!(self.records, Records::None) {
+        if !self.is_bare() {
             self.records = Records::None;
         }
     }

@@ -12,6 +12,7 @@ extern crate std;
 
 mod board;
 pub mod buffer;
+mod chunk;
 pub mod config;
 pub mod congestion;
 mod connection;

@@ -16,7 +16,7 @@ pub const INITIAL_RTO: Duration = Duration::from_secs(1);
 //= rfc6298 2.4-a
 pub const MIN_RTO: Duration = Duration::from_millis(200);
 /// The same in nanoseconds.
-pub const MIN_RTO_NANOS: u64 = MIN_RTO.as_nanos() as u64;
+pub(crate) const MIN_RTO_NANOS: u64 = MIN_RTO.as_nanos() as u64;
 
 /// The largest timeout, backed off or not (RFC 6298 §2.5 allows a maximum of at least 60 s).
 pub const MAX_RTO: Duration = Duration::from_secs(120);

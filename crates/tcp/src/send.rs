@@ -1,78 +1,18 @@
 //! The sending half: what waits, what is under way, what the peer has of it.
 
 use crate::buffer::{Pool, Ring};
+use crate::chunk::{Chunk, Kind, Small};
 use crate::flight::Flight;
 use crate::recovery::{Frto, Recovery};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::hint::cold_path;
+use core::mem;
 use firstflight_wire::hint::unlikely;
 use firstflight_wire::{Instant, SeqNum};
 
-/// A piece of the stream to send now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Chunk {
-    /// Number of its first byte.
-    pub seq: SeqNum,
-    /// Bytes of data.
-    pub len: u32,
-    /// What else it is.
-    pub kind: Kind,
-}
-
-/// What a [`Chunk`] is. As wide as its neighbours: a chunk is copied in words, and a word that was written in parts
-/// is not there for a while.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Kind {
-    /// Never sent before.
-    Fresh,
-    /// The same with our FIN behind it.
-    FreshFin,
-    /// It was sent before.
-    Again,
-    /// The same with our FIN behind it.
-    AgainFin,
-}
-
-impl Chunk {
-    /// It ends with our FIN.
-    #[inline]
-    #[must_use]
-    pub const fn fin(&self) -> bool {
-        matches!(self.kind, Kind::FreshFin | Kind::AgainFin)
-    }
-
-    /// It was sent before.
-    #[inline]
-    #[must_use]
-    pub const fn again(&self) -> bool {
-        matches!(self.kind, Kind::Again | Kind::AgainFin)
-    }
-}
-
 /// Ends of records kept.
 const MOST_RECORDS: usize = 64;
-
-/// Whether less than a full segment may leave.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Small {
-    /// At once.
-    Leave,
-    /// By Nagle's algorithm (RFC 9293 §3.7.4).
-    Nagle,
-    /// Not: there is more to come.
-    Wait,
-}
-
-impl Small {
-    /// With Nagle's algorithm off, or on.
-    #[inline]
-    #[must_use]
-    pub const fn of(nodelay: bool) -> Self {
-        if nodelay { Self::Leave } else { Self::Nagle }
-    }
-}
 
 /// Sequence space, buffer and scoreboard of the sending direction.
 #[derive(Debug)]
@@ -143,6 +83,17 @@ impl Send {
         }
     }
 
+    /// Another one in the place of this one, which mostly has nothing any more that would have to be dropped.
+    #[inline(always)]
+    pub fn renew(&mut self, iss: SeqNum, mss: u16) {
+        let bare = self.recovery.is_open() && self.records.is_none();
+        if unlikely(!bare || self.buf.has_memory() || !self.flight.is_bare()) {
+            *self = Self::new(iss, mss);
+            return;
+        }
+        mem::forget(mem::replace(self, Self::new(iss, mss)));
+    }
+
     /// Moves the stream's first byte behind a preamble of `len` bytes (or back, with 0).
     pub fn set_preamble(&mut self, len: u32) {
         self.start = self.iss + 1 + len;
@@ -159,7 +110,7 @@ impl Send {
     pub fn adopt(&mut self, other: &mut Self, first: &[u8], pool: &mut Pool) -> bool {
         self.fin_queued = other.fin_queued;
         if first.is_empty() {
-            core::mem::swap(&mut self.buf, &mut other.buf);
+            mem::swap(&mut self.buf, &mut other.buf);
             return true;
         }
         let acked = first.len() - other.left_of(first.len());

@@ -2,10 +2,10 @@
 
 use super::Connection;
 use crate::buffer::Pool;
+use crate::chunk::Chunk;
 use crate::congestion::{CongestionControl, Departure};
 use crate::pacing::{Pace, Pacer, rate_of_window};
 use crate::rate::{Around, Sampler};
-use crate::send::Chunk;
 use crate::timers::Timer;
 use alloc::boxed::Box;
 use core::time::Duration;

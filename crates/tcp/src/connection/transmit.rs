@@ -5,10 +5,11 @@
 
 use super::{Connection, Owed, Tail};
 use crate::buffer::Pool;
+use crate::chunk::{Chunk, Small};
 use crate::congestion::CongestionControl;
 use crate::rack::DUP_THRESH;
 use crate::receive::AckNeed;
-use crate::send::{Chunk, Send, Small};
+use crate::send::Send;
 use crate::state::State;
 use crate::straight::straight;
 use crate::timers::Timer;

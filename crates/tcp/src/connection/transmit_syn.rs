@@ -3,9 +3,9 @@
 use super::Connection;
 use super::transmit::HEADER;
 use crate::buffer::Pool;
+use crate::chunk::{Chunk, Kind, Small};
 use crate::congestion::CongestionControl;
 use crate::receive::AckNeed;
-use crate::send::{Chunk, Kind, Small};
 use crate::state::{State, SynSent};
 use crate::timers::Timer;
 use firstflight_wire::tcp::{Flags, Header, SynOptions};
