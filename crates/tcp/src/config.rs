@@ -160,7 +160,7 @@ impl Config {
     #[must_use]
     pub fn window_scale(&self) -> u8 {
         // Bits that 16 do not hold.
-        let bits = u32::BITS - self.receive_buffer.leading_zeros();
-        self.scale.unwrap_or(bits.saturating_sub(16) as u8).min(14)
+        let needed = || u32::BITS - (self.receive_buffer >> 16).leading_zeros();
+        self.scale.unwrap_or_else(|| needed() as u8).min(14)
     }
 }
