@@ -201,10 +201,17 @@ pub struct Connection {
 }
 
 /// The last transitions that nobody asked for yet, oldest first: what one call can bring about.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Transitions {
     list: [Option<Transition>; 4],
     len: u8,
+}
+
+impl core::fmt::Debug for Transitions {
+    /// Those alone: what was asked for or forgotten stays behind them.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_list().entries(self.list.iter().flatten().take(self.len.into())).finish()
+    }
 }
 
 impl Connection {
@@ -306,7 +313,8 @@ impl Connection {
         (*tail, *quick, *rtt) = (None, QuickAck::default(), RttEstimator::new());
         (*timers, *marks, *ready) = (Timers::default(), ecn::Marks::default(), Readiness::default());
         (*facts, *owed) = (Facts { nodelay: config.nodelay, ..Facts::default() }, Owed::default());
-        (*totals, *transitions) = (Totals::default(), Transitions::default());
+        *totals = Totals::default();
+        transitions.len = 0;
         (*rack, *usage) = (Rack::new(ends.isn), Usage::new(ends.isn, now));
         (*backoffs, *probes, *handshake_retransmits, *challenges) = (0, 0, 0, 0);
         (*last_heard, *last_sent, *last_data, *challenged_at) = (now, now, now, now);
