@@ -195,19 +195,16 @@ impl Receive {
             self.came_twice(seq, seq + payload.len() as u32);
             return Taken::Duplicate;
         };
-        if old > 0 {
-            self.came_twice(seq, self.nxt);
-        }
+        self.came_twice(seq, self.nxt);
         let seq = seq + old as u32;
         let last = self.fin.map_or(self.edge, |fin| self.edge.min(fin));
         if !seq.lt(last) {
             return Taken::Duplicate;
         }
         let n = fresh.len().min(last.distance_from(seq) as usize);
-        let fresh = &fresh[..n];
         self.peer_mss = self.peer_mss.max(payload.len().min(0xffff) as u16);
         let gap = seq.distance_from(self.nxt) as usize;
-        if !self.buf.write_at(pool, self.buf.len() + gap, fresh) {
+        if !self.buf.write_at(pool, self.buf.len() + gap, &fresh[..n]) {
             //= rfc2018 8-c
             return Taken::NoRoom;
         }
@@ -340,8 +337,11 @@ impl Receive {
 
     /// Copies out up to `out.len()` readable bytes; tells whether the window opened enough to say so.
     pub fn read(&mut self, pool: &mut Pool, out: &mut [u8]) -> usize {
-        let n = out.len().min(self.buf.len());
-        self.buf.copy_to(0, &mut out[..n]);
+        // Who reads until there is nothing more asks once in vain.
+        if !self.buf.has_memory() {
+            return 0;
+        }
+        let n = self.peek(out);
         self.buf.consume(pool, n, !self.ahead.is_empty());
         if n > 0 && self.fin.is_none() && self.runs_short() {
             self.need = AckNeed::Now;
