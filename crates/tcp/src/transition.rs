@@ -166,3 +166,42 @@ pub struct Transition {
     /// State after.
     pub to: StateName,
 }
+
+/// The last transitions that nobody asked for yet, oldest first: what one call can bring about.
+#[derive(Default)]
+pub(crate) struct Transitions {
+    list: [Option<Transition>; 4],
+    len: u8,
+}
+
+impl fmt::Debug for Transitions {
+    /// Those alone: what was asked for or forgotten stays behind them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.list.iter().flatten().take(self.len.into())).finish()
+    }
+}
+
+impl Transitions {
+    /// One took place.
+    #[inline(always)]
+    pub fn note(&mut self, transition: Transition) {
+        if let Some(free) = self.list.get_mut(usize::from(self.len)) {
+            *free = Some(transition);
+            self.len += 1;
+        }
+    }
+
+    /// The oldest.
+    pub fn take(&mut self) -> Option<Transition> {
+        self.len = self.len.checked_sub(1)?;
+        let [first, second, third, fourth] = self.list;
+        self.list = [second, third, fourth, None];
+        first
+    }
+
+    /// None any more.
+    #[inline(always)]
+    pub fn forget(&mut self) {
+        self.len = 0;
+    }
+}

@@ -36,7 +36,7 @@ use crate::rtt::{INITIAL_RTO, RttEstimator};
 use crate::send::Send;
 use crate::state::{self, State};
 use crate::timers::{Timer, Timers};
-use crate::transition::{self, StateName, Transition, Trigger};
+use crate::transition::{self, StateName, Transition, Transitions, Trigger};
 use crate::usage::Usage;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -200,20 +200,6 @@ pub struct Connection {
     transitions: Transitions,
 }
 
-/// The last transitions that nobody asked for yet, oldest first: what one call can bring about.
-#[derive(Default)]
-struct Transitions {
-    list: [Option<Transition>; 4],
-    len: u8,
-}
-
-impl core::fmt::Debug for Transitions {
-    /// Those alone: what was asked for or forgotten stays behind them.
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_list().entries(self.list.iter().flatten().take(self.len.into())).finish()
-    }
-}
-
 impl Connection {
     /// A connection in CLOSED. It is large: build it where it will stay, then begin it with
     /// [`Connection::open_active`], [`Connection::open_passive`] or [`Connection::open_from_cookie`].
@@ -314,7 +300,7 @@ impl Connection {
         (*timers, *marks, *ready) = (Timers::default(), ecn::Marks::default(), Readiness::default());
         (*facts, *owed) = (Facts { nodelay: config.nodelay, ..Facts::default() }, Owed::default());
         *totals = Totals::default();
-        transitions.len = 0;
+        transitions.forget();
         (*rack, *usage) = (Rack::new(ends.isn), Usage::new(ends.isn, now));
         (*backoffs, *probes, *handshake_retransmits, *challenges) = (0, 0, 0, 0);
         (*last_heard, *last_sent, *last_data, *challenged_at) = (now, now, now, now);
@@ -357,17 +343,13 @@ impl Connection {
 
     /// The next transition that took place, oldest first.
     pub fn poll_transition(&mut self) -> Option<Transition> {
-        let Transitions { list, len } = &mut self.transitions;
-        *len = len.checked_sub(1)?;
-        let [first, second, third, fourth] = *list;
-        *list = [second, third, fourth, None];
-        first
+        self.transitions.take()
     }
 
     /// Forgets.
     #[inline]
     pub fn forget_transitions(&mut self) {
-        self.transitions.len = 0;
+        self.transitions.forget();
     }
 
     /// Whether [`Connection::poll_transmit`] has surely nothing to send and nothing to do. False says
@@ -391,11 +373,7 @@ impl Connection {
 
     #[inline(always)]
     fn record(&mut self, transition: Transition) {
-        let Transitions { list, len } = &mut self.transitions;
-        if let Some(free) = list.get_mut(usize::from(*len)) {
-            *free = Some(transition);
-            *len += 1;
-        }
+        self.transitions.note(transition);
     }
 
     /// Takes `trigger`; a trigger that the table does not know changes nothing.
@@ -418,15 +396,24 @@ impl Connection {
             StateName::CloseWait => State::CloseWait(state::CloseWait),
             StateName::Closing => State::Closing(state::Closing),
             StateName::LastAck => State::LastAck(state::LastAck),
-            StateName::TimeWait => State::TimeWait(state::TimeWait),
+            StateName::TimeWait => {
+                self.end();
+                State::TimeWait(state::TimeWait)
+            }
             // LISTEN, SYN-SENT and SYN-RECEIVED are entered by constructors and `handshake`.
-            _ => State::Closed(state::Closed { reason: CloseReason::Finished }),
+            _ => {
+                self.end();
+                State::Closed(state::Closed { reason: CloseReason::Finished })
+            }
         };
         self.record(Transition { from, trigger, to });
-        if matches!(to, StateName::TimeWait | StateName::Closed) {
-            self.timers.stop_all();
-            self.ready |= Readiness::CLOSED;
-        }
+    }
+
+    /// What holds in TIME-WAIT and in CLOSED.
+    #[inline(always)]
+    fn end(&mut self) {
+        self.timers.stop_all();
+        self.ready |= Readiness::CLOSED;
     }
 
     /// Ends the connection for `reason`; unread data stays readable.
@@ -437,10 +424,9 @@ impl Connection {
         }
         self.state = State::Closed(state::Closed { reason });
         self.record(Transition { from, trigger: Trigger::Abort, to: StateName::Closed });
-        self.timers.stop_all();
+        self.end();
         self.snd.clear(pool);
         self.rcv.end(pool);
-        self.ready |= Readiness::CLOSED;
         self.ready |= Readiness::READABLE;
         self.ready |= Readiness::WRITABLE;
     }
