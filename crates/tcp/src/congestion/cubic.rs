@@ -80,6 +80,16 @@ impl Cubic {
         vacate(saved);
     }
 
+    /// The initial state for other segments, in place of one that has seen neither an acknowledgement nor a loss: the
+    /// rest of it is initial.
+    #[inline(always)]
+    pub fn settle(&mut self, mss: u32) {
+        debug_assert!(self.saved.is_none() && self.state.curve.is_none());
+        debug_assert_eq!(self.last_ack, Instant::from_nanos(0));
+        self.mss = legal_mss(mss);
+        (self.state.cwnd, self.state.ssthresh) = (initial_window(self.mss).min(MAX_WINDOW), u32::MAX);
+    }
+
     /// An acknowledgement under a window that was not used. True if nothing follows from it but when it came: before
     /// the first loss.
     #[inline(always)]

@@ -226,7 +226,7 @@ impl Controller {
     pub(crate) fn begin(&mut self, algorithm: Algorithm, mss: u32, seed: u32) {
         match (self, algorithm) {
             // Nearly all. Made elsewhere and moved here it would be written twice.
-            (Self::Cubic(cubic), Algorithm::Cubic) => cubic.begin(mss),
+            (Self::Cubic(cubic), Algorithm::Cubic) => cubic.settle(mss),
             (controller, _) => *controller = Self::new(algorithm, mss, seed),
         }
     }
