@@ -8,6 +8,7 @@ use crate::congestion::CongestionControl;
 use crate::receive::AckNeed;
 use crate::state::{State, SynSent};
 use crate::timers::Timer;
+use firstflight_wire::hint::likely;
 use firstflight_wire::tcp::{Flags, Header, SynOptions};
 use firstflight_wire::{Instant, SeqNum};
 
@@ -74,13 +75,20 @@ impl Connection {
             urgent: 0,
         };
         let at = header.emit_syn(&options, out).ok()?;
+        if carried == 0 {
+            return Some(at);
+        }
         let body = out.get_mut(at..at + carried)?;
-        if carried > 0 {
+        // Most have no preamble.
+        let data = if likely(preamble == 0) {
+            body
+        } else {
             let (front, data) = body.split_at_mut(preamble.min(carried));
             front.copy_from_slice(&syn.preamble[..front.len()]);
-            let seq = self.snd.iss + 1 + preamble as u32;
-            self.snd.copy(Chunk { seq, len: data.len() as u32, kind: Kind::Fresh }, data);
-        }
+            data
+        };
+        let seq = self.snd.iss + 1 + preamble as u32;
+        self.snd.copy(Chunk { seq, len: data.len() as u32, kind: Kind::Fresh }, data);
         Some(at + carried)
     }
 
