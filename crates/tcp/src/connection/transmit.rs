@@ -237,7 +237,7 @@ impl Connection {
         }
         flags |= self.ecn_flags(!chunk.again() && chunk.len > 0);
         let header = self.header(chunk.seq, flags);
-        let at = self.emit_header(&header, now, out)?;
+        let at = self.emit_header(header, now, out)?;
         let len = chunk.len as usize;
         self.snd.copy(chunk, out.get_mut(at..at + len)?);
         self.note_sent(chunk, options, now, pool);
@@ -389,16 +389,16 @@ impl Connection {
     //= rfc7323 3.2-b 3.2-d 3.2-e
     //= rfc9293 MUST-65
     #[inline(always)]
-    fn emit_header(&self, header: &Header, now: Instant, out: &mut [u8]) -> Option<usize> {
+    fn emit_header(&self, header: Header, now: Instant, out: &mut [u8]) -> Option<usize> {
         if self.facts.timestamps && !self.rcv.has_sack_blocks() {
             return header.emit_with_timestamps(self.timestamps(now), out).ok();
         }
         self.emit_options(header, now, out)
     }
 
-    /// The same, whatever options there are.
+    /// The same, whatever options there are. By value: else every header would be put together in memory for this.
     #[inline(never)]
-    fn emit_options(&self, header: &Header, now: Instant, out: &mut [u8]) -> Option<usize> {
+    fn emit_options(&self, header: Header, now: Instant, out: &mut [u8]) -> Option<usize> {
         //= rfc2018 2-a 4-a 4-b 4-c
         let holes = self.facts.sack && self.rcv.has_sack_blocks();
         if self.facts.timestamps && !holes {
@@ -419,7 +419,7 @@ impl Connection {
     fn emit_bare(&mut self, seq: SeqNum, flags: Flags, now: Instant, out: &mut [u8]) -> Option<usize> {
         let flags = if flags.contains(Flags::RST) { flags } else { flags | self.ecn_flags(false) };
         let header = self.header(seq, flags);
-        let len = self.emit_header(&header, now, out)?;
+        let len = self.emit_header(header, now, out)?;
         self.left(now);
         Some(len)
     }
