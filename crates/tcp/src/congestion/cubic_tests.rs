@@ -286,3 +286,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_passes_comes_to_what_the_long_way_comes_to() {
+    let [mut long, mut short] = [536; 2].map(Cubic::new);
+    long.begin(1460);
+    short.settle(1460);
+    let unused = AckSample { cwnd_limited: false, ..ack(5, 1460) };
+    long.on_ack(&unused);
+    assert!(short.passes(unused.now));
+    assert_eq!(std::format!("{long:?}"), std::format!("{short:?}"));
+    // A curve has a stage, whose time goes on.
+    short.on_loss_recovery(Instant::from_millis(6), 14_600);
+    assert!(!short.passes(Instant::from_millis(7)));
+}
