@@ -2,6 +2,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use firstflight_wire::hint::likely;
 
 /// No node.
 const NONE: usize = usize::MAX;
@@ -53,13 +54,16 @@ impl<K: Ord + Clone, V> Lru<K, V> {
         core::iter::successors(oldest, |node| self.nodes.get(node.newer)).map(|node| (&node.key, &node.value))
     }
 
-    /// Where `key` is. Mostly it is the one that was used last.
+    /// Where `key` is.
     #[inline(always)]
     fn find(&self, key: &K) -> Option<usize> {
-        match self.nodes.get(self.head) {
-            Some(node) if node.key == *key => Some(self.head),
-            _ => self.search(key),
-        }
+        if self.was_last(key) { Some(self.head) } else { self.search(key) }
+    }
+
+    /// Whether `key` is the one that was used last, as it mostly is.
+    #[inline(always)]
+    fn was_last(&self, key: &K) -> bool {
+        likely(self.nodes.get(self.head).is_some_and(|node| node.key == *key))
     }
 
     #[inline(never)]
@@ -82,15 +86,18 @@ impl<K: Ord + Clone, V> Lru<K, V> {
     /// Looks, and makes it the most recent.
     pub(crate) fn get(&mut self, key: &K) -> Option<&V> {
         let at = self.find(key)?;
-        self.touch(at);
+        self.move_front(at);
         self.nodes.get(at).map(|node| &node.value)
     }
 
     /// The same, to change it.
     #[inline]
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        let at = self.find(key)?;
-        self.touch(at);
+        if self.was_last(key) {
+            return self.nodes.get_mut(self.head).map(|node| &mut node.value);
+        }
+        let at = self.search(key)?;
+        self.move_front(at);
         self.nodes.get_mut(at).map(|node| &mut node.value)
     }
 
@@ -98,9 +105,12 @@ impl<K: Ord + Clone, V> Lru<K, V> {
     /// capacity of 0.
     #[inline]
     pub(crate) fn get_or_insert(&mut self, key: K, value: impl FnOnce() -> V) -> Option<&mut V> {
-        let at = match self.find(&key) {
+        if self.was_last(&key) {
+            return self.nodes.get_mut(self.head).map(|node| &mut node.value);
+        }
+        let at = match self.search(&key) {
             Some(at) => {
-                self.touch(at);
+                self.move_front(at);
                 at
             }
             None => self.insert(key, value())?,
@@ -128,15 +138,11 @@ impl<K: Ord + Clone, V> Lru<K, V> {
         Some(at)
     }
 
-    #[inline]
-    fn touch(&mut self, at: usize) {
-        if at != self.head {
-            self.move_front(at);
-        }
-    }
-
     #[inline(never)]
     fn move_front(&mut self, at: usize) {
+        if at == self.head {
+            return;
+        }
         self.unlink(at);
         self.link_front(at);
     }
