@@ -14,7 +14,7 @@ use firstflight_credential::store::Answer;
 use firstflight_credential::{NetworkId, Outcome, Permission, Reason};
 use firstflight_tcp::{CloseReason, Disposition, Resolution, Retransmit, StateName, SynAckReport, SynPlan};
 use firstflight_wire::asap::{BLOCK_LEN, Hint, Reply};
-use firstflight_wire::hint::unlikely;
+use firstflight_wire::hint::{unlikely, vacate};
 use firstflight_wire::tcp::{FastOpen, Segment};
 use firstflight_wire::{Instant, carrier};
 
@@ -72,6 +72,7 @@ impl Stack {
             // Looking took it out of the store, if it is good once.
             self.credentials.note_answer(network, server, &unused, Answer::Unclear, None, now);
         }
+        vacate(&mut asked.offer);
         let cookie = asked.cookie.as_ref();
         plan.first_timeout = Some(config.syn_timeout.unwrap_or(known.timeout));
         // The path may drop the option as well as the data (the Fast Open paper §4.1), inside UDP neither.
@@ -79,7 +80,6 @@ impl Stack {
         let own = config.tcp.as_ref().unwrap_or(&self.tcp).mss;
         // In UDP the base datagram is taken by everybody.
         let mss = known.mss.or(key.is_carried().then_some(carrier::BASE_MSS));
-        let mut offer = None;
         if let (Some(certified), None) = (&config.asap, cookie) {
             let shown = self.credentials.speaks_asap(network, server, &certified.identity, now);
             let speaks = shown.unwrap_or(certified.known);
@@ -93,7 +93,7 @@ impl Stack {
             plan.options = offering.option;
             plan.preamble = offering.block;
             plan.data_limit = offering.data as u32;
-            offer = Some(offering.sent);
+            asked.offer = Some(offering.sent);
         }
         let bare = config.fast_open && config.no_cookie;
         if bare {
@@ -110,7 +110,7 @@ impl Stack {
             };
             plan.options.append_fast_open(&option);
         }
-        if cookie.is_some() || offer.as_ref().is_some_and(|sent| sent.tag.is_some()) {
+        if cookie.is_some() || asked.offer.as_ref().is_some_and(|sent| sent.tag.is_some()) {
             plan.follow = follower::follow(config, key, mss);
         }
         // Part by part: made elsewhere and moved, it would be written twice.
@@ -119,7 +119,6 @@ impl Stack {
         asked.fast_open = config.fast_open;
         asked.cookie_age = cookie.map(|held| now.saturating_since(held.granted_at));
         asked.bare = bare;
-        asked.offer = offer;
         asked.awaited = true;
         asked.answered_at = Instant::FAR_FUTURE;
         asked.ladder = Ladder::default();

@@ -12,16 +12,20 @@ use crate::event::Drop;
 use crate::flow::FlowKey;
 use crate::stack::Stack;
 use alloc::vec::Vec;
+use firstflight_wire::hint::likely;
 use firstflight_wire::tcp::{Header, Segment};
 use firstflight_wire::{Instant, carrier};
 
 /// Largest payload of the segments that follow a SYN with a credential, 0 if nothing may: on raw IP boxes drop what
 /// has no ACK. `mss` is the server's as learnt, if it is.
 pub(crate) fn follow(config: &ConnectConfig, key: &FlowKey, mss: Option<u16>) -> u16 {
+    if likely(!key.is_carried()) {
+        return 0;
+    }
     let once = config.asap.as_ref().is_some_and(|certified| certified.once);
     let published = config.asap.as_ref().and_then(|certified| certified.mss);
-    let mss = published.or(mss);
-    if key.is_carried() && (config.replay_safe || once) { mss.unwrap_or(carrier::BASE_MSS) } else { 0 }
+    let mss = published.or(mss).unwrap_or(carrier::BASE_MSS);
+    if config.replay_safe || once { mss } else { 0 }
 }
 
 /// The bytes of `segment`; `None` if its options are not whole words.
