@@ -181,7 +181,7 @@ impl CredentialStore {
 
     /// All that a SYN to `server` needs to know when it leaves now, in one look, which counts as a use. `cookie`
     /// becomes the one to show, if the SYN may carry data; it is taken, see [`CredentialStore::take_cookie`].
-    // Inlined, and the cookie written where it stays: copies of what was just written in parts wait for it.
+    // Inlined, and the cookie written where it stays.
     #[inline(always)]
     pub fn prospect(
         &mut self,
@@ -195,11 +195,11 @@ impl CredentialStore {
             return Prospect::UNKNOWN;
         };
         let permission = if self.simple { Permission::Everything } else { entry.failures.permission(now) };
-        *cookie = match permission {
-            Permission::Everything if self.simple => entry.cookies.newest().copied(),
-            Permission::Everything => entry.cookies.take(),
-            Permission::Request | Permission::Nothing => None,
-        };
+        match permission {
+            Permission::Everything if self.simple => *cookie = entry.cookies.newest().copied(),
+            Permission::Everything => entry.cookies.take(cookie),
+            Permission::Request | Permission::Nothing => *cookie = None,
+        }
         Prospect {
             permission,
             form: entry.request_form(),
@@ -212,7 +212,9 @@ impl CredentialStore {
     /// The cookie for a SYN that leaves now. Tell [`CredentialStore::note_answer`] what became of it: the
     /// cookie of a server that grants them for one use is out of the store until then.
     pub fn take_cookie(&mut self, network: NetworkId, server: IpAddr) -> Option<StoredCookie> {
-        self.entries.get_mut(&(network, server))?.cookies.take()
+        let mut cookie = None;
+        self.entries.get_mut(&(network, server))?.cookies.take(&mut cookie);
+        cookie
     }
 
     /// What became of a SYN with the cookie `used`; `fresh` is the cookie that the SYN-ACK carried.

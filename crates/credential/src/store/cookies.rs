@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 use firstflight_wire::Instant;
+use firstflight_wire::hint::unlikely;
 use firstflight_wire::tcp::{Cookie, FastOpenForm};
 
 /// Cookies kept of one server.
@@ -91,14 +92,17 @@ impl CookieSet {
         self.cookies.insert(0, fresh);
     }
 
-    /// The cookie for a SYN that leaves now.
+    /// The cookie for a SYN that leaves now becomes `place`'s.
+    // Written where it stays: copies of what was just written in parts wait for it.
     #[inline]
-    pub(super) fn take(&mut self) -> Option<StoredCookie> {
-        let newest = self.newest().copied();
-        if newest.is_some() && self.rotating {
+    pub(super) fn take(&mut self, place: &mut Option<StoredCookie>) {
+        match self.cookies.first() {
+            Some(newest) => *place = Some(*newest),
+            None => *place = None,
+        }
+        if unlikely(self.rotating) && !self.cookies.is_empty() {
             self.cookies.remove(0);
         }
-        newest
     }
 
     /// What became of `used`; `fresh` is the cookie in the SYN-ACK.
