@@ -5,6 +5,7 @@ use crate::isn::{Purpose, hash_flow};
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::RangeInclusive;
+use firstflight_wire::hint::unlikely;
 use zeroize::Zeroize;
 
 /// The ports to choose from unless told otherwise: those of Linux. RFC 6056 §3.2 wants the range
@@ -55,32 +56,52 @@ impl PortSelector {
     ///
     /// The next call for this destination goes on behind the port that was chosen, so on average
     /// few candidates are tried even if many ports are in use.
-    #[inline]
     pub fn select(
         &mut self,
         flow: &FlowKey,
         random: u32,
         mut in_use: impl FnMut(u16) -> bool,
     ) -> Option<u16> {
-        if self.counters.is_empty() {
+        let mut candidate = self.candidate(flow)?;
+        while in_use(candidate.port) {
+            candidate = self.behind(candidate)?;
+        }
+        self.choose(candidate, random);
+        Some(candidate.port)
+    }
+
+    /// The port to try first for `flow`, as in [`PortSelector::select`]: mostly it is free, and
+    /// [`PortSelector::choose`] comes next.
+    #[inline(always)]
+    pub(crate) fn candidate(&mut self, flow: &FlowKey) -> Option<Candidate> {
+        if unlikely(self.counters.is_empty()) {
             self.counters.resize(COUNTERS, 0);
         }
         // F and G of the RFC are the two halves of one hash.
         let hash = self.hash(flow);
-        let counter = self.counters.get_mut((hash >> 32) as usize % COUNTERS)?;
-        let count = self.count;
-        let mut place = ((u64::from(hash as u32) + u64::from(*counter)) % u64::from(count.max(1))) as u32;
-        for tried in 0..count {
-            // Below 2¹⁶ by construction: first + count − 1 is the last port.
-            let port = self.first.saturating_add(place as u16);
-            if !in_use(port) {
-                let next = u32::from(*counter) + tried + 1 + random % MAX_STEP;
-                *counter = (if next < count { next } else { next % count }) as u16;
-                return Some(port);
-            }
-            place = if place + 1 < count { place + 1 } else { 0 };
+        // As many counters as this has values.
+        let index = (hash >> 32) as u16;
+        let counter = *self.counters.get(usize::from(index))?;
+        let place = (u64::from(hash as u32) + u64::from(counter)).checked_rem(u64::from(self.count))?;
+        // Below 2¹⁶ by construction: first + count − 1 is the last port.
+        Some(Candidate { port: self.first.wrapping_add(place as u16), counter: index, tried: 0 })
+    }
+
+    /// The next one, if not all have been tried.
+    fn behind(&self, before: Candidate) -> Option<Candidate> {
+        let tried = before.tried + 1;
+        let place = u32::from(before.port - self.first) + 1;
+        let port = if place < self.count { before.port + 1 } else { self.first };
+        (tried < self.count).then_some(Candidate { port, tried, ..before })
+    }
+
+    /// This one is taken.
+    #[inline(always)]
+    pub(crate) fn choose(&mut self, chosen: Candidate, random: u32) {
+        if let Some(counter) = self.counters.get_mut(usize::from(chosen.counter)) {
+            let next = u32::from(*counter) + chosen.tried + 1 + random % MAX_STEP;
+            *counter = (if next < self.count { next } else { next % self.count.max(1) }) as u16;
         }
-        None
     }
 
     #[inline]
@@ -94,6 +115,16 @@ impl PortSelector {
             }
         }
     }
+}
+
+/// A port to try.
+#[derive(Clone, Copy)]
+pub(crate) struct Candidate {
+    pub port: u16,
+    /// Which counter it came from.
+    counter: u16,
+    /// How many were tried before.
+    tried: u32,
 }
 
 impl fmt::Debug for PortSelector {

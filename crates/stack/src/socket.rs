@@ -17,6 +17,7 @@ use firstflight_credential::asap::TrustStore;
 use firstflight_credential::{FastOpenPolicy, KeyRing, Outcome, PolicyError};
 use firstflight_tcp::{CloseReason, IoError, SynPlan};
 use firstflight_wire::Instant;
+use firstflight_wire::hint::unlikely;
 
 /// Why a listener was not made. The caller is at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -309,6 +310,21 @@ impl Stack {
             return if self.taken(key, hash) { Err(ConnectError::LocalInUse) } else { Ok(hash) };
         }
         let random = u32::from(self.random.next_byte());
+        let first = self.ports.candidate(key).ok_or(ConnectError::NoPorts)?;
+        let port = first.port;
+        let chosen = key.with_local_port(port);
+        let hash = self.hasher.hash(&chosen);
+        if unlikely(self.listeners.listens_on(port) || self.taken(&chosen, hash)) {
+            return self.choose_free_port(key, random);
+        }
+        self.ports.choose(first, random);
+        *key = chosen;
+        Ok(hash)
+    }
+
+    /// The same where the first port is not free.
+    #[inline(never)]
+    fn choose_free_port(&mut self, key: &mut FlowKey, random: u32) -> Result<u64, ConnectError> {
         let Self { ports, listeners, flows, slots, hasher, time_wait, .. } = self;
         let mut hash = 0;
         let port = ports.select(key, random, |port| {
@@ -322,6 +338,7 @@ impl Stack {
         Ok(hash)
     }
 
+    #[inline(always)]
     fn taken(&self, key: &FlowKey, hash: u64) -> bool {
         self.find_hashed(hash, key).is_some() || self.time_wait.find(hash).is_some()
     }
