@@ -92,7 +92,8 @@ fn left(tick: u16, now: u16) -> i16 {
 
 /// The tick that begins at `at` or next: nothing is over too early.
 fn tick_after(at: Instant) -> u16 {
-    at.as_nanos().div_ceil(TICK_NS) as u16 & TICKS
+    // Rounded up without a look at what is left over.
+    tick(at.after_nanos(TICK_NS - 1))
 }
 
 /// The tick that it is.
@@ -164,8 +165,8 @@ impl TimeWaitTable {
 
     /// The tick after which a record is over that begins to last now.
     fn next_end(&mut self, now: Instant, lasts: Duration) -> u16 {
-        let end = now + lasts.min(LONGEST);
-        self.over = self.over.max(end + APART as u32 * Duration::from_nanos(TICK_NS));
+        let end = (now + lasts).min(now + LONGEST);
+        self.over = self.over.max(end.after_nanos(APART as u64 * TICK_NS));
         self.sweep_at.get_or_insert(end);
         let first = tick_after(end);
         let (newest, count) = self.newest;
