@@ -206,7 +206,10 @@ impl KeyRing {
         let Ok(shown) = cookie.as_bytes().try_into().map(u64::from_ne_bytes) else { return Check::No };
         let matches = |key: &Loaded| black_box(shown ^ u64::from_ne_bytes(key.make(flow))) == 0;
         let primary = matches(&self.primary);
-        let backup = self.backups.iter().fold(false, |found, key| found | matches(key));
+        let mut backup = false;
+        for key in &self.backups {
+            backup |= matches(key);
+        }
         match (primary, backup) {
             (true, _) => Check::Primary,
             (false, true) => Check::Backup,
