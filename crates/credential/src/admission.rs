@@ -306,19 +306,22 @@ pub fn admit(
         None => policy.verify(first, clock),
     };
     let fallback = |reason, grant| Admission::Fallback { reason, grant, tell: None, refused: None };
-    let (grant, once) = match verdict {
-        Verdict::Invalid { reason, grant } => return fallback(reason, grant),
-        Verdict::Valid { grant, once } => (grant, Ok(once)),
-        Verdict::Pending { job, grant } => (grant, Err(job)),
-    };
+    if let Verdict::Invalid { reason, grant } = verdict {
+        return fallback(reason, grant);
+    }
     // Another shard may have taken the last place meanwhile.
     let place = match policy.pending.reserve(first.flow.client) {
         Ok(place) => place,
         Err(reason) => return refuse(reason),
     };
-    let decided = match once {
-        Ok(once) => spend(policy, once, first, clock),
-        Err(job) => Redemption::Ask(job),
+    if let (Verdict::Valid { grant: None, once: None }, Replays::Allow) = (&verdict, &policy.replays) {
+        // Mostly. Said apart, so that no grant is moved that is not there.
+        return Admission::Accept { grant: None, place };
+    }
+    let (grant, decided) = match verdict {
+        Verdict::Valid { grant, once } => (grant, spend(policy, once, first, clock)),
+        Verdict::Pending { job, grant } => (grant, Redemption::Ask(job)),
+        Verdict::Invalid { reason, grant } => (grant, Redemption::No(reason)),
     };
     match decided {
         Redemption::Yes => Admission::Accept { grant, place },
