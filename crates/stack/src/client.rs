@@ -331,6 +331,7 @@ impl Stack {
 
     /// The application lets go of a connection. If nothing came since the SYN-ACK, for longer than
     /// servers mostly think, it gives up a path that passes the SYN but not the connection that it opens.
+    #[inline(always)]
     pub(crate) fn given_up(&mut self, id: ConnId, now: Instant) {
         let Some(slot) = self.slot(id) else { return };
         let Some(asked) = &slot.asked else { return };

@@ -359,6 +359,8 @@ impl Stack {
     ///
     /// # Errors
     /// See [`firstflight_tcp::Connection::read`].
+    // The look at the slot stands where it is asked; what is taken out is taken in one function.
+    #[inline(always)]
     pub fn read(&mut self, id: ConnId, out: &mut [u8], now: Instant) -> Result<usize, IoError> {
         let slot = self.slots.get_live(id.index, id.generation).ok_or(GONE)?;
         let result = slot.conn.read(&mut self.pool, out);
@@ -373,6 +375,7 @@ impl Stack {
     ///
     /// # Errors
     /// When the connection is gone.
+    #[inline]
     pub fn shutdown(&mut self, id: ConnId, now: Instant) -> Result<(), IoError> {
         self.with(id, now, |slot, _| {
             slot.conn.close(now);
@@ -390,6 +393,7 @@ impl Stack {
     }
 
     /// Lets go of a connection: it closes in order in the background; unread data makes it a RST.
+    #[inline]
     pub fn release(&mut self, id: ConnId, now: Instant) {
         self.given_up(id, now);
         let _ = self.with(id, now, |slot, pool| {
@@ -442,6 +446,7 @@ impl Stack {
         });
     }
 
+    #[inline(always)]
     fn with<T>(
         &mut self,
         id: ConnId,
