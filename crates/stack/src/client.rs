@@ -157,7 +157,7 @@ impl Stack {
         (asked.awaited, asked.answered_at) = (false, now);
         let twin = asked.ladder.twin.take();
         let (network, form, cookie) = (asked.network, asked.form, &asked.cookie);
-        let (fast_open, bare, sent) = (asked.fast_open, asked.bare, asked.offer.clone());
+        let (fast_open, bare) = (asked.fast_open, asked.bare);
         let server = slot.key.remote_ip();
         let fresh = match segment.options.fast_open() {
             // One that nobody asked for is not taken.
@@ -171,7 +171,7 @@ impl Stack {
         };
         slot.outcome = outcome;
         slot.relayed = outcome == Outcome::Accepted && is_proved(segment);
-        slot.certificate = sent.as_ref().is_some_and(|sent| sent.tag.is_some());
+        slot.certificate = asked.offer.as_ref().is_some_and(|sent| sent.tag.is_some());
         let disposition = slot.conn.handle_syn_ack(segment, resolution, now, &mut self.pool);
         let mss = segment.options.mss;
         if let Some(used) = cookie {
@@ -190,8 +190,10 @@ impl Stack {
                 None => {}
             }
         }
-        if let (Some(sent), Some(capable)) = (&sent, offered.and_then(|answer| answer.capable)) {
-            self.note_asap(network, server, sent, capable, now);
+        if let Some(capable) = offered.and_then(|answer| answer.capable)
+            && let Some(sent) = asked.offer.clone()
+        {
+            self.note_asap(network, server, &sent, capable, now);
         }
         let stripped = outcome == Outcome::Handshake(Reason::OptionStripped);
         let first_lost = offered.map_or(report.first_lost, |answer| answer.first_lost);
