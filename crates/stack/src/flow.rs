@@ -9,7 +9,7 @@ use foldhash::quality::SeedableRandomState;
 use hashbrown::HashTable;
 
 /// A connection's four-tuple, seen from here, in 40 bytes that compare as numbers; in UDP also the two ports
-/// outside. IPv4 addresses are kept as IPv4-mapped ones (RFC 4291 §2.5.5.2).
+/// outside. An IPv4-mapped address (RFC 4291 §2.5.5.2) is the IPv4 address.
 #[derive(Debug, Clone, Copy, Eq, PartialOrd, Ord)]
 pub struct FlowKey {
     local: [u64; 2],
@@ -30,13 +30,17 @@ impl PartialEq for FlowKey {
 /// Bytes between the IP header and a segment in UDP.
 pub(crate) const OUTER: usize = udp::HEADER + carrier::HEADER;
 
-/// The lower half of an IPv4-mapped address begins with this; its upper half is zero.
-const MAPPED: u64 = 0xffff << 32;
+/// In the upper half of an IPv4 address's place. There it is the beginning of no IPv6 address but multicast ones, so that
+/// one look tells the family.
+const V4: u64 = u64::MAX;
 
 fn words(ip: IpAddr) -> [u64; 2] {
     match ip {
-        IpAddr::V4(ip) => [0, MAPPED | u64::from(ip.to_bits())],
-        IpAddr::V6(ip) => [(ip.to_bits() >> 64) as u64, ip.to_bits() as u64],
+        IpAddr::V4(ip) => [V4, u64::from(ip.to_bits())],
+        IpAddr::V6(ip) => match ip.to_ipv4_mapped() {
+            Some(ip) => [V4, u64::from(ip.to_bits())],
+            None => [(ip.to_bits() >> 64) as u64, ip.to_bits() as u64],
+        },
     }
 }
 
@@ -48,7 +52,7 @@ pub(crate) const fn default_mss(ip: IpAddr) -> u16 {
 
 fn address(words: [u64; 2]) -> IpAddr {
     match words {
-        [0, low] if low >> 32 == 0xffff => Ipv4Addr::from_bits(low as u32).into(),
+        [V4, low] => Ipv4Addr::from_bits(low as u32).into(),
         [high, low] => Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)).into(),
     }
 }
@@ -84,7 +88,7 @@ impl FlowKey {
         Self { ports: self.ports & !0xffff_0000 | u64::from(port) << 16, ..self }
     }
 
-    /// Both addresses, IPv4 ones as IPv4-mapped, and the ports: outer local and remote one, local and remote one.
+    /// Both addresses, IPv4 ones in the lower half, and the ports: outer local and remote one, local and remote one.
     #[inline]
     pub(crate) fn words(&self) -> ([u64; 2], [u64; 2], u64) {
         (self.local, self.remote, self.ports)
@@ -142,8 +146,7 @@ impl FlowKey {
     #[must_use]
     pub fn v4(&self) -> Option<(Ipv4Addr, Ipv4Addr)> {
         let ([high, low], [remote_high, remote_low]) = (self.local, self.remote);
-        // The upper half is zero and the lower one begins with `MAPPED` in both.
-        let both = (high | remote_high) == 0 && (low ^ MAPPED | remote_low ^ MAPPED) >> 32 == 0;
+        let both = high & remote_high == V4;
         both.then(|| (Ipv4Addr::from_bits(low as u32), Ipv4Addr::from_bits(remote_low as u32)))
     }
 
@@ -151,7 +154,7 @@ impl FlowKey {
     #[inline]
     #[must_use]
     pub fn ip_header_len(&self) -> usize {
-        if self.local[0] == 0 && self.local[1] >> 32 == 0xffff { 20 } else { 40 }
+        if self.local[0] == V4 { 20 } else { 40 }
     }
 
     /// How its segments travel.
@@ -214,7 +217,7 @@ impl FlowHasher {
         hasher.write_u64(key.remote[1]);
         hasher.write_u64(key.local[1] ^ key.ports << 32);
         // Nothing of this on raw IPv4.
-        if (key.remote[0] | key.local[0] | key.ports >> 32) != 0 {
+        if key.remote[0] & key.local[0] != V4 || key.is_carried() {
             hasher.write_u64(key.remote[0]);
             hasher.write_u64(key.local[0] ^ key.ports & 0xffff_ffff);
             if key.is_carried() {
@@ -256,6 +259,7 @@ impl FlowTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::ToString;
     use alloc::vec::Vec;
     use std::collections::BTreeSet;
 
@@ -282,6 +286,16 @@ mod tests {
                 FlowKey::new(local, SocketAddr::new(remote.ip(), 1)).carried(4433, 65_535).outer()
             );
         }
+    }
+
+    #[test]
+    fn an_ipv4_mapped_address_is_the_ipv4_address() {
+        let (server, client) =
+            ("192.0.2.1:80".parse().unwrap(), "[::ffff:198.51.100.2]:40000".parse().unwrap());
+        let key = FlowKey::new(server, client);
+        assert_eq!(key, FlowKey::new(server, "198.51.100.2:40000".parse().unwrap()));
+        assert_eq!((key.remote().to_string(), key.ip_header_len()), ("198.51.100.2:40000".into(), 20));
+        assert_eq!(key.v4(), Some((Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 2))));
     }
 
     /// TIME-WAIT knows flows by their hash alone.

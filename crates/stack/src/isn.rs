@@ -78,7 +78,7 @@ pub(crate) fn hash_flow(secret: &[u8; 16], purpose: Purpose, key: &FlowKey) -> u
     let ([local_high, local], [remote_high, remote], ports) = key.words();
     let rest = (u64::from(purpose as u8) << 48) | (ports & 0xffff_ffff_ffff);
     match key.v4() {
-        Some(_) => siphash(secret, [local << 32 | remote & 0xffff_ffff], rest),
+        Some(_) => siphash(secret, [local << 32 | remote], rest),
         None => siphash(secret, [local_high, local, remote_high, remote], rest),
     }
 }
