@@ -102,7 +102,7 @@ drops! {
     BadIp => "bad-ip",
     /// It is for somebody else.
     NotForUs => "not-for-us",
-    /// Its source is an address nobody can have (broadcast, multicast, ours).
+    /// Its source is an address nobody can have (broadcast, multicast, ours; IPv4-mapped, as its destination).
     BadSource => "bad-source",
     /// Its transport protocol is not spoken here.
     Protocol => "protocol",

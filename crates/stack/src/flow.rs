@@ -30,8 +30,8 @@ impl PartialEq for FlowKey {
 /// Bytes between the IP header and a segment in UDP.
 pub(crate) const OUTER: usize = udp::HEADER + carrier::HEADER;
 
-/// In the upper half of an IPv4 address's place. There it is the beginning of no IPv6 address but multicast ones, so that
-/// one look tells the family.
+/// In the upper half of an IPv4 address's place, so that one look tells the family. IPv6 addresses that begin with it
+/// are multicast ones, and count as beginning with the number before: no connection has either.
 const V4: u64 = u64::MAX;
 
 fn words(ip: IpAddr) -> [u64; 2] {
@@ -39,7 +39,7 @@ fn words(ip: IpAddr) -> [u64; 2] {
         IpAddr::V4(ip) => [V4, u64::from(ip.to_bits())],
         IpAddr::V6(ip) => match ip.to_ipv4_mapped() {
             Some(ip) => [V4, u64::from(ip.to_bits())],
-            None => [(ip.to_bits() >> 64) as u64, ip.to_bits() as u64],
+            None => [((ip.to_bits() >> 64) as u64).min(V4 - 1), ip.to_bits() as u64],
         },
     }
 }

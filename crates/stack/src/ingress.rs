@@ -7,7 +7,7 @@ use crate::listener::Syn;
 use crate::slot::Owner;
 use crate::stack::Stack;
 use core::hint::cold_path;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr};
 use firstflight_tcp::{Disposition, StateName, TimeWait, TimeWaitAction, follows};
 use firstflight_wire::Instant;
 use firstflight_wire::hint::unlikely;
@@ -28,6 +28,10 @@ impl Stack {
                 Err(_) => self.drop_packet(Drop::BadIp),
             },
             Some(6) => match Packet::parse_v6(packet) {
+                // IPv4's addresses travel in IPv4 packets only.
+                Ok(ip) if unlikely(is_mapped(ip.src) || is_mapped(ip.dst)) => {
+                    self.drop_packet(Drop::BadSource)
+                }
                 Ok(ip) => self.handle_ip(&ip, packet, now),
                 Err(_) => self.drop_packet(Drop::BadIp),
             },
@@ -257,6 +261,11 @@ impl Stack {
         }
         self.replies.push_back(reply);
     }
+}
+
+/// Whether it stands for an IPv4 address (RFC 4291 §2.5.5.2).
+fn is_mapped(ip: Ipv6Addr) -> bool {
+    ip.to_ipv4_mapped().is_some()
 }
 
 /// Whether one host can have this address: from others nobody sends (RFC 1122 §3.2.1.3), and to others nobody

@@ -7,10 +7,10 @@ use firstflight_stack::{
     CloseReason, ConnId, ConnectConfig, ConnectError, Drop, ListenConfig, ListenError, StateName,
 };
 use firstflight_tcp::{Config, Keepalive};
-use firstflight_wire::ip::Protocol;
+use firstflight_wire::ip::{Ecn, Header, Protocol};
 use firstflight_wire::tcp::Flags;
 use peer::{Got, PORT, Peer, Seg, seg};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU8;
 
 /// A connection that the peer opened, its MSS 1,000.
@@ -87,6 +87,40 @@ fn readdress(packet: &mut [u8], destination: [u8; 4]) {
     packet[10..12].copy_from_slice(&sum.to_be_bytes());
     let source: [u8; 4] = packet[12..16].try_into().unwrap();
     firstflight_wire::tcp::fill_checksum(&mut packet[20..], source.into(), destination.into());
+}
+
+/// In IPv6 packets IPv4's addresses, as IPv4-mapped ones or as the stack keeps them, belong to nobody: no IPv4
+/// connection takes what comes with them.
+#[test]
+fn an_ipv6_packet_reaches_no_ipv4_connection() {
+    for prefix in ["::ffff:0:0", "ffff:ffff:ffff:ffff::"].map(|text| text.parse::<Ipv6Addr>().unwrap()) {
+        let (mut p, id) = open();
+        let of = |ip: IpAddr| match ip {
+            IpAddr::V4(ip) => IpAddr::from(Ipv6Addr::from_bits(prefix.to_bits() | u128::from(ip.to_bits()))),
+            IpAddr::V6(ip) => ip.into(),
+        };
+        let mut segment = p.packet(&seg().seq(1).ack(1).data(b"from nobody"))[20..].to_vec();
+        let (src, dst) = (of(p.remote().ip()), of(p.local().ip()));
+        segment[16..18].fill(0);
+        firstflight_wire::tcp::fill_checksum(&mut segment, src, dst);
+        let header = Header {
+            src,
+            dst,
+            protocol: Protocol::Tcp,
+            hop_limit: 60,
+            ecn: Ecn::NotEct,
+            dont_fragment: true,
+            identification: 0,
+        };
+        let mut packet = vec![0; 40];
+        header.emit(segment.len(), &mut packet).unwrap();
+        packet.extend_from_slice(&segment);
+        p.inject(&packet);
+        p.quiet();
+        assert_eq!(p.stack.counters().dropped_in_all(), 1, "{prefix}");
+        p.send(seg().seq(1).ack(1).data(b"from the peer"));
+        assert_eq!(p.read(id), b"from the peer", "{prefix}");
+    }
 }
 
 /// RFC 9293 §3.9.1.1 (MUST-43 to MUST-45): the application's local address, else one of the stack's, and the
