@@ -12,6 +12,7 @@ use crate::slot::{Beginning, Owner, Slot};
 use crate::stack::{Announced, Stack};
 use alloc::sync::Arc;
 use core::fmt;
+use core::hint::cold_path;
 use core::net::SocketAddr;
 use firstflight_credential::asap::TrustStore;
 use firstflight_credential::{FastOpenPolicy, KeyRing, Outcome, PolicyError};
@@ -298,8 +299,10 @@ impl Stack {
             }
             _ => *self.config.addresses.iter().find(same).ok_or(ConnectError::NoAddress)?,
         };
-        let key = FlowKey::new(SocketAddr::new(ip, 0), remote);
-        Ok(outer.map_or(key, |(own, theirs)| key.carried(own, theirs)))
+        let key = FlowKey::of(ip, 0, remote.ip(), remote.port());
+        let Some((own, theirs)) = outer else { return Ok(key) };
+        cold_path();
+        Ok(key.carried(own, theirs))
     }
 
     /// Gives a flow from port 0 the port that it goes from; its hash.
