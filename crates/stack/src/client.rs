@@ -274,9 +274,6 @@ impl Stack {
     /// A client's connection is over: what that says about first flights to its server, and about the way there.
     #[inline(always)]
     pub(crate) fn visit_over(&mut self, index: u32, now: Instant) {
-        if self.slots.get(index).is_none_or(|slot| !slot.client) {
-            return;
-        }
         let succeeded = self.flight_over(index, now);
         let Some(slot) = self.slots.get_mut(index) else { return };
         let server = slot.key.remote_ip();

@@ -3,7 +3,7 @@
 use crate::flow::FlowKey;
 use crate::stack::Stack;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::IpAddr;
 use core::num::NonZeroU8;
 use firstflight_tcp::TimeWait;
 use firstflight_wire::carrier::{self, Control};
@@ -92,9 +92,7 @@ impl Stack {
                         out,
                     )
                 }
-                (Some(len), _) => {
-                    wrap(&slot.key, slot.key.v4(), &mut self.outgoing, slot.conn.ecn(), len, out)
-                }
+                (Some(len), _) => wrap(&slot.key, &mut self.outgoing, slot.conn.ecn(), len, out),
                 (None, _) => None,
             };
             // Mostly it has sent all it had, and need not be asked again.
@@ -138,7 +136,7 @@ impl Stack {
                     Some(carrier) if key.is_carried() => {
                         wrap_carried(&key, &mut self.outgoing, carrier.from_socket, Ecn::NotEct, len, out)
                     }
-                    _ => wrap(&key, key.v4(), &mut self.outgoing, Ecn::NotEct, len, out),
+                    _ => wrap(&key, &mut self.outgoing, Ecn::NotEct, len, out),
                 }
             }
             Reply::Control(key, control) => {
@@ -206,20 +204,12 @@ impl Stack {
     }
 }
 
-/// Puts checksum and IP header around the segment of `len` bytes that stands behind the header's place; `v4` is what
-/// [`FlowKey::v4`] says.
+/// Puts checksum and IP header around the segment of `len` bytes that stands behind the header's place.
 #[inline(always)]
-fn wrap(
-    key: &FlowKey,
-    v4: Option<(Ipv4Addr, Ipv4Addr)>,
-    outgoing: &mut Outgoing,
-    ecn: Ecn,
-    len: usize,
-    out: &mut [u8],
-) -> Option<usize> {
+fn wrap(key: &FlowKey, outgoing: &mut Outgoing, ecn: Ecn, len: usize, out: &mut [u8]) -> Option<usize> {
     outgoing.id = outgoing.id.wrapping_add(1);
     // Spelt out for each family, so that the compiler sees which it is.
-    match v4 {
+    match key.v4() {
         Some((src, dst)) => wrap_as(src.into(), dst.into(), *outgoing, ecn, len, out),
         None => wrap_v6(key, *outgoing, ecn, len, out),
     }

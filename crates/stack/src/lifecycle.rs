@@ -1,7 +1,7 @@
 //! A connection's life in the stack: it is put in, something happens to it, it ends, its slot is free again.
 
 use crate::slot::{Beginning, Owner, Slot};
-use crate::stack::{Announced, Stack};
+use crate::stack::Stack;
 use alloc::sync::Arc;
 use core::hint::cold_path;
 use core::time::Duration;
@@ -62,9 +62,8 @@ impl Stack {
             let Some(again) = self.slots.get_mut(index) else { return };
             slot = again;
         }
-        if !ready.is_empty() && slot.owner == Owner::Application && !slot.announced {
-            slot.announced = true;
-            self.events.push_back(Announced::connection(index, generation));
+        if !ready.is_empty() {
+            slot.announce(index, generation, &mut self.events);
         }
         if !slot.counted && slot.outcome != Outcome::Undecided {
             slot.counted = true;
@@ -91,12 +90,8 @@ impl Stack {
 
     /// Queues the connection for [`Stack::poll_event`].
     pub(crate) fn announce(&mut self, index: u32) {
-        if let Some((slot, generation)) = self.slots.get_mut_with_generation(index)
-            && slot.owner == Owner::Application
-            && !slot.announced
-        {
-            slot.announced = true;
-            self.events.push_back(Announced::connection(index, generation));
+        if let Some((slot, generation)) = self.slots.get_mut_with_generation(index) {
+            slot.announce(index, generation, &mut self.events);
         }
     }
 

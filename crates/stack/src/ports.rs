@@ -88,7 +88,9 @@ impl PortSelector {
     }
 
     /// The next one, if not all have been tried.
-    fn behind(&self, before: Candidate) -> Option<Candidate> {
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn behind(&self, before: Candidate) -> Option<Candidate> {
         let tried = before.tried + 1;
         let place = u32::from(before.port - self.first) + 1;
         let port = if place < self.count { before.port + 1 } else { self.first };

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::hint::cold_path;
 
 /// Small values in a ring whose length is a power of two, so that a place in it is found by masking: half the
-/// instructions of the standard library's queue, which may have any length, and every packet passes three of them.
+/// instructions of the standard library's queue, which may have any length, on every packet's way.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     ring: Vec<T>,

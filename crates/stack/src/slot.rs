@@ -3,6 +3,7 @@
 use crate::carrier::PairId;
 use crate::flow::FlowKey;
 use crate::queue::Queue;
+use crate::stack::Announced;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::net::{IpAddr, Ipv4Addr};
@@ -259,6 +260,15 @@ impl Slot {
         match self.asked.as_ref().and_then(|asked| asked.ladder.at) {
             Some(at) => Some(own.map_or(at, |own| own.min(at))),
             None => own,
+        }
+    }
+
+    /// Queues the connection, which has this id, for the application, if that has it and does not know yet.
+    #[inline(always)]
+    pub fn announce(&mut self, index: u32, generation: u32, events: &mut Queue<Announced>) {
+        if self.owner == Owner::Application && !self.announced {
+            self.announced = true;
+            events.push_back(Announced::connection(index, generation));
         }
     }
 

@@ -9,7 +9,7 @@ use crate::lifecycle::Settings;
 use crate::listeners::Listener;
 use crate::queue::Queue;
 use crate::slot::{Beginning, Owner, Slot};
-use crate::stack::{Announced, Stack};
+use crate::stack::Stack;
 use alloc::sync::Arc;
 use core::fmt;
 use core::hint::cold_path;
@@ -18,7 +18,7 @@ use firstflight_credential::asap::TrustStore;
 use firstflight_credential::{FastOpenPolicy, KeyRing, Outcome, PolicyError};
 use firstflight_tcp::{CloseReason, IoError, SynPlan};
 use firstflight_wire::Instant;
-use firstflight_wire::hint::unlikely;
+use firstflight_wire::hint::likely;
 
 /// Why a listener was not made. The caller is at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,10 +200,7 @@ impl Stack {
         let index = self.listeners.get_mut(id)?.accept_queue.pop_front()?;
         let (slot, generation) = self.slots.get_mut_with_generation(index)?;
         slot.owner = Owner::Application;
-        if !slot.announced {
-            slot.announced = true;
-            self.events.push_back(Announced::connection(index, generation));
-        }
+        slot.announce(index, generation, &mut self.events);
         Some(ConnId { index, generation })
     }
 
@@ -313,32 +310,17 @@ impl Stack {
             return if self.taken(key, hash) { Err(ConnectError::LocalInUse) } else { Ok(hash) };
         }
         let random = u32::from(self.random.next_byte());
-        let first = self.ports.candidate(key).ok_or(ConnectError::NoPorts)?;
-        let port = first.port;
-        let chosen = key.with_local_port(port);
-        let hash = self.hasher.hash(&chosen);
-        if unlikely(self.listeners.listens_on(port) || self.taken(&chosen, hash)) {
-            return self.choose_free_port(key, random);
+        let mut candidate = self.ports.candidate(key).ok_or(ConnectError::NoPorts)?;
+        loop {
+            let chosen = key.with_local_port(candidate.port);
+            let hash = self.hasher.hash(&chosen);
+            if likely(!self.listeners.listens_on(candidate.port) && !self.taken(&chosen, hash)) {
+                self.ports.choose(candidate, random);
+                *key = chosen;
+                return Ok(hash);
+            }
+            candidate = self.ports.behind(candidate).ok_or(ConnectError::NoPorts)?;
         }
-        self.ports.choose(first, random);
-        *key = chosen;
-        Ok(hash)
-    }
-
-    /// The same where the first port is not free.
-    #[inline(never)]
-    fn choose_free_port(&mut self, key: &mut FlowKey, random: u32) -> Result<u64, ConnectError> {
-        let Self { ports, listeners, flows, slots, hasher, time_wait, .. } = self;
-        let mut hash = 0;
-        let port = ports.select(key, random, |port| {
-            let key = key.with_local_port(port);
-            hash = hasher.hash(&key);
-            listeners.listens_on(port)
-                || flows.find(hash, |i| slots.get(i).is_some_and(|s| s.key == key)).is_some()
-                || time_wait.find(hash).is_some()
-        });
-        *key = key.with_local_port(port.ok_or(ConnectError::NoPorts)?);
-        Ok(hash)
     }
 
     #[inline(always)]

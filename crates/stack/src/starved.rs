@@ -53,7 +53,7 @@ impl Stack {
             if let Some(slot) = self.slots.get_live(id.index, id.generation) {
                 slot.starved = false;
                 slot.ready |= Readiness::WRITABLE;
-                self.announce(id.index);
+                slot.announce(id.index, id.generation, &mut self.events);
             }
         }
     }
