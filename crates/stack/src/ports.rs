@@ -88,9 +88,7 @@ impl PortSelector {
     }
 
     /// The next one, if not all have been tried.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn behind(&self, before: Candidate) -> Option<Candidate> {
+    fn behind(&self, before: Candidate) -> Option<Candidate> {
         let tried = before.tried + 1;
         let place = u32::from(before.port - self.first) + 1;
         let port = if place < self.count { before.port + 1 } else { self.first };

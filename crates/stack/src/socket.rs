@@ -18,7 +18,7 @@ use firstflight_credential::asap::TrustStore;
 use firstflight_credential::{FastOpenPolicy, KeyRing, Outcome, PolicyError};
 use firstflight_tcp::{CloseReason, IoError, SynPlan};
 use firstflight_wire::Instant;
-use firstflight_wire::hint::likely;
+use firstflight_wire::hint::unlikely;
 
 /// Why a listener was not made. The caller is at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -310,17 +310,32 @@ impl Stack {
             return if self.taken(key, hash) { Err(ConnectError::LocalInUse) } else { Ok(hash) };
         }
         let random = u32::from(self.random.next_byte());
-        let mut candidate = self.ports.candidate(key).ok_or(ConnectError::NoPorts)?;
-        loop {
-            let chosen = key.with_local_port(candidate.port);
-            let hash = self.hasher.hash(&chosen);
-            if likely(!self.listeners.listens_on(candidate.port) && !self.taken(&chosen, hash)) {
-                self.ports.choose(candidate, random);
-                *key = chosen;
-                return Ok(hash);
-            }
-            candidate = self.ports.behind(candidate).ok_or(ConnectError::NoPorts)?;
+        let first = self.ports.candidate(key).ok_or(ConnectError::NoPorts)?;
+        let port = first.port;
+        let chosen = key.with_local_port(port);
+        let hash = self.hasher.hash(&chosen);
+        if unlikely(self.listeners.listens_on(port) || self.taken(&chosen, hash)) {
+            return self.choose_free_port(key, random);
         }
+        self.ports.choose(first, random);
+        *key = chosen;
+        Ok(hash)
+    }
+
+    /// The same where the first port is not free: apart, because where many are taken one loop for both is slower.
+    #[inline(never)]
+    fn choose_free_port(&mut self, key: &mut FlowKey, random: u32) -> Result<u64, ConnectError> {
+        let Self { ports, listeners, flows, slots, hasher, time_wait, .. } = self;
+        let mut hash = 0;
+        let port = ports.select(key, random, |port| {
+            let key = key.with_local_port(port);
+            hash = hasher.hash(&key);
+            listeners.listens_on(port)
+                || flows.find(hash, |i| slots.get(i).is_some_and(|s| s.key == key)).is_some()
+                || time_wait.find(hash).is_some()
+        });
+        *key = key.with_local_port(port.ok_or(ConnectError::NoPorts)?);
+        Ok(hash)
     }
 
     #[inline(always)]
