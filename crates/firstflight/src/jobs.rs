@@ -24,8 +24,35 @@ pub(crate) struct Jobs {
 
 struct Store {
     ask: Arc<dyn SharedStore>,
-    questions: mpsc::Sender<(Job, Instant)>,
+    questions: mpsc::Sender<Question>,
     answers: mpsc::Receiver<(Job, Result<JobResult, StoreError>)>,
+}
+
+/// A question on its way. Either the store answers it, or the store is told that it was missed: whatever ends first,
+/// the deadline, the task that asks, or the room for questions.
+struct Question {
+    job: Job,
+    deadline: Instant,
+    store: Arc<dyn SharedStore>,
+    answered: bool,
+}
+
+impl Question {
+    async fn ask(mut self) -> (Job, Result<JobResult, StoreError>) {
+        let answer = timeout_at(self.deadline, self.store.ask(self.job.request)).await;
+        // An error is the store's own knowledge.
+        self.answered = answer.is_ok();
+        (self.job.clone(), answer.unwrap_or(Err(StoreError::TimedOut)))
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        // After a panic the store's state is not to be trusted.
+        if !self.answered && !std::thread::panicking() {
+            self.store.missed(self.job.request);
+        }
+    }
 }
 
 impl Jobs {
@@ -34,7 +61,7 @@ impl Jobs {
         let store = store.map(|store| {
             let (questions, asked) = mpsc::channel(OPEN);
             let (answered, answers) = mpsc::channel(OPEN);
-            tokio::spawn(ask(Arc::clone(&store), asked, answered));
+            tokio::spawn(ask(asked, answered));
             Store { ask: store, questions, answers }
         });
         Self { store, within }
@@ -59,18 +86,20 @@ impl Jobs {
 
     fn ask(&self, job: Job, counters: &mut StoreCounters) -> Result<(), Reason> {
         let store = self.store.as_ref().ok_or(Reason::StoreUnavailable)?;
-        match store.questions.try_send((job, Instant::now() + self.within)) {
+        let deadline = Instant::now() + self.within;
+        let question = Question { job, deadline, store: Arc::clone(&store.ask), answered: false };
+        match store.questions.try_send(question) {
             Ok(()) => {
                 counters.asked += 1;
                 Ok(())
             }
-            Err(mpsc::error::TrySendError::Full((job, _))) => {
-                store.ask.missed(job.request);
+            Err(mpsc::error::TrySendError::Full(_)) => {
                 counters.turned_away += 1;
                 Err(Reason::Overloaded)
             }
             // The store's code panicked.
-            Err(mpsc::error::TrySendError::Closed(_)) => {
+            Err(mpsc::error::TrySendError::Closed(mut question)) => {
+                question.answered = true;
                 counters.failed += 1;
                 Err(Reason::StoreUnavailable)
             }
@@ -94,30 +123,25 @@ fn count(counters: &mut StoreCounters, request: &JobRequest, answer: Result<JobR
     *counter += 1;
 }
 
-/// Asks until the driver is gone. Questions are begun in their order: an activation goes out before the use
-/// of what it activates.
+/// Asks until the driver is gone and every question has ended. Questions are begun in their order: an activation goes
+/// out before the use of what it activates.
 async fn ask(
-    store: Arc<dyn SharedStore>,
-    mut questions: mpsc::Receiver<(Job, Instant)>,
+    mut questions: mpsc::Receiver<Question>,
     answers: mpsc::Sender<(Job, Result<JobResult, StoreError>)>,
 ) {
     let mut open = FuturesUnordered::new();
-    loop {
+    let mut more = true;
+    while more || !open.is_empty() {
         tokio::select! {
             biased;
             Some(answered) = open.next(), if !open.is_empty() => {
-                if answers.send(answered).await.is_err() {
-                    return;
-                }
+                // Without a driver nobody reads it, and the store knows.
+                let _ = answers.send(answered).await;
             }
-            question = questions.recv(), if open.len() < OPEN => {
-                let Some((job, deadline)) = question else { return };
-                let store = &store;
-                open.push(async move {
-                    let answer = timeout_at(deadline, store.ask(job.request)).await;
-                    (job, answer.unwrap_or(Err(StoreError::TimedOut)))
-                });
-            }
+            question = questions.recv(), if more && open.len() < OPEN => match question {
+                Some(question) => open.push(question.ask()),
+                None => more = false,
+            },
         }
     }
 }

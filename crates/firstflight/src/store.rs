@@ -10,8 +10,8 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
-/// The answer of a [`SharedStore`], to be awaited. Dropped, it is not waited for any more; the store may have
-/// done what was asked all the same.
+/// The answer of a [`SharedStore`], to be awaited. It may be dropped before it is there: the store may have
+/// done what was asked or not, and is told by [`SharedStore::missed`].
 pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<JobResult, StoreError>> + Send + 'a>>;
 
 /// A store that several servers ask, so that a first flight is taken once by all of them together.
@@ -31,12 +31,14 @@ pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<JobResult, StoreError>>
 /// The first poll of the answers is in the order of the questions. They are polled by a task of their own,
 /// never under a lock of the endpoint.
 pub trait SharedStore: Send + Sync {
-    /// Answers a question of a listener.
+    /// Answers a question of a listener. A question that ends in an error the store itself treats as
+    /// [`SharedStore::missed`].
     fn ask(&self, request: JobRequest) -> Answer<'_>;
 
-    /// A question that was not asked, because too many are open. Its first flight was refused and comes by the
-    /// ordinary handshake, so what it carried must be used up before anything else is accepted. Called under
-    /// the endpoint's lock: it must not wait.
+    /// A question that was not asked, because too many are open, or whose answer was not waited for. Its first flight
+    /// was refused and comes by the ordinary handshake, so what it carried must be used up before anything else
+    /// is accepted. Called under the endpoint's lock, and when a task ends: it must not wait, nor panic outside
+    /// a runtime.
     fn missed(&self, request: JobRequest);
 }
 

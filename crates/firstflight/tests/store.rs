@@ -1,5 +1,5 @@
 //! A listener that asks a shared store, through the public interface only.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use firstflight::credential::{
     Farm, FastOpenPolicy, GuardKey, JobRequest, JobResult, KeyRing, OneTimeCookies, OneTimeKeys, Outcome,
@@ -11,9 +11,10 @@ use firstflight::{
 };
 use std::future::pending;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Notify;
 
 const SERVER: ([u8; 4], u16) = ([10, 0, 0, 2], 80);
 
@@ -136,6 +137,38 @@ async fn a_store_that_says_nothing_costs_a_handshake_and_no_request() {
         assert!(late.contains(&outcome), "{outcome:?}");
         assert_eq!(server.store_counters().asked, timed_out);
     }
+}
+
+/// Answers nothing, and keeps what it is told that it missed.
+#[derive(Default)]
+struct Silent {
+    missed: Mutex<Vec<JobRequest>>,
+    told: Notify,
+}
+
+impl SharedStore for Silent {
+    fn ask(&self, _: JobRequest) -> Answer<'_> {
+        Box::pin(pending())
+    }
+
+    fn missed(&self, request: JobRequest) {
+        self.missed.lock().unwrap().push(request);
+        self.told.notify_one();
+    }
+}
+
+/// Its data comes by the ordinary handshake. The store may not have heard the question, and a copy of the SYN must not
+/// be accepted when it can be asked again.
+#[tokio::test]
+async fn a_question_whose_answer_is_not_waited_for_is_owed() {
+    let store = Arc::new(Silent::default());
+    let (client, _server, listener) = world(Arc::clone(&store) as _, guarded());
+    assert_eq!(visit(&client, &listener).await, because(Reason::NoCredential));
+    assert!(store.missed.lock().unwrap().is_empty());
+    assert_ne!(visit(&client, &listener).await, Outcome::Accepted);
+    tokio::time::timeout(Duration::from_secs(60), store.told.notified()).await.expect("nothing is owed");
+    let missed = store.missed.lock().unwrap();
+    assert!(matches!(missed[..], [JobRequest::GuardSet { .. }]), "{missed:?}");
 }
 
 #[tokio::test]
