@@ -167,10 +167,14 @@ pub enum JobRequest {
         key: [u8; 16],
         /// How long it must be kept, milliseconds.
         keep_ms: u64,
-        /// How far its stamp is ahead of the present, milliseconds.
-        ahead_ms: u64,
+        /// How far its stamp is ahead of the present, milliseconds; negative if it is older.
+        ahead_ms: i64,
         /// A store whose memory begins at some moment takes nothing that is stamped up to so much later.
         reach_ms: u64,
+        /// The present by the asker's wall clock, Unix milliseconds, if the stamp was compared with that clock. The
+        /// id is then kept until the store's own clock shows `unix_ms + keep_ms`, and a store whose clock differs
+        /// from `unix_ms` by more than [`RemoteGuard::CLOCKS_APART`](crate::RemoteGuard::CLOCKS_APART) refuses.
+        unix_ms: Option<u64>,
     },
     /// Use a one-time cookie that was activated and not used yet.
     Redeem {

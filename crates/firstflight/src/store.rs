@@ -22,7 +22,10 @@ pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<JobResult, StoreError>>
 /// in time) costs a client one round trip. So a store that may have lost what it acknowledged refuses:
 ///
 /// - [`JobRequest::GuardSet`]: `Accept` if the id was not set, and keeps it for `keep_ms`. A memory that begins
-///   at some moment refuses as long as now and `ahead_ms` do not lie more than `reach_ms` after it.
+///   at some moment refuses as long as now and `ahead_ms` do not lie more than `reach_ms` after it. With `unix_ms`
+///   the id is kept until the store's clock shows `unix_ms + keep_ms`, and a clock that differs from `unix_ms` by
+///   more than [`RemoteGuard::CLOCKS_APART`](crate::credential::RemoteGuard::CLOCKS_APART) is refused: members
+///   whose clocks differ by more cannot tell which stamps the other one takes.
 /// - [`JobRequest::Redeem`]: `Accept` if the serial was activated and never shown before. A serial that is shown
 ///   before it is activated is used up too: what came with it is on its way by the ordinary handshake, and
 ///   a copy of that SYN must find nothing good.

@@ -4,11 +4,26 @@ use crate::error::Failure;
 use crate::memory::{Anonymous, Identity, field};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// Questions on their way before the next one waits: as many as an endpoint has open.
 const PIPELINE: usize = 512;
+/// What every question reads of `INFO`: who answers and at what time, whether it is a master, and how many keys it
+/// threw away.
+const SECTIONS: [&str; 3] = ["server", "replication", "stats"];
+/// The section that names the eviction policy.
+const POLICY: &str = "memory";
+
+/// How often the eviction policy is read. It is advice: what counts is whether keys were thrown away, which every
+/// question reads.
+const POLICY_EVERY: Duration = Duration::from_secs(1);
+/// From this major version on `INFO` takes several sections, which costs Redis a third less.
+const SECTIONS_SINCE: u32 = 7;
+/// How long the store remembers that a member left owing nothing.
+const LEFT_LASTS: Duration = Duration::from_secs(30 * 86_400);
 
 /// A connection, and the memory that answered when it was made. Clones are handles to the same one.
 #[derive(Clone)]
@@ -19,8 +34,24 @@ pub(crate) struct Connection {
     pub since: Instant,
     /// Tells connections apart.
     pub number: u64,
-    /// The key of the memory's mark.
-    mark: String,
+    /// This connection began the memory: nothing of before is good in it.
+    pub is_fresh: bool,
+    /// The process that answered, in the names of keys that belong to it.
+    process: String,
+    /// Begins the names of all keys.
+    prefix: String,
+    /// Whether one `INFO` answers for several sections.
+    joined: bool,
+    opened: Instant,
+    /// When the policy was read last, milliseconds after `opened`.
+    policy_read: Arc<AtomicU64>,
+}
+
+/// What a memory says to a question.
+pub(crate) struct Reply {
+    pub value: Option<String>,
+    /// Redis' own Unix time, milliseconds.
+    pub store_ms: Option<u64>,
 }
 
 impl Connection {
@@ -32,41 +63,68 @@ impl Connection {
             .set_response_timeout(None)
             .set_pipeline_buffer_size(PIPELINE);
         let mut link = client.get_multiplexed_async_connection_with_config(&config).await?;
+        let mut all = String::new();
         // One by one: an error of a pipeline does not say which right is lacking.
-        let server = info(&mut link, "server").await?;
-        let replication = info(&mut link, "replication").await?;
-        let memory = info(&mut link, "memory").await?;
-        let process = process(&server, &replication)?;
-        match field(&memory, "maxmemory_policy") {
-            Some("noeviction") => {}
-            Some(other) => return Err(Failure::Evicts(other.to_owned())),
-            None => {
-                tracing::warn!("Redis does not tell its maxmemory-policy: make sure that it is noeviction")
-            }
+        for section in SECTIONS.into_iter().chain([POLICY]) {
+            let info: String = redis::cmd("INFO").arg(section).query_async(&mut link).await?;
+            all += &info;
         }
-        let mark = format!("{prefix}:{process}:memory");
+        let process = Identity::process(&all)?;
+        check_policy(&all)?;
+        let (random, mark) = (random()?, mark(prefix, &process));
         let (_, found): (Option<String>, Option<String>) = redis::pipe()
             .atomic()
             .cmd("SET")
             .arg(&mark)
-            .arg(random()?)
+            .arg(&random)
             .arg("NX")
             .cmd("GET")
             .arg(&mark)
             .query_async(&mut link)
             .await?;
-        let identity = Identity::new(process, found.ok_or(Failure::OtherMemory)?);
+        let found = found.ok_or(Failure::OtherMemory)?;
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { link, identity, since: Instant::now(), number, mark })
+        Ok(Self {
+            link,
+            is_fresh: found == random,
+            identity: Identity::new(process.clone(), found),
+            since: Instant::now(),
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            process,
+            prefix: prefix.to_owned(),
+            joined: major_version(&all).is_some_and(|major| major >= SECTIONS_SINCE),
+            opened: Instant::now(),
+            policy_read: Arc::default(),
+        })
     }
 
     /// Begins a new memory in the same process: what was taken before is good for no member of the farm.
     pub async fn begin_anew(&mut self) -> Result<(), Failure> {
         let random = random()?;
-        let () = redis::cmd("SET").arg(&self.mark).arg(&random).query_async(&mut self.link).await?;
+        let mark = mark(&self.prefix, &self.process);
+        let () = redis::cmd("SET").arg(&mark).arg(&random).query_async(&mut self.link).await?;
         self.identity.set_mark(random);
         Ok(())
+    }
+
+    /// Leaves word that a member stops and owes nothing; what it needs to come back.
+    pub async fn leave(&self) -> Result<String, Failure> {
+        let ticket = random()? + &random()?;
+        let command = set(self.left(&ticket), "left", millis(LEFT_LASTS));
+        let () = command.query_async(&mut self.link.clone()).await?;
+        Ok(ticket)
+    }
+
+    /// Whether a member left this process with `ticket` and has not come back since: said once.
+    pub async fn come_back(&self, ticket: &str) -> Result<bool, Failure> {
+        let mut command = set(self.left(ticket), "back", millis(LEFT_LASTS));
+        command.arg("GET");
+        let found: Option<String> = command.query_async(&mut self.link.clone()).await?;
+        Ok(found.as_deref() == Some("left"))
+    }
+
+    fn left(&self, ticket: &str) -> String {
+        format!("{}:{}:left:{ticket}", self.prefix, self.process)
     }
 
     /// Carries `commands` out; their replies do not matter.
@@ -81,19 +139,60 @@ impl Connection {
         Ok(pipeline.exec_async(&mut self.link.clone()).await?)
     }
 
-    /// The reply to `command`, if the memory is still the same: all of it in one transaction, for a server can
-    /// be replaced between two commands.
-    pub async fn ask(&self, command: &Cmd) -> Result<Option<String>, Failure> {
+    /// The reply to `command`, if the memory is still the same and has lost nothing: all of it in one transaction,
+    /// for a server can be replaced, or throw keys away, between two commands.
+    pub async fn ask(&self, command: &Cmd) -> Result<Reply, Failure> {
+        let policy = self.policy_is_due();
         let mut question = redis::pipe();
-        question.atomic().cmd("INFO").arg("server").cmd("INFO").arg("replication");
-        question.cmd("GET").arg(&self.mark).add_command(command.clone());
-        let (server, replication, mark, reply): (String, String, Option<String>, Option<String>) =
-            question.query_async(&mut self.link.clone()).await?;
-        if self.identity.is(&process(&server, &replication)?, mark.as_deref()) {
-            Ok(reply)
+        question.atomic();
+        let sections = SECTIONS.into_iter().chain(policy.then_some(POLICY));
+        if self.joined {
+            question.cmd("INFO").arg(sections.collect::<Vec<_>>());
         } else {
-            Err(Failure::OtherMemory)
+            for section in sections {
+                question.cmd("INFO").arg(section);
+            }
         }
+        question.cmd("GET").arg(mark(&self.prefix, &self.process)).add_command(command.clone());
+        let mut replies: Vec<Option<String>> = question.query_async(&mut self.link.clone()).await?;
+        let (Some(value), Some(mark)) = (replies.pop(), replies.pop()) else { return Err(Failure::NoInfo) };
+        let info: String = replies.into_iter().flatten().collect();
+        if policy {
+            check_policy(&info)?;
+        }
+        if !self.identity.is(&Identity::process(&info)?, mark.as_deref()) {
+            return Err(Failure::OtherMemory);
+        }
+        let time_us = field(&info, "server_time_usec").and_then(|us| us.parse::<u64>().ok());
+        Ok(Reply { value, store_ms: time_us.map(|us| us / 1000) })
+    }
+
+    /// One question in each [`POLICY_EVERY`] reads the policy too.
+    fn policy_is_due(&self) -> bool {
+        let now = millis(self.opened.elapsed());
+        let due = now.saturating_sub(self.policy_read.load(Ordering::Relaxed)) >= millis(POLICY_EVERY);
+        if due {
+            self.policy_read.store(now, Ordering::Relaxed);
+        }
+        due
+    }
+}
+
+/// The key of a process' mark.
+fn mark(prefix: &str, process: &str) -> String {
+    format!("{prefix}:{process}:memory")
+}
+
+fn major_version(server: &str) -> Option<u32> {
+    field(server, "redis_version")?.split('.').next()?.parse().ok()
+}
+
+/// Refuses a Redis that may throw keys away, or does not say whether it may.
+fn check_policy(memory: &str) -> Result<(), Failure> {
+    match field(memory, "maxmemory_policy") {
+        Some("noeviction") => Ok(()),
+        Some(other) => Err(Failure::Evicts(other.to_owned())),
+        None => Err(Failure::NoInfo),
     }
 }
 
@@ -103,13 +202,43 @@ fn random() -> Result<String, Failure> {
     Ok(format!("{random:016x}"))
 }
 
-async fn info(link: &mut MultiplexedConnection, section: &str) -> Result<String, Failure> {
-    Ok(redis::cmd("INFO").arg(section).query_async(link).await?)
+impl From<Anonymous> for Failure {
+    fn from(error: Anonymous) -> Self {
+        match error {
+            Anonymous::Replica => Self::Replica,
+            Anonymous::Incomplete => Self::NoInfo,
+        }
+    }
 }
 
-fn process(server: &str, replication: &str) -> Result<String, Failure> {
-    Identity::process(server, replication).map_err(|error| match error {
-        Anonymous::Replica => Failure::Replica,
-        Anonymous::Incomplete => Failure::NoInfo,
-    })
+/// A `SET` of a key that ends by itself.
+pub(crate) fn set(key: String, value: &str, lasts_ms: u64) -> Cmd {
+    let mut command = redis::cmd("SET");
+    command.arg(key).arg(value).arg("PX").arg(lasts_ms.max(1));
+    command
+}
+
+pub(crate) fn millis(duration: Duration) -> u64 {
+    duration.as_millis() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_that_cannot_be_read_is_none() {
+        assert!(check_policy("# Memory\r\nmaxmemory_policy:noeviction\r\n").is_ok());
+        assert!(matches!(check_policy("# Memory\r\nused_memory:1\r\n"), Err(Failure::NoInfo)));
+        let evicts = check_policy("maxmemory_policy:volatile-ttl\r\n");
+        assert!(matches!(evicts, Err(Failure::Evicts(policy)) if policy == "volatile-ttl"));
+    }
+
+    #[test]
+    fn several_sections_at_once_since_version_7() {
+        assert_eq!(major_version("redis_version:6.2.14\r\n"), Some(6));
+        assert_eq!(major_version("redis_version:7.0.15\r\n"), Some(7));
+        assert_eq!(major_version("redis_version:255.255.255\r\n"), Some(255));
+        assert_eq!(major_version("run_id:x\r\n"), None);
+    }
 }

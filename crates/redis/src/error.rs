@@ -4,6 +4,8 @@ use firstflight::StoreError;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use std::error::Error;
 use std::fmt;
+use std::io;
+use std::path::PathBuf;
 
 /// Why there can be no store at that address. Whoever configured it is at fault.
 #[derive(Debug)]
@@ -15,6 +17,38 @@ pub enum ConnectError {
     Refused(RedisError),
     /// Redis throws keys away when its memory is full: its `maxmemory-policy`.
     Evicts(String),
+    /// The file of [`Options::state`](crate::Options::state) cannot be used.
+    State(PathBuf, StateError),
+}
+
+/// Why a state file cannot be used. Whoever configured it, or its disk, is at fault.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StateError {
+    /// It cannot be read, removed or written.
+    Io(io::Error),
+    /// It is something else.
+    Damaged,
+    /// Another process uses it.
+    Locked,
+}
+
+impl fmt::Display for StateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::Damaged => f.write_str("it is damaged or something else: name another file, or delete it"),
+            Self::Locked => f.write_str("another process uses it: every member has a file of its own"),
+        }
+    }
+}
+
+impl Error for StateError {}
+
+impl From<io::Error> for StateError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
 }
 
 impl fmt::Display for ConnectError {
@@ -30,6 +64,7 @@ impl fmt::Display for ConnectError {
                 f,
                 "Redis has maxmemory-policy {policy} and may forget what was seen: set it to noeviction"
             ),
+            Self::State(path, error) => write!(f, "the state file {}: {error}", path.display()),
         }
     }
 }
@@ -90,10 +125,10 @@ impl fmt::Display for Failure {
             Self::Redis(error) => error.fmt(f),
             Self::TimedOut => f.write_str("no answer in time"),
             Self::OtherMemory => {
-                f.write_str("another memory answers: Redis was restarted, emptied or replaced")
+                f.write_str("another memory answers: Redis was restarted, emptied or replaced, threw keys away, or a member began anew")
             }
             Self::Replica => f.write_str("it is a replica, which may be behind: name the master"),
-            Self::NoInfo => f.write_str("INFO lacks role, run_id or master_replid: it is no Redis"),
+            Self::NoInfo => f.write_str("INFO lacks role, run_id, master_replid, evicted_keys, maxmemory_policy or server_time_usec"),
             Self::Evicts(policy) => {
                 write!(f, "maxmemory-policy {policy} may forget what was seen: set noeviction")
             }

@@ -8,23 +8,36 @@
 //! # When Redis forgets
 //! A Redis that restarts, is emptied or is replaced by a replica may have lost what it acknowledged
 //! (replication is asynchronous, also with `WAIT`). So every question is one `MULTI` that also asks who
-//! answers: the process (`run_id`), its line of replication (`master_replid`) and a random number among
-//! the data. If any of them is another one than before, the memory counts as begun at that moment: guarded
-//! first flights fall back until no copy of an older one can be under way, and one-time cookies of before
-//! are worthless, because their names in Redis contain the memory's. The same is so for a member that starts.
-//! A server that may throw keys away (`maxmemory-policy` other than `noeviction`) is refused.
+//! answers: the process (`run_id`), its line of replication (`master_replid`), how many keys it threw away
+//! (`evicted_keys`) and a random number among the data. If any of them is another one than before, the memory counts
+//! as begun at that moment: guarded first flights fall back until no copy of an older one can be under way, and one-time
+//! cookies of before are worthless, because their names in Redis contain the memory's. The same is so for a
+//! member that starts. A server that may throw keys away (`maxmemory-policy` other than `noeviction`), or does not say
+//! whether it may, is refused.
 //!
+//! # When a member forgets
 //! Redis is never waited for longer than [`Options::within`]. Without an answer the handshake is an ordinary
 //! one, and while the connection is lost nobody waits at all; it is made anew in the background. What could
-//! not be asked meanwhile is made up for before the next question: a recorded SYN that was refused is not good
-//! later.
+//! not be asked meanwhile is owed: it is told before the next question, so that a recorded SYN that was refused is not
+//! good later. What is owed lives in memory, so a member that starts begins a new memory for the whole farm,
+//! unless the one before it left in order: [`RedisStore::close`], [`Options::state`].
+//!
+//! # Clocks
+//! Where a guard compares signed stamps with the members' wall clocks, each question carries the member's clock, and a
+//! member that differs from Redis' clock by more than
+//! [`RemoteGuard::CLOCKS_APART`](firstflight::credential::RemoteGuard::CLOCKS_APART) is refused.
 //!
 //! ```no_run
 //! # async fn start(config: firstflight::Config, link: impl firstflight::link::Link + 'static)
 //! # -> Result<(), Box<dyn std::error::Error>> {
 //! use firstflight_redis::{Options, RedisStore};
-//! let store = RedisStore::connect("redis://10.1.0.1:6379/2", Options::default()).await?;
-//! let endpoint = firstflight::Endpoint::with_store(config, link, std::sync::Arc::new(store));
+//! use std::sync::Arc;
+//! let options = Options { state: Some("/var/lib/server/store".into()), ..Options::default() };
+//! let store = Arc::new(RedisStore::connect("redis://10.1.0.1:6379/2", options).await?);
+//! let endpoint = firstflight::Endpoint::with_store(config, link, Arc::clone(&store) as _);
+//! // … and in the end:
+//! endpoint.shutdown(std::time::Duration::from_secs(5)).await;
+//! store.close().await;
 //! # Ok(())
 //! # }
 //! ```
@@ -32,29 +45,36 @@
 
 mod connection;
 mod error;
+mod left;
 mod memory;
 mod owed;
+mod question;
 
-pub use error::ConnectError;
+pub use error::{ConnectError, StateError};
 
 use connection::Connection;
 use error::Failure;
-use firstflight::credential::{JobRequest, JobResult, Reason, Serial};
+use firstflight::credential::{JobRequest, JobResult, Reason};
 use firstflight::{Answer, SharedStore, StoreError};
+use left::LeftFile;
 use memory::Memories;
 use owed::Owed;
-use redis::{Client, Cmd, IntoConnectionInfo};
+use question::Question;
+use redis::{Client, IntoConnectionInfo};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long a cookie that was shown is remembered: longer than its activation can be late, which a client
-/// or a slow network may hold back as long as a handshake lasts.
-const USED_LIVES: Duration = Duration::from_secs(3600);
 /// Between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(100);
 /// For one attempt to connect.
 const CONNECT_WITHIN: Duration = Duration::from_secs(1);
+/// For a store to be left: what is under way comes to its end, what is owed is told.
+const CLOSE_WITHIN: Duration = Duration::from_secs(2);
+/// Between two looks whether it can be left.
+const CLOSE_EVERY: Duration = Duration::from_millis(2);
 
 /// Settings of a [`RedisStore`].
 #[derive(Debug, Clone)]
@@ -65,15 +85,21 @@ pub struct Options {
     pub cookie_lifetime: Duration,
     /// How long an answer may take; below the endpoint's own limit (20 ms), so that this one is told.
     pub within: Duration,
+    /// A file of this member's own, in which [`RedisStore::close`] leaves the proof that nothing is owed. A member that
+    /// starts without the proof (it was killed, or has no file) begins a new memory for the whole farm: no one-time
+    /// cookie of before is good, and guards are closed for a while, because it may have refused first flights
+    /// that the store does not know of.
+    pub state: Option<PathBuf>,
 }
 
 impl Default for Options {
-    /// `firstflight`, a day, 18 ms.
+    /// `firstflight`, a day, 18 ms, no file.
     fn default() -> Self {
         Self {
             prefix: "firstflight".to_owned(),
             cookie_lifetime: Duration::from_secs(86_400),
             within: Duration::from_millis(18),
+            state: None,
         }
     }
 }
@@ -85,6 +111,7 @@ pub struct RedisStore(Arc<Inner>);
 struct Inner {
     client: Client,
     options: Options,
+    left: Option<LeftFile>,
     state: Mutex<State>,
 }
 
@@ -94,10 +121,23 @@ struct State {
     connection: Option<Connection>,
     memories: Memories,
     owed: Owed,
+    past: Past,
     /// A task is connecting.
     connecting: bool,
     /// A task makes up for what is owed, on the connection that is there.
     settling: bool,
+}
+
+/// What the process before this one may owe.
+#[derive(Debug, Clone, Default)]
+enum Past {
+    /// Anything: nothing is known of it.
+    #[default]
+    Unknown,
+    /// Nothing, if the store confirms it.
+    Left(String),
+    /// Nothing that matters any more.
+    Settled,
 }
 
 impl RedisStore {
@@ -105,18 +145,23 @@ impl RedisStore {
     /// `redis+unix:///PATH`. If nobody answers there, says so in the log and tries on in the background.
     ///
     /// # Errors
-    /// When the URL is none, Redis refuses the user, or may throw keys away.
+    /// When the URL is none, Redis refuses the user, or may throw keys away, or the state file cannot be used.
     pub async fn connect(url: &str, options: Options) -> Result<Self, ConnectError> {
         let info = url.into_connection_info().map_err(ConnectError::Url)?;
         // Without this the last packet of a question waits for the acknowledgement of the one before.
         let tcp = info.tcp_settings().clone().set_nodelay(true);
         let client = Client::open(info.set_tcp_settings(tcp)).map_err(ConnectError::Url)?;
-        let inner = Inner { client, options, state: Mutex::default() };
+        let (left, past) = take_left(options.state.clone()).await?;
+        let state = Mutex::new(State { past, ..State::default() });
+        let inner = Inner { client, options, left, state };
         let store = Self(Arc::new(inner));
         match store.0.attempt().await {
             Ok(()) => {}
             Err(failure) => match failure.into_mistake() {
-                Ok(mistake) => return Err(mistake),
+                Ok(mistake) => {
+                    store.0.give_back();
+                    return Err(mistake);
+                }
                 Err(failure) => store.0.lost(None, &failure),
             },
         }
@@ -134,6 +179,57 @@ impl RedisStore {
     pub fn owes(&self) -> bool {
         !self.0.lock().owed.is_empty()
     }
+
+    /// Leaves the farm: waits until nobody else holds the store and everything owed was told, at most two seconds,
+    /// and then leaves the proof of it in [`Options::state`]. True if that could be done; else, and without this call,
+    /// the next start of this member begins a new memory for all. To be called when the endpoint has
+    /// stopped ([`Endpoint::shutdown`](firstflight::Endpoint::shutdown)).
+    pub async fn close(self: Arc<Self>) -> bool {
+        match timeout(CLOSE_WITHIN, leave(self)).await {
+            Ok(Ok(left)) => left,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the next start begins a new memory in the shared store");
+                false
+            }
+            Err(_) => {
+                tracing::warn!("the store was not told everything: the next start begins a new memory in it");
+                false
+            }
+        }
+    }
+}
+
+/// Waits until nothing can be owed any more, and says so for the next start.
+async fn leave(mut store: Arc<RedisStore>) -> Result<bool, Failure> {
+    let alone = loop {
+        match Arc::try_unwrap(store) {
+            Ok(alone) => break alone.0,
+            Err(held) => store = held,
+        }
+        sleep(CLOSE_EVERY).await;
+    };
+    loop {
+        let connection = {
+            let state = alone.lock();
+            state.connection.clone().filter(|_| state.owed.is_empty() && !state.connecting)
+        };
+        if let Some(connection) = connection {
+            let Some(file) = &alone.left else { return Ok(false) };
+            file.put(&connection.leave().await?).map_err(|error| Failure::Redis(error.into()))?;
+            return Ok(true);
+        }
+        sleep(CLOSE_EVERY).await;
+    }
+}
+
+/// The state file, and what it says of the past.
+async fn take_left(path: Option<PathBuf>) -> Result<(Option<LeftFile>, Past), ConnectError> {
+    let Some(path) = path else { return Ok((None, Past::Unknown)) };
+    let here = path.clone();
+    let taken = tokio::task::spawn_blocking(move || LeftFile::take(&here)).await;
+    let taken = taken.unwrap_or_else(|error| Err(std::io::Error::other(error).into()));
+    let (file, ticket) = taken.map_err(|error| ConnectError::State(path, error))?;
+    Ok((Some(file), ticket.map_or(Past::Unknown, Past::Left)))
 }
 
 impl SharedStore for RedisStore {
@@ -146,30 +242,30 @@ impl SharedStore for RedisStore {
     }
 }
 
-/// A question's command, and how its reply reads.
-struct Question {
-    command: Cmd,
-    /// With the floor of the memory that answered.
-    read: fn(Option<&str>) -> JobResult,
-    /// How far after the beginning of a memory the first flight is stamped, and must be: milliseconds.
-    ahead_ms: u64,
-    reach_ms: u64,
-}
-
 impl Inner {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Too many questions are open: made up for beside them, by one task.
+    /// Puts a ticket back that was not used: nothing was asked.
+    fn give_back(&self) {
+        if let (Some(file), Past::Left(ticket)) = (&self.left, &self.lock().past)
+            && let Err(error) = file.put(ticket)
+        {
+            tracing::warn!(%error, "the next start begins a new memory in the shared store");
+        }
+    }
+
+    /// A question that was not asked, or whose answer was not waited for: made up for beside the others, by one task.
     fn missed(self: &Arc<Self>, request: JobRequest) {
         let mut state = self.lock();
         state.owed.add(request);
         let begin = state.connection.is_some() && !state.settling;
-        if begin {
+        // Without a runtime the process ends, and the next one finds no proof that nothing is owed.
+        if begin && let Ok(runtime) = Handle::try_current() {
             state.settling = true;
             drop(state);
-            tokio::spawn(Arc::clone(self).settle());
+            runtime.spawn(Arc::clone(self).settle());
         }
     }
 
@@ -206,62 +302,27 @@ impl Inner {
                 state.owed.add(request);
                 return Err(StoreError::Unreachable);
             };
+            // The store may not know it yet, but its data comes, or came, by the ordinary handshake.
+            if state.owed.holds(&request) {
+                return Ok(JobResult::Refuse(Reason::Replay));
+            }
             connection
         };
         let question = self.question(request, &connection).ok_or(StoreError::Unsupported)?;
+        let asked = Instant::now();
         let reply = timeout(self.options.within, connection.ask(&question.command)).await;
-        let reply = reply.unwrap_or(Err(Failure::TimedOut)).map_err(|failure| {
+        let answer = reply
+            .unwrap_or(Err(Failure::TimedOut))
+            .and_then(|reply| question.answer(&reply, asked, connection.since).ok_or(Failure::NoInfo));
+        answer.map_err(|failure| {
             self.lock().owed.add(request);
             self.lost(Some(&connection), &failure);
             failure.as_store_error()
-        })?;
-        // Also what is refused here was set: it is on its way by the ordinary handshake, and copies of it may
-        // come after the floor.
-        let now = Instant::now() + Duration::from_millis(question.ahead_ms);
-        if question.reach_ms > 0 && now <= connection.since + Duration::from_millis(question.reach_ms) {
-            return Ok(JobResult::Refuse(Reason::GuardFloor));
-        }
-        Ok((question.read)(reply.as_deref()))
-    }
-
-    fn question(&self, request: JobRequest, connection: &Connection) -> Option<Question> {
-        let prefix = &self.options.prefix;
-        Some(match request {
-            JobRequest::GuardSet { key, keep_ms, ahead_ms, reach_ms } => {
-                let key = u128::from_be_bytes(key);
-                let mut command = set(format!("{prefix}:seen:{key:032x}"), "1", keep_ms);
-                command.arg("NX");
-                let read = |reply: Option<&str>| match reply {
-                    Some(_) => JobResult::Accept,
-                    None => JobResult::Refuse(Reason::Replay),
-                };
-                Question { command, read, ahead_ms, reach_ms }
-            }
-            JobRequest::Redeem { serial } => {
-                // `used` whatever was there: see the rules of `SharedStore`.
-                let mut command = set(self.cookie(connection, serial), "used", millis(USED_LIVES));
-                command.arg("GET");
-                let read = |reply: Option<&str>| match reply {
-                    Some("active") => JobResult::Accept,
-                    Some(_) => JobResult::Refuse(Reason::Replay),
-                    None => JobResult::Refuse(Reason::NotActive),
-                };
-                Question { command, read, ahead_ms: 0, reach_ms: 0 }
-            }
-            JobRequest::Activate { serial } => {
-                let lifetime = millis(self.options.cookie_lifetime);
-                let mut command = set(self.cookie(connection, serial), "active", lifetime);
-                command.arg("NX");
-                Question { command, read: |_| JobResult::Accept, ahead_ms: 0, reach_ms: 0 }
-            }
-            _ => return None,
         })
     }
 
-    /// The name of a one-time cookie. A cookie of another memory has another name: nothing that came back from
-    /// a disk or a replica is taken for good.
-    fn cookie(&self, connection: &Connection, serial: Serial) -> String {
-        format!("{}:{}:cookie:{:016x}", self.options.prefix, connection.identity, serial.get())
+    fn question(&self, request: JobRequest, connection: &Connection) -> Option<Question> {
+        Question::new(request, &self.options.prefix, connection, self.options.cookie_lifetime)
     }
 
     /// One attempt to connect.
@@ -280,10 +341,19 @@ impl Inner {
 
     async fn open(&self) -> Result<Connection, Failure> {
         let mut connection = Connection::open(&self.client, &self.options.prefix).await?;
-        let owed = self.lock().owed.clone();
-        if owed.is_too_many() {
+        let (owed, past) = {
+            let state = self.lock();
+            (state.owed.clone(), state.past.clone())
+        };
+        let is_unknown = match past {
+            Past::Settled => false,
+            Past::Left(ticket) => !connection.come_back(&ticket).await?,
+            Past::Unknown => true,
+        };
+        if owed.is_too_many() || is_unknown && !connection.is_fresh {
             connection.begin_anew().await?;
         }
+        self.lock().past = Past::Settled;
         self.make_up(&connection, owed).await?;
         Ok(connection)
     }
@@ -339,16 +409,6 @@ async fn reconnect(store: Weak<Inner>) {
         drop(inner);
         sleep(RETRY).await;
     }
-}
-
-fn set(key: String, value: &str, lasts_ms: u64) -> Cmd {
-    let mut command = redis::cmd("SET");
-    command.arg(key).arg(value).arg("PX").arg(lasts_ms.max(1));
-    command
-}
-
-fn millis(duration: Duration) -> u64 {
-    duration.as_millis() as u64
 }
 
 impl std::fmt::Debug for Inner {

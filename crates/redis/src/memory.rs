@@ -23,17 +23,23 @@ pub(crate) enum Anonymous {
 }
 
 impl Identity {
-    /// The process that answered `INFO server` and `INFO replication`.
-    pub fn process(server: &str, replication: &str) -> Result<String, Anonymous> {
-        if field(replication, "role").ok_or(Anonymous::Incomplete)? != "master" {
+    /// The process that answered, by the sections `server`, `replication` and `stats` of its `INFO`. One that threw
+    /// keys away counts as another one from then on.
+    pub fn process(info: &str) -> Result<String, Anonymous> {
+        if field(info, "role").ok_or(Anonymous::Incomplete)? != "master" {
             return Err(Anonymous::Replica);
         }
-        let run = field(server, "run_id").ok_or(Anonymous::Incomplete)?;
+        let run = field(info, "run_id").ok_or(Anonymous::Incomplete)?;
         // Another one from the moment on in which a replica is promoted, or the process follows another.
-        let line = field(replication, "master_replid").ok_or(Anonymous::Incomplete)?;
+        let line = field(info, "master_replid").ok_or(Anonymous::Incomplete)?;
+        let evicted = field(info, "evicted_keys").and_then(|keys| keys.parse::<u64>().ok());
         // Both are random: 64 bits of each.
         let short = |id: &str| id.chars().take(16).collect::<String>();
-        Ok(short(run) + &short(line))
+        let name = short(run) + &short(line);
+        match evicted.ok_or(Anonymous::Incomplete)? {
+            0 => Ok(name),
+            keys => Ok(format!("{name}-{keys:x}")),
+        }
     }
 
     pub fn new(process: String, mark: String) -> Self {
@@ -88,23 +94,30 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    const SERVER: &str =
-        "# Server\r\nredis_version:7.0.15\r\nrun_id:1ff3b09d694c63bc9b5f21474f46c33d1a5975aa\r\n";
-    const MASTER: &str = "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n\
-        master_replid:8371b4fb1155b71f4a04d3e1bc3e18c4a990aeeb\r\n";
+    const INFO: &str = "# Server\r\nredis_version:7.0.15\r\nrun_id:1ff3b09d694c63bc9b5f21474f46c33d1a5975aa\r\n\
+        # Replication\r\nrole:master\r\nconnected_slaves:0\r\n\
+        master_replid:8371b4fb1155b71f4a04d3e1bc3e18c4a990aeeb\r\n# Stats\r\nevicted_keys:0\r\n";
 
     #[test]
     fn a_process_has_two_names() {
-        let process = Identity::process(SERVER, MASTER).unwrap();
+        let process = Identity::process(INFO).unwrap();
         assert_eq!(process, "1ff3b09d694c63bc8371b4fb1155b71f");
-        let promoted = MASTER.replace("8371", "0000");
-        assert_ne!(Identity::process(SERVER, &promoted).unwrap(), process);
-        assert_eq!(
-            Identity::process(SERVER, &MASTER.replace("master\r", "slave\r")),
-            Err(Anonymous::Replica)
-        );
-        assert_eq!(Identity::process("", MASTER), Err(Anonymous::Incomplete));
-        assert_eq!(Identity::process(SERVER, ""), Err(Anonymous::Incomplete));
+        let promoted = INFO.replace("8371", "0000");
+        assert_ne!(Identity::process(&promoted).unwrap(), process);
+        let replica = INFO.replace("master\r", "slave\r");
+        assert_eq!(Identity::process(&replica), Err(Anonymous::Replica));
+        for lacking in ["role", "run_id", "master_replid", "evicted_keys"] {
+            let info = INFO.replace(&format!("{lacking}:"), "other:");
+            assert_eq!(Identity::process(&info), Err(Anonymous::Incomplete), "{lacking}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_threw_keys_away_is_another_one() {
+        let evicted = INFO.replace("evicted_keys:0", "evicted_keys:26");
+        assert_eq!(Identity::process(&evicted).unwrap(), "1ff3b09d694c63bc8371b4fb1155b71f-1a");
+        let unreadable = INFO.replace("evicted_keys:0", "evicted_keys:x");
+        assert_eq!(Identity::process(&unreadable), Err(Anonymous::Incomplete));
     }
 
     #[test]

@@ -43,6 +43,12 @@ impl Owed {
         self.requests.is_empty() && !self.too_many
     }
 
+    /// Whether `request` asks for what is to be made up for.
+    pub fn holds(&self, request: &JobRequest) -> bool {
+        let used_up = matches!(request, JobRequest::GuardSet { .. } | JobRequest::Redeem { .. });
+        used_up && (self.too_many || self.requests.iter().any(|owed| is_same(owed, request)))
+    }
+
     pub fn requests(&self) -> &[JobRequest] {
         &self.requests
     }
@@ -58,6 +64,15 @@ impl Owed {
             self.requests.drain(..told as usize);
             self.settled += told;
         }
+    }
+}
+
+/// Whether both ask for the same thing, at whatever times.
+fn is_same(one: &JobRequest, two: &JobRequest) -> bool {
+    match (one, two) {
+        (JobRequest::GuardSet { key: one, .. }, JobRequest::GuardSet { key: two, .. }) => one == two,
+        (JobRequest::Redeem { serial: one }, JobRequest::Redeem { serial: two }) => one == two,
+        _ => false,
     }
 }
 

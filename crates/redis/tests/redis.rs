@@ -10,6 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use server::Redis;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Patient: what is tested is what is answered, not when.
@@ -17,18 +18,32 @@ fn options() -> Options {
     Options { within: Duration::from_secs(10), ..Options::default() }
 }
 
-/// A member of the farm.
+/// A member of the farm. Without a state file it begins a new memory for all.
 async fn member(redis: &Redis) -> RedisStore {
     RedisStore::connect(&redis.url(), options()).await.unwrap()
 }
 
+/// Two members that have noticed each other.
+async fn members(redis: &Redis) -> (RedisStore, RedisStore) {
+    let (a, b) = (member(redis).await, member(redis).await);
+    noticed(&a).await;
+    (a, b)
+}
+
+/// Waits until a member has met the memory that another one began.
+async fn noticed(store: &RedisStore) {
+    while store.ask(activate(1 << 40)).await.is_err() {
+        connected(store).await;
+    }
+}
+
 fn guard(id: u8) -> JobRequest {
-    JobRequest::GuardSet { key: [id; 16], keep_ms: 120_000, ahead_ms: 0, reach_ms: 0 }
+    JobRequest::GuardSet { key: [id; 16], keep_ms: 120_000, ahead_ms: 0, reach_ms: 0, unix_ms: None }
 }
 
 /// With stamps that are the time of arrival, so that a new memory is closed for 2 MSL.
 fn network(id: u8) -> JobRequest {
-    JobRequest::GuardSet { key: [id; 16], keep_ms: 120_000, ahead_ms: 0, reach_ms: 120_000 }
+    JobRequest::GuardSet { key: [id; 16], keep_ms: 120_000, ahead_ms: 0, reach_ms: 120_000, unix_ms: None }
 }
 
 fn serial(counter: u64) -> Serial {
@@ -61,7 +76,7 @@ async fn connected(store: &RedisStore) {
 #[tokio::test]
 async fn an_id_is_new_to_one_member_of_the_farm() {
     let Some(redis) = Redis::start(&[]) else { return };
-    let (a, b) = (member(&redis).await, member(&redis).await);
+    let (a, b) = members(&redis).await;
     assert_eq!(ask(&a, guard(1)).await, JobResult::Accept);
     assert_eq!(ask(&b, guard(1)).await, refused(Reason::Replay));
     assert_eq!(ask(&a, guard(1)).await, refused(Reason::Replay));
@@ -73,10 +88,16 @@ async fn an_id_is_new_to_one_member_of_the_farm() {
 async fn an_id_is_asked_for_by_many_at_once_and_new_to_one() {
     let Some(redis) = Redis::start(&[]) else { return };
     let mut asking = tokio::task::JoinSet::new();
+    let mut farm = Vec::new();
     for _ in 0..8 {
-        let store = std::sync::Arc::new(member(&redis).await);
+        farm.push(Arc::new(member(&redis).await));
+    }
+    for store in &farm {
+        noticed(store).await;
+    }
+    for store in farm {
         for id in 0..50 {
-            let store = std::sync::Arc::clone(&store);
+            let store = Arc::clone(&store);
             asking.spawn(async move { (id, ask(&store, guard(id)).await) });
         }
     }
@@ -91,7 +112,7 @@ async fn an_id_is_asked_for_by_many_at_once_and_new_to_one() {
 #[tokio::test]
 async fn a_cookie_of_one_member_is_good_at_another_one_once() {
     let Some(redis) = Redis::start(&[]) else { return };
-    let (a, b) = (member(&redis).await, member(&redis).await);
+    let (a, b) = members(&redis).await;
     ask(&a, activate(1)).await;
     assert_eq!(ask(&b, redeem(1)).await, JobResult::Accept);
     assert_eq!(ask(&a, redeem(1)).await, refused(Reason::Replay));
@@ -106,19 +127,25 @@ async fn a_cookie_of_one_member_is_good_at_another_one_once() {
 #[tokio::test]
 async fn a_memory_that_a_member_meets_is_closed_for_2_msl() {
     let Some(redis) = Redis::start(&[]) else { return };
-    let (a, b) = (member(&redis).await, member(&redis).await);
+    let (a, b) = members(&redis).await;
     assert_eq!(ask(&a, network(1)).await, refused(Reason::GuardFloor));
     // It was set all the same: a copy of it that comes after the floor is seen.
-    let later = JobRequest::GuardSet { key: [1; 16], keep_ms: 1, ahead_ms: 600_000, reach_ms: 120_000 };
+    let ahead = |id, keep_ms| JobRequest::GuardSet {
+        key: [id; 16],
+        keep_ms,
+        ahead_ms: 600_000,
+        reach_ms: 120_000,
+        unix_ms: None,
+    };
+    let later = ahead(1, 1);
     assert_eq!(ask(&b, later).await, refused(Reason::Replay));
-    let fresh = JobRequest::GuardSet { key: [2; 16], keep_ms: 120_000, ahead_ms: 600_000, reach_ms: 120_000 };
-    assert_eq!(ask(&a, fresh).await, JobResult::Accept);
+    assert_eq!(ask(&a, ahead(2, 120_000)).await, JobResult::Accept);
 }
 
 #[tokio::test]
 async fn after_a_kill_nothing_older_is_good() {
     let Some(mut redis) = Redis::start(&[]) else { return };
-    let (a, b) = (member(&redis).await, member(&redis).await);
+    let (a, b) = members(&redis).await;
     ask(&a, activate(1)).await;
     ask(&a, activate(9)).await;
     assert_eq!(ask(&a, guard(1)).await, JobResult::Accept);
@@ -160,7 +187,7 @@ async fn what_a_disk_brings_back_is_worthless() {
 #[tokio::test]
 async fn emptied_data_is_a_new_memory_for_every_member() {
     let Some(redis) = Redis::start(&[]) else { return };
-    let (a, b) = (member(&redis).await, member(&redis).await);
+    let (a, b) = members(&redis).await;
     assert_eq!(ask(&a, guard(1)).await, JobResult::Accept);
     redis.cli(&["FLUSHALL"]);
     for store in [&a, &b] {
@@ -214,6 +241,7 @@ async fn what_could_not_be_asked_is_used_up_when_the_store_is_back() {
     let quick = Options { within: Duration::from_millis(18), ..Options::default() };
     let store = RedisStore::connect(&redis.url(), quick).await.unwrap();
     let patient = member(&redis).await;
+    noticed(&store).await;
     for counter in 1..=100 {
         ask(&patient, activate(counter)).await;
     }
@@ -235,7 +263,7 @@ async fn what_could_not_be_asked_is_used_up_when_the_store_is_back() {
 #[tokio::test]
 async fn what_was_not_asked_for_want_of_room_is_used_up_beside() {
     let Some(redis) = Redis::start(&[]) else { return };
-    let (one, two) = (member(&redis).await, member(&redis).await);
+    let (one, two) = members(&redis).await;
     for counter in 1..=100 {
         assert_eq!(ask(&one, activate(counter)).await, JobResult::Accept);
     }
@@ -259,6 +287,7 @@ async fn what_could_not_be_asked_too_often_begins_a_new_memory() {
     let quick = Options { within: Duration::from_millis(18), ..Options::default() };
     let store = RedisStore::connect(&redis.url(), quick).await.unwrap();
     let patient = member(&redis).await;
+    noticed(&store).await;
     ask(&patient, activate(20_000)).await;
     ask(&patient, activate(20_001)).await;
     kill(Pid::from_raw(redis.pid()), Signal::SIGSTOP).unwrap();
@@ -319,7 +348,7 @@ async fn who_finds_nobody_tries_on() {
 async fn killed_under_load_nothing_is_taken_twice_and_everything_answered() {
     const COUNT: u64 = 900;
     let Some(mut redis) = Redis::start(&[]) else { return };
-    let (a, b) = (member(&redis).await, member(&redis).await);
+    let (a, b) = members(&redis).await;
     let mut taken = HashMap::<u64, u32>::new();
     let mut phases = [(0, 0); 3];
     for n in 1..=COUNT {

@@ -186,6 +186,7 @@ impl Stack {
         let status = match result {
             JobResult::Refuse(Reason::Replay) => Status::Replayed,
             JobResult::Refuse(Reason::GuardFloor) => Status::GuardFloor,
+            JobResult::Refuse(Reason::ClockSkew) => Status::OutsideWindow,
             _ => Status::Overloaded,
         };
         let refused = parked.refused(status).filter(|_| result != JobResult::Accept);

@@ -430,8 +430,9 @@ fn a_remote_guard_is_asked_after_the_signatures() {
     s.p.send(syn(&request(&client(), 5, DATA, 3_000)));
     s.verify();
     let job = s.p.stack.poll_job().unwrap();
-    let JobRequest::GuardSet { keep_ms, ahead_ms, reach_ms, .. } = job.request else { panic!() };
-    assert_eq!((keep_ms, ahead_ms, reach_ms), (63_000, 3_000, 10_000));
+    let JobRequest::GuardSet { keep_ms, ahead_ms, reach_ms, unix_ms, .. } = job.request else { panic!() };
+    assert_eq!((keep_ms, ahead_ms, reach_ms), (64_000, 3_000, 13_000));
+    assert!(unix_ms.is_some(), "the store compares clocks");
     answer(&mut s, job.id, JobResult::Accept);
     let got = s.p.expect().syn_ack().ack(AFTER);
     assert_eq!(reply(&got).unwrap().status, Status::Accepted);
@@ -477,6 +478,7 @@ fn a_remote_guard_refuses() {
     for (reason, status) in [
         (Reason::Replay, Status::Replayed),
         (Reason::GuardFloor, Status::GuardFloor),
+        (Reason::ClockSkew, Status::OutsideWindow),
         (Reason::StoreUnavailable, Status::Overloaded),
     ] {
         let mut s = farm();

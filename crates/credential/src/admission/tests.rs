@@ -300,7 +300,7 @@ fn a_verifier_is_not_asked_in_vain() {
 /// What is refused for want of room runs by the ordinary handshake: it is used up all the same.
 #[test]
 fn what_is_refused_is_used_up() {
-    let job = JobRequest::GuardSet { key: [0; 16], keep_ms: 1, ahead_ms: 0, reach_ms: 1 };
+    let job = JobRequest::GuardSet { key: [0; 16], keep_ms: 1, ahead_ms: 0, reach_ms: 1, unix_ms: None };
     type Change = fn(&FastOpenPolicy, &mut FirstFlight<'_>);
     let reasons: [(Reason, Change); 4] = [
         (Reason::PendingLimit, |policy, _| policy.pending.set_limit(0)),
@@ -421,7 +421,7 @@ impl crate::replay::ReplayGuard for Guard {
 
 #[test]
 fn the_guard_is_asked_last_and_only_for_data() {
-    let job = JobRequest::GuardSet { key: [0; 16], keep_ms: 1, ahead_ms: 0, reach_ms: 1 };
+    let job = JobRequest::GuardSet { key: [0; 16], keep_ms: 1, ahead_ms: 0, reach_ms: 1, unix_ms: None };
     let rows = [
         (Guarded::New, ACCEPT),
         (Guarded::Seen, fallback(Reason::Replay)),

@@ -3,10 +3,22 @@
 use super::{GuardKey, Guarded, ReplayGuard, ReplayId, Window};
 use crate::admission::{FirstFlight, JobRequest};
 use core::net::IpAddr;
+use core::time::Duration;
 
 /// Asks a store that all members of a farm share. The store's driver keeps the rule of the floor: after it
 /// met a new incarnation of the store, nothing is new for [`Window::past`] and whatever a stamp may be
 /// ahead.
+///
+/// # Clocks
+/// A stamp that is signed is compared with each member's own wall clock, so one copy may be too old for one member and
+/// good for another. The store's clock decides instead: a member whose clock differs from it by more than S =
+/// [`RemoteGuard::CLOCKS_APART`] is refused ([`Reason::ClockSkew`](crate::Reason::ClockSkew)), and an id is kept
+/// until the store's clock shows its stamp + [`Window::past`] + S. A member that takes a copy at store time t has a
+/// clock of at least t − S and at most stamp + past. So t is at most stamp + past + S: the id is still there.
+///
+/// A memory that begins at store time b lacks stamps up to b + S + future of a member that is ahead. Another member
+/// may be behind by S, and the store before may have been ahead of this one by S: stamps up to b + future + 3 S
+/// are refused.
 #[derive(Debug)]
 pub struct RemoteGuard {
     key: GuardKey,
@@ -14,26 +26,35 @@ pub struct RemoteGuard {
 }
 
 impl RemoteGuard {
+    /// How far the wall clock of a member may be from the store's. Stores that follow each other must agree as well.
+    pub const CLOCKS_APART: Duration = Duration::from_secs(1);
+
     /// A guard whose ids are hashed with `key`, the same on all members.
     #[must_use]
     pub const fn new(key: GuardKey, window: Window) -> Self {
         Self { key, window }
     }
+
+    /// Stamps are of a wall clock: those of arrival are of a clock that no other member looks at.
+    const fn compares_clocks(&self) -> bool {
+        self.window.spread.is_zero()
+    }
 }
 
 impl ReplayGuard for RemoteGuard {
     fn test_and_set(&self, id: ReplayId, stamp_ms: u64, now_ms: u64) -> Guarded {
-        // Until no copy can be taken any more, by the clock of whoever asks.
-        let ends = stamp_ms.saturating_add(self.window.past.as_millis() as u64);
-        let keep_ms = ends.saturating_sub(now_ms);
-        if keep_ms == 0 {
+        let ends = stamp_ms.saturating_add(millis(self.window.past));
+        let left = ends.saturating_sub(now_ms);
+        if left == 0 {
             return Guarded::Floor;
         }
+        let apart = if self.compares_clocks() { millis(Self::CLOCKS_APART) } else { 0 };
         Guarded::Ask(JobRequest::GuardSet {
             key: id.id.to_be_bytes(),
-            keep_ms,
-            ahead_ms: stamp_ms.saturating_sub(now_ms),
-            reach_ms: self.window.reach().as_millis() as u64,
+            keep_ms: left.saturating_add(apart),
+            ahead_ms: stamp_ms.saturating_sub(now_ms) as i64 - now_ms.saturating_sub(stamp_ms) as i64,
+            reach_ms: millis(self.window.reach()).saturating_add(3 * apart),
+            unix_ms: self.compares_clocks().then_some(now_ms),
         })
     }
 
@@ -49,3 +70,10 @@ impl ReplayGuard for RemoteGuard {
         true
     }
 }
+
+fn millis(duration: Duration) -> u64 {
+    duration.as_millis() as u64
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! The store in memory: for tests, and for several endpoints of one process.
 
 use super::{Answer, SharedStore, StoreError};
-use crate::credential::{JobRequest, JobResult, Reason, Serial};
+use crate::credential::{JobRequest, JobResult, Reason, RemoteGuard, Serial};
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,6 +23,10 @@ pub struct MemoryStore {
 #[derive(Debug)]
 struct State {
     since: Instant,
+    /// A moment, and what the members' wall clock showed then, Unix milliseconds.
+    clock: Option<(Instant, u64)>,
+    /// Signed stamps up to this one are refused, Unix milliseconds: the clock was set.
+    floor_ms: u64,
     seen: Expiring<[u8; 16], ()>,
     cookies: Expiring<Serial, Cookie>,
 }
@@ -38,18 +42,13 @@ impl MemoryStore {
     /// refuses.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        let state =
-            State { since: Instant::now(), seen: Expiring::new(capacity), cookies: Expiring::new(capacity) };
-        Self { state: Mutex::new(state) }
+        Self { state: Mutex::new(State::new(capacity)) }
     }
 
     /// Loses its memory, as at a restart.
     pub fn restart(&self) {
         let mut state = self.lock();
-        let capacity = state.seen.capacity;
-        state.since = Instant::now();
-        state.seen = Expiring::new(capacity);
-        state.cookies = Expiring::new(capacity);
+        *state = State::new(state.seen.capacity);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -71,15 +70,43 @@ impl SharedStore for MemoryStore {
 }
 
 impl State {
+    fn new(capacity: usize) -> Self {
+        Self {
+            since: Instant::now(),
+            clock: None,
+            floor_ms: 0,
+            seen: Expiring::new(capacity),
+            cookies: Expiring::new(capacity),
+        }
+    }
+
+    /// How much longer an id is kept by the store's clock than by the asker's, milliseconds. The first wall clock that
+    /// is seen is the store's. One that is far from it was set, or is another member's: whatever either of them
+    /// took lies below the floor from then on.
+    fn compare(&mut self, unix_ms: u64, reach_ms: u64, now: Instant) -> i64 {
+        let (at, showed) = *self.clock.get_or_insert((now, unix_ms));
+        let shows = showed.saturating_add((now - at).as_millis() as u64);
+        if shows.abs_diff(unix_ms) > RemoteGuard::CLOCKS_APART.as_millis() as u64 {
+            self.floor_ms = self.floor_ms.max(shows.max(unix_ms).saturating_add(reach_ms));
+            self.clock = Some((now, unix_ms));
+            return 0;
+        }
+        unix_ms as i64 - shows as i64
+    }
+
     fn answer(&mut self, request: JobRequest, now: Instant) -> Result<JobResult, StoreError> {
         let refused = match request {
-            JobRequest::GuardSet { key, keep_ms, ahead_ms, reach_ms } => {
-                let floor = self.since + Duration::from_millis(reach_ms);
-                let keep = Duration::from_millis(keep_ms);
+            JobRequest::GuardSet { key, keep_ms, ahead_ms, reach_ms, unix_ms } => {
+                let longer = unix_ms.map_or(0, |unix_ms| self.compare(unix_ms, reach_ms, now));
+                let keep = Duration::from_millis(keep_ms.saturating_add_signed(longer));
+                let age_ms = (now - self.since).as_millis() as i64;
+                let stamp_ms = unix_ms.map(|unix_ms| unix_ms.saturating_add_signed(ahead_ms));
+                let below = age_ms.saturating_add(ahead_ms) <= reach_ms as i64
+                    || stamp_ms.is_some_and(|stamp_ms| stamp_ms <= self.floor_ms);
                 // Set below the floor too: a copy of what is refused now may come above it.
                 match self.seen.swap(key, keep, now, |old| old.is_none().then_some(())) {
                     Ok(Some(())) => Some(Reason::Replay),
-                    Ok(None) if now + Duration::from_millis(ahead_ms) <= floor => Some(Reason::GuardFloor),
+                    Ok(None) if below => Some(Reason::GuardFloor),
                     Ok(None) => None,
                     Err(Full) => Some(Reason::Overloaded),
                 }

@@ -1,5 +1,7 @@
 //! A Redis of the test's own, on a socket in a directory of its own. Both go with it.
 
+#![allow(dead_code, reason = "each test uses its part")]
+
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -31,6 +33,11 @@ impl Redis {
 
     pub fn url(&self) -> String {
         format!("redis+unix://{}", self.socket().display())
+    }
+
+    /// A file beside its socket, which goes with it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
     }
 
     fn socket(&self) -> PathBuf {

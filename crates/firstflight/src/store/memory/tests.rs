@@ -1,12 +1,20 @@
 //! The rules of a shared store, in paused time.
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use super::*;
+use crate::credential::{GuardKey, Guarded, ReplayGuard, Window};
+use std::net::IpAddr;
 
 const NETWORK_MS: u64 = 120_000;
 
 fn guard(id: u8) -> JobRequest {
-    JobRequest::GuardSet { key: [id; 16], keep_ms: NETWORK_MS, ahead_ms: 0, reach_ms: NETWORK_MS }
+    JobRequest::GuardSet {
+        key: [id; 16],
+        keep_ms: NETWORK_MS,
+        ahead_ms: 0,
+        reach_ms: NETWORK_MS,
+        unix_ms: None,
+    }
 }
 
 fn serial(counter: u64) -> Serial {
@@ -53,9 +61,63 @@ async fn a_memory_that_begins_is_closed_as_long_as_copies_can_come() {
     pass(NETWORK_MS + 1).await;
     assert_eq!(refused(&store, guard(1)).await, None);
     // A signed stamp that lies ahead of the clock.
-    let ahead = JobRequest::GuardSet { key: [9; 16], keep_ms: 70_000, ahead_ms: 10_001, reach_ms: 10_000 };
+    let signed = |id, ahead_ms| JobRequest::GuardSet {
+        key: [id; 16],
+        keep_ms: 70_000,
+        ahead_ms,
+        reach_ms: 10_000,
+        unix_ms: Some(1_800_000_000_000),
+    };
     store.restart();
-    assert_eq!(refused(&store, ahead).await, None);
+    assert_eq!(refused(&store, signed(9, 10_001)).await, None);
+    assert_eq!(refused(&store, signed(10, 10_000)).await, Some(Reason::GuardFloor));
+}
+
+/// One request with a signed stamp, at two members whose clocks are `apart_ms` from each other, the second one as late as
+/// its clock still finds the stamp good: how often it is accepted.
+async fn accepted_at_two_members(apart_ms: i64) -> usize {
+    const BEGAN: u64 = 1_800_000_000_000;
+    const STAMP: u64 = BEGAN + 100_000;
+    let store = MemoryStore::new(10);
+    let guard = RemoteGuard::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS);
+    let id = guard.id_of(IpAddr::from([10, 0, 0, 1]), b"request");
+    let began = Instant::now();
+    let mut accepted = 0;
+    // Each member's clock when it is asked; the store sees the first member's clock from the beginning.
+    let clocks = [(0, BEGAN), (0, STAMP), (apart_ms, STAMP + 59_999)];
+    for (n, (wrong_ms, shows)) in clocks.into_iter().enumerate() {
+        let at = began + Duration::from_millis((shows - BEGAN).saturating_add_signed(-wrong_ms));
+        pass((at - Instant::now()).as_millis() as u64).await;
+        let (id, stamp) = if n == 0 { (guard.id_of([10, 0, 0, 9].into(), b"x"), shows) } else { (id, STAMP) };
+        let Guarded::Ask(job) = guard.test_and_set(id, stamp, shows) else { panic!("not asked") };
+        accepted += usize::from(refused(&store, job).await.is_none());
+    }
+    accepted
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_whose_clocks_differ_take_one_request_once() {
+    for apart_ms in [-5000, -1001, -1000, -500, -1, 0, 1, 500, 1000, 1001, 5000] {
+        assert_eq!(accepted_at_two_members(apart_ms).await, 1, "clocks {apart_ms} ms apart");
+    }
+}
+
+/// What was accepted before lies below the floor, however long ago the floor was raised.
+#[tokio::test(start_paused = true)]
+async fn a_new_memory_takes_no_older_stamp() {
+    let store = MemoryStore::new(10);
+    let signed = |ahead_ms, unix_ms| JobRequest::GuardSet {
+        key: [7; 16],
+        keep_ms: 61_000,
+        ahead_ms,
+        reach_ms: 13_000,
+        unix_ms: Some(unix_ms),
+    };
+    pass(20_000).await;
+    assert_eq!(refused(&store, signed(0, 1_800_000_000_000)).await, None);
+    store.restart();
+    pass(20_000).await;
+    assert_eq!(refused(&store, signed(-20_000, 1_800_000_020_000)).await, Some(Reason::GuardFloor));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,43 @@
+//! What a shared guard asks for, with clocks that differ.
+#![allow(clippy::panic, reason = "tests")]
+
+use super::*;
+
+const STAMP: u64 = 1_800_000_000_000;
+
+/// Keep, ahead, reach and clock of the question about one stamp.
+fn asked(window: Window, now_ms: u64) -> (u64, i64, u64, Option<u64>) {
+    let guard = RemoteGuard::new(GuardKey::from_bytes([3; 16]), window);
+    let id = guard.id_of(IpAddr::from([10, 0, 0, 1]), b"request");
+    match guard.test_and_set(id, STAMP, now_ms) {
+        Guarded::Ask(JobRequest::GuardSet { keep_ms, ahead_ms, reach_ms, unix_ms, .. }) => {
+            (keep_ms, ahead_ms, reach_ms, unix_ms)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// By the clock of any member the id is kept until the same moment of the store's clock, later than the last moment
+/// at which another member's clock may still find the stamp good.
+#[test]
+fn a_signed_stamp_is_kept_as_long_as_any_clock_takes_it() {
+    let apart = millis(RemoteGuard::CLOCKS_APART);
+    for now in [STAMP - 10_000, STAMP, STAMP + 1, STAMP + 59_999] {
+        let (keep, _, _, clock) = asked(Window::REQUESTS, now);
+        assert_eq!(clock.map(|clock| clock + keep), Some(STAMP + 60_000 + apart), "{now}");
+    }
+}
+
+/// A stamp of the past lies before the floor: it must not count as the present.
+#[test]
+fn a_stamp_of_the_past_is_told_as_one() {
+    let reach = 10_000 + 3 * millis(RemoteGuard::CLOCKS_APART);
+    assert_eq!(asked(Window::REQUESTS, STAMP + 5_000), (56_000, -5_000, reach, Some(STAMP + 5_000)));
+    assert_eq!(asked(Window::REQUESTS, STAMP - 3_000), (64_000, 3_000, reach, Some(STAMP - 3_000)));
+}
+
+/// The time of arrival is of a clock of the member's own.
+#[test]
+fn a_stamp_of_arrival_needs_no_clock() {
+    assert_eq!(asked(Window::NETWORK, STAMP), (120_000, 0, 120_000, None));
+}

@@ -1,0 +1,93 @@
+//! How a member proves, when it starts, that it owes the store nothing.
+//!
+//! First flights that were refused without the store's knowledge are owed to it: the data of each comes by an
+//! ordinary handshake, and a copy of the SYN must not be accepted later. What is owed lives in memory. A member
+//! that was killed has lost it, so it begins a new memory for all, in which nothing of before is good.
+//!
+//! A member that stops and owes nothing says so in two places: a random ticket goes into the store and into a file.
+//! At the next start the ticket is taken out of both. So the proof is made only when it is true, holds for one start,
+//! and a file that was lost, copied or brought back from a backup proves nothing. Nothing has to be written at
+//! the moment of an outage, which a refusal would have to wait for: refusals happen at once, in several places
+//! of the engine (a deadline, a plain SYN, no room).
+
+use crate::error::StateError;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// First line of the file.
+const TITLE: &str = "firstflight shared store, version 1";
+/// Longest file: a longer one is something else.
+const LONGEST: u64 = 256;
+
+/// The file, this process' own as long as this is held.
+#[derive(Debug)]
+pub(crate) struct LeftFile {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl LeftFile {
+    /// Takes the ticket out of the file at `path`, if there is one.
+    pub fn take(path: &Path) -> Result<(Self, Option<String>), StateError> {
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(beside(path, ".lock"))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(StateError::Locked),
+            Err(TryLockError::Error(error)) => return Err(error.into()),
+        }
+        let ticket = match File::open(path) {
+            Ok(file) => {
+                let mut text = String::new();
+                file.take(LONGEST).read_to_string(&mut text).map_err(|error| match error.kind() {
+                    ErrorKind::InvalidData => StateError::Damaged,
+                    _ => StateError::Io(error),
+                })?;
+                let ticket = parse(&text).ok_or(StateError::Damaged)?;
+                fs::remove_file(path)?;
+                Some(ticket)
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(error.into()),
+        };
+        let file = Self { path: path.to_owned(), _lock: lock };
+        // Whether it can be written shows now.
+        fs::remove_file(file.write_new("")?)?;
+        Ok((file, ticket))
+    }
+
+    /// Keeps `ticket` for the next start.
+    pub fn put(&self, ticket: &str) -> io::Result<()> {
+        fs::rename(self.write_new(ticket)?, &self.path)
+    }
+
+    fn write_new(&self, ticket: &str) -> io::Result<PathBuf> {
+        let new = beside(&self.path, ".new");
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(format!("{TITLE}\nleft {ticket}\n").as_bytes())?;
+        file.sync_all()?;
+        Ok(new)
+    }
+}
+
+fn parse(text: &str) -> Option<String> {
+    let mut lines = text.strip_suffix('\n')?.lines();
+    if lines.next()? != TITLE {
+        return None;
+    }
+    let ticket = lines.next()?.strip_prefix("left ")?;
+    let hex = ticket.len() == 32 && ticket.bytes().all(|digit| digit.is_ascii_hexdigit());
+    (hex && lines.next().is_none()).then(|| ticket.to_owned())
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}

@@ -1,0 +1,102 @@
+//! What a question is in Redis' commands.
+
+use crate::connection::{Connection, Reply, millis, set};
+use firstflight::credential::{JobRequest, JobResult, Reason, RemoteGuard, Serial};
+use redis::Cmd;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a cookie that was shown is remembered: longer than its activation can be late, which a client
+/// or a slow network may hold back as long as a handshake lasts.
+const USED_LIVES: Duration = Duration::from_secs(3600);
+
+/// A question's command, and what its reply means.
+pub(crate) struct Question {
+    pub command: Cmd,
+    read: fn(Option<&str>) -> JobResult,
+    /// Where in time the first flight is stamped, if a memory that has just begun must not take it.
+    stamp: Option<Stamp>,
+}
+
+/// See [`JobRequest::GuardSet`].
+struct Stamp {
+    ahead_ms: i64,
+    reach_ms: u64,
+    unix_ms: Option<u64>,
+}
+
+impl Question {
+    /// `None` if the store cannot answer such a question.
+    pub fn new(
+        request: JobRequest,
+        prefix: &str,
+        connection: &Connection,
+        cookie_lifetime: Duration,
+    ) -> Option<Self> {
+        Some(match request {
+            JobRequest::GuardSet { key, keep_ms, ahead_ms, reach_ms, unix_ms } => {
+                let key = format!("{prefix}:seen:{:032x}", u128::from_be_bytes(key));
+                let mut command = match unix_ms {
+                    // By Redis' clock, which is compared with the member's: the member's own does not matter.
+                    Some(unix_ms) => until(key, "1", unix_ms.saturating_add(keep_ms)),
+                    None => set(key, "1", keep_ms),
+                };
+                command.arg("NX");
+                let read = |reply: Option<&str>| match reply {
+                    Some(_) => JobResult::Accept,
+                    None => JobResult::Refuse(Reason::Replay),
+                };
+                Self { command, read, stamp: Some(Stamp { ahead_ms, reach_ms, unix_ms }) }
+            }
+            JobRequest::Redeem { serial } => {
+                // `used` whatever was there: see the rules of `SharedStore`.
+                let mut command = set(cookie(prefix, connection, serial), "used", millis(USED_LIVES));
+                command.arg("GET");
+                let read = |reply: Option<&str>| match reply {
+                    Some("active") => JobResult::Accept,
+                    Some(_) => JobResult::Refuse(Reason::Replay),
+                    None => JobResult::Refuse(Reason::NotActive),
+                };
+                Self { command, read, stamp: None }
+            }
+            JobRequest::Activate { serial } => {
+                let mut command = set(cookie(prefix, connection, serial), "active", millis(cookie_lifetime));
+                command.arg("NX");
+                Self { command, read: |_| JobResult::Accept, stamp: None }
+            }
+            _ => return None,
+        })
+    }
+
+    /// What `reply` means, of a memory that remembers everything since `since`. `None` if Redis does not say what time
+    /// it is and has to.
+    ///
+    /// What is refused here was set all the same: it is on its way by the ordinary handshake, and copies of it may
+    /// come later.
+    pub fn answer(&self, reply: &Reply, asked: Instant, since: Instant) -> Option<JobResult> {
+        let Some(stamp) = &self.stamp else { return Some((self.read)(reply.value.as_deref())) };
+        if let Some(unix_ms) = stamp.unix_ms
+            && reply.store_ms?.abs_diff(unix_ms) > millis(RemoteGuard::CLOCKS_APART)
+        {
+            return Some(JobResult::Refuse(Reason::ClockSkew));
+        }
+        let age_ms = millis(asked.saturating_duration_since(since)) as i64;
+        if stamp.reach_ms > 0 && age_ms.saturating_add(stamp.ahead_ms) <= stamp.reach_ms as i64 {
+            return Some(JobResult::Refuse(Reason::GuardFloor));
+        }
+        Some((self.read)(reply.value.as_deref()))
+    }
+}
+
+/// The name of a one-time cookie. A cookie of another memory has another name: nothing that came back from
+/// a disk or a replica is taken for good.
+fn cookie(prefix: &str, connection: &Connection, serial: Serial) -> String {
+    format!("{prefix}:{}:cookie:{:016x}", connection.identity, serial.get())
+}
+
+/// A `SET` of a key that ends when Redis' clock shows `unix_ms`.
+fn until(key: String, value: &str, unix_ms: u64) -> Cmd {
+    let mut command = redis::cmd("SET");
+    command.arg(key).arg(value).arg("PXAT").arg(unix_ms.max(1));
+    command
+}

@@ -1,0 +1,174 @@
+//! What a Redis has to be: one whose clock is the members', and that keeps what it is told.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+
+mod server;
+
+use firstflight::credential::{
+    GuardKey, Guarded, JobRequest, JobResult, Reason, RemoteGuard, ReplayGuard, Serial, Window,
+};
+use firstflight::{SharedStore, StoreError};
+use firstflight_redis::{Options, RedisStore};
+use server::Redis;
+use std::time::Duration;
+
+async fn member(redis: &Redis) -> RedisStore {
+    let options = Options { within: Duration::from_secs(10), ..Options::default() };
+    RedisStore::connect(&redis.url(), options).await.unwrap()
+}
+
+fn redeem(counter: u64) -> JobRequest {
+    JobRequest::Redeem { serial: Serial::new(3, counter).unwrap() }
+}
+
+fn activate(counter: u64) -> JobRequest {
+    JobRequest::Activate { serial: Serial::new(3, counter).unwrap() }
+}
+
+const fn refused(reason: Reason) -> Result<JobResult, StoreError> {
+    Ok(JobResult::Refuse(reason))
+}
+
+const ACCEPTED: Result<JobResult, StoreError> = Ok(JobResult::Accept);
+
+async fn connected(store: &RedisStore) {
+    while !store.is_connected() {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Redis' own Unix time, milliseconds.
+fn clock(redis: &Redis) -> u64 {
+    let line = redis.info("server", "server_time_usec");
+    line.split(':').nth(1).unwrap().trim().parse::<u64>().unwrap() / 1000
+}
+
+/// How a guard of requests with signed stamps asks.
+fn request(id: u8, stamp_ms: u64, now_ms: u64, floor: bool) -> JobRequest {
+    let guard = RemoteGuard::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS);
+    let id = guard.id_of([10, 0, 0, 1].into(), &[id]);
+    match guard.test_and_set(id, stamp_ms, now_ms) {
+        Guarded::Ask(JobRequest::GuardSet { key, keep_ms, ahead_ms, reach_ms, unix_ms }) => {
+            let reach_ms = if floor { reach_ms } else { 0 };
+            JobRequest::GuardSet { key, keep_ms, ahead_ms, reach_ms, unix_ms }
+        }
+        other => unreachable!("{other:?}"),
+    }
+}
+
+/// A member asks by a clock that is wrong by so much.
+#[tokio::test]
+async fn a_member_whose_clock_is_not_the_stores_is_refused() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let store = member(&redis).await;
+    // An hour is beyond whatever this machine's load adds.
+    for (id, wrong_ms, expected) in [
+        (1, -3_600_000_i64, refused(Reason::ClockSkew)),
+        (2, 3_600_000, refused(Reason::ClockSkew)),
+        (3, -30_000, refused(Reason::ClockSkew)),
+        (4, 30_000, refused(Reason::ClockSkew)),
+    ] {
+        let now = clock(&redis).saturating_add_signed(wrong_ms);
+        assert_eq!(store.ask(request(id, now, now, false)).await, expected, "{wrong_ms} ms");
+    }
+    // Refused or not, as this machine's load wants it; never for another reason.
+    let now = clock(&redis);
+    let right = store.ask(request(5, now, now, false)).await;
+    assert!([ACCEPTED, refused(Reason::ClockSkew)].contains(&right), "{right:?}");
+}
+
+/// An id stays as long as a member whose clock is behind may take its stamp, whatever the clock of the member that set
+/// it, and also if that one was refused.
+#[tokio::test]
+async fn an_id_is_kept_by_the_stores_clock() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let store = member(&redis).await;
+    for (id, wrong_ms) in [(1, 0_i64), (2, 500), (3, -500), (4, 40_000), (5, -9_000)] {
+        let stamp = clock(&redis);
+        store.ask(request(id, stamp, stamp.saturating_add_signed(wrong_ms), false)).await.unwrap();
+        let keys = redis.cli(&["EVAL", "return redis.call('KEYS', '*:seen:*')", "0"]);
+        let end = redis.cli(&[
+            "EVAL",
+            "local m = 0; for _, k in ipairs(redis.call('KEYS', '*:seen:*')) do \
+             m = math.max(m, redis.call('PEXPIRETIME', k)) end; return m",
+            "0",
+        ]);
+        assert_eq!(end, format!("int({})", stamp + 61_000), "{wrong_ms} ms, {keys}");
+    }
+}
+
+/// A memory that begins takes nothing stamped before it, also long after it began.
+#[tokio::test]
+async fn a_new_memory_takes_no_older_stamp() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let store = member(&redis).await;
+    let now = clock(&redis);
+    // Its reach is cut to nothing, so the floor is the memory's beginning.
+    let signed = |id, ahead_ms| JobRequest::GuardSet {
+        key: [id; 16],
+        keep_ms: 61_000,
+        ahead_ms,
+        reach_ms: 1,
+        unix_ms: Some(now),
+    };
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let old = store.ask(signed(1, -600_000)).await;
+    assert!([refused(Reason::GuardFloor), refused(Reason::ClockSkew)].contains(&old), "{old:?}");
+}
+
+/// Whatever evicts keys from this Redis.
+fn evict(redis: &Redis) {
+    redis.cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-random"]);
+    redis.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    redis.cli(&["EVAL", "return 1", "0"]);
+    let _ = std::panic::catch_unwind(|| redis.cli(&["SET", "one-more", "1"]));
+    redis.cli(&["CONFIG", "SET", "maxmemory", "0"]);
+    redis.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+}
+
+fn evicted(redis: &Redis) -> u64 {
+    redis.info("stats", "evicted_keys").split(':').nth(1).unwrap().trim().parse().unwrap()
+}
+
+/// A key that was thrown away is a first flight that may come again: what is left of the memory is worth nothing, even
+/// if the policy is right again.
+#[tokio::test]
+async fn a_redis_that_threw_keys_away_is_a_new_memory() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let store = member(&redis).await;
+    let seen = |id, reach_ms| JobRequest::GuardSet {
+        key: [id; 16],
+        keep_ms: 120_000,
+        ahead_ms: 0,
+        reach_ms,
+        unix_ms: None,
+    };
+    for n in 1..=100 {
+        assert_eq!(store.ask(activate(u64::from(n))).await, ACCEPTED);
+        assert_eq!(store.ask(seen(n, 0)).await, ACCEPTED);
+    }
+    evict(&redis);
+    assert!(evicted(&redis) > 0, "the test tests nothing");
+    // Each of them was accepted before, and the keys of some are gone.
+    assert_eq!(store.ask(seen(1, 120_000)).await, Err(StoreError::Unreachable));
+    connected(&store).await;
+    for n in 1..=100 {
+        assert_ne!(store.ask(seen(n, 120_000)).await, ACCEPTED, "id {n} is accepted twice");
+        assert_eq!(store.ask(redeem(u64::from(n))).await, refused(Reason::NotActive), "cookie {n}");
+    }
+    assert_eq!(store.ask(seen(200, 120_000)).await, refused(Reason::GuardFloor));
+}
+
+/// A policy that is changed while Redis runs is noticed within a second, before anything is thrown away.
+#[tokio::test]
+async fn a_policy_that_is_changed_is_noticed() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let store = member(&redis).await;
+    assert_eq!(store.ask(activate(1)).await, ACCEPTED);
+    redis.cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    tokio::time::sleep(Duration::from_millis(1010)).await;
+    assert_eq!(store.ask(activate(2)).await, Err(StoreError::Unfit));
+    assert!(!store.is_connected());
+    redis.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    connected(&store).await;
+    assert_eq!(store.ask(redeem(1)).await, ACCEPTED, "nothing was thrown away");
+}

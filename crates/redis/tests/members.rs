@@ -1,0 +1,255 @@
+//! Members that are killed, stop and start again, and what they leave undone.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+
+mod server;
+
+use firstflight::credential::{JobRequest, JobResult, Reason, Serial};
+use firstflight::{SharedStore, StoreError};
+use firstflight_redis::{ConnectError, Options, RedisStore, StateError};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use server::Redis;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+
+/// Patient: what is tested is what is answered, not when.
+fn options(state: Option<&Path>) -> Options {
+    Options { within: Duration::from_secs(10), state: state.map(Path::to_owned), ..Options::default() }
+}
+
+async fn member(redis: &Redis, state: Option<&Path>) -> RedisStore {
+    RedisStore::connect(&redis.url(), options(state)).await.unwrap()
+}
+
+fn redeem(counter: u64) -> JobRequest {
+    JobRequest::Redeem { serial: Serial::new(3, counter).unwrap() }
+}
+
+fn activate(counter: u64) -> JobRequest {
+    JobRequest::Activate { serial: Serial::new(3, counter).unwrap() }
+}
+
+const fn refused(reason: Reason) -> Result<JobResult, StoreError> {
+    Ok(JobResult::Refuse(reason))
+}
+
+const ACCEPTED: Result<JobResult, StoreError> = Ok(JobResult::Accept);
+
+/// Asks until the member has met the memory that answers.
+async fn ask(store: &RedisStore, request: JobRequest) -> Result<JobResult, StoreError> {
+    while store.ask(activate(1 << 40)).await.is_err() {
+        while !store.is_connected() {
+            tokio::task::yield_now().await;
+        }
+    }
+    store.ask(request).await
+}
+
+/// Two members of one farm: one with a state file at `path` and one without; and cookies 1 to 9 are good.
+struct Farm {
+    runtime: Runtime,
+    redis: Redis,
+    path: PathBuf,
+    other: RedisStore,
+}
+
+impl Farm {
+    fn start() -> Option<Self> {
+        let redis = Redis::start(&[])?;
+        let runtime = runtime();
+        let other = runtime.block_on(member(&redis, None));
+        Some(Self { runtime, path: redis.file("state"), redis, other })
+    }
+
+    /// Starts the member with the state file, then gives out the cookies.
+    fn member(&self, runtime: &Runtime, state: Option<&Path>) -> RedisStore {
+        let options = Options { state: state.map(Path::to_owned), ..Options::default() };
+        let store = runtime.block_on(RedisStore::connect(&self.redis.url(), options)).unwrap();
+        for counter in 1..10 {
+            assert_eq!(self.other(activate(counter)), ACCEPTED);
+        }
+        store
+    }
+
+    /// What the other member is answered.
+    fn other(&self, request: JobRequest) -> Result<JobResult, StoreError> {
+        self.runtime.block_on(ask(&self.other, request))
+    }
+
+    /// A member stops in order.
+    fn close(&self, runtime: &Runtime, store: RedisStore) -> bool {
+        runtime.block_on(Arc::new(store).close())
+    }
+
+    /// Redis answers again, and was told everything.
+    fn end_of_outage(&self, runtime: &Runtime, store: &RedisStore) {
+        self.signal(Signal::SIGCONT);
+        runtime.block_on(async {
+            while !store.is_connected() || store.owes() {
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.redis.pid()), signal).unwrap();
+    }
+
+    /// `store` refuses cookie 1 while Redis does not answer: Redis has not heard of it.
+    fn refuse(&self, runtime: &Runtime, store: &RedisStore) {
+        self.signal(Signal::SIGSTOP);
+        runtime.block_on(async {
+            // This one is in Redis' socket; from then on the connection is lost.
+            assert!(store.ask(redeem(9)).await.is_err());
+            assert_eq!(store.ask(redeem(1)).await, Err(StoreError::Unreachable));
+        });
+        assert!(store.owes());
+    }
+}
+
+/// What ends with it ends as in a process that is killed.
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// The data of the refused first flight came by the ordinary handshake. A copy of its SYN is not accepted afterwards,
+/// though the member that refused it remembers nothing.
+#[test]
+fn a_member_that_was_killed_begins_a_new_memory() {
+    for with_state in [true, false] {
+        let Some(farm) = Farm::start() else { return };
+        let state = with_state.then_some(&*farm.path);
+        let first = runtime();
+        let closed = farm.close(&first, farm.member(&first, state));
+        assert_eq!(closed, with_state);
+        let killed = runtime();
+        let store = farm.member(&killed, state);
+        farm.refuse(&killed, &store);
+        drop((store, killed));
+        farm.signal(Signal::SIGCONT);
+        let again = runtime();
+        let store = again.block_on(RedisStore::connect(&farm.redis.url(), options(state))).unwrap();
+        assert_eq!(farm.other(redeem(1)), refused(Reason::NotActive), "a copy of what was refused");
+        assert_eq!(farm.other(redeem(2)), refused(Reason::NotActive), "nothing of before is good");
+        assert_eq!(farm.other(activate(20)), ACCEPTED);
+        assert_eq!(again.block_on(ask(&store, redeem(20))), ACCEPTED);
+    }
+}
+
+/// It cannot tell Redis what it refused, so it does not say that it owes nothing.
+#[test]
+fn a_member_that_stops_in_an_outage_begins_a_new_memory() {
+    let Some(farm) = Farm::start() else { return };
+    let stopped = runtime();
+    let store = farm.member(&stopped, Some(&farm.path));
+    farm.refuse(&stopped, &store);
+    assert!(!farm.close(&stopped, store));
+    drop(stopped);
+    farm.signal(Signal::SIGCONT);
+    let again = runtime();
+    let _store = again.block_on(member(&farm.redis, Some(&farm.path)));
+    assert_eq!(farm.other(redeem(1)), refused(Reason::NotActive));
+}
+
+/// What it refused was told, so nothing is lost for anybody.
+#[test]
+fn a_member_that_stops_in_order_costs_nobody_a_cookie() {
+    let Some(farm) = Farm::start() else { return };
+    let stopped = runtime();
+    let store = farm.member(&stopped, Some(&farm.path));
+    farm.refuse(&stopped, &store);
+    farm.end_of_outage(&stopped, &store);
+    assert!(farm.close(&stopped, store));
+    let again = runtime();
+    let store = again.block_on(member(&farm.redis, Some(&farm.path)));
+    assert_eq!(farm.other(redeem(1)), refused(Reason::Replay));
+    assert_eq!(farm.other(redeem(2)), ACCEPTED);
+    assert_eq!(again.block_on(store.ask(redeem(3))), ACCEPTED);
+}
+
+/// The proof holds for one start: a state file from a backup says nothing of what happened since.
+#[test]
+fn a_state_file_from_a_backup_proves_nothing() {
+    let Some(farm) = Farm::start() else { return };
+    let first = runtime();
+    assert!(farm.close(&first, farm.member(&first, Some(&farm.path))));
+    let backup = std::fs::read(&farm.path).unwrap();
+    let killed = runtime();
+    let store = farm.member(&killed, Some(&farm.path));
+    assert!(!farm.path.exists(), "it is taken at the start");
+    farm.refuse(&killed, &store);
+    drop((store, killed));
+    farm.signal(Signal::SIGCONT);
+    std::fs::write(&farm.path, backup).unwrap();
+    let again = runtime();
+    let _store = again.block_on(member(&farm.redis, Some(&farm.path)));
+    assert_eq!(farm.other(redeem(1)), refused(Reason::NotActive));
+}
+
+/// A member that cannot reach Redis when it starts refuses as well, and settles its past when it can.
+#[test]
+fn a_member_that_starts_in_an_outage_settles_its_past_later() {
+    let Some(farm) = Farm::start() else { return };
+    let killed = runtime();
+    let store = farm.member(&killed, Some(&farm.path));
+    farm.refuse(&killed, &store);
+    drop((store, killed));
+    let again = runtime();
+    let store = again.block_on(member(&farm.redis, Some(&farm.path)));
+    assert!(!store.is_connected());
+    farm.signal(Signal::SIGCONT);
+    assert_eq!(again.block_on(ask(&store, activate(20))), ACCEPTED);
+    assert_eq!(farm.other(redeem(1)), refused(Reason::NotActive));
+}
+
+/// Nothing was asked, so nothing is owed.
+#[test]
+fn a_start_that_redis_refuses_costs_nobody_a_cookie() {
+    let Some(farm) = Farm::start() else { return };
+    let first = runtime();
+    assert!(farm.close(&first, farm.member(&first, Some(&farm.path))));
+    farm.redis.cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    let state = options(Some(&farm.path));
+    let refused = first.block_on(RedisStore::connect(&farm.redis.url(), state)).unwrap_err();
+    assert!(matches!(refused, ConnectError::Evicts(_)), "{refused}");
+    farm.redis.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    let _store = first.block_on(member(&farm.redis, Some(&farm.path)));
+    assert_eq!(farm.other(redeem(2)), ACCEPTED);
+}
+
+#[tokio::test]
+async fn a_state_file_is_one_members_own() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let path = redis.file("state");
+    let _first = member(&redis, Some(&path)).await;
+    let second = RedisStore::connect(&redis.url(), options(Some(&path))).await.unwrap_err();
+    assert!(matches!(second, ConnectError::State(_, StateError::Locked)), "{second}");
+    // Something else is not thrown away.
+    let note = redis.file("note");
+    for text in ["a note\n", "firstflight shared store, version 1\n", "\u{fffd}"] {
+        std::fs::write(&note, text).unwrap();
+        let damaged = RedisStore::connect(&redis.url(), options(Some(&note))).await.unwrap_err();
+        assert!(matches!(damaged, ConnectError::State(_, StateError::Damaged)), "{damaged}");
+        assert_eq!(std::fs::read_to_string(&note).unwrap(), text);
+    }
+    let nowhere =
+        RedisStore::connect(&redis.url(), options(Some(&redis.file("no/state")))).await.unwrap_err();
+    assert!(matches!(nowhere, ConnectError::State(_, StateError::Io(_))), "{nowhere}");
+}
+
+/// A question that was missed is not overtaken by a copy's.
+#[tokio::test]
+async fn what_is_owed_is_refused_before_redis_knows_of_it() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let store = member(&redis, None).await;
+    let guard =
+        JobRequest::GuardSet { key: [1; 16], keep_ms: 120_000, ahead_ms: 0, reach_ms: 0, unix_ms: None };
+    assert_eq!(store.ask(activate(1)).await, ACCEPTED);
+    for owed in [redeem(1), guard] {
+        // Told by a task of its own, which has not begun.
+        store.missed(owed);
+        assert_eq!(store.ask(owed).await, refused(Reason::Replay));
+    }
+}
