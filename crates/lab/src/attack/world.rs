@@ -2,7 +2,7 @@
 //! reaches them.
 
 use firstflight_credential::asap::BudgetConfig;
-use firstflight_credential::{JobRequest, JobResult, Reason, Serial};
+use firstflight_credential::{JobRequest, JobResult, Reason, RemoteGuard, Serial};
 use firstflight_stack::{Config, ConnId, ConnectConfig, Event, ListenConfig, ListenerId, Readiness, Stack};
 use firstflight_wire::ip::{Ecn, Header as IpHeader, Packet, Protocol};
 use firstflight_wire::tcp::{Flags, Header, OptionsBuf, Segment, fill_checksum};
@@ -61,24 +61,41 @@ pub struct Visit {
     pub left: usize,
 }
 
-/// What the members of a farm share: which one-time cookies are good, and what was seen.
+/// What the members of a farm share: which one-time cookies are good, and what was seen. Its clock is right.
 #[derive(Debug, Default)]
 pub struct SharedStore {
     active: BTreeSet<Serial>,
     /// Until when each is kept.
     seen: BTreeMap<[u8; 16], Instant>,
+    /// When its memory began.
+    since: Instant,
     /// It answers nothing.
     pub down: bool,
 }
 
 impl SharedStore {
+    /// One that remembers nothing of before `now`.
+    pub fn empty(now: Instant) -> Self {
+        Self { since: now, ..Self::default() }
+    }
+
     fn answer(&mut self, request: JobRequest, now: Instant) -> JobResult {
         let yes = match request {
-            JobRequest::GuardSet { key, keep_ms, .. } => {
+            JobRequest::GuardSet { key, keep_ms, ahead_ms, reach_ms, unix_ms } => {
+                let clock = clock_at(now).unix_ms;
+                let keep_ms = unix_ms.map_or(keep_ms, |asked| (asked + keep_ms).saturating_sub(clock));
                 let until = self.seen.entry(key).or_insert(Instant::ZERO);
                 let new = *until <= now;
                 if new {
                     *until = now + Duration::from_millis(keep_ms);
+                }
+                let apart = RemoteGuard::CLOCKS_APART.as_millis() as u64;
+                if unix_ms.is_some_and(|asked| asked.abs_diff(clock) > apart) {
+                    return JobResult::Refuse(Reason::ClockSkew);
+                }
+                let age_ms = (now - self.since).as_millis() as i64;
+                if age_ms + ahead_ms <= reach_ms as i64 {
+                    return JobResult::Refuse(Reason::GuardFloor);
                 }
                 new
             }

@@ -2,7 +2,7 @@
 
 use super::super::replay::changed;
 use super::super::report::Table;
-use super::super::world::{World, address, clock_at};
+use super::super::world::{DELAY, SharedStore, World, address, clock_at};
 use super::{OPEN, certificate, guard};
 use crate::certified::{connect, key, policy};
 use firstflight_credential::replay::ReplayId;
@@ -46,10 +46,14 @@ pub enum Between {
     RestartInThePast,
     /// The balancer chooses another member of the farm.
     Member,
+    /// Another member, whose clock is so many milliseconds behind, and the copies come as late as it takes them.
+    Behind(u64),
+    /// The store loses its memory, and the copies come when it is open again.
+    StoreLost,
 }
 
 impl Between {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 13] = [
         Self::Nothing,
         Self::Close,
         Self::Changed,
@@ -59,6 +63,10 @@ impl Between {
         Self::ForwardAndBack,
         Self::RestartInThePast,
         Self::Member,
+        Self::Behind(1),
+        Self::Behind(500),
+        Self::Behind(2000),
+        Self::StoreLost,
     ];
 }
 
@@ -89,6 +97,8 @@ struct Scene {
     world: World,
     memory: Memory,
     server: IpAddr,
+    /// When the recorded request was made, Unix milliseconds.
+    stamp_ms: u64,
 }
 
 impl Scene {
@@ -123,6 +133,7 @@ impl Scene {
         let certificate = certificate(key(&mut self.world.random), address(CLIENT), self.world.now);
         let Some(certificate) = certificate else { return Vec::new() };
         let config = connect(&Arc::new(certificate), self.world.now);
+        self.stamp_ms = self.clock(0).unix_ms;
         self.world.visit_with(client, self.server, NAME, &config);
         self.pass(Duration::from_millis(55));
         self.world.overheard.get(&address(CLIENT)).cloned().unwrap_or_default()
@@ -137,6 +148,18 @@ impl Scene {
             self.world.inject(packet.to_vec());
             self.pass(every);
         }
+    }
+
+    /// Copies that arrive around the last moment at which a clock that is so far behind takes their stamp.
+    fn send_late(&mut self, syn: &[u8], behind_ms: u64) {
+        let last = self.stamp_ms + Window::REQUESTS.past.as_millis() as u64 + behind_ms;
+        let first = last.saturating_sub(DELAY.as_millis() as u64 + 5);
+        self.pass(Duration::from_millis(first.saturating_sub(self.clock(0).unix_ms)));
+        for n in 1..=8 {
+            self.world.inject(changed(syn, |p| (p[20], p[24]) = (n, p[24] ^ n)));
+            self.pass(Duration::from_millis(1));
+        }
+        self.pass(LATER);
     }
 
     fn attack(&mut self, between: Between, syn: &[u8]) {
@@ -156,6 +179,15 @@ impl Scene {
             Between::Restart => self.start(self.clock(0), self.clock(0)),
             // It has been there as long as the first one.
             Between::Member => self.start(self.clock(0), self.clock(-MINUTE)),
+            Between::Behind(ms) => {
+                let ms = ms as i64;
+                self.start(self.clock(-ms), self.clock(-ms - MINUTE));
+                return self.send_late(syn, ms as u64);
+            }
+            Between::StoreLost => {
+                self.world.store = SharedStore::empty(self.world.now);
+                self.pass(Duration::from_secs(15));
+            }
             Between::Back => self.set_clock(self.clock(-HOUR)),
             Between::Forward => self.set_clock(self.clock(HOUR)),
             Between::ForwardAndBack => {
@@ -177,7 +209,7 @@ impl Scene {
 
 /// How often the recorded request is executed.
 pub fn executed(memory: Memory, between: Between, seed: u64) -> u32 {
-    let mut scene = Scene { world: World::seeded(seed), memory, server: address(1) };
+    let mut scene = Scene { world: World::seeded(seed), memory, server: address(1), stamp_ms: 0 };
     let clock = clock_at(scene.world.now);
     scene.start(clock, clock);
     let syn = scene.record();
@@ -204,11 +236,16 @@ pub fn table(seed: u64) -> Table {
             "forward, back",
             "restart 1 h back",
             "other member",
+            "1 ms behind",
+            "0.5 s behind",
+            "2 s behind",
+            "store lost",
         ],
     );
     for (name, memory) in ROWS {
-        let [a, b, c, d, e, f, g, h, i] = Between::ALL.map(|between| executed(memory, between, seed).into());
-        table.row([name.into(), a, b, c, d, e, f, g, h, i]);
+        let [a, b, c, d, e, f, g, h, i, j, k, l, m] =
+            Between::ALL.map(|between| executed(memory, between, seed).into());
+        table.row([name.into(), a, b, c, d, e, f, g, h, i, j, k, l, m]);
     }
     table
 }
@@ -219,24 +256,24 @@ mod tests {
 
     const SEED: u64 = 1;
 
-    fn run(memory: Memory) -> [u32; 9] {
+    fn run(memory: Memory) -> [u32; 13] {
         let all = Between::ALL.map(|between| executed(memory, between, SEED));
         println!("seed {SEED}, {memory:?}: {all:?} for {:?}", Between::ALL);
         all
     }
 
-    /// But for a server that is told a wrong time when it starts, and members that share no guard.
+    /// But for a server alone that is told a wrong time when it starts, and members that share no guard.
     #[test]
     fn a_request_runs_once_whatever_happens() {
-        assert_eq!(run(Memory::Own), [1, 1, 1, 1, 1, 1, 1, 2, 2]);
-        assert_eq!(run(Memory::Shared), [1, 1, 1, 1, 1, 1, 1, 2, 1]);
+        assert_eq!(run(Memory::Own), [1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 1]);
+        assert_eq!(run(Memory::Shared), [1; 13]);
     }
 
     /// The attacks are some: without a guard they run it again.
     #[test]
     fn without_a_guard_it_runs_again() {
-        let [living, closed, changed, restart, .., member] = run(Memory::Nothing);
+        let [living, closed, changed, restart, .., member, one, half, two, lost] = run(Memory::Nothing);
         assert_eq!(living, 1, "the connection answers for itself");
-        assert!([closed, changed, restart, member].into_iter().all(|times| times > 1));
+        assert!([closed, changed, restart, member, one, half, two, lost].into_iter().all(|times| times > 1));
     }
 }
