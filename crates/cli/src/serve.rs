@@ -14,7 +14,7 @@ mod relay;
 pub(crate) mod replays;
 
 use crate::error::Error;
-use crate::network::Network;
+use crate::network::{Capture, Network};
 use crate::observed::observe;
 use crate::stop::Stop;
 use clap::ArgGroup;
@@ -24,6 +24,7 @@ use firstflight::credential::asap::AsapPolicy;
 use firstflight::link::UdpLink;
 use firstflight::{Endpoint, ListenConfig, Listener, Stream};
 use firstflight_dns::service::FrontHandle;
+use firstflight_redis::RedisStore;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -108,7 +109,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         None => args.network.addresses().to_vec(),
     };
     let mut fast_open = args.fast_open.prepare().await?;
-    let store = args.replays.prepare(fast_open.policy.as_mut()).await.map_err(Error::Replays)?;
+    args.replays.prepare(fast_open.policy.as_mut()).map_err(Error::Replays)?;
     let mut asap = args.certificates.prepare(&listen_at, port, fast_open.policy.as_ref()).await?;
     let (fronts, names) = first_flights_by_dns(&args, asap.policy.as_mut()).await?;
     let root: Arc<Path> = files::root(&args.root).await?.into();
@@ -121,9 +122,9 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     if names.is_some() {
         firstflight_dns::metrics::describe();
     }
-    let asks = store.is_some();
     let udp = args.udp.map(|at| UdpLink::bind(at).map_err(|error| Error::Udp(at, error))).transpose()?;
-    let (endpoint, capture) = args.network.start(NetworkId::UNKNOWN, udp, store)?;
+    let (endpoint, capture, store) = start(&args, fast_open.policy.is_some(), udp).await?;
+    let asks = store.is_some();
     let names = names.map(|names| names.over(endpoint.clone())).transpose()?;
     let naming = names.as_ref().map(|names| names.handle.clone());
     let exporting = metrics.map(|exporter| export(exporter, &endpoint, naming.as_ref()));
@@ -161,7 +162,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         relaying.abort();
     }
     tokio::select! {
-        () = end(listening, names, graceful, &endpoint) => {}
+        () = end(listening, names, graceful, &endpoint, store) => {}
         // A second signal: at once.
         () = signals.asked() => {}
     }
@@ -179,12 +180,35 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Starts the engine, and the store that it asks.
+async fn start(
+    args: &Args,
+    asks: bool,
+    udp: Option<UdpLink>,
+) -> Result<(Endpoint, Capture, Option<Arc<RedisStore>>), Error> {
+    let store = match asks {
+        true => args.replays.store().await.map_err(Error::Replays)?,
+        false => None,
+    };
+    match args.network.start(NetworkId::UNKNOWN, udp, store.clone().map(|store| store as _)) {
+        Ok((endpoint, capture)) => Ok((endpoint, capture, store)),
+        Err(error) => {
+            // It was asked nothing.
+            if let Some(store) = store {
+                store.close().await;
+            }
+            Err(error)
+        }
+    }
+}
+
 /// Waits until nothing listens and all connections have closed, of resolvers too, or their time is over.
 async fn end(
     mut listening: JoinSet<()>,
     names: Option<JoinHandle<()>>,
     graceful: Arc<GracefulShutdown>,
     endpoint: &Endpoint,
+    store: Option<Arc<RedisStore>>,
 ) {
     let until = Instant::now() + GRACE;
     let connections = async {
@@ -201,6 +225,10 @@ async fn end(
         }
     };
     tokio::join!(connections, resolvers);
+    // Nothing is refused from here on.
+    if let Some(store) = store {
+        store.close().await;
+    }
 }
 
 /// The ways in for first flights by DNS: from fronts elsewhere, and from the one in this server.

@@ -294,6 +294,7 @@ fn mistakes_about_replays() {
     refused(&["--one-time", "--one-time-state", "/nonexistent/x", "--no-cookie"], "cannot be used with");
     refused(&["--replays", "no-duplicates", "--no-fast-open"], "cannot be used with");
     refused(&["--store", "redis://localhost"], "--store-keys <FILE>");
+    refused(&["--store-state", "/nonexistent/x"], "--store <URL>");
     let keys = TempFile::new("farm-keys", "0f".repeat(48));
     let store = ["--store", "redis://127.0.0.1:1", "--store-keys", keys.as_str()];
     let with_store = |args: &[&str], says: &str| refused(&[&store, args].concat(), says);
@@ -306,6 +307,9 @@ fn mistakes_about_replays() {
     std::fs::write(&keys.0, "0f".repeat(48)).unwrap();
     let store = ["--store", "http://host", "--store-keys", keys.as_str()];
     refused(&[&store[..], &["--replays", "no-duplicates"]].concat(), "redis://HOST");
+    let store = ["--store", "redis://127.0.0.1:1", "--store-keys", keys.as_str()];
+    let state = ["--replays", "no-duplicates", "--store-state", "/nonexistent/x"];
+    refused(&[&store[..], &state].concat(), "the state file /nonexistent/x: ");
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! How often one first flight may be executed, on one server or on a farm.
 
 use clap::ValueEnum;
+use firstflight::Endpoint;
 use firstflight::credential::{
     self, Farm, FastOpenPolicy, GuardKey, OneTimeCookies, OneTimeKeys, PolicyError, RemoteGuard, ReplayGuard,
     ReplayTable, Window,
 };
 use firstflight::serial_file::{self, SerialFile, SerialFileError};
-use firstflight::{Endpoint, SharedStore};
 use firstflight_redis::{ConnectError, Options, RedisStore};
 use std::fmt;
 use std::io;
@@ -46,6 +46,13 @@ pub struct Replays {
     /// File with the keys that a farm shares with its store: 96 hexadecimal digits (openssl rand -hex 48)
     #[arg(long, value_name = "FILE", requires = "store")]
     store_keys: Option<PathBuf>,
+    /// File in which this server notes, when it stops, that it owes the store nothing [default: FILE.store beside
+    /// --one-time-state FILE]
+    ///
+    /// A server that starts without such a note (it was killed, or there is no file) begins a new memory in the
+    /// store: no one-time cookie of before is good, and no-duplicates refuses for two minutes, on the whole farm.
+    #[arg(long, value_name = "FILE", requires = "store")]
+    store_state: Option<PathBuf>,
     /// Begins the names of the farm's keys in Redis
     #[arg(long, value_name = "TEXT", default_value = "firstflight", requires = "store")]
     store_prefix: String,
@@ -119,13 +126,10 @@ struct FarmKeys {
 }
 
 impl Replays {
-    /// Completes `policy`; the store to ask, if there is one. Without Fast Open nothing is to be done.
-    pub async fn prepare(
-        &self,
-        policy: Option<&mut FastOpenPolicy>,
-    ) -> Result<Option<Arc<dyn SharedStore>>, ReplayError> {
+    /// Completes `policy`. Without Fast Open nothing is to be done.
+    pub fn prepare(&self, policy: Option<&mut FastOpenPolicy>) -> Result<(), ReplayError> {
         self.check()?;
-        let Some(policy) = policy else { return Ok(None) };
+        let Some(policy) = policy else { return Ok(()) };
         let farm = self.store_keys.as_deref().map(FarmKeys::read).transpose()?;
         if self.one_time {
             policy.verifier = Some(Arc::new(self.cookies(farm.as_ref())?));
@@ -135,10 +139,21 @@ impl Replays {
             Level::AtMostOnce => credential::Replays::AtMostOnce,
             Level::NoDuplicates => credential::Replays::NoDuplicates(self.guard(farm.as_ref())?),
         };
-        policy.validate().map_err(ReplayError::Policy)?;
+        policy.validate().map_err(ReplayError::Policy)
+    }
+
+    /// The store to ask, if there is one.
+    pub async fn store(&self) -> Result<Option<Arc<RedisStore>>, ReplayError> {
         let Some(url) = &self.store else { return Ok(None) };
-        let options = Options { prefix: self.store_prefix.clone(), ..Options::default() };
+        let state = self.store_state.clone().or_else(|| self.one_time_state.as_deref().map(beside));
+        let forgets = state.is_none();
+        let options = Options { prefix: self.store_prefix.clone(), state, ..Options::default() };
         let store = RedisStore::connect(url, options).await.map_err(ReplayError::Store)?;
+        if forgets {
+            tracing::warn!(
+                "without --store-state each start of this server begins a new memory in the store"
+            );
+        }
         Ok(Some(Arc::new(store)))
     }
 
@@ -177,6 +192,13 @@ impl Replays {
         let start = Endpoint::BEGINNING_MS;
         Ok(Arc::new(ReplayTable::new(GuardKey::from_bytes(*key), Window::NETWORK, bytes, start)))
     }
+}
+
+/// Where the note to the store is kept, if nothing else is said.
+fn beside(state: &Path) -> PathBuf {
+    let mut name = state.as_os_str().to_owned();
+    name.push(".store");
+    name.into()
 }
 
 impl FarmKeys {
