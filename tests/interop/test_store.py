@@ -9,6 +9,7 @@ import kernel
 from case import FAMILIES, body, case, check, equal
 from firstflight import PORT, TUN, is_accepted, show
 from net import Pair
+from process import run
 from redis_server import Redis
 from replayer import Replayer, first_flight
 
@@ -22,17 +23,31 @@ class Farm:
 
     def __init__(self, t, root, *options, store=None, one_time=True):
         keys = secret(root, "farm.keys", secrets.token_hex(48))
-        self.spaces, self.members, self.wires = [], [], []
+        self.spaces, self.members, self.wires, self._start = [], [], [], []
         for number in (1, 2):
             ns = t.namespace(f"member{number}")
             extra = ["--key", KEY, *options]
             if store:
-                extra += ["--store", store.url, "--store-keys", keys]
+                state = os.path.join(root, f"store-state{number}")
+                extra += ["--store", store.url, "--store-keys", keys, "--store-state", state]
             if one_time:
                 extra += ["--one-time-state", os.path.join(root, f"state{number}"), "--issuer", number]
             self.spaces.append(ns)
-            self.members.append(t.serve(ns, PAIR, root, *extra))
+            self._start.append(lambda ns=ns, extra=extra: t.serve(ns, PAIR, root, *extra))
+        if store:
+            # A member's first start begins a new memory for all: that is over before the test begins.
+            for start in self._start:
+                equal(start().terminate(), 0, "exit status")
+        for ns, start in zip(self.spaces, self._start):
+            self.members.append(start())
             self.wires.append(t.enter_context(Replayer(ns, TUN)))
+
+    def restart(self, t, number):
+        """Starts a member that has ended; its log from before."""
+        before = self.members[number].records()
+        self.members[number] = self._start[number]()
+        self.wires[number] = t.enter_context(Replayer(self.spaces[number], TUN))
+        return before
 
     def fetch(self, member, family, path):
         return kernel.fetch(self.spaces[member], "sendto", PAIR.peer[family], PORT, path)
@@ -179,6 +194,45 @@ def store_lost_under_load(t, how):
     for member in farm.members:
         told = [member.text("err").count(words) for words in ("store is lost", "answers again")]
         check(0 < told[0] <= 3 and told[0] == told[1], f"{told} losses and returns in the log")
+
+
+@case(how=("terminated", "killed"), needs=("nft", "redis-server"))
+def killed_in_an_outage(t, how):
+    """A member refuses a first flight while Redis does not answer, and ends. Its recorded SYN is good nowhere."""
+    root = t.root(small=5000, refused=100, last=100)
+    store = t.start(Redis(root))
+    farm = Farm(t, root, *ONE_TIME, store=store)
+    client, server = PAIR.host[4], PAIR.peer[4]
+    cookies = []
+    for _ in (1, 2):
+        run("ip", "-n", farm.spaces[0].name, "tcp_metrics", "flush", "all")
+        farm.fetch(0, 4, "/small")
+        cookies.append(kernel.cached_cookie(farm.spaces[0], server))
+    check(None not in cookies and cookies[0] != cookies[1], f"two cookies: {cookies}")
+    farm.wires[0].recorded()
+    os.kill(store.pid, signal.SIGSTOP)
+    # The first question is in Redis' socket; then nobody asks any more.
+    farm.wires[0].send(first_flight(client, server, (40000, PORT), cookies[0], b"GET /lost"))
+    farm.members[0].wait_until(lambda: "store is lost" in farm.members[0].text("err"), "loss of the store")
+    reply = farm.fetch(0, 4, "/refused")
+    equal((reply.status, reply.body), (200, body(root, "refused")), "answer in the outage")
+    (syn,) = farm.wires[0].recorded()
+    (record,) = [r for r in farm.members[0].requests(3) if r["path"] == "/refused"]
+    equal((is_accepted(record), record["reason"]), (False, "store-unavailable"), show(record))
+    if how == "terminated":
+        equal(farm.members[0].terminate(), 0, "exit status")
+    else:
+        farm.members[0].kill()
+    os.kill(store.pid, signal.SIGCONT)
+    before = farm.restart(t, 0)
+    # The kernels know nothing of the copies' connections; their resets would cut the requests off.
+    for space in farm.spaces:
+        space.nft("type filter hook output priority 0; tcp flags & rst == rst drop")
+    for wire in farm.wires:
+        wire.send(syn)
+    farm.settled(4, "/last")
+    executed = sum(r.get("path") == "/refused" for r in before) + farm.executed()["/refused"]
+    equal(executed, 1, "executions")
 
 
 @case(family=FAMILIES)
