@@ -367,8 +367,9 @@ fn admit_block(
     let candidate = match policy.examine(first, len, carrier, shard, clock) {
         Ok(candidate) => candidate,
         Err(refused) => {
-            // What is refused only for now must not be good later: its data comes by the ordinary handshake.
-            let for_now = matches!(refused.status, Status::Overloaded | Status::Policy);
+            // What is refused only for now must not be good later: its data comes by the ordinary handshake. Below
+            // this member's floor another member of the farm must not take it.
+            let for_now = matches!(refused.status, Status::Overloaded | Status::Policy | Status::GuardFloor);
             let tell = if for_now { spoil(policies, first, clock) } else { None };
             return refuse(refused, asap::reason(refused.status), tell);
         }

@@ -7,6 +7,7 @@
 
 mod remote;
 mod table;
+mod time;
 
 pub use remote::RemoteGuard;
 pub use table::ReplayTable;
@@ -15,6 +16,7 @@ use crate::admission::{FirstFlight, JobRequest};
 use core::hash::Hasher;
 use core::net::IpAddr;
 use core::time::Duration;
+use firstflight_wire::Clock;
 use siphasher::sip128::{Hasher128, SipHasher24};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
@@ -84,6 +86,15 @@ pub trait ReplayGuard: Send + Sync {
         Guarded::New
     }
 
+    /// Shows it the wall clock by which a request is about to be judged. Gives the time by which to judge whether
+    /// the request is too late, in Unix milliseconds: what was too late once stays so when the clock goes back a
+    /// little. When it goes back by more, or was uncertain by more than [`Window::future`] and no longer is, the
+    /// guard closes for all stamps that are in time now.
+    fn observe(&self, clock: &Clock) -> u64;
+
+    /// Takes no stamp up to `floor_ms` (Unix milliseconds) any more. The floor never sinks.
+    fn raise_floor(&self, floor_ms: u64);
+
     /// The id of what `key` identifies, of a client.
     fn id_of(&self, client: IpAddr, key: &[u8]) -> ReplayId;
 
@@ -138,6 +149,10 @@ impl GuardKey {
         hasher.write_u64(crate::pending::prefix(client));
         hasher.finish() as u16
     }
+}
+
+fn millis(duration: Duration) -> u64 {
+    duration.as_millis() as u64
 }
 
 impl core::fmt::Debug for GuardKey {

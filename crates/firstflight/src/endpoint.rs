@@ -180,6 +180,8 @@ impl Endpoint {
         if needs_store && !inner.has_store {
             return Err(ListenError::Policy(PolicyError::NeedsStore));
         }
+        // A guard may have to close by it.
+        inner.set_clock();
         let id = inner.stack.listen(config)?;
         drop(inner);
         Ok(Listener::new(Arc::clone(&self.shared), id, local))

@@ -12,7 +12,8 @@
 //! per_second = 1000  # first flights accepted a second
 //! ```
 //!
-//! Only `key` must be there. An entry that is removed is trusted no more from the next reading on.
+//! Only `key` must be there. An entry that is removed is trusted no more from the next reading on. A change that
+//! admits more than before closes first flights for a while: see [`TrustHandle::set`].
 
 use crate::credential::asap::{NotAKey, PublicKey, TrustError, TrustStore, Trusted};
 use crate::keys::{EVERY, Warning};
@@ -43,9 +44,14 @@ impl TrustHandle {
     }
 
     /// Replaces the verifiers that are trusted, from the next first flight on; false if the listener has gone
-    /// or takes no certificates.
+    /// or takes no certificates. A change that admits more than before costs a pause: requests that were made before
+    /// it, or up to ten seconds after it, take the ordinary handshake.
     pub fn set(&self, trust: Arc<TrustStore>) -> bool {
-        self.shared.upgrade().is_some_and(|shared| shared.lock().stack.set_trust(self.id, trust))
+        let Some(shared) = self.shared.upgrade() else { return false };
+        let mut inner = shared.lock();
+        inner.set_clock();
+        let now = inner.now();
+        inner.stack.set_trust(self.id, trust, now)
     }
 
     fn is_alive(&self) -> bool {

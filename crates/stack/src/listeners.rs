@@ -6,10 +6,11 @@ use crate::flow::FlowKey;
 use crate::queue::Queue;
 use crate::slab::Slab;
 use crate::slot::Owner;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use firstflight_credential::Quarantine;
+use firstflight_credential::asap::AsapPolicy;
 use firstflight_wire::Instant;
 
 /// A listening socket.
@@ -33,6 +34,8 @@ pub(crate) struct Listener {
 pub(crate) struct Listeners {
     slab: Slab<Listener>,
     by_port: BTreeMap<u16, Vec<u32>>,
+    /// Ports that a listener has left.
+    left: BTreeSet<u16>,
 }
 
 impl Listeners {
@@ -94,10 +97,27 @@ impl Listeners {
     pub fn remove(&mut self, id: ListenerId) -> Option<Listener> {
         self.get(id)?;
         let listener = self.slab.remove(id.index)?;
-        if let Some(list) = self.by_port.get_mut(&listener.config.local.port()) {
+        let port = listener.config.local.port();
+        if let Some(list) = self.by_port.get_mut(&port) {
             list.retain(|i| *i != id.index);
         }
+        self.left.insert(port);
         Some(listener)
+    }
+
+    fn of_port(&self, port: u16) -> impl Iterator<Item = &Listener> {
+        self.by_port.get(&port).into_iter().flatten().filter_map(|i| self.slab.get(*i))
+    }
+
+    /// Whether a listener of this port may have refused first flights that another one would take: it takes no
+    /// certificates, or is there no more.
+    pub fn refused_before(&self, port: u16) -> bool {
+        self.left.contains(&port) || self.of_port(port).any(|listener| listener.config.asap.is_none())
+    }
+
+    /// How the listeners of this port treat certificates.
+    pub fn policies(&self, port: u16) -> impl Iterator<Item = &AsapPolicy> {
+        self.of_port(port).filter_map(|listener| listener.config.asap.as_ref())
     }
 
     pub fn listens_on(&self, port: u16) -> bool {

@@ -91,6 +91,10 @@ const GONE: IoError = IoError::Closed(CloseReason::Aborted);
 impl Stack {
     /// Listens.
     ///
+    /// Where another listener of this port takes no certificates, or there was one before, the replay guard of this
+    /// one's certificates closes for the requests that are in time now by the wall clock that was shown last
+    /// ([`Stack::handle_clock`]): the other one may have refused them.
+    ///
     /// # Errors
     /// When the address is taken or not ours.
     //= rfc9293 MUST-41 MUST-42
@@ -110,6 +114,9 @@ impl Stack {
         }
         if let Some(policy) = &config.asap {
             policy.key(self.random.next_u64());
+            if self.listeners.refused_before(config.local.port()) {
+                policy.close(&self.clock);
+            }
         }
         let tcp = config.tcp.clone().unwrap_or_else(|| self.tcp.clone());
         let listener = Listener {
@@ -127,8 +134,11 @@ impl Stack {
 
     /// Stops listening: children that nobody accepted are reset.
     pub fn unlisten(&mut self, id: ListenerId, now: Instant) {
-        if self.listeners.remove(id).is_none() {
-            return;
+        let Some(gone) = self.listeners.remove(id) else { return };
+        if gone.config.asap.is_none() {
+            // Another one of this port may take what it refused.
+            let clock = self.clock_at(now);
+            self.listeners.policies(gone.config.local.port()).for_each(|policy| policy.close(&clock));
         }
         let ours = |o: Owner| o == Owner::SynQueue(id.index) || o == Owner::AcceptQueue(id.index);
         let orphans: alloc::vec::Vec<u32> =
@@ -176,15 +186,17 @@ impl Stack {
     }
 
     /// Replaces the verifiers that a listener trusts. Every certificate is verified anew from now on; what is
-    /// being verified is refused.
+    /// being verified is refused. If the change admits more than before, every request is refused that was made
+    /// before it, or up to ten seconds after it (`docs/spec/asap.md` §7.10).
     ///
     /// False if there is no such listener, or one that takes no certificates.
-    pub fn set_trust(&mut self, id: ListenerId, trust: Arc<TrustStore>) -> bool {
+    pub fn set_trust(&mut self, id: ListenerId, trust: Arc<TrustStore>, now: Instant) -> bool {
+        let clock = self.clock_at(now);
         let listener = self.listeners.get_mut(id);
         let Some(policy) = listener.and_then(|listener| listener.config.asap.as_mut()) else {
             return false;
         };
-        policy.trust = trust;
+        policy.set_trust(trust, &clock);
         self.asap.trust_changed();
         true
     }

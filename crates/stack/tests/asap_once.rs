@@ -209,8 +209,9 @@ fn a_copy_after_the_clock_went_forward_and_back() {
     s.p.send(seg().seq(AFTER).ack(1));
     s.set_clock(600_000);
     copies_do_nothing(&mut s, 5, 0, Status::OutsideWindow);
+    // Others may have been refused by that clock, and are not to be good now.
     s.set_clock(0);
-    copies_do_nothing(&mut s, 5, 0, Status::Replayed);
+    copies_do_nothing(&mut s, 5, 0, Status::GuardFloor);
     // By that clock something was taken, and what is older may have been forgotten.
     s.set_clock(600_000);
     s.accepts_at(600_000);
@@ -366,7 +367,7 @@ fn trust_that_changes_during_a_verification_refuses_it() {
         s.p.send(flight(5));
         let flights = s.p.stack.poll_verifications().unwrap();
         let verdicts = verified(&flights);
-        assert!(s.p.stack.set_trust(s.listener, trust(&then)));
+        assert!(s.p.stack.set_trust(s.listener, trust(&then), s.p.now));
         let now = s.p.now;
         s.p.stack.handle_verified(flights, &verdicts, now);
         let got = s.p.expect().syn_ack().ack(1);
@@ -384,11 +385,13 @@ fn a_new_trust_store_verifies_everything_anew() {
     next(&mut s);
     s.accepts(flight(6));
     assert_eq!(s.signatures(), 3, "the certificate is known");
-    s.p.stack.set_trust(s.listener, trust(&[1, 2]));
+    s.p.stack.set_trust(s.listener, trust(&[1, 2]), s.p.now);
+    // Made more than ten seconds after the change.
+    s.p.at(10_001);
     next(&mut s);
-    s.accepts(flight(7));
+    s.accepts(flight_at(7, 10_001));
     assert_eq!(s.signatures(), 5);
-    s.p.stack.set_trust(s.listener, trust(&[2]));
+    s.p.stack.set_trust(s.listener, trust(&[2]), s.p.now);
     next(&mut s);
     s.refuses(flight(8), Status::UnknownVerifier);
 }
@@ -562,7 +565,7 @@ fn questions_that_nobody_takes_do_not_pile_up() {
 fn what_is_revoked_while_a_farm_is_asked_is_refused() {
     let mut s = farm();
     let job = asked(&mut s, right(5));
-    s.p.stack.set_trust(s.listener, trust(&[2]));
+    s.p.stack.set_trust(s.listener, trust(&[2]), s.p.now);
     answer(&mut s, job, JobResult::Accept);
     let got = s.p.expect().syn_ack().ack(1);
     assert_eq!(reply(&got).map(|r| (r.status, r.tag)), Some((Status::UnknownVerifier, [5, 5])));

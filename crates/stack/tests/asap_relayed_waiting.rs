@@ -159,7 +159,7 @@ fn what_waits_is_forgotten_in_silence() {
         ("nobody listens", |s| s.p.stack.unlisten(s.listener, s.p.now)),
         ("nobody is trusted", |s| {
             let nobody = Arc::new(TrustStore::new([]).unwrap());
-            assert!(s.p.stack.set_trust(s.listener, nobody));
+            assert!(s.p.stack.set_trust(s.listener, nobody, s.p.now));
             s.verify();
         }),
         ("a reset", |s| s.p.send(seg().seq(1).rst())),

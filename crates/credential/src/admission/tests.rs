@@ -410,6 +410,12 @@ impl crate::replay::ReplayGuard for Guard {
         self.0
     }
 
+    fn observe(&self, clock: &Clock) -> u64 {
+        clock.unix_ms
+    }
+
+    fn raise_floor(&self, _: u64) {}
+
     fn id(&self, first: &FirstFlight<'_>) -> crate::replay::ReplayId {
         crate::replay::GuardKey::from_bytes([1; 16]).id(first)
     }

@@ -141,6 +141,23 @@ impl AsapPolicy {
         }
     }
 
+    /// Replaces the verifiers that are trusted. If that admits more than before, the guard closes for every request
+    /// that is in time now: one of them may have been refused for want of trust, and executed by the ordinary
+    /// handshake that followed.
+    pub fn set_trust(&mut self, trust: Arc<TrustStore>, clock: &Clock) {
+        if trust.admits_more_than(&self.trust) {
+            self.close(clock);
+        }
+        self.trust = trust;
+    }
+
+    /// Takes no request any more that is in time now: for whoever begins to take requests with this policy that were
+    /// refused until now.
+    pub fn close(&self, clock: &Clock) {
+        let at = self.guard.observe(clock);
+        self.guard.raise_floor(at.saturating_add(millis(Window::REQUESTS.future)));
+    }
+
     /// Looks at a block of `len` bytes at the start of `first`'s payload, everything but the signatures.
     ///
     /// # Errors
@@ -157,10 +174,16 @@ impl AsapPolicy {
         let (bytes, data) = first.payload.split_at_checked(usize::from(len)).ok_or(malformed)?;
         let block = Block::parse(bytes).map_err(|_| malformed)?;
         let now_s = clock.unix_ms / 1000;
+        let guards_ms = self.guard.observe(clock);
         let trusted = self.trusts(&block, first, clock)?;
         let refuse = |status| Refused::new(status, tag(&block));
         let identity = self.identity(&block).ok_or(refuse(Status::WrongIdentity))?;
         self.in_time(&block, trusted, first, clock)?;
+        if guards_ms > clock.unix_ms {
+            // The clock went back. What was too late before it did stays so.
+            let latest = Clock { unix_ms: guards_ms, ..*clock };
+            self.in_time(&block, trusted, first, &latest).map_err(|_| refuse(Status::GuardFloor))?;
+        }
         let replay = self.replay_id(&block, identity, first);
         match self.guard.look_up(replay, block.request.requested_ms, clock.unix_ms) {
             Guarded::Seen => return Err(refuse(Status::Replayed)),
@@ -287,6 +310,7 @@ impl AsapPolicy {
     /// invents requests in somebody's name costs that prefix round trips, never an execution.
     pub(crate) fn spoil(&self, first: &FirstFlight<'_>, clock: &Clock) -> Option<JobRequest> {
         let Offered::Offer(Offer::Block { len, .. }, _) = first.offered else { return None };
+        self.guard.observe(clock);
         let block = Block::parse(first.payload.get(..usize::from(len))?).ok()?;
         self.trusts(&block, first, clock).ok()?;
         let replay = self.replay_id(&block, self.identity(&block)?, first);
@@ -315,6 +339,10 @@ impl AsapPolicy {
         }
         if candidate.relayed && !shard.within_relayed_rate(candidate.prefix, clock.mono) {
             return refuse(Status::Overloaded);
+        }
+        // The guard's floor may have risen meanwhile; one that asks a store does not look at it when it asks.
+        if self.guard.look_up(candidate.replay, candidate.stamp_ms, clock.unix_ms) == Guarded::Floor {
+            return refuse(Status::GuardFloor);
         }
         match self.guard.test_and_set(candidate.replay, candidate.stamp_ms, clock.unix_ms) {
             Guarded::New => Ok(Redemption::Yes),

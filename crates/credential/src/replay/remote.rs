@@ -1,9 +1,11 @@
 //! A guard that a farm shares: every question becomes a job.
 
-use super::{GuardKey, Guarded, ReplayGuard, ReplayId, Window};
+use super::time::GuardTime;
+use super::{GuardKey, Guarded, ReplayGuard, ReplayId, Window, millis};
 use crate::admission::{FirstFlight, JobRequest};
 use core::net::IpAddr;
 use core::time::Duration;
+use firstflight_wire::Clock;
 
 /// Asks a store that all members of a farm share. The store's driver keeps the rule of the floor: after it
 /// met a new incarnation of the store, nothing is new for [`Window::past`] and whatever a stamp may be
@@ -19,10 +21,15 @@ use core::time::Duration;
 /// A memory that begins at store time b lacks stamps up to b + S + future of a member that is ahead. Another member
 /// may be behind by S, and the store before may have been ahead of this one by S: stamps up to b + future + 3 S
 /// are refused.
+///
+/// The member has a floor of its own besides, for what only this member refused: see
+/// [`ReplayGuard::raise_floor`]. What lies below it is refused here, and the store is told all the same.
 #[derive(Debug)]
 pub struct RemoteGuard {
     key: GuardKey,
     window: Window,
+    /// This member's time and floor.
+    time: GuardTime,
 }
 
 impl RemoteGuard {
@@ -32,7 +39,7 @@ impl RemoteGuard {
     /// A guard whose ids are hashed with `key`, the same on all members.
     #[must_use]
     pub const fn new(key: GuardKey, window: Window) -> Self {
-        Self { key, window }
+        Self { key, window, time: GuardTime::new(window, 0, 0) }
     }
 
     /// Stamps are of a wall clock: those of arrival are of a clock that no other member looks at.
@@ -58,6 +65,20 @@ impl ReplayGuard for RemoteGuard {
         })
     }
 
+    /// Without the store: what this member refuses by itself.
+    fn look_up(&self, _: ReplayId, stamp_ms: u64, _: u64) -> Guarded {
+        let below = self.window.spread.is_zero() && stamp_ms <= self.time.floor();
+        if below { Guarded::Floor } else { Guarded::New }
+    }
+
+    fn observe(&self, clock: &Clock) -> u64 {
+        self.time.observe(clock)
+    }
+
+    fn raise_floor(&self, floor_ms: u64) {
+        self.time.raise_floor(floor_ms);
+    }
+
     fn id(&self, first: &FirstFlight<'_>) -> ReplayId {
         self.key.id(first)
     }
@@ -69,10 +90,6 @@ impl ReplayGuard for RemoteGuard {
     fn needs_store(&self) -> bool {
         true
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    duration.as_millis() as u64
 }
 
 #[cfg(test)]

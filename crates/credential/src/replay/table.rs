@@ -1,10 +1,12 @@
 //! The guard in memory: fixed size, shared by the shards of one server.
 
-use super::{GuardKey, Guarded, ReplayGuard, ReplayId, Window};
+use super::time::GuardTime;
+use super::{GuardKey, Guarded, ReplayGuard, ReplayId, Window, millis};
 use crate::admission::FirstFlight;
 use alloc::boxed::Box;
 use core::net::IpAddr;
 use core::sync::atomic::{AtomicU64, Ordering};
+use firstflight_wire::Clock;
 
 /// Entries of a bucket. With its lock a bucket is four cache lines.
 const WAYS: usize = 31;
@@ -14,8 +16,6 @@ const PARTITIONS: usize = 1024;
 const SHARE: usize = 64;
 /// Steps that a window's length is divided into for an entry's stamp.
 const STEPS: u64 = 4096;
-/// A clock that goes back by more was set.
-const CLOCK_STEP_MS: u64 = 1000;
 
 /// An entry: tag, partition, stamp; zero is an empty one.
 const STAMP_BITS: u32 = 16;
@@ -40,7 +40,10 @@ struct Bucket {
 /// When both buckets are full, the oldest entry of the partition that fills them most makes way, and that
 /// partition's floor rises above it: what is forgotten is refused, and a flood from one client prefix
 /// raises its own floor. After a start the floor lies as far ahead as things may have been accepted by the
-/// process before; when the clock is set back, so far above its old value.
+/// process before; when the clock is set back by more than a second, so far above its old value.
+///
+/// The table's own time does not go back with the clock: an entry is forgotten when its stamp is too old by the
+/// latest time that the table has seen, and from then on its copies are too old as well.
 #[derive(Debug)]
 pub struct ReplayTable {
     key: GuardKey,
@@ -48,10 +51,8 @@ pub struct ReplayTable {
     buckets: Box<[Bucket]>,
     /// Per partition: stamps up to this one are refused, milliseconds.
     floors: Box<[AtomicU64]>,
-    /// The same for all.
-    floor: AtomicU64,
-    /// The latest clock value seen.
-    latest: AtomicU64,
+    /// The time, and the floor of all partitions.
+    time: GuardTime,
     /// Milliseconds of one step of an entry's stamp.
     step_ms: u64,
 }
@@ -62,13 +63,13 @@ impl ReplayTable {
     pub fn new(key: GuardKey, window: Window, bytes: usize, now_ms: u64) -> Self {
         let buckets = (bytes / size_of::<Bucket>()).max(SHARE);
         let lasts = millis(window.past).saturating_add(millis(window.reach()));
+        let floor = now_ms.saturating_add(millis(window.reach()));
         Self {
             key,
             window,
             buckets: (0..buckets).map(|_| Bucket::new()).collect(),
             floors: (0..PARTITIONS).map(|_| AtomicU64::new(0)).collect(),
-            floor: AtomicU64::new(now_ms.saturating_add(millis(window.reach()))),
-            latest: AtomicU64::new(now_ms),
+            time: GuardTime::new(window, now_ms, floor),
             step_ms: lasts.div_ceil(STEPS).max(1),
         }
     }
@@ -91,25 +92,16 @@ impl ReplayTable {
     #[must_use]
     pub fn floor(&self, partition: u16) -> u64 {
         let own = self.floor_of(partition).map_or(0, |floor| floor.load(Ordering::Relaxed));
-        own.max(self.floor.load(Ordering::Relaxed))
+        own.max(self.time.floor())
     }
 
     fn floor_of(&self, partition: u16) -> Option<&AtomicU64> {
         self.floors.get(usize::from(partition) % PARTITIONS)
     }
 
-    /// A clock that goes back may have accepted stamps up to its old value and what lies ahead of it.
-    fn watch_clock(&self, now_ms: u64) {
-        let latest = self.latest.fetch_max(now_ms, Ordering::Relaxed);
-        if now_ms.saturating_add(CLOCK_STEP_MS) < latest {
-            self.floor.fetch_max(latest.saturating_add(millis(self.window.reach())), Ordering::Relaxed);
-        }
-    }
-
-    /// Refuses a stamp of which there is no memory.
-    fn judge_stamp(&self, id: ReplayId, stamp_ms: u64, now_ms: u64) -> Option<Guarded> {
-        self.watch_clock(now_ms);
-        let too_old = stamp_ms.saturating_add(millis(self.window.past)) < now_ms;
+    /// Refuses a stamp of which there is no memory. `time` is the table's own time, at or after `now_ms`.
+    fn judge_stamp(&self, id: ReplayId, stamp_ms: u64, now_ms: u64, time: u64) -> Option<Guarded> {
+        let too_old = stamp_ms.saturating_add(millis(self.window.past)) < time;
         let too_new = stamp_ms > now_ms.saturating_add(millis(self.window.future));
         // A copy with a signed stamp lies below the floor too; one stamped when it arrives does not.
         let below = self.window.spread.is_zero() && stamp_ms <= self.floor(id.partition);
@@ -132,24 +124,23 @@ impl ReplayTable {
         ms.div_ceil(self.step_ms)
     }
 
-    /// The stamp of an entry, milliseconds: the one nearest to now that has its lower bits.
-    fn stamp_of(&self, entry: u64, now_ms: u64) -> u64 {
-        let now = self.step(now_ms);
+    /// The stamp of an entry, milliseconds: the one nearest to `time` that has its lower bits.
+    fn stamp_of(&self, entry: u64, time: u64) -> u64 {
+        let now = self.step(time);
         let behind = (now as u16).wrapping_sub(entry as u16) as i16;
         now.saturating_add_signed(-i64::from(behind)).saturating_mul(self.step_ms)
     }
 
-    fn is_live(&self, entry: u64, now_ms: u64) -> bool {
-        let stamp = self.stamp_of(entry, now_ms);
+    fn is_live(&self, entry: u64, time: u64) -> bool {
+        let stamp = self.stamp_of(entry, time);
         let ends = stamp.saturating_add(millis(self.window.past));
-        // Nothing so far ahead was ever taken, but for a clock that was set back, of which the floor takes care:
-        // its stamp is of the last time that these bits came round.
-        let ahead = millis(self.window.future) + CLOCK_STEP_MS + 2 * self.step_ms;
-        entry != 0 && ends >= now_ms && stamp <= now_ms.saturating_add(ahead)
+        // Nothing so far ahead was ever taken: the stamp is of the last time that these bits came round.
+        let ahead = millis(self.window.future) + 2 * self.step_ms;
+        entry != 0 && ends >= time && stamp <= time.saturating_add(ahead)
     }
 
     /// With both buckets locked: finds, or makes room and sets.
-    fn set(&self, one: &Bucket, two: &Bucket, id: ReplayId, stamp_ms: u64, now_ms: u64) -> Guarded {
+    fn set(&self, one: &Bucket, two: &Bucket, id: ReplayId, stamp_ms: u64, time: u64) -> Guarded {
         let mark = mark_of(id);
         let partition = mark >> STAMP_BITS & (PARTITIONS as u64 - 1);
         let entry = mark | (self.step(stamp_ms) & 0xffff);
@@ -160,7 +151,7 @@ impl ReplayTable {
                 if old == 0 {
                     continue;
                 }
-                if !self.is_live(old, now_ms) {
+                if !self.is_live(old, time) {
                     slot.store(0, Ordering::Relaxed);
                     continue;
                 }
@@ -174,7 +165,7 @@ impl ReplayTable {
         let [first, second] = room;
         let bucket = if first >= second { one } else { two };
         if first == 0 && second == 0 {
-            self.make_room(bucket, partition, now_ms);
+            self.make_room(bucket, partition, time);
         }
         if let Some(slot) = bucket.entries.iter().find(|slot| slot.load(Ordering::Relaxed) == 0) {
             slot.store(entry, Ordering::Relaxed);
@@ -185,18 +176,18 @@ impl ReplayTable {
 
     /// Forgets the oldest entry of the partition that has most of them here, at a tie the asking one's,
     /// and raises that partition's floor above it.
-    fn make_room(&self, bucket: &Bucket, asking: u64, now_ms: u64) {
+    fn make_room(&self, bucket: &Bucket, asking: u64, time: u64) {
         let partition =
             |slot: &AtomicU64| slot.load(Ordering::Relaxed) >> STAMP_BITS & (PARTITIONS as u64 - 1);
         let of = |wanted: u64| bucket.entries.iter().filter(move |slot| partition(slot) == wanted);
         let most = bucket.entries.iter().map(partition).max_by_key(|p| (of(*p).count(), *p == asking));
         let victim = most.and_then(|most| {
             of(most)
-                .min_by_key(|slot| self.stamp_of(slot.load(Ordering::Relaxed), now_ms))
+                .min_by_key(|slot| self.stamp_of(slot.load(Ordering::Relaxed), time))
                 .map(|slot| (most, slot))
         });
         let Some((most, slot)) = victim else { return };
-        let stamp = self.stamp_of(slot.swap(0, Ordering::Relaxed), now_ms);
+        let stamp = self.stamp_of(slot.swap(0, Ordering::Relaxed), time);
         let floor = stamp.saturating_add(millis(self.window.spread));
         if let Some(own) = self.floor_of(most as u16) {
             own.fetch_max(floor, Ordering::Relaxed);
@@ -206,9 +197,6 @@ impl ReplayTable {
 
 impl ReplayGuard for ReplayTable {
     fn test_and_set(&self, id: ReplayId, stamp_ms: u64, now_ms: u64) -> Guarded {
-        if let Some(refused) = self.judge_stamp(id, stamp_ms, now_ms) {
-            return refused;
-        }
         let (one, two) = self.places(id);
         let (Some(one), Some(two)) = (self.buckets.get(one.min(two)), self.buckets.get(one.max(two))) else {
             return Guarded::Floor;
@@ -216,22 +204,34 @@ impl ReplayGuard for ReplayTable {
         // In this order always, so that two shards never wait for each other.
         let _one = one.lock();
         let _two = two.lock();
-        self.set(one, two, id, stamp_ms, now_ms)
+        // Behind the locks: who forgot something here has shown the time by which it did.
+        let time = self.time.advance(now_ms);
+        match self.judge_stamp(id, stamp_ms, now_ms, time) {
+            Some(refused) => refused,
+            None => self.set(one, two, id, stamp_ms, time),
+        }
     }
 
     fn look_up(&self, id: ReplayId, stamp_ms: u64, now_ms: u64) -> Guarded {
-        if let Some(refused) = self.judge_stamp(id, stamp_ms, now_ms) {
+        let time = self.time.look(now_ms);
+        if let Some(refused) = self.judge_stamp(id, stamp_ms, now_ms, time) {
             return refused;
         }
         let (one, two) = self.places(id);
         let mark = mark_of(id);
         let seen = [one, two].into_iter().filter_map(|at| self.buckets.get(at)).any(|bucket| {
             let entries = bucket.entries.iter().map(|slot| slot.load(Ordering::Relaxed));
-            entries
-                .into_iter()
-                .any(|old| old >> STAMP_BITS == mark >> STAMP_BITS && self.is_live(old, now_ms))
+            entries.into_iter().any(|old| old >> STAMP_BITS == mark >> STAMP_BITS && self.is_live(old, time))
         });
         if seen { Guarded::Seen } else { Guarded::New }
+    }
+
+    fn observe(&self, clock: &Clock) -> u64 {
+        self.time.observe(clock)
+    }
+
+    fn raise_floor(&self, floor_ms: u64) {
+        self.time.raise_floor(floor_ms);
     }
 
     fn id(&self, first: &FirstFlight<'_>) -> ReplayId {
@@ -273,10 +273,6 @@ impl Drop for Locked<'_> {
     fn drop(&mut self) {
         self.0.store(0, Ordering::Release);
     }
-}
-
-fn millis(duration: core::time::Duration) -> u64 {
-    duration.as_millis() as u64
 }
 
 #[cfg(test)]

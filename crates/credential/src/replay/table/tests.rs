@@ -86,6 +86,51 @@ fn a_clock_set_forward_and_back_gives_nothing_twice() {
     assert_eq!(table.test_and_set(id(3, 1), ahead + 20_000, ahead + 20_000), Guarded::New);
 }
 
+/// A leap second, or a step of NTP: an entry was forgotten by the time before it, and its stamp is in the window
+/// again.
+#[test]
+fn a_clock_set_back_a_little_gives_nothing_twice() {
+    for back in [1, 200, 500, 900, 1000, 1001, 60_000] {
+        let table = table(SIGNED, 0);
+        assert_eq!(table.test_and_set(id(1, 1), OPEN, OPEN), Guarded::New);
+        // An entry may live a step longer. This one is of the same partition, so it clears the same buckets.
+        let over = OPEN + 60_000 + table.step_ms + 1;
+        assert_eq!(table.test_and_set(id(2, 1), over, over), Guarded::New);
+        let now = over - back;
+        assert_eq!(table.look_up(id(1, 1), OPEN, now), Guarded::Floor, "{back} ms back");
+        assert_eq!(table.test_and_set(id(1, 1), OPEN, now), Guarded::Floor, "{back} ms back");
+        // Its memory is whole, so a small step closes nothing.
+        let fresh = if back <= 1000 { Guarded::New } else { Guarded::Floor };
+        assert_eq!(table.test_and_set(id(3, 1), now, now), fresh, "{back} ms back");
+        assert_eq!(table.test_and_set(id(2, 1), over, now), if back <= 1000 { Guarded::Seen } else { fresh });
+    }
+}
+
+/// Steps that are small one by one.
+#[test]
+fn many_small_steps_back_give_nothing_twice() {
+    let table = table(SIGNED, 0);
+    assert_eq!(table.test_and_set(id(1, 1), OPEN, OPEN), Guarded::New);
+    let over = OPEN + 60_000 + table.step_ms + 1;
+    assert_eq!(table.test_and_set(id(2, 1), over, over), Guarded::New);
+    for n in 1..100 {
+        let now = over - n * 900;
+        assert_eq!(table.test_and_set(id(1, 1), OPEN, now), Guarded::Floor, "{n} steps");
+    }
+}
+
+#[test]
+fn a_floor_that_was_raised_stays() {
+    let table = table(SIGNED, 0);
+    table.raise_floor(OPEN + 10_000);
+    table.raise_floor(OPEN);
+    for stamp in [OPEN - 1000, OPEN + 10_000] {
+        assert_eq!(table.look_up(id(1, 1), stamp, OPEN + 5000), Guarded::Floor);
+        assert_eq!(table.test_and_set(id(1, 1), stamp, OPEN + 5000), Guarded::Floor);
+    }
+    assert_eq!(table.test_and_set(id(1, 1), OPEN + 10_001, OPEN + 5000), Guarded::New);
+}
+
 #[test]
 fn one_clients_flood_raises_its_own_floor_only() {
     // 64 buckets, so a partition can fill 2 of them.
@@ -195,6 +240,41 @@ proptest! {
             match table.test_and_set(id(n, n as u16 % 6), stamp, now) {
                 Guarded::New => prop_assert!(accepted.insert(n, stamp).is_none(), "{n} twice"),
                 Guarded::Seen | Guarded::Floor => {}
+                other => prop_assert!(false, "{other:?}"),
+            }
+        }
+    }
+
+    /// The clock walks: on, or back by any number of milliseconds, up to a second or more, while copies of everything
+    /// come at any time. A model that forgets nothing says what may be new. Where the clock never went back by more
+    /// than a second, nothing in the window is refused for a floor, so the test sees what it says it sees.
+    #[test]
+    fn a_clock_that_walks_gives_nothing_twice(
+        steps in proptest::collection::vec(
+            (0u64..60, -59_000i64..10_000, prop_oneof![
+                8 => 0i64..20_000,
+                3 => -1000i64..0,
+                1 => -120_000i64..0,
+            ]),
+            1..600,
+        ),
+        small in any::<bool>(),
+    ) {
+        let table = table(SIGNED, 1 << 16);
+        let (mut now, mut latest, mut stepped) = (OPEN, OPEN, false);
+        let mut stamps: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut executed = std::collections::BTreeSet::new();
+        table.test_and_set(id(1000, 1000), OPEN, OPEN);
+        for (n, ahead, walk) in steps {
+            now = now.saturating_add_signed(if small { walk.max(-1000) } else { walk });
+            stepped |= now + 1000 < latest;
+            latest = latest.max(now);
+            let stamp = *stamps.entry(n).or_insert(now.saturating_add_signed(ahead));
+            let in_window = stamp + 60_000 >= latest && stamp <= now + 10_000;
+            match table.test_and_set(id(n, n as u16 % 6), stamp, now) {
+                Guarded::New => prop_assert!(in_window && executed.insert(n), "{n} twice, or outside the window"),
+                Guarded::Seen => prop_assert!(executed.contains(&n), "{n} was never there"),
+                Guarded::Floor => prop_assert!(stepped || !in_window, "{n} is in the window"),
                 other => prop_assert!(false, "{other:?}"),
             }
         }

@@ -3,6 +3,7 @@
 
 mod flood;
 mod reflection;
+mod refused;
 mod replay;
 mod theft;
 
@@ -20,8 +21,14 @@ use std::time::Duration;
 const OPEN: Duration = Duration::from_secs(15);
 
 /// The tables of `attack certificates`.
-pub fn tables(seconds: u64, seed: u64) -> [Table; 4] {
-    [flood::table(seconds, seed), replay::table(seed), theft::table(seed), reflection::table(seed)]
+pub fn tables(seconds: u64, seed: u64) -> [Table; 5] {
+    [
+        flood::table(seconds, seed),
+        replay::table(seed),
+        refused::table(seed),
+        theft::table(seed),
+        reflection::table(seed),
+    ]
 }
 
 /// The key of all guards here: members of a farm share it.

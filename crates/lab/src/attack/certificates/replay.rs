@@ -77,12 +77,18 @@ const LATER: Duration = Duration::from_millis(200);
 const CLIENT: u32 = 0x20_0000;
 
 /// A guard that remembers nothing.
-struct Forgetful(ReplayTable);
+pub(super) struct Forgetful(pub ReplayTable);
 
 impl ReplayGuard for Forgetful {
     fn test_and_set(&self, _: ReplayId, _: u64, _: u64) -> Guarded {
         Guarded::New
     }
+
+    fn observe(&self, clock: &Clock) -> u64 {
+        clock.unix_ms
+    }
+
+    fn raise_floor(&self, _: u64) {}
 
     fn id_of(&self, client: IpAddr, key: &[u8]) -> ReplayId {
         self.0.id_of(client, key)
@@ -218,7 +224,7 @@ pub fn executed(memory: Memory, between: Between, seed: u64) -> u32 {
     scene.world.servers.values().filter_map(|s| s.executed.get(&NAME.to_be_bytes())).sum()
 }
 
-const ROWS: [(&str, Memory); 3] =
+pub(super) const ROWS: [(&str, Memory); 3] =
     [("no guard", Memory::Nothing), ("guard of each member", Memory::Own), ("shared guard", Memory::Shared)];
 
 /// The rows of the second table.

@@ -1,0 +1,366 @@
+//! What a server refused is not good later: its data came by the ordinary handshake, and a copy of the SYN would be
+//! executed a second time (`docs/spec/asap.md` §10.14).
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod certified;
+#[path = "certified/flights.rs"]
+mod flights;
+mod peer;
+
+use certified::{NOW_MS, certificate_with, request, verifier};
+use firstflight_credential::asap::{AsapPolicy, Identity, TrustStore, Trusted};
+use firstflight_credential::{GuardKey, JobRequest, RemoteGuard, ReplayTable, Window};
+use firstflight_wire::Clock;
+use firstflight_wire::asap::Status;
+use flights::{AFTER, CLIENT, DATA, Server, flight, flight_at, server, server_with, syn, trusting};
+use peer::{Seg, seg};
+use std::sync::Arc;
+use std::time::Duration;
+
+const NOW_S: u32 = (NOW_MS / 1000) as u32;
+const HOUR: Duration = Duration::from_secs(3600);
+/// When the copies come, in milliseconds after the change: as long as the request is in time by its stamp.
+const COPIES: [u64; 5] = [0, 100, 9_999, 10_001, 60_000];
+
+/// Another flow: another port, another ISN.
+fn next(s: &mut Server) {
+    s.p.drain();
+    let (port, isn) = (s.p.port + 1, s.p.isn.wrapping_mul(3) + 7);
+    s.p.flow(port, isn);
+}
+
+/// The first one is refused, and its data comes by the handshake.
+#[track_caller]
+fn refused(s: &mut Server, flight: Seg, status: Status) {
+    s.refuses(flight, status);
+    s.p.send(seg().seq(1).ack(1).data(DATA));
+    let id = s.p.accept(s.listener);
+    assert_eq!(s.p.read(id), DATA);
+}
+
+/// A copy from anywhere is refused as well, for whatever reason.
+#[track_caller]
+fn copy_does_nothing(s: &mut Server, flight: Seg) {
+    next(s);
+    s.asks(flight).ack(1).empty();
+    s.p.nothing_to_accept(s.listener);
+    s.p.send(seg().seq(1).ack(1).rst());
+    assert_eq!(s.p.stack.counters().first_flights_accepted, 0, "it is executed a second time");
+}
+
+/// A new one is accepted.
+#[track_caller]
+fn new_is_accepted(s: &mut Server, flight: Seg) {
+    next(s);
+    s.accepts(flight);
+    s.p.send(seg().seq(AFTER).ack(1));
+}
+
+fn entry() -> Trusted {
+    Trusted::new(verifier(1).public())
+}
+
+fn store(entries: impl IntoIterator<Item = Trusted>) -> Arc<TrustStore> {
+    Arc::new(TrustStore::new(entries).unwrap())
+}
+
+impl Server {
+    fn set_trust(&mut self, trust: Arc<TrustStore>) {
+        assert!(self.p.stack.set_trust(self.listener, trust, self.p.now));
+    }
+
+    /// The wall clock jumps by so many milliseconds from where it was at first.
+    fn set_clock(&mut self, by: i64, uncertainty: Duration) {
+        let unix_ms = (NOW_MS + self.p.ms()).checked_add_signed(by).unwrap();
+        let clock = Clock { mono: self.p.now, unix_ms, uncertainty };
+        self.p.stack.handle_clock(clock);
+    }
+}
+
+// --- trust ---------------------------------------------------------------------------------------------------
+
+/// A request under a certificate that began `ago` seconds before the start, made `ahead` milliseconds after the start.
+fn made(ago: u32, duration: u32, ahead: u64) -> Seg {
+    let certificate = certificate_with(1, 2, CLIENT.parse().unwrap(), NOW_S - ago, duration, 1);
+    syn(&request(&certificate, 5, DATA, u64::from(ago) * 1000 + ahead))
+}
+
+/// Every way in which trust can admit more, and what it refused before.
+fn changes() -> Vec<(&'static str, Vec<Trusted>, Status, u32, u32)> {
+    let with = |change: &dyn Fn(&mut Trusted)| {
+        let mut entry = entry();
+        change(&mut entry);
+        vec![entry]
+    };
+    let other = Trusted::new(verifier(2).public());
+    let unknown = Status::UnknownVerifier;
+    vec![
+        ("a file that was empty", vec![], unknown, 0, 1800),
+        ("a verifier is added", vec![other], unknown, 0, 1800),
+        ("oldest", with(&|e| e.oldest = Duration::from_secs(60)), Status::Expired, 90, 1800),
+        ("longest", with(&|e| e.longest = Duration::from_secs(60)), Status::Policy, 0, 1800),
+        ("vantage", with(&|e| e.min_vantage = 2), Status::Policy, 0, 1800),
+        ("prefixes", with(&|e| e.prefixes = vec!["10.9.0.0/16".parse().unwrap()]), Status::Policy, 0, 1800),
+    ]
+}
+
+#[test]
+fn trust_that_admits_more_takes_nothing_that_was_refused() {
+    for (what, before, status, ago, duration) in changes() {
+        for ahead in [0, 10_000] {
+            eprintln!("{what}, made {ahead} ms ahead");
+            let mut s = trusting(|asap| asap.trust = store(before.clone()));
+            let flight = || made(ago, duration, ahead);
+            refused(&mut s, flight(), status);
+            s.p.at(50);
+            s.set_trust(store([entry(), Trusted::new(verifier(2).public())]));
+            for after in COPIES {
+                s.p.at(50 + after);
+                copy_does_nothing(&mut s, flight());
+            }
+            new_is_accepted(&mut s, flight_at(77, 60_000));
+        }
+    }
+}
+
+/// The pause: what is stamped up to ten seconds after the change is refused, and nothing else is.
+#[test]
+fn trust_that_admits_more_closes_for_ten_seconds() {
+    let mut s = server();
+    s.p.at(1_000);
+    s.set_trust(store([entry(), Trusted::new(verifier(2).public())]));
+    for (id, ms) in [(1, 1_000), (2, 5_000), (3, 11_000)] {
+        s.p.at(ms);
+        next(&mut s);
+        s.refuses(flight_at(id, ms), Status::GuardFloor);
+    }
+    s.p.at(11_001);
+    new_is_accepted(&mut s, flight_at(4, 11_001));
+}
+
+#[test]
+fn trust_that_admits_no_more_closes_nothing() {
+    let all = || [entry(), Trusted::new(verifier(2).public())];
+    let tighter = [
+        ("a verifier is removed", vec![entry()]),
+        ("the same again", all().to_vec()),
+        ("oldest", vec![Trusted { oldest: HOUR, ..entry() }]),
+        ("longest", vec![Trusted { longest: HOUR, ..entry() }]),
+        ("prefixes", vec![Trusted { prefixes: vec!["10.0.0.0/8".parse().unwrap()], ..entry() }]),
+        ("before the ACK", vec![Trusted { own: true, times: 9, per_second: Some(9), ..entry() }]),
+    ];
+    for (what, then) in tighter {
+        eprintln!("{what}");
+        let mut s = trusting(|asap| asap.trust = store(all()));
+        s.set_trust(store(then));
+        new_is_accepted(&mut s, flight(5));
+    }
+}
+
+/// A verifier that is taken out and put back is one that is added.
+#[test]
+fn trust_that_comes_back_takes_nothing_that_was_refused() {
+    let mut s = server();
+    s.set_trust(store([]));
+    refused(&mut s, flight(5), Status::UnknownVerifier);
+    s.set_trust(store([entry()]));
+    for after in COPIES {
+        s.p.at(after);
+        copy_does_nothing(&mut s, flight(5));
+    }
+}
+
+/// A process that starts with more trust than the one before it: the floor of the start.
+#[test]
+fn a_restart_with_more_trust_takes_nothing_that_was_refused() {
+    let mut before = trusting(|asap| asap.trust = store([]));
+    refused(&mut before, flight_at(5, 9_000), Status::UnknownVerifier);
+    let guard = ReplayTable::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS, 1 << 20, NOW_MS + 50);
+    let mut s = trusting(|asap| asap.guard = Arc::new(guard));
+    for after in COPIES {
+        s.p.at(50 + after);
+        copy_does_nothing(&mut s, flight_at(5, 9_000));
+    }
+}
+
+/// A member of a farm whose trust grows: it refuses by its own floor, and tells the store what it refuses.
+#[test]
+fn a_member_whose_trust_grows_refuses_and_tells_the_farm() {
+    let guard = || Arc::new(RemoteGuard::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS));
+    let mut s = trusting(|asap| {
+        asap.guard = guard();
+        asap.trust = store([]);
+    });
+    refused(&mut s, flight(5), Status::UnknownVerifier);
+    assert!(s.p.stack.poll_job().is_none(), "what nobody vouches for fills no store");
+    s.set_trust(store([entry()]));
+    for after in COPIES {
+        s.p.at(after);
+        next(&mut s);
+        s.refuses(flight(5), Status::GuardFloor);
+        s.p.send(seg().seq(1).ack(1).rst());
+        let told = s.p.stack.poll_job().map(|job| job.request);
+        // At the end of the window there is no copy to be refused elsewhere.
+        assert_eq!(
+            matches!(told, Some(JobRequest::GuardSet { .. })),
+            after < 60_000,
+            "{told:?} after {after}"
+        );
+    }
+    // Another member, which trusted the verifier all the time, asks for the same id.
+    let mut s = trusting(|asap| asap.guard = guard());
+    s.set_trust(store([entry(), Trusted::new(verifier(2).public())]));
+    s.refuses(flight(6), Status::GuardFloor);
+    let told = s.p.stack.poll_job().expect("the farm is not told").request;
+    let mut other = trusting(|asap| asap.guard = guard());
+    other.p.send(flight(6));
+    other.verify();
+    assert_eq!(other.p.stack.poll_job().unwrap().request, told);
+}
+
+/// The floor rises while the signatures are verified, and no generation ends: another listener's trust, or the clock.
+#[test]
+fn a_floor_that_rises_during_a_verification_refuses() {
+    let remote: Arc<dyn firstflight_credential::ReplayGuard> =
+        Arc::new(RemoteGuard::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS));
+    for guard in [remote, certified::policy(&[1]).guard] {
+        let mut s = trusting(|asap| asap.guard = guard.clone());
+        s.p.send(flight(5));
+        guard.raise_floor(NOW_MS + 10_000);
+        s.verify();
+        let got = s.p.expect().syn_ack().ack(1);
+        assert_eq!(flights::reply(&got).unwrap().status, Status::GuardFloor);
+        s.p.nothing_to_accept(s.listener);
+    }
+}
+
+// --- another listener ------------------------------------------------------------------------------------------
+
+fn listens_anew(s: &mut Server, policy: AsapPolicy) {
+    let now = s.p.now;
+    s.p.stack.unlisten(s.listener, now);
+    s.p.drain();
+    s.set_clock(0, Duration::ZERO);
+    s.listener = s.p.listen_with(|config| config.asap = Some(policy));
+}
+
+/// Certificates are switched on, or the server gets another name, with a guard that is long open.
+#[test]
+fn a_listener_in_anothers_place_takes_nothing_that_was_refused() {
+    let other = Identity::name("www.example.net", 80);
+    let plain = server_with(|_| {}, |_| {}, |listen| listen.asap = None);
+    let named = trusting(|asap| asap.identities = [other].into());
+    for (mut s, status) in [(plain, Status::Disabled), (named, Status::WrongIdentity)] {
+        refused(&mut s, flight(5), status);
+        s.p.at(50);
+        listens_anew(&mut s, certified::policy(&[1]));
+        for after in COPIES {
+            s.p.at(50 + after);
+            copy_does_nothing(&mut s, flight(5));
+        }
+        new_is_accepted(&mut s, flight_at(77, 60_000));
+    }
+}
+
+/// The first listeners of a server, for several addresses, close nothing.
+#[test]
+fn first_listeners_close_nothing() {
+    let mut s = server();
+    let mut elsewhere = firstflight_stack::ListenConfig::new("0.0.0.0:80".parse().unwrap());
+    elsewhere.asap = Some(certified::policy(&[1]));
+    s.p.stack.listen(elsewhere).unwrap();
+    s.accepts(flight(5));
+}
+
+// --- the clock -------------------------------------------------------------------------------------------------
+
+/// A request was accepted, and its entry forgotten; then the clock goes back a little (a leap second, NTP).
+#[test]
+fn a_clock_set_back_a_little_executes_nothing_twice() {
+    for back in [200, 500, 900, 1000, 1001, 5000] {
+        let guard = || ReplayTable::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS, 0, NOW_MS - 600_000);
+        let mut s = trusting(|asap| asap.guard = Arc::new(guard()));
+        s.accepts(flight(5));
+        s.p.send(seg().seq(AFTER).ack(1));
+        // Another one of the same client clears the same part of the table.
+        s.p.at(60_030);
+        new_is_accepted(&mut s, flight_at(6, 60_030));
+        s.set_clock(-back, Duration::ZERO);
+        next(&mut s);
+        s.refuses(flight(5), Status::GuardFloor);
+        assert_eq!(s.p.stack.counters().first_flights_accepted, 2, "{back} ms back");
+    }
+}
+
+/// It was too late, the certificate over or too old, and is not any more by the clock that went back.
+#[test]
+fn a_clock_set_back_makes_nothing_timely_again() {
+    let short = || certificate_with(1, 2, CLIENT.parse().unwrap(), NOW_S, 30, 1);
+    type Late = (u64, Status, fn() -> Trusted, Box<dyn Fn() -> Seg>);
+    let late: [Late; 3] = [
+        (60_001, Status::OutsideWindow, entry, Box::new(|| flight(5))),
+        (31_000, Status::Expired, entry, Box::new(move || syn(&request(&short(), 5, DATA, 29_000)))),
+        (
+            61_000,
+            Status::Expired,
+            || Trusted { oldest: Duration::from_secs(60), ..entry() },
+            Box::new(|| flight_at(5, 55_000)),
+        ),
+    ];
+    for (at, status, trusted, flight) in late {
+        for back in [1, 200, 500, 900, 1000, 1001, 5000] {
+            eprintln!("{status:?}, {back} ms back");
+            let mut s = trusting(|asap| asap.trust = store([trusted()]));
+            s.p.at(at);
+            refused(&mut s, flight(), status);
+            s.set_clock(-back, Duration::ZERO);
+            for after in [0, back as u64 / 2] {
+                s.p.at(at + after);
+                copy_does_nothing(&mut s, flight());
+            }
+        }
+    }
+}
+
+/// For a moment the clock is ten minutes ahead.
+#[test]
+fn a_clock_that_was_wrong_for_a_moment_makes_nothing_good() {
+    let mut s = server();
+    s.set_clock(600_000, Duration::ZERO);
+    refused(&mut s, flight(5), Status::OutsideWindow);
+    s.p.at(100);
+    s.set_clock(0, Duration::ZERO);
+    for after in COPIES {
+        s.p.at(100 + after);
+        copy_does_nothing(&mut s, flight(5));
+    }
+    // Ten seconds later it takes new ones: not ten minutes.
+    let mut s = server();
+    s.set_clock(600_000, Duration::ZERO);
+    s.refuses(flight(5), Status::OutsideWindow);
+    s.p.at(10_001);
+    s.set_clock(0, Duration::ZERO);
+    next(&mut s);
+    s.refuses(flight_at(6, 10_001), Status::GuardFloor);
+    s.p.at(20_002);
+    new_is_accepted(&mut s, flight_at(7, 20_002));
+}
+
+/// While the clock may be wrong everything is refused. When it is right again, what was refused stays so.
+#[test]
+fn a_clock_that_becomes_certain_makes_nothing_good() {
+    for wrong in [0, -30_000, 30_000] {
+        let mut s = server();
+        s.set_clock(wrong, Duration::from_millis(10_001));
+        s.asks(flight(5)).ack(1).empty();
+        s.p.send(seg().seq(1).ack(1).data(DATA));
+        s.p.accept(s.listener);
+        s.p.at(100);
+        s.set_clock(0, Duration::ZERO);
+        for after in COPIES {
+            s.p.at(100 + after);
+            copy_does_nothing(&mut s, flight(5));
+        }
+        new_is_accepted(&mut s, flight_at(77, 60_000));
+    }
+}
