@@ -150,7 +150,7 @@ impl Stack {
             segment.flags.contains(Flags::SYN) && !segment.flags.intersects(Flags::ACK.union(Flags::RST));
         match listener.or_else(|| self.listeners.find(&key)) {
             Some(listener) if only_syn => self.handle_syn(&Syn { listener, key, hash, segment, above, now }),
-            Some(listener) if self.handle_cookie_ack(listener, key, segment, now) => {}
+            Some(listener) if self.handle_cookie_ack(listener, key, hash, segment, now) => {}
             // RFC 9293 §3.10.7.2, fourth step: a listener does not answer what has none of the three.
             Some(_) if !segment.flags.intersects(Flags::SYN.union(Flags::ACK).union(Flags::RST)) => {
                 self.drop_packet(Drop::BadFlags);

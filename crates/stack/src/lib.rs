@@ -15,6 +15,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod answered;
 mod armed;
 mod asap;
 mod carrier;

@@ -1,5 +1,6 @@
 //! Listeners and their two queues.
 
+use crate::answered::Answered;
 use crate::config::ListenConfig;
 use crate::event::ListenerId;
 use crate::flow::FlowKey;
@@ -22,8 +23,10 @@ pub(crate) struct Listener {
     pub syn_queue: usize,
     /// When SYN pressure was last answered with a SYN cookie.
     pub last_cookie: Option<Instant>,
-    /// When a SYN cookie was last sent, for whatever reason.
+    /// When a SYN cookie was last sent that is not among `answered`.
     pub last_stateless: Option<Instant>,
+    /// Those that were sent without pressure.
+    pub answered: Answered,
     pub announced: bool,
     /// A limit of pending first flights was reached, and no first flight accepted since.
     pub limited: bool,

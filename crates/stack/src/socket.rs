@@ -1,5 +1,6 @@
 //! Commands: what applications do with listeners and connections.
 
+use crate::answered::Answered;
 use crate::client::Intent;
 use crate::config::{ConnectConfig, ListenConfig};
 use crate::event::{ConnId, ListenerId};
@@ -126,6 +127,7 @@ impl Stack {
             syn_queue: 0,
             last_cookie: None,
             last_stateless: None,
+            answered: Answered::default(),
             announced: false,
             limited: false,
         };

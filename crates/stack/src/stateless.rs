@@ -1,14 +1,15 @@
 //! Answers to SYNs of which nothing is kept, and the ACKs that bring back what was left out.
 
+use crate::answered::LIFE;
 use crate::event::Drop;
 use crate::flow::FlowKey;
 use crate::lifecycle::Settings;
+use crate::listener::Syn;
 use crate::slot::{Beginning, Owner};
 use crate::stack::Stack;
-use core::time::Duration;
 use firstflight_credential::{Outcome, Reason};
-use firstflight_wire::Instant;
 use firstflight_wire::tcp::{Flags, OptionBytes, Options, Segment};
+use firstflight_wire::{Instant, SeqNum};
 
 impl Stack {
     /// Answers without keeping state (RFC 4987 §3.6).
@@ -21,6 +22,7 @@ impl Stack {
     ) {
         if let Some(listener) = self.listeners.at_mut(index) {
             listener.last_cookie = Some(now);
+            listener.last_stateless = Some(now);
         }
         // A verdict that is still out would make a second answer to the same SYN.
         if let Some((job, _)) = self.parked.find(&key) {
@@ -29,21 +31,33 @@ impl Stack {
         self.send_cookie(index, key, segment, &OptionBytes::EMPTY, now);
     }
 
-    pub(crate) fn send_cookie(
+    /// Answers a wrong block in the same way, without pressure.
+    pub(crate) fn answer_once(&mut self, syn: &Syn<'_>, options: &OptionBytes) {
+        let Syn { listener: index, key, hash, segment, now, .. } = *syn;
+        let Some(cookie) = self.send_cookie(index, key, segment, options, now) else { return };
+        let Some(listener) = self.listeners.at_mut(index) else { return };
+        if !listener.answered.note(hash, cookie, now) {
+            // Too many to remember: a flood, and any cookie may come back.
+            listener.last_stateless = Some(now);
+        }
+    }
+
+    /// Gives the cookie.
+    fn send_cookie(
         &mut self,
         index: u32,
         key: FlowKey,
         segment: &Segment<'_>,
         options: &OptionBytes,
         now: Instant,
-    ) {
-        let Some(listener) = self.listeners.at_mut(index) else { return };
-        listener.last_stateless = Some(now);
+    ) -> Option<SeqNum> {
+        let listener = self.listeners.at(index)?;
         let tcp = listener.tcp.clone();
         let peer_mss = segment.options.mss.unwrap_or(key.default_mss());
         let cookie = self.cookies.make(&key, segment.seq, peer_mss, now);
         self.counters.syn_cookies_sent += 1;
         self.reply_syn_cookie(key, &tcp, segment, cookie, options, now);
+        Some(cookie)
     }
 
     /// An ACK for a listener: perhaps the answer to a SYN cookie. False if it is not.
@@ -51,12 +65,13 @@ impl Stack {
         &mut self,
         index: u32,
         key: FlowKey,
+        hash: u64,
         segment: &Segment<'_>,
         now: Instant,
     ) -> bool {
         let Some(listener) = self.listeners.at(index) else { return false };
-        // Two periods of the cookie's clock: no cookie lives longer.
-        let recent = listener.last_stateless.is_some_and(|t| now - t < Duration::from_secs(192));
+        let recent = listener.last_stateless.is_some_and(|t| now - t < LIFE)
+            || listener.answered.has(hash, segment.ack - 1, now);
         let full = listener.accept_queue.len() >= listener.config.backlog
             || self.slots.len() >= self.config.limits.connections;
         let peer_isn = segment.seq - 1;
@@ -90,7 +105,6 @@ impl Stack {
             listener.syn_queue += 1;
         }
         let outcome = Outcome::Handshake(Reason::SynCookie);
-        let hash = self.hasher.hash(&key);
         let with = Beginning { ends, key: &key, hash, owner: Owner::SynQueue(index), outcome, now };
         let child = self.insert(Settings::Listener(index), with, |slot, _| {
             slot.conn.open_from_cookie(peer_isn, &options, now);

@@ -16,7 +16,7 @@ impl Stack {
         self.counters.blocks_forged += 1;
         let reply = self.reply_to(syn, refused, false);
         let options = reply.map_or(OptionBytes::EMPTY, OptionBytes::from);
-        self.send_cookie(syn.listener, syn.key, syn.segment, &options, syn.now);
+        self.answer_once(syn, &options);
     }
 
     /// What a SYN-ACK says to ASAP's option: on every SYN-ACK of the connection, so that none of them leaves

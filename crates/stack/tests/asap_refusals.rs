@@ -201,6 +201,66 @@ fn malformed_in_any_way() {
     s.accepts(flight(5));
 }
 
+/// A right guess at the SYN cookie of this flow: the ACK to the cookie of a listener with the same secret that has no
+/// room, and gives one to everybody.
+fn right_guess(port: u16, mss: u16) -> Vec<u8> {
+    let mut pressed = server_with(|_| {}, |_| {}, |listen| listen.syn_backlog = 0);
+    pressed.p.flow(port, 77);
+    pressed.p.send(seg().syn().mss(mss));
+    pressed.p.expect().syn_ack();
+    pressed.p.packet(&seg().seq(1).ack(1).data(b"nobody asked for this"))
+}
+
+fn wrong_block() -> Request {
+    let mut request = request(&client(), 5, DATA, 0);
+    request.payload[0] ^= 1;
+    request
+}
+
+/// An off-path attacker sends one wrong block and then ACKs from another's address that guess at a SYN cookie. The
+/// listener does not look at them: it sent no cookie there, or another one.
+#[test]
+fn one_wrong_block_opens_no_check_of_syn_cookies() {
+    let mut s = server();
+    let guess = right_guess(CLIENT_PORT + 9, 1460);
+    s.p.inject(&guess);
+    s.p.expect().is_rst();
+    s.p.flow(CLIENT_PORT, 77);
+    forged(&mut s, syn(&wrong_block()), Status::Malformed, 0);
+    s.p.inject(&guess);
+    s.p.expect().is_rst();
+    // On the flow that was answered only this one cookie is right, of sixteen that a pressed listener takes.
+    s.p.inject(&right_guess(CLIENT_PORT, 1200));
+    s.p.expect().is_rst();
+    assert_eq!((s.p.stack.connections(), s.p.stack.counters().syn_cookies_good), (0, 0));
+    s.p.at(60_000);
+    s.p.send(seg().seq(1).ack(1).data(DATA));
+    let id = s.p.accept(s.listener);
+    assert_eq!(s.p.read(id), DATA);
+}
+
+/// More wrong blocks than are remembered are a flood: then any SYN cookie may come back, as long as it lives.
+#[test]
+fn a_flood_of_wrong_blocks_opens_the_check_of_syn_cookies() {
+    let flood = |count: u16, ms: u64| {
+        let mut s = server();
+        for n in 0..count {
+            s.p.flow(1000 + n, 77);
+            s.refuses(syn(&wrong_block()), Status::Malformed);
+        }
+        s.p.at(ms);
+        // The first one's cookie has made way.
+        s.p.flow(1000, 77);
+        s.p.send(seg().seq(1).ack(1));
+        s.p.drain();
+        s.p.inject(&right_guess(CLIENT_PORT + 9, 1460));
+        s.p.stack.counters().syn_cookies_good
+    };
+    assert_eq!(flood(64, 0), 1, "each comes back");
+    assert_eq!(flood(65, 0), 2, "all come back, and others");
+    assert_eq!(flood(65, 128_000), 0, "it is over");
+}
+
 /// Without ASAP nobody looks at the block, and nobody gets it.
 #[test]
 fn malformed_and_disabled() {
