@@ -265,7 +265,7 @@ impl World {
             Action::Trust { first, second, own } => {
                 self.trusted = [first, second];
                 self.policy.trust = trust(self.trusted, own);
-                self.stack.set_trust(self.listener, self.policy.trust.clone());
+                self.stack.set_trust(self.listener, self.policy.trust.clone(), self.now);
             }
             Action::Write { which, len } => {
                 if let Some(&id) = self.held.get(usize::from(which) % 16) {
