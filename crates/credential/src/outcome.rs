@@ -133,7 +133,7 @@ reasons! {
     NotActive "not-active"
         "the one-time cookie was granted in a handshake that is not complete"
     SynCookie "syn-cookie"
-        "the server is under SYN pressure and answers with SYN cookies"
+        "the server answered with a SYN cookie: under SYN pressure, or to a forged credential"
     NoData "no-data"
         "the SYN carried a credential but no data"
     ParkedTooLong "parked-too-long"
@@ -159,7 +159,7 @@ reasons! {
     FailureMemory "failure-memory"
         "first flights to this server on this network failed lately"
     MessageTooLarge "message-too-large"
-        "the data does not fit into the SYN"
+        "none of the data fits into the SYN"
     BadSignature "bad-signature"
         "a signature of the credential is wrong"
     Malformed "malformed"
@@ -168,6 +168,10 @@ reasons! {
         "the server's answer contradicts itself"
     Unknown "unknown"
         "no answer came: the server may have taken the data, or not"
+    NotReplaySafe "not-replay-safe"
+        "the data must not be executed twice, so it waited for the handshake"
+    NotFirstAddress "not-first-address"
+        "another of the server's addresses was tried first, and only that SYN may carry the data"
 }
 
 impl fmt::Display for Reason {
@@ -188,7 +192,7 @@ mod tests {
         let sentences: BTreeSet<_> = Reason::ALL.iter().map(ToString::to_string).collect();
         assert_eq!(labels.len(), Reason::ALL.len());
         assert_eq!(sentences.len(), Reason::ALL.len());
-        assert_eq!(Reason::ALL.len(), 37);
+        assert_eq!(Reason::ALL.len(), 39);
     }
 
     #[test]

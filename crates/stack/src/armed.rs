@@ -147,7 +147,8 @@ impl Stack {
             bare: false,
             cookie: None,
             cookie_age: None,
-            offer: Some(SentOffer { identity: identity.clone(), tag: Some([a, b]), distrusted: None }),
+            offer: Some(SentOffer { identity: identity.clone(), tag: Ok([a, b]), distrusted: None }),
+            plain: None,
             awaited: true,
             answered_at: Instant::FAR_FUTURE,
             ladder: Ladder::default(),
@@ -250,7 +251,7 @@ impl Stack {
         let slot = self.slots.get(armed.index)?;
         let report = slot.conn.syn_ack_report(segment).filter(|report| report.acked == report.carried)?;
         let reply = segment.options.asap().and_then(Reply::parse)?;
-        let tag = slot.asked.as_ref()?.offer.as_ref()?.tag?;
+        let tag = slot.asked.as_ref()?.offer.as_ref()?.tag.ok()?;
         if report.carried == 0 || reply.status != Status::Accepted || reply.tag != tag {
             return None;
         }

@@ -1,6 +1,6 @@
 //! The client's side of Fast Open: what a SYN asks for, what the answer means (RFC 7413 §4.1).
 
-use crate::config::ConnectConfig;
+use crate::config::{Certified, ConnectConfig};
 use crate::event::ConnId;
 use crate::flow::{FlowKey, default_mss};
 use crate::follower;
@@ -54,7 +54,8 @@ impl Stack {
     ) -> Intent {
         let (network, server) = (self.config.network_of(key), key.remote_ip());
         if !config.fast_open && config.asap.is_none() {
-            return Intent::handshake(Reason::NotRequested, self.client_path_mss(key, now));
+            let reason = config.held_back.unwrap_or(Reason::NotRequested);
+            return Intent::handshake(reason, self.client_path_mss(key, now));
         }
         // A box of an earlier connection: connecting allocates nothing in the long run.
         let mut asked = self.spare.pop().unwrap_or_default();
@@ -83,13 +84,13 @@ impl Stack {
         if let (Some(certified), None) = (&config.asap, cookie) {
             let shown = self.credentials.speaks_asap(network, server, &certified.identity, now);
             let speaks = shown.unwrap_or(certified.known);
-            // The application may not want it to ride; and a server that refused all lately is only asked.
-            let rides = (config.replay_safe || certified.once) && known.permission == Permission::Everything;
+            let withheld = withheld(config, certified, speaks, known.permission, data);
             let limit = self.first_flight_limit(server, certified.mss.or(mss), path_mss.min(own));
             // What is signed is what rides: no more than the connection takes at once.
             let buffer = config.tcp.as_ref().unwrap_or(&self.tcp).send_buffer;
             let room = (limit.saturating_sub(BLOCK_LEN as u32)).min(buffer) as usize;
-            let offering = self.offer(certified, key.carrier(), speaks && rides, room, data);
+            let offering =
+                self.offer(certified, key.carrier(), offer::riding(certified, withheld, room, data));
             plan.options = offering.option;
             plan.preamble = offering.block;
             plan.data_limit = offering.data as u32;
@@ -110,7 +111,13 @@ impl Stack {
             };
             plan.options.append_fast_open(&option);
         }
-        if cookie.is_some() || asked.offer.as_ref().is_some_and(|sent| sent.tag.is_some()) {
+        asked.plain = if bare || cookie.is_some() {
+            offer::why_plain(config.held_back, plan.data_limit as usize, data)
+        } else {
+            // One may be known, and is not shown because the server refused the last ones.
+            (known.permission == Permission::Request).then_some(Reason::FailureMemory)
+        };
+        if cookie.is_some() || asked.offer.as_ref().is_some_and(|sent| sent.tag.is_ok()) {
             plan.follow = follower::follow(config, key, mss);
         }
         // Part by part: made elsewhere and moved, it would be written twice.
@@ -156,7 +163,7 @@ impl Stack {
         }
         (asked.awaited, asked.answered_at) = (false, now);
         let twin = asked.ladder.twin.take();
-        let (network, form, cookie) = (asked.network, asked.form, &asked.cookie);
+        let (network, form, cookie, plain_why) = (asked.network, asked.form, &asked.cookie, asked.plain);
         let (fast_open, bare) = (asked.fast_open, asked.bare);
         let server = slot.key.remote_ip();
         let fresh = match segment.options.fast_open() {
@@ -167,11 +174,11 @@ impl Stack {
         let plain = if report.acked == 0 { Resolution::DataRefused } else { Resolution::Accepted };
         let (resolution, outcome) = match offered {
             Some(answer) => (answer.resolution, answer.outcome),
-            None => (plain, judge(&report, cookie.is_some() || bare, fresh.is_some())),
+            None => (plain, judge(&report, cookie.is_some() || bare, fresh.is_some(), plain_why)),
         };
         slot.outcome = outcome;
         slot.relayed = outcome == Outcome::Accepted && is_proved(segment);
-        slot.certificate = asked.offer.as_ref().is_some_and(|sent| sent.tag.is_some());
+        slot.certificate = asked.offer.as_ref().is_some_and(|sent| sent.tag.is_ok());
         let disposition = slot.conn.handle_syn_ack(segment, resolution, now, &mut self.pool);
         let mss = segment.options.mss;
         if let Some(used) = cookie {
@@ -227,7 +234,7 @@ impl Stack {
         capable: bool,
         now: Instant,
     ) {
-        if capable || sent.tag.is_none() {
+        if capable || sent.tag.is_err() {
             self.credentials.note_asap(network, server, &sent.identity, capable, now);
         } else {
             // It got a block, and is to be asked before the next one, whoever says that it understands.
@@ -308,7 +315,7 @@ impl Stack {
         }
         let Some(asked) = &mut slot.asked else { return false };
         if asked.awaited {
-            if asked.cookie.is_some() || asked.offer.as_ref().is_some_and(|sent| sent.tag.is_some()) {
+            if asked.cookie.is_some() || asked.offer.as_ref().is_some_and(|sent| sent.tag.is_ok()) {
                 slot.outcome = Outcome::Handshake(Reason::Unknown);
             }
             self.no_answer(index, now);
@@ -365,14 +372,34 @@ fn is_proved(segment: &Segment<'_>) -> bool {
     reply.is_some_and(|reply| matches!(reply.hint, Hint::Proof(_)))
 }
 
-/// What a SYN-ACK says about the first flight.
-fn judge(report: &SynAckReport, with_cookie: bool, granted: bool) -> Outcome {
+/// Why the SYN to a server that may get a block carries a probe instead, as far as neither the certificate nor the
+/// room in the SYN decides.
+fn withheld(
+    config: &ConnectConfig,
+    certified: &Certified,
+    speaks: bool,
+    permission: Permission,
+    data: &[u8],
+) -> Option<Reason> {
+    if !speaks {
+        return Some(Reason::CapabilityUnknown);
+    }
+    if permission != Permission::Everything {
+        // A server that refused all lately is only asked.
+        return Some(Reason::FailureMemory);
+    }
+    let twice = config.replay_safe || certified.once || data.is_empty();
+    config.held_back.or((!twice).then_some(Reason::NotReplaySafe))
+}
+
+/// What a SYN-ACK says about the first flight; `plain` is why its SYN carried no data.
+fn judge(report: &SynAckReport, with_cookie: bool, granted: bool, plain: Option<Reason>) -> Outcome {
     let reason = match (with_cookie, report.carried) {
-        (false, _) if granted => Reason::NoCredential,
+        (false, _) if granted => plain.unwrap_or(Reason::NoCredential),
         // The SYN that asked was lost; the plain one that was answered did not ask.
         (false, _) if report.first_lost => Reason::SynTimedOut,
         (false, _) => Reason::PeerWithoutFastOpen,
-        (true, 0) => Reason::NoData,
+        (true, 0) => plain.unwrap_or(Reason::NoData),
         (true, carried) if report.acked >= carried => return Outcome::Accepted,
         (true, _) if report.acked > 0 => Reason::DataPartlyAcknowledged,
         (true, _) if report.first_lost => Reason::SynTimedOut,

@@ -7,7 +7,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::num::NonZeroU8;
 use core::time::Duration;
 use firstflight_credential::asap::{AsapPolicy, BudgetConfig, ClientCertificate, Identity};
-use firstflight_credential::{FastOpenPolicy, NetworkId};
+use firstflight_credential::{FastOpenPolicy, NetworkId, Reason};
 use firstflight_wire::Instant;
 use zeroize::Zeroize;
 
@@ -272,6 +272,10 @@ pub struct ConnectConfig {
     /// Without it that data is never sent on a second connection: nobody knows whether the server took it.
     /// Has no effect without `fast_open`.
     pub replay_safe: bool,
+    /// Why the caller keeps data that it has at hand out of the SYN, if it does: it gives none to
+    /// [`crate::Stack::connect`] then. Where the SYN would have carried data, this is the outcome's reason, instead of
+    /// [`Reason::NoData`] or [`Reason::NotRequested`]. The `firstflight` crate sets it.
+    pub held_back: Option<Reason>,
     /// Data rides in the SYN without a cookie, and none is asked for: only for servers in closed networks that are
     /// known to take it ([`FastOpenPolicy::no_cookie`](firstflight_credential::FastOpenPolicy)). Has no effect
     /// without `fast_open`.

@@ -270,7 +270,7 @@ impl Stack {
         let reason = match &asked.offer {
             Some(SentOffer { distrusted: Some(reason), .. }) => *reason,
             // The block was refused, so nothing was taken; what went in its place did not come through.
-            Some(sent) if was_open && sent.tag.is_some() && !to.outcome.is_accepted() => {
+            Some(sent) if was_open && sent.tag.is_ok() && !to.outcome.is_accepted() => {
                 Reason::OverlapBlackhole
             }
             // What the server took on the connection that is given up, nobody knows.

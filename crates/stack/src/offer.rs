@@ -21,23 +21,22 @@ pub(crate) struct Offering {
 }
 
 impl Stack {
-    /// What the SYN offers to a server that may take `room` bytes of the application's data in it, `data` being
-    /// what there is: a block if the server is known to understand it, else a probe.
+    /// What the SYN offers: a block for `data`, or a probe and why.
     pub(crate) fn offer(
         &mut self,
         certified: &Certified,
         carrier: Carrier,
-        known: bool,
-        room: usize,
-        data: &[u8],
+        data: Result<&[u8], Reason>,
     ) -> Offering {
-        let data = data.get(..data.len().min(room)).unwrap_or_default();
         let identity = certified.identity.clone();
-        if !known || data.is_empty() || certified.certificate.remaining(certified.now).is_zero() {
-            let option = OptionBytes::from(Offer::Probe { long_reply: true });
-            let sent = SentOffer { identity, tag: None, distrusted: None };
-            return Offering { option, block: Vec::new(), data: 0, sent };
-        }
+        let data = match data {
+            Ok(data) => data,
+            Err(reason) => {
+                let option = OptionBytes::from(Offer::Probe { long_reply: true });
+                let sent = SentOffer { identity, tag: Err(reason), distrusted: None };
+                return Offering { option, block: Vec::new(), data: 0, sent };
+            }
+        };
         let id = self.random.next_u64().to_be_bytes();
         let block = certified.certificate.request(carrier, &identity, data, id, certified.now);
         let offer = Offer::Block { long_reply: true, len: BLOCK_LEN as u16 };
@@ -46,8 +45,31 @@ impl Stack {
             option: OptionBytes::from(offer),
             block: block.to_bytes().to_vec(),
             data: data.len(),
-            sent: SentOffer { identity, tag: Some([a, b]), distrusted: None },
+            sent: SentOffer { identity, tag: Ok([a, b]), distrusted: None },
         }
+    }
+}
+
+/// How much of `data` rides behind a block that has `room` for it; none if the data is `withheld`, or the certificate
+/// is not good.
+pub(crate) fn riding<'a>(
+    certified: &Certified,
+    withheld: Option<Reason>,
+    room: usize,
+    data: &'a [u8],
+) -> Result<&'a [u8], Reason> {
+    if certified.certificate.remaining(certified.now).is_zero() {
+        return Err(Reason::Expired);
+    }
+    why_plain(withheld, room, data).map_or_else(|| Ok(data.get(..data.len().min(room)).unwrap_or(data)), Err)
+}
+
+/// Why a SYN that could carry a credential with `room` bytes of data carries no data; `None` if it does.
+pub(crate) fn why_plain(withheld: Option<Reason>, room: usize, data: &[u8]) -> Option<Reason> {
+    match withheld {
+        Some(reason) => Some(reason),
+        None if data.is_empty() => Some(Reason::NoData),
+        None => (room == 0).then_some(Reason::MessageTooLarge),
     }
 }
 
@@ -67,12 +89,15 @@ pub(crate) fn read(sent: &SentOffer, report: &SynAckReport, segment: &Segment<'_
     let reply = segment.options.asap().and_then(Reply::parse);
     // Only the first SYN offers something: what answers that was not lost.
     let first_lost = report.first_lost && reply.is_none();
-    let Some(tag) = sent.tag else {
-        let capable = reply.is_some_and(|reply| reply.status != Status::Disabled);
-        // A probe that was lost, or not repeated, says nothing.
-        let capable = (capable || !report.retransmitted).then_some(capable);
-        let outcome = Outcome::Handshake(Reason::CapabilityUnknown);
-        return Answer { resolution: Resolution::DataRefused, outcome, capable, first_lost };
+    let tag = match sent.tag {
+        Ok(tag) => tag,
+        Err(reason) => {
+            let capable = reply.is_some_and(|reply| reply.status != Status::Disabled);
+            // A probe that was lost, or not repeated, says nothing.
+            let capable = (capable || !report.retransmitted).then_some(capable);
+            let outcome = Outcome::Handshake(reason);
+            return Answer { resolution: Resolution::DataRefused, outcome, capable, first_lost };
+        }
     };
     let answer = |resolution, outcome, capable| Answer { resolution, outcome, capable, first_lost };
     let handshake = |reason, capable| answer(Resolution::DataRefused, Outcome::Handshake(reason), capable);

@@ -49,6 +49,8 @@ pub struct Asked {
     pub cookie_age: Option<Duration>,
     /// ASAP's option that was sent.
     pub offer: Option<SentOffer>,
+    /// Why the SYN carries no data, where the client decided that.
+    pub plain: Option<Reason>,
     /// No answer has come yet.
     pub awaited: bool,
     /// When the SYN-ACK came; [`Instant::FAR_FUTURE`] before.
@@ -99,8 +101,8 @@ pub struct Ladder {
 pub struct SentOffer {
     /// What the server is called.
     pub identity: Identity,
-    /// First two bytes of the request's id; `None` for a probe.
-    pub tag: Option<[u8; 2]>,
+    /// First two bytes of the request's id; for a probe, why it is no more than that.
+    pub tag: Result<[u8; 2], Reason>,
     /// Why the server's answer made no sense, if it did not: only an ordinary handshake is taken from it then.
     pub distrusted: Option<Reason>,
 }

@@ -211,7 +211,7 @@ fn three_refusals_of_fresh_cookies_stop_the_data_but_not_the_question() {
     assert_eq!(syn.fast_open, Some(FastOpen::Request(FastOpenForm::Standard)));
     p.send(seg().syn().ack(1).mss(1460).cookie(b"refused4"));
     p.expect().data(DATA);
-    assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::NoCredential));
+    assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::FailureMemory));
     end(&mut p, id);
     p.pass(61_000);
     p.connect(DATA, true);

@@ -1,0 +1,324 @@
+//! Scenarios at the client, against a hand-made server.
+
+use crate::Scenario;
+use crate::certified;
+use crate::pair::{End, Pair};
+use crate::peer::primed::{self, primed};
+use crate::peer::{Peer, Seg, seg};
+use crate::visitor::{self, Visit, end, outcome, reply_with, visit};
+use firstflight_credential::{Outcome, Reason};
+use firstflight_stack::ConnectConfig;
+use firstflight_wire::asap::Status;
+use firstflight_wire::icmp::IcmpErrorKind;
+use std::time::Duration;
+
+/// More scenarios, and what they end with.
+pub const OTHERS: &[(Scenario, Reason)] = &[
+    (at_most_once_by_certificate, Reason::NotReplaySafe),
+    (held_back_by_certificate, Reason::NotReplaySafe),
+    (at_most_once_without_data, Reason::NoData),
+    (at_most_once_to_an_unknown_server, Reason::CapabilityUnknown),
+    (certificate_over, Reason::Expired),
+    (refused_lately, Reason::FailureMemory),
+    (refused_cookies_lately, Reason::FailureMemory),
+    (at_most_once_without_cookie, Reason::NoCredential),
+    (silent_without_option, Reason::SynTimedOut),
+];
+
+fn syn_ack(ack: u32) -> Seg {
+    seg().syn().ack(ack).mss(1460)
+}
+
+fn fast() -> ConnectConfig {
+    ConnectConfig { fast_open: true, ..ConnectConfig::default() }
+}
+
+/// A connect with this configuration, answered.
+fn connect(mut p: Peer, data: &[u8], config: &ConnectConfig, answer: Seg) -> Outcome {
+    p.port = crate::peer::PORT;
+    let id = p.connect_with(data, config);
+    p.expect().is_syn();
+    p.send(answer);
+    outcome(&p, id)
+}
+
+/// A first flight by a cookie, answered.
+fn by_cookie(answer: Seg) -> Outcome {
+    connect(primed(), primed::DATA, &fast(), answer)
+}
+
+pub fn not_requested() -> Outcome {
+    connect(primed(), primed::DATA, &ConnectConfig::default(), syn_ack(1))
+}
+
+pub fn no_credential() -> Outcome {
+    connect(Peer::new(), primed::DATA, &fast(), syn_ack(1).cookie(&primed::COOKIE))
+}
+
+pub fn peer_without_fast_open() -> Outcome {
+    connect(Peer::new(), primed::DATA, &fast(), syn_ack(1))
+}
+
+pub fn stale_credential() -> Outcome {
+    by_cookie(syn_ack(1).cookie(b"another!"))
+}
+
+pub fn data_not_acknowledged() -> Outcome {
+    by_cookie(syn_ack(1))
+}
+
+pub fn data_partly_acknowledged() -> Outcome {
+    by_cookie(syn_ack(primed::AFTER - 1))
+}
+
+pub fn no_data() -> Outcome {
+    connect(primed(), b"", &fast(), syn_ack(1))
+}
+
+/// The caller keeps the data back, as `firstflight` does for data that must not run twice.
+pub fn not_replay_safe() -> Outcome {
+    let held = ConnectConfig { held_back: Some(Reason::NotReplaySafe), ..fast() };
+    connect(primed(), b"", &held, syn_ack(1))
+}
+
+/// As `firstflight` connects to the later ones of several addresses.
+pub fn not_first_address() -> Outcome {
+    let later = ConnectConfig { held_back: Some(Reason::NotFirstAddress), ..ConnectConfig::default() };
+    connect(primed(), b"", &later, syn_ack(1))
+}
+
+fn at_most_once_without_cookie() -> Outcome {
+    let held = ConnectConfig { held_back: Some(Reason::NotReplaySafe), ..fast() };
+    connect(Peer::new(), b"", &held, syn_ack(1).cookie(&primed::COOKIE))
+}
+
+pub fn syn_timed_out() -> Outcome {
+    let mut p = primed();
+    let id = p.connect(primed::DATA, true);
+    p.expect().is_syn();
+    p.pass(1_500);
+    p.drain();
+    p.send(syn_ack(1));
+    outcome(&p, id)
+}
+
+fn silent_without_option() -> Outcome {
+    let (mut p, flight) = with_certificate(|_| {});
+    p.pass(1_500);
+    p.drain();
+    p.send(syn_ack(1));
+    outcome(&p, flight.id)
+}
+
+pub fn unknown() -> Outcome {
+    let mut p = primed();
+    let id = p.connect(primed::DATA, true);
+    let syn = p.expect().is_syn();
+    p.icmp(IcmpErrorKind::PortUnreachable, &syn.packet);
+    outcome(&p, id)
+}
+
+// --- with a certificate ------------------------------------------------------------------------------------------
+
+/// A connect with a certificate; its data must not run twice, and the server runs it once.
+fn with_certificate(tune: impl FnOnce(&mut ConnectConfig)) -> (Peer, Visit) {
+    let mut p = Peer::new();
+    let flight = visit(&mut p, |config| {
+        config.replay_safe = false;
+        config.asap.as_mut().unwrap().once = true;
+        tune(config);
+    });
+    (p, flight)
+}
+
+/// It is answered like this.
+fn answered(acked: u32, option: impl Fn(&Visit) -> Vec<u8>) -> Outcome {
+    let (mut p, flight) = with_certificate(|_| {});
+    p.send(syn_ack(acked).option(&option(&flight)));
+    outcome(&p, flight.id)
+}
+
+fn told(status: Status) -> Outcome {
+    answered(1, |flight| reply_with(status, flight.tag))
+}
+
+pub fn option_stripped() -> Outcome {
+    answered(1, |_| Vec::new())
+}
+
+pub fn policy() -> Outcome {
+    told(Status::Policy)
+}
+
+pub fn replay() -> Outcome {
+    told(Status::Replayed)
+}
+
+pub fn untrusted_verifier() -> Outcome {
+    told(Status::UnknownVerifier)
+}
+
+pub fn expired() -> Outcome {
+    told(Status::Expired)
+}
+
+pub fn clock_skew() -> Outcome {
+    told(Status::OutsideWindow)
+}
+
+pub fn overloaded() -> Outcome {
+    told(Status::Overloaded)
+}
+
+pub fn address_mismatch() -> Outcome {
+    told(Status::AddressMismatch)
+}
+
+pub fn wrong_identity() -> Outcome {
+    told(Status::WrongIdentity)
+}
+
+pub fn guard_floor() -> Outcome {
+    told(Status::GuardFloor)
+}
+
+pub fn bad_signature() -> Outcome {
+    told(Status::BadSignature)
+}
+
+pub fn malformed() -> Outcome {
+    told(Status::Malformed)
+}
+
+pub fn reply_stripped() -> Outcome {
+    answered(visitor::AFTER, |_| Vec::new())
+}
+
+pub fn ack_inside() -> Outcome {
+    answered(100, |_| Vec::new())
+}
+
+pub fn peer_misbehaved() -> Outcome {
+    answered(visitor::AFTER, |flight| reply_with(Status::Expired, flight.tag))
+}
+
+/// A connect that only asks the server.
+fn asked(tune: impl FnOnce(&mut ConnectConfig)) -> Outcome {
+    let (mut p, flight) = with_certificate(tune);
+    assert_eq!(visitor::offer(&flight.syn), Some(false));
+    p.send(syn_ack(1).option(&reply_with(Status::Capable, [0; 2])));
+    outcome(&p, flight.id)
+}
+
+pub fn capability_unknown() -> Outcome {
+    asked(|config| config.asap.as_mut().unwrap().known = false)
+}
+
+/// The server publishes that it takes no more than the block.
+pub fn message_too_large() -> Outcome {
+    asked(|config| config.asap.as_mut().unwrap().mss = Some(200))
+}
+
+fn at_most_once_by_certificate() -> Outcome {
+    asked(|config| config.asap.as_mut().unwrap().once = false)
+}
+
+fn at_most_once_to_an_unknown_server() -> Outcome {
+    asked(|config| {
+        let asap = config.asap.as_mut().unwrap();
+        (asap.once, asap.known) = (false, false);
+    })
+}
+
+/// Without any data at the connect, with `tune`.
+fn without_data(tune: impl FnOnce(&mut ConnectConfig)) -> Outcome {
+    let mut p = Peer::new();
+    let flight = visitor::visit_with(&mut p, b"", tune);
+    p.send(syn_ack(1).option(&reply_with(Status::Capable, [0; 2])));
+    outcome(&p, flight.id)
+}
+
+fn held_back_by_certificate() -> Outcome {
+    without_data(|config| (config.replay_safe, config.held_back) = (false, Some(Reason::NotReplaySafe)))
+}
+
+fn at_most_once_without_data() -> Outcome {
+    without_data(|config| config.replay_safe = false)
+}
+
+fn certificate_over() -> Outcome {
+    let mut p = Peer::new();
+    p.at(200_001_000);
+    let flight = visit(&mut p, |_| {});
+    p.send(syn_ack(1).option(&reply_with(Status::Capable, [0; 2])));
+    outcome(&p, flight.id)
+}
+
+/// The block is refused, and a box on the way drops what repeats its numbers with other bytes: an attempt from another
+/// port succeeds.
+pub fn overlap_blackhole() -> Outcome {
+    let mut pair = Pair::perfect(Duration::from_millis(20));
+    pair.listen_with(|config| config.asap = Some(certified::policy(&[7])));
+    let mut first = None;
+    pair.middlebox = Some(Box::new(move |end, packet| {
+        let (port, syn) = ([packet[20], packet[21]], packet[33] & 2 != 0);
+        let with_data = packet.windows(visitor::DATA.len()).any(|part| part == visitor::DATA);
+        end == End::Server || port != *first.get_or_insert(port) || syn || !with_data
+    }));
+    let certificate = certified::certificate(1, 2, pair.client.config().addresses[0]);
+    let asap = Some(certified::certified(certificate, pair.now));
+    let config = ConnectConfig { asap, replay_safe: true, ..ConnectConfig::default() };
+    let (id, _) = pair.client.connect(pair.server_addr(), visitor::DATA, &config, pair.now).unwrap();
+    pair.connected(id);
+    assert_eq!(pair.client.info(id).unwrap().outcome, Outcome::Handshake(Reason::UntrustedVerifier));
+    pair.run(Duration::from_secs(60), |pair| pair.client.info(id).unwrap().totals.bytes_acked > 0);
+    pair.client.info(id).unwrap().outcome
+}
+
+pub fn simultaneous_open() -> Outcome {
+    let (mut p, flight) = with_certificate(|_| {});
+    p.send(seg().syn().mss(1460));
+    p.send(syn_ack(1).seq(0));
+    outcome(&p, flight.id)
+}
+
+/// A path that takes the option off.
+fn stripped() -> Peer {
+    let (mut p, flight) = with_certificate(|_| {});
+    p.send(syn_ack(1));
+    end(&mut p, flight.id);
+    p
+}
+
+pub fn failure_memory() -> Outcome {
+    let mut p = stripped();
+    let next = visit(&mut p, |_| {});
+    outcome(&p, next.id)
+}
+
+/// Three cookies in a row were refused though they were fresh: one is asked for, none is shown.
+fn with_refused_cookies() -> Peer {
+    let mut p = primed();
+    for fresh in [b"refused1", b"refused2", b"refused3"] {
+        p.port = crate::peer::PORT;
+        let id = p.connect(primed::DATA, true);
+        p.expect().data(primed::DATA);
+        p.send(syn_ack(1).cookie(fresh));
+        p.drain();
+        primed::end(&mut p, id);
+    }
+    p
+}
+
+fn refused_cookies_lately() -> Outcome {
+    connect(with_refused_cookies(), primed::DATA, &fast(), syn_ack(1).cookie(b"refused4"))
+}
+
+/// The server that refused them takes certificates, and is only asked as well.
+fn refused_lately() -> Outcome {
+    let mut p = with_refused_cookies();
+    let flight = visit(&mut p, |_| {});
+    assert_eq!(visitor::offer(&flight.syn), Some(false));
+    p.send(syn_ack(1).option(&reply_with(Status::Capable, [0; 2])));
+    outcome(&p, flight.id)
+}
