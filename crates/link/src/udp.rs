@@ -11,11 +11,14 @@
 
 mod inbox;
 mod outbox;
+#[cfg(target_os = "linux")]
+mod reports;
 #[cfg(test)]
 mod tests;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use firstflight_wire::ip::{Packet, Protocol};
@@ -28,6 +31,8 @@ use tokio::net::UdpSocket;
 use crate::link::{Link, short_buffer};
 use inbox::Inbox;
 use outbox::{Outbox, Target};
+#[cfg(target_os = "linux")]
+use reports::Reports;
 
 /// Largest IP packet; longer datagrams that arrive are dropped.
 const MTU: usize = 1500;
@@ -49,13 +54,16 @@ pub struct UdpLink {
 
 #[derive(Debug)]
 struct Socket {
-    io: UdpSocket,
+    io: Arc<UdpSocket>,
     state: UdpSocketState,
     local: SocketAddr,
     inbox: Inbox,
     outbox: Outbox,
     /// Errors since the last datagram.
     errors: u32,
+    /// ICMP errors about what was sent, where the link passes them on.
+    #[cfg(target_os = "linux")]
+    reports: Option<Reports>,
 }
 
 impl UdpLink {
@@ -94,26 +102,34 @@ impl UdpLink {
     }
 
     /// A socket for a client of `remote`: at the address from which the kernel would send there, on a port that it
-    /// chooses.
+    /// chooses. It heeds ICMP errors ([`UdpLink::heed_icmp`]).
     ///
     /// Must be called within a tokio runtime, as [`UdpLink::bind`].
     ///
     /// # Errors
     /// Those of the system: there is no route to `remote`.
     pub fn towards(remote: SocketAddr) -> io::Result<Self> {
-        let any: IpAddr =
-            if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        // Connecting a UDP socket sends nothing: it looks up the route.
-        let route = std::net::UdpSocket::bind(SocketAddr::new(any, 0))?;
-        route.connect(remote)?;
-        // With the interface, where the address is one of a single link.
-        let mut local = route.local_addr()?;
-        local.set_port(0);
-        Self::bind(local)
+        Self::bind(source_for(remote)?)?.heed_icmp()
+    }
+
+    /// Passes on ICMP errors about what the sockets send, as ICMP packets: a client learns at once that nobody has the
+    /// server's UDP port, if the server's host quotes enough of the SYN (Linux's does). For clients: a server would hear
+    /// of each client that went away. It does nothing where the system is not Linux.
+    ///
+    /// Must be called within a tokio runtime, as [`UdpLink::bind`].
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn heed_icmp(mut self) -> io::Result<Self> {
+        for socket in [&mut self.v4, &mut self.v6].into_iter().flatten() {
+            socket.heed_icmp()?;
+        }
+        Ok(self)
     }
 
     /// A socket that somebody has used before, and that is bound: to find out how it is reached, say
-    /// (`firstflight_verifier::reach`). It must not be connected, and nobody else reads from it from now on.
+    /// (`firstflight_verifier::reach`). It must not be connected, and nobody else reads from it from now on. It heeds
+    /// ICMP errors ([`UdpLink::heed_icmp`]).
     ///
     /// Must be called within a tokio runtime, as [`UdpLink::bind`].
     ///
@@ -131,7 +147,7 @@ impl UdpLink {
         }
         let socket = Socket::take(raw)?;
         let (v4, v6) = if v4 { (Some(socket), None) } else { (None, Some(socket)) };
-        Ok(Self { v4, v6, v6_first: false })
+        Self { v4, v6, v6_first: false }.heed_icmp()
     }
 
     /// The UDP port, of both families.
@@ -150,6 +166,22 @@ impl UdpLink {
     }
 }
 
+/// The address from which the kernel would send to `remote`, with port 0, and with the interface where it is one of a
+/// single link.
+///
+/// # Errors
+/// Those of the system: there is no route to `remote`.
+pub fn source_for(remote: SocketAddr) -> io::Result<SocketAddr> {
+    let any: IpAddr =
+        if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    // Connecting a UDP socket sends nothing: it looks up the route.
+    let route = std::net::UdpSocket::bind(SocketAddr::new(any, 0))?;
+    route.connect(remote)?;
+    let mut local = route.local_addr()?;
+    local.set_port(0);
+    Ok(local)
+}
+
 impl Socket {
     fn bind(local: SocketAddr) -> io::Result<Self> {
         let raw = RawSocket::new(Domain::for_address(local), Type::DGRAM, Some(SocketProtocol::UDP))?;
@@ -164,13 +196,53 @@ impl Socket {
     /// A bound socket.
     fn take(raw: RawSocket) -> io::Result<Self> {
         raw.set_nonblocking(true)?;
-        let io = UdpSocket::from_std(raw.into())?;
+        let io = Arc::new(UdpSocket::from_std(raw.into())?);
         let state = offloads(&io)?;
         // The system has its own limits; with less, bursts are lost, as on any narrow path.
-        let _ = state.set_send_buffer_size(UdpSockRef::from(&io), SOCKET_BUFFER);
-        let _ = state.set_recv_buffer_size(UdpSockRef::from(&io), SOCKET_BUFFER);
+        let _ = state.set_send_buffer_size(UdpSockRef::from(&*io), SOCKET_BUFFER);
+        let _ = state.set_recv_buffer_size(UdpSockRef::from(&*io), SOCKET_BUFFER);
         let local = io.local_addr()?;
-        Ok(Self { io, state, local, inbox: Inbox::new(), outbox: Outbox::default(), errors: 0 })
+        Ok(Self {
+            io,
+            state,
+            local,
+            inbox: Inbox::new(),
+            outbox: Outbox::default(),
+            errors: 0,
+            #[cfg(target_os = "linux")]
+            reports: None,
+        })
+    }
+
+    /// The kernel's word on what was sent comes as ICMP packets from now on.
+    fn heed_icmp(&mut self) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        {
+            self.reports = Some(Reports::new(&self.io)?);
+        }
+        Ok(())
+    }
+
+    /// The next ICMP error, or that there is none now.
+    fn poll_report(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<usize> {
+        #[cfg(target_os = "linux")]
+        if let Some(reports) = &mut self.reports {
+            match ready!(reports.poll_next(cx, &mut self.io, self.local, buf)) {
+                Ok(len) => return Poll::Ready(len),
+                // No descriptor is left to watch for them: the socket goes on without.
+                Err(_) => self.reports = None,
+            }
+        }
+        let _ = (cx, buf);
+        Poll::Pending
+    }
+
+    /// Whether an error of a call is the word on a packet that was sent before, which comes as an ICMP packet too.
+    fn reported(&self, error: &io::Error) -> bool {
+        #[cfg(target_os = "linux")]
+        return self.reports.is_some() && outbox::reported(error);
+        #[cfg(not(target_os = "linux"))]
+        return false;
     }
 
     fn poll_recv(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
@@ -178,13 +250,16 @@ impl Socket {
             if let Some(len) = self.inbox.next(self.local, buf) {
                 return Poll::Ready(Ok(len));
             }
+            if let Poll::Ready(len) = self.poll_report(cx, buf) {
+                return Poll::Ready(Ok(len));
+            }
             ready!(self.io.poll_recv_ready(cx))?;
             let (state, inbox) = (&self.state, &mut self.inbox);
             let received =
-                self.io.try_io(Interest::READABLE, || inbox.fill(state, UdpSockRef::from(&self.io)));
+                self.io.try_io(Interest::READABLE, || inbox.fill(state, UdpSockRef::from(&*self.io)));
             match received {
                 Ok(()) => self.errors = 0,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock || self.reported(&error) => {}
                 Err(error) => {
                     // Mostly the report of a packet that did not arrive: nothing is wrong with the socket.
                     self.errors += 1;
@@ -202,7 +277,7 @@ impl Socket {
         while !self.outbox.is_empty() {
             ready!(self.io.poll_send_ready(cx))?;
             let (state, outbox) = (&self.state, &mut self.outbox);
-            let sent = self.io.try_io(Interest::WRITABLE, || outbox.send(state, UdpSockRef::from(&self.io)));
+            let sent = self.io.try_io(Interest::WRITABLE, || outbox.send(state, UdpSockRef::from(&*self.io)));
             // After a refusal quinn-udp uses neither offload nor ECN marks any more, though it may have been for one
             // datagram's address. Begin anew: the outbox knows whose fault it was.
             if sent.is_err_and(|error| outbox::refuses(&error))

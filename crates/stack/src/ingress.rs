@@ -70,9 +70,13 @@ impl Stack {
     #[cold]
     fn handle_other(&mut self, packet: &[u8], now: Instant) {
         let Ok(ip) = Packet::parse(packet) else { return };
+        let icmp = matches!(ip.protocol, Protocol::Icmp | Protocol::Icmpv6);
+        // A socket passes on what the kernel believes, also where the peer is this host, at the same address.
+        let from_kernel =
+            icmp && self.is_ours(ip.dst) && self.carrier.as_ref().is_some_and(|c| c.from_socket);
         match ip.protocol {
-            _ if !self.concerns_us(ip.src, ip.dst) => {}
-            Protocol::Icmp | Protocol::Icmpv6 => self.handle_icmp(&ip, packet, now),
+            _ if !from_kernel && !self.concerns_us(ip.src, ip.dst) => {}
+            _ if icmp => self.handle_icmp(&ip, packet, now),
             _ => self.drop_packet(Drop::Protocol),
         }
     }

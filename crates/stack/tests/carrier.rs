@@ -367,6 +367,26 @@ fn an_icmp_error_counts_if_it_quotes_the_inner_sequence_number() {
     assert_eq!(p.state(id), StateName::Established);
 }
 
+/// A peer on this host at the same address: a socket's kernel has matched the error, on IP anybody could have sent it.
+#[test]
+fn an_icmp_error_from_our_own_address_counts_over_a_socket_only() {
+    for from_socket in [false, true] {
+        let mut p = Peer::with(|config| {
+            config.carrier = Some(CarrierConfig { from_socket, ..CarrierConfig::new(OURS) });
+        });
+        p.outer = Some((THEIRS, OURS));
+        let id = p.connect(b"", false);
+        let syn = p.expect().is_syn().packet;
+        let ours = p.stack.config().addresses[0];
+        let mut report = [0; 576];
+        let kind = IcmpErrorKind::PortUnreachable;
+        let len = firstflight_wire::icmp::emit_error(kind, ours, ours, &syn, &mut report).unwrap();
+        p.inject(&report[..len]);
+        assert_eq!(p.reason(id), from_socket.then_some(CloseReason::Unreachable));
+        assert_eq!(p.stack.counters().dropped(Drop::BadSource), u64::from(!from_socket));
+    }
+}
+
 #[test]
 fn packet_too_big_counts_the_headers_of_udp() {
     let mut p = new();

@@ -35,6 +35,8 @@ pub(super) struct Outbox {
     apart: bool,
     /// It is the offload that the kernel refuses.
     no_offload: bool,
+    /// The kernel has answered this call with word on an earlier packet.
+    told: bool,
 }
 
 impl Outbox {
@@ -83,6 +85,8 @@ impl Outbox {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             // The offload's fault, or that of what was to be sent: one by one it will show.
             Err(error) if len > self.segment && refuses(error) => self.apart = true,
+            // What was to be sent has no part in it: once more.
+            Err(error) if reported(error) && !self.told => self.told = true,
             Err(_) => self.left(len),
             Ok(()) => {
                 self.no_offload |= self.apart;
@@ -99,7 +103,7 @@ impl Outbox {
     }
 
     fn left(&mut self, len: usize) {
-        self.sent += len;
+        (self.sent, self.told) = (self.sent + len, false);
         if self.sent >= self.bytes.len() {
             self.bytes.clear();
             (self.target, self.sent, self.segment) = (None, 0, 0);
@@ -113,6 +117,15 @@ pub(super) fn refuses(error: &io::Error) -> bool {
     /// Linux's number, which the standard library gives no name to.
     const EIO: i32 = 5;
     error.kind() == io::ErrorKind::InvalidInput || error.raw_os_error() == Some(EIO)
+}
+
+/// Whether an error may be about a packet that was sent before: the kernel's word on it, got by ICMP.
+pub(super) fn reported(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, PermissionDenied};
+    /// Linux's numbers, which the standard library gives no name to: no such protocol, a datagram too long.
+    const OTHERS: [i32; 2] = [92, 90];
+    let known = [ConnectionRefused, HostUnreachable, NetworkUnreachable, PermissionDenied];
+    known.contains(&error.kind()) || error.raw_os_error().is_some_and(|number| OTHERS.contains(&number))
 }
 
 /// Whether a datagram carries a SYN.

@@ -135,20 +135,63 @@ async fn an_answer_leaves_from_the_address_that_was_asked() {
     }
 }
 
+/// An address that nobody has a socket at.
+fn nobody(local: &str) -> SocketAddr {
+    let closed = UdpLink::bind(local.parse().unwrap()).unwrap();
+    SocketAddr::new(ip(&closed), closed.port())
+}
+
+/// Also where the kernel's word on what came before stands in the way of what is sent next.
 #[tokio::test]
 async fn a_closed_port_at_the_other_end_does_not_end_the_link() {
-    let (mut a, mut b) = (v4(), v4());
-    let (from, to) = (SocketAddr::new(ip(&a), a.port()), SocketAddr::new(ip(&b), b.port()));
-    let closed = v4();
-    let nobody = SocketAddr::new(ip(&closed), closed.port());
-    drop(closed);
-    for _ in 0..3 {
-        send(&mut a, &[packet(from, nobody, Ecn::NotEct, b"lost")]).await;
+    for heeds in [false, true] {
+        let (mut a, mut b) = (v4(), v4());
+        if heeds {
+            a = a.heed_icmp().unwrap();
+        }
+        let (from, to) = (SocketAddr::new(ip(&a), a.port()), SocketAddr::new(ip(&b), b.port()));
+        let nobody = nobody("127.0.0.1:0");
+        for _ in 0..3 {
+            send(&mut a, &[packet(from, nobody, Ecn::NotEct, b"lost")]).await;
+        }
+        send(&mut a, &[packet(from, to, Ecn::NotEct, b"there")]).await;
+        assert!(receive(&mut b).await.ends_with(b"there"));
+        send(&mut b, &[packet(to, from, Ecn::NotEct, b"back")]).await;
+        // Errors may come first.
+        while !receive(&mut a).await.ends_with(b"back") {}
     }
-    send(&mut a, &[packet(from, to, Ecn::NotEct, b"there")]).await;
-    assert!(receive(&mut b).await.ends_with(b"there"));
-    send(&mut b, &[packet(to, from, Ecn::NotEct, b"back")]).await;
-    assert!(receive(&mut a).await.ends_with(b"back"));
+}
+
+/// Each error comes as the ICMP packet that the host at the other end sent, and the link goes on.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_closed_port_is_told_as_an_icmp_packet() {
+    use firstflight_wire::icmp::{self, IcmpErrorKind};
+    for (local, all) in [("127.0.0.1:0", false), ("[::1]:0", false), ("127.0.0.1:0", true), ("[::1]:0", true)]
+    {
+        let nobody = nobody(local);
+        let mut link = UdpLink::towards(nobody).unwrap();
+        let own = ip(&link);
+        if all {
+            link = UdpLink::bind_all(0).unwrap().heed_icmp().unwrap();
+        }
+        let from = SocketAddr::new(own, link.port());
+        let sent = segment(300, 0x02, 7);
+        for _ in 0..3 {
+            send(&mut link, &[packet(from, nobody, Ecn::NotEct, &sent)]).await;
+            let got = receive(&mut link).await;
+            let ip = Packet::parse(&got).unwrap();
+            assert_eq!((ip.src, ip.dst), (nobody.ip(), own));
+            let error = match ip.protocol {
+                Protocol::Icmp => icmp::parse_v4(ip.payload).unwrap(),
+                _ => icmp::parse_v6(ip.payload, ip.src, ip.dst).unwrap(),
+            };
+            assert_eq!(error.kind, IcmpErrorKind::PortUnreachable);
+            assert_eq!((error.src, error.dst, error.protocol), (own, nobody.ip(), Protocol::Udp));
+            assert_eq!(error.quoted[..4], [from.port().to_be_bytes(), nobody.port().to_be_bytes()].concat());
+            assert_eq!(error.quoted[8..], sent);
+        }
+    }
 }
 
 #[tokio::test]

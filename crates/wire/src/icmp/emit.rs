@@ -27,6 +27,33 @@ pub fn emit_error(
     original_packet: &[u8],
     out: &mut [u8],
 ) -> Result<usize, EmitError> {
+    let (ty, code, value) = if src.is_ipv4() { wire_v4(kind) } else { wire_v6(kind) };
+    emit_report(Report { ty, code, value }, src, dst, original_packet, out)
+}
+
+/// The first eight bytes of an error report but for the checksum, as they are on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Report {
+    /// ICMP type.
+    pub ty: u8,
+    /// ICMP code.
+    pub code: u8,
+    /// The four bytes behind the checksum: an MTU, a pointer, or nothing.
+    pub value: u32,
+}
+
+/// Like [`emit_error`], for a report of any type and code.
+///
+/// # Errors
+///
+/// As [`emit_error`].
+pub fn emit_report(
+    report: Report,
+    src: IpAddr,
+    dst: IpAddr,
+    original_packet: &[u8],
+    out: &mut [u8],
+) -> Result<usize, EmitError> {
     let v4 = src.is_ipv4();
     if original_packet.first().is_some_and(|first| (first >> 4 == 4) != v4) {
         return Err(EmitError::MixedFamilies);
@@ -46,7 +73,7 @@ pub fn emit_error(
     let len = HEADER + quote.len();
     let at = ip.emit(len, out)?;
     let message = out.get_mut(at..at + len).ok_or(EmitError::BufferTooSmall)?;
-    let (ty, code, value) = if v4 { wire_v4(kind) } else { wire_v6(kind) };
+    let Report { ty, code, value } = report;
     let [a, b, c, d] = value.to_be_bytes();
     let (head, body) = message.split_first_chunk_mut().ok_or(EmitError::BufferTooSmall)?;
     *head = [ty, code, 0, 0, a, b, c, d];

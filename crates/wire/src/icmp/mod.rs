@@ -8,7 +8,7 @@ mod parse;
 mod tests;
 
 pub use echo::echo_reply;
-pub use emit::emit_error;
+pub use emit::{Report, emit_error, emit_report};
 pub use parse::{parse_v4, parse_v6};
 
 use crate::ip::Protocol;
