@@ -8,7 +8,7 @@ use crate::jobs::Jobs;
 use crate::listener::Listener;
 use crate::shared::{BEGINNING, Shared};
 use crate::store::{SharedStore, StoreCounters};
-use crate::stream::{Stream, rides};
+use crate::stream::{Stream, first_data};
 use firstflight_credential::NetworkId;
 use firstflight_link::{Link, UdpLink};
 use firstflight_stack::{
@@ -104,9 +104,10 @@ impl Endpoint {
 
     /// Connects and sends `first`. With Fast Open and a known cookie, data that is
     /// [`FirstFlight::safely_replayable`] rides in the SYN; data that is [`FirstFlight::at_most_once`] is
-    /// sent when the handshake is complete (the reason is then [`Reason::NoData`](crate::credential::Reason)
-    /// where a cookie was shown). Resolves when the handshake is complete. What `config` says in
-    /// [`ConnectConfig::replay_safe`] does not count: `first` does.
+    /// sent when the handshake is complete (the reason is then
+    /// [`Reason::NotReplaySafe`](crate::credential::Reason::NotReplaySafe) where a credential was at hand). Resolves
+    /// when the handshake is complete. What `config` says in [`ConnectConfig::replay_safe`] does not count: `first`
+    /// does.
     ///
     /// # Errors
     /// When there is no local address or port for it, the peer refuses or does not answer.
@@ -127,8 +128,8 @@ impl Endpoint {
         first: FirstFlight<'_>,
         config: &ConnectConfig,
     ) -> io::Result<Stream> {
-        let config = ConnectConfig { replay_safe: first.is_replayable(), ..config.clone() };
-        let data = if rides(&config) { first.data() } else { &[] };
+        let mut config = ConnectConfig { replay_safe: first.is_replayable(), ..config.clone() };
+        let data = first_data(&mut config, first.data());
         let (mut stream, taken) = Stream::open(&self.shared, remote, data, &config)?;
         stream.connected().await?;
         if let Some(rest) = first.data().get(taken..).filter(|r| !r.is_empty()) {

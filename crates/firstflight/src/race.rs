@@ -2,8 +2,8 @@
 
 use crate::endpoint::Endpoint;
 use crate::first_flight::FirstFlight;
-use crate::shared::{Inner, Interest, Shared, io_error};
-use crate::stream::{Stream, rides};
+use crate::shared::{Inner, Interest, Shared};
+use crate::stream::{Stream, connect, first_data};
 use firstflight_credential::{Outcome, Reason};
 use firstflight_stack::{ConnId, ConnectConfig, IoError};
 use std::fmt;
@@ -88,8 +88,8 @@ impl Endpoint {
     /// **Which connection gets the data.** Data that is [`FirstFlight::at_most_once`] is sent on the winner
     /// after its handshake, and nowhere else: no attempt can have delivered it before. Data that is
     /// [`FirstFlight::safely_replayable`] rides in the SYN of the *first* attempt, if Fast Open is asked for
-    /// and a cookie known; all other attempts are ordinary handshakes without data (the paper's SYN with data
-    /// must not be multiplied). If another one wins while the first is unanswered, the first one's server may
+    /// and a cookie known; all other attempts are ordinary handshakes without data
+    /// ([`Reason::NotFirstAddress`]; the paper's SYN with data must not be multiplied). If another one wins while the first is unanswered, the first one's server may
     /// have executed the data, and it is sent again on the winner, as the caller has said it may be;
     /// [`Stream::outcome`] is then `Handshake(Unknown)`. If the first one is complete at the moment of the
     /// decision, it wins.
@@ -182,25 +182,21 @@ impl<'a> Race<'a> {
     /// Begins an attempt; the first one that begins gets the data, if it may ride.
     fn begin(&mut self, remote: SocketAddr, config: &ConnectConfig) {
         let local = config.local.filter(|local| local.is_ipv4() == remote.is_ipv4());
-        let config = ConnectConfig {
-            fast_open: config.fast_open && !self.begun,
-            asap: config.asap.clone().filter(|_| !self.begun),
+        let wanted = config.fast_open || config.asap.is_some();
+        let first = wanted && !self.begun;
+        let mut config = ConnectConfig {
+            fast_open: config.fast_open && first,
+            asap: config.asap.clone().filter(|_| first),
             replay_safe: self.first.is_replayable(),
+            held_back: if first { config.held_back } else { wanted.then_some(Reason::NotFirstAddress) },
             local,
             ..config.clone()
         };
-        let may_ride = (config.fast_open || config.asap.is_some()) && rides(&config);
-        let given = may_ride && !self.first.data().is_empty();
-        let data = if given { self.first.data() } else { &[] };
-        let mut inner = self.shared.lock();
-        let begun = inner.check().and_then(|()| {
-            let now = inner.now();
-            let config = crate::stream::at_present(&config)?;
-            inner.stack.connect(remote, data, &config, now).map_err(io::Error::other)
-        });
+        let data = if first { first_data(&mut config, self.first.data()) } else { &[] };
+        let given = !data.is_empty();
+        let begun = connect(&mut self.shared.lock(), remote, data, &config);
         match begun {
             Ok((id, taken)) => {
-                inner.kick();
                 self.begun = true;
                 self.running.push(Attempt { remote, id, given: given.then_some(taken) });
             }
@@ -229,7 +225,7 @@ impl<'a> Race<'a> {
         let failed = &mut self.failed;
         self.running.retain(|attempt| {
             let error = match (inner.stack.close_reason(attempt.id), stopped) {
-                (Some(reason), _) => io_error(IoError::Closed(reason)),
+                (Some(reason), _) => inner.io_error(attempt.id, IoError::Closed(reason)),
                 (None, Some(kind)) => kind.into(),
                 (None, None) => {
                     inner.wait(attempt.id, Interest::Connected, cx);

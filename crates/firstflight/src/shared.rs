@@ -4,6 +4,7 @@ use crate::cache::{CredentialCache, Keeper, Snapshot};
 use crate::store::StoreCounters;
 use firstflight_stack::{ConnId, Event, IoError, ListenerId, Readiness, Stack};
 use firstflight_tcp::CloseReason;
+use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::{Clock, Instant};
 use std::collections::HashMap;
 use std::io;
@@ -90,6 +91,20 @@ impl Inner {
     pub fn kick(&mut self) {
         if let Some(waker) = self.driver.take() {
             waker.wake();
+        }
+    }
+
+    /// The error of connection `id`, as the operating system calls it: who learns from the server's host that nobody
+    /// has the port was refused.
+    pub fn io_error(&self, id: ConnId, error: IoError) -> io::Error {
+        let network = || self.stack.info(id)?.network_error;
+        match error {
+            IoError::Closed(CloseReason::Unreachable)
+                if network() == Some(IcmpErrorKind::PortUnreachable) =>
+            {
+                io::Error::new(io::ErrorKind::ConnectionRefused, error)
+            }
+            _ => io_error(error),
         }
     }
 

@@ -1,23 +1,60 @@
 //! Streams.
 
 use crate::shared::{Inner, Interest, Shared, io_error};
-use firstflight_credential::Outcome;
-use firstflight_stack::{ConnId, ConnectConfig, ConnectionInfo, IoError};
+use firstflight_credential::{Outcome, Reason};
+use firstflight_stack::{CloseReason, ConnId, ConnectConfig, ConnectionInfo, IoError};
 use std::borrow::Cow;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Where a stream stands.
 #[derive(Debug)]
 enum Phase {
-    /// Nothing was sent: the first write connects. Who reads before waits for it.
-    Lazy(ConnectConfig, Option<Waker>),
+    /// Nothing was sent: the first write connects.
+    Lazy(Box<Lazy>),
     Open(ConnId),
+}
+
+/// A stream before its first write.
+#[derive(Debug)]
+struct Lazy {
+    config: ConnectConfig,
+    wishes: Mutex<Wishes>,
+}
+
+/// What the application asked of a stream that has no connection yet.
+#[derive(Debug, Default)]
+struct Wishes {
+    nodelay: Option<bool>,
+    aborted: bool,
+    /// A reader that waits for the first write.
+    reader: Option<Waker>,
+}
+
+impl Lazy {
+    fn wishes(&self) -> MutexGuard<'_, Wishes> {
+        self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Connects with `first`; gives how much of it was taken. If there is data that waits, `config` says why.
+    fn connect(&self, inner: &mut Inner, remote: SocketAddr, bytes: &[u8]) -> io::Result<(ConnId, usize)> {
+        if self.wishes().aborted {
+            return Err(io_error(IoError::Closed(CloseReason::Aborted)));
+        }
+        let mut config = self.config.clone();
+        let data = first_data(&mut config, bytes);
+        let (id, taken) = connect(inner, remote, data, &config)?;
+        if let Some(nodelay) = self.wishes().nodelay {
+            let now = inner.now();
+            inner.stack.set_nodelay(id, nodelay, now);
+        }
+        Ok((id, taken))
+    }
 }
 
 /// A TCP stream. `AsyncWrite::poll_shutdown` closes the sending direction and leaves the other open
@@ -35,8 +72,17 @@ pub struct Stream {
 
 /// Whether data may be given to the stack before the handshake is complete: without Fast Open it waits there,
 /// with it, it may ride in the SYN, which the application must have allowed.
-pub(crate) fn rides(config: &ConnectConfig) -> bool {
+fn rides(config: &ConnectConfig) -> bool {
     config.replay_safe || !config.fast_open || config.asap.as_ref().is_some_and(|certified| certified.once)
+}
+
+/// What of `data` is given to the stack with the connect; `config` says why, where it is nothing.
+pub(crate) fn first_data<'a>(config: &mut ConnectConfig, data: &'a [u8]) -> &'a [u8] {
+    if data.is_empty() || rides(config) {
+        return data;
+    }
+    config.held_back = Some(Reason::NotReplaySafe);
+    &[]
 }
 
 impl Stream {
@@ -55,7 +101,7 @@ impl Stream {
 
     pub(crate) fn lazy(shared: &Arc<Shared>, remote: SocketAddr, config: ConnectConfig) -> Self {
         let held = !rides(&config);
-        let phase = Phase::Lazy(config, None);
+        let phase = Phase::Lazy(Box::new(Lazy { config, wishes: Mutex::default() }));
         Self { shared: Arc::clone(shared), phase, remote, held, elsewhere: None }
     }
 
@@ -99,7 +145,7 @@ impl Stream {
     pub fn info(&self) -> Option<ConnectionInfo> {
         match self.phase {
             Phase::Open(id) => self.shared.lock().stack.info(id),
-            Phase::Lazy(..) => None,
+            Phase::Lazy(_) => None,
         }
     }
 
@@ -133,7 +179,7 @@ impl Stream {
     /// Waits until the peer's ACK has proved its address.
     ///
     /// # Errors
-    /// When the connection ends before.
+    /// When the connection ends before. [`io::ErrorKind::NotConnected`] for a lazy stream before its first write.
     pub async fn handshake_confirmed(&self) -> io::Result<()> {
         poll_fn(|cx| self.poll_connected(cx)).await
     }
@@ -141,16 +187,16 @@ impl Stream {
     /// [`Stream::handshake_confirmed`] as a poll.
     ///
     /// # Errors
-    /// When the connection ends before.
+    /// As [`Stream::handshake_confirmed`].
     pub fn poll_handshake_confirmed(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         self.poll_connected(cx)
     }
 
-    /// Client side: waits until the server's SYN-ACK has come; a lazy stream that has written
-    /// nothing waits for nothing.
+    /// Client side: waits until the server's SYN-ACK has come.
     ///
     /// # Errors
-    /// When the connection is refused or nobody answers.
+    /// When the connection is refused or nobody answers. [`io::ErrorKind::NotConnected`] for a lazy stream before its
+    /// first write: nothing is on its way that could be waited for.
     pub async fn connected(&self) -> io::Result<()> {
         poll_fn(|cx| self.poll_connected(cx)).await
     }
@@ -158,46 +204,66 @@ impl Stream {
     fn poll_connected(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         match self.phase {
             Phase::Open(id) => poll_complete(&mut self.shared.lock(), id, cx),
-            Phase::Lazy(..) => Poll::Ready(Ok(())),
+            Phase::Lazy(_) => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
 
-    /// Turns Nagle's algorithm off (true) or on.
+    /// Turns Nagle's algorithm off (true) or on. A lazy stream remembers it for its connection.
     pub fn set_nodelay(&self, nodelay: bool) {
-        if let Phase::Open(id) = self.phase {
-            let mut inner = self.shared.lock();
-            let now = inner.now();
-            inner.stack.set_nodelay(id, nodelay, now);
-        }
-    }
-
-    /// Ends the connection with a RST.
-    pub fn abort(&self) {
-        if let Phase::Open(id) = self.phase {
-            let mut inner = self.shared.lock();
-            let now = inner.now();
-            inner.stack.abort(id, now);
-            inner.kick();
-        }
-    }
-
-    /// The lazy stream is open now: who waits to read looks again.
-    fn begin(&mut self, id: ConnId) {
-        if let Phase::Lazy(_, Some(waker)) = std::mem::replace(&mut self.phase, Phase::Open(id)) {
-            waker.wake();
-        }
-    }
-
-    /// The connection, made now without data if it is not there yet.
-    fn ensure(&mut self, inner: &mut Inner) -> io::Result<ConnId> {
         match &self.phase {
-            Phase::Open(id) => Ok(*id),
-            Phase::Lazy(config, _) => {
-                let (id, _) = connect(inner, self.remote, &[], config)?;
-                self.begin(id);
-                Ok(id)
+            Phase::Open(id) => {
+                let mut inner = self.shared.lock();
+                let now = inner.now();
+                inner.stack.set_nodelay(*id, nodelay, now);
+            }
+            Phase::Lazy(lazy) => lazy.wishes().nodelay = Some(nodelay),
+        }
+    }
+
+    /// Whether Nagle's algorithm is off; of a lazy stream, whether it will be. False when the connection is gone.
+    #[must_use]
+    pub fn nodelay(&self) -> bool {
+        match &self.phase {
+            Phase::Open(_) => self.info().is_some_and(|info| info.nodelay),
+            Phase::Lazy(lazy) => {
+                let wish = lazy.wishes().nodelay;
+                let configured = || lazy.config.tcp.as_ref().map(|tcp| tcp.nodelay);
+                wish.or_else(configured).unwrap_or_else(|| self.shared.lock().stack.config().tcp.nodelay)
             }
         }
+    }
+
+    /// Ends the connection with a RST. A lazy stream without a connection never makes one then: it fails with
+    /// [`io::ErrorKind::ConnectionAborted`], as any other.
+    pub fn abort(&self) {
+        match &self.phase {
+            Phase::Open(id) => {
+                let mut inner = self.shared.lock();
+                let now = inner.now();
+                inner.stack.abort(*id, now);
+                inner.kick();
+            }
+            Phase::Lazy(lazy) => {
+                let mut wishes = lazy.wishes();
+                wishes.aborted = true;
+                let reader = wishes.reader.take();
+                drop(wishes);
+                reader.into_iter().for_each(Waker::wake);
+            }
+        }
+    }
+
+    /// The connection, made now if it is not there yet, with as much of `bytes` as may ride; and how much was taken.
+    fn ensure(&mut self, inner: &mut Inner, bytes: &[u8]) -> io::Result<(ConnId, usize)> {
+        let lazy = match &self.phase {
+            Phase::Open(id) => return Ok((*id, 0)),
+            Phase::Lazy(lazy) => lazy,
+        };
+        let (id, taken) = lazy.connect(inner, self.remote, bytes)?;
+        let reader = lazy.wishes().reader.take();
+        self.phase = Phase::Open(id);
+        reader.into_iter().for_each(Waker::wake);
+        Ok((id, taken))
     }
 }
 
@@ -207,7 +273,7 @@ fn poll_complete(inner: &mut Inner, id: ConnId, cx: &Context<'_>) -> Poll<io::Re
         return Poll::Ready(Ok(()));
     }
     if let Some(reason) = inner.stack.close_reason(id) {
-        return Poll::Ready(Err(io_error(IoError::Closed(reason))));
+        return Poll::Ready(Err(inner.io_error(id, IoError::Closed(reason))));
     }
     inner.check()?;
     inner.wait(id, Interest::Connected, cx);
@@ -226,7 +292,8 @@ pub(crate) fn at_present(config: &ConnectConfig) -> io::Result<Cow<'_, ConnectCo
     Ok(config)
 }
 
-fn connect(
+/// Connects now.
+pub(crate) fn connect(
     inner: &mut Inner,
     remote: SocketAddr,
     first: &[u8],
@@ -245,11 +312,15 @@ impl AsyncRead for Stream {
         let this = self.get_mut();
         let shared = Arc::clone(&this.shared);
         let mut inner = shared.lock();
-        let id = match &mut this.phase {
+        let id = match &this.phase {
             Phase::Open(id) => *id,
-            Phase::Lazy(_, waker) => {
+            Phase::Lazy(lazy) => {
                 inner.check()?;
-                *waker = Some(cx.waker().clone());
+                let mut wishes = lazy.wishes();
+                if wishes.aborted {
+                    return Poll::Ready(Err(io_error(IoError::Closed(CloseReason::Aborted))));
+                }
+                wishes.reader = Some(cx.waker().clone());
                 return Poll::Pending;
             }
         };
@@ -265,7 +336,7 @@ impl AsyncRead for Stream {
                 inner.wait(id, Interest::Read, cx);
                 Poll::Pending
             }
-            Err(error) => Poll::Ready(Err(io_error(error))),
+            Err(error) => Poll::Ready(Err(inner.io_error(id, error))),
         }
     }
 }
@@ -275,16 +346,11 @@ impl AsyncWrite for Stream {
         let this = self.get_mut();
         let shared = Arc::clone(&this.shared);
         let mut inner = shared.lock();
-        if let Phase::Lazy(config, _) = &this.phase
-            && !this.held
-        {
-            let (id, taken) = connect(&mut inner, this.remote, bytes, config)?;
-            this.begin(id);
-            if taken > 0 || bytes.is_empty() {
-                return Poll::Ready(Ok(taken));
-            }
+        let begins = matches!(this.phase, Phase::Lazy(_));
+        let (id, taken) = this.ensure(&mut inner, bytes)?;
+        if taken > 0 || (begins && bytes.is_empty()) {
+            return Poll::Ready(Ok(taken));
         }
-        let id = this.ensure(&mut inner)?;
         if this.held {
             ready!(poll_complete(&mut inner, id, cx))?;
             this.held = false;
@@ -300,7 +366,7 @@ impl AsyncWrite for Stream {
                 inner.wait(id, Interest::Write, cx);
                 Poll::Pending
             }
-            Err(error) => Poll::Ready(Err(io_error(error))),
+            Err(error) => Poll::Ready(Err(inner.io_error(id, error))),
         }
     }
 
@@ -312,7 +378,7 @@ impl AsyncWrite for Stream {
         let this = self.get_mut();
         let shared = Arc::clone(&this.shared);
         let mut inner = shared.lock();
-        let id = this.ensure(&mut inner)?;
+        let (id, _) = this.ensure(&mut inner, &[])?;
         let now = inner.now();
         let result = inner.stack.shutdown(id, now).map_err(io_error);
         inner.kick();

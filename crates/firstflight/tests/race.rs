@@ -162,23 +162,37 @@ async fn replayable_data_that_may_have_been_taken_is_sent_again_and_reported_unk
     assert_eq!(copy, DATA);
     is_reset(&world, lost).await;
     // The second attempt was an ordinary handshake.
-    assert_eq!(won.info().unwrap().outcome, Outcome::Handshake(Reason::NotRequested));
+    assert_eq!(won.info().unwrap().outcome, Outcome::Handshake(Reason::NotFirstAddress));
     assert_eq!(received(won, &v4).await, DATA);
 }
 
 #[tokio::test]
 async fn without_data_nothing_is_unknown() {
     let (_world, _v4, won, _lost) = answers_lost(FirstFlight::safely_replayable(b"")).await;
-    assert_eq!(won.outcome(), Outcome::Handshake(Reason::NotRequested));
+    assert_eq!(won.outcome(), Outcome::Handshake(Reason::NotFirstAddress));
 }
 
 #[tokio::test]
 async fn at_most_once_data_is_delivered_by_the_winner_alone() {
     let (world, v4, won, lost) = answers_lost(FirstFlight::at_most_once(DATA)).await;
-    assert_eq!(won.outcome(), Outcome::Handshake(Reason::NotRequested));
+    assert_eq!(won.outcome(), Outcome::Handshake(Reason::NotFirstAddress));
     assert_eq!(lost.early_bytes(), 0);
     is_reset(&world, lost).await;
     assert_eq!(received(won, &v4).await, DATA);
+}
+
+#[tokio::test]
+async fn a_later_address_that_wins_says_that_it_was_not_the_first() {
+    for (fast_open, reason) in [(true, Reason::NotFirstAddress), (false, Reason::NotRequested)] {
+        let world = world();
+        let (_v6, _v4) = (world.listen(V6), world.listen(V4));
+        world.to_server_shut.store(true, Ordering::Relaxed);
+        let mut config = config(Duration::ZERO);
+        config.connect.fast_open = fast_open;
+        let first = FirstFlight::safely_replayable(DATA);
+        let won = world.client.connect_any(&[addr(V6), addr(V4)], first, &config).await.unwrap();
+        assert_eq!((won.peer_addr(), won.outcome()), (addr(V4), Outcome::Handshake(reason)));
+    }
 }
 
 #[tokio::test]

@@ -161,7 +161,7 @@ async fn data_that_may_not_run_twice_waits_for_the_handshake() {
     let (ours, mut theirs) = (ours.unwrap(), theirs.unwrap());
     assert_eq!(read(&mut theirs, 5).await, b"order");
     assert_eq!((theirs.early_bytes(), theirs.is_early()), (0, false));
-    assert_eq!(ours.outcome().reason(), Some(credential::Reason::NoData));
+    assert_eq!(ours.outcome().reason(), Some(credential::Reason::NotReplaySafe));
 }
 
 #[tokio::test]
@@ -175,5 +175,71 @@ async fn a_lazy_stream_keeps_its_first_write_back_unless_it_may_run_twice() {
         let mut theirs = theirs.unwrap();
         assert_eq!(read(&mut theirs, 5).await, b"order");
         assert_eq!(theirs.early_bytes(), early);
+        let reason = (!replay_safe).then_some(credential::Reason::NotReplaySafe);
+        assert_eq!(ours.outcome().reason(), reason);
     }
+}
+
+/// No first write ever came: there was nothing to send.
+#[tokio::test]
+async fn a_lazy_stream_that_is_closed_unwritten_had_no_data() {
+    let (client, _server, listener) = world(Duration::ZERO);
+    first_visit(&client, &listener).await;
+    let mut ours = client.connect_lazy(addr(80), ConnectConfig { replay_safe: false, ..fast() });
+    ours.shutdown().await.unwrap();
+    let _theirs = listener.accept().await.unwrap();
+    ours.connected().await.unwrap();
+    assert_eq!(ours.outcome().reason(), Some(credential::Reason::NoData));
+}
+
+#[tokio::test]
+async fn a_lazy_stream_is_not_connected_before_its_first_write() {
+    let (client, _server, listener) = world(Duration::ZERO);
+    let mut ours = client.connect_lazy(addr(80), fast());
+    let error = ours.connected().await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::NotConnected);
+    assert_eq!(ours.handshake_confirmed().await.unwrap_err().kind(), io::ErrorKind::NotConnected);
+    assert_eq!((ours.info().is_none(), ours.local_addr(), ours.peer_addr()), (true, None, addr(80)));
+    ours.write_all(b"x").await.unwrap();
+    let _theirs = listener.accept().await.unwrap();
+    ours.connected().await.unwrap();
+    assert!(ours.local_addr().is_some());
+}
+
+#[tokio::test]
+async fn a_lazy_stream_remembers_nodelay_until_its_first_write() {
+    let (client, _server, _listener) = world(Duration::ZERO);
+    let tcp = |nodelay| Some(Arc::new(firstflight::tcp::Config { nodelay, ..Default::default() }));
+    for (tcp, set, expected) in [
+        (None, None, false),
+        (None, Some(true), true),
+        (tcp(true), None, true),
+        (tcp(true), Some(false), false),
+        (tcp(false), Some(true), true),
+    ] {
+        let mut ours = client.connect_lazy(addr(80), ConnectConfig { tcp, ..fast() });
+        if let Some(nodelay) = set {
+            ours.set_nodelay(!nodelay);
+            ours.set_nodelay(nodelay);
+        }
+        assert_eq!(ours.nodelay(), expected);
+        ours.write_all(b"a").await.unwrap();
+        assert_eq!((ours.nodelay(), ours.info().unwrap().nodelay), (expected, expected));
+    }
+}
+
+#[tokio::test]
+async fn a_lazy_stream_that_was_aborted_never_connects() {
+    let (client, _server, _listener) = world(Duration::ZERO);
+    let stream = client.connect_lazy(addr(80), fast());
+    stream.abort();
+    let mut stream = stream;
+    for error in [
+        stream.read(&mut [0; 8]).await.unwrap_err(),
+        stream.write(b"x").await.unwrap_err(),
+        stream.shutdown().await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted);
+    }
+    assert_eq!(client.counters().active_opens, 0);
 }

@@ -157,6 +157,8 @@ pub struct ConnectionInfo {
     pub unacknowledged: usize,
     /// Largest payload of a segment, bytes.
     pub mss: u16,
+    /// Whether Nagle's algorithm is off.
+    pub nodelay: bool,
     /// SYNs or SYN-ACKs sent again.
     pub handshake_retransmits: u8,
     /// What a router or the peer's host last reported about our packets. It has ended a connection only if that was

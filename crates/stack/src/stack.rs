@@ -33,6 +33,9 @@ use firstflight_tcp::{CloseReason, Pool, Variables};
 use firstflight_wire::hint::{likely, unlikely};
 use firstflight_wire::{Clock, Instant, udp};
 
+/// Most addresses that [`Stack::prefer_address`] lets a stack have.
+const MAX_ADDRESSES: usize = 64;
+
 /// Many TCP connections over one link. Owned by one thread; more cores mean more stacks.
 ///
 /// `Debug` shows counts: nothing that a stream carried, and no secret.
@@ -215,6 +218,17 @@ impl Stack {
         self.config.network = network;
     }
 
+    /// `ip` is one of ours: the one that connects to its family use from now on. At most 64 are kept.
+    pub fn prefer_address(&mut self, ip: IpAddr) {
+        let addresses = &mut self.config.addresses;
+        if addresses.iter().find(|own| own.is_ipv4() == ip.is_ipv4()) == Some(&ip) {
+            return;
+        }
+        addresses.retain(|own| *own != ip);
+        addresses.insert(0, ip);
+        addresses.truncate(MAX_ADDRESSES);
+    }
+
     /// Puts back what was remembered of a server on `network` when it was saved.
     pub fn restore_credential(&mut self, network: NetworkId, server: IpAddr, entry: Entry) {
         self.credentials.restore(network, server, entry);
@@ -238,6 +252,7 @@ impl Stack {
             timeouts: slot.conn.timeouts(),
             unacknowledged: slot.conn.unacknowledged(),
             mss: slot.conn.mss(),
+            nodelay: slot.conn.nodelay(),
             handshake_retransmits: (slot.asked.as_ref())
                 .map_or(0, |a| a.ladder.syns)
                 .saturating_add(slot.conn.handshake_retransmits()),

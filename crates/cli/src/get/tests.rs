@@ -67,7 +67,7 @@ async fn an_upload_rides_in_no_syn_unless_it_may_run_twice() {
     let errand = errand(&site, Some(file.0.clone()), false);
     let (report, ()) = tokio::join!(fetch(&errand, &target), site.serve(1, EarlyUnsafe::Reject));
     assert_eq!((report.status, report.retried_after_425), (Some(200), false));
-    assert_eq!(report.reason, Some("no-data"));
+    assert_eq!(report.reason, Some("not-replay-safe"));
 }
 
 #[tokio::test]

@@ -181,6 +181,12 @@ impl Connection {
         self.facts.nodelay = nodelay;
     }
 
+    /// Whether Nagle's algorithm is off.
+    #[must_use]
+    pub const fn nodelay(&self) -> bool {
+        self.facts.nodelay
+    }
+
     /// Lets less than a full segment wait for more, or no longer: [`Config::nodelay`] or not. It waits no longer than
     /// a retransmission timeout. Turned off, what waits leaves as if it were the end of a write.
     ///
