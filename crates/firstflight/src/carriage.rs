@@ -224,7 +224,7 @@ impl DnsPath {
         let now = crate::certificate_clock().map_err(HeldBack::Io)?;
         // Counted when everything else is in order.
         inner.lock().manners.take(carriage.zone, inner.network, inner.resolver.ip(), now)?;
-        let armed = Armed::new(&inner.endpoint, server.port, first.data(), &config)?;
+        let armed = Armed::new(&inner.endpoint, proof.verifier, server.port, first.data(), &config)?;
         let queries = armed.seal(proof.seen, &carriage, inner.parity)?;
         let socket = ask::send(inner.resolver, &queries).await.map_err(HeldBack::Io)?;
         let names = queries.len();
@@ -283,6 +283,8 @@ async fn keep(inner: Weak<Inner>, proof: Proof) {
         sleep(KEEP_ALIVE).await;
         let Some(inner) = inner.upgrade() else { return };
         let mut shared = inner.endpoint.shared.lock();
+        // Without a route nothing is sent, and nothing is lost.
+        let _ = shared.find_source(proof.verifier);
         shared.stack.keep_alive(proof.verifier);
         shared.kick();
     }
@@ -297,11 +299,19 @@ struct Armed {
 }
 
 impl Armed {
-    fn new(endpoint: &Endpoint, port: u16, data: &[u8], config: &ConnectConfig) -> Result<Self, HeldBack> {
+    /// The server's address is not known; the Internet is where the `verifier` is.
+    fn new(
+        endpoint: &Endpoint,
+        verifier: SocketAddr,
+        port: u16,
+        data: &[u8],
+        config: &ConnectConfig,
+    ) -> Result<Self, HeldBack> {
         let config = at_present(config).map_err(HeldBack::Io)?;
         let shared = &endpoint.shared;
         let mut inner = shared.lock();
         inner.check().map_err(HeldBack::Io)?;
+        inner.find_source(verifier).map_err(HeldBack::Io)?;
         let now = inner.now();
         let armed = inner.stack.arm(port, data, &config, now).map_err(HeldBack::Local)?;
         drop(inner);

@@ -55,8 +55,10 @@ impl Endpoint {
 
     /// Starts an engine that speaks TCP in UDP datagrams through sockets of the operating system: what needs no
     /// privileges. The carrier's port is the link's, its datagrams count as checked
-    /// ([`CarrierConfig::from_socket`]), and the link's own addresses join those of `config`; the other settings of
-    /// [`Config::carrier`] stay. Connect with [`ConnectConfig::carrier`].
+    /// ([`CarrierConfig::from_socket`]), and the link's own addresses join those of `config`, which may name none; the
+    /// other settings of [`Config::carrier`] stay. Connect with [`ConnectConfig::carrier`]. Where the socket serves
+    /// every address of the host ([`UdpLink::bind_all`]), a connect leaves from the one that the kernel's routes lead
+    /// to the server from.
     ///
     /// # Panics
     /// Outside a tokio runtime, as [`tokio::spawn`] does.
@@ -81,7 +83,7 @@ impl Endpoint {
     pub fn prepare_udp(config: &mut Config, link: &UdpLink) {
         let carrier = config.carrier.unwrap_or(CarrierConfig::new(link.port()));
         config.carrier = Some(CarrierConfig { port: link.port(), from_socket: true, ..carrier });
-        for ip in link.local_ips().filter(|ip| !ip.is_unspecified()) {
+        for ip in link.local_ips() {
             if !config.addresses.contains(&ip) {
                 config.addresses.push(ip);
             }

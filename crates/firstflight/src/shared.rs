@@ -8,6 +8,7 @@ use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::{Clock, Instant};
 use std::collections::HashMap;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -40,6 +41,8 @@ pub(crate) struct Inner {
     origin: std::time::Instant,
     /// Saves the client's memory of servers.
     keeper: Option<Keeper>,
+    /// Families of which the link's UDP socket serves every address of the host: IPv4, IPv6.
+    any_address: [bool; 2],
 }
 
 /// Where monotonic time begins: far enough from its origin that what a cache file remembers has its place
@@ -85,6 +88,16 @@ impl Inner {
     pub fn save(&mut self) -> Option<Snapshot> {
         let clock = self.clock();
         self.keeper.as_mut()?.snapshot(&self.stack, &clock)
+    }
+
+    /// Where the link's socket serves every address of the host, gives the stack the one from which `remote` is
+    /// reached, as the kernel would choose it: the next connect there uses it.
+    pub fn find_source(&mut self, remote: SocketAddr) -> io::Result<()> {
+        let [v4, v6] = self.any_address;
+        if if remote.is_ipv4() { v4 } else { v6 } {
+            self.stack.prefer_address(firstflight_link::udp::source_for(remote)?.ip());
+        }
+        Ok(())
     }
 
     /// Lets the driver run: something is to be sent or a timer changed.
@@ -203,12 +216,25 @@ pub(crate) fn wall_clock(mono: Instant) -> Clock {
     Clock { mono, unix_ms: unix.as_millis() as u64, uncertainty: Duration::from_secs(1) }
 }
 
+/// Takes the unspecified addresses out of `config`; gives the families that they stand for. They mean every address
+/// of the host, which only a socket of the operating system has.
+fn take_unspecified(config: &mut firstflight_stack::Config) -> [bool; 2] {
+    if !config.carrier.as_ref().is_some_and(|carrier| carrier.from_socket) {
+        return [false; 2];
+    }
+    let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+    let found = any.map(|any| config.addresses.contains(&any));
+    config.addresses.retain(|ip| !ip.is_unspecified());
+    found
+}
+
 /// The lock around [`Inner`].
 #[derive(Debug)]
 pub(crate) struct Shared(Mutex<Inner>);
 
 impl Shared {
-    pub fn new(config: firstflight_stack::Config, has_store: bool) -> Arc<Self> {
+    pub fn new(mut config: firstflight_stack::Config, has_store: bool) -> Arc<Self> {
+        let any_address = take_unspecified(&mut config);
         let mut inner = Inner {
             stack: Stack::new(config, BEGINNING),
             store: StoreCounters::default(),
@@ -221,6 +247,7 @@ impl Shared {
             stopped: None,
             origin: std::time::Instant::now(),
             keeper: None,
+            any_address,
         };
         inner.set_clock();
         Arc::new(Self(Mutex::new(inner)))

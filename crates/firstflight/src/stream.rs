@@ -300,6 +300,7 @@ pub(crate) fn connect(
     config: &ConnectConfig,
 ) -> io::Result<(ConnId, usize)> {
     inner.check()?;
+    inner.find_source(remote)?;
     let now = inner.now();
     let config = at_present(config)?;
     let made = inner.stack.connect(remote, first, &config, now).map_err(io::Error::other)?;

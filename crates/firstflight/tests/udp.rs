@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use firstflight::link::UdpLink;
-use firstflight::{CarrierConfig, ConnectConfig, Endpoint, FirstFlight, ListenConfig, credential};
+use firstflight::{
+    CarrierConfig, ConnectAnyConfig, ConnectConfig, Endpoint, FirstFlight, ListenConfig, credential,
+};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -117,6 +119,60 @@ async fn who_does_not_listen_refuses() {
     let (client, remote, config) = client("127.0.0.1".parse().unwrap(), port);
     let error = limited(client.connect(remote, FirstFlight::empty(), &config)).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+}
+
+/// The server's host says that nobody has the UDP port: the connect fails at once, not after the SYN's timeouts.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_closed_udp_port_refuses() {
+    for ip in ["127.0.0.1", "::1"] {
+        let ip: IpAddr = ip.parse().unwrap();
+        let closed = UdpLink::bind(SocketAddr::new(ip, 0)).unwrap().port();
+        let (client, remote, config) = client(ip, closed);
+        for _ in 0..3 {
+            let error = limited(client.connect(remote, FirstFlight::empty(), &config)).await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused, "{error}");
+        }
+    }
+}
+
+/// A socket for all addresses, and no address named: the kernel's routes choose.
+#[tokio::test]
+async fn a_client_on_all_addresses_connects_from_the_one_that_the_route_leads_to() {
+    let (server, port) = server();
+    let (v4, v6) = (listen(&server, false), listen(&server, true));
+    let link = UdpLink::bind_all(0).unwrap();
+    let client = Endpoint::over_udp(firstflight::config(Vec::new()).unwrap(), link);
+    let config = ConnectConfig { carrier: Some(port), ..ConnectConfig::default() };
+    for (ip, listener) in [("127.0.0.1", &v4), ("::1", &v6), ("127.0.0.1", &v4)] {
+        let ip: IpAddr = ip.parse().unwrap();
+        let remote = SocketAddr::new(ip, PORT);
+        let (ours, theirs) = tokio::join!(
+            limited(client.connect(remote, FirstFlight::at_most_once(b"ping"), &config)),
+            limited(listener.accept())
+        );
+        let (ours, mut theirs) = (ours.unwrap(), theirs.unwrap());
+        assert_eq!(ours.local_addr().map(|local| local.ip()), Some(ip));
+        let mut got = [0; 4];
+        limited(theirs.read_exact(&mut got)).await.unwrap();
+        assert_eq!(&got, b"ping");
+        // And to whichever address is the best one.
+        let any = ConnectAnyConfig { connect: config.clone(), ..ConnectAnyConfig::default() };
+        let (remotes, ping) = ([remote], FirstFlight::at_most_once(b"ping"));
+        let racing = client.connect_any(&remotes, ping, &any);
+        let (any, theirs) = tokio::join!(limited(racing), limited(listener.accept()));
+        assert_eq!((any.unwrap().peer_addr(), theirs.unwrap().peer_addr().ip()), (remote, ip));
+    }
+}
+
+/// A socket sends nothing but UDP: the connect says what is missing, where it once sent nothing and waited.
+#[tokio::test]
+async fn without_the_server_s_udp_port_a_connect_is_an_error() {
+    let (client, remote, _) = client("127.0.0.1".parse().unwrap(), 9);
+    let config = ConnectConfig::default();
+    let connecting = client.connect(remote, FirstFlight::empty(), &config);
+    let error = limited(connecting).await.unwrap_err();
+    assert!(error.to_string().contains("UDP port has to be named"), "{error}");
 }
 
 /// The settings that a caller made stay, but for what the link decides.

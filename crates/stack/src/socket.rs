@@ -67,6 +67,8 @@ pub enum ConnectError {
     TooManyConnections,
     /// The stack has no UDP port to connect from ([`crate::Config::carrier`]).
     NoCarrier,
+    /// The link is a UDP socket, and the server's UDP port is not named ([`ConnectConfig::carrier`]).
+    NeedsCarrier,
     /// A first flight that travels in a lookup needs a certificate ([`ConnectConfig::asap`]).
     NoCertificate,
 }
@@ -80,6 +82,7 @@ impl fmt::Display for ConnectError {
             Self::NoPorts => "every local port to that server is in use",
             Self::TooManyConnections => "the stack's connection limit is reached",
             Self::NoCarrier => "the stack has no UDP port to connect from",
+            Self::NeedsCarrier => "over a UDP socket the server's UDP port has to be named",
             Self::NoCertificate => "a first flight that travels in a lookup needs a certificate",
         })
     }
@@ -235,7 +238,11 @@ impl Stack {
         // In UDP a stack of the same host is another one if its UDP port is.
         let own = self.carrier.as_ref().map(|carrier| carrier.port);
         let outer = match (own, config.carrier) {
-            (_, None) => None,
+            (None, None) => None,
+            (Some(_), None) if self.carrier.as_ref().is_some_and(|carrier| carrier.from_socket) => {
+                return Err(ConnectError::NeedsCarrier);
+            }
+            (Some(_), None) => None,
             (Some(own), Some(theirs)) => Some((own, theirs)),
             (None, Some(_)) => return Err(ConnectError::NoCarrier),
         };
