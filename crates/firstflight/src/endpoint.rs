@@ -253,12 +253,18 @@ impl Endpoint {
     /// The host is on this network now: nothing that was learnt on another is used. Without an id for the
     /// new one give [`NetworkId::UNKNOWN`]; what was learnt without an id is forgotten.
     pub fn move_to(&self, network: NetworkId) {
-        self.shared.lock().stack.set_network(network);
+        let mut inner = self.shared.lock();
+        if network != inner.stack.config().network {
+            inner.history.leave(NetworkId::UNKNOWN);
+        }
+        inner.stack.set_network(network);
     }
 
-    /// Forgets every cookie and round-trip time, as at a move to another network.
+    /// Forgets every cookie and round-trip time, and which addresses lost a race, as at a move to another network.
     pub fn forget_credentials(&self) {
-        self.shared.lock().stack.forget_credentials();
+        let mut inner = self.shared.lock();
+        inner.stack.forget_credentials();
+        inner.history.clear();
     }
 
     /// Waits until every connection has closed in order, at most `timeout`, then stops the engine.

@@ -55,6 +55,7 @@ pub mod carriage;
 mod driver;
 mod endpoint;
 mod first_flight;
+mod history;
 mod jobs;
 pub mod keys;
 mod listener;

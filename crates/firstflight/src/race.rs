@@ -2,6 +2,7 @@
 
 use crate::endpoint::Endpoint;
 use crate::first_flight::FirstFlight;
+use crate::history::Way;
 use crate::shared::{Inner, Interest, Shared};
 use crate::stream::{Stream, connect, first_data};
 use firstflight_credential::{Outcome, Reason};
@@ -81,7 +82,9 @@ impl From<ConnectAnyError> for io::Error {
 impl Endpoint {
     /// Connects to whichever of `addresses` answers first, and sends `first` there (Happy Eyeballs,
     /// RFC 8305). The addresses are the caller's, best one first; they are tried alternating between the
-    /// families, the next one as soon as one fails or [`ConnectAnyConfig::attempt_delay`] has passed. The
+    /// families, the next one as soon as one fails or [`ConnectAnyConfig::attempt_delay`] has passed. An address that
+    /// failed, or was overtaken by a later one, is tried after the others for ten minutes on that network
+    /// (RFC 8305 §4): a dead first address costs its delay once, and then the data rides to one that works. The
     /// first connection whose handshake completes wins, the others are aborted: a peer that answers one of
     /// them gets a RST. [`Stream::peer_addr`] is the winner's address.
     ///
@@ -114,7 +117,7 @@ impl Endpoint {
     ) -> Result<Stream, ConnectAnyError> {
         let mut race = Race::new(&self.shared, first);
         let delay = config.attempt_delay.max(MIN_ATTEMPT_DELAY);
-        let mut addresses = interleave(addresses).into_iter().peekable();
+        let mut addresses = race.order(addresses, &config.connect).into_iter().peekable();
         while addresses.peek().is_some() || !race.running.is_empty() {
             if let Some(remote) = addresses.next() {
                 race.begin(remote, &config.connect);
@@ -128,6 +131,7 @@ impl Endpoint {
                 None => Some(turn.await),
             };
             if let Some(Turn::Won(winner)) = turn {
+                race.remember(winner.attempt.remote, &config.connect);
                 match winner.deliver(&self.shared, first).await {
                     Ok(stream) => return Ok(stream),
                     // The data is on its way there: no other address may get it.
@@ -150,6 +154,8 @@ struct Race<'a> {
     begun: bool,
     running: Vec<Attempt>,
     failed: Vec<FailedAttempt>,
+    /// Where attempts were begun to, in this order.
+    tried: Vec<SocketAddr>,
 }
 
 /// An attempt under way.
@@ -176,7 +182,26 @@ struct Winner {
 
 impl<'a> Race<'a> {
     fn new(shared: &'a Arc<Shared>, first: FirstFlight<'a>) -> Self {
-        Self { shared, first, begun: false, running: Vec::new(), failed: Vec::new() }
+        Self { shared, first, begun: false, running: Vec::new(), failed: Vec::new(), tried: Vec::new() }
+    }
+
+    /// The order of attempts: addresses that lost lately are tried last.
+    fn order(&self, addresses: &[SocketAddr], config: &ConnectConfig) -> Vec<SocketAddr> {
+        let inner = self.shared.lock();
+        let (network, now) = (inner.stack.config().network, inner.now());
+        let slow = |remote: &SocketAddr| inner.history.is_slow(&Way::new(network, *remote, config), now);
+        let (last, first): (Vec<_>, Vec<_>) = addresses.iter().copied().partition(slow);
+        [interleave(&first), interleave(&last)].concat()
+    }
+
+    /// The attempt to `winner` has won: those that began before it have lost.
+    fn remember(&self, winner: SocketAddr, config: &ConnectConfig) {
+        let mut inner = self.shared.lock();
+        let (network, now) = (inner.stack.config().network, inner.now());
+        for remote in self.tried.iter().take_while(|remote| **remote != winner) {
+            inner.history.lost(Way::new(network, *remote, config), now);
+        }
+        inner.history.won(&Way::new(network, winner, config));
     }
 
     /// Begins an attempt; the first one that begins gets the data, if it may ride.
@@ -199,6 +224,7 @@ impl<'a> Race<'a> {
             Ok((id, taken)) => {
                 self.begun = true;
                 self.running.push(Attempt { remote, id, given: given.then_some(taken) });
+                self.tried.push(remote);
             }
             Err(error) => self.failed.push(FailedAttempt { remote, outcome: Outcome::Undecided, error }),
         }

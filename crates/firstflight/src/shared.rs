@@ -1,6 +1,7 @@
 //! What the driver and the sockets share: the stack, and who waits for what.
 
 use crate::cache::{CredentialCache, Keeper, Snapshot};
+use crate::history::History;
 use crate::store::StoreCounters;
 use firstflight_stack::{ConnId, Event, IoError, ListenerId, Readiness, Stack};
 use firstflight_tcp::CloseReason;
@@ -41,6 +42,8 @@ pub(crate) struct Inner {
     origin: std::time::Instant,
     /// Saves the client's memory of servers.
     keeper: Option<Keeper>,
+    /// Addresses that lost races.
+    pub history: History,
     /// Families of which the link's UDP socket serves every address of the host: IPv4, IPv6.
     any_address: [bool; 2],
 }
@@ -247,6 +250,7 @@ impl Shared {
             stopped: None,
             origin: std::time::Instant::now(),
             keeper: None,
+            history: History::default(),
             any_address,
         };
         inner.set_clock();

@@ -1,7 +1,7 @@
 //! Connecting to one of several addresses: who wins, and where the data goes.
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use firstflight::credential::{FastOpenPolicy, KeyRing, Outcome, PendingLimit, Reason, Scheme};
+use firstflight::credential::{FastOpenPolicy, KeyRing, NetworkId, Outcome, PendingLimit, Reason, Scheme};
 use firstflight::link::path::Verdict;
 use firstflight::{
     ConnectAnyConfig, ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Stream, link,
@@ -193,6 +193,44 @@ async fn a_later_address_that_wins_says_that_it_was_not_the_first() {
         let won = world.client.connect_any(&[addr(V6), addr(V4)], first, &config).await.unwrap();
         assert_eq!((won.peer_addr(), won.outcome()), (addr(V4), Outcome::Handshake(reason)));
     }
+}
+
+/// The next visit tries the address that works first: no delay has to pass, and the data rides there.
+#[tokio::test]
+async fn a_dead_first_address_costs_its_delay_once_and_then_the_data_rides_to_the_other() {
+    let world = world();
+    let (_v6, v4) = (world.listen(V6), world.listen(V4));
+    world.to_server_shut.store(true, Ordering::Relaxed);
+    let first = FirstFlight::safely_replayable(DATA);
+    let won = world.connect(first, Duration::ZERO).await;
+    assert_eq!(received(won, &v4).await, DATA);
+    // No delay ever passes here. The visit fetches a cookie, the one after shows it.
+    for expected in [Outcome::Handshake(Reason::NoCredential), Outcome::Accepted] {
+        let visit = tokio::time::timeout(Duration::from_secs(30), world.connect(first, NEVER));
+        let won = visit.await.expect("the dead address was tried first");
+        assert_eq!((won.peer_addr(), won.outcome()), (addr(V4), expected));
+        assert_eq!(received(won, &v4).await, DATA);
+    }
+    // On another network, or when all is forgotten, the caller's order counts again.
+    world.to_server_shut.store(false, Ordering::Relaxed);
+    world.client.move_to(NetworkId([1; 16]));
+    assert_eq!(world.connect(first, NEVER).await.peer_addr(), addr(V6));
+}
+
+/// Both families fail at times: the one that worked last goes first.
+#[tokio::test]
+async fn the_address_that_worked_last_goes_first() {
+    let world = world();
+    let (_v6, v4) = (world.listen(V6), world.listen(V4));
+    world.to_server_shut.store(true, Ordering::Relaxed);
+    let first = FirstFlight::at_most_once(DATA);
+    assert_eq!(world.connect(first, Duration::ZERO).await.peer_addr(), addr(V4));
+    // Now that one refuses, and the other is back.
+    drop(v4);
+    world.to_server_shut.store(false, Ordering::Relaxed);
+    assert_eq!(world.connect(first, NEVER).await.peer_addr(), addr(V6));
+    let _v4 = world.listen(V4);
+    assert_eq!(world.connect(first, NEVER).await.peer_addr(), addr(V6));
 }
 
 #[tokio::test]

@@ -1,0 +1,112 @@
+//! Which addresses lost a race lately, so that they are tried last (RFC 8305 §4 allows historical data in the order).
+
+use firstflight_credential::NetworkId;
+use firstflight_stack::ConnectConfig;
+use firstflight_wire::Instant;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How long a lost race counts: then the caller's order is tried again (RFC 6555 §4.2: on the order of 10 minutes).
+const REMEMBERED: Duration = Duration::from_secs(10 * 60);
+/// Most addresses remembered; the one that lost longest ago is forgotten first.
+const CAPACITY: usize = 256;
+
+/// Where an attempt goes, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Way {
+    network: NetworkId,
+    remote: SocketAddr,
+    /// The UDP port, if it goes in UDP.
+    carrier: Option<u16>,
+}
+
+impl Way {
+    pub fn new(network: NetworkId, remote: SocketAddr, config: &ConnectConfig) -> Self {
+        Self { network, remote, carrier: config.carrier }
+    }
+}
+
+/// The losers of races.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    /// Oldest first.
+    lost: VecDeque<(Way, Instant)>,
+}
+
+impl History {
+    /// `way` failed, or was overtaken by an attempt that began later and succeeded.
+    pub fn lost(&mut self, way: Way, now: Instant) {
+        self.won(&way);
+        if self.lost.len() >= CAPACITY {
+            self.lost.pop_front();
+        }
+        self.lost.push_back((way, now));
+    }
+
+    /// `way` was the first to succeed.
+    pub fn won(&mut self, way: &Way) {
+        self.lost.retain(|(known, _)| known != way);
+    }
+
+    /// Whether `way` is better tried after others.
+    pub fn is_slow(&self, way: &Way, now: Instant) -> bool {
+        self.lost.iter().any(|(known, at)| known == way && now.saturating_since(*at) < REMEMBERED)
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.lost.clear();
+    }
+
+    /// Forgets what was learnt on `network`.
+    pub fn leave(&mut self, network: NetworkId) {
+        self.lost.retain(|(known, _)| known.network != network);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn way(n: u16) -> Way {
+        let remote = SocketAddr::from(([10, 0, 0, 1], n));
+        Way::new(NetworkId::UNKNOWN, remote, &ConnectConfig::default())
+    }
+
+    #[test]
+    fn a_lost_race_counts_for_ten_minutes_or_until_it_is_won() {
+        let mut history = History::default();
+        let now = Instant::from_secs(100);
+        history.lost(way(1), now);
+        history.lost(way(2), now);
+        history.won(&way(2));
+        assert!(history.is_slow(&way(1), now + REMEMBERED - Duration::from_nanos(1)));
+        assert!(!history.is_slow(&way(1), now + REMEMBERED));
+        assert!(!history.is_slow(&way(2), now));
+    }
+
+    #[test]
+    fn it_belongs_to_a_network_and_a_carrier() {
+        let mut history = History::default();
+        let now = Instant::from_secs(100);
+        history.lost(way(1), now);
+        assert!(!history.is_slow(&Way { network: NetworkId([1; 16]), ..way(1) }, now));
+        assert!(!history.is_slow(&Way { carrier: Some(4433), ..way(1) }, now));
+        history.leave(NetworkId([1; 16]));
+        assert!(history.is_slow(&way(1), now));
+        history.leave(NetworkId::UNKNOWN);
+        assert!(!history.is_slow(&way(1), now));
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut history = History::default();
+        let now = Instant::from_secs(100);
+        for n in 0..=CAPACITY as u16 {
+            history.lost(way(n), now);
+        }
+        assert_eq!(history.lost.len(), CAPACITY);
+        assert!(!history.is_slow(&way(0), now) && history.is_slow(&way(1), now));
+    }
+}
