@@ -248,6 +248,43 @@ fn fin_in_time_wait_is_acknowledged_and_restarts_the_time() {
     assert_eq!(p.stack.time_waits(), 0);
 }
 
+/// RFC 9293 §3.10.7.4: the checks of number, timestamp and ACK bit come before the rule for TIME-WAIT. A FIN that is
+/// not the peer's is answered, but does not restart 2 MSL.
+//= rfc9293 MUST-13 test
+#[test]
+fn a_fin_that_is_not_the_peers_does_not_restart_the_time() {
+    let plain = || (seg().mss(1460), seg().seq(1).ack(2).fin());
+    let (_, own) = plain();
+    let stamped = own.clone().ts(1_000);
+    let cases = [
+        (plain().0, own.clone().seq(2), "the next number"),
+        (plain().0, own.clone().seq(0), "the number before"),
+        (plain().0, own.clone().seq(0x4000_0000), "any number"),
+        (plain().0, seg().seq(1).fin(), "without ACK"),
+        (plain().0.ts(1_000), stamped.clone().ts(999), "an old timestamp"),
+        (plain().0.ts(1_000), own, "no timestamp"),
+    ];
+    for (syn_ack, fin, what) in cases {
+        let (mut p, _) = in_time_wait(syn_ack);
+        p.at(50_000);
+        p.send(fin);
+        p.expect().is_ack().seq(2).ack(2);
+        p.at(58_000);
+        assert_eq!(p.stack.time_waits(), 1, "{what}");
+        p.at(62_000);
+        assert_eq!(p.stack.time_waits(), 0, "{what}");
+    }
+    // The peer's own restarts it, with its last data or without, with a newer timestamp or the same.
+    for fin in [stamped.clone(), stamped.ts(9_000)] {
+        let (mut p, _) = in_time_wait(seg().mss(1460).ts(1_000));
+        p.at(50_000);
+        p.send(fin);
+        p.expect().is_ack().seq(2).ack(2);
+        p.at(109_000);
+        assert_eq!(p.stack.time_waits(), 1);
+    }
+}
+
 /// A restarted record in front does not keep others beyond their time.
 #[test]
 fn restarted_time_waits_do_not_hold_up_others() {

@@ -323,8 +323,8 @@ impl Tcb {
         }
     }
 
-    /// TIME-WAIT. DELIBERATE: no RST ends it (RFC 1337 §3); a FIN of whatever number starts it anew (the retransmitted
-    /// one, the only one that should come, is outside the window by the first step); empty segments need no answer.
+    /// TIME-WAIT. DELIBERATE: no RST ends it (RFC 1337 §3); the peer's own FIN starts it anew, though it is outside the
+    /// window by the first step, and no other one does; empty segments need no answer.
     fn in_time_wait(&mut self, seg: &Arriving, now_ms: u64) -> Allowed {
         if seg.rst {
             return Allowed::nothing();
@@ -343,7 +343,9 @@ impl Tcb {
                 false => allowed,
             };
         }
-        if seg.fin {
+        let own = seg.ack.is_some() && seg.seq.wrapping_add(seg.len()) == self.rcv_nxt;
+        let timely = !self.timestamps || seg.stamp.is_some_and(|stamp| !lt(stamp, self.ts_recent));
+        if seg.fin && own && timely {
             self.time_wait_since = now_ms;
         }
         if seg.len() > 0 { Allowed::ack() } else { Allowed::ack().or_nothing() }
