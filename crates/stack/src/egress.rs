@@ -4,7 +4,6 @@ use crate::flow::FlowKey;
 use crate::stack::Stack;
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use core::num::NonZeroU8;
 use firstflight_tcp::TimeWait;
 use firstflight_wire::carrier::{self, Control};
 use firstflight_wire::hint::{likely, unlikely};
@@ -16,15 +15,6 @@ use firstflight_wire::{Instant, SeqNum, udp};
 
 /// Packets one connection may send before the next one has its turn.
 const BURST: u32 = 16;
-
-/// What the IP headers of all packets have.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Outgoing {
-    /// Identification of the last one.
-    pub id: u16,
-    /// Their hop limit.
-    pub hop_limit: NonZeroU8,
-}
 
 /// An answer that needs no connection.
 #[derive(Debug)]
@@ -83,16 +73,9 @@ impl Stack {
                     if let Some(pair) = slot.pair {
                         carrier.sent(pair, now);
                     }
-                    wrap_carried(
-                        &slot.key,
-                        &mut self.outgoing,
-                        carrier.from_socket,
-                        slot.conn.ecn(),
-                        len,
-                        out,
-                    )
+                    wrap_carried(&slot.key, self.hop_limit, carrier.from_socket, slot.conn.ecn(), len, out)
                 }
-                (Some(len), _) => wrap(&slot.key, &mut self.outgoing, slot.conn.ecn(), len, out),
+                (Some(len), _) => wrap(&slot.key, self.hop_limit, slot.conn.ecn(), len, out),
                 (None, _) => None,
             };
             // Mostly it has sent all it had, and need not be asked again.
@@ -134,16 +117,16 @@ impl Stack {
                 let len = header.emit(options.finish(), out.get_mut(key.headers_len()..)?).ok()?;
                 match &self.carrier {
                     Some(carrier) if key.is_carried() => {
-                        wrap_carried(&key, &mut self.outgoing, carrier.from_socket, Ecn::NotEct, len, out)
+                        wrap_carried(&key, self.hop_limit, carrier.from_socket, Ecn::NotEct, len, out)
                     }
-                    _ => wrap(&key, &mut self.outgoing, Ecn::NotEct, len, out),
+                    _ => wrap(&key, self.hop_limit, Ecn::NotEct, len, out),
                 }
             }
             Reply::Control(key, control) => {
                 let at = key.ip_header_len() + udp::HEADER;
                 let len = control.emit(out.get_mut(at..)?).ok()?;
                 let from_socket = self.carrier.as_ref()?.from_socket;
-                wrap_udp(&key, &mut self.outgoing, from_socket, Ecn::NotEct, len, out)
+                wrap_udp(&key, self.hop_limit, from_socket, Ecn::NotEct, len, out)
             }
             Reply::Packet(bytes) => {
                 out.get_mut(..bytes.len())?.copy_from_slice(&bytes);
@@ -206,40 +189,34 @@ impl Stack {
 
 /// Puts checksum and IP header around the segment of `len` bytes that stands behind the header's place.
 #[inline(always)]
-fn wrap(key: &FlowKey, outgoing: &mut Outgoing, ecn: Ecn, len: usize, out: &mut [u8]) -> Option<usize> {
-    outgoing.id = outgoing.id.wrapping_add(1);
+fn wrap(key: &FlowKey, hop_limit: u8, ecn: Ecn, len: usize, out: &mut [u8]) -> Option<usize> {
     // Spelt out for each family, so that the compiler sees which it is.
     match key.v4() {
-        Some((src, dst)) => wrap_as(src.into(), dst.into(), *outgoing, ecn, len, out),
-        None => wrap_v6(key, *outgoing, ecn, len, out),
+        Some((src, dst)) => wrap_as(src.into(), dst.into(), hop_limit, ecn, len, out),
+        None => wrap_v6(key, hop_limit, ecn, len, out),
     }
 }
 
 /// Apart, or IPv4 would have to keep more registers for it.
 #[inline(never)]
-fn wrap_v6(key: &FlowKey, outgoing: Outgoing, ecn: Ecn, len: usize, out: &mut [u8]) -> Option<usize> {
-    wrap_as(key.local_ip(), key.remote_ip(), outgoing, ecn, len, out)
+fn wrap_v6(key: &FlowKey, hop_limit: u8, ecn: Ecn, len: usize, out: &mut [u8]) -> Option<usize> {
+    wrap_as(key.local_ip(), key.remote_ip(), hop_limit, ecn, len, out)
 }
 
 #[inline(always)]
-fn wrap_as(
-    src: IpAddr,
-    dst: IpAddr,
-    outgoing: Outgoing,
-    ecn: Ecn,
-    len: usize,
-    out: &mut [u8],
-) -> Option<usize> {
-    let at = ip_header(src, dst, Protocol::Tcp, outgoing, ecn).emit(len, out).ok()?;
+fn wrap_as(src: IpAddr, dst: IpAddr, hop_limit: u8, ecn: Ecn, len: usize, out: &mut [u8]) -> Option<usize> {
+    let at = ip_header(src, dst, Protocol::Tcp, hop_limit, ecn).emit(len, out).ok()?;
     fill_checksum(out.get_mut(at..at + len)?, src, dst);
     Some(at + len)
 }
 
+/// The header of every packet that is made here. None may be fragmented, so none needs an identification
+/// (RFC 6864 §4.1). Zero tells nobody how many packets left for others: a counter would show a stranger whether a
+/// segment that he forged was answered.
 #[inline(always)]
-fn ip_header(src: IpAddr, dst: IpAddr, protocol: Protocol, outgoing: Outgoing, ecn: Ecn) -> IpHeader {
+fn ip_header(src: IpAddr, dst: IpAddr, protocol: Protocol, hop_limit: u8, ecn: Ecn) -> IpHeader {
     //= rfc9293 MUST-49
-    let (hop_limit, identification) = (outgoing.hop_limit.get(), outgoing.id);
-    IpHeader { src, dst, protocol, hop_limit, ecn, dont_fragment: true, identification }
+    IpHeader { src, dst, protocol, hop_limit, ecn, dont_fragment: true, identification: 0 }
 }
 
 /// Puts the headers of IP, UDP and the carrier in front of the segment of `len` bytes that stands behind their
@@ -247,7 +224,7 @@ fn ip_header(src: IpAddr, dst: IpAddr, protocol: Protocol, outgoing: Outgoing, e
 #[inline(never)]
 fn wrap_carried(
     key: &FlowKey,
-    outgoing: &mut Outgoing,
+    hop_limit: u8,
     from_socket: bool,
     ecn: Ecn,
     len: usize,
@@ -255,21 +232,20 @@ fn wrap_carried(
 ) -> Option<usize> {
     let at = key.ip_header_len() + udp::HEADER;
     carrier::emit_segment_header(out.get_mut(at..)?).ok()?;
-    wrap_udp(key, outgoing, from_socket, ecn, carrier::HEADER + len, out)
+    wrap_udp(key, hop_limit, from_socket, ecn, carrier::HEADER + len, out)
 }
 
 /// The same without the carrier's header, for a UDP payload of `len` bytes.
 fn wrap_udp(
     key: &FlowKey,
-    outgoing: &mut Outgoing,
+    hop_limit: u8,
     from_socket: bool,
     ecn: Ecn,
     len: usize,
     out: &mut [u8],
 ) -> Option<usize> {
-    outgoing.id = outgoing.id.wrapping_add(1);
     let (src, dst) = (key.local_ip(), key.remote_ip());
-    let at = ip_header(src, dst, Protocol::Udp, *outgoing, ecn).emit(udp::HEADER + len, out).ok()?;
+    let at = ip_header(src, dst, Protocol::Udp, hop_limit, ecn).emit(udp::HEADER + len, out).ok()?;
     let datagram = out.get_mut(at..at + udp::HEADER + len)?;
     let (src_port, dst_port) = (key.outer_local(), key.outer_remote());
     udp::Header { src_port, dst_port }.emit(len, datagram).ok()?;

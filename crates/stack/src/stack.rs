@@ -5,7 +5,7 @@ use crate::asap::Vouched;
 use crate::carrier::Carrier;
 use crate::config::Config;
 use crate::counters::Counters;
-use crate::egress::{Outgoing, Reply};
+use crate::egress::Reply;
 use crate::event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, ListenerId, Trace};
 use crate::flow::{FlowHasher, FlowKey, FlowTable};
 use crate::isn::IsnGenerator;
@@ -79,7 +79,8 @@ pub struct Stack {
     pub(crate) starved: Starved,
     pub(crate) traces: VecDeque<Trace>,
     pub(crate) counters: Counters,
-    pub(crate) outgoing: Outgoing,
+    /// Of the IP headers of all packets.
+    pub(crate) hop_limit: u8,
     /// Packets the connection in front has sent in its turn.
     pub(crate) burst: u32,
 }
@@ -159,7 +160,7 @@ impl Stack {
             starved: Starved::default(),
             traces: VecDeque::new(),
             counters: Counters::default(),
-            outgoing: Outgoing { id: random.next_u64() as u16, hop_limit: config.hop_limit },
+            hop_limit: config.hop_limit.get(),
             burst: 0,
             random,
             config,

@@ -170,6 +170,8 @@ impl Peer {
     fn note(&mut self, packet: Vec<u8>) {
         let ip = Packet::parse(&packet).unwrap();
         assert_eq!((ip.src, ip.dst), (self.ours, self.theirs));
+        // RFC 6864 §4.1: no identification where nobody may fragment.
+        assert!(ip.src.is_ipv6() || packet[4..8] == [0, 0, 0x40, 0], "identification, or no DF");
         let (s, outer) = match ip.protocol {
             Protocol::Tcp => (Segment::parse_checked(ip.payload, ip.src, ip.dst).unwrap(), None),
             Protocol::Udp => {
