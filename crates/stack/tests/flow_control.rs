@@ -346,6 +346,92 @@ fn user_timeout() {
     assert!(p.drain().pop().is_some_and(|g| g.is_rst().seq == 2_001));
 }
 
+/// RFC 9293 §3.9.1 and RFC 6429: a peer that keeps its window closed and answers every probe is not waited for longer
+/// than the user timeout.
+#[test]
+fn user_timeout_ends_a_peer_that_keeps_its_window_closed() {
+    let (mut p, id) = open_with(seg(), |c| c.user_timeout = Some(Duration::from_secs(30)));
+    p.write(id, &[0; 5_000]);
+    p.drain();
+    p.at(1_000);
+    // All that is under way has arrived, and the window is closed.
+    p.send(ack(5).win(0));
+    p.write(id, &[0; 50_000]);
+    while p.ms() < 30_900 {
+        p.pass(100);
+        for _ in p.drain() {
+            p.send(ack(5).win(0));
+        }
+    }
+    assert_eq!(p.state(id), StateName::Established);
+    p.at(31_100);
+    assert_eq!(p.reason(id), Some(CloseReason::TimedOut));
+    assert!(p.drain().pop().is_some_and(|g| g.is_rst().seq == 5_001));
+    assert_eq!(p.stack.buffer_bytes(), 0);
+}
+
+/// A byte now and then is no progress: at least a full segment has to go in the user timeout, or all there is.
+#[test]
+fn user_timeout_ends_a_peer_that_takes_a_byte_at_a_time() {
+    let (mut p, id) = open_with(seg(), |c| c.user_timeout = Some(Duration::from_secs(30)));
+    p.send(ack(0).win(1));
+    p.write(id, &[0; 50_000]);
+    let mut taken = 1;
+    while p.ms() < 29_900 {
+        p.pass(100);
+        for got in p.drain() {
+            taken = taken.max(got.seq + got.data.len() as u32);
+            p.send(seg().seq(1).ack(taken).win(1));
+        }
+    }
+    assert!((3..900).contains(&taken), "{taken}");
+    assert_eq!(p.state(id), StateName::Established);
+    p.at(30_100);
+    assert_eq!(p.reason(id), Some(CloseReason::TimedOut));
+}
+
+/// A slow peer that reads is waited for, however long all of it takes, and one that has all is not waited for.
+#[test]
+fn user_timeout_leaves_a_slow_reader_and_an_idle_peer_alone() {
+    let (mut p, id) = open_with(seg(), |c| c.user_timeout = Some(Duration::from_secs(30)));
+    p.write(id, &[0; 20_000]);
+    for n in 1..=20 {
+        // A segment in 25 s, and a closed window between.
+        p.drain();
+        p.send(ack(n - 1).win(0));
+        p.pass(25_000);
+        p.send(ack(n - 1).win(1_000));
+        p.drain();
+        p.send(ack(n).win(0));
+    }
+    p.at(2_000_000);
+    assert_eq!((p.state(id), p.stack.buffer_bytes()), (StateName::Established, 0));
+}
+
+/// What waits for a peer that has taken nothing is bounded by the first send buffer, and grows as it takes.
+#[test]
+fn the_send_buffer_grows_with_what_the_peer_takes() {
+    let (mut p, id) = open_with(seg(), |c| c.first_send_buffer = 64 << 10);
+    let mut written = 0;
+    let mut fill = |p: &mut Peer| {
+        while let Ok(n) = p.stack.write(id, &[0; 10_000], p.now) {
+            written += n;
+        }
+        written
+    };
+    assert_eq!(fill(&mut p), 64 << 10);
+    assert_eq!(p.stack.buffer_bytes(), 64 << 10);
+    let mut acked = 0;
+    for _ in 0..8 {
+        let sent: u32 = p.drain().iter().map(|got| got.data.len() as u32).sum();
+        assert!(sent > 0, "the buffer is never what holds it up");
+        acked += sent;
+        p.send(seg().seq(1).ack(1 + acked));
+        let written = fill(&mut p);
+        assert!(written >= (64 << 10) + 2 * acked as usize, "{written} {acked}");
+    }
+}
+
 /// RFC 5681 §4.1: after an idle RTO the window begins small again.
 #[test]
 fn slow_start_restart_after_idle() {

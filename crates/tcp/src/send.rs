@@ -150,7 +150,8 @@ impl Send {
 
     /// Number behind everything to be sent, FIN included.
     #[inline]
-    fn end_with_fin(&self) -> SeqNum {
+    #[must_use]
+    pub fn end_with_fin(&self) -> SeqNum {
         self.end() + u32::from(self.fin_queued)
     }
 

@@ -208,7 +208,7 @@ impl Connection {
             self.totals.delivered = self.totals.delivered.saturating_add(1);
             self.grow(sent.len(), sent.len(), Some(sent.at), now);
         }
-        self.all_arrived();
+        self.all_arrived(now);
     }
 
     fn reader(&self, segment: &Segment<'_>, now: Instant) -> Reader {
@@ -304,11 +304,11 @@ impl Connection {
     /// The timers, after what an acknowledgement said was taken into account.
     fn after_ack(&mut self, delivery: &Delivery, now: Instant) {
         if !self.snd.outstanding() {
-            return self.all_arrived();
+            return self.all_arrived(now);
         }
         if delivery.advanced > 0 {
             self.arm_retransmit(now);
-            self.arm_user_timeout(now, true);
+            self.note_progress(now);
         }
         if delivery.advanced > 0 || delivery.sacked > 0 {
             self.arm_tail_probe(now);
@@ -317,10 +317,10 @@ impl Connection {
 
     /// Nothing is under way.
     #[inline(always)]
-    fn all_arrived(&mut self) {
+    fn all_arrived(&mut self, now: Instant) {
         self.timers.stop(Timer::Retransmit);
         self.timers.stop(Timer::Probe);
-        self.timers.stop(Timer::User);
+        self.note_progress(now);
         self.facts.settling = false;
     }
 
@@ -379,12 +379,33 @@ impl Connection {
         }
     }
 
-    /// Starts the user timeout when data becomes outstanding, or starts it anew on progress.
-    pub(super) fn arm_user_timeout(&mut self, now: Instant, anew: bool) {
+    /// Starts the user timeout, unless it runs: data becomes outstanding, or waits for a window.
+    #[inline]
+    pub(super) fn arm_user_timeout(&mut self, now: Instant) {
         if let Some(limit) = self.config.user_timeout
-            && (anew || !self.timers.runs(Timer::User))
+            && !self.timers.runs(Timer::User)
         {
             self.timers.set(Timer::User, now + limit);
+            self.expected = self.snd.end_with_fin().min(self.snd.una + u32::from(self.snd.mss));
+        }
+    }
+
+    /// Something was acknowledged. The user timeout starts anew when that is enough, and stops when nothing waits.
+    #[inline(always)]
+    fn note_progress(&mut self, now: Instant) {
+        if unlikely(self.timers.runs(Timer::User)) {
+            self.took_some(now);
+        }
+    }
+
+    #[inline(never)]
+    fn took_some(&mut self, now: Instant) {
+        let waits = self.snd.outstanding() || self.snd.unsent();
+        if !waits || self.snd.una.ge(self.expected) {
+            self.timers.stop(Timer::User);
+        }
+        if waits {
+            self.arm_user_timeout(now);
         }
     }
 }

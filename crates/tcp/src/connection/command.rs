@@ -52,7 +52,7 @@ impl Connection {
         }
         self.facts.open_end = self.facts.more;
         // So much may wait in any case.
-        let first = self.config.send_buffer.min(FIRST_BUFFER);
+        let first = self.config.send_at_first();
         let fits = self.snd.buffered() + bytes.len() <= first as usize;
         let limit = if likely(fits) { first } else { self.send_limit() };
         let n = self.snd.write(pool, limit, bytes);
@@ -95,8 +95,8 @@ impl Connection {
         }
         if before.user_timeout != self.config.user_timeout {
             self.timers.stop(Timer::User);
-            if self.snd.outstanding() {
-                self.arm_user_timeout(now, true);
+            if self.snd.outstanding() || self.timers.runs(Timer::Persist) {
+                self.arm_user_timeout(now);
             }
         }
     }
@@ -267,7 +267,10 @@ impl Connection {
     #[must_use]
     pub fn send_limit(&self) -> u32 {
         let wanted = self.control.window().saturating_mul(2).min(self.rtt.most_under_way());
-        self.config.send_buffer.min(wanted.max(FIRST_BUFFER))
+        // What the peer takes shows that it reads.
+        let shown = u64::from(self.config.first_send_buffer).saturating_add(self.totals.bytes_acked);
+        let floor = shown.min(u64::from(FIRST_BUFFER)) as u32;
+        self.config.send_buffer.min(wanted.max(floor))
     }
 
     /// Says `WRITABLE` if a write was refused and at least half the buffer is free again.

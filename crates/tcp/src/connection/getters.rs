@@ -172,6 +172,12 @@ impl Connection {
         self.last_heard
     }
 
+    /// When data last left.
+    #[must_use]
+    pub fn last_data(&self) -> Instant {
+        self.last_data
+    }
+
     /// An acknowledgement without data came from behind what was received: the peer has sent what did not
     /// arrive.
     #[must_use]

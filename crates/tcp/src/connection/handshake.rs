@@ -2,7 +2,7 @@
 
 use super::{Connection, Disposition, DropReason, Endpoints, Readiness};
 use crate::buffer::Pool;
-use crate::config::{Config, FIRST_BUFFER};
+use crate::config::Config;
 use crate::congestion::{CongestionControl, initial_window};
 use crate::error::CloseReason;
 use crate::plan::{ChildPlan, Resolution, SynAckReport, SynPlan};
@@ -68,7 +68,7 @@ impl Connection {
     pub fn open_active(&mut self, plan: SynPlan, data: &[u8], pool: &mut Pool) -> usize {
         let preamble = plan.preamble.len() as u32;
         self.snd.set_preamble(preamble);
-        let taken = self.snd.write(pool, self.config.send_buffer.min(FIRST_BUFFER), data);
+        let taken = self.snd.write(pool, self.config.send_at_first(), data);
         let riding = (taken as u32).min(plan.data_limit);
         let carried = preamble + riding;
         // Without options, but as long as what is sent again with timestamps.

@@ -193,6 +193,8 @@ pub struct Connection {
     last_sent: Instant,
     /// When data last left.
     last_data: Instant,
+    /// What the peer has to acknowledge before the user timeout, where that runs.
+    expected: SeqNum,
     /// Challenge ACKs in the current second (RFC 5961 §10, per connection: no side channel).
     challenges: u8,
     /// When that second began.
@@ -235,6 +237,7 @@ impl Connection {
             last_heard: now,
             last_sent: now,
             last_data: now,
+            expected: ends.isn,
             challenges: 0,
             challenged_at: now,
             transitions: Transitions::default(),
@@ -278,6 +281,7 @@ impl Connection {
             last_heard,
             last_sent,
             last_data,
+            expected,
             challenges,
             challenged_at,
             transitions,
@@ -304,6 +308,7 @@ impl Connection {
         (*rack, *usage) = (Rack::new(ends.isn), Usage::new(ends.isn, now));
         (*backoffs, *probes, *handshake_retransmits, *challenges) = (0, 0, 0, 0);
         (*last_heard, *last_sent, *last_data, *challenged_at) = (now, now, now, now);
+        *expected = ends.isn;
         *state = State::Closed(state::Closed { reason: CloseReason::Aborted });
         *own_ends = ends;
     }

@@ -322,7 +322,7 @@ impl Connection {
             self.arm_tail_probe(now);
             self.note_usage(now);
         }
-        self.arm_user_timeout(now, false);
+        self.arm_user_timeout(now);
         self.last_data = now;
     }
 
@@ -349,8 +349,14 @@ impl Connection {
             && !self.timers.runs(Timer::Persist)
             && self.facts.connected
         {
-            self.timers.set(Timer::Persist, now.after_nanos(self.timeout_nanos()));
+            self.watch_window(now);
         }
+    }
+
+    #[cold]
+    fn watch_window(&mut self, now: Instant) {
+        self.timers.set(Timer::Persist, now.after_nanos(self.timeout_nanos()));
+        self.arm_user_timeout(now);
     }
 
     /// How much of the stream fits beside so many bytes of options.

@@ -38,7 +38,7 @@ impl Connection {
         if !self.timers.runs(Timer::Retransmit) {
             self.arm_retransmit(now);
         }
-        self.arm_user_timeout(now, false);
+        self.arm_user_timeout(now);
         Some(len)
     }
 
