@@ -7,7 +7,7 @@ use crate::outcome::Reason;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use clients::ClientTable;
-pub(crate) use clients::prefix;
+pub use clients::prefix;
 use core::net::IpAddr;
 use core::sync::atomic::{AtomicU32, Ordering};
 

@@ -19,11 +19,16 @@ const HOP_LIMIT: NonZeroU8 = NonZeroU8::MIN.saturating_add(63);
 pub struct Limits {
     /// Connections, of either side and in any state but TIME-WAIT.
     pub connections: usize,
+    /// Connections that one client (an IPv4 address, an IPv6 /64) may have opened to us, those among them that close
+    /// in the background. One more takes the place of the one whose peer has taken nothing for longest, and for at
+    /// least 5 s; without such a one it is reset. `None` is no bound: many clients may be behind one address.
+    pub connections_per_client: Option<usize>,
     /// Connections in TIME-WAIT; the oldest make way, a sixteenth of them at once.
     pub time_wait: usize,
     /// Ends of connections held for [`ListenConfig::hold_last_ack`]; the oldest make way.
     pub held_last_acks: usize,
-    /// Bytes in all send and receive buffers together.
+    /// Bytes in all send and receive buffers together. When they are all taken, connections are reset whose peers have
+    /// taken nothing for at least 5 s, a sixteenth of them at once.
     pub buffer_bytes: usize,
     /// Answers (RST, SYN cookies, echo replies) waiting to be sent; more are dropped.
     pub replies: usize,
@@ -45,6 +50,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 1 << 20,
+            connections_per_client: None,
             time_wait: 1 << 16,
             held_last_acks: 1 << 14,
             buffer_bytes: 4 << 30,

@@ -20,6 +20,7 @@ mod armed;
 mod asap;
 mod carrier;
 mod client;
+mod clients;
 pub mod config;
 mod counters;
 mod egress;

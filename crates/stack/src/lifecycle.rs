@@ -51,8 +51,9 @@ impl Stack {
         if ready.contains(Readiness::CONNECTED) {
             slot.place = None;
             self.counters.established += 1;
-            if unlikely(slot.certificate || slot.granted) || matches!(slot.owner, Owner::SynQueue(_)) {
-                self.opened(index);
+            let kept = slot.certificate || slot.granted || self.clients.is_some();
+            if unlikely(kept) || matches!(slot.owner, Owner::SynQueue(_)) {
+                self.opened(index, now);
                 let Some(again) = self.slots.get_mut(index) else { return };
                 slot = again;
             }
@@ -74,7 +75,11 @@ impl Stack {
 
     /// Its handshake is complete: what was kept for that moment is done.
     #[inline(never)]
-    fn opened(&mut self, index: u32) {
+    fn opened(&mut self, index: u32, now: Instant) {
+        if unlikely(self.clients.is_some()) {
+            // What is one too many is over before anybody may accept it.
+            self.join_client(index, now);
+        }
         let Some(slot) = self.slots.get_mut(index) else { return };
         if slot.certificate {
             self.certified.remove(&index);
@@ -121,6 +126,11 @@ impl Stack {
         }
         if unlikely(!core::mem::take(&mut slot.mapped)) {
             return;
+        }
+        if unlikely(slot.of_client) {
+            self.leave_client(index);
+            let Some(again) = self.slots.get_mut(index) else { return };
+            slot = again;
         }
         if unlikely(!self.armed.is_empty()) {
             let key = slot.key;

@@ -164,6 +164,8 @@ pub struct Slot {
     pub starved: bool,
     /// It is in the flow table.
     pub mapped: bool,
+    /// It counts among its client's connections, see [`crate::clients`].
+    pub of_client: bool,
     /// The UDP ports it is between; `None` on raw IP.
     pub pair: Option<PairId>,
 }
@@ -204,6 +206,7 @@ impl Slot {
             queued: false,
             starved: false,
             mapped: true,
+            of_client: false,
             pair: None,
         }
     }
@@ -233,6 +236,7 @@ impl Slot {
             queued,
             starved,
             mapped,
+            of_client,
             pair,
         } = self;
         conn.renew(tcp, ends, now);
@@ -243,7 +247,7 @@ impl Slot {
         vacate(pair);
         (*client, *counted, *granted, *certificate, *relayed) = (false, false, false, false, false);
         (*hold, *announced, *queued, *starved, *mapped) = (false, false, false, false, true);
-        *ready = Readiness::default();
+        (*ready, *of_client) = (Readiness::default(), false);
     }
 
     /// Gives all memory back: it is over.
@@ -318,7 +322,7 @@ mod tests {
         (slot.hold, slot.announced, slot.queued, slot.starved, slot.mapped) = (true, true, true, true, false);
         slot.asked = Some(Box::default());
         slot.network_error = Some(IcmpErrorKind::HostUnreachable);
-        slot.ready = Readiness::CLOSED;
+        (slot.ready, slot.of_client) = (Readiness::CLOSED, true);
         slot.retire(&mut Pool::new(0));
         let mut fresh = Slot::vacant(&tcp);
         for slot in [&mut slot, &mut fresh] {

@@ -371,7 +371,7 @@ impl Stack {
     pub fn write(&mut self, id: ConnId, bytes: &[u8], now: Instant) -> Result<usize, IoError> {
         let result = self.with(id, now, |slot, pool| slot.conn.write(pool, bytes, now));
         if result == Err(IoError::WouldBlock) {
-            self.starve(id);
+            self.starve(id, now);
         }
         result
     }

@@ -3,6 +3,7 @@
 use crate::armed::Armed;
 use crate::asap::Vouched;
 use crate::carrier::Carrier;
+use crate::clients::Clients;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::egress::Reply;
@@ -77,6 +78,10 @@ pub struct Stack {
     pub(crate) replies: VecDeque<Reply>,
     pub(crate) events: Queue<Announced>,
     pub(crate) starved: Starved,
+    /// The connections of each client, where their number is bounded.
+    pub(crate) clients: Option<Clients>,
+    /// When connections were last reset for their memory.
+    pub(crate) relieved: Option<Instant>,
     pub(crate) traces: VecDeque<Trace>,
     pub(crate) counters: Counters,
     /// Of the IP headers of all packets.
@@ -158,6 +163,8 @@ impl Stack {
             replies: VecDeque::new(),
             events: Queue::default(),
             starved: Starved::default(),
+            clients: Clients::new(limits.connections_per_client),
+            relieved: None,
             traces: VecDeque::new(),
             counters: Counters::default(),
             hop_limit: config.hop_limit.get(),

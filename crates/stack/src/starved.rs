@@ -6,6 +6,7 @@ use crate::event::ConnId;
 use crate::stack::Stack;
 use alloc::vec::Vec;
 use firstflight_tcp::Readiness;
+use firstflight_wire::Instant;
 
 /// Who waits; each connection once.
 #[derive(Debug, Default)]
@@ -26,12 +27,14 @@ impl Starved {
 impl Stack {
     /// A write to `id` was refused: because of the memory, if its own buffer has room.
     #[cold]
-    pub(crate) fn starve(&mut self, id: ConnId) {
+    pub(crate) fn starve(&mut self, id: ConnId, now: Instant) {
         let Some(slot) = self.slots.get_live(id.index, id.generation) else { return };
         if slot.conn.unacknowledged() >= slot.conn.send_limit() as usize {
             return;
         }
         self.starved.taken = self.pool.outstanding();
+        self.relieve(now);
+        let Some(slot) = self.slots.get_live(id.index, id.generation) else { return };
         if core::mem::replace(&mut slot.starved, true) {
             return;
         }

@@ -105,7 +105,8 @@ impl ClientTable {
 
 /// What counts as one client: an IPv4 address, or the /64 that one IPv6 host can fill by itself. The top
 /// bit pattern keeps the families apart: no global unicast /64 begins with zeros (RFC 4291 §2.4).
-pub(crate) fn prefix(client: IpAddr) -> u64 {
+#[must_use]
+pub fn prefix(client: IpAddr) -> u64 {
     match client {
         IpAddr::V4(ip) => u64::from(ip.to_bits()),
         IpAddr::V6(ip) => (ip.to_bits() >> 64) as u64,

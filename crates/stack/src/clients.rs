@@ -1,0 +1,124 @@
+//! What one client may hold, and who makes way when memory is short: connections of peers that take nothing first.
+//!
+//! Nothing of this is on the path of packets. A connection is counted when its handshake is complete, since before
+//! that nobody knows whether its client is there at all.
+
+use crate::slot::Slot;
+use crate::stack::Stack;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::time::Duration;
+use firstflight_credential::pending::prefix;
+use firstflight_wire::Instant;
+
+/// A connection may make way for another one when its peer has taken nothing for so long.
+const STUCK: Duration = Duration::from_secs(5);
+/// Least time between two walks over all connections for memory.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Least time between two walks over one client's connections that find none to make way.
+const CLIENTS_PAUSE: Duration = Duration::from_millis(250);
+
+/// The connections of each client: an IPv4 address, an IPv6 /64.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    most: usize,
+    of: BTreeMap<u64, Client>,
+}
+
+#[derive(Debug, Default)]
+struct Client {
+    connections: Vec<u32>,
+    /// When to look again for one that makes way.
+    look_at: Option<Instant>,
+}
+
+impl Clients {
+    /// At most `most` connections of one client, but at least one; `None` for no bound.
+    pub fn new(most: Option<usize>) -> Option<Self> {
+        most.map(|most| Self { most: most.max(1), of: BTreeMap::new() })
+    }
+}
+
+/// Since when the peer of a connection has taken nothing of what waits for it.
+fn stuck_since(slot: &Slot) -> Option<Instant> {
+    let waits = slot.conn.unacknowledged() > 0 && slot.conn.close_reason().is_none();
+    waits.then(|| slot.conn.last_data())
+}
+
+impl Stack {
+    /// The handshake of a child is complete. It counts among its client's connections, or it or one of these is reset.
+    #[inline(never)]
+    pub(crate) fn join_client(&mut self, index: u32, now: Instant) {
+        let Self { clients: Some(clients), slots, .. } = self else { return };
+        let Some(slot) = slots.get_mut(index) else { return };
+        if slot.client || !slot.mapped {
+            return;
+        }
+        let client = clients.of.entry(prefix(slot.key.remote_ip())).or_default();
+        let mut makes_way = None;
+        if client.connections.len() >= clients.most {
+            let stuck = |i: &u32| Some((slots.get(*i).and_then(stuck_since)?, *i));
+            let looks = client.look_at.is_none_or(|at| now >= at);
+            let oldest = client.connections.iter().take_while(|_| looks).filter_map(stuck).min();
+            makes_way = oldest.filter(|(since, _)| now - *since >= STUCK).map(|(_, i)| i).or(Some(index));
+            if looks {
+                client.look_at = (makes_way == Some(index)).then(|| now + CLIENTS_PAUSE);
+            }
+        }
+        if makes_way != Some(index) {
+            client.connections.push(index);
+            if let Some(slot) = slots.get_mut(index) {
+                slot.of_client = true;
+            }
+        }
+        if let Some(index) = makes_way {
+            self.counters.clients_limited += 1;
+            self.shed(index, now);
+        }
+    }
+
+    /// A connection that was counted is over.
+    #[cold]
+    pub(crate) fn leave_client(&mut self, index: u32) {
+        let Self { clients: Some(clients), slots, .. } = self else { return };
+        let Some(slot) = slots.get_mut(index) else { return };
+        slot.of_client = false;
+        let prefix = prefix(slot.key.remote_ip());
+        let Some(client) = clients.of.get_mut(&prefix) else { return };
+        if let Some(at) = client.connections.iter().position(|i| *i == index) {
+            client.connections.swap_remove(at);
+        }
+        if client.connections.is_empty() {
+            clients.of.remove(&prefix);
+        }
+    }
+
+    /// There is no memory for somebody's data: a sixteenth of the connections whose peers take nothing are reset, those
+    /// first that have done so for longest.
+    #[cold]
+    pub(crate) fn relieve(&mut self, now: Instant) {
+        if self.relieved.is_some_and(|at| now - at < PAUSE) {
+            return;
+        }
+        self.relieved = Some(now);
+        let stuck = |i: u32| Some((stuck_since(self.slots.get(i)?)?, i));
+        let mut all: Vec<(Instant, u32)> = self.slots.indices().filter_map(stuck).collect();
+        all.retain(|(since, _)| now - *since >= STUCK);
+        let count = all.len().div_ceil(16);
+        if count < all.len() {
+            all.select_nth_unstable(count);
+        }
+        for (_, index) in all.into_iter().take(count) {
+            self.counters.stuck_reset += 1;
+            self.shed(index, now);
+        }
+    }
+
+    /// Resets a connection.
+    fn shed(&mut self, index: u32, now: Instant) {
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.conn.abort(&mut self.pool);
+            self.touched(index, now);
+        }
+    }
+}
