@@ -1,22 +1,36 @@
 //! A file as an HTTP body, read piece by piece.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use tokio::fs::File;
-use tokio::io::AsyncReadExt;
+use tokio::task::{JoinHandle, spawn_blocking};
 
 /// Bytes read or written at a time.
 pub const PIECE: usize = 128 * 1024;
+/// Bytes read at a time at first: a piece waits in memory for as long as its reader takes nothing.
+const FIRST_PIECE: usize = 64 * 1024;
+/// Bytes that have to be gone before pieces become larger.
+const SHORT: u64 = 512 * 1024;
 
 /// The content of a file, of the length it had when it was opened.
 pub struct FileBody {
-    file: File,
+    source: Source,
+    gone: u64,
     left: u64,
-    buffer: BytesMut,
+    buffer: Bytes,
+}
+
+/// Where the next piece comes from.
+enum Source {
+    File(File),
+    /// A read under way.
+    Reading(JoinHandle<io::Result<(File, Bytes)>>),
+    /// It failed.
+    Lost,
 }
 
 impl FileBody {
@@ -39,12 +53,10 @@ impl FileBody {
         if !std::fs::metadata(path)?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
-        let mut file = std::fs::File::open(path)?;
+        let mut file = File::open(path)?;
         let left = file.metadata()?.len();
-        let mut first = vec![0; piece_of(left)];
-        file.read_exact(&mut first)?;
-        let buffer = BytesMut::from(Bytes::from(first));
-        Ok(Self { file: File::from_std(file), left, buffer })
+        let buffer = read(&mut file, piece_of(0, left))?;
+        Ok(Self { source: Source::File(file), gone: 0, left, buffer })
     }
 
     /// Reads the next piece into the buffer, unless there is one.
@@ -52,23 +64,35 @@ impl FileBody {
         if self.left == 0 || !self.buffer.is_empty() {
             return Poll::Ready(Ok(()));
         }
-        let most = piece_of(self.left);
-        self.buffer.reserve(most);
-        // The file keeps the state of a read under way, so the future may be made anew each time.
-        let read = ready!(pin!(self.file.read_buf(&mut self.buffer)).poll(cx))?;
-        if read == 0 {
-            // The length was promised: better a broken connection than a short body.
-            return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
-        }
-        // A file that grows is cut at the promised length.
-        self.buffer.truncate(most);
+        let mut reading = match std::mem::replace(&mut self.source, Source::Lost) {
+            Source::Reading(reading) => reading,
+            Source::File(mut file) => {
+                let len = piece_of(self.gone, self.left);
+                spawn_blocking(move || read(&mut file, len).map(|piece| (file, piece)))
+            }
+            Source::Lost => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+        };
+        let Poll::Ready(read) = Pin::new(&mut reading).poll(cx) else {
+            self.source = Source::Reading(reading);
+            return Poll::Pending;
+        };
+        let (file, piece) = read.map_err(io::Error::other)??;
+        (self.source, self.buffer) = (Source::File(file), piece);
         Poll::Ready(Ok(()))
     }
 }
 
-/// Bytes of the next piece of a file with `left` bytes to read.
-fn piece_of(left: u64) -> usize {
-    usize::try_from(left).map_or(PIECE, |left| left.min(PIECE))
+/// Bytes of the next piece of a file of which `gone` bytes are sent and `left` are not.
+fn piece_of(gone: u64, left: u64) -> usize {
+    let most = if gone < SHORT { FIRST_PIECE } else { PIECE };
+    usize::try_from(left).map_or(most, |left| left.min(most))
+}
+
+/// The next `len` bytes. The length of the file was promised: better a broken connection than a short body.
+fn read(file: &mut File, len: usize) -> io::Result<Bytes> {
+    let mut piece = vec![0; len];
+    file.read_exact(&mut piece)?;
+    Ok(piece.into())
 }
 
 /// Does what waits for a disk where it stops nobody. All of it at once: each step there and back costs two threads'
@@ -77,7 +101,7 @@ fn piece_of(left: u64) -> usize {
 /// # Errors
 /// When the runtime ends before it has begun.
 pub async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)
+    spawn_blocking(work).await.map_err(io::Error::other)
 }
 
 impl Body for FileBody {
@@ -90,7 +114,8 @@ impl Body for FileBody {
         if this.left == 0 {
             return Poll::Ready(None);
         }
-        let piece = this.buffer.split().freeze();
+        let piece = std::mem::take(&mut this.buffer);
+        this.gone += piece.len() as u64;
         this.left -= piece.len() as u64;
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
@@ -101,5 +126,46 @@ impl Body for FileBody {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use http_body_util::BodyExt;
+
+    /// What waits for a reader is one piece, and that is small until the reader has taken some.
+    #[tokio::test]
+    async fn the_first_pieces_are_small() {
+        let path = std::env::temp_dir().join(format!("firstflight-pieces-{}", std::process::id()));
+        let all: Vec<u8> = (0..900_001).map(|n| (n % 251) as u8).collect();
+        std::fs::write(&path, &all).unwrap();
+        let mut body = FileBody::open(&path).await.unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(body.buffer.len(), FIRST_PIECE);
+        let (mut pieces, mut got) = (Vec::new(), Vec::new());
+        while let Some(frame) = body.frame().await {
+            let piece = frame.unwrap().into_data().unwrap();
+            pieces.push(piece.len());
+            got.extend_from_slice(&piece);
+        }
+        let (small, rest) = pieces.split_at(8);
+        assert!(small.iter().all(|len| *len == FIRST_PIECE), "{pieces:?}");
+        assert_eq!(rest, [PIECE, PIECE, 900_001 - 8 * FIRST_PIECE - 2 * PIECE]);
+        assert!(got == all && body.is_end_stream());
+    }
+
+    #[tokio::test]
+    async fn a_file_that_shrinks_is_an_error() {
+        let path = std::env::temp_dir().join(format!("firstflight-shrinks-{}", std::process::id()));
+        std::fs::write(&path, vec![7; 3 * FIRST_PIECE]).unwrap();
+        let mut body = FileBody::open(&path).await.unwrap();
+        std::fs::write(&path, vec![7; FIRST_PIECE + 5]).unwrap();
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap().len(), FIRST_PIECE);
+        let error = body.frame().await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        std::fs::remove_file(&path).unwrap();
     }
 }

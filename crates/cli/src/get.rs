@@ -121,7 +121,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         }
         None => args.udp_link(&targets)?,
     };
-    let (endpoint, capture) = args.network.start(network, udp, None)?;
+    let (endpoint, capture) = args.network.start(network, udp, None, |_| {})?;
     args.memory.attach(cache, &endpoint);
     let via = match found {
         Some(found) => {

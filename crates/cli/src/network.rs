@@ -63,12 +63,14 @@ impl Network {
         &self.ip
     }
 
-    /// Starts the engine, on this local network: on the link over UDP, or on a device that it creates.
+    /// Starts the engine, on this local network: on the link over UDP, or on a device that it creates. `tune` has the
+    /// last word about its settings.
     pub fn start(
         &self,
         network: NetworkId,
         udp: Option<UdpLink>,
         store: Option<Arc<dyn SharedStore>>,
+        tune: impl FnOnce(&mut Config),
     ) -> Result<(Endpoint, Capture), Error> {
         let (mut config, name) = match (&udp, &self.tun) {
             (None, Some(name)) => {
@@ -82,6 +84,7 @@ impl Network {
         };
         config.network = network;
         config.tcp.congestion = self.congestion;
+        tune(&mut config);
         // Before the device, so that a bad file name leaves nothing behind.
         let capture = Capture::create(self.pcap.as_deref(), name)?;
         let link = match udp {

@@ -10,6 +10,7 @@ pub(crate) mod files;
 pub(crate) mod log;
 pub(crate) mod metrics;
 mod names;
+mod readers;
 mod relay;
 pub(crate) mod replays;
 
@@ -80,6 +81,8 @@ pub struct Args {
     certificates: certificates::Certificates,
     #[command(flatten)]
     relay: relay::Relay,
+    #[command(flatten)]
+    readers: readers::Readers,
     /// What to do with a request other than GET, HEAD, OPTIONS or TRACE that came in a SYN, before the handshake
     #[arg(long, value_enum, value_name = "HOW", default_value_t = early::EarlyUnsafe::Wait)]
     early_unsafe: early::EarlyUnsafe,
@@ -190,7 +193,8 @@ async fn start(
         true => args.replays.store().await.map_err(Error::Replays)?,
         false => None,
     };
-    match args.network.start(NetworkId::UNKNOWN, udp, store.clone().map(|store| store as _)) {
+    let asked = store.clone().map(|store| store as _);
+    match args.network.start(NetworkId::UNKNOWN, udp, asked, |config| args.readers.configure(config)) {
         Ok((endpoint, capture)) => Ok((endpoint, capture, store)),
         Err(error) => {
             // It was asked nothing.
@@ -289,6 +293,7 @@ pub(crate) fn serve(stream: Stream, site: Site, graceful: &GracefulShutdown) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(readers::HTTP_BUFFER)
         .serve_connection(TokioIo::new(stream), service);
     let connection = graceful.watch(connection);
     tokio::spawn(async move {

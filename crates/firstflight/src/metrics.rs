@@ -12,6 +12,8 @@
 //! | `firstflight_packets_total` | `direction` | packets given in and out |
 //! | `firstflight_packets_dropped_total` | | packets that never reached a connection |
 //! | `firstflight_segments_dropped_total` | | segments dropped by their connection |
+//! | `firstflight_clients_limited_total` | | connections reset because their client had too many |
+//! | `firstflight_stuck_reset_total` | | connections reset for their memory, as their peers took nothing |
 //! | `firstflight_time_waits_evicted_total` | | TIME-WAIT records that made way before their time |
 //! | `firstflight_connections` | | gauge: connections, TIME-WAIT not counted |
 //! | `firstflight_time_waits` | | gauge: connections in TIME-WAIT |
@@ -109,7 +111,7 @@ struct Count {
     says: &'static str,
 }
 
-fn counts(counters: &Counters) -> [Count; 12] {
+fn counts(counters: &Counters) -> [Count; 14] {
     let plain = |name, value, says| Count { name, label: None, value, says };
     let labelled = |name, label, value, says| Count { name, label: Some(label), value, says };
     let (opened, packets) = ("firstflight_connections_opened_total", "firstflight_packets_total");
@@ -137,6 +139,16 @@ fn counts(counters: &Counters) -> [Count; 12] {
             "firstflight_segments_dropped_total",
             c.segments_dropped,
             "Segments dropped by their connection",
+        ),
+        plain(
+            "firstflight_clients_limited_total",
+            c.clients_limited,
+            "Connections reset because their client had too many",
+        ),
+        plain(
+            "firstflight_stuck_reset_total",
+            c.stuck_reset,
+            "Connections reset for their memory, as their peers took nothing",
         ),
         plain(
             "firstflight_time_waits_evicted_total",

@@ -21,6 +21,8 @@ pub struct Report {
     syn_cookies_sent: u64,
     syn_cookies_good: u64,
     resets_sent: u64,
+    clients_limited: u64,
+    stuck_reset: u64,
     segments_dropped: u64,
     packets_dropped: u64,
     /// Of those, by why; the reasons that there were.
@@ -42,6 +44,8 @@ impl Report {
             syn_cookies_sent: counters.syn_cookies_sent,
             syn_cookies_good: counters.syn_cookies_good,
             resets_sent: counters.resets_sent,
+            clients_limited: counters.clients_limited,
+            stuck_reset: counters.stuck_reset,
             segments_dropped: counters.segments_dropped,
             packets_dropped: counters.dropped_in_all(),
             dropped: occurred(counters.drops().map(|(reason, count)| (reason.as_str(), count))),
@@ -86,7 +90,12 @@ impl fmt::Display for Report {
             f,
             "defence:       {} SYN cookies sent, {} returned, {} resets sent, {} segments dropped",
             self.syn_cookies_sent, self.syn_cookies_good, self.resets_sent, self.segments_dropped
-        )
+        )?;
+        if self.clients_limited + self.stuck_reset > 0 {
+            let (clients, stuck) = (self.clients_limited, self.stuck_reset);
+            write!(f, "\nmade way:      {clients} of clients with too many, {stuck} for memory")?;
+        }
+        Ok(())
     }
 }
 

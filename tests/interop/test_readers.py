@@ -1,0 +1,59 @@
+"""Clients that ask and do not read."""
+
+import time
+
+from case import case, check, equal
+from firstflight import PORT
+from net import Pair, url
+from process import run
+from slow_readers import alive, resident, slow_readers
+
+PAIR = Pair(77)
+MORE = 600
+
+
+def wait_until(condition, what):
+    """The run's own limit ends it."""
+    while not condition():
+        time.sleep(0.1)
+    return what
+
+
+@case(needs=("curl",))
+def slow_readers_are_let_go(t):
+    """However often they ask for a file that no buffer takes whole, after the timeout nothing of them is left."""
+    root = t.root(file=20_000_000)
+    ns = t.namespace("slow")
+    serve = t.serve(ns, PAIR, root, "--send-timeout", 3, "--connections-per-client", 0)
+    held = slow_readers(ns, 50)
+    equal(alive(ns), 50, "connections")
+    wait_until(lambda: alive(ns) == 0, "the last one is gone")
+    address = PAIR.peer[4]
+    got = run("curl", "-gsS", "--fail", "-m", 60, "-o", "/dev/null", "-w", "%{size_download}",
+              url(address, PORT, "/file"), ns=ns, timeout=70).stdout  # fmt: skip
+    equal(got, "20000000", "bytes of who reads")
+    equal(len(serve.requests(51)), 51, "requests in the log")
+    del held
+
+
+@case(needs=("curl",))
+def one_client_cannot_take_all_memory(t):
+    """The first piece of a response is small, and of one client so many connections are kept, not more."""
+    root = t.root(file=200_000)
+    ns = t.namespace("slow")
+    ns.ip("addr", "add", "10.77.1.1/32", "dev", "lo")
+    serve = t.serve(ns, PAIR, root, "--send-timeout", 0)
+    before = resident(serve.popen.pid)
+    held = slow_readers(ns, MORE)
+    wait_until(lambda: alive(ns) <= 512, "the others were reset")
+    equal(alive(ns), 512, "connections")
+    # 64 KiB in the engine and as much in HTTP for each, and not the whole file.
+    check(resident(serve.popen.pid) - before < MORE * 180_000, "memory")
+    # A neighbour with an address of his own is served.
+    got = run("curl", "-gsS", "--fail", "-m", 60, "--interface", "10.77.1.1", "-o", "/dev/null", "-w",
+              "%{size_download}", url(PAIR.peer[4], PORT, "/file"), ns=ns, timeout=70).stdout  # fmt: skip
+    equal(got, "200000", "bytes of a neighbour")
+    del held
+    serve.terminate()
+    (counters,) = serve.counters()
+    check(counters["clients_limited"] >= MORE - 512, f"counted: {counters}")
