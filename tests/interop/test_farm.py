@@ -100,7 +100,7 @@ def kernel_member_of_a_scheduled_farm(t, family, member):
 
 def replace(path, text):
     """Puts a file in the place of another in one step."""
-    with open(path + ".new", "w") as file:
+    with open(os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(text + "\n")
     os.replace(path + ".new", path)
 

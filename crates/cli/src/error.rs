@@ -210,6 +210,9 @@ impl fmt::Display for Error {
                     path.display()
                 )
             }
+            Self::KeyFile(path, error @ KeyFileError::Open(_)) => {
+                write!(f, "key file {} {error}", path.display())
+            }
             Self::KeyFile(path, error) => write!(f, "key file {}: {error}", path.display()),
             Self::Clock(error) => write!(f, "{error}"),
             Self::Schedule(error) => write!(f, "{error}"),

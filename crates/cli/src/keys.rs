@@ -8,7 +8,6 @@ use crate::utc::Time;
 use clap::Subcommand;
 use firstflight::credential::{CookieKeys, FarmSecrets, Schedule, Scheme};
 use firstflight::keys::KeyFileError;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -133,13 +132,7 @@ impl Source {
 }
 
 fn read(path: &Path) -> Result<Zeroizing<String>, KeyFileError> {
-    let limit = KeyFileError::MAX_BYTES;
-    let mut bytes = Zeroizing::new(Vec::with_capacity(limit + 1));
-    let file = std::fs::File::open(path).map_err(KeyFileError::Read)?;
-    file.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(KeyFileError::Read)?;
-    if bytes.len() > limit {
-        return Err(KeyFileError::TooLong);
-    }
+    let bytes = firstflight_files::read_secret(path, KeyFileError::MAX_BYTES)?;
     let text = str::from_utf8(&bytes).map_err(|_| KeyFileError::NotText)?;
     Ok(Zeroizing::new(text.to_owned()))
 }

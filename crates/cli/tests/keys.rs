@@ -112,6 +112,66 @@ fn schedule_lists_the_turns() {
     assert_eq!(serde_json::from_str::<Value>(&weekly).unwrap()[0]["index"], 20_833 / 7);
 }
 
+/// One rule for every file of keys: who can read it can take another's place.
+#[test]
+fn keys_that_others_can_read_are_refused() {
+    let dir = Dir::new("modes");
+    let (keys, secret) = (dir.file("keys", KEYS), dir.file("secret", SECRET));
+    let serve = |option: &str, file: &str, says: &str| {
+        let base = ["serve", "--root", "/nonexistent", "--udp", "127.0.0.1:8080"];
+        program::fails(&[&base[..], &[option, file]].concat(), 2, says);
+    };
+    let mode = |file: &str, mode| {
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for open in [0o644, 0o640, 0o604, 0o620] {
+        for (option, file) in [("--key-file", &keys), ("--key-schedule", &secret)] {
+            mode(file, open);
+            let says = format!("key file {file} has the mode {open:04o}, so others can use the key");
+            serve(option, file, &says);
+            refused(&["show", file], "make it 0600 (chmod 600)");
+            refused(&["export", file, "--format", "linux"], "make it 0600 (chmod 600)");
+            mode(file, 0o600);
+            serve(option, file, "cannot serve /nonexistent");
+            assert!(!prints(&["show", file]).is_empty());
+        }
+    }
+}
+
+/// Makes keys on a disk that is full, and again when there is room: in a mount namespace, which needs root.
+#[test]
+fn a_key_on_a_full_disk_leaves_nothing_that_blocks_the_next_attempt() {
+    const SCRIPT: &str = r#"
+        set -eu
+        mount -t tmpfs -o size=64k firstflight-keys "$1" && cd "$1" || exit 77
+        for make in "keys new -o" "keys new --secret -o" "verifier keygen --key" "verifier keygen --vantage-key" \
+            "dns keygen --key" "dns keygen --relay-key"
+        do
+            cat /dev/zero >fill 2>/dev/null || true
+            if "$2" $make key 2>said; then echo "$make: written to a full disk"; exit 1; fi
+            [ "$(ls -A)" = "$(printf 'fill\nsaid')" ] || { echo "$make left:"; ls -lA; exit 1; }
+            rm fill
+            "$2" $make key >/dev/null
+            [ -s key ]
+            rm key
+        done
+    "#;
+    let dir = Dir::new("full");
+    let program = env!("CARGO_BIN_EXE_firstflight");
+    let mut unshare = std::process::Command::new("unshare");
+    let script = ["--mount", "--propagation", "private", "sh", "-c", SCRIPT, "sh", &dir.path(""), program];
+    let Ok(output) = unshare.args(script).output() else {
+        eprintln!("skipped: there is no unshare");
+        return;
+    };
+    let said = [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap()).concat();
+    if said.contains("unshare failed") || output.status.code() == Some(77) {
+        eprintln!("skipped: {said}");
+        return;
+    }
+    assert!(output.status.success(), "{said}");
+}
+
 #[test]
 fn mistakes_of_keys() {
     let dir = Dir::new("mistakes");

@@ -114,7 +114,7 @@ fn mistakes_with_keys() {
     verifier(&dir.file("garbled", "key 0badc0d\n"), "line 1 is none");
     verifier(&dir.file("empty", ""), "has no key");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-    verifier(&path, "has the mode 0644, so others can use the key: make it 0600 with chmod");
+    verifier(&path, "has the mode 0644, so others can use the key: make it 0600 (chmod 600)");
 }
 
 #[test]

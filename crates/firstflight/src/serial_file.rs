@@ -7,10 +7,10 @@
 //! backup, gives out old serials only if the clock was set back as well.
 
 use crate::credential::{OneTimeKeys, SerialTable};
+use firstflight_files::{LockError, OpenMode, ReadError};
 use std::fmt;
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 /// First line of the file.
 const TITLE: &str = "firstflight one-time cookies, version 1";
 /// Longest file: a longer one is something else.
-const LONGEST: u64 = 4096;
+const LONGEST: usize = 4096;
 /// Serials between two writes, some two thirds of a million a second at most.
 const RESERVE: u64 = 1 << 17;
 /// How often the reserve is looked at.
@@ -47,7 +47,7 @@ impl fmt::Display for SerialFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => error.fmt(f),
-            Self::Readable(mode) => write!(f, "other users can read its keys (mode {mode:04o}): chmod 600"),
+            Self::Readable(mode) => write!(f, "it {}", OpenMode(*mode)),
             Self::Damaged => f.write_str(
                 "it is damaged or something else: name another file, or delete it, and cookies of before fall back",
             ),
@@ -82,7 +82,10 @@ impl SerialFile {
     /// # Errors
     /// When it is not usable; see [`SerialFileError`].
     pub fn open(path: &Path, issuer: u16, shared: Option<&[u8; 32]>) -> Result<Self, SerialFileError> {
-        let lock = lock(path)?;
+        let lock = firstflight_files::lock(path).map_err(|error| match error {
+            LockError::Held => SerialFileError::Locked,
+            LockError::Io(error) => SerialFileError::Io(error),
+        })?;
         let (keys, mark) = match read(path)? {
             Some(state) if state.issuer != issuer => return Err(SerialFileError::Issuer(state.issuer)),
             Some(state) => (state.keys, state.mark),
@@ -129,14 +132,7 @@ impl SerialFile {
         let hex: Zeroizing<String> =
             Zeroizing::new(self.keys.iter().map(|byte| format!("{byte:02x}")).collect());
         let text = Zeroizing::new(format!("{TITLE}\nkeys {}\nissuer {}\nmark {mark}\n", *hex, self.issuer));
-        let new = beside(&self.path, ".new");
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&new, &self.path)?;
-        let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        File::open(directory.unwrap_or(Path::new(".")))?.sync_all()?;
+        firstflight_files::replace(&self.path, text.as_bytes())?;
         self.mark = mark;
         Ok(())
     }
@@ -180,21 +176,15 @@ struct State {
 }
 
 fn read(path: &Path) -> Result<Option<State>, SerialFileError> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.into()),
+    let bytes = match firstflight_files::read_secret(path, LONGEST) {
+        Ok(bytes) => bytes,
+        Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(ReadError::Io(error)) => return Err(error.into()),
+        Err(ReadError::Open(mode)) => return Err(SerialFileError::Readable(mode)),
+        Err(ReadError::TooLong) => return Err(SerialFileError::Damaged),
     };
-    let mode = file.metadata()?.permissions().mode() & 0o777;
-    if mode & 0o077 != 0 {
-        return Err(SerialFileError::Readable(mode));
-    }
-    let mut text = Zeroizing::new(String::with_capacity(LONGEST as usize));
-    match file.take(LONGEST).read_to_string(&mut text) {
-        Ok(_) => parse(&text).map(Some).ok_or(SerialFileError::Damaged),
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(SerialFileError::Damaged),
-        Err(error) => Err(error.into()),
-    }
+    let text = str::from_utf8(&bytes).map_err(|_| SerialFileError::Damaged)?;
+    parse(text).map(Some).ok_or(SerialFileError::Damaged)
 }
 
 fn parse(text: &str) -> Option<State> {
@@ -221,27 +211,6 @@ pub fn bytes<const N: usize>(hex: &str) -> Option<Zeroizing<[u8; N]>> {
         *byte = u8::from_str_radix(hex.get(at..at + 2)?, 16).ok()?;
     }
     Some(bytes)
-}
-
-/// Makes the process the only one with this file.
-fn lock(path: &Path) -> Result<File, SerialFileError> {
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(beside(path, ".lock"))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(SerialFileError::Locked),
-        Err(TryLockError::Error(error)) => Err(error.into()),
-    }
-}
-
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }
 
 /// More than anything given out before, if the clock was not set back.

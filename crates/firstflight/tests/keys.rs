@@ -7,6 +7,7 @@ use firstflight::credential::{
 };
 use firstflight::keys::{self, Form, KeyFile, KeyFileError};
 use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig, link};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,11 @@ impl TempFile {
 
     fn write(&self, text: &str) {
         std::fs::write(&self.0, text).unwrap();
+        self.mode(0o600);
+    }
+
+    fn mode(&self, mode: u32) {
+        std::fs::set_permissions(&self.0, std::fs::Permissions::from_mode(mode)).unwrap();
     }
 
     async fn open(&self, form: Form) -> Result<KeyFile, KeyFileError> {
@@ -66,6 +72,27 @@ async fn a_key_file_is_read_again_and_a_bad_one_changes_nothing() {
     path.write(&key(3).to_text());
     assert!(file.reload().await.unwrap());
     assert_eq!(primary(&file), key(3).fingerprint());
+}
+
+#[tokio::test]
+async fn a_key_file_that_others_can_read_is_refused_and_the_keys_of_before_stay() {
+    let path = TempFile::new("mode");
+    path.write(&key(1).to_text());
+    let mut file = path.open(Form::Keys).await.unwrap();
+    path.write(&key(2).to_text());
+    for mode in [0o644, 0o640, 0o604, 0o620, 0o602] {
+        path.mode(mode);
+        let refused = |error: &KeyFileError| matches!(error, KeyFileError::Open(found) if *found == mode);
+        assert!(refused(&path.open(Form::Keys).await.unwrap_err()));
+        assert!(refused(&file.reload().await.unwrap_err()));
+        assert_eq!(keys::current(&file).unwrap().primary, key(1).fingerprint());
+    }
+    path.mode(0o600);
+    assert!(file.reload().await.unwrap());
+    path.write(&format!("a:{}", "07".repeat(32)));
+    path.mode(0o644);
+    let form = Form::Schedule { period: Duration::from_secs(86_400), lead: Schedule::DEFAULT_LEAD };
+    assert!(matches!(path.open(form).await, Err(KeyFileError::Open(0o644))));
 }
 
 #[tokio::test]

@@ -1,10 +1,9 @@
 //! Key files: lines of text, for their owner only. What the lines mean is their readers' affair.
 
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
+use firstflight_files::{OpenMode, ReadError};
 use std::fmt;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io;
 use std::path::Path;
 use zeroize::Zeroizing;
 
@@ -43,33 +42,21 @@ pub fn lines(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
 /// # Errors
 /// When it cannot be read, others than its owner can use it, or it is no text of that length.
 pub fn read(path: &Path) -> Result<Zeroizing<String>, KeyFileError> {
-    let file = File::open(path).map_err(KeyFileError::Read)?;
-    let metadata = file.metadata().map_err(KeyFileError::Read)?;
-    // systemd gives its credentials to a service by an access control list, whose mask looks like the group's
-    // permission to read.
-    let directory = std::env::var_os("CREDENTIALS_DIRECTORY");
-    let credential = directory.is_some_and(|directory| path.starts_with(directory));
-    let others = if credential { 0o037 } else { 0o077 };
-    if metadata.is_file() && metadata.mode() & others != 0 {
-        return Err(KeyFileError::Open(metadata.mode() & 0o777));
-    }
-    let mut bytes = Zeroizing::new(Vec::with_capacity(LARGEST + 1));
-    file.take(LARGEST as u64 + 1).read_to_end(&mut bytes).map_err(KeyFileError::Read)?;
-    if bytes.len() > LARGEST {
-        return Err(KeyFileError::TooLong);
-    }
+    let bytes = firstflight_files::read_secret(path, LARGEST).map_err(|error| match error {
+        ReadError::Open(mode) => KeyFileError::Open(mode),
+        ReadError::TooLong => KeyFileError::TooLong,
+        ReadError::Io(error) => KeyFileError::Read(error),
+    })?;
     let text = str::from_utf8(&bytes).map_err(|_| KeyFileError::NotText)?;
     Ok(Zeroizing::new(text.to_owned()))
 }
 
-/// Writes a new file, for its owner only.
+/// Writes a new file, for its owner only. If it fails, there is no file of this name.
 ///
 /// # Errors
 /// When there is a file of this name, or it cannot be written.
 pub fn create(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
+    firstflight_files::create(path, text.as_bytes())
 }
 
 /// Why a file gives no keys. It never quotes the file.
@@ -96,9 +83,7 @@ impl fmt::Display for KeyFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Read(error) => write!(f, "cannot be read: {error}"),
-            Self::Open(mode) => {
-                write!(f, "has the mode {mode:04o}, so others can use the key: make it 0600 with chmod")
-            }
+            Self::Open(mode) => OpenMode(*mode).fmt(f),
             Self::TooLong => write!(f, "is longer than a key file can be ({LARGEST} bytes)"),
             Self::NotText => f.write_str("is not text: it is no key file"),
             Self::Line(number) => write!(f, "line {number} is none of a key file of this kind"),

@@ -4,7 +4,7 @@
 use crate::error::Error;
 use firstflight::credential::NetworkId;
 use serde::{Deserialize, Serialize};
-use std::io::{self, Write};
+use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -54,10 +54,6 @@ struct Closed {
     until: u64,
 }
 
-fn directory(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -73,7 +69,7 @@ impl DnsMemory {
     /// is sent.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let fail = |error| Error::DnsMemory(path.to_owned(), error);
-        tempfile::NamedTempFile::new_in(directory(path)).map_err(fail)?;
+        firstflight_files::check_writable(path).map_err(fail)?;
         let text = match std::fs::metadata(path) {
             Ok(found) if found.len() > LARGEST => return Err(fail(io::Error::other("it is too large"))),
             Ok(_) => std::fs::read(path).map_err(fail)?,
@@ -90,11 +86,10 @@ impl DnsMemory {
     /// Writes it, with mode 0600 and in one step.
     pub fn write(&self, path: &Path) -> Result<(), Error> {
         let fail = |error| Error::DnsMemory(path.to_owned(), error);
-        let mut file = tempfile::NamedTempFile::new_in(directory(path)).map_err(fail)?;
         let content = Self { version: VERSION, ..self.clone() };
-        serde_json::to_writer_pretty(&mut file, &content).map_err(|error| fail(error.into()))?;
-        file.write_all(b"\n").map_err(fail)?;
-        file.persist(path).map_err(|error| fail(error.error)).map(drop)
+        let mut text = serde_json::to_vec_pretty(&content).map_err(|error| fail(error.into()))?;
+        text.push(b'\n');
+        firstflight_files::replace(path, &text).map_err(fail)
     }
 
     /// The parameter that the server of `name` at `port` published, if its record may still be kept.

@@ -4,10 +4,9 @@ use crate::error::Error;
 use crate::output;
 use crate::utc::Time;
 use firstflight::credential::FarmSecret;
-use std::fs::OpenOptions;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
+use zeroize::Zeroizing;
 
 /// Make a random cookie key or farm secret
 #[derive(clap::Args)]
@@ -48,7 +47,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
     match &args.output {
         None => output::line(&*text),
         Some(path) => {
-            write(path, &text).map_err(|error| match error.kind() {
+            let line = Zeroizing::new([text.as_bytes(), b"\n"].concat());
+            firstflight_files::create(path, &line).map_err(|error| match error.kind() {
                 io::ErrorKind::AlreadyExists => Error::KeyExists(path.clone()),
                 _ => Error::Output(path.clone(), error),
             })?;
@@ -56,11 +56,4 @@ pub fn run(args: &Args) -> Result<(), Error> {
         }
     }
     Ok(())
-}
-
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.write_all(b"\n")?;
-    file.sync_all()
 }

@@ -150,7 +150,7 @@ pub fn schedule(args: &ScheduleArgs) -> Result<(), Error> {
 #[command(after_help = "\
 Examples:
   firstflight keys export secret --format linux > /proc/sys/net/ipv4/tcp_fastopen_key
-  firstflight keys export secret --format linux --at 2027-01-15T00:00:00Z > key")]
+  (umask 077; firstflight keys export secret --format linux --at 2027-01-15T00:00:00Z > key)")]
 pub struct ExportArgs {
     #[command(flatten)]
     source: Source,

@@ -7,16 +7,19 @@ use firstflight::credential::{
     ReplayTable, Window,
 };
 use firstflight::serial_file::{self, SerialFile, SerialFileError};
+use firstflight_files::ReadError;
 use firstflight_redis::{ConnectError, Options, RedisStore};
 use std::fmt;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
 /// Serials whose cookies are remembered as used or not: 256 KiB, and the latest million are good.
 const REMEMBERED: usize = 1 << 20;
+
+/// Longest file of shared keys, bytes: they take 96, and a line break.
+const LONGEST_KEYS: usize = 4096;
 
 /// How often one first flight may be executed.
 #[derive(clap::Args)]
@@ -78,10 +81,8 @@ pub enum ReplayError {
     Policy(PolicyError),
     /// The state of one-time cookies.
     State(PathBuf, SerialFileError),
-    /// The shared keys cannot be read.
-    KeysUnreadable(PathBuf, io::Error),
-    /// Other users can read the shared keys.
-    KeysOpen(PathBuf, u32),
+    /// The shared keys cannot be read, or others can read them, too.
+    KeysUnreadable(PathBuf, ReadError),
     /// They are no keys.
     KeysMalformed(PathBuf),
     /// The system's random source failed.
@@ -104,10 +105,10 @@ impl fmt::Display for ReplayError {
             }
             Self::Policy(error) => error.fmt(f),
             Self::State(path, error) => write!(f, "--one-time-state {}: {error}", path.display()),
-            Self::KeysUnreadable(path, error) => write!(f, "--store-keys {}: {error}", path.display()),
-            Self::KeysOpen(path, mode) => {
-                write!(f, "--store-keys {}: other users can read it (mode {mode:04o}): chmod 600", path.display())
+            Self::KeysUnreadable(path, error @ ReadError::Open(_)) => {
+                write!(f, "--store-keys {} {error}", path.display())
             }
+            Self::KeysUnreadable(path, error) => write!(f, "--store-keys {}: {error}", path.display()),
             Self::KeysMalformed(path) => write!(
                 f,
                 "--store-keys {}: not 96 hexadecimal digits; make them with openssl rand -hex 48, once for the farm",
@@ -203,16 +204,16 @@ fn beside(state: &Path) -> PathBuf {
 
 impl FarmKeys {
     fn read(path: &Path) -> Result<Self, ReplayError> {
-        let unreadable = |error| ReplayError::KeysUnreadable(path.to_owned(), error);
-        let mode = std::fs::metadata(path).map_err(unreadable)?.permissions().mode() & 0o777;
-        if mode & 0o077 != 0 {
-            return Err(ReplayError::KeysOpen(path.to_owned(), mode));
-        }
-        let text = Zeroizing::new(std::fs::read_to_string(path).map_err(unreadable)?);
+        let malformed = || ReplayError::KeysMalformed(path.to_owned());
+        let bytes = firstflight_files::read_secret(path, LONGEST_KEYS).map_err(|error| match error {
+            ReadError::TooLong => malformed(),
+            error => ReplayError::KeysUnreadable(path.to_owned(), error),
+        })?;
+        let text = str::from_utf8(&bytes).map_err(|_| malformed())?;
         let keys = || {
             let (one_time, guard) = text.trim().split_at_checked(64)?;
             Some(Self { one_time: serial_file::bytes(one_time)?, guard: serial_file::bytes(guard)? })
         };
-        keys().ok_or_else(|| ReplayError::KeysMalformed(path.to_owned()))
+        keys().ok_or_else(malformed)
     }
 }

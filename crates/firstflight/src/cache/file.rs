@@ -4,7 +4,7 @@ use super::CachedServer;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use zeroize::Zeroizing;
@@ -73,28 +73,19 @@ pub(super) fn read(path: &Path) -> Result<Vec<CachedServer>, CacheError> {
     Ok(content.servers)
 }
 
-/// Writes a file beside it, flushes it to the disk and renames it: after a crash there is the old one or
-/// the new one.
+/// Writes the file in one step: after a crash there is the old one or the new one.
 pub(super) fn write(path: &Path, servers: &[CachedServer]) -> Result<(), CacheError> {
     let fail = |error| CacheError::Write(path.to_owned(), error);
     let mut text = Zeroizing::new(Vec::new());
     let content = Content { version: VERSION, servers };
     serde_json::to_writer_pretty(&mut *text, &content).map_err(|error| fail(error.into()))?;
     text.push(b'\n');
-    // Mode 0600 from the start.
-    let mut file = tempfile::NamedTempFile::new_in(directory(path)).map_err(fail)?;
-    file.write_all(&text).and_then(|()| file.as_file().sync_all()).map_err(fail)?;
-    file.persist(path).map_err(|error| fail(error.error))?;
-    File::open(directory(path)).and_then(|directory| directory.sync_all()).map_err(fail)
+    firstflight_files::replace(path, &text).map_err(fail)
 }
 
 /// Whether a file could be put there: better known before anything is sent.
 pub(super) fn check_writable(path: &Path) -> Result<(), CacheError> {
-    let fail = |error| CacheError::Write(path.to_owned(), error);
-    if path.is_dir() {
-        return Err(fail(io::ErrorKind::IsADirectory.into()));
-    }
-    tempfile::NamedTempFile::new_in(directory(path)).map(drop).map_err(fail)
+    firstflight_files::check_writable(path).map_err(|error| CacheError::Write(path.to_owned(), error))
 }
 
 /// Gives a file that cannot be understood another name, which nothing has yet.
@@ -112,8 +103,4 @@ pub(super) fn set_aside(path: &Path) -> Result<PathBuf, CacheError> {
         let renamed = std::fs::rename(path, &aside);
         return renamed.map(|()| aside).map_err(|error| CacheError::Write(path.to_owned(), error));
     }
-}
-
-fn directory(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -4,12 +4,12 @@ use crate::credential::{
     ClockError, CookieKeys, Current, FarmSecrets, Fixed, KeyParseError, KeySource, Schedule, ScheduleError,
     Scheme, SecretFileError,
 };
+use firstflight_files::{OpenMode, ReadError};
 use firstflight_wire::Clock;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
 use zeroize::Zeroizing;
 
 const MAX_BYTES: usize = KeyFileError::MAX_BYTES;
@@ -47,7 +47,8 @@ impl KeyFile {
     /// Reads a file.
     ///
     /// # Errors
-    /// When it cannot be read or is not of this form, or the schedule cannot be made.
+    /// When it cannot be read, others than its owner can use it, it is not of this form, or the schedule cannot be
+    /// made.
     pub async fn open(path: impl Into<PathBuf>, form: Form, scheme: Scheme) -> Result<Self, KeyFileError> {
         let path = path.into();
         let text = read(&path).await?;
@@ -97,14 +98,9 @@ impl KeySource for KeyFile {
 }
 
 async fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyFileError> {
-    // Room for all of it, so that growing leaves no copy behind.
-    let mut text = Zeroizing::new(Vec::with_capacity(MAX_BYTES + 1));
-    let file = tokio::fs::File::open(path).await.map_err(KeyFileError::Read)?;
-    file.take(MAX_BYTES as u64 + 1).read_to_end(&mut text).await.map_err(KeyFileError::Read)?;
-    if text.len() > MAX_BYTES {
-        return Err(KeyFileError::TooLong);
-    }
-    Ok(text)
+    let path = path.to_owned();
+    let reading = tokio::task::spawn_blocking(move || firstflight_files::read_secret(&path, MAX_BYTES));
+    Ok(reading.await.map_err(|error| KeyFileError::Read(io::Error::other(error)))??)
 }
 
 fn parse(text: &[u8], form: Form, scheme: Scheme) -> Result<Keys, KeyFileError> {
@@ -128,6 +124,8 @@ fn parse(text: &[u8], form: Form, scheme: Scheme) -> Result<Keys, KeyFileError> 
 pub enum KeyFileError {
     /// It cannot be read: the file system or who set its permissions is at fault.
     Read(io::Error),
+    /// Others than its owner can read or change it, by this mode: who made the file is at fault.
+    Open(u32),
     /// It is longer than a key file can be: its content is at fault, as in all that follow but the last.
     TooLong,
     /// It is not UTF-8.
@@ -145,10 +143,21 @@ impl KeyFileError {
     pub const MAX_BYTES: usize = 4096;
 }
 
+impl From<ReadError> for KeyFileError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Io(error) => Self::Read(error),
+            ReadError::Open(mode) => Self::Open(mode),
+            ReadError::TooLong => Self::TooLong,
+        }
+    }
+}
+
 impl fmt::Display for KeyFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Read(error) => write!(f, "cannot read the key file: {error}"),
+            Self::Open(mode) => OpenMode(*mode).fmt(f),
             Self::TooLong => write!(f, "a key file has at most {MAX_BYTES} bytes: this one has more"),
             Self::NotText => f.write_str("a key file is text: this one is not"),
             Self::Key(error) => write!(f, "{error}"),
@@ -165,7 +174,7 @@ impl std::error::Error for KeyFileError {
             Self::Key(error) => Some(error),
             Self::Secret(error) => Some(error),
             Self::Schedule(error) => Some(error),
-            Self::TooLong | Self::NotText => None,
+            Self::Open(_) | Self::TooLong | Self::NotText => None,
         }
     }
 }

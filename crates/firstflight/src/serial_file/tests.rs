@@ -4,6 +4,7 @@
 use super::*;
 use crate::credential::Serial;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A directory that vanishes with it.

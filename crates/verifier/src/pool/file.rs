@@ -12,7 +12,7 @@ use firstflight_wire::asap::{CERTIFICATE_LEN, CertificateBody};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use zeroize::{Zeroize, Zeroizing};
@@ -155,11 +155,7 @@ fn write(path: &Path, certificates: Vec<Saved>) -> Result<(), PoolFileError> {
     let content = Content { version: VERSION, boot: boot_id(), certificates };
     let fail = |error| PoolFileError::Write(path.to_owned(), error);
     let text = Zeroizing::new(serde_json::to_vec(&content).map_err(|error| fail(error.into()))?);
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-    // Its mode is 0600.
-    let mut file = tempfile::NamedTempFile::new_in(directory.unwrap_or(Path::new("."))).map_err(fail)?;
-    file.write_all(&text).and_then(|()| file.as_file().sync_all()).map_err(fail)?;
-    file.persist(path).map(drop).map_err(|error| fail(error.error))
+    firstflight_files::replace(path, &text).map_err(fail)
 }
 
 /// Empty where there is none: then nothing is found again but within such a system.
