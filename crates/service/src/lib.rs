@@ -2,6 +2,7 @@
 //! and TCP at the same addresses, and files of keys that are their owner's only. No protocol is known here.
 #![forbid(unsafe_code)]
 
+mod connections;
 pub mod key_file;
 mod sockets;
 mod stream;

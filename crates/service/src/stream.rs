@@ -1,21 +1,26 @@
 //! Messages over TCP: each behind its length of two bytes, as in the DNS (RFC 1035 §4.2.2, RFC 7766).
 
+use crate::connections::Connections;
 use crate::sockets::{Messages, PAUSE};
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::task::{Id, JoinSet};
+use tokio::task::{AbortHandle, Id, JoinSet};
 
 /// What is allowed over TCP, at one address.
+///
+/// Where a limit is reached, the connection within it that has been idle for longest ends: see `Connections`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamLimits {
     /// Connections at once.
     pub connections: usize,
+    /// Of those, from one network: an IPv4 /24 or IPv6 /56.
+    pub per_network: usize,
     /// Of those, from one IPv4 address or IPv6 /64.
     pub per_client: usize,
     /// How long a client may take for each message and its answer.
@@ -23,10 +28,10 @@ pub struct StreamLimits {
 }
 
 impl StreamLimits {
-    /// 512 connections, so many from one client, and 5 s.
+    /// 512 connections, 128 from one network, this number from one client, and 5 s.
     #[must_use]
     pub const fn per_client(per_client: usize) -> Self {
-        Self { connections: 512, per_client, patience: Duration::from_secs(5) }
+        Self { connections: 512, per_network: 128, per_client, patience: Duration::from_secs(5) }
     }
 }
 
@@ -36,50 +41,63 @@ pub(crate) async fn accept<M: Messages>(
     limits: StreamLimits,
     mut stopped: watch::Receiver<()>,
 ) {
-    let mut connections = Connections::new(limits);
+    let mut open = Open::new(limits);
     loop {
-        let full = connections.tasks.len() >= limits.connections;
         tokio::select! {
-            accepted = listener.accept(), if !full => match accepted {
-                Ok((stream, from)) => connections.add(stream, from, &messages),
+            // Tasks that have ended before new ones begin.
+            biased;
+            _ = stopped.changed() => break,
+            Some(ended) = open.tasks.join_next_with_id() => open.remove(ended),
+            accepted = listener.accept() => match accepted {
+                Ok((stream, from)) => open.add(stream, from, &messages).await,
                 Err(error) => {
                     tracing::debug!(%error, "a connection was not accepted");
                     tokio::time::sleep(PAUSE).await;
                 }
             },
-            Some(ended) = connections.tasks.join_next_with_id() => connections.remove(ended),
-            _ = stopped.changed() => break,
         }
     }
     drop(listener);
-    while let Some(ended) = connections.tasks.join_next_with_id().await {
-        connections.remove(ended);
+    while let Some(ended) = open.tasks.join_next_with_id().await {
+        open.remove(ended);
     }
 }
 
-/// The connections of one listener, no more of one client than its share.
-struct Connections {
+/// The open connections of one listener, a task for each.
+struct Open {
     limits: StreamLimits,
     tasks: JoinSet<()>,
-    clients: HashMap<Id, IpAddr>,
-    shares: HashMap<IpAddr, usize>,
+    aborts: HashMap<Id, AbortHandle>,
+    /// The tasks say here when a message came.
+    table: Arc<Mutex<Connections<Id>>>,
 }
 
-impl Connections {
+impl Open {
     fn new(limits: StreamLimits) -> Self {
-        Self { limits, tasks: JoinSet::new(), clients: HashMap::new(), shares: HashMap::new() }
+        let table = Arc::new(Mutex::new(Connections::new(limits)));
+        Self { limits, tasks: JoinSet::new(), aborts: HashMap::new(), table }
     }
 
-    fn add<M: Messages>(&mut self, stream: TcpStream, from: SocketAddr, messages: &Arc<M>) {
-        let client = share(from.ip());
-        let count = self.shares.entry(client).or_default();
-        if *count >= self.limits.per_client {
-            tracing::debug!(%from, "too many connections of one client");
-            return;
+    async fn add<M: Messages>(&mut self, stream: TcpStream, from: SocketAddr, messages: &Arc<M>) {
+        let victim = lock(&self.table).make_room(from.ip());
+        if let Some(abort) = victim.and_then(|id| self.aborts.remove(&id)) {
+            tracing::debug!(%from, "an idle connection makes way");
+            abort.abort();
         }
-        *count += 1;
-        let task = self.tasks.spawn(serve(stream, from, Arc::clone(messages), self.limits.patience));
-        self.clients.insert(task.id(), client);
+        // A task that was aborted is there until it has been told: it waits for its socket and ends at once.
+        while self.tasks.len() >= self.limits.connections
+            && let Some(ended) = self.tasks.join_next_with_id().await
+        {
+            self.remove(ended);
+        }
+        let (messages, table) = (Arc::clone(messages), Arc::clone(&self.table));
+        let patience = self.limits.patience;
+        let task = self.tasks.spawn(async move {
+            let active = || lock(&table).active(tokio::task::id());
+            serve(stream, from, &*messages, patience, active).await;
+        });
+        lock(&self.table).add(task.id(), from.ip());
+        self.aborts.insert(task.id(), task);
     }
 
     fn remove(&mut self, ended: Result<(Id, ()), tokio::task::JoinError>) {
@@ -87,27 +105,24 @@ impl Connections {
             Ok((id, ())) => id,
             Err(error) => error.id(),
         };
-        let Some(client) = self.clients.remove(&id) else { return };
-        if let Some(count) = self.shares.get_mut(&client) {
-            *count -= 1;
-            if *count == 0 {
-                self.shares.remove(&client);
-            }
-        }
+        self.aborts.remove(&id);
+        lock(&self.table).remove(id);
     }
 }
 
-/// Whom connections are counted for: an IPv4 address, or an IPv6 /64.
-fn share(client: IpAddr) -> IpAddr {
-    match client.to_canonical() {
-        IpAddr::V6(client) => IpAddr::V6((client.to_bits() & !(u128::MAX >> 64)).into()),
-        client => client,
-    }
+fn lock(table: &Mutex<Connections<Id>>) -> MutexGuard<'_, Connections<Id>> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn serve<M: Messages>(mut stream: TcpStream, from: SocketAddr, messages: Arc<M>, patience: Duration) {
+async fn serve<M: Messages>(
+    mut stream: TcpStream,
+    from: SocketAddr,
+    messages: &M,
+    patience: Duration,
+    active: impl Fn(),
+) {
     for _ in 0..M::PER_CONNECTION {
-        match tokio::time::timeout(patience, answer_one(&mut stream, from, &*messages)).await {
+        match tokio::time::timeout(patience, answer_one(&mut stream, from, messages, &active)).await {
             Ok(Ok(true)) => {}
             Ok(Ok(false)) => break,
             Ok(Err(error)) => {
@@ -124,7 +139,12 @@ async fn serve<M: Messages>(mut stream: TcpStream, from: SocketAddr, messages: A
 }
 
 /// Answers one message; false when there is nothing more to answer.
-async fn answer_one<M: Messages>(stream: &mut TcpStream, from: SocketAddr, messages: &M) -> io::Result<bool> {
+async fn answer_one<M: Messages>(
+    stream: &mut TcpStream,
+    from: SocketAddr,
+    messages: &M,
+    active: impl Fn(),
+) -> io::Result<bool> {
     let mut len = [0; 2];
     match stream.read_exact(&mut len).await {
         Ok(_) => {}
@@ -134,6 +154,7 @@ async fn answer_one<M: Messages>(stream: &mut TcpStream, from: SocketAddr, messa
     let mut buffer = vec![0; M::LARGEST];
     let Some(message) = buffer.get_mut(..usize::from(u16::from_be_bytes(len))) else { return Ok(false) };
     stream.read_exact(message).await?;
+    active();
     let Some(answer) = messages.handle_stream(from, message) else { return Ok(false) };
     let mut framed = Vec::with_capacity(2 + answer.len());
     framed.extend((answer.len() as u16).to_be_bytes());
@@ -143,3 +164,6 @@ async fn answer_one<M: Messages>(stream: &mut TcpStream, from: SocketAddr, messa
     written?;
     Ok(true)
 }
+
+#[cfg(test)]
+mod tests;

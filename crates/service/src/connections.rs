@@ -1,0 +1,126 @@
+//! Which connections a listener keeps: a table without sockets and without time.
+//!
+//! A connection costs the client that holds it nothing, so strangers can open as many as they like. Nobody waits for
+//! theirs to end: where there is no more room, one that has done nothing for longest makes way.
+
+use crate::stream::StreamLimits;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::IpAddr;
+
+/// Bits that a client's network begins with: an IPv4 /24, an IPv6 /56, as in the limits of answers.
+const NETWORK_BITS: (u32, u32) = (24, 56);
+/// Bits of one client: an IPv4 address, an IPv6 /64.
+const CLIENT_BITS: (u32, u32) = (32, 64);
+
+/// The connections of one listener, by an `Id` that the caller chose.
+pub struct Connections<Id> {
+    limits: StreamLimits,
+    held: HashMap<Id, Holder>,
+    clients: HashMap<IpAddr, usize>,
+    networks: HashMap<IpAddr, usize>,
+    /// Counts what happened: a smaller number is longer ago.
+    clock: u64,
+}
+
+/// Whose a connection is.
+#[derive(Clone, Copy)]
+struct Holder {
+    client: IpAddr,
+    network: IpAddr,
+    /// When it was made, or when its last whole message came.
+    active: u64,
+}
+
+impl<Id: Copy + Eq + Hash> Connections<Id> {
+    /// None yet.
+    pub fn new(limits: StreamLimits) -> Self {
+        Self { limits, held: HashMap::new(), clients: HashMap::new(), networks: HashMap::new(), clock: 0 }
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// The connection that must end so that there is room for one of `from`, if one must. It is no longer in the
+    /// table then.
+    ///
+    /// A client or a network that has its share gives up one of its own. If all places are taken, the network with
+    /// the most connections gives up one: strangers displace each other before they displace a client that is alone
+    /// in its network.
+    pub fn make_room(&mut self, from: IpAddr) -> Option<Id> {
+        let (client, network) = (prefix(from, CLIENT_BITS), prefix(from, NETWORK_BITS));
+        let count = |counts: &HashMap<IpAddr, usize>, of| counts.get(&of).copied().unwrap_or_default();
+        let victim = if count(&self.clients, client) >= self.limits.per_client {
+            self.oldest(|holder| holder.client == client)
+        } else if count(&self.networks, network) >= self.limits.per_network {
+            self.oldest(|holder| holder.network == network)
+        } else if self.held.len() >= self.limits.connections {
+            // As if the new one were there already: its own network is the largest, if it ties with another one.
+            let most = self.networks.values().copied().max().unwrap_or_default();
+            let own = count(&self.networks, network) + 1 > most;
+            self.oldest(|holder| match own {
+                true => holder.network == network,
+                false => count(&self.networks, holder.network) == most,
+            })
+        } else {
+            None
+        }?;
+        self.remove(victim);
+        Some(victim)
+    }
+
+    fn oldest(&self, of: impl Fn(&Holder) -> bool) -> Option<Id> {
+        let held = self.held.iter().filter(|(_, holder)| of(holder));
+        held.min_by_key(|(_, holder)| holder.active).map(|(&id, _)| id)
+    }
+
+    /// A connection of `from` begins, for which there is room.
+    pub fn add(&mut self, id: Id, from: IpAddr) {
+        let (client, network) = (prefix(from, CLIENT_BITS), prefix(from, NETWORK_BITS));
+        *self.clients.entry(client).or_default() += 1;
+        *self.networks.entry(network).or_default() += 1;
+        self.clock += 1;
+        self.held.insert(id, Holder { client, network, active: self.clock });
+    }
+
+    /// A whole message came on it.
+    pub fn active(&mut self, id: Id) {
+        if let Some(holder) = self.held.get_mut(&id) {
+            self.clock += 1;
+            holder.active = self.clock;
+        }
+    }
+
+    /// It has ended, if it was still there.
+    pub fn remove(&mut self, id: Id) {
+        let Some(holder) = self.held.remove(&id) else { return };
+        for (counts, of) in [(&mut self.clients, holder.client), (&mut self.networks, holder.network)] {
+            if let Some(count) = counts.get_mut(&of) {
+                *count -= 1;
+                if *count == 0 {
+                    counts.remove(&of);
+                }
+            }
+        }
+    }
+}
+
+/// The first bits of an address, of IPv4 and IPv6.
+fn prefix(address: IpAddr, (v4, v6): (u32, u32)) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX.checked_shl(32 - v4).unwrap_or_default();
+            IpAddr::V4((address.to_bits() & mask).into())
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX.checked_shl(128 - v6).unwrap_or_default();
+            IpAddr::V6((address.to_bits() & mask).into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

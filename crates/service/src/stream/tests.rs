@@ -1,0 +1,74 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use super::*;
+use crate::Sockets;
+use std::net::Ipv4Addr;
+use tokio::net::TcpSocket;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+/// An answer that does not come would be waited for without end.
+const LONG: Duration = Duration::from_secs(30);
+
+/// Gives every message back.
+struct Echo;
+
+impl Messages for Echo {
+    const LARGEST: usize = 16;
+    const PER_CONNECTION: usize = 8;
+    type Answer = Vec<u8>;
+
+    fn handle_datagram(&self, _: SocketAddr, message: &[u8]) -> Option<Vec<u8>> {
+        Some(message.to_vec())
+    }
+
+    fn handle_stream(&self, _: SocketAddr, message: &[u8]) -> Option<Vec<u8>> {
+        Some(message.to_vec())
+    }
+}
+
+async fn connect(from: Ipv4Addr, to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((from, 0).into()).unwrap();
+    timeout(LONG, socket.connect(to)).await.unwrap().unwrap()
+}
+
+/// Whether what is asked is answered. It waits as long as it takes for an end or an answer.
+async fn answers(stream: &mut TcpStream) -> bool {
+    if stream.write_all(&[0, 2, 7, 8]).await.is_err() {
+        return false;
+    }
+    let mut answer = [0; 4];
+    timeout(LONG, stream.read_exact(&mut answer)).await.unwrap().is_ok() && answer == [0, 2, 7, 8]
+}
+
+/// Found in review, at a hundredth of the size: all places are taken by connections on which nothing comes, and none of
+/// them is ever given up. Who comes then is answered all the same.
+#[tokio::test]
+async fn idle_connections_of_strangers_stall_nobody() {
+    let never = Duration::from_secs(1 << 30);
+    let limits = StreamLimits { connections: 34, per_network: 16, per_client: 2, patience: never };
+    let sockets = Sockets::bind(&[(Ipv4Addr::LOCALHOST, 0).into()]).await.unwrap();
+    let at = sockets.addresses()[0];
+    let (stop, stopped) = oneshot::channel::<()>();
+    let running = tokio::spawn(async move {
+        let stop = async { drop(stopped.await) };
+        sockets.run(Arc::new(Echo), limits, stop).await;
+    });
+    // One that is known to be there, because it was answered.
+    let mut first = connect(Ipv4Addr::new(127, 0, 200, 1), at).await;
+    assert!(answers(&mut first).await);
+    let mut idle = Vec::new();
+    for n in 0..36u8 {
+        idle.push(connect(Ipv4Addr::new(127, 0, n % 17, 1), at).await);
+    }
+    let mut mine = connect(Ipv4Addr::new(127, 0, 201, 1), at).await;
+    assert!(answers(&mut mine).await);
+    // Nor is one displaced that is alone in its network.
+    assert!(answers(&mut first).await);
+    assert!(answers(&mut mine).await);
+    drop(idle);
+    drop((first, mine));
+    let _ = stop.send(());
+    timeout(LONG, running).await.unwrap().unwrap();
+}
