@@ -68,9 +68,9 @@ class Scene:
         return told.split()[1]
 
     def trust(self, *keys):
+        entries = "".join(f'[[verifier]]\nkey = "{key}"\nown = true\n' for key in keys)
         with open(self.path("trust.toml"), "w") as file:
-            for key in keys:
-                file.write(f'[[verifier]]\nkey = "{key}"\nown = true\n')
+            file.write(f"# begin\n{entries}# end\n")
 
     def verifier(self, *options, address=None, family=4):
         """A verifier that certifies the addresses of this scene."""

@@ -63,7 +63,7 @@ class Scene:
             "--state", os.path.join(self.directory, "boot"),
         ]  # fmt: skip
         if in_server:
-            trust = self.file("trust", f'[[verifier]]\nkey = "{VERIFIER}"\n')
+            trust = self.file("trust", f'# begin\n[[verifier]]\nkey = "{VERIFIER}"\n# end\n')
             command = [
                 firstflight.BINARY, "serve", "--udp", f"{LOOPBACK}:8080", "--root", self.directory, "--trust", trust,
                 "--first-start", "--dns-listen", f"{LOOPBACK}:{PORT}", "--dns-zone", zone, "--dns-origin", self.name,

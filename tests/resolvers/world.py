@@ -181,7 +181,7 @@ class World(Context):
                 "verifier", "--listen", listen, "--key", key, "--allow-prefix", self.clients(), *options
             )
         identities = ["www.xyz.com", *(f"h{number}.xyz.com" for number in range(HOSTS))]
-        trust = self.file("trust.toml", f'[[verifier]]\nkey = "{self.verifier_key}"\nown = true\n')
+        trust = self.file("trust.toml", f'# begin\n[[verifier]]\nkey = "{self.verifier_key}"\nown = true\n# end\n')
         self.command(
             "serve", "--root", root, "--udp", at(self.server_address, PORT), "--trust", trust, "--first-start",
             "--relay-listen", at(RELAY.peer[family], RELAY_PORT), "--relay-key", os.path.join(self.directory, "relay"),

@@ -1,6 +1,7 @@
 //! Which verifiers a server trusts: a file, followed while the server runs.
 //!
 //! ```toml
+//! # begin
 //! [[verifier]]
 //! key = "8a88e3dd7409f195fd52db2d3cba5d72ca6709bf1d94121bf3748801b40f6f5c"
 //! prefixes = ["192.0.2.0/24", "2001:db8::/32"] # it may certify these; all, if left out
@@ -10,10 +11,16 @@
 //! own = false        # run by this server's operator: no further limit before the client's ACK
 //! times = 3          # else at most so many times the bytes received
 //! per_second = 1000  # first flights accepted a second
+//! # end
 //! ```
 //!
 //! Only `key` must be there. An entry that is removed is trusted no more from the next reading on. A change that
 //! admits more than before closes first flights for a while: see [`TrustHandle::set`].
+//!
+//! A file that is cut short can say more than the whole one: an entry without its `prefixes` is about every address.
+//! The first and the last line show that a file is whole. A file that begins with `# begin` and does not end with
+//! `# end` is never taken. A file without these lines is taken when it is opened, with a warning. When such a file
+//! changes, it is taken only if two readings agree and it admits nothing that was not admitted before.
 
 use crate::credential::asap::{NotAKey, PublicKey, TrustError, TrustStore, Trusted};
 use crate::keys::{EVERY, Warning};
@@ -30,6 +37,10 @@ use tokio::io::AsyncReadExt;
 
 /// Most bytes of a trust file.
 const MAX_BYTES: u64 = 1 << 20;
+/// First line of a file that shows that it is whole.
+const BEGIN: &str = "# begin";
+/// Its last line.
+const END: &str = "# end";
 
 /// Sets the verifiers that one listener trusts. It keeps neither the listener nor the endpoint alive.
 #[derive(Debug, Clone)]
@@ -65,30 +76,54 @@ pub struct TrustFile {
     path: PathBuf,
     text: String,
     store: Arc<TrustStore>,
+    /// What was read last of a file that does not show whether it is whole.
+    unsettled: Option<String>,
 }
 
 impl TrustFile {
-    /// Reads a file.
+    /// Reads a file. One that does not show that it is whole is taken with a warning.
     ///
     /// # Errors
-    /// When it cannot be read, or says what cannot be.
+    /// When it cannot be read, is cut, or says what cannot be.
     pub async fn open(path: impl Into<PathBuf>) -> Result<Self, TrustFileError> {
         let path = path.into();
         let text = read(&path).await?;
+        if !is_marked(&text)? {
+            tracing::warn!(
+                "{} does not show that it is whole: begin it with the line {BEGIN:?} and end it with {END:?}",
+                path.display()
+            );
+        }
         let store = Arc::new(parse(&text)?);
-        Ok(Self { path, text, store })
+        Ok(Self { path, text, store, unsettled: None })
     }
 
-    /// Reads it again; whether its content has changed.
+    /// Reads it again; whether what it says has changed. The change of a file that does not show that it is whole
+    /// counts when it is read for the second time, and only if it admits no more than before.
     ///
     /// # Errors
-    /// As [`TrustFile::open`]; the store is that of before.
+    /// As [`TrustFile::open`], and [`TrustFileError::Unmarked`]; the store is that of before.
     pub async fn reload(&mut self) -> Result<bool, TrustFileError> {
         let text = read(&self.path).await?;
+        let last = self.unsettled.take();
         if text == self.text {
             return Ok(false);
         }
-        self.store = Arc::new(parse(&text)?);
+        let marked = is_marked(&text)?;
+        if !marked && is_marked(&self.text)? {
+            return Err(TrustFileError::Unmarked);
+        }
+        let store = parse(&text)?;
+        if !marked && last.as_ref() != Some(&text) {
+            self.unsettled = Some(text);
+            return Ok(false);
+        }
+        if !marked && !is_within(&store, &self.store) {
+            // Not to be waited for again.
+            self.unsettled = Some(text);
+            return Err(TrustFileError::Unmarked);
+        }
+        self.store = Arc::new(store);
         self.text = text;
         Ok(true)
     }
@@ -136,6 +171,40 @@ async fn read(path: &Path) -> Result<String, TrustFileError> {
         return Err(TrustFileError::TooLong);
     }
     Ok(text)
+}
+
+/// Whether a file shows that it is whole.
+fn is_marked(text: &str) -> Result<bool, TrustFileError> {
+    if text.lines().next().map(str::trim) != Some(BEGIN) {
+        return Ok(false);
+    }
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    // A mark in the middle would end a part of the file as well.
+    match (lines.next_back(), lines.any(|line| line == END)) {
+        (Some(END), false) => Ok(true),
+        _ => Err(TrustFileError::Cut),
+    }
+}
+
+/// Whether `new` admits nothing that `old` does not admit.
+fn is_within(new: &TrustStore, old: &TrustStore) -> bool {
+    new.iter().all(|entry| old.get(entry.key.id()).is_some_and(|old| is_narrower(entry, old)))
+}
+
+fn is_narrower(new: &Trusted, old: &Trusted) -> bool {
+    // By name, so that a new field must be thought of here.
+    let Trusted { key, prefixes, longest, oldest, min_vantage, own, times, per_second } = new;
+    let covered = |net: &IpNet| old.prefixes.iter().any(|old| old.contains(net));
+    let within = old.prefixes.is_empty() || (!prefixes.is_empty() && prefixes.iter().all(covered));
+    let rate = |per_second: Option<u32>| per_second.unwrap_or(u32::MAX);
+    within
+        && *key == old.key
+        && *longest <= old.longest
+        && *oldest <= old.oldest
+        && *min_vantage >= old.min_vantage
+        && *own <= old.own
+        && *times <= old.times
+        && rate(*per_second) <= rate(old.per_second)
 }
 
 /// The file's content.
@@ -203,6 +272,10 @@ pub enum TrustFileError {
     Read(io::Error),
     /// It is longer than a trust file can be: its content is at fault, as in all that follow.
     TooLong,
+    /// It begins with the mark of a whole file and does not end with the other one, or has that in its middle.
+    Cut,
+    /// A file has changed that does not show that it is whole, and the one before did, or admitted less.
+    Unmarked,
     /// It is not TOML, or has a field that it does not have.
     Syntax(String),
     /// A key is not one.
@@ -218,6 +291,13 @@ impl fmt::Display for TrustFileError {
         match self {
             Self::Read(error) => write!(f, "cannot read the trust file: {error}"),
             Self::TooLong => write!(f, "a trust file has at most {MAX_BYTES} bytes: this one has more"),
+            Self::Cut => {
+                write!(f, "the trust file begins with {BEGIN:?}, so its last line must be {END:?}: it is cut")
+            }
+            Self::Unmarked => write!(
+                f,
+                "the changed trust file does not show that it is whole: begin it with the line {BEGIN:?} and end it with {END:?}"
+            ),
             Self::Syntax(error) => write!(f, "{}", error.trim_end()),
             Self::Key(key, error) => write!(f, "{key}: {error}"),
             Self::Value(field, value) => write!(f, "{field} cannot be {value:?}"),
@@ -232,64 +312,10 @@ impl std::error::Error for TrustFileError {
             Self::Read(error) => Some(error),
             Self::Key(_, error) => Some(error),
             Self::Store(error) => Some(error),
-            Self::TooLong | Self::Syntax(_) | Self::Value(..) => None,
+            Self::TooLong | Self::Cut | Self::Unmarked | Self::Syntax(_) | Self::Value(..) => None,
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests")]
-    use super::*;
-
-    const KEY: &str = "8a88e3dd7409f195fd52db2d3cba5d72ca6709bf1d94121bf3748801b40f6f5c";
-
-    fn file(rest: &str) -> Result<TrustStore, TrustFileError> {
-        parse(&format!("[[verifier]]\nkey = \"{KEY}\"\n{rest}"))
-    }
-
-    #[test]
-    fn only_the_key_must_be_there() {
-        let key: PublicKey = KEY.parse().unwrap();
-        assert_eq!(file("").unwrap().get(key.id()), Some(&Trusted::new(key)));
-        assert_eq!(parse("").unwrap().iter().count(), 0, "a server may trust nobody");
-    }
-
-    #[test]
-    fn every_field() {
-        let store = file(
-            "prefixes = [\"192.0.2.0/24\", \"2001:db8::/32\"]\nlongest = \"2h\"\noldest = \"30m\"\n\
-             min_vantage = 3\nown = true\ntimes = 5\nper_second = 9",
-        );
-        let entry = store.unwrap().iter().next().unwrap().clone();
-        assert_eq!((entry.prefixes.len(), entry.longest.as_secs(), entry.oldest.as_secs()), (2, 7200, 1800));
-        assert_eq!((entry.min_vantage, entry.own, entry.times, entry.per_second), (3, true, 5, Some(9)));
-    }
-
-    #[test]
-    fn what_is_wrong_is_said() {
-        let said = |rest: &str| file(rest).unwrap_err().to_string();
-        assert!(said("prefixes = [\"192.0.2.0/33\"]").contains("prefixes cannot be \"192.0.2.0/33\""));
-        assert!(said("longest = \"long\"").contains("longest cannot be"));
-        assert!(said("min_vantage = 0").contains("min_vantage cannot be"));
-        assert!(said("min_vantages = 1").contains("unknown field"));
-        assert!(said(&format!("[[verifier]]\nkey = \"{KEY}\"")).contains("two trusted keys"));
-        let unsound = parse(&format!("[[verifier]]\nkey = \"{}\"", "00".repeat(32))).unwrap_err();
-        assert!(unsound.to_string().contains("no Ed25519 public key"), "{unsound}");
-    }
-
-    #[tokio::test]
-    async fn a_changed_file_is_another_store_and_a_broken_one_is_not() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("trust.toml");
-        std::fs::write(&path, format!("[[verifier]]\nkey = \"{KEY}\"")).unwrap();
-        let mut file = TrustFile::open(&path).await.unwrap();
-        assert!(!file.reload().await.unwrap());
-        std::fs::write(&path, "[[verifier").unwrap();
-        assert!(file.reload().await.is_err());
-        assert_eq!(file.store().iter().count(), 1);
-        std::fs::write(&path, "").unwrap();
-        assert!(file.reload().await.unwrap());
-        assert_eq!(file.store().iter().count(), 0);
-    }
-}
+mod tests;
