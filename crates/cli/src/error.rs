@@ -14,6 +14,7 @@ use firstflight::keys::KeyFileError;
 use firstflight::link::memory::MemoryLinkError;
 use firstflight::link::{PcapWriterError, TunError};
 use firstflight::trust::TrustFileError;
+use firstflight_files::OpenMode;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -210,8 +211,8 @@ impl fmt::Display for Error {
                     path.display()
                 )
             }
-            Self::KeyFile(path, error @ KeyFileError::Open(_)) => {
-                write!(f, "key file {} {error}", path.display())
+            Self::KeyFile(path, KeyFileError::Open(mode)) => {
+                write!(f, "key file {} {}", path.display(), OpenMode(*mode))
             }
             Self::KeyFile(path, error) => write!(f, "key file {}: {error}", path.display()),
             Self::Clock(error) => write!(f, "{error}"),

@@ -157,7 +157,7 @@ impl fmt::Display for KeyFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Read(error) => write!(f, "cannot read the key file: {error}"),
-            Self::Open(mode) => OpenMode(*mode).fmt(f),
+            Self::Open(mode) => write!(f, "the key file {}", OpenMode(*mode)),
             Self::TooLong => write!(f, "a key file has at most {MAX_BYTES} bytes: this one has more"),
             Self::NotText => f.write_str("a key file is text: this one is not"),
             Self::Key(error) => write!(f, "{error}"),
