@@ -2,10 +2,12 @@
 #![forbid(unsafe_code)]
 
 mod asap;
+mod at;
 mod cache;
 mod certificate;
 mod completions;
 mod demo;
+mod diagnostics;
 mod digest;
 mod dns;
 mod error;
@@ -30,15 +32,13 @@ mod verifier;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use error::Error;
-use std::io::IsTerminal;
 use std::process::ExitCode;
-use tracing_subscriber::filter::LevelFilter;
 
 /// TCP in user space that opens connections in one round trip (TCP Fast Open, RFC 7413).
 #[derive(Parser)]
 #[command(name = "firstflight", version, propagate_version = true, after_help = EXAMPLES)]
 struct Cli {
-    /// Tell more on stderr: -v the engine's events, -vv everything
+    /// Tell more on stderr: -v the engine's events, -vv everything [default: what RUST_LOG says, else warnings]
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
     #[command(subcommand)]
@@ -51,6 +51,9 @@ Examples:
   sudo firstflight serve --tun ff0 --host-ip 10.9.0.1/24 --ip 10.9.0.2 --port 80 --root ./site
   sudo firstflight get http://10.9.0.1:8000/ --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2
   firstflight explain trace.pcapng       what Fast Open did in a capture, and why
+
+Environment: RUST_LOG says what is told on stderr, by part of the program, as warn,firstflight_stack=debug; -v has
+precedence. One place in the program writes ten lines at once, then one a second, DEBUG and TRACE without a limit.
 
 Exit codes: 0 all went well, 1 something failed on the way, 2 the command cannot do what was asked.";
 
@@ -75,7 +78,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return say_usage(&error),
     };
-    log_to_stderr(cli.verbose);
+    let _diagnostics = diagnostics::Diagnostics::start(cli.verbose);
     match run(cli.command) {
         Ok(code) => code,
         Err(error) => {
@@ -134,17 +137,4 @@ fn say_usage(error: &clap::Error) -> ExitCode {
     let line = line.strip_prefix("error: ").unwrap_or(&line);
     output::complain(&format_args!("{line} (see --help)"));
     ExitCode::from(2)
-}
-
-fn log_to_stderr(verbose: u8) {
-    let level = match verbose {
-        0 => LevelFilter::WARN,
-        1 => LevelFilter::DEBUG,
-        _ => LevelFilter::TRACE,
-    };
-    tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
 }

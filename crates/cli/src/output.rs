@@ -1,29 +1,142 @@
 //! Lines for people and programs. `println!` panics when the reader has gone; these do not.
 
 use serde::Serialize;
-use std::fmt::Display;
+use std::borrow::Cow;
+use std::fmt::{self, Display, Formatter, Write as _};
 use std::io::Write;
 
-/// One line on stdout.
+/// One line on stdout, or several.
 pub fn line(text: &dyn Display) {
     // The reader went away: nobody is left to tell.
-    let _ = writeln!(std::io::stdout().lock(), "{text}");
+    let _ = writeln!(std::io::stdout().lock(), "{}", Visible(text));
 }
 
 /// One line of JSON on stdout.
 pub fn json<T: Serialize>(value: &T) {
-    match serde_json::to_string(value) {
+    match json_text(value) {
         Ok(text) => line(&text),
         Err(error) => complain(&error),
     }
 }
 
+/// A line of JSON. What a terminal would obey is escaped in it, too; programs read the same text.
+pub fn json_text<T: Serialize>(value: &T) -> serde_json::Result<String> {
+    let text = serde_json::to_string(value)?;
+    if !text.contains(is_obeyed) {
+        return Ok(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        // Only strings have such characters, and none of them takes two UTF-16 units.
+        match is_obeyed(c) {
+            true => escaped.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => escaped.push(c),
+        }
+    }
+    Ok(escaped)
+}
+
 /// One line on stderr.
 pub fn complain(problem: &dyn Display) {
-    let _ = writeln!(std::io::stderr().lock(), "firstflight: {problem}");
+    let _ = writeln!(std::io::stderr().lock(), "firstflight: {}", Visible(problem));
+}
+
+/// One line on stderr that is no complaint: what would be on stdout, were that not taken by a body.
+pub fn aside(text: &dyn Display) {
+    let _ = writeln!(std::io::stderr().lock(), "{}", Visible(text));
+}
+
+/// Whether terminals obey this character instead of showing it: control characters but line feed and tab, and what
+/// changes the direction of text or ends a line in Unicode. Much of what is printed comes from the network.
+pub const fn is_obeyed(c: char) -> bool {
+    matches!(
+        c,
+        '\0'..='\x08' | '\x0b'..='\x1f' | '\x7f'..='\u{9f}' | '\u{61c}' | '\u{200e}' | '\u{200f}'
+            | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    )
+}
+
+/// `text` with every character that terminals obey as `\u{…}`, but the one that begins a colour.
+pub fn visible_but_colours(text: &str) -> Cow<'_, str> {
+    let hidden = |c: char| c != '\x1b' && is_obeyed(c);
+    if !text.contains(hidden) {
+        return Cow::Borrowed(text);
+    }
+    let mut visible = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if hidden(c) { visible.extend(c.escape_unicode()) } else { visible.push(c) }
+    }
+    Cow::Owned(visible)
+}
+
+/// A text with every character that terminals obey as `\u{…}`.
+struct Visible<'a>(&'a dyn Display);
+
+impl Display for Visible<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(Escaping(f), "{}", self.0)
+    }
+}
+
+struct Escaping<'a, 'b>(&'a mut Formatter<'b>);
+
+impl fmt::Write for Escaping<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for part in text.split_inclusive(is_obeyed) {
+            let shown = part.trim_end_matches(is_obeyed);
+            self.0.write_str(shown)?;
+            for c in part.chars().skip(shown.chars().count()) {
+                write!(self.0, "{}", c.escape_unicode())?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A duration in milliseconds, to the microsecond.
 pub fn millis(duration: std::time::Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
+}
+
+/// A duration in seconds, to the microsecond. The nearest number to that is printed with as many digits.
+pub fn seconds(duration: std::time::Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// Found in review: U+009B, which begins a command to a terminal, came through from a path.
+    #[test]
+    fn what_a_terminal_obeys_is_shown_as_its_number() {
+        let shown = |text: &str| Visible(&text).to_string();
+        assert_eq!(shown("/a\u{9b}31mb"), "/a\\u{9b}31mb");
+        assert_eq!(shown("\x1b]0;x\x07\r\u{202e}\u{2069}."), "\\u{1b}]0;x\\u{7}\\u{d}\\u{202e}\\u{2069}.");
+        assert_eq!(shown("two\nlines\twith ä, €, 𝄞 and ‰"), "two\nlines\twith ä, €, 𝄞 and ‰");
+        assert_eq!(visible_but_colours("\x1b[31mred\u{9b}\n"), "\x1b[31mred\\u{9b}\n");
+        let all: String = ('\0'..=char::MAX).collect();
+        assert!(!shown(&all).contains(|c: char| c != '\n' && c != '\t' && (c.is_control() || is_obeyed(c))));
+    }
+
+    #[test]
+    fn json_reads_the_same_and_shows_nothing_that_a_terminal_obeys() {
+        let text = "/\u{9b}2J\u{7f}\u{202e}\u{2028}\u{1b}\\ä";
+        let json = json_text(&[text]).unwrap();
+        assert!(!json.contains(is_obeyed), "{json}");
+        assert_eq!(serde_json::from_str::<[String; 1]>(&json).unwrap(), [text]);
+    }
+
+    #[test]
+    fn durations_have_as_many_digits_as_they_are_exact() {
+        let printed =
+            |duration: Duration| serde_json::to_string(&[seconds(duration), millis(duration)]).unwrap();
+        assert_eq!(printed(Duration::from_nanos(2_480_999)), "[0.002481,2.481]");
+        assert_eq!(printed(Duration::from_nanos(86_400_000_000_499)), "[86400.0,86400000.0]");
+        for us in (0..2_000_000).step_by(997) {
+            let [s, ms] = [seconds(Duration::from_micros(us)), millis(Duration::from_micros(us))];
+            assert!(s.to_string().len() <= 8 && ms.to_string().len() <= 8, "{s} {ms}");
+        }
+    }
 }

@@ -6,7 +6,8 @@ mod program;
 
 use dir::Dir;
 use program::{Running, fails, prints};
-use std::net::UdpSocket;
+use std::io::{Read, Write};
+use std::net::{TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
@@ -165,4 +166,38 @@ fn mistakes_are_told_in_one_line() {
     carriage(&[], "make it 0600");
     fails(&["dns", "keygen", "--key", &key], 2, "is there already");
     fails(&["dns", "keygen"], 2, "--key");
+}
+
+/// Found in review: 20,000 queries with a bad option wrote 20,000 lines. Over TCP, so that each one arrives.
+#[test]
+fn twenty_thousand_bad_queries_write_few_lines_and_are_counted() {
+    const QUERIES: usize = 20_000;
+    // An option of six bytes, of which there are three.
+    let option = [&[0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 7][..], &[0, 10, 0, 6, 1, 2, 3]].concat();
+    let name = b"\x02ns\x01f\x03xyz\x03com\x00\x00\x01\x00\x01";
+    let query = [&[0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1][..], name, &option].concat();
+    let framed = [&(query.len() as u16).to_be_bytes()[..], &query].concat();
+
+    let dir = Dir::new("flood");
+    let (zone, log) = (dir.file("zone", ZONE), dir.path("log"));
+    let args = ["dns", "--listen", "127.0.0.1:0", "--zone", &zone, "--origin", "f.xyz.com"];
+    let mut front = Running::start_logging(&args, &log);
+    let address = front.address();
+    for _ in 0..QUERIES / 250 {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        for _ in 0..250 {
+            stream.write_all(&framed).unwrap();
+            let mut len = [0; 2];
+            stream.read_exact(&mut len).unwrap();
+            stream.read_exact(&mut vec![0; usize::from(u16::from_be_bytes(len))]).unwrap();
+        }
+    }
+    front.stop();
+    let said = std::fs::read_to_string(&log).unwrap();
+    let warnings = said.lines().filter(|line| line.contains("EDNS options")).count();
+    // Ten at once, and one for each second that it took; were it an hour, it would be less than this.
+    assert!((10..4000).contains(&warnings), "{warnings} lines");
+    let told = said.lines().filter_map(|line| line.strip_prefix("firstflight: ")?.split_once(" more lines"));
+    let left_out: usize = told.map(|(count, _)| count.parse::<usize>().unwrap()).sum();
+    assert_eq!(warnings + left_out, QUERIES, "{said}");
 }

@@ -53,7 +53,7 @@ fn serve_front(dir: &Dir, key: &RelayKey) -> (Running, SocketAddr, SocketAddr) {
 fn serve(dir: &Dir, args: &[&str]) -> (Running, SocketAddr) {
     std::fs::create_dir(dir.path("www")).unwrap();
     std::fs::write(dir.path("www/hello"), "as you like").unwrap();
-    let trust = format!("[[verifier]]\nkey = \"{}\"\nown = true\n", verifier().public());
+    let trust = format!("# begin\n[[verifier]]\nkey = \"{}\"\nown = true\n# end\n", verifier().public());
     std::fs::write(dir.path("trust"), trust).unwrap();
     let udp = free();
     let (address, root, trust) = (udp.to_string(), dir.path("www"), dir.path("trust"));
@@ -216,7 +216,11 @@ fn a_server_takes_first_flights_from_names_that_it_is_asked_for() {
 #[test]
 fn what_is_wrong_about_fronts_is_told_in_one_line() {
     let dir = Dir::new("wrong");
-    std::fs::write(dir.path("trust"), format!("[[verifier]]\nkey = \"{}\"\n", verifier().public())).unwrap();
+    std::fs::write(
+        dir.path("trust"),
+        format!("# begin\n[[verifier]]\nkey = \"{}\"\n# end\n", verifier().public()),
+    )
+    .unwrap();
     let refused = |udp: &str, args: &[&str], says: &str| {
         let (root, trust) = (dir.path(""), dir.path("trust"));
         let fixed =

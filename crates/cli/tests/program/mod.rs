@@ -47,6 +47,14 @@ impl Running {
         Self { child, lines }
     }
 
+    /// With what it says on stderr in a file.
+    pub fn start_logging(args: &[&str], to: &str) -> Self {
+        let log = std::fs::File::create(to).unwrap();
+        let mut child = command(args).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Self { child, lines }
+    }
+
     /// The next line that it prints.
     pub fn line(&mut self) -> String {
         let mut line = String::new();

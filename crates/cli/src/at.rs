@@ -1,0 +1,81 @@
+//! An address and a port on the command line, or a name and a port.
+
+use crate::error::Error;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::str::FromStr;
+
+/// As `192.0.2.1:8080`, `[2001:db8::1]:8080` or `localhost:8080`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum At {
+    /// An address.
+    Address(SocketAddr),
+    /// A name that the system's resolver has to look up.
+    Name(String, u16),
+}
+
+impl FromStr for At {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Ok(address) = text.parse() {
+            return Ok(Self::Address(address));
+        }
+        let says =
+            "write an address or a name, and a port: 192.0.2.1:8080, [2001:db8::1]:8080 or localhost:8080";
+        let (name, port) = text.rsplit_once(':').ok_or(says)?;
+        let letters = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        // What ends in digits only is an address that lacks something.
+        let last = name.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
+        if !name.chars().all(letters) || last.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(says);
+        }
+        Ok(Self::Name(name.to_owned(), port.parse().map_err(|_| says)?))
+    }
+}
+
+impl At {
+    /// The address; of a name the first one that is this machine's.
+    ///
+    /// # Errors
+    /// When the name is not known.
+    pub async fn own(&self) -> Result<SocketAddr, Error> {
+        let (name, port) = match self {
+            Self::Address(address) => return Ok(*address),
+            Self::Name(name, port) => (name, *port),
+        };
+        let fail = |error| Error::Lookup(name.clone(), error);
+        let found: Vec<_> = tokio::net::lookup_host((name.as_str(), port)).await.map_err(fail)?.collect();
+        let here = found.iter().find(|address| UdpSocket::bind((address.ip(), 0)).is_ok());
+        // That none is shows when it is bound.
+        here.or(found.first()).copied().ok_or_else(|| fail(io::Error::other("it has no address")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_names_with_a_port() {
+        let address = |text: &str| At::Address(text.parse().unwrap());
+        assert_eq!("192.0.2.1:80".parse(), Ok(address("192.0.2.1:80")));
+        assert_eq!("[2001:db8::1]:80".parse(), Ok(address("[2001:db8::1]:80")));
+        assert_eq!("localhost:80".parse(), Ok(At::Name("localhost".to_owned(), 80)));
+        assert_eq!("a-b.example.:80".parse(), Ok(At::Name("a-b.example.".to_owned(), 80)));
+        for wrong in
+            ["", "80", ":80", "localhost", "localhost:", "localhost:x", "192.0.2:80", "192.0.2.256:80"]
+        {
+            assert!(wrong.parse::<At>().is_err(), "{wrong}");
+        }
+        for wrong in ["2001:db8::1:80", "local host:80", "a/b:80", "localhost:65536", ".:80"] {
+            assert!(wrong.parse::<At>().is_err(), "{wrong}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_is_the_address_of_this_machine() {
+        let found = "localhost:8080".parse::<At>().unwrap().own().await.unwrap();
+        assert!(found.ip().is_loopback() && found.port() == 8080, "{found}");
+    }
+}
