@@ -26,6 +26,8 @@ use std::time::Duration;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
+    /// Neither a TUN device nor UDP; how UDP is asked for.
+    NoLink(&'static str),
     /// No TUN device.
     Tun(TunError),
     /// `--ip` lies in none of the `--host-ip` networks.
@@ -133,6 +135,7 @@ impl Error {
             Self::Verifier(error) => error.exit_code(),
             Self::Dns(error) => error.exit_code(),
             Self::Certificate(_)
+            | Self::Lookup(..)
             | Self::Random(_)
             | Self::NoClock(_)
             | Self::Runtime(_)
@@ -146,6 +149,10 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NoLink(udp) => write!(
+                f,
+                "say how packets travel: with {udp} in UDP, which needs no privileges, or with --tun NAME --host-ip CIDR --ip ADDR on a device of its own"
+            ),
             Self::Tun(error) => write!(f, "{error}"),
             Self::OutsideSubnet(ip) => write!(
                 f,

@@ -7,6 +7,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use tokio::task::block_in_place;
 
+/// Whether a path is `-`, which stands for standard output.
+pub fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
 /// Writes a file in large pieces. It is made with its first piece: a body that breaks off before leaves what was there.
 ///
 /// Belongs into a task of a runtime with several threads: what waits for a disk lets the others go on. It waits here
@@ -18,7 +23,7 @@ pub struct FileSink {
 }
 
 impl FileSink {
-    /// Will write to `path`, and what it holds is gone then.
+    /// Will write to `path`, and what it holds is gone then; or to standard output, if it is `-`.
     pub fn new(path: &Path) -> Self {
         Self { path: path.to_owned(), file: None, buffer: BytesMut::new() }
     }
@@ -41,6 +46,12 @@ impl FileSink {
     }
 
     fn put(&mut self) -> io::Result<()> {
+        if is_stdout(&self.path) {
+            let mut stdout = io::stdout().lock();
+            stdout.write_all(&self.buffer)?;
+            self.buffer.clear();
+            return stdout.flush();
+        }
         let mut file = match self.file.take() {
             Some(file) => file,
             None => File::create(&self.path)?,

@@ -11,12 +11,14 @@ pub mod target;
 mod via_dns;
 
 use crate::error::Error;
+use crate::file_sink::is_stdout;
 use crate::network::Network;
 use certificates::Certificates;
 use fetch::{Errand, fetch};
 use firstflight::link::UdpLink;
 use memory::Memory;
 use record::Names;
+use report::Print;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -84,7 +86,7 @@ pub struct Args {
     /// Print one JSON object for each fetch
     #[arg(long)]
     json: bool,
-    /// Write the body into this file
+    /// Write the body into this file; - is standard output, and what else is said goes to stderr
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Send this file with PUT instead of getting
@@ -152,7 +154,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let interval = Duration::from_millis(args.interval);
     let mut workers = JoinSet::new();
     for _ in 0..args.parallel {
-        workers.spawn(work(Arc::clone(&all), Arc::clone(&errand), interval, args.json));
+        workers.spawn(work(Arc::clone(&all), Arc::clone(&errand), interval, args.print()));
     }
     while let Some(ended) = workers.join_next().await {
         if ended.is_err() {
@@ -188,7 +190,7 @@ impl Queue {
 }
 
 /// Fetches one after the other until none is left.
-async fn work(queue: Arc<Queue>, errand: Arc<Errand>, interval: Duration, json: bool) {
+async fn work(queue: Arc<Queue>, errand: Arc<Errand>, interval: Duration, print: Print) {
     let mut first = true;
     while let Some(target) = queue.take() {
         if !std::mem::take(&mut first) && !interval.is_zero() {
@@ -198,16 +200,18 @@ async fn work(queue: Arc<Queue>, errand: Arc<Errand>, interval: Duration, json: 
         if !report.succeeded() {
             queue.failed.store(true, Ordering::Relaxed);
         }
-        report.print(json);
+        report.print(print);
     }
 }
 
 impl Args {
+    fn print(&self) -> Print {
+        Print { json: self.json, aside: self.output.as_deref().is_some_and(is_stdout) }
+    }
+
     /// The URLs with the addresses that can be reached from the engine's.
     async fn targets(&self, memory: &via_dns::Memory) -> Result<Vec<Target>, Error> {
-        if !self.udp {
-            self.network.validate()?;
-        }
+        self.network.validate(("--udp", self.udp))?;
         let resolver = if self.via.wanted() { Some(via_dns::resolver(self.dns)?) } else { self.dns };
         let names = resolver.map(Names::at).transpose()?;
         let mut targets = Vec::with_capacity(self.urls.len());
@@ -255,9 +259,11 @@ impl Args {
             if self.urls.len() > 1 || self.repeat > 1 {
                 return Err(Error::OutputForMany);
             }
-            let mut options = tokio::fs::OpenOptions::new();
-            let open = options.write(true).create(true).truncate(false).open(path);
-            open.await.map_err(|error| Error::Output(path.clone(), error))?;
+            if !is_stdout(path) {
+                let mut options = tokio::fs::OpenOptions::new();
+                let open = options.write(true).create(true).truncate(false).open(path);
+                open.await.map_err(|error| Error::Output(path.clone(), error))?;
+            }
         }
         if let Some(path) = &self.upload {
             let open = crate::file_body::FileBody::open(path);

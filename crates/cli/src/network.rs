@@ -16,19 +16,13 @@ use std::sync::Arc;
 #[derive(clap::Args)]
 pub struct Network {
     /// Name of the TUN device to create
-    #[arg(
-        long,
-        value_name = "NAME",
-        required_unless_present = "udp",
-        conflicts_with = "udp",
-        requires = "ip"
-    )]
+    #[arg(long, value_name = "NAME", conflicts_with = "udp", requires_all = ["host_ip", "ip"])]
     tun: Option<String>,
     /// The kernel's address on the device with its prefix, as 10.9.0.1/24; once more for IPv6
-    #[arg(long, value_name = "CIDR", required_unless_present = "udp", conflicts_with = "udp")]
+    #[arg(long, value_name = "CIDR", conflicts_with = "udp", requires = "tun")]
     host_ip: Vec<Subnet>,
     /// The engine's address, in the same network; once more for IPv6
-    #[arg(long, value_name = "ADDR", required_unless_present = "udp", conflicts_with = "udp")]
+    #[arg(long, value_name = "ADDR", conflicts_with = "udp", requires = "tun")]
     ip: Vec<IpAddr>,
     /// Largest IP packet on the device, bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(576..))]
@@ -42,8 +36,12 @@ pub struct Network {
 }
 
 impl Network {
-    /// Checks what can be known without asking the system.
-    pub fn validate(&self) -> Result<(), Error> {
+    /// Checks what can be known without asking the system. `udp`: how the command says that packets travel in UDP,
+    /// and whether it was said.
+    pub fn validate(&self, (udp, said): (&'static str, bool)) -> Result<(), Error> {
+        if self.tun.is_none() && !said {
+            return Err(Error::NoLink(udp));
+        }
         for &ip in &self.ip {
             if self.host_ip.iter().any(|host| host.address == ip) {
                 return Err(Error::SameAddress(ip));
@@ -74,7 +72,6 @@ impl Network {
     ) -> Result<(Endpoint, Capture), Error> {
         let (mut config, name) = match (&udp, &self.tun) {
             (None, Some(name)) => {
-                self.validate()?;
                 let mut config = engine_config(self.ip.clone())?;
                 config.mtu = usize::from(self.mtu);
                 config.tcp.mss = self.mtu.saturating_sub(40);

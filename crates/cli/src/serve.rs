@@ -14,6 +14,7 @@ mod readers;
 mod relay;
 pub(crate) mod replays;
 
+use crate::at::At;
 use crate::error::Error;
 use crate::network::{Capture, Network};
 use crate::observed::observe;
@@ -56,7 +57,8 @@ Examples:
       --dns-listen 192.0.2.80:53 --carriage-zone f.example.com --carriage-key carriage.key
 
 Each first flight once: add --replays at-most-once --one-time --one-time-state FILE
-One key for a farm: sysctl -n net.ipv4.tcp_fastopen_key > key, then --key-file key on every member.
+One key for a farm: (umask 077; sysctl -n net.ipv4.tcp_fastopen_key > key), then --key-file key on every member.
+Files of keys are their owner's only (mode 0600).
 Keys that follow the clock: firstflight keys new --secret -o secret, then --key-schedule secret.
 
 Environment: FIRSTFLIGHT_KEY has the keys if no option names any.")]
@@ -64,9 +66,9 @@ pub struct Args {
     #[command(flatten)]
     network: Network,
     /// Speak TCP in UDP datagrams on this address and port of the operating system's: needs no device and no
-    /// privileges
+    /// privileges. A name instead of the address is looked up
     #[arg(long, value_name = "ADDR:PORT")]
-    udp: Option<SocketAddr>,
+    udp: Option<At>,
     /// TCP port to listen on [default: 80, with --udp its port]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
@@ -105,16 +107,20 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Runs it until a signal comes.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
-    args.network.validate()?;
-    let port = args.port.or(args.udp.map(|at| at.port())).unwrap_or(80);
-    let listen_at: Vec<IpAddr> = match args.udp {
+    args.network.validate(("--udp ADDR:PORT", args.udp.is_some()))?;
+    let udp = match &args.udp {
+        Some(at) => Some(at.own().await?),
+        None => None,
+    };
+    let port = args.port.or(udp.map(|at| at.port())).unwrap_or(80);
+    let listen_at: Vec<IpAddr> = match udp {
         Some(at) => vec![at.ip()],
         None => args.network.addresses().to_vec(),
     };
     let mut fast_open = args.fast_open.prepare().await?;
     args.replays.prepare(fast_open.policy.as_mut()).map_err(Error::Replays)?;
     let mut asap = args.certificates.prepare(&listen_at, port, fast_open.policy.as_ref()).await?;
-    let (fronts, names) = first_flights_by_dns(&args, asap.policy.as_mut()).await?;
+    let (fronts, names) = first_flights_by_dns(&args, udp, asap.policy.as_mut()).await?;
     let root: Arc<Path> = files::root(&args.root).await?.into();
     let mut signals = Stop::new()?;
     // Before the device, so that an address in use leaves nothing behind.
@@ -125,7 +131,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     if names.is_some() {
         firstflight_dns::metrics::describe();
     }
-    let udp = args.udp.map(|at| UdpLink::bind(at).map_err(|error| Error::Udp(at, error))).transpose()?;
+    let udp = udp.map(|at| UdpLink::bind(at).map_err(|error| Error::Udp(at, error))).transpose()?;
     let (endpoint, capture, store) = start(&args, fast_open.policy.is_some(), udp).await?;
     let asks = store.is_some();
     let names = names.map(|names| names.over(endpoint.clone())).transpose()?;
@@ -238,9 +244,10 @@ async fn end(
 /// The ways in for first flights by DNS: from fronts elsewhere, and from the one in this server.
 async fn first_flights_by_dns(
     args: &Args,
+    udp: Option<SocketAddr>,
     asap: Option<&mut AsapPolicy>,
 ) -> Result<(Option<relay::Prepared>, Option<names::Prepared>), Error> {
-    let (Some(udp), Some(asap), true) = (args.udp, asap, args.relay.wanted() || args.names.wanted()) else {
+    let (Some(udp), Some(asap), true) = (udp, asap, args.relay.wanted() || args.names.wanted()) else {
         return Ok((None, None));
     };
     let server = args.relay.server(udp, asap)?;

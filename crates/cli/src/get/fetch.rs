@@ -9,7 +9,7 @@ use crate::digest::Sum;
 use crate::file_body::FileBody;
 use crate::file_sink::FileSink;
 use crate::observed::{Observed, Watch, observe};
-use crate::output::millis;
+use crate::output::{millis, seconds};
 use bytes::Bytes;
 use firstflight::carriage::HeldBack;
 use firstflight::{Certified, ConnectAnyConfig, ConnectConfig, Endpoint, Stream};
@@ -102,12 +102,17 @@ struct Progress {
 pub async fn fetch(errand: &Errand, target: &Target) -> Report {
     let began = Instant::now();
     let mut visit = visit(errand, target, true, began).await;
-    let too_early = visit.progress.status == Some(StatusCode::TOO_EARLY.as_u16());
-    let retry = too_early && (errand.fast_open || !errand.certified.is_empty());
+    let retry = is_retried(errand, true, visit.progress.status);
     if retry {
         visit = self::visit(errand, target, false, began).await;
     }
     report(target, visit, began, retry)
+}
+
+/// Whether a request that got this answer is sent again.
+fn is_retried(errand: &Errand, first: bool, status: Option<u16>) -> bool {
+    let too_early = status == Some(StatusCode::TOO_EARLY.as_u16());
+    first && too_early && (errand.fast_open || !errand.certified.is_empty())
 }
 
 /// One connection with one request.
@@ -145,7 +150,7 @@ async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) ->
         },
     }));
     let left = errand.timeout.saturating_sub(began.elapsed());
-    let exchange = exchange(errand, target, TokioIo::new(stream), &mut progress);
+    let exchange = exchange(errand, target, first, TokioIo::new(stream), &mut progress);
     let result = match tokio::time::timeout(left, exchange).await {
         Ok(result) => result,
         Err(_) => Err(FetchError::Timeout(errand.timeout)),
@@ -176,7 +181,7 @@ fn report(target: &Target, visit: Visit, began: Instant, retried_after_425: bool
         total_ms,
         rtt_ms: info.and_then(|info| info.rtt).map(millis),
         syn_retransmits: info.map(|info| info.handshake_retransmits),
-        cookie_age_s: info.and_then(|info| info.cookie_age).map(|age| millis(age) / 1e3),
+        cookie_age_s: info.and_then(|info| info.cookie_age).map(seconds),
         retried_after_425,
         way,
         held_back,
@@ -189,6 +194,7 @@ type Io = TokioIo<Observed<Racing>>;
 async fn exchange(
     errand: &Errand,
     target: &Target,
+    first: bool,
     io: Io,
     progress: &mut Progress,
 ) -> Result<(), FetchError> {
@@ -199,7 +205,10 @@ async fn exchange(
     let received = async {
         let mut response = response.await?;
         progress.status = Some(response.status().as_u16());
-        receive(errand.output.as_deref(), &mut response, progress).await
+        // What belongs to a request that is sent again is nobody's body.
+        let wanted = !is_retried(errand, first, progress.status);
+        let output = errand.output.as_deref().filter(|_| wanted);
+        receive(output, &mut response, progress).await
     };
     let (mut received, connection) = (pin!(received), pin!(connection));
     // In this task: another one would have to be woken for each of the response's pieces.

@@ -5,6 +5,15 @@ use serde::Serialize;
 use std::fmt;
 use std::net::SocketAddr;
 
+/// How reports are printed.
+#[derive(Debug, Clone, Copy)]
+pub struct Print {
+    /// As JSON.
+    pub json: bool,
+    /// On stderr, because the body is on stdout.
+    pub aside: bool,
+}
+
 /// One fetch. What is not known is `null`.
 #[derive(Serialize)]
 pub struct Report {
@@ -45,11 +54,16 @@ impl Report {
     }
 
     /// Prints it: as JSON, or for people, to whom failures are told on stderr.
-    pub fn print(&self, json: bool) {
-        match &self.error {
-            _ if json => output::json(self),
-            Some(error) => output::complain(&format_args!("{}: {error}", self.url)),
-            None => output::line(self),
+    pub fn print(&self, how: Print) {
+        match (&self.error, how) {
+            (_, Print { json: true, aside: false }) => output::json(self),
+            (_, Print { json: true, aside: true }) => match output::json_text(self) {
+                Ok(text) => output::aside(&text),
+                Err(error) => output::complain(&error),
+            },
+            (Some(error), _) => output::complain(&format_args!("{}: {error}", self.url)),
+            (None, Print { aside: true, .. }) => output::aside(self),
+            (None, _) => output::line(self),
         }
     }
 }

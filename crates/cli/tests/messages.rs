@@ -1,0 +1,143 @@
+//! What the command says: where things are told, and how.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
+
+mod dir;
+mod program;
+
+use dir::Dir;
+use program::{Running, command, fails, run};
+use serde_json::Value;
+use std::net::UdpSocket;
+
+/// A port of UDP that was free a moment ago, for IPv4 and IPv6 as far as there is any.
+fn free() -> u16 {
+    UdpSocket::bind(("localhost", 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// A server of a directory with the file `hello`, and its URL.
+fn serve(dir: &Dir, host: &str, args: &[&str]) -> (Running, String) {
+    std::fs::create_dir(dir.path("www")).unwrap();
+    std::fs::write(dir.path("www/hello"), "as you like").unwrap();
+    let (udp, root) = (format!("{host}:{}", free()), dir.path("www"));
+    let mut server = Running::start(&[&["serve", "--udp", &udp, "--root", &root], args].concat());
+    let line = server.line();
+    let at = line.find("http://").unwrap();
+    (server, line[at..].trim_end_matches(['"', '}']).to_owned())
+}
+
+#[test]
+fn a_command_without_a_link_names_both_ways() {
+    for args in [&["serve", "--root", "/"][..], &["get", "http://127.0.0.1:9/"]] {
+        for word in ["--udp", "--tun NAME --host-ip CIDR --ip ADDR"] {
+            fails(args, 2, word);
+        }
+    }
+    fails(&["serve", "--root", "/", "--tun", "ff0"], 2, "--host-ip <CIDR>");
+    fails(&["get", "http://127.0.0.1:9/", "--ip", "10.9.0.2"], 2, "--tun <NAME>");
+    fails(&["get", "http://127.0.0.1:9/", "--udp", "--tun", "ff0"], 2, "cannot be used with");
+}
+
+#[test]
+fn serve_takes_a_name_behind_udp() {
+    let dir = Dir::new("name");
+    let (server, url) = serve(&dir, "localhost", &[]);
+    let fetched = run(&["get", &format!("{url}/hello"), "--udp"]);
+    assert!(fetched.status.success(), "{}", String::from_utf8_lossy(&fetched.stderr));
+    server.stop();
+    fails(&["serve", "--root", "/", "--udp", "localhost"], 2, "localhost:8080");
+    fails(&["serve", "--root", "/", "--udp", "192.0.2.300:80"], 2, "localhost:8080");
+}
+
+/// Nothing is wrong with the command: it failed on the way.
+#[test]
+fn a_name_that_cannot_be_resolved_is_no_mistake_in_the_command() {
+    // Longer than any name, so that nobody is asked.
+    let name = "x".repeat(64);
+    let says = "check the name, or write the server's address";
+    fails(&["get", &format!("http://{name}/"), "--udp"], 1, says);
+    fails(&["serve", "--root", "/", "--udp", &format!("{name}:80")], 1, says);
+}
+
+#[test]
+fn a_body_goes_to_standard_output_and_the_rest_to_stderr() {
+    let dir = Dir::new("stdout");
+    let (_server, url) = serve(&dir, "127.0.0.1", &[]);
+    let url = format!("{url}/hello");
+    for json in [&[][..], &["--json"]] {
+        let args = [&["get", &url, "--udp", "-o", "-"], json].concat();
+        let output = command(&args).current_dir(dir.path("")).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{said}");
+        assert_eq!(output.stdout, b"as you like");
+        assert!(said.contains(&url) && said.lines().count() == 1, "{said}");
+        assert!(json.is_empty() || serde_json::from_str::<Value>(&said).unwrap()["bytes"] == 11, "{said}");
+        assert!(!std::path::Path::new(&dir.path("-")).exists());
+    }
+    // A status that is no success is told there, too.
+    let missing = run(&["get", &format!("{url}x"), "--udp", "-o", "-"]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(String::from_utf8(missing.stderr).unwrap().contains("404"));
+}
+
+#[test]
+fn rust_log_says_what_is_told_unless_v_does() {
+    let told = |log: &str, args: &[&str]| {
+        let get = ["get", "http://127.0.0.1:9/", "--udp", "--timeout", "1"];
+        let output = command(&[args, &get].concat()).env("RUST_LOG", log).output().unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let debug = |said: &str| said.contains("DEBUG");
+    assert!(!debug(&told("", &[])) && !debug(&told("warn", &[])));
+    let said = told("debug", &[]);
+    assert!(debug(&said), "{said}");
+    assert!(debug(&told("off", &["-v"])));
+    let said = told("no=such=level", &[]);
+    assert!(said.starts_with("firstflight: RUST_LOG is left aside: ") && !debug(&said), "{said}");
+}
+
+/// Found in review: `cookie_age_s: 0.0024809999999999997`.
+#[test]
+fn times_in_json_have_no_more_digits_than_microseconds() {
+    let dir = Dir::new("digits");
+    let (_server, url) = serve(&dir, "127.0.0.1", &[]);
+    let output = run(&["get", &format!("{url}/hello"), "--udp", "--json", "--repeat", "20"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut ages = 0;
+    for line in String::from_utf8(output.stdout).unwrap().lines() {
+        let report: Value = serde_json::from_str(line).unwrap();
+        ages += usize::from(report["cookie_age_s"].is_f64());
+        for (name, value) in report.as_object().unwrap() {
+            let text = value.to_string();
+            let digits =
+                if value.is_f64() { text.split_once('.').map_or(0, |(_, digits)| digits.len()) } else { 0 };
+            assert!(digits <= if name.ends_with("_s") { 6 } else { 3 }, "{name}: {text}");
+        }
+    }
+    assert!(ages > 0, "no visit showed a cookie");
+}
+
+/// Found in review: U+009B, which begins a command to a terminal, reached the log from a path.
+#[test]
+fn no_path_reaches_a_terminal_as_a_command() {
+    for json in [&[][..], &["--json-log"]] {
+        let dir = Dir::new(if json.is_empty() { "text" } else { "json" });
+        let (mut server, url) = serve(&dir, "127.0.0.1", json);
+        // The client, too, tells what it fetched.
+        let url = format!("{url}/hello\u{9b}2J\u{202e}x");
+        let fetched = run(&["get", &url, "--udp"]);
+        assert_eq!(fetched.status.code(), Some(1));
+        let told = String::from_utf8([fetched.stdout, fetched.stderr].concat()).unwrap();
+        let logged = server.line();
+        for line in [&told, &logged] {
+            assert!(!line.contains('\u{9b}') && !line.contains('\u{202e}'), "{line:?}");
+        }
+        assert!(told.contains("/hello\\u{9b}2J\\u{202e}x"), "{told}");
+        match json.is_empty() {
+            true => assert!(logged.contains("/hello\\u{9b}2J\\u{202e}x"), "{logged}"),
+            false => {
+                let line: Value = serde_json::from_str(&logged).unwrap();
+                assert_eq!(line["path"], "/hello\u{9b}2J\u{202e}x");
+            }
+        }
+    }
+}
