@@ -34,7 +34,7 @@ fn written(levels: &str, say: impl FnOnce()) -> (String, Vec<LeftOut<callsite::I
 }
 
 #[test]
-fn what_strangers_cause_is_limited_and_counted_whoever_writes_it() {
+fn what_strangers_cause_is_limited_and_counted_in_libraries_too() {
     let (text, left_out) = written("info", || {
         for n in 0..20_000 {
             tracing::warn!(target: "hickory_proto::rr", "incomplete options of {n}");

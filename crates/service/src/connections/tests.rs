@@ -86,7 +86,7 @@ fn one_network_has_less_than_all_places() {
     assert_eq!(listener.table.len(), limits.per_network);
 }
 
-/// One connection from each of many networks: whoever did nothing for longest goes.
+/// One connection from each of many networks: the one that has been idle for longest ends.
 #[test]
 fn strangers_everywhere_displace_who_is_idle_for_longest() {
     let mut listener = Listener::new(LIMITS);
