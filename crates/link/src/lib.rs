@@ -6,7 +6,8 @@
 //! |---|---|
 //! | [`path`] | one direction of a network path in memory: delay, rate, queue, loss, reordering, duplication, corruption, MTU. Sans-IO, virtual time, deterministic from one seed |
 //! | [`link`] | the trait of everything packets can be sent through in real time |
-//! | [`memory`] | two [`Link`]s joined by a pair of [`Path`]s that run in real time |
+//! | [`memory`] | two [`Link`]s joined by a pair of [`Path`]s that run in real time, or in virtual time |
+//! | [`virtual_time`] | a clock that moves when everything waits |
 //! | [`tun`] | a TUN device: the kernel of the same machine is the network; one without a runtime, in any network namespace (Linux, feature `tun`) |
 //! | [`udp`] | TCP in UDP datagrams through sockets of the operating system, without privileges (feature `udp`) |
 //! | [`pcap`] | pcapng files, and a tap that records any link into one (feature `pcap`) |
@@ -20,9 +21,10 @@ pub mod pcap;
 pub mod tun;
 #[cfg(feature = "udp")]
 pub mod udp;
+pub mod virtual_time;
 
 pub use link::Link;
-pub use memory::{MemoryLink, real_time_pair};
+pub use memory::{MemoryLink, real_time_pair, virtual_time_pair};
 pub use path::{Counters, Duplex, Path, PathConfig, PathError, Verdict};
 #[cfg(feature = "pcap")]
 pub use pcap::{Direction, PcapTap, PcapWriter, PcapWriterError, Tapped};
@@ -30,3 +32,4 @@ pub use pcap::{Direction, PcapTap, PcapWriter, PcapWriterError, Tapped};
 pub use tun::{Tun, TunConfig, TunDevice, TunError};
 #[cfg(feature = "udp")]
 pub use udp::UdpLink;
+pub use virtual_time::VirtualTime;

@@ -1,7 +1,7 @@
-//! Two links joined by a [`Path`] in each direction that runs in real time.
+//! Two links joined by a [`Path`] in each direction that runs in real time, or in virtual time.
 //!
-//! Any executor serves: the links need wakers only. Time is kept by one thread for each pair, because the timers of
-//! async runtimes are too coarse (tokio's tick is 1 ms, a hundredth of a 100 ms path).
+//! Any executor serves: the links need wakers only. Real time is kept by one thread for each pair, because the timers
+//! of async runtimes are too coarse (tokio's tick is 1 ms, a hundredth of a 100 ms path).
 //!
 //! Accuracy, measured: `cargo run --release -p firstflight-link --example path_accuracy` (figures there).
 
@@ -12,14 +12,15 @@ mod tests;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
 use firstflight_wire::Instant;
 
 use crate::link::{Link, short_buffer};
 use crate::path::{Duplex, Path, PathConfig, PathError};
+use crate::virtual_time::VirtualTime;
 
 /// Packets that one direction holds at most. A receiver that does not receive loses what comes after, as with the
 /// ring of a network card.
@@ -74,15 +75,39 @@ pub fn real_time_pair(
     config_ba: PathConfig,
     seed: u64,
 ) -> Result<(MemoryLink, MemoryLink), MemoryLinkError> {
+    let keeper = Keeper::Thread { origin: std::time::Instant::now(), thread: OnceLock::new() };
+    let (a, b) = pair(config_ab, config_ba, seed, keeper)?;
+    clock::spawn(&a.shared).map_err(MemoryLinkError::Thread)?;
+    Ok((a, b))
+}
+
+/// The same in virtual time: packets arrive when `time` shows their arrival, to the nanosecond. The same packets at the
+/// same times arrive at the same times.
+///
+/// # Errors
+/// A setting that makes no sense, see [`PathConfig::validate`].
+pub fn virtual_time_pair(
+    config_ab: PathConfig,
+    config_ba: PathConfig,
+    seed: u64,
+    time: &VirtualTime,
+) -> Result<(MemoryLink, MemoryLink), PathError> {
+    pair(config_ab, config_ba, seed, Keeper::Virtual(time.clone()))
+}
+
+fn pair(
+    config_ab: PathConfig,
+    config_ba: PathConfig,
+    seed: u64,
+    keeper: Keeper,
+) -> Result<(MemoryLink, MemoryLink), PathError> {
     let mtu = config_ab.mtu.max(config_ba.mtu);
     let Duplex { a_to_b, b_to_a } = Duplex::new(config_ab, config_ba, seed)?;
     let shared = Arc::new(Shared {
-        origin: std::time::Instant::now(),
         directions: [a_to_b, b_to_a].map(|path| Mutex::new(Direction::new(path))),
         open_ends: AtomicUsize::new(2),
-        timekeeper: OnceLock::new(),
+        keeper,
     });
-    clock::spawn(&shared).map_err(MemoryLinkError::Thread)?;
     let end = |sends_to: usize| MemoryLink {
         shared: Arc::clone(&shared),
         sends_to,
@@ -92,20 +117,69 @@ pub fn real_time_pair(
     Ok((end(0), end(1)))
 }
 
-/// What both ends and the thread that keeps the time share.
+/// Who keeps the time and wakes receivers.
+enum Keeper {
+    /// A thread, in real time.
+    Thread { origin: std::time::Instant, thread: OnceLock<Thread> },
+    /// A clock in memory.
+    Virtual(VirtualTime),
+}
+
+/// Whoever waits at the end of a direction when the virtual clock shows an arrival.
+struct Receiver {
+    shared: Weak<Shared>,
+    index: usize,
+}
+
+impl Wake for Receiver {
+    fn wake(self: Arc<Self>) {
+        let Some(shared) = self.shared.upgrade() else { return };
+        let mut direction = shared.lock(self.index);
+        direction.armed = None;
+        let due = direction.path.next_arrival().is_some_and(|at| at <= shared.now());
+        let waker = if due { direction.waker.take() } else { None };
+        shared.await_arrival(self.index, direction);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// What both ends and the keeper of their time share.
 struct Shared {
-    origin: std::time::Instant,
     /// From A to B, from B to A.
     directions: [Mutex<Direction>; 2],
     open_ends: AtomicUsize,
-    timekeeper: OnceLock<Thread>,
+    keeper: Keeper,
 }
 
 impl Shared {
-    /// Time since the pair was made, the paths' clock.
+    /// The paths' clock: time since the pair was made, or what the virtual clock shows.
     fn now(&self) -> Instant {
-        let nanos = self.origin.elapsed().as_nanos();
-        Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+        match &self.keeper {
+            Keeper::Thread { origin, .. } => {
+                let nanos = origin.elapsed().as_nanos();
+                Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+            }
+            Keeper::Virtual(time) => time.now(),
+        }
+    }
+
+    /// Lets the receiver of `direction`, number `index`, be woken at the next arrival, if it waits for an earlier one
+    /// than before.
+    fn await_arrival(self: &Arc<Self>, index: usize, mut direction: MutexGuard<'_, Direction>) {
+        if !direction.arm() {
+            return;
+        }
+        let at = direction.armed;
+        drop(direction);
+        match (&self.keeper, at) {
+            (Keeper::Virtual(time), Some(at)) => {
+                let receiver = Receiver { shared: Arc::downgrade(self), index };
+                time.wake_at(at, Arc::new(receiver).into());
+            }
+            _ => self.wake_timekeeper(),
+        }
     }
 
     /// A panic elsewhere (in a filter, say) leaves a path that is still consistent.
@@ -116,7 +190,9 @@ impl Shared {
     }
 
     fn wake_timekeeper(&self) {
-        if let Some(thread) = self.timekeeper.get() {
+        if let Keeper::Thread { thread, .. } = &self.keeper
+            && let Some(thread) = thread.get()
+        {
             thread.unpark();
         }
     }
@@ -151,7 +227,7 @@ impl Direction {
     }
 }
 
-/// One end of a pair made by [`real_time_pair`].
+/// One end of a pair made by [`real_time_pair`] or [`virtual_time_pair`].
 ///
 /// When the other end is dropped, packets under way still arrive; after that the link is silent, as a cut wire is.
 pub struct MemoryLink {
@@ -198,11 +274,7 @@ impl Link for MemoryLink {
             Some(waker) => waker.clone_from(cx.waker()),
             none => *none = Some(cx.waker().clone()),
         }
-        let tell = direction.arm();
-        drop(direction);
-        if tell {
-            self.shared.wake_timekeeper();
-        }
+        self.shared.await_arrival(self.receives_from, direction);
         Poll::Pending
     }
 
@@ -225,13 +297,9 @@ impl Link for MemoryLink {
         } else {
             None
         };
-        let tell = direction.arm();
-        drop(direction);
+        self.shared.await_arrival(self.sends_to, direction);
         if let Some(waker) = waker {
             waker.wake();
-        }
-        if tell {
-            self.shared.wake_timekeeper();
         }
         Poll::Ready(Ok(()))
     }

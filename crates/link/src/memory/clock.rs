@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use firstflight_wire::Instant;
 
-use super::Shared;
+use super::{Keeper, Shared};
 
 /// The thread sleeps until this long before an arrival and spins for the rest, because sleeping alone overshoots: by
 /// 50 to 150 µs on a virtual machine.
@@ -26,8 +26,10 @@ const MAX_SPIN_CREDIT: Duration = Duration::from_millis(5);
 pub(super) fn spawn(shared: &Arc<Shared>) -> io::Result<()> {
     let theirs = Arc::clone(shared);
     let handle = thread::Builder::new().name("firstflight-path".to_owned()).spawn(move || run(&theirs))?;
-    // Set before anyone can send: the links do not exist yet.
-    let _ = shared.timekeeper.set(handle.thread().clone());
+    if let Keeper::Thread { thread, .. } = &shared.keeper {
+        // Set before anyone can send: the links are not handed out yet.
+        let _ = thread.set(handle.thread().clone());
+    }
     Ok(())
 }
 

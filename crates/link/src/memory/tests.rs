@@ -208,3 +208,32 @@ fn senseless_settings_are_refused() {
     let error = real_time_pair(PathConfig::default(), config, 1).unwrap_err();
     assert!(matches!(error, MemoryLinkError::Path(PathError::ZeroMtu)));
 }
+
+#[test]
+fn virtual_time_is_exact_and_passes_at_once() {
+    let delay = Duration::from_secs(3600) + Duration::from_nanos(1);
+    let time = VirtualTime::new(Duration::ZERO);
+    let clock = time.clone();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .on_thread_park(move || {
+            clock.advance();
+        })
+        .build()
+        .unwrap();
+    let (mut a, mut b) =
+        virtual_time_pair(PathConfig::with_delay(delay), PathConfig::with_delay(delay / 2), 1, &time)
+            .unwrap();
+    runtime.block_on(async {
+        send(&mut a, b"one");
+        time.sleep(Duration::from_nanos(1)).await;
+        send(&mut a, b"two");
+        assert_eq!(receive_now(&mut b), None);
+        assert_eq!(receive(&mut b).await, b"one");
+        assert_eq!(time.now(), Instant::ZERO + delay);
+        assert_eq!(receive(&mut b).await, b"two");
+        assert_eq!(time.now(), Instant::ZERO + delay + Duration::from_nanos(1));
+        send(&mut b, b"back");
+        assert_eq!(receive(&mut a).await, b"back");
+        assert_eq!(time.now(), Instant::ZERO + delay + Duration::from_nanos(1) + delay / 2);
+    });
+}

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::{Direction, PcapWriter, PcapWriterError};
 use crate::link::Link;
@@ -15,13 +15,17 @@ pub struct PcapTap {
     shared: Arc<Mutex<Shared>>,
 }
 
+/// Gives the time since 1970-01-01 00:00 UTC.
+type WallClock = Box<dyn Fn() -> Duration + Send>;
+
 struct Shared {
     writer: PcapWriter<Box<dyn Write + Send>>,
+    clock: WallClock,
     errors: u64,
 }
 
 impl PcapTap {
-    /// Starts a capture, see [`PcapWriter::new`].
+    /// Starts a capture with the times of the system's clock, see [`PcapWriter::new`].
     ///
     /// # Errors
     /// As [`PcapWriter::new`].
@@ -30,16 +34,30 @@ impl PcapTap {
         application: &str,
         interfaces: &[&str],
     ) -> Result<Self, PcapWriterError> {
-        let output: Box<dyn Write + Send> = Box::new(output);
-        let writer = PcapWriter::new(output, application, interfaces)?;
-        Ok(Self { shared: Arc::new(Mutex::new(Shared { writer, errors: 0 })) })
+        let system = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self::with_clock(output, application, interfaces, system)
     }
 
-    /// Records a packet at the time of the system's clock. Failures are only counted.
+    /// The same with the times of another clock: `clock` gives the time since 1970-01-01 00:00 UTC.
+    ///
+    /// # Errors
+    /// As [`PcapWriter::new`].
+    pub fn with_clock(
+        output: impl Write + Send + 'static,
+        application: &str,
+        interfaces: &[&str],
+        clock: impl Fn() -> Duration + Send + 'static,
+    ) -> Result<Self, PcapWriterError> {
+        let output: Box<dyn Write + Send> = Box::new(output);
+        let writer = PcapWriter::new(output, application, interfaces)?;
+        let shared = Shared { writer, clock: Box::new(clock), errors: 0 };
+        Ok(Self { shared: Arc::new(Mutex::new(shared)) })
+    }
+
+    /// Records a packet at the time that the capture's clock shows. Failures are only counted.
     pub fn record(&self, interface: u32, direction: Direction, packet: &[u8]) {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let timestamp = u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX);
         let mut shared = self.lock();
+        let timestamp = u64::try_from((shared.clock)().as_nanos()).unwrap_or(u64::MAX);
         if shared.writer.write(timestamp, interface, direction, packet).is_err() {
             shared.errors += 1;
         }
