@@ -1,4 +1,4 @@
-//! First flights inside the lookup of the server's address (ASAP's second half; `docs/spec/dns-carriage.md`).
+//! First flights inside the lookup of the server's address (Zhou's thesis, chapter 5; `docs/spec/dns-carriage.md`).
 //!
 //! A request to a server whose address is not at hand waits for the lookup first. Here it travels along: sealed, in
 //! names that the resolver asks the server's own name server for, which hands it to the server, which answers the
@@ -29,8 +29,10 @@
 //! ```
 
 mod ask;
+mod exchange;
 mod report;
 
+pub use exchange::Exchange;
 pub use firstflight_dns::{Manners, Restraint};
 pub use report::{HeldBack, Report, Way};
 
@@ -38,9 +40,11 @@ use crate::endpoint::Endpoint;
 use crate::first_flight::FirstFlight;
 use crate::race::ConnectAnyConfig;
 use crate::stream::{Stream, at_present};
+use crate::time::Time;
 use firstflight_credential::NetworkId;
 use firstflight_dns::{Attempt, ConnectionInfo, FragmentQuery, Fragments, seal};
 use firstflight_stack::{ConnId, ConnectConfig};
+use firstflight_wire::Instant as Moment;
 use firstflight_wire::asap::{Carriage, UdpService};
 use std::future::Future;
 use std::io;
@@ -48,7 +52,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use tokio::time::{sleep, timeout};
 
 /// How long the direct copy waits for the other one's answer once the address is known.
 const HEAD_START: Duration = Duration::from_millis(10);
@@ -79,9 +82,14 @@ pub struct DnsPath(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     endpoint: Endpoint,
+    time: Time,
     resolver: SocketAddr,
+    /// The way to the resolver; without one it is a UDP socket.
+    exchange: Option<Exchange>,
     network: NetworkId,
     proof: Option<Proof>,
+    /// The proof holds until then, in the endpoint's time.
+    proved_until: Moment,
     /// One more name, so that any one of them may be lost.
     parity: bool,
     state: Mutex<State>,
@@ -130,10 +138,41 @@ impl DnsPath {
         manners: Manners,
         parity: bool,
     ) -> Self {
+        Self::start(endpoint, resolver, None, network, proof, manners, parity)
+    }
+
+    /// The same where the application carries questions to the resolver itself: over a connection that it has, or in
+    /// memory.
+    #[must_use]
+    pub fn through(
+        endpoint: Endpoint,
+        resolver: SocketAddr,
+        exchange: Exchange,
+        network: NetworkId,
+        proof: Option<Proof>,
+        manners: Manners,
+        parity: bool,
+    ) -> Self {
+        Self::start(endpoint, resolver, Some(exchange), network, proof, manners, parity)
+    }
+
+    fn start(
+        endpoint: Endpoint,
+        resolver: SocketAddr,
+        exchange: Option<Exchange>,
+        network: NetworkId,
+        proof: Option<Proof>,
+        manners: Manners,
+        parity: bool,
+    ) -> Self {
+        let time = endpoint.time();
+        let age = proof.map(|proof| proof.at.elapsed()).unwrap_or_default();
+        let proved_until = time.now() + PROVED_FOR.saturating_sub(age);
         let state = Mutex::new(State { manners, silent: 0 });
-        let inner = Arc::new(Inner { endpoint, resolver, network, proof, parity, state });
+        let inner = Inner { endpoint, time, resolver, exchange, network, proof, proved_until, parity, state };
+        let inner = Arc::new(inner);
         if let Some(proof) = proof {
-            tokio::spawn(keep(Arc::downgrade(&inner), proof));
+            tokio::spawn(keep(Arc::downgrade(&inner), proof.verifier));
         }
         Self(inner)
     }
@@ -169,14 +208,14 @@ impl DnsPath {
     /// Whether the resolver has refused names of first flights on this network lately, or swallowed them.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        let now = crate::certificate_clock().unwrap_or_default();
+        let now = self.0.time.certificate_clock().unwrap_or_default();
         self.0.lock().manners.is_stopped(self.0.network, self.0.resolver.ip(), now)
     }
 
     /// Where the carriage is stopped, and for how long: to be remembered.
     #[must_use]
     pub fn stops(&self) -> Vec<(NetworkId, IpAddr, Duration)> {
-        let now = crate::certificate_clock().unwrap_or_default();
+        let now = self.0.time.certificate_clock().unwrap_or_default();
         self.0.lock().manners.stops(now).collect()
     }
 
@@ -209,7 +248,7 @@ impl DnsPath {
         }
         let certified = config.asap.as_ref().ok_or(HeldBack::NoCertificate)?;
         let proof = inner.proof.ok_or(HeldBack::NotProved)?;
-        if proof.at.elapsed() > PROVED_FOR {
+        if inner.time.now() >= inner.proved_until {
             return Err(HeldBack::NotProved);
         }
         let address = certified.certificate.address();
@@ -221,14 +260,15 @@ impl DnsPath {
         }
         let carrier = Some(config.carrier.unwrap_or(service.port.get()));
         let config = ConnectConfig { carrier, ..config.clone() };
-        let now = crate::certificate_clock().map_err(HeldBack::Io)?;
+        let now = inner.time.certificate_clock().map_err(HeldBack::Io)?;
         // Counted when everything else is in order.
         inner.lock().manners.take(carriage.zone, inner.network, inner.resolver.ip(), now)?;
         let armed = Armed::new(&inner.endpoint, proof.verifier, server.port, first.data(), &config)?;
         let queries = armed.seal(proof.seen, &carriage, inner.parity)?;
-        let socket = ask::send(inner.resolver, &queries).await.map_err(HeldBack::Io)?;
+        let asked = ask::send(inner.resolver, inner.exchange.as_ref(), &queries);
+        let asked = asked.await.map_err(HeldBack::Io)?;
         let names = queries.len();
-        tokio::spawn(ask::listen(self.clone(), socket, queries));
+        tokio::spawn(ask::listen(self.clone(), asked, queries));
         Ok((armed, names))
     }
 
@@ -244,10 +284,11 @@ impl DnsPath {
     ) -> io::Result<Option<Stream>> {
         let mut answered = pin!(armed.stream.connected());
         let found = tokio::select! {
+            biased;
             result = &mut answered => return result.map(|()| None),
             found = addresses => found?,
         };
-        if let Ok(result) = timeout(HEAD_START, &mut answered).await {
+        if let Some(result) = self.0.time.timeout(HEAD_START, &mut answered).await {
             return result.map(|()| None);
         }
         // The certificate is for one family.
@@ -258,11 +299,12 @@ impl DnsPath {
         if sent && addresses.is_empty() {
             return answered.await.map(|()| None);
         }
-        if sent && matches!(timeout(ATTEMPT_DELAY, &mut answered).await, Ok(Ok(()))) {
+        if sent && matches!(self.0.time.timeout(ATTEMPT_DELAY, &mut answered).await, Some(Ok(()))) {
             return Ok(None);
         }
         // Another address, as ever; whichever answers first.
         tokio::select! {
+            biased;
             Ok(()) = &mut answered => Ok(None),
             result = self.ordinary(server, &addresses, first, config) => result.map(Some),
         }
@@ -278,14 +320,17 @@ impl DnsPath {
 }
 
 /// Holds the mapping of the translator until nobody wants it, or it is to be proved anew.
-async fn keep(inner: Weak<Inner>, proof: Proof) {
-    while proof.at.elapsed() < PROVED_FOR {
-        sleep(KEEP_ALIVE).await;
+async fn keep(inner: Weak<Inner>, verifier: SocketAddr) {
+    let Some((time, until)) = inner.upgrade().map(|inner| (inner.time.clone(), inner.proved_until)) else {
+        return;
+    };
+    while time.now() < until {
+        time.sleep(KEEP_ALIVE).await;
         let Some(inner) = inner.upgrade() else { return };
         let mut shared = inner.endpoint.shared.lock();
         // Without a route nothing is sent, and nothing is lost.
-        let _ = shared.find_source(proof.verifier);
-        shared.stack.keep_alive(proof.verifier);
+        let _ = shared.find_source(verifier);
+        shared.stack.keep_alive(verifier);
         shared.kick();
     }
 }
@@ -307,9 +352,9 @@ impl Armed {
         data: &[u8],
         config: &ConnectConfig,
     ) -> Result<Self, HeldBack> {
-        let config = at_present(config).map_err(HeldBack::Io)?;
         let shared = &endpoint.shared;
         let mut inner = shared.lock();
+        let config = at_present(config, &inner.time).map_err(HeldBack::Io)?;
         inner.check().map_err(HeldBack::Io)?;
         inner.find_source(verifier).map_err(HeldBack::Io)?;
         let now = inner.now();

@@ -2,6 +2,7 @@
 
 use crate::jobs::Jobs;
 use crate::shared::{Inner, Shared};
+use crate::time::Timer;
 use firstflight_link::Link;
 use firstflight_stack::{Drop as Dropped, Trace};
 use firstflight_wire::Instant;
@@ -13,7 +14,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::time::Sleep;
 
 /// Packets taken or sent before the other direction has its turn.
 const BURST: usize = 64;
@@ -29,7 +29,7 @@ pub(crate) struct Driver<L> {
     sending: Vec<u8>,
     /// Length of a packet in `sending` that the link had no room for.
     unsent: usize,
-    timer: Pin<Box<Sleep>>,
+    timer: Timer,
     timer_at: Option<Instant>,
     clock_at: Instant,
     /// For the coefficients of batches of signatures.
@@ -39,6 +39,7 @@ pub(crate) struct Driver<L> {
 impl<L: Link> Driver<L> {
     pub fn new(shared: Arc<Shared>, link: L, jobs: Jobs, seed: [u8; 32]) -> Self {
         let mtu = link.mtu().max(1280);
+        let timer = shared.lock().time.timer();
         Self {
             shared,
             received: vec![0; mtu],
@@ -46,7 +47,7 @@ impl<L: Link> Driver<L> {
             link,
             jobs,
             unsent: 0,
-            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            timer,
             timer_at: None,
             clock_at: Instant::ZERO,
             random: ChaCha20Rng::from_seed(seed),
@@ -129,9 +130,9 @@ impl<L: Link> Driver<L> {
         }
         if self.timer_at != Some(at) {
             self.timer_at = Some(at);
-            self.timer.as_mut().reset(tokio::time::Instant::now() + (at - now));
+            self.timer.reset(now, at);
         }
-        self.timer.as_mut().poll(cx).is_ready()
+        self.timer.poll(cx).is_ready()
     }
 
     fn run(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -187,7 +188,7 @@ impl<L: Link> Future for Driver<L> {
     }
 }
 
-// A driver's parts are moved freely; only the timer is pinned, in a box.
+// A driver's parts are moved freely; only the system's timer is pinned, in a box.
 impl<L> Unpin for Driver<L> {}
 
 /// Writes the cache file, if anything changed, where it stops nobody.

@@ -9,6 +9,7 @@ use crate::listener::Listener;
 use crate::shared::{BEGINNING, Shared};
 use crate::store::{SharedStore, StoreCounters};
 use crate::stream::{Stream, first_data};
+use crate::time::Time;
 use firstflight_credential::NetworkId;
 use firstflight_link::{Link, UdpLink};
 use firstflight_stack::{
@@ -40,7 +41,7 @@ impl Endpoint {
     /// # Panics
     /// Outside a tokio runtime, as [`tokio::spawn`] does.
     pub fn new<L: Link + 'static>(config: Config, link: L) -> Self {
-        Self::start(config, link, None)
+        Self::start(config, link, None, Time::system())
     }
 
     /// The same, as one of several servers that ask `store` whether a first flight was seen before. Its answer
@@ -50,7 +51,22 @@ impl Endpoint {
     /// # Panics
     /// Outside a tokio runtime, as [`tokio::spawn`] does.
     pub fn with_store<L: Link + 'static>(config: Config, link: L, store: Arc<dyn SharedStore>) -> Self {
-        Self::start(config, link, Some(store))
+        Self::start(config, link, Some(store), Time::system())
+    }
+
+    /// Starts an engine whose clock is `time`: one in memory, say, for a path in virtual time. A cache's files and a
+    /// farm's keys stay in the system's time.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, as [`tokio::spawn`] does.
+    pub fn in_time<L: Link + 'static>(config: Config, link: L, time: &Time) -> Self {
+        Self::start(config, link, None, time.clone())
+    }
+
+    /// Its clock.
+    #[must_use]
+    pub fn time(&self) -> Time {
+        self.shared.lock().time.clone()
     }
 
     /// Starts an engine that speaks TCP in UDP datagrams through sockets of the operating system: what needs no
@@ -90,7 +106,12 @@ impl Endpoint {
         }
     }
 
-    fn start<L: Link + 'static>(mut config: Config, link: L, store: Option<Arc<dyn SharedStore>>) -> Self {
+    fn start<L: Link + 'static>(
+        mut config: Config,
+        link: L,
+        store: Option<Arc<dyn SharedStore>>,
+        time: Time,
+    ) -> Self {
         config.mtu = config.mtu.min(link.mtu());
         if tracing::enabled!(tracing::Level::DEBUG) {
             config.limits.trace = config.limits.trace.max(1024);
@@ -99,7 +120,7 @@ impl Endpoint {
         let within = config.limits.parked_for * 4 / 5;
         // Another generator than the stack's, from the same secret.
         let seed = Sha256::new_with_prefix(b"batches").chain_update(config.secret).finalize().into();
-        let shared = Shared::new(config, store.is_some());
+        let shared = Shared::new(config, store.is_some(), time);
         tokio::spawn(Driver::new(Arc::clone(&shared), link, Jobs::new(store, within), seed));
         Self { shared }
     }
@@ -286,7 +307,7 @@ impl Endpoint {
             Poll::Pending
         });
         // Elapsed or idle: the engine stops either way.
-        let _ = tokio::time::timeout(timeout, idle).await;
+        let _ = self.time().timeout(timeout, idle).await;
         let last = {
             let mut inner = self.shared.lock();
             inner.stopping = true;

@@ -67,6 +67,7 @@ pub mod serial_file;
 mod shared;
 mod store;
 mod stream;
+mod time;
 pub mod trust;
 
 pub use cache::{Avoided, CacheError, CachedCookie, CachedRtt, CachedServer, CredentialCache};
@@ -85,11 +86,10 @@ pub use network::network_id;
 pub use race::{ConnectAnyConfig, ConnectAnyError, FailedAttempt};
 pub use store::{Answer, MemoryStore, SharedStore, StoreCounters, StoreError};
 pub use stream::Stream;
+pub use time::{Time, block_on_virtual};
 
-use nix::time::{ClockId, clock_gettime};
 use std::io;
 use std::net::IpAddr;
-use std::time::Duration;
 use zeroize::Zeroizing;
 
 /// Default settings for `addresses`, with a secret from the operating system's random source.
@@ -114,8 +114,7 @@ pub fn config(addresses: Vec<IpAddr>) -> io::Result<Config> {
 /// # Errors
 /// When the kernel does not have it.
 pub fn certificate_clock() -> io::Result<wire::Instant> {
-    let now = Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME)?);
-    Ok(wire::Instant::ZERO + now)
+    Time::system().certificate_clock()
 }
 
 /// The system's wall clock, milliseconds since 1970-01-01 00:00 UTC; 0 if it shows an earlier time.

@@ -115,6 +115,7 @@ impl Endpoint {
         first: FirstFlight<'_>,
         config: &ConnectAnyConfig,
     ) -> Result<Stream, ConnectAnyError> {
+        let time = self.time();
         let mut race = Race::new(&self.shared, first);
         let delay = config.attempt_delay.max(MIN_ATTEMPT_DELAY);
         let mut addresses = race.order(addresses, &config.connect).into_iter().peekable();
@@ -127,7 +128,7 @@ impl Endpoint {
             }
             let turn = poll_fn(|cx| race.poll(cx));
             let turn = match addresses.peek() {
-                Some(_) => tokio::time::timeout(delay, turn).await.ok(),
+                Some(_) => time.timeout(delay, turn).await,
                 None => Some(turn.await),
             };
             if let Some(Turn::Won(winner)) = turn {

@@ -3,6 +3,7 @@
 use crate::cache::{CredentialCache, Keeper, Snapshot};
 use crate::history::History;
 use crate::store::StoreCounters;
+use crate::time::Time;
 use firstflight_stack::{ConnId, Event, IoError, ListenerId, Readiness, Stack};
 use firstflight_tcp::CloseReason;
 use firstflight_wire::icmp::IcmpErrorKind;
@@ -12,7 +13,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Tasks that wait for one connection.
 #[derive(Debug, Default)]
@@ -39,7 +40,7 @@ pub(crate) struct Inner {
     pub stopping: bool,
     /// The driver has stopped; why, if by an error of the link.
     pub stopped: Option<Option<io::ErrorKind>>,
-    origin: std::time::Instant,
+    pub time: Time,
     /// Saves the client's memory of servers.
     keeper: Option<Keeper>,
     /// Addresses that lost races.
@@ -63,12 +64,12 @@ pub(crate) enum Interest {
 impl Inner {
     /// Monotonic time since the endpoint began.
     pub fn now(&self) -> Instant {
-        BEGINNING + self.origin.elapsed()
+        self.time.now()
     }
 
     /// Both clocks.
     fn clock(&self) -> Clock {
-        wall_clock(self.now())
+        clock_of(&self.time, self.now())
     }
 
     /// Gives the stack the wall clock.
@@ -215,8 +216,11 @@ impl Inner {
 
 /// The wall clock now. Its error is not known here; a host with NTP is within 1 s.
 pub(crate) fn wall_clock(mono: Instant) -> Clock {
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Clock { mono, unix_ms: unix.as_millis() as u64, uncertainty: Duration::from_secs(1) }
+    clock_of(&Time::system(), mono)
+}
+
+fn clock_of(time: &Time, mono: Instant) -> Clock {
+    Clock { mono, unix_ms: time.unix().as_millis() as u64, uncertainty: Duration::from_secs(1) }
 }
 
 /// Takes the unspecified addresses out of `config`; gives the families that they stand for. They mean every address
@@ -236,10 +240,10 @@ fn take_unspecified(config: &mut firstflight_stack::Config) -> [bool; 2] {
 pub(crate) struct Shared(Mutex<Inner>);
 
 impl Shared {
-    pub fn new(mut config: firstflight_stack::Config, has_store: bool) -> Arc<Self> {
+    pub fn new(mut config: firstflight_stack::Config, has_store: bool, time: Time) -> Arc<Self> {
         let any_address = take_unspecified(&mut config);
         let mut inner = Inner {
-            stack: Stack::new(config, BEGINNING),
+            stack: Stack::new(config, time.now()),
             store: StoreCounters::default(),
             has_store,
             waiting: HashMap::new(),
@@ -248,7 +252,7 @@ impl Shared {
             driver: None,
             stopping: false,
             stopped: None,
-            origin: std::time::Instant::now(),
+            time,
             keeper: None,
             history: History::default(),
             any_address,

@@ -1,6 +1,7 @@
 //! Streams.
 
 use crate::shared::{Inner, Interest, Shared, io_error};
+use crate::time::Time;
 use firstflight_credential::{Outcome, Reason};
 use firstflight_stack::{CloseReason, ConnId, ConnectConfig, ConnectionInfo, IoError};
 use std::borrow::Cow;
@@ -281,10 +282,10 @@ fn poll_complete(inner: &mut Inner, id: ConnId, cx: &Context<'_>) -> Poll<io::Re
 }
 
 /// A certificate's age is that of the moment when it is shown; a lazy stream may have been made long before.
-pub(crate) fn at_present(config: &ConnectConfig) -> io::Result<Cow<'_, ConnectConfig>> {
+pub(crate) fn at_present<'a>(config: &'a ConnectConfig, time: &Time) -> io::Result<Cow<'a, ConnectConfig>> {
     let mut config = Cow::Borrowed(config);
     if config.asap.is_some() {
-        let clock = crate::certificate_clock()?;
+        let clock = time.certificate_clock()?;
         if let Some(certified) = &mut config.to_mut().asap {
             certified.now = clock;
         }
@@ -302,7 +303,7 @@ pub(crate) fn connect(
     inner.check()?;
     inner.find_source(remote)?;
     let now = inner.now();
-    let config = at_present(config)?;
+    let config = at_present(config, &inner.time)?;
     let made = inner.stack.connect(remote, first, &config, now).map_err(io::Error::other)?;
     inner.kick();
     Ok(made)

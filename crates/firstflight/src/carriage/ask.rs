@@ -1,20 +1,54 @@
 //! The names of a first flight, and what the resolver says to them.
 
+use super::exchange::{Answer, Exchange};
 use super::{DnsPath, SILENT};
 use firstflight_dns::FragmentQuery;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use std::future::pending;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use tokio::net::UdpSocket;
-use tokio::time::{Instant, timeout_at};
 
 /// How long answers are awaited: resolvers ask silent name servers again for some seconds.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest answer that is read: more than a fragment's without EDNS can have.
 const ANSWER: usize = 1500;
 
-/// Asks for all of them at once, from a port of their own.
-pub(super) async fn send(resolver: SocketAddr, queries: &[FragmentQuery]) -> io::Result<UdpSocket> {
+/// Questions under way.
+pub(super) enum Asked {
+    Socket(UdpSocket),
+    Exchange(FuturesUnordered<Answer>),
+}
+
+impl Asked {
+    /// The next answer.
+    async fn answer(&mut self) -> io::Result<Vec<u8>> {
+        match self {
+            Self::Socket(socket) => {
+                let mut buffer = vec![0; ANSWER];
+                let len = socket.recv(&mut buffer).await?;
+                buffer.truncate(len);
+                Ok(buffer)
+            }
+            Self::Exchange(answers) => match answers.next().await {
+                Some(answer) => answer,
+                None => pending().await,
+            },
+        }
+    }
+}
+
+/// Asks for all of them at once: through `exchange`, or from a port of their own.
+pub(super) async fn send(
+    resolver: SocketAddr,
+    exchange: Option<&Exchange>,
+    queries: &[FragmentQuery],
+) -> io::Result<Asked> {
+    if let Some(exchange) = exchange {
+        return Ok(Asked::Exchange(queries.iter().map(|query| exchange.ask(query.as_bytes())).collect()));
+    }
     let any: IpAddr =
         if resolver.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).await?;
@@ -22,24 +56,23 @@ pub(super) async fn send(resolver: SocketAddr, queries: &[FragmentQuery]) -> io:
     for query in queries {
         socket.send(query.as_bytes()).await?;
     }
-    Ok(socket)
+    Ok(Asked::Socket(socket))
 }
 
 /// Hears what becomes of them: somebody who does not like them is not asked again today.
-pub(super) async fn listen(path: DnsPath, socket: UdpSocket, mut queries: Vec<FragmentQuery>) {
+pub(super) async fn listen(path: DnsPath, mut answers: Asked, mut queries: Vec<FragmentQuery>) {
     let asked = queries.len();
-    let until = Instant::now() + PATIENCE;
-    let mut buffer = [0; ANSWER];
+    let time = path.0.time.clone();
+    let until = time.now() + PATIENCE;
     while !queries.is_empty() {
-        let len = match timeout_at(until, socket.recv(&mut buffer)).await {
-            Ok(Ok(len)) => len,
+        let message = match time.timeout(until - time.now(), answers.answer()).await {
+            Some(Ok(message)) => message,
             // Nobody listens there, say: then the ordinary lookup has failed, too.
-            Ok(Err(_)) => return,
-            Err(_) => break,
+            Some(Err(_)) => return,
+            None => break,
         };
-        let message = buffer.get(..len).unwrap_or_default();
         let answer =
-            queries.iter().enumerate().find_map(|(at, query)| Some((at, query.read_answer(message)?)));
+            queries.iter().enumerate().find_map(|(at, query)| Some((at, query.read_answer(&message)?)));
         let Some((at, echo)) = answer else { continue };
         queries.swap_remove(at);
         if echo.stops() {
@@ -58,7 +91,7 @@ pub(super) async fn listen(path: DnsPath, socket: UdpSocket, mut queries: Vec<Fr
 fn stop(path: &DnsPath, why: &dyn std::fmt::Display) {
     let (network, resolver) = (path.0.network, path.0.resolver);
     tracing::info!(%resolver, "no first flights by lookups with this resolver for a day: {why}");
-    if let Ok(now) = crate::certificate_clock() {
+    if let Ok(now) = path.0.time.certificate_clock() {
         path.0.lock().manners.handle_refusal(network, resolver.ip(), now);
     }
 }

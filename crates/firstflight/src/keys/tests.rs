@@ -32,7 +32,11 @@ impl KeySource for Hourly {
 }
 
 fn listening() -> (Arc<Shared>, ListenerId) {
-    let shared = Shared::new(Config::new(vec!["10.0.0.1".parse().unwrap()], [1; 32]), false);
+    let shared = Shared::new(
+        Config::new(vec!["10.0.0.1".parse().unwrap()], [1; 32]),
+        false,
+        crate::time::Time::system(),
+    );
     let keys = CookieKeys::new(CookieKey::from_bytes([0; 16])).ring(Scheme::Linux);
     let mut config = ListenConfig::new("10.0.0.1:80".parse().unwrap());
     config.fast_open = Some(FastOpenPolicy::new(Arc::new(keys), Arc::new(PendingLimit::new(1))));

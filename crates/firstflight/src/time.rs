@@ -1,0 +1,157 @@
+//! Where time comes from: the system's clocks, or a clock in memory.
+
+use crate::shared::BEGINNING;
+use firstflight_link::VirtualTime;
+use firstflight_link::virtual_time::VirtualSleep;
+use firstflight_wire::Instant;
+use nix::time::{ClockId, clock_gettime};
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::time::Sleep;
+
+/// Where an [`Endpoint`](crate::Endpoint) has its time from. Clones show the same time.
+#[derive(Debug, Clone)]
+pub struct Time(Source);
+
+#[derive(Debug, Clone)]
+enum Source {
+    /// Since this moment.
+    System(std::time::Instant),
+    Virtual(VirtualTime),
+}
+
+impl Default for Time {
+    fn default() -> Self {
+        Self::system()
+    }
+}
+
+/// The clock in memory, for a path in virtual time ([`virtual_time_pair`](crate::link::virtual_time_pair)).
+impl From<VirtualTime> for Time {
+    fn from(time: VirtualTime) -> Self {
+        Self(Source::Virtual(time))
+    }
+}
+
+impl Time {
+    /// The system's clocks.
+    #[must_use]
+    pub fn system() -> Self {
+        Self(Source::System(std::time::Instant::now()))
+    }
+
+    /// Monotonic time. It begins ten years after zero, so that what is remembered has its place before.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        match &self.0 {
+            Source::System(origin) => BEGINNING + origin.elapsed(),
+            Source::Virtual(time) => BEGINNING + (time.now() - Instant::ZERO),
+        }
+    }
+
+    /// The wall clock: time since 1970-01-01 00:00 UTC; zero if it shows an earlier time.
+    #[must_use]
+    pub fn unix(&self) -> Duration {
+        match &self.0 {
+            Source::System(_) => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+            Source::Virtual(time) => time.unix(),
+        }
+    }
+
+    /// The clock of certificates. The system's is monotonic and runs while the machine sleeps (`CLOCK_BOOTTIME`), so
+    /// that a certificate ages in a laptop's bag, too.
+    ///
+    /// # Errors
+    /// When the kernel does not have it.
+    pub fn certificate_clock(&self) -> io::Result<Instant> {
+        match &self.0 {
+            Source::System(_) => {
+                let now = Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME)?);
+                Ok(Instant::ZERO + now)
+            }
+            Source::Virtual(_) => Ok(self.now()),
+        }
+    }
+
+    /// Waits until `duration` has passed.
+    pub async fn sleep(&self, duration: Duration) {
+        match &self.0 {
+            Source::System(_) => tokio::time::sleep(duration).await,
+            Source::Virtual(time) => time.sleep(duration).await,
+        }
+    }
+
+    /// What `work` gives, or `None` if it takes longer than `duration`.
+    pub async fn timeout<F: Future>(&self, duration: Duration, work: F) -> Option<F::Output> {
+        let mut work = pin!(work);
+        let mut late = pin!(self.sleep(duration));
+        std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => late.as_mut().poll(cx).map(|()| None),
+        })
+        .await
+    }
+
+    /// For the driver.
+    pub(crate) fn timer(&self) -> Timer {
+        match &self.0 {
+            Source::System(_) => Timer::System(Box::pin(tokio::time::sleep(Duration::ZERO))),
+            Source::Virtual(time) => Timer::Virtual(time.sleep(Duration::ZERO)),
+        }
+    }
+}
+
+/// Runs `work` to its end in virtual time: when every task waits, `time` moves to the next timer.
+///
+/// The runtime has one thread, and neither timers nor I/O of its own: nothing in it can wait for the world outside, so
+/// how busy the machine is cannot be seen. Work that waits for something that has no timer never ends.
+///
+/// # Errors
+/// When the system gives no runtime.
+///
+/// ```
+/// use firstflight::link::VirtualTime;
+/// use firstflight::{Time, block_on_virtual};
+/// use std::time::Duration;
+///
+/// let time = VirtualTime::new(Duration::ZERO);
+/// // An hour passes at once.
+/// block_on_virtual(&time, Time::from(time.clone()).sleep(Duration::from_secs(3600)))?;
+/// assert_eq!(time.unix(), Duration::from_secs(3600));
+/// # std::io::Result::Ok(())
+/// ```
+pub fn block_on_virtual<F: Future>(time: &VirtualTime, work: F) -> io::Result<F::Output> {
+    let clock = time.clone();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .on_thread_park(move || {
+            clock.advance();
+        })
+        .build()?;
+    Ok(runtime.block_on(work))
+}
+
+/// Waits again and again.
+pub(crate) enum Timer {
+    System(Pin<Box<Sleep>>),
+    Virtual(VirtualSleep),
+}
+
+impl Timer {
+    /// Waits from `now` until `at`.
+    pub fn reset(&mut self, now: Instant, at: Instant) {
+        match self {
+            Self::System(sleep) => sleep.as_mut().reset(tokio::time::Instant::now() + (at - now)),
+            Self::Virtual(sleep) => sleep.reset(Instant::ZERO + (at - BEGINNING)),
+        }
+    }
+
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::System(sleep) => sleep.as_mut().poll(cx),
+            Self::Virtual(sleep) => Pin::new(sleep).poll(cx),
+        }
+    }
+}
