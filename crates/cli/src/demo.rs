@@ -1,6 +1,7 @@
 //! `firstflight demo`: what a round trip costs, in one process and without any set-up.
 
 mod certified;
+mod clock;
 mod lookup;
 mod overheard;
 mod site;
@@ -10,10 +11,13 @@ use crate::error::Error;
 use crate::network::{Capture, engine_config};
 use crate::output;
 use certified::{Shown, Wallet};
-use firstflight::link::{PathConfig, real_time_pair};
+use clock::DemoClock;
+use firstflight::link::PathConfig;
 use firstflight::{CarrierConfig, Config, ConnectConfig, Endpoint, FirstFlight};
 use lookup::{Case, Lookups};
 use overheard::{Overheard, Spy};
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
 use serde::Serialize;
 use site::Site;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -22,19 +26,21 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::AsyncReadExt;
 
 /// See what a round trip costs: the same page by an ordinary handshake, by Fast Open and by ASAP
 ///
 /// Client and server run in this process, joined by an emulated path. Nothing is sent to any network
 /// and no privilege is needed. The client's certificates were obtained before, from verifiers in the same
-/// process.
+/// process. Time is virtual: packets take their time on the path, computing takes none, and nobody waits. The same
+/// seed gives the same result on every machine.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   firstflight demo
   firstflight demo --rtt 250 --loss 2
+  firstflight demo --real-time             packets take their time, and so does the machine
   firstflight demo --json
   firstflight demo --pcap demo.pcapng      then open the file in Wireshark")]
 pub struct Args {
@@ -50,6 +56,9 @@ pub struct Args {
     /// Seed of the losses; chosen anew and printed without it
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Use the system's clock: wait for every packet, and measure what the machine adds
+    #[arg(long)]
+    real_time: bool,
     /// Print a JSON array instead of a table
     #[arg(long)]
     json: bool,
@@ -206,7 +215,13 @@ struct Visit {
 }
 
 /// Runs it.
-pub async fn run(args: Args) -> Result<ExitCode, Error> {
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    let clock = DemoClock::new(args.real_time);
+    clock.block_on(visit_all(args, &clock))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn visit_all(args: &Args, clock: &DemoClock) -> Result<(), Error> {
     let seed = match args.seed {
         Some(seed) => seed,
         // 32 bits, which every JSON reader holds exactly. A fresh hasher's key differs every time.
@@ -216,27 +231,30 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         loss: args.loss / 100.0,
         ..PathConfig::with_delay(Duration::from_micros(u64::from(args.rtt) * 500))
     };
-    let (near, far) = real_time_pair(path.clone(), path, seed).map_err(Error::Path)?;
-    let capture = Capture::create(args.pcap.as_deref(), "client")?;
+    // Nothing here is secret: all keys follow from the seed, too.
+    let mut seeds = ChaCha20Rng::seed_from_u64(seed);
+    let (time, (near, far)) = (clock.time(), clock.pair(&path, seed)?);
+    let capture = Capture::in_time(args.pcap.as_deref(), "client", time.clone())?;
     let spy = Arc::new(Spy::default());
     let link = capture.tap(Overheard::new(near, Arc::clone(&spy)));
-    let client = Endpoint::new(engine(vec![CLIENT])?, link);
-    let site = Site::open(far, args.size)?;
-    let wallet = Wallet::new(CLIENT)?;
+    let client = Endpoint::in_time(engine(vec![CLIENT], &mut seeds)?, link, &time);
+    let site = Site::open(far, args.size, &time, &mut seeds)?;
+    let wallet = Wallet::new(CLIENT, &time, &mut seeds)?;
 
     let rtt = Duration::from_millis(args.rtt.into());
-    let lookups = Lookups::open(&client, site.endpoint(), rtt).await?;
+    let lookups = Lookups::open(&client, site.endpoint(), rtt, seeds)?;
     let mut visits = Vec::with_capacity(MODES.len());
     for mode in MODES {
         let before = site.executed();
         spy.replays(mode.asap.is_some_and(|shown| shown.replayed));
-        let visit = tokio::time::timeout(PATIENCE, visit(&client, &mode, &wallet, &lookups))
+        let visit = time
+            .timeout(PATIENCE, visit(&client, &mode, &wallet, &lookups))
             .await
-            .map_err(|_| Error::DemoTimeout(mode.label, PATIENCE))?
+            .ok_or(Error::DemoTimeout(mode.label, PATIENCE))?
             .map_err(|error| Error::Demo(mode.label, error))?;
         if mode.asap.is_some_and(|shown| shown.replayed) {
             // Were the copy executed, it would be by now.
-            tokio::time::sleep(rtt).await;
+            time.sleep(rtt).await;
         }
         visits.push(Visit {
             mode: mode.label,
@@ -258,15 +276,21 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     }
     // The last FINs, for the capture's sake.
     client.shutdown(Duration::from_millis(u64::from(args.rtt) * 2)).await;
-    capture.finish()?;
-    Ok(ExitCode::SUCCESS)
+    capture.finish()
 }
 
 /// An engine that speaks TCP on IP, and in UDP.
-fn engine(addresses: Vec<IpAddr>) -> Result<Config, Error> {
+fn engine(addresses: Vec<IpAddr>, seeds: &mut ChaCha20Rng) -> Result<Config, Error> {
     let mut config = engine_config(addresses)?;
+    config.secret = draw(seeds);
     config.carrier = Some(CarrierConfig::new(UDP_PORT));
     Ok(config)
+}
+
+fn draw<const N: usize>(seeds: &mut ChaCha20Rng) -> [u8; N] {
+    let mut bytes = [0; N];
+    seeds.fill_bytes(&mut bytes);
+    bytes
 }
 
 /// What one visit measured.
@@ -287,7 +311,8 @@ async fn visit(client: &Endpoint, mode: &Mode, wallet: &Wallet, lookups: &Lookup
         lookups.set(case);
     }
     let first = FirstFlight::safely_replayable(REQUEST);
-    let began = Instant::now();
+    let time = client.time();
+    let began = time.now();
     let mut stream = if mode.inside {
         lookups.connect(first, &config).await?
     } else {
@@ -297,7 +322,7 @@ async fn visit(client: &Endpoint, mode: &Mode, wallet: &Wallet, lookups: &Lookup
         client.connect(mode.server, first, &config).await?
     };
     let mut filled = stream.read(&mut buffer).await?;
-    let first_byte = began.elapsed();
+    let first_byte = time.now() - began;
     let head = loop {
         let read = buffer.get(..filled).unwrap_or_default();
         if let Some(end) = find_blank_line(read) {
@@ -317,7 +342,7 @@ async fn visit(client: &Endpoint, mode: &Mode, wallet: &Wallet, lookups: &Lookup
             n => bytes += n as u64,
         }
     }
-    let total = began.elapsed();
+    let total = time.now() - began;
     let outcome = stream.outcome();
     let reason = outcome.reason().map(|reason| reason.as_str());
     Ok(Measured { first_byte, total, bytes, outcome: outcome.as_str(), reason })

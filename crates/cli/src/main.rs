@@ -90,7 +90,7 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<ExitCode, Error> {
     match command {
-        Command::Demo(args) => block_on(demo::run(args)),
+        Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => block_on(serve::run(*args)),
         Command::Get(args) => block_on(get::run(args)),
         Command::Keys(args) => block_on(keys::run(args)),
@@ -108,7 +108,7 @@ fn run(command: Command) -> Result<ExitCode, Error> {
     }
 }
 
-fn block_on(work: impl Future<Output = Result<ExitCode, Error>>) -> Result<ExitCode, Error> {
+fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
     let result = runtime.block_on(work);
     // A read of a slow disk must not hold up the exit.

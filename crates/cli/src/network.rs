@@ -6,7 +6,7 @@ use crate::subnet::Subnet;
 use firstflight::credential::NetworkId;
 use firstflight::link::{Link, PcapTap, PcapWriterError, Tapped, Tun, TunConfig, UdpLink};
 use firstflight::tcp::congestion::Algorithm;
-use firstflight::{Config, Endpoint, SharedStore};
+use firstflight::{Config, Endpoint, SharedStore, Time};
 use std::fs::File;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -117,12 +117,18 @@ pub struct Capture(Option<(PathBuf, PcapTap)>);
 impl Capture {
     /// Starts a capture into `file`, if one is wanted.
     pub fn create(file: Option<&Path>, interface: &str) -> Result<Self, Error> {
+        Self::in_time(file, interface, Time::system())
+    }
+
+    /// The same with the wall clock of `time`.
+    pub fn in_time(file: Option<&Path>, interface: &str, time: Time) -> Result<Self, Error> {
         let Some(path) = file else {
             return Ok(Self(None));
         };
         let fail = |error| Error::Pcap(path.to_owned(), error);
         let output = File::create(path).map_err(|error| fail(PcapWriterError::Io(error)))?;
-        let tap = PcapTap::new(output, "firstflight", &[interface]).map_err(fail)?;
+        let tap = PcapTap::with_clock(output, "firstflight", &[interface], move || time.unix());
+        let tap = tap.map_err(fail)?;
         Ok(Self(Some((path.to_owned(), tap))))
     }
 

@@ -1,9 +1,10 @@
 //! The demonstration's verifiers, and what the client got from them.
 
 use crate::error::Error;
-use firstflight::Certified;
 use firstflight::credential::asap::{ClientCertificate, Identity, PrivateKey, certify};
 use firstflight::wire::asap::CertificateFlags;
+use firstflight::{Certified, Time};
+use rand_chacha::ChaCha20Rng;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -26,12 +27,16 @@ impl Certifier {
         PrivateKey::from_seed(&[self.0; 32])
     }
 
-    fn certify(self, client: IpAddr) -> Result<Arc<ClientCertificate>, Error> {
-        let mut seed = zeroize::Zeroizing::new([0; 32]);
-        firstflight::random_bytes(&mut *seed).map_err(Error::Random)?;
+    fn certify(
+        self,
+        client: IpAddr,
+        time: &Time,
+        seeds: &mut ChaCha20Rng,
+    ) -> Result<Arc<ClientCertificate>, Error> {
+        let seed = super::draw::<32>(seeds);
         let (verifier, key) = (self.key(), PrivateKey::from_seed(&seed));
-        let clock = firstflight::certificate_clock().map_err(Error::NoClock)?;
-        let now = u32::try_from(firstflight::unix_ms() / 1000).unwrap_or(u32::MAX);
+        let clock = time.certificate_clock().map_err(Error::NoClock)?;
+        let now = u32::try_from(time.unix().as_secs()).unwrap_or(u32::MAX);
         let body = CertificateFlags::new(1, true, false)
             .and_then(|flags| certify(&verifier, &key.public(), client, now, LASTS, flags));
         let certificate =
@@ -66,12 +71,14 @@ impl Shown {
 pub struct Wallet {
     trusted: Arc<ClientCertificate>,
     stranger: Arc<ClientCertificate>,
+    time: Time,
 }
 
 impl Wallet {
     /// One certificate by each verifier.
-    pub fn new(client: IpAddr) -> Result<Self, Error> {
-        Ok(Self { trusted: CERTIFIER.certify(client)?, stranger: STRANGER.certify(client)? })
+    pub fn new(client: IpAddr, time: &Time, seeds: &mut ChaCha20Rng) -> Result<Self, Error> {
+        let mut certificate = |by: Certifier| by.certify(client, time, seeds);
+        Ok(Self { trusted: certificate(CERTIFIER)?, stranger: certificate(STRANGER)?, time: time.clone() })
     }
 
     /// For a connect to `server`.
@@ -79,7 +86,7 @@ impl Wallet {
         let certificate = if shown.by.0 == CERTIFIER.0 { &self.trusted } else { &self.stranger };
         Ok(Certified {
             certificate: Arc::clone(certificate),
-            now: firstflight::certificate_clock()?,
+            now: self.time.certificate_clock()?,
             identity: identity(server),
             known: shown.known,
             once: false,

@@ -1,31 +1,29 @@
-//! The demonstration's lookups: a resolver and a name server in this process, at distances of their own. Only the
-//! resolver is a real socket, on the loopback device.
+//! The demonstration's lookups: a resolver and a name server in this process, at distances of their own.
 
 use super::{CERTIFICATES, CLIENT, UDP_PORT};
 use crate::error::Error;
-use crate::get::record::Names;
-use firstflight::carriage::{DnsPath, Manners, Proof, Server};
+use firstflight::carriage::{DnsPath, Exchange, Manners, Proof, Server};
 use firstflight::credential::NetworkId;
 use firstflight::wire::asap::{Carriage, UdpService, Zone};
 use firstflight::wire::{Clock, Instant};
-use firstflight::{ConnectConfig, Endpoint, FirstFlight, RelayedFlight, Stream};
+use firstflight::{ConnectConfig, Endpoint, FirstFlight, RelayedFlight, Stream, Time};
 use firstflight_dns::front::{RateLimit, RoundRobin};
-use firstflight_dns::relay::MAX_RELAY;
 use firstflight_dns::{
     Boot, CarriageConfig, CarriageKey, CarriageKeys, Destination, Front, OpenBuffer, ReassemblyLimits,
     RelayKey, RelayReceiver, RelaySender, RelayServer, Transport, ZoneData,
 };
+use hickory_resolver::proto::op::{Message, MessageType, OpCode, Query};
+use hickory_resolver::proto::rr::{Name, RecordType};
 use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::SeedableRng;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::{NonZeroU8, NonZeroU16};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::net::UdpSocket;
-use tokio::time::sleep;
 
-const NAME: &str = "www.xyz.com";
+const NAME: &str = "www.xyz.com.";
+/// By this address the client knows the resolver; no packet is sent there.
+const RESOLVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 53)), 53);
 const ZONE: &[u8] = b"\x01f\x03xyz\x03com\x00";
 const KEY_ID: NonZeroU8 = NonZeroU8::MIN;
 
@@ -56,48 +54,50 @@ impl Case {
 
 /// Resolver and name server.
 pub struct Lookups {
-    names: Names,
+    resolver: Resolver,
     path: DnsPath,
     key: [u8; 32],
-    state: Arc<Mutex<State>>,
-}
-
-struct State {
-    case: Case,
-    front: Front,
-    relays: RelayReceiver,
-    random: ChaCha20Rng,
 }
 
 impl Lookups {
     /// For `client`, of the name of `server`, whose round-trip time is `rtt`.
-    pub async fn open(client: &Endpoint, server: &Endpoint, rtt: Duration) -> Result<Self, Error> {
-        let mut seed = zeroize::Zeroizing::new([0; 32]);
-        firstflight::random_bytes(&mut *seed).map_err(Error::Random)?;
-        let mut random = ChaCha20Rng::from_seed(*seed);
+    pub fn open(
+        client: &Endpoint,
+        server: &Endpoint,
+        rtt: Duration,
+        mut random: ChaCha20Rng,
+    ) -> Result<Self, Error> {
+        let time = client.time();
         let (carriage, relay) = (CarriageKey::generate(&mut random), RelayKey::generate(&mut random));
         let key = carriage.public();
-        let front = front(carriage, &relay, &mut random).ok_or_else(|| fail("the name server's zone"))?;
+        let front =
+            front(carriage, &relay, &time, &mut random).ok_or_else(|| fail("the name server's zone"))?;
         let mut relays = RelayReceiver::new();
         relays.set_key(1, &relay);
-        let state = Arc::new(Mutex::new(State { case: Case::Near, front, relays, random }));
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(Error::Runtime)?;
-        let resolver = socket.local_addr().map_err(Error::Runtime)?;
-        tokio::spawn(resolve(Arc::new(socket), Arc::clone(&state), server.clone(), rtt));
+        let state = State { case: Case::Near, front, relays, random };
+        let resolver = Resolver { state: Arc::new(Mutex::new(state)), server: server.clone(), rtt, time };
+        let asked = resolver.clone();
+        let exchange = Exchange::new(move |query| asked.clone().answer(query));
         let seen = SocketAddr::new(CLIENT, UDP_PORT);
         let proof = Some(Proof { seen, verifier: CERTIFICATES, at: std::time::Instant::now() });
-        let path = DnsPath::new(client.clone(), resolver, NetworkId::UNKNOWN, proof, Manners::new(), false);
-        Ok(Self { names: Names::at(resolver)?, path, key, state })
+        let (network, manners) = (NetworkId::UNKNOWN, Manners::new());
+        let path = DnsPath::through(client.clone(), RESOLVER, exchange, network, proof, manners, false);
+        Ok(Self { resolver, path, key })
     }
 
     /// From now on it is like this.
     pub fn set(&self, case: Case) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).case = case;
+        self.resolver.lock().case = case;
     }
 
     /// The lookup alone.
     pub async fn addresses(&self) -> io::Result<Vec<IpAddr>> {
-        self.names.addresses(NAME, true).await
+        let mut query = Message::new(0, MessageType::Query, OpCode::Query);
+        query.metadata.recursion_desired = true;
+        query.add_query(Query::query(Name::from_ascii(NAME).map_err(io::Error::other)?, RecordType::A));
+        let answer = self.resolver.clone().answer(query.to_vec().map_err(io::Error::other)?).await?;
+        let answer = Message::from_vec(&answer).map_err(io::Error::other)?;
+        Ok(answer.answers.iter().filter_map(|record| record.data.ip_addr()).collect())
     }
 
     /// The request inside the lookup, and directly when the address is there.
@@ -114,13 +114,13 @@ fn fail(what: &'static str) -> Error {
     Error::Demo(what, io::ErrorKind::InvalidData.into())
 }
 
-fn front(carriage: CarriageKey, relay: &RelayKey, random: &mut ChaCha20Rng) -> Option<Front> {
+fn front(carriage: CarriageKey, relay: &RelayKey, time: &Time, random: &mut ChaCha20Rng) -> Option<Front> {
     let IpAddr::V4(server) = CERTIFICATES.ip() else { return None };
     let text =
         format!("@ 60 IN SOA ns hostmaster 1 60 60 60 60\n@ IN NS ns\nns IN A {server}\nwww IN A {server}\n");
     let zone = ZoneData::parse(&text, None, &"xyz.com.".parse().ok()?).ok()?;
     let mut front = Front::new(vec![zone], RateLimit::default()).ok()?;
-    let boot = u32::try_from(firstflight::unix_ms() / 1000).ok()?;
+    let boot = u32::try_from(time.unix().as_secs()).ok()?;
     let config = CarriageConfig {
         zone: "f.xyz.com.".parse().ok()?,
         addresses: vec![server],
@@ -139,6 +139,72 @@ fn front(carriage: CarriageKey, relay: &RelayKey, random: &mut ChaCha20Rng) -> O
     Some(front)
 }
 
+/// It asks the name server for what it does not have.
+#[derive(Clone)]
+struct Resolver {
+    state: Arc<Mutex<State>>,
+    server: Endpoint,
+    rtt: Duration,
+    time: Time,
+}
+
+struct State {
+    case: Case,
+    front: Front,
+    relays: RelayReceiver,
+    random: ChaCha20Rng,
+}
+
+impl Resolver {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This share of the round-trip time between client and server passes.
+    async fn travel(&self, share: f64) {
+        self.time.sleep(self.rtt.mul_f64(share)).await;
+    }
+
+    /// What the client gets for `query`, when it gets it.
+    async fn answer(self, query: Vec<u8>) -> io::Result<Vec<u8>> {
+        self.travel(Case::RESOLVER).await;
+        let case = self.lock().case;
+        let (there, relay) = case.shares();
+        // Names of first flights are new each time.
+        let cached = case == Case::Cached && query.windows(4).any(|four| four == b"\x03www");
+        if !cached {
+            self.travel(there).await;
+        }
+        let Answered { message, relays } = self.lock().handle(&query, &self.time);
+        for datagram in relays {
+            let resolver = self.clone();
+            tokio::spawn(async move {
+                resolver.travel(relay).await;
+                resolver.hand_over(&datagram);
+            });
+        }
+        self.travel(Case::RESOLVER + if cached { 0.0 } else { there }).await;
+        message.ok_or_else(|| io::Error::other("the name server does not answer"))
+    }
+
+    /// A first flight has come to the server.
+    fn hand_over(&self, datagram: &[u8]) {
+        let mut buffer = OpenBuffer::new();
+        let mut state = self.lock();
+        let Ok(relayed) = state.relays.handle_datagram(datagram, unix_ms(&self.time), &mut buffer) else {
+            return;
+        };
+        let segment = relayed.ci.segment();
+        self.server.handle_relayed(RelayedFlight {
+            client: SocketAddr::new(relayed.ci.address, relayed.ci.outer_port.get()),
+            server: CERTIFICATES.ip(),
+            segment: &segment,
+            key: relayed.reply,
+            seen_as: None,
+        });
+    }
+}
+
 /// What the name server has for others.
 struct Answered {
     message: Option<Vec<u8>>,
@@ -146,9 +212,9 @@ struct Answered {
 }
 
 impl State {
-    fn handle(&mut self, query: &[u8]) -> Answered {
-        let mono = firstflight::certificate_clock().unwrap_or(Instant::ZERO);
-        let clock = Clock { mono, unix_ms: firstflight::unix_ms(), uncertainty: Duration::ZERO };
+    fn handle(&mut self, query: &[u8], time: &Time) -> Answered {
+        let mono = time.certificate_clock().unwrap_or(Instant::ZERO);
+        let clock = Clock { mono, unix_ms: unix_ms(time), uncertainty: Duration::ZERO };
         let from = Ipv4Addr::LOCALHOST.into();
         let message = self.front.handle_query(mono, from, Transport::Udp, query, &mut self.random);
         let relays = std::iter::from_fn(|| self.front.poll_relay(&clock)).map(|relay| relay.datagram);
@@ -156,51 +222,6 @@ impl State {
     }
 }
 
-/// The resolver: it asks the name server for what it does not have.
-async fn resolve(socket: Arc<UdpSocket>, state: Arc<Mutex<State>>, server: Endpoint, rtt: Duration) {
-    let mut buffer = [0; MAX_RELAY];
-    while let Ok((len, client)) = socket.recv_from(&mut buffer).await {
-        let query = buffer.get(..len).unwrap_or_default().to_vec();
-        let (socket, state, server) = (Arc::clone(&socket), Arc::clone(&state), server.clone());
-        tokio::spawn(async move {
-            sleep(rtt.mul_f64(Case::RESOLVER)).await;
-            let case = state.lock().unwrap_or_else(PoisonError::into_inner).case;
-            let (there, relay) = case.shares();
-            // Names of first flights are new each time.
-            let cached = case == Case::Cached && query.windows(4).any(|four| four == b"\x03www");
-            if !cached {
-                sleep(rtt.mul_f64(there)).await;
-            }
-            let Answered { message, relays } =
-                state.lock().unwrap_or_else(PoisonError::into_inner).handle(&query);
-            for datagram in relays {
-                let (state, server) = (Arc::clone(&state), server.clone());
-                tokio::spawn(async move {
-                    sleep(rtt.mul_f64(relay)).await;
-                    hand_over(&state, &server, &datagram);
-                });
-            }
-            sleep(rtt.mul_f64(Case::RESOLVER + if cached { 0.0 } else { there })).await;
-            if let Some(message) = message {
-                // The client has gone: nobody waits for it.
-                let _ = socket.send_to(&message, client).await;
-            }
-        });
-    }
-}
-
-fn hand_over(state: &Mutex<State>, server: &Endpoint, datagram: &[u8]) {
-    let mut buffer = OpenBuffer::new();
-    let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-    let Ok(relayed) = state.relays.handle_datagram(datagram, firstflight::unix_ms(), &mut buffer) else {
-        return;
-    };
-    let segment = relayed.ci.segment();
-    server.handle_relayed(RelayedFlight {
-        client: SocketAddr::new(relayed.ci.address, relayed.ci.outer_port.get()),
-        server: CERTIFICATES.ip(),
-        segment: &segment,
-        key: relayed.reply,
-        seen_as: None,
-    });
+fn unix_ms(time: &Time) -> u64 {
+    time.unix().as_millis() as u64
 }

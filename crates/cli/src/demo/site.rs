@@ -5,10 +5,11 @@ use super::{CERTIFICATES, COOKIES, PIECE, UNKNOWN, engine, find_blank_line};
 use crate::error::Error;
 use firstflight::credential::asap::{AsapPolicy, GuardDomain, TrustStore, Trusted};
 use firstflight::credential::{
-    FastOpenPolicy, KeyRing, PendingLimit, Quarantine, ReplayTable, Scheme, Window,
+    CookieKey, FastOpenPolicy, GuardKey, KeyRing, PendingLimit, Quarantine, ReplayTable, Scheme, Window,
 };
 use firstflight::link::Link;
-use firstflight::{Endpoint, ListenConfig, Listener, Stream};
+use firstflight::{Endpoint, ListenConfig, Listener, Stream, Time};
+use rand_chacha::ChaCha20Rng;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,11 +29,16 @@ pub struct Site {
 
 impl Site {
     /// Opens them on one engine.
-    pub fn open<L: Link + 'static>(link: L, size: u64) -> Result<Self, Error> {
+    pub fn open<L: Link + 'static>(
+        link: L,
+        size: u64,
+        time: &Time,
+        seeds: &mut ChaCha20Rng,
+    ) -> Result<Self, Error> {
         let addresses = [COOKIES, CERTIFICATES, UNKNOWN].map(|at| at.ip());
-        let server = Endpoint::new(engine(addresses.to_vec())?, link);
+        let server = Endpoint::in_time(engine(addresses.to_vec(), seeds)?, link, time);
         let executed = Arc::new(AtomicU64::new(0));
-        let key = firstflight::random_key().map_err(Error::Random)?;
+        let key = CookieKey::from_bytes(super::draw(seeds));
         let cookies = FastOpenPolicy::new(
             Arc::new(KeyRing::new(Scheme::default(), key)),
             Arc::new(PendingLimit::new(16)),
@@ -42,7 +48,7 @@ impl Site {
             if at == COOKIES {
                 config.fast_open = Some(cookies.clone());
             } else {
-                config.asap = Some(certificates(at)?);
+                config.asap = Some(certificates(at, time, seeds)?);
             }
             let listener = server.listen(config).map_err(|error| Error::Listen(at, error))?;
             tokio::spawn(serve(listener, size, Arc::clone(&executed)));
@@ -62,11 +68,11 @@ impl Site {
 }
 
 /// Trusts one verifier, as its own.
-fn certificates(at: SocketAddr) -> Result<AsapPolicy, Error> {
+fn certificates(at: SocketAddr, time: &Time, seeds: &mut ChaCha20Rng) -> Result<AsapPolicy, Error> {
     let trusted = Trusted { own: true, ..Trusted::new(CERTIFIER.key().public()) };
-    let key = firstflight::random_guard_key().map_err(Error::Random)?;
+    let key = GuardKey::from_bytes(super::draw(seeds));
     // A guard begins by refusing what a server before it may have accepted; there was none.
-    let began = firstflight::unix_ms().saturating_sub(60_000);
+    let began = (time.unix().as_millis() as u64).saturating_sub(60_000);
     Ok(AsapPolicy {
         trust: Arc::new(TrustStore::new([trusted]).map_err(Error::Trust)?),
         identities: [identity(at)].into(),

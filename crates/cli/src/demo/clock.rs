@@ -1,0 +1,52 @@
+//! The demonstration's time: virtual, unless the user wants to wait.
+
+use crate::error::Error;
+use firstflight::link::memory::MemoryLinkError;
+use firstflight::link::{MemoryLink, PathConfig, VirtualTime, real_time_pair, virtual_time_pair};
+use firstflight::{Time, block_on_virtual};
+use std::time::Duration;
+
+/// When the demonstration in virtual time begins: 2026-01-01 00:00 UTC.
+const BEGINNING: Duration = Duration::from_secs(1_767_225_600);
+
+/// Which time it is.
+pub enum DemoClock {
+    System,
+    Virtual(VirtualTime),
+}
+
+impl DemoClock {
+    /// The system's, or a virtual one.
+    pub fn new(real: bool) -> Self {
+        if real { Self::System } else { Self::Virtual(VirtualTime::new(BEGINNING)) }
+    }
+
+    /// For engines and sleeps.
+    pub fn time(&self) -> Time {
+        match self {
+            Self::System => Time::system(),
+            Self::Virtual(time) => time.clone().into(),
+        }
+    }
+
+    /// Both ends of a path.
+    pub fn pair(&self, path: &PathConfig, seed: u64) -> Result<(MemoryLink, MemoryLink), Error> {
+        match self {
+            Self::System => real_time_pair(path.clone(), path.clone(), seed),
+            Self::Virtual(time) => {
+                virtual_time_pair(path.clone(), path.clone(), seed, time).map_err(MemoryLinkError::Path)
+            }
+        }
+        .map_err(Error::Path)
+    }
+
+    /// Runs `work` to its end.
+    ///
+    /// In virtual time nothing can wait for the world outside: [`block_on_virtual`].
+    pub fn block_on<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        match self {
+            Self::System => crate::block_on(work),
+            Self::Virtual(time) => block_on_virtual(time, work).map_err(Error::Runtime)?,
+        }
+    }
+}
