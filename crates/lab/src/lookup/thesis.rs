@@ -1,5 +1,5 @@
-//! The thesis' own form (its section 5.2): connection information in plain text, in the labels of one name,
-//! `a.CI.www.xyz.com`. For its experiments, in this simulator only: names are logged by everybody, and today's resolvers
+//! The thesis' own form (its section 5.1): connection information in plain text, in the labels of one name,
+//! `a.CI.www.xyz.com`, which stands for a SYN on IP, as in its version in the kernel (chapter 6). For its experiments, in this simulator only: names are logged by everybody, and today's resolvers
 //! ask for them label by label.
 
 use super::names::{HOST, plain};

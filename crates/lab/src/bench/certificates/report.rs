@@ -37,7 +37,8 @@ const fn accept(credential: Credential, burst: usize) -> Row {
     Row::Accept(credential, burst)
 }
 
-/// RSA signatures that a request has in the thesis: certificate and request, or the request alone.
+/// RSA signatures that a request has in the thesis: certificate and request, or the request alone. There the request's is
+/// RSA-512 (§4.5); the comparison takes RSA-1024 for both.
 fn rsa_signatures(row: Row) -> Option<f64> {
     match row {
         Row::Verify(Seen::Cached, _) | Row::Accept(Credential::Certificate(Seen::Cached), _) => Some(1.0),
@@ -168,14 +169,14 @@ fn notes(results: &Results, out: &mut String) {
         Ok(rsa) => writeln!(
             out,
             "RSA-1024: `openssl speed rsa1024` in turn with ours, {}; in the thesis a verifier makes one signature, \
-             a server verifies one for the certificate and one for the request.",
+             a server verifies that one and, with RSA-512, the request's.",
             rsa.version
         ),
         Err(why) => writeln!(out, "RSA-1024 is left out: {why}."),
     };
     let _ = writeln!(
         out,
-        "The thesis' own figures, on its machines: issued in {THESIS_ISSUE_MS} ms (95 %), verified in \
+        "The thesis' own figures, on its machines: issued in less than {THESIS_ISSUE_MS} ms (more than 95 %), verified in \
          {THESIS_VERIFY_MS} ms (median).\n{} rounds in turn, median (least–most), CPU time of the one thread.",
         results.rounds
     );

@@ -1,5 +1,5 @@
 //! `bench front`: what a name server spends on first flights in names, beside what any name server spends on a query
-//! (thesis §7.3: of the order of 100 µs more).
+//! (thesis §7.3: "on the order of 100 microseconds" more).
 
 mod report;
 #[cfg(test)]

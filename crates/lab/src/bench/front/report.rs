@@ -79,7 +79,7 @@ pub fn table(results: &Results) -> String {
         out,
         "Against the library, which reads and writes the same message: {:.2} × (ordinary), {:.2} × (fragment).\nA first \
          flight costs {:.1} µs beside the query for the host: {:.1} µs to open it, {:.1} µs as {PARTS} ordinary \
-         queries, {:.1} µs for the rest. The thesis: of the order of {THESIS_US} µs.\nA resolver handles {} queries for it instead of one; what \
+         queries, {:.1} µs for the rest. The thesis: on the order of {THESIS_US} µs.\nA resolver handles {} queries for it instead of one; what \
          they cost it is not measured here.\n{} rounds in turn, median (least–most), CPU time of the one thread.",
         ratio(Row::Plain, Row::Library),
         ratio(Row::Waits, Row::LibraryFragment),
