@@ -23,7 +23,7 @@ def _die_with_parent():
 class Process:
     """A child whose output lines are kept in `lines`, as (stream name, text)."""
 
-    def __init__(self, command, ns=None, cwd=None):
+    def __init__(self, command, ns=None, cwd=None, stdin=subprocess.DEVNULL, env=None):
         self.command = [str(part) for part in command]
         full = ["ip", "netns", "exec", ns.name] + self.command if ns else self.command
         self.lines = []
@@ -32,12 +32,13 @@ class Process:
         # Ctrl-C at the terminal for the run alone, which then ends the children in order.
         self.popen = subprocess.Popen(
             full,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
             cwd=cwd,
+            env=env,
             start_new_session=True,
             preexec_fn=_die_with_parent,
         )

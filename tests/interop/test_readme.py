@@ -1,0 +1,175 @@
+"""The commands of README.md, in its order, in one shell in an empty directory: each of them works and prints what is
+shown there. `firstflight` is the command under test, however README.md calls it; `sudo` changes nothing."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections import Counter
+
+import firstflight
+from case import case, check, equal
+from process import Process, run
+
+README = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "README.md")
+
+#: Commands that are not run, and why.
+NOT_RUN = {
+    "./check": "runs this very test, and half an hour of others",
+}
+#: Commands whose output is the same every time, but for these places.
+EXACT = {
+    "cargo run --release -- demo": r"(?<=\(seed )\d+",
+    "firstflight asap inspect": r"(?!)",
+}
+#: Everywhere else these places differ from run to run: keys and cookies, the ports of clients, times, whether a
+#: round-trip time was measured, which copy was first at the server; and from machine to machine the length of curl's
+#: request, which has curl's version.
+DIFFERS = re.compile(
+    r"\b[0-9a-f]{8,}\b|(?<=:)\d{5}\b|, rtt \d+\.\d ms|\b\d+\.\d+(?= (ms|s|RTT)\b)"
+    r"|(?<=way )(lookup|direct)|\b[1-9]\d*(?= B early)|\b\d+(?= bytes, cookie)"
+)
+#: Ends what runs in the background. What servers count until then, README.md leaves out.
+END = "kill $(jobs -p); wait"
+
+SHELL = """
+exec 3<&0 </dev/null
+while IFS= read -r -d '' command <&3; do
+    eval "$command"
+    printf '\\nstatus %s of command\\n' $?
+done
+"""
+STATUS = re.compile(r"status (\d+) of command")
+
+#: What stands for the programs that README.md calls.
+PROGRAMS = {
+    "firstflight": 'exec "$FIRSTFLIGHT" "$@"',
+    "sudo": 'exec "$@"',
+    "cargo": '[ "$1 $2 $3" = "run --release --" ] || exit 99; shift 3; exec "$FIRSTFLIGHT" "$@"',
+}
+
+
+def hidden(match):
+    return "" if "rtt" in match[0] else "#"
+
+
+class Block:
+    """A console block: its commands, and the lines that it shows below each of them."""
+
+    def __init__(self, text):
+        self.commands, self.shown = [], []
+        ends = None
+        for line in text.splitlines():
+            if ends is not None:
+                self.commands[-1] += "\n" + line
+                ends = None if ends(line) else ends
+            elif line.startswith("$ "):
+                self.commands.append(line[2:])
+            else:
+                self.shown.append(line)
+                continue
+            if ends is None and (here := re.search(r"<<(\w+)$", line)):
+                ends = here[1].__eq__
+            elif ends is None and line.endswith("\\"):
+                ends = lambda last: not last.endswith("\\")  # noqa: E731
+
+    def masked(self, lines):
+        """How often each line is there, without what differs from run to run."""
+        exact = [differs for command, differs in EXACT.items() if self.commands[0].startswith(command)]
+        differs = re.compile(exact[0]) if exact else DIFFERS
+        return Counter(re.sub(r" +", " ", differs.sub(hidden, line)) for line in lines if line.strip())
+
+
+def blocks():
+    with open(README, encoding="utf-8") as file:
+        return [Block(text) for text in re.findall(r"(?ms)^```console\n(.*?)^```", file.read())]
+
+
+class Shell(Process):
+    """A shell that is given one command after the other."""
+
+    def __init__(self, ns, directory, programs):
+        env = {**os.environ, "FIRSTFLIGHT": firstflight.BINARY, "PATH": f"{programs}:{os.environ['PATH']}"}
+        command = ["bash", "--norc", "--noprofile", "-c", SHELL]
+        super().__init__(command, ns=ns, cwd=directory, stdin=subprocess.PIPE, env=env)
+        self.ns = ns
+        self.seen = 0
+
+    def printed(self):
+        """The lines that came since `seen`."""
+        return [text for _, text in self.lines[self.seen :] if text and not STATUS.fullmatch(text)]
+
+    def execute(self, command):
+        """Runs a command, which must succeed; one in the background is ready then."""
+        began = len(self.lines)
+        statuses = lambda: [s for _, text in list(self.lines)[began:] if (s := STATUS.fullmatch(text))]  # noqa: E731
+        self.popen.stdin.write(command.replace("target/release/firstflight", "firstflight") + "\0")
+        self.popen.stdin.flush()
+        self.wait_until(statuses, f"end of `{command}`", 60)
+        said = [text for _, text in self.lines[began:]]
+        equal(statuses()[0][1], "0", f"exit status of `{command}`, which said {said}")
+        if command.endswith("&"):
+            self.wait_ready(command, began)
+
+    def wait_ready(self, command, began):
+        if port := re.search(r"http\.server (\d+)", command):
+            until = time.monotonic() + 20
+            while f":{port[1]} " not in run("ss", "-Hltn", ns=self.ns).stdout:
+                check(time.monotonic() < until, f"nobody listens on port {port[1]}")
+                time.sleep(0.05)
+        else:
+            said = lambda: [text for _, text in list(self.lines)[began:]]  # noqa: E731
+            # One that ends at once says why, and never this.
+            self.wait_until(
+                lambda: any(line.startswith(("listening on", "firstflight: ")) for line in said()),
+                f"`listening on` of `{command}`",
+            )
+            check(any(line.startswith("listening on") for line in said()), f"`{command}` said {said()}")
+
+    def __exit__(self, *failure):
+        # What it started in the background belongs to its session's only group.
+        try:
+            os.killpg(self.pid, signal.SIGTERM)
+        except ProcessLookupError:
+            pass
+        super().__exit__(*failure)
+
+
+def compare(shell, block):
+    """What was printed since the block began is what it shows."""
+    shown = block.masked(block.shown)
+    # Servers print when it suits them: only how often a line is there counts, and the last may take a moment.
+    try:
+        shell.wait_until(lambda: not shown - block.masked(shell.printed()), "what README.md shows", 10)
+    except AssertionError:
+        pass
+    printed = block.masked(shell.printed())
+    where = f"the block that begins with `{block.commands[0]}`"
+    equal(sorted((shown - printed).elements()), [], f"shown but not printed, in {where}")
+    equal(sorted((printed - shown).elements()), [], f"printed but not shown, in {where}")
+
+
+@case(needs=("bash", "curl", "ss"))
+def readme_commands_work_in_order(t):
+    ns = t.namespace("readme")
+    programs, directory = t.root(), t.root()
+    for name, text in PROGRAMS.items():
+        path = os.path.join(programs, name)
+        with open(path, "w") as file:
+            file.write(f"#!/bin/sh\n{text}\n")
+        os.chmod(path, 0o755)
+    shell = t.start(Shell(ns, directory, programs))
+    commands = 0
+    for block in blocks():
+        shell.seen = len(shell.lines)
+        for command in block.commands:
+            if command.endswith(END):
+                compare(shell, block)
+            if command not in NOT_RUN:
+                shell.execute(command)
+                commands += 1
+        last = block.commands[-1]
+        if last not in NOT_RUN and not last.endswith(END):
+            compare(shell, block)
+    check(commands >= 25, f"only {commands} commands in README.md")
