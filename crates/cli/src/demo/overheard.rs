@@ -76,7 +76,9 @@ fn from_another_port(packet: &[u8]) -> Option<Vec<u8>> {
     }
     let (whole, at) = (packet.len() - ip.payload.len(), packet.len() - inner.len());
     let mut copy = packet.to_vec();
-    copy.get_mut(at..at + 2)?.copy_from_slice(&(segment.src_port ^ 1).to_be_bytes());
+    // Below the ports that the client takes (from 32,768 on): one of those it may take for its next connection.
+    let port = (segment.src_port & 0x3fff) | 0x4000;
+    copy.get_mut(at..at + 2)?.copy_from_slice(&port.to_be_bytes());
     let body = copy.get_mut(whole..)?;
     if in_udp {
         udp::fill_checksum(body, ip.src, ip.dst);
