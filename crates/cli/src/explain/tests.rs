@@ -4,8 +4,8 @@ use super::capture::Capture;
 use super::fixtures::*;
 use super::{Explained, explain};
 use firstflight::credential::{FastOpenPolicy, KeyRing, PendingLimit, Scheme};
-use firstflight::link::{PathConfig, PcapTap, Tapped, real_time_pair};
-use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig};
+use firstflight::link::{PathConfig, PcapTap, Tapped, VirtualTime, virtual_time_pair};
+use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig, Time, block_on_virtual};
 use firstflight_wire::Instant;
 use firstflight_wire::icmp::IcmpErrorKind;
 use serde_json::{Value, json};
@@ -209,15 +209,18 @@ impl Write for Shared {
 }
 
 /// Two visits with Fast Open, recorded at both ends; the client's and the server's capture.
-async fn record_two_visits() -> [Vec<u8>; 2] {
+async fn record_two_visits(virtual_time: &VirtualTime) -> [Vec<u8>; 2] {
     let path = PathConfig::with_delay(Duration::from_millis(5));
-    let (near, far) = real_time_pair(path.clone(), path, 1).unwrap();
+    let (near, far) = virtual_time_pair(path.clone(), path, 1, virtual_time).unwrap();
+    let time = Time::from(virtual_time.clone());
     let files = [Shared::default(), Shared::default()];
-    let [client_tap, server_tap] =
-        [0, 1].map(|n: usize| PcapTap::new(files[n].clone(), "test", &["end"]).unwrap());
+    let [client_tap, server_tap] = [0, 1].map(|n: usize| {
+        let clock = virtual_time.clone();
+        PcapTap::with_clock(files[n].clone(), "test", &["end"], move || clock.unix()).unwrap()
+    });
     let config = |ip: &str| firstflight::config(vec![ip.parse().unwrap()]).unwrap();
-    let client = Endpoint::new(config("10.0.0.1"), Tapped::new(near, client_tap.clone(), 0));
-    let server = Endpoint::new(config("10.0.0.2"), Tapped::new(far, server_tap.clone(), 0));
+    let client = Endpoint::in_time(config("10.0.0.1"), Tapped::new(near, client_tap.clone(), 0), &time);
+    let server = Endpoint::in_time(config("10.0.0.2"), Tapped::new(far, server_tap.clone(), 0), &time);
     let at = SocketAddr::from(([10, 0, 0, 2], 80));
     let mut listen = ListenConfig::new(at);
     let keys = KeyRing::new(Scheme::Linux, firstflight::random_key().unwrap());
@@ -238,9 +241,10 @@ async fn record_two_visits() -> [Vec<u8>; 2] {
     files.map(|file| file.0.lock().unwrap().clone())
 }
 
-#[tokio::test]
-async fn both_ends_captures_of_the_engine_tell_the_same() {
-    for file in record_two_visits().await {
+#[test]
+fn both_ends_captures_of_the_engine_tell_the_same() {
+    let time = VirtualTime::new(Duration::from_secs(1));
+    for file in block_on_virtual(&time, record_two_visits(&time)).unwrap() {
         let told = tell(&file, 100);
         assert_eq!(told.column("outcome"), ["handshake", "accepted"]);
         assert_eq!(told.column("reason"), [&json!("no-credential"), &Value::Null]);

@@ -86,20 +86,23 @@ async fn a_probe_from_elsewhere_arrives_on_an_open_network() {
     let second = Running::start(certifies(), "127.0.0.2:0").await;
     let socket = UdpSocket::bind("0.0.0.0:0").await.unwrap();
     let port = socket.local_addr().unwrap().port();
-    let found = reach(&socket, [first.address, second.address], &hasty()).await.unwrap();
+    let found = reach(&socket, [first.address, second.address], &Patience::default()).await.unwrap();
     assert_eq!((found.seen.port(), found.seen_by_second.port()), (port, port));
     assert_eq!((found.strangers, found.mapping()), (true, Mapping::EndpointIndependent));
     assert!(found.is_open());
     // No stranger: the same verifier's other port, at an address that was asked.
     let known = Running::start(probes("127.0.0.1:0"), "127.0.0.4:0").await;
     let asking = [first.address, second.address];
-    let mut asked = reach::Asking { socket: &socket, contacted: asking.to_vec(), patience: hasty() };
+    // Its silence is waited for.
+    let patience = Patience { sends: 2, ..Patience::default() };
+    let mut asked = reach::Asking { socket: &socket, contacted: asking.to_vec(), patience };
     asked.contacted.push(known.address);
     let (_, strangers) = asked.probe(known.address).await.unwrap();
     assert!(!strangers);
     assert!(!Reach { strangers: false, ..found }.is_open());
     // One sends no probes, and is named.
-    let (who, fault) = reach(&socket, [second.address, first.address], &hasty()).await.unwrap_err();
+    let (who, fault) =
+        reach(&socket, [second.address, first.address], &Patience::default()).await.unwrap_err();
     assert_eq!(who, second.address);
     assert!(matches!(fault, Fault::Refused(Refused { reason: Reason::NoProbe, .. })), "{fault}");
     assert_eq!(first.counters().probes, 1);
