@@ -87,9 +87,8 @@ pub trait ReplayGuard: Send + Sync {
     }
 
     /// Shows it the wall clock by which a request is about to be judged. Gives the time by which to judge whether
-    /// the request is too late, in Unix milliseconds: what was too late once stays so when the clock goes back a
-    /// little. When it goes back by more, or was uncertain by more than [`Window::future`] and no longer is, the
-    /// guard closes for all stamps that are in time now.
+    /// the request is too late, in Unix milliseconds: it does not go back when the clock does. When the clock goes back by
+    /// more than a second, or was uncertain by more than [`Window::future`] and no longer is, the floor rises.
     fn observe(&self, clock: &Clock) -> u64;
 
     /// Takes no stamp up to `floor_ms` (Unix milliseconds) any more. The floor never sinks.

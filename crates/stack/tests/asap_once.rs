@@ -213,11 +213,11 @@ fn a_copy_after_the_clock_went_forward_and_back() {
     s.set_clock(0);
     copies_do_nothing(&mut s, 5, 0, Status::GuardFloor);
     // By that clock something was taken, and what is older may have been forgotten.
-    s.set_clock(600_000);
-    s.accepts_at(600_000);
+    s.set_clock(610_001);
+    s.accepts_at(610_001);
     s.set_clock(0);
     copies_do_nothing(&mut s, 5, 0, Status::GuardFloor);
-    copies_do_nothing(&mut s, 77, 600_000, Status::OutsideWindow);
+    copies_do_nothing(&mut s, 77, 610_001, Status::OutsideWindow);
 }
 
 // --- refused for now ---------------------------------------------------------------------------------------

@@ -154,8 +154,11 @@ impl AsapPolicy {
     /// Takes no request any more that is in time now: for whoever begins to take requests with this policy that were
     /// refused until now.
     pub fn close(&self, clock: &Clock) {
-        let at = self.guard.observe(clock);
-        self.guard.raise_floor(at.saturating_add(millis(Window::REQUESTS.future)));
+        let time = self.guard.observe(clock);
+        // When an uncertain clock becomes certain, the guard closes by itself.
+        if clock.uncertainty <= Window::REQUESTS.future {
+            self.guard.raise_floor(time.saturating_add(millis(Window::REQUESTS.future)));
+        }
     }
 
     /// Looks at a block of `len` bytes at the start of `first`'s payload, everything but the signatures.

@@ -213,7 +213,7 @@ impl ReplayGuard for ReplayTable {
     }
 
     fn look_up(&self, id: ReplayId, stamp_ms: u64, now_ms: u64) -> Guarded {
-        let time = self.time.look(now_ms);
+        let time = self.time.advance(now_ms);
         if let Some(refused) = self.judge_stamp(id, stamp_ms, now_ms, time) {
             return refused;
         }

@@ -9,16 +9,11 @@ const CLOCK_STEP_MS: u64 = 1000;
 
 /// What a guard knows of its clock, and the floor that follows from it. Shared by shards. All times are in
 /// milliseconds.
-///
-/// Two moments are kept apart. By the first one the guard has remembered and forgotten: what it forgot must stay
-/// refused. By the second one requests were judged without asking the guard: what was too late must stay too late.
 #[derive(Debug)]
 pub(super) struct GuardTime {
     window: Window,
-    /// The latest time by which something was remembered or forgotten.
-    used: AtomicU64,
-    /// The latest time by which a request was judged, since the clock was last set back.
-    judged: AtomicU64,
+    /// The latest time by which something was judged, remembered or forgotten.
+    latest: AtomicU64,
     /// Stamps up to this one are refused.
     floor: AtomicU64,
     /// The clock was uncertain when it was last shown.
@@ -30,8 +25,7 @@ impl GuardTime {
     pub const fn new(window: Window, now_ms: u64, floor_ms: u64) -> Self {
         Self {
             window,
-            used: AtomicU64::new(now_ms),
-            judged: AtomicU64::new(now_ms),
+            latest: AtomicU64::new(now_ms),
             floor: AtomicU64::new(floor_ms),
             unsure: AtomicBool::new(false),
         }
@@ -47,45 +41,34 @@ impl GuardTime {
         self.floor.fetch_max(floor_ms, Ordering::Relaxed);
     }
 
-    /// The time by which to remember and to forget. After it is used under a lock, no thread that holds the lock
+    /// The guard's time when the clock says `now_ms`. After it is used under a lock, no thread that holds the lock
     /// later gets an earlier one.
     pub fn advance(&self, now_ms: u64) -> u64 {
-        self.used.fetch_max(now_ms, Ordering::Relaxed);
-        self.look(now_ms)
-    }
-
-    /// The same time, if nothing is to be remembered or forgotten by it.
-    pub fn look(&self, now_ms: u64) -> u64 {
-        let used = self.used.load(Ordering::Relaxed);
-        if now_ms.saturating_add(CLOCK_STEP_MS) < used {
-            // Stamps up to its old value and what lies ahead of it may have been accepted.
-            self.raise_floor(self.above(used));
+        let latest = self.latest.fetch_max(now_ms, Ordering::Relaxed);
+        if now_ms.saturating_add(CLOCK_STEP_MS) < latest {
+            // Stamps up to its old value and what lies ahead of it may have been accepted, or refused.
+            self.raise_floor(self.above(latest));
         }
-        now_ms.max(used)
+        now_ms.max(latest)
     }
 
-    /// The clock by which a request is judged; gives the time by which to judge whether it is too late.
+    /// The same for a clock that may be uncertain: the guard's time does not follow that.
     pub fn observe(&self, clock: &Clock) -> u64 {
-        let now = clock.unix_ms;
         if clock.uncertainty > self.window.future {
             // By such a clock everything is refused, and nobody knows how late it is.
             self.unsure.store(true, Ordering::Relaxed);
-            return now;
+            return clock.unix_ms;
         }
-        let judged = self.judged.fetch_max(now, Ordering::Relaxed);
-        let back = now.saturating_add(CLOCK_STEP_MS) < judged;
-        if back {
-            self.judged.store(now, Ordering::Relaxed);
+        let time = self.advance(clock.unix_ms);
+        if self.unsure.load(Ordering::Relaxed) && self.unsure.swap(false, Ordering::Relaxed) {
+            // What was refused for the uncertainty must not be good without it.
+            self.raise_floor(self.above(time));
         }
-        if back || (self.unsure.load(Ordering::Relaxed) && self.unsure.swap(false, Ordering::Relaxed)) {
-            // What was too late by the clock of before may be in time again.
-            self.raise_floor(self.above(now));
-        }
-        if back { now } else { now.max(judged) }
+        time
     }
 
-    /// How far a stamp may be ahead of `now_ms`.
-    fn above(&self, now_ms: u64) -> u64 {
-        now_ms.saturating_add(millis(self.window.reach()))
+    /// How far a stamp may be ahead of `time`.
+    fn above(&self, time: u64) -> u64 {
+        time.saturating_add(millis(self.window.reach()))
     }
 }
