@@ -10,9 +10,9 @@ const MOST: usize = 64;
 /// No cookie lives longer: two periods of its clock (`crate::syn_cookie`).
 pub(crate) const LIFE: Duration = Duration::from_secs(128);
 
-/// Which flows got which cookie. One wrong block costs whoever sends it nothing, so it must not make the listener
-/// look at every ACK for a cookie: of guesses at one, sixteen in 2^32 are right. A flow that got a cookie is asked
-/// for exactly that one.
+/// Which flows got which cookie. A wrong block costs its sender nothing, so one of them must not make the listener
+/// look at every ACK for a cookie: of the 2^32 numbers, sixteen are right for a flow. A flow that got a cookie has to
+/// bring exactly that one.
 #[derive(Debug, Default)]
 pub(crate) struct Answered {
     sent: VecDeque<(u64, SeqNum, Instant)>,

@@ -69,7 +69,7 @@ impl Server {
         assert!(self.p.stack.set_trust(self.listener, trust, self.p.now));
     }
 
-    /// The wall clock jumps by so many milliseconds from where it was at first.
+    /// The wall clock is this number of milliseconds off from now on.
     fn set_clock(&mut self, by: i64, uncertainty: Duration) {
         let unix_ms = (NOW_MS + self.p.ms()).checked_add_signed(by).unwrap();
         let clock = Clock { mono: self.p.now, unix_ms, uncertainty };
@@ -342,10 +342,10 @@ fn a_clock_that_was_wrong_for_a_moment_makes_nothing_good() {
     new_is_accepted(&mut s, flight_at(7, 610_001));
 }
 
-/// The clock goes an hour back. When it has come to the old time again, what was too late then is in time, and the
+/// The clock goes an hour back. When it shows the old time again, what was too late then is in time, and the
 /// certificate, whose end was past, is not over yet.
 #[test]
-fn a_clock_that_comes_to_the_same_time_again_makes_nothing_good() {
+fn a_clock_that_shows_the_same_time_again_makes_nothing_good() {
     for (lasts, made, status) in [(9_000, 39_999, Status::OutsideWindow), (7_101, 60_000, Status::Expired)] {
         let certificate = || certificate_with(1, 2, CLIENT.parse().unwrap(), NOW_S - 7000, lasts, 1);
         let flight = || syn(&request(&certificate(), 5, DATA, 7_000_000 + made));

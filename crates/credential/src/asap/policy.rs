@@ -151,8 +151,8 @@ impl AsapPolicy {
         self.trust = trust;
     }
 
-    /// Takes no request any more that is in time now: for whoever begins to take requests with this policy that were
-    /// refused until now.
+    /// Takes no request any more that is in time now. A server calls it when it begins to take requests that it refused
+    /// until now.
     pub fn close(&self, clock: &Clock) {
         let time = self.guard.observe(clock);
         // When an uncertain clock becomes certain, the guard closes by itself.

@@ -22,7 +22,7 @@ pub enum Change {
     Added,
     /// Certificates of its age are taken.
     Older,
-    /// The entry is over; then the clock goes back by so many milliseconds.
+    /// The entry is over; then the clock goes back by this number of milliseconds.
     Back(u64),
 }
 
