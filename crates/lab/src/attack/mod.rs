@@ -3,10 +3,12 @@
 mod certificates;
 mod dns;
 mod flood;
+mod off_path;
 mod reflection;
 mod replay;
 pub mod report;
 mod rollover;
+mod slow;
 pub mod world;
 
 use clap::{Args, ValueEnum};
@@ -18,8 +20,8 @@ use report::Table;
 use std::sync::Arc;
 use world::clock_at;
 
-/// Simulated attacks: floods with stolen cookies, reflection at a victim, replays, a farm's roll-over; and what
-/// can be tried with certificates and at a name server.
+/// Simulated attacks: floods with stolen cookies, reflection at a victim, replays, a farm's roll-over, a stranger who
+/// resets connections, slow readers; and what can be tried with certificates and at a name server.
 #[derive(Debug, Args)]
 pub struct Attack {
     /// Which one; all of them by default
@@ -46,6 +48,10 @@ enum Which {
     Replay,
     /// A farm's key changes while clients visit
     RollOver,
+    /// A stranger who knows a connection's four-tuple tries to reset it
+    OffPath,
+    /// Clients that ask for much and take nothing
+    SlowReaders,
     /// Wrong requests, garbage, replays, stolen certificates, reflection
     Certificates,
     /// Fragments of first flights in names, forged and copied, and datagrams from no front
@@ -67,6 +73,12 @@ pub fn run(attack: &Attack) -> String {
     }
     if wanted(Which::RollOver) {
         tables.push(rollover::table());
+    }
+    if wanted(Which::OffPath) {
+        tables.push(off_path::table());
+    }
+    if wanted(Which::SlowReaders) {
+        tables.push(slow::table());
     }
     if wanted(Which::Certificates) {
         tables.extend(certificates::tables(attack.seconds, attack.seed));

@@ -447,7 +447,7 @@ fn reset(from: IpAddr, to: IpAddr, about: &Segment<'_>) -> Vec<u8> {
     packet(from, to, &header, &[], &[])
 }
 
-fn packet(src: IpAddr, dst: IpAddr, header: &Header, options: &[u8], data: &[u8]) -> Vec<u8> {
+pub fn packet(src: IpAddr, dst: IpAddr, header: &Header, options: &[u8], data: &[u8]) -> Vec<u8> {
     let mut tcp = vec![0; 60 + data.len()];
     let at = header.emit(options, &mut tcp).unwrap_or_default();
     tcp.truncate(at + data.len());

@@ -1,0 +1,205 @@
+//! Slow readers: clients that ask for much and take nothing, but answer every probe of their closed window, so that the
+//! server's TCP would wait for them for ever (RFC 9293 §3.8.6.1; RFC 6429 is about them).
+
+use super::report::Table;
+use super::world::{PORT, address, packet};
+use firstflight_stack::{Config, ConnId, Event, ListenConfig, ListenerId, Readiness, Stack};
+use firstflight_wire::ip::Packet;
+use firstflight_wire::tcp::{Flags, Header, Segment};
+use firstflight_wire::{Instant, SeqNum};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// Bytes of a response.
+const RESPONSE: usize = 200_000;
+
+/// How a server is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settings {
+    /// As the library's defaults are.
+    Library,
+    /// As those of `firstflight serve`.
+    Serve,
+}
+
+impl Settings {
+    fn config(self) -> Config {
+        let mut config = Config::new(vec![address(1)], [7; 32]);
+        if self == Self::Serve {
+            config.tcp.user_timeout = Some(Duration::from_secs(60));
+            config.tcp.first_send_buffer = 64 << 10;
+            config.limits.connections_per_client = Some(512);
+        }
+        config
+    }
+}
+
+/// What the server holds at some moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// Connections.
+    pub connections: usize,
+    /// Bytes in send and receive buffers.
+    pub bytes: usize,
+}
+
+/// A server, and clients that read nothing.
+pub struct World {
+    stack: Stack,
+    listener: ListenerId,
+    now: Instant,
+    /// The server's next number on each connection: its first, as nothing is taken.
+    next: BTreeMap<(IpAddr, u16), SeqNum>,
+    out: Vec<u8>,
+}
+
+impl World {
+    /// One without clients.
+    pub fn new(settings: Settings) -> Option<Self> {
+        let now = Instant::from_secs(1000);
+        let mut stack = Stack::new(settings.config(), now);
+        let listener = stack.listen(ListenConfig::new(SocketAddr::new(address(1), PORT))).ok()?;
+        Some(Self { stack, listener, now, next: BTreeMap::new(), out: vec![0; 2048] })
+    }
+
+    /// The client at `ip` connects from `port` and asks.
+    pub fn asks(&mut self, ip: IpAddr, port: u16) {
+        self.send(ip, port, 1, None, Flags::SYN, &[]);
+        self.work();
+    }
+
+    fn send(&mut self, ip: IpAddr, port: u16, seq: u32, ack: Option<SeqNum>, flags: Flags, data: &[u8]) {
+        let flags = if ack.is_some() { flags.union(Flags::ACK) } else { flags };
+        let header = Header {
+            src_port: port,
+            dst_port: PORT,
+            seq: SeqNum::new(seq),
+            ack: ack.unwrap_or(SeqNum::new(0)),
+            flags,
+            window: 0,
+            urgent: 0,
+        };
+        let packet = packet(ip, address(1), &header, &[], data);
+        self.stack.handle_packet(self.now, &packet);
+    }
+
+    /// Everybody does what there is to do now: the server answers, the clients acknowledge what they have and say that
+    /// there is no room.
+    fn work(&mut self) {
+        loop {
+            while let Some(event) = self.stack.poll_event() {
+                match event {
+                    Event::Acceptable(_) => {
+                        while let Some(id) = self.stack.accept(self.listener) {
+                            self.attend(id);
+                        }
+                    }
+                    Event::Ready(id, ready) if ready.contains(Readiness::CLOSED) => {
+                        self.stack.release(id, self.now);
+                    }
+                    Event::Ready(id, _) => self.attend(id),
+                }
+            }
+            let Some(len) = self.stack.poll_transmit(self.now, &mut self.out) else { return };
+            let packet = self.out[..len].to_vec();
+            let Ok(ip) = Packet::parse(&packet) else { continue };
+            let Ok(segment) = Segment::parse(ip.payload) else { continue };
+            let (client, port) = (ip.dst, segment.dst_port);
+            if segment.flags.contains(Flags::RST) {
+                continue;
+            }
+            if segment.flags.contains(Flags::SYN) {
+                self.next.insert((client, port), segment.seq + 1);
+                self.send(client, port, 2, Some(segment.seq + 1), Flags::default(), b"GET /");
+            } else if self.next.get(&(client, port)) == Some(&(segment.seq + 1)) {
+                // A probe: there is still no room.
+                self.send(client, port, 7, Some(segment.seq + 1), Flags::default(), &[]);
+            }
+        }
+    }
+
+    /// Writes what fits.
+    fn attend(&mut self, id: ConnId) {
+        let mut request = [0; 16];
+        if matches!(self.stack.read(id, &mut request, self.now), Ok(1..)) {
+            let _ = self.stack.write(id, &[b'r'; RESPONSE], self.now);
+        }
+    }
+
+    /// Time passes; what is held then.
+    pub fn after(&mut self, seconds: u64) -> Held {
+        let end = self.now + Duration::from_secs(seconds);
+        while let Some(next) = self.stack.poll_timeout().filter(|next| *next <= end) {
+            self.now = next.max(self.now);
+            self.stack.handle_timeout(self.now);
+            self.work();
+        }
+        self.now = end;
+        Held { connections: self.stack.connections(), bytes: self.stack.buffer_bytes() }
+    }
+}
+
+/// `count` connections of `clients` clients.
+fn run(settings: Settings, count: u32, clients: u32) -> Option<[Held; 3]> {
+    let mut world = World::new(settings)?;
+    for n in 0..count {
+        world.asks(address(16 + n % clients), (10_000 + n / clients) as u16);
+    }
+    Some([world.after(1), world.after(69), world.after(310)])
+}
+
+const ROWS: [(&str, Settings, u32); 4] = [
+    ("library's defaults, one client", Settings::Library, 1),
+    ("as serve, one client", Settings::Serve, 1),
+    ("library's defaults, 100 clients", Settings::Library, 100),
+    ("as serve, 100 clients", Settings::Serve, 100),
+];
+/// Connections of all clients.
+const COUNT: u32 = 2_000;
+
+/// The rows of `attack slow-readers`.
+pub fn table() -> Table {
+    let title = format!("{COUNT} requests for {RESPONSE} B by clients that keep their windows closed");
+    let columns = ["server", "after 1 s", "MB", "after 70 s", "MB (70 s)", "after 380 s", "MB (380 s)"];
+    let mut table = Table::new(title, &columns);
+    for (name, settings, clients) in ROWS {
+        let Some([first, second, third]) = run(settings, COUNT, clients) else { continue };
+        let mb = |held: Held| held.bytes as f64 / 1e6;
+        table.row([
+            name.into(),
+            first.connections.into(),
+            mb(first).into(),
+            second.connections.into(),
+            mb(second).into(),
+            third.connections.into(),
+            mb(third).into(),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_readers_cost_a_server_little_and_not_for_long() {
+        let [first, second, third] = run(Settings::Serve, COUNT, 1).unwrap();
+        println!("one client: {first:?} {second:?} {third:?}");
+        assert_eq!(first, Held { connections: 512, bytes: 512 << 16 });
+        assert_eq!([second, third], [Held { connections: 0, bytes: 0 }; 2]);
+        let [first, second, third] = run(Settings::Serve, COUNT, 100).unwrap();
+        println!("100 clients: {first:?} {second:?} {third:?}");
+        assert_eq!(first, Held { connections: 2_000, bytes: 2_000 << 16 });
+        assert_eq!([second, third], [Held { connections: 0, bytes: 0 }; 2]);
+    }
+
+    /// RFC 9293 §3.8.6.1 as it stands: the library waits, unless it is told not to.
+    #[test]
+    fn the_library_waits_for_ever() {
+        let [first, .., third] = run(Settings::Library, 100, 1).unwrap();
+        assert_eq!(first, Held { connections: 100, bytes: 100 << 18 });
+        assert_eq!(third, first);
+    }
+}
