@@ -108,13 +108,11 @@ impl Limit {
     fn keep_telling(&self) {
         loop {
             std::thread::sleep(EVERY);
+            // Told under the lock: at its end the program waits for it.
             let mut state = self.lock();
-            let due = state.limiter.due(Instant::now());
-            let over = state.limiter.is_told();
-            state.telling = !over;
-            drop(state);
-            due.iter().for_each(tell);
-            if over {
+            state.limiter.due(Instant::now()).iter().for_each(tell);
+            state.telling = !state.limiter.is_told();
+            if !state.telling {
                 return;
             }
         }
