@@ -118,7 +118,7 @@ impl TrustFile {
             self.unsettled = Some(text);
             return Ok(false);
         }
-        if !marked && !is_within(&store, &self.store) {
+        if !marked && store.grants_more_than(&self.store) {
             // Not to be waited for again.
             self.unsettled = Some(text);
             return Err(TrustFileError::Unmarked);
@@ -184,27 +184,6 @@ fn is_marked(text: &str) -> Result<bool, TrustFileError> {
         (Some(END), false) => Ok(true),
         _ => Err(TrustFileError::Cut),
     }
-}
-
-/// Whether `new` admits nothing that `old` does not admit.
-fn is_within(new: &TrustStore, old: &TrustStore) -> bool {
-    new.iter().all(|entry| old.get(entry.key.id()).is_some_and(|old| is_narrower(entry, old)))
-}
-
-fn is_narrower(new: &Trusted, old: &Trusted) -> bool {
-    // By name, so that a new field must be thought of here.
-    let Trusted { key, prefixes, longest, oldest, min_vantage, own, times, per_second } = new;
-    let covered = |net: &IpNet| old.prefixes.iter().any(|old| old.contains(net));
-    let within = old.prefixes.is_empty() || (!prefixes.is_empty() && prefixes.iter().all(covered));
-    let rate = |per_second: Option<u32>| per_second.unwrap_or(u32::MAX);
-    within
-        && *key == old.key
-        && *longest <= old.longest
-        && *oldest <= old.oldest
-        && *min_vantage >= old.min_vantage
-        && *own <= old.own
-        && *times <= old.times
-        && rate(*per_second) <= rate(old.per_second)
 }
 
 /// The file's content.

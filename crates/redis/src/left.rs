@@ -11,9 +11,9 @@
 //! of the engine (a deadline, a plain SYN, no room).
 
 use crate::error::StateError;
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use firstflight_files::LockError;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 /// First line of the file.
@@ -31,17 +31,10 @@ pub(crate) struct LeftFile {
 impl LeftFile {
     /// Takes the ticket out of the file at `path`, if there is one.
     pub fn take(path: &Path) -> Result<(Self, Option<String>), StateError> {
-        let lock = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(beside(path, ".lock"))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(StateError::Locked),
-            Err(TryLockError::Error(error)) => return Err(error.into()),
-        }
+        let lock = firstflight_files::lock(path).map_err(|error| match error {
+            LockError::Held => StateError::Locked,
+            LockError::Io(error) => StateError::Io(error),
+        })?;
         let ticket = match File::open(path) {
             Ok(file) => {
                 let mut text = String::new();
@@ -56,23 +49,14 @@ impl LeftFile {
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(error.into()),
         };
-        let file = Self { path: path.to_owned(), _lock: lock };
         // Whether it can be written shows now.
-        fs::remove_file(file.write_new("")?)?;
-        Ok((file, ticket))
+        firstflight_files::check_writable(path)?;
+        Ok((Self { path: path.to_owned(), _lock: lock }, ticket))
     }
 
     /// Keeps `ticket` for the next start.
     pub fn put(&self, ticket: &str) -> io::Result<()> {
-        fs::rename(self.write_new(ticket)?, &self.path)
-    }
-
-    fn write_new(&self, ticket: &str) -> io::Result<PathBuf> {
-        let new = beside(&self.path, ".new");
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(format!("{TITLE}\nleft {ticket}\n").as_bytes())?;
-        file.sync_all()?;
-        Ok(new)
+        firstflight_files::replace(&self.path, format!("{TITLE}\nleft {ticket}\n").as_bytes())
     }
 }
 
@@ -84,10 +68,4 @@ fn parse(text: &str) -> Option<String> {
     let ticket = lines.next()?.strip_prefix("left ")?;
     let hex = ticket.len() == 32 && ticket.bytes().all(|digit| digit.is_ascii_hexdigit());
     (hex && lines.next().is_none()).then(|| ticket.to_owned())
-}
-
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }

@@ -69,6 +69,16 @@ impl Trusted {
             || *min_vantage < before.min_vantage
     }
 
+    /// Whether it gives clients anything that `before` does not: it takes more certificates, or sends more before the
+    /// client's ACK, or accepts more a second.
+    fn grants_more_than(&self, before: &Self) -> bool {
+        let rate = |entry: &Self| entry.per_second.unwrap_or(u32::MAX);
+        self.admits_more_than(before)
+            || self.own > before.own
+            || self.times > before.times
+            || rate(self) > rate(before)
+    }
+
     /// Whether a certificate for `address` may be taken at `now_s` (Unix seconds), signatures aside.
     pub(super) fn allows(&self, body: &CertificateBody, address: IpAddr, now_s: u64) -> Result<(), Status> {
         let allowed = self.prefixes.is_empty() || self.prefixes.iter().any(|net| net.contains(&address));
@@ -161,10 +171,18 @@ impl TrustStore {
     /// deny it falsely.
     #[must_use]
     pub fn admits_more_than(&self, before: &Self) -> bool {
-        let more = |(id, entry): (&VerifierId, &Trusted)| {
-            before.get(*id).is_none_or(|before| entry.admits_more_than(before))
-        };
-        self.entries.iter().any(more)
+        self.any_more_than(before, Trusted::admits_more_than)
+    }
+
+    /// Whether it gives clients anything that `before` does not, certificates or otherwise. It may say so falsely, never
+    /// deny it falsely.
+    #[must_use]
+    pub fn grants_more_than(&self, before: &Self) -> bool {
+        self.any_more_than(before, Trusted::grants_more_than)
+    }
+
+    fn any_more_than(&self, before: &Self, more: impl Fn(&Trusted, &Trusted) -> bool) -> bool {
+        self.entries.iter().any(|(id, entry)| before.get(*id).is_none_or(|before| more(entry, before)))
     }
 
     /// All of them, by id.
@@ -227,7 +245,9 @@ mod tests {
     fn what_an_entry_allows_before_the_ack_admits_nothing() {
         let free = Trusted { own: true, times: 9, per_second: None, ..entry(1) };
         let bound = Trusted { own: false, times: 1, per_second: Some(1), ..entry(1) };
-        assert!(!store([free]).admits_more_than(&store([bound])));
+        let (free, bound) = (store([free]), store([bound]));
+        assert!(!free.admits_more_than(&bound));
+        assert!(free.grants_more_than(&bound) && !bound.grants_more_than(&free));
     }
 
     #[test]
