@@ -272,6 +272,20 @@ impl Stack {
         Some(index)
     }
 
+    /// Whether `segment`, of no known flow, may be the answer's data, and its SYN-ACK is late or lost. Such a segment
+    /// is dropped in SYN-SENT (RFC 9293 §3.10.7.3, fifth step). A reset would end what the server has executed, and
+    /// bar the client's key there (`docs/spec/asap.md` §7.8).
+    #[inline(never)]
+    pub(crate) fn overtakes_answer(&self, key: &FlowKey, segment: &Segment<'_>) -> bool {
+        let others = Flags::SYN.union(Flags::RST);
+        let armed = self.armed.get(&anywhere(key)).and_then(|armed| self.slots.get(armed.index));
+        armed.is_some_and(|slot| {
+            let sent = slot.conn.variables();
+            let acknowledges = segment.ack.gt(sent.snd_una) && sent.snd_nxt.ge(segment.ack);
+            segment.flags.contains(Flags::ACK) && !segment.flags.intersects(others) && acknowledges
+        })
+    }
+
     /// It is a connection like others now, or none.
     pub(crate) fn disarm(&mut self, key: &FlowKey, index: u32) {
         let wild = anywhere(key);

@@ -100,10 +100,13 @@ impl Stack {
     /// A segment of no four-tuple that is known.
     #[inline(always)]
     pub(crate) fn handle_new(&mut self, key: &FlowKey, hash: u64, segment: &Segment<'_>, now: Instant) {
-        if unlikely(!self.armed.is_empty())
-            && let Some(index) = self.answers_armed(key, segment, now)
-        {
-            return self.deliver(index, segment, now);
+        if unlikely(!self.armed.is_empty()) {
+            if let Some(index) = self.answers_armed(key, segment, now) {
+                return self.deliver(index, segment, now);
+            }
+            if self.overtakes_answer(key, segment) {
+                return self.drop_packet(Drop::NoConnection);
+            }
         }
         self.handle_stray(key, hash, segment, now);
     }

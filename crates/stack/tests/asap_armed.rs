@@ -150,6 +150,32 @@ fn an_answer_without_the_right_proof_is_none() {
     assert!(sent_by_client(&p)[0].contains(Flags::RST));
 }
 
+/// A reset would end the server's connection: the direct copy finds its request executed, and sends it again.
+#[test]
+fn data_that_comes_before_its_syn_ack_is_not_reset() {
+    let (mut p, listener) = pair(false);
+    let mut lost = false;
+    p.middlebox = Some(Box::new(move |from, _| from == End::Client || std::mem::replace(&mut lost, true)));
+    let armed = arm(&mut p);
+    let to = here(&p);
+    hand_over(&mut p, &armed, to, key(5));
+    let child = p.accept(listener);
+    assert_eq!(p.server_reads(child), REQUEST);
+    p.server.write(child, b"answer", p.now).unwrap();
+    p.idle(ms(60));
+    assert!(p.log.len() >= 2, "no data before the ACK");
+    assert_eq!((sent_by_client(&p).len(), p.client.counters().resets_sent), (0, 0));
+    // The SYN-ACK comes again, or the direct copy brings it.
+    p.client.send_direct(armed.id, to, p.now).unwrap();
+    let mut got = Vec::new();
+    p.run(Duration::from_secs(10), |p| {
+        got.extend(p.client_reads(armed.id));
+        got.len() >= 6
+    });
+    assert_eq!(got, b"answer");
+    assert_eq!(p.server.accept(listener), None, "executed twice");
+}
+
 #[test]
 fn an_answer_of_another_address_or_number_is_none() {
     // What a middlebox changes is not what was proved.
