@@ -345,10 +345,9 @@ impl Stack {
         if silent && slot.conn.totals().bytes_received == 0 && slot.conn.close_reason().is_none() {
             let (network, server) = (asked.network, slot.key.remote_ip());
             self.credentials.note_failure(network, server, now);
-            // Its end says nothing more.
-            if let Some(slot) = self.slots.get_mut(id.index) {
-                slot.asked = None;
-            }
+            // Its end says nothing more, and ends no second attempt.
+            let asked = self.slots.get_mut(id.index).and_then(|slot| slot.asked.take());
+            self.drop_twin(asked.and_then(|asked| asked.ladder.twin), now);
         }
     }
 

@@ -259,6 +259,21 @@ fn a_crossing_syn_is_not_for_the_second_attempt() {
 
 /// A connection whose first flight was taken, and its port. An earlier one was answered, so the path is known
 /// to be good.
+/// It would go on, and take the stream of the connection that comes after in the same place.
+#[test]
+fn giving_up_a_silent_connection_ends_its_second_attempt() {
+    let (mut p, id, _, second) = eager();
+    p.pass(6_000);
+    p.abort(id);
+    p.release(id);
+    p.drain();
+    connect(&mut p, b"for another server");
+    p.drain();
+    let late = second.answered(&mut p, 1);
+    p.send(late);
+    p.expect().is_rst().empty();
+}
+
 fn taken() -> (Peer, ConnId, Attempt) {
     let (mut p, id, _) = taken_first();
     p.send(seg().seq(1).ack(AFTER).data(b"answer"));
