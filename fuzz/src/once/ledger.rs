@@ -1,0 +1,176 @@
+//! What was executed, and what the specification promises about it.
+//!
+//! A request is executed when all of it is delivered to the application: *early*, by an accepted first flight, or *by a
+//! handshake*. Promised for each guard (`docs/spec/asap.md` 7.4, 7.5, 10.2; `docs/spec/dns-carriage.md` 9):
+//!
+//! 1. At most one early execution.
+//! 2. None once a copy of the first flight has reached a server and was not accepted: its data comes by the handshake,
+//!    so that the refusal used the request up. These copies do not count, as the specification says:
+//!    - one that a front handed over (what is dropped of them leaves no trace: the direct copy carries the same
+//!      request);
+//!    - one from another source address, or ahead of the server's clock: statuses 7, 6, 9 (10.9);
+//!    - one at a server which cannot reach the store, until it could tell the store (`known-limits.md`);
+//!    - at other members of a farm, one that was too late by the clock of the server that it reached (10.14).
+//! 3. None by a handshake after an early one on the same four-tuple and initial sequence number, at a server that runs
+//!    on, as long as the child answers its client's SYN (60 s, 7.3).
+//! 4. By handshakes alone at most once, if the client did not say that it may run twice.
+//!
+//! Not promised, and so not looked at: a handshake on another four-tuple or at another server, or after a restart, beside
+//! an early execution (6.9: between a lost or refused first flight and the same data under the handshake there is no
+//! bond; `docs/spec/dns-carriage.md` 2.1: the client completes the handshake and decides); what a guard took that began
+//! with a clock set back behind the request's time (`known-limits.md`); and two handshakes, one of them by a SYN cookie:
+//! a late copy of the client's ACK makes such a connection again after it was reset (RFC 4987).
+
+use super::packets::Flow;
+use firstflight_wire::{Instant, SeqNum};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Until then whatever became of a copy that reached a server has been decided: parked SYN and store.
+const DECIDED: Duration = Duration::from_millis(60);
+/// A child answers its client's SYN so long.
+const LINGERS: Duration = Duration::from_secs(60);
+
+/// One execution.
+#[derive(Debug, Clone, Copy)]
+pub struct Done {
+    pub guard: usize,
+    /// The server, and which start of it.
+    pub server: (usize, u32),
+    pub flow: Flow,
+    pub early: bool,
+    /// When the connection was made, and its client's initial sequence number; `None` if a SYN cookie made it.
+    pub made: Instant,
+    pub isn: Option<SeqNum>,
+}
+
+/// A copy that reached a server which had to notice it.
+#[derive(Debug, Clone, Copy)]
+pub struct Reached {
+    pub guard: usize,
+    /// It was too late by this server's clock: the guard of a farm does not hear of it.
+    pub only: Option<usize>,
+    pub at: Instant,
+}
+
+/// A request.
+#[derive(Debug)]
+pub struct Request {
+    /// The client said that it must not run twice.
+    pub once: bool,
+    pub request_id: Option<[u8; 8]>,
+    /// When it says that it was made, Unix milliseconds.
+    pub stamp_ms: u64,
+    /// The copies that had to be noticed.
+    reached: Vec<Reached>,
+    done: Vec<Done>,
+    /// The store accepted it while a server owed it to the store.
+    pub owed: bool,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    requests: BTreeMap<u32, Request>,
+    by_id: BTreeMap<[u8; 8], u32>,
+    /// Guards that began without a memory: which, when, and their floor.
+    births: Vec<(usize, Instant, u64)>,
+    /// How many executions were early, and how many came by a handshake.
+    pub early: u32,
+    pub ordinary: u32,
+}
+
+impl Ledger {
+    pub fn begin(&mut self, number: u32, once: bool) {
+        let request = Request {
+            once,
+            request_id: None,
+            stamp_ms: 0,
+            reached: Vec::new(),
+            done: Vec::new(),
+            owed: false,
+        };
+        self.requests.insert(number, request);
+    }
+
+    /// A client signed it.
+    pub fn signed(&mut self, number: u32, request_id: [u8; 8], stamp_ms: u64) {
+        if let Some(request) = self.requests.get_mut(&number)
+            && request.request_id.is_none()
+        {
+            (request.request_id, request.stamp_ms) = (Some(request_id), stamp_ms);
+            self.by_id.insert(request_id, number);
+        }
+    }
+
+    pub fn find(&mut self, request_id: &[u8; 8]) -> Option<&mut Request> {
+        self.requests.get_mut(self.by_id.get(request_id)?)
+    }
+
+    pub fn all(&mut self) -> impl Iterator<Item = &mut Request> {
+        self.requests.values_mut()
+    }
+
+    /// A guard begins anew: nothing at or below `floor_ms` is taken.
+    pub fn born(&mut self, guard: usize, at: Instant, floor_ms: u64) {
+        self.births.push((guard, at, floor_ms));
+    }
+
+    /// A copy reached a server.
+    pub fn reached(&mut self, request_id: &[u8; 8], reached: Reached) {
+        if let Some(request) = self.find(request_id) {
+            request.reached.push(reached);
+        }
+    }
+
+    /// It was executed.
+    pub fn executed(&mut self, number: u32, done: Done) {
+        *(if done.early { &mut self.early } else { &mut self.ordinary }) += 1;
+        let births = &self.births;
+        let request = self.requests.get_mut(&number).expect("data that no client sent");
+        assert!(
+            !request.used_up(&done, births),
+            "request {number} was used up: {done:?}, {request:?}, {births:?}"
+        );
+        for before in &request.done {
+            let broken = request.broken(before, &done, births);
+            assert!(!broken, "request {number} twice: {before:?}, then {done:?}: {request:?}, {births:?}");
+        }
+        request.done.push(done);
+    }
+}
+
+impl Request {
+    /// Whether `one` and `other` together break a promise.
+    fn broken(&self, one: &Done, other: &Done, births: &[(usize, Instant, u64)]) -> bool {
+        match (one.early, other.early) {
+            (true, true) => {
+                one.guard == other.guard && !self.forgotten(one.guard, one.made.min(other.made), births)
+            }
+            (false, false) => self.once && one.isn.is_some() && other.isn.is_some(),
+            (true, false) => Self::answered(one, other),
+            (false, true) => Self::answered(other, one),
+        }
+    }
+
+    /// Whether the connection of the early one should have answered what made the ordinary one.
+    fn answered(early: &Done, ordinary: &Done) -> bool {
+        let same = (early.flow, early.isn, early.server) == (ordinary.flow, ordinary.isn, ordinary.server);
+        same && early.made <= ordinary.made && ordinary.made - early.made < LINGERS
+    }
+
+    /// Whether a guard that noticed a copy since then began anew, below the request's time.
+    fn forgotten(&self, guard: usize, since: Instant, births: &[(usize, Instant, u64)]) -> bool {
+        births.iter().any(|&(of, at, floor)| of == guard && at >= since && floor < self.stamp_ms)
+    }
+
+    /// Whether a first flight was accepted that an earlier copy had used up.
+    fn used_up(&self, done: &Done, births: &[(usize, Instant, u64)]) -> bool {
+        let noticed = |reached: &&Reached| {
+            let there = reached.only.is_none_or(|server| server == done.server.0);
+            there && reached.guard == done.guard && reached.at + DECIDED <= done.made
+        };
+        let mut noticed = self.reached.iter().filter(noticed);
+        done.early && !self.owed && noticed.any(|reached| !self.forgotten(done.guard, reached.at, births))
+    }
+}

@@ -1,0 +1,197 @@
+//! Servers that take first flights by all ways at once: straight on IP and in UDP, from fronts in datagrams, and from
+//! a front of their own; with two fronts behind resolvers that repeat, delay and reorder, honest clients, somebody who
+//! sends again whatever was ever seen, a shared guard (a table, or a store that is late, lost and restarted), clocks
+//! that are set, servers that restart, limits that are reached.
+//!
+//! No request is executed twice, as far as the specification promises that: [`ledger`] says how far. Nothing panics,
+//! memory is bounded, and every connection ends.
+
+mod client;
+mod deeds;
+mod fronts;
+mod ledger;
+mod packets;
+mod server;
+mod store;
+mod world;
+
+use arbitrary::{Arbitrary, Unstructured};
+use client::Way;
+use firstflight_credential::asap::{Identity, PrivateKey};
+use server::Guards;
+use world::World;
+
+const PORT: u16 = 80;
+/// The wall clock when the world's time is zero, Unix milliseconds.
+const UNIX_MS: u64 = 1_800_000_000_000;
+const FRONTS: usize = 2;
+const CLIENTS: usize = 2;
+const MAX_ACTIONS: usize = 96;
+
+/// The world as it begins.
+#[derive(Debug, Clone, Arbitrary)]
+pub struct Setup {
+    /// What chance does to packets comes from here.
+    seed: u64,
+    guards: Guards,
+    two_servers: bool,
+    /// The first front is a part of the first server.
+    here: bool,
+    /// Of 256 packets so many are lost, at most half of them.
+    loss: u8,
+    few_places: Rare,
+    few_relayed: Rare,
+    few_parked: Rare,
+    few_connections: Rare,
+    small_budget: Rare,
+    short_backlog: Rare,
+    short_queue: Rare,
+    /// Verdicts come late, in another order, or never.
+    late_verdicts: Rare,
+}
+
+/// True in a quarter of all worlds: where everything is short, little is accepted.
+#[derive(Debug, Clone, Copy)]
+struct Rare(bool);
+
+impl<'a> Arbitrary<'a> for Rare {
+    fn arbitrary(left: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
+        Ok(Self(u8::arbitrary(left)?.is_multiple_of(4)))
+    }
+}
+
+#[derive(Debug, Clone, Arbitrary)]
+struct Visit {
+    second: bool,
+    way: Way,
+    once: bool,
+    long: bool,
+    wait_ms: u8,
+}
+
+#[derive(Debug, Clone, Arbitrary)]
+enum Action {
+    /// An honest client visits.
+    Visit(Visit),
+    /// The client of a visit inside a lookup sends the request on IP as well, under the same request id.
+    AlsoOnIp {
+        which: u8,
+        server: bool,
+        port: u8,
+    },
+    /// The eavesdropper sends a SYN with a block again.
+    Copy {
+        which: u8,
+        change: Option<Altered>,
+        times: u8,
+    },
+    /// The same without block and data: what the client's retransmission looks like.
+    Plain {
+        which: u8,
+        change: Option<Altered>,
+    },
+    /// A query again, by another resolver, to a front.
+    Query {
+        which: u8,
+        front: bool,
+        resolver: u8,
+    },
+    /// All queries so far again, to this front.
+    AllQueries {
+        front: bool,
+    },
+    /// A relay datagram again, perhaps to the other server.
+    Relay {
+        which: u8,
+        other: bool,
+    },
+    /// Strangers' SYNs, which nobody follows.
+    Flood {
+        server: bool,
+        count: u8,
+    },
+    Advance {
+        ms: u16,
+    },
+    AdvanceSeconds {
+        seconds: u8,
+    },
+    /// Somebody sets the wall clock of a server, or of a front.
+    SetClock {
+        second: bool,
+        front: bool,
+        step: u8,
+    },
+    Restart {
+        second: bool,
+        down_ms: u16,
+    },
+    RestartFront {
+        second: bool,
+    },
+    Trust {
+        second: bool,
+        good: bool,
+    },
+    /// The application takes connections, or does not.
+    Accepting {
+        second: bool,
+        yes: bool,
+    },
+    StoreRestarts,
+    StoreIsDown {
+        ms: u16,
+    },
+    Loss {
+        loss: u8,
+    },
+    GiveUp {
+        second: bool,
+    },
+}
+
+/// How the eavesdropper alters a copy.
+#[derive(Debug, Clone, Copy, Arbitrary)]
+pub struct Altered {
+    port: Option<u8>,
+    isn: Option<u8>,
+    other_server: bool,
+    /// It comes from another address.
+    elsewhere: bool,
+}
+
+/// How many executions there were: early, by a handshake.
+pub type Executed = (u32, u32);
+
+/// Runs what `data` describes: the world as it begins, then actions.
+pub fn run(data: &[u8]) -> Executed {
+    let mut left = Unstructured::new(data);
+    let Ok(setup) = Setup::arbitrary(&mut left) else { return (0, 0) };
+    let mut world = World::new(setup);
+    for _ in 0..MAX_ACTIONS {
+        // All bytes are actions: a vector would end at the first odd one.
+        let Ok(action) = next(&mut left) else { break };
+        world.act(action);
+        if left.is_empty() {
+            break;
+        }
+    }
+    world.end()
+}
+
+/// The next action: a visit in a quarter of the cases, and any otherwise.
+fn next(left: &mut Unstructured<'_>) -> arbitrary::Result<Action> {
+    match u8::arbitrary(left)? % 4 {
+        0 => Visit::arbitrary(left).map(Action::Visit),
+        _ => Action::arbitrary(left),
+    }
+}
+
+fn identity() -> Identity {
+    Identity::name("www.example.com", PORT)
+}
+
+/// The verifier of the clients, and another one.
+fn verifier(good: bool) -> PrivateKey {
+    PrivateKey::from_seed(&[if good { 1 } else { 2 }; 32])
+}

@@ -1,0 +1,152 @@
+//! The store that servers share, and each server's driver of it, as `docs/farm-store.md` describes them: an answer
+//! within 18 ms or none; what could not be asked is made up for before anything else is asked; another memory begins
+//! with a floor; a server that was killed begins a new memory for all; clocks are compared with the store's.
+
+use super::UNIX_MS;
+use firstflight_credential::{JobRequest, JobResult, Reason, RemoteGuard};
+use firstflight_stack::Job;
+use firstflight_wire::Instant;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// An answer that takes longer is none.
+pub const WITHIN: Duration = Duration::from_millis(18);
+/// Between two attempts to connect.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// The store.
+#[derive(Debug, Default)]
+pub struct Store {
+    seen: BTreeMap<[u8; 16], Instant>,
+    /// Which memory it is.
+    pub memory: u64,
+    /// Nobody reaches it until then.
+    pub down_until: Option<Instant>,
+}
+
+impl Store {
+    pub fn restart(&mut self) {
+        self.seen.clear();
+        self.memory += 1;
+    }
+
+    fn is_down(&self, now: Instant) -> bool {
+        self.down_until.is_some_and(|until| now < until)
+    }
+
+    /// Whether the id was not set; it is now, until the store's clock shows what the asker's will show then.
+    fn set(&mut self, job: JobRequest, now: Instant) -> bool {
+        let JobRequest::GuardSet { key, keep_ms, unix_ms, .. } = job else { return false };
+        self.seen.retain(|_, until| *until > now);
+        let new = !self.seen.contains_key(&key);
+        if new {
+            let until = unix_ms.unwrap_or(clock(now)) + keep_ms;
+            self.seen.insert(key, now + Duration::from_millis(until.saturating_sub(clock(now)).max(1)));
+        }
+        new
+    }
+
+    /// A question of a server that is connected to `memory` since then. `None`: no answer.
+    pub fn answer(
+        &mut self,
+        job: JobRequest,
+        (memory, since): (u64, Instant),
+        now: Instant,
+    ) -> Option<JobResult> {
+        let JobRequest::GuardSet { ahead_ms, reach_ms, unix_ms, .. } = job else { return None };
+        if self.is_down(now) || memory != self.memory {
+            return None;
+        }
+        let new = self.set(job, now);
+        let apart = unix_ms.map_or(0, |unix_ms| unix_ms.abs_diff(clock(now)));
+        if apart > RemoteGuard::CLOCKS_APART.as_millis() as u64 {
+            return Some(JobResult::Refuse(Reason::ClockSkew));
+        }
+        let age_ms = (now - since).as_millis() as i64;
+        if age_ms + ahead_ms <= reach_ms as i64 {
+            return Some(JobResult::Refuse(Reason::GuardFloor));
+        }
+        Some(if new { JobResult::Accept } else { JobResult::Refuse(Reason::Replay) })
+    }
+}
+
+/// The store's clock, which is right.
+fn clock(now: Instant) -> u64 {
+    UNIX_MS + now.as_millis()
+}
+
+/// The driver of one server.
+#[derive(Debug, Default)]
+pub struct Driver {
+    /// The memory that it is connected to, and since when that is known.
+    pub connection: Option<(u64, Instant)>,
+    known: Option<(u64, Instant)>,
+    pub owed: Vec<JobRequest>,
+    pub retry_at: Option<Instant>,
+    open: BTreeMap<u64, Job>,
+    count: u64,
+}
+
+impl Driver {
+    /// The process starts again after it was killed. What it owed nobody knows: a new memory begins for all.
+    pub fn start_again(&mut self, store: &mut Store, now: Instant) {
+        store.memory += 1;
+        self.owed.clear();
+        (self.known, self.connection, self.retry_at) = (None, None, None);
+        self.open.clear();
+        self.connect(store, now);
+    }
+
+    /// Tries to connect; gives whether a memory is met that is new to it.
+    pub fn connect(&mut self, store: &mut Store, now: Instant) -> bool {
+        if self.connection.is_some() {
+            return false;
+        }
+        if store.is_down(now) {
+            self.retry_at = Some(now + RETRY);
+            return false;
+        }
+        self.retry_at = None;
+        for job in std::mem::take(&mut self.owed) {
+            store.set(job, now);
+        }
+        let new = self.known.is_none_or(|(memory, _)| memory != store.memory);
+        if new {
+            self.known = Some((store.memory, now));
+        }
+        self.connection = self.known;
+        new
+    }
+
+    /// A question; `None` if it cannot be asked, and is owed.
+    pub fn ask(&mut self, job: Job) -> Option<u64> {
+        if self.connection.is_none() {
+            self.owed.push(job.request);
+            return None;
+        }
+        self.count += 1;
+        self.open.insert(self.count, job);
+        Some(self.count)
+    }
+
+    /// The question with this number, if it waits.
+    pub fn waiting(&self, number: u64) -> Option<&Job> {
+        self.open.get(&number)
+    }
+
+    /// Its answer came in time, or did not.
+    pub fn close(&mut self, number: u64, answered: bool, now: Instant) -> Option<Job> {
+        let job = self.open.remove(&number)?;
+        if !answered {
+            self.owed.push(job.request);
+            self.connection = None;
+            self.retry_at.get_or_insert(now + RETRY);
+        }
+        Some(job)
+    }
+
+    /// Whether it owes this id to the store.
+    pub fn owes(&self, id: &[u8; 16]) -> bool {
+        self.owed.iter().any(|job| matches!(job, JobRequest::GuardSet { key, .. } if key == id))
+    }
+}
