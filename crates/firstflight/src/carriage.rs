@@ -299,8 +299,12 @@ impl DnsPath {
         if sent && addresses.is_empty() {
             return answered.await.map(|()| None);
         }
-        if sent && matches!(self.0.time.timeout(ATTEMPT_DELAY, &mut answered).await, Some(Ok(()))) {
-            return Ok(None);
+        if sent && let Some(result) = self.0.time.timeout(ATTEMPT_DELAY, &mut answered).await {
+            return match result {
+                Ok(()) => Ok(None),
+                // Refused: only the other addresses are left.
+                Err(_) => self.ordinary(server, &addresses, first, config).await.map(Some),
+            };
         }
         // Another address, as ever; whichever answers first.
         tokio::select! {
