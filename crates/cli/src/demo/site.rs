@@ -43,7 +43,9 @@ impl Site {
             Arc::new(KeyRing::new(Scheme::default(), key)),
             Arc::new(PendingLimit::new(16)),
         );
-        for at in [COOKIES, CERTIFICATES, UNKNOWN] {
+        // A listener that takes certificates and comes after one that takes none would refuse requests at first
+        // (`docs/spec/asap.md` §7.10).
+        for at in [CERTIFICATES, UNKNOWN, COOKIES] {
             let mut config = ListenConfig::new(at);
             if at == COOKIES {
                 config.fast_open = Some(cookies.clone());
