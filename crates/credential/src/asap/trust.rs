@@ -74,7 +74,7 @@ impl Trusted {
     fn grants_more_than(&self, before: &Self) -> bool {
         let rate = |entry: &Self| entry.per_second.unwrap_or(u32::MAX);
         self.admits_more_than(before)
-            || self.own > before.own
+            || (self.own && !before.own)
             || self.times > before.times
             || rate(self) > rate(before)
     }
