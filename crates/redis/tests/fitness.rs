@@ -115,21 +115,6 @@ async fn a_new_memory_takes_no_older_stamp() {
     assert!([refused(Reason::GuardFloor), refused(Reason::ClockSkew)].contains(&old), "{old:?}");
 }
 
-/// Makes Redis throw keys away: those that end by themselves, so not the mark of its memory.
-fn evict(redis: &Redis) {
-    redis.cli(&["CONFIG", "SET", "maxmemory-policy", "volatile-random"]);
-    redis.cli(&["CONFIG", "SET", "maxmemory", "1"]);
-    // Nothing is left to throw away when this is refused for want of memory.
-    let _ = std::panic::catch_unwind(|| redis.cli(&["SET", "one-more", "1"]));
-    redis.cli(&["CONFIG", "SET", "maxmemory", "0"]);
-    redis.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
-    assert!(redis.cli(&["KEYS", "*:memory"]).contains("memory"), "the mark is gone too");
-}
-
-fn evicted(redis: &Redis) -> u64 {
-    redis.info("stats", "evicted_keys").split(':').nth(1).unwrap().trim().parse().unwrap()
-}
-
 /// A key that was thrown away is a first flight that may come again: what is left of the memory is worth nothing, even
 /// if the policy is right again.
 #[tokio::test]
@@ -147,8 +132,8 @@ async fn a_redis_that_threw_keys_away_is_a_new_memory() {
         assert_eq!(store.ask(activate(u64::from(n))).await, ACCEPTED);
         assert_eq!(store.ask(seen(n, 0)).await, ACCEPTED);
     }
-    evict(&redis);
-    assert!(evicted(&redis) > 0, "the test tests nothing");
+    redis.evict();
+    assert!(redis.evicted() > 0, "the test tests nothing");
     // Each of them was accepted before, and the keys of some are gone.
     assert_eq!(store.ask(seen(1, 120_000)).await, Err(StoreError::Unreachable));
     connected(&store).await;

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub mod farm;
+
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -83,13 +85,31 @@ impl Redis {
 
     /// The reply to a command.
     pub fn cli(&self, command: &[&str]) -> String {
-        let client = redis::Client::open(self.url()).unwrap();
-        let mut connection = client.get_connection().unwrap();
+        self.try_cli(command).unwrap()
+    }
+
+    fn try_cli(&self, command: &[&str]) -> redis::RedisResult<String> {
+        let mut connection = redis::Client::open(self.url())?.get_connection()?;
         let (name, arguments) = command.split_first().unwrap();
         let mut command = redis::cmd(name);
         command.arg(arguments);
-        let reply: redis::Value = command.query(&mut connection).unwrap();
-        format!("{reply:?}")
+        let reply: redis::Value = command.query(&mut connection)?;
+        Ok(format!("{reply:?}"))
+    }
+
+    /// Makes Redis throw keys away: those that end by themselves, so not the mark of its memory.
+    pub fn evict(&self) {
+        self.cli(&["CONFIG", "SET", "maxmemory-policy", "volatile-random"]);
+        self.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+        // Nothing is left to throw away when this is refused for want of memory.
+        let _ = self.try_cli(&["SET", "one-more", "1"]);
+        self.cli(&["CONFIG", "SET", "maxmemory", "0"]);
+        self.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+        assert!(self.cli(&["KEYS", "*:memory"]).contains("memory"), "the mark is gone too");
+    }
+
+    pub fn evicted(&self) -> u64 {
+        self.info("stats", "evicted_keys").split(':').nth(1).unwrap().trim().parse().unwrap()
     }
 }
 

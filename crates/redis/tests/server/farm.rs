@@ -1,0 +1,112 @@
+//! Two members of a farm and their Redis.
+
+use super::Redis;
+use firstflight::credential::{JobRequest, JobResult, Reason, Serial};
+use firstflight::{SharedStore, StoreError};
+use firstflight_redis::{Options, RedisStore};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+
+/// Patient: what is tested is what is answered, not when.
+pub fn options(state: Option<&Path>) -> Options {
+    Options { within: Duration::from_secs(10), state: state.map(Path::to_owned), ..Options::default() }
+}
+
+pub async fn member(redis: &Redis, state: Option<&Path>) -> RedisStore {
+    RedisStore::connect(&redis.url(), options(state)).await.unwrap()
+}
+
+pub fn redeem(counter: u64) -> JobRequest {
+    JobRequest::Redeem { serial: Serial::new(3, counter).unwrap() }
+}
+
+pub fn activate(counter: u64) -> JobRequest {
+    JobRequest::Activate { serial: Serial::new(3, counter).unwrap() }
+}
+
+pub const fn refused(reason: Reason) -> Result<JobResult, StoreError> {
+    Ok(JobResult::Refuse(reason))
+}
+
+pub const ACCEPTED: Result<JobResult, StoreError> = Ok(JobResult::Accept);
+
+/// Asks until the member has met the memory that answers.
+pub async fn ask(store: &RedisStore, request: JobRequest) -> Result<JobResult, StoreError> {
+    while store.ask(activate(1 << 40)).await.is_err() {
+        while !store.is_connected() {
+            tokio::task::yield_now().await;
+        }
+    }
+    store.ask(request).await
+}
+
+/// Two members of one farm: one with a state file at `path` and one without; and cookies 1 to 9 are good.
+pub struct Farm {
+    runtime: Runtime,
+    pub redis: Redis,
+    pub path: PathBuf,
+    other: RedisStore,
+}
+
+impl Farm {
+    pub fn start() -> Option<Self> {
+        let redis = Redis::start(&[])?;
+        let runtime = runtime();
+        let other = runtime.block_on(member(&redis, None));
+        Some(Self { runtime, path: redis.file("state"), redis, other })
+    }
+
+    /// Starts the member with the state file, then gives out the cookies.
+    pub fn member(&self, runtime: &Runtime, state: Option<&Path>) -> RedisStore {
+        let options = Options { state: state.map(Path::to_owned), ..Options::default() };
+        let store = runtime.block_on(RedisStore::connect(&self.redis.url(), options)).unwrap();
+        for counter in 1..10 {
+            assert_eq!(self.other(activate(counter)), ACCEPTED);
+        }
+        store
+    }
+
+    /// What the other member is answered.
+    pub fn other(&self, request: JobRequest) -> Result<JobResult, StoreError> {
+        self.runtime.block_on(ask(&self.other, request))
+    }
+
+    /// A member stops in order.
+    pub fn close(&self, runtime: &Runtime, store: RedisStore) -> bool {
+        runtime.block_on(Arc::new(store).close())
+    }
+
+    /// Redis answers again, and was told everything.
+    pub fn end_of_outage(&self, runtime: &Runtime, store: &RedisStore) {
+        self.signal(Signal::SIGCONT);
+        runtime.block_on(async {
+            while !store.is_connected() || store.owes() {
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.redis.pid()), signal).unwrap();
+    }
+
+    /// `store` refuses cookie 1 while Redis does not answer: Redis has not heard of it.
+    pub fn refuse(&self, runtime: &Runtime, store: &RedisStore) {
+        self.signal(Signal::SIGSTOP);
+        runtime.block_on(async {
+            // This one is in Redis' socket; from then on the connection is lost.
+            assert!(store.ask(redeem(9)).await.is_err());
+            assert_eq!(store.ask(redeem(1)).await, Err(StoreError::Unreachable));
+        });
+        assert!(store.owes());
+    }
+}
+
+/// What ends with it ends as in a process that is killed.
+pub fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
