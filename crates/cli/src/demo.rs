@@ -13,7 +13,7 @@ use crate::output;
 use certified::{Shown, Wallet};
 use clock::DemoClock;
 use firstflight::link::PathConfig;
-use firstflight::{CarrierConfig, Config, ConnectConfig, Endpoint, FirstFlight};
+use firstflight::{CarrierConfig, Config, ConnectConfig, Endpoint, FirstFlight, Time};
 use lookup::{Case, Lookups};
 use overheard::{Overheard, Spy};
 use rand_chacha::ChaCha20Rng;
@@ -33,14 +33,14 @@ use tokio::io::AsyncReadExt;
 ///
 /// Client and server run in this process, joined by an emulated path. Nothing is sent to any network
 /// and no privilege is needed. The client's certificates were obtained before, from verifiers in the same
-/// process. Time is virtual: packets take their time on the path, computing takes none, and nobody waits. The same
-/// seed gives the same result on every machine.
+/// process. Time is virtual: packets take time on the path, computation takes none, and the command does not wait. The
+/// same seed gives the same result on every machine.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   firstflight demo
   firstflight demo --rtt 250 --loss 2
-  firstflight demo --real-time             packets take their time, and so does the machine
+  firstflight demo --real-time             use the system's clock instead of virtual time
   firstflight demo --json
   firstflight demo --pcap demo.pcapng      then open the file in Wireshark")]
 pub struct Args {
@@ -56,7 +56,7 @@ pub struct Args {
     /// Seed of the losses; chosen anew and printed without it
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Use the system's clock: wait for every packet, and measure what the machine adds
+    /// Use the system's clock: wait for every packet, and include the machine's own time
     #[arg(long)]
     real_time: bool,
     /// Print a JSON array instead of a table
@@ -231,7 +231,7 @@ async fn visit_all(args: &Args, clock: &DemoClock) -> Result<(), Error> {
         loss: args.loss / 100.0,
         ..PathConfig::with_delay(Duration::from_micros(u64::from(args.rtt) * 500))
     };
-    // Nothing here is secret: all keys follow from the seed, too.
+    // The keys are not secret here: they are derived from the seed.
     let mut seeds = ChaCha20Rng::seed_from_u64(seed);
     let (time, (near, far)) = (clock.time(), clock.pair(&path, seed)?);
     let capture = Capture::in_time(args.pcap.as_deref(), "client", time.clone())?;
@@ -287,6 +287,12 @@ fn engine(addresses: Vec<IpAddr>, seeds: &mut ChaCha20Rng) -> Result<Config, Err
     Ok(config)
 }
 
+/// The wall clock of `time`, Unix milliseconds.
+fn unix_ms(time: &Time) -> u64 {
+    time.unix().as_millis() as u64
+}
+
+/// The next `N` bytes from the seed.
 fn draw<const N: usize>(seeds: &mut ChaCha20Rng) -> [u8; N] {
     let mut bytes = [0; N];
     seeds.fill_bytes(&mut bytes);

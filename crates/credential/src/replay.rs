@@ -86,12 +86,13 @@ pub trait ReplayGuard: Send + Sync {
         Guarded::New
     }
 
-    /// Shows it the wall clock by which a request is about to be judged. Gives the time by which to judge whether
-    /// the request is too late, in Unix milliseconds: it does not go back when the clock does. When the clock goes back by
-    /// more than a second, or was uncertain by more than [`Window::future`] and no longer is, the floor rises.
+    /// Tells the guard the wall clock by which a request is about to be judged. Returns the guard's time, Unix
+    /// milliseconds, by which the request may be too late; it does not go back when the clock does. The floor rises
+    /// when the clock goes back by more than a second, or was uncertain by more than [`Window::future`] and no longer
+    /// is.
     fn observe(&self, clock: &Clock) -> u64;
 
-    /// Takes no stamp up to `floor_ms` (Unix milliseconds) any more. The floor never sinks.
+    /// Refuses all stamps up to `floor_ms` (Unix milliseconds) from now on. The floor never decreases.
     fn raise_floor(&self, floor_ms: u64);
 
     /// The id of what `key` identifies, of a client.
@@ -150,8 +151,9 @@ impl GuardKey {
     }
 }
 
-fn millis(duration: Duration) -> u64 {
-    duration.as_millis() as u64
+/// Whole milliseconds.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl core::fmt::Debug for GuardKey {

@@ -1,32 +1,31 @@
-//! Files that hold keys or state. One place decides about their modes, their locks, and how they are written.
+//! Key files and state files: their modes, their locks, and how they are written.
 //!
-//! - A file of keys is read only if nobody but its owner can read or change it ([`read_secret`]).
-//! - A file appears whole or not at all: it is written under another name, flushed to the disk, and renamed. After a
-//!   crash, or on a full disk, there is the old file or the new one, and nothing is left over ([`create`],
-//!   [`replace`]).
+//! - A key file is read only if no other user can read or change it ([`read_secret`]).
+//! - Writes are atomic: a file is written under another name, flushed to the disk, and renamed. After a crash, or on a
+//!   full disk, there is the old file or the new one, and no temporary file after an error ([`create`], [`replace`]).
 //! - Every file that this crate writes has the mode 0600.
-//! - A process that must be the only one with a file holds a lock on another file beside it ([`lock`]).
+//! - A process that must be the only user of a file locks a second file beside it ([`lock`]).
 #![forbid(unsafe_code)]
 
 use std::fmt;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tempfile::NamedTempFile;
 use zeroize::Zeroizing;
 
 /// Where systemd puts the credentials of a service.
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 
-/// Why a file of keys is not read.
+/// Why a key file was not read.
 #[derive(Debug)]
 pub enum ReadError {
     /// The file system refuses: the path or its permissions are at fault.
     Io(io::Error),
-    /// Others than its owner can read or change it; its mode. Who made the file is at fault.
+    /// Other users can read or change it. Contains its mode. Its creator is at fault.
     Open(u32),
-    /// It is longer than such a file can be: its content is at fault.
+    /// It is longer than a key file can be: its content is at fault.
     TooLong,
 }
 
@@ -48,7 +47,7 @@ impl From<io::Error> for ReadError {
     }
 }
 
-/// What to say of a file of keys with this mode, behind the file's name.
+/// The message about a key file with this mode. The file's name comes before it.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenMode(pub u32);
 
@@ -58,9 +57,9 @@ impl fmt::Display for OpenMode {
     }
 }
 
-/// Reads a file of keys, of `longest` bytes at most. The memory is wiped when the answer is dropped.
+/// Reads a key file of at most `longest` bytes. The returned memory is wiped when it is dropped.
 ///
-/// What is no regular file, such as a pipe, has no mode that says anything; it is read whatever its mode.
+/// The mode is checked only for regular files, not for a pipe, for example.
 ///
 /// # Errors
 /// See [`ReadError`].
@@ -69,13 +68,13 @@ pub fn read_secret(path: &Path, longest: usize) -> Result<Zeroizing<Vec<u8>>, Re
     if let Some(mode) = open_to_others(path, &file.metadata()?) {
         return Err(ReadError::Open(mode));
     }
-    // Room for all of it, so that growing leaves no copy behind.
+    // Allocate for the whole content, because growing would leave a copy in freed memory.
     let mut bytes = Zeroizing::new(Vec::with_capacity(longest.saturating_add(1)));
     file.take(longest as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > longest { Err(ReadError::TooLong) } else { Ok(bytes) }
 }
 
-/// The permissions of a file, if they let others than its owner use it.
+/// The mode of a regular file, if it gives other users any permission.
 fn open_to_others(path: &Path, metadata: &Metadata) -> Option<u32> {
     // systemd gives its credentials to a service by an access control list, whose mask looks like the group's
     // permission to read.
@@ -85,7 +84,7 @@ fn open_to_others(path: &Path, metadata: &Metadata) -> Option<u32> {
     (metadata.is_file() && mode & others != 0).then_some(mode)
 }
 
-/// Writes a new file of mode 0600. If it fails, there is no file of this name, and the next attempt can succeed.
+/// Writes a new file of mode 0600. On an error no file of this name is left, so the next attempt can succeed.
 ///
 /// # Errors
 /// [`io::ErrorKind::AlreadyExists`] when there is a file of this name; others when it cannot be written.
@@ -93,7 +92,7 @@ pub fn create(path: &Path, content: &[u8]) -> io::Result<()> {
     place(path, |file| file.write_all(content), |file| file.persist_noclobber(path))
 }
 
-/// Writes a file of mode 0600 in the place of the one before, if there is one. If it fails, that one stays as it is.
+/// Writes a file of mode 0600, and replaces an existing one. On an error the existing file is unchanged.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -101,11 +100,10 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     place(path, |file| file.write_all(content), |file| file.persist(path))
 }
 
-/// Whether [`replace`] could write there, as far as that is known before: it makes a file in the directory and
-/// removes it.
+/// Checks whether [`replace`] can create a file in the directory of `path`: it creates one and removes it.
 ///
 /// # Errors
-/// When it could not.
+/// When it cannot, or `path` is a directory.
 pub fn check_writable(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());
@@ -114,14 +112,14 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
     scratch(path).map(drop)
 }
 
-/// Writes a file under another name, and gives it its own by `rename` when it is on the disk.
+/// Writes a file under a temporary name, flushes it to the disk, and moves it to `path` by `rename`.
 fn place(
     path: &Path,
     write: impl FnOnce(&mut File) -> io::Result<()>,
     rename: impl FnOnce(NamedTempFile) -> Result<File, tempfile::PersistError>,
 ) -> io::Result<()> {
     let directory = File::open(directory(path))?;
-    // Dropped on the way, it is removed.
+    // The temporary file is removed when it is dropped.
     let mut file = scratch(path)?;
     write(file.as_file_mut())?;
     file.as_file().sync_all()?;
@@ -148,17 +146,15 @@ pub enum LockError {
     Io(io::Error),
 }
 
-/// Makes this process the only one with the file `path`, until the answer is dropped. The lock is on `path.lock`:
-/// [`replace`] gives the name `path` to another file each time.
+/// Makes this process the only user of the file `path`, until the returned file is dropped. The lock is on `path.lock`,
+/// because [`replace`] puts another file at `path` each time.
 ///
 /// # Errors
 /// See [`LockError`].
 pub fn lock(path: &Path) -> Result<File, LockError> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".lock");
     let mut options = OpenOptions::new();
     let options = options.write(true).create(true).truncate(false).mode(0o600);
-    let file = options.open(PathBuf::from(name)).map_err(LockError::Io)?;
+    let file = options.open(path.with_added_extension("lock")).map_err(LockError::Io)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(LockError::Held),

@@ -1,13 +1,13 @@
-//! What a Redis has to be: one whose clock is the members', and that keeps what it is told.
+//! The requirements on Redis: its clock agrees with the members', and it keeps all keys.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
+mod questions;
 mod server;
 
-use firstflight::credential::{
-    GuardKey, Guarded, JobRequest, JobResult, Reason, RemoteGuard, ReplayGuard, Serial, Window,
-};
+use firstflight::credential::{GuardKey, Guarded, JobRequest, Reason, RemoteGuard, ReplayGuard, Window};
 use firstflight::{SharedStore, StoreError};
 use firstflight_redis::{Options, RedisStore};
+use questions::{ACCEPTED, activate, redeem, refused};
 use server::Redis;
 use std::time::Duration;
 
@@ -15,20 +15,6 @@ async fn member(redis: &Redis) -> RedisStore {
     let options = Options { within: Duration::from_secs(10), ..Options::default() };
     RedisStore::connect(&redis.url(), options).await.unwrap()
 }
-
-fn redeem(counter: u64) -> JobRequest {
-    JobRequest::Redeem { serial: Serial::new(3, counter).unwrap() }
-}
-
-fn activate(counter: u64) -> JobRequest {
-    JobRequest::Activate { serial: Serial::new(3, counter).unwrap() }
-}
-
-const fn refused(reason: Reason) -> Result<JobResult, StoreError> {
-    Ok(JobResult::Refuse(reason))
-}
-
-const ACCEPTED: Result<JobResult, StoreError> = Ok(JobResult::Accept);
 
 async fn connected(store: &RedisStore) {
     while !store.is_connected() {
@@ -42,7 +28,7 @@ fn clock(redis: &Redis) -> u64 {
     line.split(':').nth(1).unwrap().trim().parse::<u64>().unwrap() / 1000
 }
 
-/// How a guard of requests with signed stamps asks.
+/// The question of a guard of requests with signed stamps.
 fn request(id: u8, stamp_ms: u64, now_ms: u64, floor: bool) -> JobRequest {
     let guard = RemoteGuard::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS);
     let id = guard.id_of([10, 0, 0, 1].into(), &[id]);
@@ -55,12 +41,12 @@ fn request(id: u8, stamp_ms: u64, now_ms: u64, floor: bool) -> JobRequest {
     }
 }
 
-/// A member asks by a clock that is wrong by so much.
+/// Members ask by clocks that are wrong by seconds or more.
 #[tokio::test]
 async fn a_member_whose_clock_is_not_the_stores_is_refused() {
     let Some(redis) = Redis::start(&[]) else { return };
     let store = member(&redis).await;
-    // An hour is beyond whatever this machine's load adds.
+    // The errors are larger than any delay that a busy machine adds.
     for (id, wrong_ms, expected) in [
         (1, -3_600_000_i64, refused(Reason::ClockSkew)),
         (2, 3_600_000, refused(Reason::ClockSkew)),
@@ -70,14 +56,14 @@ async fn a_member_whose_clock_is_not_the_stores_is_refused() {
         let now = clock(&redis).saturating_add_signed(wrong_ms);
         assert_eq!(store.ask(request(id, now, now, false)).await, expected, "{wrong_ms} ms");
     }
-    // Refused or not, as this machine's load wants it; never for another reason.
+    // On a busy machine the question may come late and be refused as skewed, but never for another reason.
     let now = clock(&redis);
     let right = store.ask(request(5, now, now, false)).await;
     assert!([ACCEPTED, refused(Reason::ClockSkew)].contains(&right), "{right:?}");
 }
 
-/// An id stays as long as a member whose clock is behind may take its stamp, whatever the clock of the member that set
-/// it, and also if that one was refused.
+/// An id is kept as long as a member whose clock is behind may accept its stamp. That does not depend on the clock of
+/// the member that set it, and holds also if that member was refused.
 #[tokio::test]
 async fn an_id_is_kept_by_the_stores_clock() {
     let Some(redis) = Redis::start(&[]) else { return };
@@ -96,7 +82,7 @@ async fn an_id_is_kept_by_the_stores_clock() {
     }
 }
 
-/// A memory that begins takes nothing stamped before it, also long after it began.
+/// A new memory accepts no stamp from before its beginning, also long after it began.
 #[tokio::test]
 async fn a_new_memory_takes_no_older_stamp() {
     let Some(redis) = Redis::start(&[]) else { return };
@@ -115,8 +101,8 @@ async fn a_new_memory_takes_no_older_stamp() {
     assert!([refused(Reason::GuardFloor), refused(Reason::ClockSkew)].contains(&old), "{old:?}");
 }
 
-/// A key that was thrown away is a first flight that may come again: what is left of the memory is worth nothing, even
-/// if the policy is right again.
+/// After an eviction a first flight could be accepted twice, so the rest of the memory is invalid, even if the policy
+/// is right again.
 #[tokio::test]
 async fn a_redis_that_threw_keys_away_is_a_new_memory() {
     let Some(redis) = Redis::start(&[]) else { return };
@@ -134,7 +120,7 @@ async fn a_redis_that_threw_keys_away_is_a_new_memory() {
     }
     redis.evict();
     assert!(redis.evicted() > 0, "the test tests nothing");
-    // Each of them was accepted before, and the keys of some are gone.
+    // All of them were accepted before, and the keys of some are gone.
     assert_eq!(store.ask(seen(1, 120_000)).await, Err(StoreError::Unreachable));
     connected(&store).await;
     for n in 1..=100 {
@@ -144,7 +130,7 @@ async fn a_redis_that_threw_keys_away_is_a_new_memory() {
     assert_eq!(store.ask(seen(200, 120_000)).await, refused(Reason::GuardFloor));
 }
 
-/// A policy that is changed while Redis runs is noticed within a second, before anything is thrown away.
+/// A change of the policy while Redis runs is noticed within a second, before keys are evicted.
 #[tokio::test]
 async fn a_policy_that_is_changed_is_noticed() {
     let Some(redis) = Redis::start(&[]) else { return };

@@ -1,17 +1,19 @@
-//! Members that are killed, stop and start again, and what they leave undone.
+//! Members that are killed, or stop and start again, and refusals that they did not report.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
+mod questions;
 mod server;
 
 use firstflight::SharedStore;
 use firstflight::credential::{JobRequest, Reason};
 use firstflight_redis::{ConnectError, RedisStore, StateError};
 use nix::sys::signal::Signal;
+use questions::{ACCEPTED, activate, redeem, refused};
 use server::Redis;
-use server::farm::{ACCEPTED, Farm, activate, ask, member, options, redeem, refused, runtime};
+use server::farm::{Farm, ask, member, options, runtime};
 
 /// The data of the refused first flight came by the ordinary handshake. A copy of its SYN is not accepted afterwards,
-/// though the member that refused it remembers nothing.
+/// although the member that refused it has forgotten that.
 #[test]
 fn a_member_that_was_killed_begins_a_new_memory() {
     for with_state in [true, false] {
@@ -34,7 +36,7 @@ fn a_member_that_was_killed_begins_a_new_memory() {
     }
 }
 
-/// It cannot tell Redis what it refused, so it does not say that it owes nothing.
+/// It cannot report to Redis what it refused, so it leaves no proof that it owes nothing.
 #[test]
 fn a_member_that_stops_in_an_outage_begins_a_new_memory() {
     let Some(farm) = Farm::start() else { return };
@@ -49,7 +51,7 @@ fn a_member_that_stops_in_an_outage_begins_a_new_memory() {
     assert_eq!(farm.other(redeem(1)), refused(Reason::NotActive));
 }
 
-/// What it refused was told, so nothing is lost for anybody.
+/// What it refused was reported, so the other members' cookies stay valid.
 #[test]
 fn a_member_that_stops_in_order_costs_nobody_a_cookie() {
     let Some(farm) = Farm::start() else { return };
@@ -65,7 +67,7 @@ fn a_member_that_stops_in_order_costs_nobody_a_cookie() {
     assert_eq!(again.block_on(store.ask(redeem(3))), ACCEPTED);
 }
 
-/// The proof holds for one start: a state file from a backup says nothing of what happened since.
+/// The proof is valid for one start. A state file from a backup says nothing of what happened since.
 #[test]
 fn a_state_file_from_a_backup_proves_nothing() {
     let Some(farm) = Farm::start() else { return };
@@ -84,7 +86,7 @@ fn a_state_file_from_a_backup_proves_nothing() {
     assert_eq!(farm.other(redeem(1)), refused(Reason::NotActive));
 }
 
-/// A member that cannot reach Redis when it starts refuses as well, and settles its past when it can.
+/// A member that cannot reach Redis when it starts begins the new memory as soon as it can.
 #[test]
 fn a_member_that_starts_in_an_outage_settles_its_past_later() {
     let Some(farm) = Farm::start() else { return };
@@ -122,7 +124,7 @@ async fn a_state_file_is_one_members_own() {
     let _first = member(&redis, Some(&path)).await;
     let second = RedisStore::connect(&redis.url(), options(Some(&path))).await.unwrap_err();
     assert!(matches!(second, ConnectError::State(_, StateError::Locked)), "{second}");
-    // Something else is not thrown away.
+    // Other files are not deleted.
     let note = redis.file("note");
     for text in ["a note\n", "firstflight shared store, version 1\n", "\u{fffd}"] {
         std::fs::write(&note, text).unwrap();
@@ -135,7 +137,7 @@ async fn a_state_file_is_one_members_own() {
     assert!(matches!(nowhere, ConnectError::State(_, StateError::Io(_))), "{nowhere}");
 }
 
-/// A question that was missed is not overtaken by a copy's.
+/// A copy is not accepted before the missed question was reported.
 #[tokio::test]
 async fn what_is_owed_is_refused_before_redis_knows_of_it() {
     let Some(redis) = Redis::start(&[]) else { return };
@@ -144,7 +146,7 @@ async fn what_is_owed_is_refused_before_redis_knows_of_it() {
         JobRequest::GuardSet { key: [1; 16], keep_ms: 120_000, ahead_ms: 0, reach_ms: 0, unix_ms: None };
     assert_eq!(store.ask(activate(1)).await, ACCEPTED);
     for owed in [redeem(1), guard] {
-        // Told by a task of its own, which has not begun.
+        // The task that reports it has not run yet.
         store.missed(owed);
         assert_eq!(store.ask(owed).await, refused(Reason::Replay));
     }

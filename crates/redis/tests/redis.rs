@@ -1,13 +1,15 @@
 //! The rules of a shared store, with a real Redis that is killed, emptied, stopped and replaced.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "tests")]
 
+mod questions;
 mod server;
 
-use firstflight::credential::{JobRequest, JobResult, Reason, Serial};
+use firstflight::credential::{JobRequest, JobResult, Reason};
 use firstflight::{SharedStore, StoreError};
 use firstflight_redis::{ConnectError, Options, RedisStore};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use questions::{activate, redeem};
 use server::Redis;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +25,7 @@ async fn member(redis: &Redis) -> RedisStore {
     RedisStore::connect(&redis.url(), options()).await.unwrap()
 }
 
-/// Two members that have noticed each other.
+/// Two members that use the same memory.
 async fn members(redis: &Redis) -> (RedisStore, RedisStore) {
     let (a, b) = (member(redis).await, member(redis).await);
     noticed(&a).await;
@@ -44,18 +46,6 @@ fn guard(id: u8) -> JobRequest {
 /// With stamps that are the time of arrival, so that a new memory is closed for 2 MSL.
 fn network(id: u8) -> JobRequest {
     JobRequest::GuardSet { key: [id; 16], keep_ms: 120_000, ahead_ms: 0, reach_ms: 120_000, unix_ms: None }
-}
-
-fn serial(counter: u64) -> Serial {
-    Serial::new(3, counter).unwrap()
-}
-
-fn activate(counter: u64) -> JobRequest {
-    JobRequest::Activate { serial: serial(counter) }
-}
-
-fn redeem(counter: u64) -> JobRequest {
-    JobRequest::Redeem { serial: serial(counter) }
 }
 
 async fn ask(store: &RedisStore, request: JobRequest) -> JobResult {
@@ -271,7 +261,7 @@ async fn what_was_not_asked_for_want_of_room_is_used_up_beside() {
         one.missed(redeem(counter));
     }
     // The last of them is told when it is: nothing but that is waited for.
-    while ask(&two, JobRequest::Activate { serial: serial(1000) }).await != JobResult::Accept || one.owes() {
+    while ask(&two, activate(1000)).await != JobResult::Accept || one.owes() {
         tokio::task::yield_now().await;
     }
     for counter in 1..=99 {

@@ -1,4 +1,4 @@
-//! The demonstration's time: virtual, unless the user wants to wait.
+//! The demonstration's clock: virtual, or the system's with `--real-time`.
 
 use crate::error::Error;
 use firstflight::link::memory::MemoryLinkError;
@@ -6,22 +6,22 @@ use firstflight::link::{MemoryLink, PathConfig, VirtualTime, real_time_pair, vir
 use firstflight::{Time, block_on_virtual};
 use std::time::Duration;
 
-/// When the demonstration in virtual time begins: 2026-01-01 00:00 UTC.
+/// The wall clock at the start of virtual time: 2026-01-01 00:00 UTC.
 const BEGINNING: Duration = Duration::from_secs(1_767_225_600);
 
-/// Which time it is.
+/// The clock of a demonstration.
 pub enum DemoClock {
     System,
     Virtual(VirtualTime),
 }
 
 impl DemoClock {
-    /// The system's, or a virtual one.
+    /// The system's clock if `real`, otherwise a virtual one.
     pub fn new(real: bool) -> Self {
         if real { Self::System } else { Self::Virtual(VirtualTime::new(BEGINNING)) }
     }
 
-    /// For engines and sleeps.
+    /// The time source for endpoints and sleeps.
     pub fn time(&self) -> Time {
         match self {
             Self::System => Time::system(),
@@ -29,7 +29,7 @@ impl DemoClock {
         }
     }
 
-    /// Both ends of a path.
+    /// Two links joined by a path in this time.
     pub fn pair(&self, path: &PathConfig, seed: u64) -> Result<(MemoryLink, MemoryLink), Error> {
         match self {
             Self::System => real_time_pair(path.clone(), path.clone(), seed),
@@ -42,7 +42,7 @@ impl DemoClock {
 
     /// Runs `work` to its end.
     ///
-    /// In virtual time nothing can wait for the world outside: [`block_on_virtual`].
+    /// In virtual time `work` must not wait for real I/O: see [`block_on_virtual`].
     pub fn block_on<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         match self {
             Self::System => crate::block_on(work),

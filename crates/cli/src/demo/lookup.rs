@@ -1,6 +1,6 @@
 //! The demonstration's lookups: a resolver and a name server in this process, at distances of their own.
 
-use super::{CERTIFICATES, CLIENT, UDP_PORT};
+use super::{CERTIFICATES, CLIENT, UDP_PORT, unix_ms};
 use crate::error::Error;
 use firstflight::carriage::{DnsPath, Exchange, Manners, Proof, Server};
 use firstflight::credential::NetworkId;
@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 const NAME: &str = "www.xyz.com.";
-/// By this address the client knows the resolver; no packet is sent there.
+/// The client's name for the resolver. No packet is sent to this address.
 const RESOLVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 53)), 53);
 const ZONE: &[u8] = b"\x01f\x03xyz\x03com\x00";
 const KEY_ID: NonZeroU8 = NonZeroU8::MIN;
@@ -139,7 +139,7 @@ fn front(carriage: CarriageKey, relay: &RelayKey, time: &Time, random: &mut ChaC
     Some(front)
 }
 
-/// It asks the name server for what it does not have.
+/// A resolver that asks the name server for records that it has not cached.
 #[derive(Clone)]
 struct Resolver {
     state: Arc<Mutex<State>>,
@@ -160,12 +160,12 @@ impl Resolver {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// This share of the round-trip time between client and server passes.
+    /// Waits for this share of the round-trip time between client and server.
     async fn travel(&self, share: f64) {
         self.time.sleep(self.rtt.mul_f64(share)).await;
     }
 
-    /// What the client gets for `query`, when it gets it.
+    /// The answer to `query`, at the time when the client receives it.
     async fn answer(self, query: Vec<u8>) -> io::Result<Vec<u8>> {
         self.travel(Case::RESOLVER).await;
         let case = self.lock().case;
@@ -187,7 +187,7 @@ impl Resolver {
         message.ok_or_else(|| io::Error::other("the name server does not answer"))
     }
 
-    /// A first flight has come to the server.
+    /// Hands a relayed first flight to the server.
     fn hand_over(&self, datagram: &[u8]) {
         let mut buffer = OpenBuffer::new();
         let mut state = self.lock();
@@ -220,8 +220,4 @@ impl State {
         let relays = std::iter::from_fn(|| self.front.poll_relay(&clock)).map(|relay| relay.datagram);
         Answered { message, relays: relays.collect() }
     }
-}
-
-fn unix_ms(time: &Time) -> u64 {
-    time.unix().as_millis() as u64
 }

@@ -76,7 +76,7 @@ fn from_another_port(packet: &[u8]) -> Option<Vec<u8>> {
     }
     let (whole, at) = (packet.len() - ip.payload.len(), packet.len() - inner.len());
     let mut copy = packet.to_vec();
-    // Below the ports that the client takes (from 32,768 on): one of those it may take for its next connection.
+    // Below the client's ephemeral ports (from 32,768 on), any of which may be the port of its next connection.
     let port = (segment.src_port & 0x3fff) | 0x4000;
     copy.get_mut(at..at + 2)?.copy_from_slice(&port.to_be_bytes());
     let body = copy.get_mut(whole..)?;

@@ -43,8 +43,8 @@ impl Site {
             Arc::new(KeyRing::new(Scheme::default(), key)),
             Arc::new(PendingLimit::new(16)),
         );
-        // A listener that takes certificates and comes after one that takes none would refuse requests at first
-        // (`docs/spec/asap.md` §7.10).
+        // The listener without certificates comes last. Otherwise those with certificates would close for ten seconds
+        // (`docs/spec/asap.md` §7.5).
         for at in [CERTIFICATES, UNKNOWN, COOKIES] {
             let mut config = ListenConfig::new(at);
             if at == COOKIES {
@@ -74,7 +74,7 @@ fn certificates(at: SocketAddr, time: &Time, seeds: &mut ChaCha20Rng) -> Result<
     let trusted = Trusted { own: true, ..Trusted::new(CERTIFIER.key().public()) };
     let key = GuardKey::from_bytes(super::draw(seeds));
     // A guard begins by refusing what a server before it may have accepted; there was none.
-    let began = (time.unix().as_millis() as u64).saturating_sub(60_000);
+    let began = super::unix_ms(time).saturating_sub(60_000);
     Ok(AsapPolicy {
         trust: Arc::new(TrustStore::new([trusted]).map_err(Error::Trust)?),
         identities: [identity(at)].into(),

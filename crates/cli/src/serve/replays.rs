@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 /// Serials whose cookies are remembered as used or not: 256 KiB, and the latest million are good.
 const REMEMBERED: usize = 1 << 20;
 
-/// Longest file of shared keys, bytes: they take 96, and a line break.
+/// Longest file of shared keys, bytes. The keys take 96 bytes and a line break.
 const LONGEST_KEYS: usize = 4096;
 
 /// How often one first flight may be executed.
@@ -49,11 +49,12 @@ pub struct Replays {
     /// File with the keys that a farm shares with its store: 96 hexadecimal digits (openssl rand -hex 48)
     #[arg(long, value_name = "FILE", requires = "store")]
     store_keys: Option<PathBuf>,
-    /// File in which this server notes, when it stops, that it owes the store nothing [default: FILE.store beside
-    /// --one-time-state FILE]
+    /// File in which this server notes, when it stops, that it owes the store nothing [default: FILE.store, if
+    /// --one-time-state FILE is given]
     ///
-    /// A server that starts without such a note (it was killed, or there is no file) begins a new memory in the
-    /// store: no one-time cookie of before is good, and no-duplicates refuses for two minutes, on the whole farm.
+    /// A server that starts without this note (because it was killed, or no file is configured) begins a new memory in
+    /// the store. On the whole farm, earlier one-time cookies are then invalid, and no-duplicates refuses first flights
+    /// for two minutes.
     #[arg(long, value_name = "FILE", requires = "store")]
     store_state: Option<PathBuf>,
     /// Begins the names of the farm's keys in Redis
@@ -81,7 +82,7 @@ pub enum ReplayError {
     Policy(PolicyError),
     /// The state of one-time cookies.
     State(PathBuf, SerialFileError),
-    /// The shared keys cannot be read, or others can read them, too.
+    /// The shared keys cannot be read, or other users can read them.
     KeysUnreadable(PathBuf, ReadError),
     /// They are no keys.
     KeysMalformed(PathBuf),
@@ -127,7 +128,7 @@ struct FarmKeys {
 }
 
 impl Replays {
-    /// Completes `policy`. Without Fast Open nothing is to be done.
+    /// Completes `policy`. Does nothing without Fast Open.
     pub fn prepare(&self, policy: Option<&mut FastOpenPolicy>) -> Result<(), ReplayError> {
         self.check()?;
         let Some(policy) = policy else { return Ok(()) };
@@ -143,10 +144,11 @@ impl Replays {
         policy.validate().map_err(ReplayError::Policy)
     }
 
-    /// The store to ask, if there is one.
+    /// Connects to the shared store, if one is configured.
     pub async fn store(&self) -> Result<Option<Arc<RedisStore>>, ReplayError> {
         let Some(url) = &self.store else { return Ok(None) };
-        let state = self.store_state.clone().or_else(|| self.one_time_state.as_deref().map(beside));
+        let beside = || Some(self.one_time_state.as_ref()?.with_added_extension("store"));
+        let state = self.store_state.clone().or_else(beside);
         let forgets = state.is_none();
         let options = Options { prefix: self.store_prefix.clone(), state, ..Options::default() };
         let store = RedisStore::connect(url, options).await.map_err(ReplayError::Store)?;
@@ -193,13 +195,6 @@ impl Replays {
         let start = Endpoint::BEGINNING_MS;
         Ok(Arc::new(ReplayTable::new(GuardKey::from_bytes(*key), Window::NETWORK, bytes, start)))
     }
-}
-
-/// Where the note to the store is kept, if nothing else is said.
-fn beside(state: &Path) -> PathBuf {
-    let mut name = state.as_os_str().to_owned();
-    name.push(".store");
-    name.into()
 }
 
 impl FarmKeys {

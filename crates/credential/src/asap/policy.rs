@@ -11,7 +11,7 @@ use crate::admission::{FirstFlight, JobRequest, Offered, Redemption};
 use crate::outcome::Reason;
 use crate::pending::{PendingLimit, prefix};
 use crate::policy::Quarantine;
-use crate::replay::{Guarded, ReplayGuard, ReplayId, Window};
+use crate::replay::{Guarded, ReplayGuard, ReplayId, Window, millis};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -141,9 +141,9 @@ impl AsapPolicy {
         }
     }
 
-    /// Replaces the verifiers that are trusted. If that admits more than before, the guard closes for every request
-    /// that is in time now: one of them may have been refused for want of trust, and executed by the ordinary
-    /// handshake that followed.
+    /// Replaces the trusted verifiers. If the new ones admit more than before, the guard closes for every request that
+    /// is in time now: one of these requests may have been refused because it was not trusted, and executed after the
+    /// ordinary handshake that followed.
     pub fn set_trust(&mut self, trust: Arc<TrustStore>, clock: &Clock) {
         if trust.admits_more_than(&self.trust) {
             self.close(clock);
@@ -151,8 +151,8 @@ impl AsapPolicy {
         self.trust = trust;
     }
 
-    /// Takes no request any more that is in time now. A server calls it when it begins to take requests that it refused
-    /// until now.
+    /// Closes the guard for every request that is in time now. A server calls this when it begins to accept requests
+    /// that it refused until now.
     pub fn close(&self, clock: &Clock) {
         let time = self.guard.observe(clock);
         // When an uncertain clock becomes certain, the guard closes by itself.
@@ -183,7 +183,7 @@ impl AsapPolicy {
         let identity = self.identity(&block).ok_or(refuse(Status::WrongIdentity))?;
         self.in_time(&block, trusted, first, clock)?;
         if guards_ms > clock.unix_ms {
-            // The clock went back. What was too late before it did stays so.
+            // The clock went back. A request that was too late before stays too late.
             let latest = Clock { unix_ms: guards_ms, ..*clock };
             self.in_time(&block, trusted, first, &latest).map_err(|_| refuse(Status::GuardFloor))?;
         }
@@ -343,7 +343,7 @@ impl AsapPolicy {
         if candidate.relayed && !shard.within_relayed_rate(candidate.prefix, clock.mono) {
             return refuse(Status::Overloaded);
         }
-        // The guard's floor may have risen meanwhile; one that asks a store does not look at it when it asks.
+        // The guard's floor may have risen meanwhile, and a guard with a store does not check its floor when it asks.
         if self.guard.look_up(candidate.replay, candidate.stamp_ms, clock.unix_ms) == Guarded::Floor {
             return refuse(Status::GuardFloor);
         }
@@ -354,8 +354,4 @@ impl AsapPolicy {
             Guarded::Floor => refuse(Status::GuardFloor),
         }
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -54,11 +54,11 @@ impl Trusted {
         }
     }
 
-    /// Whether there can be a certificate that this entry takes and `before` does not. It may say so falsely, never
-    /// deny it falsely.
+    /// Whether there can be a certificate that this entry accepts and `before` does not. The answer may be a false yes,
+    /// but never a false no.
     fn admits_more_than(&self, before: &Self) -> bool {
-        // By name, so that a new field has to be thought of here. What is sent before the client's ACK (`own`,
-        // `times`) refuses nothing, and what the rate refuses is used up.
+        // Exhaustive, so that a new field has to be considered here. `own` and `times` limit what is sent before the
+        // client's ACK, and refuse nothing. A request that the rate refuses is used up.
         let Self { key, prefixes, longest, oldest, min_vantage, own: _, times: _, per_second: _ } = self;
         let within = |net: &IpNet| before.prefixes.iter().any(|old| old.contains(net));
         let narrower = before.prefixes.is_empty() || (!prefixes.is_empty() && prefixes.iter().all(within));
@@ -69,8 +69,8 @@ impl Trusted {
             || *min_vantage < before.min_vantage
     }
 
-    /// Whether it gives clients anything that `before` does not: it takes more certificates, or sends more before the
-    /// client's ACK, or accepts more a second.
+    /// Whether this entry grants clients anything that `before` does not: it accepts more certificates, sends more
+    /// before the client's ACK, or accepts more first flights a second.
     fn grants_more_than(&self, before: &Self) -> bool {
         let rate = |entry: &Self| entry.per_second.unwrap_or(u32::MAX);
         self.admits_more_than(before)
@@ -167,15 +167,15 @@ impl TrustStore {
         self.entries.get(&id)
     }
 
-    /// Whether there can be a certificate that this store takes and `before` does not. It may say so falsely, never
-    /// deny it falsely.
+    /// Whether there can be a certificate that this store accepts and `before` does not. The answer may be a false yes,
+    /// but never a false no.
     #[must_use]
     pub fn admits_more_than(&self, before: &Self) -> bool {
         self.any_more_than(before, Trusted::admits_more_than)
     }
 
-    /// Whether it gives clients anything that `before` does not, certificates or otherwise. It may say so falsely, never
-    /// deny it falsely.
+    /// Whether this store grants clients anything that `before` does not: more certificates, more bytes before the
+    /// client's ACK, or more first flights a second. The answer may be a false yes, but never a false no.
     #[must_use]
     pub fn grants_more_than(&self, before: &Self) -> bool {
         self.any_more_than(before, Trusted::grants_more_than)
@@ -216,7 +216,7 @@ mod tests {
         texts.iter().map(|text| text.parse().unwrap()).collect()
     }
 
-    /// Every field, in both directions: what the one admits more, the other admits less.
+    /// For every field: the wider entry admits more, and the narrower one does not.
     #[test]
     fn what_admits_more_says_so() {
         let hour = Duration::from_secs(3600);
@@ -260,7 +260,7 @@ mod tests {
         assert!(store([entry(2)]).admits_more_than(&one), "another in its place");
     }
 
-    /// Another key with the same id: what the old one did not sign, it may have.
+    /// Another key with the same id may have signed certificates that the old key did not.
     #[test]
     fn another_key_with_the_same_id_admits_more() {
         let mut changed = one_entry();

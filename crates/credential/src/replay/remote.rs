@@ -12,18 +12,18 @@ use firstflight_wire::Clock;
 /// ahead.
 ///
 /// # Clocks
-/// A stamp that is signed is compared with each member's own wall clock, so one copy may be too old for one member and
-/// good for another. The store's clock decides instead: a member whose clock differs from it by more than S =
+/// Each member compares a signed stamp with its own wall clock, so a copy can be too old for one member and in time for
+/// another. So the store's clock decides. A member whose clock differs from it by more than S =
 /// [`RemoteGuard::CLOCKS_APART`] is refused ([`Reason::ClockSkew`](crate::Reason::ClockSkew)), and an id is kept
-/// until the store's clock shows its stamp + [`Window::past`] + S. A member that takes a copy at store time t has a
-/// clock of at least t − S and at most stamp + past. So t is at most stamp + past + S: the id is still there.
+/// until the store's clock shows its stamp + [`Window::past`] + S. A member that accepts a copy at store time t has a
+/// clock of at least t − S and at most stamp + past. So t is at most stamp + past + S, and the id is still there.
 ///
-/// A memory that begins at store time b lacks stamps up to b + S + future of a member that is ahead. Another member
-/// may be behind by S, and the store before may have been ahead of this one by S: stamps up to b + future + 3 S
-/// are refused.
+/// A memory that begins at store time b may lack stamps up to b + S + future, from a member that is ahead. Another
+/// member may be behind by S, and the store before may have been ahead of this one by S. So stamps up to b + future + 3
+/// S are refused.
 ///
-/// The member has a floor of its own besides, for what only this member refused: see
-/// [`ReplayGuard::raise_floor`]. What lies below it is refused here, and the store is told all the same.
+/// The member also has a floor of its own, for requests that only this member refused: see
+/// [`ReplayGuard::raise_floor`]. A stamp below it is refused here, and its id is reported to the store all the same.
 #[derive(Debug)]
 pub struct RemoteGuard {
     key: GuardKey,
@@ -33,7 +33,8 @@ pub struct RemoteGuard {
 }
 
 impl RemoteGuard {
-    /// How far the wall clock of a member may be from the store's. Stores that follow each other must agree as well.
+    /// How far the wall clock of a member may be from the store's. When one store replaces another, their clocks must
+    /// agree as well.
     pub const CLOCKS_APART: Duration = Duration::from_secs(1);
 
     /// A guard whose ids are hashed with `key`, the same on all members.
@@ -42,7 +43,8 @@ impl RemoteGuard {
         Self { key, window, time: GuardTime::new(window, 0, 0) }
     }
 
-    /// Stamps are of a wall clock: those of arrival are of a clock that no other member looks at.
+    /// Whether stamps are compared with the wall clock. Stamps of arrival come from a clock that only this member
+    /// reads.
     const fn compares_clocks(&self) -> bool {
         self.window.spread.is_zero()
     }
@@ -65,9 +67,9 @@ impl ReplayGuard for RemoteGuard {
         })
     }
 
-    /// Without the store: what this member refuses by itself.
+    /// Checks only this member's own floor, without the store.
     fn look_up(&self, _: ReplayId, stamp_ms: u64, _: u64) -> Guarded {
-        let below = self.window.spread.is_zero() && stamp_ms <= self.time.floor();
+        let below = self.compares_clocks() && stamp_ms <= self.time.floor();
         if below { Guarded::Floor } else { Guarded::New }
     }
 

@@ -1,7 +1,8 @@
 //! Two members of a farm and their Redis.
 
 use super::Redis;
-use firstflight::credential::{JobRequest, JobResult, Reason, Serial};
+use crate::questions::{ACCEPTED, activate, redeem};
+use firstflight::credential::{JobRequest, JobResult};
 use firstflight::{SharedStore, StoreError};
 use firstflight_redis::{Options, RedisStore};
 use nix::sys::signal::{Signal, kill};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
-/// Patient: what is tested is what is answered, not when.
+/// With a long time limit: these tests check the answers, not their time.
 pub fn options(state: Option<&Path>) -> Options {
     Options { within: Duration::from_secs(10), state: state.map(Path::to_owned), ..Options::default() }
 }
@@ -19,20 +20,6 @@ pub fn options(state: Option<&Path>) -> Options {
 pub async fn member(redis: &Redis, state: Option<&Path>) -> RedisStore {
     RedisStore::connect(&redis.url(), options(state)).await.unwrap()
 }
-
-pub fn redeem(counter: u64) -> JobRequest {
-    JobRequest::Redeem { serial: Serial::new(3, counter).unwrap() }
-}
-
-pub fn activate(counter: u64) -> JobRequest {
-    JobRequest::Activate { serial: Serial::new(3, counter).unwrap() }
-}
-
-pub const fn refused(reason: Reason) -> Result<JobResult, StoreError> {
-    Ok(JobResult::Refuse(reason))
-}
-
-pub const ACCEPTED: Result<JobResult, StoreError> = Ok(JobResult::Accept);
 
 /// Asks until the member has met the memory that answers.
 pub async fn ask(store: &RedisStore, request: JobRequest) -> Result<JobResult, StoreError> {
@@ -70,7 +57,7 @@ impl Farm {
         store
     }
 
-    /// What the other member is answered.
+    /// The answer to the other member.
     pub fn other(&self, request: JobRequest) -> Result<JobResult, StoreError> {
         self.runtime.block_on(ask(&self.other, request))
     }
@@ -80,7 +67,7 @@ impl Farm {
         runtime.block_on(Arc::new(store).close())
     }
 
-    /// Redis answers again, and was told everything.
+    /// Lets Redis answer again, and waits until everything owed was reported.
     pub fn end_of_outage(&self, runtime: &Runtime, store: &RedisStore) {
         self.signal(Signal::SIGCONT);
         runtime.block_on(async {
@@ -98,7 +85,7 @@ impl Farm {
     pub fn refuse(&self, runtime: &Runtime, store: &RedisStore) {
         self.signal(Signal::SIGSTOP);
         runtime.block_on(async {
-            // This one is in Redis' socket; from then on the connection is lost.
+            // This question times out; from then on the connection counts as lost.
             assert!(store.ask(redeem(9)).await.is_err());
             assert_eq!(store.ask(redeem(1)).await, Err(StoreError::Unreachable));
         });
@@ -106,7 +93,7 @@ impl Farm {
     }
 }
 
-/// What ends with it ends as in a process that is killed.
+/// A runtime for one process. Dropping it ends its tasks as a kill does.
 pub fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }

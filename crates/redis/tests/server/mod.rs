@@ -97,11 +97,11 @@ impl Redis {
         Ok(format!("{reply:?}"))
     }
 
-    /// Makes Redis throw keys away: those that end by themselves, so not the mark of its memory.
+    /// Makes Redis evict keys. It evicts only keys that expire, so the mark of its memory stays.
     pub fn evict(&self) {
         self.cli(&["CONFIG", "SET", "maxmemory-policy", "volatile-random"]);
         self.cli(&["CONFIG", "SET", "maxmemory", "1"]);
-        // Nothing is left to throw away when this is refused for want of memory.
+        // Redis refuses this for lack of memory when it has evicted all such keys.
         let _ = self.try_cli(&["SET", "one-more", "1"]);
         self.cli(&["CONFIG", "SET", "maxmemory", "0"]);
         self.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);

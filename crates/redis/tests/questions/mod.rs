@@ -1,0 +1,23 @@
+//! Questions to a store about one-time cookies, and its answers.
+#![allow(dead_code, reason = "each test uses its part")]
+
+use firstflight::StoreError;
+use firstflight::credential::{JobRequest, JobResult, Reason, Serial};
+
+fn serial(counter: u64) -> Serial {
+    Serial::new(3, counter).unwrap()
+}
+
+pub fn redeem(counter: u64) -> JobRequest {
+    JobRequest::Redeem { serial: serial(counter) }
+}
+
+pub fn activate(counter: u64) -> JobRequest {
+    JobRequest::Activate { serial: serial(counter) }
+}
+
+pub const fn refused(reason: Reason) -> Result<JobResult, StoreError> {
+    Ok(JobResult::Refuse(reason))
+}
+
+pub const ACCEPTED: Result<JobResult, StoreError> = Ok(JobResult::Accept);
