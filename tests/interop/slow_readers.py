@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What clients cost `firstflight serve` that ask for a file and never read.
+"""The cost of clients for `firstflight serve` that request a file and never read.
 
     tests/interop/slow_readers.py [--bin PATH] [--clients N ...] [--file BYTES] [--watch SECONDS] [-- OPTION ...]
 
 Each client is a socket of the Linux kernel with the smallest receive buffer, in a namespace of its own, that sends one
-GET and reads nothing. All have the same address. A line for each N: connections that are left and the resident memory
-of the server before, when it has settled, and after `--watch` seconds. Options behind `--` go to `serve`. Needs root.
+GET and reads nothing. All have the same address. Prints for each N how many connections are left, and the server's
+resident memory before, when it has settled, and after `--watch` seconds. Options after `--` go to `serve`. Needs root.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def resident(pid):
 
 
 def slow_readers(ns, count, path="/file", address=PAIR.peer[4], port=firstflight.PORT):
-    """`count` sockets that have asked and do not read."""
+    """Opens `count` sockets that send a request and do not read."""
     request = f"GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode()
     sockets = []
     with ns.entered():
@@ -45,7 +45,7 @@ def slow_readers(ns, count, path="/file", address=PAIR.peer[4], port=firstflight
                 sock.connect((address, port))
                 sock.sendall(request)
             except ConnectionError:
-                # One too many.
+                # Beyond the server's limit.
                 sock.close()
                 continue
             sock.setblocking(False)
@@ -104,7 +104,7 @@ def main():
     parser.add_argument("--bin", default=firstflight.default_binary(), metavar="PATH", help="the command")
     parser.add_argument("--clients", type=int, nargs="+", default=[2000], metavar="N", help="how many")
     parser.add_argument("--file", type=int, default=200_000, metavar="BYTES", help="length of the file")
-    parser.add_argument("--watch", type=int, default=0, metavar="SECONDS", help="look again so much later")
+    parser.add_argument("--watch", type=int, default=0, metavar="SECONDS", help="measure again after this time")
     parser.add_argument("options", nargs="*", help="for serve")
     arguments = parser.parse_args()
     firstflight.BINARY = os.path.abspath(arguments.bin)

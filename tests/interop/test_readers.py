@@ -1,4 +1,4 @@
-"""Clients that ask and do not read."""
+"""Clients that send a request and do not read."""
 
 import time
 
@@ -13,7 +13,7 @@ MORE = 600
 
 
 def wait_until(condition, what):
-    """The run's own limit ends it."""
+    """Waits without a limit of its own: the run has one."""
     while not condition():
         time.sleep(0.1)
     return what
@@ -21,7 +21,7 @@ def wait_until(condition, what):
 
 @case(needs=("curl",))
 def slow_readers_are_let_go(t):
-    """However often they ask for a file that no buffer takes whole, after the timeout nothing of them is left."""
+    """Clients that request a file larger than any buffer are gone after the timeout."""
     root = t.root(file=20_000_000)
     ns = t.namespace("slow")
     serve = t.serve(ns, PAIR, root, "--send-timeout", 3, "--connections-per-client", 0)
@@ -31,14 +31,14 @@ def slow_readers_are_let_go(t):
     address = PAIR.peer[4]
     got = run("curl", "-gsS", "--fail", "-m", 60, "-o", "/dev/null", "-w", "%{size_download}",
               url(address, PORT, "/file"), ns=ns, timeout=70).stdout  # fmt: skip
-    equal(got, "20000000", "bytes of who reads")
+    equal(got, "20000000", "bytes of a client that reads")
     equal(len(serve.requests(51)), 51, "requests in the log")
     del held
 
 
 @case(needs=("curl",))
 def one_client_cannot_take_all_memory(t):
-    """The first piece of a response is small, and of one client so many connections are kept, not more."""
+    """At first little of a response is buffered, and the connections of one client are limited."""
     root = t.root(file=200_000)
     ns = t.namespace("slow")
     ns.ip("addr", "add", "10.77.1.1/32", "dev", "lo")
@@ -49,7 +49,7 @@ def one_client_cannot_take_all_memory(t):
     equal(alive(ns), 512, "connections")
     # 64 KiB in the engine and as much in HTTP for each, and not the whole file.
     check(resident(serve.popen.pid) - before < MORE * 180_000, "memory")
-    # A neighbour with an address of his own is served.
+    # A client with another address is served.
     got = run("curl", "-gsS", "--fail", "-m", 60, "--interface", "10.77.1.1", "-o", "/dev/null", "-w",
               "%{size_download}", url(PAIR.peer[4], PORT, "/file"), ns=ns, timeout=70).stdout  # fmt: skip
     equal(got, "200000", "bytes of a neighbour")

@@ -30,7 +30,7 @@ DIFFERS = re.compile(
     r"\b[0-9a-f]{8,}\b|(?<=:)\d{5}\b|, rtt \d+\.\d ms|\b\d+\.\d+(?= (ms|s|RTT)\b)"
     r"|(?<=way )(lookup|direct)|\b[1-9]\d*(?= B early)|\b\d+(?= bytes, cookie)"
 )
-#: Ends what runs in the background. What servers count until then, README.md leaves out.
+#: Ends the background processes. README.md leaves out the counts that servers then print.
 END = "kill $(jobs -p); wait"
 
 SHELL = """
@@ -42,7 +42,7 @@ done
 """
 STATUS = re.compile(r"status (\d+) of command")
 
-#: What stands for the programs that README.md calls.
+#: Replacements of the programs that README.md calls.
 PROGRAMS = {
     "firstflight": 'exec "$FIRSTFLIGHT" "$@"',
     "sudo": 'exec "$@"',
@@ -75,7 +75,7 @@ class Block:
                 ends = lambda last: not last.endswith("\\")  # noqa: E731
 
     def masked(self, lines):
-        """How often each line is there, without what differs from run to run."""
+        """Counts the lines, with the parts masked that differ from run to run."""
         exact = [differs for command, differs in EXACT.items() if self.commands[0].startswith(command)]
         differs = re.compile(exact[0]) if exact else DIFFERS
         return Counter(re.sub(r" +", " ", differs.sub(hidden, line)) for line in lines if line.strip())
@@ -87,7 +87,7 @@ def blocks():
 
 
 class Shell(Process):
-    """A shell that is given one command after the other."""
+    """A shell that runs one command after the other."""
 
     def __init__(self, ns, directory, programs):
         env = {**os.environ, "FIRSTFLIGHT": firstflight.BINARY, "PATH": f"{programs}:{os.environ['PATH']}"}
@@ -120,7 +120,7 @@ class Shell(Process):
                 time.sleep(0.05)
         else:
             said = lambda: [text for _, text in list(self.lines)[began:]]  # noqa: E731
-            # One that ends at once says why, and never this.
+            # A command that fails prints an error instead.
             self.wait_until(
                 lambda: any(line.startswith(("listening on", "firstflight: ")) for line in said()),
                 f"`listening on` of `{command}`",
@@ -128,7 +128,7 @@ class Shell(Process):
             check(any(line.startswith("listening on") for line in said()), f"`{command}` said {said()}")
 
     def __exit__(self, *failure):
-        # What it started in the background belongs to its session's only group.
+        # Its background processes are in its process group.
         try:
             os.killpg(self.pid, signal.SIGTERM)
         except ProcessLookupError:
@@ -137,9 +137,9 @@ class Shell(Process):
 
 
 def compare(shell, block):
-    """What was printed since the block began is what it shows."""
+    """Compares the lines printed since the block began with those that it shows."""
     shown = block.masked(block.shown)
-    # Servers print when it suits them: only how often a line is there counts, and the last may take a moment.
+    # The order of the servers' lines may vary, so only count them. The last lines may take a moment.
     try:
         shell.wait_until(lambda: not shown - block.masked(shell.printed()), "what README.md shows", 10)
     except AssertionError:

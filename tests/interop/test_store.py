@@ -35,7 +35,7 @@ class Farm:
             self.spaces.append(ns)
             self._start.append(lambda ns=ns, extra=extra: t.serve(ns, PAIR, root, *extra))
         if store:
-            # A member's first start begins a new memory for all: that is over before the test begins.
+            # A member's first start begins a new memory for all. Let that happen before the test.
             for start in self._start:
                 equal(start().terminate(), 0, "exit status")
         for ns, start in zip(self.spaces, self._start):
@@ -198,7 +198,7 @@ def store_lost_under_load(t, how):
 
 @case(how=("terminated", "killed"), needs=("nft", "redis-server"))
 def killed_in_an_outage(t, how):
-    """A member refuses a first flight while Redis does not answer, and ends. Its recorded SYN is good nowhere."""
+    """A member refuses a first flight while Redis does not answer, and ends. No member accepts the recorded SYN."""
     root = t.root(small=5000, refused=100, last=100)
     store = t.start(Redis(root))
     farm = Farm(t, root, *ONE_TIME, store=store)
@@ -211,7 +211,7 @@ def killed_in_an_outage(t, how):
     check(None not in cookies and cookies[0] != cookies[1], f"two cookies: {cookies}")
     farm.wires[0].recorded()
     os.kill(store.pid, signal.SIGSTOP)
-    # The first question is in Redis' socket; then nobody asks any more.
+    # The first question times out; then the member asks no more.
     farm.wires[0].send(first_flight(client, server, (40000, PORT), cookies[0], b"GET /lost"))
     farm.members[0].wait_until(lambda: "store is lost" in farm.members[0].text("err"), "loss of the store")
     reply = farm.fetch(0, 4, "/refused")
@@ -225,7 +225,7 @@ def killed_in_an_outage(t, how):
         farm.members[0].kill()
     os.kill(store.pid, signal.SIGCONT)
     before = farm.restart(t, 0)
-    # The kernels know nothing of the copies' connections; their resets would cut the requests off.
+    # The kernels do not know the copies' connections. Drop their RSTs, which would end the requests.
     for space in farm.spaces:
         space.nft("type filter hook output priority 0; tcp flags & rst == rst drop")
     for wire in farm.wires:

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::str::FromStr;
 
-/// As `192.0.2.1:8080`, `[2001:db8::1]:8080` or `localhost:8080`.
+/// Where to listen, written as `192.0.2.1:8080`, `[2001:db8::1]:8080` or `localhost:8080`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum At {
     /// An address.
@@ -25,7 +25,7 @@ impl FromStr for At {
             "write an address or a name, and a port: 192.0.2.1:8080, [2001:db8::1]:8080 or localhost:8080";
         let (name, port) = text.rsplit_once(':').ok_or(says)?;
         let letters = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        // What ends in digits only is an address that lacks something.
+        // A name whose last label is a number is a mistyped IPv4 address.
         let last = name.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
         if !name.chars().all(letters) || last.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(says);
@@ -35,10 +35,10 @@ impl FromStr for At {
 }
 
 impl At {
-    /// The address; of a name the first one that is this machine's.
+    /// The address. A name gives its first address that belongs to this machine.
     ///
     /// # Errors
-    /// When the name is not known.
+    /// [`Error::Lookup`] if the name cannot be resolved.
     pub async fn own(&self) -> Result<SocketAddr, Error> {
         let (name, port) = match self {
             Self::Address(address) => return Ok(*address),
@@ -47,7 +47,7 @@ impl At {
         let fail = |error| Error::Lookup(name.clone(), error);
         let found: Vec<_> = tokio::net::lookup_host((name.as_str(), port)).await.map_err(fail)?.collect();
         let here = found.iter().find(|address| UdpSocket::bind((address.ip(), 0)).is_ok());
-        // That none is shows when it is bound.
+        // If no address is local, binding reports the error.
         here.or(found.first()).copied().ok_or_else(|| fail(io::Error::other("it has no address")))
     }
 }

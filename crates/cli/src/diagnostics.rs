@@ -1,9 +1,8 @@
-//! What the program says of itself on stderr, and how much of it strangers can cause.
+//! Diagnostics on stderr, and their rate limit.
 //!
-//! Many lines are about what came from the network, and some are written by libraries. One limit counts for all of
-//! them: a place in the program may write ten lines at once, then one a second. What is left out is counted, and the
-//! count is told. Lines that only `-v` or `RUST_LOG` shows (DEBUG and TRACE) are all written: who asked for them wants
-//! them.
+//! Network input causes many of these lines, and libraries write some of them. The same limit applies to every log
+//! statement: it may write ten lines at once, then one a second. Suppressed lines are counted, and the count is
+//! reported. DEBUG and TRACE lines are not limited, since the user asked for them with `-v` or `RUST_LOG`.
 
 mod limit;
 
@@ -19,16 +18,17 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry};
 
-/// The variable that says what is told.
+/// The environment variable that sets the levels.
 const VARIABLE: &str = "RUST_LOG";
-/// How often it is looked whether there is something to tell about lines that were left out.
+/// How often to check for suppressed lines that have to be reported.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What is told on stderr from now on; dropped, it tells what was left out until then.
+/// Writes diagnostics to stderr. Dropping it reports the lines that were suppressed until then.
 pub struct Diagnostics(Limit);
 
 impl Diagnostics {
-    /// Warnings, and with `verbose` more. Without `verbose` the variable `RUST_LOG` decides, if it is set.
+    /// Installs the global subscriber. `verbose` counts the options `-v`; with none of them `RUST_LOG` sets the levels,
+    /// or only warnings are shown.
     pub fn start(verbose: u8) -> Self {
         let limit = Limit::default();
         let ansi = io::stderr().is_terminal();
@@ -52,12 +52,12 @@ where
     Registry::default().with(lines).with(levels).with(limit)
 }
 
-/// What is told at all.
+/// The levels to show.
 fn levels(verbose: u8) -> Targets {
     let all = |level: LevelFilter| Targets::new().with_default(level);
     match (verbose, std::env::var(VARIABLE)) {
         (0, Ok(text)) if !text.is_empty() => text.parse().unwrap_or_else(|error| {
-            output::complain(&format_args!("{VARIABLE} is left aside: {error}"));
+            output::complain(&format_args!("{VARIABLE} is ignored: {error}"));
             all(LevelFilter::WARN)
         }),
         (0, _) => all(LevelFilter::WARN),
@@ -76,14 +76,14 @@ fn tell(left_out: &LeftOut<callsite::Identifier>) {
     ));
 }
 
-/// The limit, as a layer that lets lines through or not.
+/// The rate limit, as a layer.
 #[derive(Clone, Default)]
 struct Limit(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
     limiter: Limiter<callsite::Identifier>,
-    /// A thread looks after what was left out.
+    /// Whether a thread reports suppressed lines.
     telling: bool,
 }
 
@@ -97,18 +97,18 @@ impl Limit {
         let admitted = state.limiter.admit(place, Instant::now());
         if !admitted && !state.telling {
             let limit = self.clone();
-            // Without a thread it is told at the end.
+            // If no thread can be started, they are reported when the program ends.
             state.telling =
                 std::thread::Builder::new().name("log".into()).spawn(move || limit.keep_telling()).is_ok();
         }
         admitted
     }
 
-    /// Tells what was left out, until there is nothing left to tell.
+    /// Reports suppressed lines until there are none.
     fn keep_telling(&self) {
         loop {
             std::thread::sleep(EVERY);
-            // Told under the lock: at its end the program waits for it.
+            // Report under the lock, so that the program does not end in between.
             let mut state = self.lock();
             state.limiter.due(Instant::now()).iter().for_each(tell);
             state.telling = !state.limiter.is_told();
@@ -126,7 +126,7 @@ impl<S: Subscriber> Layer<S> for Limit {
     }
 }
 
-/// Writes whole lines with nothing in them that a terminal would obey, but the colours of the lines themselves.
+/// Writes whole lines. Escapes terminal control characters, except the one that begins the lines' own colours.
 struct Visible<W>(W);
 
 impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for Visible<W> {

@@ -26,7 +26,7 @@ use std::time::Duration;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// Neither a TUN device nor UDP; how UDP is asked for.
+    /// Neither a TUN device nor UDP was chosen. Contains the option for UDP.
     NoLink(&'static str),
     /// No TUN device.
     Tun(TunError),
@@ -151,7 +151,7 @@ impl fmt::Display for Error {
         match self {
             Self::NoLink(udp) => write!(
                 f,
-                "say how packets travel: with {udp} in UDP, which needs no privileges, or with --tun NAME --host-ip CIDR --ip ADDR on a device of its own"
+                "choose a link: {udp} (UDP, which needs no privileges) or --tun NAME --host-ip CIDR --ip ADDR (a TUN device)"
             ),
             Self::Tun(error) => write!(f, "{error}"),
             Self::OutsideSubnet(ip) => write!(

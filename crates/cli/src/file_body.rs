@@ -11,9 +11,9 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 /// Bytes read or written at a time.
 pub const PIECE: usize = 128 * 1024;
-/// Bytes read at a time at first: a piece waits in memory for as long as its reader takes nothing.
+/// Bytes read at a time at first. A piece stays in memory for as long as its reader takes nothing.
 const FIRST_PIECE: usize = 64 * 1024;
-/// Bytes that have to be gone before pieces become larger.
+/// Bytes that must have been sent before pieces become larger.
 const SHORT: u64 = 512 * 1024;
 
 /// The content of a file, of the length it had when it was opened.
@@ -29,7 +29,7 @@ enum Source {
     File(File),
     /// A read under way.
     Reading(JoinHandle<io::Result<(File, Bytes)>>),
-    /// It failed.
+    /// A read failed.
     Lost,
 }
 
@@ -88,7 +88,7 @@ fn piece_of(gone: u64, left: u64) -> usize {
     usize::try_from(left).map_or(most, |left| left.min(most))
 }
 
-/// The next `len` bytes. The length of the file was promised: better a broken connection than a short body.
+/// Reads the next `len` bytes. A shorter file is an error, since its length was announced to the client.
 fn read(file: &mut File, len: usize) -> io::Result<Bytes> {
     let mut piece = vec![0; len];
     file.read_exact(&mut piece)?;
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
     use http_body_util::BodyExt;
 
-    /// What waits for a reader is one piece, and that is small until the reader has taken some.
+    /// One piece waits for a reader, and it is small until the reader has taken enough.
     #[tokio::test]
     async fn the_first_pieces_are_small() {
         let path = std::env::temp_dir().join(format!("firstflight-pieces-{}", std::process::id()));

@@ -23,7 +23,7 @@ pub struct FileSink {
 }
 
 impl FileSink {
-    /// Will write to `path`, and what it holds is gone then; or to standard output, if it is `-`.
+    /// Writes to `path` and replaces its content, or to standard output if `path` is `-`.
     pub fn new(path: &Path) -> Self {
         Self { path: path.to_owned(), file: None, buffer: BytesMut::new() }
     }

@@ -86,7 +86,7 @@ pub struct Args {
     /// Print one JSON object for each fetch
     #[arg(long)]
     json: bool,
-    /// Write the body into this file; - is standard output, and what else is said goes to stderr
+    /// Write the body into this file; - writes it to standard output, and the reports to stderr
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Send this file with PUT instead of getting

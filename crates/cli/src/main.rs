@@ -38,7 +38,7 @@ use std::process::ExitCode;
 #[derive(Parser)]
 #[command(name = "firstflight", version, propagate_version = true, after_help = EXAMPLES)]
 struct Cli {
-    /// Tell more on stderr: -v the engine's events, -vv everything [default: what RUST_LOG says, else warnings]
+    /// Show more on stderr: -v the engine's events, -vv everything [default: what RUST_LOG sets, else warnings]
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
     #[command(subcommand)]
@@ -52,8 +52,8 @@ Examples:
   sudo firstflight get http://10.9.0.1:8000/ --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2
   firstflight explain trace.pcapng       what Fast Open did in a capture, and why
 
-Environment: RUST_LOG says what is told on stderr, by part of the program, as warn,firstflight_stack=debug; -v has
-precedence. One place in the program writes ten lines at once, then one a second, DEBUG and TRACE without a limit.
+Environment: RUST_LOG sets the levels on stderr for each target, for example warn,firstflight_stack=debug; -v has
+precedence. Each log statement writes at most ten lines at once, then one a second; DEBUG and TRACE are not limited.
 
 Exit codes: 0 all went well, 1 something failed on the way, 2 the command cannot do what was asked.";
 

@@ -36,8 +36,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Checks what can be known without asking the system. `udp`: how the command says that packets travel in UDP,
-    /// and whether it was said.
+    /// Checks the options without asking the system. `udp` is the command's option for UDP, and whether it was given.
     pub fn validate(&self, (udp, said): (&'static str, bool)) -> Result<(), Error> {
         if self.tun.is_none() && !said {
             return Err(Error::NoLink(udp));
@@ -61,8 +60,8 @@ impl Network {
         &self.ip
     }
 
-    /// Starts the engine, on this local network: on the link over UDP, or on a device that it creates. `tune` has the
-    /// last word about its settings.
+    /// Starts the engine, on this local network: on the link over UDP, or on a device that it creates. `tune` may
+    /// change the settings last.
     pub fn start(
         &self,
         network: NetworkId,
@@ -120,7 +119,7 @@ impl Capture {
         Self::in_time(file, interface, Time::system())
     }
 
-    /// The same with the wall clock of `time`.
+    /// Like [`Capture::create`], with the wall clock of `time`.
     pub fn in_time(file: Option<&Path>, interface: &str, time: Time) -> Result<Self, Error> {
         let Some(path) = file else {
             return Ok(Self(None));

@@ -19,7 +19,7 @@ pub fn json<T: Serialize>(value: &T) {
     }
 }
 
-/// A line of JSON. What a terminal would obey is escaped in it, too; programs read the same text.
+/// A line of JSON, in which terminal control characters are escaped. Parsers read the original text.
 pub fn json_text<T: Serialize>(value: &T) -> serde_json::Result<String> {
     let text = serde_json::to_string(value)?;
     if !text.contains(is_obeyed) {
@@ -27,7 +27,7 @@ pub fn json_text<T: Serialize>(value: &T) -> serde_json::Result<String> {
     }
     let mut escaped = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        // Only strings have such characters, and none of them takes two UTF-16 units.
+        // Such characters occur in strings only, and each is one UTF-16 unit.
         match is_obeyed(c) {
             true => escaped.push_str(&format!("\\u{:04x}", u32::from(c))),
             false => escaped.push(c),
@@ -41,13 +41,13 @@ pub fn complain(problem: &dyn Display) {
     let _ = writeln!(std::io::stderr().lock(), "firstflight: {}", Visible(problem));
 }
 
-/// One line on stderr that is no complaint: what would be on stdout, were that not taken by a body.
+/// One line on stderr instead of stdout, when the body is on stdout.
 pub fn aside(text: &dyn Display) {
     let _ = writeln!(std::io::stderr().lock(), "{}", Visible(text));
 }
 
-/// Whether terminals obey this character instead of showing it: control characters but line feed and tab, and what
-/// changes the direction of text or ends a line in Unicode. Much of what is printed comes from the network.
+/// Whether a terminal interprets this character instead of showing it: control characters except line feed and tab,
+/// and Unicode's line separators and marks of text direction. Much of the printed text comes from the network.
 pub const fn is_obeyed(c: char) -> bool {
     matches!(
         c,
@@ -56,7 +56,7 @@ pub const fn is_obeyed(c: char) -> bool {
     )
 }
 
-/// `text` with every character that terminals obey as `\u{…}`, but the one that begins a colour.
+/// `text` with every terminal control character as `\u{…}`, except ESC, which begins a colour.
 pub fn visible_but_colours(text: &str) -> Cow<'_, str> {
     let hidden = |c: char| c != '\x1b' && is_obeyed(c);
     if !text.contains(hidden) {
@@ -69,7 +69,7 @@ pub fn visible_but_colours(text: &str) -> Cow<'_, str> {
     Cow::Owned(visible)
 }
 
-/// A text with every character that terminals obey as `\u{…}`.
+/// Displays a text with every terminal control character as `\u{…}`.
 struct Visible<'a>(&'a dyn Display);
 
 impl Display for Visible<'_> {
@@ -98,7 +98,7 @@ pub fn millis(duration: std::time::Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// A duration in seconds, to the microsecond. The nearest number to that is printed with as many digits.
+/// A duration in seconds, rounded to the microsecond. It prints with at most six decimals.
 pub fn seconds(duration: std::time::Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e6
 }

@@ -58,7 +58,7 @@ Examples:
 
 Each first flight once: add --replays at-most-once --one-time --one-time-state FILE
 One key for a farm: (umask 077; sysctl -n net.ipv4.tcp_fastopen_key > key), then --key-file key on every member.
-Files of keys are their owner's only (mode 0600).
+Key files must have the mode 0600.
 Keys that follow the clock: firstflight keys new --secret -o secret, then --key-schedule secret.
 
 Environment: FIRSTFLIGHT_KEY has the keys if no option names any.")]
@@ -66,7 +66,7 @@ pub struct Args {
     #[command(flatten)]
     network: Network,
     /// Speak TCP in UDP datagrams on this address and port of the operating system's: needs no device and no
-    /// privileges. A name instead of the address is looked up
+    /// privileges. Instead of the address it may be a name, which is looked up
     #[arg(long, value_name = "ADDR:PORT")]
     udp: Option<At>,
     /// TCP port to listen on [default: 80, with --udp its port]
@@ -189,7 +189,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts the engine, and the store that it asks.
+/// Starts the engine, and connects to the shared store if there is one.
 async fn start(
     args: &Args,
     asks: bool,
@@ -203,7 +203,7 @@ async fn start(
     match args.network.start(NetworkId::UNKNOWN, udp, asked, |config| args.readers.configure(config)) {
         Ok((endpoint, capture)) => Ok((endpoint, capture, store)),
         Err(error) => {
-            // It was asked nothing.
+            // The store was asked nothing, so nothing is owed.
             if let Some(store) = store {
                 store.close().await;
             }
@@ -235,7 +235,7 @@ async fn end(
         }
     };
     tokio::join!(connections, resolvers);
-    // Nothing is refused from here on.
+    // No first flight is refused from here on, so nothing more can be owed.
     if let Some(store) = store {
         store.close().await;
     }

@@ -126,7 +126,7 @@ fn demo_shows_every_mode() {
     assert!(recorded.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]) && recorded.len() > 3 * 11264);
 }
 
-/// Four threads that do nothing but compute, as long as this lives.
+/// Keeps four threads computing until it is dropped.
 struct Busy(Arc<AtomicBool>);
 
 impl Busy {
@@ -150,7 +150,7 @@ impl Drop for Busy {
     }
 }
 
-/// The seed decides everything that is printed, and when packets are recorded: how busy the machine is does not.
+/// The output and the times in the capture depend on the seed, and not on how busy the machine is.
 #[test]
 fn demo_of_one_seed_is_the_same_to_the_byte_on_a_busy_machine() {
     let runs = || {
@@ -175,7 +175,7 @@ fn demo_of_one_seed_is_the_same_to_the_byte_on_a_busy_machine() {
     }
 }
 
-/// Computing takes no time, so every row is exact, also where half a round trip is no whole millisecond.
+/// Computation takes no time, so every row is exact, also if half a round trip is not a whole number of milliseconds.
 #[test]
 fn demo_shows_round_trips_exactly() {
     for rtt in [1, 7, 100, 2000] {
@@ -198,7 +198,7 @@ fn demo_shows_round_trips_exactly() {
     }
 }
 
-/// The machine's own time comes on top.
+/// The machine's own time is included.
 #[test]
 fn demo_in_real_time_waits_for_its_packets() {
     let began = std::time::Instant::now();
@@ -228,7 +228,7 @@ fn demo_draws_a_table() {
     }
 }
 
-/// What `explain` says of the capture is what the visits say.
+/// Checks that `explain` reports of the capture what the visits reported.
 fn explains(demo: &[Value], capture: &TempFile) {
     let output = run(&["explain", "--json", capture.as_str()]);
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
@@ -253,7 +253,7 @@ fn explains(demo: &[Value], capture: &TempFile) {
     assert_eq!(told, expected);
 }
 
-/// With any seed: with 3 and 18 the client's next port is the one beside the port of the visit that is overheard.
+/// For several seeds: with 3 and 18 the overheard visit's port differs from the client's next one in its last bit.
 #[test]
 fn explain_tells_what_the_demo_recorded() {
     let capture = TempFile::new("explain.pcapng", "");

@@ -112,7 +112,7 @@ fn schedule_lists_the_turns() {
     assert_eq!(serde_json::from_str::<Value>(&weekly).unwrap()[0]["index"], 20_833 / 7);
 }
 
-/// One rule for every file of keys: who can read it can take another's place.
+/// The same rule applies to every key file: a reader of the key could impersonate its owner.
 #[test]
 fn keys_that_others_can_read_are_refused() {
     let dir = Dir::new("modes");

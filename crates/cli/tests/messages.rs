@@ -1,4 +1,4 @@
-//! What the command says: where things are told, and how.
+//! What the command prints, and on which stream.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
 mod dir;
@@ -9,7 +9,7 @@ use program::{Running, command, fails, run};
 use serde_json::Value;
 use std::net::UdpSocket;
 
-/// A port of UDP that was free a moment ago, for IPv4 and IPv6 as far as there is any.
+/// A UDP port of `localhost` that was free a moment ago.
 fn free() -> u16 {
     UdpSocket::bind(("localhost", 0)).unwrap().local_addr().unwrap().port()
 }
@@ -48,10 +48,10 @@ fn serve_takes_a_name_behind_udp() {
     fails(&["serve", "--root", "/", "--udp", "192.0.2.300:80"], 2, "localhost:8080");
 }
 
-/// Nothing is wrong with the command: it failed on the way.
+/// The command line is right, so the exit status is 1 and not 2.
 #[test]
 fn a_name_that_cannot_be_resolved_is_no_mistake_in_the_command() {
-    // Longer than any name, so that nobody is asked.
+    // Too long for a DNS label, so no resolver is asked.
     let name = "x".repeat(64);
     let says = "check the name, or write the server's address";
     fails(&["get", &format!("http://{name}/"), "--udp"], 1, says);
@@ -73,7 +73,7 @@ fn a_body_goes_to_standard_output_and_the_rest_to_stderr() {
         assert!(json.is_empty() || serde_json::from_str::<Value>(&said).unwrap()["bytes"] == 11, "{said}");
         assert!(!std::path::Path::new(&dir.path("-")).exists());
     }
-    // A status that is no success is told there, too.
+    // A failure status is reported on stderr as well.
     let missing = run(&["get", &format!("{url}x"), "--udp", "-o", "-"]);
     assert_eq!(missing.status.code(), Some(1));
     assert!(String::from_utf8(missing.stderr).unwrap().contains("404"));
@@ -92,7 +92,7 @@ fn rust_log_says_what_is_told_unless_v_does() {
     assert!(debug(&said), "{said}");
     assert!(debug(&told("off", &["-v"])));
     let said = told("no=such=level", &[]);
-    assert!(said.starts_with("firstflight: RUST_LOG is left aside: ") && !debug(&said), "{said}");
+    assert!(said.starts_with("firstflight: RUST_LOG is ignored: ") && !debug(&said), "{said}");
 }
 
 /// Found in review: `cookie_age_s: 0.0024809999999999997`.
@@ -122,7 +122,7 @@ fn no_path_reaches_a_terminal_as_a_command() {
     for json in [&[][..], &["--json-log"]] {
         let dir = Dir::new(if json.is_empty() { "text" } else { "json" });
         let (mut server, url) = serve(&dir, "127.0.0.1", json);
-        // The client, too, tells what it fetched.
+        // The client prints the URL as well.
         let url = format!("{url}/hello\u{9b}2J\u{202e}x");
         let fetched = run(&["get", &url, "--udp"]);
         assert_eq!(fetched.status.code(), Some(1));

@@ -167,7 +167,7 @@ pub enum JobRequest {
         key: [u8; 16],
         /// How long it must be kept, milliseconds.
         keep_ms: u64,
-        /// How far its stamp is ahead of the present, milliseconds; negative if it is older.
+        /// How far its stamp is ahead of the present, milliseconds; negative if the stamp is in the past.
         ahead_ms: i64,
         /// A store whose memory begins at some moment takes nothing that is stamped up to so much later.
         reach_ms: u64,
@@ -367,8 +367,8 @@ fn admit_block(
     let candidate = match policy.examine(first, len, carrier, shard, clock) {
         Ok(candidate) => candidate,
         Err(refused) => {
-            // What is refused only for now must not be good later: its data comes by the ordinary handshake. Below
-            // this member's floor another member of the farm must not take it.
+            // A first flight that is refused only for now must not be accepted later, because its data comes by the
+            // ordinary handshake. One below this member's floor must not be accepted by another member of the farm.
             let for_now = matches!(refused.status, Status::Overloaded | Status::Policy | Status::GuardFloor);
             let tell = if for_now { spoil(policies, first, clock) } else { None };
             return refuse(refused, asap::reason(refused.status), tell);

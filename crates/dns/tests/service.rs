@@ -192,7 +192,7 @@ async fn a_client_has_its_share_of_connections() {
         over_stream(&mut stream, query.as_bytes()).await.unwrap();
         held.push(stream);
     }
-    // The one that has been idle for longest makes way.
+    // The connection that has been idle for longest is closed.
     let mut third = TcpStream::connect(running.at).await.unwrap();
     timeout(LONG, over_stream(&mut third, query.as_bytes())).await.unwrap().unwrap();
     assert!(timeout(LONG, over_stream(&mut held[0], query.as_bytes())).await.unwrap().is_err());

@@ -54,7 +54,7 @@ fn a_full_disk_leaves_no_file_that_blocks_the_next_attempt() {
     assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     assert!(names(directory.path()).is_empty());
     create(&path, b"whole").unwrap();
-    // Nor does it cut the one that is there.
+    // Nor does it change an existing file.
     place(&path, full, |file| file.persist(&path)).unwrap_err();
     assert_eq!(fs::read(&path).unwrap(), b"whole");
     assert_eq!(names(directory.path()), ["key"]);

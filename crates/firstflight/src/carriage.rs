@@ -88,7 +88,7 @@ struct Inner {
     exchange: Option<Exchange>,
     network: NetworkId,
     proof: Option<Proof>,
-    /// The proof holds until then, in the endpoint's time.
+    /// When the proof expires, in the endpoint's time.
     proved_until: Moment,
     /// One more name, so that any one of them may be lost.
     parity: bool,
@@ -141,8 +141,8 @@ impl DnsPath {
         Self::start(endpoint, resolver, None, network, proof, manners, parity)
     }
 
-    /// The same where the application carries questions to the resolver itself: over a connection that it has, or in
-    /// memory.
+    /// Like [`DnsPath::new`], but the application carries the questions to the resolver by `exchange`: over a
+    /// connection of its own, or in memory.
     #[must_use]
     pub fn through(
         endpoint: Endpoint,
@@ -302,7 +302,7 @@ impl DnsPath {
         if sent && let Some(result) = self.0.time.timeout(ATTEMPT_DELAY, &mut answered).await {
             return match result {
                 Ok(()) => Ok(None),
-                // Refused: only the other addresses are left.
+                // The server refused. Try the other addresses.
                 Err(_) => self.ordinary(server, &addresses, first, config).await.map(Some),
             };
         }
@@ -332,7 +332,7 @@ async fn keep(inner: Weak<Inner>, verifier: SocketAddr) {
         time.sleep(KEEP_ALIVE).await;
         let Some(inner) = inner.upgrade() else { return };
         let mut shared = inner.endpoint.shared.lock();
-        // Without a route nothing is sent, and nothing is lost.
+        // An error means that there is no route; then no keep-alive is sent.
         let _ = shared.find_source(verifier);
         shared.stack.keep_alive(verifier);
         shared.kick();
@@ -348,7 +348,7 @@ struct Armed {
 }
 
 impl Armed {
-    /// The server's address is not known; the Internet is where the `verifier` is.
+    /// The server's address is not known yet, so the source address is that of the route to the `verifier`.
     fn new(
         endpoint: &Endpoint,
         verifier: SocketAddr,

@@ -54,8 +54,8 @@ impl Endpoint {
         Self::start(config, link, Some(store), Time::system())
     }
 
-    /// Starts an engine whose clock is `time`: one in memory, say, for a path in virtual time. A cache's files and a
-    /// farm's keys stay in the system's time.
+    /// Starts an engine whose clock is `time`, for example virtual time for an emulated path. The files of a cache and
+    /// the keys of a farm still use the system's time.
     ///
     /// # Panics
     /// Outside a tokio runtime, as [`tokio::spawn`] does.
@@ -63,7 +63,7 @@ impl Endpoint {
         Self::start(config, link, None, time.clone())
     }
 
-    /// Its clock.
+    /// The endpoint's clock.
     #[must_use]
     pub fn time(&self) -> Time {
         self.shared.lock().time.clone()
@@ -71,10 +71,10 @@ impl Endpoint {
 
     /// Starts an engine that speaks TCP in UDP datagrams through sockets of the operating system: what needs no
     /// privileges. The carrier's port is the link's, its datagrams count as checked
-    /// ([`CarrierConfig::from_socket`]), and the link's own addresses join those of `config`, which may name none; the
-    /// other settings of [`Config::carrier`] stay. Connect with [`ConnectConfig::carrier`]. Where the socket serves
-    /// every address of the host ([`UdpLink::bind_all`]), a connect leaves from the one that the kernel's routes lead
-    /// to the server from.
+    /// ([`CarrierConfig::from_socket`]), and the link's own addresses join those of `config`, which may be empty; the
+    /// other settings of [`Config::carrier`] stay. Connect with [`ConnectConfig::carrier`]. If the socket is bound to
+    /// all addresses ([`UdpLink::bind_all`]), a connect uses the source address that the kernel's routes choose for the
+    /// server.
     ///
     /// # Panics
     /// Outside a tokio runtime, as [`tokio::spawn`] does.
@@ -204,7 +204,7 @@ impl Endpoint {
         if needs_store && !inner.has_store {
             return Err(ListenError::Policy(PolicyError::NeedsStore));
         }
-        // A guard may have to close by it.
+        // Listening may close a guard, which needs the current wall clock.
         inner.set_clock();
         let id = inner.stack.listen(config)?;
         drop(inner);
@@ -281,7 +281,7 @@ impl Endpoint {
         inner.stack.set_network(network);
     }
 
-    /// Forgets every cookie and round-trip time, and which addresses lost a race, as at a move to another network.
+    /// Forgets every cookie, every round-trip time and all lost races, as after a move to another network.
     pub fn forget_credentials(&self) {
         let mut inner = self.shared.lock();
         inner.stack.forget_credentials();

@@ -1,4 +1,5 @@
-//! Which addresses lost a race lately, so that they are tried last (RFC 8305 §4 allows historical data in the order).
+//! Remembers which addresses lost a race lately, so that they are tried last (RFC 8305 §4 allows the order to use
+//! historical data).
 
 use firstflight_credential::NetworkId;
 use firstflight_stack::ConnectConfig;
@@ -7,17 +8,17 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How long a lost race counts: then the caller's order is tried again (RFC 6555 §4.2: on the order of 10 minutes).
+/// How long a lost race counts. Later the caller's order applies again (RFC 6555 §4.2: on the order of 10 minutes).
 const REMEMBERED: Duration = Duration::from_secs(10 * 60);
-/// Most addresses remembered; the one that lost longest ago is forgotten first.
+/// Most addresses remembered. The oldest is forgotten first.
 const CAPACITY: usize = 256;
 
-/// Where an attempt goes, and how.
+/// The destination of an attempt, on which network, and by which carrier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Way {
     network: NetworkId,
     remote: SocketAddr,
-    /// The UDP port, if it goes in UDP.
+    /// The server's UDP port, if TCP is carried in UDP.
     carrier: Option<u16>,
 }
 
@@ -35,7 +36,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// `way` failed, or was overtaken by an attempt that began later and succeeded.
+    /// Notes that `way` failed, or that an attempt that began later succeeded first.
     pub fn lost(&mut self, way: Way, now: Instant) {
         self.won(&way);
         if self.lost.len() >= CAPACITY {
@@ -44,12 +45,12 @@ impl History {
         self.lost.push_back((way, now));
     }
 
-    /// `way` was the first to succeed.
+    /// Notes that `way` succeeded first.
     pub fn won(&mut self, way: &Way) {
         self.lost.retain(|(known, _)| known != way);
     }
 
-    /// Whether `way` is better tried after others.
+    /// Whether `way` should be tried after others.
     pub fn is_slow(&self, way: &Way, now: Instant) -> bool {
         self.lost.iter().any(|(known, at)| known == way && now.saturating_since(*at) < REMEMBERED)
     }

@@ -28,8 +28,8 @@ struct Store {
     answers: mpsc::Receiver<(Job, Result<JobResult, StoreError>)>,
 }
 
-/// A question on its way. Either the store answers it, or the store is told that it was missed: whatever ends first,
-/// the deadline, the task that asks, or the room for questions.
+/// A question to the store. If it is dropped without an answer, it is reported to the store as missed. That happens at
+/// the deadline, when the asking task ends, or when there is no room for more questions.
 struct Question {
     job: Job,
     deadline: Instant,
@@ -40,7 +40,7 @@ struct Question {
 impl Question {
     async fn ask(mut self) -> (Job, Result<JobResult, StoreError>) {
         let answer = timeout_at(self.deadline, self.store.ask(self.job.request)).await;
-        // An error is the store's own knowledge.
+        // An error counts as an answer: the store itself knows of it.
         self.answered = answer.is_ok();
         (self.job.clone(), answer.unwrap_or(Err(StoreError::TimedOut)))
     }
@@ -48,7 +48,7 @@ impl Question {
 
 impl Drop for Question {
     fn drop(&mut self) {
-        // After a panic the store's state is not to be trusted.
+        // After a panic the store's state cannot be trusted.
         if !self.answered && !std::thread::panicking() {
             self.store.missed(self.job.request);
         }
@@ -123,8 +123,8 @@ fn count(counters: &mut StoreCounters, request: &JobRequest, answer: Result<JobR
     *counter += 1;
 }
 
-/// Asks until the driver is gone and every question has ended. Questions are begun in their order: an activation goes
-/// out before the use of what it activates.
+/// Asks until the driver is gone and every question has ended. Questions begin in order, so an activation is sent
+/// before the use of the cookie that it activates.
 async fn ask(
     mut questions: mpsc::Receiver<Question>,
     answers: mpsc::Sender<(Job, Result<JobResult, StoreError>)>,
@@ -135,7 +135,7 @@ async fn ask(
         tokio::select! {
             biased;
             Some(answered) = open.next(), if !open.is_empty() => {
-                // Without a driver nobody reads it, and the store knows.
+                // If the driver is gone, the answer is not needed.
                 let _ = answers.send(answered).await;
             }
             question = questions.recv(), if more && open.len() < OPEN => match question {

@@ -12,8 +12,8 @@
 //! | `firstflight_packets_total` | `direction` | packets given in and out |
 //! | `firstflight_packets_dropped_total` | | packets that never reached a connection |
 //! | `firstflight_segments_dropped_total` | | segments dropped by their connection |
-//! | `firstflight_clients_limited_total` | | connections reset because their client had too many |
-//! | `firstflight_stuck_reset_total` | | connections reset for their memory, as their peers took nothing |
+//! | `firstflight_clients_limited_total` | | connections reset because their client had reached its limit |
+//! | `firstflight_stuck_reset_total` | | connections reset to free memory, because their peers accepted nothing |
 //! | `firstflight_time_waits_evicted_total` | | TIME-WAIT records that made way before their time |
 //! | `firstflight_connections` | | gauge: connections, TIME-WAIT not counted |
 //! | `firstflight_time_waits` | | gauge: connections in TIME-WAIT |
@@ -143,12 +143,12 @@ fn counts(counters: &Counters) -> [Count; 14] {
         plain(
             "firstflight_clients_limited_total",
             c.clients_limited,
-            "Connections reset because their client had too many",
+            "Connections reset because their client had reached its limit",
         ),
         plain(
             "firstflight_stuck_reset_total",
             c.stuck_reset,
-            "Connections reset for their memory, as their peers took nothing",
+            "Connections reset to free memory, because their peers accepted nothing",
         ),
         plain(
             "firstflight_time_waits_evicted_total",

@@ -83,17 +83,17 @@ impl Endpoint {
     /// Connects to whichever of `addresses` answers first, and sends `first` there (Happy Eyeballs,
     /// RFC 8305). The addresses are the caller's, best one first; they are tried alternating between the
     /// families, the next one as soon as one fails or [`ConnectAnyConfig::attempt_delay`] has passed. An address that
-    /// failed, or was overtaken by a later one, is tried after the others for ten minutes on that network
-    /// (RFC 8305 §4): a dead first address costs its delay once, and then the data rides to one that works. The
-    /// first connection whose handshake completes wins, the others are aborted: a peer that answers one of
-    /// them gets a RST. [`Stream::peer_addr`] is the winner's address.
+    /// failed, or lost to a later one, is tried after the others for ten minutes on that network (RFC 8305 §4). So a
+    /// dead first address costs its delay once, and then the data goes to an address that works. The first connection
+    /// whose handshake completes wins, the others are aborted: a peer that answers one of them gets a RST.
+    /// [`Stream::peer_addr`] is the winner's address.
     ///
     /// **Which connection gets the data.** Data that is [`FirstFlight::at_most_once`] is sent on the winner
     /// after its handshake, and nowhere else: no attempt can have delivered it before. Data that is
     /// [`FirstFlight::safely_replayable`] rides in the SYN of the *first* attempt, if Fast Open is asked for
-    /// and a cookie known; all other attempts are ordinary handshakes without data
-    /// ([`Reason::NotFirstAddress`]; the paper's SYN with data must not be multiplied). If another one wins while the first is unanswered, the first one's server may
-    /// have executed the data, and it is sent again on the winner, as the caller has said it may be;
+    /// and a cookie known; all other attempts are ordinary handshakes without data ([`Reason::NotFirstAddress`]; the
+    /// paper's SYN with data must not be multiplied). If another one wins while the first is unanswered, the first
+    /// one's server may have executed the data, and it is sent again on the winner, as the caller has said it may be;
     /// [`Stream::outcome`] is then `Handshake(Unknown)`. If the first one is complete at the moment of the
     /// decision, it wins.
     ///
@@ -155,7 +155,7 @@ struct Race<'a> {
     begun: bool,
     running: Vec<Attempt>,
     failed: Vec<FailedAttempt>,
-    /// Where attempts were begun to, in this order.
+    /// Addresses to which attempts were begun, in this order.
     tried: Vec<SocketAddr>,
 }
 
@@ -186,7 +186,7 @@ impl<'a> Race<'a> {
         Self { shared, first, begun: false, running: Vec::new(), failed: Vec::new(), tried: Vec::new() }
     }
 
-    /// The order of attempts: addresses that lost lately are tried last.
+    /// The order of attempts. Addresses that lost lately come last.
     fn order(&self, addresses: &[SocketAddr], config: &ConnectConfig) -> Vec<SocketAddr> {
         let inner = self.shared.lock();
         let (network, now) = (inner.stack.config().network, inner.now());
@@ -195,7 +195,7 @@ impl<'a> Race<'a> {
         [interleave(&first), interleave(&last)].concat()
     }
 
-    /// The attempt to `winner` has won: those that began before it have lost.
+    /// Remembers that `winner` won, and that the attempts that began before it lost.
     fn remember(&self, winner: SocketAddr, config: &ConnectConfig) {
         let mut inner = self.shared.lock();
         let (network, now) = (inner.stack.config().network, inner.now());

@@ -45,7 +45,7 @@ pub(crate) struct Inner {
     keeper: Option<Keeper>,
     /// Addresses that lost races.
     pub history: History,
-    /// Families of which the link's UDP socket serves every address of the host: IPv4, IPv6.
+    /// Whether the link's UDP socket is bound to all addresses of the host: for IPv4, for IPv6.
     any_address: [bool; 2],
 }
 
@@ -94,8 +94,8 @@ impl Inner {
         self.keeper.as_mut()?.snapshot(&self.stack, &clock)
     }
 
-    /// Where the link's socket serves every address of the host, gives the stack the one from which `remote` is
-    /// reached, as the kernel would choose it: the next connect there uses it.
+    /// If the link's socket is bound to all addresses, tells the stack the source address that the kernel would choose
+    /// for `remote`. The next connect uses it.
     pub fn find_source(&mut self, remote: SocketAddr) -> io::Result<()> {
         let [v4, v6] = self.any_address;
         if if remote.is_ipv4() { v4 } else { v6 } {
@@ -111,8 +111,8 @@ impl Inner {
         }
     }
 
-    /// The error of connection `id`, as the operating system calls it: who learns from the server's host that nobody
-    /// has the port was refused.
+    /// The error of connection `id` as an [`io::Error`]. A connect is refused when ICMP reports that the server's port
+    /// is closed.
     pub fn io_error(&self, id: ConnId, error: IoError) -> io::Error {
         let network = || self.stack.info(id)?.network_error;
         match error {
@@ -223,8 +223,8 @@ fn clock_of(time: &Time, mono: Instant) -> Clock {
     Clock { mono, unix_ms: time.unix().as_millis() as u64, uncertainty: Duration::from_secs(1) }
 }
 
-/// Takes the unspecified addresses out of `config`; gives the families that they stand for. They mean every address
-/// of the host, which only a socket of the operating system has.
+/// Removes the unspecified addresses from `config`, and returns for which families there was one. They mean all
+/// addresses of the host, so they are valid only over a socket of the operating system.
 fn take_unspecified(config: &mut firstflight_stack::Config) -> [bool; 2] {
     if !config.carrier.as_ref().is_some_and(|carrier| carrier.from_socket) {
         return [false; 2];

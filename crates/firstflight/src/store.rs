@@ -10,8 +10,8 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
-/// The answer of a [`SharedStore`], to be awaited. It may be dropped before it is there: the store may have
-/// done what was asked or not, and is told by [`SharedStore::missed`].
+/// The answer of a [`SharedStore`], to be awaited. If it is dropped before it is ready, the store may have done what
+/// was asked or not; [`SharedStore::missed`] then reports the question.
 pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<JobResult, StoreError>> + Send + 'a>>;
 
 /// A store that several servers ask, so that a first flight is taken once by all of them together.
@@ -23,9 +23,10 @@ pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<JobResult, StoreError>>
 ///
 /// - [`JobRequest::GuardSet`]: `Accept` if the id was not set, and keeps it for `keep_ms`. A memory that begins
 ///   at some moment refuses as long as now and `ahead_ms` do not lie more than `reach_ms` after it. With `unix_ms`
-///   the id is kept until the store's clock shows `unix_ms + keep_ms`, and a clock that differs from `unix_ms` by
-///   more than [`RemoteGuard::CLOCKS_APART`](crate::credential::RemoteGuard::CLOCKS_APART) is refused: members
-///   whose clocks differ by more cannot tell which stamps the other one takes.
+///   the id is kept until the store's clock shows `unix_ms + keep_ms`, and the question is refused if
+///   that clock differs from `unix_ms` by more than
+///   [`RemoteGuard::CLOCKS_APART`](crate::credential::RemoteGuard::CLOCKS_APART): members whose clocks differ by more
+///   cannot know which stamps the other one accepts.
 /// - [`JobRequest::Redeem`]: `Accept` if the serial was activated and never shown before. A serial that is shown
 ///   before it is activated is used up too: what came with it is on its way by the ordinary handshake, and
 ///   a copy of that SYN must find nothing good.
@@ -34,14 +35,14 @@ pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<JobResult, StoreError>>
 /// The first poll of the answers is in the order of the questions. They are polled by a task of their own,
 /// never under a lock of the endpoint.
 pub trait SharedStore: Send + Sync {
-    /// Answers a question of a listener. A question that ends in an error the store itself treats as
+    /// Answers a question of a listener. If the answer is an error, the store itself treats the question as
     /// [`SharedStore::missed`].
     fn ask(&self, request: JobRequest) -> Answer<'_>;
 
-    /// A question that was not asked, because too many are open, or whose answer was not waited for. Its first flight
-    /// was refused and comes by the ordinary handshake, so what it carried must be used up before anything else
-    /// is accepted. Called under the endpoint's lock, and when a task ends: it must not wait, nor panic outside
-    /// a runtime.
+    /// Reports a question that was not asked because too many are open, or whose answer was not waited for. Its first
+    /// flight was refused, and its data comes by the ordinary handshake. So its id or cookie must be used up before
+    /// anything else is accepted. Called under the endpoint's lock, and when a task ends: it must not wait, and must
+    /// not panic outside a runtime.
     fn missed(&self, request: JobRequest);
 }
 

@@ -28,7 +28,7 @@ struct Lazy {
     wishes: Mutex<Wishes>,
 }
 
-/// What the application asked of a stream that has no connection yet.
+/// Settings that the application made before the stream has a connection.
 #[derive(Debug, Default)]
 struct Wishes {
     nodelay: Option<bool>,
@@ -42,7 +42,7 @@ impl Lazy {
         self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Connects with `first`; gives how much of it was taken. If there is data that waits, `config` says why.
+    /// Connects, with as much of `bytes` in the SYN as may ride. Returns how many bytes were taken.
     fn connect(&self, inner: &mut Inner, remote: SocketAddr, bytes: &[u8]) -> io::Result<(ConnId, usize)> {
         if self.wishes().aborted {
             return Err(io_error(IoError::Closed(CloseReason::Aborted)));
@@ -77,7 +77,7 @@ fn rides(config: &ConnectConfig) -> bool {
     config.replay_safe || !config.fast_open || config.asap.as_ref().is_some_and(|certified| certified.once)
 }
 
-/// What of `data` is given to the stack with the connect; `config` says why, where it is nothing.
+/// The part of `data` that the stack gets with the connect. If data is kept back, sets [`ConnectConfig::held_back`].
 pub(crate) fn first_data<'a>(config: &mut ConnectConfig, data: &'a [u8]) -> &'a [u8] {
     if data.is_empty() || rides(config) {
         return data;
@@ -196,8 +196,8 @@ impl Stream {
     /// Client side: waits until the server's SYN-ACK has come.
     ///
     /// # Errors
-    /// When the connection is refused or nobody answers. [`io::ErrorKind::NotConnected`] for a lazy stream before its
-    /// first write: nothing is on its way that could be waited for.
+    /// When the connection is refused or times out. [`io::ErrorKind::NotConnected`] for a lazy stream before its first
+    /// write.
     pub async fn connected(&self) -> io::Result<()> {
         poll_fn(|cx| self.poll_connected(cx)).await
     }
@@ -221,7 +221,7 @@ impl Stream {
         }
     }
 
-    /// Whether Nagle's algorithm is off; of a lazy stream, whether it will be. False when the connection is gone.
+    /// Whether Nagle's algorithm is off. For a lazy stream, whether it will be off. False when the connection is gone.
     #[must_use]
     pub fn nodelay(&self) -> bool {
         match &self.phase {
@@ -234,8 +234,8 @@ impl Stream {
         }
     }
 
-    /// Ends the connection with a RST. A lazy stream without a connection never makes one then: it fails with
-    /// [`io::ErrorKind::ConnectionAborted`], as any other.
+    /// Ends the connection with a RST. A lazy stream that has not connected never does: reads and writes fail with
+    /// [`io::ErrorKind::ConnectionAborted`].
     pub fn abort(&self) {
         match &self.phase {
             Phase::Open(id) => {
@@ -254,7 +254,8 @@ impl Stream {
         }
     }
 
-    /// The connection, made now if it is not there yet, with as much of `bytes` as may ride; and how much was taken.
+    /// The connection, and how many of `bytes` were taken. Connects now, with as much of `bytes` as may ride, if the
+    /// stream is lazy.
     fn ensure(&mut self, inner: &mut Inner, bytes: &[u8]) -> io::Result<(ConnId, usize)> {
         let lazy = match &self.phase {
             Phase::Open(id) => return Ok((*id, 0)),

@@ -1,4 +1,4 @@
-//! Where time comes from: the system's clocks, or a clock in memory.
+//! The source of time: the system's clocks, or virtual time.
 
 use crate::shared::BEGINNING;
 use firstflight_link::VirtualTime;
@@ -12,13 +12,13 @@ use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Sleep;
 
-/// Where an [`Endpoint`](crate::Endpoint) has its time from. Clones show the same time.
+/// The clocks of an [`Endpoint`](crate::Endpoint). Clones show the same time.
 #[derive(Debug, Clone)]
 pub struct Time(Source);
 
 #[derive(Debug, Clone)]
 enum Source {
-    /// Since this moment.
+    /// The system's clocks; monotonic time counts from this moment.
     System(std::time::Instant),
     Virtual(VirtualTime),
 }
@@ -29,7 +29,7 @@ impl Default for Time {
     }
 }
 
-/// The clock in memory, for a path in virtual time ([`virtual_time_pair`](crate::link::virtual_time_pair)).
+/// Virtual time, for an emulated path ([`virtual_time_pair`](crate::link::virtual_time_pair)).
 impl From<VirtualTime> for Time {
     fn from(time: VirtualTime) -> Self {
         Self(Source::Virtual(time))
@@ -43,7 +43,7 @@ impl Time {
         Self(Source::System(std::time::Instant::now()))
     }
 
-    /// Monotonic time. It begins ten years after zero, so that what is remembered has its place before.
+    /// Monotonic time. It begins ten years after zero, so that remembered times before the start can be expressed.
     #[must_use]
     pub fn now(&self) -> Instant {
         match &self.0 {
@@ -52,7 +52,7 @@ impl Time {
         }
     }
 
-    /// The wall clock: time since 1970-01-01 00:00 UTC; zero if it shows an earlier time.
+    /// The wall clock: time since 1970-01-01 00:00 UTC, or zero if the clock shows an earlier time.
     #[must_use]
     pub fn unix(&self) -> Duration {
         match &self.0 {
@@ -61,11 +61,11 @@ impl Time {
         }
     }
 
-    /// The clock of certificates. The system's is monotonic and runs while the machine sleeps (`CLOCK_BOOTTIME`), so
-    /// that a certificate ages in a laptop's bag, too.
+    /// The clock of certificates. The system's is `CLOCK_BOOTTIME`, which also runs while the machine sleeps, so
+    /// that certificates age then as well.
     ///
     /// # Errors
-    /// When the kernel does not have it.
+    /// When the kernel does not have this clock.
     pub fn certificate_clock(&self) -> io::Result<Instant> {
         match &self.0 {
             Source::System(_) => {
@@ -84,7 +84,7 @@ impl Time {
         }
     }
 
-    /// What `work` gives, or `None` if it takes longer than `duration`.
+    /// The output of `work`, or `None` if it takes longer than `duration`.
     pub async fn timeout<F: Future>(&self, duration: Duration, work: F) -> Option<F::Output> {
         let mut work = pin!(work);
         let mut late = pin!(self.sleep(duration));
@@ -95,7 +95,7 @@ impl Time {
         .await
     }
 
-    /// For the driver.
+    /// A timer for the driver.
     pub(crate) fn timer(&self) -> Timer {
         match &self.0 {
             Source::System(_) => Timer::System(Box::pin(tokio::time::sleep(Duration::ZERO))),
@@ -106,11 +106,11 @@ impl Time {
 
 /// Runs `work` to its end in virtual time: when every task waits, `time` moves to the next timer.
 ///
-/// The runtime has one thread, and neither timers nor I/O of its own: nothing in it can wait for the world outside, so
-/// how busy the machine is cannot be seen. Work that waits for something that has no timer never ends.
+/// The runtime has one thread and no timers or I/O of its own. So the result does not depend on how busy the machine
+/// is. Work that waits for anything but virtual time and other tasks never ends.
 ///
 /// # Errors
-/// When the system gives no runtime.
+/// When the runtime cannot be created.
 ///
 /// ```
 /// use firstflight::link::VirtualTime;
@@ -133,7 +133,7 @@ pub fn block_on_virtual<F: Future>(time: &VirtualTime, work: F) -> io::Result<F:
     Ok(runtime.block_on(work))
 }
 
-/// Waits again and again.
+/// A timer that can be reset.
 pub(crate) enum Timer {
     System(Pin<Box<Sleep>>),
     Virtual(VirtualSleep),

@@ -17,10 +17,10 @@
 //! Only `key` must be there. An entry that is removed is trusted no more from the next reading on. A change that
 //! admits more than before closes first flights for a while: see [`TrustHandle::set`].
 //!
-//! A file that is cut short can say more than the whole one: an entry without its `prefixes` is about every address.
-//! The first and the last line show that a file is whole. A file that begins with `# begin` and does not end with
-//! `# end` is never taken. A file without these lines is taken when it is opened, with a warning. When such a file
-//! changes, it is taken only if two readings agree and it admits nothing that was not admitted before.
+//! A truncated file can trust more than the complete one: an entry that lost its `prefixes` covers every address. The
+//! first and the last line show that a file is complete. A file that begins with `# begin` and does not end with `#
+//! end` is never accepted. A file without these lines is accepted when it is opened, with a warning. A change of such a
+//! file is accepted only if two readings agree and it admits nothing new.
 
 use crate::credential::asap::{NotAKey, PublicKey, TrustError, TrustStore, Trusted};
 use crate::keys::{EVERY, Warning};
@@ -37,9 +37,9 @@ use tokio::io::AsyncReadExt;
 
 /// Most bytes of a trust file.
 const MAX_BYTES: u64 = 1 << 20;
-/// First line of a file that shows that it is whole.
+/// First line of a file that marks its end with [`END`].
 const BEGIN: &str = "# begin";
-/// Its last line.
+/// Last line of such a file.
 const END: &str = "# end";
 
 /// Sets the verifiers that one listener trusts. It keeps neither the listener nor the endpoint alive.
@@ -55,8 +55,8 @@ impl TrustHandle {
     }
 
     /// Replaces the verifiers that are trusted, from the next first flight on; false if the listener has gone
-    /// or takes no certificates. A change that admits more than before costs a pause: requests that were made before
-    /// it, or up to ten seconds after it, take the ordinary handshake.
+    /// or takes no certificates. A change that admits more than before causes a pause: requests that were made
+    /// before it, or up to ten seconds after it, take the ordinary handshake.
     pub fn set(&self, trust: Arc<TrustStore>) -> bool {
         let Some(shared) = self.shared.upgrade() else { return false };
         let mut inner = shared.lock();
@@ -76,21 +76,21 @@ pub struct TrustFile {
     path: PathBuf,
     text: String,
     store: Arc<TrustStore>,
-    /// What was read last of a file that does not show whether it is whole.
+    /// The last content of a file without marks that was not accepted yet.
     unsettled: Option<String>,
 }
 
 impl TrustFile {
-    /// Reads a file. One that does not show that it is whole is taken with a warning.
+    /// Reads a file. A file without marks is accepted with a warning.
     ///
     /// # Errors
-    /// When it cannot be read, is cut, or says what cannot be.
+    /// When it cannot be read, is truncated, or is invalid.
     pub async fn open(path: impl Into<PathBuf>) -> Result<Self, TrustFileError> {
         let path = path.into();
         let text = read(&path).await?;
         if !is_marked(&text)? {
             tracing::warn!(
-                "{} does not show that it is whole: begin it with the line {BEGIN:?} and end it with {END:?}",
+                "{} has no marks that show that it is complete: begin it with the line {BEGIN:?} and end it with {END:?}",
                 path.display()
             );
         }
@@ -98,11 +98,11 @@ impl TrustFile {
         Ok(Self { path, text, store, unsettled: None })
     }
 
-    /// Reads it again; whether what it says has changed. The change of a file that does not show that it is whole
-    /// counts when it is read for the second time, and only if it admits no more than before.
+    /// Reads the file again. Returns whether the store has changed. A changed file without marks is accepted at the
+    /// second reading, and only if it admits no more than before.
     ///
     /// # Errors
-    /// As [`TrustFile::open`], and [`TrustFileError::Unmarked`]; the store is that of before.
+    /// As [`TrustFile::open`], and [`TrustFileError::Unmarked`]. Then the store stays unchanged.
     pub async fn reload(&mut self) -> Result<bool, TrustFileError> {
         let text = read(&self.path).await?;
         let last = self.unsettled.take();
@@ -119,7 +119,7 @@ impl TrustFile {
             return Ok(false);
         }
         if !marked && store.grants_more_than(&self.store) {
-            // Not to be waited for again.
+            // The next reading reports it again at once.
             self.unsettled = Some(text);
             return Err(TrustFileError::Unmarked);
         }
@@ -173,13 +173,13 @@ async fn read(path: &Path) -> Result<String, TrustFileError> {
     Ok(text)
 }
 
-/// Whether a file shows that it is whole.
+/// Whether a file has both marks.
 fn is_marked(text: &str) -> Result<bool, TrustFileError> {
     if text.lines().next().map(str::trim) != Some(BEGIN) {
         return Ok(false);
     }
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    // A mark in the middle would end a part of the file as well.
+    // With a mark in the middle, a truncated file could end with one.
     match (lines.next_back(), lines.any(|line| line == END)) {
         (Some(END), false) => Ok(true),
         _ => Err(TrustFileError::Cut),
@@ -251,9 +251,9 @@ pub enum TrustFileError {
     Read(io::Error),
     /// It is longer than a trust file can be: its content is at fault, as in all that follow.
     TooLong,
-    /// It begins with the mark of a whole file and does not end with the other one, or has that in its middle.
+    /// It begins with `# begin` and does not end with `# end`, or has `# end` in its middle.
     Cut,
-    /// A file has changed that does not show that it is whole, and the one before did, or admitted less.
+    /// A changed file without marks was refused, because the file before had marks or admitted less.
     Unmarked,
     /// It is not TOML, or has a field that it does not have.
     Syntax(String),
@@ -271,11 +271,15 @@ impl fmt::Display for TrustFileError {
             Self::Read(error) => write!(f, "cannot read the trust file: {error}"),
             Self::TooLong => write!(f, "a trust file has at most {MAX_BYTES} bytes: this one has more"),
             Self::Cut => {
-                write!(f, "the trust file begins with {BEGIN:?}, so its last line must be {END:?}: it is cut")
+                write!(
+                    f,
+                    "the trust file begins with {BEGIN:?}, so its last line must be {END:?}: it is truncated"
+                )
             }
             Self::Unmarked => write!(
                 f,
-                "the changed trust file does not show that it is whole: begin it with the line {BEGIN:?} and end it with {END:?}"
+                "the changed trust file has no marks that show that it is complete: begin it with the line {BEGIN:?} \
+                 and end it with {END:?}"
             ),
             Self::Syntax(error) => write!(f, "{}", error.trim_end()),
             Self::Key(key, error) => write!(f, "{key}: {error}"),

@@ -1,4 +1,4 @@
-//! What a client says of first flights by certificate, through the public interface only.
+//! The outcomes that a client reports of first flights by certificate, through the public interface only.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod certified;
@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const DATA: &[u8] = b"an order";
 
-/// Both ends, on UDP sockets of this host, and what the client connects with.
+/// Both ends, on UDP sockets of this host, and the client's configuration.
 struct World {
     client: Endpoint,
     _server: Endpoint,
@@ -62,7 +62,7 @@ impl World {
     }
 }
 
-/// The server has shown that it understands; the data is what must not ride.
+/// The server is known to understand certificates, but the data must not ride in the SYN.
 #[tokio::test]
 async fn at_most_once_after_an_accepted_certificate_is_not_replay_safe() {
     let world = world(false);
@@ -75,7 +75,7 @@ async fn at_most_once_after_an_accepted_certificate_is_not_replay_safe() {
     assert_eq!(world.visit(safe).await, Outcome::Accepted);
 }
 
-/// The same beside Fast Open, and for a stream that connects with its first write.
+/// With Fast Open in addition, and for a stream that connects with its first write.
 #[tokio::test]
 async fn at_most_once_beside_a_cookie_and_a_certificate_is_not_replay_safe() {
     let world = world(true);

@@ -195,7 +195,7 @@ async fn a_later_address_that_wins_says_that_it_was_not_the_first() {
     }
 }
 
-/// The next visit tries the address that works first: no delay has to pass, and the data rides there.
+/// The next visit first tries the address that works, without any delay, and sends the data to it.
 #[tokio::test]
 async fn a_dead_first_address_costs_its_delay_once_and_then_the_data_rides_to_the_other() {
     let world = world();
@@ -204,20 +204,20 @@ async fn a_dead_first_address_costs_its_delay_once_and_then_the_data_rides_to_th
     let first = FirstFlight::safely_replayable(DATA);
     let won = world.connect(first, Duration::ZERO).await;
     assert_eq!(received(won, &v4).await, DATA);
-    // No delay ever passes here. The visit fetches a cookie, the one after shows it.
+    // No delay ever passes here. The first visit gets a cookie, and the second one uses it.
     for expected in [Outcome::Handshake(Reason::NoCredential), Outcome::Accepted] {
         let visit = tokio::time::timeout(Duration::from_secs(30), world.connect(first, NEVER));
         let won = visit.await.expect("the dead address was tried first");
         assert_eq!((won.peer_addr(), won.outcome()), (addr(V4), expected));
         assert_eq!(received(won, &v4).await, DATA);
     }
-    // On another network, or when all is forgotten, the caller's order counts again.
+    // On another network the caller's order applies again.
     world.to_server_shut.store(false, Ordering::Relaxed);
     world.client.move_to(NetworkId([1; 16]));
     assert_eq!(world.connect(first, NEVER).await.peer_addr(), addr(V6));
 }
 
-/// Both families fail at times: the one that worked last goes first.
+/// Both families fail at times. The address that worked last is tried first.
 #[tokio::test]
 async fn the_address_that_worked_last_goes_first() {
     let world = world();
@@ -225,7 +225,7 @@ async fn the_address_that_worked_last_goes_first() {
     world.to_server_shut.store(true, Ordering::Relaxed);
     let first = FirstFlight::at_most_once(DATA);
     assert_eq!(world.connect(first, Duration::ZERO).await.peer_addr(), addr(V4));
-    // Now that one refuses, and the other is back.
+    // Now the IPv4 address refuses, and the IPv6 address works again.
     drop(v4);
     world.to_server_shut.store(false, Ordering::Relaxed);
     assert_eq!(world.connect(first, NEVER).await.peer_addr(), addr(V6));

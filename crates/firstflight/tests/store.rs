@@ -139,7 +139,7 @@ async fn a_store_that_says_nothing_costs_a_handshake_and_no_request() {
     }
 }
 
-/// Answers nothing, and keeps what it is told that it missed.
+/// Never answers, and records the questions that it missed.
 #[derive(Default)]
 struct Silent {
     missed: Mutex<Vec<JobRequest>>,
@@ -157,8 +157,8 @@ impl SharedStore for Silent {
     }
 }
 
-/// Its data comes by the ordinary handshake. The store may not have heard the question, and a copy of the SYN must not
-/// be accepted when it can be asked again.
+/// The data comes by the ordinary handshake. The store may not have received the question, and a copy of the SYN must
+/// not be accepted when the store answers again.
 #[tokio::test]
 async fn a_question_whose_answer_is_not_waited_for_is_owed() {
     let store = Arc::new(Silent::default());
@@ -174,7 +174,7 @@ async fn a_question_whose_answer_is_not_waited_for_is_owed() {
 #[tokio::test]
 async fn a_store_that_fails_costs_a_handshake_and_no_request() {
     let unreachable = || -> Answer<'static> { Box::pin(async { Err(StoreError::Unreachable) }) };
-    // Without the panic's message: to print its backtrace takes a busy machine longer than a SYN is waited for.
+    // `resume_unwind` prints nothing: on a busy machine, printing a backtrace takes longer than the SYN's timeout.
     let panicking = || -> Answer<'static> { std::panic::resume_unwind(Box::new("a fault of the store")) };
     for failing in [unreachable, panicking] {
         let (client, server, listener) = world(Arc::new(Failing(failing)), guarded());

@@ -25,7 +25,7 @@ fn world(delay: Duration) -> (Endpoint, Endpoint, Listener) {
     on(link::real_time_pair(path.clone(), path, 1).unwrap(), &Time::system())
 }
 
-/// The same on a path of one's own.
+/// Like [`world`], on the path between these links.
 fn on((a, b): (link::MemoryLink, link::MemoryLink), time: &Time) -> (Endpoint, Endpoint, Listener) {
     let config = |ip: &str| firstflight::config(vec![ip.parse().unwrap()]).unwrap();
     let client = Endpoint::in_time(config("10.0.0.1"), a, time);
@@ -198,7 +198,7 @@ async fn a_lazy_stream_keeps_its_first_write_back_unless_it_may_run_twice() {
     }
 }
 
-/// No first write ever came: there was nothing to send.
+/// Without a first write there was no data to send.
 #[tokio::test]
 async fn a_lazy_stream_that_is_closed_unwritten_had_no_data() {
     let (client, _server, listener) = world(Duration::ZERO);

@@ -121,7 +121,7 @@ async fn who_does_not_listen_refuses() {
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
 }
 
-/// The server's host says that nobody has the UDP port: the connect fails at once, not after the SYN's timeouts.
+/// The server's host reports that the UDP port is closed. The connect fails at once, not after the SYN's timeouts.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_closed_udp_port_refuses() {
@@ -136,7 +136,7 @@ async fn a_closed_udp_port_refuses() {
     }
 }
 
-/// A socket for all addresses, and no address named: the kernel's routes choose.
+/// With a socket for all addresses and no configured address, the kernel's routes choose the source address.
 #[tokio::test]
 async fn a_client_on_all_addresses_connects_from_the_one_that_the_route_leads_to() {
     let (server, port) = server();
@@ -156,7 +156,7 @@ async fn a_client_on_all_addresses_connects_from_the_one_that_the_route_leads_to
         let mut got = [0; 4];
         limited(theirs.read_exact(&mut got)).await.unwrap();
         assert_eq!(&got, b"ping");
-        // And to whichever address is the best one.
+        // Also with `connect_any`.
         let any = ConnectAnyConfig { connect: config.clone(), ..ConnectAnyConfig::default() };
         let (remotes, ping) = ([remote], FirstFlight::at_most_once(b"ping"));
         let racing = client.connect_any(&remotes, ping, &any);
@@ -165,7 +165,7 @@ async fn a_client_on_all_addresses_connects_from_the_one_that_the_route_leads_to
     }
 }
 
-/// A socket sends nothing but UDP: the connect says what is missing, where it once sent nothing and waited.
+/// A UDP socket cannot send plain TCP. The connect returns an error, and does not wait in vain.
 #[tokio::test]
 async fn without_the_server_s_udp_port_a_connect_is_an_error() {
     let (client, remote, _) = client("127.0.0.1".parse().unwrap(), 9);

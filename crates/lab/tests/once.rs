@@ -1,5 +1,5 @@
-//! No request is executed twice, whichever ways its copies come by: the world of the fuzz target `once`, with random
-//! actions.
+//! No request is executed twice, by whatever way its copies arrive. Runs the world of the fuzz target `once` with
+//! random actions.
 //!
 //! `FIRSTFLIGHT_SEEDS=n` runs n seeds instead of the default, `FIRSTFLIGHT_SEED=n` one of them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
@@ -12,7 +12,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 const SEEDS: u64 = 1_500;
 
-/// What a fuzzer would give.
+/// Random input, as from a fuzzer.
 fn bytes(seed: u64) -> Vec<u8> {
     let mut random = ChaCha20Rng::seed_from_u64(seed);
     let mut bytes = vec![0; 100 + random.next_u32() as usize % 700];
@@ -20,7 +20,7 @@ fn bytes(seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// What once broke stays mended. A panic names the file.
+/// Inputs that once failed. A failure names the file.
 #[test]
 fn the_corpus_of_the_fuzz_target() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/once");

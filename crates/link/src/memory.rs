@@ -81,8 +81,8 @@ pub fn real_time_pair(
     Ok((a, b))
 }
 
-/// The same in virtual time: packets arrive when `time` shows their arrival, to the nanosecond. The same packets at the
-/// same times arrive at the same times.
+/// Like [`real_time_pair`], in virtual time: packets arrive exactly when `time` shows their arrival. With one seed, the
+/// same packets sent at the same times arrive at the same times.
 ///
 /// # Errors
 /// A setting that makes no sense, see [`PathConfig::validate`].
@@ -117,15 +117,15 @@ fn pair(
     Ok((end(0), end(1)))
 }
 
-/// Who keeps the time and wakes receivers.
+/// Keeps the time and wakes receivers.
 enum Keeper {
     /// A thread, in real time.
     Thread { origin: std::time::Instant, thread: OnceLock<Thread> },
-    /// A clock in memory.
+    /// Virtual time.
     Virtual(VirtualTime),
 }
 
-/// Whoever waits at the end of a direction when the virtual clock shows an arrival.
+/// Wakes the receiver of a direction when the virtual clock shows an arrival.
 struct Receiver {
     shared: Weak<Shared>,
     index: usize,
@@ -145,7 +145,7 @@ impl Wake for Receiver {
     }
 }
 
-/// What both ends and the keeper of their time share.
+/// State that both ends and the keeper of their time share.
 struct Shared {
     /// From A to B, from B to A.
     directions: [Mutex<Direction>; 2],
@@ -165,8 +165,8 @@ impl Shared {
         }
     }
 
-    /// Lets the receiver of `direction`, number `index`, be woken at the next arrival, if it waits for an earlier one
-    /// than before.
+    /// Schedules the wake-up of the receiver of `direction`, number `index`, if its next arrival is earlier than the
+    /// one scheduled before.
     fn await_arrival(self: &Arc<Self>, index: usize, mut direction: MutexGuard<'_, Direction>) {
         if !direction.arm() {
             return;

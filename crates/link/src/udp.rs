@@ -102,7 +102,7 @@ impl UdpLink {
     }
 
     /// A socket for a client of `remote`: at the address from which the kernel would send there, on a port that it
-    /// chooses. It heeds ICMP errors ([`UdpLink::heed_icmp`]).
+    /// chooses. The link passes on ICMP errors ([`UdpLink::heed_icmp`]).
     ///
     /// Must be called within a tokio runtime, as [`UdpLink::bind`].
     ///
@@ -112,9 +112,9 @@ impl UdpLink {
         Self::bind(source_for(remote)?)?.heed_icmp()
     }
 
-    /// Passes on ICMP errors about what the sockets send, as ICMP packets: a client learns at once that nobody has the
-    /// server's UDP port, if the server's host quotes enough of the SYN (Linux's does). For clients: a server would hear
-    /// of each client that went away. It does nothing where the system is not Linux.
+    /// Passes on ICMP errors about sent packets, as ICMP packets. A client then learns at once that the server's UDP
+    /// port is closed, if the server's host quotes enough of the SYN (Linux does). For clients only: a server would
+    /// receive an error for each client that has gone. Does nothing on other systems than Linux.
     ///
     /// Must be called within a tokio runtime, as [`UdpLink::bind`].
     ///
@@ -128,8 +128,8 @@ impl UdpLink {
     }
 
     /// A socket that somebody has used before, and that is bound: to find out how it is reached, say
-    /// (`firstflight_verifier::reach`). It must not be connected, and nobody else reads from it from now on. It heeds
-    /// ICMP errors ([`UdpLink::heed_icmp`]).
+    /// (`firstflight_verifier::reach`). It must not be connected, and nothing else may read from it from now on. The
+    /// link passes on ICMP errors ([`UdpLink::heed_icmp`]).
     ///
     /// Must be called within a tokio runtime, as [`UdpLink::bind`].
     ///
@@ -166,8 +166,8 @@ impl UdpLink {
     }
 }
 
-/// The address from which the kernel would send to `remote`, with port 0, and with the interface where it is one of a
-/// single link.
+/// The source address that the kernel would use for `remote`, with port 0. A link-local address has its interface
+/// (scope).
 ///
 /// # Errors
 /// Those of the system: there is no route to `remote`.
@@ -214,7 +214,7 @@ impl Socket {
         })
     }
 
-    /// The kernel's word on what was sent comes as ICMP packets from now on.
+    /// From now on ICMP errors about sent packets arrive as ICMP packets.
     fn heed_icmp(&mut self) -> io::Result<()> {
         #[cfg(target_os = "linux")]
         {
@@ -237,7 +237,7 @@ impl Socket {
         Poll::Pending
     }
 
-    /// Whether an error of a call is the word on a packet that was sent before, which comes as an ICMP packet too.
+    /// Whether an error of a system call is about a packet that was sent before; it then arrives as an ICMP packet too.
     fn reported(&self, error: &io::Error) -> bool {
         #[cfg(target_os = "linux")]
         return self.reports.is_some() && outbox::reported(error);

@@ -1,7 +1,7 @@
-//! A clock that stands still while anything can run, and moves to the next timer when everything waits.
+//! A clock that stands still while any task can run, and moves to the next timer when all tasks wait.
 //!
-//! It is for programs and tests on emulated paths: they give the same result on every machine, however busy, and take
-//! as long as their computation does.
+//! It is for programs and tests on emulated paths. They give the same result on every machine, however busy it is, and
+//! take only as long as their computation.
 
 #[cfg(test)]
 mod tests;
@@ -45,13 +45,13 @@ pub struct VirtualTime {
 #[derive(Debug, Default)]
 struct State {
     now: Instant,
-    /// Who waits, by time and then by the order in which they began to wait.
+    /// The waiting tasks, by time and then by the order in which they began to wait.
     waiting: BTreeMap<(Instant, u64), Waker>,
     sequence: u64,
 }
 
 impl VirtualTime {
-    /// A clock that shows zero. The wall clock shows `began` then, a time since 1970-01-01 00:00 UTC.
+    /// A clock that shows zero. Its wall clock then shows `began`, the time since 1970-01-01 00:00 UTC.
     #[must_use]
     pub fn new(began: Duration) -> Self {
         Self { began, state: Arc::default() }
@@ -63,7 +63,7 @@ impl VirtualTime {
         self.lock().now
     }
 
-    /// What the wall clock shows: time since 1970-01-01 00:00 UTC.
+    /// The wall clock: time since 1970-01-01 00:00 UTC.
     #[must_use]
     pub fn unix(&self) -> Duration {
         self.began + (self.now() - Instant::ZERO)
@@ -77,7 +77,7 @@ impl VirtualTime {
         state.now = state.now.max(at);
         let later = state.waiting.split_off(&(at, u64::MAX));
         let due = std::mem::replace(&mut state.waiting, later);
-        // Woken outside the lock: a waker can own a task, and with it what waits here.
+        // Wake outside the lock: a waker can own a task, and the task a sleep of this clock.
         drop(state);
         due.into_values().for_each(Waker::wake);
         true
@@ -119,12 +119,12 @@ impl State {
 pub struct VirtualSleep {
     time: VirtualTime,
     at: Instant,
-    /// Its number among those that wait.
+    /// Its number among the waiting tasks, while it waits.
     sequence: Option<u64>,
 }
 
 impl VirtualSleep {
-    /// Waits for `at` from now on.
+    /// Waits until `at` instead.
     pub fn reset(&mut self, at: Instant) {
         self.stop_waiting();
         self.at = at;

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""What a question costs Redis, by what it reads of INFO: transactions a second, 50 under way, on a Unix socket.
+"""The cost of a question for Redis, by the sections of INFO that it reads: transactions a second, 50 at a time.
 
-Best of five rounds each, and the microseconds of one EXEC as Redis counts them. Needs redis-server 7 or later.
+Through a Unix socket. Prints the best of five rounds, and Redis' own count of microseconds for one EXEC. Needs
+redis-server 7 or later.
 """
 
 import os

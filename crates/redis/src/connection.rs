@@ -11,18 +11,17 @@ use tokio::time::Instant;
 
 /// Questions on their way before the next one waits: as many as an endpoint has open.
 const PIPELINE: usize = 512;
-/// What every question reads of `INFO`: who answers and at what time, whether it is a master, and how many keys it
-/// threw away.
+/// The sections of `INFO` that every question reads: the process and its clock, whether it is a master, and how many
+/// keys it evicted.
 const SECTIONS: [&str; 3] = ["server", "replication", "stats"];
 /// The section that names the eviction policy.
 const POLICY: &str = "memory";
 
-/// How often the eviction policy is read. It is advice: what counts is whether keys were thrown away, which every
-/// question reads.
+/// How often the eviction policy is read. It serves only as a warning: every question reads whether keys were evicted.
 const POLICY_EVERY: Duration = Duration::from_secs(1);
-/// From this major version on `INFO` takes several sections, which costs Redis a third less.
+/// From this major version on one `INFO` takes several sections (`docs/farm-store.md` has the saving).
 const SECTIONS_SINCE: u32 = 7;
-/// How long the store remembers that a member left owing nothing.
+/// How long the store keeps the ticket of a member that stopped and owed nothing.
 const LEFT_LASTS: Duration = Duration::from_secs(30 * 86_400);
 
 /// A connection, and the memory that answered when it was made. Clones are handles to the same one.
@@ -34,20 +33,20 @@ pub(crate) struct Connection {
     pub since: Instant,
     /// Tells connections apart.
     pub number: u64,
-    /// This connection began the memory: nothing of before is good in it.
+    /// Whether this connection began the memory, so that nothing earlier is valid in it.
     pub is_fresh: bool,
-    /// The process that answered, in the names of keys that belong to it.
+    /// The process that answered, as it is part of the names of its keys.
     process: String,
     /// Begins the names of all keys.
     prefix: String,
-    /// Whether one `INFO` answers for several sections.
+    /// Whether one `INFO` takes several sections.
     joined: bool,
     opened: Instant,
     /// When the policy was read last, milliseconds after `opened`.
     policy_read: Arc<AtomicU64>,
 }
 
-/// What a memory says to a question.
+/// A memory's reply to a question.
 pub(crate) struct Reply {
     pub value: Option<String>,
     /// Redis' own Unix time, milliseconds.
@@ -107,7 +106,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Leaves word that a member stops and owes nothing; what it needs to come back.
+    /// Notes in the store that a member stops and owes nothing. Returns the ticket for its next start.
     pub async fn leave(&self) -> Result<String, Failure> {
         let ticket = random()? + &random()?;
         let command = set(self.left(&ticket), "left", millis(LEFT_LASTS));
@@ -115,7 +114,7 @@ impl Connection {
         Ok(ticket)
     }
 
-    /// Whether a member left this process with `ticket` and has not come back since: said once.
+    /// Whether a member left `ticket` in this process and has not come back since. A ticket is valid once.
     pub async fn come_back(&self, ticket: &str) -> Result<bool, Failure> {
         let mut command = set(self.left(ticket), "back", millis(LEFT_LASTS));
         command.arg("GET");
@@ -139,8 +138,8 @@ impl Connection {
         Ok(pipeline.exec_async(&mut self.link.clone()).await?)
     }
 
-    /// The reply to `command`, if the memory is still the same and has lost nothing: all of it in one transaction,
-    /// for a server can be replaced, or throw keys away, between two commands.
+    /// The reply to `command`, if the memory is still the same and has lost nothing. Everything is one transaction,
+    /// because a server can be replaced, or evict keys, between two commands.
     pub async fn ask(&self, command: &Cmd) -> Result<Reply, Failure> {
         let policy = self.policy_is_due();
         let mut question = redis::pipe();
@@ -167,7 +166,7 @@ impl Connection {
         Ok(Reply { value, store_ms: time_us.map(|us| us / 1000) })
     }
 
-    /// One question in each [`POLICY_EVERY`] reads the policy too.
+    /// Whether this question reads the policy too: one in each [`POLICY_EVERY`].
     fn policy_is_due(&self) -> bool {
         let now = millis(self.opened.elapsed());
         let due = now.saturating_sub(self.policy_read.load(Ordering::Relaxed)) >= millis(POLICY_EVERY);
@@ -187,7 +186,7 @@ fn major_version(server: &str) -> Option<u32> {
     field(server, "redis_version")?.split('.').next()?.parse().ok()
 }
 
-/// Refuses a Redis that may throw keys away, or does not say whether it may.
+/// Refuses a Redis that may evict keys, or does not report its policy.
 fn check_policy(memory: &str) -> Result<(), Failure> {
     match field(memory, "maxmemory_policy") {
         Some("noeviction") => Ok(()),
@@ -211,7 +210,7 @@ impl From<Anonymous> for Failure {
     }
 }
 
-/// A `SET` of a key that ends by itself.
+/// A `SET` of a key that expires.
 pub(crate) fn set(key: String, value: &str, lasts_ms: u64) -> Cmd {
     let mut command = redis::cmd("SET");
     command.arg(key).arg(value).arg("PX").arg(lasts_ms.max(1));
@@ -227,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_that_cannot_be_read_is_none() {
+    fn a_policy_that_cannot_be_read_is_refused() {
         assert!(check_policy("# Memory\r\nmaxmemory_policy:noeviction\r\n").is_ok());
         assert!(matches!(check_policy("# Memory\r\nused_memory:1\r\n"), Err(Failure::NoInfo)));
         let evicts = check_policy("maxmemory_policy:volatile-ttl\r\n");

@@ -21,13 +21,13 @@ pub enum ConnectError {
     State(PathBuf, StateError),
 }
 
-/// Why a state file cannot be used. Whoever configured it, or its disk, is at fault.
+/// Why a state file cannot be used. The configuration or the disk is at fault.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StateError {
     /// It cannot be read, removed or written.
     Io(io::Error),
-    /// It is something else.
+    /// It is damaged, or it is not a state file.
     Damaged,
     /// Another process uses it.
     Locked,
@@ -37,8 +37,10 @@ impl fmt::Display for StateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => error.fmt(f),
-            Self::Damaged => f.write_str("it is damaged or something else: name another file, or delete it"),
-            Self::Locked => f.write_str("another process uses it: every member has a file of its own"),
+            Self::Damaged => {
+                f.write_str("it is damaged, or it is not a state file: name another file, or delete it")
+            }
+            Self::Locked => f.write_str("another process uses it: give every member its own file"),
         }
     }
 }
@@ -125,7 +127,7 @@ impl fmt::Display for Failure {
             Self::Redis(error) => error.fmt(f),
             Self::TimedOut => f.write_str("no answer in time"),
             Self::OtherMemory => {
-                f.write_str("another memory answers: Redis was restarted, emptied or replaced, threw keys away, or a member began anew")
+                f.write_str("another memory answers: Redis was restarted, emptied or replaced, it evicted keys, or a member began a new memory")
             }
             Self::Replica => f.write_str("it is a replica, which may be behind: name the master"),
             Self::NoInfo => f.write_str("INFO lacks role, run_id, master_replid, evicted_keys, maxmemory_policy or server_time_usec"),

@@ -1,14 +1,13 @@
 //! How a member proves, when it starts, that it owes the store nothing.
 //!
-//! First flights that were refused without the store's knowledge are owed to it: the data of each comes by an
-//! ordinary handshake, and a copy of the SYN must not be accepted later. What is owed lives in memory. A member
-//! that was killed has lost it, so it begins a new memory for all, in which nothing of before is good.
+//! A member owes the store each first flight that it refused without the store's knowledge: the data comes by an
+//! ordinary handshake, and a copy of the SYN must not be accepted later. These debts are kept in memory only. A member
+//! that was killed has lost them, so it begins a new memory for all members, in which nothing earlier is valid.
 //!
-//! A member that stops and owes nothing says so in two places: a random ticket goes into the store and into a file.
-//! At the next start the ticket is taken out of both. So the proof is made only when it is true, holds for one start,
-//! and a file that was lost, copied or brought back from a backup proves nothing. Nothing has to be written at
-//! the moment of an outage, which a refusal would have to wait for: refusals happen at once, in several places
-//! of the engine (a deadline, a plain SYN, no room).
+//! A member that stops and owes nothing writes a random ticket to the store and to a file. The next start removes the
+//! ticket from both. So the proof is made only when it is true, it is valid for one start, and a file that was lost,
+//! copied or restored from a backup proves nothing. Nothing is written during an outage. A refusal could not wait for
+//! that: it happens at once, in several places of the engine (a deadline, a plain SYN, no room).
 
 use crate::error::StateError;
 use firstflight_files::LockError;
@@ -21,7 +20,7 @@ const TITLE: &str = "firstflight shared store, version 1";
 /// Longest file: a longer one is something else.
 const LONGEST: u64 = 256;
 
-/// The file, this process' own as long as this is held.
+/// The state file. This process is its only user until this is dropped.
 #[derive(Debug)]
 pub(crate) struct LeftFile {
     path: PathBuf,
@@ -29,7 +28,7 @@ pub(crate) struct LeftFile {
 }
 
 impl LeftFile {
-    /// Takes the ticket out of the file at `path`, if there is one.
+    /// Locks the file at `path`, and removes the ticket from it, if there is one.
     pub fn take(path: &Path) -> Result<(Self, Option<String>), StateError> {
         let lock = firstflight_files::lock(path).map_err(|error| match error {
             LockError::Held => StateError::Locked,
@@ -49,7 +48,7 @@ impl LeftFile {
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(error.into()),
         };
-        // Whether it can be written shows now.
+        // Fail now, and not at the end, if the file cannot be written.
         firstflight_files::check_writable(path)?;
         Ok((Self { path: path.to_owned(), _lock: lock }, ticket))
     }

@@ -8,23 +8,22 @@
 //! # When Redis forgets
 //! A Redis that restarts, is emptied or is replaced by a replica may have lost what it acknowledged
 //! (replication is asynchronous, also with `WAIT`). So every question is one `MULTI` that also asks who
-//! answers: the process (`run_id`), its line of replication (`master_replid`), how many keys it threw away
-//! (`evicted_keys`) and a random number among the data. If any of them is another one than before, the memory counts
-//! as begun at that moment: guarded first flights fall back until no copy of an older one can be under way, and one-time
-//! cookies of before are worthless, because their names in Redis contain the memory's. The same is so for a
-//! member that starts. A server that may throw keys away (`maxmemory-policy` other than `noeviction`), or does not say
-//! whether it may, is refused.
+//! answers: the process (`run_id`), its line of replication (`master_replid`), how many keys it evicted
+//! (`evicted_keys`) and a random number among the data. If any of them differs from before, the memory counts as begun
+//! at that moment: guarded first flights fall back until no copy of an older one can be under way, and earlier one-time
+//! cookies are invalid, because their names in Redis contain the memory's. The same applies to a member that starts. A
+//! server that may evict keys (`maxmemory-policy` other than `noeviction`), or does not report its policy, is refused.
 //!
 //! # When a member forgets
 //! Redis is never waited for longer than [`Options::within`]. Without an answer the handshake is an ordinary
 //! one, and while the connection is lost nobody waits at all; it is made anew in the background. What could
-//! not be asked meanwhile is owed: it is told before the next question, so that a recorded SYN that was refused is not
-//! good later. What is owed lives in memory, so a member that starts begins a new memory for the whole farm,
-//! unless the one before it left in order: [`RedisStore::close`], [`Options::state`].
+//! not be asked meanwhile is owed: it is reported before the next question, so that a recorded SYN that was refused is
+//! not accepted later. Debts are kept in memory only. So a member that starts begins a new memory for the whole farm,
+//! unless its predecessor stopped in order: [`RedisStore::close`], [`Options::state`].
 //!
 //! # Clocks
-//! Where a guard compares signed stamps with the members' wall clocks, each question carries the member's clock, and a
-//! member that differs from Redis' clock by more than
+//! If a guard compares signed stamps with the members' wall clocks, each question carries the member's clock. A member
+//! whose clock differs from Redis' clock by more than
 //! [`RemoteGuard::CLOCKS_APART`](firstflight::credential::RemoteGuard::CLOCKS_APART) is refused.
 //!
 //! ```no_run
@@ -35,7 +34,7 @@
 //! let options = Options { state: Some("/var/lib/server/store".into()), ..Options::default() };
 //! let store = Arc::new(RedisStore::connect("redis://10.1.0.1:6379/2", options).await?);
 //! let endpoint = firstflight::Endpoint::with_store(config, link, Arc::clone(&store) as _);
-//! // … and in the end:
+//! // … and at the end:
 //! endpoint.shutdown(std::time::Duration::from_secs(5)).await;
 //! store.close().await;
 //! # Ok(())
@@ -71,9 +70,9 @@ use tokio::time::{Instant, sleep, timeout};
 const RETRY: Duration = Duration::from_millis(100);
 /// For one attempt to connect.
 const CONNECT_WITHIN: Duration = Duration::from_secs(1);
-/// For a store to be left: what is under way comes to its end, what is owed is told.
+/// Time limit of [`RedisStore::close`]: questions under way end, and what is owed is reported.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
-/// Between two looks whether it can be left.
+/// Interval between two checks whether everything has ended.
 const CLOSE_EVERY: Duration = Duration::from_millis(2);
 
 /// Settings of a [`RedisStore`].
@@ -85,10 +84,10 @@ pub struct Options {
     pub cookie_lifetime: Duration,
     /// How long an answer may take; below the endpoint's own limit (20 ms), so that this one is told.
     pub within: Duration,
-    /// A file of this member's own, in which [`RedisStore::close`] leaves the proof that nothing is owed. A member that
-    /// starts without the proof (it was killed, or has no file) begins a new memory for the whole farm: no one-time
-    /// cookie of before is good, and guards are closed for a while, because it may have refused first flights
-    /// that the store does not know of.
+    /// This member's own file, in which [`RedisStore::close`] leaves the proof that nothing is owed. A member that
+    /// starts without the proof (because it was killed, or has no file) may have refused first flights that the store
+    /// does not know of. So it begins a new memory for the whole farm: earlier one-time cookies are invalid, and guards
+    /// are closed for a while.
     pub state: Option<PathBuf>,
 }
 
@@ -128,15 +127,15 @@ struct State {
     settling: bool,
 }
 
-/// What the process before this one may owe.
+/// What the previous process of this member may owe.
 #[derive(Debug, Clone, Default)]
 enum Past {
-    /// Anything: nothing is known of it.
+    /// Anything, since nothing is known of it.
     #[default]
     Unknown,
     /// Nothing, if the store confirms it.
     Left(String),
-    /// Nothing that matters any more.
+    /// Settled: the store confirmed it, or a new memory has begun.
     Settled,
 }
 
@@ -145,7 +144,7 @@ impl RedisStore {
     /// `redis+unix:///PATH`. If nobody answers there, says so in the log and tries on in the background.
     ///
     /// # Errors
-    /// When the URL is none, Redis refuses the user, or may throw keys away, or the state file cannot be used.
+    /// When the URL is invalid, Redis refuses the user or may evict keys, or the state file cannot be used.
     pub async fn connect(url: &str, options: Options) -> Result<Self, ConnectError> {
         let info = url.into_connection_info().map_err(ConnectError::Url)?;
         // Without this the last packet of a question waits for the acknowledgement of the one before.
@@ -180,9 +179,9 @@ impl RedisStore {
         !self.0.lock().owed.is_empty()
     }
 
-    /// Leaves the farm: waits until nobody else holds the store and everything owed was told, at most two seconds,
-    /// and then leaves the proof of it in [`Options::state`]. True if that could be done; else, and without this call,
-    /// the next start of this member begins a new memory for all. To be called when the endpoint has
+    /// Leaves the farm: waits for at most two seconds until this is the last reference to the store and everything owed
+    /// was reported, and then writes the proof of that to [`Options::state`]. Returns whether that succeeded. If not,
+    /// or without this call, the next start of this member begins a new memory for all. Call it when the endpoint has
     /// stopped ([`Endpoint::shutdown`](firstflight::Endpoint::shutdown)).
     pub async fn close(self: Arc<Self>) -> bool {
         match timeout(CLOSE_WITHIN, leave(self)).await {
@@ -192,14 +191,16 @@ impl RedisStore {
                 false
             }
             Err(_) => {
-                tracing::warn!("the store was not told everything: the next start begins a new memory in it");
+                tracing::warn!(
+                    "not everything was reported to the store: the next start begins a new memory in it"
+                );
                 false
             }
         }
     }
 }
 
-/// Waits until nothing can be owed any more, and says so for the next start.
+/// Waits until nothing can be owed any more, and leaves the proof for the next start.
 async fn leave(mut store: Arc<RedisStore>) -> Result<bool, Failure> {
     let alone = loop {
         match Arc::try_unwrap(store) {
@@ -222,7 +223,7 @@ async fn leave(mut store: Arc<RedisStore>) -> Result<bool, Failure> {
     }
 }
 
-/// The state file, and what it says of the past.
+/// Opens the state file, and reads what it says of the previous process.
 async fn take_left(path: Option<PathBuf>) -> Result<(Option<LeftFile>, Past), ConnectError> {
     let Some(path) = path else { return Ok((None, Past::Unknown)) };
     let here = path.clone();
@@ -247,7 +248,7 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a ticket back that was not used: nothing was asked.
+    /// Puts an unused ticket back into the file. Nothing was asked, so nothing is owed.
     fn give_back(&self) {
         if let (Some(file), Past::Left(ticket)) = (&self.left, &self.lock().past)
             && let Err(error) = file.put(ticket)
@@ -256,12 +257,12 @@ impl Inner {
         }
     }
 
-    /// A question that was not asked, or whose answer was not waited for: made up for beside the others, by one task.
+    /// Notes a question that was not asked, or whose answer was not waited for. One task reports all of them.
     fn missed(self: &Arc<Self>, request: JobRequest) {
         let mut state = self.lock();
         state.owed.add(request);
         let begin = state.connection.is_some() && !state.settling;
-        // Without a runtime the process ends, and the next one finds no proof that nothing is owed.
+        // Without a runtime the process is ending, and the next start finds no proof that nothing is owed.
         if begin && let Ok(runtime) = Handle::try_current() {
             state.settling = true;
             drop(state);
@@ -302,7 +303,7 @@ impl Inner {
                 state.owed.add(request);
                 return Err(StoreError::Unreachable);
             };
-            // The store may not know it yet, but its data comes, or came, by the ordinary handshake.
+            // The store may not know of it yet, but its data comes, or came, by the ordinary handshake.
             if state.owed.holds(&request) {
                 return Ok(JobResult::Refuse(Reason::Replay));
             }

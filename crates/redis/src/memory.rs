@@ -23,8 +23,8 @@ pub(crate) enum Anonymous {
 }
 
 impl Identity {
-    /// The process that answered, by the sections `server`, `replication` and `stats` of its `INFO`. One that threw
-    /// keys away counts as another one from then on.
+    /// The process that answered, by the sections `server`, `replication` and `stats` of its `INFO`. A process that
+    /// evicted keys counts as another one from then on.
     pub fn process(info: &str) -> Result<String, Anonymous> {
         if field(info, "role").ok_or(Anonymous::Incomplete)? != "master" {
             return Err(Anonymous::Replica);

@@ -43,7 +43,7 @@ impl Owed {
         self.requests.is_empty() && !self.too_many
     }
 
-    /// Whether `request` asks for what is to be made up for.
+    /// Whether `request` asks for an id or a cookie that is still to be reported as used.
     pub fn holds(&self, request: &JobRequest) -> bool {
         let used_up = matches!(request, JobRequest::GuardSet { .. } | JobRequest::Redeem { .. });
         used_up && (self.too_many || self.requests.iter().any(|owed| is_same(owed, request)))
@@ -67,7 +67,7 @@ impl Owed {
     }
 }
 
-/// Whether both ask for the same thing, at whatever times.
+/// Whether both ask for the same id or cookie, at any times.
 fn is_same(one: &JobRequest, two: &JobRequest) -> bool {
     match (one, two) {
         (JobRequest::GuardSet { key: one, .. }, JobRequest::GuardSet { key: two, .. }) => one == two,

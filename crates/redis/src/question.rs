@@ -1,4 +1,4 @@
-//! What a question is in Redis' commands.
+//! Questions as Redis commands.
 
 use crate::connection::{Connection, Reply, millis, set};
 use firstflight::credential::{JobRequest, JobResult, Reason, RemoteGuard, Serial};
@@ -10,11 +10,11 @@ use tokio::time::Instant;
 /// or a slow network may hold back as long as a handshake lasts.
 const USED_LIVES: Duration = Duration::from_secs(3600);
 
-/// A question's command, and what its reply means.
+/// A question's command, and the meaning of its reply.
 pub(crate) struct Question {
     pub command: Cmd,
     read: fn(Option<&str>) -> JobResult,
-    /// Where in time the first flight is stamped, if a memory that has just begun must not take it.
+    /// The first flight's stamp, if a memory that has just begun must not accept it.
     stamp: Option<Stamp>,
 }
 
@@ -37,7 +37,7 @@ impl Question {
             JobRequest::GuardSet { key, keep_ms, ahead_ms, reach_ms, unix_ms } => {
                 let key = format!("{prefix}:seen:{:032x}", u128::from_be_bytes(key));
                 let mut command = match unix_ms {
-                    // By Redis' clock, which is compared with the member's: the member's own does not matter.
+                    // Expires by Redis' clock, so the time does not depend on which member asks.
                     Some(unix_ms) => until(key, "1", unix_ms.saturating_add(keep_ms)),
                     None => set(key, "1", keep_ms),
                 };
@@ -68,11 +68,11 @@ impl Question {
         })
     }
 
-    /// What `reply` means, of a memory that remembers everything since `since`. `None` if Redis does not say what time
-    /// it is and has to.
+    /// The meaning of `reply` from a memory that remembers everything since `since`. `None` if the clocks have to be
+    /// compared and Redis does not report its time.
     ///
-    /// What is refused here was set all the same: it is on its way by the ordinary handshake, and copies of it may
-    /// come later.
+    /// An id that is refused here was set all the same: its data comes by the ordinary handshake, and copies of the SYN
+    /// may come later.
     pub fn answer(&self, reply: &Reply, asked: Instant, since: Instant) -> Option<JobResult> {
         let Some(stamp) = &self.stamp else { return Some((self.read)(reply.value.as_deref())) };
         if let Some(unix_ms) = stamp.unix_ms
@@ -88,13 +88,13 @@ impl Question {
     }
 }
 
-/// The name of a one-time cookie. A cookie of another memory has another name: nothing that came back from
-/// a disk or a replica is taken for good.
+/// The name of a one-time cookie. A cookie of another memory has another name, so data that came back from a disk or a
+/// replica is not valid.
 fn cookie(prefix: &str, connection: &Connection, serial: Serial) -> String {
     format!("{prefix}:{}:cookie:{:016x}", connection.identity, serial.get())
 }
 
-/// A `SET` of a key that ends when Redis' clock shows `unix_ms`.
+/// A `SET` of a key that expires when Redis' clock shows `unix_ms`.
 fn until(key: String, value: &str, unix_ms: u64) -> Cmd {
     let mut command = redis::cmd("SET");
     command.arg(key).arg(value).arg("PXAT").arg(unix_ms.max(1));

@@ -1,16 +1,16 @@
-//! Which connections a listener keeps: a table without sockets and without time.
+//! Which connections a listener keeps: a table without sockets and clocks.
 //!
-//! A connection costs the client that holds it nothing, so strangers can open as many as they like. Nobody waits for
-//! theirs to end: where there is no more room, one that has done nothing for longest makes way.
+//! Holding a connection costs a client nothing, so an attacker can open as many as the listener allows. New clients do
+//! not wait for these to end: when a limit is reached, the connection that has been idle for longest is closed.
 
 use crate::stream::StreamLimits;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
 
-/// Bits that a client's network begins with: an IPv4 /24, an IPv6 /56, as in the limits of answers.
+/// Prefix lengths of a network: an IPv4 /24, an IPv6 /56, as in the limits of answers.
 const NETWORK_BITS: (u32, u32) = (24, 56);
-/// Bits of one client: an IPv4 address, an IPv6 /64.
+/// Prefix lengths of one client: an IPv4 address, an IPv6 /64.
 const CLIENT_BITS: (u32, u32) = (32, 64);
 
 /// The connections of one listener, by an `Id` that the caller chose.
@@ -19,11 +19,11 @@ pub struct Connections<Id> {
     held: HashMap<Id, Holder>,
     clients: HashMap<IpAddr, usize>,
     networks: HashMap<IpAddr, usize>,
-    /// Counts what happened: a smaller number is longer ago.
+    /// Counts events. A smaller number is longer ago.
     clock: u64,
 }
 
-/// Whose a connection is.
+/// The owner of a connection, and its last activity.
 #[derive(Clone, Copy)]
 struct Holder {
     client: IpAddr,
@@ -33,7 +33,7 @@ struct Holder {
 }
 
 impl<Id: Copy + Eq + Hash> Connections<Id> {
-    /// None yet.
+    /// An empty table.
     pub fn new(limits: StreamLimits) -> Self {
         Self { limits, held: HashMap::new(), clients: HashMap::new(), networks: HashMap::new(), clock: 0 }
     }
@@ -44,12 +44,11 @@ impl<Id: Copy + Eq + Hash> Connections<Id> {
         self.held.len()
     }
 
-    /// The connection that must end so that there is room for one of `from`, if one must. It is no longer in the
-    /// table then.
+    /// Removes and returns the connection that must end so that there is room for one from `from`, if one must.
     ///
-    /// A client or a network that has its share gives up one of its own. If all places are taken, the network with
-    /// the most connections gives up one: strangers displace each other before they displace a client that is alone
-    /// in its network.
+    /// A client or a network that has reached its limit loses one of its own connections. If the listener has reached
+    /// its limit, the network with the most connections loses one. So an attacker's connections displace each other
+    /// before they displace a client that is alone in its network.
     pub fn make_room(&mut self, from: IpAddr) -> Option<Id> {
         let (client, network) = (prefix(from, CLIENT_BITS), prefix(from, NETWORK_BITS));
         let count = |counts: &HashMap<IpAddr, usize>, of| counts.get(&of).copied().unwrap_or_default();
@@ -58,7 +57,7 @@ impl<Id: Copy + Eq + Hash> Connections<Id> {
         } else if count(&self.networks, network) >= self.limits.per_network {
             self.oldest(|holder| holder.network == network)
         } else if self.held.len() >= self.limits.connections {
-            // As if the new one were there already: its own network is the largest, if it ties with another one.
+            // Count the new connection too. If its own network is then the largest, it loses one.
             let most = self.networks.values().copied().max().unwrap_or_default();
             let own = count(&self.networks, network) + 1 > most;
             self.oldest(|holder| match own {
@@ -77,7 +76,7 @@ impl<Id: Copy + Eq + Hash> Connections<Id> {
         held.min_by_key(|(_, holder)| holder.active).map(|(&id, _)| id)
     }
 
-    /// A connection of `from` begins, for which there is room.
+    /// Adds a connection from `from`, for which there is room.
     pub fn add(&mut self, id: Id, from: IpAddr) {
         let (client, network) = (prefix(from, CLIENT_BITS), prefix(from, NETWORK_BITS));
         *self.clients.entry(client).or_default() += 1;
@@ -86,7 +85,7 @@ impl<Id: Copy + Eq + Hash> Connections<Id> {
         self.held.insert(id, Holder { client, network, active: self.clock });
     }
 
-    /// A whole message came on it.
+    /// Notes that a whole message came on a connection.
     pub fn active(&mut self, id: Id) {
         if let Some(holder) = self.held.get_mut(&id) {
             self.clock += 1;
@@ -94,7 +93,7 @@ impl<Id: Copy + Eq + Hash> Connections<Id> {
         }
     }
 
-    /// It has ended, if it was still there.
+    /// Removes a connection that has ended, if it is still in the table.
     pub fn remove(&mut self, id: Id) {
         let Some(holder) = self.held.remove(&id) else { return };
         for (counts, of) in [(&mut self.clients, holder.client), (&mut self.networks, holder.network)] {
@@ -108,7 +107,7 @@ impl<Id: Copy + Eq + Hash> Connections<Id> {
     }
 }
 
-/// The first bits of an address, of IPv4 and IPv6.
+/// The prefix of an address, with the prefix lengths for IPv4 and IPv6.
 fn prefix(address: IpAddr, (v4, v6): (u32, u32)) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => {

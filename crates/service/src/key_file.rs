@@ -51,7 +51,7 @@ pub fn read(path: &Path) -> Result<Zeroizing<String>, KeyFileError> {
     Ok(Zeroizing::new(text.to_owned()))
 }
 
-/// Writes a new file, for its owner only. If it fails, there is no file of this name.
+/// Writes a new file, for its owner only. On an error no file of this name is left.
 ///
 /// # Errors
 /// When there is a file of this name, or it cannot be written.

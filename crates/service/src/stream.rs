@@ -14,7 +14,7 @@ use tokio::task::{AbortHandle, Id, JoinSet};
 
 /// What is allowed over TCP, at one address.
 ///
-/// Where a limit is reached, the connection within it that has been idle for longest ends: see `Connections`.
+/// When a limit is reached, the connection within it that has been idle for longest ends: see `Connections`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamLimits {
     /// Connections at once.
@@ -28,7 +28,7 @@ pub struct StreamLimits {
 }
 
 impl StreamLimits {
-    /// 512 connections, 128 from one network, this number from one client, and 5 s.
+    /// 512 connections, 128 from one network, `per_client` from one client, and 5 s.
     #[must_use]
     pub const fn per_client(per_client: usize) -> Self {
         Self { connections: 512, per_network: 128, per_client, patience: Duration::from_secs(5) }
@@ -44,7 +44,7 @@ pub(crate) async fn accept<M: Messages>(
     let mut open = Open::new(limits);
     loop {
         tokio::select! {
-            // Tasks that have ended before new ones begin.
+            // Handle ended tasks before new connections.
             biased;
             _ = stopped.changed() => break,
             Some(ended) = open.tasks.join_next_with_id() => open.remove(ended),
@@ -68,7 +68,7 @@ struct Open {
     limits: StreamLimits,
     tasks: JoinSet<()>,
     aborts: HashMap<Id, AbortHandle>,
-    /// The tasks say here when a message came.
+    /// The tasks note here when a message came.
     table: Arc<Mutex<Connections<Id>>>,
 }
 
@@ -84,7 +84,7 @@ impl Open {
             tracing::debug!(%from, "an idle connection makes way");
             abort.abort();
         }
-        // A task that was aborted is there until it has been told: it waits for its socket and ends at once.
+        // An aborted task counts until it has run once more. It only waits for its socket, so it ends at once.
         while self.tasks.len() >= self.limits.connections
             && let Some(ended) = self.tasks.join_next_with_id().await
         {

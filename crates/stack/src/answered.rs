@@ -1,25 +1,25 @@
-//! The last SYN cookies that were sent without pressure: to first flights whose block was wrong.
+//! The last SYN cookies that were sent without SYN pressure, in answer to wrong credential blocks.
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
 use firstflight_wire::{Instant, SeqNum};
 
-/// Cookies that are remembered. More wrong blocks within a cookie's life are a flood.
+/// Most cookies remembered. More wrong blocks within a cookie's lifetime are a flood.
 const MOST: usize = 64;
 
-/// No cookie lives longer: two periods of its clock (`crate::syn_cookie`).
+/// Longest lifetime of a cookie: two periods of its clock (`crate::syn_cookie`).
 pub(crate) const LIFE: Duration = Duration::from_secs(128);
 
-/// Which flows got which cookie. A wrong block costs its sender nothing, so one of them must not make the listener
-/// look at every ACK for a cookie: of the 2^32 numbers, sixteen are right for a flow. A flow that got a cookie has to
-/// bring exactly that one.
+/// Which flow got which cookie. A wrong block costs its sender nothing, so one wrong block must not make the listener
+/// check every ACK for a cookie, of which sixteen in 2^32 are valid for a flow. A flow that got a cookie has to return
+/// exactly that one.
 #[derive(Debug, Default)]
 pub(crate) struct Answered {
     sent: VecDeque<(u64, SeqNum, Instant)>,
 }
 
 impl Answered {
-    /// Remembers what was sent to the flow with this hash. False if that pushed out a cookie that still lives.
+    /// Remembers the cookie that was sent to the flow with this hash. False if that removed one that is still valid.
     pub fn note(&mut self, hash: u64, cookie: SeqNum, now: Instant) -> bool {
         while self.sent.front().is_some_and(|(_, _, at)| now - *at >= LIFE) {
             self.sent.pop_front();
@@ -32,7 +32,7 @@ impl Answered {
         !full
     }
 
-    /// Whether this cookie was sent to this flow, and may still come back.
+    /// Whether this cookie was sent to this flow, and is still valid.
     pub fn has(&self, hash: u64, cookie: SeqNum, now: Instant) -> bool {
         self.sent.iter().any(|(to, what, at)| *to == hash && *what == cookie && now - *at < LIFE)
     }

@@ -272,9 +272,9 @@ impl Stack {
         Some(index)
     }
 
-    /// Whether `segment`, of no known flow, may be the answer's data, and its SYN-ACK is late or lost. Such a segment
-    /// is dropped in SYN-SENT (RFC 9293 §3.10.7.3, fifth step). A reset would end what the server has executed, and
-    /// bar the client's key there (`docs/spec/asap.md` §7.8).
+    /// Whether `segment`, which belongs to no known flow, may be data of an answer whose SYN-ACK is late or lost. Such
+    /// a segment is dropped, as in SYN-SENT (RFC 9293 §3.10.7.3, fifth step). A RST would end the connection at a
+    /// server that has executed the request, and bar the client's key there (`docs/spec/asap.md` §7.8).
     #[inline(never)]
     pub(crate) fn overtakes_answer(&self, key: &FlowKey, segment: &Segment<'_>) -> bool {
         let others = Flags::SYN.union(Flags::RST);

@@ -114,7 +114,7 @@ impl Stack {
         asked.plain = if bare || cookie.is_some() {
             offer::why_plain(config.held_back, plan.data_limit as usize, data)
         } else {
-            // One may be known, and is not shown because the server refused the last ones.
+            // A cookie may be known, but is not sent because the server refused the last ones.
             (known.permission == Permission::Request).then_some(Reason::FailureMemory)
         };
         if cookie.is_some() || asked.offer.as_ref().is_some_and(|sent| sent.tag.is_ok()) {
@@ -345,7 +345,7 @@ impl Stack {
         if silent && slot.conn.totals().bytes_received == 0 && slot.conn.close_reason().is_none() {
             let (network, server) = (asked.network, slot.key.remote_ip());
             self.credentials.note_failure(network, server, now);
-            // Its end says nothing more, and ends no second attempt.
+            // The end of the connection reports nothing more and ends no second attempt, so end that now.
             let asked = self.slots.get_mut(id.index).and_then(|slot| slot.asked.take());
             self.drop_twin(asked.and_then(|asked| asked.ladder.twin), now);
         }
@@ -371,8 +371,8 @@ fn is_proved(segment: &Segment<'_>) -> bool {
     reply.is_some_and(|reply| matches!(reply.hint, Hint::Proof(_)))
 }
 
-/// Why the SYN to a server that may get a block carries a probe instead, as far as neither the certificate nor the
-/// room in the SYN decides.
+/// Why the SYN to a server that takes certificates carries a probe instead of a block, apart from the certificate
+/// itself and the room in the SYN.
 fn withheld(
     config: &ConnectConfig,
     certified: &Certified,
@@ -384,14 +384,14 @@ fn withheld(
         return Some(Reason::CapabilityUnknown);
     }
     if permission != Permission::Everything {
-        // A server that refused all lately is only asked.
+        // The server refused the last first flights, so it only gets a probe.
         return Some(Reason::FailureMemory);
     }
     let twice = config.replay_safe || certified.once || data.is_empty();
     config.held_back.or((!twice).then_some(Reason::NotReplaySafe))
 }
 
-/// What a SYN-ACK says about the first flight; `plain` is why its SYN carried no data.
+/// The outcome that a SYN-ACK shows. `plain` is why the SYN carried no data, if the client decided that.
 fn judge(report: &SynAckReport, with_cookie: bool, granted: bool, plain: Option<Reason>) -> Outcome {
     let reason = match (with_cookie, report.carried) {
         (false, _) if granted => plain.unwrap_or(Reason::NoCredential),

@@ -1,7 +1,8 @@
-//! What one client may hold, and who makes way when memory is short: connections of peers that take nothing first.
+//! Limits the connections of one client, and resets connections when memory is short, first those whose peers accept
+//! nothing.
 //!
-//! Nothing of this is on the path of packets. A connection is counted when its handshake is complete, since before
-//! that nobody knows whether its client is there at all.
+//! None of this is on the path of packets. A connection counts when its handshake is complete, since until then the
+//! client address may be forged.
 
 use crate::slot::Slot;
 use crate::stack::Stack;
@@ -11,11 +12,11 @@ use core::time::Duration;
 use firstflight_credential::pending::prefix;
 use firstflight_wire::Instant;
 
-/// A connection may make way for another one when its peer has taken nothing for so long.
+/// A connection may be reset in favour of another one when its peer has accepted nothing for this time.
 const STUCK: Duration = Duration::from_secs(5);
 /// Least time between two walks over all connections for memory.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Least time between two walks over one client's connections that find none to make way.
+/// Least time between two walks over one client's connections, if the first finds none to reset.
 const CLIENTS_PAUSE: Duration = Duration::from_millis(250);
 
 /// The connections of each client: an IPv4 address, an IPv6 /64.
@@ -28,25 +29,26 @@ pub(crate) struct Clients {
 #[derive(Debug, Default)]
 struct Client {
     connections: Vec<u32>,
-    /// When to look again for one that makes way.
+    /// When to look again for a connection to reset.
     look_at: Option<Instant>,
 }
 
 impl Clients {
-    /// At most `most` connections of one client, but at least one; `None` for no bound.
+    /// Allows `most` connections of one client, but at least one. `None` is no limit.
     pub fn new(most: Option<usize>) -> Option<Self> {
         most.map(|most| Self { most: most.max(1), of: BTreeMap::new() })
     }
 }
 
-/// Since when the peer of a connection has taken nothing of what waits for it.
+/// When data last left for a peer that has not acknowledged everything, or `None`.
 fn stuck_since(slot: &Slot) -> Option<Instant> {
     let waits = slot.conn.unacknowledged() > 0 && slot.conn.close_reason().is_none();
     waits.then(|| slot.conn.last_data())
 }
 
 impl Stack {
-    /// The handshake of a child is complete. It counts among its client's connections, or it or one of these is reset.
+    /// Counts a child whose handshake is complete among its client's connections. If there are too many, one of these
+    /// or the child itself is reset.
     #[inline(never)]
     pub(crate) fn join_client(&mut self, index: u32, now: Instant) {
         let Self { clients: Some(clients), slots, .. } = self else { return };
@@ -77,7 +79,7 @@ impl Stack {
         }
     }
 
-    /// A connection that was counted is over.
+    /// Stops counting a connection that is over.
     #[cold]
     pub(crate) fn leave_client(&mut self, index: u32) {
         let Self { clients: Some(clients), slots, .. } = self else { return };
@@ -93,8 +95,8 @@ impl Stack {
         }
     }
 
-    /// There is no memory for somebody's data: a sixteenth of the connections whose peers take nothing are reset, those
-    /// first that have done so for longest.
+    /// Frees memory: resets a sixteenth of the connections whose peers accept nothing, those first that have been stuck
+    /// for longest.
     #[cold]
     pub(crate) fn relieve(&mut self, now: Instant) {
         if self.relieved.is_some_and(|at| now - at < PAUSE) {

@@ -19,16 +19,16 @@ const HOP_LIMIT: NonZeroU8 = NonZeroU8::MIN.saturating_add(63);
 pub struct Limits {
     /// Connections, of either side and in any state but TIME-WAIT.
     pub connections: usize,
-    /// Connections that one client (an IPv4 address, an IPv6 /64) may have opened to us, those among them that close
-    /// in the background. One more takes the place of the one whose peer has taken nothing for longest, and for at
-    /// least 5 s; without such a one it is reset. `None` is no bound: many clients may be behind one address.
+    /// Connections that one client (an IPv4 address, an IPv6 /64) may have opened to us, including those that close in
+    /// the background. One more replaces the connection whose peer has accepted nothing for longest, and for at least 5
+    /// s; if there is none, the new one is reset. `None` is no limit: many clients may be behind one address.
     pub connections_per_client: Option<usize>,
     /// Connections in TIME-WAIT; the oldest make way, a sixteenth of them at once.
     pub time_wait: usize,
     /// Ends of connections held for [`ListenConfig::hold_last_ack`]; the oldest make way.
     pub held_last_acks: usize,
-    /// Bytes in all send and receive buffers together. When they are all taken, connections are reset whose peers have
-    /// taken nothing for at least 5 s, a sixteenth of them at once.
+    /// Bytes in all send and receive buffers together. When they are used up, connections whose peers have accepted
+    /// nothing for at least 5 s are reset, a sixteenth of them at a time.
     pub buffer_bytes: usize,
     /// Answers (RST, SYN cookies, echo replies) waiting to be sent; more are dropped.
     pub replies: usize,
@@ -278,9 +278,9 @@ pub struct ConnectConfig {
     /// Without it that data is never sent on a second connection: nobody knows whether the server took it.
     /// Has no effect without `fast_open`.
     pub replay_safe: bool,
-    /// Why the caller keeps data that it has at hand out of the SYN, if it does: it gives none to
-    /// [`crate::Stack::connect`] then. Where the SYN would have carried data, this is the outcome's reason, instead of
-    /// [`Reason::NoData`] or [`Reason::NotRequested`]. The `firstflight` crate sets it.
+    /// Why the caller passes no data to [`crate::Stack::connect`] although it has some. If the SYN would have carried
+    /// data, this is the outcome's reason instead of [`Reason::NoData`] or [`Reason::NotRequested`]. The `firstflight`
+    /// crate sets it.
     pub held_back: Option<Reason>,
     /// Data rides in the SYN without a cookie, and none is asked for: only for servers in closed networks that are
     /// known to take it ([`FastOpenPolicy::no_cookie`](firstflight_credential::FastOpenPolicy)). Has no effect

@@ -54,9 +54,10 @@ pub struct Counters {
     pub carrier_resets_believed: u64,
     /// Connections that entered TIME-WAIT.
     pub time_waits: u64,
-    /// Connections reset because their client had too many ([`crate::Limits::connections_per_client`]).
+    /// Connections reset because their client had reached its limit
+    /// ([`crate::Limits::connections_per_client`]).
     pub clients_limited: u64,
-    /// Connections reset for their memory, as their peers took nothing ([`crate::Limits::buffer_bytes`]).
+    /// Connections reset to free memory, because their peers accepted nothing ([`crate::Limits::buffer_bytes`]).
     pub stuck_reset: u64,
     /// TIME-WAIT records that made way before their time.
     pub time_waits_evicted: u64,

@@ -210,9 +210,9 @@ fn wrap_as(src: IpAddr, dst: IpAddr, hop_limit: u8, ecn: Ecn, len: usize, out: &
     Some(at + len)
 }
 
-/// The header of every packet that is made here. None may be fragmented, so none needs an identification
-/// (RFC 6864 §4.1). Zero tells nobody how many packets left for others: a counter would show a stranger whether a
-/// segment that he forged was answered.
+/// The IP header of every packet. Packets may not be fragmented, so they need no identification (RFC 6864 §4.1), and it
+/// is zero. A counter would show an off-path attacker how many packets went to others, and so whether a forged segment
+/// was answered.
 #[inline(always)]
 fn ip_header(src: IpAddr, dst: IpAddr, protocol: Protocol, hop_limit: u8, ecn: Ecn) -> IpHeader {
     //= rfc9293 MUST-49

@@ -71,7 +71,8 @@ impl Stack {
     fn handle_other(&mut self, packet: &[u8], now: Instant) {
         let Ok(ip) = Packet::parse(packet) else { return };
         let icmp = matches!(ip.protocol, Protocol::Icmp | Protocol::Icmpv6);
-        // A socket passes on what the kernel believes, also where the peer is this host, at the same address.
+        // A socket passes on ICMP errors that the kernel has checked. Their source may be our own address, if the peer
+        // is on this host.
         let from_kernel =
             icmp && self.is_ours(ip.dst) && self.carrier.as_ref().is_some_and(|c| c.from_socket);
         match ip.protocol {

@@ -77,7 +77,7 @@ impl Stack {
     #[inline(never)]
     fn opened(&mut self, index: u32, now: Instant) {
         if unlikely(self.clients.is_some()) {
-            // What is one too many is over before anybody may accept it.
+            // A connection beyond the limit is reset before the application can accept it.
             self.join_client(index, now);
         }
         let Some(slot) = self.slots.get_mut(index) else { return };

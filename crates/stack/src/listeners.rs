@@ -23,9 +23,9 @@ pub(crate) struct Listener {
     pub syn_queue: usize,
     /// When SYN pressure was last answered with a SYN cookie.
     pub last_cookie: Option<Instant>,
-    /// When a SYN cookie was last sent that is not among `answered`.
+    /// When the last SYN cookie was sent that `answered` does not hold.
     pub last_stateless: Option<Instant>,
-    /// Those that were sent without pressure.
+    /// SYN cookies that were sent without SYN pressure.
     pub answered: Answered,
     pub announced: bool,
     /// A limit of pending first flights was reached, and no first flight accepted since.
@@ -37,7 +37,7 @@ pub(crate) struct Listener {
 pub(crate) struct Listeners {
     slab: Slab<Listener>,
     by_port: BTreeMap<u16, Vec<u32>>,
-    /// Ports that a listener has left.
+    /// Ports of which a listener was removed.
     left: BTreeSet<u16>,
 }
 
@@ -112,13 +112,13 @@ impl Listeners {
         self.by_port.get(&port).into_iter().flatten().filter_map(|i| self.slab.get(*i))
     }
 
-    /// Whether a listener of this port may have refused first flights that another one would take: it takes no
-    /// certificates, or is there no more.
+    /// Whether a listener of this port may have refused first flights that another one would accept: a listener there
+    /// takes no certificates, or one was removed.
     pub fn refused_before(&self, port: u16) -> bool {
         self.left.contains(&port) || self.of_port(port).any(|listener| listener.config.asap.is_none())
     }
 
-    /// How the listeners of this port treat certificates.
+    /// The certificate policies of this port's listeners.
     pub fn policies(&self, port: u16) -> impl Iterator<Item = &AsapPolicy> {
         self.of_port(port).filter_map(|listener| listener.config.asap.as_ref())
     }

@@ -21,7 +21,7 @@ pub(crate) struct Offering {
 }
 
 impl Stack {
-    /// What the SYN offers: a block for `data`, or a probe and why.
+    /// What the SYN offers: a block for `data`, or a probe and the reason for it.
     pub(crate) fn offer(
         &mut self,
         certified: &Certified,
@@ -50,8 +50,8 @@ impl Stack {
     }
 }
 
-/// How much of `data` rides behind a block that has `room` for it; none if the data is `withheld`, or the certificate
-/// is not good.
+/// The part of `data` that rides behind the block if the SYN has `room` bytes for it. An error if the data is
+/// `withheld`, the certificate is over, or nothing fits.
 pub(crate) fn riding<'a>(
     certified: &Certified,
     withheld: Option<Reason>,

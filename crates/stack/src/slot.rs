@@ -49,7 +49,7 @@ pub struct Asked {
     pub cookie_age: Option<Duration>,
     /// ASAP's option that was sent.
     pub offer: Option<SentOffer>,
-    /// Why the SYN carries no data, where the client decided that.
+    /// Why the SYN carries no data, if the client decided that.
     pub plain: Option<Reason>,
     /// No answer has come yet.
     pub awaited: bool,
@@ -101,7 +101,7 @@ pub struct Ladder {
 pub struct SentOffer {
     /// What the server is called.
     pub identity: Identity,
-    /// First two bytes of the request's id; for a probe, why it is no more than that.
+    /// First two bytes of the request's id; for a probe, why no block was sent.
     pub tag: Result<[u8; 2], Reason>,
     /// Why the server's answer made no sense, if it did not: only an ordinary handshake is taken from it then.
     pub distrusted: Option<Reason>,
@@ -164,7 +164,7 @@ pub struct Slot {
     pub starved: bool,
     /// It is in the flow table.
     pub mapped: bool,
-    /// It counts among its client's connections, see [`crate::clients`].
+    /// Whether it counts among its client's connections, see [`crate::clients`].
     pub of_client: bool,
     /// The UDP ports it is between; `None` on raw IP.
     pub pair: Option<PairId>,

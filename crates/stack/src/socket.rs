@@ -95,9 +95,9 @@ const GONE: IoError = IoError::Closed(CloseReason::Aborted);
 impl Stack {
     /// Listens.
     ///
-    /// Where another listener of this port takes no certificates, or there was one before, the replay guard of this
-    /// one's certificates closes for the requests that are in time now by the wall clock that was shown last
-    /// ([`Stack::handle_clock`]): the other one may have refused them.
+    /// If another listener of this port takes no certificates, or one was removed before, it may have refused requests
+    /// that this listener would accept. Then this listener's replay guard closes for all requests that are in time now,
+    /// by the last wall clock ([`Stack::handle_clock`]).
     ///
     /// # Errors
     /// When the address is taken or not ours.
@@ -141,7 +141,7 @@ impl Stack {
     pub fn unlisten(&mut self, id: ListenerId, now: Instant) {
         let Some(gone) = self.listeners.remove(id) else { return };
         if gone.config.asap.is_none() {
-            // Another one of this port may take what it refused.
+            // Another listener of this port may accept requests that this one refused.
             let clock = self.clock_at(now);
             self.listeners.policies(gone.config.local.port()).for_each(|policy| policy.close(&clock));
         }
@@ -191,8 +191,8 @@ impl Stack {
     }
 
     /// Replaces the verifiers that a listener trusts. Every certificate is verified anew from now on; what is
-    /// being verified is refused. If the change admits more than before, every request is refused that was made
-    /// before it, or up to ten seconds after it (`docs/spec/asap.md` §7.10).
+    /// being verified is refused. If the change admits more than before, requests that were made before it, or
+    /// up to ten seconds after it, are refused (`docs/spec/asap.md` §7.10).
     ///
     /// False if there is no such listener, or one that takes no certificates.
     pub fn set_trust(&mut self, id: ListenerId, trust: Arc<TrustStore>, now: Instant) -> bool {

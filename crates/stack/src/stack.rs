@@ -34,7 +34,7 @@ use firstflight_tcp::{CloseReason, Pool, Variables};
 use firstflight_wire::hint::{likely, unlikely};
 use firstflight_wire::{Clock, Instant, udp};
 
-/// Most addresses that [`Stack::prefer_address`] lets a stack have.
+/// Most addresses that [`Stack::prefer_address`] keeps.
 const MAX_ADDRESSES: usize = 64;
 
 /// Many TCP connections over one link. Owned by one thread; more cores mean more stacks.
@@ -78,13 +78,13 @@ pub struct Stack {
     pub(crate) replies: VecDeque<Reply>,
     pub(crate) events: Queue<Announced>,
     pub(crate) starved: Starved,
-    /// The connections of each client, where their number is bounded.
+    /// The connections of each client, if their number is limited.
     pub(crate) clients: Option<Clients>,
-    /// When connections were last reset for their memory.
+    /// When connections were last reset to free memory.
     pub(crate) relieved: Option<Instant>,
     pub(crate) traces: VecDeque<Trace>,
     pub(crate) counters: Counters,
-    /// Of the IP headers of all packets.
+    /// The hop limit of all packets.
     pub(crate) hop_limit: u8,
     /// Packets the connection in front has sent in its turn.
     pub(crate) burst: u32,
@@ -226,7 +226,8 @@ impl Stack {
         self.config.network = network;
     }
 
-    /// `ip` is one of ours: the one that connects to its family use from now on. At most 64 are kept.
+    /// Makes `ip` one of this stack's addresses, and the source of connects in its family from now on. At most 64
+    /// addresses are kept.
     pub fn prefer_address(&mut self, ip: IpAddr) {
         let addresses = &mut self.config.addresses;
         if addresses.iter().find(|own| own.is_ipv4() == ip.is_ipv4()) == Some(&ip) {

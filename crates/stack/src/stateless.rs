@@ -31,18 +31,18 @@ impl Stack {
         self.send_cookie(index, key, segment, &OptionBytes::EMPTY, now);
     }
 
-    /// Answers a wrong block in the same way, without pressure.
+    /// Answers a wrong block with a SYN cookie, without SYN pressure.
     pub(crate) fn answer_once(&mut self, syn: &Syn<'_>, options: &OptionBytes) {
         let Syn { listener: index, key, hash, segment, now, .. } = *syn;
         let Some(cookie) = self.send_cookie(index, key, segment, options, now) else { return };
         let Some(listener) = self.listeners.at_mut(index) else { return };
         if !listener.answered.note(hash, cookie, now) {
-            // Too many to remember: a flood, and any cookie may come back.
+            // Too many to remember: this is a flood. Accept any valid cookie.
             listener.last_stateless = Some(now);
         }
     }
 
-    /// Gives the cookie.
+    /// Sends a SYN cookie and returns it.
     fn send_cookie(
         &mut self,
         index: u32,

@@ -154,7 +154,8 @@ fn an_answer_without_the_right_proof_is_none() {
     assert!(sent_by_client(&p)[0].contains(Flags::RST));
 }
 
-/// A reset would end the server's connection: the direct copy finds its request executed, and sends it again.
+/// A RST would end the server's connection. The direct copy would then be refused as a replay, and the client would
+/// send the executed request again.
 #[test]
 fn data_that_comes_before_its_syn_ack_is_not_reset() {
     let (mut p, listener) = pair(false);
@@ -169,7 +170,7 @@ fn data_that_comes_before_its_syn_ack_is_not_reset() {
     p.idle(ms(60));
     assert!(p.log.len() >= 2, "no data before the ACK");
     assert_eq!((sent_by_client(&p).len(), p.client.counters().resets_sent), (0, 0));
-    // The SYN-ACK comes again, or the direct copy brings it.
+    // The SYN-ACK is sent again, or the direct copy causes one.
     p.client.send_direct(armed.id, to, p.now).unwrap();
     let mut got = Vec::new();
     p.run(Duration::from_secs(10), |p| {

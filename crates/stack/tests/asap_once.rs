@@ -209,7 +209,7 @@ fn a_copy_after_the_clock_went_forward_and_back() {
     s.p.send(seg().seq(AFTER).ack(1));
     s.set_clock(600_000);
     copies_do_nothing(&mut s, 5, 0, Status::OutsideWindow);
-    // Others may have been refused by that clock, and are not to be good now.
+    // Requests that were refused by that clock must not be accepted now.
     s.set_clock(0);
     copies_do_nothing(&mut s, 5, 0, Status::GuardFloor);
     // By that clock something was taken, and what is older may have been forgotten.

@@ -201,8 +201,8 @@ fn malformed_in_any_way() {
     s.accepts(flight(5));
 }
 
-/// A right guess at the SYN cookie of this flow: the ACK to the cookie of a listener with the same secret that has no
-/// room, and gives one to everybody.
+/// A right guess at the SYN cookie of this flow. It is taken from a listener with the same secret and no backlog, which
+/// answers every SYN with a cookie.
 fn right_guess(port: u16, mss: u16) -> Vec<u8> {
     let mut pressed = server_with(|_| {}, |_| {}, |listen| listen.syn_backlog = 0);
     pressed.p.flow(port, 77);
@@ -217,8 +217,8 @@ fn wrong_block() -> Request {
     request
 }
 
-/// An off-path attacker sends one wrong block and then ACKs from another's address that guess at a SYN cookie. The
-/// listener does not look at them: it sent no cookie there, or another one.
+/// An off-path attacker sends one wrong block, and then ACKs from another address that guess at a SYN cookie. The
+/// listener does not accept them, because it sent no cookie to that flow, or another one.
 #[test]
 fn one_wrong_block_opens_no_check_of_syn_cookies() {
     let mut s = server();
@@ -229,7 +229,8 @@ fn one_wrong_block_opens_no_check_of_syn_cookies() {
     forged(&mut s, syn(&wrong_block()), Status::Malformed, 0);
     s.p.inject(&guess);
     s.p.expect().is_rst();
-    // On the flow that was answered only this one cookie is right, of sixteen that a pressed listener takes.
+    // On the flow that was answered only that one cookie is right, of the sixteen that a listener under pressure
+    // accepts.
     s.p.inject(&right_guess(CLIENT_PORT, 1200));
     s.p.expect().is_rst();
     assert_eq!((s.p.stack.connections(), s.p.stack.counters().syn_cookies_good), (0, 0));
@@ -239,7 +240,7 @@ fn one_wrong_block_opens_no_check_of_syn_cookies() {
     assert_eq!(s.p.read(id), DATA);
 }
 
-/// More wrong blocks than are remembered are a flood: then any SYN cookie may come back, as long as it lives.
+/// More wrong blocks than are remembered are a flood. Then any SYN cookie is accepted during its lifetime.
 #[test]
 fn a_flood_of_wrong_blocks_opens_the_check_of_syn_cookies() {
     let flood = |count: u16, ms: u64| {
@@ -249,7 +250,7 @@ fn a_flood_of_wrong_blocks_opens_the_check_of_syn_cookies() {
             s.refuses(syn(&wrong_block()), Status::Malformed);
         }
         s.p.at(ms);
-        // The first one's cookie has made way.
+        // With 65 blocks, the first one's cookie is no longer remembered.
         s.p.flow(1000, 77);
         s.p.send(seg().seq(1).ack(1));
         s.p.drain();

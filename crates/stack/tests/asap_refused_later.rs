@@ -1,5 +1,5 @@
-//! What a server refused is not good later: its data came by the ordinary handshake, and a copy of the SYN would be
-//! executed a second time (`docs/spec/asap.md` §10.14).
+//! A request that a server refused is not accepted later: its data came by the ordinary handshake, and a copy of the
+//! SYN would execute it a second time (`docs/spec/asap.md` §10.14).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod certified;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 const NOW_S: u32 = (NOW_MS / 1000) as u32;
 const HOUR: Duration = Duration::from_secs(3600);
-/// When the copies come, in milliseconds after the change: as long as the request is in time by its stamp.
+/// When the copies arrive, milliseconds after the change. The request is in time by its stamp until the last of them.
 const COPIES: [u64; 5] = [0, 100, 9_999, 10_001, 60_000];
 
 /// Another flow: another port, another ISN.
@@ -29,7 +29,7 @@ fn next(s: &mut Server) {
     s.p.flow(port, isn);
 }
 
-/// The first one is refused, and its data comes by the handshake.
+/// The first flight is refused, and its data comes by the handshake.
 #[track_caller]
 fn refused(s: &mut Server, flight: Seg, status: Status) {
     s.refuses(flight, status);
@@ -38,7 +38,7 @@ fn refused(s: &mut Server, flight: Seg, status: Status) {
     assert_eq!(s.p.read(id), DATA);
 }
 
-/// A copy from anywhere is refused as well, for whatever reason.
+/// A copy on another flow is refused as well, for any reason.
 #[track_caller]
 fn copy_does_nothing(s: &mut Server, flight: Seg) {
     next(s);
@@ -85,7 +85,7 @@ fn made(ago: u32, duration: u32, ahead: u64) -> Seg {
     syn(&request(&certificate, 5, DATA, u64::from(ago) * 1000 + ahead))
 }
 
-/// Every way in which trust can admit more, and what it refused before.
+/// Every way in which trust can admit more, and the status before.
 fn changes() -> Vec<(&'static str, Vec<Trusted>, Status, u32, u32)> {
     let with = |change: &dyn Fn(&mut Trusted)| {
         let mut entry = entry();
@@ -123,7 +123,7 @@ fn trust_that_admits_more_takes_nothing_that_was_refused() {
     }
 }
 
-/// The pause: what is stamped up to ten seconds after the change is refused, and nothing else is.
+/// The pause: requests with stamps up to ten seconds after the change are refused, and no others.
 #[test]
 fn trust_that_admits_more_closes_for_ten_seconds() {
     let mut s = server();
@@ -170,7 +170,7 @@ fn trust_that_comes_back_takes_nothing_that_was_refused() {
     }
 }
 
-/// A process that starts with more trust than the one before it: the floor of the start.
+/// A process that starts with more trust than the one before it has the floor of its start.
 #[test]
 fn a_restart_with_more_trust_takes_nothing_that_was_refused() {
     let mut before = trusting(|asap| asap.trust = store([]));
@@ -183,7 +183,7 @@ fn a_restart_with_more_trust_takes_nothing_that_was_refused() {
     }
 }
 
-/// A member of a farm whose trust grows: it refuses by its own floor, and tells the store what it refuses.
+/// A member of a farm whose trust grows refuses by its own floor, and reports what it refuses to the store.
 #[test]
 fn a_member_whose_trust_grows_refuses_and_tells_the_farm() {
     let guard = || Arc::new(RemoteGuard::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS));
@@ -200,7 +200,7 @@ fn a_member_whose_trust_grows_refuses_and_tells_the_farm() {
         s.refuses(flight(5), Status::GuardFloor);
         s.p.send(seg().seq(1).ack(1).rst());
         let told = s.p.stack.poll_job().map(|job| job.request);
-        // At the end of the window there is no copy to be refused elsewhere.
+        // At the end of the window the request is too late everywhere.
         assert_eq!(
             matches!(told, Some(JobRequest::GuardSet { .. })),
             after < 60_000,
@@ -218,7 +218,7 @@ fn a_member_whose_trust_grows_refuses_and_tells_the_farm() {
     assert_eq!(other.p.stack.poll_job().unwrap().request, told);
 }
 
-/// The floor rises while the signatures are verified, and no generation ends: another listener's trust, or the clock.
+/// The floor rises while the signatures are verified, because of another listener's trust or the clock.
 #[test]
 fn a_floor_that_rises_during_a_verification_refuses() {
     let remote: Arc<dyn firstflight_credential::ReplayGuard> =
@@ -244,7 +244,7 @@ fn listens_anew(s: &mut Server, policy: AsapPolicy) {
     s.listener = s.p.listen_with(|config| config.asap = Some(policy));
 }
 
-/// Certificates are switched on, or the server gets another name, with a guard that is long open.
+/// Certificates are enabled, or the server gets another name, with a guard that has been open for long.
 #[test]
 fn a_listener_in_anothers_place_takes_nothing_that_was_refused() {
     let other = Identity::name("www.example.net", 80);
@@ -292,7 +292,7 @@ fn a_clock_set_back_a_little_executes_nothing_twice() {
     }
 }
 
-/// It was too late, the certificate over or too old, and is not any more by the clock that went back.
+/// The request was too late, or its certificate over or too old. By the clock that went back it no longer is.
 #[test]
 fn a_clock_set_back_makes_nothing_timely_again() {
     let short = || certificate_with(1, 2, CLIENT.parse().unwrap(), NOW_S, 30, 1);
@@ -334,7 +334,7 @@ fn a_clock_that_was_wrong_for_a_moment_makes_nothing_good() {
         s.p.at(100 + after);
         copy_does_nothing(&mut s, flight(5));
     }
-    // New ones are taken when the clock has made that up.
+    // New ones are accepted ten seconds after the clock shows the wrong time again.
     s.p.at(610_000);
     next(&mut s);
     s.refuses(flight_at(6, 610_000), Status::GuardFloor);
@@ -342,8 +342,8 @@ fn a_clock_that_was_wrong_for_a_moment_makes_nothing_good() {
     new_is_accepted(&mut s, flight_at(7, 610_001));
 }
 
-/// The clock goes an hour back. When it shows the old time again, what was too late then is in time, and the
-/// certificate, whose end was past, is not over yet.
+/// The clock goes back by an hour. Before it shows the old time again, a request that was too late is in time by it,
+/// and an expired certificate is not over yet.
 #[test]
 fn a_clock_that_shows_the_same_time_again_makes_nothing_good() {
     for (lasts, made, status) in [(9_000, 39_999, Status::OutsideWindow), (7_101, 60_000, Status::Expired)] {
@@ -360,7 +360,7 @@ fn a_clock_that_shows_the_same_time_again_makes_nothing_good() {
     }
 }
 
-/// While the clock may be wrong everything is refused. When it is right again, what was refused stays so.
+/// While the clock is uncertain everything is refused. When it is certain again, refused requests stay refused.
 #[test]
 fn a_clock_that_becomes_certain_makes_nothing_good() {
     for wrong in [0, -30_000, 30_000] {

@@ -367,7 +367,8 @@ fn an_icmp_error_counts_if_it_quotes_the_inner_sequence_number() {
     assert_eq!(p.state(id), StateName::Established);
 }
 
-/// A peer on this host at the same address: a socket's kernel has matched the error, on IP anybody could have sent it.
+/// The peer is on this host, at the same address. Over a socket the kernel has checked the error; on IP it may be
+/// forged.
 #[test]
 fn an_icmp_error_from_our_own_address_counts_over_a_socket_only() {
     for from_socket in [false, true] {

@@ -1,4 +1,4 @@
-//! What one client may hold, and who makes way when memory is short.
+//! The limit of connections for each client, and resets when memory is short.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod peer;
@@ -22,15 +22,15 @@ fn open(p: &mut Peer, listener: ListenerId, ip: &str, n: u16) -> ConnId {
     p.open_passive(listener, seg().mss(1460))
 }
 
-/// From now on `p` speaks for this connection of the client's.
+/// From now on `p` sends on this connection of the client.
 fn turn(p: &mut Peer, ip: &str, n: u16) {
     p.moves_to(ip);
     p.flow(20_000 + n, 1_000 * u32::from(n));
     p.local_port = PORT;
 }
 
-/// The client connects from its `n`-th port, though it has all the connections that it may have: whose it is that is
-/// reset.
+/// The client, which has reached its limit, connects from its `n`-th port. Returns the number of the port whose
+/// connection is reset.
 fn reset_by(p: &mut Peer, n: u16) -> u16 {
     turn(p, HERE, n);
     p.send(seg().syn().mss(1460));
@@ -41,8 +41,8 @@ fn reset_by(p: &mut Peer, n: u16) -> u16 {
     reset.port - 20_000
 }
 
-/// 24 clients behind one address with several connections each stay below a bound of 256, whatever they do; the
-/// connection that is too many is reset, and the client at another address notices nothing.
+/// 24 clients behind one address with several connections each stay below a limit of 256. The connection that exceeds
+/// it is reset, and a client at another address is not affected.
 #[test]
 fn one_client_has_so_many_connections_and_no_more() {
     let (mut p, listener) = server(|c| c.limits.connections_per_client = Some(256));
@@ -66,7 +66,7 @@ fn one_client_has_so_many_connections_and_no_more() {
     assert_eq!(p.stack.counters().clients_limited, 1);
 }
 
-/// Where there is one whose peer takes nothing, it makes way, the oldest first; others behind the same address go on.
+/// A connection whose peer accepts nothing is replaced, the longest stuck first. Others of the same address go on.
 #[test]
 fn a_slow_reader_makes_way_for_its_own_client() {
     let (mut p, listener) = server(|c| c.limits.connections_per_client = Some(4));
@@ -77,7 +77,7 @@ fn a_slow_reader_makes_way_for_its_own_client() {
         p.drain();
         p.send(seg().seq(1).ack(14_601).win(0));
         p.pass(1_000);
-        // What is released counts on: its data waits as before.
+        // A released connection still counts, since its data still waits.
         p.release(id);
         p.drain();
     }
@@ -86,14 +86,14 @@ fn a_slow_reader_makes_way_for_its_own_client() {
     assert_eq!(reset_by(&mut p, 4), 4, "none has been stuck for long enough");
     p.pass(5_000);
     p.drain();
-    // The one that was stuck first.
+    // First those that are stuck, in order; then the new one itself.
     assert_eq!([5, 6, 7].map(|n| reset_by(&mut p, n)), [2, 1, 7]);
     assert_eq!(p.stack.counters().clients_limited, 4);
     assert_eq!((p.state(ids[0]), p.state(ids[3])), (StateName::Established, StateName::Established));
     assert_eq!((p.stack.connections(), p.stack.buffer_bytes()), (4, 0));
 }
 
-/// A SYN with the address of another host does not take that host's places.
+/// A SYN with a forged source address does not count for that host.
 #[test]
 fn a_forged_syn_takes_no_place_of_its_victim() {
     let (mut p, listener) = server(|c| c.limits.connections_per_client = Some(4));
@@ -107,7 +107,7 @@ fn a_forged_syn_takes_no_place_of_its_victim() {
     assert_eq!(p.stack.counters().clients_limited, 0);
 }
 
-/// When the memory of all is taken by peers that take nothing, these are reset, and who reads is served.
+/// When peers that accept nothing use up the memory, they are reset, and a client that reads is served.
 #[test]
 fn slow_readers_make_way_when_memory_is_short() {
     let (mut p, listener) = server(|c| c.limits.buffer_bytes = 64 << 16);
@@ -118,7 +118,7 @@ fn slow_readers_make_way_when_memory_is_short() {
     }
     assert_eq!(p.stack.buffer_bytes(), 64 << 16);
     let reader = open(&mut p, listener, ELSEWHERE, 0);
-    // At first they may only be slow.
+    // At first they are not stuck for long enough.
     assert!(p.stack.write(reader, &[0; 20_000], p.now).is_err());
     assert_eq!(p.stack.connections(), 65);
     for _ in 0..10 {

@@ -274,7 +274,7 @@ fn a_fin_that_is_not_the_peers_does_not_restart_the_time() {
         p.at(62_000);
         assert_eq!(p.stack.time_waits(), 0, "{what}");
     }
-    // The peer's own restarts it, with its last data or without, with a newer timestamp or the same.
+    // The peer's own FIN restarts it, with a newer timestamp or the same.
     for fin in [stamped.clone(), stamped.ts(9_000)] {
         let (mut p, _) = in_time_wait(seg().mss(1460).ts(1_000));
         p.at(50_000);

@@ -346,8 +346,8 @@ fn user_timeout() {
     assert!(p.drain().pop().is_some_and(|g| g.is_rst().seq == 2_001));
 }
 
-/// RFC 9293 §3.9.1 and RFC 6429: a peer that keeps its window closed and answers every probe is not waited for longer
-/// than the user timeout.
+/// RFC 9293 §3.9.1 and RFC 6429: the user timeout also ends a connection whose peer keeps its window closed and answers
+/// every probe.
 #[test]
 fn user_timeout_ends_a_peer_that_keeps_its_window_closed() {
     let (mut p, id) = open_with(seg(), |c| c.user_timeout = Some(Duration::from_secs(30)));
@@ -370,7 +370,7 @@ fn user_timeout_ends_a_peer_that_keeps_its_window_closed() {
     assert_eq!(p.stack.buffer_bytes(), 0);
 }
 
-/// A byte now and then is no progress: at least a full segment has to go in the user timeout, or all there is.
+/// A single byte is not enough progress: the peer has to accept a full segment, or everything, within the user timeout.
 #[test]
 fn user_timeout_ends_a_peer_that_takes_a_byte_at_a_time() {
     let (mut p, id) = open_with(seg(), |c| c.user_timeout = Some(Duration::from_secs(30)));
@@ -390,7 +390,7 @@ fn user_timeout_ends_a_peer_that_takes_a_byte_at_a_time() {
     assert_eq!(p.reason(id), Some(CloseReason::TimedOut));
 }
 
-/// A slow peer that reads is waited for, however long all of it takes, and one that has all is not waited for.
+/// The timeout does not end a slow peer that reads, however long the transfer takes, nor one that has everything.
 #[test]
 fn user_timeout_leaves_a_slow_reader_and_an_idle_peer_alone() {
     let (mut p, id) = open_with(seg(), |c| c.user_timeout = Some(Duration::from_secs(30)));
@@ -408,7 +408,7 @@ fn user_timeout_leaves_a_slow_reader_and_an_idle_peer_alone() {
     assert_eq!((p.state(id), p.stack.buffer_bytes()), (StateName::Established, 0));
 }
 
-/// What waits for a peer that has taken nothing is bounded by the first send buffer, and grows as it takes.
+/// The send buffer is limited at first, and grows as the peer acknowledges.
 #[test]
 fn the_send_buffer_grows_with_what_the_peer_takes() {
     let (mut p, id) = open_with(seg(), |c| c.first_send_buffer = 64 << 10);

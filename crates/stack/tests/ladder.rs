@@ -259,7 +259,7 @@ fn a_crossing_syn_is_not_for_the_second_attempt() {
 
 /// A connection whose first flight was taken, and its port. An earlier one was answered, so the path is known
 /// to be good.
-/// It would go on, and take the stream of the connection that comes after in the same place.
+/// Otherwise the second attempt would go on, and take the stream of the next connection in the same slot.
 #[test]
 fn giving_up_a_silent_connection_ends_its_second_attempt() {
     let (mut p, id, _, second) = eager();

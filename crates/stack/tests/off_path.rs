@@ -1,4 +1,4 @@
-//! What somebody who is not on the path can see of connections that are not his own.
+//! What an off-path attacker can see of other connections.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod peer;
@@ -10,10 +10,10 @@ use std::net::SocketAddr;
 
 /// A port whose listener answers with SYN cookies only.
 const COOKIES: u16 = 81;
-/// A port that nobody listens on.
+/// A closed port.
 const CLOSED: u16 = 82;
 
-/// What the stack answers to a stranger's probes, packet by packet: RST, SYN-ACK, SYN cookie, echo reply.
+/// The stack's answers to the attacker's probes: RST, SYN-ACK, SYN cookie, echo reply.
 fn probe(p: &mut Peer, port: u16) -> Vec<Vec<u8>> {
     p.moves_to("10.0.0.66");
     for (n, to) in [CLOSED, PORT, COOKIES].into_iter().enumerate() {
@@ -31,8 +31,8 @@ fn probe(p: &mut Peer, port: u16) -> Vec<Vec<u8>> {
     seen
 }
 
-/// A connection of 10.0.0.2 to the stack, probes of a stranger around a segment that he forges in its name, and what
-/// he sees of it all. Whether the stack answered the forged segment, too.
+/// The attacker probes before and after it forges a segment of a connection from 10.0.0.2. Returns the answers that the
+/// attacker sees, and whether the stack answered the forged segment.
 fn forge(forged: Seg) -> (Vec<Vec<u8>>, bool) {
     let mut p = Peer::new();
     let listener = p.listen();
@@ -51,8 +51,9 @@ fn forge(forged: Seg) -> (Vec<Vec<u8>>, bool) {
     (seen, answered)
 }
 
-/// A RST or data in the window brings out a challenge ACK (RFC 5961), one outside does not. With a counter in the IP
-/// headers a stranger saw the difference, and found window and number by halving: some hundred packets instead of 2³².
+/// A RST inside the window causes a challenge ACK (RFC 5961), and one outside does not. With a counter in the IP
+/// headers an attacker saw the difference, and found the window and its edge by search, instead of guessing one number
+/// in 2³².
 #[test]
 fn a_stranger_cannot_tell_whether_a_challenge_ack_left() {
     let (unseen, answered) = forge(seg().seq(0x8000_0000).rst());
@@ -68,8 +69,8 @@ fn a_stranger_cannot_tell_whether_a_challenge_ack_left() {
     }
 }
 
-/// RFC 6864 §4.1: nothing that leaves may be fragmented (`Peer` looks at every packet of every test here), so the
-/// identification means nothing and is zero. In UDP datagrams, too.
+/// RFC 6864 §4.1: no packet may be fragmented, so the identification has no meaning and is zero, in UDP datagrams too.
+/// `Peer` checks that for every packet of these tests.
 #[test]
 fn no_packet_has_an_identification() {
     let mut p = Peer::with(|c| c.carrier = Some(CarrierConfig::new(4433)));

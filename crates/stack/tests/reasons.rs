@@ -1,5 +1,4 @@
-//! One scenario for each reason that an outcome can have, on both ends: what the client says, what the server says, or
-//! why this end never says it.
+//! For each reason and each end, a scenario in which that end reports the reason, or why it never does.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod certified;
@@ -19,28 +18,28 @@ use firstflight_credential::{Outcome, Reason};
 use firstflight_wire::asap::Status;
 use std::collections::BTreeSet;
 
-/// Gives what an end says in the end.
+/// Returns the outcome that an end reports.
 pub type Scenario = fn() -> Outcome;
 
-/// What one end says.
+/// Whether an end reports a reason.
 enum Said {
-    /// It says this, in this scenario.
+    /// It does, in this scenario.
     By(Scenario),
-    /// It never says it, because of this.
+    /// It never does, because of this.
     Never(&'static str),
 }
 
 use Said::{By, Never};
 
-/// RFC 7413 and ASAP have no way to tell.
+/// RFC 7413 and ASAP cannot express it.
 const ONLY_SEEN_THERE: &str = "the server's own knowledge, which no packet tells";
-/// What becomes of a SYN at the server is all that it sees.
+/// The server sees only what arrives.
 const CLIENT_ONLY: &str = "decided, or seen, at the client only";
 const STATELESS: &str =
     "answered with a SYN cookie: nothing of the SYN is kept, and its connection says `syn-cookie`";
 const NO_CONNECTION: &str = "the SYN is dropped: there is no connection that could say it";
 
-/// The row of `reason`: what the client says, and the server.
+/// The row of `reason`: the client, and the server.
 fn said(reason: Reason) -> (Said, Said) {
     use Reason as R;
     match reason {
@@ -100,7 +99,7 @@ fn each_end_says_each_of_its_reasons() {
     }
 }
 
-/// What an end never says is none of the reasons that the other scenarios end with, nor one that a reply could tell.
+/// A reason that an end never reports is not the reason of any scenario, nor one that a reply could express.
 #[test]
 fn no_end_says_what_it_never_says() {
     let scenarios = |server: bool| {
@@ -125,7 +124,7 @@ fn no_end_says_what_it_never_says() {
     }
 }
 
-/// More ways to a reason that were once taken for another.
+/// More scenarios, whose reason was once wrong.
 #[test]
 fn the_reason_is_the_decision_that_kept_the_data_back() {
     for (scenario, reason) in client::OTHERS.iter().chain(server::OTHERS) {

@@ -41,14 +41,14 @@ pub enum EcnPolicy {
 pub struct Config {
     /// Largest payload we take in one segment, announced in the SYN, bytes (RFC 9293 §3.7.1).
     pub mss: u16,
-    /// Most bytes that may wait to be sent or acknowledged. What [`Config::first_send_buffer`] says of it is there
-    /// from the start, and up to 1 MiB as far as the peer acknowledges; then it grows to twice the congestion window,
-    /// so that the network and not the buffer limits a transfer, but not above what the path can hold: four of its
-    /// shortest round trips at 10 Gbit/s.
+    /// Most bytes that may wait to be sent or acknowledged. At first [`Config::first_send_buffer`] limits them; that
+    /// limit grows up to 1 MiB as the peer acknowledges. Beyond that it grows to twice the congestion window, so that
+    /// the network and not the buffer limits a transfer, but not above what the path can hold: four of its shortest
+    /// round trips at 10 Gbit/s.
     pub send_buffer: u32,
     /// Bytes of [`Config::send_buffer`] for a peer that has acknowledged nothing, at most 1 MiB, which is the default.
-    /// Each byte that the peer acknowledges adds one, up to 1 MiB. With less, a peer that asks for much and reads
-    /// nothing costs less memory.
+    /// Each byte that the peer acknowledges adds one, up to 1 MiB. With a smaller value, a peer that requests much and
+    /// reads nothing costs less memory.
     pub first_send_buffer: u32,
     /// Most bytes that may wait to be read; also the largest window ever offered. Up to 1 MiB is offered from the
     /// start, and more to a peer that fills a quarter of it in a round trip while the application reads.
@@ -96,10 +96,10 @@ pub struct Config {
     /// Longest retransmission timeout, backed off or not (RFC 6298 §2.5, which wants at least 60 s; Linux: 120 s).
     /// Nothing above [`crate::rtt::MAX_RTO`] counts, nor anything below [`crate::rtt::INITIAL_RTO`].
     pub max_rto: Duration,
-    /// Longest time that written data may wait while the peer takes nothing (RFC 9293 §3.9.1, user timeout): it does
-    /// not acknowledge, or it keeps its window closed. Then the connection is reset. A peer that takes less than one
-    /// full segment in this time counts as one that takes nothing, unless that is all there was. `None` waits for
-    /// ever while the peer answers (RFC 9293 §3.8.6.1); a server that strangers use should have one (RFC 6429).
+    /// Longest time that written data may wait while the peer accepts nothing, because it does not acknowledge or keeps
+    /// its window closed (user timeout, RFC 9293 §3.9.1). Then the connection is reset. Less than one full segment
+    /// counts as nothing, unless it is all the data. With `None` the connection waits without limit while the peer
+    /// answers (RFC 9293 §3.8.6.1); a public server should set a timeout (RFC 6429).
     pub user_timeout: Option<Duration>,
     /// Keepalive probing.
     //= rfc9293 MUST-24 MUST-27
@@ -156,7 +156,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Bytes that may wait to be sent whatever the peer has taken.
+    /// Bytes that may wait to be sent before the peer has acknowledged any.
     #[inline]
     #[must_use]
     pub fn send_at_first(&self) -> u32 {

@@ -22,7 +22,7 @@ pub struct TimeWait {
 pub enum TimeWaitAction {
     /// Nothing: a RST (RFC 1337) or an old ACK.
     Ignore,
-    /// Acknowledge again; the peer's FIN, seen again, restarts the 2 MSL.
+    /// Acknowledge again. A retransmission of the peer's FIN restarts the 2 MSL.
     Acknowledge {
         /// Whether the time starts anew.
         restart: bool,
@@ -65,9 +65,9 @@ impl TimeWait {
         TimeWaitAction::Ignore
     }
 
-    /// Whether `segment` is the peer's FIN, sent again: it ends where the peer's stream ends, and is no older than
-    /// the last segment. Any other FIN must not prolong the 2 MSL, or a stranger who knows only the four-tuple could
-    /// keep it for ever (the checks of RFC 9293 §3.10.7.4 come before its rule for TIME-WAIT).
+    /// Whether `segment` is a retransmission of the peer's FIN: it ends where the peer's stream ends, and is no older
+    /// than the last segment. No other FIN may prolong the 2 MSL; otherwise an off-path attacker who knows only the
+    /// four-tuple could prolong it without limit (the checks of RFC 9293 §3.10.7.4 come before its rule for TIME-WAIT).
     fn is_fin_again(&self, segment: &Segment<'_>) -> bool {
         let timely = |value: u32| (value.wrapping_sub(self.ts_recent) as i32) >= 0;
         segment.flags.contains(Flags::ACK)

@@ -323,8 +323,8 @@ impl Tcb {
         }
     }
 
-    /// TIME-WAIT. DELIBERATE: no RST ends it (RFC 1337 §3); the peer's own FIN starts it anew, though it is outside the
-    /// window by the first step, and no other one does; empty segments need no answer.
+    /// TIME-WAIT. DELIBERATE: no RST ends it (RFC 1337 §3); only the peer's own FIN restarts it, although it is outside
+    /// the window by the first step; empty segments need no answer.
     fn in_time_wait(&mut self, seg: &Arriving, now_ms: u64) -> Allowed {
         if seg.rst {
             return Allowed::nothing();

@@ -1,4 +1,4 @@
-//! An honest client: it visits by all ways, and gives every request bytes of its own.
+//! An honest client, which visits in every way and gives each request its own bytes.
 
 use super::fronts::{carriage, zone};
 use super::packets::block_of;
@@ -18,12 +18,12 @@ use std::sync::Arc;
 /// UDP port of the carrier.
 const OURS: u16 = 5000;
 
-/// By which way.
+/// How a first flight travels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, arbitrary::Arbitrary)]
 pub enum Way {
     Ip,
     Udp,
-    /// Inside the lookup, and straight in UDP.
+    /// Inside the lookup, and directly in UDP.
     Lookup,
 }
 
@@ -44,7 +44,7 @@ pub struct Client {
 /// A visit inside a lookup.
 pub struct Looked {
     pub id: ConnId,
-    /// The block for the way by a front.
+    /// The block that travels by a front.
     pub block: Block,
     /// The questions for its fragments.
     pub queries: Vec<Vec<u8>>,
@@ -87,7 +87,7 @@ impl Client {
         ConnectConfig { asap: Some(asap), replay_safe: !once, carrier, ..ConnectConfig::default() }
     }
 
-    /// Connects straight to `server`.
+    /// Connects directly to `server`.
     pub fn connect(&mut self, server: IpAddr, data: &[u8], (way, once): (Way, bool), now: Instant) {
         let config = self.config(way, once, now);
         if let Ok((id, _)) = self.stack.connect(SocketAddr::new(server, PORT), data, &config, now) {
@@ -110,17 +110,17 @@ impl Client {
         Some(Looked { id: armed.id, block, queries })
     }
 
-    /// The same request, signed for a SYN on IP.
+    /// A block for a request with this id and data, signed for a SYN on IP.
     pub fn on_ip(&self, data: &[u8], request_id: [u8; 8], now: Instant) -> Block {
         self.certificate.request(firstflight_wire::asap::Carrier::Ip, &identity(), data, request_id, now)
     }
 
-    /// Its key.
+    /// The client's public key.
     pub fn public(&self) -> [u8; 32] {
         self.public
     }
 
-    /// Reads answers; leaves when one is whole.
+    /// Reads answers, and closes each connection at the end of its answer.
     pub fn read(&mut self, now: Instant) {
         while self.stack.poll_event().is_some() {}
         let stack = &mut self.stack;
@@ -139,7 +139,7 @@ impl Client {
         });
     }
 
-    /// Gives up what it has begun.
+    /// Aborts all visits.
     pub fn give_up(&mut self, now: Instant) {
         for visit in self.visits.drain(..) {
             self.stack.abort(visit.id, now);

@@ -1,4 +1,4 @@
-//! What clients, the eavesdropper, operators and chance do to the world.
+//! The actions of clients, the eavesdropper and operators.
 
 use super::client::{Way, request};
 use super::fronts::front_of;
@@ -14,7 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 fn of<T>(all: &[T], which: u8) -> Option<&T> {
-    // The latest are the ones that may still be good.
+    // Small numbers select the latest, which are most likely still in time.
     all.len().checked_sub(1).and_then(|last| all.get(last - usize::from(which) % all.len()))
 }
 
@@ -89,7 +89,7 @@ impl World {
     }
 
     fn visit(&mut self, client: usize, way: Way, once: bool, long: bool) {
-        // A request inside a lookup may run twice, or it may not travel so.
+        // Only a request that may run twice may travel inside a lookup.
         let once = once && way != Way::Lookup;
         self.requests += 1;
         let number = self.requests;
@@ -109,7 +109,7 @@ impl World {
         for query in looked.queries {
             keep(&mut self.queries, query.clone());
             for after in self.fates() {
-                // Another server of the zone, now and then.
+                // Sometimes ask another server of the zone.
                 let front = if self.chance(24) { front_of(self.random.next_u32()) } else { front };
                 self.later(after, Arrival::Query(front, resolver, query.clone()));
             }
@@ -181,14 +181,14 @@ impl World {
             return;
         }
         for n in self.configured(second) {
-            // Members of a farm are not exactly together: by a second at most from the store's clock.
+            // Clocks of a farm's members differ a little, by less than a second from the store's clock.
             let apart = if self.setup.guards == Guards::Store { [-450, 450][n] } else { 0 };
             self.servers[n].offset_ms = offset + apart;
             self.servers[n].tell_time(self.now);
         }
     }
 
-    /// The servers whose clock or trust is set: those that share a guard have the same (`docs/farm-store.md`).
+    /// The servers whose clock or trust is set. Servers that share a guard have the same (`docs/farm-store.md`).
     fn configured(&self, second: bool) -> std::ops::Range<usize> {
         let one = self.server(second);
         if self.setup.guards == Guards::Sites { one..one + 1 } else { 0..self.servers.len() }

@@ -1,4 +1,4 @@
-//! The fronts: name servers of one zone with the same key, the first of them perhaps a part of the first server.
+//! The fronts: name servers of one zone with the same key. The first may be a part of the first server.
 
 use super::server::{key_id, relay_key};
 use super::{FRONTS, UNIX_MS};
@@ -25,7 +25,7 @@ fn carriage_key() -> CarriageKey {
     CarriageKey::from_bytes(&[77; 32]).expect("a key")
 }
 
-/// What first flights are sealed to.
+/// The zone and key to which first flights are sealed.
 pub fn carriage() -> Carriage<'static> {
     Carriage { key_id: KEY_ID, key: carriage_key().public(), zone: zone() }
 }
@@ -34,7 +34,7 @@ pub fn zone() -> Zone<'static> {
     Zone::new(ZONE).expect("a zone")
 }
 
-/// What a front has opened.
+/// A first flight that a front hands over.
 pub enum Handed {
     /// A datagram for the server with this number.
     Relay(usize, Vec<u8>),
@@ -69,7 +69,7 @@ impl NameServer {
         this
     }
 
-    /// It starts again, with a larger boot number than before.
+    /// Restarts with a larger boot number.
     pub fn restart(&mut self) {
         self.boot += 1;
         let text = "$TTL 60\n@ IN SOA ns hostmaster 1 60 60 60 60\n@ IN NS ns\nns IN A 192.0.2.53\n";
@@ -99,7 +99,7 @@ impl NameServer {
         self.front.carry(config, &mut self.random).expect("a zone, an address, a server");
     }
 
-    /// A query comes from a resolver; what is whole goes to servers.
+    /// Handles a query from a resolver. Returns the first flights that are complete.
     pub fn handle(&mut self, now: Instant, resolver: IpAddr, query: &[u8]) -> Vec<Handed> {
         self.front.handle_query(now, resolver, Transport::Udp, query, &mut self.random);
         assert!(self.front.sets() <= SETS.into(), "{} sets", self.front.sets());

@@ -1,34 +1,38 @@
-//! What was executed, and what the specification promises about it.
+//! Records what was executed, and checks what the specification promises.
 //!
 //! A request is executed when all of it is delivered to the application: *early*, by an accepted first flight, or *by a
-//! handshake*. Promised for each guard (`docs/spec/asap.md` 7.4, 7.5, 10.2; `docs/spec/dns-carriage.md` 9):
+//! handshake*. For each guard the specification promises (`docs/spec/asap.md` 7.4, 7.5, 10.2;
+//! `docs/spec/dns-carriage.md` 9):
 //!
 //! 1. At most one early execution.
-//! 2. None once a copy of the first flight has reached a server and was not accepted: its data comes by the handshake,
-//!    so that the refusal used the request up. These copies do not count, as the specification says:
-//!    - one that a front handed over (what is dropped of them leaves no trace: the direct copy carries the same
-//!      request);
+//! 2. No early execution after a copy of the first flight reached a server and was not accepted: its data comes by the
+//!    handshake, so the refusal used the request up. The specification excepts these copies:
+//!    - one that a front handed over (it is dropped without a trace, since the direct copy carries the same request);
 //!    - one from another source address, or ahead of the server's clock: statuses 7, 6, 9 (10.9);
-//!    - one at a server which cannot reach the store, until it could tell the store (`known-limits.md`);
+//!    - one at a server that cannot reach the store, until it has reported it (`known-limits.md`);
 //!    - at other members of a farm, one that was too late by the clock of the server that it reached (10.14).
-//! 3. None by a handshake after an early one on the same four-tuple and initial sequence number, at a server that runs
-//!    on, as long as the child answers its client's SYN (60 s, 7.3).
-//! 4. By handshakes alone at most once, if the client did not say that it may run twice.
+//! 3. No execution by a handshake after an early one on the same four-tuple and initial sequence number, unless the
+//!    server restarted, as long as the child answers its client's SYN (60 s, 7.3).
+//! 4. By handshakes alone at most one execution, unless the client allowed a second one.
 //!
-//! Not promised, and so not looked at: a handshake on another four-tuple or at another server, or after a restart, beside
-//! an early execution (6.9: between a lost or refused first flight and the same data under the handshake there is no
-//! bond; `docs/spec/dns-carriage.md` 2.1: the client completes the handshake and decides); what a guard took that began
-//! with a clock set back behind the request's time (`known-limits.md`); and two handshakes, one of them by a SYN cookie:
-//! a late copy of the client's ACK makes such a connection again after it was reset (RFC 4987).
+//! It does not promise these things, so they are not checked:
+//!
+//! - An early execution beside one by a handshake on another four-tuple, at another server or after a restart (6.9:
+//!   nothing ties a lost or refused first flight to the same data after the handshake; `docs/spec/dns-carriage.md` 2.1:
+//!   the client completes the handshake and decides).
+//! - Requests accepted by a guard that began while the clock was set back before the request's time
+//!   (`known-limits.md`).
+//! - Two handshakes, one of them by a SYN cookie: a late copy of the client's ACK makes such a connection again after
+//!   it was reset (RFC 4987).
 
 use super::packets::Flow;
 use firstflight_wire::{Instant, SeqNum};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Until then whatever became of a copy that reached a server has been decided: parked SYN and store.
+/// Time until the fate of a copy that reached a server is decided: parked SYN and store.
 const DECIDED: Duration = Duration::from_millis(60);
-/// A child answers its client's SYN so long.
+/// How long a child answers its client's SYN.
 const LINGERS: Duration = Duration::from_secs(60);
 
 /// One execution.
@@ -44,24 +48,24 @@ pub struct Done {
     pub isn: Option<SeqNum>,
 }
 
-/// A copy that reached a server which had to notice it.
+/// A copy that reached a server and counts.
 #[derive(Debug, Clone, Copy)]
 pub struct Reached {
     pub guard: usize,
-    /// It was too late by this server's clock: the guard of a farm does not hear of it.
+    /// The only server for which it counts: it was too late by this server's clock, and the farm's guard is not told.
     pub only: Option<usize>,
     pub at: Instant,
 }
 
-/// A request.
+/// A request, and what happened to it.
 #[derive(Debug)]
 pub struct Request {
     /// The client said that it must not run twice.
     pub once: bool,
     pub request_id: Option<[u8; 8]>,
-    /// When it says that it was made, Unix milliseconds.
+    /// Its time (t_req), Unix milliseconds.
     pub stamp_ms: u64,
-    /// The copies that had to be noticed.
+    /// The copies that count.
     reached: Vec<Reached>,
     done: Vec<Done>,
     /// The store accepted it while a server owed it to the store.
@@ -93,7 +97,7 @@ impl Ledger {
         self.requests.insert(number, request);
     }
 
-    /// A client signed it.
+    /// Notes that a client signed a request.
     pub fn signed(&mut self, number: u32, request_id: [u8; 8], stamp_ms: u64) {
         if let Some(request) = self.requests.get_mut(&number)
             && request.request_id.is_none()
@@ -111,19 +115,19 @@ impl Ledger {
         self.requests.values_mut()
     }
 
-    /// A guard begins anew: nothing at or below `floor_ms` is taken.
+    /// Notes that a guard began without a memory and refuses everything up to `floor_ms`.
     pub fn born(&mut self, guard: usize, at: Instant, floor_ms: u64) {
         self.births.push((guard, at, floor_ms));
     }
 
-    /// A copy reached a server.
+    /// Notes that a copy reached a server.
     pub fn reached(&mut self, request_id: &[u8; 8], reached: Reached) {
         if let Some(request) = self.find(request_id) {
             request.reached.push(reached);
         }
     }
 
-    /// It was executed.
+    /// Notes an execution, and checks the promises.
     pub fn executed(&mut self, number: u32, done: Done) {
         *(if done.early { &mut self.early } else { &mut self.ordinary }) += 1;
         let births = &self.births;
@@ -153,13 +157,13 @@ impl Request {
         }
     }
 
-    /// Whether the connection of the early one should have answered what made the ordinary one.
+    /// Whether the early connection should have answered the SYN that made the ordinary one.
     fn answered(early: &Done, ordinary: &Done) -> bool {
         let same = (early.flow, early.isn, early.server) == (ordinary.flow, ordinary.isn, ordinary.server);
         same && early.made <= ordinary.made && ordinary.made - early.made < LINGERS
     }
 
-    /// Whether a guard that noticed a copy since then began anew, below the request's time.
+    /// Whether the guard began anew after `since`, with a floor below the request's time.
     fn forgotten(&self, guard: usize, since: Instant, births: &[(usize, Instant, u64)]) -> bool {
         births.iter().any(|&(of, at, floor)| of == guard && at >= since && floor < self.stamp_ms)
     }

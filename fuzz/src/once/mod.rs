@@ -1,10 +1,10 @@
-//! Servers that take first flights by all ways at once: straight on IP and in UDP, from fronts in datagrams, and from
-//! a front of their own; with two fronts behind resolvers that repeat, delay and reorder, honest clients, somebody who
-//! sends again whatever was ever seen, a shared guard (a table, or a store that is late, lost and restarted), clocks
-//! that are set, servers that restart, limits that are reached.
+//! Servers that take first flights in every way at once: directly on IP and in UDP, in datagrams from fronts, and from
+//! their own front. There are two fronts, resolvers that repeat, delay and reorder queries, honest clients, and an
+//! eavesdropper that replays everything. The replay guard is a table, or a store that is late, lost or restarted.
+//! Clocks are set, servers restart, and limits are reached.
 //!
-//! No request is executed twice, as far as the specification promises that: [`ledger`] says how far. Nothing panics,
-//! memory is bounded, and every connection ends.
+//! Checks that no request is executed twice, as far as the specification promises (see [`ledger`]), that nothing
+//! panics, that memory is bounded, and that every connection ends.
 
 mod client;
 mod deeds;
@@ -31,13 +31,13 @@ const MAX_ACTIONS: usize = 96;
 /// The world as it begins.
 #[derive(Debug, Clone, Arbitrary)]
 pub struct Setup {
-    /// What chance does to packets comes from here.
+    /// Seed of the random fate of packets.
     seed: u64,
     guards: Guards,
     two_servers: bool,
     /// The first front is a part of the first server.
     here: bool,
-    /// Of 256 packets so many are lost, at most half of them.
+    /// Probability that a packet is lost, in 1/512.
     loss: u8,
     few_places: Rare,
     few_relayed: Rare,
@@ -50,7 +50,7 @@ pub struct Setup {
     late_verdicts: Rare,
 }
 
-/// True in a quarter of all worlds: where everything is short, little is accepted.
+/// True in a quarter of all worlds, because too many limits at once leave little that is accepted.
 #[derive(Debug, Clone, Copy)]
 struct Rare(bool);
 
@@ -85,7 +85,7 @@ enum Action {
         change: Option<Altered>,
         times: u8,
     },
-    /// The same without block and data: what the client's retransmission looks like.
+    /// The eavesdropper sends such a SYN without block and data, like the client's retransmission.
     Plain {
         which: u8,
         change: Option<Altered>,
@@ -105,7 +105,7 @@ enum Action {
         which: u8,
         other: bool,
     },
-    /// Strangers' SYNs, which nobody follows.
+    /// SYNs from forged addresses.
     Flood {
         server: bool,
         count: u8,
@@ -116,7 +116,7 @@ enum Action {
     AdvanceSeconds {
         seconds: u8,
     },
-    /// Somebody sets the wall clock of a server, or of a front.
+    /// An operator sets the wall clock of a server, or of a front.
     SetClock {
         second: bool,
         front: bool,
@@ -169,7 +169,7 @@ pub fn run(data: &[u8]) -> Executed {
     let Ok(setup) = Setup::arbitrary(&mut left) else { return (0, 0) };
     let mut world = World::new(setup);
     for _ in 0..MAX_ACTIONS {
-        // All bytes are actions: a vector would end at the first odd one.
+        // Use all bytes for actions: an arbitrary vector would end at the first odd byte.
         let Ok(action) = next(&mut left) else { break };
         world.act(action);
         if left.is_empty() {
@@ -179,7 +179,7 @@ pub fn run(data: &[u8]) -> Executed {
     world.end()
 }
 
-/// The next action: a visit in a quarter of the cases, and any otherwise.
+/// The next action: a visit in a quarter of the cases, otherwise any action.
 fn next(left: &mut Unstructured<'_>) -> arbitrary::Result<Action> {
     match u8::arbitrary(left)? % 4 {
         0 => Visit::arbitrary(left).map(Action::Visit),
@@ -191,7 +191,7 @@ fn identity() -> Identity {
     Identity::name("www.example.com", PORT)
 }
 
-/// The verifier of the clients, and another one.
+/// The verifier of the clients if `good`, otherwise another one.
 fn verifier(good: bool) -> PrivateKey {
     PrivateKey::from_seed(&[if good { 1 } else { 2 }; 32])
 }

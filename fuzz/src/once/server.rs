@@ -1,4 +1,4 @@
-//! A server: its stack, what it takes from fronts, its application, and its clock.
+//! A server: its stack, its receiver for fronts, its application, and its clock.
 
 use super::ledger::Done;
 use super::packets::Flow;
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// UDP port of the carrier.
 pub const OUTER: u16 = 443;
-/// What a request begins with; then its number and its length.
+/// The first bytes of a request. Its number and its length follow.
 pub const MAGIC: [u8; 4] = *b"ONCE";
 pub const HEAD: usize = 10;
 
@@ -55,9 +55,9 @@ pub struct Server {
     pub driver: Driver,
     /// How far its wall clock is from the world's, milliseconds.
     pub offset_ms: i64,
-    /// Which start it is.
+    /// The number of its start.
     pub epoch: u32,
-    /// It is down until then.
+    /// Until when it is down.
     pub down_until: Option<Instant>,
     /// The application takes connections.
     pub accepting: bool,
@@ -74,7 +74,7 @@ pub fn key_id(front: usize) -> u8 {
     1 + front as u8
 }
 
-/// The time of a guard's key, the same everywhere.
+/// The key of all guards.
 pub fn guard_key() -> GuardKey {
     GuardKey::from_bytes([3; 16])
 }
@@ -123,7 +123,7 @@ impl Server {
         }
     }
 
-    /// It starts again: what was in memory is gone.
+    /// Restarts with empty memory.
     pub fn restart(&mut self, setup: &Setup, guard: Option<Arc<dyn ReplayGuard>>, now: Instant) {
         self.epoch += 1;
         self.open.clear();
@@ -174,7 +174,7 @@ impl Server {
         self.stack.handle_relayed(now, flight);
     }
 
-    /// The application: takes connections, reads requests, answers and closes. Gives what was executed.
+    /// The application: accepts connections, reads requests, answers and closes. Returns what was executed.
     pub fn serve(&mut self, guard: usize, now: Instant) -> Vec<(u32, Done)> {
         while self.stack.poll_event().is_some() {}
         self.note_made(now);
@@ -183,7 +183,7 @@ impl Server {
         {
             let info = self.stack.info(id).expect("a connection that was accepted");
             let flow = Flow { server: self.address, client: info.remote, outer: info.carrier };
-            // One that a SYN cookie made is not told.
+            // There is no trace of a connection that a SYN cookie made.
             let made = self.made.remove(&id).unwrap_or((now, None));
             self.open.push(Open { id, bytes: Vec::new(), flow, early: info.outcome.is_accepted(), made });
         }
@@ -240,13 +240,13 @@ impl Server {
         assert!(self.receiver.fronts() <= super::FRONTS);
     }
 
-    /// Lets go of everything.
+    /// Releases everything.
     pub fn give_up(&mut self, now: Instant) {
         self.stack.unlisten(self.listener, now);
         self.open.drain(..).for_each(|open| self.stack.release(open.id, now));
     }
 
-    /// Nobody comes any more, and all that was there has had its time: nothing is left.
+    /// Checks at the end that nothing is left.
     pub fn end(&self) {
         assert_eq!(self.stack.connections(), 0, "connections are left: {:?}", self.stack);
         assert_eq!((self.stack.gauges().parked, self.stack.buffer_bytes()), (0, 0));

@@ -1,6 +1,6 @@
 //! The store that servers share, and each server's driver of it, as `docs/farm-store.md` describes them: an answer
-//! within 18 ms or none; what could not be asked is made up for before anything else is asked; another memory begins
-//! with a floor; a server that was killed begins a new memory for all; clocks are compared with the store's.
+//! within 18 ms or none; missed questions are reported before anything else is asked; a new memory begins with a floor;
+//! a server that was killed begins a new memory for all; clocks are compared with the store's.
 
 use super::UNIX_MS;
 use firstflight_credential::{JobRequest, JobResult, Reason, RemoteGuard};
@@ -9,7 +9,7 @@ use firstflight_wire::Instant;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// An answer that takes longer is none.
+/// Time limit of an answer.
 pub const WITHIN: Duration = Duration::from_millis(18);
 /// Between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(100);
@@ -18,9 +18,9 @@ const RETRY: Duration = Duration::from_millis(100);
 #[derive(Debug, Default)]
 pub struct Store {
     seen: BTreeMap<[u8; 16], Instant>,
-    /// Which memory it is.
+    /// The number of its memory.
     pub memory: u64,
-    /// Nobody reaches it until then.
+    /// Until when it cannot be reached.
     pub down_until: Option<Instant>,
 }
 
@@ -34,7 +34,7 @@ impl Store {
         self.down_until.is_some_and(|until| now < until)
     }
 
-    /// Whether the id was not set; it is now, until the store's clock shows what the asker's will show then.
+    /// Sets an id. Returns whether it was new.
     fn set(&mut self, job: JobRequest, now: Instant) -> bool {
         let JobRequest::GuardSet { key, keep_ms, unix_ms, .. } = job else { return false };
         self.seen.retain(|_, until| *until > now);
@@ -46,7 +46,7 @@ impl Store {
         new
     }
 
-    /// A question of a server that is connected to `memory` since then. `None`: no answer.
+    /// Answers a question of a server that has been connected to `memory` since then. `None` is no answer.
     pub fn answer(
         &mut self,
         job: JobRequest,
@@ -88,7 +88,7 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// The process starts again after it was killed. What it owed nobody knows: a new memory begins for all.
+    /// The process starts again after it was killed. What it owed is lost, so a new memory begins for all.
     pub fn start_again(&mut self, store: &mut Store, now: Instant) {
         store.memory += 1;
         self.owed.clear();
@@ -97,7 +97,7 @@ impl Driver {
         self.connect(store, now);
     }
 
-    /// Tries to connect; gives whether a memory is met that is new to it.
+    /// Tries to connect. Returns whether it meets a memory that is new to it.
     pub fn connect(&mut self, store: &mut Store, now: Instant) -> bool {
         if self.connection.is_some() {
             return false;
@@ -118,7 +118,7 @@ impl Driver {
         new
     }
 
-    /// A question; `None` if it cannot be asked, and is owed.
+    /// Begins a question. `None` if it cannot be asked; then it is owed.
     pub fn ask(&mut self, job: Job) -> Option<u64> {
         if self.connection.is_none() {
             self.owed.push(job.request);
@@ -134,7 +134,7 @@ impl Driver {
         self.open.get(&number)
     }
 
-    /// Its answer came in time, or did not.
+    /// Ends a question, whose answer came in time or did not.
     pub fn close(&mut self, number: u64, answered: bool, now: Instant) -> Option<Job> {
         let job = self.open.remove(&number)?;
         if !answered {

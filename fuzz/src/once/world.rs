@@ -19,13 +19,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the eavesdropper keeps of each kind.
+/// How much the eavesdropper keeps of each kind.
 const KEPT: usize = 96;
 /// When it begins.
 const BEGIN: Instant = Instant::from_secs(1000);
-/// What ASAP's window reaches back, milliseconds.
+/// How far ASAP's window reaches back, milliseconds.
 const PAST_MS: u64 = 60_000;
-/// What ASAP's window reaches ahead, milliseconds; and how far a certificate may begin ahead.
+/// How far ASAP's window reaches ahead, and how far ahead a certificate may begin, milliseconds.
 const AHEAD_MS: u64 = 10_000;
 const BEGINS_AHEAD_MS: u64 = 60_000;
 
@@ -36,14 +36,15 @@ pub(super) enum Arrival {
     /// The client knows the server's address.
     Address(usize, ConnId, IpAddr),
     Relay(usize, Vec<u8>),
-    /// Of a server's start: verdicts; a question at the store; its answer; the end of patience.
+    /// These four have the server and the number of its start: verdicts, a question at the store, its answer, its
+    /// deadline.
     Verdicts(usize, u32, Verifications, Vec<Verified>),
     Question(usize, u32, u64, Option<Duration>),
     Answer(usize, u32, u64, JobResult),
     Late(usize, u32, u64),
 }
 
-/// A request inside a lookup: whose, its bytes, its id, and when it was signed.
+/// A request inside a lookup: its client, its bytes, its id, and when it was signed.
 pub(super) struct Looked {
     pub(super) client: usize,
     pub(super) data: Vec<u8>,
@@ -161,7 +162,7 @@ impl World {
         }
     }
 
-    /// Until then, everything in its time.
+    /// Runs until `end`.
     pub(super) fn run(&mut self, end: Instant) {
         self.settle();
         for steps in 0.. {
@@ -297,7 +298,7 @@ impl World {
         }
     }
 
-    /// A server that has still to tell the store of a request lets others take it meanwhile.
+    /// Notes a request that the store accepts while a server still owes it to the store.
     fn accepted_by_store(&mut self, key: [u8; 16]) {
         if !self.servers.iter().any(|server| server.driver.owes(&key)) {
             return;
@@ -350,7 +351,7 @@ impl World {
         }
     }
 
-    /// Everybody does what is to be done now.
+    /// Lets everyone do what there is to do now.
     pub(super) fn settle(&mut self) {
         for n in 0..self.servers.len() {
             if self.servers[n].down_until.is_none() {
@@ -395,7 +396,7 @@ impl World {
                         1 => Some(Duration::from_millis(u64::from(self.random.next_u32()) % 40)),
                         _ => Some(there),
                     };
-                    // Not even the question arrives.
+                    // Sometimes even the question is lost.
                     if !self.chance(4) {
                         self.later(there, Arrival::Question(n, epoch, number, back));
                     }
@@ -420,7 +421,7 @@ impl World {
         self.servers[n].check();
     }
 
-    /// The world is mended, everybody lets go, and time passes: nothing is left.
+    /// Ends all faults, closes everything, lets time pass, and checks that nothing is left.
     pub fn end(mut self) -> Executed {
         self.setup.loss = 0;
         self.store.down_until = None;

@@ -1,17 +1,17 @@
-//! How many lines each place in the program may write. Time is an argument.
+//! Limits how many lines each log statement may write. Time is an argument.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-/// Lines that a place may write at once.
+/// Lines that a log statement may write at once.
 const BURST: u32 = 10;
-/// How long until it may write one more.
+/// Time until it may write one more.
 const EACH: Duration = Duration::from_secs(1);
-/// While lines are left out without a pause, their number is told this often.
+/// While lines are suppressed without a pause, their number is reported this often.
 const REMIND: Duration = Duration::from_secs(60);
 
-/// The limit of all places. There are as many as the program has: strangers cannot make more.
+/// The limits of all log statements. The program has a fixed number of them, so network input cannot grow this table.
 pub struct Limiter<Place> {
     places: HashMap<Place, Bucket>,
 }
@@ -25,14 +25,15 @@ impl<Place> Default for Limiter<Place> {
 struct Bucket {
     /// Lines that may be written now.
     lines: u32,
-    /// When `lines` was right.
+    /// The time to which `lines` refers.
     since: Instant,
+    /// Suppressed lines that were not reported yet.
     left_out: u64,
-    /// When the first and the last of them came.
+    /// When the first and the last of them were suppressed.
     times: Option<(Instant, Instant)>,
 }
 
-/// Lines of a place that were left out.
+/// The number of suppressed lines of a log statement.
 #[derive(Debug, PartialEq, Eq)]
 pub struct LeftOut<Place> {
     pub place: Place,
@@ -68,19 +69,20 @@ impl<Place: Clone + Eq + Hash> Limiter<Place> {
         admitted
     }
 
-    /// What is to be told now: of places that have left nothing out for a while, or have done so for long.
+    /// Takes the counts to report now: of places that have suppressed nothing for [`EACH`], or something for
+    /// [`REMIND`].
     pub fn due(&mut self, now: Instant) -> Vec<LeftOut<Place>> {
         self.take(|(first, last)| {
             now.saturating_duration_since(last) >= EACH || now.saturating_duration_since(first) >= REMIND
         })
     }
 
-    /// All that is to be told.
+    /// Takes all counts that were not reported yet.
     pub fn rest(&mut self) -> Vec<LeftOut<Place>> {
         self.take(|_| true)
     }
 
-    /// Whether there is nothing to tell.
+    /// Whether everything was reported.
     pub fn is_told(&self) -> bool {
         self.places.values().all(|bucket| bucket.left_out == 0)
     }

@@ -1,6 +1,6 @@
 use super::*;
 
-/// What was written.
+/// A writer that keeps its output.
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);
 
@@ -21,10 +21,10 @@ impl Write for Written {
     }
 }
 
-/// What is written of what `say` says.
+/// The output that `say` causes, and the suppressed lines.
 fn written(levels: &str, say: impl FnOnce()) -> (String, Vec<LeftOut<callsite::Identifier>>) {
     let (written, limit) = (Written::default(), Limit::default());
-    // Nothing is told on stderr meanwhile.
+    // Start no thread that writes to stderr.
     limit.lock().telling = true;
     let writer = written.clone();
     let guard = layer(levels.parse().unwrap(), limit.clone(), false, move || writer.clone()).set_default();

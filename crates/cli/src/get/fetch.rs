@@ -205,7 +205,7 @@ async fn exchange(
     let received = async {
         let mut response = response.await?;
         progress.status = Some(response.status().as_u16());
-        // What belongs to a request that is sent again is nobody's body.
+        // The body of a response that leads to another attempt is not the file.
         let wanted = !is_retried(errand, first, progress.status);
         let output = errand.output.as_deref().filter(|_| wanted);
         receive(output, &mut response, progress).await

@@ -8,9 +8,9 @@ use std::net::SocketAddr;
 /// How reports are printed.
 #[derive(Debug, Clone, Copy)]
 pub struct Print {
-    /// As JSON.
+    /// Whether as JSON.
     pub json: bool,
-    /// On stderr, because the body is on stdout.
+    /// Whether on stderr, because the body is on stdout.
     pub aside: bool,
 }
 

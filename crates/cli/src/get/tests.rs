@@ -84,6 +84,6 @@ async fn of_several_addresses_the_one_that_answers_is_taken() {
     target.addresses.truncate(2);
     let report = fetch(&errand, &target).await;
     let error = report.error.unwrap();
-    // The address that lost the race before goes last.
+    // The address that lost the race before is tried last.
     assert!(error.contains("[fd00::2]:80: ") && error.contains("; 10.0.0.2:81: "), "{error}");
 }

@@ -18,7 +18,7 @@ pub struct Certificates {
     ///
     /// Each request is executed once. For ten seconds after the start, and some twenty more for certificates that
     /// began before they were made, none is taken: the server does not know what it took before. A change of the
-    /// file that admits more costs the same pause.
+    /// file that admits more causes the same pause.
     #[arg(long, value_name = "FILE", conflicts_with = "no_cookie")]
     trust: Option<PathBuf>,
     /// What clients call this server, a name or NAME:PORT; once more for each [default: its addresses]

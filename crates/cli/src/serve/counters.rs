@@ -93,7 +93,7 @@ impl fmt::Display for Report {
         )?;
         if self.clients_limited + self.stuck_reset > 0 {
             let (clients, stuck) = (self.clients_limited, self.stuck_reset);
-            write!(f, "\nmade way:      {clients} of clients with too many, {stuck} for memory")?;
+            write!(f, "\nlimits:        {clients} reset for their client's limit, {stuck} for memory")?;
         }
         Ok(())
     }

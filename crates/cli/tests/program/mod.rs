@@ -47,7 +47,7 @@ impl Running {
         Self { child, lines }
     }
 
-    /// With what it says on stderr in a file.
+    /// Starts the command with stderr written to the file `to`.
     pub fn start_logging(args: &[&str], to: &str) -> Self {
         let log = std::fs::File::create(to).unwrap();
         let mut child = command(args).stdout(Stdio::piped()).stderr(log).spawn().unwrap();

@@ -134,7 +134,7 @@ impl ReplayTable {
     fn is_live(&self, entry: u64, time: u64) -> bool {
         let stamp = self.stamp_of(entry, time);
         let ends = stamp.saturating_add(millis(self.window.past));
-        // Nothing so far ahead was ever taken: the stamp is of the last time that these bits came round.
+        // No stamp so far ahead was ever accepted: this one is from the previous cycle of these bits.
         let ahead = millis(self.window.future) + 2 * self.step_ms;
         entry != 0 && ends >= time && stamp <= time.saturating_add(ahead)
     }
@@ -204,7 +204,7 @@ impl ReplayGuard for ReplayTable {
         // In this order always, so that two shards never wait for each other.
         let _one = one.lock();
         let _two = two.lock();
-        // Behind the locks: who forgot something here has shown the time by which it did.
+        // Read the time under the locks, so that it is not before the time by which an entry was forgotten here.
         let time = self.time.advance(now_ms);
         match self.judge_stamp(id, stamp_ms, now_ms, time) {
             Some(refused) => refused,

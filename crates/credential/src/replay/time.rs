@@ -1,13 +1,13 @@
-//! A guard's time: it does not go back when the wall clock does.
+//! A guard's time, which does not go back when the wall clock does.
 
 use super::{Window, millis};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use firstflight_wire::Clock;
 
-/// A clock that goes back by more was set.
+/// If the clock goes back by more than this, it was set.
 const CLOCK_STEP_MS: u64 = 1000;
 
-/// What a guard knows of its clock, and the floor that follows from it. Shared by shards. All times are in
+/// What a guard knows of its clock, and the floor that follows from it. Shards share it. All times are Unix
 /// milliseconds.
 #[derive(Debug)]
 pub(super) struct GuardTime {
@@ -16,7 +16,7 @@ pub(super) struct GuardTime {
     latest: AtomicU64,
     /// Stamps up to this one are refused.
     floor: AtomicU64,
-    /// The clock was uncertain when it was last shown.
+    /// Whether the clock was uncertain when it was last observed.
     unsure: AtomicBool,
 }
 
@@ -41,33 +41,33 @@ impl GuardTime {
         self.floor.fetch_max(floor_ms, Ordering::Relaxed);
     }
 
-    /// The guard's time when the clock says `now_ms`. After it is used under a lock, no thread that holds the lock
-    /// later gets an earlier one.
+    /// The guard's time when the clock shows `now_ms`. If all threads call this under one lock, the times that they get
+    /// never decrease.
     pub fn advance(&self, now_ms: u64) -> u64 {
         let latest = self.latest.fetch_max(now_ms, Ordering::Relaxed);
         if now_ms.saturating_add(CLOCK_STEP_MS) < latest {
-            // Stamps up to its old value and what lies ahead of it may have been accepted, or refused.
+            // Stamps up to the latest time, and in the window ahead of it, may have been accepted or refused.
             self.raise_floor(self.above(latest));
         }
         now_ms.max(latest)
     }
 
-    /// The same for a clock that may be uncertain: the guard's time does not follow that.
+    /// Like [`GuardTime::advance`]. While the clock is uncertain, the guard's time does not follow it.
     pub fn observe(&self, clock: &Clock) -> u64 {
         if clock.uncertainty > self.window.future {
-            // By such a clock everything is refused, and nobody knows how late it is.
+            // Every request is refused while the clock is uncertain.
             self.unsure.store(true, Ordering::Relaxed);
             return clock.unix_ms;
         }
         let time = self.advance(clock.unix_ms);
         if self.unsure.load(Ordering::Relaxed) && self.unsure.swap(false, Ordering::Relaxed) {
-            // What was refused for the uncertainty must not be good without it.
+            // Requests that were refused because of the uncertainty must not be accepted now.
             self.raise_floor(self.above(time));
         }
         time
     }
 
-    /// How far a stamp may be ahead of `time`.
+    /// The latest stamp that may have been seen at `time`.
     fn above(&self, time: u64) -> u64 {
         time.saturating_add(millis(self.window.reach()))
     }

@@ -16,14 +16,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest answer that is read: more than a fragment's without EDNS can have.
 const ANSWER: usize = 1500;
 
-/// Questions under way.
+/// Questions that wait for answers.
 pub(super) enum Asked {
     Socket(UdpSocket),
     Exchange(FuturesUnordered<Answer>),
 }
 
 impl Asked {
-    /// The next answer.
+    /// Waits for the next answer.
     async fn answer(&mut self) -> io::Result<Vec<u8>> {
         match self {
             Self::Socket(socket) => {

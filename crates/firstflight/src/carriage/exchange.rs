@@ -1,4 +1,4 @@
-//! How questions reach the resolver, where it is no UDP socket of their own.
+//! An application's own way to the resolver, instead of a UDP socket.
 
 use std::fmt;
 use std::future::Future;
@@ -6,16 +6,16 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// An answer under way.
+/// A future answer.
 pub(super) type Answer = Pin<Box<dyn Future<Output = io::Result<Vec<u8>>> + Send>>;
 
-/// Carries one question to the resolver, and resolves to its answer: both whole DNS messages without a length in front
-/// of them. A question that is never answered may wait for ever; it is dropped after 5 s.
+/// Carries one question to the resolver and resolves to its answer. Both are whole DNS messages without a length
+/// prefix. The future of a question that is not answered may stay pending; it is dropped after 5 s.
 #[derive(Clone)]
 pub struct Exchange(Arc<dyn Fn(Vec<u8>) -> Answer + Send + Sync>);
 
 impl Exchange {
-    /// By `ask`.
+    /// Asks each question with `ask`.
     pub fn new<F>(ask: impl Fn(Vec<u8>) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = io::Result<Vec<u8>>> + Send + 'static,
@@ -23,7 +23,7 @@ impl Exchange {
         Self(Arc::new(move |query| Box::pin(ask(query))))
     }
 
-    /// Asks.
+    /// Asks one question.
     pub(super) fn ask(&self, query: &[u8]) -> Answer {
         (self.0)(query.to_vec())
     }

@@ -47,7 +47,7 @@ impl KeyFile {
     /// Reads a file.
     ///
     /// # Errors
-    /// When it cannot be read, others than its owner can use it, it is not of this form, or the schedule cannot be
+    /// When it cannot be read, other users can read or change it, it is not of this form, or the schedule cannot be
     /// made.
     pub async fn open(path: impl Into<PathBuf>, form: Form, scheme: Scheme) -> Result<Self, KeyFileError> {
         let path = path.into();
@@ -124,7 +124,7 @@ fn parse(text: &[u8], form: Form, scheme: Scheme) -> Result<Keys, KeyFileError> 
 pub enum KeyFileError {
     /// It cannot be read: the file system or who set its permissions is at fault.
     Read(io::Error),
-    /// Others than its owner can read or change it, by this mode: who made the file is at fault.
+    /// Other users can read or change it. Contains its mode. Its creator is at fault.
     Open(u32),
     /// It is longer than a key file can be: its content is at fault, as in all that follow but the last.
     TooLong,

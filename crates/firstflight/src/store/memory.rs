@@ -23,9 +23,9 @@ pub struct MemoryStore {
 #[derive(Debug)]
 struct State {
     since: Instant,
-    /// A moment, and what the members' wall clock showed then, Unix milliseconds.
+    /// A moment, and the members' wall clock at that moment, Unix milliseconds.
     clock: Option<(Instant, u64)>,
-    /// Signed stamps up to this one are refused, Unix milliseconds: the clock was set.
+    /// Signed stamps up to this one are refused, Unix milliseconds. Rises when the clock was set.
     floor_ms: u64,
     seen: Expiring<[u8; 16], ()>,
     cookies: Expiring<Serial, Cookie>,
@@ -80,9 +80,9 @@ impl State {
         }
     }
 
-    /// How much longer an id is kept by the store's clock than by the asker's, milliseconds. The first wall clock that
-    /// is seen is the store's. One that is far from it was set, or is another member's: whatever either of them
-    /// took lies below the floor from then on.
+    /// How much longer an id is kept by the store's clock than by the asker's, milliseconds. The first wall clock seen
+    /// counts as the store's. If a later one is far from it, the clock was set or belongs to another member; then
+    /// everything that was accepted by either clock lies below the new floor.
     fn compare(&mut self, unix_ms: u64, reach_ms: u64, now: Instant) -> i64 {
         let (at, showed) = *self.clock.get_or_insert((now, unix_ms));
         let shows = showed.saturating_add((now - at).as_millis() as u64);

@@ -48,7 +48,7 @@ async fn a_changed_file_is_another_store_and_a_broken_one_is_not() {
     assert!(file.reload().await.is_err());
     assert_eq!(file.store().iter().count(), 1);
     std::fs::write(&path, "").unwrap();
-    // It might be about to be written.
+    // It might be in the middle of a write.
     assert!(!file.reload().await.unwrap());
     assert!(file.reload().await.unwrap());
     assert_eq!(file.store().iter().count(), 0);
@@ -56,7 +56,7 @@ async fn a_changed_file_is_another_store_and_a_broken_one_is_not() {
 
 const OTHER: &str = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
 
-/// Two verifiers, each with everything that limits it.
+/// A file of two verifiers with all limits.
 fn limited() -> String {
     let limits = "prefixes = [\"192.0.2.0/24\", \"2001:db8::/32\"]\nlongest = \"1h\"\noldest = \"30m\"\n\
                   min_vantage = 3\nown = false\ntimes = 1\nper_second = 9\n";
@@ -82,7 +82,7 @@ impl Place {
     }
 }
 
-/// Found in review: half a file opened more than the whole one, because an entry had lost its limits.
+/// Found in review: a truncated file trusted more than the complete one, because an entry had lost its limits.
 #[tokio::test]
 async fn no_cut_of_a_marked_file_admits_more_than_the_whole() {
     let whole = format!("{BEGIN}\n{}{END}\n", limited());
@@ -118,7 +118,7 @@ async fn no_cut_of_a_file_without_marks_admits_more_while_it_runs() {
             refused += usize::from(file.reload().await.is_err());
             assert!(!file.store().grants_more_than(&before.store()), "cut at {cut}");
         }
-        // The whole one is there again before anybody has believed the cut one.
+        // The complete file is back before the truncated one was accepted.
         let mut file = before.clone();
         let _ = file.reload().await;
         place.write(&whole);
@@ -141,7 +141,7 @@ async fn marks_are_the_way_to_admit_more() {
     place.write(&format!("{BEGIN}\n{more}{END}\n"));
     assert!(file.reload().await.unwrap());
     assert_eq!(file.store().iter().count(), 1);
-    // There is no way back to a file that does not show whether it is whole.
+    // A file without marks cannot replace one with marks.
     place.write(&more);
     for _ in 0..3 {
         assert!(matches!(file.reload().await, Err(TrustFileError::Unmarked)));

@@ -20,8 +20,8 @@ use report::Table;
 use std::sync::Arc;
 use world::clock_at;
 
-/// Simulated attacks: floods with stolen cookies, reflection at a victim, replays, a farm's roll-over, a stranger who
-/// resets connections, slow readers; and what can be tried with certificates and at a name server.
+/// Simulated attacks: floods with stolen cookies, reflection at a victim, replays, a farm's roll-over, off-path resets,
+/// slow readers; and what can be tried with certificates and at a name server.
 #[derive(Debug, Args)]
 pub struct Attack {
     /// Which one; all of them by default
@@ -48,9 +48,9 @@ enum Which {
     Replay,
     /// A farm's key changes while clients visit
     RollOver,
-    /// A stranger who knows a connection's four-tuple tries to reset it
+    /// An off-path attacker who knows a connection's four-tuple tries to reset it
     OffPath,
-    /// Clients that ask for much and take nothing
+    /// Clients that request much and read nothing
     SlowReaders,
     /// Wrong requests, garbage, replays, stolen certificates, reflection
     Certificates,

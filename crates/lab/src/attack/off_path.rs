@@ -1,6 +1,6 @@
-//! An attacker who knows a connection's four-tuple but sees none of its packets tries to reset it (RFC 5961): he
-//! forges RSTs in the client's name, and looks at the answers to probes of his own for a sign that a challenge ACK left
-//! in between.
+//! An attacker who knows a connection's four-tuple but sees none of its packets tries to reset it (RFC 5961). It forges
+//! RSTs with the client's address, and looks for a sign in the answers to its own probes that the server sent a
+//! challenge ACK in between.
 
 use super::report::Table;
 use super::world::{PORT, address, packet};
@@ -11,18 +11,18 @@ use firstflight_wire::{Instant, SeqNum};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// Where nobody listens: a SYN to it brings a RST, whose IP header is looked at.
+/// A closed port. A SYN to it causes a RST, whose IP header is examined.
 const CLOSED: u16 = 9;
 const CLIENT_PORT: u16 = 40_000;
-/// RSTs between two probes.
+/// Forged RSTs between two probes.
 const BATCH: u32 = 64;
 
-/// What became of it.
+/// The result of an attack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
     /// Packets that the attacker sent.
     pub packets: u64,
-    /// Probes whose answers told that something else had left.
+    /// Probes whose answers showed that the server had sent another packet.
     pub signs: u64,
     /// The connection was reset.
     pub reset: bool,
@@ -47,7 +47,7 @@ fn segment(from: IpAddr, port: u16, to: u16, seq: u32, ack: Option<SeqNum>, flag
 }
 
 impl Attacker {
-    /// A client, whose ISN this is, is connected to the server.
+    /// A server to which a client with this ISN is connected.
     fn new(isn: u32) -> Option<Self> {
         let now = Instant::from_secs(1000);
         let mut stack = Stack::new(Config::new(vec![address(1)], [7; 32]), now);
@@ -67,9 +67,10 @@ impl Attacker {
         Some(Self { stack, now, victim, window, identification: None, outcome })
     }
 
-    /// Sends RSTs with these numbers, then a probe: whether anything but its answer has left since the last one.
+    /// Sends RSTs with these sequence numbers, then a probe. Returns whether its answer shows that another packet has
+    /// left since the last probe.
     fn answered(&mut self, numbers: impl IntoIterator<Item = u32>) -> bool {
-        // A connection challenges five times in a second.
+        // A connection sends at most five challenge ACKs a second.
         self.now += Duration::from_millis(250);
         for number in numbers {
             let forged = segment(address(2), CLIENT_PORT, PORT, number, None, Flags::RST);
@@ -78,7 +79,7 @@ impl Attacker {
         }
         let probe = segment(address(3), 50_000, CLOSED, 1, None, Flags::SYN);
         let mut out = vec![0; 2048];
-        // What the forged ones brought out leaves before the probe comes.
+        // Answers to the forged RSTs leave before the probe arrives.
         while self.stack.poll_transmit(self.now, &mut out).is_some() {}
         self.stack.handle_packet(self.now, &probe);
         self.outcome.packets += 1;
@@ -89,7 +90,7 @@ impl Attacker {
         sign
     }
 
-    /// Goes through the numbers a window at a time, and by halving to the left edge of the window.
+    /// Tries the sequence numbers one window apart, then finds the left edge of the window by binary search.
     fn run(mut self) -> Outcome {
         self.answered([]);
         let step = self.window;
@@ -109,7 +110,7 @@ impl Attacker {
         self.outcome
     }
 
-    /// `inside` lies in the window: its left edge is the number that resets.
+    /// Finds the left edge of the window, given a number inside it, and sends a RST with it.
     fn halve(&mut self, inside: u32) {
         let (mut outside, mut inside_by) = (self.window, 0);
         while outside - inside_by > 1 {
@@ -150,7 +151,7 @@ mod tests {
         }
     }
 
-    /// The edge alone resets: the attack is one that works where there are signs.
+    /// Only the left edge resets the connection, so the attack would work if there were signs.
     #[test]
     fn the_number_it_looks_for_resets() {
         let mut attacker = Attacker::new(5).unwrap();

@@ -1,5 +1,5 @@
-//! Slow readers: clients that ask for much and take nothing, but answer every probe of their closed window, so that the
-//! server's TCP would wait for them for ever (RFC 9293 §3.8.6.1; RFC 6429 is about them).
+//! Slow readers: clients that request much and read nothing, but answer every probe of their closed window, so that the
+//! server's TCP would wait for them without limit (RFC 9293 §3.8.6.1, RFC 6429).
 
 use super::report::Table;
 use super::world::{PORT, address, packet};
@@ -14,12 +14,12 @@ use std::time::Duration;
 /// Bytes of a response.
 const RESPONSE: usize = 200_000;
 
-/// How a server is set.
+/// The settings of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settings {
-    /// As the library's defaults are.
+    /// The library's defaults.
     Library,
-    /// As those of `firstflight serve`.
+    /// The settings of `firstflight serve`.
     Serve,
 }
 
@@ -44,18 +44,18 @@ pub struct Held {
     pub bytes: usize,
 }
 
-/// A server, and clients that read nothing.
+/// A server and clients that read nothing.
 pub struct World {
     stack: Stack,
     listener: ListenerId,
     now: Instant,
-    /// The server's next number on each connection: its first, as nothing is taken.
+    /// The server's next sequence number on each connection: that of its first byte, since nothing is accepted.
     next: BTreeMap<(IpAddr, u16), SeqNum>,
     out: Vec<u8>,
 }
 
 impl World {
-    /// One without clients.
+    /// A world without clients.
     pub fn new(settings: Settings) -> Option<Self> {
         let now = Instant::from_secs(1000);
         let mut stack = Stack::new(settings.config(), now);
@@ -63,7 +63,7 @@ impl World {
         Some(Self { stack, listener, now, next: BTreeMap::new(), out: vec![0; 2048] })
     }
 
-    /// The client at `ip` connects from `port` and asks.
+    /// The client at `ip` connects from `port` and sends a request.
     pub fn asks(&mut self, ip: IpAddr, port: u16) {
         self.send(ip, port, 1, None, Flags::SYN, &[]);
         self.work();
@@ -84,8 +84,7 @@ impl World {
         self.stack.handle_packet(self.now, &packet);
     }
 
-    /// Everybody does what there is to do now: the server answers, the clients acknowledge what they have and say that
-    /// there is no room.
+    /// Runs until nothing is left to do now: the server answers, and the clients acknowledge with a closed window.
     fn work(&mut self) {
         loop {
             while let Some(event) = self.stack.poll_event() {
@@ -113,13 +112,13 @@ impl World {
                 self.next.insert((client, port), segment.seq + 1);
                 self.send(client, port, 2, Some(segment.seq + 1), Flags::default(), b"GET /");
             } else if self.next.get(&(client, port)) == Some(&(segment.seq + 1)) {
-                // A probe: there is still no room.
+                // A window probe.
                 self.send(client, port, 7, Some(segment.seq + 1), Flags::default(), &[]);
             }
         }
     }
 
-    /// Writes what fits.
+    /// Reads the request, and writes as much of the response as fits.
     fn attend(&mut self, id: ConnId) {
         let mut request = [0; 16];
         if matches!(self.stack.read(id, &mut request, self.now), Ok(1..)) {
@@ -127,7 +126,7 @@ impl World {
         }
     }
 
-    /// Time passes; what is held then.
+    /// Lets time pass, and returns what the server holds then.
     pub fn after(&mut self, seconds: u64) -> Held {
         let end = self.now + Duration::from_secs(seconds);
         while let Some(next) = self.stack.poll_timeout().filter(|next| *next <= end) {
@@ -195,7 +194,7 @@ mod tests {
         assert_eq!([second, third], [Held { connections: 0, bytes: 0 }; 2]);
     }
 
-    /// RFC 9293 §3.8.6.1 as it stands: the library waits, unless it is told not to.
+    /// By default the library follows RFC 9293 §3.8.6.1 and waits.
     #[test]
     fn the_library_waits_for_ever() {
         let [first, .., third] = run(Settings::Library, 100, 1).unwrap();

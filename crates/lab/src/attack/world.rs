@@ -74,7 +74,7 @@ pub struct SharedStore {
 }
 
 impl SharedStore {
-    /// One that remembers nothing of before `now`.
+    /// A store whose memory begins at `now`.
     pub fn empty(now: Instant) -> Self {
         Self { since: now, ..Self::default() }
     }

@@ -1,6 +1,7 @@
 //! The thesis' own form (its section 5.1): connection information in plain text, in the labels of one name,
-//! `a.CI.www.xyz.com`, which stands for a SYN on IP, as in its version in the kernel (chapter 6). For its experiments, in this simulator only: names are logged by everybody, and today's resolvers
-//! ask for them label by label.
+//! `a.CI.www.xyz.com`, which stands for a SYN on IP, as in its version in the kernel (chapter 6). It is used for its
+//! experiments in this simulator only: resolvers and name servers log names, and today's resolvers ask for them label
+//! by label.
 
 use super::names::{HOST, plain};
 use firstflight_dns::{ConnectionInfo, Name};

@@ -38,7 +38,7 @@ impl PcapTap {
         Self::with_clock(output, application, interfaces, system)
     }
 
-    /// The same with the times of another clock: `clock` gives the time since 1970-01-01 00:00 UTC.
+    /// Like [`PcapTap::new`], with the times of `clock`, which returns the time since 1970-01-01 00:00 UTC.
     ///
     /// # Errors
     /// As [`PcapWriter::new`].
@@ -54,7 +54,7 @@ impl PcapTap {
         Ok(Self { shared: Arc::new(Mutex::new(shared)) })
     }
 
-    /// Records a packet at the time that the capture's clock shows. Failures are only counted.
+    /// Records a packet at the present time of the capture's clock. Failures are only counted.
     pub fn record(&self, interface: u32, direction: Direction, packet: &[u8]) {
         let mut shared = self.lock();
         let timestamp = u64::try_from((shared.clock)().as_nanos()).unwrap_or(u64::MAX);

@@ -35,7 +35,7 @@ pub(super) struct Outbox {
     apart: bool,
     /// It is the offload that the kernel refuses.
     no_offload: bool,
-    /// The kernel has answered this call with word on an earlier packet.
+    /// The last call for this batch failed with an error about an earlier packet.
     told: bool,
 }
 
@@ -85,7 +85,7 @@ impl Outbox {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             // The offload's fault, or that of what was to be sent: one by one it will show.
             Err(error) if len > self.segment && refuses(error) => self.apart = true,
-            // What was to be sent has no part in it: once more.
+            // The error is about an earlier packet, not this batch: send it once more.
             Err(error) if reported(error) && !self.told => self.told = true,
             Err(_) => self.left(len),
             Ok(()) => {
@@ -119,10 +119,10 @@ pub(super) fn refuses(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::InvalidInput || error.raw_os_error() == Some(EIO)
 }
 
-/// Whether an error may be about a packet that was sent before: the kernel's word on it, got by ICMP.
+/// Whether an error may be about a packet that was sent before, of which the kernel learnt by ICMP.
 pub(super) fn reported(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, PermissionDenied};
-    /// Linux's numbers, which the standard library gives no name to: no such protocol, a datagram too long.
+    /// Linux's ENOPROTOOPT and EMSGSIZE, which have no stable [`io::ErrorKind`].
     const OTHERS: [i32; 2] = [92, 90];
     let known = [ConnectionRefused, HostUnreachable, NetworkUnreachable, PermissionDenied];
     known.contains(&error.kind()) || error.raw_os_error().is_some_and(|number| OTHERS.contains(&number))

@@ -1,8 +1,8 @@
 //! ICMP errors about what a socket has sent, as the kernel keeps them (Linux, `IP_RECVERR`).
 //!
-//! The kernel takes an error only if the packet quoted in it has the socket's address and port. It gives what the
-//! error quotes behind the UDP header, so each one becomes an ICMP packet again, and the stack judges it like one from
-//! a router: by the sequence number in the quotation.
+//! The kernel accepts an error only if the packet that it quotes has the socket's address and port. It passes on the
+//! quoted bytes behind the UDP header. So each error is made into an ICMP packet again, and the stack checks the quoted
+//! sequence number as in an error from a router.
 
 use std::fmt;
 use std::future::Future;
@@ -25,7 +25,7 @@ use nix::sys::socket::{
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-/// Most bytes of a quotation that are looked at: headers and the beginning of a segment.
+/// Most bytes of a quotation that are read: headers and the beginning of a segment.
 const QUOTE: usize = 512;
 
 type Signal = Pin<Box<dyn Future<Output = io::Result<()>> + Send + Sync>>;
@@ -45,13 +45,13 @@ impl Reports {
         } else {
             setsockopt(&**socket, sockopt::Ipv6RecvErr, &true)?;
         }
-        // Room for the error with its sender's address, and for what else the socket asks for with each packet.
+        // Room for the error with its sender's address, and for the socket's other control messages.
         Ok(Self { signal: signal(socket), control: nix::cmsg_space!([u8; 256]) })
     }
 
-    /// Writes the next error into `buf` as an ICMP packet, and gives its length. `local` is the socket's address.
+    /// Writes the next error into `buf` as an ICMP packet, and returns its length. `local` is the socket's address.
     ///
-    /// When all have been taken, `socket` is registered anew: after an error tokio takes it as ready to be written to
+    /// When all errors have been read, `socket` is registered anew, because after an error tokio considers it writable
     /// for ever.
     pub fn poll_next(
         &mut self,
@@ -68,7 +68,7 @@ impl Reports {
                     self.signal = Box::pin(std::future::ready(Ok(())));
                     return Poll::Ready(Ok(len));
                 }
-                // One that no packet can be made of.
+                // An error that cannot be made into a packet.
                 Ok(None) => {}
                 Err(Errno::EAGAIN) => break,
                 Err(error) => return Poll::Ready(Err(error.into())),
@@ -77,7 +77,7 @@ impl Reports {
         let again = socket.as_fd().try_clone_to_owned()?;
         *socket = Arc::new(UdpSocket::from_std(again.into())?);
         self.signal = signal(socket);
-        // Who waited for the old registration looks at the new one.
+        // Wake the task, so that it waits for the new registration.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
@@ -104,7 +104,7 @@ impl Reports {
                 ControlMessageOwned::Ipv6RecvErr(what, by) => {
                     error = Some((what, by.map(|by| SockaddrIn6::from(by).ip().into())));
                 }
-                // Where the error came to, which is where the packet came from.
+                // The error's destination address is the packet's source address.
                 ControlMessageOwned::Ipv4PacketInfo(info) => {
                     from = IpAddr::from(u32::from_be(info.ipi_addr.s_addr).to_be_bytes());
                 }
@@ -120,7 +120,7 @@ impl Reports {
     }
 }
 
-/// Resolves when the socket may have an error: never because of packets.
+/// Resolves when the socket may have an error; arriving packets do not resolve it.
 fn signal(socket: &Arc<UdpSocket>) -> Signal {
     let watched = Arc::clone(socket);
     Box::pin(async move { watched.ready(Interest::ERROR).await.map(drop) })
@@ -135,13 +135,13 @@ fn address(from: &SockaddrStorage) -> Option<SocketAddr> {
     }
 }
 
-/// What a router or host has said; errors of this host's own are for the call that caused them.
+/// The error, if it came from a router or another host. The failed call itself reports errors of this host.
 fn report(error: &sock_extended_err) -> Option<Report> {
     let by_icmp = matches!(error.ee_origin, SO_EE_ORIGIN_ICMP | SO_EE_ORIGIN_ICMP6);
     by_icmp.then_some(Report { ty: error.ee_type, code: error.ee_code, value: error.ee_info })
 }
 
-/// The error as it came: the quoted packet's headers are made again.
+/// Composes the ICMP packet. The headers of the quoted packet are built anew.
 fn compose(
     report: Report,
     by: IpAddr,

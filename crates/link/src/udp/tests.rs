@@ -135,13 +135,13 @@ async fn an_answer_leaves_from_the_address_that_was_asked() {
     }
 }
 
-/// An address that nobody has a socket at.
+/// An address with a closed port.
 fn nobody(local: &str) -> SocketAddr {
     let closed = UdpLink::bind(local.parse().unwrap()).unwrap();
     SocketAddr::new(ip(&closed), closed.port())
 }
 
-/// Also where the kernel's word on what came before stands in the way of what is sent next.
+/// Also when the kernel reports an error about an earlier packet at the next call.
 #[tokio::test]
 async fn a_closed_port_at_the_other_end_does_not_end_the_link() {
     for heeds in [false, true] {

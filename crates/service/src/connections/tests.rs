@@ -16,7 +16,7 @@ impl Listener {
         Self { table: Connections::new(limits), next: 0 }
     }
 
-    /// A connection begins; which one it is, and which one ends for it.
+    /// Accepts a connection. Returns its id, and the id of the one that ends for it.
     fn accept(&mut self, from: impl Into<IpAddr>) -> (u32, Option<u32>) {
         let from = from.into();
         let ended = self.table.make_room(from);
@@ -30,7 +30,7 @@ fn address(network: u8, host: u8) -> Ipv4Addr {
     Ipv4Addr::new(198, 51, network, host)
 }
 
-/// Found in review: 543 connections from 17 addresses, on which nothing came, took all places for seconds.
+/// Found in review: 543 idle connections from 17 addresses took all places for seconds.
 #[test]
 fn idle_connections_of_17_addresses_keep_nobody_out() {
     for per_client in [8, 32] {
@@ -40,7 +40,7 @@ fn idle_connections_of_17_addresses_keep_nobody_out() {
                 let from = (n % 17) as u8;
                 listener.accept(address(from % networks, from));
             }
-            // A client of another network keeps its connection, whatever else comes.
+            // A client of another network keeps its connection.
             let (mine, _) = listener.accept(Ipv4Addr::new(203, 0, 113, 9));
             for n in 0..2000 {
                 let from = (n % 17) as u8;
@@ -58,7 +58,7 @@ fn the_oldest_idle_one_of_a_full_client_makes_way() {
     let from = address(0, 1);
     let first: Vec<_> = (0..3).map(|_| listener.accept(from)).collect();
     assert!(first.iter().all(|(_, ended)| ended.is_none()));
-    // A message came on the first one: the second one is idle for longest.
+    // After a message on the first one, the second one has been idle for longest.
     listener.table.active(first[0].0);
     assert_eq!(listener.accept(from).1, Some(first[1].0));
     assert_eq!(listener.accept(from).1, Some(first[2].0));

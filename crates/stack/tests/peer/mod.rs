@@ -170,7 +170,7 @@ impl Peer {
     fn note(&mut self, packet: Vec<u8>) {
         let ip = Packet::parse(&packet).unwrap();
         assert_eq!((ip.src, ip.dst), (self.ours, self.theirs));
-        // RFC 6864 §4.1: no identification where nobody may fragment.
+        // RFC 6864 §4.1: packets that may not be fragmented need no identification.
         assert!(ip.src.is_ipv6() || packet[4..8] == [0, 0, 0x40, 0], "identification, or no DF");
         let (s, outer) = match ip.protocol {
             Protocol::Tcp => (Segment::parse_checked(ip.payload, ip.src, ip.dst).unwrap(), None),

@@ -12,7 +12,7 @@ use firstflight_wire::asap::Status;
 use firstflight_wire::icmp::IcmpErrorKind;
 use std::time::Duration;
 
-/// More scenarios, and what they end with.
+/// More scenarios, and their reasons.
 pub const OTHERS: &[(Scenario, Reason)] = &[
     (at_most_once_by_certificate, Reason::NotReplaySafe),
     (held_back_by_certificate, Reason::NotReplaySafe),
@@ -131,7 +131,7 @@ fn with_certificate(tune: impl FnOnce(&mut ConnectConfig)) -> (Peer, Visit) {
     (p, flight)
 }
 
-/// It is answered like this.
+/// The outcome after a SYN-ACK with this number and option.
 fn answered(acked: u32, option: impl Fn(&Visit) -> Vec<u8>) -> Outcome {
     let (mut p, flight) = with_certificate(|_| {});
     p.send(syn_ack(acked).option(&option(&flight)));
@@ -254,7 +254,7 @@ fn certificate_over() -> Outcome {
     outcome(&p, flight.id)
 }
 
-/// The block is refused, and a box on the way drops what repeats its numbers with other bytes: an attempt from another
+/// The block is refused, and a middlebox drops segments that repeat its numbers with other bytes. An attempt from another
 /// port succeeds.
 pub fn overlap_blackhole() -> Outcome {
     let mut pair = Pair::perfect(Duration::from_millis(20));

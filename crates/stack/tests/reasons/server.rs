@@ -15,7 +15,7 @@ use firstflight_wire::Clock;
 use firstflight_wire::tcp::{Cookie, FastOpenForm};
 use std::sync::Arc;
 
-/// More scenarios, and what they end with.
+/// More scenarios, and their reasons.
 pub const OTHERS: &[(Scenario, Reason)] =
     &[(bad_signature, Reason::SynCookie), (malformed, Reason::SynCookie), (probed, Reason::NoCredential)];
 
@@ -28,7 +28,7 @@ fn by_handshake(p: &mut Peer, listener: ListenerId) -> Outcome {
     p.stack.info(id).unwrap().outcome
 }
 
-/// What becomes of this SYN.
+/// The outcome of the connection that this SYN begins.
 fn answers(mut p: Peer, listener: ListenerId, syn: Seg) -> Outcome {
     p.send(syn);
     by_handshake(&mut p, listener)

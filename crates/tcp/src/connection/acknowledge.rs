@@ -379,7 +379,7 @@ impl Connection {
         }
     }
 
-    /// Starts the user timeout, unless it runs: data becomes outstanding, or waits for a window.
+    /// Starts the user timeout, unless it runs. Called when data becomes outstanding, or waits for the window to open.
     #[inline]
     pub(super) fn arm_user_timeout(&mut self, now: Instant) {
         if let Some(limit) = self.config.user_timeout
@@ -390,7 +390,7 @@ impl Connection {
         }
     }
 
-    /// Something was acknowledged. The user timeout starts anew when that is enough, and stops when nothing waits.
+    /// Notes an acknowledgement. The user timeout restarts after enough progress, and stops when no data waits.
     #[inline(always)]
     fn note_progress(&mut self, now: Instant) {
         if unlikely(self.timers.runs(Timer::User)) {

@@ -267,7 +267,7 @@ impl Connection {
     #[must_use]
     pub fn send_limit(&self) -> u32 {
         let wanted = self.control.window().saturating_mul(2).min(self.rtt.most_under_way());
-        // What the peer takes shows that it reads.
+        // A peer that acknowledges also reads, so it gets more buffer.
         let shown = u64::from(self.config.first_send_buffer).saturating_add(self.totals.bytes_acked);
         let floor = shown.min(u64::from(FIRST_BUFFER)) as u32;
         self.config.send_buffer.min(wanted.max(floor))

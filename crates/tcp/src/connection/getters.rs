@@ -172,7 +172,7 @@ impl Connection {
         self.last_heard
     }
 
-    /// When data last left.
+    /// When data was last sent.
     #[must_use]
     pub fn last_data(&self) -> Instant {
         self.last_data

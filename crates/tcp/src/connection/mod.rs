@@ -193,7 +193,7 @@ pub struct Connection {
     last_sent: Instant,
     /// When data last left.
     last_data: Instant,
-    /// What the peer has to acknowledge before the user timeout, where that runs.
+    /// The number that the peer has to acknowledge before the user timeout, while that runs.
     expected: SeqNum,
     /// Challenge ACKs in the current second (RFC 5961 §10, per connection: no side channel).
     challenges: u8,

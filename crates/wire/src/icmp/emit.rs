@@ -31,14 +31,14 @@ pub fn emit_error(
     emit_report(Report { ty, code, value }, src, dst, original_packet, out)
 }
 
-/// The first eight bytes of an error report but for the checksum, as they are on the wire.
+/// The first eight bytes of an ICMP error without the checksum, as they are on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
     /// ICMP type.
     pub ty: u8,
     /// ICMP code.
     pub code: u8,
-    /// The four bytes behind the checksum: an MTU, a pointer, or nothing.
+    /// The four bytes behind the checksum: an MTU, a pointer, or zero.
     pub value: u32,
 }
 

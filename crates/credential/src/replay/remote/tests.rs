@@ -1,11 +1,11 @@
-//! What a shared guard asks for, with clocks that differ.
+//! The questions of a shared guard, with clocks that differ.
 #![allow(clippy::panic, reason = "tests")]
 
 use super::*;
 
 const STAMP: u64 = 1_800_000_000_000;
 
-/// Keep, ahead, reach and clock of the question about one stamp.
+/// The fields `keep_ms`, `ahead_ms`, `reach_ms` and `unix_ms` of the question about [`STAMP`].
 fn asked(window: Window, now_ms: u64) -> (u64, i64, u64, Option<u64>) {
     let guard = RemoteGuard::new(GuardKey::from_bytes([3; 16]), window);
     let id = guard.id_of(IpAddr::from([10, 0, 0, 1]), b"request");
@@ -17,8 +17,8 @@ fn asked(window: Window, now_ms: u64) -> (u64, i64, u64, Option<u64>) {
     }
 }
 
-/// By the clock of any member the id is kept until the same moment of the store's clock, later than the last moment
-/// at which another member's clock may still find the stamp good.
+/// Whichever member asks, the id is kept until the same moment of the store's clock. That is later than the last moment
+/// at which any member may accept the stamp.
 #[test]
 fn a_signed_stamp_is_kept_as_long_as_any_clock_takes_it() {
     let apart = millis(RemoteGuard::CLOCKS_APART);
@@ -28,7 +28,7 @@ fn a_signed_stamp_is_kept_as_long_as_any_clock_takes_it() {
     }
 }
 
-/// A stamp of the past lies before the floor: it must not count as the present.
+/// A stamp in the past must not count as the present, because it may lie below the floor.
 #[test]
 fn a_stamp_of_the_past_is_told_as_one() {
     let reach = 10_000 + 3 * millis(RemoteGuard::CLOCKS_APART);
@@ -36,7 +36,7 @@ fn a_stamp_of_the_past_is_told_as_one() {
     assert_eq!(asked(Window::REQUESTS, STAMP - 3_000), (64_000, 3_000, reach, Some(STAMP - 3_000)));
 }
 
-/// The time of arrival is of a clock of the member's own.
+/// The time of arrival comes from the member's own clock.
 #[test]
 fn a_stamp_of_arrival_needs_no_clock() {
     assert_eq!(asked(Window::NETWORK, STAMP), (120_000, 0, 120_000, None));

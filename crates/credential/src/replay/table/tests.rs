@@ -86,8 +86,7 @@ fn a_clock_set_forward_and_back_gives_nothing_twice() {
     assert_eq!(table.test_and_set(id(3, 1), ahead + 20_000, ahead + 20_000), Guarded::New);
 }
 
-/// A leap second, or a step of NTP: an entry was forgotten by the time before it, and its stamp is in the window
-/// again.
+/// After a leap second, or a step of NTP, a stamp is in the window again whose entry was forgotten before the step.
 #[test]
 fn a_clock_set_back_a_little_gives_nothing_twice() {
     for back in [1, 200, 500, 900, 1000, 1001, 60_000] {
@@ -99,7 +98,7 @@ fn a_clock_set_back_a_little_gives_nothing_twice() {
         let now = over - back;
         assert_eq!(table.look_up(id(1, 1), OPEN, now), Guarded::Floor, "{back} ms back");
         assert_eq!(table.test_and_set(id(1, 1), OPEN, now), Guarded::Floor, "{back} ms back");
-        // Its memory is whole, so a small step closes nothing.
+        // The table has forgotten nothing newer, so a small step closes nothing.
         let fresh = if back <= 1000 { Guarded::New } else { Guarded::Floor };
         assert_eq!(table.test_and_set(id(3, 1), now, now), fresh, "{back} ms back");
         assert_eq!(table.test_and_set(id(2, 1), over, now), if back <= 1000 { Guarded::Seen } else { fresh });
@@ -245,9 +244,9 @@ proptest! {
         }
     }
 
-    /// The clock walks: on, or back by any number of milliseconds, up to a second or more, while copies of everything
-    /// come at any time. A model that forgets nothing says what may be new. Where the clock never went back by more
-    /// than a second, nothing in the window is refused for a floor, so the test sees what it says it sees.
+    /// The clock goes forward, or back by a second or more, while copies of all requests come at any time. A model that
+    /// forgets nothing says what may be new. If the clock never goes back by more than a second, nothing in the window
+    /// is refused because of a floor; this shows that the table does accept requests.
     #[test]
     fn a_clock_that_walks_gives_nothing_twice(
         steps in proptest::collection::vec(

@@ -73,8 +73,8 @@ async fn a_memory_that_begins_is_closed_as_long_as_copies_can_come() {
     assert_eq!(refused(&store, signed(10, 10_000)).await, Some(Reason::GuardFloor));
 }
 
-/// One request with a signed stamp, at two members whose clocks are `apart_ms` from each other, the second one as late as
-/// its clock still finds the stamp good: how often it is accepted.
+/// Sends one request with a signed stamp to two members whose clocks differ by `apart_ms`; to the second one at the
+/// last moment at which its clock accepts the stamp. Returns how often it is accepted.
 async fn accepted_at_two_members(apart_ms: i64) -> usize {
     const BEGAN: u64 = 1_800_000_000_000;
     const STAMP: u64 = BEGAN + 100_000;
@@ -102,7 +102,7 @@ async fn members_whose_clocks_differ_take_one_request_once() {
     }
 }
 
-/// What was accepted before lies below the floor, however long ago the floor was raised.
+/// Requests accepted before the restart lie below the floor, also long after it.
 #[tokio::test(start_paused = true)]
 async fn a_new_memory_takes_no_older_stamp() {
     let store = MemoryStore::new(10);

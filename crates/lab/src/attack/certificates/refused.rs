@@ -1,5 +1,5 @@
-//! A recorded first flight that was refused, or that was accepted and is forgotten, sent again after the server's trust
-//! or its clock has changed (the specification, 7.5, 7.10 and 10.14).
+//! Replays a recorded first flight that was refused, or accepted and then forgotten, after the server's trust or clock
+//! has changed (the specification, 7.5, 7.10 and 10.14).
 
 use super::super::report::Table;
 use super::super::world::{World, address, clock_at};
@@ -13,16 +13,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What happens between the first flight and its copies.
+/// The change between the first flight and its copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// The trust file was empty, and is full.
+    /// The trust file was empty, and names the verifier then.
     Filled,
     /// The certificate's verifier is added.
     Added,
-    /// Certificates of its age are taken.
+    /// Certificates of its age are accepted.
     Older,
-    /// The entry is over; then the clock goes back by this number of milliseconds.
+    /// The guard's entry has expired; then the clock goes back by this number of milliseconds.
     Back(u64),
 }
 
@@ -37,7 +37,7 @@ impl Change {
         Self::Back(1000),
     ];
 
-    /// Whom the server trusts at first.
+    /// The verifiers that the server trusts at first.
     fn before(self) -> Option<TrustStore> {
         let entry = Trusted::new(verifier().public());
         let entries = match self {
@@ -57,7 +57,7 @@ const AGE: Duration = Duration::from_secs(3);
 /// Between two copies.
 const LATER: Duration = Duration::from_millis(200);
 
-/// A guard with the smallest table, so that one request clears what another one left.
+/// A guard with the smallest table, so that one request clears the expired entry of another.
 fn guard(memory: Memory, since: &Clock) -> Arc<dyn ReplayGuard> {
     let table = |since_ms| ReplayTable::new(guard_key(), Window::REQUESTS, 0, since_ms);
     match memory {
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(run(Memory::Shared), [Some(1); 7]);
     }
 
-    /// The attacks are some.
+    /// Without a guard the attacks succeed, so the other test means something.
     #[test]
     fn without_a_guard_it_runs_again_after_a_change() {
         assert!(run(Memory::Nothing).iter().all(|times| times.is_some_and(|times| times > 1)));

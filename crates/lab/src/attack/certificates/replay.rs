@@ -46,9 +46,10 @@ pub enum Between {
     RestartInThePast,
     /// The balancer chooses another member of the farm.
     Member,
-    /// Another member, whose clock is so many milliseconds behind, and the copies come as late as it takes them.
+    /// The copies go to another member, whose clock is behind by this number of milliseconds, as late as it accepts
+    /// them.
     Behind(u64),
-    /// The store loses its memory, and the copies come when it is open again.
+    /// The store loses its memory, and the copies arrive when it accepts first flights again.
     StoreLost,
 }
 
@@ -156,7 +157,7 @@ impl Scene {
         }
     }
 
-    /// Copies that arrive around the last moment at which a clock that is so far behind takes their stamp.
+    /// Sends copies that arrive around the last moment at which a clock that is `behind_ms` behind accepts their stamp.
     fn send_late(&mut self, syn: &[u8], behind_ms: u64) {
         let last = self.stamp_ms + Window::REQUESTS.past.as_millis() as u64 + behind_ms;
         let first = last.saturating_sub(DELAY.as_millis() as u64 + 5);
@@ -268,7 +269,7 @@ mod tests {
         all
     }
 
-    /// But for a server alone that is told a wrong time when it starts, and members that share no guard.
+    /// Except for a server without a shared guard whose clock is wrong when it starts, and members that share no guard.
     #[test]
     fn a_request_runs_once_whatever_happens() {
         assert_eq!(run(Memory::Own), [1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 1]);

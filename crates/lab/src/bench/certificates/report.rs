@@ -37,8 +37,8 @@ const fn accept(credential: Credential, burst: usize) -> Row {
     Row::Accept(credential, burst)
 }
 
-/// RSA signatures that a request has in the thesis: certificate and request, or the request alone. There the request's is
-/// RSA-512 (§4.5); the comparison takes RSA-1024 for both.
+/// RSA signatures of a request in the thesis: certificate and request, or the request alone. The thesis signs requests
+/// with RSA-512 (§4.5); the comparison uses RSA-1024 for both.
 fn rsa_signatures(row: Row) -> Option<f64> {
     match row {
         Row::Verify(Seen::Cached, _) | Row::Accept(Credential::Certificate(Seen::Cached), _) => Some(1.0),
