@@ -54,10 +54,13 @@ impl ReplayGuard for RemoteGuard {
     fn test_and_set(&self, id: ReplayId, stamp_ms: u64, now_ms: u64) -> Guarded {
         let ends = stamp_ms.saturating_add(millis(self.window.past));
         let left = ends.saturating_sub(now_ms);
-        if left == 0 {
+        let apart = if self.compares_clocks() { millis(Self::CLOCKS_APART) } else { 0 };
+        // By no member's clock is a stamp good that is further ahead. The store evicts nothing, so an id that a stranger
+        // stamped with a time of his choice must not get there.
+        let farthest = now_ms.saturating_add(millis(self.window.future)).saturating_add(2 * apart);
+        if left == 0 || stamp_ms > farthest {
             return Guarded::Floor;
         }
-        let apart = if self.compares_clocks() { millis(Self::CLOCKS_APART) } else { 0 };
         Guarded::Ask(JobRequest::GuardSet {
             key: id.id.to_be_bytes(),
             keep_ms: left.saturating_add(apart),
