@@ -332,6 +332,10 @@ impl Inner {
         let mut connection = opened.unwrap_or(Err(Failure::TimedOut))?;
         let rest = {
             let mut state = self.lock();
+            if state.owed.is_too_many() {
+                // Since it was looked at: the next attempt begins a new memory.
+                return Err(Failure::TimedOut);
+            }
             connection.since = state.memories.met(&connection.identity, Instant::now());
             state.connection = Some(connection.clone());
             state.owed.clone()

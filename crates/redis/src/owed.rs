@@ -13,57 +13,57 @@ const MOST: usize = 16_384;
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Owed {
     requests: Vec<JobRequest>,
-    /// How many were made up for before the first of them.
+    /// How many were made up for, or dropped, before the first of them.
     settled: u64,
-    too_many: bool,
+    /// How often there were too many, and they were dropped.
+    dropped: u64,
+    /// How many of these times a memory was begun anew for.
+    begun: u64,
 }
 
 impl Owed {
     /// Remembers a question, if it has to be made up for.
     pub fn add(&mut self, request: JobRequest) {
-        if self.too_many || !matches!(request, JobRequest::GuardSet { .. } | JobRequest::Redeem { .. }) {
+        if !matches!(request, JobRequest::GuardSet { .. } | JobRequest::Redeem { .. }) {
             return;
         }
-        self.too_many = self.requests.len() >= MOST;
-        if self.too_many {
+        if self.requests.len() >= MOST {
             self.settled += self.requests.len() as u64;
-            self.requests = Vec::new();
-        } else {
-            self.requests.push(request);
+            self.requests.clear();
+            self.dropped += 1;
         }
+        // Also when there were too many: the memory that is begun anew may not know of this one.
+        self.requests.push(request);
     }
 
     /// They are more than were kept.
     pub fn is_too_many(&self) -> bool {
-        self.too_many
+        self.dropped > self.begun
     }
 
     /// Nothing is to be made up for.
     pub fn is_empty(&self) -> bool {
-        self.requests.is_empty() && !self.too_many
+        self.requests.is_empty() && !self.is_too_many()
     }
 
     /// Whether `request` asks for an id or a cookie that is still to be reported as used.
     pub fn holds(&self, request: &JobRequest) -> bool {
         let used_up = matches!(request, JobRequest::GuardSet { .. } | JobRequest::Redeem { .. });
-        used_up && (self.too_many || self.requests.iter().any(|owed| is_same(owed, request)))
+        used_up && (self.is_too_many() || self.requests.iter().any(|owed| is_same(owed, request)))
     }
 
     pub fn requests(&self) -> &[JobRequest] {
         &self.requests
     }
 
-    /// What `told` was when it was looked at has been made up for.
+    /// What `told` was when it was looked at has been made up for, and a memory begun anew if they were too many.
     pub fn settle(&mut self, told: &Self) {
-        if told.too_many {
-            self.too_many = false;
-        } else {
-            // They may have become too many meanwhile, or somebody else has made up for the same ones.
-            let end = told.settled + told.requests.len() as u64;
-            let told = end.saturating_sub(self.settled).min(self.requests.len() as u64);
-            self.requests.drain(..told as usize);
-            self.settled += told;
-        }
+        self.begun = self.begun.max(told.dropped);
+        // Some may have been dropped meanwhile, or somebody else has made up for the same ones.
+        let end = told.settled + told.requests.len() as u64;
+        let told = end.saturating_sub(self.settled).min(self.requests.len() as u64);
+        self.requests.drain(..told as usize);
+        self.settled += told;
     }
 }
 
@@ -108,14 +108,28 @@ mod tests {
             owed.add(redeem(counter));
             assert!(owed.requests().len() <= MOST);
         }
-        assert!(owed.is_too_many() && owed.requests().is_empty());
+        assert!(owed.is_too_many() && owed.holds(&redeem(1)));
         let told = owed.clone();
         owed.settle(&told);
-        assert!(!owed.is_too_many());
+        assert!(owed.is_empty());
         // Too many since they were looked at: the next time tells.
         let told = owed.clone();
         (0..=MOST as u64).for_each(|counter| owed.add(redeem(counter + 1)));
         owed.settle(&told);
         assert!(owed.is_too_many());
+    }
+
+    /// The memory was begun anew, and what was refused after that is not good in the new one either.
+    #[test]
+    fn what_came_while_a_memory_was_begun_anew_is_owed_to_the_new_one() {
+        let mut owed = Owed::default();
+        (0..=MOST as u64).for_each(|counter| owed.add(redeem(counter + 1)));
+        let told = owed.clone();
+        let late = redeem(1 << 30);
+        owed.add(late);
+        owed.settle(&told);
+        assert!(!owed.is_too_many());
+        assert!(owed.holds(&late), "a copy of this one would be accepted");
+        assert_eq!(owed.requests(), [late]);
     }
 }
