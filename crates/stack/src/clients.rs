@@ -42,7 +42,8 @@ impl Clients {
 
 /// When data last left for a peer that has not acknowledged everything, or `None`.
 fn stuck_since(slot: &Slot) -> Option<Instant> {
-    let waits = slot.conn.unacknowledged() > 0 && slot.conn.close_reason().is_none();
+    // What was only written now is not waited for yet, however long ago something was sent.
+    let waits = slot.conn.waits_for_peer() && slot.conn.close_reason().is_none();
     waits.then(|| slot.conn.last_data())
 }
 

@@ -132,3 +132,23 @@ fn slow_readers_make_way_when_memory_is_short() {
     assert_eq!(p.stack.write(reader, &[0; 20_000], p.now), Ok(20_000));
     assert_eq!(p.state(reader), StateName::Established);
 }
+
+/// Clients that wait for news have nothing to take. When the server writes to all of them at once, and has no memory for
+/// the last ones, none of them is to blame: what was written to them has not even been sent.
+#[test]
+fn clients_that_waited_for_news_are_not_reset_for_it() {
+    let (mut p, listener) = server(|c| c.limits.buffer_bytes = 32 << 16);
+    let ids: Vec<ConnId> = (0..64).map(|n| open(&mut p, listener, HERE, n)).collect();
+    for _ in 0..10 {
+        p.pass(1_000);
+        p.drain();
+    }
+    let now = p.now;
+    for id in &ids {
+        let _ = p.stack.write(*id, &[0; 1 << 16], now);
+    }
+    let late = ids.iter().find(|id| p.stack.write(**id, &[0; 1 << 16], now).is_err());
+    assert!(late.is_some(), "the memory is not all taken: {}", p.stack.buffer_bytes());
+    assert_eq!(p.stack.counters().stuck_reset, 0);
+    assert_eq!(p.stack.connections(), 64);
+}

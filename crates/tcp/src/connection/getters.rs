@@ -216,6 +216,13 @@ impl Connection {
         self.snd.buffered()
     }
 
+    /// Whether the peer has to do something before the rest of what was written can go: to acknowledge what is under
+    /// way, or to open its window.
+    #[must_use]
+    pub fn waits_for_peer(&self) -> bool {
+        self.snd.buffered() > 0 && (self.snd.outstanding() || self.snd.wnd < u32::from(self.snd.mss))
+    }
+
     /// Bytes written by the application that were never sent.
     #[must_use]
     pub fn unsent(&self) -> usize {
