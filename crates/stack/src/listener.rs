@@ -90,6 +90,10 @@ impl Stack {
             // What came by a front may be dropped without a word, the client's own may not.
             let stays = isn == segment.seq && !self.parked.is_relayed(job);
             if stays && (offered || !segment.payload.is_empty()) {
+                if !self.parked.is_copy(job, segment) {
+                    // Dropped, its data comes by the ordinary handshake.
+                    self.spoil(syn);
+                }
                 return self.drop_packet(Drop::AlreadyParked);
             }
             // A plain SYN overtakes the verdict: ordinary handshake, the job's answer is ignored.

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use firstflight_credential::asap::{Candidate, Refused};
 use firstflight_credential::{Grant, JobRequest, Place, Work};
-use firstflight_wire::asap::{Hint, Status};
+use firstflight_wire::asap::{Hint, Offer, Status};
 use firstflight_wire::carrier::{FOLLOWER_BYTES, FOLLOWERS};
 use firstflight_wire::tcp::Segment;
 use firstflight_wire::{Instant, SeqNum};
@@ -161,6 +161,25 @@ impl ParkingLot {
     #[must_use]
     pub fn is_relayed(&self, id: JobId) -> bool {
         self.entries.get(id.index).is_some_and(|parked| parked.relayed.is_some())
+    }
+
+    /// Whether `syn` shows the same credential as the SYN that waits: then the verdict about that one uses it up.
+    #[must_use]
+    pub fn is_copy(&self, job: JobId, syn: &Segment<'_>) -> bool {
+        let parked = self.entries.get(job.index).and_then(|parked| Segment::parse(&parked.segment).ok());
+        let offer = |segment: &Segment<'_>| segment.options.asap().map(Offer::parse);
+        let most = match offer(syn) {
+            // Data behind the block that somebody changed does not make it another one.
+            Some(Some(Offer::Block { len, .. })) => usize::from(len),
+            _ => usize::MAX,
+        };
+        parked.is_some_and(|parked| {
+            let [one, two] =
+                [parked.payload, syn.payload].map(|payload| payload.get(..most).unwrap_or(payload));
+            one == two
+                && offer(&parked) == offer(syn)
+                && parked.options.fast_open() == syn.options.fast_open()
+        })
     }
 
     fn most_jobs(&self) -> usize {

@@ -11,7 +11,7 @@ use certified::{NOW_MS, certificate_with, request, verifier};
 use firstflight_credential::asap::{AsapPolicy, Identity, TrustStore, Trusted};
 use firstflight_credential::{GuardKey, JobRequest, RemoteGuard, ReplayTable, Window};
 use firstflight_wire::Clock;
-use firstflight_wire::asap::Status;
+use firstflight_wire::asap::{BLOCK_LEN, Status};
 use flights::{AFTER, CLIENT, DATA, Server, flight, flight_at, server, server_with, syn, trusting};
 use peer::{Seg, seg};
 use std::sync::Arc;
@@ -232,6 +232,40 @@ fn a_floor_that_rises_during_a_verification_refuses() {
         assert_eq!(flights::reply(&got).unwrap().status, Status::GuardFloor);
         s.p.nothing_to_accept(s.listener);
     }
+}
+
+// --- a SYN that waits --------------------------------------------------------------------------------------------
+
+/// While a SYN waits for its verdict, another request comes with its ports and its number. It is dropped, its data comes
+/// by the handshake, and a copy of it must not be good.
+#[test]
+fn what_meets_a_syn_that_waits_is_used_up() {
+    let mut s = server();
+    // Somebody was faster, with a request that is not right.
+    let mut wrong = request(&flights::client(), 9, DATA, 0);
+    wrong.payload[BLOCK_LEN - 1] ^= 1;
+    s.p.send(syn(&wrong));
+    s.p.send(flight(5));
+    assert_eq!(s.verify(), 1);
+    s.p.drain();
+    s.p.send(seg().seq(1).ack(1).rst());
+    for after in COPIES {
+        s.p.at(after);
+        copy_does_nothing(&mut s, flight(5));
+    }
+}
+
+/// A second copy of the SYN that waits uses up nothing: it is the same request.
+#[test]
+fn a_copy_of_a_syn_that_waits_changes_nothing() {
+    let mut s = server();
+    s.p.send(flight(5));
+    s.p.send(flight(5));
+    // Nor does a copy that somebody changed behind the block.
+    let mut longer = request(&flights::client(), 5, DATA, 0);
+    longer.payload.push(0);
+    s.p.send(syn(&longer));
+    s.accepts(flight(5));
 }
 
 // --- another listener ------------------------------------------------------------------------------------------
