@@ -11,9 +11,10 @@ use crate::relayed::Returned;
 use crate::slot::{Beginning, Owner};
 use crate::stack::{Announced, Stack};
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::hint::cold_path;
 use core::time::Duration;
-use firstflight_credential::asap::{BeforeAck, Candidate, Refused};
+use firstflight_credential::asap::{AsapPolicy, BeforeAck, Candidate, Refused};
 use firstflight_credential::{
     Admission, FirstFlight, Flow, Grant, JobRequest, JobResult, Offered, Outcome, Place, Policies, Presented,
     Reason, Work, admit, spoil,
@@ -111,6 +112,9 @@ impl Stack {
             Admission::Fallback { reason, grant, tell, refused } => {
                 self.tell(tell);
                 self.limited(index, reason);
+                if refused.is_some() {
+                    self.spoil_beside(syn);
+                }
                 if refused.is_some_and(|refused| refused.is_forged()) {
                     return self.answer_forged(syn, refused);
                 }
@@ -131,6 +135,24 @@ impl Stack {
         let first = first_flight(&syn.key, syn.segment, fast_open.as_ref());
         let job = spoil(policies(&listener.config), &first, &clock);
         self.tell(job);
+    }
+
+    /// This listener has refused a credential block. Another one of the port that admits more must not take a copy of it:
+    /// one that goes to another address, or comes when this listener has gone.
+    #[cold]
+    fn spoil_beside(&mut self, syn: &Syn<'_>) {
+        let clock = self.clock_at(syn.now);
+        let Some(listener) = self.listeners.at(syn.listener) else { return };
+        let own = listener.config.asap.as_ref();
+        let first = first_flight(&syn.key, syn.segment, None);
+        let more = |policy: &&AsapPolicy| own.is_none_or(|own| policy.admits_more_than(own));
+        let policies = self.listeners.policies(syn.key.local_port()).filter(more);
+        let jobs: Vec<_> = policies
+            .filter_map(|policy| spoil(Policies { fast_open: None, asap: Some(policy) }, &first, &clock))
+            .collect();
+        for job in jobs {
+            self.tell(Some(job));
+        }
     }
 
     /// A parked SYN's data comes another way: its verdict is of no interest, nor may a copy of it be taken.

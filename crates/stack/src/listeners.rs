@@ -112,10 +112,12 @@ impl Listeners {
         self.by_port.get(&port).into_iter().flatten().filter_map(|i| self.slab.get(*i))
     }
 
-    /// Whether a listener of this port may have refused first flights that another one would accept: a listener there
-    /// takes no certificates, or one was removed.
-    pub fn refused_before(&self, port: u16) -> bool {
-        self.left.contains(&port) || self.of_port(port).any(|listener| listener.config.asap.is_none())
+    /// Whether a listener of this port may have refused first flights that one with `policy` accepts: a listener there
+    /// takes no certificates, or fewer, or one was removed.
+    pub fn refused_before(&self, port: u16, policy: &AsapPolicy) -> bool {
+        let refuses = |other: &AsapPolicy| policy.admits_more_than(other);
+        self.left.contains(&port)
+            || self.of_port(port).any(|listener| listener.config.asap.as_ref().is_none_or(refuses))
     }
 
     /// The certificate policies of this port's listeners.

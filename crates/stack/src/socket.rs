@@ -95,9 +95,9 @@ const GONE: IoError = IoError::Closed(CloseReason::Aborted);
 impl Stack {
     /// Listens.
     ///
-    /// If another listener of this port takes no certificates, or one was removed before, it may have refused requests
-    /// that this listener would accept. Then this listener's replay guard closes for all requests that are in time now,
-    /// by the last wall clock ([`Stack::handle_clock`]).
+    /// If another listener of this port takes no certificates, or fewer than this one, or if one was removed before, it
+    /// may have refused requests that this listener would accept. Then this listener's replay guard closes for all
+    /// requests that are in time now, by the last wall clock ([`Stack::handle_clock`]).
     ///
     /// # Errors
     /// When the address is taken or not ours.
@@ -118,7 +118,7 @@ impl Stack {
         }
         if let Some(policy) = &config.asap {
             policy.key(self.random.next_u64());
-            if self.listeners.refused_before(config.local.port()) {
+            if self.listeners.refused_before(config.local.port(), policy) {
                 policy.close(&self.clock);
             }
         }

@@ -296,6 +296,57 @@ fn a_listener_in_anothers_place_takes_nothing_that_was_refused() {
     }
 }
 
+/// What a listener can have less than another one of its port, and what it says then.
+fn fewer() -> [(AsapPolicy, Status); 2] {
+    let other = Identity::name("www.example.net", 80);
+    [
+        (AsapPolicy { trust: store([]), ..certified::policy(&[1]) }, Status::UnknownVerifier),
+        (AsapPolicy { identities: [other].into(), ..certified::policy(&[1]) }, Status::WrongIdentity),
+    ]
+}
+
+/// The same while the other listener of the port stays, and takes certificates of its own: fewer, or for another name.
+#[test]
+fn a_listener_beside_another_one_takes_nothing_that_was_refused() {
+    for (less, status) in fewer() {
+        let guard = less.guard.clone();
+        let all = "0.0.0.0:80".parse().unwrap();
+        let mut s = server_with(|_| {}, |asap| *asap = less, |listen| listen.local = all);
+        refused(&mut s, flight(5), status);
+        s.p.at(50);
+        s.set_clock(0, Duration::ZERO);
+        let policy = AsapPolicy { guard, ..certified::policy(&[1]) };
+        s.listener = s.p.listen_with(|listen| listen.asap = Some(policy));
+        for after in COPIES {
+            s.p.at(50 + after);
+            copy_does_nothing(&mut s, flight(5));
+        }
+        new_is_accepted(&mut s, flight_at(77, 60_000));
+    }
+}
+
+/// Two listeners of one port, of which the one for a single address refuses more. When it has gone, the other one has
+/// its address.
+#[test]
+fn what_one_listener_refuses_another_one_of_its_port_does_not_take() {
+    for (less, status) in fewer() {
+        let policy = AsapPolicy { guard: less.guard.clone(), ..certified::policy(&[1]) };
+        let all = "0.0.0.0:80".parse().unwrap();
+        let mut s = server_with(|_| {}, |asap| *asap = policy, |listen| listen.local = all);
+        let other = s.listener;
+        s.listener = s.p.listen_with(|listen| listen.asap = Some(less));
+        // Its beginning has closed the guard, if it has another name.
+        s.p.at(20_000);
+        refused(&mut s, flight_at(5, 20_000), status);
+        let now = s.p.now;
+        s.p.stack.unlisten(s.listener, now);
+        s.p.drain();
+        s.listener = other;
+        copy_does_nothing(&mut s, flight_at(5, 20_000));
+        new_is_accepted(&mut s, flight_at(6, 20_000));
+    }
+}
+
 /// The first listeners of a server, for several addresses, close nothing.
 #[test]
 fn first_listeners_close_nothing() {

@@ -151,6 +151,15 @@ impl AsapPolicy {
         self.trust = trust;
     }
 
+    /// Whether a listener with this policy can accept requests that one with `other` refuses: it trusts more, or has other
+    /// identities. The answer may be a false yes, but never a false no.
+    #[must_use]
+    pub fn admits_more_than(&self, other: &Self) -> bool {
+        let named =
+            |identity: &Identity| other.identities.iter().any(|known| known.digest() == identity.digest());
+        self.trust.admits_more_than(&other.trust) || !self.identities.iter().all(named)
+    }
+
     /// Closes the guard for every request that is in time now. A server calls this when it begins to accept requests
     /// that it refused until now.
     pub fn close(&self, clock: &Clock) {
