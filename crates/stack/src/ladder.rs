@@ -220,8 +220,11 @@ impl Stack {
             }
             return winner.conn.handle_segment(segment, now, &mut self.pool);
         }
-        if loser.conn.totals().bytes_received > 0 || loser.owner != Owner::Application {
-            // The response came after all.
+        let first_bytes = loser.asked.as_ref().and_then(|asked| asked.ladder.first.as_ref());
+        let kept = first_bytes.map_or(0, |bytes| bytes.len() as u64);
+        let totals = loser.conn.totals();
+        if totals.bytes_received > 0 || totals.bytes_acked > kept || loser.owner != Owner::Application {
+            // The response came after all, or the server took bytes that cannot be sent again.
             self.forget_twin(first);
             self.drop_twin(Some(twin), now);
             return Disposition::Reset;

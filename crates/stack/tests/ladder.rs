@@ -412,6 +412,32 @@ fn a_connection_that_takes_more_than_is_kept_is_left_alone() {
     assert_eq!((local_port(&p, id), p.stack.counters().second_attempts), (first.port, 0));
 }
 
+/// The server takes more than is kept while the second attempt waits for its SYN-ACK. The second attempt would send
+/// a stream without that part.
+#[test]
+fn a_second_attempt_does_not_take_a_stream_whose_beginning_is_gone() {
+    let (mut p, id, first) = taken();
+    p.write(id, b"+-");
+    p.drain();
+    p.pass(1_000 + 2 * TICK);
+    let syn = p.drain().into_iter().find(|g| g.flags.contains(Flags::SYN)).expect("no second attempt");
+    let second = Attempt { port: source(&syn), syn };
+    p.local_port = first.port;
+    p.send(seg().seq(1).raw_ack(first.syn.raw_seq + AFTER + 1));
+    p.drain();
+    let late = second.answered(&mut p, 1);
+    p.send(late);
+    let sent = p.drain();
+    let of_second = |got: &&Got| source(got) == second.port;
+    assert!(sent.iter().filter(of_second).all(|got| got.flags.contains(Flags::RST)), "{sent:?}");
+    assert!(sent.iter().any(|got| of_second(&got)), "the second attempt gets a RST");
+    assert_eq!((local_port(&p, id), outcome(&p, id)), (first.port, Outcome::Accepted));
+    p.local_port = first.port;
+    p.send(seg().seq(1).raw_ack(first.syn.raw_seq + AFTER + 2).data(b"answer"));
+    assert_eq!(p.read(id), b"answer");
+    assert_eq!(p.stack.connections(), 1);
+}
+
 /// The response overtakes the second attempt's SYN-ACK: the first connection stays.
 #[test]
 fn a_late_response_wins() {
