@@ -59,7 +59,7 @@ impl Owed {
     /// What `told` was when it was looked at has been made up for, and a memory begun anew if they were too many.
     pub fn settle(&mut self, told: &Self) {
         self.begun = self.begun.max(told.dropped);
-        // Some may have been dropped meanwhile, or somebody else has made up for the same ones.
+        // Some may have been dropped meanwhile, or another task has reported the same ones.
         let end = told.settled + told.requests.len() as u64;
         let told = end.saturating_sub(self.settled).min(self.requests.len() as u64);
         self.requests.drain(..told as usize);

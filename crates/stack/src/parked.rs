@@ -169,7 +169,7 @@ impl ParkingLot {
         let parked = self.entries.get(job.index).and_then(|parked| Segment::parse(&parked.segment).ok());
         let offer = |segment: &Segment<'_>| segment.options.asap().map(Offer::parse);
         let most = match offer(syn) {
-            // Data behind the block that somebody changed does not make it another one.
+            // Data behind the block that was changed on the way does not make it another one.
             Some(Some(Offer::Block { len, .. })) => usize::from(len),
             _ => usize::MAX,
         };

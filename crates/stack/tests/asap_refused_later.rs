@@ -241,7 +241,7 @@ fn a_floor_that_rises_during_a_verification_refuses() {
 #[test]
 fn what_meets_a_syn_that_waits_is_used_up() {
     let mut s = server();
-    // Somebody was faster, with a request that is not right.
+    // An attacker was faster, with an invalid request.
     let mut wrong = request(&flights::client(), 9, DATA, 0);
     wrong.payload[BLOCK_LEN - 1] ^= 1;
     s.p.send(syn(&wrong));

@@ -23,7 +23,7 @@ use firstflight_wire::Clock;
 /// S are refused.
 ///
 /// The member also has a floor of its own, for requests that only this member refused: see
-/// [`ReplayGuard::raise_floor`]. A stamp below it is refused here, and its id is reported to the store all the same.
+/// [`ReplayGuard::raise_floor`]. A stamp below it is refused here, and its id is still reported to the store.
 #[derive(Debug)]
 pub struct RemoteGuard {
     key: GuardKey,
