@@ -24,34 +24,60 @@ fn pushes(p: &mut Peer) -> Vec<bool> {
 
 // --- acknowledging ---------------------------------------------------------------------------------
 
+/// `Config::quick_delay`, a millisecond, and a tick of the timer wheel; in milliseconds.
+const QUICK: u64 = 2;
+
+/// A peer that holds its next short segment back until this one is acknowledged (Nagle's algorithm) waits for a
+/// millisecond, not for the 40 of a delayed acknowledgement.
 #[test]
-fn the_first_acknowledgements_do_not_wait() {
-    let mut p = Peer::with(|config| {
-        config.tcp.quick_acks = 16;
-        config.tcp.quick_small = true;
-    });
+fn the_first_short_segments_are_acknowledged_almost_at_once() {
+    let mut p = Peer::with(|config| config.tcp.quick_acks = 16);
     p.open_active(seg().mss(1460));
     for n in 0..16 {
         p.send(seg().seq(1 + 10 * n).ack(1).bytes(10));
+        p.quiet();
+        p.pass(QUICK);
         p.expect().is_ack().ack(11 + 10 * n).empty();
     }
     p.send(seg().seq(161).ack(1).bytes(10));
+    p.pass(QUICK);
+    p.quiet();
+    p.pass(40 - QUICK + 1);
+    p.expect().is_ack().ack(171).empty();
+}
+
+#[test]
+fn the_first_full_segments_are_acknowledged_at_once() {
+    let mut p = Peer::with(|config| config.tcp.quick_acks = 16);
+    p.open_active(seg().mss(1460));
+    p.send(seg().seq(1).ack(1).bytes(1_460));
+    p.expect().is_ack().ack(1_461).empty();
+}
+
+/// The millisecond is there for this: one packet, not two.
+#[test]
+fn an_answer_at_once_takes_the_first_acknowledgement_along() {
+    let mut p = Peer::with(|config| config.tcp.quick_acks = 16);
+    let id = p.open_active(seg().mss(1460));
+    p.send(seg().seq(1).ack(1).data(b"question"));
+    p.write(id, b"answer");
+    p.expect().is_ack().ack(9).data(b"answer");
+    p.pass(QUICK);
     p.quiet();
 }
 
 #[test]
 fn after_an_answer_acknowledgements_wait_for_the_next() {
-    let mut p = Peer::with(|config| {
-        config.tcp.quick_acks = 16;
-        config.tcp.quick_small = true;
-    });
+    let mut p = Peer::with(|config| config.tcp.quick_acks = 16);
     let id = p.open_active(seg().mss(1460));
     p.pass(100);
     p.send(seg().seq(1).ack(1).data(b"question"));
+    p.pass(QUICK);
     p.expect().is_ack().ack(9).empty();
     p.write(id, b"answer");
     p.expect().data(b"answer");
     p.send(seg().seq(9).ack(7).data(b"question"));
+    p.pass(QUICK);
     p.quiet();
 }
 
@@ -67,26 +93,31 @@ fn every_write_ends_with_psh_and_nothing_else_has_it() {
     assert_eq!(pushes(&mut p), [true, false, true]);
 }
 
-/// What Linux leaves to the network card to cut: half a window of ten segments.
+/// What Linux leaves to the network card to cut: half a window of ten segments. A receiver that merges segments passes
+/// the end of the window on when it sees PSH.
 #[test]
-fn bursts_end_with_psh_where_it_is_asked_for() {
-    let mut p = Peer::with(|config| {
-        config.tcp.timestamps = false;
-        config.tcp.push_bursts = Some(10);
-    });
-    let id = p.open_active(seg().mss(MSS as u16));
+fn bursts_end_with_psh() {
+    let (mut p, id) = open();
     p.write(id, &[1; 20 * MSS]);
     let five = [false, false, false, false, true];
     assert_eq!(pushes(&mut p), [five, five].concat());
 }
 
+#[test]
+fn psh_can_be_kept_for_the_ends_of_writes() {
+    let mut p = Peer::with(|config| {
+        config.tcp.timestamps = false;
+        config.tcp.push_bursts = None;
+    });
+    let id = p.open_active(seg().mss(MSS as u16));
+    p.write(id, &[1; 9 * MSS]);
+    assert_eq!(pushes(&mut p), [vec![false; 8], vec![true]].concat());
+}
+
 /// As they left, cut where the peer has what lies between.
 #[test]
 fn bursts_are_repeated_with_psh_at_their_ends() {
-    let mut p = Peer::with(|config| {
-        config.tcp.timestamps = false;
-        config.tcp.push_bursts = Some(10);
-    });
+    let mut p = Peer::with(|config| config.tcp.timestamps = false);
     let id = p.open_active(seg().mss(MSS as u16).sack_ok());
     p.write(id, &[1; 10 * MSS]);
     assert_eq!(p.drain().len(), 10);
@@ -215,9 +246,10 @@ fn what_a_crossed_syn_carried_can_be_acknowledged() {
     }
 }
 
+/// A middlebox may remove the option from a connection under way (RFC 7323 §3.2 would have such segments dropped).
 #[test]
-fn segments_without_timestamps_can_be_taken() {
-    let mut p = Peer::with(|config| config.tcp.require_timestamps = false);
+fn segments_without_the_agreed_timestamps_are_taken() {
+    let mut p = Peer::new();
     let listener = p.listen();
     let id = p.open_passive(listener, seg().mss(1460).ts(1_000));
     p.send(seg().seq(1).ack(1).data(b"bare"));

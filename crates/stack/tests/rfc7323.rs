@@ -136,11 +136,13 @@ fn timestamps_on_every_segment_once_agreed() {
     assert!(p.expect().ts.is_some());
 }
 
-/// RFC 7323 §3.2: a segment without the option is dropped, a RST is not.
+/// RFC 7323 §3.2: where [`require_timestamps`](firstflight_tcp::Config::require_timestamps) is set, a segment without
+/// the option is dropped, a RST is not.
 //= rfc7323 3.2-g 3.2-h test
 #[test]
 fn missing_timestamps_are_dropped_silently_except_on_rst() {
-    let (mut p, id) = open_ts();
+    let mut p = Peer::with(|config| config.tcp.require_timestamps = true);
+    let id = p.open_active(seg().mss(1460).ts(1_000));
     p.send(seg().seq(1).ack(1).data(b"bare"));
     p.quiet();
     assert_eq!(p.read(id), b"");
@@ -151,7 +153,7 @@ fn missing_timestamps_are_dropped_silently_except_on_rst() {
 /// RFC 7323 §3.2: that is so for the SYN-ACK that ends a simultaneous open.
 #[test]
 fn a_crossed_syn_ack_without_the_agreed_timestamps_is_dropped() {
-    let mut p = Peer::new();
+    let mut p = Peer::with(|config| config.tcp.require_timestamps = true);
     let id = p.connect(b"", false);
     p.expect().is_syn();
     p.send(seg().syn().mss(1460).ts(1_000));

@@ -57,14 +57,17 @@ pub struct Config {
     pub window_scaling: bool,
     /// The scale to offer, if not the one that the receive buffer needs: a buffer that may grow.
     pub scale: Option<u8>,
-    /// Bytes offered at first, if not the whole receive buffer: twice what arrives comes to it (Linux: 64 KB).
+    /// Bytes offered at first, if less than [`Config::receive_buffer`] says; the window then grows by twice what
+    /// arrives. Linux offers 64 KB, because its receive buffers take memory from a limit of the whole system.
     pub first_window: Option<u32>,
     /// Offer timestamps (RFC 7323 §3).
     pub timestamps: bool,
-    /// Where timestamps were agreed, drop segments without them (RFC 7323 §3.2: SHOULD). Linux takes them.
+    /// Where timestamps were agreed, drop segments without them (RFC 7323 §3.2: SHOULD). Off by default, as in Linux:
+    /// where a middlebox removes the option from a connection under way, dropping would stop it for good. An old duplicate
+    /// is still recognised, because it carries its timestamps.
     pub require_timestamps: bool,
-    /// Answer an acknowledgement of what was never sent (RFC 9293 §3.10.7.4: "send an ACK, drop the segment"). Linux
-    /// drops it without a word.
+    /// Answer an acknowledgement of what was never sent (RFC 9293 §3.10.7.4: "send an ACK, drop the segment"), as the
+    /// newest versions of Linux do. Older ones drop it without an answer.
     pub answer_unsent_acks: bool,
     /// Offer selective acknowledgements (RFC 2018).
     pub sack: bool,
@@ -85,8 +88,11 @@ pub struct Config {
     /// Acknowledgements that do not wait at the start of what the peer sends, and after a pause: its slow start lives
     /// on them (Linux: 16).
     pub quick_acks: u32,
-    /// Segments shorter than full count for that, too (Linux: yes).
-    pub quick_small: bool,
+    /// How long the acknowledgement of a segment shorter than full may wait for company while acknowledgements are
+    /// quick (Linux: not at all). An answer that the application writes within this time takes it along, which saves a
+    /// packet. A sender that holds its next short segment back until this one is acknowledged (Nagle's algorithm)
+    /// waits no longer than this.
+    pub quick_delay: Duration,
     /// SYN retransmissions until a connect is given up (Linux: 6).
     //= rfc9293 MUST-22 MUST-23
     pub syn_retries: u8,
@@ -109,8 +115,10 @@ pub struct Config {
     /// How long TIME-WAIT lasts, 2 MSL (Linux: 60 s); no more than the four minutes of RFC 9293 §3.4.2.
     //= rfc9293 MUST-13
     pub time_wait: Duration,
-    /// PSH also on the last of several segments that leave together, as Linux sets it on what it leaves to the
-    /// network card to cut, and how many that are at least (Linux: `tcp_min_tso_segs`, 2).
+    /// PSH also on the last of several segments that leave together, and how many segments that are at least; as Linux
+    /// does with what it leaves to the network card to cut (`tcp_min_tso_segs`, 2). A receiver whose network card or
+    /// kernel merges segments (GRO) passes them on when it sees PSH; without it the end of a window can wait for a timer
+    /// there. With `None` only the end of a write has PSH.
     pub push_bursts: Option<u32>,
     /// Let the SYN-ACK carry data that the application wrote before it left (RFC 9293 §3.5 allows
     /// it). Off by default: Linux clients discard such data, which costs them a retransmission.
@@ -128,7 +136,7 @@ impl Default for Config {
             scale: None,
             first_window: None,
             timestamps: true,
-            require_timestamps: true,
+            require_timestamps: false,
             answer_unsent_acks: true,
             sack: true,
             ecn: EcnPolicy::Accept,
@@ -139,7 +147,7 @@ impl Default for Config {
             //= rfc9293 MUST-40
             delayed_ack: Duration::from_millis(40),
             quick_acks: 16,
-            quick_small: false,
+            quick_delay: Duration::from_millis(1),
             syn_retries: 6,
             //= rfc9293 SHLD-11
             retries: 15,
@@ -149,7 +157,7 @@ impl Default for Config {
             keepalive: None,
             fin_wait2: Duration::from_secs(60),
             time_wait: Duration::from_secs(60),
-            push_bursts: None,
+            push_bursts: Some(2),
             data_in_syn_ack: false,
         }
     }

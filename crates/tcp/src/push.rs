@@ -61,6 +61,20 @@ impl Push {
         self.0.as_ref().is_some_and(|ends| ends.list.contains(&end))
     }
 
+    /// Whether there were ever several segments together, or a write behind another.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Whether no segment of a burst has left whose last one is still to come.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_between_bursts(&self) -> bool {
+        self.0.as_ref().is_none_or(|ends| ends.burst.1 == 0)
+    }
+
     /// A segment leaves, at most `most()` together, and no other after it if it is the `last`. Whether it is the
     /// last of several.
     pub fn leaves(&mut self, now: Instant, last: bool, most: impl FnOnce() -> u32) -> bool {

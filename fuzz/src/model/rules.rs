@@ -132,12 +132,13 @@ impl Tcb {
             // first one may have been lost with its options. The engine sends it at most twice a second.
             return Allowed::ack().or_syn_ack().or_nothing();
         }
-        // RFC 7323 §5.3 R1, and §3.2: without the option a segment is dropped silently. A SYN is answered like any.
+        // RFC 7323 §5.3 R1, and §3.2: without the option a segment is dropped silently. DELIBERATE: only if so
+        // configured. A SYN is answered like any.
         if self.timestamps && !seg.rst {
             let valid = now_ms.saturating_sub(self.ts_recent_at) < TS_VALID_MS;
             match seg.stamp {
                 Some(stamp) if valid && lt(stamp, self.ts_recent) => return Allowed::challenge(),
-                None if !seg.syn => return Allowed::nothing(),
+                None if !seg.syn && self.requires_timestamps => return Allowed::nothing(),
                 _ => {}
             }
         }

@@ -77,6 +77,8 @@ pub struct Tcb {
     pub held: Vec<(u32, u32)>,
     pub fin_held: Option<u32>,
     pub timestamps: bool,
+    /// [`require_timestamps`](firstflight_tcp::Config::require_timestamps).
+    pub requires_timestamps: bool,
     pub ts_recent: u32,
     pub ts_recent_at: u64,
     pub time_wait_since: u64,
@@ -110,6 +112,7 @@ impl Tcb {
             held: Vec::new(),
             fin_held: None,
             timestamps: false,
+            requires_timestamps: false,
             ts_recent: 0,
             ts_recent_at: 0,
             time_wait_since: 0,

@@ -359,9 +359,9 @@ impl Connection {
         if unlikely(!matches!(taken, Taken::InOrder(_))) {
             self.quick.trouble(self.rcv.segments(), most);
         }
-        // A short answer needs no acknowledgement at once: its sender has nothing more.
+        // A short segment is often followed by our answer, which takes the acknowledgement along: `ack_delay`.
         let full = self.rcv.measure(payload.len(), pushed);
-        self.rcv.want_ack(taken, (full || self.config.quick_small) && self.quick.is_quick());
+        self.rcv.want_ack(taken, full && self.quick.is_quick());
         if let Taken::InOrder(n) = taken {
             self.totals.bytes_received += u64::from(n);
             self.ready |= Readiness::READABLE;

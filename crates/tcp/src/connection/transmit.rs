@@ -13,6 +13,7 @@ use crate::send::Send;
 use crate::state::State;
 use crate::straight::straight;
 use crate::timers::Timer;
+use core::time::Duration;
 use firstflight_wire::hint::unlikely;
 use firstflight_wire::tcp::{Flags, Header, OptionsBuf};
 use firstflight_wire::{Instant, SeqNum};
@@ -68,9 +69,15 @@ impl Connection {
             return self.emit_bare(self.snd.nxt, Flags::ACK, now, out);
         }
         if self.rcv.need == AckNeed::Delayed && !self.timers.runs(Timer::DelayedAck) {
-            self.timers.set(Timer::DelayedAck, now + self.config.delayed_ack);
+            self.timers.set(Timer::DelayedAck, now + self.ack_delay());
         }
         None
+    }
+
+    /// How long an acknowledgement may wait for an answer or for a second segment.
+    #[inline(always)]
+    fn ack_delay(&self) -> Duration {
+        if self.quick.is_quick() { self.config.quick_delay } else { self.config.delayed_ack }
     }
 
     /// Whether what may be sent before the client's ACK has room for an acknowledgement of what followed its
@@ -241,7 +248,7 @@ impl Connection {
         let len = chunk.len as usize;
         self.snd.copy(chunk, out.get_mut(at..at + len)?);
         self.note_sent(chunk, options, now, pool);
-        if unlikely(self.config.push_bursts.is_some()) && !chunk.again() && flags.contains(Flags::PSH) {
+        if unlikely(self.push.is_used()) && !chunk.again() && flags.contains(Flags::PSH) {
             self.snd.flight.end_burst();
         }
         Some(at + len)
@@ -270,8 +277,11 @@ impl Connection {
         let end = chunk.seq + chunk.len;
         let ends = end == self.snd.end() && !self.facts.open_end || self.push.ends_at(end);
         match self.config.push_bursts {
-            None => ends,
-            Some(least) => self.ends_burst(chunk, room, least, now) || ends,
+            // One segment that nothing follows is no burst.
+            Some(least) if end != self.snd.end() || !self.push.is_between_bursts() => {
+                self.ends_burst(chunk, room, least, now) || ends
+            }
+            _ => ends,
         }
     }
 
@@ -286,8 +296,8 @@ impl Connection {
             true => full || self.snd.flight.ends_burst(end),
             false => full || !end.lt(self.snd.end()) || end.ge(self.snd.window_end()),
         };
-        let (srtt, min_rtt) = (self.rtt.srtt(), self.rtt.min_rtt());
-        self.push.leaves(now, last, || crate::push::burst(room, cwnd, least, srtt, min_rtt))
+        let rtt = &self.rtt;
+        self.push.leaves(now, last, || crate::push::burst(room, cwnd, least, rtt.srtt(), rtt.min_rtt()))
     }
 
     /// Bookkeeping of a chunk that leaves.
