@@ -6,8 +6,10 @@ import tomllib
 
 #: What a reason may be, in the words of the table.
 KINDS = {
+    "default": "another default",
     "defect": "to be mended",
     "deliberate": "deliberately different",
+    "missing": "missing feature",
     "scope": "out of scope",
 }
 
@@ -33,8 +35,14 @@ def reason(name, reasons):
     return None
 
 
-def unexplained(results, reasons):
-    return [name for name, (passed, _) in results.items() if not passed and reason(name, reasons) is None]
+def unexplained(results, as_linux, reasons):
+    """What fails without a reason, or fails as Linux too although the reason is a default."""
+    names = []
+    for name, (passed, _) in results.items():
+        kind = None if passed else (reason(name, reasons) or ("", ""))[0]
+        if kind == "" or kind == "default" and not as_linux[name][0]:
+            names.append(name)
+    return names
 
 
 def folder(name):
@@ -45,21 +53,23 @@ def folder(name):
     return "_".join(name.split("_")[:2])
 
 
-def table(results, reasons):
+def table(results, as_linux, reasons):
     rows = {}
     for name, (passed, _) in results.items():
-        row = rows.setdefault(folder(name), {"scripts": 0, "pass": 0, **{kind: 0 for kind in KINDS}, "?": 0})
+        empty = {"scripts": 0, "pass": 0, "linux": 0, **{kind: 0 for kind in KINDS}, "?": 0}
+        row = rows.setdefault(folder(name), empty)
         row["scripts"] += 1
+        row["linux"] += as_linux[name][0]
         if passed:
             row["pass"] += 1
         else:
             found = reason(name, reasons)
             row[found[0] if found else "?"] += 1
     total = {key: sum(row[key] for row in rows.values()) for key in next(iter(rows.values()))}
-    heads = ["folder", "scripts", "pass", *KINDS.values(), "not looked at"]
+    heads = ["folder", "scripts", "pass with the defaults", "pass as Linux", *KINDS.values(), "not looked at"]
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for head, row in [*sorted(rows.items()), ("**all**", total)]:
-        cells = [head, *(str(row[key]) if row[key] or key in ("scripts", "pass") else "" for key in total)]
+        cells = [head, *(str(row[key]) if row[key] or key in ("scripts", "pass", "linux") else "" for key in total)]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -76,12 +86,12 @@ def failures(results, reasons):
     return "\n".join(lines) if groups else "Nothing fails."
 
 
-def write(path, section, results, reasons):
+def write(path, section, results, as_linux, reasons):
     """Replaces what stands between the marks of a section."""
     begin, end = f"<!-- {section} -->", f"<!-- /{section} -->"
     with open(path, encoding="utf-8") as file:
         text = file.read()
-    body = f"{begin}\n\n{table(results, reasons)}\n\n{failures(results, reasons)}\n\n{end}"
+    body = f"{begin}\n\n{table(results, as_linux, reasons)}\n\n{failures(results, reasons)}\n\n{end}"
     replaced, count = re.subn(re.escape(begin) + ".*?" + re.escape(end), lambda _: body, text, flags=re.DOTALL)
     if count != 1:
         raise SystemExit(f"{path} has no section {section}")

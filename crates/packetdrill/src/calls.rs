@@ -146,7 +146,7 @@ impl World {
         let config = ConnectConfig {
             fast_open: fast,
             no_cookie: fast && free,
-            syn_timeout: Some(Duration::from_secs(1)),
+            syn_timeout: self.flags.as_linux.then_some(Duration::from_secs(1)),
             local: socket.local,
             tcp: Some(tcp),
             ..ConnectConfig::default()

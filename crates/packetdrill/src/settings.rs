@@ -22,25 +22,25 @@ pub const SERVER_NO_COOKIE: u32 = 0x200;
 /// `tcp_fastopen`: every listener uses it.
 pub const SERVER_ALWAYS: u32 = 0x400;
 
-/// What `--so_flags` says: `local=ADDRESS,mtu=BYTES,unsent_acks=answer`.
+/// What `--so_flags` says: `local=ADDRESS,mtu=BYTES,settings=linux`.
 #[derive(Debug, Clone)]
 pub struct Flags {
     /// The stack's address.
     pub local: Option<IpAddr>,
     /// The link's, bytes.
     pub mtu: usize,
-    /// What was never sent and is acknowledged is answered, as by newer kernels.
-    pub answer_unsent_acks: bool,
+    /// Where one of the engine's defaults differs from Linux on purpose, do as Linux does.
+    pub as_linux: bool,
 }
 
 impl Flags {
     /// Reads them; what is not known is left out.
     pub fn parse(text: &str) -> Self {
-        let mut flags = Self { local: None, mtu: 1500, answer_unsent_acks: false };
+        let mut flags = Self { local: None, mtu: 1500, as_linux: false };
         for (name, value) in text.split(',').filter_map(|word| word.split_once('=')) {
             match name {
                 "local" => flags.local = value.parse().ok(),
-                "unsent_acks" => flags.answer_unsent_acks = value == "answer",
+                "settings" => flags.as_linux = value == "linux",
                 "mtu" => flags.mtu = value.parse().unwrap_or(flags.mtu),
                 _ => {}
             }
@@ -97,8 +97,8 @@ pub fn stack_config(flags: &Flags, sysctl: &Sysctl) -> Config {
     let mut config = Config::new(flags.local.into_iter().collect(), [7; 32]);
     config.mtu = flags.mtu;
     config.answer_echo = false;
-    config.simple_credentials = true;
-    config.unreachable_ends_handshakes = true;
+    config.simple_credentials = flags.as_linux;
+    config.unreachable_ends_handshakes = flags.as_linux;
     config.tcp = tcp_config(sysctl, &Options::default(), flags);
     config
 }
@@ -115,10 +115,7 @@ pub fn tcp_config(sysctl: &Sysctl, options: &Options, flags: &Flags) -> firstfli
         scale: Some(scale(sysctl, options)),
         window_scaling: sysctl.window_scaling,
         timestamps: sysctl.timestamps,
-        require_timestamps: false,
-        quick_small: true,
-        answer_unsent_acks: flags.answer_unsent_acks,
-        first_window: Some(1 << 16),
+        first_window: flags.as_linux.then_some(1 << 16),
         push_bursts: Some(sysctl.min_tso_segs),
         ecn: match sysctl.ecn {
             0 => EcnPolicy::Off,
