@@ -133,18 +133,19 @@ impl Receive {
         self.fin.is_some_and(|fin| fin.lt(self.nxt))
     }
 
-    /// RFC 9293 §3.10.7.4, first step: is any of the segment's sequence space in the window?
+    /// RFC 9293 §3.10.7.4, first step: is any of the segment's sequence space in the window? A FIN needs no room in the
+    /// buffer: the last number may be the one behind the window, also a closed one, if it is a `fin` (so does Linux).
+    /// Its sender would repeat it until the window opens.
     //= rfc7323 2.4-b 2.4-c
     #[must_use]
     #[inline(always)]
-    pub fn acceptable(&self, seq: SeqNum, len: u32) -> bool {
+    pub fn acceptable(&self, seq: SeqNum, len: u32, fin: bool) -> bool {
         let window = self.edge.distance_from(self.nxt);
         match (len, window) {
             //= rfc9293 MUST-66
             (0, 0) => seq == self.nxt,
             (0, w) => seq.in_window(self.nxt, w),
-            (_, 0) => false,
-            (l, w) => seq.in_window(self.nxt, w) || (seq + (l - 1)).in_window(self.nxt, w),
+            (l, w) => seq.in_window(self.nxt, w) || (seq + (l - 1)).in_window(self.nxt, w + u32::from(fin)),
         }
     }
 

@@ -99,7 +99,7 @@ fn a_syn_ack_sent_again_takes_no_window_back() {
     let offered = rcv.edge;
     assert_eq!(rcv.window(true), 0xffff);
     assert_eq!(rcv.edge, offered);
-    assert!(rcv.acceptable(SeqNum::new(500_000), 1000));
+    assert!(rcv.acceptable(SeqNum::new(500_000), 1000, false));
 }
 
 /// RFC 7323 §2.4: a SYN says no more than 65,535 bytes, which are 255 steps of 256 and a rest.
@@ -118,4 +118,26 @@ fn what_a_syn_offered_is_not_taken_back_for_want_of_a_byte() {
     assert_eq!(rcv.window(false), 0);
     assert_eq!(rcv.read(&mut pool, &mut out), 255);
     assert_eq!(rcv.window(false), 0);
+}
+
+/// A FIN needs no room: its number may be the one behind the window. Text there is refused as ever.
+#[test]
+fn a_fin_may_be_the_number_behind_the_window() {
+    let mut pool = Pool::new(1 << 20);
+    let mut rcv = Receive::new(SeqNum::new(0), 1024, 0, 1000);
+    let edge = SeqNum::new(1025);
+    assert!(rcv.acceptable(edge, 1, true), "behind what is still under way");
+    assert!(!rcv.acceptable(edge, 1, false) && !rcv.acceptable(edge + 1, 1, true));
+    assert_eq!(rcv.take(&mut pool, SeqNum::new(1), &[0; 1024]), Taken::InOrder(1024));
+    rcv.acked();
+    assert_eq!((rcv.nxt, rcv.window(false)), (edge, 0));
+    assert!(rcv.acceptable(edge, 1, true), "alone");
+    assert!(rcv.acceptable(edge - 100, 101, true), "with text that is there");
+    assert!(
+        !rcv.acceptable(edge, 1, false) && !rcv.acceptable(edge, 101, true),
+        "not with text that does not fit"
+    );
+    rcv.note_fin(edge);
+    assert!(rcv.take_fin() && rcv.finished());
+    assert_eq!((rcv.nxt, rcv.window(false), rcv.readable()), (edge + 1, 0, 1024));
 }

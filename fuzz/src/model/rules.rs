@@ -187,13 +187,15 @@ impl Tcb {
     /// First step, table 6.
     fn acceptable(&self, seg: &Arriving) -> bool {
         let inside = |number: u32| number.wrapping_sub(self.rcv_nxt) < self.rcv_wnd;
+        let edge = self.rcv_nxt.wrapping_add(self.rcv_wnd);
+        let last = |len: u32| seg.seq.wrapping_add(len - 1);
         match (seg.len(), self.rcv_wnd) {
             (0, 0) => seg.seq == self.rcv_nxt,
             (0, _) => inside(seg.seq),
             // DELIBERATE: of the "special allowance" for a closed window only RST is made: a segment with text that
             // does not fit is answered, and its sender says the rest again with the next.
-            (_, 0) => false,
-            (len, _) => inside(seg.seq) || inside(seg.seq.wrapping_add(len - 1)),
+            // DELIBERATE: a FIN may have the number just behind the window, also a closed one: it needs no room.
+            (len, _) => inside(seg.seq) || inside(last(len)) || seg.fin && last(len) == edge,
         }
     }
 

@@ -156,7 +156,7 @@ impl Connection {
     /// taken up to `end`. What is odd about it is not answered.
     fn take_follower(&mut self, segment: &Segment<'_>, end: SeqNum, pool: &mut Pool) -> Disposition {
         let behind = segment.seq + segment.len();
-        if !self.rcv.acceptable(segment.seq, segment.len()) || behind.gt(end) {
+        if !self.rcv.acceptable(segment.seq, segment.len(), false) || behind.gt(end) {
             return Disposition::Dropped(DropReason::OutOfWindow);
         }
         if self.facts.released {
@@ -214,7 +214,7 @@ impl Connection {
                 _ => {}
             }
         }
-        if self.rcv.acceptable(seq, len) {
+        if self.rcv.acceptable(seq, len, segment.flags.contains(Flags::FIN)) {
             return Ok(());
         }
         self.answer_unacceptable(segment, seq, len, now);
@@ -256,7 +256,7 @@ impl Connection {
     //= rfc7323 5.2-e
     fn take_reset(&mut self, seq: SeqNum, now: Instant, pool: &mut Pool) -> Disposition {
         //= rfc5961 3.2-d
-        if !self.rcv.acceptable(seq, 0) {
+        if !self.rcv.acceptable(seq, 0, false) {
             return Disposition::Dropped(DropReason::OutOfWindow);
         }
         //= rfc5961 3.2-b 3.2-c
