@@ -4,7 +4,7 @@
 mod peer;
 
 use firstflight_stack::{CloseReason, ConnId, StateName};
-use peer::{Peer, seg};
+use peer::{Peer, Seg, seg};
 
 // --- closed ---------------------------------------------------------------------------------------
 
@@ -52,4 +52,90 @@ fn a_fin_behind_old_text_is_taken_into_a_closed_window() {
     p.send(seg().seq(1_001).ack(1).bytes(1_000).fin());
     p.expect().is_ack().ack(2_002).win(0);
     assert_eq!((p.state(id), p.read(id).len()), (StateName::CloseWait, 2_000));
+}
+
+// --- opened ---------------------------------------------------------------------------------------
+
+/// A probe of the peer's: a number that is there (Linux; RFC 9293 §3.8.6.1 allows a byte that does not fit).
+fn probe() -> Seg {
+    seg().seq(2_000).ack(1)
+}
+
+/// A lost update is not found by the peer's next probe, which may be two minutes away.
+#[test]
+fn an_update_that_the_peer_waits_for_is_repeated() {
+    for probe in [probe(), seg().seq(2_001).ack(1).bytes(1), seg().seq(1_001).ack(1).bytes(1_000)] {
+        let (mut p, id) = closed();
+        p.at(5_000);
+        p.send(probe);
+        p.expect().is_ack().ack(2_001).win(0);
+        p.at(10_000);
+        p.quiet();
+        assert_eq!(p.read(id).len(), 2_000);
+        p.expect().is_ack().seq(1).ack(2_001).win(2_000);
+        // RTO 200 ms, doubling, and not for ever.
+        let again = p.sends_at(10_000_000, &[10_200, 10_600, 11_400, 13_000, 16_200, 22_600, 35_400, 61_000]);
+        assert!(
+            again.iter().all(|g| (g.seq, g.ack, g.window, g.data.len()) == (1, 2_001, 2_000, 0)),
+            "{again:?}"
+        );
+    }
+}
+
+/// It stops with the first new byte, whose acknowledgement waits no longer than any.
+#[test]
+fn an_update_is_repeated_until_the_peer_goes_on() {
+    let (mut p, id) = closed();
+    p.send(probe());
+    p.expect().win(0);
+    p.read(id);
+    p.expect().win(2_000);
+    p.sends_at(250, &[200]);
+    p.send(seg().seq(2_001).ack(1).bytes(500));
+    p.sends_at(100_000, &[290]);
+    assert_eq!(p.read(id).len(), 500);
+    // Not at the next number either.
+    p.send(seg().seq(2_500).ack(1));
+    p.expect().is_ack().ack(2_501).win(1_500);
+    p.at(1_000_000);
+    p.quiet();
+}
+
+/// A peer that has nothing to send, or has had no time to say so, costs one packet.
+#[test]
+fn a_peer_that_sent_nothing_into_the_closed_window_is_told_once() {
+    let (mut p, id) = closed();
+    p.at(5_000);
+    p.read(id);
+    p.expect().is_ack().ack(2_001).win(2_000);
+    p.at(1_000_000);
+    p.quiet();
+    // Keepalives are answered, each once, but for the first: the peer may not know.
+    p.send(probe());
+    p.expect().is_ack().ack(2_001).win(2_000);
+    let again = [200, 600, 1_400, 3_000, 6_200, 12_600, 25_400, 51_000].map(|ms| 1_000_000 + ms);
+    p.sends_at(2_000_000, &again);
+    for ms in [2_000_000, 3_000_000] {
+        p.at(ms);
+        p.send(probe());
+        p.expect().is_ack().ack(2_001).win(2_000);
+    }
+    p.at(4_000_000);
+    p.quiet();
+}
+
+/// Data of ours brings the window along, and is sent again until it is acknowledged.
+#[test]
+fn data_that_follows_an_update_takes_its_place() {
+    let (mut p, id) = closed();
+    p.send(probe());
+    p.expect().win(0);
+    p.read(id);
+    p.expect().win(2_000);
+    p.write(id, b"answer");
+    p.expect().seq(1).ack(2_001).win(2_000).data(b"answer");
+    p.pass(50);
+    p.send(seg().seq(2_001).ack(7));
+    p.at(1_000_000);
+    p.quiet();
 }

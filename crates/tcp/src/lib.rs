@@ -28,6 +28,7 @@ mod ranges;
 mod rate;
 mod receive;
 mod recovery;
+mod reopening;
 pub mod rtt;
 mod send;
 pub mod state;

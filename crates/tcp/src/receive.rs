@@ -3,6 +3,7 @@
 use crate::buffer::{Pool, Ring};
 use crate::config::FIRST_BUFFER;
 use crate::ranges::RangeSet;
+use crate::reopening::Reopening;
 use crate::straight::straight;
 use core::time::Duration;
 use firstflight_wire::hint::likely;
@@ -74,6 +75,8 @@ pub struct Receive {
     pub scale: u8,
     /// Whether and how an acknowledgement is due.
     pub need: AckNeed,
+    /// Whether the peer waits for the window to open.
+    pub reopening: Reopening,
 }
 
 impl Receive {
@@ -103,6 +106,7 @@ impl Receive {
             full: mss,
             scale,
             need: AckNeed::None,
+            reopening: Reopening::default(),
         }
     }
 
@@ -147,6 +151,12 @@ impl Receive {
             (0, w) => seq.in_window(self.nxt, w),
             (l, w) => seq.in_window(self.nxt, w) || (seq + (l - 1)).in_window(self.nxt, w + u32::from(fin)),
         }
+    }
+
+    /// Whether the peer was told that it may send nothing.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.edge.distance_from(self.nxt) >> self.scale == 0
     }
 
     /// Takes the first `skip` numbers for granted without delivering them: a preamble.
@@ -346,6 +356,9 @@ impl Receive {
         self.buf.consume(pool, n, !self.ahead.is_empty());
         if n > 0 && self.fin.is_none() && self.runs_short() {
             self.need = AckNeed::Now;
+            if self.is_closed() {
+                self.reopening.opened(self.nxt);
+            }
         }
         n
     }

@@ -12,7 +12,7 @@ pub enum Timer {
     Retransmit,
     /// Closed window, or a small segment held back too long (RFC 9293 §3.8.6.1).
     Persist,
-    /// An acknowledgement that waited for company (RFC 9293 §3.8.6.3).
+    /// An acknowledgement that waited for company (RFC 9293 §3.8.6.3), or the repetition of a window update.
     DelayedAck,
     /// Silence on an open connection (RFC 9293 §3.8.4).
     Keepalive,

@@ -217,6 +217,7 @@ impl Connection {
         if self.rcv.acceptable(seq, len, segment.flags.contains(Flags::FIN)) {
             return Ok(());
         }
+        self.rcv.reopening.refused(self.rcv.nxt, self.rcv.is_closed());
         self.answer_unacceptable(segment, seq, len, now);
         // A window update or ACK may come with numbers just outside: RFC 9293 takes none of it.
         Err(DropReason::OutOfWindow)

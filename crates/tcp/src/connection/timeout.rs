@@ -24,16 +24,24 @@ impl Connection {
                 }
                 Timer::Retransmit => self.retransmit_timeout(now, pool),
                 Timer::Persist => self.persist_timeout(now, pool),
-                Timer::DelayedAck => {
-                    self.rcv.need = AckNeed::Now;
-                    self.quick.waited_in_vain();
-                }
+                Timer::DelayedAck => self.acknowledge_late(),
                 Timer::Keepalive => self.keepalive_timeout(now, pool),
                 // What waits is asked for next.
                 Timer::Pacing => {}
                 Timer::User | Timer::FinWait2 => self.give_up(timer, pool),
             }
         }
+    }
+
+    /// An acknowledgement has waited for data in vain, or is repeated because it opened the window and the peer has not
+    /// gone on since.
+    fn acknowledge_late(&mut self) {
+        if self.rcv.need == AckNeed::None {
+            self.rcv.reopening.repeat();
+        } else {
+            self.quick.waited_in_vain();
+        }
+        self.rcv.need = AckNeed::Now;
     }
 
     fn give_up(&mut self, timer: Timer, pool: &mut Pool) {

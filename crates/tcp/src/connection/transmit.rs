@@ -66,9 +66,15 @@ impl Connection {
     #[inline(always)]
     fn transmit_ack(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
         if self.owed.has(Owed::CHALLENGE) || self.rcv.need == AckNeed::Now && self.may_acknowledge() {
-            return self.emit_bare(self.snd.nxt, Flags::ACK, now, out);
+            let len = self.emit_bare(self.snd.nxt, Flags::ACK, now, out);
+            if unlikely(self.rcv.reopening.may_wait()) {
+                self.repeat_update(now);
+            }
+            return len;
         }
-        if self.rcv.need == AckNeed::Delayed && !self.timers.runs(Timer::DelayedAck) {
+        if self.rcv.need == AckNeed::Delayed
+            && (self.rcv.reopening.end() || !self.timers.runs(Timer::DelayedAck))
+        {
             self.timers.set(Timer::DelayedAck, now + self.ack_delay());
         }
         None
@@ -78,6 +84,19 @@ impl Connection {
     #[inline(always)]
     fn ack_delay(&self) -> Duration {
         if self.quick.is_quick() { self.config.quick_delay } else { self.config.delayed_ack }
+    }
+
+    /// The acknowledgement that left may be a window update that the peer waits for. If it is, it goes again unless
+    /// data arrives, or data of ours leaves, which brings the window along.
+    #[cold]
+    fn repeat_update(&mut self, now: Instant) {
+        if self.rcv.is_closed() || self.rcv.has_holes() {
+            return;
+        }
+        if let Some(doublings) = self.rcv.reopening.next(self.rcv.nxt) {
+            let timeout = self.timeout_nanos() << doublings;
+            self.timers.set(Timer::DelayedAck, now.after_nanos(timeout));
+        }
     }
 
     /// Whether what may be sent before the client's ACK has room for an acknowledgement of what followed its

@@ -1,0 +1,110 @@
+//! What a receiver does for a peer that waits for its closed window to open.
+//!
+//! A window update is a bare acknowledgement, so nothing retransmits it. If it is lost, the peer finds the open window
+//! with its next probe (RFC 9293 §3.8.6.1), and after a minute with a closed window the next probe may be two minutes
+//! away. So the update is repeated: after the retransmission timeout, doubling, a few times, until the peer goes on.
+//!
+//! A peer that has sent nothing into the closed window gets one update: it has nothing to send, or the window was
+//! closed so shortly that its first probe is near.
+
+use firstflight_wire::SeqNum;
+
+/// Repetitions of one update. The last comes 255 timeouts after the window opened, about as late as the peer's probe
+/// after a minute with a closed window: so an outage that long is survived, and the cost ends.
+const REPETITIONS: u8 = 8;
+
+/// Whether the peer waits for a window update, and how often that was repeated.
+#[derive(Debug, Default)]
+pub struct Reopening {
+    /// RCV.NXT while the window was closed.
+    nxt: SeqNum,
+    /// Repetitions left.
+    left: u8,
+    /// The peer has something to send.
+    waits: bool,
+}
+
+impl Reopening {
+    /// The window opens at RCV.NXT `nxt`.
+    pub fn opened(&mut self, nxt: SeqNum) {
+        if nxt != self.nxt {
+            *self = Self { nxt, left: REPETITIONS, waits: false };
+        }
+    }
+
+    /// What the peer sent at RCV.NXT `nxt` was not accepted: a probe, more than fits, or old text, because it has heard
+    /// nothing. Whether the window is `closed`.
+    pub fn refused(&mut self, nxt: SeqNum, closed: bool) {
+        if closed {
+            *self = Self { nxt, left: REPETITIONS, waits: true };
+        } else {
+            self.waits |= nxt == self.nxt && self.left > 0;
+        }
+    }
+
+    /// Whether the peer may be waiting. Cheap; [`Reopening::next`] knows.
+    #[inline(always)]
+    #[must_use]
+    pub const fn may_wait(&self) -> bool {
+        self.waits
+    }
+
+    /// An update leaves at RCV.NXT `nxt`: it is repeated after the timeout times two to this power. `None` if the peer
+    /// has gone on, or was told often enough.
+    pub fn next(&mut self, nxt: SeqNum) -> Option<u8> {
+        self.waits &= nxt == self.nxt && self.left > 0;
+        self.waits.then(|| REPETITIONS.saturating_sub(self.left))
+    }
+
+    /// It is repeated now.
+    pub fn repeat(&mut self) {
+        self.left = self.left.saturating_sub(1);
+    }
+
+    /// The peer has gone on; whether it waited.
+    #[inline(always)]
+    pub fn end(&mut self) -> bool {
+        core::mem::take(&mut self.waits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: SeqNum = SeqNum::new(7);
+    const THERE: SeqNum = SeqNum::new(8);
+
+    #[test]
+    fn a_few_repetitions_until_the_peer_goes_on() {
+        let mut reopening = Reopening::default();
+        assert!(!reopening.may_wait() && reopening.next(HERE).is_none());
+        reopening.refused(HERE, true);
+        for n in 0..REPETITIONS {
+            // More room for the same peer is not a repetition.
+            assert_eq!((reopening.next(HERE), reopening.next(HERE)), (Some(n), Some(n)));
+            reopening.repeat();
+        }
+        assert_eq!(reopening.next(HERE), None);
+        // A probe does not begin them anew, but another closing does.
+        reopening.refused(HERE, false);
+        assert_eq!((reopening.may_wait(), reopening.next(HERE)), (false, None));
+        reopening.refused(HERE, true);
+        assert_eq!(reopening.next(HERE), Some(0));
+        assert_eq!(reopening.next(THERE), None, "it went on");
+        assert!(!reopening.may_wait());
+    }
+
+    #[test]
+    fn no_repetitions_for_a_peer_that_sends_nothing() {
+        let mut reopening = Reopening::default();
+        reopening.refused(HERE, false);
+        assert!(!reopening.may_wait(), "the window was never closed");
+        reopening.opened(HERE);
+        assert!(!reopening.may_wait() && reopening.next(HERE).is_none());
+        // Its first probe comes late.
+        reopening.refused(HERE, false);
+        assert_eq!(reopening.next(HERE), Some(0));
+        assert!(reopening.end() && !reopening.end());
+    }
+}
