@@ -4,7 +4,7 @@
 mod peer;
 
 use firstflight_stack::{CloseReason, ConnId, StateName};
-use peer::{Peer, Seg, seg};
+use peer::{LATE_MS, Peer, Seg, seg};
 
 // --- closed ---------------------------------------------------------------------------------------
 
@@ -138,4 +138,71 @@ fn data_that_follows_an_update_takes_its_place() {
     p.send(seg().seq(2_001).ack(7));
     p.at(1_000_000);
     p.quiet();
+}
+
+// --- the peer's window is closed ------------------------------------------------------------------
+
+/// A connection with data to send into a closed window, when the peer has answered `answered` probes.
+fn held(answered: u32) -> (Peer, ConnId) {
+    let mut p = Peer::new();
+    let listener = p.listen();
+    let id = p.open_passive(listener, seg().mss(1_000));
+    p.send(seg().seq(1).ack(1).win(0));
+    p.write(id, b"waits");
+    for _ in 0..answered {
+        next_probe(&mut p);
+        p.send(seg().seq(1).ack(1).win(0));
+    }
+    (p, id)
+}
+
+/// Lets time pass until the next probe leaves; when that was.
+fn next_probe(p: &mut Peer) -> u64 {
+    for _ in 0..13_000 {
+        p.pass(10);
+        if let Some(got) = p.drain().pop() {
+            return got.is_ack().seq(0).empty().at;
+        }
+    }
+    panic!("no probe");
+}
+
+/// The interval doubles with each probe that is answered. One that is lost goes again soon: it says nothing about how long
+/// the window will stay closed.
+//= rfc9293 SHLD-30 test
+#[test]
+fn a_lost_probe_does_not_delay_the_next() {
+    let (mut p, id) = held(6);
+    let about = |gap: u64, wanted: u64| (wanted..=wanted + 2 * LATE_MS + wanted / 50).contains(&gap);
+    let lost = next_probe(&mut p);
+    let mut last = lost;
+    for wanted in [400, 800, 1_600] {
+        let at = next_probe(&mut p);
+        assert!(about(at - last, wanted), "{} {wanted}", at - last);
+        last = at;
+    }
+    // Answered, it is the interval's turn: 200 ms doubled seven times.
+    p.send(seg().seq(1).ack(1).win(0));
+    let gap = next_probe(&mut p) - last;
+    assert!((25_600..=27_500).contains(&gap), "{gap}");
+    // The update was lost, this probe's answer is not.
+    p.send(seg().seq(1).ack(1).win(1_000));
+    p.expect().seq(1).data(b"waits");
+    assert_eq!(p.state(id), StateName::Established);
+}
+
+/// A peer that is gone is given up after as many probes as retransmissions of data, however long it had kept its window
+/// closed before.
+#[test]
+fn a_peer_that_is_gone_is_probed_as_data_is_sent_again() {
+    for answered in [0, 3, 12] {
+        let (mut p, id) = held(answered);
+        let mut times = vec![next_probe(&mut p)];
+        times.extend((1..15).map(|_| next_probe(&mut p)));
+        p.pass(121_000);
+        assert_eq!((p.reason(id), p.drain().len()), (Some(CloseReason::TimedOut), 0));
+        let gaps: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(gaps.iter().zip(0..).all(|(gap, n)| *gap >= (400 << n).min(120_000)), "{gaps:?}");
+        assert!(gaps.iter().sum::<u64>() < 900_000, "{gaps:?}");
+    }
 }

@@ -209,6 +209,11 @@ impl RttEstimator {
         }
     }
 
+    /// Doubles the timeout this often, and no more.
+    pub fn back_off_to(&mut self, doublings: u8) {
+        self.backoffs = doublings;
+    }
+
     /// Undoes every doubling: new data was acknowledged.
     pub fn reset_backoff(&mut self) {
         self.backoffs = 0;

@@ -145,6 +145,8 @@ struct Facts {
     unmeasured: bool,
     /// `Timer::Probe` waits for what may only be late.
     settling: bool,
+    /// `Timer::Persist` waits for the answer to a probe.
+    probed: bool,
 }
 
 /// A tail loss probe whose fate is not known (RFC 8985 §7.4).
@@ -187,6 +189,8 @@ pub struct Connection {
     backoffs: u8,
     /// Probes in a row without an answer.
     probes: u8,
+    /// Probes that were answered since the peer closed its window.
+    answered: u8,
     /// SYNs or SYN-ACKs sent again, once the handshake is complete.
     handshake_retransmits: u8,
     last_heard: Instant,
@@ -233,6 +237,7 @@ impl Connection {
             usage: Usage::new(ends.isn, now),
             backoffs: 0,
             probes: 0,
+            answered: 0,
             handshake_retransmits: 0,
             last_heard: now,
             last_sent: now,
@@ -277,6 +282,7 @@ impl Connection {
             undo,
             backoffs,
             probes,
+            answered,
             handshake_retransmits,
             last_heard,
             last_sent,
@@ -306,7 +312,7 @@ impl Connection {
         *totals = Totals::default();
         transitions.forget();
         (*rack, *usage) = (Rack::new(ends.isn), Usage::new(ends.isn, now));
-        (*backoffs, *probes, *handshake_retransmits, *challenges) = (0, 0, 0, 0);
+        (*backoffs, *probes, *answered, *handshake_retransmits, *challenges) = (0, 0, 0, 0, 0);
         (*last_heard, *last_sent, *last_data, *challenged_at) = (now, now, now, now);
         *expected = ends.isn;
         *state = State::Closed(state::Closed { reason: CloseReason::Aborted });

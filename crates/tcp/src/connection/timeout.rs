@@ -9,6 +9,7 @@ use crate::receive::AckNeed;
 use crate::state::State;
 use crate::timers::Timer;
 use alloc::boxed::Box;
+use core::mem::take;
 use core::time::Duration;
 use firstflight_wire::Instant;
 
@@ -71,7 +72,7 @@ impl Connection {
             }
             State::SynRcvd(syn) => {
                 if syn.retransmits >= syn.retries {
-                    let linger_s = core::mem::take(&mut syn.linger_s);
+                    let linger_s = take(&mut syn.linger_s);
                     if syn.early && linger_s > 0 {
                         self.timers.set(Timer::Retransmit, now + Duration::from_secs(linger_s.into()));
                         return;
@@ -151,15 +152,32 @@ impl Connection {
             return self.die(CloseReason::TimedOut, pool);
         }
         if self.snd.wnd == 0 {
-            //= rfc9293 SHLD-30
-            self.owed.set(Owed::PROBE);
-            self.probes = self.probes.saturating_add(1);
-            self.rtt.backoff();
+            self.probe_window(now);
         } else {
             //= rfc9293 MUST-60
             self.owed.set(Owed::SMALL);
+            self.timers.set(Timer::Persist, now + self.timeout());
         }
-        self.timers.set(Timer::Persist, now + self.timeout());
+    }
+
+    /// Probes a closed window, or waits for the next probe if the last was answered.
+    ///
+    /// The interval between probes doubles as they are answered. One that is not answered is sent again after twice the
+    /// retransmission timeout, which doubles anew: a lost probe does not make the next one late.
+    //= rfc9293 SHLD-30
+    fn probe_window(&mut self, now: Instant) {
+        let mut waited = 0;
+        if take(&mut self.facts.probed) && self.probes == 0 {
+            waited = self.timeout_nanos();
+            self.answered = self.answered.saturating_add(1);
+            self.rtt.back_off_to(self.answered);
+        } else {
+            self.facts.probed = true;
+            self.owed.set(Owed::PROBE);
+            self.probes = self.probes.saturating_add(1);
+            self.rtt.back_off_to(self.probes);
+        }
+        self.timers.set(Timer::Persist, now.after_nanos(self.timeout_nanos().saturating_sub(waited)));
     }
 
     fn keepalive_timeout(&mut self, now: Instant, pool: &mut Pool) {

@@ -384,6 +384,7 @@ impl Connection {
 
     #[cold]
     fn watch_window(&mut self, now: Instant) {
+        (self.facts.probed, self.answered) = (false, 0);
         self.timers.set(Timer::Persist, now.after_nanos(self.timeout_nanos()));
         self.arm_user_timeout(now);
     }
