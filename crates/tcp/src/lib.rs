@@ -19,6 +19,7 @@ mod connection;
 pub mod error;
 mod flight;
 mod pacing;
+mod paws;
 pub mod plan;
 mod plpmtud;
 mod push;
