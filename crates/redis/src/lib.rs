@@ -261,9 +261,16 @@ impl Inner {
     fn missed(self: &Arc<Self>, request: JobRequest) {
         let mut state = self.lock();
         state.owed.add(request);
-        let begin = state.connection.is_some() && !state.settling;
+        self.begin_to_settle(state);
+    }
+
+    /// Starts the task that reports what is owed, if it can and does not run.
+    fn begin_to_settle(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         // Without a runtime the process is ending, and the next start finds no proof that nothing is owed.
-        if begin && let Ok(runtime) = Handle::try_current() {
+        if !state.settling
+            && state.can_settle()
+            && let Ok(runtime) = Handle::try_current()
+        {
             state.settling = true;
             drop(state);
             runtime.spawn(Arc::clone(self).settle());
@@ -276,8 +283,8 @@ impl Inner {
                 let mut state = self.lock();
                 let owed = state.owed.clone();
                 match state.connection.clone() {
-                    Some(connection) if !owed.is_empty() => (connection, owed),
-                    // A new connection begins with what is owed.
+                    Some(connection) if state.can_settle() => (connection, owed),
+                    // A new connection begins with what is owed, and what is owed when it is made is reported then.
                     _ => {
                         state.settling = false;
                         return;
@@ -341,7 +348,14 @@ impl Inner {
             state.owed.clone()
         };
         // What was refused since: with others' questions from here on, or there would always be one more.
-        timeout(CONNECT_WITHIN, self.make_up(&connection, rest)).await.unwrap_or(Err(Failure::TimedOut))
+        let told = timeout(CONNECT_WITHIN, self.make_up(&connection, rest)).await;
+        let told = told.unwrap_or(Err(Failure::TimedOut));
+        let mut state = self.lock();
+        if told.is_err() && state.is_current(&connection) {
+            // Nobody asks it any more until the next attempt.
+            state.connection = None;
+        }
+        told
     }
 
     async fn open(&self) -> Result<Connection, Failure> {
@@ -386,6 +400,11 @@ impl Inner {
 }
 
 impl State {
+    /// What is owed can be reported on the connection that is there. While a task is connecting, that task reports.
+    const fn can_settle(&self) -> bool {
+        self.connection.is_some() && !self.connecting && !self.owed.is_empty()
+    }
+
     /// Questions that were open when a connection broke end later than it.
     fn is_current(&self, connection: &Connection) -> bool {
         self.connection.as_ref().is_some_and(|current| current.number == connection.number)
@@ -400,7 +419,9 @@ async fn reconnect(store: Weak<Inner>) {
         let Some(inner) = store.upgrade() else { return };
         match inner.attempt().await {
             Ok(()) => {
-                inner.lock().connecting = false;
+                let mut state = inner.lock();
+                state.connecting = false;
+                inner.begin_to_settle(state);
                 let after_ms = began.elapsed().as_millis() as u64;
                 tracing::warn!(after_ms, "the shared store answers again");
                 return;

@@ -37,12 +37,12 @@ impl Owed {
     }
 
     /// They are more than were kept.
-    pub fn is_too_many(&self) -> bool {
+    pub const fn is_too_many(&self) -> bool {
         self.dropped > self.begun
     }
 
     /// Nothing is to be made up for.
-    pub fn is_empty(&self) -> bool {
+    pub const fn is_empty(&self) -> bool {
         self.requests.is_empty() && !self.is_too_many()
     }
 

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses its part")]
 
 pub mod farm;
+pub mod proxy;
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};

@@ -1,0 +1,109 @@
+//! Questions that are missed while a member connects again, with a proxy before Redis that holds requests up.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "tests")]
+
+mod questions;
+mod server;
+
+use firstflight::SharedStore;
+use firstflight::credential::JobRequest;
+use firstflight_redis::{Options, RedisStore};
+use questions::redeem;
+use server::Redis;
+use server::proxy::Proxy;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// More than a member remembers.
+const TOO_MANY: u64 = 16_385;
+
+fn guard(id: u8) -> JobRequest {
+    JobRequest::GuardSet { key: [id; 16], keep_ms: 120_000, ahead_ms: 0, reach_ms: 0, unix_ms: None }
+}
+
+/// Runs `test` on a runtime of one thread, so that a task that never yields hangs the test; then fails.
+fn on_a_thread<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'static) {
+    let (done, ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        server::farm::runtime().block_on(test());
+        done.send(()).unwrap();
+    });
+    ended.recv_timeout(Duration::from_secs(60)).expect("a task never yields, or the store stays as it is");
+}
+
+async fn until(mut condition: impl FnMut() -> bool) {
+    while !condition() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// A member that connects again: the connection is there, and the report of id 2 on it is held up.
+async fn reporting(proxy: &Proxy) -> RedisStore {
+    loop {
+        if let Some(store) = try_reporting(proxy).await {
+            return store;
+        }
+    }
+}
+
+/// `None` if an attempt to connect timed out, which on a busy machine it may.
+async fn try_reporting(proxy: &Proxy) -> Option<RedisStore> {
+    let options = Options { within: Duration::from_secs(10), ..Options::default() };
+    let store = RedisStore::connect(&proxy.url(), options).await.unwrap();
+    proxy.hold("seen:0101");
+    proxy.cut();
+    assert!(store.ask(guard(1)).await.is_err());
+    until(|| proxy.holds()).await;
+    // Too late for the report that is held up.
+    store.missed(guard(2));
+    proxy.hold("seen:0202");
+    until(|| proxy.holds()).await;
+    if !store.is_connected() {
+        proxy.release();
+        return None;
+    }
+    Some(store)
+}
+
+#[test]
+fn too_many_debts_while_a_new_connection_reports_are_settled_after_it() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let proxy = Proxy::start(&redis);
+    on_a_thread(move || async move {
+        let store = reporting(&proxy).await;
+        (0..TOO_MANY).for_each(|counter| store.missed(redeem(counter + 1)));
+        tokio::task::yield_now().await;
+        proxy.release();
+        until(|| store.is_connected() && !store.owes()).await;
+        drop(redis);
+    });
+}
+
+#[test]
+fn what_is_missed_while_a_new_connection_reports_is_reported_after_it() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let proxy = Proxy::start(&redis);
+    on_a_thread(move || async move {
+        let store = reporting(&proxy).await;
+        store.missed(guard(3));
+        proxy.release();
+        until(|| !store.owes()).await;
+        assert!(redis.cli(&["KEYS", "*seen:0303*"]).contains("seen:0303"));
+    });
+}
+
+#[test]
+fn a_new_connection_that_breaks_before_its_report_is_not_used() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let proxy = Proxy::start(&redis);
+    on_a_thread(move || async move {
+        let store = reporting(&proxy).await;
+        proxy.refuse(true);
+        proxy.cut();
+        until(|| !store.is_connected()).await;
+        assert!(store.owes());
+        proxy.release();
+        proxy.refuse(false);
+        until(|| store.is_connected() && !store.owes()).await;
+        drop(redis);
+    });
+}
