@@ -6,16 +6,20 @@ use crate::subnet::Subnet;
 use firstflight::credential::NetworkId;
 use firstflight::link::{Link, PcapTap, PcapWriterError, Tapped, Tun, TunConfig, UdpLink};
 use firstflight::tcp::congestion::Algorithm;
-use firstflight::{Config, Endpoint, SharedStore, Time};
+use firstflight::{Config, Endpoint, ListenConfig, SharedStore, Time};
 use std::fs::File;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Packets that the kernel keeps while the engine does not read: of every connection that may wait to be accepted a SYN,
+/// its ACK, a request and a FIN.
+const QUEUE: u32 = 4 * ListenConfig::BACKLOG as u32;
+
 /// Where the engine sits: on a TUN device of its own, unless the command says `--udp`.
 #[derive(clap::Args)]
 pub struct Network {
-    /// Name of the TUN device to create
+    /// Name of the TUN device to create. The kernel keeps 16,384 packets for it (txqueuelen) while the engine does not read
     #[arg(long, value_name = "NAME", conflicts_with = "udp", requires_all = ["host_ip", "ip"])]
     tun: Option<String>,
     /// The kernel's address on the device with its prefix, as 10.9.0.1/24; once more for IPv6
@@ -92,6 +96,7 @@ impl Network {
                 name: name.to_owned(),
                 host: self.host_ip.iter().map(|host| (host.address, host.prefix)).collect(),
                 mtu: self.mtu,
+                queue: QUEUE,
             })?),
         };
         let endpoint = match store {

@@ -223,13 +223,16 @@ pub struct ListenConfig {
 }
 
 impl ListenConfig {
+    /// What [`Self::backlog`] and [`Self::syn_backlog`] are unless set.
+    pub const BACKLOG: usize = 4096;
+
     /// A listener at `local` without Fast Open.
     #[must_use]
     pub fn new(local: SocketAddr) -> Self {
         Self {
             local,
-            backlog: 4096,
-            syn_backlog: 4096,
+            backlog: Self::BACKLOG,
+            syn_backlog: Self::BACKLOG,
             fast_open: None,
             asap: None,
             response: ResponsePolicy::default(),

@@ -6,10 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tun_rs::{DeviceBuilder, SyncDevice};
 
-use super::{TunConfig, TunError, netlink};
-
-/// Packets that the kernel keeps while the program does not read: 40 ms of 100,000 packets a second.
-const QUEUE_PACKETS: u32 = 4096;
+use super::{QUEUE_PACKETS, TunConfig, TunError, netlink};
 
 /// Tells the devices of one process apart while they are made.
 static MADE: AtomicU32 = AtomicU32::new(0);
@@ -31,7 +28,7 @@ impl TunDevice {
     /// See [`TunError`]; [`TunError::NameTaken`] is about the namespace that the device was to live in. After an error
     /// nothing is left behind.
     pub fn create(name: &str, mtu: u16, namespace: Option<BorrowedFd<'_>>) -> Result<Self, TunError> {
-        let wanted = TunConfig { name: name.to_owned(), host: Vec::new(), mtu };
+        let wanted = TunConfig { name: name.to_owned(), host: Vec::new(), mtu, queue: QUEUE_PACKETS };
         wanted.validate()?;
         let Some(namespace) = namespace else {
             wanted.check_free()?;
@@ -54,7 +51,7 @@ impl TunDevice {
             .name(config.name.as_str())
             .inherit_enable_state()
             .mtu(config.mtu)
-            .tx_queue_len(QUEUE_PACKETS)
+            .tx_queue_len(config.queue)
             .build_sync()
             .map_err(|error| TunError::from_creation(&config.name, error))?;
         device.set_nonblocking(true).map_err(TunError::at("read it without waiting"))?;

@@ -23,7 +23,12 @@ fn as_root<F: Future<Output = ()>>(test: F) {
 
 /// A name for each test of each process, so that runs side by side do not meet.
 fn config(letter: char, host: &[(IpAddr, u8)]) -> TunConfig {
-    TunConfig { name: format!("ff{letter}{}", std::process::id()), host: host.to_vec(), mtu: 1400 }
+    TunConfig {
+        name: format!("ff{letter}{}", std::process::id()),
+        host: host.to_vec(),
+        mtu: 1400,
+        queue: 600,
+    }
 }
 
 /// Addresses from documentation and benchmarking ranges, the third byte different in each test.
@@ -110,6 +115,7 @@ fn device_has_its_mtu_and_vanishes_when_dropped() {
         let tun = Tun::create(config('b', &[(v4(2, 1), 24)])).unwrap();
         let name = tun.name().to_owned();
         assert_eq!(tun.device.mtu().unwrap(), 1400);
+        assert_eq!(tun.device.tx_queue_len().unwrap(), 600);
         assert!(tun.device.is_running().unwrap());
         let netmask = getifaddrs()
             .unwrap()
@@ -118,6 +124,21 @@ fn device_has_its_mtu_and_vanishes_when_dropped() {
         assert_eq!(netmask, Some(Ipv4Addr::new(255, 255, 255, 0)));
         drop(tun);
         assert!(if_nametoindex(name.as_str()).is_err());
+    });
+}
+
+#[test]
+fn the_queue_holds_as_many_packets_as_it_is_to() {
+    as_root(async {
+        let (host, peer) = (v4(6, 1), SocketAddr::new(v4(6, 2), 4242));
+        let tun = Tun::create(TunConfig { queue: 3000, ..config('g', &[(host, 24)]) }).unwrap();
+        let dropped = format!("/sys/class/net/{}/statistics/tx_dropped", tun.name());
+        let socket = UdpSocket::bind(SocketAddr::new(host, 0)).unwrap();
+        // Nobody reads; the kernel may send a few packets of its own.
+        for _ in 0..2900 {
+            socket.send_to(b"x", peer).unwrap();
+        }
+        assert_eq!(fs::read_to_string(dropped).unwrap().trim(), "0");
     });
 }
 

@@ -1,0 +1,60 @@
+"""What `serve` owes to clients that half-close, stay open, send slowly, or come all at once."""
+
+import json
+import signal
+import socket
+import time
+
+from case import FAMILIES, body, case, check, equal
+from firstflight import PORT, TUN
+from kernel import client_socket
+from net import Pair
+from process import run
+from slow_readers import alive
+
+PAIR = Pair(78)
+#: Clients that come while the server does not run. With their requests and those of the others these are more packets than
+#: the 500 of the kernel's default.
+OPEN, NEW = 200, 600
+
+
+def read_all(sock):
+    with sock.makefile("rb") as file:
+        return file.read()
+
+
+def device(ns):
+    """What the kernel says of the server's device: the length of its queue, and the packets dropped there."""
+    (link,) = json.loads(ns.ip("-j", "-s", "link", "show", TUN))
+    disciplines = json.loads(run("tc", "-j", "-s", "qdisc", "show", "dev", TUN, ns=ns).stdout)
+    return link["txqlen"], link["stats64"]["tx"]["dropped"] + sum(one.get("drops", 0) for one in disciplines)
+
+
+@case(needs=("tc",))
+def a_burst_waits_in_the_queue(t):
+    """While the server does not run, the kernel keeps what its clients send at once."""
+    root = t.root(file=1000)
+    ns = t.namespace("burst")
+    serve = t.serve(ns, PAIR, root, "--connections-per-client", 0)
+    equal(device(ns), (4 * 4096, 0), "length of the queue, packets dropped")
+    request = b"GET /file HTTP/1.0\r\nX: " + b"x" * 8000 + b"\r\n\r\n"
+    open_ones = [client_socket(ns, 4, timeout=100) for _ in range(OPEN)]
+    for sock in open_ones:
+        sock.connect((PAIR.peer[4], PORT))
+    serve.popen.send_signal(signal.SIGSTOP)
+    try:
+        new_ones = [client_socket(ns, 4, timeout=100) for _ in range(NEW)]
+        for sock in new_ones:
+            sock.setblocking(False)
+            sock.connect_ex((PAIR.peer[4], PORT))
+        for sock in open_ones:
+            sock.sendall(request)
+    finally:
+        serve.popen.send_signal(signal.SIGCONT)
+    for sock in new_ones:
+        sock.setblocking(True)
+        sock.sendall(request)
+    for sock in open_ones + new_ones:
+        check(read_all(sock).endswith(body(root, "file")), "an answer is not whole")
+        sock.close()
+    equal(device(ns), (4 * 4096, 0), "length of the queue, packets dropped")
