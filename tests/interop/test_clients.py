@@ -23,6 +23,49 @@ def read_all(sock):
         return file.read()
 
 
+def half_closed(ns, family, request):
+    """The whole answer to a client that closes its sending direction behind its request, as `nc -N` does."""
+    with client_socket(ns, family) as sock:
+        sock.connect((PAIR.peer[family], PORT))
+        sock.sendall(request)
+        sock.shutdown(socket.SHUT_WR)
+        return read_all(sock)
+
+
+@case(family=FAMILIES)
+def a_client_that_half_closes_gets_the_response(t, family):
+    root = t.root(small=1000, large=5_000_000)
+    ns = t.namespace("half")
+    serve = t.serve(ns, PAIR, root)
+    for name in ("small", "large"):
+        for head in (f"GET /{name} HTTP/1.0\r\n\r\n", f"GET /{name} HTTP/1.1\r\nHost: x\r\n\r\n"):
+            answer = half_closed(ns, family, head.encode())
+            check(answer.startswith(b"HTTP/1."), f"began with {answer[:40]}")
+            equal(answer.partition(b"\r\n\r\n")[2], body(root, name), f"body after {head!r}")
+    serve.terminate()
+    (counters,) = serve.counters()
+    equal(counters["connections_cut_off"], 0, "connections cut off")
+
+
+@case()
+def clients_that_half_close_and_do_not_read_are_let_go(t):
+    root = t.root(file=20_000_000)
+    ns = t.namespace("half")
+    t.serve(ns, PAIR, root, "--send-timeout", 3)
+    held = []
+    for _ in range(20):
+        sock = client_socket(ns, 4)
+        sock.connect((PAIR.peer[4], PORT))
+        sock.sendall(b"GET /file HTTP/1.0\r\n\r\n")
+        sock.shutdown(socket.SHUT_WR)
+        held.append(sock)
+    # The run has a limit of its own.
+    while alive(ns) > 0:
+        time.sleep(0.1)
+    for sock in held:
+        sock.close()
+
+
 def device(ns):
     """What the kernel says of the server's device: the length of its queue, and the packets dropped there."""
     (link,) = json.loads(ns.ip("-j", "-s", "link", "show", TUN))

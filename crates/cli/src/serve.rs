@@ -301,6 +301,8 @@ pub(crate) fn serve(stream: Stream, site: Site, graceful: &GracefulShutdown) {
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(readers::HTTP_BUFFER)
+        // A FIN behind the request ends what the client sends, not what it reads.
+        .half_close(true)
         .serve_connection(TokioIo::new(stream), service);
     let connection = graceful.watch(connection);
     tokio::spawn(async move {

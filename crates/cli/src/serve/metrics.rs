@@ -80,6 +80,7 @@ async fn answer(stream: TcpStream, source: Arc<Source>) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
+        .half_close(true)
         // One scrape a connection: one that stays open would keep its place from others.
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);

@@ -66,3 +66,49 @@ async fn too_early_is_said_to_unsafe_methods_only() {
     assert_eq!(status(EarlyUnsafe::Wait, GET).await, "HTTP/1.1 404");
     assert_eq!(status(EarlyUnsafe::Allow, POST).await, "HTTP/1.1 200");
 }
+
+/// What the server answers to `request` from a client that sends nothing after it, but reads on (half close).
+async fn answer_after_half_close(site: &TestSite, request: &[u8], config: &ConnectConfig) -> Vec<u8> {
+    let first = FirstFlight::safely_replayable(request);
+    let (stream, ()) =
+        tokio::join!(site.client.connect(site.at, first, config), site.serve(1, EarlyUnsafe::Wait));
+    let mut stream = stream.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn a_client_that_half_closes_after_its_request_gets_the_whole_response() {
+    let site = TestSite::new().await;
+    site.confirm();
+    let fast = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
+    // Larger than all buffers on the way.
+    let large = vec![b'x'; 1_000_000];
+    let posted = format!("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", large.len());
+    let posted = [posted.into_bytes(), large].concat();
+    for config in [ConnectConfig::default(), fast] {
+        let old = answer_after_half_close(&site, b"GET /nothing-here HTTP/1.0\r\n\r\n", &config).await;
+        let old = String::from_utf8_lossy(&old).into_owned();
+        assert!(old.starts_with("HTTP/1.0 404") && old.ends_with("\r\n\r\n404 Not Found\n"), "{old:?}");
+        // No length says where the request ends, and none is needed: a GET has no body.
+        let new =
+            answer_after_half_close(&site, b"GET /nothing-here HTTP/1.1\r\nHost: x\r\n\r\n", &config).await;
+        assert!(new.starts_with(b"HTTP/1.1 404") && new.ends_with(b"\r\n\r\n404 Not Found\n"));
+        let echo = answer_after_half_close(&site, &posted, &config).await;
+        assert!(echo.starts_with(b"HTTP/1.1 200") && echo.ends_with(&posted[posted.len() - 1_000_000..]));
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_half_closes_within_its_request_is_let_go() {
+    let site = TestSite::new().await;
+    site.confirm();
+    let none = ConnectConfig::default();
+    for request in [&b""[..], b"GET / HT", b"PUT /sink HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf"]
+    {
+        let answer = answer_after_half_close(&site, request, &none).await;
+        assert!(!answer.starts_with(b"HTTP/1.1 200"), "{:?}", String::from_utf8_lossy(&answer));
+    }
+}
