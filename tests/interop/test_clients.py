@@ -66,6 +66,27 @@ def clients_that_half_close_and_do_not_read_are_let_go(t):
         sock.close()
 
 
+@case()
+def idle_connections_end_at_once(t):
+    """Clients that keep their side open do not hold up the end: nothing is cut off before the grace is over."""
+    root = t.root(file=1000)
+    ns = t.namespace("idle")
+    serve = t.serve(ns, PAIR, root)
+    silent, idle = client_socket(ns, 4), client_socket(ns, 4)
+    silent.connect((PAIR.peer[4], PORT))
+    idle.connect((PAIR.peer[4], PORT))
+    idle.sendall(b"GET /file HTTP/1.1\r\nHost: x\r\n\r\n")
+    answer = b""
+    while not answer.endswith(body(root, "file")):
+        answer += idle.recv(65536)
+    serve.terminate()
+    (counters,) = serve.counters()
+    equal(counters["connections_cut_off"], 0, "connections cut off")
+    equal((idle.recv(1), silent.recv(1)), (b"", b""), "what clients read then")
+    silent.close()
+    idle.close()
+
+
 def device(ns):
     """What the kernel says of the server's device: the length of its queue, and the packets dropped there."""
     (link,) = json.loads(ns.ip("-j", "-s", "link", "show", TUN))

@@ -44,6 +44,7 @@ use tokio::time::Instant;
 ///
 /// Creates a TUN device (needs root or CAP_NET_ADMIN): the kernel has --host-ip on it, the server has
 /// --ip. With --udp it speaks TCP in UDP datagrams instead, and needs no privileges. Besides files it answers POST /echo (the body comes back) and PUT /sink (length and SHA-256).
+/// SIGINT and SIGTERM end it: connections between two requests at once, requests under way within five seconds.
 #[derive(clap::Args)]
 #[command(group = ArgGroup::new("fronts").args(["relay_listen", "dns_listen"]).multiple(true))]
 #[command(after_help = "\
@@ -184,7 +185,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     if let Some(naming) = naming {
         log.names(names::Report::new(&naming));
     }
-    log.counters(&endpoint.counters());
+    log.counters(&endpoint.counters(), endpoint.connections());
     capture.finish()?;
     Ok(ExitCode::SUCCESS)
 }
@@ -212,7 +213,8 @@ async fn start(
     }
 }
 
-/// Waits until nothing listens and all connections have closed, of resolvers too, or their time is over.
+/// Waits until nothing listens and all connections have closed, of resolvers too, or their time is over. Between requests
+/// a connection closes at once.
 async fn end(
     mut listening: JoinSet<()>,
     names: Option<JoinHandle<()>>,

@@ -24,6 +24,10 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 
+/// For the FIN of a peer that has acknowledged ours, in [`Endpoint::shutdown`]. A peer that closes because we did sends it
+/// right behind the acknowledgement; without an answer it would repeat it for minutes.
+const LAST_FINS: Duration = Duration::from_millis(100);
+
 /// A TCP engine on a link. Clones are handles to the same one; when the last handle, listener and
 /// stream are gone, it closes what is open and stops.
 #[derive(Debug, Clone)]
@@ -289,7 +293,10 @@ impl Endpoint {
     }
 
     /// Waits until every connection has closed in order, at most `timeout`, then stops the engine.
-    /// What is still open then fails.
+    /// What is still open then fails; [`Endpoint::connections`] counts it.
+    ///
+    /// A connection whose stream was dropped has closed in order when its peer has acknowledged everything. A peer that
+    /// keeps its own side open is not waited for: its FIN has 100 ms.
     ///
     /// ```
     /// # use firstflight::Endpoint;
@@ -298,6 +305,12 @@ impl Endpoint {
     /// }
     /// ```
     pub async fn shutdown(&self, timeout: Duration) {
+        {
+            let mut inner = self.shared.lock();
+            let now = inner.now();
+            inner.stack.limit_fin_wait2(LAST_FINS, now);
+            inner.kick();
+        }
         let idle = poll_fn(|cx| {
             let mut inner = self.shared.lock();
             if inner.stopped.is_some() || inner.stack.connections() == 0 {

@@ -49,7 +49,7 @@ pub(crate) async fn accept<M: Messages>(
             _ = stopped.changed() => break,
             Some(ended) = open.tasks.join_next_with_id() => open.remove(ended),
             accepted = listener.accept() => match accepted {
-                Ok((stream, from)) => open.add(stream, from, &messages).await,
+                Ok((stream, from)) => open.add(stream, from, &messages, stopped.clone()).await,
                 Err(error) => {
                     tracing::debug!(%error, "a connection was not accepted");
                     tokio::time::sleep(PAUSE).await;
@@ -78,7 +78,13 @@ impl Open {
         Self { limits, tasks: JoinSet::new(), aborts: HashMap::new(), table }
     }
 
-    async fn add<M: Messages>(&mut self, stream: TcpStream, from: SocketAddr, messages: &Arc<M>) {
+    async fn add<M: Messages>(
+        &mut self,
+        stream: TcpStream,
+        from: SocketAddr,
+        messages: &Arc<M>,
+        stopped: watch::Receiver<()>,
+    ) {
         let victim = lock(&self.table).make_room(from.ip());
         if let Some(abort) = victim.and_then(|id| self.aborts.remove(&id)) {
             tracing::debug!(%from, "an idle connection makes way");
@@ -94,7 +100,7 @@ impl Open {
         let patience = self.limits.patience;
         let task = self.tasks.spawn(async move {
             let active = || lock(&table).active(tokio::task::id());
-            serve(stream, from, &*messages, patience, active).await;
+            serve(stream, from, &*messages, patience, active, stopped).await;
         });
         lock(&self.table).add(task.id(), from.ip());
         self.aborts.insert(task.id(), task);
@@ -120,9 +126,11 @@ async fn serve<M: Messages>(
     messages: &M,
     patience: Duration,
     active: impl Fn(),
+    mut stopped: watch::Receiver<()>,
 ) {
     for _ in 0..M::PER_CONNECTION {
-        match tokio::time::timeout(patience, answer_one(&mut stream, from, messages, &active)).await {
+        let answering = answer_one(&mut stream, from, messages, &active, &mut stopped);
+        match tokio::time::timeout(patience, answering).await {
             Ok(Ok(true)) => {}
             Ok(Ok(false)) => break,
             Ok(Err(error)) => {
@@ -144,9 +152,16 @@ async fn answer_one<M: Messages>(
     from: SocketAddr,
     messages: &M,
     active: impl Fn(),
+    stopped: &mut watch::Receiver<()>,
 ) -> io::Result<bool> {
     let mut len = [0; 2];
-    match stream.read_exact(&mut len).await {
+    let read = tokio::select! {
+        // What has come is answered, also after the stop.
+        biased;
+        read = stream.read_exact(&mut len) => read,
+        _ = stopped.changed() => return Ok(false),
+    };
+    match read {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
         Err(error) => return Err(error),

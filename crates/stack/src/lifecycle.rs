@@ -170,6 +170,32 @@ impl Stack {
         self.flows.remove(hash, index);
     }
 
+    /// From now on no connection that the application let go waits longer than `most` for its peer's FIN
+    /// ([`firstflight_tcp::Config::fin_wait2`]). For a program that ends: in FIN-WAIT-2 the peer has acknowledged
+    /// everything, and nobody reads what it may still send.
+    pub fn limit_fin_wait2(&mut self, most: Duration, now: Instant) {
+        let limit = |tcp: &mut Arc<firstflight_tcp::Config>| {
+            if tcp.fin_wait2 > most {
+                Arc::make_mut(tcp).fin_wait2 = most;
+            }
+        };
+        limit(&mut self.tcp);
+        self.listeners.tune(limit);
+        // Most connections share their settings.
+        let (mut before, mut after) = (Arc::clone(&self.tcp), Arc::clone(&self.tcp));
+        let indices: alloc::vec::Vec<u32> = self.slots.indices().collect();
+        for index in indices {
+            let Some(slot) = self.slots.get_mut(index) else { continue };
+            if !Arc::ptr_eq(slot.conn.config(), &before) {
+                before = Arc::clone(slot.conn.config());
+                after = Arc::clone(&before);
+                limit(&mut after);
+            }
+            slot.conn.set_config(Arc::clone(&after), now);
+            self.touched(index, now);
+        }
+    }
+
     /// Frees the slot if the connection is over and nobody holds it.
     #[inline(always)]
     pub(crate) fn reap(&mut self, index: u32) {

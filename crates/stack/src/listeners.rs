@@ -58,6 +58,16 @@ impl Listeners {
         self.slab.indices().filter_map(|index| self.slab.get(index))
     }
 
+    /// Changes the settings of the connections that every listener makes from now on.
+    pub fn tune(&mut self, tune: impl Fn(&mut Arc<firstflight_tcp::Config>)) {
+        let indices: Vec<u32> = self.slab.indices().collect();
+        for index in indices {
+            if let Some(listener) = self.slab.get_mut(index) {
+                tune(&mut listener.tcp);
+            }
+        }
+    }
+
     /// The id of the listener that is at `index` now.
     pub fn id(&self, index: u32) -> ListenerId {
         ListenerId { index, generation: self.slab.generation(index) }

@@ -3,6 +3,7 @@
 
 mod peer;
 
+use core::time::Duration;
 use firstflight_stack::{CloseReason, ConnId, IoError, Readiness, StateName};
 use firstflight_wire::tcp::Flags;
 use peer::{Peer, seg};
@@ -99,6 +100,32 @@ fn half_close_by_us() {
     p.send(seg().seq(5).ack(2).data(b"!").fin());
     p.expect().is_ack().ack(7);
     assert_eq!(p.read(id), b"!");
+}
+
+/// In FIN-WAIT-2 the peer has acknowledged everything. One that was let go is waited for no longer than the limit, whether
+/// its time ran already or begins later; one that the application still reads from is not concerned.
+#[test]
+fn fin_wait_2_is_limited_for_connections_that_were_let_go() {
+    for released_first in [true, false] {
+        let (mut p, id) = open();
+        p.shutdown(id);
+        p.expect().is_fin();
+        p.send(seg().seq(1).ack(2));
+        if released_first {
+            p.release(id);
+        }
+        p.stack.limit_fin_wait2(Duration::from_millis(100), p.now);
+        if !released_first {
+            p.pass(1_000);
+            assert_eq!(p.state(id), StateName::FinWait2);
+            p.release(id);
+        }
+        p.pass(90);
+        assert_eq!(p.stack.connections(), 1);
+        p.pass(20);
+        assert_eq!(p.stack.connections(), 0);
+        p.quiet();
+    }
 }
 
 /// RFC 9293 §3.6, case 2: after the peer's FIN we may go on sending.

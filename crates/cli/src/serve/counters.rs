@@ -23,6 +23,7 @@ pub struct Report {
     resets_sent: u64,
     clients_limited: u64,
     stuck_reset: u64,
+    connections_cut_off: usize,
     segments_dropped: u64,
     packets_dropped: u64,
     /// Of those, by why; the reasons that there were.
@@ -30,8 +31,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Those of a server's engine.
-    pub fn new(counters: &Counters) -> Self {
+    /// Those of a server's engine, which stopped while `cut_off` connections had not closed in order.
+    pub fn new(counters: &Counters, cut_off: usize) -> Self {
         Self {
             packets_in: counters.packets_in,
             packets_out: counters.packets_out,
@@ -46,6 +47,7 @@ impl Report {
             resets_sent: counters.resets_sent,
             clients_limited: counters.clients_limited,
             stuck_reset: counters.stuck_reset,
+            connections_cut_off: cut_off,
             segments_dropped: counters.segments_dropped,
             packets_dropped: counters.dropped_in_all(),
             dropped: occurred(counters.drops().map(|(reason, count)| (reason.as_str(), count))),
@@ -77,7 +79,11 @@ impl fmt::Display for Report {
             write!(f, " ({})", list(&self.dropped))?;
         }
         writeln!(f)?;
-        writeln!(f, "connections:   {} opened, {} established", self.passive_opens, self.established)?;
+        write!(f, "connections:   {} opened, {} established", self.passive_opens, self.established)?;
+        match self.connections_cut_off {
+            0 => writeln!(f)?,
+            cut_off => writeln!(f, ", {cut_off} cut off at the end")?,
+        }
         writeln!(
             f,
             "first flights: {} accepted, {} by handshake, {} cookies granted",

@@ -104,9 +104,9 @@ impl Log {
         }
     }
 
-    /// The end.
-    pub fn counters(self, counters: &Counters) {
-        let report = counters::Report::new(counters);
+    /// The end; `cut_off` connections had not closed in order.
+    pub fn counters(self, counters: &Counters, cut_off: usize) {
+        let report = counters::Report::new(counters, cut_off);
         if self.json {
             output::json(&Event::Counters(report));
         } else {

@@ -42,6 +42,25 @@ async fn answers(stream: &mut TcpStream) -> bool {
     timeout(LONG, stream.read_exact(&mut answer)).await.unwrap().is_ok() && answer == [0, 2, 7, 8]
 }
 
+/// Its patience is no reason to wait.
+#[tokio::test]
+async fn an_idle_connection_ends_when_the_service_stops() {
+    let never = Duration::from_secs(1 << 30);
+    let limits = StreamLimits { patience: never, ..StreamLimits::per_client(2) };
+    let sockets = Sockets::bind(&[(Ipv4Addr::LOCALHOST, 0).into()]).await.unwrap();
+    let at = sockets.addresses()[0];
+    let (stop, stopped) = oneshot::channel::<()>();
+    let running = tokio::spawn(async move {
+        let stop = async { drop(stopped.await) };
+        sockets.run(Arc::new(Echo), limits, stop).await;
+    });
+    let mut idle = connect(Ipv4Addr::LOCALHOST, at).await;
+    assert!(answers(&mut idle).await);
+    stop.send(()).unwrap();
+    timeout(LONG, running).await.unwrap().unwrap();
+    assert_eq!(idle.read(&mut [0; 1]).await.unwrap(), 0);
+}
+
 /// Found in review with 543 connections: idle connections take all places and never end by themselves. A new client is
 /// answered all the same.
 #[tokio::test]

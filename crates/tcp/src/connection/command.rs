@@ -99,6 +99,9 @@ impl Connection {
                 self.arm_user_timeout(now);
             }
         }
+        if before.fin_wait2 != self.config.fin_wait2 && self.timers.runs(Timer::FinWait2) {
+            self.timers.set(Timer::FinWait2, now + self.config.fin_wait2);
+        }
     }
 
     /// Closes the sending direction: a FIN follows the data that waits (half close). Closing twice
