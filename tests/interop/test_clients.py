@@ -87,6 +87,20 @@ def idle_connections_end_at_once(t):
     idle.close()
 
 
+@case()
+def a_slow_body_is_given_up(t):
+    root = t.root(file=1000)
+    ns = t.namespace("slow")
+    serve = t.serve(ns, PAIR, root, "--body-timeout", 1)
+    with client_socket(ns, 4, timeout=60) as sock:
+        sock.connect((PAIR.peer[4], PORT))
+        sock.sendall(b"PUT /sink HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nslow")
+        answer = read_all(sock)
+    check(answer.startswith(b"HTTP/1.1 408 "), f"began with {answer[:40]}")
+    (request,) = serve.requests(1)
+    equal(request["status"], 408, "status in the log")
+
+
 def device(ns):
     """What the kernel says of the server's device: the length of its queue, and the packets dropped there."""
     (link,) = json.loads(ns.ip("-j", "-s", "link", "show", TUN))

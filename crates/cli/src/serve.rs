@@ -13,6 +13,7 @@ mod names;
 mod readers;
 mod relay;
 pub(crate) mod replays;
+mod request_body;
 
 use crate::at::At;
 use crate::error::Error;
@@ -153,7 +154,8 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         let listener = endpoint.listen(config).map_err(|error| Error::Listen(at, error))?;
         handles.push(listener.keys());
         trusting.push(listener.trust());
-        let site = Site { root: Arc::clone(&root), early_unsafe: args.early_unsafe, log };
+        let body_timeout = args.readers.body_timeout();
+        let site = Site { root: Arc::clone(&root), early_unsafe: args.early_unsafe, body_timeout, log };
         listening.spawn(accept(listener, site, Arc::clone(&graceful), stopping.clone()));
         log.listening(at);
     }
@@ -273,6 +275,8 @@ fn export(exporter: metrics::Exporter, endpoint: &Endpoint, names: Option<&Front
 pub struct Site {
     pub(crate) root: Arc<Path>,
     pub(crate) early_unsafe: early::EarlyUnsafe,
+    /// For each full segment of a request's body.
+    pub(crate) body_timeout: Option<Duration>,
     pub(crate) log: log::Log,
 }
 

@@ -15,6 +15,7 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Both engines. The client has a cookie.
 pub struct TestSite {
@@ -22,6 +23,8 @@ pub struct TestSite {
     pub at: SocketAddr,
     pub listener: Listener,
     unconfirmed: Arc<AtomicBool>,
+    /// For each full segment of a request's body.
+    pub body_timeout: Option<Duration>,
     /// Dropped, it ends what is served.
     graceful: GracefulShutdown,
 }
@@ -56,7 +59,8 @@ impl TestSite {
         let mut listen = ListenConfig::new(at);
         listen.fast_open = Some(FastOpenPolicy::new(Arc::new(keys), Arc::new(PendingLimit::new(16))));
         let listener = server.listen(listen).unwrap();
-        let site = Self { client, at, listener, unconfirmed, graceful: GracefulShutdown::new() };
+        let graceful = GracefulShutdown::new();
+        let site = Self { client, at, listener, unconfirmed, body_timeout: None, graceful };
         let (ours, _theirs) = site.connect(FirstFlight::empty()).await;
         assert_eq!(ours.outcome().reason(), Some(Reason::NoCredential));
         site
@@ -83,7 +87,8 @@ impl TestSite {
     /// Serves the next `count` connections.
     pub async fn serve(&self, count: usize, early_unsafe: EarlyUnsafe) {
         let root = crate::serve::files::root(&std::env::temp_dir()).await.unwrap();
-        let site = Site { root: root.into(), early_unsafe, log: log::Log::new(true) };
+        let log = log::Log::new(true);
+        let site = Site { root: root.into(), early_unsafe, body_timeout: self.body_timeout, log };
         for _ in 0..count {
             serve(self.listener.accept().await.unwrap(), site.clone(), &self.graceful);
         }

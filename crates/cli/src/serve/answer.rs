@@ -2,13 +2,14 @@
 
 use super::body::{Content, LoggedBody};
 use super::log::Entry;
+use super::request_body::{BodyError, RequestBody};
 use super::{Site, files};
 use crate::digest::Sum;
 use crate::observed::Watch;
 use firstflight::Stream;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use hyper::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -33,10 +34,15 @@ pub async fn answer(
     }
     let (status, kind, content) = match (request.method(), request.uri().path()) {
         (&Method::POST, "/echo") => {
-            (StatusCode::OK, "application/octet-stream", Content::Echo(request.into_body()))
+            let body = RequestBody::new(request.into_body(), site.body_timeout);
+            (StatusCode::OK, "application/octet-stream", Content::Echo(body))
         }
         (&Method::PUT, "/sink") => {
-            (StatusCode::OK, "application/json", Content::Text(swallow(request.into_body()).await?))
+            match swallow(RequestBody::new(request.into_body(), site.body_timeout)).await {
+                Ok(text) => (StatusCode::OK, "application/json", Content::Text(text)),
+                Err(BodyError::TooSlow) => return Ok(too_slow(entry)),
+                Err(broken) => return Err(broken.into()),
+            }
         }
         (&Method::GET | &Method::HEAD, path) => {
             return Ok(file(&site.root, path, request.method(), entry).await);
@@ -70,8 +76,15 @@ fn wrong_method(path: &str, entry: Entry) -> Response<LoggedBody> {
     response
 }
 
+/// RFC 9110 §15.5.9, which wants the connection closed.
+fn too_slow(entry: Entry) -> Response<LoggedBody> {
+    let mut response = brief(StatusCode::REQUEST_TIMEOUT, entry);
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
 /// Counts and hashes a body.
-async fn swallow(mut body: Incoming) -> Result<String, hyper::Error> {
+async fn swallow(mut body: RequestBody<Incoming>) -> Result<String, BodyError<hyper::Error>> {
     let mut sum = Sum::new();
     while let Some(frame) = body.frame().await {
         if let Some(data) = frame?.data_ref() {

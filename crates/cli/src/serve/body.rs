@@ -1,6 +1,7 @@
 //! Response bodies, whose end is the end of their request in the log.
 
 use super::log::Entry;
+use super::request_body::RequestBody;
 use crate::file_body::FileBody;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
@@ -16,7 +17,7 @@ pub enum Content {
     /// A file.
     File(FileBody),
     /// The request's own body.
-    Echo(Incoming),
+    Echo(RequestBody<Incoming>),
 }
 
 /// A response body. Dropped, it writes its request's line.

@@ -1,4 +1,4 @@
-//! Limits for clients that read slowly, or not at all.
+//! Limits for clients that read or send slowly, or not at all.
 
 use firstflight::Config;
 use std::time::Duration;
@@ -15,6 +15,9 @@ pub struct Readers {
     /// Reset a connection when its client accepts less than a full segment of waiting data in this time; 0 is no limit
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     send_timeout: u32,
+    /// Give up a request when less than a full segment of its body comes in this time; 0 is no limit
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    body_timeout: u32,
     /// Connections of one client (an IPv4 address, an IPv6 /64). One more replaces a connection whose client reads
     /// nothing; if there is none, the new one is reset. 0 is no limit: use it behind a proxy, where all clients have
     /// one address
@@ -23,12 +26,21 @@ pub struct Readers {
 }
 
 impl Readers {
+    /// How long a client may take for each full segment of a request's body.
+    pub fn body_timeout(&self) -> Option<Duration> {
+        limit(self.body_timeout)
+    }
+
     /// Sets the engine's limits.
     pub fn configure(&self, config: &mut Config) {
-        let patience = Duration::from_secs(self.send_timeout.into());
-        config.tcp.user_timeout = (!patience.is_zero()).then_some(patience);
+        config.tcp.user_timeout = limit(self.send_timeout);
         config.tcp.first_send_buffer = FIRST_SEND_BUFFER;
         let most = self.connections_per_client;
         config.limits.connections_per_client = (most > 0).then_some(most);
     }
+}
+
+/// A limit in seconds, 0 is none.
+fn limit(seconds: u32) -> Option<Duration> {
+    (seconds > 0).then(|| Duration::from_secs(seconds.into()))
 }

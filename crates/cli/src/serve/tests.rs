@@ -1,17 +1,24 @@
 //! Requests in a SYN, before their client's ACK has come.
 
 use super::early::EarlyUnsafe;
+use super::request_body::{BodyError, RequestBody};
 use crate::test_site::TestSite;
+use bytes::Bytes;
 use firstflight::{ConnectConfig, FirstFlight};
+use http_body_util::BodyExt;
 use hyper::Method;
+use hyper::body::{Body, Frame};
+use std::convert::Infallible;
 use std::future::poll_fn;
-use std::pin::pin;
-use std::task::Poll;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc;
 
 /// Whether `future` is not ready when asked once.
 async fn waits<F: Future + Unpin>(mut future: F) -> bool {
-    poll_fn(|cx| Poll::Ready(std::pin::Pin::new(&mut future).poll(cx).is_pending())).await
+    poll_fn(|cx| Poll::Ready(Pin::new(&mut future).poll(cx).is_pending())).await
 }
 
 #[tokio::test]
@@ -111,4 +118,69 @@ async fn a_client_that_half_closes_within_its_request_is_let_go() {
         let answer = answer_after_half_close(&site, request, &none).await;
         assert!(!answer.starts_with(b"HTTP/1.1 200"), "{:?}", String::from_utf8_lossy(&answer));
     }
+}
+
+/// What comes back to a client that sends the head of a request, and then a byte of its body now and again.
+async fn answer_to_a_slow_body(request: &[u8]) -> String {
+    let mut site = TestSite::new().await;
+    site.confirm();
+    site.body_timeout = Some(Duration::from_millis(200));
+    let plain = ConnectConfig::default();
+    let first = FirstFlight::safely_replayable(request);
+    let (stream, ()) =
+        tokio::join!(site.client.connect(site.at, first, &plain), site.serve(1, EarlyUnsafe::Wait));
+    let (mut reader, mut writer) = tokio::io::split(stream.unwrap());
+    let dripping = tokio::spawn(async move {
+        // Ends when the server closes; before it has sent a full segment the patience is long over.
+        while writer.write_all(b"x").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let mut answer = Vec::new();
+    // The server resets what comes after its answer.
+    let _ = reader.read_to_end(&mut answer).await;
+    dripping.abort();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[tokio::test]
+async fn a_client_that_sends_its_body_slowly_is_let_go() {
+    let sink =
+        answer_to_a_slow_body(b"PUT /sink HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n").await;
+    assert!(sink.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{sink}");
+    assert!(sink.contains("\r\nconnection: close\r\n"), "{sink}");
+    // This one's response had begun, and breaks off.
+    let echo =
+        answer_to_a_slow_body(b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+    assert!(!echo.ends_with("0\r\n\r\n"), "{echo}");
+}
+
+/// A body that is sent by hand.
+struct Pieces(mpsc::Receiver<Bytes>);
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(cx).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
+    }
+}
+
+#[tokio::test]
+async fn only_the_time_in_which_a_body_is_waited_for_counts() {
+    let patience = Duration::from_millis(100);
+    let (sender, pieces) = mpsc::channel(1);
+    let mut body = RequestBody::new(Pieces(pieces), Some(patience));
+    for piece in ["a little", "and more"] {
+        sender.send(Bytes::from(piece)).await.unwrap();
+        assert!(body.frame().await.unwrap().is_ok());
+        // The server does something else.
+        tokio::time::sleep(patience * 2).await;
+    }
+    assert!(waits(body.frame()).await);
+    assert!(matches!(body.frame().await, Some(Err(BodyError::TooSlow))));
 }

@@ -1,0 +1,117 @@
+//! The body of a request, which has to keep coming.
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// So many bytes are progress: a full segment, as for `--send-timeout`.
+const PROGRESS: usize = 1460;
+
+/// Why a body did not arrive whole.
+#[derive(Debug)]
+pub enum BodyError<E> {
+    /// The client sent too little for too long.
+    TooSlow,
+    /// The connection ended before, or what came was no body.
+    Broken(E),
+}
+
+impl<E: fmt::Display> fmt::Display for BodyError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooSlow => f.write_str("the client sends its request too slowly"),
+            Self::Broken(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: std::error::Error> std::error::Error for BodyError<E> {}
+
+/// A request's body that fails with [`BodyError::TooSlow`] when less than a full segment of it comes within the patience.
+///
+/// Only the time in which the server waits for the client counts, not the time in which the server reads nothing.
+pub struct RequestBody<B> {
+    body: B,
+    pace: Option<Pace>,
+}
+
+struct Pace {
+    patience: Duration,
+    /// Of the patience, for the next [`PROGRESS`] bytes.
+    left: Duration,
+    /// How many of them have come.
+    came: usize,
+    /// When the client was first waited for, if it is.
+    since: Option<Instant>,
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl<B> RequestBody<B> {
+    /// `body`, with this patience; `None` is no limit.
+    pub fn new(body: B, patience: Option<Duration>) -> Self {
+        let pace =
+            patience.map(|patience| Pace { patience, left: patience, came: 0, since: None, sleep: None });
+        Self { body, pace }
+    }
+}
+
+impl Pace {
+    /// Some of the body came.
+    fn progress(&mut self, bytes: usize) {
+        if let Some(since) = self.since.take() {
+            self.left = self.left.saturating_sub(since.elapsed());
+        }
+        self.came += bytes;
+        if self.came >= PROGRESS {
+            (self.came, self.left) = (0, self.patience);
+        }
+    }
+
+    /// Nothing is there; ready when the patience is over.
+    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let begins = self.since.is_none();
+        let until = *self.since.get_or_insert_with(Instant::now) + self.left;
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(until)));
+        if begins {
+            sleep.as_mut().reset(until);
+        }
+        sleep.as_mut().poll(cx)
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for RequestBody<B> {
+    type Data = Bytes;
+    type Error = BodyError<B::Error>;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let this = self.get_mut();
+        let frame = Pin::new(&mut this.body).poll_frame(cx);
+        let Some(pace) = &mut this.pace else {
+            return frame.map(|frame| frame.map(|frame| frame.map_err(BodyError::Broken)));
+        };
+        match frame {
+            Poll::Ready(frame) => {
+                if let Some(Ok(frame)) = &frame {
+                    pace.progress(frame.data_ref().map_or(0, Bytes::len));
+                }
+                Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Broken)))
+            }
+            Poll::Pending => pace.poll_over(cx).map(|()| Some(Err(BodyError::TooSlow))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
