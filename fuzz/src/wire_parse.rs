@@ -4,7 +4,7 @@ use firstflight_wire::tcp::{
     Cookie, FastOpen, Header, MAX_OPTIONS, OptionBytes, Options, OptionsBuf, Segment, TcpOption,
     fill_checksum,
 };
-use firstflight_wire::{Pretty, checksum, icmp, ip};
+use firstflight_wire::{ParseError, Pretty, checksum, icmp, ip};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
@@ -22,6 +22,9 @@ fn everything(data: &[u8]) {
     assert!(!Pretty(data).to_string().is_empty());
     if let Ok(packet) = ip::Packet::parse(data) {
         one_packet(&packet);
+    }
+    if let Ok(fragment) = ip::Fragment::parse(data) {
+        one_fragment(data, &fragment);
     }
     if let Ok(segment) = Segment::parse(data) {
         one_segment(&segment, V4);
@@ -61,6 +64,14 @@ fn one_packet(packet: &ip::Packet<'_>) {
         one_segment(&segment, packet.src);
     }
     report(packet, &out);
+}
+
+/// Written without IP options or other extension headers, it is the same fragment.
+fn one_fragment(data: &[u8], fragment: &ip::Fragment<'_>) {
+    assert_eq!(ip::Packet::parse(data), Err(ParseError::Fragment));
+    let mut out = vec![0; data.len() + 8];
+    let len = fragment.emit(&mut out).unwrap();
+    assert_eq!(ip::Fragment::parse(&out[..len]).as_ref(), Ok(fragment));
 }
 
 /// An ICMP error about the packet is read as what it was written as.
@@ -148,7 +159,10 @@ fn repaired(data: &[u8]) -> Option<Vec<u8>> {
         6 if len >= 40 => data[4..6].copy_from_slice(&(len as u16 - 40).to_be_bytes()),
         _ => return None,
     }
-    let packet = ip::Packet::parse(&data).ok()?;
+    let packet = match ip::Packet::parse(&data) {
+        Err(ParseError::Fragment) => return Some(data),
+        packet => packet.ok()?,
+    };
     let (src, dst, protocol, payload) = (packet.src, packet.dst, packet.protocol, packet.payload.len());
     let body = data.get_mut(len - payload..)?;
     match (protocol, src) {

@@ -14,8 +14,11 @@ pub enum ParseError {
     BadHeaderLength,
     /// The checksum does not match (RFC 1071).
     BadChecksum,
-    /// A fragment. Reassembly is not done: TCP finds the path's MTU instead (RFC 8900).
+    /// A fragment: [`ip::Fragment::parse`](crate::ip::Fragment::parse) reads it.
     Fragment,
+    /// A fragment that no sender makes: of a length that is empty or no multiple of 8 bytes, beyond the longest packet,
+    /// or, in IPv6, without its headers (RFC 7112 §5); or no fragment.
+    BadFragment,
     /// An IPv6 extension header that is not understood, not in its place or one too many; its number.
     ExtensionHeader(u8),
     /// The packet asks for source routing (RFC 7126 §4.3 and §4.4, RFC 5095).
@@ -36,6 +39,7 @@ impl fmt::Display for ParseError {
             Self::BadHeaderLength => f.write_str("bad header length"),
             Self::BadChecksum => f.write_str("bad checksum"),
             Self::Fragment => f.write_str("fragment"),
+            Self::BadFragment => f.write_str("bad fragment"),
             Self::ExtensionHeader(number) => write!(f, "extension header {number} refused"),
             Self::SourceRoute => f.write_str("source route"),
             Self::BadOption => f.write_str("bad IP option"),

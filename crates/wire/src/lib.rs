@@ -9,8 +9,8 @@
 //!
 //! A received packet takes this way: [`ip::Packet::parse`], then [`tcp::Segment::parse_checked`] or
 //! [`icmp::parse_v4`] / [`icmp::parse_v6`], or [`udp::Datagram::parse_checked`], [`carrier::Carried::parse`]
-//! and [`tcp::Segment::parse`] for a segment that came in UDP. A packet to send takes it backwards: the payload is
-//! placed first, [`tcp::Header::emit`] writes the TCP header in front of it, [`tcp::fill_checksum`]
+//! and [`tcp::Segment::parse`] for a segment that came in UDP. [`ip::Fragment::parse`] reads fragments of packets. A
+//! packet to send takes the way backwards: the payload is placed first, [`tcp::Header::emit`] writes the TCP header in front of it, [`tcp::fill_checksum`]
 //! completes it and [`ip::Header::emit`] goes in front of that.
 #![no_std]
 #![forbid(unsafe_code)]

@@ -18,6 +18,10 @@ fn parse_everything(data: &[u8]) {
         assert!(packet.payload.len() < data.len());
         assert_eq!(packet.src.is_ipv4(), packet.dst.is_ipv4());
     }
+    if let Ok(fragment) = ip::Fragment::parse(data) {
+        assert_eq!(ip::Packet::parse(data), Err(crate::ParseError::Fragment));
+        assert!(fragment.payload.len() < data.len());
+    }
     if let Ok(segment) = Segment::parse(data) {
         assert_eq!(20 + segment.options.raw.len() + segment.payload.len(), data.len());
     }

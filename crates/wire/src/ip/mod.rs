@@ -1,6 +1,7 @@
 //! IPv4 (RFC 791) and IPv6 (RFC 8200) headers.
 
 mod emit;
+mod fragment;
 pub(crate) mod v4;
 pub(crate) mod v6;
 
@@ -8,6 +9,7 @@ pub(crate) mod v6;
 mod tests;
 
 pub use emit::Header;
+pub use fragment::Fragment;
 
 use crate::ParseError;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};

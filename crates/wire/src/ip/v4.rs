@@ -1,6 +1,6 @@
 //! Reading IPv4 headers.
 
-use super::{Ecn, Packet, Protocol, V4_HEADER};
+use super::{Ecn, Fragment, Packet, Protocol, V4_HEADER};
 use crate::{ParseError, checksum};
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -56,6 +56,16 @@ fn plain_payload(words: [u32; 5], bytes: &[u8]) -> Result<&[u8], ParseError> {
 #[cold]
 #[inline(never)]
 fn payload(words: [u32; 5], bytes: &[u8]) -> Result<&[u8], ParseError> {
+    let (options, payload) = split(words, bytes)?;
+    if is_fragment(words) {
+        return Err(ParseError::Fragment);
+    }
+    check_options(options)?;
+    Ok(payload)
+}
+
+/// The options, not checked, and what follows the header, which is.
+fn split(words: [u32; 5], bytes: &[u8]) -> Result<(&[u8], &[u8]), ParseError> {
     let [first, ..] = words;
     let header_len = usize::from(first.to_ne_bytes()[0] & 0xf) * 4;
     let total = total_len(words);
@@ -67,11 +77,30 @@ fn payload(words: [u32; 5], bytes: &[u8]) -> Result<&[u8], ParseError> {
     if !checksum::sum(header).is_valid() {
         return Err(ParseError::BadChecksum);
     }
-    if is_fragment(words) {
-        return Err(ParseError::Fragment);
-    }
-    check_options(header.get(V4_HEADER..).unwrap_or_default())?;
-    Ok(payload)
+    Ok((header.get(V4_HEADER..).unwrap_or_default(), payload))
+}
+
+/// A packet that is a fragment. Its length and place are not checked yet.
+pub(super) fn parse_fragment(bytes: &[u8]) -> Result<Fragment<'_>, ParseError> {
+    let head: &[u8; V4_HEADER] = bytes.first_chunk().ok_or(ParseError::Truncated)?;
+    let words = words(head);
+    let (options, payload) = split(words, bytes)?;
+    check_options(options)?;
+    let place = u16::from_be_bytes([head[6], head[7]]);
+    let [_, _, _, src, dst] = words;
+    let next = Protocol::from(head[9]);
+    Ok(Fragment {
+        src: address(src).into(),
+        dst: address(dst).into(),
+        identification: u16::from_be_bytes([head[4], head[5]]).into(),
+        next,
+        transport: Some(next),
+        offset: place << 3,
+        more: place & 0x2000 != 0,
+        hop_limit: head[8],
+        ecn: Ecn::from_bits(head[1]),
+        payload,
+    })
 }
 
 /// Length of the packet.

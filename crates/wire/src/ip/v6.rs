@@ -1,12 +1,12 @@
 //! Reading IPv6 headers and the chain of extension headers.
 
-use super::{Ecn, Packet, Protocol, V6_HEADER};
+use super::fragment::NUMBER as FRAGMENT;
+use super::{Ecn, Fragment, Packet, Protocol, V6_HEADER};
 use crate::ParseError;
 use core::net::{IpAddr, Ipv6Addr};
 
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
-const FRAGMENT: u8 = 44;
 const ENCAPSULATING_SECURITY: u8 = 50;
 const AUTHENTICATION: u8 = 51;
 const NO_NEXT_HEADER: u8 = 59;
@@ -42,6 +42,54 @@ fn split(bytes: &[u8]) -> Result<Header<'_>, ParseError> {
     let (src, dst) = addresses.split_first_chunk::<16>().ok_or(ParseError::Truncated)?;
     let dst = dst.first_chunk::<16>().ok_or(ParseError::Truncated)?;
     Ok(Header { first, src: Ipv6Addr::from(*src), dst: Ipv6Addr::from(*dst), rest })
+}
+
+/// A packet that is a fragment. Its length and place are not checked yet.
+pub(super) fn parse_fragment(bytes: &[u8]) -> Result<Fragment<'_>, ParseError> {
+    let Header { first, src, dst, rest } = split(bytes)?;
+    let [_, class, _, _, len_high, len_low, mut next, hop_limit] = *first;
+    let len = usize::from(u16::from_be_bytes([len_high, len_low]));
+    let mut rest = rest.get(..len).ok_or(ParseError::Truncated)?;
+    for count in 0..MAX_EXTENSION_HEADERS {
+        match next {
+            FRAGMENT => {
+                let (own, payload) = rest.split_first_chunk::<8>().ok_or(ParseError::Truncated)?;
+                let [next, _, p0, p1, identification @ ..] = *own;
+                let place = u16::from_be_bytes([p0, p1]);
+                let offset = place & !7;
+                return Ok(Fragment {
+                    src: src.into(),
+                    dst: dst.into(),
+                    identification: u32::from_be_bytes(identification),
+                    next: Protocol::from(next),
+                    transport: if offset == 0 { Some(transport(next, payload)?) } else { None },
+                    offset,
+                    more: place & 1 != 0,
+                    hop_limit,
+                    ecn: Ecn::from_bits(class >> 4),
+                    payload,
+                });
+            }
+            HOP_BY_HOP if count > 0 => break,
+            HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => (next, rest) = skip_one(next, rest)?,
+            _ => break,
+        }
+    }
+    Err(ParseError::ExtensionHeader(next))
+}
+
+/// The transport protocol of a first fragment, whose transport header is there (RFC 7112 §5). Hop-by-Hop Options stand
+/// in front of the Fragment header only, and a fragment has no fragments.
+fn transport(next: u8, payload: &[u8]) -> Result<Protocol, ParseError> {
+    if matches!(next, HOP_BY_HOP | FRAGMENT) {
+        return Err(ParseError::ExtensionHeader(next));
+    }
+    let (protocol, rest) = match skip_extension_headers(next, payload) {
+        Err(ParseError::Truncated | ParseError::Fragment) => return Err(ParseError::BadFragment),
+        found => found?,
+    };
+    let least = if protocol == Protocol::Tcp { 20 } else { 8 };
+    if rest.len() < least { Err(ParseError::BadFragment) } else { Ok(protocol) }
 }
 
 /// Follows the chain from `next` to the transport header.

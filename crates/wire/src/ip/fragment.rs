@@ -1,0 +1,123 @@
+//! Fragments of packets (RFC 791 §3.2, RFC 8200 §4.5).
+
+use super::{Ecn, Header, Protocol, V4_HEADER, v4, v6, version};
+use crate::{EmitError, ParseError, checksum};
+use core::net::IpAddr;
+
+/// Length of IPv6's Fragment header, bytes.
+const V6_FRAGMENT: usize = 8;
+/// The number of IPv6's Fragment header.
+pub(super) const NUMBER: u8 = 44;
+
+/// A fragment, its headers checked and read: of a packet that has others, or had more.
+///
+/// Its payload is never empty; it begins at a multiple of 8 bytes and, unless it is the last one, ends at one; and it
+/// ends within the longest packet that there is. In IPv6 the first fragment has all headers up to and including the
+/// transport header (RFC 7112 §5, RFC 8200 §4.5).
+///
+/// There is no smallest payload. Every IPv4 link carries 68 bytes, of which up to 60 are header (RFC 791 §3.2), and
+/// a router that splits a fragment again leaves pieces of any multiple of 8.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fragment<'a> {
+    /// Who claims to have sent it.
+    pub src: IpAddr,
+    /// Whom it is for; of the same family as `src`.
+    pub dst: IpAddr,
+    /// Which packet it is of, together with the addresses and, in IPv4, `next`. IPv4 has 16 bits of it.
+    pub identification: u32,
+    /// What the payload of the whole packet begins with. In IPv6 only the first fragment's word counts, and it may be
+    /// an extension header's number.
+    pub next: Protocol,
+    /// The transport protocol; `None` if the fragment does not say, as an IPv6 fragment that is not the first.
+    pub transport: Option<Protocol>,
+    /// Where `payload` belongs in the payload of the whole packet, bytes.
+    pub offset: u16,
+    /// Whether others follow behind it.
+    pub more: bool,
+    /// Time to live, or hop limit, as it arrived.
+    pub hop_limit: u8,
+    /// Explicit congestion notification.
+    pub ecn: Ecn,
+    /// Its part of the payload.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Fragment<'a> {
+    /// Reads a packet that [`Packet::parse`](super::Packet::parse) refuses with [`ParseError::Fragment`].
+    ///
+    /// # Errors
+    ///
+    /// [`ParseError::BadFragment`] if it is no fragment, or one that no sender makes; else as `Packet::parse`.
+    #[cold]
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
+        let fragment = match version(bytes) {
+            Some(4) => v4::parse_fragment(bytes),
+            Some(6) => v6::parse_fragment(bytes),
+            Some(_) => Err(ParseError::BadVersion),
+            None => Err(ParseError::Truncated),
+        }?;
+        if fragment.is_legal() { Ok(fragment) } else { Err(ParseError::BadFragment) }
+    }
+
+    fn is_legal(&self) -> bool {
+        let part = self.more || self.offset > 0;
+        let whole_units = !self.more || self.payload.len().is_multiple_of(8);
+        part && !self.payload.is_empty() && whole_units && !self.is_too_long()
+    }
+
+    /// Whether the whole packet's length would not fit its field, which counts the header in IPv4 only.
+    fn is_too_long(&self) -> bool {
+        let header = if self.src.is_ipv4() { V4_HEADER } else { 0 };
+        header + self.end() > 0xffff
+    }
+
+    /// Where its payload ends in the payload of the whole packet, bytes.
+    #[must_use]
+    pub const fn end(&self) -> usize {
+        self.offset as usize + self.payload.len()
+    }
+
+    /// Writes the fragment, without IP options or extension headers but its own, and returns its length.
+    ///
+    /// # Errors
+    ///
+    /// As [`Header::emit`]; [`EmitError::TooLong`] also where the whole packet would be.
+    pub fn emit(&self, out: &mut [u8]) -> Result<usize, EmitError> {
+        let v4 = self.src.is_ipv4();
+        let between = if v4 { 0 } else { V6_FRAGMENT };
+        let header = Header {
+            src: self.src,
+            dst: self.dst,
+            protocol: if v4 { self.next } else { Protocol::Other(NUMBER) },
+            hop_limit: self.hop_limit,
+            ecn: self.ecn,
+            dont_fragment: false,
+            identification: self.identification as u16,
+        };
+        if self.is_too_long() {
+            return Err(EmitError::TooLong);
+        }
+        let at = header.emit(between + self.payload.len(), out)?;
+        let end = at + between + self.payload.len();
+        let packet = out.get_mut(..end).ok_or(EmitError::BufferTooSmall)?;
+        let (head, rest) = packet.split_at_mut(at);
+        if let Some(head) = head.first_chunk_mut::<V4_HEADER>().filter(|_| v4) {
+            let place = self.offset >> 3 | u16::from(self.more) << 13;
+            [head[6], head[7]] = place.to_be_bytes();
+            [head[10], head[11]] = [0, 0];
+            [head[10], head[11]] = checksum::sum(head).finish().to_be_bytes();
+        }
+        let (own, payload) = rest.split_at_mut(between);
+        if let Some(own) = own.first_chunk_mut::<V6_FRAGMENT>() {
+            let [p0, p1] = (self.offset & !7 | u16::from(self.more)).to_be_bytes();
+            let [a, b, c, d] = self.identification.to_be_bytes();
+            *own = [self.next.number(), 0, p0, p1, a, b, c, d];
+        }
+        payload.copy_from_slice(self.payload);
+        Ok(end)
+    }
+}
+
+#[cfg(test)]
+#[path = "fragment_tests.rs"]
+mod tests;
