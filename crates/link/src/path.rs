@@ -2,6 +2,7 @@
 
 mod config;
 mod fate;
+mod fragment;
 #[cfg(test)]
 mod tests;
 mod transit;
@@ -13,6 +14,7 @@ use firstflight_wire::Instant;
 
 pub use config::{MAX_BURST, MAX_DELAY, MAX_FLIPS, PathConfig, PathError, Probability};
 use fate::{Fates, flip_bits, nanos, splitmix64};
+pub use fragment::fragment;
 use transit::{Arrival, Bottleneck, Flight};
 
 /// Buffers kept for reuse; what comes back beyond that is freed, so that a burst does not hold memory for ever.
@@ -32,12 +34,14 @@ pub type Filter = Box<dyn FnMut(&mut Vec<u8>) -> Verdict + Send>;
 
 /// What a path has done so far, in packets.
 ///
-/// `sent + duplicated` is always `delivered + lost + queue_dropped + too_big + filtered` plus what is in flight.
+/// `sent + fragments + duplicated` is always `delivered + lost + queue_dropped + too_big + filtered` plus what is in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
     /// Packets given to the path.
     pub sent: u64,
+    /// Fragments made, the first of each packet not counted.
+    pub fragments: u64,
     /// Packets taken out at the other end, copies included.
     pub delivered: u64,
     /// Lost by chance.
@@ -135,7 +139,7 @@ impl Path {
 
     /// Sends `packet` at `now` without copying it.
     pub fn send_buffer(&mut self, now: Instant, mut packet: Vec<u8>) {
-        let number = self.counters.sent;
+        let number = self.counters.sent + self.counters.fragments;
         if self.stale {
             self.take_over_settings(number);
         }
@@ -146,10 +150,23 @@ impl Path {
             self.counters.filtered += 1;
             return self.recycle(packet);
         }
-        if packet.len() > self.config.mtu {
+        if packet.len() <= self.config.mtu {
+            return self.pass(now, number, packet);
+        }
+        let fragments = self.config.fragments.then(|| fragment(&packet, self.config.mtu, number as u32));
+        let Some(fragments) = fragments.flatten() else {
             self.counters.too_big += 1;
             return self.recycle(packet);
+        };
+        self.recycle(packet);
+        self.counters.fragments += fragments.len() as u64 - 1;
+        for (number, fragment) in (number..).zip(fragments) {
+            self.pass(now, number, fragment);
         }
+    }
+
+    /// Packet `number` comes to the bottleneck.
+    fn pass(&mut self, now: Instant, number: u64, mut packet: Vec<u8>) {
         let Some(departure) = self.bottleneck.admit(now.as_nanos(), packet.len()) else {
             self.counters.queue_dropped += 1;
             return self.recycle(packet);

@@ -37,6 +37,9 @@ pub struct PathConfig {
     pub corrupt_bits: u8,
     /// Largest packet carried, in bytes; larger ones vanish (no ICMP: a path with a black hole).
     pub mtu: usize,
+    /// Larger packets are fragmented instead, whatever their DF flag says: IPv4's as by a router, IPv6's as by their
+    /// sender.
+    pub fragments: bool,
 }
 
 impl Default for PathConfig {
@@ -54,6 +57,7 @@ impl Default for PathConfig {
             corrupt: 0.0,
             corrupt_bits: MAX_FLIPS,
             mtu: 1500,
+            fragments: false,
         }
     }
 }

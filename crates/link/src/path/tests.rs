@@ -1,6 +1,7 @@
+use std::net::IpAddr;
 use std::time::Duration;
 
-use firstflight_wire::Instant;
+use firstflight_wire::{Instant, ip};
 use proptest::prelude::*;
 
 use super::*;
@@ -48,6 +49,7 @@ fn rough() -> PathConfig {
         duplicate: 0.1,
         corrupt: 0.1,
         mtu: 1500,
+        fragments: false,
     }
 }
 
@@ -204,6 +206,44 @@ fn mtu_is_the_largest_packet_carried() {
 }
 
 #[test]
+fn a_path_that_fragments_carries_larger_packets() {
+    for ip in ["10.0.0.1", "fd00::1"].map(|ip| ip.parse::<IpAddr>().unwrap()) {
+        let payload: Vec<u8> = (0..400u16).map(|n| n as u8).collect();
+        let header = ip::Header {
+            src: ip,
+            dst: ip,
+            protocol: ip::Protocol::Tcp,
+            hop_limit: 9,
+            ecn: ip::Ecn::Ce,
+            dont_fragment: true,
+            identification: 0,
+        };
+        let mut packet = vec![0; header.len()];
+        header.emit(payload.len(), &mut packet).unwrap();
+        packet.extend(&payload);
+        let config = PathConfig { mtu: 100, fragments: true, ..PathConfig::default() };
+        let mut path = Path::new(config, 1).unwrap();
+        path.send(at(0), &packet);
+        path.send(at(0), &[0; 101]);
+        let counters = path.counters();
+        let arrived = drain(&mut path);
+        assert_eq!((counters.sent, counters.too_big), (2, 1));
+        assert_eq!(counters.fragments, arrived.len() as u64 - 1);
+        let mut found = vec![0; 400];
+        for (index, (_, fragment)) in arrived.iter().enumerate() {
+            assert!(fragment.len() <= 100);
+            let part = ip::Fragment::parse(fragment).unwrap();
+            assert_eq!((part.next, part.hop_limit, part.ecn), (ip::Protocol::Tcp, 9, ip::Ecn::Ce));
+            assert_eq!((part.identification, part.more), (0, index + 1 < arrived.len()));
+            found[usize::from(part.offset)..part.end()].copy_from_slice(part.payload);
+        }
+        assert_eq!(found, payload);
+        assert_eq!(fragment(&packet, 27, 0), None);
+        assert_eq!(fragment(&packet[..10], 100, 0), None);
+    }
+}
+
+#[test]
 fn filter_alters_and_drops() {
     let mut path = Path::new(PathConfig::default(), 1).unwrap();
     path.set_filter(Box::new(|packet| {
@@ -298,7 +338,7 @@ prop_compose! {
         PathConfig {
             delay: Duration::from_nanos(delay), jitter: Duration::from_nanos(jitter), rate_bits_per_s: rate,
             queue_bytes, loss, loss_burst, reorder, reorder_delay: Duration::from_nanos(reorder_delay), duplicate,
-            corrupt, corrupt_bits, mtu,
+            corrupt, corrupt_bits, mtu, fragments: false,
         }
     }
 }
