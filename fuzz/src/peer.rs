@@ -34,7 +34,7 @@ pub struct Spec {
     seq: Distance,
     /// Distance of the acknowledgement from the end of what the stack sent.
     ack: Distance,
-    window: u16,
+    pub(super) window: u16,
     /// Payload bytes, up to one segment.
     len: u16,
     options: Vec<OptionSpec>,

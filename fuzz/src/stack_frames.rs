@@ -11,10 +11,11 @@ use firstflight_credential::{
     Verdict, Verifier,
 };
 use firstflight_stack::{
-    CarrierConfig, Config, ConnId, ConnectConfig, Event, JobId, Limits, ListenConfig, ListenerId,
-    ResponsePolicy, Stack,
+    CarrierConfig, Config, ConnId, ConnectConfig, Event, FragmentLimits, JobId, Limits, ListenConfig,
+    ListenerId, ResponsePolicy, Stack,
 };
 use firstflight_wire::carrier::Control;
+use firstflight_wire::ip::{Fragment, Packet};
 use firstflight_wire::tcp::Flags;
 use firstflight_wire::{Clock, Instant};
 use std::net::{IpAddr, SocketAddr};
@@ -58,7 +59,7 @@ enum Action {
     Frame(Vec<u8>),
     /// A segment with a right checksum.
     Segment(Spec),
-    /// The same ones in a row: floods, retransmissions.
+    /// The same ones in a row: floods, retransmissions. A count of 240 and more: each in fragments ([`World::fragments`]).
     Segments(Spec, u8),
     /// A whole handshake, of the peer's or of an answer to the stack's SYN, then a FIN perhaps.
     Handshake {
@@ -165,6 +166,7 @@ fn config(setup: &Setup, ip: IpAddr, carried: bool) -> Config {
         time_wait: if setup.tight { 2 } else { 16 },
         buffer_bytes: if setup.tight { 1 << 15 } else { 1 << 20 },
         replies: 8,
+        fragments: FragmentLimits { bytes: 6000, bytes_per_source: 4000, ..FragmentLimits::default() },
         parked: 3,
         parked_bytes: 4000,
         credentials: 2,
@@ -239,6 +241,8 @@ impl World {
         match action {
             Action::Frame(bytes) => self.stack.handle_packet(self.now, &bytes),
             Action::Segment(spec) => self.segment(&spec),
+            // Counts that the corpus hardly had, so that it keeps its meaning.
+            Action::Segments(spec, times @ 0xf0..) => self.fragments(&spec, times),
             Action::Segments(spec, times) => (0..times % 16).for_each(|_| self.segment(&spec)),
             Action::Handshake { spec, answer, finish } => {
                 let first = if answer { Flags::SYN.union(Flags::ACK) } else { Flags::SYN };
@@ -343,6 +347,48 @@ impl World {
         self.stack.handle_packet(self.now, &packet);
     }
 
+    /// A segment in two fragments: in either order, one of them twice, one missing, or with another in its place.
+    fn fragments(&mut self, spec: &Spec, how: u8) {
+        let packet = self.peer.segment(spec, 1500);
+        let Ok(whole) = Packet::parse(&packet) else { return };
+        let cut = (whole.payload.len() / 2).div_ceil(8) * 8;
+        let Some((head, tail)) = whole.payload.split_at_checked(cut) else { return };
+        let shift = u16::from(how & 8 != 0 && cut > 8) * 8;
+        let mut fragments: Vec<Vec<u8>> = [(0, true, head), (cut as u16 - shift, false, tail)]
+            .into_iter()
+            .filter_map(|(offset, more, payload)| {
+                let fragment = Fragment {
+                    src: whole.src,
+                    dst: whole.dst,
+                    identification: u32::from(spec.window),
+                    next: whole.protocol,
+                    transport: None,
+                    offset,
+                    more,
+                    hop_limit: whole.hop_limit,
+                    ecn: whole.ecn,
+                    payload,
+                };
+                let mut out = vec![0; packet.len() + 8];
+                let len = fragment.emit(&mut out).ok()?;
+                out.truncate(len);
+                Some(out)
+            })
+            .collect();
+        if how & 1 != 0 {
+            fragments.reverse();
+        }
+        if how & 2 != 0 {
+            fragments.extend(fragments.first().cloned());
+        }
+        if how & 4 != 0 {
+            fragments.pop();
+        }
+        for fragment in &fragments {
+            self.stack.handle_packet(self.now, fragment);
+        }
+    }
+
     fn advance(&mut self, to: Instant) {
         self.now = to;
         self.stack.handle_timeout(to);
@@ -376,6 +422,8 @@ impl World {
             "{} buffer bytes",
             self.stack.buffer_bytes()
         );
+        let kept = self.stack.gauges().fragment_bytes;
+        assert!(kept <= limits.fragments.bytes, "{kept} bytes of fragments");
         assert!(self.stack.time_waits() <= limits.time_wait, "{} in TIME-WAIT", self.stack.time_waits());
         let places = self.policy.pending.pending() as usize;
         let inside = self.stack.connections() + limits.parked;
@@ -403,6 +451,7 @@ impl World {
         self.settle();
         assert_eq!(self.stack.connections(), 0, "connections are left: {:?}", self.stack);
         assert_eq!(self.stack.buffer_bytes(), 0, "buffers are left");
+        assert_eq!(self.stack.gauges().fragment_bytes, 0, "fragments are left");
         assert_eq!(self.stack.time_waits(), 0, "TIME-WAIT is left");
         assert_eq!(self.policy.pending.pending(), 0, "pending places are left");
         assert_eq!(self.stack.poll_timeout(), None, "timers are left");

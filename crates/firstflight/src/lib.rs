@@ -77,7 +77,8 @@ pub use firstflight_credential as credential;
 pub use firstflight_link as link;
 pub use firstflight_stack::{
     CarrierConfig, Certified, CloseReason, Config, ConnectConfig, ConnectError, ConnectionInfo, Counters,
-    Gauges, Limits, ListenConfig, ListenError, Outcomes, RelayedFlight, ResponsePolicy, StateName,
+    FragmentLimits, Gauges, Limits, ListenConfig, ListenError, Outcomes, RelayedFlight, ResponsePolicy,
+    StateName,
 };
 pub use firstflight_tcp as tcp;
 pub use firstflight_wire as wire;

@@ -1,6 +1,7 @@
 //! What may be set for a stack and a listener.
 
 use crate::flow::FlowKey;
+use crate::fragments::FragmentLimits;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -42,6 +43,8 @@ pub struct Limits {
     pub credentials: usize,
     /// Signatures verified, and certificates remembered.
     pub asap: BudgetConfig,
+    /// Fragments of packets that are not whole yet; [`FragmentLimits::OFF`] drops all fragments.
+    pub fragments: FragmentLimits,
     /// Trace records kept for [`crate::Stack::poll_trace`]; 0 turns tracing off.
     pub trace: usize,
 }
@@ -60,6 +63,7 @@ impl Default for Limits {
             parked_for: Duration::from_millis(25),
             credentials: 1024,
             asap: BudgetConfig::default(),
+            fragments: FragmentLimits::default(),
             trace: 0,
         }
     }

@@ -6,10 +6,18 @@ use firstflight_credential::{Outcome, Reason};
 /// Everything a stack counts. All fields only grow.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets given in.
+    /// Packets given in, and those put together from fragments.
     pub packets_in: u64,
     /// Packets given out.
     pub packets_out: u64,
+    /// Fragments among the packets given in.
+    pub fragments_in: u64,
+    /// Packets put together from fragments.
+    pub packets_reassembled: u64,
+    /// Packets given up because a fragment did not come in time.
+    pub reassembly_timeouts: u64,
+    /// Packets given up because the memory for fragments was used up.
+    pub reassembly_evicted: u64,
     /// Connects begun.
     pub active_opens: u64,
     /// Children made.

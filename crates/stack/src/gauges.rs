@@ -14,6 +14,10 @@ pub struct Gauges {
     pub time_waits: usize,
     /// Bytes that send and receive buffers hold.
     pub buffer_bytes: usize,
+    /// Packets whose fragments have not all come.
+    pub fragmented: usize,
+    /// Bytes that these take.
+    pub fragment_bytes: usize,
     /// Handshakes under way at the listeners.
     pub syn_queue: usize,
     /// Connections that wait to be accepted.
@@ -37,6 +41,8 @@ impl Stack {
             connections: self.connections(),
             time_waits: self.time_waits(),
             buffer_bytes: self.buffer_bytes(),
+            fragmented: self.fragments.packets(),
+            fragment_bytes: self.fragments.bytes(),
             parked: self.parked.len(),
             quarantined: self.quarantine.len(),
             ..Gauges::default()

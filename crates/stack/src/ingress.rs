@@ -9,10 +9,10 @@ use crate::stack::Stack;
 use core::hint::cold_path;
 use core::net::{IpAddr, Ipv6Addr};
 use firstflight_tcp::{Disposition, StateName, TimeWait, TimeWaitAction, follows};
-use firstflight_wire::Instant;
 use firstflight_wire::hint::unlikely;
 use firstflight_wire::ip::{Ecn, Packet, Protocol, version};
 use firstflight_wire::tcp::{Flags, Segment};
+use firstflight_wire::{Instant, ParseError};
 
 /// A RST for a parked SYN must lie this close to it: behind the SYN and what it carries.
 const PARKED_WINDOW: u32 = 1 << 11;
@@ -25,6 +25,7 @@ impl Stack {
         match version(packet) {
             Some(4) => match Packet::parse_v4(packet) {
                 Ok(ip) => self.handle_ip(&ip, packet, now),
+                Err(ParseError::Fragment) => self.handle_fragment(packet, now),
                 Err(_) => self.drop_packet(Drop::BadIp),
             },
             Some(6) => match Packet::parse_v6(packet) {
@@ -33,6 +34,7 @@ impl Stack {
                     self.drop_packet(Drop::BadSource)
                 }
                 Ok(ip) => self.handle_ip(&ip, packet, now),
+                Err(ParseError::Fragment) => self.handle_fragment(packet, now),
                 Err(_) => self.drop_packet(Drop::BadIp),
             },
             _ => self.drop_packet(Drop::BadIp),
@@ -272,7 +274,7 @@ impl Stack {
 }
 
 /// Whether it stands for an IPv4 address (RFC 4291 §2.5.5.2).
-fn is_mapped(ip: Ipv6Addr) -> bool {
+pub(crate) fn is_mapped(ip: Ipv6Addr) -> bool {
     ip.to_ipv4_mapped().is_some()
 }
 

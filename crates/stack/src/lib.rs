@@ -27,6 +27,7 @@ mod egress;
 mod event;
 mod flow;
 mod follower;
+mod fragments;
 mod gauges;
 mod icmp;
 mod ingress;
@@ -58,6 +59,7 @@ pub use config::{CarrierConfig, Certified, Config, ConnectConfig, Limits, Listen
 pub use counters::{Counters, Outcomes};
 pub use event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, ListenerId, Trace};
 pub use firstflight_tcp::{CloseReason, IoError, Readiness, StateName, Variables};
+pub use fragments::FragmentLimits;
 pub use gauges::Gauges;
 pub use relayed::RelayedFlight;
 pub use socket::{ConnectError, ListenError};

@@ -9,6 +9,7 @@ use crate::counters::Counters;
 use crate::egress::Reply;
 use crate::event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, ListenerId, Trace};
 use crate::flow::{FlowHasher, FlowKey, FlowTable};
+use crate::fragments::Fragments;
 use crate::isn::IsnGenerator;
 use crate::listeners::Listeners;
 use crate::parked::ParkingLot;
@@ -78,6 +79,7 @@ pub struct Stack {
     pub(crate) replies: VecDeque<Reply>,
     pub(crate) events: Queue<Announced>,
     pub(crate) starved: Starved,
+    pub(crate) fragments: Fragments,
     /// The connections of each client, if their number is limited.
     pub(crate) clients: Option<Clients>,
     /// When connections were last reset to free memory.
@@ -163,6 +165,7 @@ impl Stack {
             replies: VecDeque::new(),
             events: Queue::default(),
             starved: Starved::default(),
+            fragments: Fragments::default(),
             clients: Clients::new(limits.connections_per_client),
             relieved: None,
             traces: VecDeque::new(),
@@ -333,6 +336,7 @@ impl Stack {
         }
         self.time_wait.expire(now);
         self.held.expire(now);
+        self.expire_fragments(now);
         while self.quarantine.front().is_some_and(|(until, _)| *until <= now) {
             self.quarantine.pop_front();
         }
@@ -401,7 +405,8 @@ impl Stack {
         let carrier = self.carrier.as_ref().and_then(|carrier| carrier.next_deadline());
         // Connections that are gone have left theirs.
         let timers = if self.slots.len() == 0 { None } else { self.wheel.next_deadline() };
-        let rest = [timers, self.parked.next_deadline(), quarantine, carrier];
+        let fragments = self.fragments.next_deadline();
+        let rest = [timers, self.parked.next_deadline(), quarantine, carrier, fragments];
         rest.into_iter().chain(tables).flatten().min()
     }
 

@@ -1,0 +1,174 @@
+//! One packet of which fragments are missing.
+
+use crate::event::Drop;
+use alloc::vec::Vec;
+use firstflight_wire::Instant;
+use firstflight_wire::ip::{Ecn, Fragment, Header, Protocol};
+
+/// Where a fragment lies in the payload, bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Part {
+    start: u16,
+    end: u16,
+}
+
+/// What the first fragment says of the whole packet.
+#[derive(Debug, Clone, Copy)]
+struct First {
+    next: Protocol,
+    hop_limit: u8,
+    ecn: Ecn,
+}
+
+/// The fragments of one packet that have come.
+#[derive(Debug)]
+pub(super) struct Datagram {
+    pub expires: Instant,
+    /// Room for the header, then the payload, as far as the farthest fragment.
+    bytes: Vec<u8>,
+    /// In their order; none overlaps another.
+    parts: Vec<Part>,
+    first: Option<First>,
+    /// Length of the whole payload, once the last fragment came.
+    total: Option<u16>,
+    received: u16,
+    header_len: u8,
+    /// A bit for each codepoint that fragments had.
+    marks: u8,
+    /// Its fragments contradict each other: nothing of it is delivered, not even what still comes (RFC 5722 §4).
+    ended: bool,
+}
+
+impl Datagram {
+    /// A packet of which nothing is here yet.
+    pub fn new(v4: bool, expires: Instant) -> Self {
+        Self {
+            expires,
+            bytes: Vec::new(),
+            parts: Vec::new(),
+            first: None,
+            total: None,
+            received: 0,
+            header_len: if v4 { 20 } else { 40 },
+            marks: 0,
+            ended: false,
+        }
+    }
+
+    /// Bytes that it has on the heap, besides itself.
+    pub fn heap(&self) -> usize {
+        self.bytes.capacity() + self.parts.capacity() * size_of::<Part>()
+    }
+
+    /// Length of the whole packet if it ends with this fragment, bytes.
+    pub fn reach(fragment: &Fragment<'_>) -> usize {
+        fragment.end() + if fragment.src.is_ipv4() { 20 } else { 40 }
+    }
+
+    /// Puts a fragment in; true if none is missing any more. At most `most` are taken.
+    pub fn add(&mut self, fragment: &Fragment<'_>, most: usize) -> Result<bool, Drop> {
+        if self.ended {
+            return Err(Drop::FragmentOverlap);
+        }
+        let (start, end) = (fragment.offset, fragment.end() as u16);
+        let at = self.parts.partition_point(|part| part.start < start);
+        if self.is_duplicate(at, fragment) {
+            return Err(Drop::FragmentDuplicate);
+        }
+        let refused = if self.contradicts(at, start, end, fragment.more) {
+            Some(Drop::FragmentOverlap)
+        } else if self.mixes(fragment.ecn) {
+            Some(Drop::FragmentEcn)
+        } else if self.parts.len() >= most {
+            Some(Drop::TooManyFragments)
+        } else {
+            None
+        };
+        if let Some(reason) = refused {
+            self.end();
+            return Err(reason);
+        }
+        self.store(fragment);
+        self.parts.insert(at, Part { start, end });
+        self.received += end - start;
+        self.marks |= 1 << fragment.ecn.bits();
+        if !fragment.more {
+            self.total = Some(end);
+        }
+        if start == 0 {
+            let Fragment { next, hop_limit, ecn, .. } = *fragment;
+            self.first = Some(First { next, hop_limit, ecn });
+        }
+        Ok(self.total == Some(self.received))
+    }
+
+    /// Whether the very same fragment is here already. The network makes such copies; they do no harm (RFC 8200 §4.5).
+    fn is_duplicate(&self, at: usize, fragment: &Fragment<'_>) -> bool {
+        let (start, end) = (fragment.offset, fragment.end() as u16);
+        let same = self.parts.get(at).is_some_and(|part| (part.start, part.end) == (start, end));
+        let last = self.total == Some(end);
+        same && last != fragment.more && self.place(fragment).is_some_and(|place| place == fragment.payload)
+    }
+
+    /// Whether another fragment covers a part of the same bytes, or ends the packet elsewhere.
+    fn contradicts(&self, at: usize, start: u16, end: u16, more: bool) -> bool {
+        let before = at.checked_sub(1).and_then(|before| self.parts.get(before));
+        let overlaps = before.is_some_and(|part| part.end > start)
+            || self.parts.get(at).is_some_and(|part| part.start < end);
+        let length = match self.total {
+            Some(total) => end > total || !more,
+            None => !more && self.parts.last().is_some_and(|part| part.end > end),
+        };
+        overlaps || length
+    }
+
+    /// Whether some fragments are of a sender that uses ECN and some not (RFC 3168 §5.3): then nobody knows whether a
+    /// mark was lost.
+    fn mixes(&self, ecn: Ecn) -> bool {
+        let marks = self.marks | 1 << ecn.bits();
+        marks & 1 != 0 && marks != 1
+    }
+
+    /// Where the payload of a fragment is kept, if there is so much.
+    fn place(&self, fragment: &Fragment<'_>) -> Option<&[u8]> {
+        let at = usize::from(self.header_len) + usize::from(fragment.offset);
+        self.bytes.get(at..at + fragment.payload.len())
+    }
+
+    fn store(&mut self, fragment: &Fragment<'_>) {
+        let at = usize::from(self.header_len) + usize::from(fragment.offset);
+        let end = at + fragment.payload.len();
+        if self.bytes.len() < end {
+            self.bytes.reserve_exact(end - self.bytes.len());
+            self.bytes.resize(end, 0);
+        }
+        if let Some(place) = self.bytes.get_mut(at..end) {
+            place.copy_from_slice(fragment.payload);
+        }
+    }
+
+    fn end(&mut self) {
+        self.ended = true;
+        self.bytes = Vec::new();
+        self.parts = Vec::new();
+    }
+
+    /// The whole packet, with a header of its own: no options, no extension headers in front of the Fragment header's
+    /// place. They were checked when they came.
+    pub fn finish(mut self, of: &Fragment<'_>) -> Option<Vec<u8>> {
+        let First { next, hop_limit, ecn } = self.first?;
+        // RFC 3168 §5.3: one mark marks the packet.
+        let ecn = if self.marks & 1 << Ecn::Ce.bits() != 0 { Ecn::Ce } else { ecn };
+        let header = Header {
+            src: of.src,
+            dst: of.dst,
+            protocol: next,
+            hop_limit,
+            ecn,
+            dont_fragment: false,
+            identification: 0,
+        };
+        header.emit(usize::from(self.total?), &mut self.bytes).ok()?;
+        Some(self.bytes)
+    }
+}

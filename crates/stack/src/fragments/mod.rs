@@ -1,0 +1,162 @@
+//! Fragments are put together again, in bounded memory: IPv4's (RFC 791 §3.2) and IPv6's (RFC 8200 §4.5).
+//!
+//! Routers fragment what a sender sends without the DF flag, and IPv6 senders do when their path narrows. None of this
+//! is on the path of whole packets. What is put together goes the way of a packet that came whole.
+
+mod datagram;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use crate::event::Drop;
+use crate::ingress::is_mapped;
+use crate::stack::Stack;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use core::time::Duration;
+use firstflight_wire::ip::{Fragment, Protocol};
+use firstflight_wire::{Instant, ParseError};
+use table::Table;
+
+/// IPv6 hosts take fragmented packets of 1,500 bytes, whatever their link (RFC 8200 §5).
+const LEAST_LONGEST: usize = 1500;
+
+/// How much is kept of packets whose fragments have not all come, and for how long.
+///
+/// Anybody can send fragments, from any address. When the memory is used up, the oldest packet makes way: the fragments of
+/// one packet mostly come together, so that one that is whole soon is among the youngest. A packet is as long as the
+/// link's largest at most, or 1,500 bytes: more is not announced to peers (their MSS), and not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FragmentLimits {
+    /// Bytes of all such packets together, what is needed to keep them included. 0: fragments are dropped.
+    pub bytes: usize,
+    /// Bytes of those of one source (an IPv4 address, an IPv6 /64). Beyond them its own oldest packet makes way.
+    pub bytes_per_source: usize,
+    /// Fragments of one packet. With one more the packet is given up. On a path of the smallest MTU that is legal
+    /// in IPv4, 68 bytes, a packet of 1,500 bytes has 31.
+    pub per_packet: usize,
+    /// How long after its first fragment a packet is given up. RFC 791 §3.2 says 15 s, RFC 8200 §4.5 at most 60 s; Linux
+    /// takes 30 s and 60 s. Short, so that an identification that is used again meets no old fragments (RFC 4963).
+    pub lifetime: Duration,
+}
+
+impl FragmentLimits {
+    /// Fragments are dropped.
+    pub const OFF: Self = Self { bytes: 0, bytes_per_source: 0, per_packet: 0, lifetime: Duration::ZERO };
+}
+
+impl Default for FragmentLimits {
+    /// 4 MiB, as Linux' `ipfrag_high_thresh`; a sixteenth of it for each source; 64 fragments; 15 s.
+    fn default() -> Self {
+        Self {
+            bytes: 4 << 20,
+            bytes_per_source: 256 << 10,
+            per_packet: 64,
+            lifetime: Duration::from_secs(15),
+        }
+    }
+}
+
+/// The fragments of a stack. They need no memory while none is there.
+#[derive(Debug, Default)]
+pub(crate) struct Fragments {
+    table: Option<Box<Table>>,
+}
+
+impl Fragments {
+    /// Bytes of packets whose fragments have not all come.
+    pub fn bytes(&self) -> usize {
+        self.table.as_ref().map_or(0, |table| table.bytes())
+    }
+
+    /// Packets whose fragments have not all come.
+    pub fn packets(&self) -> usize {
+        self.table.as_ref().map_or(0, |table| table.len())
+    }
+
+    /// When [`Stack::expire_fragments`] is to be called.
+    #[inline]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.table.as_ref().and_then(|table| table.next_deadline())
+    }
+}
+
+impl Stack {
+    /// Takes a packet that is a fragment.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn handle_fragment(&mut self, packet: &[u8], now: Instant) {
+        self.counters.fragments_in += 1;
+        match self.put_together(packet, now) {
+            // It is no fragment itself: its header is new, and what follows was checked with the first fragment.
+            Some(Ok(whole)) => {
+                self.counters.packets_reassembled += 1;
+                self.handle_packet(now, &whole);
+            }
+            Some(Err(reason)) => self.drop_packet(reason),
+            None => {}
+        }
+    }
+
+    /// The whole packet if this was the last fragment that was missing; `None` also if it was counted as dropped.
+    fn put_together(&mut self, packet: &[u8], now: Instant) -> Option<Result<Vec<u8>, Drop>> {
+        let limits = self.config.limits.fragments;
+        if limits.bytes == 0 {
+            return Some(Err(Drop::FragmentsOff));
+        }
+        let fragment = match Fragment::parse(packet) {
+            Ok(fragment) => fragment,
+            Err(ParseError::BadFragment) => return Some(Err(Drop::BadFragment)),
+            Err(_) => return Some(Err(Drop::BadIp)),
+        };
+        let mapped = |ip| matches!(ip, IpAddr::V6(ip) if is_mapped(ip));
+        if mapped(fragment.src) || mapped(fragment.dst) {
+            return Some(Err(Drop::BadSource));
+        }
+        if !self.concerns_us(fragment.src, fragment.dst) {
+            return None;
+        }
+        let spoken = match fragment.transport {
+            Some(Protocol::Tcp) => true,
+            Some(Protocol::Udp) => self.carrier.is_some(),
+            Some(Protocol::Icmp) => fragment.src.is_ipv4(),
+            Some(Protocol::Icmpv6) => fragment.src.is_ipv6(),
+            Some(Protocol::Other(_)) => false,
+            // RFC 8200 §4.5: only the first fragment knows.
+            None => true,
+        };
+        if !spoken {
+            return Some(Err(Drop::Protocol));
+        }
+        if datagram::Datagram::reach(&fragment) > self.config.mtu.max(LEAST_LONGEST) {
+            return Some(Err(Drop::FragmentTooLong));
+        }
+        let random = &mut self.random;
+        let table = self.fragments.table.get_or_insert_with(|| Box::new(Table::new(random.next_u64())));
+        let whole = table.handle(&fragment, &limits, now);
+        self.counters.reassembly_evicted += table.take_evicted();
+        if table.is_spent() {
+            self.fragments.table = None;
+        }
+        whole.transpose()
+    }
+
+    /// Gives up packets whose time is over.
+    #[inline]
+    pub(crate) fn expire_fragments(&mut self, now: Instant) {
+        if self.fragments.table.is_some() {
+            self.expire_some(now);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn expire_some(&mut self, now: Instant) {
+        let Some(table) = &mut self.fragments.table else { return };
+        self.counters.reassembly_timeouts += table.expire(now);
+        if table.len() == 0 {
+            self.fragments.table = None;
+        }
+    }
+}
