@@ -10,6 +10,9 @@
 //! | `firstflight_syn_cookies_returned_total` | | SYN cookies that came back right |
 //! | `firstflight_resets_sent_total` | | RSTs for segments of no connection |
 //! | `firstflight_packets_total` | `direction` | packets given in and out |
+//! | `firstflight_fragments_total` | | fragments among the packets given in |
+//! | `firstflight_packets_reassembled_total` | | packets put together from fragments |
+//! | `firstflight_reassemblies_abandoned_total` | `reason` | packets of which a fragment did not come, or that made way |
 //! | `firstflight_packets_dropped_total` | | packets that never reached a connection |
 //! | `firstflight_segments_dropped_total` | | segments dropped by their connection |
 //! | `firstflight_clients_limited_total` | | connections reset because their client had reached its limit |
@@ -18,6 +21,7 @@
 //! | `firstflight_connections` | | gauge: connections, TIME-WAIT not counted |
 //! | `firstflight_time_waits` | | gauge: connections in TIME-WAIT |
 //! | `firstflight_buffer_bytes` | | gauge: bytes that send and receive buffers hold |
+//! | `firstflight_fragment_bytes` | | gauge: bytes of packets whose fragments have not all come |
 //! | `firstflight_syn_queue` | | gauge: handshakes under way at listeners |
 //! | `firstflight_accept_queue` | | gauge: connections that wait to be accepted |
 //! | `firstflight_parked_first_flights` | | gauge: first flights that wait for a verdict |
@@ -25,8 +29,9 @@
 //! | `firstflight_pending_first_flights_limit` | | gauge: how many may |
 //! | `firstflight_quarantined_places` | | gauge: places of first flights that were reset |
 //!
-//! `side` is `client` or `server`; `direction` is `in` or `out`; `outcome` and `reason` are the labels of
-//! [`Outcome::as_str`] and [`Reason::as_str`](firstflight_credential::Reason::as_str), as in
+//! `side` is `client` or `server`; `direction` is `in` or `out`; the `reason` of a reassembly abandoned is `timeout` or
+//! `memory`. Of first flights, `outcome` and `reason` are the labels of [`Outcome::as_str`] and
+//! [`Reason::as_str`](firstflight_credential::Reason::as_str), as in
 //! `firstflight_first_flights_total{side="server",outcome="accepted",reason=""}`. A reason has a series
 //! once it occurred; `accepted` always has one.
 
@@ -111,12 +116,22 @@ struct Count {
     says: &'static str,
 }
 
-fn counts(counters: &Counters) -> [Count; 14] {
+fn counts(counters: &Counters) -> [Count; 18] {
     let plain = |name, value, says| Count { name, label: None, value, says };
     let labelled = |name, label, value, says| Count { name, label: Some(label), value, says };
     let (opened, packets) = ("firstflight_connections_opened_total", "firstflight_packets_total");
+    let abandoned = "firstflight_reassemblies_abandoned_total";
+    let why = "Packets of which a fragment did not come, or that made way";
     let c = counters;
     [
+        plain("firstflight_fragments_total", c.fragments_in, "Fragments among the packets given in"),
+        plain(
+            "firstflight_packets_reassembled_total",
+            c.packets_reassembled,
+            "Packets put together from fragments",
+        ),
+        labelled(abandoned, ("reason", "timeout"), c.reassembly_timeouts, why),
+        labelled(abandoned, ("reason", "memory"), c.reassembly_evicted, why),
         labelled(opened, ("side", "client"), c.active_opens, "Connections begun"),
         labelled(opened, ("side", "server"), c.passive_opens, "Connections begun"),
         labelled(packets, ("direction", "in"), c.packets_in, "Packets given in and out"),
@@ -159,13 +174,18 @@ fn counts(counters: &Counters) -> [Count; 14] {
 }
 
 /// Name, level, meaning.
-fn levels(gauges: &Gauges) -> [(&'static str, f64, &'static str); 9] {
+fn levels(gauges: &Gauges) -> [(&'static str, f64, &'static str); 10] {
     // Exact below 2⁵³.
     let size = |level: usize| level as f64;
     [
         ("firstflight_connections", size(gauges.connections), "Connections, TIME-WAIT not counted"),
         ("firstflight_time_waits", size(gauges.time_waits), "Connections in TIME-WAIT"),
         ("firstflight_buffer_bytes", size(gauges.buffer_bytes), "Bytes that send and receive buffers hold"),
+        (
+            "firstflight_fragment_bytes",
+            size(gauges.fragment_bytes),
+            "Bytes of packets whose fragments have not all come",
+        ),
         ("firstflight_syn_queue", size(gauges.syn_queue), "Handshakes under way at listeners"),
         ("firstflight_accept_queue", size(gauges.accept_queue), "Connections that wait to be accepted"),
         ("firstflight_parked_first_flights", size(gauges.parked), "First flights that wait for a verdict"),
@@ -195,7 +215,7 @@ pub fn describe() {
         describe_counter!(count.name, Unit::Count, count.says);
     }
     for (name, _, says) in levels(&Gauges::default()) {
-        let unit = if name == "firstflight_buffer_bytes" { Unit::Bytes } else { Unit::Count };
+        let unit = if name.ends_with("_bytes") { Unit::Bytes } else { Unit::Count };
         describe_gauge!(name, unit, says);
     }
 }

@@ -11,6 +11,9 @@ use std::fmt;
 pub struct Report {
     packets_in: u64,
     packets_out: u64,
+    /// Fragments among the packets that came, and packets put together from them.
+    fragments: u64,
+    packets_reassembled: u64,
     passive_opens: u64,
     established: u64,
     cookies_granted: u64,
@@ -36,6 +39,8 @@ impl Report {
         Self {
             packets_in: counters.packets_in,
             packets_out: counters.packets_out,
+            fragments: counters.fragments_in,
+            packets_reassembled: counters.packets_reassembled,
             passive_opens: counters.passive_opens,
             established: counters.established,
             cookies_granted: counters.cookies_granted,
@@ -79,6 +84,10 @@ impl fmt::Display for Report {
             write!(f, " ({})", list(&self.dropped))?;
         }
         writeln!(f)?;
+        if self.fragments > 0 {
+            let (fragments, packets) = (self.fragments, self.packets_reassembled);
+            writeln!(f, "fragments:     {fragments} in, {packets} packets put together")?;
+        }
         write!(f, "connections:   {} opened, {} established", self.passive_opens, self.established)?;
         match self.connections_cut_off {
             0 => writeln!(f)?,
