@@ -40,11 +40,12 @@ impl Direction {
     }
 
     /// What else was done to packets.
-    fn altered(&self) -> [(&'static str, u64); 3] {
+    fn altered(&self) -> [(&'static str, u64); 4] {
         [
             ("duplicated", self.counters.duplicated),
             ("reordered", self.counters.reordered),
             ("corrupted", self.counters.corrupted),
+            ("fragments", self.counters.fragments),
         ]
     }
 }

@@ -95,6 +95,9 @@ pub struct Impairments {
     /// Largest packet, bytes. Devices with a larger MTU, set later with `ip link`, make the wire a black hole
     #[arg(long, value_name = "BYTES", default_value_t = 1500)]
     pub mtu: u16,
+    /// Packets larger than this are fragmented, whatever their DF flag says [default: none]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(68..))]
+    pub fragment: Option<u16>,
 }
 
 impl Impairments {
@@ -111,7 +114,8 @@ impl Impairments {
             duplicate: self.dup,
             corrupt: self.corrupt,
             corrupt_bits: self.corrupt_bits,
-            mtu: usize::from(self.mtu),
+            mtu: usize::from(self.fragment.unwrap_or(self.mtu)),
+            fragments: self.fragment.is_some(),
             ..PathConfig::default()
         };
         let up = PathConfig { delay: half, rate_bits_per_s: self.rate_up, ..both.clone() };

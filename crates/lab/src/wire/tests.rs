@@ -60,6 +60,8 @@ fn options_become_paths() {
         assert_eq!((path.loss, path.reorder, path.duplicate, path.corrupt), (0.01, 0.02, 0.03, 0.04));
         assert_eq!((path.loss_burst, path.corrupt_bits), (2.5, 2));
     }
+    let (up, down) = parse("--fragment 1000").unwrap().impairments.paths();
+    assert_eq!([(up.mtu, up.fragments), (down.mtu, down.fragments)], [(1000, true); 2]);
     // Not a nanosecond of an odd time is lost.
     let (up, down) = parse("--rtt 3ns").unwrap().impairments.paths();
     assert_eq!(up.delay + down.delay, Duration::from_nanos(3));
