@@ -3,6 +3,7 @@
 mod certificates;
 mod dns;
 mod flood;
+mod fragments;
 mod off_path;
 mod reflection;
 mod replay;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use world::clock_at;
 
 /// Simulated attacks: floods with stolen cookies, reflection at a victim, replays, a farm's roll-over, off-path resets,
-/// slow readers; and what can be tried with certificates and at a name server.
+/// slow readers, IP fragments; and what can be tried with certificates and at a name server.
 #[derive(Debug, Args)]
 pub struct Attack {
     /// Which one; all of them by default
@@ -52,6 +53,8 @@ enum Which {
     OffPath,
     /// Clients that request much and read nothing
     SlowReaders,
+    /// IP fragments that never become packets
+    Fragments,
     /// Wrong requests, garbage, replays, stolen certificates, reflection
     Certificates,
     /// Fragments of first flights in names, forged and copied, and datagrams from no front
@@ -79,6 +82,9 @@ pub fn run(attack: &Attack) -> String {
     }
     if wanted(Which::SlowReaders) {
         tables.push(slow::table());
+    }
+    if wanted(Which::Fragments) {
+        tables.extend(fragments::tables(attack.seconds));
     }
     if wanted(Which::Certificates) {
         tables.extend(certificates::tables(attack.seconds, attack.seed));

@@ -1,0 +1,78 @@
+//! The fragments of an attacker.
+
+use crate::attack::world::address;
+use firstflight_wire::ip::{Ecn, Fragment, Protocol};
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::Rng;
+use std::net::IpAddr;
+
+/// Sources of a flood from many.
+const SOURCES: u32 = 50_000;
+/// The first number of honest clients' addresses.
+const HONEST: u32 = 0x20_0000;
+
+/// What a flood is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// First fragments of 1,400 bytes, each of another packet.
+    First,
+    /// The same from 50,000 sources.
+    FirstOfMany,
+    /// First fragments of 8 bytes, each of another packet.
+    Tiny,
+    /// The last 8 bytes of packets of 1,500 bytes from 50,000 sources: the least that makes the server keep the most.
+    TinyLastOfMany,
+    /// Pieces of 8 bytes of the same packets, up to more than one packet may have.
+    Pieces,
+    /// Pairs that overlap.
+    Overlaps,
+    /// One fragment, again and again.
+    Copies,
+    /// First fragments with honest clients' addresses and any identification.
+    Impersonating,
+}
+
+impl Kind {
+    /// Packet number `n` of the flood.
+    pub fn packet(self, n: u32, random: &mut ChaCha20Rng) -> Vec<u8> {
+        let payload = [0xff; 1400];
+        let [one, many] = [address(0x10_0000), address(0x30_0000 + n % SOURCES)];
+        let (src, identification, offset, len) = match self {
+            Self::First => (one, n, 0, 1400),
+            Self::FirstOfMany => (many, n / SOURCES, 0, 1400),
+            Self::Tiny => (one, n, 0, 8),
+            Self::TinyLastOfMany => (many, n / SOURCES, 1472, 8),
+            Self::Pieces => (one, n / 100, n % 100 * 16, 8),
+            Self::Overlaps => (one, n / 2, n % 2 * 8, 16),
+            Self::Copies => (one, 1, 0, 1400),
+            Self::Impersonating => (honest(n % super::UPLOADS), random.next_u32(), 0, 1000),
+        };
+        let fragment = Fragment {
+            src,
+            dst: address(1),
+            identification: identification & 0xffff,
+            next: Protocol::Tcp,
+            transport: Some(Protocol::Tcp),
+            offset: offset as u16,
+            more: self != Self::TinyLastOfMany,
+            hop_limit: 60,
+            ecn: Ecn::NotEct,
+            payload: payload.get(..len).unwrap_or_default(),
+        };
+        let mut out = vec![0; 20 + len];
+        let _ = fragment.emit(&mut out);
+        out
+    }
+}
+
+/// The address of honest client `n`.
+pub fn honest(n: u32) -> IpAddr {
+    address(HONEST + n)
+}
+
+/// Which honest client has this address.
+pub fn client_at(ip: IpAddr) -> Option<usize> {
+    let IpAddr::V4(ip) = ip else { return None };
+    let number = (ip.to_bits() & 0xff_ffff).checked_sub(HONEST).filter(|n| *n < super::UPLOADS)?;
+    Some(number as usize)
+}
