@@ -172,6 +172,8 @@ reasons! {
         "the data must not be executed twice, so it waited for the handshake"
     NotFirstAddress "not-first-address"
         "another of the server's addresses was tried first, and only that SYN may carry the data"
+    OldConnection "old-connection"
+        "the SYN met an earlier connection of the same ports at the server, and a plain SYN was sent instead"
 }
 
 impl fmt::Display for Reason {
@@ -192,7 +194,7 @@ mod tests {
         let sentences: BTreeSet<_> = Reason::ALL.iter().map(ToString::to_string).collect();
         assert_eq!(labels.len(), Reason::ALL.len());
         assert_eq!(sentences.len(), Reason::ALL.len());
-        assert_eq!(Reason::ALL.len(), 39);
+        assert_eq!(Reason::ALL.len(), 40);
     }
 
     #[test]

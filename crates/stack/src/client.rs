@@ -395,12 +395,14 @@ fn withheld(
 fn judge(report: &SynAckReport, with_cookie: bool, granted: bool, plain: Option<Reason>) -> Outcome {
     let reason = match (with_cookie, report.carried) {
         (false, _) if granted => plain.unwrap_or(Reason::NoCredential),
+        (false, _) if report.met_old => Reason::OldConnection,
         // The SYN that asked was lost; the plain one that was answered did not ask.
         (false, _) if report.first_lost => Reason::SynTimedOut,
         (false, _) => Reason::PeerWithoutFastOpen,
         (true, 0) => plain.unwrap_or(Reason::NoData),
         (true, carried) if report.acked >= carried => return Outcome::Accepted,
         (true, _) if report.acked > 0 => Reason::DataPartlyAcknowledged,
+        (true, _) if report.met_old => Reason::OldConnection,
         (true, _) if report.first_lost => Reason::SynTimedOut,
         (true, _) if granted => Reason::StaleOrWrongCredential,
         (true, _) => Reason::DataNotAcknowledged,
@@ -412,7 +414,7 @@ fn judge(report: &SynAckReport, with_cookie: bool, granted: bool, plain: Option<
 const fn answer_to(report: &SynAckReport) -> Answer {
     match (report.carried, report.acked) {
         (0, _) => Answer::Unclear,
-        (_, 0) if report.first_lost => Answer::Unclear,
+        (_, 0) if report.first_lost || report.met_old => Answer::Unclear,
         (_, 0) => Answer::Refused,
         _ => Answer::Accepted,
     }

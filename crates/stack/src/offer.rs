@@ -110,6 +110,7 @@ pub(crate) fn read(sent: &SentOffer, report: &SynAckReport, segment: &Segment<'_
         // That is an answer to something else.
         (0, Some(reply)) if reply.status == Status::Capable => handshake(Reason::OptionStripped, Some(false)),
         (0, Some(reply)) => handshake(reason(reply.status), Some(reply.status != Status::Disabled)),
+        (0, None) if report.met_old => handshake(Reason::OldConnection, None),
         (0, None) if first_lost => handshake(Reason::SynTimedOut, None),
         (0, None) => handshake(Reason::OptionStripped, Some(false)),
         (acked, _) if acked < report.carried => abort(Reason::AckInside),

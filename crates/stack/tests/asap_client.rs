@@ -263,13 +263,17 @@ fn not_acknowledged_and_no_reply() {
 
 // --- neither -------------------------------------------------------------------------------------------------
 
-/// RFC 9293 §3.10.7.3: a RST, and on it goes.
+/// RFC 9293 §3.10.7.3: a RST, and on it goes; behind the first RST a plain SYN.
 #[test]
 fn acknowledged_outside() {
     for (mut p, flight) in [once(), replayable()] {
         for acked in [0, AFTER + 1, AFTER + 50_000, u32::MAX] {
             p.send(syn_ack(acked).option(&flight.accepted()));
             p.expect().is_rst().seq(acked);
+            if acked == 0 {
+                assert_eq!(offer(&p.expect().is_syn().empty()), None);
+            }
+            p.quiet();
             assert_eq!(p.state(flight.id), StateName::SynSent);
         }
         p.send(syn_ack(AFTER).option(&flight.accepted()));

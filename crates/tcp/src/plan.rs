@@ -50,6 +50,10 @@ pub struct SynAckReport {
     /// The first SYN timed out, and nothing in this SYN-ACK shows that it arrived: not the numbers
     /// acknowledged, not the timestamp echoed.
     pub first_lost: bool,
+    /// An earlier connection of the four-tuple, mostly in TIME-WAIT, answered the SYN, which then went again plain, and
+    /// nothing in this SYN-ACK shows that the first one opened something after all. SYNs do reach the peer: this says
+    /// nothing about the path.
+    pub met_old: bool,
 }
 
 /// The layer above's answer to a [`SynAckReport`].

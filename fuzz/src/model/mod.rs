@@ -282,7 +282,7 @@ impl World {
         let server = SocketAddr::new(self.ips[1], PEER_PORT);
         let (id, _) = self.stack.connect(server, b"", &config, self.now).expect("the port is free");
         self.id = Some(id);
-        self.model.state = State::SynSent;
+        (self.model.state, self.model.met_old) = (State::SynSent, false);
         let iss = self.variables().snd_una.get();
         (self.model.iss, self.model.snd_una, self.model.snd_nxt) = (iss, iss, iss);
         let sent = self.drain();

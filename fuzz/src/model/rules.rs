@@ -90,7 +90,14 @@ impl Tcb {
         if let Some(ack) = seg.ack {
             let acceptable = between(self.iss.wrapping_add(1), ack, self.snd_nxt);
             if !acceptable || self.snd_nxt == self.iss {
-                return if seg.rst { Allowed::nothing() } else { Allowed::reset(ack, None) };
+                if seg.rst {
+                    return Allowed::nothing();
+                }
+                // DELIBERATE: the SYN follows the RST at once, the first time, as the example of §3.5.1 has it. The
+                // text of §3.10.7.3 leaves that to the retransmission timer.
+                let again = !core::mem::replace(&mut self.met_old, true);
+                let reset = Allowed::reset(ack, None);
+                return if again { reset.and_syn_again() } else { reset };
             }
         }
         if seg.rst {

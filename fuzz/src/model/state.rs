@@ -51,6 +51,8 @@ pub struct Tcb {
     pub passive: bool,
     /// Its SYN-RECEIVED comes from SYN-SENT.
     pub simultaneous: bool,
+    /// A segment of an earlier connection was answered in SYN-SENT.
+    pub met_old: bool,
     /// What is asked for in a SYN, or granted.
     pub wants_timestamps: bool,
     pub wants_scale: bool,
@@ -91,6 +93,7 @@ impl Tcb {
             state: if passive { State::Listen } else { State::Closed },
             passive,
             simultaneous: false,
+            met_old: false,
             wants_timestamps,
             wants_scale,
             offered,
@@ -145,6 +148,8 @@ pub struct Allowed {
     pub syn_ack: bool,
     /// A RST with this number, and this ACK field if it has one.
     pub reset: Option<(u32, Option<u32>)>,
+    /// Behind the RST `<SEQ=ISS><CTL=SYN>`, which must follow.
+    pub syn_again: bool,
 }
 
 impl Allowed {
@@ -178,6 +183,10 @@ impl Allowed {
 
     pub fn or_ack(self) -> Self {
         Self { ack: true, ..self }
+    }
+
+    pub fn and_syn_again(self) -> Self {
+        Self { syn_again: true, ..self }
     }
 
     pub fn or_syn_ack(self) -> Self {

@@ -166,6 +166,8 @@ impl<'a> Case<'a> {
             // With a request too: a server in a closed network may take data without cookies.
             _ if carried > 0 && acked >= carried => return Outcome::Accepted,
             _ if acked > 0 => Reason::DataPartlyAcknowledged,
+            true if !granted && self.met_old(syn, syn_ack) => Reason::OldConnection,
+            false if carried > 0 && self.met_old(syn, syn_ack) => Reason::OldConnection,
             true if granted => Reason::NoCredential,
             true if self.timed_out(syn, syn_ack) => Reason::SynTimedOut,
             true => Reason::PeerWithoutFastOpen,
@@ -185,6 +187,7 @@ impl<'a> Case<'a> {
             // That answers a probe, not a block.
             (0, Some(Status::Capable)) => Reason::OptionStripped,
             (0, Some(status)) => reason(status),
+            (0, None) if self.met_old(syn, syn_ack) => Reason::OldConnection,
             (0, None) if self.timed_out(syn, syn_ack) => Reason::SynTimedOut,
             (0, None) => Reason::OptionStripped,
             (acked, _) if acked < syn.carried => Reason::AckInside,
@@ -200,6 +203,13 @@ impl<'a> Case<'a> {
         let again = syn.sent.latest_until(answer).is_some_and(|latest| latest > syn.sent.earliest());
         let at_once = syn.has_twin() && matches!(self.client.icmp, Some(IcmpErrorKind::PacketTooBig { .. }));
         (again || at_once) && syn.plain.is_some_and(|plain| plain <= answer)
+    }
+
+    /// Whether an earlier connection between the same ports answered the SYN, was reset, and a plain SYN followed.
+    fn met_old(&self, syn: &Syn, syn_ack: &SynAck) -> bool {
+        let answer = syn_ack.sent.earliest();
+        let steps = [self.server.ack, self.client.rst, syn.plain];
+        steps.iter().all(|at| at.is_some_and(|at| at <= answer))
     }
 
     fn unanswered(&self, syn: &Syn) -> Outcome {
@@ -280,7 +290,8 @@ impl<'a> Case<'a> {
         if syn_ack.carried > 0 {
             notes.push(Note::DataInSynAck(syn_ack.carried));
         }
-        if self.client.rst.is_some_and(|rst| self.client.ack.is_none_or(|ack| rst <= ack)) {
+        let met_old = self.client.syn.is_some_and(|syn| self.met_old(&syn, syn_ack));
+        if !met_old && self.client.rst.is_some_and(|rst| self.client.ack.is_none_or(|ack| rst <= ack)) {
             notes.push(Note::ResetByClient);
         }
     }

@@ -127,6 +127,24 @@ fn a_plain_syn_is_answered_instead_of_the_one_with_data_or_request() {
 }
 
 #[test]
+fn an_earlier_connection_answers_the_first_syn() {
+    let old = segment(CLIENT.other(), Flags::ACK, SERVER_ISN, CLIENT_ISN + 500_000, &[], &[]);
+    let rst = segment(CLIENT, Flags::RST, CLIENT_ISN + 500_000, SeqNum::new(0), &[], &[]);
+    for first in [syn(&cookie(&COOKIE), DATA), syn(&request(), &[])] {
+        let scene = Scene::default()
+            .client(0, first)
+            .server(40, old.clone())
+            .client(40, rst.clone())
+            .client(40, syn(&[], &[]))
+            .server(80, syn_ack(0, &[], &[]))
+            .client(80, ack());
+        let verdict = scene.verdict();
+        assert_eq!(verdict.outcome, handshake(Reason::OldConnection));
+        assert!(!verdict.notes.contains(&Note::ResetByClient), "{:?}", verdict.notes);
+    }
+}
+
+#[test]
 fn data_is_accepted_even_if_a_plain_syn_follows() {
     // The SYN-ACK was lost, not the SYN.
     let scene = Scene::default()

@@ -23,6 +23,8 @@ pub const OTHERS: &[(Scenario, Reason)] = &[
     (refused_cookies_lately, Reason::FailureMemory),
     (at_most_once_without_cookie, Reason::NoCredential),
     (silent_without_option, Reason::SynTimedOut),
+    (old_connection_without_cookie, Reason::OldConnection),
+    (old_connection_with_certificate, Reason::OldConnection),
 ];
 
 fn syn_ack(ack: u32) -> Seg {
@@ -97,6 +99,35 @@ pub fn syn_timed_out() -> Outcome {
     let id = p.connect(primed::DATA, true);
     p.expect().is_syn();
     p.pass(1_500);
+    p.drain();
+    p.send(syn_ack(1));
+    outcome(&p, id)
+}
+
+/// An earlier connection of the ports answers the SYN with its own numbers.
+pub fn old_connection() -> Outcome {
+    let mut p = primed();
+    let id = p.connect(primed::DATA, true);
+    p.expect().is_syn();
+    p.send(seg().seq(5_000).ack(1 << 30));
+    p.drain();
+    p.send(syn_ack(1));
+    outcome(&p, id)
+}
+
+fn old_connection_with_certificate() -> Outcome {
+    let (mut p, flight) = with_certificate(|_| {});
+    p.send(seg().seq(5_000).ack(1 << 30));
+    p.drain();
+    p.send(syn_ack(1));
+    outcome(&p, flight.id)
+}
+
+fn old_connection_without_cookie() -> Outcome {
+    let mut p = Peer::new();
+    let id = p.connect(primed::DATA, true);
+    p.expect().is_syn();
+    p.send(seg().seq(5_000).ack(1 << 30));
     p.drain();
     p.send(syn_ack(1));
     outcome(&p, id)

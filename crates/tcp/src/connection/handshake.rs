@@ -88,6 +88,7 @@ impl Connection {
             segment,
             retransmits: 0,
             too_big: 0,
+            met_old: false,
             first_sent: Instant::FAR_FUTURE,
             pending: !plan.elsewhere,
             elsewhere: plan.elsewhere,
@@ -231,11 +232,15 @@ impl Connection {
             return None;
         }
         let acceptable = segment.ack.gt(self.snd.iss) && segment.ack.le(self.snd.nxt);
-        (acceptable && !self.echoes_nothing(syn, segment)).then(|| SynAckReport {
-            acked: segment.ack.distance_from(self.snd.iss + 1),
-            carried: syn.carried,
-            retransmitted: syn.retransmits > 0,
-            first_lost: syn.retransmits > syn.too_big && !self.first_syn_arrived(syn, segment),
+        (acceptable && !self.echoes_nothing(syn, segment)).then(|| {
+            let unseen = syn.retransmits > syn.too_big && !self.first_syn_arrived(syn, segment);
+            SynAckReport {
+                acked: segment.ack.distance_from(self.snd.iss + 1),
+                carried: syn.carried,
+                retransmitted: syn.retransmits > 0,
+                first_lost: unseen && !syn.met_old,
+                met_old: unseen && syn.met_old,
+            }
         })
     }
 
@@ -250,13 +255,16 @@ impl Connection {
     }
 
     /// Whether a SYN-ACK shows that it was the first SYN that arrived: it acknowledges what only that
-    /// one carried, or echoes its timestamp (the idea of RFC 3522 §3.2).
+    /// one carried, or echoes its timestamp (the idea of RFC 3522 §3.2), which one that left in the same millisecond
+    /// has, too.
     fn first_syn_arrived(&self, syn: &SynSent, segment: &Segment<'_>) -> bool {
         let carried_once = syn.again == crate::plan::Retransmit::Plain;
         let echo = segment.options.timestamps.filter(|_| self.config.timestamps).map(|ts| ts.echo);
         (carried_once && segment.ack.gt(self.snd.iss + 1))
             || echo.is_some_and(|echo| {
-                syn.first_sent != Instant::FAR_FUTURE && self.ts_now(syn.first_sent) == echo
+                syn.first_sent != Instant::FAR_FUTURE
+                    && self.ts_now(syn.first_sent) == echo
+                    && self.ts_now(self.last_sent) != echo
             })
     }
 
@@ -279,9 +287,9 @@ impl Connection {
         let (retransmits, first_sent) = (syn.retransmits, syn.first_sent);
         let whole = resolution == Resolution::Accepted && segment.ack.ge(self.snd.iss + 1 + syn.carried);
         // What vanishes with a first flight says more about the path's middleboxes than about
-        // congestion, once; a SYN that was too big says nothing about it.
+        // congestion, once; a SYN that was too big, or that met an earlier connection, says nothing about it.
         let unusual = syn.carried > 0 || !syn.options.as_slice().is_empty();
-        let spared = syn.too_big.saturating_add(u8::from(unusual));
+        let spared = syn.too_big.saturating_add(u8::from(unusual || syn.met_old));
         let congested = retransmits > spared && !self.first_syn_arrived(syn, segment);
         self.handshake_retransmits = retransmits;
         let first_flight = segment.ack.gt(self.snd.iss + 1);
@@ -370,6 +378,9 @@ impl Connection {
             if segment.flags.contains(Flags::RST) {
                 return Disposition::Dropped(DropReason::AckUnacceptable);
             }
+            if !good_ack {
+                self.met_old_connection();
+            }
             return Disposition::Reset;
         }
         if segment.flags.contains(Flags::RST) {
@@ -385,6 +396,24 @@ impl Connection {
         }
         self.simultaneous_open(segment, now);
         Disposition::Processed
+    }
+
+    /// The peer answers our SYN from an earlier connection of the four-tuple, mostly one in TIME-WAIT. Our RST
+    /// ends that one, and the SYN goes again right behind the RST, as in RFC 9293 §3.5.1 (half-open connection
+    /// discovery): with the timer it would come a second later. It goes plain, whatever the first one carried. If the
+    /// answer is forged, the peer may have taken the first one, and must not take its data twice.
+    ///
+    /// Once for each connect: forged answers make us send one SYN more, not one each.
+    #[cold]
+    fn met_old_connection(&mut self) {
+        let State::SynSent(syn) = &mut self.state else { return };
+        if syn.met_old || syn.first_sent == Instant::FAR_FUTURE {
+            return;
+        }
+        syn.retransmits = syn.retransmits.saturating_add(1);
+        (syn.met_old, syn.pending) = (true, true);
+        // It starts anew when the SYN leaves.
+        self.timers.stop(Timer::Retransmit);
     }
 
     /// Our SYN crossed the peer's (RFC 9293 §3.5, figure 8). First-flight options and the payload

@@ -18,9 +18,10 @@ impl Connection {
         let State::SynSent(syn) = &mut self.state else { return None };
         syn.pending = false;
         let first = syn.retransmits == 0;
-        // One that a router could not pass does not go again as it was.
+        // One that a router could not pass, or that met an earlier connection, does not go again as it was.
         //= rfc7413 4.2.2-b
-        let full = first || (syn.again == crate::plan::Retransmit::Same && syn.too_big == 0);
+        let same = syn.again == crate::plan::Retransmit::Same && syn.too_big == 0 && !syn.met_old;
+        let full = first || same;
         let State::SynSent(syn) = &self.state else { return None };
         let len = self.emit_syn(syn, full, now, out)?;
         let carried = if full { syn.carried } else { 0 };
