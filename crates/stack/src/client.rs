@@ -326,9 +326,11 @@ impl Stack {
             return false;
         }
         let answered = slot.conn.totals().bytes_received > 0;
-        if !answered && slot.conn.close_reason() == Some(CloseReason::TimedOut) {
-            // The handshake went through and then nothing more: the path passes the SYN, but not the
-            // connection that it opens.
+        if unlikely(!answered)
+            && (slot.conn.close_reason() == Some(CloseReason::TimedOut) || slot.conn.is_swallowed())
+        {
+            // The handshake went through and then nothing more, or nothing of the response but its end: the path
+            // passes the SYN, but not the connection that it opens.
             let (network, server) = (asked.network, slot.key.remote_ip());
             self.credentials.note_failure(network, server, now);
         }
@@ -336,13 +338,17 @@ impl Stack {
     }
 
     /// The application lets go of a connection. If nothing came since the SYN-ACK, for longer than
-    /// servers mostly think, it gives up a path that passes the SYN but not the connection that it opens.
+    /// servers mostly think, or nothing of the response but its end, it gives up a path that passes the SYN but not
+    /// the connection that it opens.
     #[inline(always)]
     pub(crate) fn given_up(&mut self, id: ConnId, now: Instant) {
         let Some(slot) = self.slot(id) else { return };
         let Some(asked) = &slot.asked else { return };
+        if asked.answered_at == Instant::FAR_FUTURE || slot.conn.totals().bytes_received > 0 {
+            return;
+        }
         let silent = now.saturating_since(asked.answered_at) >= SILENCE;
-        if silent && slot.conn.totals().bytes_received == 0 && slot.conn.close_reason().is_none() {
+        if (silent || slot.conn.is_swallowed()) && slot.conn.close_reason().is_none() {
             let (network, server) = (asked.network, slot.key.remote_ip());
             self.credentials.note_failure(network, server, now);
             // The end of the connection reports nothing more and ends no second attempt, so end that now.

@@ -6,7 +6,7 @@ mod pair;
 
 use firstflight_credential::{Outcome, Reason};
 use firstflight_link::path::PathConfig;
-use firstflight_stack::{ConnId, ConnectConfig, ListenerId};
+use firstflight_stack::{CloseReason, ConnId, ConnectConfig, ListenerId};
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::{FastOpen, Flags, Segment, fill_checksum};
 use pair::{End, Middlebox, PORT, Pair, key, policy};
@@ -298,6 +298,44 @@ fn without_leave_the_swallowed_visit_fails_once() {
     assert_eq!(world.try_visit(bad(), fast(), Duration::from_secs(10)), None);
     let visits = world.three_visits("data behind the SYN dropped, given up after 10 s, then", &fast());
     assert_eq!(visits.map(|v| v.rtts), [ORDINARY; 3]);
+}
+
+/// How a server ends a connection.
+#[derive(Debug, Clone, Copy)]
+enum Ending {
+    Fin,
+    Rst,
+}
+
+/// The same path, and a server that ends the connection behind its response: that passes, and shows what became of the
+/// response. The first visit gets nothing, whoever gives up; the next ones are ordinary.
+#[test]
+fn a_path_that_swallows_the_response_but_not_the_end_behind_it() {
+    for ending in [Ending::Fin, Ending::Rst] {
+        let mut world = World::known().through(swallows_what_follows());
+        let (now, remote) = (world.pair.now, SocketAddr::new(bad(), PORT));
+        let (id, _) = world.pair.client.connect(remote, REQUEST, &fast(), now).unwrap();
+        let serving = world.pair.accept(world.listener);
+        assert_eq!(world.pair.server_reads(serving), REQUEST);
+        let now = world.pair.now;
+        world.pair.server.write(serving, RESPONSE, now).unwrap();
+        world.pair.flush();
+        if matches!(ending, Ending::Rst) {
+            world.pair.server.abort(serving, now);
+        }
+        world.pair.server.release(serving, now);
+        // Sooner than any look at a silent connection.
+        world.pair.idle(RTT * 3);
+        assert_eq!(world.pair.client_reads(id), b"");
+        let reset = world.pair.client.close_reason(id) == Some(CloseReason::Reset);
+        assert_eq!(reset, matches!(ending, Ending::Rst), "the client learns of the RST, and of nothing else");
+        let now = world.pair.now;
+        world.pair.client.release(id, now);
+        world.pair.flush();
+        let visits = world.three_visits(&format!("data behind the SYN dropped, not the {ending:?}"), &fast());
+        assert_eq!(visits.map(|v| v.rtts), [ORDINARY; 3], "{ending:?}");
+        assert_eq!(visits[0].outcome, Outcome::Handshake(Reason::FailureMemory), "{ending:?}");
+    }
 }
 
 /// A path that blackholes the four-tuple once it has seen a SYN with data: the third rung.

@@ -27,7 +27,12 @@ pub fn primed() -> Peer {
 
 /// The peer resets the connection; its memory goes.
 pub fn end(p: &mut Peer, id: ConnId) {
-    p.send(seg().seq(1).rst());
+    end_at(p, id, 1);
+}
+
+/// The same with this number, if it has sent something.
+pub fn end_at(p: &mut Peer, id: ConnId, seq: u32) {
+    p.send(seg().seq(seq).rst());
     p.release(id);
     assert_eq!(p.stack.connections(), 0);
 }

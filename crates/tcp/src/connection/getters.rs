@@ -178,11 +178,22 @@ impl Connection {
         self.last_data
     }
 
-    /// An acknowledgement without data came from behind what was received: the peer has sent what did not
+    /// An acknowledgement or a FIN without data came from behind what was received: the peer has sent what did not
     /// arrive.
     #[must_use]
     pub fn peer_is_ahead(&self) -> bool {
         self.facts.peer_ahead
+    }
+
+    /// Whether no data arrived, and what did arrive shows that the peer had sent some: its FIN or an acknowledgement
+    /// came from behind it ([`Connection::peer_is_ahead`]), or its RST did, and the connection ended by the RST that
+    /// answered our challenge ACK. A RST from behind does not count alone: its number is all that an attacker who is
+    /// not on the path has to guess, and any number in the window will do.
+    #[must_use]
+    pub fn is_swallowed(&self) -> bool {
+        let reset = self.facts.reset_ahead && self.close_reason() == Some(CloseReason::Reset);
+        let silent = self.totals.bytes_received == 0 && !self.facts.other_data;
+        silent && (self.facts.peer_ahead || reset)
     }
 
     /// Retransmission timeouts in a row without progress.

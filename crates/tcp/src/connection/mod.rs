@@ -141,6 +141,10 @@ struct Facts {
     wants_room: bool,
     /// See [`Connection::peer_is_ahead`].
     peer_ahead: bool,
+    /// A RST came from behind what was received, and was challenged.
+    reset_ahead: bool,
+    /// Data came that could not be taken in order, or that nobody will read.
+    other_data: bool,
     /// A tail loss probe (RFC 8985 §7.3) left, and no round-trip time was measured since.
     unmeasured: bool,
     /// `Timer::Probe` waits for what may only be late.

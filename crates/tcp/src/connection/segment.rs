@@ -148,7 +148,7 @@ impl Connection {
             self.rcv.need = AckNeed::Now;
         }
         self.check_ack(segment, now).map_err(Disposition::Dropped)?;
-        self.facts.peer_ahead |= segment.is_empty() && seq.gt(self.rcv.nxt);
+        self.facts.peer_ahead |= segment.payload.is_empty() && seq.gt(self.rcv.nxt);
         Ok((seq, timed))
     }
 
@@ -262,6 +262,7 @@ impl Connection {
         }
         //= rfc5961 3.2-b 3.2-c
         if seq != self.rcv.nxt {
+            self.facts.reset_ahead = true;
             self.challenge(now);
             return Disposition::Dropped(DropReason::RstUnacceptable);
         }
@@ -331,6 +332,7 @@ impl Connection {
             //= rfc9293 SHLD-3
             // Nobody will read it (RFC 9293 §3.6.1: a reset says so). Like one for a connection that is gone (§3.10.7.1)
             // it has the number that the peer expects, which it would doubt otherwise if our FIN was lost (RFC 5961 §3.2).
+            self.facts.other_data = true;
             self.abort(pool);
             self.owed.clear(Owed::RESET);
             return Disposition::Reset;
@@ -358,6 +360,7 @@ impl Connection {
         self.quick.data(self.last_heard, self.rtt.rto_nanos(), || rcv.segments(), most);
         let taken = self.rcv.take(pool, seq, payload);
         if unlikely(!matches!(taken, Taken::InOrder(_))) {
+            self.facts.other_data = true;
             self.quick.trouble(self.rcv.segments(), most);
         }
         // A short segment is often followed by our answer, which takes the acknowledgement along: `ack_delay`.
