@@ -128,8 +128,11 @@ impl Stack {
                 self.not_opened(&key, segment, now);
             }
             match judged {
-                TimeWaitAction::Ignore => return,
+                TimeWaitAction::Ignore => return self.end_time_wait(hash, &record, segment),
                 TimeWaitAction::Acknowledge { restart } => {
+                    if is_first_syn(segment) {
+                        self.challenged.note(hash, record.rcv_nxt);
+                    }
                     if restart && !held {
                         self.time_wait.restart(hash, now, self.tcp.time_wait);
                     }
@@ -166,6 +169,16 @@ impl Stack {
                 self.drop_packet(Drop::BadFlags);
             }
             _ => self.reply_reset(key, segment),
+        }
+    }
+
+    /// A segment of an old connection that asks for no answer; a RST from a client whose SYN met the TIME-WAIT ends it.
+    #[cold]
+    fn end_time_wait(&mut self, hash: u64, record: &TimeWait, segment: &Segment<'_>) {
+        let reset = segment.flags.contains(Flags::RST) && segment.seq == record.rcv_nxt;
+        if reset && self.challenged.confirms(hash, record.rcv_nxt) {
+            self.time_wait.remove(hash);
+            self.held.remove(hash);
         }
     }
 
@@ -271,6 +284,12 @@ impl Stack {
         }
         self.replies.push_back(reply);
     }
+}
+
+/// Whether a client begins a connection with it.
+fn is_first_syn(segment: &Segment<'_>) -> bool {
+    let others = Flags::ACK.union(Flags::RST).union(Flags::FIN);
+    segment.flags.contains(Flags::SYN) && !segment.flags.intersects(others)
 }
 
 /// Whether it stands for an IPv4 address (RFC 4291 §2.5.5.2).

@@ -19,6 +19,7 @@ mod answered;
 mod armed;
 mod asap;
 mod carrier;
+mod challenged;
 mod client;
 mod clients;
 pub mod config;

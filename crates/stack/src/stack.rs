@@ -3,6 +3,7 @@
 use crate::armed::Armed;
 use crate::asap::Vouched;
 use crate::carrier::Carrier;
+use crate::challenged::Challenged;
 use crate::clients::Clients;
 use crate::config::Config;
 use crate::counters::Counters;
@@ -51,6 +52,7 @@ pub struct Stack {
     pub(crate) time_wait: TimeWaitTable,
     /// Connections that the peer closed first, see [`crate::ListenConfig::hold_last_ack`].
     pub(crate) held: TimeWaitTable,
+    pub(crate) challenged: Challenged,
     pub(crate) listeners: Listeners,
     pub(crate) parked: ParkingLot,
     pub(crate) wheel: TimerWheel,
@@ -146,6 +148,7 @@ impl Stack {
             slots: Places::default(),
             time_wait: TimeWaitTable::new(limits.time_wait),
             held: TimeWaitTable::new(limits.held_last_acks),
+            challenged: Challenged::default(),
             listeners: Listeners::default(),
             parked: ParkingLot::new(limits.parked, limits.parked_bytes, limits.parked_for),
             wheel: TimerWheel::new(now),

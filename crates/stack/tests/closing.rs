@@ -351,6 +351,34 @@ fn time_wait_survives_resets_and_old_segments() {
     assert_eq!(p.stack.time_waits(), 1);
 }
 
+/// The client of a SYN that is answered with an ACK resets the connection that it does not know, and sends its SYN again
+/// (RFC 9293 §3.5.1). Ignoring the RST would have it wait for the end of the TIME-WAIT.
+#[test]
+fn a_reset_behind_a_refused_syn_ends_time_wait() {
+    let mut p = Peer::new();
+    let listener = p.listen();
+    let id = p.open_passive(listener, seg().mss(1460));
+    p.shutdown(id);
+    p.expect().is_fin();
+    p.send(seg().seq(1).ack(2).fin());
+    p.expect().is_ack();
+    // Without the SYN in front it may answer our answer to something old (RFC 1337).
+    p.send(seg().seq(2).rst());
+    let old = p.isn;
+    p.isn = old.wrapping_sub(100_000);
+    p.send(seg().syn().mss(1460));
+    assert_eq!(p.expect().is_ack().raw_ack.get(), old.wrapping_add(2));
+    for wrong in [100_001, 100_003] {
+        p.send(seg().seq(wrong).rst());
+    }
+    assert_eq!(p.stack.time_waits(), 1, "not exactly the next number");
+    p.send(seg().seq(100_002).rst());
+    p.quiet();
+    assert_eq!(p.stack.time_waits(), 0);
+    p.send(seg().syn().mss(1460));
+    p.expect().syn_ack().ack(1);
+}
+
 /// A SYN with FIN opens nothing, so it must not end a TIME-WAIT either.
 #[test]
 fn a_syn_with_fin_does_not_end_time_wait() {

@@ -20,7 +20,7 @@ pub struct TimeWait {
 /// What to do with a segment for a connection in TIME-WAIT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeWaitAction {
-    /// Nothing: a RST (RFC 1337) or an old ACK.
+    /// Nothing: a RST (RFC 1337 §3, unless it follows a SYN that was answered), or an old ACK.
     Ignore,
     /// Acknowledge again. A retransmission of the peer's FIN restarts the 2 MSL.
     Acknowledge {

@@ -333,10 +333,14 @@ impl Tcb {
         }
     }
 
-    /// TIME-WAIT. DELIBERATE: no RST ends it (RFC 1337 §3); only the peer's own FIN restarts it, although it is outside
+    /// TIME-WAIT. DELIBERATE: no RST ends it (RFC 1337 §3), but for one with exactly RCV.NXT behind a SYN that was answered
+    /// with it (§3.5.1); only the peer's own FIN restarts it, although it is outside
     /// the window by the first step; empty segments need no answer.
     fn in_time_wait(&mut self, seg: &Arriving, now_ms: u64) -> Allowed {
         if seg.rst {
+            if self.challenged == Some(seg.seq) && seg.seq == self.rcv_nxt {
+                self.gone();
+            }
             return Allowed::nothing();
         }
         if seg.syn && seg.ack.is_none() && !seg.fin {
@@ -346,6 +350,9 @@ impl Tcb {
                 None => lt(self.rcv_nxt, seg.seq),
             };
             let allowed = Allowed::ack().or_nothing();
+            if !newer {
+                self.challenged = Some(self.rcv_nxt);
+            }
             return match newer {
                 true if self.passive => allowed.or_syn_ack(),
                 // Nobody listens, whoever wants to connect hears of it.

@@ -84,6 +84,8 @@ pub struct Tcb {
     pub ts_recent: u32,
     pub ts_recent_at: u64,
     pub time_wait_since: u64,
+    /// A SYN met TIME-WAIT and was answered with RCV.NXT, this.
+    pub challenged: Option<u32>,
 }
 
 impl Tcb {
@@ -119,6 +121,7 @@ impl Tcb {
             ts_recent: 0,
             ts_recent_at: 0,
             time_wait_since: 0,
+            challenged: None,
         }
     }
 
