@@ -2,13 +2,17 @@
 //! round trip, once, and says nothing about the path (RFC 9293 §3.5.1, §3.10.7.3).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod pair;
 mod peer;
 
 use firstflight_credential::{Outcome, Reason};
-use firstflight_stack::{ConnectConfig, StateName};
+use firstflight_stack::{ConnectConfig, Stack, StateName};
 use firstflight_wire::tcp::{FastOpen, FastOpenForm};
+use pair::{Pair, addresses};
 use peer::primed::{AFTER, DATA, end, outcome, primed, with_cookie};
 use peer::{Got, PORT, Peer, Seg, seg};
+use std::net::SocketAddr;
+use std::time::Duration;
 
 /// A number of the earlier connection, far above ours.
 const OLD: u32 = 1 << 30;
@@ -238,4 +242,40 @@ fn the_second_attempt_goes_on_too() {
     p.send(seg().syn().ack(1).mss(1_460));
     p.drain();
     assert_eq!(p.state(id), StateName::Established);
+}
+
+/// A client with new secrets uses a port again while the server still has the last connection there in TIME-WAIT. Half of
+/// the SYNs look old; the RST behind them ends the TIME-WAIT, and they cost a round trip more.
+#[test]
+fn a_restarted_client_gets_its_port_again_from_our_server() {
+    const DELAY: Duration = Duration::from_millis(20);
+    let mut refused = 0;
+    for secret in 0..12 {
+        let mut pair = Pair::perfect(DELAY);
+        let listener = pair.listen(None);
+        let at = SocketAddr::new(addresses(false).0, 40_000);
+        let config = ConnectConfig { local: Some(at), ..ConnectConfig::default() };
+        let (id, _) = pair.client.connect(pair.server_addr(), b"", &config, pair.now).unwrap();
+        let child = pair.accept(listener);
+        // The server closes first, so it keeps the TIME-WAIT.
+        pair.server.release(child, pair.now);
+        pair.run(DELAY * 4, |p| p.client.info(id).is_some_and(|info| info.state == StateName::CloseWait));
+        pair.client.release(id, pair.now);
+        pair.run(DELAY * 4, |p| p.server.time_waits() == 1 && p.client.connections() == 0);
+        assert_eq!((pair.server.time_waits(), pair.client.connections()), (1, 0));
+
+        let mut settings = pair.client.config().clone();
+        settings.secret = [100 + secret; 32];
+        pair.client = Stack::new(settings, pair.now);
+        let began = pair.now;
+        let (id, _) = pair.client.connect(pair.server_addr(), b"", &config, pair.now).unwrap();
+        pair.run(Duration::from_secs(70), |p| {
+            p.client.info(id).is_none_or(|info| info.state != StateName::SynSent)
+        });
+        let info = pair.client.info(id).expect("the connect succeeds");
+        let took = pair.now - began;
+        assert!(info.state == StateName::Established && took <= DELAY * 4, "{:?} after {took:?}", info.state);
+        refused += u32::from(took > DELAY * 2);
+    }
+    assert!(refused > 0, "no SYN looked old");
 }
