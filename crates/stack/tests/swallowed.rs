@@ -1,11 +1,11 @@
-//! What counts as evidence that a path swallows what follows a first flight: an end out of order, seen by the packet
-//! (Linux' third and fourth sign), and what does not, above all what others can forge.
+//! What counts as evidence that a path swallows what follows a first flight: a FIN or RST out of order (Linux' third
+//! and fourth sign). What does not count: above all, packets that others can forge.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod peer;
 
 use firstflight_stack::{CloseReason, ConnId, ConnectConfig};
-use peer::primed::{AFTER, DATA, primed, primed_by, with_cookie};
+use peer::primed::{AFTER, DATA, failures, primed, primed_by, with_cookie};
 use peer::{PORT, Peer, Seg, seg};
 
 /// What the server sent and the path swallowed, bytes.
@@ -23,11 +23,7 @@ fn accepted() -> (Peer, ConnId) {
     (p, id)
 }
 
-fn failures(p: &Peer) -> u32 {
-    p.stack.credentials().iter().map(|(_, _, entry)| entry.failures.count).sum()
-}
-
-/// A RST of the server, which is behind what was swallowed. The stack asks for another one (RFC 5961 §3.2).
+/// A RST of the server with a number behind the swallowed response. The stack challenges it (RFC 5961 §3.2).
 #[track_caller]
 fn reset_ahead(p: &mut Peer) {
     p.send(seg().seq(BEHIND).rst());
@@ -79,7 +75,7 @@ fn an_acknowledgement_behind_the_response_is_a_failure_too() {
     assert_eq!(failures(&p), 1);
 }
 
-/// What follows, and whether the application then waits for the server's RST or gives up.
+/// The failures that are remembered after these segments arrive and the application gives up.
 fn ends_with(segments: &[Seg]) -> u32 {
     let (mut p, id) = accepted();
     for segment in segments {
@@ -92,7 +88,7 @@ fn ends_with(segments: &[Seg]) -> u32 {
     failures(&p)
 }
 
-/// Each of these passes on a good path, or can be forged without knowing more than a port.
+/// Each of these happens on good paths too, or can be forged by an attacker who knows only the ports.
 #[test]
 fn what_does_not_count() {
     let answer = || seg().seq(1).ack(AFTER).bytes(RESPONSE as usize);
@@ -146,7 +142,8 @@ fn without_a_first_flight_it_says_nothing() {
     assert_eq!(failures(&p), 0);
 }
 
-/// What the application has let go of is not read: a response that comes then did not vanish.
+/// After the application has released a connection, its response is not read. That does not mean that the path dropped
+/// it.
 #[test]
 fn a_response_that_nobody_waits_for_is_no_failure() {
     let (mut p, id) = accepted();
@@ -163,7 +160,7 @@ fn a_response_that_nobody_waits_for_is_no_failure() {
 fn the_fallback_sequence_believes_the_fin() {
     for fin in [false, true] {
         let mut p = primed();
-        // A path that has borne first flights is not looked at eagerly.
+        // A path that has passed first flights is not probed early.
         let id = p.connect(DATA, true);
         p.expect();
         p.send(seg().syn().ack(AFTER).mss(1_460).data(b"response"));

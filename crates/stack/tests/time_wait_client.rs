@@ -1,5 +1,5 @@
-//! A client's SYN that meets an earlier connection of its four-tuple at the server, mostly one in TIME-WAIT: it costs a
-//! round trip, once, and says nothing about the path (RFC 9293 §3.5.1, §3.10.7.3).
+//! A client's SYN that meets an earlier connection of its four-tuple at the server, mostly one in TIME-WAIT: it costs
+//! one round trip, and says nothing about the path (RFC 9293 §3.5.1, §3.10.7.3).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod pair;
@@ -9,7 +9,7 @@ use firstflight_credential::{Outcome, Reason};
 use firstflight_stack::{ConnectConfig, Stack, StateName};
 use firstflight_wire::tcp::{FastOpen, FastOpenForm};
 use pair::{Pair, addresses};
-use peer::primed::{AFTER, DATA, end, outcome, primed, with_cookie};
+use peer::primed::{AFTER, DATA, end, failures, outcome, primed, with_cookie};
 use peer::{Got, PORT, Peer, Seg, seg};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,11 +20,6 @@ const OLD: u32 = 1 << 30;
 /// The ACK with which a TIME-WAIT answers a SYN that it does not take: its own numbers.
 fn challenge() -> Seg {
     seg().seq(5_000).ack(OLD)
-}
-
-/// How many failures are remembered, of all servers together.
-fn failures(p: &Peer) -> u32 {
-    p.stack.credentials().iter().map(|(_, _, entry)| entry.failures.count).sum()
 }
 
 /// The stack's RST for [`challenge`], then its next SYN, both now.
@@ -244,8 +239,8 @@ fn the_second_attempt_goes_on_too() {
     assert_eq!(p.state(id), StateName::Established);
 }
 
-/// A client with new secrets uses a port again while the server still has the last connection there in TIME-WAIT. Half of
-/// the SYNs look old; the RST behind them ends the TIME-WAIT, and they cost a round trip more.
+/// A client with new secrets uses a port again while the server still has the last connection there in TIME-WAIT. Half
+/// of the SYNs look old. The RST that follows such a SYN ends the TIME-WAIT, so it costs one more round trip.
 #[test]
 fn a_restarted_client_gets_its_port_again_from_our_server() {
     const DELAY: Duration = Duration::from_millis(20);

@@ -30,11 +30,16 @@ pub fn end(p: &mut Peer, id: ConnId) {
     end_at(p, id, 1);
 }
 
-/// The same with this number, if it has sent something.
+/// Like [`end`], with the number of the RST, for a peer that has sent data.
 pub fn end_at(p: &mut Peer, id: ConnId, seq: u32) {
     p.send(seg().seq(seq).rst());
     p.release(id);
     assert_eq!(p.stack.connections(), 0);
+}
+
+/// How many failures are remembered, of all servers together.
+pub fn failures(p: &Peer) -> u32 {
+    p.stack.credentials().iter().map(|(_, _, entry)| entry.failures.count).sum()
 }
 
 pub fn outcome(p: &Peer, id: ConnId) -> Outcome {

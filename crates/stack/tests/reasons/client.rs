@@ -104,22 +104,24 @@ pub fn syn_timed_out() -> Outcome {
     outcome(&p, id)
 }
 
-/// An earlier connection of the ports answers the SYN with its own numbers.
+/// An earlier connection of the ports answers the SYN with its own numbers. The next SYN opens.
+fn meet_old_connection(p: &mut Peer) {
+    p.send(seg().seq(5_000).ack(1 << 30));
+    p.drain();
+    p.send(syn_ack(1));
+}
+
 pub fn old_connection() -> Outcome {
     let mut p = primed();
     let id = p.connect(primed::DATA, true);
     p.expect().is_syn();
-    p.send(seg().seq(5_000).ack(1 << 30));
-    p.drain();
-    p.send(syn_ack(1));
+    meet_old_connection(&mut p);
     outcome(&p, id)
 }
 
 fn old_connection_with_certificate() -> Outcome {
     let (mut p, flight) = with_certificate(|_| {});
-    p.send(seg().seq(5_000).ack(1 << 30));
-    p.drain();
-    p.send(syn_ack(1));
+    meet_old_connection(&mut p);
     outcome(&p, flight.id)
 }
 
@@ -127,9 +129,7 @@ fn old_connection_without_cookie() -> Outcome {
     let mut p = Peer::new();
     let id = p.connect(primed::DATA, true);
     p.expect().is_syn();
-    p.send(seg().seq(5_000).ack(1 << 30));
-    p.drain();
-    p.send(syn_ack(1));
+    meet_old_connection(&mut p);
     outcome(&p, id)
 }
 
