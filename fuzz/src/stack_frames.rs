@@ -59,7 +59,8 @@ enum Action {
     Frame(Vec<u8>),
     /// A segment with a right checksum.
     Segment(Spec),
-    /// The same ones in a row: floods, retransmissions. A count of 240 and more: each in fragments ([`World::fragments`]).
+    /// Several equal segments in a row: floods, retransmissions. With a count of 240 or more, one segment in fragments
+    /// ([`World::fragments`]).
     Segments(Spec, u8),
     /// A whole handshake, of the peer's or of an answer to the stack's SYN, then a FIN perhaps.
     Handshake {
@@ -241,7 +242,7 @@ impl World {
         match action {
             Action::Frame(bytes) => self.stack.handle_packet(self.now, &bytes),
             Action::Segment(spec) => self.segment(&spec),
-            // Counts that the corpus hardly had, so that it keeps its meaning.
+            // The corpus hardly uses these counts, so its inputs keep their meaning.
             Action::Segments(spec, times @ 0xf0..) => self.fragments(&spec, times),
             Action::Segments(spec, times) => (0..times % 16).for_each(|_| self.segment(&spec)),
             Action::Handshake { spec, answer, finish } => {
@@ -347,7 +348,7 @@ impl World {
         self.stack.handle_packet(self.now, &packet);
     }
 
-    /// A segment in two fragments: in either order, one of them twice, one missing, or with another in its place.
+    /// A segment in two fragments: in either order, one of them twice, one missing, or overlapping.
     fn fragments(&mut self, spec: &Spec, how: u8) {
         let packet = self.peer.segment(spec, 1500);
         let Ok(whole) = Packet::parse(&packet) else { return };

@@ -13,8 +13,8 @@ from process import run
 from slow_readers import alive
 
 PAIR = Pair(78)
-#: Clients that come while the server does not run. With their requests and those of the others these are more packets than
-#: the 500 of the kernel's default.
+#: Clients that are connected, and clients that connect while the server is stopped. Together they send more packets
+#: than the kernel's default queue of 500 holds.
 OPEN, NEW = 200, 600
 
 
@@ -59,7 +59,7 @@ def clients_that_half_close_and_do_not_read_are_let_go(t):
         sock.sendall(b"GET /file HTTP/1.0\r\n\r\n")
         sock.shutdown(socket.SHUT_WR)
         held.append(sock)
-    # The run has a limit of its own.
+    # The test run has its own time limit.
     while alive(ns) > 0:
         time.sleep(0.1)
     for sock in held:
@@ -110,7 +110,7 @@ def device(ns):
 
 @case(needs=("tc",))
 def a_burst_waits_in_the_queue(t):
-    """While the server does not run, the kernel keeps what its clients send at once."""
+    """While the server is stopped, the kernel queues a burst of packets from its clients."""
     root = t.root(file=1000)
     ns = t.namespace("burst")
     serve = t.serve(ns, PAIR, root, "--connections-per-client", 0)

@@ -31,7 +31,7 @@ def upload(ns, root, family):
 
 
 def reassembled(serve):
-    """What `serve` counted: fragments, and packets put together."""
+    """What `serve` counted: fragments, and packets reassembled."""
     serve.terminate()
     (counters,) = serve.counters()
     return counters["fragments"], counters["packets_reassembled"]
@@ -72,4 +72,4 @@ def upload_over_a_path_that_fragments(t, family, size):
     check(packets >= MEGABYTE // 1500, f"{packets} packets of {fragments} fragments")
     figures = wire.figures()["a_to_b"]
     equal(figures["dropped"]["too_big"], 0, "too big")
-    check(figures["fragments"] >= packets, f"{packets} packets put together, {figures}")
+    check(figures["fragments"] >= packets, f"{packets} packets reassembled, {figures}")

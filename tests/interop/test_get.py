@@ -74,8 +74,8 @@ def get_from_nginx(t, family):
 
 @case(family=FAMILIES, needs=("nginx",))
 def get_meets_time_waits(t, family):
-    """A second process uses ports that the kernel still has in TIME-WAIT, with numbers and timestamps of its own: half of
-    its SYNs there are answered by the TIME-WAIT. Nothing of that is held against Fast Open."""
+    """A second process uses ports that the kernel still has in TIME-WAIT, with its own numbers and timestamps. The
+    TIME-WAIT answers half of these SYNs. None of this counts as a failure of Fast Open."""
     root = t.root(small=100)
     ns = t.namespace("get")
     start_nginx(t, ns, family, root)

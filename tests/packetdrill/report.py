@@ -36,7 +36,7 @@ def reason(name, reasons):
 
 
 def unexplained(results, as_linux, reasons):
-    """What fails without a reason, or fails as Linux too although the reason is a default."""
+    """Scripts that fail without a reason. A default is no reason for a script that fails as Linux too."""
     names = []
     for name, (passed, _) in results.items():
         kind = None if passed else (reason(name, reasons) or ("", ""))[0]

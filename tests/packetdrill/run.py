@@ -7,8 +7,9 @@
 
 Builds `firstflight-packetdrill` unless --library names it. Needs root, for a network namespace a script and the
 kernel settings in it; no packet goes over any network. Each script runs with the engine's defaults, and with the
-settings that do what Linux does where a default differs. One line per script, then a table by folder. With --twice
-everything runs twice, and what differs is said. The exit status is 1 if a script fails that is not in reasons.toml.
+settings that do what Linux does where a default differs. One line per script (`linux`: it passes with those settings
+only), then a table by folder. With --twice everything runs twice, and what differs is said. The exit status is 1 if a
+script fails that is not in reasons.toml.
 docs/conformance.md says where packetdrill and the scripts come from.
 """
 
@@ -47,7 +48,7 @@ IPV6 = [
     "-D", "CMSG_LEVEL_IP=SOL_IPV6", "-D", "CMSG_TYPE_RECVERR=IPV6_RECVERR",
 ]
 
-#: What the adapter is told (`Flags` in crates/packetdrill/src/settings.rs), to do what Linux does.
+#: Makes the adapter do what Linux does (`Flags` in crates/packetdrill/src/settings.rs).
 AS_LINUX = ",settings=linux"
 
 #: A namespace of its own, with the device that the scripts' settings name; their commands are written for bash.

@@ -12,14 +12,14 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Packets that the kernel keeps while the engine does not read: of every connection that may wait to be accepted a SYN,
-/// its ACK, a request and a FIN.
+/// Length of the TUN device's queue, in packets: a SYN, an ACK, a request and a FIN for each connection of a full
+/// backlog.
 const QUEUE: u32 = 4 * ListenConfig::BACKLOG as u32;
 
 /// Where the engine sits: on a TUN device of its own, unless the command says `--udp`.
 #[derive(clap::Args)]
 pub struct Network {
-    /// Name of the TUN device to create. The kernel keeps 16,384 packets for it (txqueuelen) while the engine does not read
+    /// Name of the TUN device to create. Its queue in the kernel (txqueuelen) holds 16,384 packets
     #[arg(long, value_name = "NAME", conflicts_with = "udp", requires_all = ["host_ip", "ip"])]
     tun: Option<String>,
     /// The kernel's address on the device with its prefix, as 10.9.0.1/24; once more for IPv6

@@ -43,9 +43,10 @@ use tokio::time::Instant;
 
 /// Serve a directory over HTTP, with TCP Fast Open and ASAP
 ///
-/// Creates a TUN device (needs root or CAP_NET_ADMIN): the kernel has --host-ip on it, the server has
-/// --ip. With --udp it speaks TCP in UDP datagrams instead, and needs no privileges. Besides files it answers POST /echo (the body comes back) and PUT /sink (length and SHA-256).
-/// SIGINT and SIGTERM end it: connections between two requests at once, requests under way within five seconds.
+/// Creates a TUN device (needs root or CAP_NET_ADMIN): the kernel has --host-ip on it, the server has --ip. With --udp
+/// it speaks TCP in UDP datagrams instead, and needs no privileges. Besides files it answers POST /echo (the body comes
+/// back) and PUT /sink (length and SHA-256). SIGINT and SIGTERM end it: idle connections close at once, and requests
+/// under way have five seconds.
 #[derive(clap::Args)]
 #[command(group = ArgGroup::new("fronts").args(["relay_listen", "dns_listen"]).multiple(true))]
 #[command(after_help = "\
@@ -215,8 +216,8 @@ async fn start(
     }
 }
 
-/// Waits until nothing listens and all connections have closed, of resolvers too, or their time is over. Between requests
-/// a connection closes at once.
+/// Waits until nothing listens and all connections have closed, of resolvers too, or their time is over. Idle
+/// connections close at once.
 async fn end(
     mut listening: JoinSet<()>,
     names: Option<JoinHandle<()>>,
@@ -275,7 +276,7 @@ fn export(exporter: metrics::Exporter, endpoint: &Endpoint, names: Option<&Front
 pub struct Site {
     pub(crate) root: Arc<Path>,
     pub(crate) early_unsafe: early::EarlyUnsafe,
-    /// For each full segment of a request's body.
+    /// How long a client may take for each full segment of a request's body; `None` is no limit.
     pub(crate) body_timeout: Option<Duration>,
     pub(crate) log: log::Log,
 }
@@ -307,7 +308,7 @@ pub(crate) fn serve(stream: Stream, site: Site, graceful: &GracefulShutdown) {
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(readers::HTTP_BUFFER)
-        // A FIN behind the request ends what the client sends, not what it reads.
+        // A client may close its sending direction after its request and still read the response.
         .half_close(true)
         .serve_connection(TokioIo::new(stream), service);
     let connection = graceful.watch(connection);

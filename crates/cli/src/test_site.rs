@@ -23,7 +23,7 @@ pub struct TestSite {
     pub at: SocketAddr,
     pub listener: Listener,
     unconfirmed: Arc<AtomicBool>,
-    /// For each full segment of a request's body.
+    /// How long a client may take for each full segment of a request's body; `None` is no limit.
     pub body_timeout: Option<Duration>,
     /// Dropped, it ends what is served.
     graceful: GracefulShutdown,

@@ -24,8 +24,9 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 
-/// For the FIN of a peer that has acknowledged ours, in [`Endpoint::shutdown`]. A peer that closes because we did sends it
-/// right behind the acknowledgement; without an answer it would repeat it for minutes.
+/// How long [`Endpoint::shutdown`] waits for the FIN of a peer that has acknowledged ours. A peer that closes because
+/// we did sends its FIN right after the acknowledgement. If we did not answer the FIN, the peer would repeat it for
+/// minutes.
 const LAST_FINS: Duration = Duration::from_millis(100);
 
 /// A TCP engine on a link. Clones are handles to the same one; when the last handle, listener and
@@ -295,8 +296,8 @@ impl Endpoint {
     /// Waits until every connection has closed in order, at most `timeout`, then stops the engine.
     /// What is still open then fails; [`Endpoint::connections`] counts it.
     ///
-    /// A connection whose stream was dropped has closed in order when its peer has acknowledged everything. A peer that
-    /// keeps its own side open is not waited for: its FIN has 100 ms.
+    /// A connection whose stream was dropped has closed in order when its peer has acknowledged everything. Shutdown
+    /// then waits 100 ms for the peer's FIN and no longer, because a peer may keep its own side open.
     ///
     /// ```
     /// # use firstflight::Endpoint;

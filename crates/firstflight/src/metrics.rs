@@ -9,10 +9,10 @@
 //! | `firstflight_syn_cookies_sent_total` | | SYN cookies sent |
 //! | `firstflight_syn_cookies_returned_total` | | SYN cookies that came back right |
 //! | `firstflight_resets_sent_total` | | RSTs for segments of no connection |
-//! | `firstflight_packets_total` | `direction` | packets given in and out |
+//! | `firstflight_packets_total` | `direction` | packets given in (reassembled packets included) and given out |
 //! | `firstflight_fragments_total` | | fragments among the packets given in |
-//! | `firstflight_packets_reassembled_total` | | packets put together from fragments |
-//! | `firstflight_reassemblies_abandoned_total` | `reason` | packets of which a fragment did not come, or that made way |
+//! | `firstflight_packets_reassembled_total` | | packets reassembled from fragments |
+//! | `firstflight_reassemblies_abandoned_total` | `reason` | packets given up before all their fragments arrived |
 //! | `firstflight_packets_dropped_total` | | packets that never reached a connection |
 //! | `firstflight_segments_dropped_total` | | segments dropped by their connection |
 //! | `firstflight_clients_limited_total` | | connections reset because their client had reached its limit |
@@ -21,7 +21,7 @@
 //! | `firstflight_connections` | | gauge: connections, TIME-WAIT not counted |
 //! | `firstflight_time_waits` | | gauge: connections in TIME-WAIT |
 //! | `firstflight_buffer_bytes` | | gauge: bytes that send and receive buffers hold |
-//! | `firstflight_fragment_bytes` | | gauge: bytes of packets whose fragments have not all come |
+//! | `firstflight_fragment_bytes` | | gauge: bytes of packets of which fragments are missing |
 //! | `firstflight_syn_queue` | | gauge: handshakes under way at listeners |
 //! | `firstflight_accept_queue` | | gauge: connections that wait to be accepted |
 //! | `firstflight_parked_first_flights` | | gauge: first flights that wait for a verdict |
@@ -29,11 +29,11 @@
 //! | `firstflight_pending_first_flights_limit` | | gauge: how many may |
 //! | `firstflight_quarantined_places` | | gauge: places of first flights that were reset |
 //!
-//! `side` is `client` or `server`; `direction` is `in` or `out`; the `reason` of a reassembly abandoned is `timeout` or
-//! `memory`. Of first flights, `outcome` and `reason` are the labels of [`Outcome::as_str`] and
+//! `side` is `client` or `server`; `direction` is `in` or `out`; the `reason` of an abandoned reassembly is `timeout`
+//! or `memory`. Of first flights, `outcome` and `reason` are the labels of [`Outcome::as_str`] and
 //! [`Reason::as_str`](firstflight_credential::Reason::as_str), as in
-//! `firstflight_first_flights_total{side="server",outcome="accepted",reason=""}`. A reason has a series
-//! once it occurred; `accepted` always has one.
+//! `firstflight_first_flights_total{side="server",outcome="accepted",reason=""}`. A reason has a series once it
+//! occurred; `accepted` always has one.
 
 use crate::{Counters, Endpoint, Gauges, Outcomes};
 use firstflight_credential::Outcome;
@@ -121,14 +121,14 @@ fn counts(counters: &Counters) -> [Count; 18] {
     let labelled = |name, label, value, says| Count { name, label: Some(label), value, says };
     let (opened, packets) = ("firstflight_connections_opened_total", "firstflight_packets_total");
     let abandoned = "firstflight_reassemblies_abandoned_total";
-    let why = "Packets of which a fragment did not come, or that made way";
+    let why = "Packets given up before all their fragments arrived";
     let c = counters;
     [
         plain("firstflight_fragments_total", c.fragments_in, "Fragments among the packets given in"),
         plain(
             "firstflight_packets_reassembled_total",
             c.packets_reassembled,
-            "Packets put together from fragments",
+            "Packets reassembled from fragments",
         ),
         labelled(abandoned, ("reason", "timeout"), c.reassembly_timeouts, why),
         labelled(abandoned, ("reason", "memory"), c.reassembly_evicted, why),
@@ -184,7 +184,7 @@ fn levels(gauges: &Gauges) -> [(&'static str, f64, &'static str); 10] {
         (
             "firstflight_fragment_bytes",
             size(gauges.fragment_bytes),
-            "Bytes of packets whose fragments have not all come",
+            "Bytes of packets of which fragments are missing",
         ),
         ("firstflight_syn_queue", size(gauges.syn_queue), "Handshakes under way at listeners"),
         ("firstflight_accept_queue", size(gauges.accept_queue), "Connections that wait to be accepted"),

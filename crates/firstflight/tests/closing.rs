@@ -24,7 +24,7 @@ struct World {
     client: Endpoint,
     server: Endpoint,
     listener: Listener,
-    /// Nothing of the client's arrives any more.
+    /// Packets of the client no longer arrive.
     client_is_gone: Arc<AtomicBool>,
 }
 
@@ -73,7 +73,7 @@ fn run<F: Future<Output = ()>>(user_timeout: Option<Duration>, test: impl FnOnce
     block_on_virtual(&time, async { test(World::new(&time, user_timeout)).await }).unwrap();
 }
 
-/// All of it was acknowledged, and nobody would read what the client may still send.
+/// The client has acknowledged everything, and nobody would read what it may still send.
 #[test]
 fn shutdown_does_not_wait_for_a_client_that_stays_open() {
     run(None, |world| async move {
@@ -95,7 +95,7 @@ fn shutdown_does_not_wait_for_a_client_that_stays_open() {
     });
 }
 
-/// Its FIN comes right behind its acknowledgement, and is acknowledged.
+/// The client's FIN follows its acknowledgement at once, and is acknowledged.
 #[test]
 fn shutdown_waits_for_the_fin_of_a_client_that_closes_too() {
     run(None, |world| async move {
@@ -124,9 +124,9 @@ fn shutdown_waits_for_what_is_not_acknowledged() {
     });
 }
 
-/// The application closed its direction and reads on.
+/// The application has closed its sending direction and reads on.
 #[test]
-fn shutdown_leaves_a_half_closed_stream_its_time() {
+fn shutdown_waits_for_a_half_closed_stream() {
     run(None, |world| async move {
         let (mut ours, mut theirs) = world.connect().await;
         let time = world.time.clone();
@@ -147,7 +147,7 @@ fn shutdown_leaves_a_half_closed_stream_its_time() {
     });
 }
 
-/// What the client sent before its FIN is answered; nobody takes the answer.
+/// The server answers what the client sent before its FIN, but nothing acknowledges the answer.
 #[test]
 fn a_client_that_half_closes_and_vanishes_is_let_go() {
     let user_timeout = Duration::from_secs(60);

@@ -34,7 +34,8 @@ pub type Filter = Box<dyn FnMut(&mut Vec<u8>) -> Verdict + Send>;
 
 /// What a path has done so far, in packets.
 ///
-/// `sent + fragments + duplicated` is always `delivered + lost + queue_dropped + too_big + filtered` plus what is in flight.
+/// `sent + fragments + duplicated` is always `delivered + lost + queue_dropped + too_big + filtered` plus the packets
+/// in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
@@ -165,7 +166,7 @@ impl Path {
         }
     }
 
-    /// Packet `number` comes to the bottleneck.
+    /// Sends packet `number` to the bottleneck.
     fn pass(&mut self, now: Instant, number: u64, mut packet: Vec<u8>) {
         let Some(departure) = self.bottleneck.admit(now.as_nanos(), packet.len()) else {
             self.counters.queue_dropped += 1;

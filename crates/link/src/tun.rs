@@ -39,12 +39,13 @@ pub struct TunConfig {
     pub host: Vec<(IpAddr, u8)>,
     /// Largest packet, in bytes: at least 68, with IPv6 at least 1280.
     pub mtu: u16,
-    /// Packets that the kernel keeps while the program does not read, at least 1. It drops what comes beyond them, and
-    /// a dropped SYN costs its client a second. Each takes some 2.3 kB of the kernel's memory while it waits.
+    /// Length of the device's queue (txqueuelen): packets that the kernel keeps while the program does not read, at
+    /// least 1. The kernel drops packets that do not fit, and a dropped SYN costs its client a second. A packet in the
+    /// queue takes about 2.3 kB of the kernel's memory.
     pub queue: u32,
 }
 
-/// Packets that the kernel keeps while the program does not read: 40 ms of 100,000 packets a second.
+/// Default length of the queue, in packets: 40 ms of 100,000 packets a second.
 const QUEUE_PACKETS: u32 = 4096;
 
 impl Default for TunConfig {
@@ -120,9 +121,10 @@ pub struct Tun {
 }
 
 impl Tun {
-    /// Creates the device, sets its MTU and its queue, brings it up and sets the kernel's addresses. Sockets can bind to them and
-    /// packets reach them at once: there is no duplicate address detection, since a TUN device has no neighbours,
-    /// and the kernel's work in the background is waited for. That blocks, for some milliseconds.
+    /// Creates the device, sets its MTU and the length of its queue, brings it up and sets the kernel's addresses.
+    /// Sockets can bind to them and packets reach them at once: there is no duplicate address detection, since a TUN
+    /// device has no neighbours, and the kernel's work in the background is waited for. That blocks, for some
+    /// milliseconds.
     ///
     /// Must be called within a tokio runtime whose I/O driver is enabled; without the driver, tokio panics.
     ///
@@ -138,7 +140,7 @@ impl Tun {
             .build_async()
             .map_err(|error| TunError::from_creation(&config.name, error))?;
         device.set_mtu(config.mtu).map_err(TunError::at("set the MTU"))?;
-        // While it is down: the queueing discipline that it gets when it comes up takes its length from here.
+        // Set this while the device is down: when it comes up, its queueing discipline takes the length from here.
         device.set_tx_queue_len(config.queue.max(1)).map_err(TunError::at("set the length of its queue"))?;
         device.enabled(true).map_err(TunError::at("bring it up"))?;
         let index = device.if_index().map_err(TunError::at("find it"))?;

@@ -264,7 +264,7 @@ impl Inner {
         self.begin_to_settle(state);
     }
 
-    /// Starts the task that reports what is owed, if it can and does not run.
+    /// Starts the task that reports what is owed, unless it runs already or cannot report now.
     fn begin_to_settle(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         // Without a runtime the process is ending, and the next start finds no proof that nothing is owed.
         if !state.settling
@@ -284,7 +284,7 @@ impl Inner {
                 let owed = state.owed.clone();
                 match state.connection.clone() {
                     Some(connection) if state.can_settle() => (connection, owed),
-                    // A new connection begins with what is owed, and what is owed when it is made is reported then.
+                    // A new connection first reports what is owed. What was added meanwhile is reported after that.
                     _ => {
                         state.settling = false;
                         return;
@@ -352,7 +352,7 @@ impl Inner {
         let told = told.unwrap_or(Err(Failure::TimedOut));
         let mut state = self.lock();
         if told.is_err() && state.is_current(&connection) {
-            // Nobody asks it any more until the next attempt.
+            // No question uses this connection any more. The next attempt makes another one.
             state.connection = None;
         }
         told
@@ -400,7 +400,8 @@ impl Inner {
 }
 
 impl State {
-    /// What is owed can be reported on the connection that is there. While a task is connecting, that task reports.
+    /// Whether something is owed that can be reported on the current connection. While a task is connecting, that task
+    /// reports it.
     const fn can_settle(&self) -> bool {
         self.connection.is_some() && !self.connecting && !self.owed.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Questions that are missed while a member connects again, with a proxy before Redis that holds requests up.
+//! Questions that are missed while a member connects again. A proxy in front of Redis holds requests up.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "tests")]
 
 mod questions;
@@ -20,14 +20,16 @@ fn guard(id: u8) -> JobRequest {
     JobRequest::GuardSet { key: [id; 16], keep_ms: 120_000, ahead_ms: 0, reach_ms: 0, unix_ms: None }
 }
 
-/// Runs `test` on a runtime of one thread, so that a task that never yields hangs the test; then fails.
+/// Runs `test` on a runtime of one thread, which a task that never yields blocks. Fails if the test takes too long.
 fn on_a_thread<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'static) {
     let (done, ended) = mpsc::channel();
     std::thread::spawn(move || {
         server::farm::runtime().block_on(test());
         done.send(()).unwrap();
     });
-    ended.recv_timeout(Duration::from_secs(60)).expect("a task never yields, or the store stays as it is");
+    ended
+        .recv_timeout(Duration::from_secs(60))
+        .expect("a task never yields, or an expected state is never reached");
 }
 
 async fn until(mut condition: impl FnMut() -> bool) {
@@ -45,7 +47,7 @@ async fn reporting(proxy: &Proxy) -> RedisStore {
     }
 }
 
-/// `None` if an attempt to connect timed out, which on a busy machine it may.
+/// `None` if an attempt to connect timed out, which can happen on a busy machine.
 async fn try_reporting(proxy: &Proxy) -> Option<RedisStore> {
     let options = Options { within: Duration::from_secs(10), ..Options::default() };
     let store = RedisStore::connect(&proxy.url(), options).await.unwrap();
@@ -53,7 +55,7 @@ async fn try_reporting(proxy: &Proxy) -> Option<RedisStore> {
     proxy.cut();
     assert!(store.ask(guard(1)).await.is_err());
     until(|| proxy.holds()).await;
-    // Too late for the report that is held up.
+    // This comes too late for the report that is held up.
     store.missed(guard(2));
     proxy.hold("seen:0202");
     until(|| proxy.holds()).await;

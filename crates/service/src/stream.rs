@@ -156,7 +156,7 @@ async fn answer_one<M: Messages>(
 ) -> io::Result<bool> {
     let mut len = [0; 2];
     let read = tokio::select! {
-        // What has come is answered, also after the stop.
+        // A message that has arrived is answered even after the stop.
         biased;
         read = stream.read_exact(&mut len) => read,
         _ = stopped.changed() => return Ok(false),

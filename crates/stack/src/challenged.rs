@@ -1,13 +1,13 @@
-//! SYNs that met a TIME-WAIT and were answered with its numbers.
+//! SYNs that met a TIME-WAIT and were answered with an ACK that has its numbers.
 //!
-//! The client of such a SYN resets what it takes for an old connection, and sends its SYN again (RFC 9293 §3.5.1). For
-//! that its RST must end the TIME-WAIT (§3.10.7.4), which otherwise ignores RSTs: a RST may be the peer's answer to our
-//! answer to an old duplicate (RFC 1337 §3, fix 1). So only a RST behind a SYN counts.
+//! The client of such a SYN resets the old connection and sends its SYN again (RFC 9293 §3.5.1). The RST has to end the
+//! TIME-WAIT (§3.10.7.4), so that the second SYN opens a connection. All other RSTs are ignored in TIME-WAIT, because a
+//! RST may be the peer's answer to our ACK of an old duplicate (RFC 1337 §3, fix 1).
 
 use firstflight_wire::SeqNum;
 
-/// SYNs remembered. A RST follows its SYN within a round trip; with more of them in that time, clients have to wait for
-/// the end of the TIME-WAIT.
+/// Number of SYNs remembered. A RST follows its SYN within a round trip. If more SYNs than this meet a TIME-WAIT in
+/// that time, the clients of the forgotten ones wait until the TIME-WAIT is over.
 const MOST: usize = 256;
 
 /// A bounded memory; a new SYN takes the place of the oldest.
@@ -19,7 +19,7 @@ pub struct Challenged {
 }
 
 impl Challenged {
-    /// The SYN of the flow with this hash was answered by an acknowledgement of everything below `ack`.
+    /// The SYN of the flow with this hash was answered with the acknowledgement number `ack`.
     #[cold]
     pub fn note(&mut self, hash: u64, ack: SeqNum) {
         if self.syns.contains(&(hash, ack)) {

@@ -329,17 +329,17 @@ impl Stack {
         if unlikely(!answered)
             && (slot.conn.close_reason() == Some(CloseReason::TimedOut) || slot.conn.is_swallowed())
         {
-            // The handshake went through and then nothing more, or nothing of the response but its end: the path
-            // passes the SYN, but not the connection that it opens.
+            // The handshake went through, and then nothing arrived, or only the end of the response: the path passes
+            // the SYN, but not the connection that it opens.
             let (network, server) = (asked.network, slot.key.remote_ip());
             self.credentials.note_failure(network, server, now);
         }
         answered && slot.outcome.is_accepted()
     }
 
-    /// The application lets go of a connection. If nothing came since the SYN-ACK, for longer than
-    /// servers mostly think, or nothing of the response but its end, it gives up a path that passes the SYN but not
-    /// the connection that it opens.
+    /// The application releases a connection. The path is considered to pass the SYN but not the connection that it
+    /// opens, if nothing arrived since the SYN-ACK for longer than most servers take to respond, or if only the end of
+    /// the response arrived.
     #[inline(always)]
     pub(crate) fn given_up(&mut self, id: ConnId, now: Instant) {
         let Some(slot) = self.slot(id) else { return };

@@ -43,7 +43,7 @@ pub struct Limits {
     pub credentials: usize,
     /// Signatures verified, and certificates remembered.
     pub asap: BudgetConfig,
-    /// Fragments of packets that are not whole yet; [`FragmentLimits::OFF`] drops all fragments.
+    /// Memory for the fragments of incomplete packets. [`FragmentLimits::OFF`] drops all fragments.
     pub fragments: FragmentLimits,
     /// Trace records kept for [`crate::Stack::poll_trace`]; 0 turns tracing off.
     pub trace: usize,
@@ -227,7 +227,7 @@ pub struct ListenConfig {
 }
 
 impl ListenConfig {
-    /// What [`Self::backlog`] and [`Self::syn_backlog`] are unless set.
+    /// Default of [`Self::backlog`] and [`Self::syn_backlog`].
     pub const BACKLOG: usize = 4096;
 
     /// A listener at `local` without Fast Open.

@@ -6,13 +6,13 @@ use firstflight_credential::{Outcome, Reason};
 /// Everything a stack counts. All fields only grow.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets given in, and those put together from fragments.
+    /// Packets given in, and packets reassembled from fragments.
     pub packets_in: u64,
     /// Packets given out.
     pub packets_out: u64,
     /// Fragments among the packets given in.
     pub fragments_in: u64,
-    /// Packets put together from fragments.
+    /// Packets reassembled from fragments.
     pub packets_reassembled: u64,
     /// Packets given up because a fragment did not come in time.
     pub reassembly_timeouts: u64,

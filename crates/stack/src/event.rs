@@ -128,22 +128,22 @@ drops! {
     NotCarried => "not-carried",
     /// In UDP: a segment that follows a SYN came before it, or finds no room beside it.
     Follower => "follower",
-    /// A fragment, and fragments are not put together ([`crate::FragmentLimits::bytes`]).
+    /// A fragment while reassembly is off ([`crate::FragmentLimits::bytes`] is 0).
     FragmentsOff => "fragments-off",
-    /// A fragment that no sender makes: empty, of a length that is no multiple of 8, beyond the longest packet, or a first
-    /// IPv6 fragment without its headers (RFC 7112 §5).
+    /// An invalid fragment: empty, not the last and of a length that is not a multiple of 8, beyond the longest packet,
+    /// or a first IPv6 fragment without its headers (RFC 7112 §5).
     BadFragment => "bad-fragment",
-    /// A fragment of a packet longer than the link's largest, and than 1,500 bytes.
+    /// A fragment of a packet that is longer than the link's MTU and longer than 1,500 bytes.
     FragmentTooLong => "fragment-too-long",
-    /// A fragment that another one of the packet contradicts, or one that came after such a pair (RFC 5722 §4).
+    /// A fragment that contradicts another one of its packet, or that arrived after such a pair (RFC 5722 §4).
     FragmentOverlap => "fragment-overlap",
-    /// A fragment that is there already.
+    /// An exact copy of a fragment that arrived before.
     FragmentDuplicate => "fragment-duplicate",
-    /// A fragment beyond those that one packet may have ([`crate::FragmentLimits::per_packet`]). Those that come after it
+    /// One fragment more than a packet may have ([`crate::FragmentLimits::per_packet`]). Later fragments of the packet
     /// count as overlaps.
     TooManyFragments => "too-many-fragments",
-    /// A fragment whose ECN field says that its sender uses ECN, where another one's says that it does not (RFC 3168
-    /// §5.3). Those that come after it count as overlaps.
+    /// A fragment that disagrees with an earlier one on whether their sender uses ECN (RFC 3168 §5.3). Later fragments
+    /// of the packet count as overlaps.
     FragmentEcn => "fragment-ecn",
 }
 

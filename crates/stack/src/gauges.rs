@@ -14,7 +14,7 @@ pub struct Gauges {
     pub time_waits: usize,
     /// Bytes that send and receive buffers hold.
     pub buffer_bytes: usize,
-    /// Packets whose fragments have not all come.
+    /// Packets of which fragments are missing.
     pub fragmented: usize,
     /// Bytes that these take.
     pub fragment_bytes: usize,

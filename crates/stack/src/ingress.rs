@@ -172,7 +172,7 @@ impl Stack {
         }
     }
 
-    /// A segment of an old connection that asks for no answer; a RST from a client whose SYN met the TIME-WAIT ends it.
+    /// Handles a segment in TIME-WAIT that gets no answer. A RST ends the TIME-WAIT if the client's SYN met it before.
     #[cold]
     fn end_time_wait(&mut self, hash: u64, record: &TimeWait, segment: &Segment<'_>) {
         let reset = segment.flags.contains(Flags::RST) && segment.seq == record.rcv_nxt;
@@ -286,7 +286,7 @@ impl Stack {
     }
 }
 
-/// Whether a client begins a connection with it.
+/// Whether it is a client's first SYN.
 fn is_first_syn(segment: &Segment<'_>) -> bool {
     let others = Flags::ACK.union(Flags::RST).union(Flags::FIN);
     segment.flags.contains(Flags::SYN) && !segment.flags.intersects(others)

@@ -170,9 +170,9 @@ impl Stack {
         self.flows.remove(hash, index);
     }
 
-    /// From now on no connection that the application let go waits longer than `most` for its peer's FIN
-    /// ([`firstflight_tcp::Config::fin_wait2`]). For a program that ends: in FIN-WAIT-2 the peer has acknowledged
-    /// everything, and nobody reads what it may still send.
+    /// Limits the time that a connection waits for its peer's FIN once the application has released it
+    /// ([`firstflight_tcp::Config::fin_wait2`]), from now on. Meant for a program that ends: in FIN-WAIT-2 the peer has
+    /// acknowledged everything, and nobody reads what it may still send.
     pub fn limit_fin_wait2(&mut self, most: Duration, now: Instant) {
         let limit = |tcp: &mut Arc<firstflight_tcp::Config>| {
             if tcp.fin_wait2 > most {

@@ -54,7 +54,7 @@ fn the_first_full_segments_are_acknowledged_at_once() {
     p.expect().is_ack().ack(1_461).empty();
 }
 
-/// The millisecond is there for this: one packet, not two.
+/// The delay of a millisecond saves a packet: the answer carries the acknowledgement.
 #[test]
 fn an_answer_at_once_takes_the_first_acknowledgement_along() {
     let mut p = Peer::with(|config| config.tcp.quick_acks = 16);
@@ -114,7 +114,7 @@ fn psh_can_be_kept_for_the_ends_of_writes() {
     assert_eq!(pushes(&mut p), [vec![false; 8], vec![true]].concat());
 }
 
-/// As they left, cut where the peer has what lies between.
+/// Bursts are repeated as they left, except where the peer already has a part of one.
 #[test]
 fn bursts_are_repeated_with_psh_at_their_ends() {
     let mut p = Peer::with(|config| config.tcp.timestamps = false);

@@ -263,7 +263,7 @@ fn not_acknowledged_and_no_reply() {
 
 // --- neither -------------------------------------------------------------------------------------------------
 
-/// RFC 9293 §3.10.7.3: a RST, and on it goes; behind the first RST a plain SYN.
+/// RFC 9293 §3.10.7.3: each is answered with a RST, and the attempt goes on. A plain SYN follows the first RST.
 #[test]
 fn acknowledged_outside() {
     for (mut p, flight) in [once(), replayable()] {

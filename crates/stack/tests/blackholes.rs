@@ -307,8 +307,8 @@ enum Ending {
     Rst,
 }
 
-/// The same path, and a server that ends the connection behind its response: that passes, and shows what became of the
-/// response. The first visit gets nothing, whoever gives up; the next ones are ordinary.
+/// The path drops the response, and passes the FIN or RST that the server sends after it, which shows that data was
+/// lost. The first visit gets nothing; the next ones are ordinary.
 #[test]
 fn a_path_that_swallows_the_response_but_not_the_end_behind_it() {
     for ending in [Ending::Fin, Ending::Rst] {
@@ -324,7 +324,7 @@ fn a_path_that_swallows_the_response_but_not_the_end_behind_it() {
             world.pair.server.abort(serving, now);
         }
         world.pair.server.release(serving, now);
-        // Sooner than any look at a silent connection.
+        // This is too soon for a probe of a silent connection.
         world.pair.idle(RTT * 3);
         assert_eq!(world.pair.client_reads(id), b"");
         let reset = world.pair.client.close_reason(id) == Some(CloseReason::Reset);

@@ -20,8 +20,8 @@ fn closed() -> (Peer, ConnId) {
     (p, id)
 }
 
-/// A FIN needs no room in the buffer: one for a closed window is taken (RFC 9293 §3.10.7.4 takes no numbers at all), so
-/// that its sender is done, and the application finds the end as soon as it has read.
+/// A FIN needs no room in the buffer, so it is taken into a closed window, although RFC 9293 §3.10.7.4 takes no numbers
+/// then. Its sender need not repeat it, and the application sees the end as soon as it has read everything.
 #[test]
 fn a_fin_into_a_closed_window_is_taken() {
     let (mut p, id) = closed();
@@ -33,7 +33,7 @@ fn a_fin_into_a_closed_window_is_taken() {
     p.send(seg().seq(2_001).ack(1).fin());
     p.expect().is_ack().ack(2_002).win(0);
     assert_eq!(p.state(id), StateName::CloseWait);
-    // Again, because that was lost.
+    // It is repeated, because the acknowledgement was lost.
     p.send(seg().seq(2_001).ack(1).fin());
     p.expect().is_ack().ack(2_002);
     let mut out = [0; 3_000];
@@ -45,7 +45,7 @@ fn a_fin_into_a_closed_window_is_taken() {
     assert_eq!((p.reason(id), p.stack.buffer_bytes()), (Some(CloseReason::Finished), 0));
 }
 
-/// The same when text that is there comes again in front of the FIN, because its acknowledgement was lost.
+/// The FIN is also taken with old text in front of it, whose acknowledgement was lost.
 #[test]
 fn a_fin_behind_old_text_is_taken_into_a_closed_window() {
     let (mut p, id) = closed();
@@ -56,12 +56,13 @@ fn a_fin_behind_old_text_is_taken_into_a_closed_window() {
 
 // --- opened ---------------------------------------------------------------------------------------
 
-/// A probe of the peer's: a number that is there (Linux; RFC 9293 §3.8.6.1 allows a byte that does not fit).
+/// A window probe of the peer, with a number that we already have (as Linux sends it; RFC 9293 §3.8.6.1 allows a byte
+/// that does not fit).
 fn probe() -> Seg {
     seg().seq(2_000).ack(1)
 }
 
-/// A lost update is not found by the peer's next probe, which may be two minutes away.
+/// Without repetition, a lost update would delay the peer until its next probe, up to two minutes.
 #[test]
 fn an_update_that_the_peer_waits_for_is_repeated() {
     for probe in [probe(), seg().seq(2_001).ack(1).bytes(1), seg().seq(1_001).ack(1).bytes(1_000)] {
@@ -73,7 +74,7 @@ fn an_update_that_the_peer_waits_for_is_repeated() {
         p.quiet();
         assert_eq!(p.read(id).len(), 2_000);
         p.expect().is_ack().seq(1).ack(2_001).win(2_000);
-        // RTO 200 ms, doubling, and not for ever.
+        // The RTO is 200 ms. The interval doubles, and the repetition ends.
         let again = p.sends_at(10_000_000, &[10_200, 10_600, 11_400, 13_000, 16_200, 22_600, 35_400, 61_000]);
         assert!(
             again.iter().all(|g| (g.seq, g.ack, g.window, g.data.len()) == (1, 2_001, 2_000, 0)),
@@ -82,7 +83,7 @@ fn an_update_that_the_peer_waits_for_is_repeated() {
     }
 }
 
-/// It stops with the first new byte, whose acknowledgement waits no longer than any.
+/// Repetition stops with the first new byte, whose acknowledgement is delayed as usual.
 #[test]
 fn an_update_is_repeated_until_the_peer_goes_on() {
     let (mut p, id) = closed();
@@ -94,14 +95,14 @@ fn an_update_is_repeated_until_the_peer_goes_on() {
     p.send(seg().seq(2_001).ack(1).bytes(500));
     p.sends_at(100_000, &[290]);
     assert_eq!(p.read(id).len(), 500);
-    // Not at the next number either.
+    // A probe at the next number does not start it again.
     p.send(seg().seq(2_500).ack(1));
     p.expect().is_ack().ack(2_501).win(1_500);
     p.at(1_000_000);
     p.quiet();
 }
 
-/// A peer that has nothing to send, or has had no time to say so, costs one packet.
+/// A peer that has sent nothing into the closed window gets one update.
 #[test]
 fn a_peer_that_sent_nothing_into_the_closed_window_is_told_once() {
     let (mut p, id) = closed();
@@ -110,7 +111,8 @@ fn a_peer_that_sent_nothing_into_the_closed_window_is_told_once() {
     p.expect().is_ack().ack(2_001).win(2_000);
     p.at(1_000_000);
     p.quiet();
-    // Keepalives are answered, each once, but for the first: the peer may not know.
+    // The answer to the first keepalive is repeated, because the peer may not know of the update. Later ones are
+    // answered once.
     p.send(probe());
     p.expect().is_ack().ack(2_001).win(2_000);
     let again = [200, 600, 1_400, 3_000, 6_200, 12_600, 25_400, 51_000].map(|ms| 1_000_000 + ms);
@@ -124,7 +126,7 @@ fn a_peer_that_sent_nothing_into_the_closed_window_is_told_once() {
     p.quiet();
 }
 
-/// Data of ours brings the window along, and is sent again until it is acknowledged.
+/// Our data carries the window too, and is sent again until it is acknowledged.
 #[test]
 fn data_that_follows_an_update_takes_its_place() {
     let (mut p, id) = closed();
@@ -156,7 +158,7 @@ fn held(answered: u32) -> (Peer, ConnId) {
     (p, id)
 }
 
-/// Lets time pass until the next probe leaves; when that was.
+/// Lets time pass until the next probe leaves, and returns that time.
 fn next_probe(p: &mut Peer) -> u64 {
     for _ in 0..13_000 {
         p.pass(10);
@@ -167,8 +169,8 @@ fn next_probe(p: &mut Peer) -> u64 {
     panic!("no probe");
 }
 
-/// The interval doubles with each probe that is answered. One that is lost goes again soon: it says nothing about how long
-/// the window will stay closed.
+/// The interval doubles with each probe that is answered. A lost probe is repeated soon, because it says nothing about
+/// how long the window will stay closed.
 //= rfc9293 SHLD-30 test
 #[test]
 fn a_lost_probe_does_not_delay_the_next() {
@@ -181,11 +183,11 @@ fn a_lost_probe_does_not_delay_the_next() {
         assert!(about(at - last, wanted), "{} {wanted}", at - last);
         last = at;
     }
-    // Answered, it is the interval's turn: 200 ms doubled seven times.
+    // Once a probe is answered, the interval counts again: 200 ms, doubled seven times.
     p.send(seg().seq(1).ack(1).win(0));
     let gap = next_probe(&mut p) - last;
     assert!((25_600..=27_500).contains(&gap), "{gap}");
-    // The update was lost, this probe's answer is not.
+    // The window update was lost; the answer to this probe is not.
     p.send(seg().seq(1).ack(1).win(1_000));
     p.expect().seq(1).data(b"waits");
     assert_eq!(p.state(id), StateName::Established);

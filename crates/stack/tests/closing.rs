@@ -102,10 +102,10 @@ fn half_close_by_us() {
     assert_eq!(p.read(id), b"!");
 }
 
-/// In FIN-WAIT-2 the peer has acknowledged everything. One that was let go is waited for no longer than the limit, whether
-/// its time ran already or begins later; one that the application still reads from is not concerned.
+/// The limit holds for connections that were in FIN-WAIT-2 and released before, and for those released later. It does
+/// not hold for a connection that the application still reads from.
 #[test]
-fn fin_wait_2_is_limited_for_connections_that_were_let_go() {
+fn fin_wait_2_is_limited_for_released_connections() {
     for released_first in [true, false] {
         let (mut p, id) = open();
         p.shutdown(id);
@@ -351,8 +351,8 @@ fn time_wait_survives_resets_and_old_segments() {
     assert_eq!(p.stack.time_waits(), 1);
 }
 
-/// The client of a SYN that is answered with an ACK resets the connection that it does not know, and sends its SYN again
-/// (RFC 9293 §3.5.1). Ignoring the RST would have it wait for the end of the TIME-WAIT.
+/// A client whose SYN is answered with an ACK of an old connection resets that connection, and sends its SYN again
+/// (RFC 9293 §3.5.1). If the RST were ignored, the client would wait until the TIME-WAIT is over.
 #[test]
 fn a_reset_behind_a_refused_syn_ends_time_wait() {
     let mut p = Peer::new();
@@ -362,7 +362,7 @@ fn a_reset_behind_a_refused_syn_ends_time_wait() {
     p.expect().is_fin();
     p.send(seg().seq(1).ack(2).fin());
     p.expect().is_ack();
-    // Without the SYN in front it may answer our answer to something old (RFC 1337).
+    // Without a SYN before it, a RST may be the answer to our ACK of an old duplicate (RFC 1337).
     p.send(seg().seq(2).rst());
     let old = p.isn;
     p.isn = old.wrapping_sub(100_000);

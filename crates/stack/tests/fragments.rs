@@ -58,7 +58,7 @@ fn an_upload_in_fragments_arrives() {
     }
 }
 
-/// The smallest MTU of IPv4, and that of IPv6's links with another tunnel in it.
+/// The smallest MTU of IPv4, and small fragments of IPv6.
 #[test]
 fn an_upload_in_small_fragments_arrives() {
     for (v6, mtu, pieces) in [(false, 68, 31), (true, 200, 9)] {
@@ -68,7 +68,7 @@ fn an_upload_in_small_fragments_arrives() {
     }
 }
 
-/// Fragments are lost, doubled, overtaken and damaged.
+/// Fragments are lost, duplicated, reordered and corrupted.
 #[test]
 fn an_upload_in_fragments_survives_a_bad_path() {
     for seed in 0..8 {
@@ -83,7 +83,7 @@ fn an_upload_in_fragments_survives_a_bad_path() {
         };
         let mut p = upload(path, seed % 2 == 0, false, seed);
         assert!(p.server.counters().dropped(Drop::FragmentDuplicate) > 0);
-        // What never became whole is given up, and wakes the driver for it.
+        // Incomplete packets are given up, and the driver is woken for that.
         p.idle(Duration::from_secs(30));
         let gauges = p.server.gauges();
         assert_eq!((gauges.fragmented, gauges.fragment_bytes), (0, 0));
@@ -128,7 +128,7 @@ fn parts(p: &mut Peer, mtu: usize) -> Vec<Vec<u8>> {
 
 type Alteration<'a> = &'a dyn Fn(&mut Fragment<'_>);
 
-/// The same fragment with another header.
+/// The fragment after `alter`.
 fn altered(packet: &[u8], alter: impl FnOnce(&mut Fragment<'_>)) -> Vec<u8> {
     let mut fragment = Fragment::parse(packet).unwrap();
     alter(&mut fragment);
@@ -172,7 +172,7 @@ fn fragments_can_be_refused() {
     assert_eq!(p.stack.gauges().fragment_bytes, 0);
 }
 
-/// Only what could become a packet that is taken is kept.
+/// Fragments of packets that would be dropped anyway are not kept.
 #[test]
 fn fragments_for_others_and_from_nobody_are_not_kept() {
     let mut p = Peer::new();
@@ -209,7 +209,7 @@ fn fragments_for_others_and_from_nobody_are_not_kept() {
 }
 
 #[test]
-fn mapped_addresses_are_nobodys_in_fragments_too() {
+fn fragments_with_mapped_addresses_are_dropped() {
     let mut p = Peer::v6(|_| {});
     let packet = p.packet(&seg().seq(1).ack(1).data(&[5; 1000]));
     let first = &fragment(&packet, 600, 1).unwrap()[0];
@@ -218,7 +218,7 @@ fn mapped_addresses_are_nobodys_in_fragments_too() {
     assert_eq!(p.stack.gauges().fragmented, 0);
 }
 
-/// RFC 5722 §4: the whole packet is dropped, also what comes afterwards. TCP sends the data again.
+/// RFC 5722 §4: the whole packet is dropped, including its later fragments. TCP sends the data again.
 #[test]
 fn overlapping_fragments_end_the_packet() {
     let mut p = passive(|_| {});
@@ -254,7 +254,8 @@ fn fragments_that_disagree_about_ecn_end_the_packet() {
     p.quiet();
 }
 
-/// RFC 4963: an identification comes round again. Pieces of two segments make a wrong one, which the checksum finds.
+/// RFC 4963: when an identification is used again, fragments of two segments can make a wrong one. The checksum detects
+/// it.
 #[test]
 fn pieces_of_two_segments_are_found_by_the_checksum() {
     let mut p = passive(|_| {});
@@ -268,7 +269,7 @@ fn pieces_of_two_segments_are_found_by_the_checksum() {
     p.quiet();
 }
 
-/// Memory is given back in idle time: the driver is woken for it.
+/// The driver is woken to free the memory, without another packet.
 #[test]
 fn what_never_becomes_whole_is_given_up() {
     let mut p = passive(|_| {});
@@ -288,7 +289,7 @@ fn what_never_becomes_whole_is_given_up() {
     p.quiet();
 }
 
-/// `ping -s 1400` through such a router.
+/// `ping -s 1400` through a router that fragments.
 #[test]
 fn pings_in_fragments_are_answered() {
     let mut p = Peer::new();
@@ -304,7 +305,7 @@ fn pings_in_fragments_are_answered() {
     assert_eq!(Packet::parse(&reply).unwrap().payload[8..], ping[8..]);
 }
 
-/// Nobody's segment in fragments is answered as one that came whole.
+/// A segment of no connection is answered with a RST even if it arrives in fragments.
 #[test]
 fn strays_in_fragments_are_answered_with_a_reset() {
     let mut p = Peer::new();

@@ -189,8 +189,8 @@ fn rst_without_or_with_bad_ack_is_ignored_in_syn_sent() {
     p.quiet();
 }
 
-/// RFC 9293 §3.10.7.3, first step: <SEQ=SEG.ACK><CTL=RST>, and the SYN-SENT state stays. Behind the first RST the SYN
-/// goes again (§3.5.1): `time_wait_client.rs`.
+/// RFC 9293 §3.10.7.3, first step: <SEQ=SEG.ACK><CTL=RST>, and the SYN-SENT state stays. After the first RST the SYN is
+/// sent again (§3.5.1; see `time_wait_client.rs`).
 #[test]
 fn bad_ack_in_syn_sent_is_reset() {
     let mut p = Peer::new();

@@ -1,7 +1,7 @@
 //! How long a transfer stands still after its receiver has opened a closed window, over lossy paths in virtual time.
 //!
 //! `FIRSTFLIGHT_SEEDS=n` runs n seeds of each case instead of the default, `FIRSTFLIGHT_SEED=n` one of them; with
-//! `--nocapture` it prints what they took.
+//! `--nocapture` it prints how long the transfers stood still.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod pair;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const WINDOW: usize = 60_000;
 
-/// A server that writes without end, and a client that reads nothing before its window has been closed for long.
+/// A server that writes without end, and a client that reads nothing until its window has been closed for a while.
 struct Reopening {
     pair: Pair,
     server: ConnId,
@@ -38,7 +38,7 @@ impl Reopening {
         this
     }
 
-    /// Lets the server write until `done` or for `time`; whether it is.
+    /// Lets the server write for `time` or until `done`, and returns whether it is done.
     fn run(&mut self, time: Duration, mut done: impl FnMut(&mut Self) -> bool) -> bool {
         let end = self.pair.now + time;
         loop {
@@ -57,7 +57,7 @@ impl Reopening {
         }
     }
 
-    /// The client reads all there is, and goes on to; how long it takes until something new arrives.
+    /// The client reads everything and goes on reading. Returns the time until new data arrives.
     fn open(&mut self) -> Duration {
         let opened = self.pair.now;
         assert_eq!(self.pair.client_reads(self.client).len(), WINDOW);
@@ -67,8 +67,8 @@ impl Reopening {
     }
 }
 
-/// After 65 s with a closed window the next probes leave at 79 s and at 158 s on this path, 0.31·(2ⁿ − 1) s after the
-/// window was closed. The update was lost, and so was the first of the probes.
+/// The window update and the probe after it are lost. Probes leave 0.31·(2ⁿ − 1) s after the window was closed on this
+/// path: after 65 s, the next ones leave at 79 s and at 158 s.
 #[test]
 fn two_lost_packets_do_not_cost_a_minute_and_a_half() {
     let mut this = Reopening::after(Duration::from_secs(65), Duration::from_millis(55), 0.0, 1);
@@ -81,8 +81,7 @@ fn two_lost_packets_do_not_cost_a_minute_and_a_half() {
     assert!(took < Duration::from_secs(1), "it goes on {took:?} after the window was opened");
 }
 
-/// The same with a receiver of which nothing is heard before it answers a probe (Linux sends an update once): the lost
-/// probe goes again soon.
+/// As above, with a receiver that does not repeat its update, as Linux: the lost probe is repeated soon.
 #[test]
 fn a_lost_probe_does_not_cost_another_interval() {
     let mut this = Reopening::after(Duration::from_secs(65), Duration::from_millis(55), 0.0, 1);

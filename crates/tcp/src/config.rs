@@ -63,8 +63,8 @@ pub struct Config {
     /// Offer timestamps (RFC 7323 §3).
     pub timestamps: bool,
     /// Where timestamps were agreed, drop segments without them (RFC 7323 §3.2: SHOULD). Off by default, as in Linux:
-    /// where a middlebox removes the option from a connection under way, dropping would stop it for good. An old duplicate
-    /// is still recognised, because it carries its timestamps.
+    /// if a middlebox removes the option from a connection under way, dropping the segments would stop the connection
+    /// for good. An old duplicate is still recognised, because it carries its timestamps.
     pub require_timestamps: bool,
     /// Answer an acknowledgement of what was never sent (RFC 9293 §3.10.7.4: "send an ACK, drop the segment"), as the
     /// newest versions of Linux do. Older ones drop it without an answer.
@@ -83,15 +83,16 @@ pub struct Config {
     /// Send small segments at once: Nagle's algorithm (RFC 9293 §3.7.4) off.
     //= rfc9293 MUST-17
     pub nodelay: bool,
-    /// How long an acknowledgement may wait for company (RFC 9293 §3.8.6.3; below 500 ms).
+    /// How long an acknowledgement may wait for an answer or for a second full segment (RFC 9293 §3.8.6.3; below 500
+    /// ms).
     pub delayed_ack: Duration,
-    /// Acknowledgements that do not wait at the start of what the peer sends, and after a pause: its slow start lives
-    /// on them (Linux: 16).
+    /// Number of acknowledgements that do not wait, or only for [`Config::quick_delay`], at the start of what the peer
+    /// sends and after a pause. The peer's slow start needs them (Linux: 16).
     pub quick_acks: u32,
-    /// How long the acknowledgement of a segment shorter than full may wait for company while acknowledgements are
-    /// quick (Linux: not at all). An answer that the application writes within this time takes it along, which saves a
-    /// packet. A sender that holds its next short segment back until this one is acknowledged (Nagle's algorithm)
-    /// waits no longer than this.
+    /// How long the acknowledgement of a segment shorter than full may wait while acknowledgements are quick (Linux:
+    /// not at all). An answer that the application writes within this time carries the acknowledgement, which saves a
+    /// packet. A sender that holds its next short segment back until this one is acknowledged (Nagle's algorithm) waits
+    /// no longer than this.
     pub quick_delay: Duration,
     /// SYN retransmissions until a connect is given up (Linux: 6).
     //= rfc9293 MUST-22 MUST-23
@@ -115,10 +116,10 @@ pub struct Config {
     /// How long TIME-WAIT lasts, 2 MSL (Linux: 60 s); no more than the four minutes of RFC 9293 §3.4.2.
     //= rfc9293 MUST-13
     pub time_wait: Duration,
-    /// PSH also on the last of several segments that leave together, and how many segments that are at least; as Linux
-    /// does with what it leaves to the network card to cut (`tcp_min_tso_segs`, 2). A receiver whose network card or
-    /// kernel merges segments (GRO) passes them on when it sees PSH; without it the end of a window can wait for a timer
-    /// there. With `None` only the end of a write has PSH.
+    /// Also set PSH on the last of several segments that leave together, at least this many, as Linux does with bursts
+    /// that its network card cuts into segments (`tcp_min_tso_segs`, 2). A receiver whose network card or kernel merges
+    /// segments (GRO) passes them on when it sees PSH; without it the end of a window can wait for a timer there. With
+    /// `None` only the end of a write has PSH.
     pub push_bursts: Option<u32>,
     /// Let the SYN-ACK carry data that the application wrote before it left (RFC 9293 §3.5 allows
     /// it). Off by default: Linux clients discard such data, which costs them a retransmission.

@@ -51,8 +51,8 @@ pub struct SynAckReport {
     /// acknowledged, not the timestamp echoed.
     pub first_lost: bool,
     /// An earlier connection of the four-tuple, mostly in TIME-WAIT, answered the SYN, which then went again plain, and
-    /// nothing in this SYN-ACK shows that the first one opened something after all. SYNs do reach the peer: this says
-    /// nothing about the path.
+    /// nothing in this SYN-ACK shows that the first one opened something after all. SYNs do reach the peer, so this is
+    /// no failure of the path.
     pub met_old: bool,
 }
 

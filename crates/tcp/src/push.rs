@@ -1,4 +1,5 @@
-//! Where PSH goes: on the segment that ends what the application wrote at once (RFC 9293 §3.9.1.2).
+//! Where PSH goes: on the segment that ends what the application wrote at once (RFC 9293 §3.9.1.2), and on the last of
+//! several segments that leave together ([`push_bursts`](crate::Config::push_bursts)).
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -61,14 +62,14 @@ impl Push {
         self.0.as_ref().is_some_and(|ends| ends.list.contains(&end))
     }
 
-    /// Whether there were ever several segments together, or a write behind another.
+    /// Whether there ever was a burst of segments, or a write behind another.
     #[inline(always)]
     #[must_use]
     pub fn is_used(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Whether no segment of a burst has left whose last one is still to come.
+    /// Whether no burst is under way: one that has begun, and whose last segment has not left.
     #[inline(always)]
     #[must_use]
     pub fn is_between_bursts(&self) -> bool {

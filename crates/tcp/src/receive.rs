@@ -137,8 +137,8 @@ impl Receive {
     }
 
     /// RFC 9293 §3.10.7.4, first step: is any of the segment's sequence space in the window? A FIN needs no room in the
-    /// buffer: the last number may be the one behind the window, also a closed one, if it is a `fin` (so does Linux).
-    /// Its sender would repeat it until the window opens.
+    /// buffer. So the last number of a segment with a `fin` may be the one just behind the window, even behind a closed
+    /// window (as in Linux). Otherwise the sender would repeat the FIN until the window opens.
     //= rfc7323 2.4-b 2.4-c
     #[must_use]
     #[inline(always)]
@@ -152,7 +152,7 @@ impl Receive {
         }
     }
 
-    /// Whether the peer was told that it may send nothing.
+    /// Whether the window that was last offered is zero.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.edge.distance_from(self.nxt) >> self.scale == 0

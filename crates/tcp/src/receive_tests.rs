@@ -120,7 +120,7 @@ fn what_a_syn_offered_is_not_taken_back_for_want_of_a_byte() {
     assert_eq!(rcv.window(false), 0);
 }
 
-/// A FIN needs no room: its number may be the one behind the window. Text there is refused as ever.
+/// A FIN needs no room: its number may be the one behind the window. Text there is refused.
 #[test]
 fn a_fin_may_be_the_number_behind_the_window() {
     let mut pool = Pool::new(1 << 20);

@@ -2,18 +2,19 @@
 //!
 //! A window update is a bare acknowledgement, so nothing retransmits it. If it is lost, the peer finds the open window
 //! with its next probe (RFC 9293 §3.8.6.1), and after a minute with a closed window the next probe may be two minutes
-//! away. So the update is repeated: after the retransmission timeout, doubling, a few times, until the peer goes on.
+//! away. So the update is repeated after the retransmission timeout with exponential backoff, a few times, until the
+//! peer goes on.
 //!
 //! A peer that has sent nothing into the closed window gets one update: it has nothing to send, or the window was
 //! closed so shortly that its first probe is near.
 
 use firstflight_wire::SeqNum;
 
-/// Repetitions of one update. The last comes 255 timeouts after the window opened, about as late as the peer's probe
-/// after a minute with a closed window: so an outage that long is survived, and the cost ends.
+/// Largest number of repetitions of one update. The last leaves 255 timeouts after the window opened, about when the
+/// peer probes after a minute with a closed window. So the update survives an outage that long, at a bounded cost.
 const REPETITIONS: u8 = 8;
 
-/// Whether the peer waits for a window update, and how often that was repeated.
+/// Whether the peer waits for a window update, and how often the update may still be repeated.
 #[derive(Debug, Default)]
 pub struct Reopening {
     /// RCV.NXT while the window was closed.
@@ -32,8 +33,8 @@ impl Reopening {
         }
     }
 
-    /// What the peer sent at RCV.NXT `nxt` was not accepted: a probe, more than fits, or old text, because it has heard
-    /// nothing. Whether the window is `closed`.
+    /// A segment of the peer was not accepted at RCV.NXT `nxt`: a probe, text that does not fit, or old text. `closed`
+    /// says whether the window is closed.
     pub fn refused(&mut self, nxt: SeqNum, closed: bool) {
         if closed {
             *self = Self { nxt, left: REPETITIONS, waits: true };
@@ -42,26 +43,26 @@ impl Reopening {
         }
     }
 
-    /// Whether the peer may be waiting. Cheap; [`Reopening::next`] knows.
+    /// Whether the peer may be waiting. A cheap check; [`Reopening::next`] is exact.
     #[inline(always)]
     #[must_use]
     pub const fn may_wait(&self) -> bool {
         self.waits
     }
 
-    /// An update leaves at RCV.NXT `nxt`: it is repeated after the timeout times two to this power. `None` if the peer
-    /// has gone on, or was told often enough.
+    /// An update leaves at RCV.NXT `nxt`. Returns n if it is to be repeated after 2ⁿ timeouts, or `None` if the peer
+    /// has gone on or the update was repeated often enough.
     pub fn next(&mut self, nxt: SeqNum) -> Option<u8> {
         self.waits &= nxt == self.nxt && self.left > 0;
         self.waits.then(|| REPETITIONS.saturating_sub(self.left))
     }
 
-    /// It is repeated now.
+    /// The update is repeated now.
     pub fn repeat(&mut self) {
         self.left = self.left.saturating_sub(1);
     }
 
-    /// The peer has gone on; whether it waited.
+    /// The peer has gone on. Returns whether it waited.
     #[inline(always)]
     pub fn end(&mut self) -> bool {
         core::mem::take(&mut self.waits)

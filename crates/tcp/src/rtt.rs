@@ -209,7 +209,7 @@ impl RttEstimator {
         }
     }
 
-    /// Doubles the timeout this often, and no more.
+    /// Sets how often the timeout is doubled.
     pub fn back_off_to(&mut self, doublings: u8) {
         self.backoffs = doublings;
     }

@@ -33,7 +33,7 @@ pub struct SynSent {
     pub retransmits: u8,
     /// How many of them left because the one before was too big for the path.
     pub too_big: u8,
-    /// One met an earlier connection of the four-tuple, and left again at once.
+    /// A SYN met an earlier connection of the four-tuple, and was sent again at once.
     pub met_old: bool,
     /// When the first SYN left; [`Instant::FAR_FUTURE`] before.
     pub first_sent: Instant,

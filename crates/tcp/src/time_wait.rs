@@ -20,7 +20,8 @@ pub struct TimeWait {
 /// What to do with a segment for a connection in TIME-WAIT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeWaitAction {
-    /// Nothing: a RST (RFC 1337 §3, unless it follows a SYN that was answered), or an old ACK.
+    /// Nothing: an old ACK, or a RST (RFC 1337 §3). The stack lets a RST end the TIME-WAIT if a SYN before it was
+    /// answered.
     Ignore,
     /// Acknowledge again. A retransmission of the peer's FIN restarts the 2 MSL.
     Acknowledge {

@@ -16,8 +16,9 @@ pub enum ParseError {
     BadChecksum,
     /// A fragment: [`ip::Fragment::parse`](crate::ip::Fragment::parse) reads it.
     Fragment,
-    /// A fragment that no sender makes: of a length that is empty or no multiple of 8 bytes, beyond the longest packet,
-    /// or, in IPv6, without its headers (RFC 7112 §5); or no fragment.
+    /// An invalid fragment: empty, not the last and of a length that is not a multiple of 8 bytes, beyond the longest
+    /// packet, or a first IPv6 fragment without its headers (RFC 7112 §5). Or a whole packet where a fragment was
+    /// expected.
     BadFragment,
     /// An IPv6 extension header that is not understood, not in its place or one too many; its number.
     ExtensionHeader(u8),

@@ -7,11 +7,11 @@
 //! here allocates, reads a clock, does I/O or draws randomness. [`SeqNum`] and [`Instant`] live here
 //! because every layer above needs them.
 //!
-//! A received packet takes this way: [`ip::Packet::parse`], then [`tcp::Segment::parse_checked`] or
-//! [`icmp::parse_v4`] / [`icmp::parse_v6`], or [`udp::Datagram::parse_checked`], [`carrier::Carried::parse`]
-//! and [`tcp::Segment::parse`] for a segment that came in UDP. [`ip::Fragment::parse`] reads fragments of packets. A
-//! packet to send takes the way backwards: the payload is placed first, [`tcp::Header::emit`] writes the TCP header in front of it, [`tcp::fill_checksum`]
-//! completes it and [`ip::Header::emit`] goes in front of that.
+//! A received packet takes this way: [`ip::Packet::parse`], then [`tcp::Segment::parse_checked`], [`icmp::parse_v4`] or
+//! [`icmp::parse_v6`]; for a segment that came in UDP, [`udp::Datagram::parse_checked`], [`carrier::Carried::parse`]
+//! and [`tcp::Segment::parse`]. [`ip::Fragment::parse`] reads fragments of packets. A packet to send takes the way
+//! backwards: the payload is placed first, [`tcp::Header::emit`] writes the TCP header in front of it,
+//! [`tcp::fill_checksum`] completes it and [`ip::Header::emit`] goes in front of that.
 #![no_std]
 #![forbid(unsafe_code)]
 

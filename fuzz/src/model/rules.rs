@@ -333,9 +333,9 @@ impl Tcb {
         }
     }
 
-    /// TIME-WAIT. DELIBERATE: no RST ends it (RFC 1337 §3), but for one with exactly RCV.NXT behind a SYN that was answered
-    /// with it (§3.5.1); only the peer's own FIN restarts it, although it is outside
-    /// the window by the first step; empty segments need no answer.
+    /// TIME-WAIT. DELIBERATE: no RST ends it (RFC 1337 §3), except one with the number RCV.NXT after a SYN that was
+    /// answered with that number (§3.5.1). Only the peer's own FIN restarts it, although it is outside the window by
+    /// the first step. Empty segments need no answer.
     fn in_time_wait(&mut self, seg: &Arriving, now_ms: u64) -> Allowed {
         if seg.rst {
             if self.challenged == Some(seg.seq) && seg.seq == self.rcv_nxt {

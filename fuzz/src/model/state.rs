@@ -51,7 +51,7 @@ pub struct Tcb {
     pub passive: bool,
     /// Its SYN-RECEIVED comes from SYN-SENT.
     pub simultaneous: bool,
-    /// A segment of an earlier connection was answered in SYN-SENT.
+    /// In SYN-SENT, a segment of an earlier connection was answered.
     pub met_old: bool,
     /// What is asked for in a SYN, or granted.
     pub wants_timestamps: bool,
@@ -84,7 +84,7 @@ pub struct Tcb {
     pub ts_recent: u32,
     pub ts_recent_at: u64,
     pub time_wait_since: u64,
-    /// A SYN met TIME-WAIT and was answered with RCV.NXT, this.
+    /// RCV.NXT when a SYN met TIME-WAIT and was answered with it.
     pub challenged: Option<u32>,
 }
 
@@ -151,7 +151,7 @@ pub struct Allowed {
     pub syn_ack: bool,
     /// A RST with this number, and this ACK field if it has one.
     pub reset: Option<(u32, Option<u32>)>,
-    /// Behind the RST `<SEQ=ISS><CTL=SYN>`, which must follow.
+    /// `<SEQ=ISS><CTL=SYN>` must follow the RST.
     pub syn_again: bool,
 }
 

@@ -76,7 +76,7 @@ fn wrong_method(path: &str, entry: Entry) -> Response<LoggedBody> {
     response
 }
 
-/// RFC 9110 §15.5.9, which wants the connection closed.
+/// 408, after which the server should close the connection (RFC 9110 §15.5.9).
 fn too_slow(entry: Entry) -> Response<LoggedBody> {
     let mut response = brief(StatusCode::REQUEST_TIMEOUT, entry);
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

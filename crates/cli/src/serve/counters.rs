@@ -11,7 +11,7 @@ use std::fmt;
 pub struct Report {
     packets_in: u64,
     packets_out: u64,
-    /// Fragments among the packets that came, and packets put together from them.
+    /// Fragments received, and packets reassembled from them.
     fragments: u64,
     packets_reassembled: u64,
     passive_opens: u64,
@@ -34,7 +34,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Those of a server's engine, which stopped while `cut_off` connections had not closed in order.
+    /// The counts of a server's engine. `cut_off` connections had not closed in order when it stopped.
     pub fn new(counters: &Counters, cut_off: usize) -> Self {
         Self {
             packets_in: counters.packets_in,
@@ -86,7 +86,7 @@ impl fmt::Display for Report {
         writeln!(f)?;
         if self.fragments > 0 {
             let (fragments, packets) = (self.fragments, self.packets_reassembled);
-            writeln!(f, "fragments:     {fragments} in, {packets} packets put together")?;
+            writeln!(f, "fragments:     {fragments} in, {packets} packets reassembled")?;
         }
         write!(f, "connections:   {} opened, {} established", self.passive_opens, self.established)?;
         match self.connections_cut_off {

@@ -104,7 +104,7 @@ impl Log {
         }
     }
 
-    /// The end; `cut_off` connections had not closed in order.
+    /// Logs the final counters. `cut_off` connections had not closed in order.
     pub fn counters(self, counters: &Counters, cut_off: usize) {
         let report = counters::Report::new(counters, cut_off);
         if self.json {

@@ -15,7 +15,7 @@ pub struct Readers {
     /// Reset a connection when its client accepts less than a full segment of waiting data in this time; 0 is no limit
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     send_timeout: u32,
-    /// Give up a request when less than a full segment of its body comes in this time; 0 is no limit
+    /// Give up a request when less than a full segment of its body arrives in this time; 0 is no limit
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     body_timeout: u32,
     /// Connections of one client (an IPv4 address, an IPv6 /64). One more replaces a connection whose client reads
@@ -40,7 +40,7 @@ impl Readers {
     }
 }
 
-/// A limit in seconds, 0 is none.
+/// A limit in seconds; 0 is no limit.
 fn limit(seconds: u32) -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(seconds.into()))
 }

@@ -1,4 +1,4 @@
-//! The body of a request, which has to keep coming.
+//! Request bodies that fail when the client sends them too slowly.
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// So many bytes are progress: a full segment, as for `--send-timeout`.
+/// Bytes that count as progress: a full segment, as for `--send-timeout`.
 const PROGRESS: usize = 1460;
 
 /// Why a body did not arrive whole.
@@ -16,7 +16,7 @@ const PROGRESS: usize = 1460;
 pub enum BodyError<E> {
     /// The client sent too little for too long.
     TooSlow,
-    /// The connection ended before, or what came was no body.
+    /// The connection ended early, or the body was malformed.
     Broken(E),
 }
 
@@ -31,7 +31,7 @@ impl<E: fmt::Display> fmt::Display for BodyError<E> {
 
 impl<E: std::error::Error> std::error::Error for BodyError<E> {}
 
-/// A request's body that fails with [`BodyError::TooSlow`] when less than a full segment of it comes within the patience.
+/// A request's body. It fails with [`BodyError::TooSlow`] when less than a full segment arrives within the patience.
 ///
 /// Only the time in which the server waits for the client counts, not the time in which the server reads nothing.
 pub struct RequestBody<B> {
@@ -41,11 +41,11 @@ pub struct RequestBody<B> {
 
 struct Pace {
     patience: Duration,
-    /// Of the patience, for the next [`PROGRESS`] bytes.
+    /// What is left of the patience for the next [`PROGRESS`] bytes.
     left: Duration,
-    /// How many of them have come.
+    /// How many of these bytes have arrived.
     came: usize,
-    /// When the client was first waited for, if it is.
+    /// When the current wait for the client began; `None` while the server does not wait.
     since: Option<Instant>,
     sleep: Option<Pin<Box<Sleep>>>,
 }
@@ -60,7 +60,7 @@ impl<B> RequestBody<B> {
 }
 
 impl Pace {
-    /// Some of the body came.
+    /// Part of the body arrived.
     fn progress(&mut self, bytes: usize) {
         if let Some(since) = self.since.take() {
             self.left = self.left.saturating_sub(since.elapsed());
@@ -71,7 +71,7 @@ impl Pace {
         }
     }
 
-    /// Nothing is there; ready when the patience is over.
+    /// Nothing has arrived. Ready when the patience is used up.
     fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let begins = self.since.is_none();
         let until = *self.since.get_or_insert_with(Instant::now) + self.left;

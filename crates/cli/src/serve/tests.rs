@@ -74,7 +74,7 @@ async fn too_early_is_said_to_unsafe_methods_only() {
     assert_eq!(status(EarlyUnsafe::Allow, POST).await, "HTTP/1.1 200");
 }
 
-/// What the server answers to `request` from a client that sends nothing after it, but reads on (half close).
+/// The server's answer to a client that closes its sending direction after `request` and reads on (half close).
 async fn answer_after_half_close(site: &TestSite, request: &[u8], config: &ConnectConfig) -> Vec<u8> {
     let first = FirstFlight::safely_replayable(request);
     let (stream, ()) =
@@ -120,7 +120,7 @@ async fn a_client_that_half_closes_within_its_request_is_let_go() {
     }
 }
 
-/// What comes back to a client that sends the head of a request, and then a byte of its body now and again.
+/// The answer to a client that sends the head of a request, and then a byte of its body every 20 ms.
 async fn answer_to_a_slow_body(request: &[u8]) -> String {
     let mut site = TestSite::new().await;
     site.confirm();
@@ -131,13 +131,13 @@ async fn answer_to_a_slow_body(request: &[u8]) -> String {
         tokio::join!(site.client.connect(site.at, first, &plain), site.serve(1, EarlyUnsafe::Wait));
     let (mut reader, mut writer) = tokio::io::split(stream.unwrap());
     let dripping = tokio::spawn(async move {
-        // Ends when the server closes; before it has sent a full segment the patience is long over.
+        // Ends when the server closes. The patience is used up long before a full segment is sent.
         while writer.write_all(b"x").await.is_ok() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     });
     let mut answer = Vec::new();
-    // The server resets what comes after its answer.
+    // An error is expected: the server answers data that arrives after its response with a RST.
     let _ = reader.read_to_end(&mut answer).await;
     dripping.abort();
     String::from_utf8_lossy(&answer).into_owned()
@@ -149,13 +149,13 @@ async fn a_client_that_sends_its_body_slowly_is_let_go() {
         answer_to_a_slow_body(b"PUT /sink HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n").await;
     assert!(sink.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{sink}");
     assert!(sink.contains("\r\nconnection: close\r\n"), "{sink}");
-    // This one's response had begun, and breaks off.
+    // The response to this request had begun, and breaks off.
     let echo =
         answer_to_a_slow_body(b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n").await;
     assert!(!echo.ends_with("0\r\n\r\n"), "{echo}");
 }
 
-/// A body that is sent by hand.
+/// A body whose pieces the test sends.
 struct Pieces(mpsc::Receiver<Bytes>);
 
 impl Body for Pieces {

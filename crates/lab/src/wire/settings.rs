@@ -95,7 +95,7 @@ pub struct Impairments {
     /// Largest packet, bytes. Devices with a larger MTU, set later with `ip link`, make the wire a black hole
     #[arg(long, value_name = "BYTES", default_value_t = 1500)]
     pub mtu: u16,
-    /// Packets larger than this are fragmented, whatever their DF flag says [default: none]
+    /// Fragment packets larger than this, whatever their DF flag says [default: none]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(68..))]
     pub fragment: Option<u16>,
 }

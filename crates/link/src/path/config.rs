@@ -37,8 +37,8 @@ pub struct PathConfig {
     pub corrupt_bits: u8,
     /// Largest packet carried, in bytes; larger ones vanish (no ICMP: a path with a black hole).
     pub mtu: usize,
-    /// Larger packets are fragmented instead, whatever their DF flag says: IPv4's as by a router, IPv6's as by their
-    /// sender.
+    /// Fragment packets larger than `mtu` instead, whatever their DF flag says: IPv4 packets as a router does, IPv6
+    /// packets as their sender would.
     pub fragments: bool,
 }
 

@@ -1,11 +1,11 @@
-//! What a router does with packets that are too large.
+//! Fragmentation of packets that are too large.
 
 use firstflight_wire::ip::{Fragment, Packet};
 
-/// The fragments of a packet, in their order, each of at most `mtu` bytes; the DF flag is not asked. Options and
+/// The fragments of a packet, in their order, each of at most `mtu` bytes. The DF flag is ignored. Options and
 /// extension headers are left out.
 ///
-/// `None` if the bytes are no packet, or a fragment, or if a fragment of 8 bytes does not fit.
+/// `None` if the bytes are not a whole packet with a payload, or if `mtu` has no room for 8 bytes of it.
 #[must_use]
 pub fn fragment(packet: &[u8], mtu: usize, identification: u32) -> Option<Vec<Vec<u8>>> {
     let Packet { src, dst, protocol, hop_limit, ecn, payload } = Packet::parse(packet).ok()?;

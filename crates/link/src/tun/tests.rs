@@ -128,7 +128,7 @@ fn device_has_its_mtu_and_vanishes_when_dropped() {
 }
 
 #[test]
-fn the_queue_holds_as_many_packets_as_it_is_to() {
+fn the_queue_has_the_configured_length() {
     as_root(async {
         let (host, peer) = (v4(6, 1), SocketAddr::new(v4(6, 2), 4242));
         let tun = Tun::create(TunConfig { queue: 3000, ..config('g', &[(host, 24)]) }).unwrap();

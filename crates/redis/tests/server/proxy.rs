@@ -1,4 +1,4 @@
-//! A proxy before Redis, in threads of its own, that can hold up a request.
+//! A proxy in front of Redis, in threads of its own, that can hold up a request.
 
 use super::Redis;
 use std::io::{Read, Write};

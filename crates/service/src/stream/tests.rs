@@ -42,7 +42,7 @@ async fn answers(stream: &mut TcpStream) -> bool {
     timeout(LONG, stream.read_exact(&mut answer)).await.unwrap().is_ok() && answer == [0, 2, 7, 8]
 }
 
-/// Its patience is no reason to wait.
+/// The service does not wait until the patience of idle connections is over.
 #[tokio::test]
 async fn an_idle_connection_ends_when_the_service_stops() {
     let never = Duration::from_secs(1 << 30);

@@ -12,7 +12,7 @@ pub(super) struct Part {
     end: u16,
 }
 
-/// What the first fragment says of the whole packet.
+/// What the first fragment says about the whole packet.
 #[derive(Debug, Clone, Copy)]
 struct First {
     next: Protocol,
@@ -20,27 +20,27 @@ struct First {
     ecn: Ecn,
 }
 
-/// The fragments of one packet that have come.
+/// The fragments of one packet that have arrived.
 #[derive(Debug)]
 pub(super) struct Datagram {
     pub expires: Instant,
     /// Room for the header, then the payload, as far as the farthest fragment.
     bytes: Vec<u8>,
-    /// In their order; none overlaps another.
+    /// In the order of their offsets; none overlaps another.
     parts: Vec<Part>,
     first: Option<First>,
-    /// Length of the whole payload, once the last fragment came.
+    /// Length of the whole payload, once the last fragment has arrived.
     total: Option<u16>,
     received: u16,
     header_len: u8,
-    /// A bit for each codepoint that fragments had.
+    /// A bit for each ECN codepoint of the fragments.
     marks: u8,
-    /// Its fragments contradict each other: nothing of it is delivered, not even what still comes (RFC 5722 §4).
+    /// The packet was given up because of a bad fragment. Its later fragments are dropped too (RFC 5722 §4).
     ended: bool,
 }
 
 impl Datagram {
-    /// A packet of which nothing is here yet.
+    /// A packet without any fragment yet.
     pub fn new(v4: bool, expires: Instant) -> Self {
         Self {
             expires,
@@ -55,7 +55,7 @@ impl Datagram {
         }
     }
 
-    /// Bytes that it has on the heap, besides itself.
+    /// Bytes on the heap, without the struct itself.
     pub fn heap(&self) -> usize {
         self.bytes.capacity() + self.parts.capacity() * size_of::<Part>()
     }
@@ -65,7 +65,7 @@ impl Datagram {
         fragment.end() + if fragment.src.is_ipv4() { 20 } else { 40 }
     }
 
-    /// Puts a fragment in; true if none is missing any more. At most `most` are taken.
+    /// Adds a fragment; true if the packet is complete. At most `most` fragments are taken.
     pub fn add(&mut self, fragment: &Fragment<'_>, most: usize) -> Result<bool, Drop> {
         if self.ended {
             return Err(Drop::FragmentOverlap);
@@ -102,7 +102,8 @@ impl Datagram {
         Ok(self.total == Some(self.received))
     }
 
-    /// Whether the very same fragment is here already. The network makes such copies; they do no harm (RFC 8200 §4.5).
+    /// Whether an exact copy of the fragment arrived before. Networks duplicate packets; a copy does no harm (RFC 8200
+    /// §4.5).
     fn is_duplicate(&self, at: usize, fragment: &Fragment<'_>) -> bool {
         let (start, end) = (fragment.offset, fragment.end() as u16);
         let same = self.parts.get(at).is_some_and(|part| (part.start, part.end) == (start, end));
@@ -122,14 +123,14 @@ impl Datagram {
         overlaps || length
     }
 
-    /// Whether some fragments are of a sender that uses ECN and some not (RFC 3168 §5.3): then nobody knows whether a
-    /// mark was lost.
+    /// Whether some fragments say that their sender uses ECN, and others that it does not (RFC 3168 §5.3). Then a mark
+    /// may have been lost.
     fn mixes(&self, ecn: Ecn) -> bool {
         let marks = self.marks | 1 << ecn.bits();
         marks & 1 != 0 && marks != 1
     }
 
-    /// Where the payload of a fragment is kept, if there is so much.
+    /// The bytes kept at the place of a fragment's payload; `None` if the buffer ends before that.
     fn place(&self, fragment: &Fragment<'_>) -> Option<&[u8]> {
         let at = usize::from(self.header_len) + usize::from(fragment.offset);
         self.bytes.get(at..at + fragment.payload.len())
@@ -153,8 +154,8 @@ impl Datagram {
         self.parts = Vec::new();
     }
 
-    /// The whole packet, with a header of its own: no options, no extension headers in front of the Fragment header's
-    /// place. They were checked when they came.
+    /// The whole packet with a new header, without IP options and without the extension headers that stood in front of
+    /// the Fragment header. Those were checked when the fragments arrived.
     pub fn finish(mut self, of: &Fragment<'_>) -> Option<Vec<u8>> {
         let First { next, hop_limit, ecn } = self.first?;
         // RFC 3168 §5.3: one mark marks the packet.

@@ -1,7 +1,7 @@
-//! Fragments are put together again, in bounded memory: IPv4's (RFC 791 §3.2) and IPv6's (RFC 8200 §4.5).
+//! Reassembly of IPv4 fragments (RFC 791 §3.2) and IPv6 fragments (RFC 8200 §4.5) in bounded memory.
 //!
-//! Routers fragment what a sender sends without the DF flag, and IPv6 senders do when their path narrows. None of this
-//! is on the path of whole packets. What is put together goes the way of a packet that came whole.
+//! Routers fragment IPv4 packets without the DF flag. IPv6 senders fragment packets when the path's MTU gets smaller.
+//! Whole packets do not pass through this module. A reassembled packet is handled like one that arrived whole.
 
 mod datagram;
 mod table;
@@ -19,30 +19,32 @@ use firstflight_wire::ip::{Fragment, Protocol};
 use firstflight_wire::{Instant, ParseError};
 use table::Table;
 
-/// IPv6 hosts take fragmented packets of 1,500 bytes, whatever their link (RFC 8200 §5).
+/// IPv6 hosts accept fragmented packets of 1,500 bytes, whatever the MTU of their link (RFC 8200 §5).
 const LEAST_LONGEST: usize = 1500;
 
-/// How much is kept of packets whose fragments have not all come, and for how long.
+/// How much memory incomplete packets may take, and for how long they are kept.
 ///
-/// Anybody can send fragments, from any address. When the memory is used up, the oldest packet makes way: the fragments of
-/// one packet mostly come together, so that one that is whole soon is among the youngest. A packet is as long as the
-/// link's largest at most, or 1,500 bytes: more is not announced to peers (their MSS), and not taken.
+/// Anybody can send fragments, from any address. When the memory is used up, the oldest packet is given up: the
+/// fragments of an honest packet arrive close together, so it is complete before it becomes the oldest. Packets longer
+/// than the link's MTU and longer than 1,500 bytes are refused; a peer that keeps to the announced MSS sends none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FragmentLimits {
-    /// Bytes of all such packets together, what is needed to keep them included. 0: fragments are dropped.
+    /// Bytes of all incomplete packets together, including what is needed to keep track of them. 0 drops all fragments.
     pub bytes: usize,
-    /// Bytes of those of one source (an IPv4 address, an IPv6 /64). Beyond them its own oldest packet makes way.
+    /// Bytes of the incomplete packets of one source (an IPv4 address, an IPv6 /64). Beyond this the source's own
+    /// oldest packet is given up.
     pub bytes_per_source: usize,
-    /// Fragments of one packet. With one more the packet is given up. On a path of the smallest MTU that is legal
+    /// Fragments of one packet. A packet with more fragments is given up. On a path of the smallest MTU that is legal
     /// in IPv4, 68 bytes, a packet of 1,500 bytes has 31.
     pub per_packet: usize,
-    /// How long after its first fragment a packet is given up. RFC 791 §3.2 says 15 s, RFC 8200 §4.5 at most 60 s; Linux
-    /// takes 30 s and 60 s. Short, so that an identification that is used again meets no old fragments (RFC 4963).
+    /// How long after its first fragment a packet is given up. RFC 791 §3.2 says 15 s, RFC 8200 §4.5 at most 60 s;
+    /// Linux takes 30 s and 60 s. The shorter it is, the fewer old fragments meet an identification that is used again
+    /// (RFC 4963).
     pub lifetime: Duration,
 }
 
 impl FragmentLimits {
-    /// Fragments are dropped.
+    /// Drops all fragments.
     pub const OFF: Self = Self { bytes: 0, bytes_per_source: 0, per_packet: 0, lifetime: Duration::ZERO };
 }
 
@@ -58,19 +60,19 @@ impl Default for FragmentLimits {
     }
 }
 
-/// The fragments of a stack. They need no memory while none is there.
+/// A stack's incomplete packets. Without any, no memory is allocated.
 #[derive(Debug, Default)]
 pub(crate) struct Fragments {
     table: Option<Box<Table>>,
 }
 
 impl Fragments {
-    /// Bytes of packets whose fragments have not all come.
+    /// Bytes of the incomplete packets.
     pub fn bytes(&self) -> usize {
         self.table.as_ref().map_or(0, |table| table.bytes())
     }
 
-    /// Packets whose fragments have not all come.
+    /// Number of incomplete packets.
     pub fn packets(&self) -> usize {
         self.table.as_ref().map_or(0, |table| table.len())
     }
@@ -89,7 +91,8 @@ impl Stack {
     pub(crate) fn handle_fragment(&mut self, packet: &[u8], now: Instant) {
         self.counters.fragments_in += 1;
         match self.put_together(packet, now) {
-            // It is no fragment itself: its header is new, and what follows was checked with the first fragment.
+            // The whole packet is not a fragment itself: its header is new, and the headers behind it were checked with
+            // the first fragment.
             Some(Ok(whole)) => {
                 self.counters.packets_reassembled += 1;
                 self.handle_packet(now, &whole);
@@ -99,7 +102,8 @@ impl Stack {
         }
     }
 
-    /// The whole packet if this was the last fragment that was missing; `None` also if it was counted as dropped.
+    /// The whole packet if this fragment completes it, or why the fragment is dropped. `None` if fragments are missing,
+    /// or if the drop is counted already.
     fn put_together(&mut self, packet: &[u8], now: Instant) -> Option<Result<Vec<u8>, Drop>> {
         let limits = self.config.limits.fragments;
         if limits.bytes == 0 {
@@ -123,7 +127,7 @@ impl Stack {
             Some(Protocol::Icmp) => fragment.src.is_ipv4(),
             Some(Protocol::Icmpv6) => fragment.src.is_ipv6(),
             Some(Protocol::Other(_)) => false,
-            // RFC 8200 §4.5: only the first fragment knows.
+            // RFC 8200 §4.5: only the first fragment says.
             None => true,
         };
         if !spoken {
@@ -142,7 +146,7 @@ impl Stack {
         whole.transpose()
     }
 
-    /// Gives up packets whose time is over.
+    /// Gives up packets whose lifetime is over.
     #[inline]
     pub(crate) fn expire_fragments(&mut self, now: Instant) {
         if self.fragments.table.is_some() {

@@ -1,4 +1,4 @@
-//! All packets of which fragments are missing, by what their fragments have in common.
+//! The table of incomplete packets.
 
 use super::FragmentLimits;
 use super::datagram::Datagram;
@@ -19,7 +19,7 @@ const NONE: u32 = u32::MAX;
 /// What a packet costs besides its bytes: its entry, its place in both tables, and their room to grow.
 const COST: usize = 320;
 const _: () = assert!(size_of::<Entry>() + 2 * (size_of::<Source>() + size_of::<u32>() + 2) + 32 <= COST);
-/// An empty table that once had more packets gives its memory back.
+/// An empty table that once held more packets than this gives its memory back.
 const KEPT: usize = 64;
 
 /// What the fragments of one packet have in common.
@@ -43,21 +43,21 @@ impl Key {
     }
 }
 
-/// Who sends: an IPv4 address, an IPv6 /64.
+/// The source: an IPv4 address, an IPv6 /64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Network {
     v4: bool,
     prefix: u64,
 }
 
-/// Which order: that of all packets, or that of one source's.
+/// A list in order of age: of all packets, or of one source's packets.
 #[derive(Debug, Clone, Copy)]
 enum Order {
     All,
     Source,
 }
 
-/// The neighbours in an order of age.
+/// The neighbours in a list in order of age.
 #[derive(Debug, Clone, Copy)]
 struct Neighbours {
     older: u32,
@@ -82,7 +82,7 @@ impl Entry {
     }
 }
 
-/// The ends of an order of age.
+/// The ends of a list in order of age.
 #[derive(Debug, Clone, Copy)]
 struct List {
     oldest: u32,
@@ -123,7 +123,8 @@ struct Source {
     list: List,
 }
 
-/// The table. All that a fragment costs is O(1) in the packets that it has, and O(n) in the fragments of its own.
+/// The table. A fragment takes O(1) time in the number of packets, and O(n) in the number of fragments of its own
+/// packet.
 #[derive(Debug)]
 pub(super) struct Table {
     hasher: SeedableRandomState,
@@ -132,13 +133,13 @@ pub(super) struct Table {
     entries: Slab<Entry>,
     list: List,
     bytes: usize,
-    /// Most packets that it had.
+    /// The most packets that it held.
     peak: usize,
     evicted: u64,
 }
 
 impl Table {
-    /// An empty one. `seed` hides which packets collide in it.
+    /// An empty table. `seed` keeps attackers from choosing keys that collide.
     pub fn new(seed: u64) -> Self {
         Self {
             hasher: SeedableRandomState::with_seed(seed, SharedSeed::global_fixed()),
@@ -160,7 +161,7 @@ impl Table {
         self.bytes
     }
 
-    /// Whether it is empty, and has memory from better times.
+    /// Whether it is empty and still has the memory of many packets.
     pub fn is_spent(&self) -> bool {
         self.len() == 0 && self.peak > KEPT
     }
@@ -175,7 +176,7 @@ impl Table {
         self.entries.get(self.list.oldest).map(|entry| entry.datagram.expires)
     }
 
-    /// Gives up the packets whose time is over; how many.
+    /// Gives up the packets whose lifetime is over, and returns their number.
     pub fn expire(&mut self, now: Instant) -> u64 {
         let mut expired = 0;
         while self.next_deadline().is_some_and(|at| at <= now) {
@@ -185,7 +186,7 @@ impl Table {
         expired
     }
 
-    /// Takes a fragment; gives the whole packet if none is missing.
+    /// Takes a fragment; returns the whole packet if it is complete.
     pub fn handle(
         &mut self,
         fragment: &Fragment<'_>,
@@ -196,7 +197,7 @@ impl Table {
         let hash = self.hasher.hash_one(key);
         let found = self.index.find(hash, |at| self.entries.get(*at).is_some_and(|e| e.key == key)).copied();
         let at = match found {
-            // Only if nobody called `expire`.
+            // Only if `expire` was not called in time.
             Some(old) if self.entries.get(old).is_some_and(|e| e.datagram.expires <= now) => {
                 self.remove(old);
                 self.insert(key, hash, now + limits.lifetime)
@@ -217,7 +218,7 @@ impl Table {
         added.map(|_| None)
     }
 
-    /// A new packet, the youngest of all.
+    /// Inserts an empty packet as the youngest.
     fn insert(&mut self, key: Key, hash: u64, expires: Instant) -> u32 {
         let nobody = Neighbours { older: NONE, newer: NONE };
         let datagram = Datagram::new(key.src.is_ipv4(), expires);
@@ -241,7 +242,7 @@ impl Table {
         at
     }
 
-    /// What a packet of this source cost, and costs now.
+    /// Updates the sums: a packet of this source cost `before`, and costs `now`.
     fn charge(&mut self, network: Network, before: usize, now: usize) {
         self.bytes = self.bytes - before + now;
         if let Some(source) = self.source(network) {
@@ -254,7 +255,7 @@ impl Table {
         self.sources.find_mut(hash, |source| source.network == network)
     }
 
-    /// Gives up the oldest packets until the limits are kept.
+    /// Gives up the oldest packets until the limits are met.
     fn make_room(&mut self, network: Network, limits: &FragmentLimits) {
         while let Some(source) = self.source(network)
             && source.bytes > limits.bytes_per_source
@@ -292,7 +293,7 @@ impl Table {
         Some(datagram)
     }
 
-    /// What must hold at any time.
+    /// Checks the invariants.
     #[cfg(test)]
     pub fn check(&self) {
         let costs = |at: &u32| self.entries.get(*at).map_or(0, |entry| entry.cost);

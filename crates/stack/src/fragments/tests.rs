@@ -103,7 +103,8 @@ fn packets_do_not_mix() {
     assert_eq!(bench.completes(&other), [1; 16]);
 }
 
-/// RFC 8200 §4.5 lets a host drop what the network doubled; RFC 5722 §4 and Linux for IPv4 end what overlaps.
+/// RFC 8200 §4.5 lets a host ignore exact copies. A packet with overlapping fragments is discarded (RFC 5722 §4; Linux
+/// does so for IPv4 too).
 #[test]
 fn copies_are_dropped_and_overlaps_end_the_packet() {
     let first = part(1, 8, true, &[1; 16]);
@@ -112,7 +113,7 @@ fn copies_are_dropped_and_overlaps_end_the_packet() {
         part(1, 16, true, &[1; 16]),
         part(1, 8, true, &[1; 8]),
         part(1, 0, true, &[1; 32]),
-        // The same bytes, but the end of the packet; and another content.
+        // The same bytes as the end of the packet; other bytes at the same place.
         part(1, 8, false, &[1; 16]),
         part(1, 8, true, &[9; 16]),
     ];
@@ -121,7 +122,7 @@ fn copies_are_dropped_and_overlaps_end_the_packet() {
         bench.waits(&first);
         bench.refuses(&first, Drop::FragmentDuplicate);
         bench.refuses(&overlap, Drop::FragmentOverlap);
-        // What still comes of it is dropped too, for as long as it would have been waited for.
+        // Later fragments are dropped too, until the lifetime of the packet is over.
         for late in [part(1, 0, true, &[1; 8]), first, part(1, 24, false, &[1; 8])] {
             bench.refuses(&late, Drop::FragmentOverlap);
         }
@@ -195,13 +196,13 @@ fn time_is_bounded_from_the_first_fragment_on() {
     assert_eq!(bench.table.next_deadline(), Some(START + Duration::from_secs(15)));
     assert_eq!(bench.table.expire(START + Duration::from_secs(15)), 1);
     assert_eq!(bench.table.len(), 1);
-    // A driver that did not call: old fragments are not taken for a new packet's.
+    // Old fragments do not become part of a new packet, even if the driver did not call `expire`.
     bench.now = START + Duration::from_secs(29);
     bench.waits(&part(2, 8, false, &[2; 8]));
     assert_eq!((bench.table.len(), bench.table.next_deadline()), (1, Some(START + Duration::from_secs(44))));
 }
 
-/// One source pushes out its own packets, the oldest first, and nobody else's.
+/// One source evicts its own packets, the oldest first, and no packets of others.
 #[test]
 fn a_source_has_its_share() {
     let mut bench = bench();
@@ -250,7 +251,7 @@ fn limits_below_one_packet_take_none() {
     assert_eq!((bench.table.len(), bench.table.bytes(), bench.table.take_evicted()), (0, 0, 1));
 }
 
-/// What a packet is by the rules, written down as simply as possible: a byte of the payload is of one fragment.
+/// A simple model of reassembly: each byte of the payload belongs to one fragment.
 #[derive(Debug, Default, Clone)]
 struct Model {
     bytes: BTreeMap<u16, (u8, u16)>,
@@ -286,12 +287,12 @@ impl Model {
     }
 }
 
-/// Pieces of a packet of up to 160 bytes, cut at random places, in a random order, some twice, some moved or altered.
+/// Pieces of short packets, cut at random places, in a random order, some twice, some moved or altered.
 fn pieces() -> impl Strategy<Value = Vec<(u32, u16, bool, Vec<u8>)>> {
     let honest = (0u32..3, 0u16..12, 1u16..12, any::<bool>(), 0u16..8, 0u8..4).prop_map(
         |(id, unit, units, last, short, stain)| {
             let len = units * 8 - if last { short } else { 0 };
-            // Most pieces are of one and the same packet, whose bytes say where they are.
+            // Most pieces agree with each other: each byte is its own offset.
             let payload =
                 (unit * 8..unit * 8 + len).map(|at| at as u8 ^ u8::from(stain == 3 && at % 16 == 9));
             (id, unit * 8, !last, payload.collect())
@@ -320,7 +321,7 @@ fn pieces() -> impl Strategy<Value = Vec<(u32, u16, bool, Vec<u8>)>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Random fragments, in any order, doubled, overlapping: what comes out is what the model says.
+    /// Random fragments in any order, duplicated or overlapping, give the results of the model.
     #[test]
     fn as_the_model(pieces in proptest::collection::vec(pieces(), 1..4)) {
         let mut bench = bench();
@@ -333,10 +334,13 @@ proptest! {
         }
     }
 
-    /// Whatever comes, from any number of sources: limits and sums hold, and nothing is left at the end.
+    /// The limits and sums hold for random fragments from many sources, and nothing is left at the end.
     #[test]
     fn limits_hold(
-        fragments in proptest::collection::vec((0u32..40, 0u32..4, 0u16..20, any::<bool>(), 1usize..150, 0u64..40), 1..300),
+        fragments in proptest::collection::vec(
+            (0u32..40, 0u32..4, 0u16..20, any::<bool>(), 1usize..150, 0u64..40),
+            1..300,
+        ),
     ) {
         let limits = FragmentLimits { bytes: 8000, bytes_per_source: 2000, per_packet: 5, ..FragmentLimits::default() };
         let mut bench = Bench::new(limits);

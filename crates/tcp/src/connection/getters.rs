@@ -185,10 +185,10 @@ impl Connection {
         self.facts.peer_ahead
     }
 
-    /// Whether no data arrived, and what did arrive shows that the peer had sent some: its FIN or an acknowledgement
-    /// came from behind it ([`Connection::peer_is_ahead`]), or its RST did, and the connection ended by the RST that
-    /// answered our challenge ACK. A RST from behind does not count alone: its number is all that an attacker who is
-    /// not on the path has to guess, and any number in the window will do.
+    /// Whether the path swallowed the peer's data: none arrived, although the number of a FIN, an acknowledgement or a
+    /// RST shows that the peer had sent some. A FIN or an acknowledgement counts alone ([`Connection::peer_is_ahead`]).
+    /// A RST counts only if the connection ended with the RST that answered our challenge ACK, because an attacker off
+    /// the path only has to guess any number in the window to forge the first one.
     #[must_use]
     pub fn is_swallowed(&self) -> bool {
         let reset = self.facts.reset_ahead && self.close_reason() == Some(CloseReason::Reset);

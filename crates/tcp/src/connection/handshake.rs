@@ -254,9 +254,8 @@ impl Connection {
         echo.wrapping_sub(first) > last.wrapping_sub(first)
     }
 
-    /// Whether a SYN-ACK shows that it was the first SYN that arrived: it acknowledges what only that
-    /// one carried, or echoes its timestamp (the idea of RFC 3522 §3.2), which one that left in the same millisecond
-    /// has, too.
+    /// Whether a SYN-ACK shows that it was the first SYN that arrived: it acknowledges what only that one carried, or
+    /// echoes its timestamp (the idea of RFC 3522 §3.2). A timestamp that the last SYN has too shows nothing.
     fn first_syn_arrived(&self, syn: &SynSent, segment: &Segment<'_>) -> bool {
         let carried_once = syn.again == crate::plan::Retransmit::Plain;
         let echo = segment.options.timestamps.filter(|_| self.config.timestamps).map(|ts| ts.echo);
@@ -398,12 +397,12 @@ impl Connection {
         Disposition::Processed
     }
 
-    /// The peer answers our SYN from an earlier connection of the four-tuple, mostly one in TIME-WAIT. Our RST
-    /// ends that one, and the SYN goes again right behind the RST, as in RFC 9293 §3.5.1 (half-open connection
-    /// discovery): with the timer it would come a second later. It goes plain, whatever the first one carried. If the
-    /// answer is forged, the peer may have taken the first one, and must not take its data twice.
+    /// The peer answers our SYN from an earlier connection of the four-tuple, mostly one in TIME-WAIT. Our RST ends
+    /// that one, and the SYN is sent again right behind the RST, as in RFC 9293 §3.5.1 (half-open connection
+    /// discovery). The retransmission timer would send it a second later. The new SYN is plain, whatever the first one
+    /// carried: if the answer is forged, the peer may have taken the first one, and must not take its data twice.
     ///
-    /// Once for each connect: forged answers make us send one SYN more, not one each.
+    /// This happens once for each connect, so that many forged answers cause only one SYN.
     #[cold]
     fn met_old_connection(&mut self) {
         let State::SynSent(syn) = &mut self.state else { return };
@@ -412,7 +411,7 @@ impl Connection {
         }
         syn.retransmits = syn.retransmits.saturating_add(1);
         (syn.met_old, syn.pending) = (true, true);
-        // It starts anew when the SYN leaves.
+        // The timer starts again when the SYN leaves.
         self.timers.stop(Timer::Retransmit);
     }
 

@@ -363,7 +363,7 @@ impl Connection {
             self.facts.other_data = true;
             self.quick.trouble(self.rcv.segments(), most);
         }
-        // A short segment is often followed by our answer, which takes the acknowledgement along: `ack_delay`.
+        // Our answer often follows a short segment at once, and carries the acknowledgement: see `ack_delay`.
         let full = self.rcv.measure(payload.len(), pushed);
         self.rcv.want_ack(taken, full && self.quick.is_quick());
         if let Taken::InOrder(n) = taken {

@@ -34,8 +34,7 @@ impl Connection {
         }
     }
 
-    /// An acknowledgement has waited for data in vain, or is repeated because it opened the window and the peer has not
-    /// gone on since.
+    /// An acknowledgement waited for data in vain, or a window update is repeated because the peer has not gone on.
     fn acknowledge_late(&mut self) {
         if self.rcv.need == AckNeed::None {
             self.rcv.reopening.repeat();
@@ -162,8 +161,9 @@ impl Connection {
 
     /// Probes a closed window, or waits for the next probe if the last was answered.
     ///
-    /// The interval between probes doubles as they are answered. One that is not answered is sent again after twice the
-    /// retransmission timeout, which doubles anew: a lost probe does not make the next one late.
+    /// The interval between probes doubles with each answered probe. A probe without an answer is sent again after
+    /// twice the retransmission timeout, and from then on with backoff of its own, so that a lost probe does not delay
+    /// the next one.
     //= rfc9293 SHLD-30
     fn probe_window(&mut self, now: Instant) {
         let mut waited = 0;

@@ -86,8 +86,8 @@ impl Connection {
         if self.quick.is_quick() { self.config.quick_delay } else { self.config.delayed_ack }
     }
 
-    /// The acknowledgement that left may be a window update that the peer waits for. If it is, it goes again unless
-    /// data arrives, or data of ours leaves, which brings the window along.
+    /// The acknowledgement that left may be a window update that the peer waits for. If it is, it is repeated unless
+    /// data arrives, or our data leaves, which carries the window too.
     #[cold]
     fn repeat_update(&mut self, now: Instant) {
         if self.rcv.is_closed() || self.rcv.has_holes() {

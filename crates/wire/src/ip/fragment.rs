@@ -9,7 +9,7 @@ const V6_FRAGMENT: usize = 8;
 /// The number of IPv6's Fragment header.
 pub(super) const NUMBER: u8 = 44;
 
-/// A fragment, its headers checked and read: of a packet that has others, or had more.
+/// A fragment of a packet, its headers checked and read.
 ///
 /// Its payload is never empty; it begins at a multiple of 8 bytes and, unless it is the last one, ends at one; and it
 /// ends within the longest packet that there is. In IPv6 the first fragment has all headers up to and including the
@@ -23,16 +23,16 @@ pub struct Fragment<'a> {
     pub src: IpAddr,
     /// Whom it is for; of the same family as `src`.
     pub dst: IpAddr,
-    /// Which packet it is of, together with the addresses and, in IPv4, `next`. IPv4 has 16 bits of it.
+    /// Identifies the packet, together with the addresses and, in IPv4, `next`. 16 bits in IPv4, 32 in IPv6.
     pub identification: u32,
-    /// What the payload of the whole packet begins with. In IPv6 only the first fragment's word counts, and it may be
-    /// an extension header's number.
+    /// The header that the payload of the whole packet begins with. In IPv6 only the first fragment's value counts, and
+    /// it may be the number of an extension header.
     pub next: Protocol,
-    /// The transport protocol; `None` if the fragment does not say, as an IPv6 fragment that is not the first.
+    /// The transport protocol; `None` in an IPv6 fragment that is not the first, because it does not say.
     pub transport: Option<Protocol>,
     /// Where `payload` belongs in the payload of the whole packet, bytes.
     pub offset: u16,
-    /// Whether others follow behind it.
+    /// Whether fragments follow behind it.
     pub more: bool,
     /// Time to live, or hop limit, as it arrived.
     pub hop_limit: u8,
@@ -47,7 +47,8 @@ impl<'a> Fragment<'a> {
     ///
     /// # Errors
     ///
-    /// [`ParseError::BadFragment`] if it is no fragment, or one that no sender makes; else as `Packet::parse`.
+    /// [`ParseError::BadFragment`] if it is an invalid fragment, or a whole packet; [`ParseError::ExtensionHeader`] if
+    /// it is an IPv6 packet without a Fragment header; all others as `Packet::parse`.
     #[cold]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let fragment = match version(bytes) {
@@ -77,11 +78,12 @@ impl<'a> Fragment<'a> {
         self.offset as usize + self.payload.len()
     }
 
-    /// Writes the fragment, without IP options or extension headers but its own, and returns its length.
+    /// Writes the fragment and returns its length. It has no IP options, and no extension header other than the
+    /// Fragment header.
     ///
     /// # Errors
     ///
-    /// As [`Header::emit`]; [`EmitError::TooLong`] also where the whole packet would be.
+    /// As [`Header::emit`]; [`EmitError::TooLong`] also if the whole packet would be too long.
     pub fn emit(&self, out: &mut [u8]) -> Result<usize, EmitError> {
         let v4 = self.src.is_ipv4();
         let between = if v4 { 0 } else { V6_FRAGMENT };

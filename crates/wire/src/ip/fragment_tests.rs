@@ -48,7 +48,7 @@ fn v6_packet(next: u8, rest: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// A first IPv6 fragment: this chain of headers in it, and a payload of 24 bytes behind.
+/// A first IPv6 fragment: this chain of headers, and then `payload` bytes.
 fn first_v6(next: u8, chain: &[u8], payload: usize) -> Vec<u8> {
     let head = [next, 0, 0, 1, 1, 2, 3, 4];
     v6_packet(44, &[&head[..], chain, &vec![0; payload]].concat())
@@ -72,7 +72,7 @@ fn what_is_written_is_read_again() {
 
 #[test]
 fn the_smallest_pieces_of_a_router_are_legal() {
-    // RFC 791 §3.2: 68 bytes, of which 60 may be header.
+    // RFC 791 §3.2: an MTU of 68 bytes, of which the header may take 60.
     for of in [v4(0, true, &[0; 8]), v4(8, true, &[0; 8]), v4(16, false, &[0])] {
         assert_eq!(Fragment::parse(&bytes(&of)), Ok(of));
     }
@@ -137,7 +137,8 @@ fn headers_are_checked_as_those_of_whole_packets() {
     let sum = checksum::sum(&routed[..24]).finish();
     routed[10..12].copy_from_slice(&sum.to_be_bytes());
     assert_eq!(Fragment::parse(&routed), Err(ParseError::SourceRoute));
-    // In front of the Fragment header: what a router must read is skipped, what would have us forward is not.
+    // In front of the Fragment header, headers for routers are skipped, but a Routing header that asks us to forward is
+    // refused.
     let fragment = [&[6, 0, 0, 1, 1, 2, 3, 4], &[0; 24][..]].concat();
     let padding = [44, 0, 1, 4, 0, 0, 0, 0];
     assert!(Fragment::parse(&v6_packet(0, &[&padding[..], &fragment].concat())).is_ok());

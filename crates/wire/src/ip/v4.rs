@@ -64,7 +64,7 @@ fn payload(words: [u32; 5], bytes: &[u8]) -> Result<&[u8], ParseError> {
     Ok(payload)
 }
 
-/// The options, not checked, and what follows the header, which is.
+/// The options, which are not checked, and what follows the header. The header is checked.
 fn split(words: [u32; 5], bytes: &[u8]) -> Result<(&[u8], &[u8]), ParseError> {
     let [first, ..] = words;
     let header_len = usize::from(first.to_ne_bytes()[0] & 0xf) * 4;
@@ -80,7 +80,7 @@ fn split(words: [u32; 5], bytes: &[u8]) -> Result<(&[u8], &[u8]), ParseError> {
     Ok((header.get(V4_HEADER..).unwrap_or_default(), payload))
 }
 
-/// A packet that is a fragment. Its length and place are not checked yet.
+/// Reads a packet that is a fragment. The length and offset of its payload are not checked yet.
 pub(super) fn parse_fragment(bytes: &[u8]) -> Result<Fragment<'_>, ParseError> {
     let head: &[u8; V4_HEADER] = bytes.first_chunk().ok_or(ParseError::Truncated)?;
     let words = words(head);

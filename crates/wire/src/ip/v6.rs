@@ -44,7 +44,7 @@ fn split(bytes: &[u8]) -> Result<Header<'_>, ParseError> {
     Ok(Header { first, src: Ipv6Addr::from(*src), dst: Ipv6Addr::from(*dst), rest })
 }
 
-/// A packet that is a fragment. Its length and place are not checked yet.
+/// Reads a packet that is a fragment. The length and offset of its payload are not checked yet.
 pub(super) fn parse_fragment(bytes: &[u8]) -> Result<Fragment<'_>, ParseError> {
     let Header { first, src, dst, rest } = split(bytes)?;
     let [_, class, _, _, len_high, len_low, mut next, hop_limit] = *first;
@@ -78,8 +78,8 @@ pub(super) fn parse_fragment(bytes: &[u8]) -> Result<Fragment<'_>, ParseError> {
     Err(ParseError::ExtensionHeader(next))
 }
 
-/// The transport protocol of a first fragment, whose transport header is there (RFC 7112 §5). Hop-by-Hop Options stand
-/// in front of the Fragment header only, and a fragment has no fragments.
+/// The transport protocol of a first fragment, which must contain the transport header (RFC 7112 §5). Hop-by-Hop
+/// Options may only stand in front of the Fragment header, and a second Fragment header is refused.
 fn transport(next: u8, payload: &[u8]) -> Result<Protocol, ParseError> {
     if matches!(next, HOP_BY_HOP | FRAGMENT) {
         return Err(ParseError::ExtensionHeader(next));

@@ -1,5 +1,4 @@
-//! What a fragment costs the server, beside an ordinary segment: by the processor's clock, so with another result each
-//! time.
+//! CPU time that a fragment costs the server, compared with an ordinary segment. The results vary from run to run.
 
 use super::forged::Kind;
 use crate::attack::report::Table;
@@ -16,7 +15,7 @@ use stats_alloc::INSTRUMENTED_SYSTEM;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Packets of one measurement, and how many there are; the fastest counts.
+/// Packets in a measurement, and the number of measurements. The fastest counts.
 const PACKETS: u32 = 100_000;
 const TIMES: u32 = 10;
 /// Bytes of a segment.
@@ -76,7 +75,7 @@ impl Server {
     }
 }
 
-/// CPU time of this thread: what other programs take is not in it.
+/// CPU time of this thread, without the time of other programs.
 fn cpu_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
@@ -87,7 +86,7 @@ fn heap() -> usize {
     stats.bytes_allocated.saturating_sub(stats.bytes_deallocated)
 }
 
-/// One row: the fastest time, and the heap that unfinished packets take, counted and in fact.
+/// One row: the fastest time, and the memory of incomplete packets, first as the stack counts it and then as allocated.
 fn measure(packets: impl Fn(SeqNum) -> Vec<Vec<u8>>) -> Option<(f64, usize, usize)> {
     let mut found: Option<(f64, usize, usize)> = None;
     for _ in 0..TIMES {
@@ -123,7 +122,7 @@ pub fn table() -> Table {
     };
     let rows = [
         ("ordinary segment of 1,400 bytes", measure(segments)),
-        ("half of one, put together", measure(in_two)),
+        ("half of one, reassembled", measure(in_two)),
         ("first fragment of 1,400 bytes, one source", of(Kind::First)),
         ("first fragment of 1,400 bytes, 50,000 sources", of(Kind::FirstOfMany)),
         ("first fragment of 8 bytes, one source", of(Kind::Tiny)),

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 /// Sources of a flood from many.
 const SOURCES: u32 = 50_000;
-/// The first number of honest clients' addresses.
+/// Number of the first honest client's address.
 const HONEST: u32 = 0x20_0000;
 
 /// What a flood is made of.
@@ -16,13 +16,14 @@ const HONEST: u32 = 0x20_0000;
 pub enum Kind {
     /// First fragments of 1,400 bytes, each of another packet.
     First,
-    /// The same from 50,000 sources.
+    /// First fragments of 1,400 bytes from 50,000 sources, each of another packet.
     FirstOfMany,
     /// First fragments of 8 bytes, each of another packet.
     Tiny,
-    /// The last 8 bytes of packets of 1,500 bytes from 50,000 sources: the least that makes the server keep the most.
+    /// The last 8 bytes of packets of 1,500 bytes from 50,000 sources: the smallest fragment that takes the most
+    /// memory.
     TinyLastOfMany,
-    /// Pieces of 8 bytes of the same packets, up to more than one packet may have.
+    /// Fragments of 8 bytes, 100 for each packet, which is more than the limit.
     Pieces,
     /// Pairs that overlap.
     Overlaps,

@@ -36,24 +36,24 @@ const AFTER: Duration = Duration::from_secs(10);
 /// A flood.
 #[derive(Debug, Clone, Copy)]
 pub struct Flood {
-    /// What it is made of; `None` is no flood.
+    /// What the flood is made of; `None` is no flood.
     pub kind: Option<Kind>,
     /// Fragments a second.
     pub rate: u32,
     /// How long it lasts, seconds.
     pub seconds: u64,
-    /// What the server keeps.
+    /// The server's limits.
     pub limits: FragmentLimits,
 }
 
-/// What came of it.
+/// The result of a flood.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Damage {
-    /// Most bytes that the server kept of unfinished packets.
+    /// Most bytes that incomplete packets took at a time.
     pub peak: usize,
-    /// Most such packets.
+    /// Most incomplete packets at a time.
     pub packets: usize,
-    /// Bytes that were left when the time of the last fragment was over.
+    /// Bytes that were left after the last packet had expired.
     pub left: usize,
     /// Honest uploads that were complete ten seconds after the flood at the latest.
     pub done: usize,
@@ -127,7 +127,7 @@ impl Site {
         Some(Self { now, server, listener, uploads: Vec::new(), open: BTreeMap::new(), out: vec![0; 2048] })
     }
 
-    /// A tick for everybody.
+    /// Lets a tick pass for the server and all clients.
     fn tick(&mut self) {
         self.now += TICK;
         let Self { now, server, uploads, open, out, .. } = self;
@@ -165,7 +165,7 @@ impl Site {
 }
 
 impl Flood {
-    /// Runs it.
+    /// Runs the flood and the uploads.
     pub fn run(self) -> Option<Damage> {
         let mut site = Site::new(self.limits)?;
         let mut random = ChaCha20Rng::seed_from_u64(1);
@@ -217,10 +217,13 @@ pub fn tables(seconds: u64) -> Vec<Table> {
     let of = |kind| Flood { kind: Some(kind), ..base };
     let rows = [
         ("none", base),
-        ("none; fragments are dropped, as before", Flood { limits: FragmentLimits::OFF, ..base }),
+        ("none; reassembly is off", Flood { limits: FragmentLimits::OFF, ..base }),
         ("first fragments of 1,400 bytes, one source", of(Kind::First)),
         ("first fragments of 1,400 bytes, 50,000 sources", of(Kind::FirstOfMany)),
-        ("the same, 500,000/s", Flood { rate: 25 * RATE, ..of(Kind::FirstOfMany) }),
+        (
+            "first fragments of 1,400 bytes, 50,000 sources, 500,000/s",
+            Flood { rate: 25 * RATE, ..of(Kind::FirstOfMany) },
+        ),
         ("first fragments of 8 bytes, one source", of(Kind::Tiny)),
         ("last 8 bytes of 1,500, 50,000 sources", of(Kind::TinyLastOfMany)),
         ("pieces of 8 bytes of the same packets", of(Kind::Pieces)),
@@ -287,19 +290,19 @@ mod tests {
         assert_eq!(flood.run().unwrap().done, 0);
     }
 
-    /// One source keeps a sixteenth of the memory, and its packets push out its own.
+    /// One source gets at most a sixteenth of the memory. Beyond that its own oldest packets are evicted.
     #[test]
     fn one_source_harms_nobody() {
         let most = FragmentLimits::default().bytes_per_source;
         for kind in [Kind::First, Kind::Tiny, Kind::Pieces, Kind::Overlaps, Kind::Copies] {
             let damage = run(Some(kind));
             assert_eq!(damage.done, UPLOADS as usize, "{kind:?}");
-            // Beside what honest clients have under way.
+            // The rest is what honest clients have under way.
             assert!(damage.peak < most + 100_000, "{kind:?} {damage:?}");
         }
     }
 
-    /// The table is full of other packets, but an honest one is whole before it is the oldest.
+    /// The flood fills the table, but an honest packet is complete before it becomes the oldest.
     #[test]
     fn many_sources_fill_the_table_and_uploads_are_done() {
         for kind in [Kind::FirstOfMany, Kind::TinyLastOfMany] {
@@ -309,9 +312,9 @@ mod tests {
         }
     }
 
-    /// Forged fragments that meet an honest packet's identification spoil that packet; TCP sends it again.
+    /// A forged fragment with the identification of an honest packet destroys that packet. TCP sends its data again.
     #[test]
-    fn who_forges_honest_addresses_slows_uploads_down() {
+    fn forged_honest_addresses_do_not_stop_uploads() {
         assert_eq!(run(Some(Kind::Impersonating)).done, UPLOADS as usize);
     }
 }
