@@ -123,12 +123,22 @@ impl Stack {
         }
         let (mut above, mut listener) = (None, None);
         if let Some((record, held)) = self.remembered(hash) {
-            let judged = record.judge(segment);
+            let judged = match record.judge(segment) {
+                TimeWaitAction::Acknowledge { .. } if self.may_reopen(&key, hash, &record, segment) => {
+                    record.reopen()
+                }
+                judged => judged,
+            };
             if unlikely(!matches!(judged, TimeWaitAction::Reopen { .. })) {
                 self.not_opened(&key, segment, now);
             }
             match judged {
-                TimeWaitAction::Ignore => return self.end_time_wait(hash, &record, segment),
+                TimeWaitAction::Ignore => {
+                    if segment.flags.contains(Flags::RST) && segment.seq == record.rcv_nxt {
+                        self.challenged.reset(hash, record.rcv_nxt);
+                    }
+                    return;
+                }
                 TimeWaitAction::Acknowledge { restart } => {
                     if is_first_syn(segment) {
                         self.challenged.note(hash, record.rcv_nxt);
@@ -172,14 +182,21 @@ impl Stack {
         }
     }
 
-    /// Handles a segment in TIME-WAIT that gets no answer. A RST ends the TIME-WAIT if the client's SYN met it before.
+    /// Whether this SYN may open a connection although it is not newer than the old one: the client has answered our ACK of
+    /// an earlier SYN with a RST. A SYN with data may not. It may be a copy of the SYN that opened the old connection, and
+    /// a client sends the RST for such a copy too.
     #[cold]
-    fn end_time_wait(&mut self, hash: u64, record: &TimeWait, segment: &Segment<'_>) {
-        let reset = segment.flags.contains(Flags::RST) && segment.seq == record.rcv_nxt;
-        if reset && self.challenged.confirms(hash, record.rcv_nxt) {
-            self.time_wait.remove(hash);
-            self.held.remove(hash);
-        }
+    fn may_reopen(
+        &mut self,
+        key: &FlowKey,
+        hash: u64,
+        record: &TimeWait,
+        segment: &Segment<'_>,
+    ) -> bool {
+        is_first_syn(segment)
+            && segment.payload.is_empty()
+            && self.challenged.is_reset(hash, record.rcv_nxt)
+            && self.listeners.find(key).is_some()
     }
 
     /// A SYN meets what is there of its four-tuple and opens nothing. Its client may open another way.

@@ -371,12 +371,14 @@ fn a_reset_behind_a_refused_syn_ends_time_wait() {
     for wrong in [100_001, 100_003] {
         p.send(seg().seq(wrong).rst());
     }
+    p.send(seg().syn().mss(1460));
+    p.expect().is_ack();
     assert_eq!(p.stack.time_waits(), 1, "not exactly the next number");
     p.send(seg().seq(100_002).rst());
     p.quiet();
-    assert_eq!(p.stack.time_waits(), 0);
     p.send(seg().syn().mss(1460));
     p.expect().syn_ack().ack(1);
+    assert_eq!(p.stack.time_waits(), 0);
 }
 
 /// A SYN with FIN opens nothing, so it must not end a TIME-WAIT either.

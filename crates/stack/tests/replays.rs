@@ -367,6 +367,39 @@ fn a_held_last_ack_answers_a_late_copy_and_lets_new_connections_in() {
     }
 }
 
+/// Two late copies of one SYN: the client, which has closed, resets what answers the first copy, as every host does. The
+/// second copy is still held off; a SYN without data is not.
+#[test]
+fn the_clients_reset_lets_no_second_late_copy_in() {
+    for server_first in [false, true] {
+        let (mut p, listener) = listening(|_| {}, |c| c.hold_last_ack = true);
+        let cookie = p.cookie_of(key(1));
+        p.send(first_flight(&cookie));
+        p.expect().syn_ack().ack(AFTER);
+        let id = p.accept(listener);
+        assert_eq!(p.read(id), DATA);
+        if server_first {
+            p.shutdown(id);
+            p.send(seg().seq(AFTER).ack(2).fin());
+        } else {
+            p.send(seg().seq(AFTER).ack(1).fin());
+            p.shutdown(id);
+            p.send(seg().seq(AFTER + 1).ack(2));
+        }
+        p.release(id);
+        p.drain();
+        for _ in 0..3 {
+            p.send(first_flight(&cookie));
+            p.expect().is_ack().ack(AFTER + 1);
+            p.send(seg().seq(AFTER + 1).rst());
+            p.quiet();
+        }
+        p.nothing_to_accept(listener);
+        p.send(seg().syn().mss(1460));
+        p.expect().syn_ack().ack(1);
+    }
+}
+
 #[test]
 fn held_last_acks_are_bounded_and_end() {
     let policy = policy(key(1), 100);

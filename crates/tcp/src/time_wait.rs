@@ -53,7 +53,7 @@ impl TimeWait {
                 _ => segment.seq.gt(self.rcv_nxt),
             };
             if newer {
-                return TimeWaitAction::Reopen { above: self.snd_nxt + 0xffff };
+                return self.reopen();
             }
             return TimeWaitAction::Acknowledge { restart: false };
         }
@@ -64,6 +64,12 @@ impl TimeWait {
             return TimeWaitAction::Acknowledge { restart: false };
         }
         TimeWaitAction::Ignore
+    }
+
+    /// A new connection takes the place.
+    #[must_use]
+    pub fn reopen(&self) -> TimeWaitAction {
+        TimeWaitAction::Reopen { above: self.snd_nxt + 0xffff }
     }
 
     /// Whether `segment` is a retransmission of the peer's FIN: it ends where the peer's stream ends, and is no older

@@ -333,14 +333,12 @@ impl Tcb {
         }
     }
 
-    /// TIME-WAIT. DELIBERATE: no RST ends it (RFC 1337 §3), except one with the number RCV.NXT after a SYN that was
-    /// answered with that number (§3.5.1). Only the peer's own FIN restarts it, although it is outside the window by
-    /// the first step. Empty segments need no answer.
+    /// TIME-WAIT. DELIBERATE: no RST ends it (RFC 1337 §3). After a SYN that was answered with RCV.NXT and a RST with that
+    /// number (§3.5.1), any SYN without data may open a connection. Only the peer's own FIN restarts TIME-WAIT, although
+    /// it is outside the window by the first step. Empty segments need no answer.
     fn in_time_wait(&mut self, seg: &Arriving, now_ms: u64) -> Allowed {
         if seg.rst {
-            if self.challenged == Some(seg.seq) && seg.seq == self.rcv_nxt {
-                self.gone();
-            }
+            self.reset_seen |= self.challenged == Some(seg.seq) && seg.seq == self.rcv_nxt;
             return Allowed::nothing();
         }
         if seg.syn && seg.ack.is_none() && !seg.fin {
@@ -353,7 +351,8 @@ impl Tcb {
             if !newer {
                 self.challenged = Some(self.rcv_nxt);
             }
-            return match newer {
+            let reset_seen = self.reset_seen && self.passive && seg.payload == 0;
+            return match newer || reset_seen {
                 true if self.passive => allowed.or_syn_ack(),
                 // Nobody listens, whoever wants to connect hears of it.
                 true => Allowed { ack: true, ..closed(seg) },

@@ -86,6 +86,8 @@ pub struct Tcb {
     pub time_wait_since: u64,
     /// RCV.NXT when a SYN met TIME-WAIT and was answered with it.
     pub challenged: Option<u32>,
+    /// That was answered by a RST.
+    pub reset_seen: bool,
 }
 
 impl Tcb {
@@ -122,6 +124,7 @@ impl Tcb {
             ts_recent_at: 0,
             time_wait_since: 0,
             challenged: None,
+            reset_seen: false,
         }
     }
 
