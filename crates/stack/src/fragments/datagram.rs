@@ -1,6 +1,7 @@
 //! One packet of which fragments are missing.
 
 use crate::event::Drop;
+use alloc::vec;
 use alloc::vec::Vec;
 use firstflight_wire::Instant;
 use firstflight_wire::ip::{Ecn, Fragment, Header, Protocol};
@@ -10,6 +11,8 @@ use firstflight_wire::ip::{Ecn, Fragment, Header, Protocol};
 pub(super) struct Part {
     start: u16,
     end: u16,
+    /// Where its payload begins in [`Datagram::bytes`].
+    at: u16,
 }
 
 /// What the first fragment says about the whole packet.
@@ -24,7 +27,7 @@ struct First {
 #[derive(Debug)]
 pub(super) struct Datagram {
     pub expires: Instant,
-    /// Room for the header, then the payload, as far as the farthest fragment.
+    /// The payloads of the fragments, in the order of their arrival, so that gaps need no memory.
     bytes: Vec<u8>,
     /// In the order of their offsets; none overlaps another.
     parts: Vec<Part>,
@@ -88,8 +91,10 @@ impl Datagram {
             self.end();
             return Err(reason);
         }
-        self.store(fragment);
-        self.parts.insert(at, Part { start, end });
+        let part = Part { start, end, at: self.received };
+        self.bytes.reserve_exact(fragment.payload.len());
+        self.bytes.extend_from_slice(fragment.payload);
+        self.parts.insert(at, part);
         self.received += end - start;
         self.marks |= 1 << fragment.ecn.bits();
         if !fragment.more {
@@ -106,9 +111,9 @@ impl Datagram {
     /// §4.5).
     fn is_duplicate(&self, at: usize, fragment: &Fragment<'_>) -> bool {
         let (start, end) = (fragment.offset, fragment.end() as u16);
-        let same = self.parts.get(at).is_some_and(|part| (part.start, part.end) == (start, end));
+        let same = self.parts.get(at).filter(|part| (part.start, part.end) == (start, end));
         let last = self.total == Some(end);
-        same && last != fragment.more && self.place(fragment).is_some_and(|place| place == fragment.payload)
+        last != fragment.more && same.and_then(|part| self.kept(part)) == Some(fragment.payload)
     }
 
     /// Whether another fragment covers a part of the same bytes, or ends the packet elsewhere.
@@ -130,22 +135,9 @@ impl Datagram {
         marks & 1 != 0 && marks != 1
     }
 
-    /// The bytes kept at the place of a fragment's payload; `None` if the buffer ends before that.
-    fn place(&self, fragment: &Fragment<'_>) -> Option<&[u8]> {
-        let at = usize::from(self.header_len) + usize::from(fragment.offset);
-        self.bytes.get(at..at + fragment.payload.len())
-    }
-
-    fn store(&mut self, fragment: &Fragment<'_>) {
-        let at = usize::from(self.header_len) + usize::from(fragment.offset);
-        let end = at + fragment.payload.len();
-        if self.bytes.len() < end {
-            self.bytes.reserve_exact(end - self.bytes.len());
-            self.bytes.resize(end, 0);
-        }
-        if let Some(place) = self.bytes.get_mut(at..end) {
-            place.copy_from_slice(fragment.payload);
-        }
+    /// The bytes of a fragment.
+    fn kept(&self, part: &Part) -> Option<&[u8]> {
+        self.bytes.get(usize::from(part.at)..)?.get(..usize::from(part.end - part.start))
     }
 
     fn end(&mut self) {
@@ -156,7 +148,7 @@ impl Datagram {
 
     /// The whole packet with a new header, without IP options and without the extension headers that stood in front of
     /// the Fragment header. Those were checked when the fragments arrived.
-    pub fn finish(mut self, of: &Fragment<'_>) -> Option<Vec<u8>> {
+    pub fn finish(self, of: &Fragment<'_>) -> Option<Vec<u8>> {
         let First { next, hop_limit, ecn } = self.first?;
         // RFC 3168 §5.3: one mark marks the packet.
         let ecn = if self.marks & 1 << Ecn::Ce.bits() != 0 { Ecn::Ce } else { ecn };
@@ -169,7 +161,13 @@ impl Datagram {
             dont_fragment: false,
             identification: 0,
         };
-        header.emit(usize::from(self.total?), &mut self.bytes).ok()?;
-        Some(self.bytes)
+        let total = usize::from(self.total?);
+        let mut whole = vec![0; usize::from(self.header_len) + total];
+        let at = header.emit(total, &mut whole).ok()?;
+        for part in &self.parts {
+            let place = whole.get_mut(at..)?.get_mut(part.start.into()..part.end.into())?;
+            place.copy_from_slice(self.kept(part)?);
+        }
+        Some(whole)
     }
 }

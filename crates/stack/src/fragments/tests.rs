@@ -229,6 +229,19 @@ fn a_source_has_its_share() {
     assert!(bench.table.bytes() <= before + bench.limits.bytes_per_source);
 }
 
+/// On a link with a large MTU 36 bytes must not take the room of 60,000: a few forged ones with a client's address would
+/// push out what the client sends.
+#[test]
+fn a_short_fragment_far_behind_costs_little() {
+    let mut bench = bench();
+    bench.waits(&part(0, 0, true, &[1; 1400]));
+    for n in 1..=500 {
+        bench.waits(&part(n, 60_000, false, &[0; 8]));
+    }
+    assert_eq!(bench.table.take_evicted(), 0);
+    bench.completes(&part(0, 1400, false, &[2; 100]));
+}
+
 #[test]
 fn the_oldest_makes_way_when_all_is_full() {
     let mut bench = bench();
