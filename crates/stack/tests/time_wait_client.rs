@@ -87,6 +87,21 @@ fn forged_answers_make_one_syn() {
     assert_eq!(p.state(id), StateName::SynSent);
 }
 
+/// The SYN that goes again at once is none of the retries: a forged answer does not halve a connect's patience.
+#[test]
+fn the_new_syn_is_no_retry() {
+    let mut p = Peer::with(|c| c.tcp.syn_retries = 1);
+    p.port = PORT;
+    let id = p.connect(b"", false);
+    p.expect().is_syn();
+    p.send(challenge());
+    reset_and_syn(&mut p);
+    p.sends_at(2_900, &[1_000]);
+    assert_eq!(p.state(id), StateName::SynSent);
+    p.at(3_100);
+    assert_eq!(p.state(id), StateName::Closed);
+}
+
 /// A RST with a wrong number does not bring the SYN again.
 #[test]
 fn a_reset_brings_no_syn() {

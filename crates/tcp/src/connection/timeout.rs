@@ -56,7 +56,8 @@ impl Connection {
         match &mut self.state {
             State::SynSent(syn) => {
                 //= rfc9293 MUST-22
-                if syn.retransmits >= self.config.syn_retries {
+                // One that met an earlier connection was answered, perhaps by an attacker.
+                if syn.retransmits.saturating_sub(syn.met_old.into()) >= self.config.syn_retries {
                     return self.die(CloseReason::TimedOut, pool);
                 }
                 syn.retransmits += 1;
