@@ -82,6 +82,26 @@ fn the_peers_window_is_kept() {
 
 /// RFC 9293 §3.8.6.2.1 (3): at least half the largest window the peer ever offered may leave.
 //= rfc9293 MUST-38 test
+/// A peer whose data was lost repeats it, with a lower number than it has used, and tells its newest window with it. With
+/// the old window behind the new acknowledgement we would send what it never offered, and see it cut off.
+#[test]
+fn the_window_of_repeated_data_counts() {
+    let (mut p, id) = open();
+    p.write(id, &[0; 8_000]);
+    segments(p.drain(), 0..8);
+    // The first of these is lost.
+    p.send(seg().seq(1_001).ack(1).win(10_000).bytes(1_000));
+    p.drain();
+    p.send(seg().seq(1).ack(nth(8)).win(2_000).bytes(1_000));
+    p.drain();
+    p.write(id, &[0; 8_000]);
+    segments(p.drain(), 8..10);
+    // An old acknowledgement brings none back.
+    p.send(seg().seq(2_001).ack(nth(7)).win(10_000));
+    p.send(seg().seq(1_001).ack(nth(8)).win(10_000).bytes(1_000));
+    assert!(p.drain().iter().all(|got| got.data.is_empty()));
+}
+
 #[test]
 fn half_the_largest_window_is_not_silly() {
     let mut p = Peer::new();

@@ -231,16 +231,20 @@ impl Send {
 
     /// Takes the peer's window (RFC 9293 §3.10.7.4, fifth step), not that of an acknowledgement older than UNA. True
     /// if it grew.
+    ///
+    /// Who acknowledges more than before says what is newer, whatever its number: a peer whose data was lost repeats it with
+    /// lower numbers. The RFC ignores such a window and so adds the old one to the new UNA, beyond what was ever offered
+    /// (Linux takes it as well).
     #[inline(always)]
     pub fn update_window(&mut self, seq: SeqNum, ack: SeqNum, window: u32) -> bool {
         if ack.lt(self.una) {
             return false;
         }
-        if self.wl1.lt(seq) || (self.wl1 == seq && self.wl2.le(ack)) {
+        if self.wl2.lt(ack) || self.wl1.le(seq) {
             let grew = window > self.wnd;
             self.wnd = window;
             self.max_wnd = self.max_wnd.max(window);
-            self.wl1 = seq;
+            self.wl1 = self.wl1.max(seq);
             self.wl2 = ack;
             return grew;
         }

@@ -246,8 +246,12 @@ impl Tcb {
             return;
         }
         self.snd_una = ack;
-        if lt(self.snd_wl1, seg.seq) || (self.snd_wl1 == seg.seq && !lt(ack, self.snd_wl2)) {
+        // DELIBERATE: also with a lower number if it acknowledges more, as the peer's repeated data does.
+        let repeated = lt(seg.seq, self.snd_wl1) && lt(self.snd_wl2, ack);
+        if !lt(seg.seq, self.snd_wl1) || repeated {
+            let wl1 = if repeated { self.snd_wl1 } else { seg.seq };
             self.set_window(seg, self.window_of(seg));
+            self.snd_wl1 = wl1;
         }
         let fin_acked = self.fin_sent.is_some_and(|fin| lt(fin, ack));
         self.state = match self.state {
