@@ -112,6 +112,45 @@ fn what_does_not_count() {
     }
 }
 
+/// A server that takes what it gets and closes: its FIN was lost, and what it acknowledges with is one number ahead.
+#[test]
+fn a_lost_fin_is_no_response() {
+    let ends: [&[Seg]; 3] = [
+        &[seg().seq(2).ack(AFTER + 1), seg().seq(1).ack(AFTER + 1).fin()],
+        &[seg().seq(2).ack(AFTER + 1)],
+        &[seg().seq(2).rst(), seg().seq(1).rst()],
+    ];
+    for segments in ends {
+        let (mut p, id) = accepted();
+        p.shutdown(id);
+        p.expect().is_fin().seq(AFTER);
+        for segment in segments {
+            p.send(segment.clone());
+        }
+        p.drain();
+        p.abort(id);
+        p.release(id);
+        p.drain();
+        assert_eq!(failures(&p), 0, "{segments:?}");
+    }
+}
+
+/// The response overtook the SYN-ACK, and came too early for us; then the server resets.
+#[test]
+fn a_response_in_front_of_the_syn_ack_was_not_swallowed() {
+    let mut p = primed();
+    let id = p.connect(DATA, true);
+    with_cookie(p.expect()).data(DATA);
+    p.send(seg().seq(1).ack(AFTER).bytes(RESPONSE as usize));
+    p.drain();
+    p.send(seg().syn().ack(AFTER).mss(1_460));
+    p.expect().is_ack().seq(AFTER).ack(1).empty();
+    reset_ahead(&mut p);
+    p.send(seg().seq(1).rst());
+    p.release(id);
+    assert_eq!(failures(&p), 0);
+}
+
 /// With timestamps a FIN needs one that is not older than the SYN-ACK's.
 #[test]
 fn a_fin_with_an_old_timestamp_does_not_count() {

@@ -178,7 +178,7 @@ impl Connection {
         self.last_data
     }
 
-    /// An acknowledgement or a FIN without data came from behind what was received: the peer has sent what did not
+    /// An acknowledgement or a FIN without data came from behind what was received: the peer has sent data that did not
     /// arrive.
     #[must_use]
     pub fn peer_is_ahead(&self) -> bool {

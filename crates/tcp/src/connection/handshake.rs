@@ -391,6 +391,8 @@ impl Connection {
             return Disposition::Dropped(DropReason::RstUnacceptable);
         }
         if !segment.flags.contains(Flags::SYN) {
+            // It overtook the SYN-ACK: the path passes data.
+            self.facts.other_data |= good_ack && !segment.payload.is_empty();
             return Disposition::Dropped(DropReason::Unexpected);
         }
         self.simultaneous_open(segment, now);

@@ -148,7 +148,9 @@ impl Connection {
             self.rcv.need = AckNeed::Now;
         }
         self.check_ack(segment, now).map_err(Disposition::Dropped)?;
-        self.facts.peer_ahead |= segment.payload.is_empty() && seq.gt(self.rcv.nxt);
+        if segment.payload.is_empty() && seq.gt(self.rcv.nxt) {
+            self.facts.peer_ahead |= segment.flags.contains(Flags::FIN) || self.is_behind_data(seq);
+        }
         Ok((seq, timed))
     }
 
@@ -262,7 +264,7 @@ impl Connection {
         }
         //= rfc5961 3.2-b 3.2-c
         if seq != self.rcv.nxt {
-            self.facts.reset_ahead = true;
+            self.facts.reset_ahead |= self.is_behind_data(seq);
             self.challenge(now);
             return Disposition::Dropped(DropReason::RstUnacceptable);
         }
@@ -271,6 +273,12 @@ impl Connection {
         let refused = matches!(&self.state, State::SynRcvd(s) if s.origin == Origin::Simultaneous);
         self.die(if refused { CloseReason::Refused } else { CloseReason::Reset }, pool);
         Disposition::Processed
+    }
+
+    /// Whether a segment with this number, and no FIN, shows that the peer has sent data that did not arrive. One number
+    /// may be that of its FIN: of a peer that closes without an answer.
+    fn is_behind_data(&self, seq: SeqNum) -> bool {
+        seq.gt(self.rcv.nxt + 1)
     }
 
     /// RFC 5961 §5.2: the acknowledgement must lie in [UNA − MAX.SND.WND, MAX].
