@@ -186,13 +186,7 @@ impl Stack {
     /// an earlier SYN with a RST. A SYN with data may not. It may be a copy of the SYN that opened the old connection, and
     /// a client sends the RST for such a copy too.
     #[cold]
-    fn may_reopen(
-        &mut self,
-        key: &FlowKey,
-        hash: u64,
-        record: &TimeWait,
-        segment: &Segment<'_>,
-    ) -> bool {
+    fn may_reopen(&mut self, key: &FlowKey, hash: u64, record: &TimeWait, segment: &Segment<'_>) -> bool {
         is_first_syn(segment)
             && segment.payload.is_empty()
             && self.challenged.is_reset(hash, record.rcv_nxt)

@@ -63,14 +63,14 @@ impl Push {
     }
 
     /// Whether there ever was a burst of segments, or a write behind another.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn is_used(&self) -> bool {
         self.0.is_some()
     }
 
     /// Whether no burst is under way: one that has begun, and whose last segment has not left.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn is_between_bursts(&self) -> bool {
         self.0.as_ref().is_none_or(|ends| ends.burst.1 == 0)

@@ -44,7 +44,7 @@ impl Reopening {
     }
 
     /// Whether the peer may be waiting. A cheap check; [`Reopening::next`] is exact.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub const fn may_wait(&self) -> bool {
         self.waits
@@ -63,7 +63,7 @@ impl Reopening {
     }
 
     /// The peer has gone on. Returns whether it waited.
-    #[inline(always)]
+    #[inline]
     pub fn end(&mut self) -> bool {
         core::mem::take(&mut self.waits)
     }
