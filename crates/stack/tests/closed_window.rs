@@ -54,6 +54,30 @@ fn a_fin_behind_old_text_is_taken_into_a_closed_window() {
     assert_eq!((p.state(id), p.read(id).len()), (StateName::CloseWait, 2_000));
 }
 
+/// Forged segments outside the closed window show that somebody waits for the window. They must not put off the
+/// acknowledgement of what filled it.
+#[test]
+fn forged_segments_do_not_postpone_a_delayed_acknowledgement() {
+    let mut p = Peer::with(|c| c.tcp.receive_buffer = 2_000);
+    let listener = p.listen();
+    p.open_passive(listener, seg().mss(1_000));
+    p.send(seg().seq(1).ack(1).bytes(1_000));
+    p.send(seg().seq(1_001).ack(1).bytes(900));
+    p.drain();
+    let forged = || seg().seq(50_000).ack(1).bytes(1);
+    // As many challenge ACKs as there are in a second.
+    (0..20).for_each(|_| p.send(forged()));
+    p.drain();
+    p.send(seg().seq(1_901).ack(1).bytes(100));
+    p.quiet();
+    for _ in 0..10 {
+        p.pass(4);
+        p.send(forged());
+    }
+    p.pass(1);
+    p.expect().is_ack().ack(2_001).win(0);
+}
+
 // --- opened ---------------------------------------------------------------------------------------
 
 /// A window probe of the peer, with a number that we already have (as Linux sends it; RFC 9293 §3.8.6.1 allows a byte

@@ -75,13 +75,15 @@ impl Connection {
         if self.rcv.need == AckNeed::Delayed
             && (self.rcv.reopening.end() || !self.timers.runs(Timer::DelayedAck))
         {
-            self.timers.set(Timer::DelayedAck, now + self.ack_delay());
+            // The timer may run for a window update; it must not make the acknowledgement later.
+            let at = (now + self.ack_delay()).min(self.timers.at(Timer::DelayedAck));
+            self.timers.set(Timer::DelayedAck, at);
         }
         None
     }
 
     /// How long an acknowledgement may wait for an answer or for a second segment.
-    #[inline(always)]
+    #[inline]
     fn ack_delay(&self) -> Duration {
         if self.quick.is_quick() { self.config.quick_delay } else { self.config.delayed_ack }
     }
