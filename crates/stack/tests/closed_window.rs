@@ -54,8 +54,8 @@ fn a_fin_behind_old_text_is_taken_into_a_closed_window() {
     assert_eq!((p.state(id), p.read(id).len()), (StateName::CloseWait, 2_000));
 }
 
-/// Forged segments outside the closed window show that somebody waits for the window. They must not put off the
-/// acknowledgement of what filled it.
+/// A segment outside a closed window, also a forged one, makes the stack repeat its window updates. Those share a timer
+/// with the delayed acknowledgement of the data that filled the window, and must not make it later.
 #[test]
 fn forged_segments_do_not_postpone_a_delayed_acknowledgement() {
     let mut p = Peer::with(|c| c.tcp.receive_buffer = 2_000);
