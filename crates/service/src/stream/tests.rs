@@ -5,6 +5,7 @@ use crate::Sockets;
 use std::net::Ipv4Addr;
 use tokio::net::TcpSocket;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// Ends a test that would wait for an answer without end.
@@ -42,11 +43,8 @@ async fn answers(stream: &mut TcpStream) -> bool {
     timeout(LONG, stream.read_exact(&mut answer)).await.unwrap().is_ok() && answer == [0, 2, 7, 8]
 }
 
-/// The service does not wait until the patience of idle connections is over.
-#[tokio::test]
-async fn an_idle_connection_ends_when_the_service_stops() {
-    let never = Duration::from_secs(1 << 30);
-    let limits = StreamLimits { patience: never, ..StreamLimits::per_client(2) };
+/// A running service: its address, what stops it, and its task.
+async fn start(limits: StreamLimits) -> (SocketAddr, oneshot::Sender<()>, JoinHandle<()>) {
     let sockets = Sockets::bind(&[(Ipv4Addr::LOCALHOST, 0).into()]).await.unwrap();
     let at = sockets.addresses()[0];
     let (stop, stopped) = oneshot::channel::<()>();
@@ -54,6 +52,15 @@ async fn an_idle_connection_ends_when_the_service_stops() {
         let stop = async { drop(stopped.await) };
         sockets.run(Arc::new(Echo), limits, stop).await;
     });
+    (at, stop, running)
+}
+
+/// The service does not wait until the patience of idle connections is over.
+#[tokio::test]
+async fn an_idle_connection_ends_when_the_service_stops() {
+    let never = Duration::from_secs(1 << 30);
+    let limits = StreamLimits { patience: never, ..StreamLimits::per_client(2) };
+    let (at, stop, running) = start(limits).await;
     let mut idle = connect(Ipv4Addr::LOCALHOST, at).await;
     assert!(answers(&mut idle).await);
     stop.send(()).unwrap();
@@ -67,13 +74,7 @@ async fn an_idle_connection_ends_when_the_service_stops() {
 async fn idle_connections_of_strangers_stall_nobody() {
     let never = Duration::from_secs(1 << 30);
     let limits = StreamLimits { connections: 34, per_network: 16, per_client: 2, patience: never };
-    let sockets = Sockets::bind(&[(Ipv4Addr::LOCALHOST, 0).into()]).await.unwrap();
-    let at = sockets.addresses()[0];
-    let (stop, stopped) = oneshot::channel::<()>();
-    let running = tokio::spawn(async move {
-        let stop = async { drop(stopped.await) };
-        sockets.run(Arc::new(Echo), limits, stop).await;
-    });
+    let (at, stop, running) = start(limits).await;
     // It was answered, so the listener has accepted it.
     let mut first = connect(Ipv4Addr::new(127, 0, 200, 1), at).await;
     assert!(answers(&mut first).await);

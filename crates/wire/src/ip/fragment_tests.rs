@@ -1,5 +1,6 @@
 use super::*;
 use crate::ip::Packet;
+use crate::ip::tests::v6 as v6_packet;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -35,17 +36,6 @@ fn bytes(fragment: &Fragment<'_>) -> Vec<u8> {
 
 fn error(fragment: &Fragment<'_>) -> ParseError {
     Fragment::parse(&bytes(fragment)).unwrap_err()
-}
-
-/// An IPv6 packet whose first next-header number is this one.
-fn v6_packet(next: u8, rest: &[u8]) -> Vec<u8> {
-    let mut packet = vec![0x60, 0, 0, 0];
-    packet.extend((rest.len() as u16).to_be_bytes());
-    packet.extend([next, 64]);
-    packet.extend(Ipv6Addr::LOCALHOST.octets());
-    packet.extend(Ipv6Addr::from(2).octets());
-    packet.extend(rest);
-    packet
 }
 
 /// A first IPv6 fragment: this chain of headers, and then `payload` bytes.

@@ -22,7 +22,7 @@ fn v4(options: &[u8], flags: u16, payload: &[u8]) -> Vec<u8> {
 }
 
 /// An IPv6 packet from ::1 to ::2 with this first next-header number.
-fn v6(next: u8, rest: &[u8]) -> Vec<u8> {
+pub(super) fn v6(next: u8, rest: &[u8]) -> Vec<u8> {
     let mut packet = vec![0x60, 0, 0, 0];
     packet.extend((rest.len() as u16).to_be_bytes());
     packet.extend([next, 64]);
