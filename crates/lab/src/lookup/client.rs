@@ -14,10 +14,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-/// The direct copy of a sealed first flight waits so long (`docs/spec/dns-carriage.md` §2.1).
-const HEAD_START: Duration = Duration::from_millis(10);
 /// Id of the plain question.
 const PLAIN: u16 = 1;
 /// Id of the thesis' question.
@@ -32,9 +29,6 @@ pub struct Client {
     way: Way,
     cookie: bool,
     id: Option<ConnId>,
-    /// When the direct copy leaves.
-    direct_at: Option<Instant>,
-    resolved: bool,
     first_byte: Option<Instant>,
     whole: Option<Instant>,
 }
@@ -58,8 +52,6 @@ impl Client {
             way: Way::Today,
             cookie: false,
             id: None,
-            direct_at: None,
-            resolved: false,
             first_byte: None,
             whole: None,
         }
@@ -75,8 +67,7 @@ impl Client {
 
     /// What is left of the last page goes.
     pub fn forget(&mut self) {
-        (self.first_byte, self.whole, self.direct_at, self.resolved) = (None, None, None, false);
-        self.id = None;
+        (self.first_byte, self.whole, self.id) = (None, None, None);
     }
 
     /// Begins a page; gives the questions to send. `cookie`: ask for one.
@@ -136,19 +127,16 @@ impl Client {
         }
     }
 
-    /// The address is known.
+    /// The address is known: the request leaves for it.
     pub fn resolved(&mut self, now: Instant) {
-        self.resolved = true;
-        match self.way {
-            Way::Carriage => self.direct_at = Some(now + HEAD_START),
-            Way::Thesis => self.direct_at = Some(now),
-            _ => {
-                let config = self.config(now);
-                let made = self.stack.connect(remote(), REQUEST, &config, now);
-                self.id = made.ok().map(|(id, _)| id);
-            }
+        if let (Way::Carriage | Way::Thesis, Some(id)) = (self.way, self.id) {
+            // Nothing happens if the answer was here before (`docs/spec/dns-carriage.md` §2.1).
+            let _ = self.stack.send_direct(id, SERVER.into(), now);
+            return;
         }
-        self.handle_timeout(now);
+        let config = self.config(now);
+        let made = self.stack.connect(remote(), REQUEST, &config, now);
+        self.id = made.ok().map(|(id, _)| id);
     }
 
     pub fn handle_packet(&mut self, now: Instant, packet: &[u8]) {
@@ -157,15 +145,10 @@ impl Client {
     }
 
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [self.stack.poll_timeout(), self.direct_at].into_iter().flatten().min()
+        self.stack.poll_timeout()
     }
 
     pub fn handle_timeout(&mut self, now: Instant) {
-        if let (Some(id), true) = (self.id, self.direct_at.is_some_and(|at| at <= now)) {
-            self.direct_at = None;
-            // Nothing happens if the answer was here before.
-            let _ = self.stack.send_direct(id, SERVER.into(), now);
-        }
         self.stack.handle_timeout(now);
     }
 

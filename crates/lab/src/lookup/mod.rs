@@ -84,7 +84,7 @@ pub enum Way {
     Asap,
     /// The request inside the lookup, as the thesis has it: one name of several labels, in plain text, TCP on IP.
     Thesis,
-    /// The request inside the lookup: sealed, in fragments, TCP in UDP; the direct copy 10 ms after the address.
+    /// The request inside the lookup: sealed, in fragments, TCP in UDP; the direct copy with the address.
     Carriage,
 }
 
