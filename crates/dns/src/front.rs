@@ -19,7 +19,7 @@ pub use rate::RateLimit;
 
 use crate::keys::CarriageKeys;
 use crate::names::{HEADER, Position};
-use crate::query::Question;
+use crate::query::{Question, refuse};
 use crate::reassembly::ReassemblyCounters;
 use crate::relay::Relayed;
 use crate::seal::OpenBuffer;
@@ -158,7 +158,7 @@ impl Front {
         };
         let answer = match &question {
             Some(question) => self.answer(question, now, from, transport, rng),
-            None => malformed(message),
+            None => refuse(message).map(|bytes| Answer { bytes, kind: Kind::Error, cut: false }),
         };
         let Some(mut answer) = answer else {
             self.counters.unanswered += 1;
@@ -283,18 +283,6 @@ fn closest<'a>(zones: &'a [ZoneData], name: &Name, kind: RecordType) -> Option<&
 /// Whether a message that cannot be read is a query at least, which is answered.
 fn is_query(message: &[u8]) -> bool {
     message.len() >= HEADER && message.get(2).is_some_and(|flags| flags & 0x80 == 0)
-}
-
-/// The header back, with what is wrong: FORMERR, or NOTIMP for another operation than a query (RFC 1035 §4.1.1).
-fn malformed(message: &[u8]) -> Option<Answer> {
-    const FORMERR: u8 = 1;
-    const NOTIMP: u8 = 4;
-    let &[a, b, flags, ..] = message else { return None };
-    let operation = flags & 0x78;
-    let code = if operation == 0 { FORMERR } else { NOTIMP };
-    // QR, the operation and RD; no AA, no TC.
-    let bytes = vec![a, b, 0x80 | operation | flags & 1, code, 0, 0, 0, 0, 0, 0, 0, 0];
-    Some(Answer { bytes, kind: Kind::Error, cut: false })
 }
 
 /// What makes no sense: the caller is at fault.

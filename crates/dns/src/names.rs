@@ -4,11 +4,11 @@ use firstflight_wire::asap::Zone;
 use hickory_proto::rr::Name;
 
 /// Longest name, octets (RFC 1035 §2.3.4).
-const MAX_NAME: usize = 255;
+pub(crate) const MAX_NAME: usize = 255;
 /// Octets of a DNS message's header.
 pub(crate) const HEADER: usize = 12;
 /// Type and class behind a question's name.
-const TYPE_AND_CLASS: usize = 4;
+pub(crate) const TYPE_AND_CLASS: usize = 4;
 
 /// Where a name is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

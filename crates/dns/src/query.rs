@@ -1,5 +1,9 @@
 //! DNS messages of the carriage: the client's questions, the front's answers (`docs/spec/dns-carriage.md`, section 8).
 
+mod malformed;
+
+pub(crate) use malformed::refuse;
+
 use crate::fragment::{Fragments, LABEL};
 use crate::names::{HEADER, Position, name, position, question};
 use crate::zone::{Found, FoundKind};

@@ -360,6 +360,88 @@ fn what_cannot_be_read_is_said_to_be_malformed() {
     assert_eq!(site.front.counters().ignored, 3);
 }
 
+/// RFC 6891 §6.1.1 and §7: whatever the answer is, it has an OPT record exactly if the query had one.
+#[test]
+fn every_kind_of_answer_has_an_opt_record_if_the_query_had_one() {
+    let query = |asked: &str, kind, version, edns: bool| {
+        let mut message = query(asked, kind);
+        if edns {
+            let mut edns = Edns::new();
+            edns.set_version(version).set_max_payload(512).set_dnssec_ok(true);
+            message.set_edns(edns);
+        }
+        message.to_vec().unwrap()
+    };
+    // Two questions, no question, another operation, two OPT records, an answer that is none.
+    let count = |at: usize, count| move |mut message: Vec<u8>| (message[at] = count, message).1;
+    let twice = |mut message: Vec<u8>| {
+        let question = message[12..29].to_vec();
+        message.splice(12..12, question);
+        message[5] = 2;
+        message
+    };
+    let none = |mut message: Vec<u8>| {
+        message.drain(12..29);
+        message[5] = 0;
+        message
+    };
+    let plain = |edns| query("www.xyz.com.", RecordType::A, 0, edns);
+    let mut site =
+        Site::with(RateLimit { per_second: 1000.try_into().unwrap(), ..RateLimit::default() }, config());
+    for (code, message) in [
+        (0, &plain as &dyn Fn(bool) -> Vec<u8>),
+        (0, &|edns| [plain(edns), b"garbage".to_vec()].concat()),
+        (0, &|edns| query("f.xyz.com.", RecordType::AXFR, 0, edns)),
+        (0, &|edns| query("most.xyz.com.", RecordType::A, 0, edns)),
+        (0, &|edns| query("x.f.xyz.com.", RecordType::A, 0, edns)),
+        (0, &|edns| query("f.xyz.com.", RecordType::TXT, 0, edns)),
+        (3, &|edns| query("none.xyz.com.", RecordType::A, 0, edns)),
+        (5, &|edns| query("www.example.org.", RecordType::A, 0, edns)),
+        (5, &|edns| query("xyz.com.", RecordType::AXFR, 0, edns)),
+        (1, &|edns| twice(plain(edns))),
+        (1, &|edns| none(plain(edns))),
+        (4, &|edns| count(2, 0x20)(plain(edns))),
+        (4, &|edns| count(2, 0x28)(plain(edns))),
+    ] {
+        for edns in [false, true] {
+            for transport in [Transport::Udp, Transport::Tcp] {
+                let asked = message(edns);
+                let answer = site.send(transport, &asked).unwrap();
+                assert_eq!(answer[3] & 0xf, code, "{asked:?}");
+                let said = Message::from_vec(&answer).unwrap().edns;
+                let told = said.map(|edns| (edns.version(), edns.max_payload(), edns.flags().dnssec_ok));
+                assert_eq!(told, edns.then_some((0, 1232, true)), "{asked:?} {answer:?}");
+            }
+        }
+    }
+    // Of another version: BADVERS, whose higher bits are in the OPT record.
+    let answer = site.send(Transport::Udp, &query("www.xyz.com.", RecordType::A, 1, true)).unwrap();
+    assert_eq!(
+        (answer[3] & 0xf, &answer[answer.len() - 11..]),
+        (0, &[0, 0, 41, 4, 0xd0, 1, 0, 0x80, 0, 0, 0][..])
+    );
+    // Two OPT records (RFC 6891 §6.1.1).
+    let mut two = plain(true);
+    two.extend_from_slice(&two.clone()[29..]);
+    two[11] = 2;
+    let answer = site.send(Transport::Udp, &two).unwrap();
+    assert_eq!((answer[3], answer[11], answer.len()), (1, 1, 23));
+}
+
+#[test]
+fn what_is_cut_by_the_limit_has_an_opt_record_too() {
+    let rate = RateLimit { per_second: 1.try_into().unwrap(), ..RateLimit::default() };
+    let mut site = Site::with(rate, config());
+    let mut message = query("www.xyz.com.", RecordType::A);
+    message.set_edns(Edns::new());
+    let answers: Vec<Message> = (0..3)
+        .filter_map(|_| site.send(Transport::Udp, &message.to_vec().unwrap()))
+        .map(|answer| Message::from_vec(&answer).unwrap())
+        .collect();
+    assert!(answers.iter().any(|answer| answer.metadata.truncation));
+    assert!(answers.iter().all(|answer| answer.edns.is_some()));
+}
+
 #[test]
 fn what_is_answered_over_udp_is_limited_and_over_tcp_is_not() {
     let rate = RateLimit { per_second: 10.try_into().unwrap(), ..RateLimit::default() };

@@ -1,0 +1,162 @@
+//! Queries that cannot be read: what is answered, and whether they had EDNS.
+
+use super::UDP_PAYLOAD;
+use crate::names::{HEADER, MAX_NAME, TYPE_AND_CLASS};
+
+/// The type OPT (RFC 6891 §6.1.1).
+const OPT: u16 = 41;
+/// Octets of the bit DO, in the flags of an OPT record (RFC 6891 §6.1.3).
+const DNSSEC_OK: u8 = 0x80;
+
+/// The answer to a message that is a query and cannot be read as one with a single question: FORMERR, or NOTIMP for
+/// another operation than a query (RFC 1035 §4.1.1). It is the header alone, and an OPT record if the message has one
+/// (RFC 6891 §7). `None` for less than a header.
+pub(crate) fn refuse(message: &[u8]) -> Option<Vec<u8>> {
+    const FORMERR: u8 = 1;
+    const NOTIMP: u8 = 4;
+    if message.len() < HEADER {
+        return None;
+    }
+    let &[a, b, flags, ..] = message else { return None };
+    let operation = flags & 0x78;
+    let code = if operation == 0 { FORMERR } else { NOTIMP };
+    let opt = find_opt(message);
+    // QR, the operation and RD; no AA, no TC.
+    let mut answer =
+        vec![a, b, 0x80 | operation | flags & 1, code, 0, 0, 0, 0, 0, 0, 0, u8::from(opt.is_some())];
+    if let Some(Opt { dnssec_ok }) = opt {
+        let [high, low] = UDP_PAYLOAD.to_be_bytes();
+        let flags = if dnssec_ok { DNSSEC_OK } else { 0 };
+        // The root, the type, the payload, version 0, no options.
+        answer.extend([0, 0, OPT as u8, high, low, 0, 0, flags, 0, 0, 0]);
+    }
+    Some(answer)
+}
+
+/// What an answer takes from the OPT record of its query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Opt {
+    dnssec_ok: bool,
+}
+
+/// The first OPT record among the additional records, if all that is in front of it can be passed over. Its own data
+/// need not be good. Each record takes 11 octets at least, so what is read is bounded by the length of the message,
+/// whatever the counts in its header say.
+fn find_opt(message: &[u8]) -> Option<Opt> {
+    let (header, mut rest) = message.split_first_chunk::<HEADER>()?;
+    let &[_, _, _, _, q, u, a, n, s, t, x, y] = header;
+    for _ in 0..u16::from_be_bytes([q, u]) {
+        rest = behind_name(rest)?.get(TYPE_AND_CLASS..)?;
+    }
+    let in_front = u32::from(u16::from_be_bytes([a, n])) + u32::from(u16::from_be_bytes([s, t]));
+    for _ in 0..in_front {
+        rest = record(rest)?.behind?;
+    }
+    for _ in 0..u16::from_be_bytes([x, y]) {
+        let next = record(rest)?;
+        // An OPT record's name is the root (RFC 6891 §6.1.2).
+        if next.kind == OPT && rest.first() == Some(&0) {
+            return Some(Opt { dnssec_ok: next.ttl[2] & DNSSEC_OK != 0 });
+        }
+        rest = next.behind?;
+    }
+    None
+}
+
+/// A record's fixed part, and what follows the record.
+struct Passed<'a> {
+    kind: u16,
+    ttl: [u8; 4],
+    /// `None` if the record's data is not all there.
+    behind: Option<&'a [u8]>,
+}
+
+fn record(bytes: &[u8]) -> Option<Passed<'_>> {
+    let (&[k, l, _, _, a, b, c, d, m, n], rest) = behind_name(bytes)?.split_first_chunk()?;
+    let behind = rest.get(usize::from(u16::from_be_bytes([m, n]))..);
+    Some(Passed { kind: u16::from_be_bytes([k, l]), ttl: [a, b, c, d], behind })
+}
+
+/// What follows the name at the front of `bytes`, which may end in a pointer (RFC 1035 §4.1.4). No pointer is
+/// followed.
+fn behind_name(bytes: &[u8]) -> Option<&[u8]> {
+    let mut at = 0;
+    while at < MAX_NAME {
+        match *bytes.get(at)? {
+            0 => return bytes.get(at + 1..),
+            len @ 1..=63 => at += 1 + usize::from(len),
+            0xc0.. => return bytes.get(at + 2..),
+            _ => return None,
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const QUESTION: &[u8] = b"\x03www\x03xyz\x03com\x00\x00\x01\x00\x01";
+    const WITH_DO: &[u8] = &[0, 0, 41, 16, 0, 0, 0, 0x80, 0, 0, 0];
+
+    /// A query with these counts and this behind the header.
+    fn message(counts: [u8; 4], rest: &[&[u8]]) -> Vec<u8> {
+        let [q, a, n, x] = counts;
+        [&[0x12, 0x34, 1, 0, 0, q, 0, a, 0, n, 0, x][..], &rest.concat()].concat()
+    }
+
+    fn has_opt(message: &[u8]) -> Option<bool> {
+        find_opt(message).map(|opt| opt.dnssec_ok)
+    }
+
+    /// RFC 6891 §7: who sends OPT gets OPT, with our payload, version 0 and the bit DO as it was.
+    #[test]
+    fn the_opt_record_is_found_and_answered() {
+        let answer = refuse(&message([2, 0, 0, 1], &[QUESTION, QUESTION, WITH_DO])).unwrap();
+        let opt = [0, 0, 41, 0x04, 0xd0, 0, 0, 0x80, 0, 0, 0];
+        assert_eq!(answer, [&[0x12, 0x34, 0x81, 1, 0, 0, 0, 0, 0, 0, 0, 1][..], &opt].concat());
+        let without = [0, 0, 41, 16, 0, 9, 3, 0x7f, 0xff, 0, 0];
+        let answer = refuse(&message([0, 0, 0, 1], &[&without])).unwrap();
+        assert_eq!(answer[12..], [0, 0, 41, 0x04, 0xd0, 0, 0, 0, 0, 0, 0]);
+        let mut notify = message([1, 0, 0, 1], &[QUESTION, WITH_DO]);
+        notify[2] = 0x20;
+        assert_eq!(refuse(&notify).unwrap()[..4], [0x12, 0x34, 0xa0, 4]);
+        assert_eq!(refuse(&message([1, 0, 0, 0], &[QUESTION])).unwrap().len(), HEADER);
+        assert_eq!(refuse(&notify[..11]), None);
+    }
+
+    #[test]
+    fn what_is_in_front_is_passed_over() {
+        let a = [&b"\xc0\x0c"[..], &[0, 1, 0, 1, 0, 0, 0, 9, 0, 4, 192, 0, 2, 1]].concat();
+        assert_eq!(has_opt(&message([1, 1, 1, 2], &[QUESTION, &a, &a, &a, WITH_DO])), Some(true));
+        // Two of them, or one whose data is cut.
+        assert_eq!(has_opt(&message([1, 0, 0, 2], &[QUESTION, WITH_DO, WITH_DO])), Some(true));
+        let cut = [0, 0, 41, 16, 0, 0, 0, 0, 0, 0, 9, 1];
+        assert_eq!(has_opt(&message([1, 0, 0, 1], &[QUESTION, &cut, b"garbage"])), Some(false));
+        // In no section that it may be in, below a name, behind what is cut.
+        assert_eq!(has_opt(&message([1, 1, 0, 0], &[QUESTION, WITH_DO])), None);
+        assert_eq!(has_opt(&message([1, 0, 0, 1], &[QUESTION, b"\x01a", WITH_DO])), None);
+        assert_eq!(has_opt(&message([1, 0, 0, 2], &[QUESTION, &a[..14], WITH_DO])), None);
+        assert_eq!(has_opt(&message([2, 0, 0, 1], &[QUESTION, WITH_DO])), None);
+        // Labels without end, or of a form that there is not.
+        assert_eq!(behind_name(&b"\x01a".repeat(200)), None);
+        assert_eq!(behind_name(&[0x40, 0, 0]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), counts: [u8; 4]) {
+            let [q, a, n, x] = counts.map(|count| count % 4);
+            let mut bytes = bytes;
+            if bytes.len() >= HEADER {
+                bytes[4..HEADER].copy_from_slice(&[0, q, 0, a, 0, n, 0, x]);
+            }
+            let answer = refuse(&bytes);
+            prop_assert_eq!(answer.is_some(), bytes.len() >= HEADER);
+            if let Some(answer) = answer {
+                prop_assert!(answer.len() == HEADER || answer.len() == HEADER + 11);
+            }
+        }
+    }
+}
