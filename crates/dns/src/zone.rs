@@ -116,8 +116,14 @@ impl ZoneData {
                     _ => None,
                 });
                 push(&mut answers, alias, &asked);
+                // A chain that comes back to a name ends there: each record is in the answer once.
+                let is_new = |next: &Name| !answers.iter().any(|record: &Record| record.name == *next);
                 match target {
-                    Some(next) if self.origin.zone_of(&next) && answers.len() < MAX_ALIASES => asked = next,
+                    Some(next)
+                        if self.origin.zone_of(&next) && answers.len() < MAX_ALIASES && is_new(&next) =>
+                    {
+                        asked = next;
+                    }
                     _ => break Found::new(FoundKind::Positive),
                 }
                 continue;

@@ -19,6 +19,18 @@ chain   IN CNAME alias
 outside IN CNAME www.example.net.
 loop1   IN CNAME loop2
 loop2   IN CNAME loop1
+into    IN CNAME loop1
+self    IN CNAME Self
+*.round IN CNAME x.round
+long0   IN CNAME long1
+long1   IN CNAME long2
+long2   IN CNAME long3
+long3   IN CNAME long4
+long4   IN CNAME long5
+long5   IN CNAME long6
+long6   IN CNAME long7
+long7   IN CNAME long8
+long8   IN CNAME long9
 dangling IN CNAME missing
 tocut   IN CNAME host.sub
 *.wild  IN A   192.0.2.99
@@ -142,7 +154,7 @@ fn aliases_are_followed_within_the_zone() {
     assert_eq!(shown(&ask("alias.example.com.", RecordType::CNAME).answers).len(), 1);
     let found = ask("outside.example.com.", RecordType::A);
     assert_eq!((found.kind, found.answers.len()), (FoundKind::Positive, 1));
-    assert_eq!(ask("loop1.example.com.", RecordType::A).answers.len(), MAX_ALIASES);
+    assert_eq!(ask("long0.example.com.", RecordType::A).answers.len(), MAX_ALIASES);
     // RFC 6604 §3: the code is that of the last name.
     let found = ask("dangling.example.com.", RecordType::A);
     assert_eq!((found.code, found.answers.len()), (ResponseCode::NXDomain, 1));
@@ -152,6 +164,25 @@ fn aliases_are_followed_within_the_zone() {
     assert_eq!((found.code, found.answers.len(), found.authorities.len()), (ResponseCode::NoError, 1, 1));
     let found = ask("tocut.example.com.", RecordType::A);
     assert_eq!((found.kind, found.answers.len(), found.authorities.len()), (FoundKind::Positive, 1, 0));
+}
+
+/// As NSD answers them; BIND has the same records, and SERVFAIL.
+#[test]
+fn a_loop_of_aliases_is_answered_with_each_record_once() {
+    for (asked, chain) in [
+        ("loop1", &["loop1", "loop2"][..]),
+        ("LOOP2", &["LOOP2", "loop1"]),
+        ("into", &["into", "loop1", "loop2"]),
+        ("self", &["self"]),
+        ("a.round", &["a.round", "x.round"]),
+        ("x.round", &["x.round"]),
+    ] {
+        let found = ask(&format!("{asked}.example.com."), RecordType::A);
+        assert_eq!((found.kind, found.code), (FoundKind::Positive, ResponseCode::NoError), "{asked}");
+        let owners: Vec<String> = found.answers.iter().map(|record| record.name.to_string()).collect();
+        let chain: Vec<String> = chain.iter().map(|name| format!("{name}.example.com.")).collect();
+        assert_eq!(owners, chain, "{asked}");
+    }
 }
 
 #[test]
