@@ -18,6 +18,7 @@ use firstflight_wire::EmitError;
 use firstflight_wire::asap::mapped;
 use hpke::inout::InOutBuf;
 use rand_core::CryptoRng;
+use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 const MAGIC: [u8; 2] = [0xff, 0x52];
@@ -64,6 +65,15 @@ impl RelayKey {
         ChaCha20Poly1305::new((&*self.0).into())
     }
 }
+
+impl PartialEq for RelayKey {
+    /// In constant time.
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_slice().ct_eq(other.0.as_slice()).into()
+    }
+}
+
+impl Eq for RelayKey {}
 
 impl fmt::Debug for RelayKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -116,10 +116,16 @@ struct Front {
     latest: u64,
 }
 
+/// A key, and what opens with it.
+struct Key {
+    secret: RelayKey,
+    cipher: ChaCha20Poly1305,
+}
+
 /// The server's end.
 #[derive(Default)]
 pub struct RelayReceiver {
-    keys: BTreeMap<u8, ChaCha20Poly1305>,
+    keys: BTreeMap<u8, Key>,
     /// By key id and front id.
     fronts: BTreeMap<(u8, u16), Front>,
     counters: RelayCounters,
@@ -157,10 +163,14 @@ impl RelayReceiver {
         Self::default()
     }
 
-    /// Takes what was made with `key` under this number, instead of what it took before.
+    /// Takes what was made with `key` under this number, instead of what it took before. If it is the key that the
+    /// number has already, what was seen under it stays known.
     pub fn set_key(&mut self, key_id: u8, key: &RelayKey) {
+        if self.keys.get(&key_id).is_some_and(|known| known.secret == *key) {
+            return;
+        }
         self.remove_key(key_id);
-        self.keys.insert(key_id, key.cipher());
+        self.keys.insert(key_id, Key { secret: key.clone(), cipher: key.cipher() });
     }
 
     /// Takes nothing under this number any more.
@@ -212,7 +222,7 @@ impl RelayReceiver {
         let (head_bytes, rest) = datagram.split_first_chunk::<HEAD>().ok_or(RelayRefused::Malformed)?;
         let (text, tag) = rest.split_last_chunk::<TAG>().ok_or(RelayRefused::Malformed)?;
         let head = Head::parse(head_bytes).ok_or(RelayRefused::Malformed)?;
-        let cipher = self.keys.get(&head.key_id).ok_or(RelayRefused::UnknownKey)?;
+        let key = self.keys.get(&head.key_id).ok_or(RelayRefused::UnknownKey)?;
         if head.time.abs_diff(unix_ms) > RELAY_WINDOW_MS {
             return Err(RelayRefused::Time);
         }
@@ -223,7 +233,7 @@ impl RelayReceiver {
         let plain = buffer.part_mut(text.len()).ok_or(RelayRefused::Malformed)?;
         let nonce = nonce(head_bytes).ok_or(RelayRefused::Malformed)?;
         let pair = InOutBuf::new(text, plain).map_err(|_| RelayRefused::Malformed)?;
-        cipher
+        key.cipher
             .decrypt_inout_detached(&nonce, head_bytes, pair, &Tag::from(*tag))
             .map_err(|_| RelayRefused::Forged)?;
         self.note(place, &head, unix_ms)?;

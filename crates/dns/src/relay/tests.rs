@@ -100,6 +100,16 @@ fn times_are_five_seconds_apart_at_most() {
     }
 }
 
+/// A server reads its key file again every second.
+#[test]
+fn a_key_that_is_set_again_keeps_what_was_seen() {
+    let (mut sender, mut receiver) = (sender(100), receiver());
+    let datagram = emit(&mut sender, NOW);
+    assert_eq!(take(&mut receiver, &datagram, NOW), Ok(()));
+    receiver.set_key(2, &key());
+    assert_eq!(take(&mut receiver, &datagram, NOW), Err(RelayRefused::Replayed));
+}
+
 #[test]
 fn a_new_start_begins_anew_and_ends_the_old_one() {
     let (mut old, mut new, mut receiver) = (sender(100), sender(101), receiver());
