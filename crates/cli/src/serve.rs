@@ -134,12 +134,16 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     if names.is_some() {
         firstflight_dns::metrics::describe();
     }
+    if fronts.is_some() {
+        firstflight_dns::metrics::describe_relay();
+    }
     let udp = udp.map(|at| UdpLink::bind(at).map_err(|error| Error::Udp(at, error))).transpose()?;
     let (endpoint, capture, store) = start(&args, fast_open.policy.is_some(), udp).await?;
     let asks = store.is_some();
     let names = names.map(|names| names.over(endpoint.clone())).transpose()?;
     let naming = names.as_ref().map(|names| names.handle.clone());
-    let exporting = metrics.map(|exporter| export(exporter, &endpoint, naming.as_ref()));
+    let relayed = fronts.as_ref().map(relay::Prepared::counts);
+    let exporting = metrics.map(|exporter| export(exporter, &endpoint, naming.as_ref(), relayed));
     let log = log::Log::new(args.json_log);
 
     let graceful = Arc::new(GracefulShutdown::new());
@@ -259,14 +263,24 @@ async fn first_flights_by_dns(
     Ok((args.relay.prepare(server).await?, args.names.prepare(server).await?))
 }
 
-/// Answers scrapes with the counts of the engine, and of the name server if there is one.
-fn export(exporter: metrics::Exporter, endpoint: &Endpoint, names: Option<&FrontHandle>) -> JoinHandle<()> {
+/// Answers scrapes with the counts of the engine, of the name server if there is one, and of what fronts elsewhere hand
+/// over.
+fn export(
+    exporter: metrics::Exporter,
+    endpoint: &Endpoint,
+    names: Option<&FrontHandle>,
+    relayed: Option<relay::Counts>,
+) -> JoinHandle<()> {
     let mut publisher = firstflight::metrics::Publisher::new(endpoint.clone());
     let mut of_names = names.cloned().map(firstflight_dns::metrics::Publisher::new);
+    let mut of_relays = relayed.map(|counts| (counts, firstflight_dns::metrics::RelayPublisher::new()));
     tokio::spawn(exporter.run(move || {
         publisher.publish();
         if let Some(of_names) = &mut of_names {
             of_names.publish();
+        }
+        if let Some((counts, publisher)) = &mut of_relays {
+            counts.publish(publisher);
         }
     }))
 }

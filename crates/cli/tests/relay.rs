@@ -41,15 +41,15 @@ fn verifier() -> PrivateKey {
 }
 
 /// A server with a file `hello` that trusts [`verifier`] and shares `key` with a front.
-fn serve_front(dir: &Dir, key: &RelayKey) -> (Running, SocketAddr, SocketAddr) {
+fn serve_front(dir: &Dir, key: &RelayKey, args: &[&str]) -> (Running, SocketAddr, SocketAddr) {
     create_relay_key(&PathBuf::from(dir.path("relay")), 1, key).unwrap();
     let relay = free();
-    let (server, udp) =
-        serve(dir, &["--relay-listen", &relay.to_string(), "--relay-key", &dir.path("relay")]);
+    let (at, file) = (relay.to_string(), dir.path("relay"));
+    let (server, udp) = serve(dir, &[&["--relay-listen", &at, "--relay-key", &file], args].concat());
     (server, udp, relay)
 }
 
-/// A server with a file `hello` that trusts [`verifier`], and its address.
+/// A server with a file `hello` that trusts [`verifier`], and its address. It logs to the file `log`.
 fn serve(dir: &Dir, args: &[&str]) -> (Running, SocketAddr) {
     std::fs::create_dir(dir.path("www")).unwrap();
     std::fs::write(dir.path("www/hello"), "as you like").unwrap();
@@ -58,7 +58,7 @@ fn serve(dir: &Dir, args: &[&str]) -> (Running, SocketAddr) {
     let udp = free();
     let (address, root, trust) = (udp.to_string(), dir.path("www"), dir.path("trust"));
     let fixed = ["serve", "--udp", &address, "--root", &root, "--first-start", "--trust", &trust];
-    let mut server = Running::start(&[&fixed, args].concat());
+    let mut server = Running::start_logging(&[&fixed, args].concat(), &dir.path("log"));
     server.address();
     (server, udp)
 }
@@ -90,10 +90,15 @@ fn first_flight(client: SocketAddr, server: SocketAddr, id: u8) -> ConnectionInf
 
 /// What a front sends: `client`'s request, under `key`.
 fn datagram(client: SocketAddr, server: SocketAddr, key: &RelayKey, id: u8) -> Vec<u8> {
+    datagram_at(unix_ms(), client, server, key, id)
+}
+
+/// What a front sends whose clock says this.
+fn datagram_at(now: u64, client: SocketAddr, server: SocketAddr, key: &RelayKey, id: u8) -> Vec<u8> {
     let ci = first_flight(client, server, id);
     let mut sender = RelaySender::new(key, 1, 1, Boot((unix_ms() / 1000) as u32 + u32::from(id)));
     let mut out = [0; MAX_RELAY];
-    let len = sender.emit(&ci, &reply_key(), LOCAL, unix_ms(), &mut out).unwrap();
+    let len = sender.emit(&ci, &reply_key(), LOCAL, now, &mut out).unwrap();
     out[..len].to_vec()
 }
 
@@ -127,7 +132,7 @@ fn gets_its_answer(client: &UdpSocket, server: SocketAddr, id: u8, key: &ReplyKe
 fn a_client_that_sent_nothing_gets_its_answer() {
     let dir = Dir::new("answer");
     let key = RelayKey::from_bytes(&[3; 32]);
-    let (_server, udp, relay) = serve_front(&dir, &key);
+    let (_server, udp, relay) = serve_front(&dir, &key, &[]);
     let client = UdpSocket::bind((LOCAL, 0)).unwrap();
     let front = UdpSocket::bind((LOCAL, 0)).unwrap();
     let at = client.local_addr().unwrap();
@@ -144,6 +149,43 @@ fn counts(at: SocketAddr) -> String {
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     text
+}
+
+#[test]
+fn a_front_whose_clock_is_wrong_is_named_and_counted() {
+    let dir = Dir::new("clock");
+    let key = RelayKey::from_bytes(&[3; 32]);
+    let metrics = TcpListener::bind((LOCAL, 0)).unwrap().local_addr().unwrap();
+    let (_server, udp, relay) = serve_front(&dir, &key, &["--metrics", &metrics.to_string()]);
+    let client = UdpSocket::bind((LOCAL, 0)).unwrap();
+    let front = UdpSocket::bind((LOCAL, 0)).unwrap();
+    let at = client.local_addr().unwrap();
+    let counted = |outcome: &str| {
+        let line = format!("firstflight_relay_datagrams_total{{outcome=\"{outcome}\"}} 1\n");
+        while !counts(metrics).contains(&line) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    front.send_to(&datagram_at(unix_ms() - 3_600_000, at, udp, &key, 1), relay).unwrap();
+    counted("time");
+    front.send_to(&datagram(at, udp, &RelayKey::from_bytes(&[4; 32]), 2), relay).unwrap();
+    counted("tag");
+    front.send_to(&datagram(at, udp, &key, 3), relay).unwrap();
+    counted("taken");
+    gets_its_answer(&client, udp, 3, &reply_key());
+    let text = counts(metrics);
+    for line in [
+        "firstflight_relay_datagrams_total{outcome=\"repeated\"} 0\n",
+        "firstflight_relay_clock_checks_total{outcome=\"genuine\"} 1\n",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+    let log = std::fs::read_to_string(dir.path("log")).unwrap();
+    let clock = format!("the clock of front 1 (relay key 1) at {}", front.local_addr().unwrap());
+    let told: Vec<&str> = log.lines().filter(|line| line.contains(&clock)).collect();
+    assert_eq!(told.len(), 2, "{log}");
+    assert!(told[0].contains(" s behind this server's") && told[0].contains("NTP"), "{log}");
+    assert!(told[1].contains("agrees with this server's again"), "{log}");
 }
 
 #[test]

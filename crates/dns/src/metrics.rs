@@ -11,9 +11,17 @@
 //! | `firstflight_dns_sets_total` | `outcome` | sets of fragments: `begun`, `completed`, `repaired` (of those, with the parity), `mismatch`, `expired`, `evicted` |
 //! | `firstflight_dns_sets` | | sets of fragments that are held now, those put together lately included |
 //! | `firstflight_dns_first_flights_total` | `outcome` | first flights that were whole: `relayed`, `budget`, `unknown_key`, `not_opened`, `repeated`, `failed` |
+//!
+//! And those of a server that fronts elsewhere relay to ([`RelayPublisher`]):
+//!
+//! | name | labels | what |
+//! |---|---|---|
+//! | `firstflight_relay_datagrams_total` | `outcome` | datagrams: `taken`, and those dropped, by why: `time`, `boot`, `repeated`, `behind`, `tag`, `key`, `malformed`, `content`, `fronts` |
+//! | `firstflight_relay_clock_checks_total` | `outcome` | datagrams with a wrong time that were opened to see whether the front's clock is wrong: `genuine`, `forged` |
 
 use crate::front::{FrontCounters, Kind};
 use crate::reassembly::ReassemblyCounters;
+use crate::relay::RelayCounters;
 use crate::service::FrontHandle;
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 
@@ -36,12 +44,34 @@ impl Publisher {
     /// Tells the recorder of the [`metrics`] crate what has changed since the last call.
     pub fn publish(&mut self) {
         let now = self.handle.counters();
-        for (new, old) in counts(&now).into_iter().zip(counts(&self.published)) {
-            let (key, value) = new.label;
-            counter!(new.name, key => value).increment(new.value.saturating_sub(old.value));
-        }
+        increment(counts(&now), counts(&self.published));
         gauge!(SETS).set(self.handle.sets() as f64);
         self.published = now;
+    }
+}
+
+/// Publishes the counts of what a server takes from fronts elsewhere.
+#[derive(Debug, Default)]
+pub struct RelayPublisher(RelayCounters);
+
+impl RelayPublisher {
+    /// Nothing is published yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Tells the recorder of the [`metrics`] crate what has changed since the last call.
+    pub fn publish(&mut self, now: &RelayCounters) {
+        increment(relay_counts(now), relay_counts(&self.0));
+        self.0 = *now;
+    }
+}
+
+fn increment(now: Vec<Count>, before: Vec<Count>) {
+    for (new, old) in now.into_iter().zip(before) {
+        let (key, value) = new.label;
+        counter!(new.name, key => value).increment(new.value.saturating_sub(old.value));
     }
 }
 
@@ -96,6 +126,36 @@ fn counts((front, table): &(FrontCounters, ReassemblyCounters)) -> Vec<Count> {
     ];
     add("firstflight_dns_first_flights_total", "First flights that were whole", "outcome", &flights);
     counts
+}
+
+fn relay_counts(relay: &RelayCounters) -> Vec<Count> {
+    let datagrams = [
+        ("taken", relay.accepted),
+        ("time", relay.time),
+        ("boot", relay.old_boot),
+        ("repeated", relay.replayed),
+        ("behind", relay.behind),
+        ("tag", relay.forged),
+        ("key", relay.unknown_key),
+        ("malformed", relay.malformed),
+        ("content", relay.content),
+        ("fronts", relay.too_many_fronts),
+    ]
+    .map(|value| {
+        ("firstflight_relay_datagrams_total", "Datagrams from fronts, and what became of them", value)
+    });
+    let checks = [("genuine", relay.time_genuine), ("forged", relay.time_forged)].map(|value| {
+        ("firstflight_relay_clock_checks_total", "Datagrams with a wrong time that were opened", value)
+    });
+    let count = |(name, says, (label, value))| Count { name, label: ("outcome", label), value, says };
+    datagrams.into_iter().chain(checks).map(count).collect()
+}
+
+/// Tells the recorder of the [`metrics`] crate what the names of a [`RelayPublisher`] mean. Once is enough.
+pub fn describe_relay() {
+    for count in relay_counts(&RelayCounters::default()) {
+        describe_counter!(count.name, Unit::Count, count.says);
+    }
 }
 
 /// Tells the recorder of the [`metrics`] crate what the names mean. Once is enough.

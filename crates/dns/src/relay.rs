@@ -4,9 +4,11 @@
 //! The front does not send in the client's name: networks filter that (BCP 38), and it would be an open
 //! spoofer. It hands over what it opened in a datagram that only it can have made.
 
+mod clocks;
 mod receiver;
 mod window;
 
+pub use clocks::{ClockReport, FrontClock};
 pub use receiver::{RelayCounters, RelayReceiver, RelayRefused, Relayed};
 
 use crate::ReplyKey;

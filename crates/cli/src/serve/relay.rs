@@ -5,12 +5,13 @@ use crate::error::Error;
 use firstflight::credential::PendingLimit;
 use firstflight::credential::asap::AsapPolicy;
 use firstflight::{Endpoint, RelayedFlight};
-use firstflight_dns::relay::{MAX_RELAY, Relayed};
+use firstflight_dns::metrics::RelayPublisher;
+use firstflight_dns::relay::{ClockReport, FrontClock, MAX_RELAY, RelayCounters, Relayed};
 use firstflight_dns::{OpenBuffer, RelayReceiver, read_relay_keys};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::UdpSocket;
 
@@ -63,6 +64,22 @@ pub struct Prepared {
     receiver: RelayReceiver,
     keys: KeyFile,
     server: Server,
+    counts: Counts,
+}
+
+/// What came from fronts so far.
+#[derive(Clone, Default)]
+pub struct Counts(Arc<Mutex<RelayCounters>>);
+
+impl Counts {
+    /// Tells the recorder of metrics.
+    pub fn publish(&self, publisher: &mut RelayPublisher) {
+        publisher.publish(&self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn set(&self, now: &RelayCounters) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = *now;
+    }
 }
 
 impl Relay {
@@ -91,7 +108,7 @@ impl Relay {
         let mut keys = KeyFile { path: path.clone(), ids: Vec::new() };
         keys.read(&mut receiver)?;
         let socket = UdpSocket::bind(at).await.map_err(|error| Error::Udp(at, error))?;
-        Ok(Some(Prepared { socket, receiver, keys, server }))
+        Ok(Some(Prepared { socket, receiver, keys, server, counts: Counts::default() }))
     }
 }
 
@@ -116,6 +133,11 @@ impl KeyFile {
 }
 
 impl Prepared {
+    /// What comes from fronts, while it runs.
+    pub fn counts(&self) -> Counts {
+        self.counts.clone()
+    }
+
     /// Hands over to `endpoint` what fronts send.
     pub async fn run(mut self, endpoint: Endpoint) {
         let mut bytes = [0; MAX_RELAY + 1];
@@ -123,8 +145,8 @@ impl Prepared {
         let mut trouble = None;
         loop {
             tokio::select! {
-                received = self.socket.recv(&mut bytes) => match received {
-                    Ok(len) => self.take(bytes.get(..len).unwrap_or_default(), &endpoint),
+                received = self.socket.recv_from(&mut bytes) => match received {
+                    Ok((len, from)) => self.take(bytes.get(..len).unwrap_or_default(), from, &endpoint),
                     // What the kernel heard of somebody else: nothing is ever sent from here.
                     Err(error) => self.pause(&error).await,
                 },
@@ -144,11 +166,36 @@ impl Prepared {
         tokio::time::sleep(EVERY).await;
     }
 
-    fn take(&mut self, datagram: &[u8], endpoint: &Endpoint) {
+    fn take(&mut self, datagram: &[u8], from: SocketAddr, endpoint: &Endpoint) {
         let mut buffer = OpenBuffer::new();
         match self.receiver.handle_datagram(datagram, firstflight::unix_ms(), &mut buffer) {
             Ok(relayed) => self.server.take(endpoint, relayed),
-            Err(refused) => tracing::debug!(%refused, "a relay datagram was dropped"),
+            Err(refused) => tracing::debug!(%from, %refused, "a relay datagram was dropped"),
         }
+        if let Some(report) = self.receiver.poll_clock() {
+            tell(from, &report);
+        }
+        self.counts.set(self.receiver.counters());
     }
+}
+
+/// Says how the clock of the front at `from` differs from this server's.
+fn tell(from: SocketAddr, report: &ClockReport) {
+    let ClockReport { key_id, front, clock } = report;
+    let front = format_args!("front {front} (relay key {key_id}) at {from}");
+    let (apart, direction) = match clock {
+        FrontClock::Ahead(ms) => (ms, "ahead of"),
+        FrontClock::Behind(ms) => (ms, "behind"),
+        _ => {
+            tracing::warn!(
+                "the clock of {front} agrees with this server's again: its first flights are taken"
+            );
+            return;
+        }
+    };
+    let seconds = Duration::from_millis(*apart).as_secs_f64();
+    tracing::warn!(
+        "the clock of {front} is {seconds:.1} s {direction} this server's, so its first flights are dropped (5 s are \
+         allowed): one of the two clocks is wrong, run NTP on both machines"
+    );
 }

@@ -1,5 +1,6 @@
 //! The server's end.
 
+use super::clocks::{ClockReport, Clocks};
 use super::window::{Seen, Window};
 use super::{Boot, HEAD, MAGIC, MAX_RELAY, RELAY_WINDOW_MS, RelayKey, TAG, VERSION_TYPE, nonce};
 use crate::ReplyKey;
@@ -75,8 +76,12 @@ pub struct RelayCounters {
     pub malformed: u64,
     /// [`RelayRefused::UnknownKey`].
     pub unknown_key: u64,
-    /// [`RelayRefused::Time`].
+    /// [`RelayRefused::Time`]: genuine ones and others.
     pub time: u64,
+    /// Of those, how many were opened to see whether the front's clock is wrong, and were genuine.
+    pub time_genuine: u64,
+    /// The same, and were not genuine.
+    pub time_forged: u64,
     /// [`RelayRefused::OldBoot`].
     pub old_boot: u64,
     /// [`RelayRefused::Replayed`].
@@ -122,22 +127,24 @@ struct Key {
     cipher: ChaCha20Poly1305,
 }
 
-/// The server's end.
+/// The server's end. After each [`RelayReceiver::handle_datagram`] ask [`RelayReceiver::poll_clock`].
 #[derive(Default)]
 pub struct RelayReceiver {
     keys: BTreeMap<u8, Key>,
     /// By key id and front id.
     fronts: BTreeMap<(u8, u16), Front>,
+    clocks: Clocks,
     counters: RelayCounters,
 }
 
 /// The header's fields.
-struct Head {
+pub(super) struct Head {
     key_id: u8,
     front: u16,
-    boot: Boot,
-    sequence: u64,
-    time: u64,
+    pub(super) boot: Boot,
+    pub(super) sequence: u64,
+    /// Unix milliseconds.
+    pub(super) time: u64,
 }
 
 impl Head {
@@ -177,6 +184,13 @@ impl RelayReceiver {
     pub fn remove_key(&mut self, key_id: u8) {
         self.keys.remove(&key_id);
         self.fronts.retain(|(of, _), _| *of != key_id);
+        self.clocks.remove_key(key_id);
+    }
+
+    /// What the last datagram says of its front's clock, if it is to be told: that it is too far from this server's,
+    /// again every ten minutes while it is, and that it is right again.
+    pub const fn poll_clock(&mut self) -> Option<ClockReport> {
+        self.clocks.report()
     }
 
     /// What happened so far.
@@ -223,21 +237,30 @@ impl RelayReceiver {
         let (text, tag) = rest.split_last_chunk::<TAG>().ok_or(RelayRefused::Malformed)?;
         let head = Head::parse(head_bytes).ok_or(RelayRefused::Malformed)?;
         let key = self.keys.get(&head.key_id).ok_or(RelayRefused::UnknownKey)?;
+        let place = (head.key_id, head.front);
+        let known = self.fronts.get(&place);
+        let sealed = Sealed { head: head_bytes, text, tag };
         if head.time.abs_diff(unix_ms) > RELAY_WINDOW_MS {
+            // A copy of what was there before says nothing of the front's clock now.
+            let is_new = known.is_none_or(|front| front.is_new(&head));
+            if is_new && self.clocks.check(place, &head, unix_ms) {
+                match sealed.open(&key.cipher, buffer) {
+                    Ok(_) => {
+                        self.counters.time_genuine += 1;
+                        self.clocks.note_wrong(place, &head, unix_ms);
+                    }
+                    Err(_) => self.counters.time_forged += 1,
+                }
+            }
             return Err(RelayRefused::Time);
         }
-        let place = (head.key_id, head.front);
-        if let Some(front) = self.fronts.get(&place) {
+        if let Some(front) = known {
             front.check(&head)?;
         }
-        let plain = buffer.part_mut(text.len()).ok_or(RelayRefused::Malformed)?;
-        let nonce = nonce(head_bytes).ok_or(RelayRefused::Malformed)?;
-        let pair = InOutBuf::new(text, plain).map_err(|_| RelayRefused::Malformed)?;
-        key.cipher
-            .decrypt_inout_detached(&nonce, head_bytes, pair, &Tag::from(*tag))
-            .map_err(|_| RelayRefused::Forged)?;
+        let plain = sealed.open(&key.cipher, buffer)?;
         self.note(place, &head, unix_ms)?;
-        content(buffer.part(text.len()).unwrap_or_default())
+        self.clocks.note_taken(place, &head, unix_ms);
+        content(plain)
     }
 
     /// Marks a datagram that is genuine.
@@ -260,7 +283,36 @@ impl RelayReceiver {
     }
 }
 
+/// A datagram's three parts.
+struct Sealed<'a> {
+    head: &'a [u8; HEAD],
+    text: &'a [u8],
+    tag: &'a [u8; TAG],
+}
+
+impl Sealed<'_> {
+    /// What is in it, if it was made with the key of `cipher`.
+    fn open<'b>(
+        &self,
+        cipher: &ChaCha20Poly1305,
+        buffer: &'b mut OpenBuffer,
+    ) -> Result<&'b [u8], RelayRefused> {
+        let plain = buffer.part_mut(self.text.len()).ok_or(RelayRefused::Malformed)?;
+        let nonce = nonce(self.head).ok_or(RelayRefused::Malformed)?;
+        let pair = InOutBuf::new(self.text, plain).map_err(|_| RelayRefused::Malformed)?;
+        cipher
+            .decrypt_inout_detached(&nonce, self.head, pair, &Tag::from(*self.tag))
+            .map_err(|_| RelayRefused::Forged)?;
+        Ok(buffer.part(self.text.len()).unwrap_or_default())
+    }
+}
+
 impl Front {
+    /// Whether it is newer than all that was taken.
+    fn is_new(&self, head: &Head) -> bool {
+        head.boot > self.boot || (head.boot == self.boot && self.window.is_above(head.sequence))
+    }
+
     fn check(&self, head: &Head) -> Result<(), RelayRefused> {
         if head.boot != self.boot {
             return if head.boot < self.boot { Err(RelayRefused::OldBoot) } else { Ok(()) };

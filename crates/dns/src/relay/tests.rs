@@ -100,6 +100,88 @@ fn times_are_five_seconds_apart_at_most() {
     }
 }
 
+fn clock_of(receiver: &mut RelayReceiver) -> Option<FrontClock> {
+    let report = receiver.poll_clock()?;
+    assert_eq!((report.key_id, report.front), (2, 7));
+    assert_eq!(receiver.poll_clock(), None);
+    Some(report.clock)
+}
+
+#[test]
+fn a_clock_that_is_wrong_is_reported_and_again_and_once_when_it_is_right() {
+    const REMIND: u64 = 600_000;
+    let (mut sender, mut receiver) = (sender(100), receiver());
+    let mut at = |receiver: &mut RelayReceiver, sent: u64, now: u64| {
+        let expected = if sent.abs_diff(now) > RELAY_WINDOW_MS { Err(RelayRefused::Time) } else { Ok(()) };
+        assert_eq!(take(receiver, &emit(&mut sender, sent), now), expected);
+        clock_of(receiver)
+    };
+    assert_eq!(at(&mut receiver, NOW - 12_345, NOW), Some(FrontClock::Behind(12_345)));
+    // What was dropped has left nothing behind that drops something else.
+    assert_eq!(receiver.fronts(), 0);
+    // Not each of them is reported, or opened.
+    for n in 1..100 {
+        assert_eq!(at(&mut receiver, NOW, NOW + 6000 * n), None);
+    }
+    assert_eq!(receiver.counters().time_genuine, 1);
+    assert_eq!(at(&mut receiver, NOW, NOW + REMIND), Some(FrontClock::Behind(REMIND)));
+    // At the edge it is not yet right.
+    let later = NOW + REMIND;
+    assert_eq!(at(&mut receiver, later - 4000, later), None);
+    assert_eq!(at(&mut receiver, later - 2000, later), Some(FrontClock::Right));
+    assert_eq!(at(&mut receiver, later, later), None);
+    assert_eq!(at(&mut receiver, later + 10_000, later + 2000), Some(FrontClock::Ahead(8000)));
+    let counters = receiver.counters();
+    assert_eq!((counters.accepted, counters.time, counters.time_genuine), (3, 102, 3));
+}
+
+#[test]
+fn a_wrong_time_moves_neither_window_nor_start() {
+    let (mut old, mut receiver) = (sender(100), receiver());
+    let first = emit(&mut old, NOW);
+    assert_eq!(take(&mut receiver, &emit(&mut old, NOW), NOW), Ok(()));
+    // Far ahead in the sequence, and then of a later start; both genuine.
+    old.sequence = 1_000_000;
+    assert_eq!(take(&mut receiver, &emit(&mut old, NOW - 9000), NOW), Err(RelayRefused::Time));
+    let mut new = sender(101);
+    assert_eq!(take(&mut receiver, &emit(&mut new, NOW - 9000), NOW + 1000), Err(RelayRefused::Time));
+    assert!(receiver.counters().time_genuine > 0);
+    assert_eq!(take(&mut receiver, &first, NOW), Ok(()));
+}
+
+#[test]
+fn a_warning_about_a_clock_is_not_forged() {
+    let (mut sender, mut receiver) = (sender(100), receiver());
+    let kept = emit(&mut sender, NOW);
+    let late = emit(&mut sender, NOW);
+    // Another's key, and a time that was changed on the way.
+    let mut other = RelaySender::new(&RelayKey::from_bytes(&[1; 32]), 2, 7, Boot(100));
+    let forged = emit(&mut other, NOW - 9000);
+    let mut changed = kept.clone();
+    changed[18] ^= 1;
+    for (n, datagram) in [&forged, &changed, &forged].into_iter().enumerate() {
+        assert_eq!(take(&mut receiver, datagram, NOW + 1000 * n as u64), Err(RelayRefused::Time));
+        assert_eq!(clock_of(&mut receiver), None);
+    }
+    // One a second is opened, whatever comes.
+    assert_eq!(take(&mut receiver, &forged, NOW + 2999), Err(RelayRefused::Time));
+    assert_eq!((receiver.counters().time, receiver.counters().time_forged), (4, 3));
+    // Copies of what was taken, of what was overtaken and lost, and of what was reported.
+    assert_eq!(take(&mut receiver, &emit(&mut sender, NOW), NOW), Ok(()));
+    for (n, datagram) in [&kept, &late].into_iter().enumerate() {
+        let now = NOW + 10_000 * (n as u64 + 1);
+        assert_eq!(take(&mut receiver, datagram, now), Err(RelayRefused::Time));
+        assert_eq!(clock_of(&mut receiver), None);
+    }
+    let reported = emit(&mut sender, NOW);
+    let later = NOW + 1_000_000;
+    assert_eq!(take(&mut receiver, &reported, later), Err(RelayRefused::Time));
+    assert_eq!(clock_of(&mut receiver), Some(FrontClock::Behind(1_000_000)));
+    assert_eq!(take(&mut receiver, &reported, later + 1_000_000), Err(RelayRefused::Time));
+    assert_eq!(clock_of(&mut receiver), None);
+    assert_eq!((receiver.counters().time_genuine, receiver.counters().time_forged), (1, 3));
+}
+
 /// A server reads its key file again every second.
 #[test]
 fn a_key_that_is_set_again_keeps_what_was_seen() {

@@ -42,6 +42,11 @@ impl Window {
         }
     }
 
+    /// Whether it is above all that were seen.
+    pub(super) const fn is_above(&self, number: u64) -> bool {
+        number >= self.next
+    }
+
     /// Marks a number that was not seen.
     pub(super) fn mark(&mut self, number: u64) {
         if number >= self.next {
@@ -85,6 +90,7 @@ mod tests {
                     () => Seen::No,
                 };
                 prop_assert_eq!(window.look(number), expected);
+                prop_assert_eq!(window.is_above(number), number >= next);
                 if expected == Seen::No {
                     window.mark(number);
                     seen.insert(number);

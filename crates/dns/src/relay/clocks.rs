@@ -1,0 +1,110 @@
+//! Whose clock is too far from the server's.
+//!
+//! A front whose clock is wrong loses everything that it sends, and nothing is answered. So the server says it. Only a
+//! genuine datagram may cause a warning, and one that is newer than all that is known of its front: otherwise a copy of
+//! an old one would do.
+
+use super::receiver::Head;
+use super::{Boot, RELAY_WINDOW_MS};
+use std::collections::BTreeMap;
+
+/// A datagram with a wrong time is opened so often at most, in milliseconds.
+const CHECK_EVERY_MS: u64 = 1_000;
+/// A clock that stays wrong is reported again after this time, in milliseconds.
+const REMIND_MS: u64 = 600_000;
+/// A clock is right again when it is no farther than this from the server's, in milliseconds. Less than
+/// [`RELAY_WINDOW_MS`], so that one at the edge is not reported with every other datagram.
+const RIGHT_MS: u64 = RELAY_WINDOW_MS / 2;
+/// The most fronts that are remembered.
+const MAX_FRONTS: usize = 1024;
+
+/// A front's clock in comparison with the server's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClockReport {
+    /// The number of the relay key.
+    pub key_id: u8,
+    /// The front, among those that have the key.
+    pub front: u16,
+    /// How the clocks differ.
+    pub clock: FrontClock,
+}
+
+/// How a front's clock differs from the server's. Which of the two is wrong, nobody knows here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FrontClock {
+    /// The front's is ahead by so many milliseconds: what it sends is dropped.
+    Ahead(u64),
+    /// The front's is behind by so many milliseconds: what it sends is dropped.
+    Behind(u64),
+    /// They agree again.
+    Right,
+}
+
+/// What is known of one front's clock.
+#[derive(Debug)]
+struct Known {
+    /// The newest genuine datagram whose time was wrong.
+    newest: (Boot, u64),
+    /// The server's time of the last report that it is wrong; `None` once it is right.
+    reported: Option<u64>,
+}
+
+/// The clocks of fronts. By key id and front id.
+#[derive(Debug, Default)]
+pub(super) struct Clocks {
+    fronts: BTreeMap<(u8, u16), Known>,
+    /// The server's time of the last check.
+    checked: Option<u64>,
+    report: Option<ClockReport>,
+}
+
+/// Whether `interval` has passed. The clock may have been set: then it has.
+fn passed(since: Option<u64>, now: u64, interval: u64) -> bool {
+    since.is_none_or(|since| now.abs_diff(since) >= interval)
+}
+
+impl Clocks {
+    /// Whether a datagram with a wrong time is worth opening at the server's time `now`. If so, it counts as opened.
+    pub(super) fn check(&mut self, place: (u8, u16), head: &Head, now: u64) -> bool {
+        let worth = match self.fronts.get(&place) {
+            Some(known) => {
+                (head.boot, head.sequence) > known.newest && passed(known.reported, now, REMIND_MS)
+            }
+            None => self.fronts.len() < MAX_FRONTS,
+        };
+        let worth = worth && passed(self.checked, now, CHECK_EVERY_MS);
+        if worth {
+            self.checked = Some(now);
+        }
+        worth
+    }
+
+    /// A datagram with a wrong time is genuine.
+    pub(super) fn note_wrong(&mut self, place: (u8, u16), head: &Head, now: u64) {
+        let newest = (head.boot, head.sequence);
+        self.fronts.insert(place, Known { newest, reported: Some(now) });
+        let apart = head.time.abs_diff(now);
+        let clock = if head.time > now { FrontClock::Ahead(apart) } else { FrontClock::Behind(apart) };
+        self.report = Some(ClockReport { key_id: place.0, front: place.1, clock });
+    }
+
+    /// A datagram was taken.
+    pub(super) fn note_taken(&mut self, place: (u8, u16), head: &Head, now: u64) {
+        if head.time.abs_diff(now) <= RIGHT_MS
+            && let Some(known) = self.fronts.get_mut(&place)
+            && known.reported.take().is_some()
+        {
+            self.report = Some(ClockReport { key_id: place.0, front: place.1, clock: FrontClock::Right });
+        }
+    }
+
+    /// Nothing is known any more of the fronts with this key.
+    pub(super) fn remove_key(&mut self, key_id: u8) {
+        self.fronts.retain(|(of, _), _| *of != key_id);
+    }
+
+    pub(super) const fn report(&mut self) -> Option<ClockReport> {
+        self.report.take()
+    }
+}
