@@ -123,7 +123,19 @@ fn mistakes_are_told_in_one_line() {
     with(&[], "say what to serve");
     with(&["--zone", &zone], "1 --zone and 0 --origin");
     with(&["--zone", &dir.path("none"), "--origin", "xyz.com"], "cannot read the zone file");
-    with(&["--zone", &key, "--origin", "xyz.com"], "is no zone file");
+    with(&["--zone", &key, "--origin", "xyz.com"], "for xyz.com., line 1: an entry that cannot be read");
+    let wrong = dir.file("wrong", &format!("{ZONE}\na IN CNAME b\na IN A 192.0.2.1\n"));
+    with(
+        &["--zone", &wrong, "--origin", "xyz.com"],
+        &format!("the zone file {wrong} for xyz.com., line 7: a CNAME record beside others at a.xyz.com."),
+    );
+    let included = dir.file("included", &format!("{ZONE}$INCLUDE wrong\n"));
+    with(
+        &["--zone", &included, "--origin", "xyz.com"],
+        &format!("the zone file {wrong} for xyz.com., line 2: "),
+    );
+    let bare = dir.file("bare", "");
+    with(&["--zone", &bare, "--origin", "xyz.com"], "for xyz.com.: no SOA record at its origin");
     with(&["--zone", &zone, "--origin", "x..y"], "write a domain name");
     with(
         &["--zone", &zone, "--origin", "a.com", "--zone", &zone, "--origin", "a.com"],

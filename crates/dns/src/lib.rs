@@ -62,4 +62,4 @@ pub use query::{Echo, FragmentQuery, MessageError, Question};
 pub use reassembly::{Reassembled, Reassembly, ReassemblyCounters, ReassemblyLimits};
 pub use relay::{Boot, RelayKey, RelayReceiver, RelayRefused, RelaySender, Relayed};
 pub use seal::{CarriageKey, OpenBuffer, OpenError, SealError, Sealed, seal};
-pub use zone::{ZoneData, ZoneError};
+pub use zone::{AliasLoop, EntryFault, ZoneData, ZoneError, ZoneFault, ZonePlace};

@@ -1,9 +1,15 @@
 //! A zone of ordinary names, from a zone file (RFC 1035 §5), and how they are answered (RFC 1034 §4.3.2, wildcards
 //! RFC 4592).
 
+mod entries;
+mod error;
 mod load;
+mod loops;
+mod read;
 
-pub use load::ZoneError;
+pub use entries::EntryFault;
+pub use error::{Place as ZonePlace, ZoneError, ZoneFault};
+pub use loops::AliasLoop;
 
 use core::fmt;
 use hickory_proto::op::ResponseCode;
@@ -21,6 +27,7 @@ pub struct ZoneData {
     /// By name, those included that have no records but names below them (RFC 4592 §2.2.2).
     nodes: HashMap<Name, Node>,
     records: usize,
+    loops: Vec<AliasLoop>,
 }
 
 /// The records of a name.
@@ -86,6 +93,21 @@ impl ZoneData {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.records == 0
+    }
+
+    /// The serial number in its SOA record.
+    #[must_use]
+    pub const fn serial(&self) -> u32 {
+        match &self.soa.data {
+            RData::SOA(soa) => soa.serial,
+            _ => 0,
+        }
+    }
+
+    /// Aliases in its file that lead back to themselves. They are answered; nobody gets anywhere by them.
+    #[must_use]
+    pub fn alias_loops(&self) -> &[AliasLoop] {
+        &self.loops
     }
 
     /// The name servers that this zone names for one that begins at `child`, with their addresses as far as it

@@ -80,9 +80,11 @@ impl fmt::Display for DnsError {
             Self::ReadZone(path, error) => write!(f, "cannot read the zone file {}: {error}", path.display()),
             Self::Zone(path, wrong) => {
                 let (origin, error) = &**wrong;
+                let path = error.place.as_ref().and_then(|place| place.file.as_ref()).unwrap_or(path);
+                let separator = if error.place.is_some() { ", " } else { ": " };
                 // The library's messages may have several lines.
                 let error = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
-                write!(f, "the zone file {} for {origin} {error}", path.display())
+                write!(f, "the zone file {} for {origin}{separator}{error}", path.display())
             }
             Self::Key(fault) => fault.fmt(f),
             Self::ReadNearest(path, error) => write!(f, "cannot read --nearest {}: {error}", path.display()),

@@ -1,30 +1,47 @@
-//! Zone files read, and what they must have.
+//! Zones made from records, and what they must have.
 
+use super::error::{ZoneError, ZoneFault};
+use super::loops::find_loops;
+use super::read::{Located, Reader};
 use super::{Node, ZoneData, labels};
-use core::fmt;
 use hickory_proto::rr::rdata::SOA;
 use hickory_proto::rr::rdata::svcb::{SVCB, SvcParamValue};
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
-use hickory_proto::serialize::txt::{ParseError, Parser};
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 /// RFC 2181 §8.
 const MAX_TTL: u32 = 0x7fff_ffff;
 
 impl ZoneData {
-    /// Reads the zone that begins at `origin` from the text of a zone file. `path` is where it was, for other
-    /// files that it includes.
+    /// Reads the zone that begins at `origin` from the text of a zone file. `path` is where it was, for messages and
+    /// for other files that it includes.
     ///
     /// # Errors
     /// When it is no zone file, or not a whole and legal zone. Whoever wrote the file is at fault.
     pub fn parse(text: &str, path: Option<PathBuf>, origin: &Name) -> Result<Self, ZoneError> {
+        Self::parse_with(text, path.as_deref(), origin, &mut |path| std::fs::read_to_string(path))
+    }
+
+    /// As [`ZoneData::parse`]; `files` gives the text of files that are included.
+    ///
+    /// # Errors
+    /// As [`ZoneData::parse`].
+    pub fn parse_with(
+        text: &str,
+        path: Option<&Path>,
+        origin: &Name,
+        files: &mut dyn FnMut(&Path) -> io::Result<String>,
+    ) -> Result<Self, ZoneError> {
         let mut origin = origin.to_lowercase();
         origin.set_fqdn(true);
-        let parsed = Parser::new(text, path, Some(origin.clone())).parse();
-        let (_, sets) = parsed.map_err(ZoneError::Syntax)?;
-        let sets = sets.into_values().map(|set| (set.record_type(), set.into_parts().records));
-        Self::new(origin, sets)
+        let records = Reader::read(text, path, &origin, files)?;
+        let zone = Self::build(origin, records)?;
+        if zone.nodes.get(&zone.origin).is_none_or(|node| super::records(node, RecordType::NS).is_none()) {
+            return Err(ZoneFault::NoServers.at(None));
+        }
+        Ok(zone)
     }
 
     /// The zone that begins at `origin` and has only its servers: what a carriage zone is without a file.
@@ -33,89 +50,97 @@ impl ZoneData {
             RData::NS(host) => Some(host.0.clone()),
             _ => None,
         });
-        let rname = origin.prepend_label("hostmaster").map_err(|_| ZoneError::NameTooLong)?;
+        let rname = origin.prepend_label("hostmaster").map_err(|_| ZoneFault::NameTooLong.at(None))?;
         let mname = mname.unwrap_or_else(|| origin.clone());
         // Nothing in it is worth keeping: the last number is how long a resolver keeps that there is nothing.
         let soa = SOA::new(mname, rname, 1, 86_400, 7_200, 3_600_000, 0);
-        let mut sets: Vec<(RecordType, Vec<Record>)> =
-            vec![(RecordType::SOA, vec![Record::from_rdata(origin.clone(), 86_400, RData::SOA(soa))])];
-        if !servers.is_empty() {
-            sets.push((RecordType::NS, servers.to_vec()));
-        }
+        let soa = Record::from_rdata(origin.clone(), 86_400, RData::SOA(soa));
         let own = addresses.iter().filter(|record| origin.zone_of(&record.name));
-        sets.extend(own.map(|record| (record.record_type(), vec![record.clone()])));
-        Self::build(origin.clone(), sets)
+        let records = core::iter::once(&soa).chain(servers).chain(own).cloned().map(Located::from);
+        Self::build(origin.clone(), records.collect())
     }
 
-    fn new(
-        origin: Name,
-        sets: impl IntoIterator<Item = (RecordType, Vec<Record>)>,
-    ) -> Result<Self, ZoneError> {
-        let zone = Self::build(origin, sets)?;
-        if zone.nodes.get(&zone.origin).is_none_or(|node| super::records(node, RecordType::NS).is_none()) {
-            return Err(ZoneError::NoServers);
+    fn build(origin: Name, records: Vec<Located>) -> Result<Self, ZoneError> {
+        let mut builder = Builder { origin, nodes: HashMap::new(), soa: None, count: 0 };
+        let mut aliases = Vec::new();
+        for Located { mut record, place } in records {
+            let checked = check(&builder.origin, &mut record);
+            if let (RData::CNAME(_), Some(place)) = (&record.data, &place) {
+                aliases.push((place.clone(), record.name.clone()));
+            }
+            checked.and_then(|()| builder.add(record)).map_err(|fault| fault.at(place))?;
         }
+        let Builder { origin, nodes, soa, count } = builder;
+        let soa = soa.ok_or(ZoneFault::NoSoa.at(None))?;
+        let mut zone = Self { origin, soa, nodes, records: count, loops: Vec::new() };
+        zone.loops = find_loops(&zone, aliases);
         Ok(zone)
     }
+}
 
-    fn build(
-        origin: Name,
-        sets: impl IntoIterator<Item = (RecordType, Vec<Record>)>,
-    ) -> Result<Self, ZoneError> {
-        let (mut nodes, mut soa, mut count) = (HashMap::<Name, Node>::new(), None, 0);
-        for (kind, mut records) in sets {
-            for record in &mut records {
-                check(&origin, record)?;
-                count += 1;
+/// A zone under way.
+struct Builder {
+    origin: Name,
+    nodes: HashMap<Name, Node>,
+    soa: Option<Record>,
+    count: usize,
+}
+
+impl Builder {
+    fn add(&mut self, record: Record) -> Result<(), ZoneFault> {
+        let (name, kind) = (record.name.clone(), record.record_type());
+        if kind == RecordType::SOA {
+            if name != self.origin {
+                return Err(ZoneFault::Soa(name));
             }
-            let Some(first) = records.first() else { continue };
-            let name = first.name.clone();
-            if kind == RecordType::SOA {
-                if name != origin {
-                    return Err(ZoneError::Soa(name));
-                }
-                soa = Some(first.clone());
-            }
-            // All of one set have one TTL (RFC 2181 §5.2).
-            let ttl = records.iter().map(|record| record.ttl).min().unwrap_or(0);
-            records.iter_mut().for_each(|record| record.ttl = ttl);
-            for count in labels(&origin)..labels(&name) {
-                nodes.entry(name.trim_to(count)).or_default();
-            }
-            let node = nodes.entry(name).or_default();
-            match node.iter_mut().find(|(found, _)| *found == kind) {
-                Some((_, before)) => before.append(&mut records),
-                None => node.push((kind, records)),
+            if self.soa.replace(record.clone()).is_some() {
+                return Err(ZoneFault::TwoSoas);
             }
         }
-        for (name, node) in &nodes {
-            let alias = super::records(node, RecordType::CNAME);
-            if alias.is_some_and(|alias| alias.len() > 1 || node.len() > 1) {
-                return Err(ZoneError::Alias(name.clone()));
-            }
+        for count in labels(&self.origin)..labels(&name) {
+            self.nodes.entry(name.trim_to(count)).or_default();
         }
-        let soa = soa.ok_or(ZoneError::NoSoa)?;
-        Ok(Self { origin, soa, nodes, records: count })
+        let node = self.nodes.entry(name).or_default();
+        let is_alias = |kind| kind == RecordType::CNAME;
+        if node.iter().any(|(found, _)| is_alias(kind) != is_alias(*found)) {
+            return Err(ZoneFault::Alias(record.name));
+        }
+        let Some((_, set)) = node.iter_mut().find(|(found, _)| *found == kind) else {
+            node.push((kind, vec![record]));
+            self.count += 1;
+            return Ok(());
+        };
+        // All of one set have one TTL, and no two are equal (RFC 2181 §5 and §5.2).
+        let ttl = set.iter().map(|other| other.ttl).fold(record.ttl, u32::min);
+        if !set.iter().any(|other| other.data == record.data) {
+            if is_alias(kind) {
+                return Err(ZoneFault::Alias(record.name));
+            }
+            set.push(record);
+            self.count += 1;
+        }
+        set.iter_mut().for_each(|record| record.ttl = ttl);
+        Ok(())
     }
 }
 
 /// What a record must be, and what the library's parser leaves open.
-fn check(origin: &Name, record: &mut Record) -> Result<(), ZoneError> {
+fn check(origin: &Name, record: &mut Record) -> Result<(), ZoneFault> {
     record.name.set_fqdn(true);
     let name = || record.name.clone();
     if !origin.zone_of(&record.name) {
-        return Err(ZoneError::Outside(name()));
+        return Err(ZoneFault::Outside(name()));
     }
     if record.dns_class != DNSClass::IN {
-        return Err(ZoneError::Class(name()));
+        return Err(ZoneFault::Class(name()));
     }
     if record.ttl > MAX_TTL {
-        return Err(ZoneError::Ttl(name()));
+        return Err(ZoneFault::Ttl(name()));
     }
     let kind = record.record_type();
     // It promises what this server does not do.
     if kind == RecordType::ANAME {
-        return Err(ZoneError::Unsupported(name(), kind));
+        return Err(ZoneFault::Unsupported(name(), kind));
     }
     let owner = record.name.clone();
     match &mut record.data {
@@ -127,17 +152,17 @@ fn check(origin: &Name, record: &mut Record) -> Result<(), ZoneError> {
 
 /// The library leaves relative targets as they are, the order of parameters, and the escapes in those that it
 /// does not know.
-fn check_service(owner: Name, svcb: &mut SVCB) -> Result<(), ZoneError> {
+fn check_service(owner: Name, svcb: &mut SVCB) -> Result<(), ZoneFault> {
     if !svcb.target_name.is_fqdn() {
-        return Err(ZoneError::RelativeTarget(owner));
+        return Err(ZoneFault::RelativeTarget(owner));
     }
     svcb.svc_params.sort_by_key(|(key, _)| u16::from(*key));
     if svcb.svc_params.windows(2).any(|pair| matches!(pair, [(a, _), (b, _)] if a == b)) {
-        return Err(ZoneError::Parameter(owner));
+        return Err(ZoneFault::Parameter(owner));
     }
     for (_, value) in &mut svcb.svc_params {
         if let SvcParamValue::Unknown(value) = value {
-            value.0 = unescape(&value.0).ok_or_else(|| ZoneError::Parameter(owner.clone()))?;
+            value.0 = unescape(&value.0).ok_or_else(|| ZoneFault::Parameter(owner.clone()))?;
         }
     }
     Ok(())
@@ -166,60 +191,3 @@ fn unescape(text: &[u8]) -> Option<Vec<u8>> {
     }
     Some(out)
 }
-
-/// What is wrong with a zone: whoever wrote it is at fault.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum ZoneError {
-    /// The text is no zone file.
-    Syntax(ParseError),
-    /// No SOA record at the origin.
-    NoSoa,
-    /// No NS record at the origin.
-    NoServers,
-    /// An SOA record at another name.
-    Soa(Name),
-    /// A name that is not in the zone.
-    Outside(Name),
-    /// Another class than IN.
-    Class(Name),
-    /// A TTL above 2³¹ − 1 (RFC 2181 §8).
-    Ttl(Name),
-    /// A CNAME record beside others (RFC 1034 §3.6.2).
-    Alias(Name),
-    /// A type that is not served.
-    Unsupported(Name, RecordType),
-    /// The target of an SVCB or HTTPS record without its final dot.
-    RelativeTarget(Name),
-    /// A parameter of an SVCB or HTTPS record that is none, or is there twice.
-    Parameter(Name),
-    /// The zone's name leaves no room for names below it.
-    NameTooLong,
-}
-
-impl fmt::Display for ZoneError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Syntax(error) => write!(f, "is no zone file: {error}"),
-            Self::NoSoa => f.write_str("has no SOA record at its origin"),
-            Self::NoServers => f.write_str("has no NS record at its origin"),
-            Self::Soa(name) => write!(f, "has an SOA record at {name}, which is not its origin"),
-            Self::Outside(name) => write!(f, "has the name {name}, which is not in the zone"),
-            Self::Class(name) => write!(f, "has a record of another class than IN at {name}"),
-            Self::Ttl(name) => write!(f, "has a TTL above 2147483647 at {name}"),
-            Self::Alias(name) => write!(f, "has a CNAME record beside others at {name}"),
-            Self::Unsupported(name, kind) => {
-                write!(f, "has a record of type {kind} at {name}, which is not served")
-            }
-            Self::RelativeTarget(name) => {
-                write!(f, "has a target without its final dot in the record at {name}: write the whole name")
-            }
-            Self::Parameter(name) => {
-                write!(f, "has a parameter that is none, or one twice, in the record at {name}")
-            }
-            Self::NameTooLong => f.write_str("has a name that leaves no room for names below it"),
-        }
-    }
-}
-
-impl std::error::Error for ZoneError {}

@@ -203,24 +203,124 @@ fn what_another_zone_begins_at_is_referred_with_glue() {
     assert_eq!(ask("host.sub.example.com.", RecordType::DS).kind, FoundKind::Referral);
 }
 
+const SOA: &str = "$TTL 300\n@ IN SOA ns1 hostmaster 7 3600 900 604800 60\n";
+
+/// Three lines of head and one record: what is added begins at line 5.
+fn more(lines: &str) -> String {
+    let text = format!("{SOA}@ IN NS ns1\nns1 IN A 192.0.2.1\n{lines}");
+    parse(&text).unwrap_err().to_string()
+}
+
 #[test]
-fn what_is_no_zone_says_what_is_wrong() {
-    let soa = "$TTL 300\n@ IN SOA ns1 hostmaster 7 3600 900 604800 60\n";
-    let whole = format!("{soa}@ IN NS ns1\nns1 IN A 192.0.2.1\n");
-    assert_eq!(parse(&whole).unwrap().len(), 3);
+fn what_is_missing_is_in_no_line() {
     let error = |text: &str| parse(text).unwrap_err().to_string();
-    let more = |line: &str| error(&format!("{whole}{line}\n"));
-    assert_eq!(error(""), "has no SOA record at its origin");
-    assert_eq!(error(soa), "has no NS record at its origin");
-    assert!(error("www IN A 192.0.2.1").contains("is no zone file"));
-    assert!(more("www IN A 192.0.2.256").contains("is no zone file"));
-    assert_eq!(
-        more("www.example.net. IN A 192.0.2.1"),
-        "has the name www.example.net., which is not in the zone"
+    assert_eq!(error(""), "no SOA record at its origin");
+    assert_eq!(error(SOA), "no NS record at its origin");
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_line() {
+    for (text, expected) in [
+        ("www IN A 192.0.2.256", "line 5: an entry that cannot be read: "),
+        ("\n; three\nwww IN NOTYPE 192.0.2.1", "line 7: an entry that cannot be read: "),
+        ("www", "line 5: a record without a type"),
+        ("$TTL 1x", "line 5: a directive that is none"),
+        ("$GENERATE 1-9 a A 192.0.2.$", "line 5: a directive that is none"),
+        ("a IN TXT (\n\"x\"\n\nb IN A 192.0.2.1", "line 5: a parenthesis that is not closed"),
+        ("a IN A 192.0.2.1\nb IN TXT \"x", "line 6: a quotation mark without"),
+        ("www.example.net. IN A 192.0.2.1", "line 5: the name www.example.net., which is not in the zone"),
+        ("$ORIGIN net.\nexample IN A 192.0.2.1", "line 6: the name example.net., which is not in the zone"),
+        ("a IN CNAME b\na IN A 192.0.2.1", "line 6: a CNAME record beside others at a.example.com."),
+        ("a IN A 192.0.2.1\n\nA IN CNAME b", "line 7: a CNAME record beside others at a.example.com."),
+        ("a IN CNAME b\na IN CNAME c", "line 6: a CNAME record beside others at a.example.com."),
+        ("a IN HTTPS 1 www", "line 5: a target without its final dot"),
+        ("a IN HTTPS (\n 1 . key65300=\"\\999\" )", "line 5: a parameter that is none"),
+        ("a IN HTTPS 1 . port=1 port=1", "line 5: a parameter that is none, or one twice"),
+        ("sub IN SOA ns1 hostmaster 7 3600 900 604800 60", "line 5: an SOA record at sub.example.com."),
+        ("@ IN SOA ns1 hostmaster 8 3600 900 604800 60", "line 5: a second SOA record"),
+        ("a CH A 192.0.2.1", "line 5: a record of another class"),
+        ("a 2147483648 IN A 192.0.2.1", "line 5: a TTL above 2147483647 at a.example.com."),
+        ("a IN ANAME b.example.com.", "line 5: a record of type ANAME at a.example.com."),
+        ("$INCLUDE other", "line 5: an included file that cannot be read, other: "),
+    ] {
+        let error = more(text);
+        assert!(error.starts_with(expected), "{text}: {error}");
+    }
+    let error = parse("  IN A 192.0.2.1").unwrap_err().to_string();
+    assert_eq!(error, "line 1: a record without a name: write it in front");
+    assert!(parse("www IN A 192.0.2.1").unwrap_err().to_string().contains("line 1: an entry that"));
+}
+
+#[test]
+fn names_times_and_origins_go_on_from_line_to_line() {
+    let text = format!(
+        "{SOA}  NS ns1\nns1 1h A 192.0.2.1\n  AAAA 2001:db8::1\n$TTL 1d2h\nw A 192.0.2.2\n$ORIGIN sub\n\
+         @ A 192.0.2.3\nx A 192.0.2.4\n  1 TXT ( \"a;b\" ; (\n \"c\\\"\\100\" )\n$ORIGIN example.com.\ny A 192.0.2.5\n"
     );
-    assert_eq!(more("a IN CNAME b\na IN A 192.0.2.1"), "has a CNAME record beside others at a.example.com.");
-    assert!(more("a IN HTTPS 1 www").contains("without its final dot"));
-    assert!(more("a IN HTTPS 1 . key65300=\"\\999\"").contains("a parameter that is none"));
-    assert!(more("sub IN SOA ns1 hostmaster 7 3600 900 604800 60").contains("which is not its origin"));
-    assert!(more("a CH A 192.0.2.1").contains("another class"));
+    let zone = parse(&text).unwrap();
+    let found = |name: &str, kind| shown(&zone.look_up(&Name::from_ascii(name).unwrap(), kind).answers);
+    assert_eq!(found("ns1.example.com.", RecordType::A), ["ns1.example.com. 3600 192.0.2.1"]);
+    assert_eq!(found("ns1.example.com.", RecordType::AAAA), ["ns1.example.com. 300 2001:db8::1"]);
+    assert_eq!(found("w.example.com.", RecordType::A), ["w.example.com. 93600 192.0.2.2"]);
+    assert_eq!(found("sub.example.com.", RecordType::A), ["sub.example.com. 93600 192.0.2.3"]);
+    let txt = zone.look_up(&Name::from_ascii("x.sub.example.com.").unwrap(), RecordType::TXT);
+    let RData::TXT(txt) = &txt.answers[0].data else { panic!() };
+    assert_eq!(txt.txt_data.iter().map(|part| &part[..]).collect::<Vec<_>>(), [&b"a;b"[..], b"c\"d"]);
+    assert_eq!(found("y.example.com.", RecordType::A), ["y.example.com. 93600 192.0.2.5"]);
+    assert_eq!((zone.serial(), zone.len()), (7, 9));
+}
+
+/// RFC 2181 §5 and §5.2: no record is there twice, and a set has one TTL.
+#[test]
+fn equal_records_are_one() {
+    let zone = parse(&format!("{SOA}@ NS ns1\na 9 A 192.0.2.1\na 7 A 192.0.2.1\na 8 A 192.0.2.2\n")).unwrap();
+    let found = zone.look_up(&Name::from_ascii("a.example.com.").unwrap(), RecordType::A);
+    assert_eq!(shown(&found.answers), ["a.example.com. 7 192.0.2.1", "a.example.com. 7 192.0.2.2"]);
+    assert_eq!(zone.len(), 4);
+}
+
+#[test]
+fn names_go_on_with_every_octet() {
+    for name in ["a\\.b", "_tcp", "*", "xn--bcher-kva", "3600", "IN"] {
+        let zone = parse(&format!("{SOA}@ NS ns1\n{name} A 192.0.2.1\n  AAAA 2001:db8::1\n")).unwrap();
+        let node = zone.nodes.values().find(|node| records(node, RecordType::A).is_some()).unwrap();
+        assert!(records(node, RecordType::AAAA).is_some(), "{name}");
+    }
+}
+
+#[test]
+fn included_files_are_read_and_named() {
+    let text =
+        format!("{SOA}@ NS ns1\n$INCLUDE hosts\n$INCLUDE \"more/hosts\" sub\nlast A 192.0.2.9\n  TXT x\n");
+    let read = |hosts: &str| {
+        let mut asked = Vec::new();
+        let mut files = |path: &std::path::Path| {
+            asked.push(path.to_owned());
+            if path.ends_with("loop") { Ok("$INCLUDE loop".into()) } else { Ok(hosts.to_owned()) }
+        };
+        let zone = ZoneData::parse_with(&text, Some("/etc/f.zone".as_ref()), &origin(), &mut files);
+        (zone, asked)
+    };
+    let (zone, asked) = read("$ORIGIN deep\na A 192.0.2.1\n");
+    assert_eq!(asked, [std::path::Path::new("/etc/hosts"), "/etc/more/hosts".as_ref()]);
+    let zone = zone.unwrap();
+    for name in ["a.deep.example.com.", "a.deep.sub.example.com.", "last.example.com."] {
+        assert_eq!(zone.look_up(&Name::from_ascii(name).unwrap(), RecordType::A).answers.len(), 1, "{name}");
+    }
+    let error = read("\nb A x\n").0.unwrap_err();
+    assert_eq!(error.place, Some(ZonePlace { file: Some("/etc/hosts".into()), line: 2 }));
+    let error = read("$INCLUDE loop\n").0.unwrap_err();
+    assert!(matches!(error.fault, ZoneFault::Depth), "{error}");
+    assert_eq!(error.place.unwrap().file, Some("/etc/loop".into()));
+}
+
+#[test]
+fn loops_of_aliases_are_found_with_their_lines() {
+    let found = zone().alias_loops().iter().map(ToString::to_string).collect::<Vec<_>>();
+    let line = |text: &str| TEXT.lines().position(|line| line.starts_with(text)).unwrap() + 1;
+    let says = |text: &str, name: &str| {
+        format!("line {}: the CNAME record at {name}.example.com. leads back to itself", line(text))
+    };
+    let expected = [says("loop1", "loop1"), says("self", "self"), says("*.round", "*.round")];
+    assert_eq!(found, expected);
 }

@@ -1,0 +1,261 @@
+//! The entries of a zone file (RFC 1035 §5.1) and the lines that they begin at.
+//!
+//! The library reads an entry but does not say where one begins. So a file is split here, and each entry is written on
+//! one line, without comments and parentheses.
+
+use core::fmt;
+
+/// An entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// The line that it begins at, from 1.
+    pub line: usize,
+    /// Its text.
+    pub text: String,
+    /// Whether it begins with a space: it is about the name of the entry before.
+    pub indented: bool,
+}
+
+/// Why a text cannot be split into entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EntryFault {
+    /// A parenthesis is not closed.
+    NotClosed,
+    /// A parenthesis is closed that was not opened.
+    NotOpened,
+    /// A quotation mark is missing in a line.
+    Quote,
+    /// An escape that is none, or one that only works in quotation marks.
+    Escape,
+}
+
+impl fmt::Display for EntryFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotClosed => "a parenthesis that is not closed",
+            Self::NotOpened => "a closing parenthesis without an opening one",
+            Self::Quote => "a quotation mark without another one in its line",
+            Self::Escape => {
+                "an escape that cannot be read: \\ and three digits up to 127, or \\ and another character in quotation marks"
+            }
+        })
+    }
+}
+
+/// Splits the text of a zone file. The first error is the last item.
+pub(super) struct Entries<'a> {
+    rest: core::str::Chars<'a>,
+    line: usize,
+}
+
+impl<'a> Entries<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        Self { rest: text.chars(), line: 1 }
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest.clone().next()
+    }
+
+    /// Up to the end of the entry's last line.
+    fn entry(&mut self) -> Result<Entry, (usize, EntryFault)> {
+        let (mut text, mut line, mut depth, mut opened) = (String::new(), self.line, 0_u32, self.line);
+        let mut indented = None;
+        while let Some(next) = self.rest.next() {
+            if next != '\n' && indented.is_none() {
+                (line, indented) = (self.line, Some(next.is_whitespace()));
+            }
+            match next {
+                '\n' => {
+                    self.line += 1;
+                    if depth == 0 {
+                        break;
+                    }
+                    text.push(' ');
+                }
+                ';' => {
+                    while self.peek().is_some_and(|next| next != '\n') {
+                        self.rest.next();
+                    }
+                }
+                '(' => {
+                    depth += 1;
+                    opened = if depth == 1 { self.line } else { opened };
+                    text.push(' ');
+                }
+                ')' => {
+                    depth = depth.checked_sub(1).ok_or((self.line, EntryFault::NotOpened))?;
+                    text.push(' ');
+                }
+                '"' => self.quoted(&mut text).map_err(|fault| (self.line, fault))?,
+                '\\' => {
+                    // The library would end the word at a separator, escaped or not.
+                    let escaped = self.rest.next().filter(|next| !is_separator(*next));
+                    text.extend(['\\', escaped.ok_or((self.line, EntryFault::Escape))?]);
+                }
+                next if next.is_whitespace() => text.push(' '),
+                next => text.push(next),
+            }
+        }
+        if depth > 0 {
+            return Err((opened, EntryFault::NotClosed));
+        }
+        Ok(Entry { line, text: text.trim().to_owned(), indented: indented == Some(true) })
+    }
+
+    /// Behind a quotation mark, up to the one that ends it.
+    fn quoted(&mut self, text: &mut String) -> Result<(), EntryFault> {
+        // `key="value"` is one word for the library as long as it has no separators.
+        let in_word = text.chars().next_back().is_some_and(|last| last != ' ');
+        text.push('"');
+        loop {
+            match self.rest.next() {
+                None | Some('\n') => return Err(EntryFault::Quote),
+                Some('"') => break,
+                Some('\\') if in_word => {
+                    let escaped = self.rest.next().filter(|next| *next != '\n').ok_or(EntryFault::Escape)?;
+                    text.push('\\');
+                    if is_separator(escaped) && escaped != '"' {
+                        text.push_str(&decimal(escaped));
+                    } else {
+                        text.push(escaped);
+                    }
+                }
+                Some('\\') => push_literal(text, self.octet()?),
+                Some(next) if in_word && is_separator(next) => {
+                    text.push('\\');
+                    text.push_str(&decimal(next));
+                }
+                Some(next) => text.push(next),
+            }
+        }
+        text.push('"');
+        Ok(())
+    }
+
+    /// The character that an escape stands for, behind its backslash (RFC 1035 §5.1).
+    fn octet(&mut self) -> Result<char, EntryFault> {
+        let first = self.rest.next().filter(|next| *next != '\n').ok_or(EntryFault::Escape)?;
+        let Some(mut number) = first.to_digit(10) else { return Ok(first) };
+        for _ in 0..2 {
+            let digit = self.rest.next().and_then(|next| next.to_digit(10)).ok_or(EntryFault::Escape)?;
+            number = 10 * number + digit;
+        }
+        // The library has text, whose other characters are not single octets.
+        char::from_u32(number).filter(char::is_ascii).ok_or(EntryFault::Escape)
+    }
+}
+
+/// What ends a word.
+fn is_separator(character: char) -> bool {
+    character.is_whitespace() || matches!(character, ';' | '(' | ')' | '"')
+}
+
+/// The three digits of a separator's octet. All of those that end a word for the library are ASCII or are taken for a
+/// space.
+fn decimal(separator: char) -> String {
+    format!("{:03}", u8::try_from(separator).unwrap_or(b' '))
+}
+
+/// Adds a character to a quoted string as the library reads it.
+fn push_literal(text: &mut String, character: char) {
+    if matches!(character, '"' | '\\') {
+        text.push('\\');
+    }
+    text.push(character);
+}
+
+impl Iterator for Entries<'_> {
+    type Item = Result<Entry, (usize, EntryFault)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.peek().is_some() {
+            match self.entry() {
+                Ok(entry) if entry.text.is_empty() => {}
+                Ok(entry) => return Some(Ok(entry)),
+                Err(error) => {
+                    self.rest = "".chars();
+                    return Some(Err(error));
+                }
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn split(text: &str) -> Vec<(usize, String, bool)> {
+        let entry = |entry: Result<Entry, _>| {
+            let Entry { line, text, indented } = entry.unwrap();
+            (line, text, indented)
+        };
+        Entries::new(text).map(entry).collect()
+    }
+
+    fn fault(text: &str) -> (usize, EntryFault) {
+        Entries::new(text).find_map(Result::err).unwrap()
+    }
+
+    #[test]
+    fn entries_are_lines_unless_parentheses_hold_them_together() {
+        let text = "; a comment\n\n$TTL 300 ; five minutes\r\n@\tIN SOA ns ( ; (\n  7 3600\n\n) 900\n   IN NS ns ; \"\n  \nlast";
+        let words = |(line, text, indented): (usize, String, bool)| {
+            (line, text.split_whitespace().collect::<Vec<_>>().join(" "), indented)
+        };
+        let found: Vec<_> = split(text).into_iter().map(words).collect();
+        let expected = [
+            (3, "$TTL 300", false),
+            (4, "@ IN SOA ns 7 3600 900", false),
+            (8, "IN NS ns", true),
+            (10, "last", false),
+        ];
+        assert_eq!(found, expected.map(|(line, text, indented)| (line, text.to_owned(), indented)));
+    }
+
+    #[test]
+    fn quoted_strings_are_as_they_are() {
+        for (text, expected) in [
+            (r#"a "b ; ( c" d"#, r#"a "b ; ( c" d"#),
+            // The library's own escapes are others.
+            (r#"a "\"\\\034\059\065\x""#, r#"a "\"\\\";Ax""#),
+            (r#"a key1="\001;\"x y\\" b"#, r#"a key1="\001\059\"x\032y\\" b"#),
+            (r"a\.b \@ \065", r"a\.b \@ \065"),
+        ] {
+            assert_eq!(split(text)[0].1, expected);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_split_names_the_line() {
+        assert_eq!(fault("a\n\nb (\nc\n(d)\n"), (3, EntryFault::NotClosed));
+        assert_eq!(fault("a (\n)\n)"), (3, EntryFault::NotOpened));
+        assert_eq!(fault("a\nb \"c\nd\""), (2, EntryFault::Quote));
+        for text in ["a\nb\\;c", "a\nb\\", "a\n\"\\200\"", "a\n\"\\1x\"", "a\n\"\\12"] {
+            assert_eq!(fault(text), (2, EntryFault::Escape), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn lines_only_grow(text in r#"[a;()"\\ 0-9\n\r]{0,60}"#) {
+            let lines = text.matches('\n').count() + 1;
+            let mut last = 0;
+            for entry in Entries::new(&text) {
+                let line = match entry {
+                    Ok(Entry { line, text, .. }) => {
+                        prop_assert!(!text.is_empty());
+                        line
+                    }
+                    Err((line, _)) => line,
+                };
+                prop_assert!(line >= last && (1..=lines).contains(&line));
+                last = line;
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What is wrong with a zone, and where.
+
+use super::entries::EntryFault;
+use core::fmt;
+use hickory_proto::rr::{Name, RecordType};
+use hickory_proto::serialize::txt::ParseError;
+use std::io;
+use std::path::PathBuf;
+
+/// A line of a zone file, or of one that it includes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The file; `None` for a text that was in none.
+    pub file: Option<PathBuf>,
+    /// The line that the entry begins at, from 1.
+    pub line: usize,
+}
+
+/// What is wrong with a zone: whoever wrote it is at fault.
+#[derive(Debug)]
+pub struct ZoneError {
+    /// Where it is, if it is somewhere: what is missing is not.
+    pub place: Option<Place>,
+    /// What it is.
+    pub fault: ZoneFault,
+}
+
+impl fmt::Display for ZoneError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Some(place) => write!(f, "line {}: {}", place.line, self.fault),
+            None => self.fault.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ZoneError {}
+
+/// A kind of mistake in a zone.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ZoneFault {
+    /// The text has no entries.
+    Entry(EntryFault),
+    /// An entry that cannot be read.
+    Syntax(ParseError),
+    /// An entry that lacks the type of its record.
+    Incomplete,
+    /// An entry that begins with a space, and none with a name is before it.
+    NoName,
+    /// A directive that there is not, or one with other words than it has.
+    Directive,
+    /// A file that is included and cannot be read.
+    Include(PathBuf, io::Error),
+    /// Files that include each other.
+    Depth,
+    /// No SOA record at the origin.
+    NoSoa,
+    /// No NS record at the origin.
+    NoServers,
+    /// An SOA record at another name.
+    Soa(Name),
+    /// A second SOA record.
+    TwoSoas,
+    /// A name that is not in the zone.
+    Outside(Name),
+    /// Another class than IN.
+    Class(Name),
+    /// A TTL above 2³¹ − 1 (RFC 2181 §8).
+    Ttl(Name),
+    /// A CNAME record beside others (RFC 1034 §3.6.2).
+    Alias(Name),
+    /// A type that is not served.
+    Unsupported(Name, RecordType),
+    /// The target of an SVCB or HTTPS record without its final dot.
+    RelativeTarget(Name),
+    /// A parameter of an SVCB or HTTPS record that is none, or is there twice.
+    Parameter(Name),
+    /// The zone's name leaves no room for names below it.
+    NameTooLong,
+}
+
+impl ZoneFault {
+    pub(super) fn at(self, place: impl Into<Option<Place>>) -> ZoneError {
+        ZoneError { place: place.into(), fault: self }
+    }
+}
+
+impl fmt::Display for ZoneFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Entry(fault) => fault.fmt(f),
+            Self::Syntax(error) => write!(f, "an entry that cannot be read: {error}"),
+            Self::Incomplete => f.write_str("a record without a type"),
+            Self::NoName => f.write_str("a record without a name: write it in front"),
+            Self::Directive => f.write_str(
+                "a directive that is none: $ORIGIN NAME, $TTL TIME and $INCLUDE FILE [NAME] are known",
+            ),
+            Self::Include(path, error) => {
+                write!(f, "an included file that cannot be read, {}: {error}", path.display())
+            }
+            Self::Depth => f.write_str("a file that includes itself, or more than 16 files deep"),
+            Self::NoSoa => f.write_str("no SOA record at its origin"),
+            Self::NoServers => f.write_str("no NS record at its origin"),
+            Self::Soa(name) => write!(f, "an SOA record at {name}, which is not the zone's origin"),
+            Self::TwoSoas => f.write_str("a second SOA record"),
+            Self::Outside(name) => write!(f, "the name {name}, which is not in the zone"),
+            Self::Class(name) => write!(f, "a record of another class than IN at {name}"),
+            Self::Ttl(name) => write!(f, "a TTL above 2147483647 at {name}"),
+            Self::Alias(name) => write!(f, "a CNAME record beside others at {name}"),
+            Self::Unsupported(name, kind) => {
+                write!(f, "a record of type {kind} at {name}, which is not served")
+            }
+            Self::RelativeTarget(name) => {
+                write!(f, "a target without its final dot in the record at {name}: write the whole name")
+            }
+            Self::Parameter(name) => {
+                write!(f, "a parameter that is none, or one twice, in the record at {name}")
+            }
+            Self::NameTooLong => f.write_str("a name that leaves no room for names below it"),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Aliases that lead back to themselves.
+
+use super::error::Place;
+use super::{Place as Found, ZoneData, records};
+use core::fmt;
+use hickory_proto::rr::{Name, RData, RecordType};
+use std::collections::HashMap;
+
+/// An alias (CNAME) that leads back to itself, in one or more steps. It has no address anywhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AliasLoop {
+    /// Where the first of its records stands.
+    pub place: Place,
+    /// The name of that record.
+    pub name: Name,
+}
+
+impl fmt::Display for AliasLoop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: the CNAME record at {} leads back to itself", self.place.line, self.name)
+    }
+}
+
+/// The loops among `aliases`, each once. Every alias is followed once.
+pub(super) fn find_loops(zone: &ZoneData, aliases: Vec<(Place, Name)>) -> Vec<AliasLoop> {
+    // By which chain a name was come to.
+    let mut seen: HashMap<Name, usize> = HashMap::new();
+    let mut loops = Vec::new();
+    for (chain, (place, name)) in aliases.into_iter().enumerate() {
+        let mut next = Some(name.clone());
+        while let Some(asked) = next {
+            match seen.insert(asked.clone(), chain) {
+                Some(before) if before == chain => {
+                    loops.push(AliasLoop { place, name });
+                    break;
+                }
+                // What is behind it is known.
+                Some(_) => break,
+                None => next = target(zone, &asked),
+            }
+        }
+    }
+    loops
+}
+
+/// What the alias at `name` leads to within the zone, if there is one.
+fn target(zone: &ZoneData, name: &Name) -> Option<Name> {
+    let Found::Node(node) = zone.find(name, RecordType::A) else { return None };
+    let RData::CNAME(target) = &records(node, RecordType::CNAME)?.first()?.data else { return None };
+    zone.origin.zone_of(&target.0).then(|| target.0.clone())
+}
