@@ -73,11 +73,7 @@ impl Front {
     /// # Errors
     /// [`FrontError::Twice`]. The caller is at fault.
     pub fn new(zones: Vec<ZoneData>, rate: RateLimit) -> Result<Self, FrontError> {
-        for (at, zone) in zones.iter().enumerate() {
-            if zones.iter().take(at).any(|other| other.origin() == zone.origin()) {
-                return Err(FrontError::Twice(zone.origin().clone()));
-            }
-        }
+        let zones = distinct(zones)?;
         let (rate, counters) = (RateLimiter::new(rate), FrontCounters::default());
         Ok(Self { zones, carriage: None, rate, counters })
     }
@@ -87,16 +83,24 @@ impl Front {
     /// # Errors
     /// [`FrontError`]: the caller is at fault.
     pub fn carry(&mut self, config: CarriageConfig, rng: &mut impl Rng) -> Result<(), FrontError> {
-        let name = config.zone.clone();
-        if !self.zones.iter().any(|zone| *zone.origin() == name) {
-            let parents = self.zones.iter().filter(|zone| zone.origin().zone_of(&name));
-            let known = parents.filter_map(|zone| zone.delegation(&name)).next();
-            let (servers, addresses) = known.unwrap_or_default();
-            let zone = ZoneData::bare(&name, servers, &addresses);
-            self.zones.push(zone.map_err(|_| FrontError::CarriageZone)?);
-        }
+        let bare = bare(&self.zones, &config.zone)?;
         self.carriage = Some(Carriage::new(config, rng)?);
+        self.zones.extend(bare);
         Ok(())
+    }
+
+    /// From now on these zones are served, all of them at once, and returns those of before. What belongs to the
+    /// carriage zone stays: keys, servers, sets of fragments, limits. If it is not among the zones, its NS records
+    /// are those of its delegation in them.
+    ///
+    /// # Errors
+    /// [`FrontError::Twice`]: the caller is at fault, and nothing has changed.
+    pub fn set_zones(&mut self, zones: Vec<ZoneData>) -> Result<Vec<ZoneData>, FrontError> {
+        let mut zones = distinct(zones)?;
+        if let Some(carriage) = &self.carriage {
+            zones.extend(bare(&zones, carriage.name())?);
+        }
+        Ok(core::mem::replace(&mut self.zones, zones))
     }
 
     /// What happened so far.
@@ -265,6 +269,26 @@ impl fmt::Debug for Front {
             .field("counters", counters)
             .finish_non_exhaustive()
     }
+}
+
+/// These zones, if no two begin at one name.
+fn distinct(zones: Vec<ZoneData>) -> Result<Vec<ZoneData>, FrontError> {
+    for (at, zone) in zones.iter().enumerate() {
+        if zones.iter().take(at).any(|other| other.origin() == zone.origin()) {
+            return Err(FrontError::Twice(zone.origin().clone()));
+        }
+    }
+    Ok(zones)
+}
+
+/// A carriage zone at `name`, unless it is among `zones`, with the servers that its parent among them names.
+fn bare(zones: &[ZoneData], name: &Name) -> Result<Option<ZoneData>, FrontError> {
+    if zones.iter().any(|zone| zone.origin() == name) {
+        return Ok(None);
+    }
+    let parents = zones.iter().filter(|zone| zone.origin().zone_of(name));
+    let (servers, addresses) = parents.filter_map(|zone| zone.delegation(name)).next().unwrap_or_default();
+    ZoneData::bare(name, servers, &addresses).map(Some).map_err(|_| FrontError::CarriageZone)
 }
 
 /// The zone that begins closest above `name`; for the type DS at its beginning, the one above it.

@@ -1,10 +1,11 @@
 //! A front on sockets: UDP and TCP on the same addresses, and UDP to the servers, unless it is one itself.
 
-use crate::front::{Front, FrontCounters, RelayServer, Transport};
+use crate::front::{Front, FrontCounters, FrontError, RelayServer, Transport};
 use crate::keys::CarriageKeys;
 use crate::reassembly::ReassemblyCounters;
 use crate::relay::Relayed;
 use crate::seal::OpenBuffer;
+use crate::zone::ZoneData;
 use core::fmt;
 use core::time::Duration;
 use firstflight_service::{Messages, StreamLimits};
@@ -196,6 +197,17 @@ impl FrontHandle {
     /// As [`Front::set_keys`].
     pub fn set_keys(&self, keys: CarriageKeys) -> bool {
         self.0.lock().0.set_keys(keys)
+    }
+
+    /// As [`Front::set_zones`]; nothing is answered from the zones of before any more.
+    ///
+    /// # Errors
+    /// As [`Front::set_zones`].
+    pub fn set_zones(&self, zones: Vec<ZoneData>) -> Result<(), FrontError> {
+        // The front is free again while the zones of before are taken apart.
+        let before = self.0.lock().0.set_zones(zones)?;
+        drop(before);
+        Ok(())
     }
 
     /// As [`Front::set_servers`].

@@ -72,6 +72,7 @@ impl CarriageConfig {
 }
 
 pub(super) struct Carriage {
+    name: Name,
     addresses: Vec<Ipv4Addr>,
     table: Reassembly,
     opening: Opening,
@@ -91,7 +92,7 @@ struct Servers {
 impl Carriage {
     pub(super) fn new(config: CarriageConfig, rng: &mut impl Rng) -> Result<Self, FrontError> {
         let CarriageConfig { zone, addresses, keys, to, limits, opens_per_second } = config;
-        let zone = wire_form(&zone);
+        let (name, zone) = (zone.clone(), wire_form(&zone));
         if Zone::new(&zone).is_none() {
             return Err(FrontError::CarriageZone);
         }
@@ -107,7 +108,12 @@ impl Carriage {
             }
         };
         let table = Reassembly::new(limits, rng);
-        Ok(Self { addresses, table, opening: Opening::new(zone, keys, opens_per_second), servers })
+        Ok(Self { name, addresses, table, opening: Opening::new(zone, keys, opens_per_second), servers })
+    }
+
+    /// Where the zone begins.
+    pub(super) const fn name(&self) -> &Name {
+        &self.name
     }
 
     pub(super) fn addresses(&self) -> &[Ipv4Addr] {

@@ -271,6 +271,41 @@ fn the_carriage_zone_has_the_servers_that_its_parent_names() {
 }
 
 #[test]
+fn zones_change_while_first_flights_are_under_way() {
+    let mut site = Site::new();
+    let labels = labels(V4, b"x", 1);
+    let half = labels.len() / 2;
+    site.ask_fragments(&labels[..half]);
+    let changed = PARENT
+        .replace("192.0.2.80", "192.0.2.99")
+        .replace("ns.f", "ns2.f")
+        .replace("192.0.2.54", "192.0.2.55");
+    let changed = ZoneData::parse(&changed, None, &name("xyz.com.")).unwrap();
+    let before = site.front.set_zones(vec![changed.clone()]).unwrap();
+    assert_eq!(before.len(), 2);
+    assert_eq!(addresses(&site.ask("www.xyz.com.", RecordType::A)), [Ipv4Addr::new(192, 0, 2, 99)]);
+    // The carriage zone follows its delegation; what came of it, keys and servers stay.
+    let servers = site.ask("f.xyz.com.", RecordType::NS);
+    assert_eq!(servers.answers[0].data.to_string(), "ns2.f.xyz.com.");
+    assert_eq!(addresses(&site.ask("ns2.f.xyz.com.", RecordType::A)), [Ipv4Addr::new(192, 0, 2, 55)]);
+    assert_eq!((site.front.sets(), site.front.counters().answers(Kind::Fragment)), (1, half as u64));
+    site.ask_fragments(&labels[half..]);
+    assert_eq!(site.relays().len(), 1);
+    // Two at one name change nothing. Without the parent the carriage zone has no servers.
+    let twice = site.front.set_zones(vec![parent(), parent()]);
+    assert_eq!(twice.unwrap_err(), FrontError::Twice(name("xyz.com.")));
+    assert_eq!(addresses(&site.ask("www.xyz.com.", RecordType::A)), [Ipv4Addr::new(192, 0, 2, 99)]);
+    site.front.set_zones(vec![]).unwrap();
+    assert_eq!(site.ask("www.xyz.com.", RecordType::A).metadata.response_code, ResponseCode::Refused);
+    assert!(site.ask("f.xyz.com.", RecordType::NS).answers.is_empty());
+    // One that has a file takes the place of the bare one.
+    let own = PARENT.replace("7 3600", "8 3600");
+    let own = ZoneData::parse(&own, None, &name("f.xyz.com.")).unwrap();
+    site.front.set_zones(vec![changed, own]).unwrap();
+    assert_eq!(addresses(&site.ask("www.f.xyz.com.", RecordType::A)), [Ipv4Addr::new(192, 0, 2, 80)]);
+}
+
+#[test]
 fn ordinary_names_are_answered_as_by_any_server() {
     let mut site = Site::new();
     let answer = site.ask("WWW.xyz.com.", RecordType::A);
