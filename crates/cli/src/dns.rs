@@ -5,11 +5,13 @@ mod keygen;
 mod keys;
 mod names;
 mod user;
+mod zones;
 
 pub use error::DnsError;
 pub use keygen::published;
 pub use keys::KeyFiles;
-pub use names::{Carriage, name, zones};
+pub use names::{Carriage, name};
+pub use zones::{Hangup, ZoneFiles};
 
 use crate::error::Error;
 use crate::output;
@@ -30,7 +32,8 @@ use std::str::FromStr;
 /// Run an authoritative name server that also takes first flights inside DNS lookups (ASAP)
 ///
 /// Answers from zone files over UDP and TCP. Names below the carriage zone are parts of first flights: they are
-/// answered at once, put together, opened and handed to a server.
+/// answered at once, put together, opened and handed to a server. Zone files and key files are read again when they
+/// change. SIGHUP has the zone files read at once, SIGINT and SIGTERM end it.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -60,7 +63,7 @@ enum Command {
 
 #[derive(clap::Args)]
 struct Run {
-    /// Zone file (RFC 1035); once more for each zone
+    /// Zone file (RFC 1035); once more for each zone. Read again when it changes, and on SIGHUP
     #[arg(long, value_name = "FILE")]
     zone: Vec<PathBuf>,
     /// Name that the zone begins at; one for each --zone, in the same order
@@ -136,14 +139,15 @@ impl Run {
         Ok(Box::new(table.map_err(|error| DnsError::Nearest(path.clone(), error))?))
     }
 
-    /// What the options and files say, with the key files if there is a carriage zone.
-    fn front(&self, carriage: &Carriage) -> Result<(Front, Option<KeyFiles>), DnsError> {
+    /// What the options and files say, with the zone files, and the key files if there is a carriage zone.
+    fn front(&self, carriage: &Carriage) -> Result<(Front, ZoneFiles, Option<KeyFiles>), DnsError> {
         if self.zone.is_empty() && self.origin.is_empty() && carriage.carriage_zone.is_none() {
             return Err(DnsError::Nothing);
         }
-        let mut served = carriage.front(zones(&self.zone, &self.origin, ("zone", "origin"))?)?;
+        let mut zones = ZoneFiles::new(&self.zone, &self.origin, ("zone", "origin"))?;
+        let mut served = carriage.front(zones.read()?)?;
         let (Some(zone), Some(key), Some(state)) = (&carriage.carriage_zone, &self.key, &self.state) else {
-            return Ok((served, None));
+            return Ok((served, zones, None));
         };
         let policy = self.policy()?;
         let relays = Relays::new(self.relay.clone(), self.front_id, state.clone())?;
@@ -151,12 +155,12 @@ impl Run {
         let keys = files.carriage()?;
         let to = Destination::Relay { servers: files.servers()?.unwrap_or_default(), policy };
         carriage.carry(&mut served, zone, &carriage.carriage_address, keys, to)?;
-        Ok((served, Some(files)))
+        Ok((served, zones, Some(files)))
     }
 }
 
 async fn serve(run: Run, carriage: Carriage) -> Result<ExitCode, Error> {
-    let mut stop = Stop::new()?;
+    let (mut stop, hangup) = (Stop::new()?, Hangup::new()?);
     let sockets = Sockets::bind(&run.listen).await;
     let sockets = sockets.map_err(|error| Error::Dns(DnsError::Service(error)))?;
     let exporter = match run.metrics {
@@ -167,7 +171,7 @@ async fn serve(run: Run, carriage: Carriage) -> Result<ExitCode, Error> {
         user::become_user(user).map_err(Error::Dns)?;
     }
     // What can be read now can be read again while it runs.
-    let (front, files) = run.front(&carriage).map_err(Error::Dns)?;
+    let (front, zones, files) = run.front(&carriage).map_err(Error::Dns)?;
     let public = files.as_ref().map(KeyFiles::carriage).transpose().map_err(Error::Dns)?;
     for address in sockets.addresses() {
         output::line(&format_args!("listening on {address}"));
@@ -184,8 +188,10 @@ async fn serve(run: Run, carriage: Carriage) -> Result<ExitCode, Error> {
         tokio::spawn(exporter.run(move || publisher.publish()))
     });
     let following = files.map(|files| tokio::spawn(files.follow(handle.clone())));
+    let zones = zones.follow(handle.clone(), hangup, |line| output::line(&line));
+    let zones = Some(tokio::spawn(zones));
     service.run(stop.asked()).await;
-    for task in exporting.into_iter().chain(following) {
+    for task in exporting.into_iter().chain(following).chain(zones) {
         task.abort();
     }
     let (counts, table) = handle.counters();

@@ -166,7 +166,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     }
     let names = names.map(|mut names| {
         log.naming(std::mem::take(&mut names.says));
-        names.run(stopping.clone())
+        names.run(stopping.clone(), log)
     });
     drop(stopping);
     fast_open.follow(handles);

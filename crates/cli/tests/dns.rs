@@ -27,6 +27,19 @@ impl Front {
         Self { running, address, carriage }
     }
 
+    /// Without a carriage zone, and with a log.
+    fn start_plain(args: &[&str], log: &str) -> Self {
+        let args = [&["dns", "--listen", "127.0.0.1:0"], args].concat();
+        let mut running = Running::start_logging(&args, log);
+        let address = running.address();
+        Self { running, address, carriage: String::new() }
+    }
+
+    /// The last octet of the address of `ns.xyz.com`.
+    fn octet(&self) -> u8 {
+        *self.ask(b"\x02ns\x03xyz\x03com\x00").last().unwrap()
+    }
+
     /// Asks for type A of a name in wire form; the answer behind the header.
     fn ask(&self, name: &[u8]) -> Vec<u8> {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -109,6 +122,80 @@ fn a_new_key_leaves_the_old_one_for_a_while_and_is_published() {
         carried.trim().ends_with("\\001\\102\\003\\120\\121\\122\\003\\099\\111\\109\\000\""),
         "{carried}"
     );
+}
+
+/// The zone with this serial number, whose name server is at 192.0.2.`serial`.
+fn serial(serial: u8) -> String {
+    ZONE.replace("hostmaster 1", &format!("hostmaster {serial}"))
+        .replace("192.0.2.53", &format!("192.0.2.{serial}"))
+}
+
+/// Puts a file in the place of another one, as editors do.
+fn put(path: &str, text: &str) {
+    let new = format!("{path}.new");
+    std::fs::write(&new, text).unwrap();
+    std::fs::rename(&new, path).unwrap();
+}
+
+#[test]
+fn a_zone_is_read_again_and_a_mistake_changes_nothing() {
+    let dir = Dir::new("reload");
+    let (zone, other, log) = (dir.file("zone", &serial(1)), dir.file("other", &serial(1)), dir.path("log"));
+    let args = ["--zone", &zone, "--origin", "xyz.com", "--zone", &other, "--origin", "xyz.net"];
+    let mut front = Front::start_plain(&args, &log);
+    assert_eq!(front.octet(), 1);
+    put(&zone, &serial(2));
+    front.running.signal("HUP");
+    front.running.line_is("zone xyz.com. read again, serial 2");
+    front.running.line_is("zone xyz.net. read again, serial 1");
+    assert_eq!(front.octet(), 2);
+
+    // A mistake in one of them: all stay as they are.
+    put(&other, &format!("{}\nwww IN A 192.0.2\n", serial(3)));
+    put(&zone, &serial(3));
+    front.running.signal("HUP");
+    let says = format!("the zones stay as they are: the zone file {other} for xyz.net., line 6: ");
+    let said = || std::fs::read_to_string(&log).unwrap().lines().filter(|line| line.contains(&says)).count();
+    while said() == 0 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(front.octet(), 2);
+
+    // When it is mended, without a signal.
+    put(&other, &serial(4));
+    front.running.line_is("zone xyz.com. read again, serial 3");
+    front.running.line_is("zone xyz.net. read again, serial 4");
+    assert_eq!(front.octet(), 3);
+    // Once, and once more for the signal.
+    assert!(said() <= 2);
+    front.running.stop();
+}
+
+#[test]
+fn sighup_does_not_end_a_front_without_zone_files() {
+    let dir = Dir::new("hangup");
+    let (key, relay) = (dir.path("key"), dir.path("relay"));
+    prints(&["dns", "keygen", "--key", &key]);
+    prints(&["dns", "keygen", "--relay-key", &relay]);
+    let (to, state) = (format!("127.0.0.1:9={relay}"), dir.path("boot"));
+    let zone = ["--carriage-zone", "f.xyz.com", "--carriage-address", "192.0.2.80"];
+    let front = Front::start(&[&zone[..], &["--key", &key, "--relay", &to, "--state", &state]].concat());
+    front.running.signal("HUP");
+    let fragment = [&b"\x3fff0"[..], &[200; 60], b"\x01f\x03xyz\x03com\x00"].concat();
+    assert!(front.ask(&fragment).ends_with(&[0, 4, 192, 0, 2, 80]));
+    // It ends with success, as SIGTERM asks for.
+    front.running.stop();
+}
+
+#[test]
+fn a_loop_of_aliases_is_warned_of_with_its_line() {
+    let dir = Dir::new("loop");
+    let (zone, log) = (dir.file("zone", &format!("{ZONE}a IN CNAME b\nb IN CNAME a\n")), dir.path("log"));
+    Front::start_plain(&["--zone", &zone, "--origin", "xyz.com"], &log).running.stop();
+    let said = std::fs::read_to_string(&log).unwrap();
+    let says =
+        format!("the zone file {zone} for xyz.com., line 5: the CNAME record at a.xyz.com. leads back");
+    assert_eq!(said.lines().filter(|line| line.contains(&says)).count(), 1, "{said}");
 }
 
 #[test]

@@ -256,6 +256,26 @@ fn a_server_takes_first_flights_from_names_that_it_is_asked_for() {
 }
 
 #[test]
+fn a_zone_of_the_name_server_in_it_is_read_again() {
+    let dir = Dir::new("zone");
+    let file = CarriageKeyFile {
+        id: NonZeroU8::MIN,
+        key: CarriageKey::from_bytes(&[5; 32]).unwrap(),
+        former: vec![],
+    };
+    file.create(&PathBuf::from(dir.path("carriage"))).unwrap();
+    let text = "$TTL 60\n@ IN SOA ns host 1 2 3 4 5\n@ IN NS ns\nns IN A 192.0.2.53\n";
+    let (zone, key) = (dir.file("zone", text), dir.path("carriage"));
+    let listen = ["--dns-listen", "127.0.0.1:0", "--carriage-zone", "f.xyz.com", "--carriage-key", &key];
+    let (mut server, _) =
+        serve(&dir, &[&listen[..], &["--dns-zone", &zone, "--dns-origin", "xyz.com"]].concat());
+    std::fs::write(&zone, text.replace("host 1", "host 7")).unwrap();
+    server.signal("HUP");
+    server.line_is("zone xyz.com. read again, serial 7");
+    server.stop();
+}
+
+#[test]
 fn what_is_wrong_about_fronts_is_told_in_one_line() {
     let dir = Dir::new("wrong");
     std::fs::write(

@@ -7,7 +7,6 @@ use firstflight_dns::service::secure_rng;
 use firstflight_dns::{CarriageConfig, CarriageKeys, Destination, Front, Name, ReassemblyLimits, ZoneData};
 use std::net::Ipv4Addr;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
 
 /// A carriage zone, and what its clients may cost.
 #[derive(clap::Args)]
@@ -32,25 +31,6 @@ pub fn name(text: &str) -> Result<Name, &'static str> {
         Name::from_ascii(text).map_err(|_| "write a domain name in ASCII, as f.example.com")?.to_lowercase();
     name.set_fqdn(true);
     Ok(name)
-}
-
-/// The zones in `files`, which begin at `origins`. `options` are the names of the two options, without their dashes.
-pub fn zones(
-    files: &[PathBuf],
-    origins: &[Name],
-    options: (&'static str, &'static str),
-) -> Result<Vec<ZoneData>, DnsError> {
-    let counts = (files.len(), origins.len());
-    if counts.0 != counts.1 {
-        return Err(DnsError::Origins { options, counts });
-    }
-    let read = |(path, origin): (&PathBuf, &Name)| {
-        let text = std::fs::read_to_string(path);
-        let text = text.map_err(|error| DnsError::ReadZone(path.clone(), error))?;
-        let zone = ZoneData::parse(&text, Some(path.clone()), origin);
-        zone.map_err(|error| DnsError::Zone(path.clone(), Box::new((origin.clone(), error))))
-    };
-    files.iter().zip(origins).map(read).collect()
 }
 
 impl Carriage {

@@ -21,6 +21,7 @@ pub struct Log {
 #[serde(tag = "event", rename_all = "kebab-case")]
 enum Event<'a> {
     Listening { message: String },
+    Zone { message: String },
     Names(names::Report),
     Request(Line<'a>),
     Counters(counters::Report),
@@ -68,6 +69,15 @@ impl Log {
             } else {
                 output::line(&message);
             }
+        }
+    }
+
+    /// A zone of the name server in it was read again.
+    pub fn zone(self, message: String) {
+        if self.json {
+            output::json(&Event::Zone { message });
+        } else {
+            output::line(&message);
         }
     }
 

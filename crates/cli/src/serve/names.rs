@@ -1,8 +1,9 @@
 //! `--dns-listen`: the name server of the carriage zone in the web server itself, which takes the first flights in what
 //! resolvers ask (the thesis' SDNS, §5.3).
 
+use super::log::Log;
 use super::relay::Server;
-use crate::dns::{Carriage, DnsError, KeyFiles, name, published, zones};
+use crate::dns::{Carriage, DnsError, Hangup, KeyFiles, ZoneFiles, name, published};
 use crate::error::Error;
 use firstflight::Endpoint;
 use firstflight_dns::front::Kind;
@@ -32,7 +33,8 @@ pub struct Names {
     carriage_key: Option<PathBuf>,
     #[command(flatten)]
     carriage: Carriage,
-    /// Zone file (RFC 1035) of other names to answer; once more for each zone
+    /// Zone file (RFC 1035) of other names to answer; once more for each zone. Read again when it changes, and on
+    /// SIGHUP
     #[arg(long, value_name = "FILE", requires = "dns_listen")]
     dns_zone: Vec<PathBuf>,
     /// Name that the zone begins at; one for each --dns-zone, in the same order
@@ -40,11 +42,18 @@ pub struct Names {
     dns_origin: Vec<Name>,
 }
 
+/// What is read again while it runs.
+struct Files {
+    keys: KeyFiles,
+    zones: ZoneFiles,
+    hangup: Hangup,
+}
+
 /// A name server whose ports are held.
 pub struct Prepared {
     sockets: Sockets,
     front: Front,
-    files: KeyFiles,
+    files: Files,
     server: Server,
     /// What is said about it.
     says: Vec<String>,
@@ -62,7 +71,9 @@ impl Names {
         else {
             return Ok(None);
         };
-        let (front, files, public) = self.front(zone, key, server).map_err(Error::Dns)?;
+        let hangup = Hangup::new()?;
+        let (front, zones, keys, public) = self.front(zone, key, server).map_err(Error::Dns)?;
+        let files = Files { keys, zones, hangup };
         let sockets = Sockets::bind(&self.dns_listen).await;
         let sockets = sockets.map_err(|error| Error::Dns(DnsError::Service(error)))?;
         let listening = sockets.addresses();
@@ -72,10 +83,15 @@ impl Names {
         Ok(Some(Prepared { sockets, front, files, server, says }))
     }
 
-    /// The front, its key file, and the key to be published.
-    fn front(&self, zone: &Name, key: &Path, server: Server) -> Result<(Front, KeyFiles, String), DnsError> {
-        let others = zones(&self.dns_zone, &self.dns_origin, ("dns-zone", "dns-origin"))?;
-        let mut front = self.carriage.front(others)?;
+    /// The front, its zone files, its key file, and the key to be published.
+    fn front(
+        &self,
+        zone: &Name,
+        key: &Path,
+        server: Server,
+    ) -> Result<(Front, ZoneFiles, KeyFiles, String), DnsError> {
+        let mut others = ZoneFiles::new(&self.dns_zone, &self.dns_origin, ("dns-zone", "dns-origin"))?;
+        let mut front = self.carriage.front(others.read()?)?;
         let mut addresses = self.carriage.carriage_address.clone();
         if addresses.is_empty() {
             match server.seen_as.ip() {
@@ -87,7 +103,7 @@ impl Names {
         let keys = files.carriage()?;
         let (id, public) = keys.current();
         self.carriage.carry(&mut front, zone, &addresses, keys, Destination::Here)?;
-        Ok((front, files, published(id, &public)))
+        Ok((front, others, files, published(id, &public)))
     }
 }
 
@@ -110,20 +126,22 @@ pub struct Serving {
     /// For the log.
     pub says: Vec<String>,
     service: Service,
-    files: KeyFiles,
+    files: Files,
 }
 
 impl Serving {
-    /// Answers until `stopping` closes; then for queries under way.
-    pub fn run(self, mut stopping: watch::Receiver<()>) -> JoinHandle<()> {
+    /// Answers until `stopping` closes; then for queries under way. What is read again is written to `log`.
+    pub fn run(self, mut stopping: watch::Receiver<()>, log: Log) -> JoinHandle<()> {
         tokio::spawn(async move {
-            let following = tokio::spawn(self.files.follow(self.handle));
+            let Files { keys, zones, hangup } = self.files;
+            let zones = zones.follow(self.handle.clone(), hangup, move |line| log.zone(line));
+            let following = [tokio::spawn(keys.follow(self.handle)), tokio::spawn(zones)];
             let stopped = async move {
                 // Nothing is ever sent: it closes.
                 let _ = stopping.changed().await;
             };
             self.service.run(stopped).await;
-            following.abort();
+            following.iter().for_each(JoinHandle::abort);
         })
     }
 }

@@ -62,18 +62,34 @@ impl Running {
         line.trim_end().to_owned()
     }
 
+    /// Passes over what it prints up to this line.
+    pub fn line_is(&mut self, expected: &str) {
+        loop {
+            let line = self.line();
+            assert!(!line.is_empty(), "it ended without {expected:?}");
+            if line == expected {
+                return;
+            }
+        }
+    }
+
     /// Where it listens, by the next line.
     pub fn address(&mut self) -> String {
         let line = self.line();
         line.strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}")).to_owned()
     }
 
+    /// Sends it this signal, as `HUP`.
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
+    }
+
     /// Ends it with SIGTERM, again until it does: `serve` waits for its connections at the first. The lines that nobody
     /// read.
     pub fn stop(mut self) -> Vec<String> {
-        let pid = self.child.id().to_string();
         let status = loop {
-            assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+            self.signal("TERM");
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }

@@ -1,0 +1,291 @@
+//! The zone files of a front, read again when they change and on SIGHUP.
+
+use super::DnsError;
+use crate::error::Error;
+use firstflight_dns::service::FrontHandle;
+use firstflight_dns::{Name, ZoneData};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// How often the files are looked at.
+const EVERY: Duration = Duration::from_secs(1);
+/// A file that changed less than this before it was read is read again: its time may not change with its content.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// SIGHUP: read the zone files again. It does not end the process any more.
+pub struct Hangup(Signal);
+
+impl Hangup {
+    /// Takes it from the system's own way with it.
+    pub fn new() -> Result<Self, Error> {
+        signal(SignalKind::hangup()).map(Self).map_err(Error::Runtime)
+    }
+}
+
+/// Whether a file is the one that was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    file: (u64, u64),
+    size: u64,
+    /// Seconds and nanoseconds of the last change of the content, and of anything.
+    times: [(i64, i64); 2],
+}
+
+impl From<&Metadata> for Stamp {
+    fn from(of: &Metadata) -> Self {
+        let times = [(of.mtime(), of.mtime_nsec()), (of.ctime(), of.ctime_nsec())];
+        Self { file: (of.dev(), of.ino()), size: of.size(), times }
+    }
+}
+
+/// What was read, and how it looked before.
+struct Seen {
+    /// `None` for a file that was not there.
+    stamp: Option<Stamp>,
+    settled: bool,
+}
+
+/// The zone files, and those that they include.
+pub struct ZoneFiles {
+    zones: Vec<(PathBuf, Name)>,
+    seen: BTreeMap<PathBuf, Seen>,
+    /// Of all that was read.
+    digest: [u8; 32],
+}
+
+/// Reads files, and notes which.
+#[derive(Default)]
+struct Reading {
+    seen: BTreeMap<PathBuf, Seen>,
+    digest: Sha256,
+}
+
+impl Reading {
+    fn file(&mut self, path: &Path) -> io::Result<String> {
+        self.seen.insert(path.to_owned(), Seen { stamp: None, settled: true });
+        let mut file = File::open(path)?;
+        let before = file.metadata()?;
+        let age = before.modified().ok().and_then(|changed| SystemTime::now().duration_since(changed).ok());
+        let settled = age.is_some_and(|age| age >= SETTLED);
+        self.seen.insert(path.to_owned(), Seen { stamp: Some(Stamp::from(&before)), settled });
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        self.digest.update((text.len() as u64).to_be_bytes());
+        self.digest.update(&text);
+        Ok(text)
+    }
+
+    fn zone(&mut self, path: &Path, origin: &Name) -> Result<ZoneData, DnsError> {
+        let text = self.file(path).map_err(|error| DnsError::ReadZone(path.to_owned(), error))?;
+        let zone = ZoneData::parse_with(&text, Some(path), origin, &mut |path| self.file(path));
+        zone.map_err(|error| DnsError::Zone(path.to_owned(), Box::new((origin.clone(), error))))
+    }
+}
+
+impl ZoneFiles {
+    /// Zone files that begin at `origins`; nothing is read yet. `options` are the names of the two options, without
+    /// their dashes.
+    pub fn new(
+        files: &[PathBuf],
+        origins: &[Name],
+        options: (&'static str, &'static str),
+    ) -> Result<Self, DnsError> {
+        let counts = (files.len(), origins.len());
+        if counts.0 != counts.1 {
+            return Err(DnsError::Origins { options, counts });
+        }
+        let zones = files.iter().cloned().zip(origins.iter().cloned()).collect();
+        Ok(Self { zones, seen: BTreeMap::new(), digest: [0; 32] })
+    }
+
+    /// All zones as the files are now; or the first mistake in them.
+    pub fn read(&mut self) -> Result<Vec<ZoneData>, DnsError> {
+        let zones = self.load()?;
+        self.warn(&zones);
+        Ok(zones)
+    }
+
+    fn load(&mut self) -> Result<Vec<ZoneData>, DnsError> {
+        let mut reading = Reading::default();
+        // Behind a mistake too, so that a change of any file is noticed.
+        let read: Vec<_> = self.zones.iter().map(|(path, origin)| reading.zone(path, origin)).collect();
+        self.seen = reading.seen;
+        self.digest = reading.digest.finalize().into();
+        read.into_iter().collect()
+    }
+
+    /// Warns of what is no mistake and helps nobody.
+    fn warn(&self, zones: &[ZoneData]) {
+        for ((path, origin), zone) in self.zones.iter().zip(zones) {
+            for found in zone.alias_loops() {
+                let path = found.place.file.as_deref().unwrap_or(path);
+                tracing::warn!("the zone file {} for {origin}, {found}", path.display());
+            }
+        }
+    }
+
+    /// Whether a file may have changed since it was read.
+    fn may_have_changed(&self) -> bool {
+        self.seen.iter().any(|(path, seen)| {
+            let now = std::fs::metadata(path).ok();
+            !seen.settled || now.as_ref().map(Stamp::from) != seen.stamp
+        })
+    }
+
+    /// The zones, if a file has changed or `always`; or the mistake in them.
+    fn again(&mut self, always: bool) -> Option<Result<Vec<ZoneData>, DnsError>> {
+        if !always && !self.may_have_changed() {
+            return None;
+        }
+        let before = self.digest;
+        let read = self.load();
+        (always || self.digest != before || read.as_ref().is_err_and(is_of_the_system)).then_some(read)
+    }
+
+    /// Looks at the files every second, reads them again when one has changed and when SIGHUP comes, and gives the zones
+    /// to the front, all of them at once, until it is dropped. A mistake in any of them changes nothing, with one
+    /// warning. `says` gets a line for each zone.
+    pub async fn follow(mut self, front: FrontHandle, mut hangup: Hangup, says: impl Fn(String)) {
+        let mut said: Option<String> = None;
+        loop {
+            let asked = tokio::select! {
+                () = tokio::time::sleep(EVERY) => false,
+                asked = hangup.0.recv() => asked.is_some(),
+            };
+            let reading = tokio::task::spawn_blocking(move || {
+                let read = self.again(asked);
+                (self, read)
+            });
+            let Ok((files, read)) = reading.await else { return };
+            self = files;
+            let set = match read {
+                None => continue,
+                Some(Ok(zones)) => {
+                    self.warn(&zones);
+                    let serials: Vec<u32> = zones.iter().map(ZoneData::serial).collect();
+                    let set = front.set_zones(zones).map_err(|error| DnsError::Front(Box::new(error)));
+                    set.map(|()| serials)
+                }
+                Some(Err(error)) => Err(error),
+            };
+            match set {
+                Ok(serials) => {
+                    for ((_, origin), serial) in self.zones.iter().zip(serials) {
+                        says(format!("zone {origin} read again, serial {serial}"));
+                    }
+                    said = None;
+                }
+                Err(error) => {
+                    let problem = error.to_string();
+                    if asked || said.as_ref() != Some(&problem) {
+                        tracing::warn!("the zones stay as they are: {problem}");
+                    }
+                    said = Some(problem);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a file could not be read, which its content does not show.
+fn is_of_the_system(error: &DnsError) -> bool {
+    use firstflight_dns::ZoneFault;
+    match error {
+        DnsError::ReadZone(..) => true,
+        DnsError::Zone(_, wrong) => matches!(wrong.1.fault, ZoneFault::Include(..)),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    const HEAD: &str = "$TTL 60\n@ IN SOA ns host 1 2 3 4 5\n@ IN NS ns\nns IN A 192.0.2.53\n";
+
+    fn name() -> Name {
+        Name::from_ascii("xyz.com.").unwrap()
+    }
+
+    fn set_time(path: &Path, time: SystemTime) {
+        File::options().append(true).open(path).unwrap().set_modified(time).unwrap();
+    }
+
+    /// Puts the time of a file's last change into the past, as if it had been there for long.
+    fn age(path: &Path) {
+        set_time(path, SystemTime::now() - Duration::from_secs(3600));
+    }
+
+    fn serials(read: Option<Result<Vec<ZoneData>, DnsError>>) -> Option<Result<Vec<u32>, String>> {
+        let serials = |zones: Vec<ZoneData>| zones.iter().map(ZoneData::serial).collect();
+        read.map(|read| read.map(serials).map_err(|error| error.to_string()))
+    }
+
+    #[test]
+    fn files_are_read_again_when_their_content_changes() {
+        let directory = tempfile::tempdir().unwrap();
+        let (zone, hosts) = (directory.path().join("zone"), directory.path().join("hosts"));
+        fs::write(&zone, format!("{HEAD}$INCLUDE hosts\n")).unwrap();
+        fs::write(&hosts, "a A 192.0.2.1\n").unwrap();
+        age(&zone);
+        age(&hosts);
+        let mut files = ZoneFiles::new(std::slice::from_ref(&zone), &[name()], ("zone", "origin")).unwrap();
+        assert_eq!(files.read().unwrap()[0].len(), 4);
+        assert!(!files.may_have_changed() && files.again(false).is_none());
+        assert_eq!(serials(files.again(true)), Some(Ok(vec![1])));
+        // What is included counts. A time alone is no change.
+        fs::write(&hosts, "a A 192.0.2.1\nb A 192.0.2.2\n").unwrap();
+        assert_eq!(files.again(false).unwrap().unwrap()[0].len(), 5);
+        set_time(&hosts, SystemTime::now() + Duration::from_secs(3600));
+        for _ in 0..2 {
+            assert!(files.may_have_changed() && files.again(false).is_none());
+        }
+        age(&hosts);
+        assert!(files.again(false).is_none() && !files.may_have_changed());
+        // One that an editor puts in its place.
+        let new = directory.path().join("new");
+        fs::write(&new, format!("{HEAD}$INCLUDE hosts\n").replace("host 1", "host 2")).unwrap();
+        fs::rename(&new, &zone).unwrap();
+        assert_eq!(serials(files.again(false)), Some(Ok(vec![2])));
+        // Gone, and back.
+        fs::rename(&hosts, &new).unwrap();
+        let gone = serials(files.again(false)).unwrap().unwrap_err();
+        assert!(gone.contains("line 5: an included file that cannot be read"), "{gone}");
+        fs::rename(&new, &hosts).unwrap();
+        assert_eq!(serials(files.again(false)), Some(Ok(vec![2])));
+    }
+
+    #[test]
+    fn a_mistake_in_one_of_several_files_is_found_whichever_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let paths = ["one", "two"].map(|name| directory.path().join(name));
+        let origins = [name(), Name::from_ascii("a.xyz.com.").unwrap()];
+        paths.iter().for_each(|path| fs::write(path, HEAD).unwrap());
+        let mut files = ZoneFiles::new(&paths, &origins, ("zone", "origin")).unwrap();
+        files.read().unwrap();
+        for path in &paths {
+            fs::write(path, &HEAD[..HEAD.len() - 3]).unwrap();
+            let error = serials(files.again(false)).unwrap().unwrap_err();
+            assert!(
+                error.contains(&format!("{} for ", path.display())) && error.contains(", line 4: "),
+                "{error}"
+            );
+            fs::write(path, HEAD).unwrap();
+            assert_eq!(serials(files.again(false)), Some(Ok(vec![1, 1])));
+        }
+        // While one is wrong, a change of the other is noticed.
+        fs::write(&paths[0], "x").unwrap();
+        assert!(serials(files.again(false)).unwrap().is_err());
+        fs::write(&paths[1], HEAD.replace("host 1", "host 2")).unwrap();
+        assert!(serials(files.again(false)).unwrap().is_err());
+        fs::write(&paths[0], HEAD).unwrap();
+        assert_eq!(serials(files.again(false)), Some(Ok(vec![1, 2])));
+    }
+}
