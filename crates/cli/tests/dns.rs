@@ -156,9 +156,7 @@ fn a_zone_is_read_again_and_a_mistake_changes_nothing() {
     front.running.signal("HUP");
     let says = format!("the zones stay as they are: the zone file {other} for xyz.net., line 6: ");
     let said = || std::fs::read_to_string(&log).unwrap().lines().filter(|line| line.contains(&says)).count();
-    while said() == 0 {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    program::until(|| said() > 0);
     assert_eq!(front.octet(), 2);
 
     // When it is mended, without a signal.

@@ -162,9 +162,7 @@ fn a_front_whose_clock_is_wrong_is_named_and_counted() {
     let at = client.local_addr().unwrap();
     let counted = |outcome: &str| {
         let line = format!("firstflight_relay_datagrams_total{{outcome=\"{outcome}\"}} 1\n");
-        while !counts(metrics).contains(&line) {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        program::until(|| counts(metrics).contains(&line));
     };
     front.send_to(&datagram_at(unix_ms() - 3_600_000, at, udp, &key, 1), relay).unwrap();
     counted("time");

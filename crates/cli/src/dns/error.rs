@@ -82,8 +82,6 @@ impl fmt::Display for DnsError {
                 let (origin, error) = &**wrong;
                 let path = error.place.as_ref().and_then(|place| place.file.as_ref()).unwrap_or(path);
                 let separator = if error.place.is_some() { ", " } else { ": " };
-                // The library's messages may have several lines.
-                let error = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
                 write!(f, "the zone file {} for {origin}{separator}{error}", path.display())
             }
             Self::Key(fault) => fault.fmt(f),

@@ -4,6 +4,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::Duration;
 
 pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_firstflight"));
@@ -30,8 +31,19 @@ pub fn fails(args: &[&str], code: i32, says: &str) {
     assert_eq!(output.status.code(), Some(code), "{args:?}: {complaint}");
     assert!(complaint.contains(says), "{args:?}: {complaint}");
     assert_eq!(complaint.lines().count(), 1, "{complaint}");
-    assert!(!complaint.contains("0badc0d"), "{complaint}");
+    assert!(!complaint.to_lowercase().contains("0badc0d"), "{complaint}");
     assert!(output.stdout.is_empty(), "{:?}", String::from_utf8(output.stdout));
+}
+
+/// Waits until something has happened, for a minute or more.
+pub fn until(mut happened: impl FnMut() -> bool) {
+    for _ in 0..3000 {
+        if happened() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("it never happened");
 }
 
 /// A service that runs; killed when dropped.

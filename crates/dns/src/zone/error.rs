@@ -90,7 +90,9 @@ impl fmt::Display for ZoneFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Entry(fault) => fault.fmt(f),
-            Self::Syntax(error) => write!(f, "an entry that cannot be read: {error}"),
+            Self::Syntax(error) => {
+                write!(f, "an entry that cannot be read: {}", shortened(&error.to_string()))
+            }
             Self::Incomplete => f.write_str("a record without a type"),
             Self::NoName => f.write_str("a record without a name: write it in front"),
             Self::Directive => f.write_str(
@@ -120,4 +122,11 @@ impl fmt::Display for ZoneFault {
             Self::NameTooLong => f.write_str("a name that leaves no room for names below it"),
         }
     }
+}
+
+/// A message of the library on one line, without long words of the file: it may be a key file, named by mistake.
+fn shortened(message: &str) -> String {
+    const LONGEST: usize = 30;
+    let short = |word| if str::len(word) > LONGEST { "…" } else { word };
+    message.split_whitespace().map(short).collect::<Vec<_>>().join(" ")
 }

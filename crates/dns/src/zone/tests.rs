@@ -251,6 +251,22 @@ fn what_is_wrong_is_said_with_its_line() {
     assert!(parse("www IN A 192.0.2.1").unwrap_err().to_string().contains("line 1: an entry that"));
 }
 
+/// Somebody may name a key file instead.
+#[test]
+fn no_long_word_of_the_file_is_repeated() {
+    let key = "0badc0de".repeat(8);
+    for text in [
+        format!("key 1 {key}"),
+        format!("a IN A {key}"),
+        format!("a IN TXT {key}\"{key}"),
+        format!("a {key}"),
+    ] {
+        let error = more(&text).to_lowercase();
+        assert!(error.starts_with("line 5: ") && !error.contains("0badc0d"), "{error}");
+    }
+    assert!(more("a IN SOMETHING x").ends_with("record type string unknown: SOMETHING"));
+}
+
 #[test]
 fn names_times_and_origins_go_on_from_line_to_line() {
     let text = format!(
