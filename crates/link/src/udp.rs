@@ -5,10 +5,13 @@
 //! Several datagrams to one place leave in one call (segmentation offload), several that came together are taken in
 //! one (receive offload), where the system has that.
 //!
+//! Another protocol can use the sockets beside the link: [`UdpLink::channel`].
+//!
 //! The kernel has found that a received datagram is for this host and that its checksum is right; the checksum
 //! field that this link writes is zero. What is behind the link has to know: `from_socket` of the stack's carrier
 //! settings. The checksum of what is sent is the kernel's work, too.
 
+mod channel;
 mod inbox;
 mod outbox;
 #[cfg(target_os = "linux")]
@@ -29,6 +32,8 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
 use crate::link::{Link, short_buffer};
+pub use channel::Channel;
+use channel::Diversion;
 use inbox::Inbox;
 use outbox::{Outbox, Target};
 #[cfg(target_os = "linux")]
@@ -59,6 +64,8 @@ struct Socket {
     local: SocketAddr,
     inbox: Inbox,
     outbox: Outbox,
+    /// Datagrams that are not the link's.
+    diversion: Option<Diversion>,
     /// Errors since the last datagram.
     errors: u32,
     /// ICMP errors about what was sent, where the link passes them on.
@@ -208,6 +215,7 @@ impl Socket {
             local,
             inbox: Inbox::new(),
             outbox: Outbox::default(),
+            diversion: None,
             errors: 0,
             #[cfg(target_os = "linux")]
             reports: None,
@@ -247,7 +255,7 @@ impl Socket {
 
     fn poll_recv(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         loop {
-            if let Some(len) = self.inbox.next(self.local, buf) {
+            if let Some(len) = self.inbox.next(self.local, self.diversion.as_ref(), buf) {
                 return Poll::Ready(Ok(len));
             }
             if let Poll::Ready(len) = self.poll_report(cx, buf) {

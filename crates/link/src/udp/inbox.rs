@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 
+use super::channel::Diversion;
 use firstflight_wire::ip::{Ecn, Header as IpHeader, Protocol};
 use firstflight_wire::udp;
 use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
@@ -57,8 +58,13 @@ impl Inbox {
     }
 
     /// Writes the next datagram with its headers into `buf`, and gives the packet's length. One that is too long
-    /// for `buf`, or cannot be answered, is dropped.
-    pub fn next(&mut self, local: SocketAddr, buf: &mut [u8]) -> Option<usize> {
+    /// for `buf`, or cannot be answered, is dropped; one that `diversion` takes is passed over.
+    pub fn next(
+        &mut self,
+        local: SocketAddr,
+        diversion: Option<&Diversion>,
+        buf: &mut [u8],
+    ) -> Option<usize> {
         while self.message < self.count {
             let meta = self.metas.get(self.message)?;
             let start = self.message * MESSAGE + self.offset;
@@ -68,6 +74,9 @@ impl Inbox {
             self.offset += len;
             if self.offset >= meta.len {
                 (self.message, self.offset) = (self.message + 1, 0);
+            }
+            if diversion.is_some_and(|diversion| diversion.takes(datagram, meta.addr)) {
+                continue;
             }
             if let Some(len) = compose(meta, local, datagram, buf) {
                 return Some(len);

@@ -280,7 +280,7 @@ fn only_what_can_be_answered_is_taken() {
     let taken = |src: &str, dst: &str, local: IpAddr| {
         let mut inbox = Inbox::new();
         inbox.put(src.parse().unwrap(), Some(dst.parse().unwrap()), b"datagram");
-        inbox.next(SocketAddr::new(local, 4433), &mut [0; MTU]).is_some()
+        inbox.next(SocketAddr::new(local, 4433), None, &mut [0; MTU]).is_some()
     };
     assert!(taken("[2001:db8::1]:5", "2001:db8::2", any));
     assert!(taken("192.0.2.1:5", "192.0.2.2", Ipv4Addr::UNSPECIFIED.into()));
@@ -337,4 +337,52 @@ mod gathering {
     }
 
     const MAX: usize = 64_000;
+}
+
+#[tokio::test]
+async fn another_protocol_uses_the_socket_beside_the_link() {
+    for local in ["127.0.0.1:0", "[::1]:0"] {
+        let mut link = UdpLink::bind(local.parse().unwrap()).unwrap();
+        let at = SocketAddr::new(ip(&link), link.port());
+        let mut channel = link.channel([0xff, 0x56]);
+        let peer = UdpSocket::bind(SocketAddr::new(ip(&link), 0)).await.unwrap();
+        channel.send_to(b"\xff\x56a question", peer.local_addr().unwrap()).await.unwrap();
+        let mut buf = [0; 64];
+        let (len, from) = peer.recv_from(&mut buf).await.unwrap();
+        assert_eq!((&buf[..len], from), (&b"\xff\x56a question"[..], at));
+        peer.send_to(b"\xff\x56an answer", at).await.unwrap();
+        peer.send_to(b"\xff", at).await.unwrap();
+        peer.send_to(b"\xff\x55neither", at).await.unwrap();
+        // The link's packets are what is left, in order.
+        assert_eq!(
+            Datagram::parse(Packet::parse(&receive(&mut link).await).unwrap().payload).unwrap().payload,
+            b"\xff"
+        );
+        receive(&mut link).await;
+        let (answer, from) = channel.recv_from().await.unwrap();
+        assert_eq!((&*answer, from), (&b"\xff\x56an answer"[..], peer.local_addr().unwrap()));
+        // Without the channel all of them are the link's.
+        drop(channel);
+        peer.send_to(b"\xff\x56late", at).await.unwrap();
+        receive(&mut link).await;
+    }
+}
+
+#[tokio::test]
+async fn datagrams_that_nobody_takes_do_not_pile_up() {
+    let mut link = v4();
+    let mut channel = link.channel([1, 2]);
+    let diversion = link.v4.as_ref().unwrap().diversion.clone().unwrap();
+    let from: SocketAddr = "192.0.2.1:53".parse().unwrap();
+    for _ in 0..1000 {
+        assert!(diversion.takes(&[1, 2, 3], from));
+    }
+    // Longer ones are not kept at all.
+    assert!(diversion.takes(&[[1, 2].as_slice(), &[0; MTU]].concat(), from));
+    drop((link, diversion));
+    let mut waiting = 0;
+    while channel.recv_from().await.is_ok() {
+        waiting += 1;
+    }
+    assert_eq!(waiting, 16);
 }
