@@ -6,7 +6,7 @@ mod reach;
 mod route;
 
 pub use fault::{Fault, ObtainError, VantageFault};
-pub use reach::{Mapping, Reach, reach};
+pub use reach::{Datagrams, Mapping, Reach, reach};
 pub use route::{Dial, Dialled, Duplex, Route};
 
 use crate::clock::boot_clock;

@@ -8,6 +8,7 @@ use super::{Fault, Patience};
 use firstflight_service::secure_rng;
 use firstflight_wire::asap::message::{Challenge, MESSAGE_MAX, Message, ProbeRequest, TransactionId};
 use rand_core::Rng;
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use tokio::net::UdpSocket;
@@ -61,15 +62,39 @@ impl Reach {
     }
 }
 
+/// A UDP socket, or the part of one that carries the messages of verifiers
+/// ([`MESSAGE_MAGIC`](firstflight_wire::asap::message::MESSAGE_MAGIC)). It is bound and not connected.
+pub trait Datagrams {
+    /// Sends a datagram.
+    fn send_to(&mut self, datagram: &[u8], to: SocketAddr) -> impl Future<Output = io::Result<()>> + Send;
+
+    /// Receives a datagram into `buffer`, cut to its length; gives its length and its sender. Dropping the future loses
+    /// no datagram.
+    fn recv_from(
+        &mut self,
+        buffer: &mut [u8],
+    ) -> impl Future<Output = io::Result<(usize, SocketAddr)>> + Send;
+}
+
+impl Datagrams for &UdpSocket {
+    async fn send_to(&mut self, datagram: &[u8], to: SocketAddr) -> io::Result<()> {
+        UdpSocket::send_to(self, datagram, to).await.map(drop)
+    }
+
+    async fn recv_from(&mut self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        UdpSocket::recv_from(self, buffer).await
+    }
+}
+
 /// Finds out by two verifiers at different addresses, of which the first sends probes, whether datagrams of
-/// strangers reach `socket`. It has to be the very socket that is to be reached, and not connected; what else
-/// arrives in the meantime is dropped. It holds as long as the mapping does: 15 s without keep-alives is safe,
-/// and an hour with them.
+/// strangers reach `socket`. It has to be the very socket that is to be reached, and not connected. Datagrams that are
+/// no answers are dropped; if the socket has other users, they need a part of their own ([`Datagrams`]). It holds as
+/// long as the mapping does: 15 s without keep-alives is safe, and an hour with them.
 ///
 /// # Errors
 /// Which verifier gave no answer, and why.
 pub async fn reach(
-    socket: &UdpSocket,
+    socket: impl Datagrams + Send,
     verifiers: [SocketAddr; 2],
     patience: &Patience,
 ) -> Result<Reach, (SocketAddr, Fault)> {
@@ -82,16 +107,19 @@ pub async fn reach(
     Ok(Reach { seen, seen_by_second, strangers })
 }
 
-pub(super) struct Asking<'a> {
-    pub(super) socket: &'a UdpSocket,
+pub(super) struct Asking<S> {
+    pub(super) socket: S,
     /// No strangers.
     pub(super) contacted: Vec<SocketAddr>,
     pub(super) patience: Patience,
 }
 
-impl Asking<'_> {
+impl<S: Datagrams + Send> Asking<S> {
     /// Where `verifier` sees the socket, and its challenge.
-    async fn challenge(&self, verifier: SocketAddr) -> Result<(SocketAddr, (Question, Challenge)), Fault> {
+    async fn challenge(
+        &mut self,
+        verifier: SocketAddr,
+    ) -> Result<(SocketAddr, (Question, Challenge)), Fault> {
         let question = Question::new()?;
         match self.ask(verifier, question, None).await? {
             Some(Message::Challenge(answer)) => Ok((answer.seen, (question, answer.challenge))),
@@ -102,7 +130,7 @@ impl Asking<'_> {
     }
 
     /// The same, and whether its probe arrives.
-    pub(super) async fn probe(&self, verifier: SocketAddr) -> Result<(SocketAddr, bool), Fault> {
+    pub(super) async fn probe(&mut self, verifier: SocketAddr) -> Result<(SocketAddr, bool), Fault> {
         let (seen, (question, mut challenge)) = self.challenge(verifier).await?;
         for _ in 0..CHALLENGES {
             match self.ask(verifier, question, Some(challenge)).await? {
@@ -120,7 +148,7 @@ impl Asking<'_> {
 
     /// Sends a question until it is answered, from where it was sent to or by a probe of a stranger.
     async fn ask(
-        &self,
+        &mut self,
         verifier: SocketAddr,
         question: Question,
         challenge: Option<Challenge>,
@@ -137,7 +165,7 @@ impl Asking<'_> {
         Ok(None)
     }
 
-    async fn answer(&self, verifier: SocketAddr, question: Question) -> io::Result<Message> {
+    async fn answer(&mut self, verifier: SocketAddr, question: Question) -> io::Result<Message> {
         let mut buffer = [0; MESSAGE_MAX + 1];
         loop {
             let (len, from) = match self.socket.recv_from(&mut buffer).await {
