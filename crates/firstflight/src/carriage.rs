@@ -85,9 +85,8 @@ struct Inner {
     /// The way to the resolver; without one it is a UDP socket.
     exchange: Option<Exchange>,
     network: NetworkId,
-    proof: Option<Proof>,
-    /// When the proof expires, in the endpoint's time.
-    proved_until: Moment,
+    /// With the time when it expires, in the endpoint's time.
+    proof: Mutex<Option<(Proof, Moment)>>,
     /// One more name, so that any one of them may be lost.
     parity: bool,
     state: Mutex<State>,
@@ -103,6 +102,12 @@ struct State {
 impl Inner {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The proof, if it has not expired.
+    fn proof(&self) -> Option<Proof> {
+        let proof = *self.proof.lock().unwrap_or_else(PoisonError::into_inner);
+        proof.filter(|(_, until)| self.time.now() < *until).map(|(proof, _)| proof)
     }
 }
 
@@ -123,8 +128,8 @@ impl DnsPath {
     /// First flights of `endpoint`, which speaks TCP in UDP, by `resolver`: one that the user named, or the system's
     /// at a loopback address. Never another host's port 53 where the system asks over TLS or HTTPS: what is kept
     /// private there would be public. `network` is the local one ([`crate::network_id`]). Without a `proof` all of
-    /// them are held back. `manners` are those of earlier ones; with `parity` there is one name more in each, and
-    /// any one may be lost.
+    /// them are held back, until there is one ([`DnsPath::prove`]). `manners` are those of earlier ones; with `parity`
+    /// there is one name more in each, and any one may be lost.
     ///
     /// Must be called within a tokio runtime: while there is a proof, keep-alives are sent.
     #[must_use]
@@ -164,15 +169,24 @@ impl DnsPath {
         parity: bool,
     ) -> Self {
         let time = endpoint.time();
-        let age = proof.map(|proof| proof.at.elapsed()).unwrap_or_default();
-        let proved_until = time.now() + PROVED_FOR.saturating_sub(age);
         let state = Mutex::new(State { manners, silent: 0 });
-        let inner = Inner { endpoint, time, resolver, exchange, network, proof, proved_until, parity, state };
-        let inner = Arc::new(inner);
+        let held = Mutex::new(None);
+        let inner = Inner { endpoint, time, resolver, exchange, network, proof: held, parity, state };
+        let path = Self(Arc::new(inner));
         if let Some(proof) = proof {
-            tokio::spawn(keep(Arc::downgrade(&inner), proof.verifier));
+            path.prove(proof);
         }
-        Self(inner)
+        path
+    }
+
+    /// From now on there is this proof, for an hour. First flights that were held back for want of one stay direct.
+    ///
+    /// Must be called within a tokio runtime: while there is a proof, keep-alives are sent.
+    pub fn prove(&self, proof: Proof) {
+        let inner = &self.0;
+        let until = inner.time.now() + PROVED_FOR.saturating_sub(proof.at.elapsed());
+        *inner.proof.lock().unwrap_or_else(PoisonError::into_inner) = Some((proof, until));
+        tokio::spawn(keep(Arc::downgrade(inner), proof));
     }
 
     /// Connects to `server` and sends `first`, by the lookup and directly, or only directly where something speaks
@@ -245,10 +259,7 @@ impl DnsPath {
             return Err(HeldBack::NotReplayable);
         }
         let certified = config.asap.as_ref().ok_or(HeldBack::NoCertificate)?;
-        let proof = inner.proof.ok_or(HeldBack::NotProved)?;
-        if inner.time.now() >= inner.proved_until {
-            return Err(HeldBack::NotProved);
-        }
+        let proof = inner.proof().ok_or(HeldBack::NotProved)?;
         let address = certified.certificate.address();
         if proof.seen.ip().to_canonical() != address {
             return Err(HeldBack::OtherAddress);
@@ -321,18 +332,19 @@ impl DnsPath {
     }
 }
 
-/// Holds the mapping of the translator until nobody wants it, or it is to be proved anew.
-async fn keep(inner: Weak<Inner>, verifier: SocketAddr) {
-    let Some((time, until)) = inner.upgrade().map(|inner| (inner.time.clone(), inner.proved_until)) else {
-        return;
-    };
-    while time.now() < until {
+/// Holds the mapping of the translator until nobody wants it, or it is to be proved anew, or there is another proof.
+async fn keep(inner: Weak<Inner>, proof: Proof) {
+    let Some(time) = inner.upgrade().map(|inner| inner.time.clone()) else { return };
+    loop {
         time.sleep(KEEP_ALIVE).await;
         let Some(inner) = inner.upgrade() else { return };
+        if inner.proof() != Some(proof) {
+            return;
+        }
         let mut shared = inner.endpoint.shared.lock();
         // An error means that there is no route; then no keep-alive is sent.
-        let _ = shared.find_source(verifier);
-        shared.stack.keep_alive(verifier);
+        let _ = shared.find_source(proof.verifier);
+        shared.stack.keep_alive(proof.verifier);
         shared.kick();
     }
 }

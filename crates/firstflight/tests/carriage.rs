@@ -283,3 +283,19 @@ async fn what_is_held_back_goes_the_direct_way_only() {
     let why = world.held_back(path, first, &config).await;
     assert!(matches!(why, HeldBack::Manners(Restraint::Zone)), "{why:?}");
 }
+
+/// A proof that comes later is of use from then on, and what goes before does not wait for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proof_may_come_after_the_first_connection() {
+    let world = world(Resolver::Asks).await;
+    let path = DnsPath::new(world.client.clone(), world.resolver, NETWORK, None, Manners::new(), false);
+    let (first, config) = (FirstFlight::safely_replayable(REQUEST), world.config());
+    assert!(matches!(world.held_back(&path, first, &config).await, HeldBack::NotProved));
+    let proof = Proof { seen: world.seen, verifier: world.resolver, at: std::time::Instant::now() };
+    path.prove(proof);
+    let (_stream, report) = path.connect(world.service(), pending(), first, &config).await.unwrap();
+    assert_eq!(report.way, Way::Lookup);
+    // A newer one replaces it.
+    path.prove(Proof { seen: "192.0.2.1:4000".parse().unwrap(), ..proof });
+    assert!(matches!(world.held_back(&path, first, &config).await, HeldBack::OtherAddress));
+}
