@@ -8,6 +8,7 @@ mod racing;
 pub mod record;
 mod report;
 pub mod target;
+mod verification;
 mod via_dns;
 
 use crate::error::Error;
@@ -25,8 +26,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
-use target::Target;
-use tokio::task::JoinSet;
+use target::{Host, Target};
+use tokio::task::{JoinHandle, JoinSet};
+use verification::Verification;
 use via_dns::ViaDns;
 
 /// Fetch http:// URLs, with TCP Fast Open and ASAP
@@ -43,7 +45,7 @@ Examples:
   firstflight get http://192.0.2.1:8080/ --udp --verifier 192.0.2.9:4500 --verifier-key KEY
   firstflight get http://www.example.com:8080/ --udp --dns 192.0.2.53:53 --verifier 192.0.2.9:4500 --verifier-key KEY
   firstflight get http://www.example.com:8080/ --udp --via-dns --dns 192.0.2.53:53 --dns-memory names.json \
-    --verifier 192.0.2.9:4500 --verifier-key KEY --second-verifier 192.0.2.10:4500
+    --verifier 192.0.2.9:4500 --verifier-key KEY --second-verifier 192.0.2.10:4500 --verify-first --repeat 2
   firstflight get http://10.9.0.1/ --cache cookies.json --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2
 
 For servers beyond this machine the kernel must forward: sysctl net.ipv4.ip_forward=1, and a route back.
@@ -110,29 +112,38 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Runs it.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let names = via_dns::Memory::open(&args.via)?;
-    let targets = args.targets(&names).await?;
+    let targets = args.targets().await?;
     args.check_files().await?;
     let cache = args.memory.open()?;
     let network = args.memory.network(args.via.wanted());
-    let mut found = None;
-    let udp = match args.certificates.verifier().filter(|_| args.via.wanted()) {
-        Some(verifier) => {
-            let (link, known) = via_dns::open(&args.via, &names, network, verifier).await?.split();
-            found = Some(known);
-            Some(link)
+    let verifiers = args.via()?;
+    let certified = Arc::new(args.certificates.none()?);
+    let (udp, messages) = match verifiers {
+        Some(([verifier, _], _)) => {
+            verification::open(verifier).map(|(link, part)| (Some(link), Some(part)))?
         }
-        None => args.udp_link(&targets)?,
+        None => (args.udp_link(&targets)?, None),
     };
     let (endpoint, capture) = args.network.start(network, udp, None, |_| {})?;
     args.memory.attach(cache, &endpoint);
-    let via = match found {
-        Some(found) => {
-            let resolver = via_dns::resolver(args.dns)?;
-            Some(Arc::new(ViaDns::new(&args.via, &endpoint, found, resolver, network, names)?))
-        }
-        None => None,
+    let via = if let (Some((verifiers, resolver)), Some(messages)) = (verifiers, messages) {
+        let v4 = verifiers.iter().all(SocketAddr::is_ipv4);
+        let via = Arc::new(ViaDns::new(&args.via, &endpoint, v4, resolver, network, names)?);
+        let verification = Verification {
+            via: Arc::clone(&via),
+            endpoint: endpoint.clone(),
+            messages,
+            verifiers,
+            certificates: args.certificates.clone(),
+            certified: Arc::clone(&certified),
+            targets: targets.clone(),
+        };
+        Some((via, verification.begin(args.via.verify_first()).await))
+    } else {
+        let published = |target: &Target| target.published.clone();
+        args.certificates.obtain(&endpoint, args.udp, &targets, published, &certified).await?;
+        None
     };
-    let certified = args.certificates.obtain(&endpoint, args.udp, &targets).await?;
     let errand = Arc::new(Errand {
         endpoint: endpoint.clone(),
         fast_open: !args.no_fast_open,
@@ -143,7 +154,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         output: args.output.clone(),
         upload: args.upload.clone(),
         timeout: Duration::from_secs(args.timeout),
-        via: via.clone(),
+        via: via.as_ref().map(|(via, _)| Arc::clone(via)),
     });
     let all = Arc::new(Queue {
         rounds: args.repeat as usize,
@@ -151,17 +162,10 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         next: AtomicUsize::new(0),
         failed: AtomicBool::new(false),
     });
-    let interval = Duration::from_millis(args.interval);
-    let mut workers = JoinSet::new();
-    for _ in 0..args.parallel {
-        workers.spawn(work(Arc::clone(&all), Arc::clone(&errand), interval, args.print()));
-    }
-    while let Some(ended) = workers.join_next().await {
-        if ended.is_err() {
-            all.failed.store(true, Ordering::Relaxed);
-        }
-    }
-    if let Some(via) = via {
+    args.fetch_all(&all, &errand).await;
+    if let Some((via, verifying)) = via {
+        // No fetch needs its result any more.
+        verifying.inspect(JoinHandle::abort);
         tokio::time::sleep(via_dns::LAST_ANSWERS).await;
         via.save()?;
     }
@@ -205,24 +209,43 @@ async fn work(queue: Arc<Queue>, errand: Arc<Errand>, interval: Duration, print:
 }
 
 impl Args {
+    /// Does all the fetches of the queue.
+    async fn fetch_all(&self, all: &Arc<Queue>, errand: &Arc<Errand>) {
+        let interval = Duration::from_millis(self.interval);
+        let mut workers = JoinSet::new();
+        for _ in 0..self.parallel {
+            workers.spawn(work(Arc::clone(all), Arc::clone(errand), interval, self.print()));
+        }
+        while let Some(ended) = workers.join_next().await {
+            if ended.is_err() {
+                all.failed.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// With `--via-dns` the verifiers and the resolver.
+    fn via(&self) -> Result<Option<([SocketAddr; 2], SocketAddr)>, Error> {
+        let verifier = self.certificates.verifier().filter(|_| self.via.wanted());
+        verifier.map(|verifier| Ok((self.via.verifiers(verifier)?, via_dns::resolver(self.dns)?))).transpose()
+    }
+
     fn print(&self) -> Print {
         Print { json: self.json, aside: self.output.as_deref().is_some_and(is_stdout) }
     }
 
-    /// The URLs with the addresses that can be reached from the engine's.
-    async fn targets(&self, memory: &via_dns::Memory) -> Result<Vec<Target>, Error> {
+    /// The URLs with the addresses that can be reached from the engine's. With `--via-dns` names are looked up by each
+    /// fetch.
+    async fn targets(&self) -> Result<Vec<Target>, Error> {
         self.network.validate(("--udp", self.udp))?;
-        let resolver = if self.via.wanted() { Some(via_dns::resolver(self.dns)?) } else { self.dns };
-        let names = resolver.map(Names::at).transpose()?;
+        let names = self.dns.filter(|_| !self.via.wanted()).map(Names::at).transpose()?;
         let mut targets = Vec::with_capacity(self.urls.len());
         for url in &self.urls {
             let mut target = Target::parse(url).map_err(|error| Error::Target(url.clone(), error))?;
-            if self.via.wanted() && target.recall(memory) {
+            if self.via.wanted() && matches!(target.host, Host::Name(_)) {
                 targets.push(target);
                 continue;
             }
             target.resolve(names.as_ref()).await?;
-            target.remember(memory);
             if !self.udp {
                 self.keep_reachable(&mut target.addresses)?;
             }

@@ -1,20 +1,22 @@
 //! A certificate for each server that `get` visits.
 
+use super::record::Published;
 use super::target::{Host, Target};
 use crate::error::Error;
 use crate::output;
-use firstflight::credential::asap::{Identity, PrivateKey, PublicKey};
+use firstflight::credential::asap::{ClientCertificate, Identity, PrivateKey, PublicKey};
 use firstflight::{Certified, ConnectConfig, Endpoint, FirstFlight};
 use firstflight_verifier::client::{Dial, Dialled, Duplex, Route, obtain_by};
 use firstflight_verifier::{Group, IssuerAddress, Patience, Site, Wanted, secure_rng};
-use std::collections::HashMap;
+use firstflight_wire::asap::VerifierId;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Where certificates come from.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct Certificates {
     /// Get a certificate from this verifier, for first flights at the first contact (ASAP)
     #[arg(long, value_name = "ADDR:PORT", requires = "verifier_key")]
@@ -33,37 +35,91 @@ pub struct Certificates {
     asap_known: bool,
 }
 
-/// Certificates by site.
-pub type Certifieds = HashMap<Site, Certified>;
+/// What is known of certificates: one for each site, as a key that is shown to one is shown to no other. Some may come
+/// while fetches are under way.
+#[derive(Default)]
+pub struct Certifieds {
+    issuer: Option<VerifierId>,
+    /// `--asap-known`.
+    known: bool,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    certificates: HashMap<Site, Arc<ClientCertificate>>,
+    /// Those of whom it was said that they do not trust the verifier.
+    distrusting: HashSet<Site>,
+}
+
+impl Certifieds {
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether there is none yet.
+    pub fn is_empty(&self) -> bool {
+        self.lock().certificates.is_empty()
+    }
+
+    /// What to show to `target`'s server, which publishes this; `udp`: over UDP.
+    pub fn of(&self, target: &Target, published: Option<&Published>, udp: bool) -> Option<Certified> {
+        let certificate = self.lock().certificates.get(&target.site()).cloned()?;
+        self.is_trusted_by(target, published).then(|| Certified {
+            now: certificate.obtained(),
+            certificate,
+            identity: target.identity(),
+            known: self.known || published.is_some_and(|p| if udp { p.udp_port.is_some() } else { p.on_ip }),
+            once: false,
+            mss: published.map(|published| published.mss),
+        })
+    }
+
+    /// Whether the server does not say that it trusts others. If it does, the user is told once.
+    fn is_trusted_by(&self, target: &Target, published: Option<&Published>) -> bool {
+        let (Some(issuer), Some(published)) = (self.issuer, published) else { return true };
+        let trusted = published.verifiers.contains(&issuer);
+        if !trusted && self.lock().distrusting.insert(target.site()) {
+            let trusts: Vec<_> = published.verifiers.iter().map(ToString::to_string).collect();
+            output::complain(&format_args!(
+                "{} does not trust verifier {issuer}, but {}: going without a certificate",
+                target.authority,
+                if trusts.is_empty() { "nobody".to_owned() } else { trusts.join(", ") }
+            ));
+        }
+        trusted
+    }
+}
 
 impl Certificates {
-    /// One certificate for each site: a key that is shown to one is shown to no other. Over UDP from the system's
-    /// address, else from the engine's own, by TCP.
+    /// No certificates yet.
+    ///
+    /// # Errors
+    /// When the options make no sense.
+    pub fn none(&self) -> Result<Certifieds, Error> {
+        let issuer = self.issuer()?.map(|issuer| issuer.id());
+        Ok(Certifieds { issuer, known: self.asap_known, held: Mutex::default() })
+    }
+
+    /// One certificate for each site that does not have one, into `all`: over UDP from the system's address, else from
+    /// the engine's own, by TCP. `published` says what a server publishes, if that is known.
+    ///
+    /// # Errors
+    /// When the options make no sense, or the verifier gives none.
     pub async fn obtain(
         &self,
         endpoint: &Endpoint,
         udp: bool,
         targets: &[Target],
-    ) -> Result<Certifieds, Error> {
-        let mut all = HashMap::new();
-        let Some(issuer) = self.issuer()? else { return Ok(all) };
+        published: impl Fn(&Target) -> Option<Published>,
+        all: &Certifieds,
+    ) -> Result<(), Error> {
+        let Some(issuer) = self.issuer()? else { return Ok(()) };
         let route = if udp { Route::System } else { Route::Streams(Arc::new(Through(endpoint.clone()))) };
         for target in targets {
             let site = target.site();
-            if all.contains_key(&site) {
-                continue;
-            }
-            let published = target.published.as_ref();
-            if published.is_some_and(|published| !published.verifiers.contains(&issuer.id())) {
-                let trusts: Vec<_> = published
-                    .map(|p| p.verifiers.iter().map(ToString::to_string).collect())
-                    .unwrap_or_default();
-                output::complain(&format_args!(
-                    "{} does not trust verifier {}, but {}: going without a certificate",
-                    target.authority,
-                    issuer.id(),
-                    if trusts.is_empty() { "nobody".to_owned() } else { trusts.join(", ") }
-                ));
+            let held = all.lock().certificates.contains_key(&site);
+            if held || !all.is_trusted_by(target, published(target).as_ref()) {
                 continue;
             }
             let key = PrivateKey::generate(&mut secure_rng().map_err(Error::Random)?);
@@ -72,18 +128,9 @@ impl Certificates {
             let certificate = obtain_by(&route, &issuer, wanted, &Patience::default())
                 .await
                 .map_err(|error| Error::Certificate(error.to_string()))?;
-            let certified = Certified {
-                now: certificate.obtained(),
-                certificate: Arc::new(certificate),
-                identity: target.identity(),
-                known: self.asap_known
-                    || published.is_some_and(|p| if udp { p.udp_port.is_some() } else { p.on_ip }),
-                once: false,
-                mss: published.map(|published| published.mss),
-            };
-            all.insert(site, certified);
+            all.lock().certificates.insert(site, Arc::new(certificate));
         }
-        Ok(all)
+        Ok(())
     }
 
     /// The verifier, if there is one.

@@ -4,7 +4,7 @@ use super::certificates::Certifieds;
 use super::racing::{Plan, Racing};
 use super::report::Report;
 use super::target::{Host, Target};
-use super::via_dns::ViaDns;
+use super::via_dns::{Named, ViaDns};
 use crate::digest::Sum;
 use crate::file_body::FileBody;
 use crate::file_sink::FileSink;
@@ -12,7 +12,7 @@ use crate::observed::{Observed, Watch, observe};
 use crate::output::{millis, seconds};
 use bytes::Bytes;
 use firstflight::carriage::HeldBack;
-use firstflight::{Certified, ConnectAnyConfig, ConnectConfig, Endpoint, Stream};
+use firstflight::{ConnectAnyConfig, ConnectConfig, Endpoint, Stream};
 use http_body_util::{BodyExt, Either, Empty};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
@@ -31,8 +31,8 @@ use std::time::{Duration, Instant};
 pub struct Errand {
     pub endpoint: Endpoint,
     pub fast_open: bool,
-    /// Certificates to show.
-    pub certified: Certifieds,
+    /// Certificates to show. With `--via-dns` they may come later.
+    pub certified: Arc<Certifieds>,
     /// In UDP, to this port or that of the URL.
     pub carrier: Option<Option<u16>>,
     /// The request may ride in a SYN, and be executed twice.
@@ -124,19 +124,20 @@ struct Visit {
 
 async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) -> Visit {
     let fast_open = errand.fast_open && first;
+    let via = match (&errand.via, &target.host) {
+        (Some(via), Host::Name(name)) => Some((via, name)),
+        _ => None,
+    };
+    let remembered = via.and_then(|(via, name)| via.published(name, target.port));
+    let published = remembered.as_ref().or(target.published.as_ref());
     let mut progress = Progress { status: None, sum: Sum::new() };
     let connect = ConnectConfig {
         fast_open,
         // After a request that came too early an ordinary handshake.
-        asap: errand
-            .certified
-            .get(&target.site())
-            .filter(|_| first)
-            .map(|certified| Certified { identity: target.identity(), ..certified.clone() }),
-        carrier: errand.carrier.map(|port| {
-            let published = target.published.as_ref().and_then(|published| published.udp_port);
-            port.or(published).unwrap_or(target.port)
-        }),
+        asap: errand.certified.of(target, published, errand.carrier.is_some()).filter(|_| first),
+        carrier: errand
+            .carrier
+            .map(|port| port.or(published.and_then(|published| published.udp_port)).unwrap_or(target.port)),
         ..ConnectConfig::default()
     };
     let (stream, watch) = observe(Racing::new(Plan {
@@ -144,10 +145,10 @@ async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) ->
         addresses: target.addresses.clone(),
         config: ConnectAnyConfig { connect, ..ConnectAnyConfig::default() },
         replay_safe: errand.replay_safe,
-        via: match (&errand.via, &target.host) {
-            (Some(via), Host::Name(name)) => Some((Arc::clone(via), name.clone(), target.port)),
-            _ => None,
-        },
+        via: via.map(|(via, name)| {
+            let to = Named { name: name.clone(), port: target.port, udp_port: errand.carrier.flatten() };
+            (Arc::clone(via), to)
+        }),
     }));
     let left = errand.timeout.saturating_sub(began.elapsed());
     let exchange = exchange(errand, target, first, TokioIo::new(stream), &mut progress);

@@ -1,6 +1,6 @@
 //! A stream that connects with its first write, to whichever of several addresses answers first.
 
-use super::via_dns::ViaDns;
+use super::via_dns::{Named, ViaDns};
 use firstflight::carriage::Report;
 use firstflight::credential::{Outcome, Reason};
 use firstflight::{ConnectAnyConfig, ConnectAnyError, Endpoint, FirstFlight, Stream};
@@ -22,8 +22,8 @@ pub struct Plan {
     pub config: ConnectAnyConfig,
     /// The first write may ride in a SYN, and be executed twice.
     pub replay_safe: bool,
-    /// By the lookup of this name, at this port, too.
-    pub via: Option<(Arc<ViaDns>, String, u16)>,
+    /// By the lookup of this server's name, too.
+    pub via: Option<(Arc<ViaDns>, Named)>,
 }
 
 /// A connection, and how it came about if there was a choice.
@@ -36,8 +36,8 @@ impl Plan {
         } else {
             FirstFlight::at_most_once(&first)
         };
-        if let Some((via, name, port)) = &self.via {
-            let connected = via.connect(name, *port, first, &self.config.connect).await;
+        if let Some((via, to)) = &self.via {
+            let connected = via.connect(to, first, &self.config.connect).await;
             return connected.map(|(stream, report)| (stream, Some(report))).map_err(Failure::from);
         }
         let stream = self.endpoint.connect_any(&self.addresses, first, &self.config).await?;

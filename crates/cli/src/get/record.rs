@@ -81,7 +81,7 @@ impl Names {
     /// # Errors
     /// When the name has none.
     pub async fn addresses(&self, name: &str, v4: bool) -> io::Result<Vec<IpAddr>> {
-        let absolute = format!("{}.", name.trim_end_matches('.'));
+        let absolute = absolute(name);
         self.resolver.clear_cache();
         let kind = if v4 { RecordType::A } else { RecordType::AAAA };
         let found = self.resolver.lookup(absolute.as_str(), kind).await.map_err(io::Error::other)?;
@@ -92,18 +92,29 @@ impl Names {
         Ok(addresses)
     }
 
+    /// Asks what the server of a name at `port` publishes, whatever was asked before. `None` if its record does not
+    /// exist or says nothing that is understood here.
+    ///
+    /// # Errors
+    /// When the resolver does not answer, or cannot tell.
+    pub async fn record(&self, name: &str, port: u16) -> io::Result<Option<Published>> {
+        let absolute = absolute(name);
+        self.resolver.clear_cache();
+        match self.resolver.lookup(service(&absolute, port).as_str(), RecordType::HTTPS).await {
+            Ok(found) => Ok(published(found.answers(), &absolute, port)),
+            Err(error) if error.is_no_records_found() => Ok(None),
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+
     /// Asks for the addresses of a name and for what its server at `port` publishes, all at once. What is published
     /// may take twice as long as the addresses, and is not waited for longer.
     ///
     /// # Errors
     /// When the name has no address.
     pub async fn look_up(&self, name: &str, port: u16) -> Result<(Vec<IpAddr>, Option<Published>), Error> {
-        let absolute = format!("{}.", name.trim_end_matches('.'));
-        // RFC 9460 §9.1: another port than the scheme's own stands in front of the name.
-        let service = match port {
-            80 | 443 => absolute.clone(),
-            port => format!("_{port}._https.{absolute}"),
-        };
+        let absolute = absolute(name);
+        let service = service(&absolute, port);
         let began = Instant::now();
         let addresses = async {
             tokio::join!(
@@ -136,6 +147,20 @@ impl Names {
         let published =
             record.and_then(Result::ok).and_then(|found| published(found.answers(), &absolute, port));
         Ok((addresses, published))
+    }
+}
+
+/// A name with its final dot.
+fn absolute(name: &str) -> String {
+    format!("{}.", name.trim_end_matches('.'))
+}
+
+/// Whose HTTPS record is that of the server at `port`: with another port than the scheme's own, that stands in front of
+/// the name (RFC 9460 §9.1).
+fn service(absolute: &str, port: u16) -> String {
+    match port {
+        80 | 443 => absolute.to_owned(),
+        port => format!("_{port}._https.{absolute}"),
     }
 }
 

@@ -1,7 +1,6 @@
 //! What a URL asks for.
 
 use super::record::{Names, Published};
-use super::via_dns::Memory;
 use crate::error::Error;
 use hyper::Uri;
 use hyper::http::uri::Scheme;
@@ -114,21 +113,6 @@ impl Target {
             authority: authority.as_str().to_owned(),
             path: uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string),
         })
-    }
-
-    /// Whether it is known what its server publishes, without asking anybody: then its address can wait.
-    pub fn recall(&mut self, memory: &Memory) -> bool {
-        if let Host::Name(name) = &self.host {
-            self.published = memory.published(name, self.port);
-        }
-        self.published.is_some()
-    }
-
-    /// Remembers what its server publishes.
-    pub fn remember(&self, memory: &Memory) {
-        if let (Host::Name(name), Some(published)) = (&self.host, &self.published) {
-            memory.learn(name, self.port, published);
-        }
     }
 
     /// Finds the addresses; the system's resolver puts them in order (RFC 6724). Another one is asked for what the

@@ -6,13 +6,14 @@ use super::target::Target;
 use crate::serve::early::EarlyUnsafe;
 use crate::test_site::TestSite;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 fn errand(site: &TestSite, upload: Option<PathBuf>, replay_safe: bool) -> Errand {
     Errand {
         endpoint: site.client.clone(),
         fast_open: true,
-        certified: Certifieds::new(),
+        certified: Arc::new(Certifieds::default()),
         carrier: None,
         replay_safe,
         output: None,

@@ -3,18 +3,18 @@
 use super::dns_memory::DnsMemory;
 use super::record::{Names, Published};
 use crate::error::Error;
-use crate::output;
 use firstflight::carriage::{DnsPath, Manners, Proof, Report, Server};
 use firstflight::credential::NetworkId;
-use firstflight::link::UdpLink;
 use firstflight::{ConnectConfig, Endpoint, FirstFlight, Stream};
-use firstflight_verifier::{Patience, reach};
 use firstflight_wire::asap::ServiceParam;
+use std::collections::HashMap;
+use std::future::ready;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
 
 /// How requests travel by lookups.
 #[derive(clap::Args)]
@@ -23,6 +23,10 @@ pub struct Options {
     /// strangers can answer on this network. Every fetch looks the name up again, as if its address had expired
     #[arg(long, requires_all = ["udp", "verifier", "second_verifier"])]
     via_dns: bool,
+    /// Before the first fetch, wait until it is known what the servers publish and whether strangers can answer, and until
+    /// the certificates are there. Without it nothing waits: the first fetches go the ordinary way
+    #[arg(long, requires = "via_dns")]
+    verify_first: bool,
     /// Another verifier, that says how it sees this client: what `firstflight reach` asks
     #[arg(long, value_name = "ADDR:PORT", requires = "via_dns")]
     second_verifier: Option<SocketAddr>,
@@ -39,6 +43,31 @@ impl Options {
     pub const fn wanted(&self) -> bool {
         self.via_dns
     }
+
+    /// Whether fetches wait for the verification.
+    pub const fn verify_first(&self) -> bool {
+        self.verify_first
+    }
+
+    /// The two verifiers that find out whether strangers can answer, of which `verifier` is the first.
+    ///
+    /// # Errors
+    /// When they do not differ in their address, or differ in its family.
+    pub fn verifiers(&self, verifier: SocketAddr) -> Result<[SocketAddr; 2], Error> {
+        let second = self.second_verifier.ok_or(Error::ReachPair)?;
+        if verifier.ip() == second.ip() || verifier.is_ipv4() != second.is_ipv4() {
+            return Err(Error::ReachPair);
+        }
+        Ok([verifier, second])
+    }
+}
+
+/// A server to connect to.
+pub struct Named {
+    pub name: String,
+    pub port: u16,
+    /// Its UDP port, if the user names it.
+    pub udp_port: Option<u16>,
 }
 
 /// A run's way by lookups.
@@ -46,9 +75,22 @@ pub struct ViaDns {
     path: DnsPath,
     names: Names,
     memory: Memory,
+    network: NetworkId,
     /// The family that the socket and its certificates are of.
     v4: bool,
+    /// Records that were asked for in this run; as many as servers.
+    asked: Mutex<HashMap<(String, u16), Asked>>,
 }
+
+/// A record that was asked for in this run.
+struct Asked {
+    at: tokio::time::Instant,
+    /// Whether the answer has come. Its sender is gone when there is none.
+    answered: watch::Receiver<bool>,
+}
+
+/// How long a record that nothing is known of is not asked for again.
+const UNKNOWN_FOR: Duration = Duration::from_secs(10 * 60);
 
 /// What is remembered, and where.
 pub struct Memory {
@@ -74,7 +116,7 @@ impl Memory {
     }
 
     /// A server publishes this.
-    pub fn learn(&self, name: &str, port: u16, published: &Published) {
+    fn learn(&self, name: &str, port: u16, published: &Published) {
         self.lock().learn(name, port, &published.bytes, published.ttl, unix_s());
     }
 }
@@ -83,73 +125,13 @@ fn unix_s() -> u64 {
     firstflight::unix_ms() / 1000
 }
 
-/// The socket of a run, and whether strangers can answer it.
-pub struct Opened {
-    /// For the engine.
-    pub link: UdpLink,
-    proof: Option<Proof>,
-    v4: bool,
-}
-
-/// Opens a socket towards `verifiers`, and has them find out whether strangers can answer it.
-pub async fn open(
-    options: &Options,
-    memory: &Memory,
-    network: NetworkId,
-    verifier: SocketAddr,
-) -> Result<Opened, Error> {
-    let fail = |error| Error::Udp(verifier, error);
-    let second = options.second_verifier.ok_or(Error::ReachPair)?;
-    if verifier.ip() == second.ip() || verifier.is_ipv4() != second.is_ipv4() {
-        return Err(Error::ReachPair);
-    }
-    let v4 = verifier.is_ipv4();
-    let any: IpAddr = if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    // Connecting a UDP socket sends nothing: it looks up the route.
-    let route = std::net::UdpSocket::bind((any, 0)).map_err(fail)?;
-    route.connect(verifier).map_err(fail)?;
-    let mut local = route.local_addr().map_err(fail)?;
-    local.set_port(0);
-    let socket = tokio::net::UdpSocket::bind(local).await.map_err(fail)?;
-    let mut proof = None;
-    if !memory.lock().is_closed(network, unix_s()) {
-        match reach(&socket, [verifier, second], &Patience::default()).await {
-            Ok(found) => {
-                if found.is_open() {
-                    proof = Some(Proof { seen: found.seen, verifier, at: Instant::now() });
-                } else {
-                    output::complain(&"strangers cannot answer on this network: fetching as ever");
-                }
-                memory.lock().set_closed(network, !found.is_open(), unix_s());
-            }
-            Err((at, fault)) => {
-                output::complain(&format_args!("verifier {at}: {fault}; fetching as ever"));
-            }
-        }
-    }
-    let socket = socket.into_std().map_err(fail)?;
-    Ok(Opened { link: UdpLink::adopt(socket).map_err(fail)?, proof, v4 })
-}
-
-impl Opened {
-    /// The link, and what is known of it.
-    pub fn split(self) -> (UdpLink, Found) {
-        (self.link, Found { proof: self.proof, v4: self.v4 })
-    }
-}
-
-/// What is known of a socket.
-pub struct Found {
-    proof: Option<Proof>,
-    v4: bool,
-}
-
 impl ViaDns {
-    /// The way of `endpoint` by the resolver at `resolver`.
+    /// The way of `endpoint`, whose socket is of the family `v4` says, by the resolver at `resolver`. First flights go
+    /// the ordinary way until there is a proof ([`ViaDns::prove`]).
     pub fn new(
         options: &Options,
         endpoint: &Endpoint,
-        found: Found,
+        v4: bool,
         resolver: SocketAddr,
         network: NetworkId,
         memory: Memory,
@@ -160,22 +142,110 @@ impl ViaDns {
             let passed = firstflight_dns::manners::STOPPED_FOR.saturating_sub(left);
             manners.handle_refusal(network, resolver, now - passed);
         }
-        let path = DnsPath::new(endpoint.clone(), resolver, network, found.proof, manners, options.parity);
-        Ok(Self { path, names: Names::at(resolver)?, memory, v4: found.v4 })
+        let path = DnsPath::new(endpoint.clone(), resolver, network, None, manners, options.parity);
+        let names = Names::at(resolver)?;
+        Ok(Self { path, names, memory, network, v4, asked: Mutex::default() })
     }
 
-    /// Connects to the server of `name` at `port`; see [`DnsPath::connect`].
+    /// Whether strangers could not answer on this network when that was last tried, less than an hour ago.
+    pub fn is_closed(&self) -> bool {
+        self.memory.lock().is_closed(self.network, unix_s())
+    }
+
+    /// Strangers can answer, as the proof says, or cannot.
+    pub fn prove(&self, proof: Option<Proof>) {
+        self.memory.lock().set_closed(self.network, proof.is_none(), unix_s());
+        if let Some(proof) = proof {
+            self.path.prove(proof);
+        }
+    }
+
+    /// What the server of `name` at `port` publishes, as far as is known.
+    pub fn published(&self, name: &str, port: u16) -> Option<Published> {
+        self.memory.published(name, port)
+    }
+
+    /// Connects to a server; see [`DnsPath::connect`]. What it publishes is asked for beside, if that is not known.
+    /// Nothing waits for that.
     pub async fn connect(
-        &self,
-        name: &str,
-        port: u16,
+        self: &Arc<Self>,
+        to: &Named,
         first: FirstFlight<'_>,
         config: &ConnectConfig,
     ) -> io::Result<(Stream, Report)> {
-        let parameter = self.memory.lock().parameter(name, port, unix_s());
-        let service = parameter.as_deref().and_then(|bytes| ServiceParam::parse(bytes).ok()?.udp().copied());
-        let addresses = self.names.addresses(name, self.v4);
-        self.path.connect(Server { port, service }, addresses, first, config).await
+        let Some(parameter) = self.memory.lock().parameter(&to.name, to.port, unix_s()) else {
+            return self.visit_first(to, first, config).await;
+        };
+        let service = ServiceParam::parse(&parameter).ok().and_then(|param| param.udp().copied());
+        let server = Server { port: to.port, service };
+        self.path.connect(server, self.addresses(to), first, config).await
+    }
+
+    /// Connects to a server of which nothing is known. Its record may name another UDP port than the one that is tried
+    /// meanwhile.
+    async fn visit_first(
+        self: &Arc<Self>,
+        to: &Named,
+        first: FirstFlight<'_>,
+        config: &ConnectConfig,
+    ) -> io::Result<(Stream, Report)> {
+        let asked = self.ask(&to.name, to.port);
+        let addresses = self.addresses(to).await?;
+        let at = |carrier| {
+            let (server, addresses) = (Server { port: to.port, service: None }, addresses.clone());
+            let config = ConnectConfig { carrier, ..config.clone() };
+            async move { self.path.connect(server, ready(Ok(addresses)), first, &config).await }
+        };
+        // It may have come with the address.
+        let carrier = self.other_port(to, config.carrier).or(config.carrier);
+        let elsewhere = async |mut asked: watch::Receiver<bool>| {
+            let _ = asked.wait_for(|answered| *answered).await;
+            self.other_port(to, carrier)
+        };
+        tokio::select! {
+            biased;
+            result = at(carrier) => match result {
+                // Nothing was sent: the request may go to another port, whatever it is.
+                Err(error) if first.is_replayable() || error.kind() == io::ErrorKind::ConnectionRefused => {
+                    match elsewhere(asked).await {
+                        Some(port) => at(Some(port)).await,
+                        None => Err(error),
+                    }
+                }
+                result => result,
+            },
+            Some(port) = elsewhere(asked.clone()), if first.is_replayable() => at(Some(port)).await,
+        }
+    }
+
+    /// The UDP port that the server publishes, if it is another one and the user names none.
+    fn other_port(&self, to: &Named, than: Option<u16>) -> Option<u16> {
+        let published = self.published(&to.name, to.port)?.udp_port;
+        published.filter(|_| to.udp_port.is_none()).filter(|port| Some(*port) != than)
+    }
+
+    async fn addresses(&self, to: &Named) -> io::Result<Vec<IpAddr>> {
+        let found = self.names.addresses(&to.name, self.v4).await;
+        found.map_err(|error| io::Error::new(error.kind(), format!("cannot look up {}: {error}", to.name)))
+    }
+
+    /// Asks what the server of `name` at `port` publishes, if that is not known and was not asked for ten minutes, and
+    /// remembers it. Gives when the answer has come.
+    pub fn ask(self: &Arc<Self>, name: &str, port: u16) -> watch::Receiver<bool> {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (name.to_ascii_lowercase(), port);
+        if let Some(before) = asked.get(&key).filter(|before| before.at.elapsed() < UNKNOWN_FOR) {
+            return before.answered.clone();
+        }
+        let (via, name) = (Arc::clone(self), name.to_owned());
+        let found = Asked::begin(async move {
+            if let Ok(Some(published)) = via.names.record(&name, port).await {
+                via.memory.learn(&name, port, &published);
+            }
+        });
+        let answered = found.answered.clone();
+        asked.insert(key, found);
+        answered
     }
 
     /// Keeps what was learnt.
@@ -183,6 +253,18 @@ impl ViaDns {
         let mut memory = self.memory.lock();
         memory.set_stops(&self.path.stops(), unix_s());
         self.memory.file.as_ref().map_or(Ok(()), |file| memory.write(file))
+    }
+}
+
+impl Asked {
+    /// Runs `asking`, which ends when the answer has come.
+    fn begin(asking: impl Future<Output = ()> + Send + 'static) -> Self {
+        let (tell, answered) = watch::channel(false);
+        tokio::spawn(async move {
+            asking.await;
+            let _ = tell.send(true);
+        });
+        Self { at: tokio::time::Instant::now(), answered }
     }
 }
 

@@ -1,0 +1,222 @@
+//! `firstflight get --via-dns` against a server that is its own name server, with two verifiers, all on the loopback
+//! device.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests: they fail by panicking")]
+
+mod dir;
+mod program;
+
+use dir::Dir;
+use program::{Running, fails, prints, run};
+use serde_json::Value;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::process::Output;
+
+/// An address at this host that was free a moment ago.
+fn free(ip: &str) -> String {
+    UdpSocket::bind((ip, 0)).unwrap().local_addr().unwrap().to_string()
+}
+
+fn port(address: &str) -> u16 {
+    address.parse::<SocketAddr>().unwrap().port()
+}
+
+struct Site {
+    dir: Dir,
+    udp: String,
+    /// The TCP port in UDP.
+    port: u16,
+    resolver: String,
+    verifier_key: String,
+    server: Option<Running>,
+}
+
+impl Site {
+    /// The server listens on `port` or, for none, on that of its UDP socket.
+    fn new(name: &str, port_inside: Option<u16>) -> Self {
+        let dir = Dir::new(name);
+        std::fs::create_dir(dir.path("www")).unwrap();
+        std::fs::write(dir.path("www/hello"), "as you like").unwrap();
+        let told = prints(&["verifier", "keygen", "--key", &dir.path("verifier.key")]);
+        let verifier_key = told.split_whitespace().nth(1).unwrap().to_owned();
+        let trust = format!("# begin\n[[verifier]]\nkey = \"{verifier_key}\"\nown = true\n# end\n");
+        std::fs::write(dir.path("trust"), trust).unwrap();
+        let udp = free("127.0.0.1");
+        let port = port_inside.unwrap_or(port(&udp));
+        let mut site = Self { dir, udp, port, resolver: free("127.0.0.1"), verifier_key, server: None };
+        site.start();
+        site
+    }
+
+    /// Starts the server with a new carriage key, in the place of the one that runs.
+    fn start(&mut self) {
+        self.server = None;
+        let key = self.dir.path("carriage.key");
+        let _ = std::fs::remove_file(&key);
+        let told = prints(&["dns", "keygen", "--key", &key]);
+        let public = told.split_whitespace().nth(1).unwrap();
+        let udp_port = port(&self.udp).to_string();
+        let parameter =
+            ["--verifier-key", &self.verifier_key, "--udp-port", &udp_port, "--carriage-zone", "f.xyz.com"];
+        let record = prints(&[&["asap", "record"], &parameter[..], &["--carriage-key", public]].concat());
+        let zone = format!(
+            "$TTL 86400\n@ IN SOA ns hostmaster 1 86400 7200 3600000 60\n@ IN NS ns\nns IN A 127.0.0.1\n\
+             www IN A 127.0.0.1\n_{}._https.www IN HTTPS 1 www.xyz.com. {}\n",
+            self.port,
+            record.trim()
+        );
+        std::fs::write(self.dir.path("zone"), zone).unwrap();
+        let path = |name| self.dir.path(name);
+        let (root, trust, zone, port) = (path("www"), path("trust"), path("zone"), self.port.to_string());
+        let mut server = Running::start(&[
+            "serve",
+            "--udp",
+            &self.udp,
+            "--port",
+            &port,
+            "--root",
+            &root,
+            "--trust",
+            &trust,
+            "--first-start",
+            "--identity",
+            "www.xyz.com",
+            "--dns-listen",
+            &self.resolver,
+            "--dns-zone",
+            &zone,
+            "--dns-origin",
+            "xyz.com",
+            "--carriage-zone",
+            "f.xyz.com",
+            "--carriage-key",
+            &key,
+            "--json-log",
+        ]);
+        assert!(server.line().contains("listening"));
+        self.server = Some(server);
+    }
+
+    /// Two verifiers of which the first sends probes, and their addresses.
+    fn verifiers(&self) -> [(Running, String); 2] {
+        let key = self.dir.path("verifier.key");
+        [("127.0.0.1", &["--probe-from", "127.0.0.3:0"][..]), ("127.0.0.2", &[])].map(|(ip, more)| {
+            let at = free(ip);
+            let fixed = ["verifier", "--listen", &at, "--key", &key, "--allow-prefix", "127.0.0.0/8"];
+            let mut running = Running::start(&[&fixed, more].concat());
+            running.address();
+            (running, at)
+        })
+    }
+
+    fn get(&self, verifiers: [&str; 2], options: &[&str]) -> Output {
+        let url = format!("http://www.xyz.com:{}/hello", self.port);
+        let [first, second] = verifiers;
+        let fixed = [
+            "get",
+            &url,
+            "--json",
+            "--udp",
+            "--via-dns",
+            "--dns",
+            &self.resolver,
+            "--verifier",
+            first,
+            "--verifier-key",
+            &self.verifier_key,
+            "--second-verifier",
+            second,
+            "--network-id",
+            "00000000000000000000000000000001",
+        ];
+        run(&[&fixed[..], options].concat())
+    }
+}
+
+/// The reports of fetches that all succeeded.
+fn reports(output: &Output) -> Vec<Value> {
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{out}{err}");
+    let reports: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(reports.iter().all(|report| report["status"] == 200 && report["bytes"] == 11), "{out}");
+    reports
+}
+
+#[test]
+fn a_fetch_does_not_wait_for_verifiers_that_never_answer() {
+    let site = Site::new("silent", None);
+    let silent = ["127.0.0.1", "127.0.0.2"].map(|ip| UdpSocket::bind((ip, 0)).unwrap());
+    let [first, second] = silent.each_ref().map(|socket| socket.local_addr().unwrap());
+    // TCP is open there, and says nothing.
+    let _listener = TcpListener::bind(first).unwrap();
+    let output = site.get([&first.to_string(), &second.to_string()], &[]);
+    for report in reports(&output) {
+        assert_eq!(
+            (&report["way"], &report["held_back"]),
+            (&"ordinary".into(), &"no-carriage".into()),
+            "{report}"
+        );
+    }
+    // The verification was under way all the same.
+    silent[0].set_nonblocking(true).unwrap();
+    assert!(silent[0].recv(&mut [0; 2000]).is_ok());
+    // With the certificate missing, a request to a server that is known goes the ordinary way, too.
+    let memory = site.dir.path("names.json");
+    let [verifier, other] = site.verifiers();
+    reports(&site.get([&verifier.1, &other.1], &["--dns-memory", &memory, "--verify-first"]));
+    let output = site.get([&first.to_string(), &second.to_string()], &["--dns-memory", &memory]);
+    for report in reports(&output) {
+        assert_eq!(
+            (&report["way"], &report["held_back"]),
+            (&"ordinary".into(), &"no-certificate".into()),
+            "{report}"
+        );
+    }
+}
+
+/// A verifier that refuses is told, and costs no fetch.
+#[test]
+fn a_verification_that_fails_is_one_line_and_fails_no_fetch() {
+    let site = Site::new("refused", None);
+    let [_, second] = site.verifiers();
+    // It sends no probes, and there is nobody at the other address.
+    let nobody = free("127.0.0.4");
+    let output = site.get([&second.1, &nobody], &["--verify-first"]);
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(complaint.lines().count(), 1, "{complaint}");
+    assert!(complaint.contains(&second.1) && complaint.contains("fetching as ever"), "{complaint}");
+    for report in reports(&output) {
+        assert_eq!(
+            (&report["way"], &report["held_back"]),
+            (&"ordinary".into(), &"not-proved".into()),
+            "{report}"
+        );
+    }
+}
+
+#[test]
+fn with_verify_first_the_first_fetch_travels_in_its_lookup() {
+    let site = Site::new("first", None);
+    let [verifier, second] = site.verifiers();
+    let output = site.get([&verifier.1, &second.1], &["--verify-first", "--repeat", "2"]);
+    let reports = reports(&output);
+    assert_eq!(reports.len(), 2);
+    for report in reports {
+        assert!(report["held_back"].is_null() && report["way"] != "ordinary", "{report}");
+        assert_eq!(report["outcome"], "accepted", "{report}");
+    }
+    fails(&["get", "http://www.xyz.com/", "--udp", "--verify-first"], 2, "--via-dns");
+}
+
+/// The record names another UDP port than the URL. A first visit tries that of the URL, and then the record's.
+#[test]
+fn a_first_visit_finds_the_udp_port_in_the_record() {
+    let site = Site::new("port", Some(port(&free("127.0.0.1"))));
+    let [verifier, second] = site.verifiers();
+    reports(&site.get([&verifier.1, &second.1], &[]));
+    reports(&site.get([&verifier.1, &second.1], &["--verify-first"]));
+    // A request that must not run twice, as well.
+    let upload = site.dir.path("www/hello");
+    let output = site.get([&verifier.1, &second.1], &["--upload", &upload]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report["status"].is_number(), "{report}");
+}
