@@ -166,7 +166,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     if let Some((via, verifying)) = via {
         // No fetch needs its result any more.
         verifying.inspect(JoinHandle::abort);
-        tokio::time::sleep(via_dns::LAST_ANSWERS).await;
+        via.settled().await;
         via.save()?;
     }
     endpoint.shutdown(GRACE).await;

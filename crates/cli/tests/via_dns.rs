@@ -9,6 +9,7 @@ use dir::Dir;
 use program::{Running, fails, prints, run};
 use serde_json::Value;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::path::Path;
 use std::process::Output;
 
 /// An address at this host that was free a moment ago.
@@ -141,6 +142,12 @@ fn reports(output: &Output) -> Vec<Value> {
     reports
 }
 
+/// What the file says that the server publishes, if anything.
+fn remembered(path: &str) -> Option<String> {
+    let memory: Value = serde_json::from_slice(&std::fs::read(Path::new(path)).unwrap()).unwrap();
+    Some(memory["servers"].get(0)?["parameter"].as_str().unwrap().to_owned())
+}
+
 #[test]
 fn a_fetch_does_not_wait_for_verifiers_that_never_answer() {
     let site = Site::new("silent", None);
@@ -219,4 +226,35 @@ fn a_first_visit_finds_the_udp_port_in_the_record() {
     let output = site.get([&verifier.1, &second.1], &["--upload", &upload]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(report["status"].is_number(), "{report}");
+}
+
+/// The operator changes the carriage key. A client that remembers the old one asks for the record again.
+#[test]
+fn a_new_carriage_key_reaches_a_client_whose_first_flights_are_lost() {
+    let mut site = Site::new("key", None);
+    let verifiers = site.verifiers();
+    let [first, second] = verifiers.each_ref().map(|(_, at)| at.as_str());
+    let memory = site.dir.path("names.json");
+    let options = ["--verify-first", "--dns-memory", &memory];
+    reports(&site.get([first, second], &options));
+    let old = remembered(&memory).unwrap();
+    site.start();
+    let output = site.get([first, second], &[&options[..], &["--repeat", "2"]].concat());
+    for report in reports(&output) {
+        assert!(report["held_back"].is_null() && report["way"] == "direct", "{report}");
+    }
+    // Asked for after the second one or, if the run ended before the answer came, beside the next one.
+    for _ in 0..20 {
+        if remembered(&memory).unwrap() != old {
+            break;
+        }
+        reports(&site.get([first, second], &options));
+    }
+    assert_ne!(remembered(&memory).unwrap(), old, "it still seals to the old key");
+    let report = reports(&site.get([first, second], &options)).pop().unwrap();
+    assert!(report["held_back"].is_null(), "{report}");
+    let told = site.server.take().unwrap().stop();
+    let events: Vec<Value> = told.iter().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let names = events.iter().find(|event| event["event"] == "names").unwrap();
+    assert!(names["taken"].as_u64().unwrap() > 0, "{names}");
 }

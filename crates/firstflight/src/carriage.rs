@@ -30,6 +30,7 @@
 
 mod ask;
 mod exchange;
+mod losses;
 mod report;
 
 pub use exchange::Exchange;
@@ -46,12 +47,14 @@ use firstflight_dns::{Attempt, ConnectionInfo, FragmentQuery, Fragments, seal};
 use firstflight_stack::{ConnId, ConnectConfig};
 use firstflight_wire::Instant as Moment;
 use firstflight_wire::asap::{Carriage, UdpService};
+use losses::{Fate, Losses};
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
+use tokio::sync::{oneshot, watch};
 
 /// How long a proof holds, with keep-alives.
 const PROVED_FOR: Duration = Duration::from_secs(60 * 60);
@@ -90,6 +93,9 @@ struct Inner {
     /// One more name, so that any one of them may be lost.
     parity: bool,
     state: Mutex<State>,
+    losses: Mutex<Losses>,
+    /// First flights inside lookups of which it is not yet known what became of them.
+    flying: watch::Sender<usize>,
 }
 
 #[derive(Debug)]
@@ -102,6 +108,10 @@ struct State {
 impl Inner {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn losses(&self) -> MutexGuard<'_, Losses> {
+        self.losses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The proof, if it has not expired.
@@ -125,6 +135,9 @@ pub struct Server<'a> {
 }
 
 impl DnsPath {
+    /// See [`DnsPath::lost_in_a_row`].
+    pub const ASK_AGAIN_AFTER: u32 = 2;
+
     /// First flights of `endpoint`, which speaks TCP in UDP, by `resolver`: one that the user named, or the system's
     /// at a loopback address. Never another host's port 53 where the system asks over TLS or HTTPS: what is kept
     /// private there would be public. `network` is the local one ([`crate::network_id`]). Without a `proof` all of
@@ -170,8 +183,10 @@ impl DnsPath {
     ) -> Self {
         let time = endpoint.time();
         let state = Mutex::new(State { manners, silent: 0 });
+        let (losses, flying) = (Mutex::default(), watch::Sender::new(0));
         let held = Mutex::new(None);
-        let inner = Inner { endpoint, time, resolver, exchange, network, proof: held, parity, state };
+        let inner =
+            Inner { endpoint, time, resolver, exchange, network, proof: held, parity, state, losses, flying };
         let path = Self(Arc::new(inner));
         if let Some(proof) = proof {
             path.prove(proof);
@@ -203,11 +218,16 @@ impl DnsPath {
         config: &ConnectConfig,
     ) -> io::Result<(Stream, Report)> {
         match self.depart(server, first, config).await {
-            Ok((armed, names)) => {
+            Ok((armed, names, fate)) => {
                 let other = self.arrive(server, &armed, addresses, first, config).await?;
+                let elsewhere = other.is_some();
                 let stream = other.unwrap_or_else(|| armed.bound());
                 let relayed = stream.info().is_some_and(|info| info.relayed);
                 let way = if relayed { Way::Lookup } else { Way::Direct };
+                if !elsewhere {
+                    // Its receiver ends with the runtime only.
+                    let _ = fate.send(Fate::of(way, stream.outcome()));
+                }
                 Ok((stream, Report { way, held_back: None, names }))
             }
             Err(held_back) => {
@@ -245,13 +265,14 @@ impl DnsPath {
         Ok(self.0.endpoint.connect_any(&addresses, first, &config).await?)
     }
 
-    /// Sends the first flight off, in names; gives the connection that awaits its answer, and how many they are.
+    /// Sends the first flight off, in names; gives the connection that awaits its answer, how many they are, and whom to
+    /// tell what became of it.
     async fn depart(
         &self,
         server: Server<'_>,
         first: FirstFlight<'_>,
         config: &ConnectConfig,
-    ) -> Result<(Armed, usize), HeldBack> {
+    ) -> Result<(Armed, usize, oneshot::Sender<Fate>), HeldBack> {
         let inner = &self.0;
         let service = server.service.ok_or(HeldBack::NoCarriage)?;
         let carriage = service.carriage.ok_or(HeldBack::NoCarriage)?;
@@ -277,8 +298,8 @@ impl DnsPath {
         let asked = ask::send(inner.resolver, inner.exchange.as_ref(), &queries);
         let asked = asked.await.map_err(HeldBack::Io)?;
         let names = queries.len();
-        tokio::spawn(ask::listen(self.clone(), asked, queries));
-        Ok((armed, names))
+        let answered = tokio::spawn(ask::listen(self.clone(), asked, queries));
+        Ok((armed, names, self.follow((&carriage).into(), answered)))
     }
 
     /// Waits for an answer; meanwhile the address comes, and the direct copy leaves. Gives another connection, if

@@ -291,6 +291,8 @@ async fn a_proof_may_come_after_the_first_connection() {
     let path = DnsPath::new(world.client.clone(), world.resolver, NETWORK, None, Manners::new(), false);
     let (first, config) = (FirstFlight::safely_replayable(REQUEST), world.config());
     assert!(matches!(world.held_back(&path, first, &config).await, HeldBack::NotProved));
+    // Nothing is under way.
+    path.settled().await;
     let proof = Proof { seen: world.seen, verifier: world.resolver, at: std::time::Instant::now() };
     path.prove(proof);
     let (_stream, report) = path.connect(world.service(), pending(), first, &config).await.unwrap();
@@ -298,4 +300,48 @@ async fn a_proof_may_come_after_the_first_connection() {
     // A newer one replaces it.
     path.prove(Proof { seen: "192.0.2.1:4000".parse().unwrap(), ..proof });
     assert!(matches!(world.held_back(&path, first, &config).await, HeldBack::OtherAddress));
+}
+
+/// The operator has changed the key, and the front answers the names as before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn first_flights_that_lose_in_a_row_are_counted() {
+    let world = world(Resolver::Asks).await;
+    let ask = async |server: Server<'_>, addresses: Vec<IpAddr>| {
+        let (first, config) = (FirstFlight::safely_replayable(REQUEST), world.config());
+        let (_stream, report) =
+            world.path.connect(server, ready(Ok(addresses)), first, &config).await.unwrap();
+        world.path.settled().await;
+        report.way
+    };
+    let now = world.service();
+    let mut old = now;
+    let mut carriage = old.service.unwrap().carriage.unwrap();
+    carriage.key = CarriageKey::generate(&mut ChaCha20Rng::from_seed([9; 32])).public();
+    old.service = old.service.map(|service| UdpService { carriage: Some(carriage), ..service });
+    assert_eq!(world.path.lost_in_a_row(&carriage), 0);
+    for lost in 1..=2 {
+        assert_eq!(ask(old, vec![LOCAL]).await, Way::Direct);
+        assert_eq!(world.path.lost_in_a_row(&carriage), lost);
+    }
+    assert_eq!(DnsPath::ASK_AGAIN_AFTER, 2);
+    // The new parameter begins anew, and the first that arrives ends a row.
+    let new = now.service.unwrap().carriage.unwrap();
+    world.path.recall_lost(&new, 1);
+    assert_eq!(world.path.lost_in_a_row(&new), 1);
+    let (_, report) = world.ask(pending(), REQUEST).await;
+    world.path.settled().await;
+    assert_eq!((report.way, world.path.lost_in_a_row(&new)), (Way::Lookup, 0));
+    assert_eq!(world.path.lost_in_a_row(&carriage), 2);
+}
+
+/// A resolver that answers no names, or does not like them, says nothing about the parameter.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unanswered_names_do_not_count_as_lost() {
+    for does in [Resolver::Refuses, Resolver::Silent] {
+        let world = world(does).await;
+        let (_, report) = world.ask(ready(Ok(vec![LOCAL])), REQUEST).await;
+        assert_eq!(report.way, Way::Direct);
+        world.path.settled().await;
+        assert_eq!(world.path.lost_in_a_row(&world.service().service.unwrap().carriage.unwrap()), 0);
+    }
 }

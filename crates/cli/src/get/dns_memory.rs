@@ -19,6 +19,8 @@ const NETWORKS: usize = 256;
 const LARGEST: u64 = 4 << 20;
 /// How long a network is not asked again whether strangers can answer, when they could not.
 const CLOSED_FOR: Duration = Duration::from_secs(60 * 60);
+/// How long a server's record is not asked for again after that was done because first flights were lost, seconds.
+const ASKED_AGAIN: u64 = 10 * 60;
 
 /// The file's content. Times are Unix times in seconds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +39,12 @@ struct Known {
     /// The parameter, in hexadecimal.
     parameter: String,
     until: u64,
+    /// First flights in a row that were sealed to it and lost.
+    #[serde(default)]
+    lost: u32,
+    /// When it was last asked for again because of that.
+    #[serde(default)]
+    asked: u64,
 }
 
 /// A resolver that refused names of first flights.
@@ -101,12 +109,53 @@ impl DnsMemory {
 
     /// A record came.
     pub fn learn(&mut self, name: &str, port: u16, parameter: &[u8], ttl: u32, now: u64) {
+        self.put(name, port, parameter, ttl, now, 0);
+    }
+
+    fn put(&mut self, name: &str, port: u16, parameter: &[u8], ttl: u32, now: u64, asked: u64) {
         self.servers.retain(|known| !known.is(name, port) && known.until > now);
         self.servers.sort_by_key(|known| std::cmp::Reverse(known.until));
         self.servers.truncate(SERVERS - 1);
         let until = now.saturating_add(u64::from(ttl));
         let name = name.to_ascii_lowercase();
-        self.servers.push(Known { name, port, parameter: hex(parameter), until });
+        self.servers.push(Known { name, port, parameter: hex(parameter), until, lost: 0, asked });
+    }
+
+    /// The server's record was asked for again because first flights were lost. What it says is remembered if it is not what is known already; without
+    /// one, what was known is forgotten.
+    pub fn learn_again(&mut self, name: &str, port: u16, found: Option<(&[u8], u32)>, now: u64) {
+        let known = self.parameter(name, port, now);
+        match found {
+            None => self.servers.retain(|known| !known.is(name, port)),
+            Some((parameter, _)) if known.as_deref() == Some(parameter) => self.set_asked(name, port, now),
+            Some((parameter, ttl)) => self.put(name, port, parameter, ttl, now, now),
+        }
+    }
+
+    /// The server's record was asked for again, with or without an answer.
+    pub fn set_asked(&mut self, name: &str, port: u16, now: u64) {
+        for known in self.servers.iter_mut().filter(|known| known.is(name, port)) {
+            known.asked = now;
+        }
+    }
+
+    /// Whether its record may be asked for again: the last time is ten minutes ago, and not later than now.
+    pub fn may_ask_again(&self, name: &str, port: u16, now: u64) -> bool {
+        let mut known = self.servers.iter().filter(|known| known.is(name, port));
+        known.all(|known| known.asked > now || now - known.asked >= ASKED_AGAIN)
+    }
+
+    /// The parameters with the first flights that were lost in a row with each.
+    pub fn losses(&self) -> impl Iterator<Item = (Vec<u8>, u32)> {
+        let lost = self.servers.iter().filter(|known| known.lost > 0);
+        lost.filter_map(|known| Some((unhex(&known.parameter)?, known.lost)))
+    }
+
+    /// `lost` says how many were lost in a row with a parameter.
+    pub fn set_losses(&mut self, lost: impl Fn(&[u8]) -> u32) {
+        for known in &mut self.servers {
+            known.lost = unhex(&known.parameter).map_or(0, |parameter| lost(&parameter));
+        }
     }
 
     /// Where the carriage is stopped, and for how long.
@@ -184,6 +233,43 @@ mod tests {
         assert!(!again.is_closed(NetworkId::UNKNOWN, NOW));
         use std::os::unix::fs::PermissionsExt;
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_record_that_is_asked_for_again_replaces_what_was_known_at_once() {
+        let mut memory = DnsMemory::default();
+        let known = |memory: &DnsMemory| memory.parameter("www.xyz.com", 80, NOW + 1000);
+        memory.learn("www.xyz.com", 80, &[1], 86_400, NOW);
+        memory.set_losses(|parameter| u32::from(parameter == [1]) * 2);
+        assert_eq!(memory.losses().collect::<Vec<_>>(), [(vec![1], 2)]);
+        assert!(memory.may_ask_again("www.xyz.com", 80, NOW));
+        // Unchanged: neither its end nor its losses change.
+        memory.learn_again("WWW.xyz.com", 80, Some((&[1], 1)), NOW + 600);
+        assert_eq!((known(&memory), memory.losses().count()), (Some(vec![1]), 1));
+        // At most once in ten minutes, and a clock that was set back does not end that for good.
+        assert!(!memory.may_ask_again("www.xyz.com", 80, NOW + 1199));
+        assert!(memory.may_ask_again("www.xyz.com", 80, NOW + 1200));
+        assert!(memory.may_ask_again("www.xyz.com", 80, NOW));
+        // Another port is another server.
+        memory.learn_again("www.xyz.com", 81, None, NOW + 600);
+        assert_eq!(known(&memory), Some(vec![1]));
+        memory.learn_again("www.xyz.com", 80, Some((&[2], 86_400)), NOW + 700);
+        assert_eq!((known(&memory), memory.losses().count()), (Some(vec![2]), 0));
+        assert!(!memory.may_ask_again("www.xyz.com", 80, NOW + 701));
+        memory.learn_again("www.xyz.com", 80, None, NOW + 800);
+        assert_eq!(known(&memory), None);
+    }
+
+    #[test]
+    fn a_file_from_before_losses_were_counted_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("memory");
+        let server = r#"{"name":"www.xyz.com","port":80,"parameter":"01","until":1800000060}"#;
+        let text = format!(r#"{{"version":1,"servers":[{server}],"stops":[],"closed":[]}}"#);
+        std::fs::write(&path, text).unwrap();
+        let memory = DnsMemory::open(&path).unwrap();
+        assert_eq!(memory.parameter("www.xyz.com", 80, NOW), Some(vec![1]));
+        assert!(memory.may_ask_again("www.xyz.com", 80, NOW) && memory.losses().count() == 0);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::error::Error;
 use firstflight::carriage::{DnsPath, Manners, Proof, Report, Server};
 use firstflight::credential::NetworkId;
 use firstflight::{ConnectConfig, Endpoint, FirstFlight, Stream};
-use firstflight_wire::asap::ServiceParam;
+use firstflight_wire::asap::{Carriage, ServiceParam};
 use std::collections::HashMap;
 use std::future::ready;
 use std::io;
@@ -119,6 +119,18 @@ impl Memory {
     fn learn(&self, name: &str, port: u16, published: &Published) {
         self.lock().learn(name, port, &published.bytes, published.ttl, unix_s());
     }
+
+    /// What a server publishes was asked for again; nothing if it did not answer.
+    fn learn_again(&self, name: &str, port: u16, found: io::Result<Option<Published>>) {
+        let (mut memory, now) = (self.lock(), unix_s());
+        match found {
+            Ok(found) => {
+                let found = found.as_ref().map(|published| (&*published.bytes, published.ttl));
+                memory.learn_again(name, port, found, now);
+            }
+            Err(_) => memory.set_asked(name, port, now),
+        }
+    }
 }
 
 fn unix_s() -> u64 {
@@ -143,6 +155,11 @@ impl ViaDns {
             manners.handle_refusal(network, resolver, now - passed);
         }
         let path = DnsPath::new(endpoint.clone(), resolver, network, None, manners, options.parity);
+        for (parameter, lost) in memory.lock().losses() {
+            if let Some(carriage) = carriage(&parameter) {
+                path.recall_lost(&carriage, lost);
+            }
+        }
         let names = Names::at(resolver)?;
         Ok(Self { path, names, memory, network, v4, asked: Mutex::default() })
     }
@@ -165,8 +182,8 @@ impl ViaDns {
         self.memory.published(name, port)
     }
 
-    /// Connects to a server; see [`DnsPath::connect`]. What it publishes is asked for beside, if that is not known.
-    /// Nothing waits for that.
+    /// Connects to a server; see [`DnsPath::connect`]. What it publishes is asked for beside, if that is not known or
+    /// first flights were lost with it. Nothing waits for that.
     pub async fn connect(
         self: &Arc<Self>,
         to: &Named,
@@ -176,9 +193,18 @@ impl ViaDns {
         let Some(parameter) = self.memory.lock().parameter(&to.name, to.port, unix_s()) else {
             return self.visit_first(to, first, config).await;
         };
+        self.ask_again_if_lost(to);
         let service = ServiceParam::parse(&parameter).ok().and_then(|param| param.udp().copied());
         let server = Server { port: to.port, service };
-        self.path.connect(server, self.addresses(to), first, config).await
+        let (stream, report) = self.path.connect(server, self.addresses(to), first, config).await?;
+        if report.names > 0 {
+            let (via, to) = (Arc::clone(self), Named { name: to.name.clone(), ..*to });
+            tokio::spawn(async move {
+                via.path.settled().await;
+                via.ask_again_if_lost(&to);
+            });
+        }
+        Ok((stream, report))
     }
 
     /// Connects to a server of which nothing is known. Its record may name another UDP port than the one that is tried
@@ -248,10 +274,44 @@ impl ViaDns {
         answered
     }
 
+    /// Asks again what a server publishes, when first flights that were sealed to what is known were lost in a row.
+    fn ask_again_if_lost(self: &Arc<Self>, to: &Named) {
+        let (now, port) = (unix_s(), to.port);
+        let memory = self.memory.lock();
+        let parameter = memory.parameter(&to.name, port, now).unwrap_or_default();
+        let Some(carriage) = carriage(&parameter) else { return };
+        let may_ask = memory.may_ask_again(&to.name, port, now);
+        drop(memory);
+        if !may_ask || self.path.lost_in_a_row(&carriage) < DnsPath::ASK_AGAIN_AFTER {
+            return;
+        }
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (to.name.to_ascii_lowercase(), port);
+        if asked.get(&key).is_some_and(Asked::is_under_way) {
+            return;
+        }
+        let (via, name) = (Arc::clone(self), to.name.clone());
+        tracing::info!(name, port, "first flights are lost: asking again what the server publishes");
+        let again = Asked::begin(async move {
+            let found = via.names.record(&name, port).await;
+            via.memory.learn_again(&name, port, found);
+        });
+        asked.insert(key, again);
+    }
+
+    /// Waits shortly for what is still to be learnt of first flights that were sent.
+    pub async fn settled(&self) {
+        // Those that are answered later are forgotten.
+        let _ = tokio::time::timeout(LAST_ANSWERS, self.path.settled()).await;
+    }
+
     /// Keeps what was learnt.
     pub fn save(&self) -> Result<(), Error> {
         let mut memory = self.memory.lock();
         memory.set_stops(&self.path.stops(), unix_s());
+        memory.set_losses(|parameter| {
+            carriage(parameter).map_or(0, |carriage| self.path.lost_in_a_row(&carriage))
+        });
         self.memory.file.as_ref().map_or(Ok(()), |file| memory.write(file))
     }
 }
@@ -266,6 +326,15 @@ impl Asked {
         });
         Self { at: tokio::time::Instant::now(), answered }
     }
+
+    fn is_under_way(&self) -> bool {
+        !*self.answered.borrow() && self.answered.has_changed().is_ok()
+    }
+}
+
+/// The carriage of a parameter.
+fn carriage(parameter: &[u8]) -> Option<Carriage<'_>> {
+    ServiceParam::parse(parameter).ok()?.udp()?.carriage
 }
 
 /// The resolver that may be asked for such names: the one that was named, or the system's, if that is at a loopback
@@ -288,7 +357,7 @@ fn loopback_stub(text: &str) -> Option<IpAddr> {
 }
 
 /// How long the last answers about names are awaited at the end: what they say is remembered.
-pub const LAST_ANSWERS: Duration = Duration::from_millis(200);
+const LAST_ANSWERS: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests {

@@ -59,8 +59,9 @@ pub(super) async fn send(
     Ok(Asked::Socket(socket))
 }
 
-/// Hears what becomes of them: somebody who does not like them is not asked again today.
-pub(super) async fn listen(path: DnsPath, mut answers: Asked, mut queries: Vec<FragmentQuery>) {
+/// Hears what becomes of them: somebody who does not like them is not asked again today. Gives whether so many were
+/// answered that the front has the whole.
+pub(super) async fn listen(path: DnsPath, mut answers: Asked, mut queries: Vec<FragmentQuery>) -> bool {
     let asked = queries.len();
     let time = path.0.time.clone();
     let until = time.now() + PATIENCE;
@@ -68,7 +69,7 @@ pub(super) async fn listen(path: DnsPath, mut answers: Asked, mut queries: Vec<F
         let message = match time.timeout(until - time.now(), answers.answer()).await {
             Some(Ok(message)) => message,
             // Nobody listens there, say: then the ordinary lookup has failed, too.
-            Some(Err(_)) => return,
+            Some(Err(_)) => return false,
             None => break,
         };
         let answer =
@@ -76,7 +77,8 @@ pub(super) async fn listen(path: DnsPath, mut answers: Asked, mut queries: Vec<F
         let Some((at, echo)) = answer else { continue };
         queries.swap_remove(at);
         if echo.stops() {
-            return stop(&path, &format_args!("{echo:?}"));
+            stop(&path, &format_args!("{echo:?}"));
+            return false;
         }
     }
     let mut state = path.0.lock();
@@ -86,6 +88,7 @@ pub(super) async fn listen(path: DnsPath, mut answers: Asked, mut queries: Vec<F
     if silent {
         stop(&path, &"no answers");
     }
+    queries.len() <= usize::from(path.0.parity)
 }
 
 fn stop(path: &DnsPath, why: &dyn std::fmt::Display) {
