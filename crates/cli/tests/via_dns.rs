@@ -12,9 +12,19 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::Output;
 
+/// Sockets for UDP and TCP at one address of this host.
+fn sockets(ip: &str) -> (UdpSocket, TcpListener) {
+    loop {
+        let udp = UdpSocket::bind((ip, 0)).unwrap();
+        if let Ok(tcp) = TcpListener::bind(udp.local_addr().unwrap()) {
+            return (udp, tcp);
+        }
+    }
+}
+
 /// An address at this host that was free a moment ago.
 fn free(ip: &str) -> String {
-    UdpSocket::bind((ip, 0)).unwrap().local_addr().unwrap().to_string()
+    sockets(ip).0.local_addr().unwrap().to_string()
 }
 
 fn port(address: &str) -> u16 {
@@ -151,10 +161,9 @@ fn remembered(path: &str) -> Option<String> {
 #[test]
 fn a_fetch_does_not_wait_for_verifiers_that_never_answer() {
     let site = Site::new("silent", None);
-    let silent = ["127.0.0.1", "127.0.0.2"].map(|ip| UdpSocket::bind((ip, 0)).unwrap());
-    let [first, second] = silent.each_ref().map(|socket| socket.local_addr().unwrap());
-    // TCP is open there, and says nothing.
-    let _listener = TcpListener::bind(first).unwrap();
+    // TCP is open there as well, and says nothing.
+    let silent = ["127.0.0.1", "127.0.0.2"].map(sockets);
+    let [first, second] = silent.each_ref().map(|(socket, _)| socket.local_addr().unwrap());
     let output = site.get([&first.to_string(), &second.to_string()], &[]);
     for report in reports(&output) {
         assert_eq!(
@@ -164,8 +173,8 @@ fn a_fetch_does_not_wait_for_verifiers_that_never_answer() {
         );
     }
     // The verification was under way all the same.
-    silent[0].set_nonblocking(true).unwrap();
-    assert!(silent[0].recv(&mut [0; 2000]).is_ok());
+    silent[0].0.set_nonblocking(true).unwrap();
+    assert!(silent[0].0.recv(&mut [0; 2000]).is_ok());
     // With the certificate missing, a request to a server that is known goes the ordinary way, too.
     let memory = site.dir.path("names.json");
     let [verifier, other] = site.verifiers();
