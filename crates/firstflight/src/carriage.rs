@@ -52,7 +52,7 @@ use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 
@@ -219,14 +219,23 @@ impl DnsPath {
     ) -> io::Result<(Stream, Report)> {
         match self.depart(server, first, config).await {
             Ok((armed, names, fate)) => {
+                let (time, known) = (&self.0.time, OnceLock::new());
+                let addresses = async {
+                    let found = addresses.await;
+                    known.get_or_init(|| time.now());
+                    found
+                };
                 let other = self.arrive(server, &armed, addresses, first, config).await?;
                 let elsewhere = other.is_some();
                 let stream = other.unwrap_or_else(|| armed.bound());
                 let relayed = stream.info().is_some_and(|info| info.relayed);
                 let way = if relayed { Way::Lookup } else { Way::Direct };
                 if !elsewhere {
+                    // If it was sent again, nobody knows which one arrived.
+                    let once = stream.info().is_some_and(|info| info.handshake_retransmits == 0);
+                    let sent = known.get().copied().filter(|_| once);
                     // Its receiver ends with the runtime only.
-                    let _ = fate.send(Fate::of(way, stream.outcome()));
+                    let _ = fate.send(Fate::of(way, stream.outcome(), sent, time.now()));
                 }
                 Ok((stream, Report { way, held_back: None, names }))
             }
@@ -290,6 +299,9 @@ impl DnsPath {
         }
         let carrier = Some(config.carrier.unwrap_or(service.port.get()));
         let config = ConnectConfig { carrier, ..config.clone() };
+        if inner.losses().is_paused(&(&carriage).into(), inner.time.now()) {
+            return Err(HeldBack::Lost);
+        }
         let now = inner.time.certificate_clock().map_err(HeldBack::Io)?;
         // Counted when everything else is in order.
         inner.lock().manners.take(carriage.zone, inner.network, inner.resolver.ip(), now)?;

@@ -5,7 +5,7 @@
 mod certified;
 
 use certified::{LOCAL, PORT, certificate, identity, policy};
-use firstflight::carriage::{DnsPath, HeldBack, Manners, Proof, Report, Restraint, Server, Way};
+use firstflight::carriage::{DnsPath, Exchange, HeldBack, Manners, Proof, Report, Restraint, Server, Way};
 use firstflight::credential::NetworkId;
 use firstflight::credential::asap::{ClientCertificate, PrivateKey};
 use firstflight::link::UdpLink;
@@ -332,6 +332,55 @@ async fn first_flights_that_lose_in_a_row_are_counted() {
     world.path.settled().await;
     assert_eq!((report.way, world.path.lost_in_a_row(&new)), (Way::Lookup, 0));
     assert_eq!(world.path.lost_in_a_row(&carriage), 2);
+}
+
+/// The names were answered before the address was known, so they had to win. On one thread: an answer that came is heard
+/// before anything else happens.
+#[tokio::test]
+async fn after_four_that_should_have_won_there_is_a_pause() {
+    let world = world(Resolver::Asks).await;
+    let (heard, resolver) = (Arc::new(AtomicUsize::new(0)), world.resolver);
+    let counter = Arc::clone(&heard);
+    let exchange = Exchange::new(move |query| {
+        let heard = Arc::clone(&counter);
+        async move {
+            let socket = UdpSocket::bind((LOCAL, 0)).await?;
+            socket.send_to(&query, resolver).await?;
+            let mut answer = vec![0; 600];
+            let len = socket.recv(&mut answer).await?;
+            answer.truncate(len);
+            heard.fetch_add(1, Ordering::Relaxed);
+            Ok(answer)
+        }
+    });
+    let proof = Some(Proof { seen: world.seen, verifier: resolver, at: std::time::Instant::now() });
+    let client = world.client.clone();
+    let path = DnsPath::through(client, resolver, exchange, NETWORK, proof, Manners::new(), false);
+    let mut server = world.service();
+    let mut carriage = server.service.unwrap().carriage.unwrap();
+    carriage.key = CarriageKey::generate(&mut ChaCha20Rng::from_seed([9; 32])).public();
+    server.service = server.service.map(|service| UdpService { carriage: Some(carriage), ..service });
+    let (first, config) = (FirstFlight::safely_replayable(REQUEST), world.config());
+    let mut repeated = false;
+    for flights in 1..=4 {
+        let addresses = async {
+            while heard.load(Ordering::Relaxed) < 6 * flights {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            Ok(vec![LOCAL])
+        };
+        let (stream, report) = path.connect(server, addresses, first, &config).await.unwrap();
+        assert_eq!((report.way, report.names), (Way::Direct, 6));
+        repeated |= stream.info().unwrap().handshake_retransmits > 0;
+        path.settled().await;
+    }
+    assert_eq!(path.lost_in_a_row(&carriage), 4);
+    // A SYN that was sent twice, on a machine that stood still for a second, says nothing.
+    if !repeated {
+        let addresses = ready(Ok(vec![LOCAL]));
+        let (_stream, report) = path.connect(server, addresses, first, &config).await.unwrap();
+        assert!(matches!(report.held_back, Some(HeldBack::Lost)), "{report:?}");
+    }
 }
 
 /// A resolver that answers no names, or does not like them, says nothing about the parameter.

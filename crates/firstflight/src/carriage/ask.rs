@@ -3,6 +3,7 @@
 use super::exchange::{Answer, Exchange};
 use super::{DnsPath, SILENT};
 use firstflight_dns::FragmentQuery;
+use firstflight_wire::Instant as Moment;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use std::future::pending;
@@ -59,17 +60,22 @@ pub(super) async fn send(
     Ok(Asked::Socket(socket))
 }
 
-/// Hears what becomes of them: somebody who does not like them is not asked again today. Gives whether so many were
-/// answered that the front has the whole.
-pub(super) async fn listen(path: DnsPath, mut answers: Asked, mut queries: Vec<FragmentQuery>) -> bool {
+/// Hears what becomes of them: somebody who does not like them is not asked again today. Gives since when so many were
+/// answered that the front has the whole, if it has.
+pub(super) async fn listen(
+    path: DnsPath,
+    mut answers: Asked,
+    mut queries: Vec<FragmentQuery>,
+) -> Option<Moment> {
     let asked = queries.len();
+    let mut enough = None;
     let time = path.0.time.clone();
     let until = time.now() + PATIENCE;
     while !queries.is_empty() {
         let message = match time.timeout(until - time.now(), answers.answer()).await {
             Some(Ok(message)) => message,
             // Nobody listens there, say: then the ordinary lookup has failed, too.
-            Some(Err(_)) => return false,
+            Some(Err(_)) => return None,
             None => break,
         };
         let answer =
@@ -78,7 +84,10 @@ pub(super) async fn listen(path: DnsPath, mut answers: Asked, mut queries: Vec<F
         queries.swap_remove(at);
         if echo.stops() {
             stop(&path, &format_args!("{echo:?}"));
-            return false;
+            return None;
+        }
+        if queries.len() <= usize::from(path.0.parity) {
+            enough = enough.or_else(|| Some(time.now()));
         }
     }
     let mut state = path.0.lock();
@@ -88,7 +97,7 @@ pub(super) async fn listen(path: DnsPath, mut answers: Asked, mut queries: Vec<F
     if silent {
         stop(&path, &"no answers");
     }
-    queries.len() <= usize::from(path.0.parity)
+    enough
 }
 
 fn stop(path: &DnsPath, why: &dyn std::fmt::Display) {

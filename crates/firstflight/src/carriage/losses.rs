@@ -3,15 +3,21 @@
 //! When the server's operator has changed the carriage key, the zone or the front, nobody tells a client that holds the
 //! old parameter: the front answers every name alike. All that the client sees is that the direct copy is first, each
 //! time. That alone proves nothing: with the address in the resolver's cache, the direct copy may win every race. So
-//! the count only decides when the parameter is asked for again, which is cheap and harmless.
+//! the count of those only decides when the parameter is asked for again, which is cheap and harmless.
+//!
+//! Some first flights should have won: when the answers to their names were back at the client before the direct copy
+//! can have been at the server. The front had the names earlier than that, by the time that its answers took. These are
+//! *overdue*; after four of them there is a pause. Those that lose an open race count neither for nor against it.
 
 use super::report::Way;
 use super::{DnsPath, Inner};
 use firstflight_credential::{Outcome, Reason};
+use firstflight_wire::Instant as Moment;
 use firstflight_wire::asap::{Carriage, Zone};
 use std::collections::VecDeque;
 use std::num::NonZeroU8;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -33,23 +39,71 @@ impl From<&Carriage<'_>> for Parameter {
     }
 }
 
-/// For each parameter the first flights that were lost in a row; the one used last is the last.
+/// Overdue first flights in a row after which there is a pause.
+const OVERDUE: u32 = 4;
+/// The first pause. Each further overdue first flight doubles it.
+const FIRST_PAUSE: Duration = Duration::from_secs(2 * 60);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
+
+/// For each parameter what was lost in a row; the one used last is the last.
 #[derive(Debug, Default)]
-pub(super) struct Losses(VecDeque<(Parameter, u32)>);
+pub(super) struct Losses(VecDeque<Row>);
+
+#[derive(Debug)]
+struct Row {
+    of: Parameter,
+    lost: u32,
+    /// How many of them were overdue.
+    overdue: u32,
+    paused_until: Moment,
+}
 
 impl Losses {
-    fn set(&mut self, of: Parameter, lost: u32) {
-        self.0.retain(|(other, _)| *other != of);
+    /// The row of a parameter, and now the last.
+    fn row(&mut self, of: &Parameter) -> Option<&mut Row> {
+        let at = self.0.iter().position(|row| row.of == *of);
+        let row = match at {
+            Some(at) => self.0.remove(at)?,
+            None => Row { of: of.clone(), lost: 0, overdue: 0, paused_until: Moment::ZERO },
+        };
         if self.0.len() >= PARAMETERS {
             self.0.pop_front();
         }
-        if lost > 0 {
-            self.0.push_back((of, lost));
-        }
+        self.0.push_back(row);
+        self.0.back_mut()
     }
 
-    fn get(&self, of: &Parameter) -> u32 {
-        self.0.iter().find(|(other, _)| other == of).map_or(0, |(_, lost)| *lost)
+    fn get(&self, of: &Parameter) -> Option<&Row> {
+        self.0.iter().find(|row| row.of == *of)
+    }
+
+    fn lost(&self, of: &Parameter) -> u32 {
+        self.get(of).map_or(0, |row| row.lost)
+    }
+
+    /// Whether nothing is sealed to a parameter now, as first flights are overdue.
+    pub(super) fn is_paused(&self, of: &Parameter, now: Moment) -> bool {
+        self.get(of).is_some_and(|row| now < row.paused_until)
+    }
+
+    /// A first flight arrived.
+    fn end(&mut self, of: &Parameter) {
+        self.0.retain(|row| row.of != *of);
+    }
+
+    /// A first flight was lost.
+    fn count(&mut self, of: &Parameter, overdue: bool, now: Moment) {
+        let Some(row) = self.row(of) else { return };
+        row.lost = row.lost.saturating_add(1);
+        if !overdue {
+            return;
+        }
+        row.overdue = row.overdue.saturating_add(1);
+        if let Some(doublings) = row.overdue.checked_sub(OVERDUE) {
+            let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
+            row.paused_until = now + FIRST_PAUSE.saturating_mul(factor).min(LONGEST_PAUSE);
+        }
     }
 }
 
@@ -58,16 +112,19 @@ impl Losses {
 pub(super) enum Fate {
     /// A server had it before the direct copy.
     Arrived,
-    /// The direct copy was first.
-    Overtaken,
+    /// The direct copy was first. At this time at the earliest it was at the server, if that can be said.
+    Overtaken(Option<Moment>),
 }
 
 impl Fate {
-    /// From the connection that came about.
-    pub(super) fn of(way: Way, outcome: Outcome) -> Self {
+    /// From the connection that came about at `now`. Its direct copy was `sent` then, if that is known.
+    pub(super) fn of(way: Way, outcome: Outcome, sent: Option<Moment>, now: Moment) -> Self {
         // The direct copy came to another server, after the other one was executed (status 10).
         let elsewhere = outcome == Outcome::Handshake(Reason::Replay);
-        if way == Way::Lookup || elsewhere { Self::Arrived } else { Self::Overtaken }
+        if way == Way::Lookup || elsewhere {
+            return Self::Arrived;
+        }
+        Self::Overtaken(sent.map(|sent| sent + (now - sent) / 2))
     }
 }
 
@@ -87,12 +144,20 @@ impl DnsPath {
     /// resolver's cache, the direct copy may be faster each time.
     #[must_use]
     pub fn lost_in_a_row(&self, carriage: &Carriage<'_>) -> u32 {
-        self.0.losses().get(&carriage.into())
+        self.0.losses().lost(&carriage.into())
     }
 
     /// As many were lost in a row before, as [`DnsPath::lost_in_a_row`] said.
     pub fn recall_lost(&self, carriage: &Carriage<'_>, lost: u32) {
-        self.0.losses().set(carriage.into(), lost);
+        let (of, mut losses) = (carriage.into(), self.0.losses());
+        match lost {
+            0 => losses.end(&of),
+            lost => {
+                if let Some(row) = losses.row(&of) {
+                    row.lost = lost;
+                }
+            }
+        }
     }
 
     /// Waits until it is known what became of every first flight inside a lookup: a few milliseconds after its
@@ -102,22 +167,25 @@ impl DnsPath {
         let _ = self.0.flying.subscribe().wait_for(|flying| *flying == 0).await;
     }
 
-    /// Counts a first flight, when `answered` says whether the resolver has answered its names and what this gives has
-    /// been told its fate. It is not counted if that is dropped.
-    pub(super) fn follow(&self, of: Parameter, answered: JoinHandle<bool>) -> oneshot::Sender<Fate> {
+    /// Counts a first flight, when `answered` says since when the resolver has answered its names, if it has, and what
+    /// this gives has been told its fate. It is not counted if that is dropped.
+    pub(super) fn follow(
+        &self,
+        of: Parameter,
+        answered: JoinHandle<Option<Moment>>,
+    ) -> oneshot::Sender<Fate> {
         let (tell, fate) = oneshot::channel();
         self.0.flying.send_modify(|flying| *flying += 1);
         let flying = Flying(Arc::clone(&self.0));
         tokio::spawn(async move {
             let (answered, fate) = tokio::join!(answered, fate);
-            let mut losses = flying.0.losses();
-            match fate {
-                Ok(Fate::Arrived) => losses.set(of, 0),
-                Ok(Fate::Overtaken) if matches!(answered, Ok(true)) => {
-                    let lost = losses.get(&of).saturating_add(1);
-                    losses.set(of, lost);
+            let (mut losses, now) = (flying.0.losses(), flying.0.time.now());
+            match (fate, answered) {
+                (Ok(Fate::Arrived), _) => losses.end(&of),
+                (Ok(Fate::Overtaken(at)), Ok(Some(answered))) => {
+                    losses.count(&of, at.is_some_and(|at| answered <= at), now);
                 }
-                Ok(Fate::Overtaken) | Err(_) => {}
+                (Ok(Fate::Overtaken(_)), _) | (Err(_), _) => {}
             }
         });
         tell
@@ -128,27 +196,71 @@ impl DnsPath {
 mod tests {
     use super::*;
 
+    const NOW: Moment = Moment::from_secs(1000);
+
+    fn parameter(n: u8) -> Parameter {
+        Parameter { zone: Box::new([n, 0]), key_id: NonZeroU8::MIN, key: [n; 32] }
+    }
+
     #[test]
     fn the_memory_of_losses_is_bounded() {
-        let parameter = |n: u8| Parameter { zone: Box::new([n, 0]), key_id: NonZeroU8::MIN, key: [n; 32] };
         let mut losses = Losses::default();
         for n in 0..200 {
-            losses.set(parameter(n), 1);
-            losses.set(parameter(0), u32::from(n) + 1);
+            losses.count(&parameter(n), false, NOW);
+            losses.count(&parameter(0), false, NOW);
         }
         assert_eq!(losses.0.len(), PARAMETERS);
-        assert_eq!((losses.get(&parameter(0)), losses.get(&parameter(1))), (200, 0));
-        // One that arrived is no longer there.
-        losses.set(parameter(0), 0);
-        assert_eq!((losses.get(&parameter(0)), losses.0.len()), (0, PARAMETERS - 1));
+        assert_eq!((losses.lost(&parameter(0)), losses.lost(&parameter(1))), (201, 0));
         let other_key = Parameter { key: [9; 32], ..parameter(199) };
-        assert_eq!((losses.get(&parameter(199)), losses.get(&other_key)), (1, 0));
+        assert_eq!((losses.lost(&parameter(199)), losses.lost(&other_key)), (1, 0));
+        // One that arrived ends the row.
+        losses.end(&parameter(0));
+        assert_eq!((losses.lost(&parameter(0)), losses.0.len()), (0, PARAMETERS - 1));
+    }
+
+    #[test]
+    fn four_that_should_have_won_are_followed_by_a_pause_that_doubles() {
+        let minutes = |n: u64| Duration::from_secs(n * 60);
+        let (mut losses, of, mut now) = (Losses::default(), parameter(1), NOW);
+        for _ in 0..3 {
+            losses.count(&of, true, now);
+        }
+        assert!(!losses.is_paused(&of, now));
+        for pause in [2, 4, 8, 16, 32, 60, 60] {
+            losses.count(&of, true, now);
+            assert!(losses.is_paused(&of, now + minutes(pause) - Duration::from_millis(1)));
+            assert!(!losses.is_paused(&of, now + minutes(pause)));
+            // A new parameter does not inherit it.
+            assert!(!losses.is_paused(&parameter(2), now));
+            now += minutes(pause);
+        }
+        for _ in 0..100 {
+            losses.count(&of, true, now);
+        }
+        assert!(losses.is_paused(&of, now) && !losses.is_paused(&of, now + minutes(60)));
+        losses.end(&of);
+        assert!(!losses.is_paused(&of, now));
     }
 
     #[test]
     fn a_copy_that_another_server_executed_is_not_lost() {
-        assert_eq!(Fate::of(Way::Lookup, Outcome::Accepted), Fate::Arrived);
-        assert_eq!(Fate::of(Way::Direct, Outcome::Accepted), Fate::Overtaken);
-        assert_eq!(Fate::of(Way::Direct, Outcome::Handshake(Reason::Replay)), Fate::Arrived);
+        let later = NOW + Duration::from_millis(100);
+        let of = |way, outcome| Fate::of(way, outcome, Some(NOW), later);
+        assert_eq!(of(Way::Lookup, Outcome::Accepted), Fate::Arrived);
+        assert_eq!(of(Way::Direct, Outcome::Handshake(Reason::Replay)), Fate::Arrived);
+        let halfway = Some(NOW + Duration::from_millis(50));
+        assert_eq!(of(Way::Direct, Outcome::Accepted), Fate::Overtaken(halfway));
+        assert_eq!(Fate::of(Way::Direct, Outcome::Accepted, None, later), Fate::Overtaken(None));
+    }
+
+    /// With the address in the resolver's cache the direct copy may be the first each time.
+    #[test]
+    fn a_carriage_that_merely_loses_races_is_not_paused() {
+        let (mut losses, of) = (Losses::default(), parameter(1));
+        for lost in 1..=1000 {
+            losses.count(&of, false, NOW);
+            assert_eq!(losses.lost(&of), lost);
+            assert!(!losses.is_paused(&of, NOW));
+        }
     }
 }

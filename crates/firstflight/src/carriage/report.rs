@@ -58,6 +58,8 @@ pub enum HeldBack {
     TooLong,
     /// There were many lately, or the resolver does not like them.
     Manners(Restraint),
+    /// Four in a row that were sealed to what the server publishes should have arrived first and did not.
+    Lost,
     /// What the server publishes cannot be sealed to.
     Seal(SealError),
     /// There is no port or room for another connection.
@@ -83,6 +85,7 @@ impl HeldBack {
             Self::TooLong => "too-long",
             Self::Manners(Restraint::Stopped) => "resolver-refused",
             Self::Manners(_) => "too-many",
+            Self::Lost => "lost",
             Self::Seal(_) => "bad-parameter",
             Self::Local(_) | Self::Io(_) => "local",
             Self::Segment(_) | Self::Message(_) => "internal",
@@ -106,6 +109,7 @@ impl fmt::Display for HeldBack {
             Self::OtherAddress => f.write_str("the certificate is for another address than strangers reach"),
             Self::TooLong => f.write_str("the request is too long for a lookup"),
             Self::Manners(restraint) => restraint.fmt(f),
+            Self::Lost => f.write_str("the last first flights to this server by lookups were lost"),
             Self::Seal(error) => error.fmt(f),
             Self::Local(error) => error.fmt(f),
             Self::Io(error) => error.fmt(f),
