@@ -1,6 +1,7 @@
 //! `firstflight dns`: an authoritative name server that takes first flights.
 
 mod error;
+mod forward;
 mod keygen;
 mod keys;
 mod names;
@@ -8,8 +9,9 @@ mod user;
 mod zones;
 
 pub use error::DnsError;
+pub use forward::Forward;
 pub use keygen::published;
-pub use keys::KeyFiles;
+pub use keys::{Forward as ForwardKeyFile, KeyFiles, Starts};
 pub use names::{Carriage, name};
 pub use zones::{Hangup, ZoneFiles};
 
@@ -38,6 +40,7 @@ use std::str::FromStr;
 #[command(
     args_conflicts_with_subcommands = true,
     mut_arg("carriage_zone", |zone| zone.requires_all(["carriage_address", "key", "relay", "state"])),
+    mut_arg("forward_listen", |listen| listen.requires("state")),
     after_help = "\
 Examples:
   firstflight dns --zone xyz.zone --origin xyz.com --listen 192.0.2.53:53 --user nobody
@@ -54,6 +57,8 @@ pub struct Args {
     // Not in `Run`: clap finds no optional arguments that have others in them.
     #[command(flatten)]
     carriage: Carriage,
+    #[command(flatten)]
+    forward: Forward,
 }
 
 #[derive(Subcommand)]
@@ -81,7 +86,7 @@ struct Run {
     /// File that says when this front started last; it is made if there is none
     #[arg(long, value_name = "FILE", requires = "carriage_zone")]
     state: Option<PathBuf>,
-    /// Number of this front among those that have the same relay key
+    /// Number of this name server among those that have the same relay key, or serve the same carriage zone
     #[arg(long, value_name = "N", default_value_t = 0, requires = "carriage_zone")]
     front_id: u16,
     /// Table of prefixes and servers, as `192.0.2.0/24 192.0.2.80:4454`: clients go to the server of theirs
@@ -120,7 +125,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
             keygen::run(&args).map_err(Error::Dns)?;
             Ok(ExitCode::SUCCESS)
         }
-        (None, Some(run)) => serve(run, args.carriage).await,
+        (None, Some(run)) => serve(run, args.carriage, args.forward).await,
         (None, None) => Err(Error::Dns(DnsError::Nothing)),
     }
 }
@@ -140,7 +145,11 @@ impl Run {
     }
 
     /// What the options and files say, with the zone files, and the key files if there is a carriage zone.
-    fn front(&self, carriage: &Carriage) -> Result<(Front, ZoneFiles, Option<KeyFiles>), DnsError> {
+    fn front(
+        &self,
+        carriage: &Carriage,
+        forward: &Forward,
+    ) -> Result<(Front, ZoneFiles, Option<KeyFiles>), DnsError> {
         if self.zone.is_empty() && self.origin.is_empty() && carriage.carriage_zone.is_none() {
             return Err(DnsError::Nothing);
         }
@@ -150,19 +159,25 @@ impl Run {
             return Ok((served, zones, None));
         };
         let policy = self.policy()?;
-        let relays = Relays::new(self.relay.clone(), self.front_id, state.clone())?;
-        let mut files = KeyFiles::new(key.clone(), Some(relays));
+        let relays = Relays::new(self.relay.clone(), self.front_id);
+        let fronts = forward.key().map(|path| ForwardKeyFile::new(path.to_owned(), self.front_id));
+        let starts = Starts::open(state.clone())?;
+        let mut files = KeyFiles::new(key.clone(), Some(starts), Some(relays), fronts);
         let keys = files.carriage()?;
         let to = Destination::Relay { servers: files.servers()?.unwrap_or_default(), policy };
         carriage.carry(&mut served, zone, &carriage.carriage_address, keys, to)?;
+        if let Some(keys) = files.forward()? {
+            forward.set(&mut served, keys)?;
+        }
         Ok((served, zones, Some(files)))
     }
 }
 
-async fn serve(run: Run, carriage: Carriage) -> Result<ExitCode, Error> {
+async fn serve(run: Run, carriage: Carriage, forward: Forward) -> Result<ExitCode, Error> {
     let (mut stop, hangup) = (Stop::new()?, Hangup::new()?);
     let sockets = Sockets::bind(&run.listen).await;
-    let sockets = sockets.map_err(|error| Error::Dns(DnsError::Service(error)))?;
+    let mut sockets = sockets.map_err(|error| Error::Dns(DnsError::Service(error)))?;
+    let fronts = forward.bind(&mut sockets).await.map_err(Error::Dns)?;
     let exporter = match run.metrics {
         Some(at) => Some(Exporter::bind(at, describe).await?),
         None => None,
@@ -171,7 +186,7 @@ async fn serve(run: Run, carriage: Carriage) -> Result<ExitCode, Error> {
         user::become_user(user).map_err(Error::Dns)?;
     }
     // What can be read now can be read again while it runs.
-    let (front, zones, files) = run.front(&carriage).map_err(Error::Dns)?;
+    let (front, zones, files) = run.front(&carriage, &forward).map_err(Error::Dns)?;
     let public = files.as_ref().map(KeyFiles::carriage).transpose().map_err(Error::Dns)?;
     for address in sockets.addresses() {
         output::line(&format_args!("listening on {address}"));
@@ -179,6 +194,9 @@ async fn serve(run: Run, carriage: Carriage) -> Result<ExitCode, Error> {
     if let (Some(zone), Some(keys)) = (&carriage.carriage_zone, public) {
         let (id, key) = keys.current();
         output::line(&format_args!("carriage zone {zone}, carriage-key {}", published(id, &key)));
+    }
+    if let Some(at) = fronts {
+        output::line(&format_args!("listening on {at} for the zone's other name servers"));
     }
     let service = sockets.serve(front, STREAM_LIMITS).await;
     let service = service.map_err(|error| Error::Dns(DnsError::Service(error)))?;

@@ -133,6 +133,11 @@ impl Fragment {
         }
         let symbols: &[u8; SYMBOLS] = rest.try_into().map_err(|_| ParseError::Truncated)?;
         let bytes = base230::decode(symbols).ok_or(ParseError::Malformed("number of a fragment"))?;
+        Self::from_bytes(&bytes)
+    }
+
+    /// The fragment that these bytes are, as they stand in a label's number.
+    pub(crate) fn from_bytes(bytes: &[u8; BYTES]) -> Result<Self, ParseError> {
         let (&[a, b, c, d, e, f, place, version], body) =
             bytes.split_first_chunk::<HEAD>().ok_or(ParseError::Truncated)?;
         if version & 0xf != VERSION {
@@ -151,10 +156,9 @@ impl Fragment {
         })
     }
 
-    /// The label, in lower case, without its length octet.
-    #[must_use]
-    pub fn to_label(&self) -> [u8; LABEL] {
-        let Self { id: FragmentId(id), part, count, attempt, body } = *self;
+    /// Its bytes, as they stand in a label's number.
+    pub(crate) fn to_bytes(self) -> [u8; BYTES] {
+        let Self { id: FragmentId(id), part, count, attempt, body } = self;
         let index = match part {
             Part::Data(index) => index,
             Part::Parity => count,
@@ -164,9 +168,15 @@ impl Fragment {
         bytes[6] = index << 4 | (count - 1);
         bytes[7] = attempt.0 << 4 | VERSION;
         bytes[HEAD..].copy_from_slice(&body);
+        bytes
+    }
+
+    /// The label, in lower case, without its length octet.
+    #[must_use]
+    pub fn to_label(&self) -> [u8; LABEL] {
         let mut label = [0; LABEL];
         label[..3].copy_from_slice(&MARKER);
-        label[3..].copy_from_slice(&base230::encode(&bytes));
+        label[3..].copy_from_slice(&base230::encode(&self.to_bytes()));
         label
     }
 }

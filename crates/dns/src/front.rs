@@ -16,12 +16,14 @@ pub use counters::{FrontCounters, Kind};
 pub use opening::NotOpened;
 pub use policy::{Nearest, NearestError, Policy, RoundRobin};
 pub use rate::RateLimit;
+pub(crate) use rate::network;
 
+use crate::forward::{ForwardCounters, ForwardRefused, ForwardSender, Forwarder, FrontChange};
 use crate::keys::CarriageKeys;
 use crate::names::{HEADER, Position};
 use crate::query::{Question, refuse};
 use crate::reassembly::ReassemblyCounters;
-use crate::relay::Relayed;
+use crate::relay::{ClockReport, RelayKey, Relayed};
 use crate::seal::OpenBuffer;
 use crate::zone::{FoundKind, ZoneData};
 use carriage::Carriage;
@@ -42,17 +44,18 @@ pub enum Transport {
     Tcp,
 }
 
-/// A datagram for a server.
+/// A datagram for a server or another front.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Relay {
-    /// The server.
+    /// Where it goes.
     pub to: SocketAddr,
     /// The datagram.
     pub datagram: Vec<u8>,
 }
 
 /// An authoritative name server. The order of polling: after each [`Front::handle_query`] send its answer, then
-/// call [`Front::poll_relay`] until it has nothing; or [`Front::poll_opened`], where [`Destination::Here`] is.
+/// call [`Front::poll_relay`] until it has nothing; or [`Front::poll_opened`], where [`Destination::Here`] is. With other
+/// fronts ([`Front::forward`]), [`Front::poll_forward`], too.
 pub struct Front {
     zones: Vec<ZoneData>,
     carriage: Option<Carriage>,
@@ -125,6 +128,76 @@ impl Front {
     #[must_use]
     pub fn table_bytes(&self) -> usize {
         self.carriage.as_ref().map_or(0, Carriage::table_bytes)
+    }
+
+    /// From now on fragments that another front of the zone owns are forwarded, and those that this one owns are taken
+    /// from others; false without a carriage zone.
+    pub fn forward(&mut self, forwarder: Forwarder) -> bool {
+        self.carriage.as_mut().is_some_and(|carriage| {
+            carriage.forwarder = Some(forwarder);
+            true
+        })
+    }
+
+    pub(crate) fn forwarder(&self) -> Option<&Forwarder> {
+        self.carriage.as_ref()?.forwarder.as_ref()
+    }
+
+    fn forwarder_mut(&mut self) -> Option<&mut Forwarder> {
+        self.carriage.as_mut()?.forwarder.as_mut()
+    }
+
+    /// As [`Forwarder::set_keys`]; false without other fronts.
+    pub fn set_forward_keys(&mut self, sender: Option<ForwardSender>, keys: &[(u8, RelayKey)]) -> bool {
+        self.forwarder_mut().is_some_and(|forwarder| {
+            forwarder.set_keys(sender, keys);
+            true
+        })
+    }
+
+    /// What passed between this front and others so far, and how many fronts are alive, this one included; `None`
+    /// without other fronts.
+    #[must_use]
+    pub fn forwarding(&self, now: Instant) -> Option<(ForwardCounters, usize)> {
+        self.forwarder().map(|forwarder| (forwarder.counters(), forwarder.alive(now)))
+    }
+
+    /// A datagram came from `from` at the port for other fronts. Its fragments are kept, and never forwarded again. Then
+    /// poll as after a query.
+    ///
+    /// # Errors
+    /// Why it was dropped; counted. Nothing is ever answered.
+    pub fn handle_forward(
+        &mut self,
+        clock: &Clock,
+        from: SocketAddr,
+        datagram: &[u8],
+        rng: &mut impl Rng,
+    ) -> Result<(), ForwardRefused> {
+        let carriage = self.carriage.as_mut().ok_or(ForwardRefused::Off)?;
+        carriage.handle_forward(clock, from, datagram, &mut self.counters, rng)
+    }
+
+    /// The next datagram for another front, with fragments that it owns, or to say that this one is alive.
+    pub fn poll_forward(&mut self, clock: &Clock) -> Option<Relay> {
+        self.forwarder_mut()?.poll_datagram(clock)
+    }
+
+    /// When [`Front::poll_forward`] has something again at the latest; `None` without other fronts.
+    #[must_use]
+    pub fn next_forward_timeout(&self) -> Option<Instant> {
+        self.forwarder().map(Forwarder::next_timeout)
+    }
+
+    /// What the last datagram of another front says of its clock, if it is to be told: that it is too far from this one's,
+    /// and that it is right again.
+    pub fn poll_front_clock(&mut self) -> Option<ClockReport> {
+        self.forwarder_mut()?.poll_clock()
+    }
+
+    /// The next other front that came or went, for a log.
+    pub fn poll_front_change(&mut self, now: Instant) -> Option<FrontChange> {
+        self.forwarder_mut()?.poll_change(now)
     }
 
     /// From now on first flights are opened with these keys; false without a carriage zone.

@@ -6,7 +6,7 @@
 //! authoritative name server, answers every [`Question`] at once, puts the fragments together ([`Reassembly`]), opens
 //! what is complete ([`CarriageKeys`]) and hands it to the server ([`RelaySender`], [`RelayReceiver`]). The server
 //! answers the client itself, and proves with the [`ReplyKey`] that it may. [`Front`] is all of what such a name server
-//! does.
+//! does. Several fronts of one zone hand each other the fragments of a first flight ([`forward`]).
 //!
 //! All of this is sans-IO: time and randomness are arguments, and nothing is sent. With the feature `service` there are
 //! also sockets that a front answers on and files of keys.
@@ -19,6 +19,7 @@ mod base230;
 mod boot_file;
 mod budget;
 mod ci;
+pub mod forward;
 mod fragment;
 pub mod front;
 #[cfg(feature = "service")]
@@ -47,6 +48,7 @@ pub use budget::Budget;
 pub use ci::{ConnectionInfo, WindowScale};
 #[cfg(feature = "service")]
 pub use firstflight_service::KeyFileError;
+pub use forward::{ForwardConfig, ForwardError, ForwardRefused, ForwardSender, Forwarder};
 pub use fragment::{Attempt, Fragment, FragmentId, Fragments, LABEL, MAX_FRAGMENTS, MIN_FRAGMENTS, Part};
 pub use front::{
     CarriageConfig, Destination, Front, FrontCounters, FrontError, NotOpened, Policy, Relay, RelayServer,

@@ -11,6 +11,9 @@
 //! | `firstflight_dns_sets_total` | `outcome` | sets of fragments: `begun`, `completed`, `repaired` (of those, with the parity), `mismatch`, `expired`, `evicted` |
 //! | `firstflight_dns_sets` | | sets of fragments that are held now, those put together lately included |
 //! | `firstflight_dns_first_flights_total` | `outcome` | first flights that were whole: `relayed`, `budget`, `unknown_key`, `not_opened`, `repeated`, `failed` |
+//! | `firstflight_dns_forwarded_total` | `direction` | fragments sent to the front of the zone that owns them (`out`), and taken from others (`in`) |
+//! | `firstflight_dns_forward_dropped_total` | `reason` | fragments that were not forwarded (`budget_out`, `not_sent`) or not taken (`budget_in`), and datagrams at the port for other fronts that were dropped: `malformed`, `unknown_key`, `time`, `old_boot`, `replayed`, `behind`, `forged`, `content`, `address`, `same_number`, `too_many` |
+//! | `firstflight_dns_fronts_alive` | | fronts of the zone that are alive, this one included; 0 without others |
 //!
 //! And those of a server that fronts elsewhere relay to ([`RelayPublisher`]):
 //!
@@ -19,6 +22,7 @@
 //! | `firstflight_relay_datagrams_total` | `outcome` | datagrams: `taken`, and those dropped, by why: `time`, `boot`, `repeated`, `behind`, `tag`, `key`, `malformed`, `content`, `fronts` |
 //! | `firstflight_relay_clock_checks_total` | `outcome` | datagrams with a wrong time that were opened to see whether the front's clock is wrong: `genuine`, `forged` |
 
+use crate::forward::ForwardCounters;
 use crate::front::{FrontCounters, Kind};
 use crate::reassembly::ReassemblyCounters;
 use crate::relay::RelayCounters;
@@ -26,12 +30,15 @@ use crate::service::FrontHandle;
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 
 const SETS: &str = "firstflight_dns_sets";
+const ALIVE: &str = "firstflight_dns_fronts_alive";
+
+type Counters = (FrontCounters, ReassemblyCounters, ForwardCounters);
 
 /// Publishes the counts of one front.
 #[derive(Debug)]
 pub struct Publisher {
     handle: FrontHandle,
-    published: (FrontCounters, ReassemblyCounters),
+    published: Counters,
 }
 
 impl Publisher {
@@ -43,9 +50,12 @@ impl Publisher {
 
     /// Tells the recorder of the [`metrics`] crate what has changed since the last call.
     pub fn publish(&mut self) {
-        let now = self.handle.counters();
+        let ((front, table), forwarding) = (self.handle.counters(), self.handle.forwarding());
+        let (forward, alive) = forwarding.unwrap_or_default();
+        let now = (front, table, forward);
         increment(counts(&now), counts(&self.published));
         gauge!(SETS).set(self.handle.sets() as f64);
+        gauge!(ALIVE).set(alive as f64);
         self.published = now;
     }
 }
@@ -82,8 +92,8 @@ struct Count {
     says: &'static str,
 }
 
-fn counts((front, table): &(FrontCounters, ReassemblyCounters)) -> Vec<Count> {
-    let mut counts = Vec::with_capacity(40);
+fn counts((front, table, forward): &Counters) -> Vec<Count> {
+    let mut counts = Vec::with_capacity(60);
     let mut add = |name, says, key, values: &[(&'static str, u64)]| {
         let count = |&(label, value): &(_, _)| Count { name, label: (key, label), value, says };
         counts.extend(values.iter().map(count));
@@ -125,6 +135,27 @@ fn counts((front, table): &(FrontCounters, ReassemblyCounters)) -> Vec<Count> {
         ("failed", front.relay_failed),
     ];
     add("firstflight_dns_first_flights_total", "First flights that were whole", "outcome", &flights);
+    let forwarded = [("out", forward.forwarded), ("in", forward.taken)];
+    add("firstflight_dns_forwarded_total", "Fragments handed to other fronts", "direction", &forwarded);
+    let of = &forward.datagrams;
+    let dropped = [
+        ("budget_out", forward.over_budget_out),
+        ("budget_in", forward.over_budget_in),
+        ("not_sent", forward.not_sent),
+        ("malformed", of.malformed),
+        ("unknown_key", of.unknown_key),
+        ("time", of.time),
+        ("old_boot", of.old_boot),
+        ("replayed", of.replayed),
+        ("behind", of.behind),
+        ("forged", of.forged),
+        ("content", of.content),
+        ("address", forward.address),
+        ("same_number", forward.same_number),
+        ("too_many", of.too_many_fronts),
+    ];
+    let says = "Fragments not forwarded or not taken, and datagrams dropped";
+    add("firstflight_dns_forward_dropped_total", says, "reason", &dropped);
     counts
 }
 
@@ -165,4 +196,5 @@ pub fn describe() {
         describe_counter!(count.name, unit, count.says);
     }
     describe_gauge!(SETS, Unit::Count, "Sets of fragments that are held");
+    describe_gauge!(ALIVE, Unit::Count, "Fronts of the zone that are alive, this one included");
 }

@@ -2,7 +2,8 @@
 //! section 9).
 //!
 //! The front does not send in the client's name: networks filter that (BCP 38), and it would be an open
-//! spoofer. It hands over what it opened in a datagram that only it can have made.
+//! spoofer. It hands over what it opened in a datagram that only it can have made. Fronts send each other datagrams of
+//! the same form ([`forward`](crate::forward)).
 
 mod clocks;
 mod receiver;
@@ -17,20 +18,21 @@ use chacha20poly1305::{AeadInOut, ChaCha20Poly1305, KeyInit, Nonce};
 use core::fmt;
 use core::net::IpAddr;
 use firstflight_wire::EmitError;
-use firstflight_wire::asap::mapped;
+use firstflight_wire::asap::{context, mapped};
+use hmac::{Hmac, Mac};
 use hpke::inout::InOutBuf;
 use rand_core::CryptoRng;
+use sha2::Sha256;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 const MAGIC: [u8; 2] = [0xff, 0x52];
-/// Version 1 (high nibble), type 1.
-const VERSION_TYPE: u8 = 0x11;
-const HEAD: usize = 22;
+pub(crate) const HEAD: usize = 22;
 /// What stands in front of connection information, encrypted.
 pub(crate) const INNER_HEAD: usize = 20 + ReplyKey::LEN;
-const TAG: usize = 16;
+pub(crate) const TAG: usize = 16;
 const NONCE: core::ops::Range<usize> = 4..16;
+const FORWARD: [u8; 32] = context("firstflight ASAP v1 forward");
 const MAX_SEQUENCE: u64 = (1 << 48) - 1;
 
 /// The longest relay datagram, bytes.
@@ -38,7 +40,23 @@ pub const MAX_RELAY: usize = HEAD + INNER_HEAD + ConnectionInfo::MAX_LEN + TAG;
 /// How far a datagram's time may be from the server's, milliseconds.
 pub const RELAY_WINDOW_MS: u64 = 5_000;
 
-/// A key that one front and one server share. Zeroised when dropped, never printed.
+/// What a datagram is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A first flight for a server.
+    Relay = 1,
+    /// Fragments for another front.
+    Forward = 2,
+}
+
+impl Kind {
+    /// Version 1 (high nibble) and the type.
+    const fn octet(self) -> u8 {
+        0x10 | self as u8
+    }
+}
+
+/// A key that one front and one server share, or the fronts of a zone. Zeroised when dropped, never printed.
 #[derive(Clone)]
 pub struct RelayKey(Zeroizing<[u8; 32]>);
 
@@ -61,6 +79,15 @@ impl RelayKey {
     #[must_use]
     pub fn to_bytes(&self) -> Zeroizing<[u8; 32]> {
         self.0.clone()
+    }
+
+    /// What fronts use among themselves in the place of this key, so that a key file that is used for both purposes by
+    /// mistake uses no nonce twice.
+    pub(crate) fn for_fronts(&self) -> Self {
+        // Keys of any length are taken.
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&*self.0) else { return self.clone() };
+        mac.update(&FORWARD);
+        Self(Zeroizing::new(mac.finalize().into_bytes().into()))
     }
 
     fn cipher(&self) -> ChaCha20Poly1305 {
@@ -99,7 +126,7 @@ impl Boot {
     }
 }
 
-/// One sending thread of a front. Not `Clone`: two with the same numbers would use nonces twice.
+/// One sender of a front. Not `Clone`: two with the same numbers would use nonces twice.
 pub struct RelaySender {
     cipher: ChaCha20Poly1305,
     key_id: u8,
@@ -129,10 +156,6 @@ impl RelaySender {
         unix_ms: u64,
         out: &mut [u8],
     ) -> Result<usize, RelayError> {
-        let sequence = self.sequence;
-        if sequence > MAX_SEQUENCE {
-            return Err(RelayError::Exhausted);
-        }
         let mut plain = Zeroizing::new([0; INNER_HEAD + ConnectionInfo::MAX_LEN]);
         let (head, rest) = plain.split_at_mut(INNER_HEAD);
         let len = ci.emit(rest).map_err(RelayError::Emit)?;
@@ -140,12 +163,26 @@ impl RelaySender {
         head[18..20].copy_from_slice(&(len as u16).to_be_bytes());
         head[20..].copy_from_slice(&*reply.to_bytes());
         let plain = plain.get(..INNER_HEAD + len).ok_or(RelayError::Emit(EmitError::TooLong))?;
+        self.seal(Kind::Relay, plain, unix_ms, out)
+    }
 
+    /// Seals `plain` into a datagram at the front of `out` and returns the datagram's length: [`HEAD`] and [`TAG`] more.
+    pub(crate) fn seal(
+        &mut self,
+        kind: Kind,
+        plain: &[u8],
+        unix_ms: u64,
+        out: &mut [u8],
+    ) -> Result<usize, RelayError> {
+        let sequence = self.sequence;
+        if sequence > MAX_SEQUENCE {
+            return Err(RelayError::Exhausted);
+        }
         let whole = HEAD + plain.len() + TAG;
         let out = out.get_mut(..whole).ok_or(RelayError::Emit(EmitError::BufferTooSmall))?;
         let (head, rest) = out.split_at_mut(HEAD);
         head[..2].copy_from_slice(&MAGIC);
-        head[2] = VERSION_TYPE;
+        head[2] = kind.octet();
         head[3] = self.key_id;
         head[4..6].copy_from_slice(&self.front.to_be_bytes());
         head[6..10].copy_from_slice(&self.boot.0.to_be_bytes());

@@ -226,8 +226,8 @@ impl OpenBuffer {
         Self(Zeroizing::new([0; crate::relay::INNER_HEAD + ConnectionInfo::MAX_LEN]))
     }
 
-    pub(crate) fn part(&self, len: usize) -> Option<&[u8]> {
-        self.0.get(..len)
+    pub(crate) fn whole_mut(&mut self) -> &mut [u8] {
+        &mut *self.0
     }
 
     pub(crate) fn part_mut(&mut self, len: usize) -> Option<&mut [u8]> {

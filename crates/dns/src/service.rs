@@ -1,9 +1,13 @@
-//! A front on sockets: UDP and TCP on the same addresses, and UDP to the servers, unless it is one itself.
+//! A front on sockets: UDP and TCP on the same addresses, UDP to the servers, unless it is one itself, and UDP to the
+//! other fronts of the zone, if there are any.
 
+mod fronts;
+
+use crate::forward::{ForwardCounters, ForwardSender};
 use crate::front::{Front, FrontCounters, FrontError, RelayServer, Transport};
 use crate::keys::CarriageKeys;
 use crate::reassembly::ReassemblyCounters;
-use crate::relay::Relayed;
+use crate::relay::{RelayKey, Relayed};
 use crate::seal::OpenBuffer;
 use crate::zone::ZoneData;
 use core::fmt;
@@ -31,7 +35,11 @@ pub fn unix_ms() -> u64 {
 
 /// Sockets that are bound and not yet served: privileges can be dropped now, and files read after it.
 #[derive(Debug)]
-pub struct Sockets(firstflight_service::Sockets);
+pub struct Sockets {
+    listening: firstflight_service::Sockets,
+    /// For datagrams from and to the other fronts of the zone.
+    fronts: Option<UdpSocket>,
+}
 
 impl Sockets {
     /// As [`firstflight_service::Sockets::bind`].
@@ -40,13 +48,26 @@ impl Sockets {
     /// [`ServiceError::Listen`]: whoever gave the address is at fault.
     pub async fn bind(addresses: &[SocketAddr]) -> Result<Self, ServiceError> {
         let bound = firstflight_service::Sockets::bind(addresses).await;
-        bound.map(Self).map_err(|(address, error)| ServiceError::Listen(address, error))
+        let listening = bound.map_err(|(address, error)| ServiceError::Listen(address, error))?;
+        Ok(Self { listening, fronts: None })
+    }
+
+    /// Also listens at `address` for the other fronts of the zone, over UDP, and sends to them from there.
+    ///
+    /// # Errors
+    /// [`ServiceError::ListenForFronts`]: whoever gave the address is at fault.
+    pub async fn bind_for_fronts(&mut self, address: SocketAddr) -> Result<SocketAddr, ServiceError> {
+        let fail = |error| ServiceError::ListenForFronts(address, error);
+        let socket = UdpSocket::bind(address).await.map_err(fail)?;
+        let bound = socket.local_addr().map_err(fail)?;
+        self.fronts = Some(socket);
+        Ok(bound)
     }
 
     /// Where it listens: the ports, where any would do.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.0.addresses()
+        self.listening.addresses()
     }
 
     /// A service of `front` on these sockets, which relays first flights.
@@ -82,7 +103,8 @@ impl Sockets {
     fn run_with(self, front: Front, limits: StreamLimits, outlet: Outlet) -> Result<Service, ServiceError> {
         let rng = secure_rng().map_err(ServiceError::System)?;
         let (inner, started) = (Mutex::new((front, rng)), std::time::Instant::now());
-        Ok(Service { sockets: self.0, limits, shared: Arc::new(Shared { inner, started, outlet }) })
+        let Self { listening: sockets, fronts } = self;
+        Ok(Service { sockets, limits, shared: Arc::new(Shared { inner, started, outlet, fronts }) })
     }
 }
 
@@ -98,6 +120,7 @@ struct Shared {
     inner: Mutex<(Front, ChaCha20Rng)>,
     started: std::time::Instant,
     outlet: Outlet,
+    fronts: Option<UdpSocket>,
 }
 
 impl Shared {
@@ -120,6 +143,14 @@ impl Shared {
 
     fn clock(&self) -> Clock {
         Clock { mono: self.now(), unix_ms: unix_ms(), uncertainty: Duration::from_secs(1) }
+    }
+
+    /// Hands over the first flights that are whole.
+    fn hand_over(&self) {
+        match &self.outlet {
+            Outlet::Relay(sockets) => self.relay(sockets),
+            Outlet::Here(server) => self.open(server),
+        }
     }
 
     fn relay(&self, sockets: &[UdpSocket]) {
@@ -167,12 +198,10 @@ impl Messages for Shared {
         self.handle(from, Transport::Tcp, query)
     }
 
-    /// Hands over the first flights that are whole, after the answer to their last fragment.
+    /// Forwards fragments and hands over the first flights that are whole, after the answer to their last fragment.
     fn answered(&self) {
-        match &self.outlet {
-            Outlet::Relay(sockets) => self.relay(sockets),
-            Outlet::Here(server) => self.open(server),
-        }
+        self.forward();
+        self.hand_over();
     }
 }
 
@@ -192,6 +221,17 @@ impl FrontHandle {
     #[must_use]
     pub fn sets(&self) -> usize {
         self.0.lock().0.sets()
+    }
+
+    /// What passed between this front and others, and how many are alive, this one included; `None` without others.
+    #[must_use]
+    pub fn forwarding(&self) -> Option<(ForwardCounters, usize)> {
+        self.0.lock().0.forwarding(self.0.now())
+    }
+
+    /// As [`Front::set_forward_keys`].
+    pub fn set_forward_keys(&self, sender: Option<ForwardSender>, keys: &[(u8, RelayKey)]) -> bool {
+        self.0.lock().0.set_forward_keys(sender, keys)
     }
 
     /// As [`Front::set_keys`].
@@ -240,7 +280,11 @@ impl Service {
     /// query may take.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let Self { sockets, limits, shared } = self;
-        sockets.run(shared, limits, stop).await;
+        tokio::select! {
+            () = sockets.run(Arc::clone(&shared), limits, stop) => {}
+            // As long as the others are answered: it does not end.
+            () = shared.meet_fronts() => {}
+        }
     }
 }
 
@@ -256,6 +300,8 @@ impl fmt::Debug for Service {
 pub enum ServiceError {
     /// An address cannot be listened at.
     Listen(SocketAddr, io::Error),
+    /// An address cannot be listened at for other fronts.
+    ListenForFronts(SocketAddr, io::Error),
     /// No random numbers.
     System(io::Error),
 }
@@ -266,6 +312,10 @@ impl fmt::Display for ServiceError {
             Self::Listen(address, error) => write!(
                 f,
                 "cannot listen on {address}: {error}; give an address of this machine and a port that is free for UDP and TCP"
+            ),
+            Self::ListenForFronts(address, error) => write!(
+                f,
+                "cannot listen on {address} for other fronts: {error}; give an address of this machine and a UDP port that is free"
             ),
             Self::System(error) => write!(f, "the system gives no random numbers: {error}"),
         }

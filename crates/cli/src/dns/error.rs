@@ -3,10 +3,10 @@
 use crate::key_fault::KeyFault;
 use firstflight_dns::front::NearestError;
 use firstflight_dns::service::ServiceError;
-use firstflight_dns::{BootError, FrontError, KeyFileError, Name, ZoneError};
+use firstflight_dns::{BootError, ForwardError, FrontError, KeyFileError, Name, ZoneError};
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -33,6 +33,10 @@ pub enum DnsError {
     State(PathBuf, BootError),
     /// What is to be served makes no sense.
     Front(Box<FrontError>),
+    /// The other fronts of the zone make no sense.
+    Forward(ForwardError),
+    /// Another front is not where it can be reached from `listen`.
+    ForwardTo { to: SocketAddr, listen: SocketAddr },
     /// There is no such user.
     NoUser(String),
     /// Privileges cannot be dropped.
@@ -87,8 +91,13 @@ impl fmt::Display for DnsError {
             Self::Key(fault) => fault.fmt(f),
             Self::ReadNearest(path, error) => write!(f, "cannot read --nearest {}: {error}", path.display()),
             Self::Nearest(path, error) => write!(f, "--nearest {}: {error}", path.display()),
-            Self::State(path, error) => write!(f, "--state {} {error}", path.display()),
+            Self::State(path, error) => write!(f, "the state file {} {error}", path.display()),
             Self::Front(error) => error.fmt(f),
+            Self::Forward(error) => error.fmt(f),
+            Self::ForwardTo { to, listen } => write!(
+                f,
+                "--forward-to {to} cannot be reached from --forward-listen {listen}: give the address and port of another name server, both IPv4 or both IPv6"
+            ),
             Self::NoUser(name) => write!(f, "there is no user {name:?}: make one, or leave --user out"),
             Self::Become(name, error) => {
                 write!(f, "cannot become {name}: {error}; start as root, or leave --user out")

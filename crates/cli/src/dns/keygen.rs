@@ -29,7 +29,7 @@ pub struct Args {
     /// How long the key before still opens: the TTL of the records that name it, and an hour
     #[arg(long, value_name = "D", default_value = "25h", requires = "after", value_parser = seconds)]
     opens: u32,
-    /// New file for the key of a front and a server, which only its owner can read
+    /// New file for the key of a front and a server, or of all name servers of a zone, which only its owner can read
     #[arg(long, value_name = "FILE")]
     relay_key: Option<PathBuf>,
     /// The relay key's number, to tell it from the one that it takes the place of

@@ -3,59 +3,116 @@
 use super::{DnsError, RelayTo};
 use firstflight_dns::service::{FrontHandle, unix_ms};
 use firstflight_dns::{
-    BootFile, CarriageKeyFile, CarriageKeys, RelayKey, RelaySender, RelayServer, read_relay_keys,
+    Boot, BootFile, CarriageKeyFile, CarriageKeys, ForwardSender, KeyFileError, RelayKey, RelaySender,
+    RelayServer, read_relay_keys,
 };
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How often the files are looked at.
 const EVERY: Duration = Duration::from_secs(1);
 
+/// A key with its number.
+type NumberedKey = (u8, RelayKey);
+
 /// The files of a front, and what was in them.
 pub struct KeyFiles {
     carriage: PathBuf,
+    /// `None`: nothing is sent under a key.
+    starts: Option<Starts>,
     /// `None`: first flights go nowhere else.
     relays: Option<Relays>,
+    /// `None`: there are no other fronts.
+    forward: Option<Forward>,
+}
+
+/// The file of this front's starts: a new key counts as another start, so that no two datagrams have one nonce.
+pub struct Starts {
+    path: PathBuf,
+    file: BootFile,
+}
+
+impl Starts {
+    /// Opens the file or makes it.
+    pub fn open(path: PathBuf) -> Result<Self, DnsError> {
+        let file = BootFile::open(&path).map_err(|error| DnsError::State(path.clone(), error))?;
+        Ok(Self { path, file })
+    }
+
+    fn next(&mut self) -> Result<Boot, DnsError> {
+        let now = u32::try_from(unix()).unwrap_or(u32::MAX);
+        self.file.next(now).map_err(|error| DnsError::State(self.path.clone(), error))
+    }
 }
 
 /// The servers' key files, and what was in them.
 pub struct Relays {
     servers: Vec<RelayTo>,
     front_id: u16,
-    state: PathBuf,
-    boot: BootFile,
     /// The keys that are used for the servers, in their order.
-    used: Vec<(u8, RelayKey)>,
+    used: Vec<NumberedKey>,
+}
+
+/// The key file of the fronts of the zone, and what was in it.
+pub struct Forward {
+    path: PathBuf,
+    front_id: u16,
+    used: Option<NumberedKey>,
+}
+
+/// What the key file of the fronts of the zone says.
+pub struct ForwardKeys {
+    /// `None`: this front sends under the key of before.
+    pub sender: Option<ForwardSender>,
+    /// All keys, with their numbers.
+    pub keys: Vec<NumberedKey>,
 }
 
 fn unix() -> u64 {
     unix_ms() / 1000
 }
 
+/// The keys in a file, of which there is at least one, and the first of them.
+fn read_keys(path: &Path) -> Result<(NumberedKey, Vec<NumberedKey>), DnsError> {
+    let fail = |error| DnsError::unusable(path, error);
+    let keys = read_relay_keys(path).map_err(fail)?;
+    let first = keys.first().cloned().ok_or_else(|| fail(KeyFileError::NoKey))?;
+    Ok((first, keys))
+}
+
+impl Forward {
+    /// For this file; nothing of it is read yet.
+    pub fn new(path: PathBuf, front_id: u16) -> Self {
+        Self { path, front_id, used: None }
+    }
+
+    /// The keys. When the first one has changed there is another sender, which counts as another start.
+    fn keys(&mut self, starts: &mut Starts) -> Result<ForwardKeys, DnsError> {
+        let (first, keys) = read_keys(&self.path)?;
+        if self.used.as_ref() == Some(&first) {
+            return Ok(ForwardKeys { sender: None, keys });
+        }
+        let sender = ForwardSender::new(&first.1, first.0, self.front_id, starts.next()?);
+        self.used = Some(first);
+        Ok(ForwardKeys { sender: Some(sender), keys })
+    }
+}
+
 impl Relays {
     /// For these servers; nothing of keys is read yet.
-    pub fn new(servers: Vec<RelayTo>, front_id: u16, state: PathBuf) -> Result<Self, DnsError> {
-        let boot = BootFile::open(&state).map_err(|error| DnsError::State(state.clone(), error))?;
-        Ok(Self { servers, front_id, state, boot, used: Vec::new() })
+    pub fn new(servers: Vec<RelayTo>, front_id: u16) -> Self {
+        Self { servers, front_id, used: Vec::new() }
     }
 
     /// The servers, if a key has changed. Under a key that comes back no nonce is used twice: each change counts
     /// as another start.
-    fn servers(&mut self) -> Result<Option<Vec<RelayServer>>, DnsError> {
-        let mut keys = Vec::with_capacity(self.servers.len());
-        for RelayTo { path, .. } in &self.servers {
-            let fail = |error| DnsError::unusable(path, error);
-            let first = read_relay_keys(path).map_err(fail)?.into_iter().next();
-            keys.push(first.ok_or_else(|| fail(firstflight_dns::KeyFileError::NoKey))?);
-        }
-        let same = |((a, old), (b, new)): (&(u8, RelayKey), &(u8, RelayKey))| {
-            a == b && *old.to_bytes() == *new.to_bytes()
-        };
-        if keys.len() == self.used.len() && self.used.iter().zip(&keys).all(same) {
+    fn servers(&mut self, starts: &mut Starts) -> Result<Option<Vec<RelayServer>>, DnsError> {
+        let read = self.servers.iter().map(|RelayTo { path, .. }| Ok(read_keys(path)?.0));
+        let keys = read.collect::<Result<Vec<_>, DnsError>>()?;
+        if self.used == keys {
             return Ok(None);
         }
-        let now = u32::try_from(unix()).unwrap_or(u32::MAX);
-        let boot = self.boot.next(now).map_err(|error| DnsError::State(self.state.clone(), error))?;
+        let boot = starts.next()?;
         // Servers that share a key see senders with different numbers.
         let fronts = (0..=u16::MAX).map(|n| self.front_id.wrapping_add(n));
         let servers = self.servers.iter().zip(&keys).zip(fronts).map(|((to, (id, key)), front)| {
@@ -69,8 +126,13 @@ impl Relays {
 
 impl KeyFiles {
     /// For these files; nothing of keys is read yet.
-    pub fn new(carriage: PathBuf, relays: Option<Relays>) -> Self {
-        Self { carriage, relays }
+    pub fn new(
+        carriage: PathBuf,
+        starts: Option<Starts>,
+        relays: Option<Relays>,
+        forward: Option<Forward>,
+    ) -> Self {
+        Self { carriage, starts, relays, forward }
     }
 
     /// The keys that first flights are sealed to, as they are now.
@@ -82,7 +144,18 @@ impl KeyFiles {
 
     /// The servers, if there are any and a key has changed.
     pub fn servers(&mut self) -> Result<Option<Vec<RelayServer>>, DnsError> {
-        self.relays.as_mut().map_or(Ok(None), Relays::servers)
+        match (&mut self.relays, &mut self.starts) {
+            (Some(relays), Some(starts)) => relays.servers(starts),
+            _ => Ok(None),
+        }
+    }
+
+    /// What the fronts of the zone share, if there are others.
+    pub fn forward(&mut self) -> Result<Option<ForwardKeys>, DnsError> {
+        match (&mut self.forward, &mut self.starts) {
+            (Some(forward), Some(starts)) => forward.keys(starts).map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// Reads the files every second and gives what is in them to the front, until it is dropped. While one cannot
@@ -92,22 +165,28 @@ impl KeyFiles {
         loop {
             tokio::time::sleep(EVERY).await;
             let reading = tokio::task::spawn_blocking(move || {
-                let read = (self.carriage(), self.servers());
+                let read = (self.carriage(), self.servers(), self.forward());
                 (self, read)
             });
-            let Ok((files, (carriage, servers))) = reading.await else { return };
+            let Ok((files, (carriage, servers, forward))) = reading.await else { return };
             self = files;
-            let problem = match (carriage, servers) {
-                (Ok(keys), Ok(servers)) => {
+            let problem = match (carriage, servers, forward) {
+                (Ok(keys), Ok(servers), Ok(forward)) => {
                     front.set_keys(keys);
                     if let Some(servers) = servers {
                         front.set_servers(servers);
                         tracing::info!("relay keys have changed");
                     }
+                    if let Some(ForwardKeys { sender, keys }) = forward {
+                        if sender.is_some() {
+                            tracing::info!("the key of the zone's name servers has changed");
+                        }
+                        front.set_forward_keys(sender, &keys);
+                    }
                     said = None;
                     continue;
                 }
-                (Err(error), _) | (_, Err(error)) => error.to_string(),
+                (Err(error), ..) | (_, Err(error), _) | (.., Err(error)) => error.to_string(),
             };
             if said.as_ref() != Some(&problem) {
                 tracing::warn!("the keys stay as they are: {problem}");
@@ -130,27 +209,53 @@ mod tests {
         let path = directory.join("relay");
         let to = RelayTo { address: "192.0.2.80:4454".parse().unwrap(), path: path.clone() };
         let state = directory.join("boot");
-        let mut files = Relays::new(vec![to.clone(), to], 7, state.clone()).unwrap();
+        let mut starts = Starts::open(state.clone()).unwrap();
+        let mut files = Relays::new(vec![to.clone(), to], 7);
         let boot = || fs::read_to_string(&state).unwrap();
         let put = |byte| {
             let _ = fs::remove_file(&path);
             create_relay_key(&path, 1, &RelayKey::from_bytes(&[byte; 32])).unwrap();
         };
         put(1);
-        let shown = format!("{:?}", files.servers().unwrap().unwrap());
+        let shown = format!("{:?}", files.servers(&mut starts).unwrap().unwrap());
         assert!(shown.contains("front: 7") && shown.contains("front: 8"), "{shown}");
         let first = boot();
-        assert!(files.servers().unwrap().is_none());
+        assert!(files.servers(&mut starts).unwrap().is_none());
         assert_eq!(boot(), first);
         // The first key comes back: its numbers begin again, under another start.
         for byte in [2, 1] {
             let before = boot();
             put(byte);
-            assert_eq!(files.servers().unwrap().unwrap().len(), 2);
+            assert_eq!(files.servers(&mut starts).unwrap().unwrap().len(), 2);
             assert!(boot() > before);
         }
         fs::remove_file(&path).unwrap();
-        assert!(matches!(files.servers(), Err(DnsError::Key(..))));
+        assert!(matches!(files.servers(&mut starts), Err(DnsError::Key(..))));
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn the_key_among_fronts_that_changes_counts_as_another_start() {
+        let directory = std::env::temp_dir().join(format!("firstflight-front-keys-{}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+        let (path, state) = (directory.join("fronts"), directory.join("boot"));
+        let put = |byte| {
+            let _ = fs::remove_file(&path);
+            create_relay_key(&path, 1, &RelayKey::from_bytes(&[byte; 32])).unwrap();
+        };
+        let mut starts = Starts::open(state.clone()).unwrap();
+        let mut file = Forward::new(path.clone(), 7);
+        let mut boots = Vec::new();
+        for byte in [1, 2, 1] {
+            put(byte);
+            let keys = file.keys(&mut starts).unwrap();
+            assert!(keys.sender.is_some() && keys.keys == [(1, RelayKey::from_bytes(&[byte; 32]))]);
+            boots.push(fs::read_to_string(&state).unwrap());
+            // Without a change there is no other start.
+            assert!(file.keys(&mut starts).unwrap().sender.is_none());
+            assert_eq!(fs::read_to_string(&state).unwrap(), boots[boots.len() - 1]);
+        }
+        assert!(boots.is_sorted() && boots[0] != boots[1] && boots[1] != boots[2], "{boots:?}");
         fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -3,7 +3,9 @@
 
 use super::log::Log;
 use super::relay::Server;
-use crate::dns::{Carriage, DnsError, Hangup, KeyFiles, ZoneFiles, name, published};
+use crate::dns::{
+    Carriage, DnsError, Forward, ForwardKeyFile, Hangup, KeyFiles, Starts, ZoneFiles, name, published,
+};
 use crate::error::Error;
 use firstflight::Endpoint;
 use firstflight_dns::front::Kind;
@@ -20,7 +22,8 @@ use tokio::task::JoinHandle;
     next_help_heading = "First flights by DNS",
     mut_arg("carriage_zone", |zone| zone.requires("dns_listen")),
     mut_arg("answers_per_second", |n| n.requires("dns_listen")),
-    mut_arg("opens_per_second", |n| n.requires("dns_listen"))
+    mut_arg("opens_per_second", |n| n.requires("dns_listen")),
+    mut_arg("forward_listen", |listen| listen.requires_all(["dns_listen", "dns_state"]))
 )]
 pub struct Names {
     /// Answer names at this address and port, over UDP and TCP, and take the first flights in them; once more for each
@@ -40,6 +43,14 @@ pub struct Names {
     /// Name that the zone begins at; one for each --dns-zone, in the same order
     #[arg(long, value_name = "NAME", value_parser = name, requires = "dns_listen")]
     dns_origin: Vec<Name>,
+    #[command(flatten)]
+    forward: Forward,
+    /// Number of this name server among those of the carriage zone
+    #[arg(long, value_name = "N", requires = "forward_listen")]
+    front_id: Option<u16>,
+    /// File that says when this name server started last; it is made if there is none
+    #[arg(long, value_name = "FILE", requires = "forward_listen")]
+    dns_state: Option<PathBuf>,
 }
 
 /// What is read again while it runs.
@@ -75,11 +86,13 @@ impl Names {
         let (front, zones, keys, public) = self.front(zone, key, server).map_err(Error::Dns)?;
         let files = Files { keys, zones, hangup };
         let sockets = Sockets::bind(&self.dns_listen).await;
-        let sockets = sockets.map_err(|error| Error::Dns(DnsError::Service(error)))?;
+        let mut sockets = sockets.map_err(|error| Error::Dns(DnsError::Service(error)))?;
+        let fronts = self.forward.bind(&mut sockets).await.map_err(Error::Dns)?;
         let listening = sockets.addresses();
         let mut says: Vec<String> =
             listening.iter().map(|at| format!("listening on {at} for names")).collect();
         says.push(format!("carriage zone {zone}, carriage-key {public}"));
+        says.extend(fronts.map(|at| format!("listening on {at} for the zone's other name servers")));
         Ok(Some(Prepared { sockets, front, files, server, says }))
     }
 
@@ -99,10 +112,19 @@ impl Names {
                 address => return Err(DnsError::NoAddress(address)),
             }
         }
-        let files = KeyFiles::new(key.to_owned(), None);
+        let (starts, fronts) = match (self.forward.key(), &self.dns_state, self.front_id) {
+            (Some(path), Some(state), Some(id)) => {
+                (Some(Starts::open(state.clone())?), Some(ForwardKeyFile::new(path.to_owned(), id)))
+            }
+            _ => (None, None),
+        };
+        let mut files = KeyFiles::new(key.to_owned(), starts, None, fronts);
         let keys = files.carriage()?;
         let (id, public) = keys.current();
         self.carriage.carry(&mut front, zone, &addresses, keys, Destination::Here)?;
+        if let Some(keys) = files.forward()? {
+            self.forward.set(&mut front, keys)?;
+        }
         Ok((front, others, files, published(id, &public)))
     }
 }

@@ -2,6 +2,7 @@
 
 use super::opening::{NotOpened, Opening};
 use super::{FrontCounters, FrontError, Policy, Relay};
+use crate::forward::{ForwardRefused, Forwarder};
 use crate::fragment::Fragment;
 use crate::keys::CarriageKeys;
 use crate::names::{Position, wire_form};
@@ -76,6 +77,8 @@ pub(super) struct Carriage {
     addresses: Vec<Ipv4Addr>,
     table: Reassembly,
     opening: Opening,
+    /// `None`: there is no other front.
+    pub(super) forwarder: Option<Forwarder>,
     /// `None`: it is this one.
     servers: Option<Servers>,
 }
@@ -108,7 +111,8 @@ impl Carriage {
             }
         };
         let table = Reassembly::new(limits, rng);
-        Ok(Self { name, addresses, table, opening: Opening::new(zone, keys, opens_per_second), servers })
+        let opening = Opening::new(zone, keys, opens_per_second);
+        Ok(Self { name, addresses, table, opening, forwarder: None, servers })
     }
 
     /// Where the zone begins.
@@ -166,10 +170,40 @@ impl Carriage {
             counters.malformed_fragments += 1;
             return true;
         };
-        if let Reassembled::Complete(sealed) = self.table.handle_fragment(&fragment, from, now, rng) {
-            self.opening.put(sealed, from, counters);
+        if !self.forwarder.as_mut().is_some_and(|forwarder| forwarder.route(&fragment, from, now)) {
+            self.keep(&fragment, from, now, counters, rng);
         }
         true
+    }
+
+    /// Takes what another front forwarded.
+    pub(super) fn handle_forward(
+        &mut self,
+        clock: &Clock,
+        from: SocketAddr,
+        datagram: &[u8],
+        counters: &mut FrontCounters,
+        rng: &mut impl Rng,
+    ) -> Result<(), ForwardRefused> {
+        let forwarder = self.forwarder.as_mut().ok_or(ForwardRefused::Off)?;
+        for forwarded in forwarder.handle_datagram(from, datagram, clock)? {
+            self.keep(&forwarded.fragment, forwarded.resolver, clock.mono, counters, rng);
+        }
+        Ok(())
+    }
+
+    /// Puts a fragment to the others of its set.
+    fn keep(
+        &mut self,
+        fragment: &Fragment,
+        resolver: IpAddr,
+        now: Instant,
+        counters: &mut FrontCounters,
+        rng: &mut impl Rng,
+    ) {
+        if let Reassembled::Complete(sealed) = self.table.handle_fragment(fragment, resolver, now, rng) {
+            self.opening.put(sealed, resolver, counters);
+        }
     }
 
     pub(super) fn poll_opened<'b>(

@@ -81,7 +81,7 @@ impl RateLimiter {
 }
 
 /// A /24 or a /56; IPv4 as it is mapped into IPv6, which no /56 of others meets.
-pub(super) fn network(address: IpAddr) -> u128 {
+pub(crate) fn network(address: IpAddr) -> u128 {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_ipv6_mapped().to_bits() & !0xff,
         IpAddr::V6(address) => address.to_bits() & !(u128::MAX >> 56),

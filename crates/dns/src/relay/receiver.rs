@@ -2,7 +2,7 @@
 
 use super::clocks::{ClockReport, Clocks};
 use super::window::{Seen, Window};
-use super::{Boot, HEAD, MAGIC, MAX_RELAY, RELAY_WINDOW_MS, RelayKey, TAG, VERSION_TYPE, nonce};
+use super::{Boot, HEAD, Kind, MAGIC, RELAY_WINDOW_MS, RelayKey, TAG, nonce};
 use crate::ReplyKey;
 use crate::ci::ConnectionInfo;
 use crate::seal::OpenBuffer;
@@ -148,9 +148,9 @@ pub(super) struct Head {
 }
 
 impl Head {
-    fn parse(bytes: &[u8; HEAD]) -> Option<Self> {
+    fn parse(kind: Kind, bytes: &[u8; HEAD]) -> Option<Self> {
         let &[m, n, version, key_id, f, g, b, c, d, e, s, t, u, v, w, x, i, j, k, l, o, p] = bytes;
-        ([m, n] == MAGIC && version == VERSION_TYPE).then(|| Self {
+        ([m, n] == MAGIC && version == kind.octet()).then(|| Self {
             key_id,
             front: u16::from_be_bytes([f, g]),
             boot: Boot(u32::from_be_bytes([b, c, d, e])),
@@ -215,27 +215,41 @@ impl RelayReceiver {
         unix_ms: u64,
         buffer: &'b mut OpenBuffer,
     ) -> Result<Relayed<'b>, RelayRefused> {
-        let relayed = self.take(datagram, unix_ms, buffer);
-        match &relayed {
+        self.handle(Kind::Relay, datagram, unix_ms, buffer.whole_mut(), |_, plain| content(plain))
+    }
+
+    /// Opens a datagram of this kind into `buffer` and gives the front's number and the content to `read`.
+    pub(crate) fn handle<'b, T>(
+        &mut self,
+        kind: Kind,
+        datagram: &[u8],
+        unix_ms: u64,
+        buffer: &'b mut [u8],
+        read: impl FnOnce(u16, &'b [u8]) -> Result<T, RelayRefused>,
+    ) -> Result<T, RelayRefused> {
+        let opened = self.open(kind, datagram, unix_ms, buffer);
+        let content = opened.and_then(|(front, plain)| read(front, plain));
+        match &content {
             Ok(_) => self.counters.accepted += 1,
             Err(refused) => self.counters.count(*refused),
         }
-        relayed
+        content
     }
 
     /// What costs nothing comes first; what changes anything, behind the proof.
-    fn take<'b>(
+    fn open<'b>(
         &mut self,
+        kind: Kind,
         datagram: &[u8],
         unix_ms: u64,
-        buffer: &'b mut OpenBuffer,
-    ) -> Result<Relayed<'b>, RelayRefused> {
-        if datagram.len() > MAX_RELAY {
-            return Err(RelayRefused::Malformed);
-        }
+        buffer: &'b mut [u8],
+    ) -> Result<(u16, &'b [u8]), RelayRefused> {
         let (head_bytes, rest) = datagram.split_first_chunk::<HEAD>().ok_or(RelayRefused::Malformed)?;
         let (text, tag) = rest.split_last_chunk::<TAG>().ok_or(RelayRefused::Malformed)?;
-        let head = Head::parse(head_bytes).ok_or(RelayRefused::Malformed)?;
+        if text.len() > buffer.len() {
+            return Err(RelayRefused::Malformed);
+        }
+        let head = Head::parse(kind, head_bytes).ok_or(RelayRefused::Malformed)?;
         let key = self.keys.get(&head.key_id).ok_or(RelayRefused::UnknownKey)?;
         let place = (head.key_id, head.front);
         let known = self.fronts.get(&place);
@@ -260,7 +274,7 @@ impl RelayReceiver {
         let plain = sealed.open(&key.cipher, buffer)?;
         self.note(place, &head, unix_ms)?;
         self.clocks.note_taken(place, &head, unix_ms);
-        content(plain)
+        Ok((head.front, plain))
     }
 
     /// Marks a datagram that is genuine.
@@ -292,18 +306,14 @@ struct Sealed<'a> {
 
 impl Sealed<'_> {
     /// What is in it, if it was made with the key of `cipher`.
-    fn open<'b>(
-        &self,
-        cipher: &ChaCha20Poly1305,
-        buffer: &'b mut OpenBuffer,
-    ) -> Result<&'b [u8], RelayRefused> {
-        let plain = buffer.part_mut(self.text.len()).ok_or(RelayRefused::Malformed)?;
+    fn open<'b>(&self, cipher: &ChaCha20Poly1305, buffer: &'b mut [u8]) -> Result<&'b [u8], RelayRefused> {
+        let plain = buffer.get_mut(..self.text.len()).ok_or(RelayRefused::Malformed)?;
         let nonce = nonce(self.head).ok_or(RelayRefused::Malformed)?;
-        let pair = InOutBuf::new(self.text, plain).map_err(|_| RelayRefused::Malformed)?;
+        let pair = InOutBuf::new(self.text, &mut *plain).map_err(|_| RelayRefused::Malformed)?;
         cipher
             .decrypt_inout_detached(&nonce, self.head, pair, &Tag::from(*self.tag))
             .map_err(|_| RelayRefused::Forged)?;
-        Ok(buffer.part(self.text.len()).unwrap_or_default())
+        Ok(plain)
     }
 }
 

@@ -1,0 +1,69 @@
+//! `--forward-listen`: the other fronts of the zone.
+
+use super::DnsError;
+use firstflight_dns::service::Sockets;
+use firstflight_dns::{ForwardConfig, Forwarder, Front};
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+
+/// The other name servers of the carriage zone, whether this is one of its own (`dns`) or part of the web server
+/// (`serve --dns-listen`).
+#[derive(clap::Args)]
+pub struct Forward {
+    /// Address and UDP port for the other name servers of the zone: a resolver may spread the parts of one first flight
+    /// over all of them, and they hand them to each other. Clients must not reach it
+    #[arg(
+        long, value_name = "ADDR:PORT", requires_all = ["carriage_zone", "forward_to", "forward_key", "front_id"]
+    )]
+    forward_listen: Option<SocketAddr>,
+    /// --forward-listen of another name server of the zone; once more for each, up to 15
+    #[arg(long, value_name = "ADDR:PORT", requires = "forward_listen")]
+    forward_to: Vec<SocketAddr>,
+    /// File of the key that all name servers of the zone share (dns keygen --relay-key makes one); read again while
+    /// running
+    #[arg(long, value_name = "FILE", requires = "forward_listen")]
+    forward_key: Option<PathBuf>,
+    /// Parts of first flights that are handed to the other name servers in a second at most, and taken from them
+    #[arg(long, value_name = "N", default_value_t = ForwardConfig::PER_SECOND, requires = "forward_listen")]
+    forwards_per_second: NonZeroU32,
+}
+
+impl Forward {
+    /// The key file, if there are other fronts.
+    pub fn key(&self) -> Option<&Path> {
+        self.forward_listen.and(self.forward_key.as_deref())
+    }
+
+    /// What can be told to be wrong before anything is bound.
+    fn check(&self, listen: SocketAddr) -> Result<(), DnsError> {
+        let wrong = |to: &&SocketAddr| {
+            to.port() == 0 || to.ip().is_unspecified() || to.is_ipv4() != listen.is_ipv4() || **to == listen
+        };
+        match self.forward_to.iter().find(wrong) {
+            Some(to) => Err(DnsError::ForwardTo { to: *to, listen }),
+            None => Ok(()),
+        }
+    }
+
+    /// Binds the port for other fronts, if there are any, and says where.
+    pub async fn bind(&self, sockets: &mut Sockets) -> Result<Option<SocketAddr>, DnsError> {
+        let Some(listen) = self.forward_listen else { return Ok(None) };
+        self.check(listen)?;
+        let bound = sockets.bind_for_fronts(listen).await;
+        bound.map(Some).map_err(DnsError::Service)
+    }
+
+    /// Lets `front` forward fragments, with what the key file says.
+    pub fn set(&self, front: &mut Front, keys: super::keys::ForwardKeys) -> Result<(), DnsError> {
+        let super::keys::ForwardKeys { sender: Some(sender), keys } = keys else { return Ok(()) };
+        let config = ForwardConfig {
+            others: self.forward_to.clone(),
+            sender,
+            keys,
+            per_second: self.forwards_per_second,
+        };
+        front.forward(Forwarder::new(config).map_err(DnsError::Forward)?);
+        Ok(())
+    }
+}

@@ -1,0 +1,340 @@
+//! Between the fronts of one zone (`docs/spec/dns-carriage.md`, sections 7.1 and 9.1).
+//!
+//! A zone has several name servers, and a resolver spreads the fragments of one first flight over them. So each set of
+//! fragments has one *owner* among the fronts that are alive, and the others forward its fragments to it. Nothing else
+//! depends on that: resolvers are answered at once, and where two fronts disagree about who is alive, first flights lose
+//! their shortcut.
+
+pub(crate) mod datagram;
+pub(crate) mod owner;
+mod peers;
+
+pub use datagram::{Forwarded, MAX_FORWARD, MAX_FORWARDED};
+pub use peers::{FrontChange, Presence};
+
+use crate::budget::SharedBudget;
+use crate::fragment::{Fragment, FragmentId};
+use crate::front::{Relay, network};
+use crate::relay::{
+    Boot, ClockReport, HEAD, Kind, RelayCounters, RelayKey, RelayReceiver, RelayRefused, RelaySender, TAG,
+};
+use core::fmt;
+use core::net::{IpAddr, SocketAddr};
+use core::num::NonZeroU32;
+use core::time::Duration;
+use firstflight_wire::{Clock, Instant};
+use peers::{Peers, Said};
+use std::collections::VecDeque;
+
+/// Fragments that wait to be sent. Whoever drives the front polls after each query, so a few are enough.
+const WAITING: usize = 64;
+
+/// Sends to the other fronts of the zone, under the key that all of them share. Not `Clone`: two with the same numbers
+/// would use nonces twice.
+#[derive(Debug)]
+pub struct ForwardSender {
+    front: u16,
+    inner: RelaySender,
+}
+
+impl ForwardSender {
+    /// Sends under `key`, which the other fronts know as `key_id`. No other front of the zone has the number `front`.
+    #[must_use]
+    pub fn new(key: &RelayKey, key_id: u8, front: u16, boot: Boot) -> Self {
+        Self { front, inner: RelaySender::new(&key.for_fronts(), key_id, front, boot) }
+    }
+
+    /// A datagram with this content, whatever it is: for tests of who reads it. `None` if it is too long for any
+    /// datagram, or all sequence numbers are used. `unix_ms` is the wall clock's time.
+    #[must_use]
+    pub fn seal(&mut self, content: &[u8], unix_ms: u64) -> Option<Vec<u8>> {
+        let mut datagram = vec![0; HEAD + content.len().min(MAX_FORWARD) + TAG];
+        let len = self.inner.seal(Kind::Forward, content, unix_ms, &mut datagram).ok()?;
+        datagram.truncate(len);
+        Some(datagram)
+    }
+}
+
+/// What a front needs to know about the others of its zone.
+#[derive(Debug)]
+pub struct ForwardConfig {
+    /// Where the others take fragments: the addresses that their datagrams come from, too.
+    pub others: Vec<SocketAddr>,
+    /// What is sent under the first of the keys.
+    pub sender: ForwardSender,
+    /// What others send under, with the keys' numbers.
+    pub keys: Vec<(u8, RelayKey)>,
+    /// Fragments that are forwarded in a second at most, and that are taken from others.
+    pub per_second: NonZeroU32,
+}
+
+impl ForwardConfig {
+    /// Fragments forwarded in a second, and taken, unless somebody says otherwise: about as many as a thousand first
+    /// flights have, which is how many are opened.
+    pub const PER_SECOND: NonZeroU32 = NonZeroU32::MIN.saturating_add(7_999);
+}
+
+/// Why a datagram of another front was dropped. Nothing is ever answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ForwardRefused {
+    /// This front forwards nothing and takes nothing.
+    Off,
+    /// It is no datagram of another front, or was seen before.
+    Datagram(RelayRefused),
+    /// It is a front's, but this address is none of [`ForwardConfig::others`].
+    Address(SocketAddr),
+    /// Another front has this front's number, or two others have one.
+    SameNumber(u16),
+}
+
+impl fmt::Display for ForwardRefused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("nothing is taken from other fronts"),
+            Self::Datagram(refused) => refused.fmt(f),
+            Self::Address(from) => {
+                write!(f, "a front sends from {from}, which is not among the addresses of the other fronts")
+            }
+            Self::SameNumber(front) => write!(f, "two fronts have the number {front}: give each its own"),
+        }
+    }
+}
+
+impl core::error::Error for ForwardRefused {}
+
+/// Counts of what passes between fronts. All only grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct ForwardCounters {
+    /// Fragments sent to their owner.
+    pub forwarded: u64,
+    /// Fragments taken from other fronts.
+    pub taken: u64,
+    /// Fragments of others that were not forwarded: too many in this second, or of their resolver's network.
+    pub over_budget_out: u64,
+    /// Fragments from other fronts that were not taken for the same reason.
+    pub over_budget_in: u64,
+    /// Fragments that were not forwarded because too many waited, or all sequence numbers are used.
+    pub not_sent: u64,
+    /// [`ForwardRefused::Address`].
+    pub address: u64,
+    /// [`ForwardRefused::SameNumber`].
+    pub same_number: u64,
+    /// Datagrams from other fronts, those without fragments included, and why others were dropped.
+    pub datagrams: RelayCounters,
+}
+
+/// What a front does with fragments that another one puts together.
+pub struct Forwarder {
+    peers: Peers,
+    sender: ForwardSender,
+    receiver: RelayReceiver,
+    key_ids: Vec<u8>,
+    /// With the place of the owner among the peers.
+    waiting: VecDeque<(usize, Forwarded)>,
+    /// By networks of resolvers.
+    outgoing: SharedBudget<u128>,
+    incoming: SharedBudget<u128>,
+    counters: ForwardCounters,
+}
+
+impl Forwarder {
+    /// Most fronts of a zone, this one included.
+    pub const MAX_FRONTS: usize = 16;
+    /// How often each front tells the others that it is alive.
+    pub const EVERY: Duration = Duration::from_secs(1);
+    /// A front that was not heard for so long owns nothing: three of its datagrams were lost.
+    pub const SILENCE: Duration = Duration::from_millis(3_500);
+
+    /// One that has heard of no other front yet: it owns everything.
+    ///
+    /// # Errors
+    /// [`ForwardError`]: the caller is at fault.
+    pub fn new(config: ForwardConfig) -> Result<Self, ForwardError> {
+        let ForwardConfig { others, sender, keys, per_second } = config;
+        let mut forwarder = Self {
+            peers: Peers::new(others)?,
+            sender,
+            receiver: RelayReceiver::new(),
+            key_ids: Vec::new(),
+            waiting: VecDeque::new(),
+            outgoing: SharedBudget::new(per_second),
+            incoming: SharedBudget::new(per_second),
+            counters: ForwardCounters::default(),
+        };
+        forwarder.take_keys(&keys);
+        Ok(forwarder)
+    }
+
+    /// From now on sends with `sender`, if there is one, and takes what was made with `keys`.
+    pub fn set_keys(&mut self, sender: Option<ForwardSender>, keys: &[(u8, RelayKey)]) {
+        if let Some(sender) = sender {
+            self.sender = sender;
+        }
+        self.take_keys(keys);
+    }
+
+    fn take_keys(&mut self, keys: &[(u8, RelayKey)]) {
+        for id in self.key_ids.iter().filter(|id| keys.iter().all(|(other, _)| other != *id)) {
+            self.receiver.remove_key(*id);
+        }
+        for (id, key) in keys {
+            self.receiver.set_key(*id, &key.for_fronts());
+        }
+        self.key_ids = keys.iter().map(|(id, _)| *id).collect();
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn counters(&self) -> ForwardCounters {
+        ForwardCounters { datagrams: *self.receiver.counters(), ..self.counters }
+    }
+
+    /// Fronts of the zone that are alive, this one included.
+    #[must_use]
+    pub fn alive(&self, now: Instant) -> usize {
+        1 + self.peers.alive(now).count()
+    }
+
+    /// The place of the front that puts together what this id is of; `None`: it is this one.
+    fn owner(&self, id: FragmentId, now: Instant) -> Option<usize> {
+        let own = owner::weight(id, self.sender.front);
+        let weights = self.peers.alive(now).map(|(place, front)| (owner::weight(id, front), place));
+        weights.max().filter(|(weight, _)| *weight > own).map(|(_, place)| place)
+    }
+
+    /// Takes a fragment that came through the resolver at `resolver` if another front owns it: it is sent there, or
+    /// dropped and counted. False if this front is to keep it.
+    pub(crate) fn route(&mut self, fragment: &Fragment, resolver: IpAddr, now: Instant) -> bool {
+        let Some(place) = self.owner(fragment.id(), now) else { return false };
+        if self.waiting.len() >= WAITING {
+            self.counters.not_sent += 1;
+        } else if self.outgoing.take(network(resolver), now) {
+            self.waiting.push_back((place, Forwarded { resolver, fragment: *fragment }));
+        } else {
+            self.counters.over_budget_out += 1;
+        }
+        true
+    }
+
+    /// A datagram came from `from`: the fragments in it that this front is to keep. They are not forwarded again,
+    /// whoever owns them.
+    ///
+    /// # Errors
+    /// Why it is dropped; counted.
+    pub fn handle_datagram(
+        &mut self,
+        from: SocketAddr,
+        datagram: &[u8],
+        clock: &Clock,
+    ) -> Result<Vec<Forwarded>, ForwardRefused> {
+        let (front, mut fragments) =
+            datagram::open(&mut self.receiver, datagram, clock.unix_ms).map_err(ForwardRefused::Datagram)?;
+        let said = if front == self.sender.front {
+            Said::SameNumber
+        } else {
+            self.peers.note(from, front, clock.mono)
+        };
+        match said {
+            Said::Alive => {}
+            Said::SameNumber => {
+                self.counters.same_number += 1;
+                return Err(ForwardRefused::SameNumber(front));
+            }
+            Said::Nowhere => {
+                self.counters.address += 1;
+                return Err(ForwardRefused::Address(from));
+            }
+        }
+        fragments.retain(|forwarded| {
+            let fits = self.incoming.take(network(forwarded.resolver), clock.mono);
+            *if fits { &mut self.counters.taken } else { &mut self.counters.over_budget_in } += 1;
+            fits
+        });
+        Ok(fragments)
+    }
+
+    /// The next datagram for another front: fragments that it owns, or that this one is alive.
+    pub(crate) fn poll_datagram(&mut self, clock: &Clock) -> Option<Relay> {
+        loop {
+            let (place, fragments) = match self.waiting.front() {
+                Some(&(place, _)) => (place, self.gather(place)),
+                None => (self.peers.due(clock.mono)?, Vec::new()),
+            };
+            let to = self.peers.address(place);
+            let datagram = datagram::seal(&mut self.sender.inner, &fragments, clock.unix_ms);
+            if let (Some(to), Ok(datagram)) = (to, datagram) {
+                self.counters.forwarded += fragments.len() as u64;
+                return Some(Relay { to, datagram });
+            }
+            self.counters.not_sent += fragments.len() as u64;
+        }
+    }
+
+    /// Those that wait for the front in this place, as many as one datagram has.
+    fn gather(&mut self, place: usize) -> Vec<Forwarded> {
+        let mut fragments = Vec::new();
+        self.waiting.retain(|(other, forwarded)| {
+            let takes = *other == place && fragments.len() < MAX_FORWARDED;
+            if takes {
+                fragments.push(*forwarded);
+            }
+            !takes
+        });
+        fragments
+    }
+
+    /// What the last datagram says of its front's clock, if it is to be told.
+    pub(crate) const fn poll_clock(&mut self) -> Option<ClockReport> {
+        self.receiver.poll_clock()
+    }
+
+    /// When [`Front::poll_forward`](crate::Front::poll_forward) has something for others at the latest.
+    pub(crate) const fn next_timeout(&self) -> Instant {
+        self.peers.next_timeout()
+    }
+
+    /// The next front that came, or that was not heard for [`Forwarder::SILENCE`].
+    pub(crate) fn poll_change(&mut self, now: Instant) -> Option<FrontChange> {
+        self.peers.poll_change(now)
+    }
+}
+
+impl fmt::Debug for Forwarder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Forwarder")
+            .field("peers", &self.peers)
+            .field("sender", &self.sender)
+            .field("receiver", &self.receiver)
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What makes no sense: the caller is at fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ForwardError {
+    /// No other front, or more than there may be.
+    Count(usize),
+    /// An address is there twice.
+    Twice(SocketAddr),
+}
+
+impl fmt::Display for ForwardError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(count) => {
+                let most = Forwarder::MAX_FRONTS - 1;
+                write!(f, "{count} other fronts: give 1 to {most} with --forward-to")
+            }
+            Self::Twice(address) => write!(f, "--forward-to {address} is there twice"),
+        }
+    }
+}
+
+impl core::error::Error for ForwardError {}
+
+#[cfg(test)]
+mod tests;
