@@ -1,20 +1,23 @@
 //! Every parser of the carriage by DNS: what was read is the same bytes when it is written again, and a table of
 //! fragments stays within its bounds.
 
+use firstflight_dns::forward::{Forwarded, MAX_FORWARD};
 use firstflight_dns::relay::MAX_RELAY;
 use firstflight_dns::{
-    CarriageKey, CarriageKeys, ConnectionInfo, Fragment, FragmentQuery, LABEL, OpenBuffer, Position,
-    Question, Reassembled, Reassembly, ReassemblyLimits, RelayKey, RelayReceiver, Sealed, position,
+    Boot, CarriageKey, CarriageKeys, ConnectionInfo, ForwardConfig, ForwardSender, Forwarder, Fragment,
+    FragmentQuery, LABEL, OpenBuffer, Position, Question, Reassembled, Reassembly, ReassemblyLimits,
+    RelayKey, RelayReceiver, Sealed, position,
 };
-use firstflight_wire::Instant;
 use firstflight_wire::asap::Zone;
+use firstflight_wire::{Clock, Instant};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use std::net::{IpAddr, Ipv4Addr};
-use std::num::{NonZeroU8, NonZeroU16};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::{NonZeroU8, NonZeroU16, NonZeroU32};
 use std::time::Duration;
 
 const ZONE: &[u8] = b"\x01f\x03xyz\x03com\x00";
+const OTHER_FRONT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4455);
 const NOW_MS: u64 = 1_767_225_660_000;
 
 /// Parses `data` as everything that it might be, as it is and with what random bytes never get past made right.
@@ -25,6 +28,9 @@ pub fn run(data: &[u8]) {
     sealed(data);
     relay(data);
     relay(&repaired_relay(data));
+    forward(data);
+    forward(&repaired_forward(data));
+    forwarded(data);
     message(data);
     message(&repaired_query(data));
     fragments(data);
@@ -65,6 +71,40 @@ fn relay(data: &[u8]) {
     assert!(receiver.handle_datagram(data, NOW_MS, &mut OpenBuffer::new()).is_err());
     assert!(receiver.fronts() == 0 && data.len() < 1 << 20);
     const { assert!(MAX_RELAY < 512) };
+}
+
+/// Two fronts that share the key 9; the one with the number 1.
+fn forwarder() -> Forwarder {
+    let key = RelayKey::from_bytes(&[9; 32]);
+    let sender = ForwardSender::new(&key, 2, 1, Boot(1));
+    let (others, keys) = (vec![OTHER_FRONT], vec![(2, key)]);
+    Forwarder::new(ForwardConfig { others, sender, keys, per_second: NonZeroU32::MAX }).unwrap()
+}
+
+fn clock() -> Clock {
+    Clock { mono: Instant::from_secs(1), unix_ms: NOW_MS, uncertainty: Duration::ZERO }
+}
+
+/// At the port for other fronts nothing is taken that is not sealed under the key.
+fn forward(data: &[u8]) {
+    let mut forwarder = forwarder();
+    assert!(forwarder.handle_datagram(OTHER_FRONT, data, &clock()).is_err());
+    assert_eq!((forwarder.alive(clock().mono), forwarder.counters().taken), (1, 0));
+    const { assert!(MAX_FORWARD <= 1232) };
+}
+
+/// Who has the key is read with care, too: whatever is sealed is taken as it was meant, or dropped.
+fn forwarded(data: &[u8]) {
+    let mut other = ForwardSender::new(&RelayKey::from_bytes(&[9; 32]), 2, 0, Boot(1));
+    let Some(datagram) = other.seal(data, NOW_MS) else { return };
+    let mut forwarder = forwarder();
+    if let Ok(fragments) = forwarder.handle_datagram(OTHER_FRONT, &datagram, &clock()) {
+        assert_eq!(fragments.len() * 74, data.len());
+        for (Forwarded { resolver: _, fragment }, bytes) in fragments.iter().zip(data.as_chunks::<74>().0) {
+            assert_eq!(Fragment::parse(&fragment.to_label()).as_ref(), Ok(fragment));
+            assert!(format!("{:?}", fragment.id()).starts_with(&format!("{:02x}", bytes[16])));
+        }
+    }
 }
 
 fn message(data: &[u8]) {
@@ -148,6 +188,14 @@ fn repaired_relay(data: &[u8]) -> Vec<u8> {
     if data.len() >= 22 {
         data[..4].copy_from_slice(&[0xff, 0x52, 0x11, 2]);
         data[16..22].copy_from_slice(&NOW_MS.to_be_bytes()[2..]);
+    }
+    data
+}
+
+fn repaired_forward(data: &[u8]) -> Vec<u8> {
+    let mut data = repaired_relay(data);
+    if let Some(kind) = data.get_mut(2).filter(|kind| **kind == 0x11) {
+        *kind = 0x12;
     }
     data
 }

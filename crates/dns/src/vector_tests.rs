@@ -1,6 +1,7 @@
 //! The vectors of `docs/spec/dns-carriage.md`, made by `tools/dns-vectors`: read as they say, and written the same.
 
 use crate::base230;
+use crate::forward::{Forwarded, datagram, owner};
 use crate::relay::MAX_RELAY;
 use crate::{
     Attempt, Boot, CarriageKey, CarriageKeys, ConnectionInfo, Echo, Fragment, FragmentId, FragmentQuery,
@@ -197,6 +198,48 @@ fn relay_datagrams() {
         assert_eq!((relayed.ci, relayed.resolver), (ci, resolver));
         assert_eq!(*relayed.reply.to_bytes(), *reply.to_bytes());
     });
+}
+
+#[test]
+fn owners_and_datagrams_among_fronts() {
+    let file = file("forward");
+    let shared = RelayKey::from_bytes(&array(&file, "shared_key"));
+    assert_eq!(*shared.for_fronts().to_bytes(), array(&file, "key"));
+    let fronts: Vec<u16> =
+        file["fronts"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap() as u16).collect();
+    for set in file["owners"].as_array().unwrap() {
+        let weights = fronts.iter().map(|front| owner::weight(FragmentId(array(set, "id")), *front));
+        let pairs: Vec<(u64, u16)> = weights.zip(fronts.iter().copied()).collect();
+        for ((weight, _), expected) in pairs.iter().zip(set["weights"].as_array().unwrap()) {
+            assert_eq!(weight.to_be_bytes().to_vec(), unhex(expected.as_str().unwrap()));
+        }
+        assert_eq!(pairs.iter().max().unwrap().1, number::<u16>(set, "owner"));
+    }
+    let (key_id, boot, time) =
+        (number(&file, "key_id"), Boot(number(&file, "boot")), number(&file, "time_ms"));
+    let open = |bytes: &[u8]| {
+        let mut receiver = RelayReceiver::new();
+        receiver.set_key(key_id, &shared.for_fronts());
+        datagram::open(&mut receiver, bytes, time)
+    };
+    each(&file, |vector| {
+        let part = |part: &Value| Forwarded {
+            resolver: address(part, "resolver"),
+            fragment: Fragment::from_bytes(&array(part, "number")).unwrap(),
+        };
+        let parts: Vec<Forwarded> = vector["fragments"].as_array().unwrap().iter().map(part).collect();
+        let front = number(vector, "front");
+        let mut sender = RelaySender::new(&shared.for_fronts(), key_id, front, boot);
+        let mut sealed = Vec::new();
+        for _ in 0..=number::<usize>(vector, "sequence") {
+            sealed = datagram::seal(&mut sender, &parts, time).unwrap();
+        }
+        assert_eq!(sealed, bytes(vector, "datagram"));
+        assert_eq!(open(&sealed), Ok((front, parts)));
+    });
+    for vector in file["dropped"].as_array().unwrap() {
+        assert!(open(&bytes(vector, "datagram")).is_err(), "{}", text(vector, "name"));
+    }
 }
 
 #[test]
