@@ -257,6 +257,19 @@ fn mistakes_are_told_in_one_line() {
     carriage(&[("--relay", "192.0.2.80:4454")], "write a server and its key file");
     carriage(&[("--state", &key)], "is not what a front wrote");
     carriage(&[("--carriage-zone", ".")], "the carriage zone is the root");
+    let fronts_without_number =
+        [("--forward-listen", "127.0.0.1:0"), ("--forward-to", "127.0.0.1:9"), ("--forward-key", &relay)];
+    let fronts = |changes: &[(&str, &str)], says: &str| {
+        let mut args: Vec<(&str, &str)> = fronts_without_number.to_vec();
+        args.push(("--front-id", "1"));
+        args.extend(changes);
+        carriage(&args, says);
+    };
+    carriage(&[("--forward-listen", "127.0.0.1:0")], "--forward-to <ADDR:PORT>");
+    carriage(&fronts_without_number, "--front-id <N>");
+    fronts(&[("--forward-key", &key)], "line 1 is none of a key file");
+    fronts(&[("--forward-to", "[::1]:9")], "cannot be reached from --forward-listen 127.0.0.1:0");
+    fronts(&[("--forward-listen", "192.0.2.1:9")], "cannot listen on 192.0.2.1:9 for other fronts");
     let table = dir.file("table", "10.0.0.0/8 192.0.2.81:4454\n");
     carriage(&[("--nearest", &table)], "line 1 names 192.0.2.81:4454, which no --relay does");
     std::fs::set_permissions(&relay, std::fs::Permissions::from_mode(0o644)).unwrap();

@@ -253,6 +253,90 @@ fn a_server_takes_first_flights_from_names_that_it_is_asked_for() {
     assert!(lines.contains(&says), "{lines:?}");
 }
 
+/// Asks for `label` at `names`; it is answered at once.
+fn ask(resolver: &UdpSocket, names: SocketAddr, label: &[u8; 63], zone: Zone<'_>) {
+    let query = FragmentQuery::new(9, label, zone).unwrap();
+    resolver.send_to(query.as_bytes(), names).unwrap();
+    let mut answer = [0; 512];
+    let len = resolver.recv(&mut answer).unwrap();
+    assert_eq!(query.read_answer(&answer[..len]), Some(Echo::Answered));
+}
+
+/// A zone with two name servers: one of its own, and the one in the web server. Each gets half of the fragments.
+#[test]
+fn two_name_servers_of_a_zone_hand_over_what_is_spread_over_them() {
+    let dir = Dir::new("two");
+    let key = CarriageKey::from_bytes(&[5; 32]).unwrap();
+    let (id, public) = (NonZeroU8::new(7).unwrap(), key.public());
+    let file = CarriageKeyFile { id, key, former: Vec::new() };
+    file.create(&PathBuf::from(dir.path("carriage"))).unwrap();
+    let shared = RelayKey::from_bytes(&[6; 32]);
+    create_relay_key(&PathBuf::from(dir.path("fronts")), 1, &shared).unwrap();
+    let (one, two) = (free().to_string(), free().to_string());
+    let metrics = [0; 2].map(|_| TcpListener::bind((LOCAL, 0)).unwrap().local_addr().unwrap());
+    let relay = free().to_string();
+    create_relay_key(&PathBuf::from(dir.path("relay")), 1, &RelayKey::from_bytes(&[3; 32])).unwrap();
+    let (mut server, udp) = serve(
+        &dir,
+        &[
+            &["--relay-listen", &relay, "--relay-key", &dir.path("relay"), "--dns-listen", "127.0.0.1:0"][..],
+            &["--carriage-zone", "f.xyz.com", "--carriage-key", &dir.path("carriage")],
+            &["--forward-listen", &one, "--forward-to", &two, "--forward-key", &dir.path("fronts")],
+            &["--front-id", "1", "--dns-state", &dir.path("state1"), "--metrics", &metrics[0].to_string()],
+        ]
+        .concat(),
+    );
+    let line = server.line();
+    let here = line.strip_prefix("listening on ").and_then(|rest| rest.strip_suffix(" for names")).unwrap();
+    assert!(server.line().starts_with("carriage zone f.xyz.com."));
+    assert_eq!(server.line(), format!("listening on {one} for the zone's other name servers"));
+    let to = format!("{relay}={}", dir.path("relay"));
+    let mut front = Running::start(
+        &[
+            &["dns", "--listen", "127.0.0.1:0", "--carriage-zone", "f.xyz.com"][..],
+            &["--carriage-address", "127.0.0.1", "--key", &dir.path("carriage"), "--relay", &to],
+            &["--forward-listen", &two, "--forward-to", &one, "--forward-key", &dir.path("fronts")],
+            &["--front-id", "2", "--state", &dir.path("state2"), "--metrics", &metrics[1].to_string()],
+        ]
+        .concat(),
+    );
+    let names: [SocketAddr; 2] = [here.parse().unwrap(), front.address().parse().unwrap()];
+    let hear_each_other =
+        || metrics.iter().all(|at| counts(*at).contains("firstflight_dns_fronts_alive 2\n"));
+    while !hear_each_other() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+
+    let resolver = UdpSocket::bind((LOCAL, 0)).unwrap();
+    resolver.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let zone = Zone::new(b"\x01f\x03xyz\x03com\x00").unwrap();
+    let to = Carriage { key_id: id, key: public, zone };
+    let mut rng = secure_rng().unwrap();
+    // The server takes few of one client at a time.
+    for number in 1..=3 {
+        let client = UdpSocket::bind((LOCAL, 0)).unwrap();
+        let flight = first_flight(client.local_addr().unwrap(), udp, number);
+        let (sealed, reply) = seal(&flight, &to, &mut rng).unwrap();
+        let labels: Vec<_> = Fragments::split(&sealed, Attempt::default(), false).labels().collect();
+        for (label, names) in labels.iter().zip(names.iter().cycle()) {
+            ask(&resolver, *names, label, zone);
+        }
+        gets_its_answer(&client, udp, number, &reply);
+    }
+    let all = metrics.map(counts);
+    for text in &all {
+        assert!(text.contains("firstflight_dns_forward_dropped_total{reason=\"forged\"} 0\n"), "{text}");
+        // Each has fragments that the other one owns, or owns some of the other's.
+        assert!(
+            !text.contains("firstflight_dns_forwarded_total{direction=\"out\"} 0\n")
+                || !text.contains("firstflight_dns_forwarded_total{direction=\"in\"} 0\n"),
+            "{text}"
+        );
+    }
+    front.stop();
+    server.stop();
+}
+
 #[test]
 fn a_zone_of_the_name_server_in_it_is_read_again() {
     let dir = Dir::new("zone");
@@ -315,6 +399,8 @@ fn what_is_wrong_about_fronts_is_told_in_one_line() {
         (&["--carriage-zone", "f.xyz.com"][..], "--dns-listen"),
         (&["--dns-listen", "127.0.0.1:0"], "--carriage-key"),
         (&["--relay-seen-as", "127.0.0.1:9"], "--dns-listen"),
+        (&["--forward-listen", "127.0.0.1:0"], "--forward-key"),
+        (&["--dns-state", "x"], "--forward-listen"),
     ] {
         let root = dir.path("");
         fails(&[&["serve", "--udp", "127.0.0.1:0", "--root", &root], args].concat(), 2, lacks);

@@ -5,9 +5,9 @@ use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::metrics::{Publisher, describe};
 use firstflight_dns::service::{FrontHandle, STREAM_LIMITS, Sockets};
 use firstflight_dns::{
-    Attempt, Boot, CarriageConfig, CarriageKey, CarriageKeys, ConnectionInfo, Destination, Echo, Fragment,
-    FragmentQuery, Fragments, Front, OpenBuffer, ReassemblyLimits, RelayKey, RelayReceiver, RelaySender,
-    RelayServer, Sealed, ZoneData,
+    Attempt, Boot, CarriageConfig, CarriageKey, CarriageKeys, ConnectionInfo, Destination, Echo,
+    ForwardConfig, ForwardSender, Forwarder, Fragment, FragmentQuery, Fragments, Front, OpenBuffer,
+    ReassemblyLimits, RelayKey, RelayReceiver, RelaySender, RelayServer, Sealed, ZoneData,
 };
 use firstflight_service::StreamLimits;
 use firstflight_wire::asap::Zone;
@@ -73,8 +73,8 @@ struct Running {
     task: JoinHandle<()>,
 }
 
-async fn start(vector: &Vector, limits: StreamLimits) -> Running {
-    let server = UdpSocket::bind(LOOPBACK).await.unwrap();
+/// A front of the vector's zone that relays to `server`, as the front with this number.
+fn front(vector: &Vector, server: SocketAddr, number: u16) -> Front {
     let wire = vector.zone();
     let zone: String = Zone::new(&wire).unwrap().to_string();
     let name = hickory_proto::rr::Name::from_ascii(&zone).unwrap();
@@ -88,8 +88,8 @@ async fn start(vector: &Vector, limits: StreamLimits) -> Running {
         keys: vector.key(),
         to: Destination::Relay {
             servers: vec![RelayServer {
-                address: server.local_addr().unwrap(),
-                sender: RelaySender::new(&RelayKey::from_bytes(&[8; 32]), 1, 1, Boot(1)),
+                address: server,
+                sender: RelaySender::new(&RelayKey::from_bytes(&[8; 32]), 1, number, Boot(1)),
             }],
             policy: Box::new(RoundRobin::default()),
         },
@@ -97,7 +97,10 @@ async fn start(vector: &Vector, limits: StreamLimits) -> Running {
         opens_per_second: CarriageConfig::OPENS_PER_SECOND,
     };
     front.carry(config, &mut rng).unwrap();
-    let sockets = Sockets::bind(&[LOOPBACK]).await.unwrap();
+    front
+}
+
+async fn run(sockets: Sockets, front: Front, server: UdpSocket, limits: StreamLimits) -> Running {
     let at = sockets.addresses()[0];
     let service = sockets.serve(front, limits).await.unwrap();
     let handle = service.handle();
@@ -106,6 +109,39 @@ async fn start(vector: &Vector, limits: StreamLimits) -> Running {
         let _ = stopped.await;
     }));
     Running { at, server, handle, stop, task }
+}
+
+async fn start(vector: &Vector, limits: StreamLimits) -> Running {
+    let server = UdpSocket::bind(LOOPBACK).await.unwrap();
+    let front = front(vector, server.local_addr().unwrap(), 1);
+    run(Sockets::bind(&[LOOPBACK]).await.unwrap(), front, server, limits).await
+}
+
+/// Two fronts of one zone that know of each other, or do not.
+async fn start_two(vector: &Vector, forwarding: bool) -> [Running; 2] {
+    let shared = RelayKey::from_bytes(&[6; 32]);
+    let (mut bound, mut ports) = (Vec::new(), Vec::new());
+    for _ in 0..2 {
+        let mut sockets = Sockets::bind(&[LOOPBACK]).await.unwrap();
+        ports.push(sockets.bind_for_fronts(LOOPBACK).await.unwrap());
+        bound.push(sockets);
+    }
+    let mut all = Vec::new();
+    for (number, sockets) in (0_u16..).zip(bound) {
+        let server = UdpSocket::bind(LOOPBACK).await.unwrap();
+        let mut front = front(vector, server.local_addr().unwrap(), number);
+        if forwarding {
+            let config = ForwardConfig {
+                others: vec![ports[1 - usize::from(number)]],
+                sender: ForwardSender::new(&shared, 2, number, Boot(1)),
+                keys: vec![(2, shared.clone())],
+                per_second: ForwardConfig::PER_SECOND,
+            };
+            assert!(front.forward(Forwarder::new(config).unwrap()));
+        }
+        all.push(run(sockets, front, server, STREAM_LIMITS).await);
+    }
+    all.try_into().ok().unwrap()
 }
 
 impl Running {
@@ -178,6 +214,68 @@ async fn a_first_flight_over_udp_and_tcp_arrives_at_the_server() {
         assert!(text.contains(&line), "{line} in {text}");
     }
     running.end().await;
+}
+
+/// Both fronts have half of the fragments: without forwarding none of them has all.
+#[tokio::test]
+async fn two_fronts_hand_over_a_first_flight_that_is_spread_over_them() {
+    let vector = Vector::read();
+    let fronts = start_two(&vector, true).await;
+    let alive = |running: &Running| running.handle.forwarding().unwrap().1;
+    while fronts.iter().any(|running| alive(running) < 2) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let queries = vector.queries();
+    let [one, two] = &fronts;
+    let (mut first, mut second) = ([0; 2048], [0; 2048]);
+    let (len, by_first) = loop {
+        for (query, running) in queries.iter().zip(fronts.iter().cycle()) {
+            let answer = running.over_udp(query.as_bytes()).await;
+            assert_eq!(query.read_answer(&answer), Some(Echo::Answered));
+        }
+        let received = async {
+            tokio::select! {
+                received = one.server.recv(&mut first) => (received.unwrap(), true),
+                received = two.server.recv(&mut second) => (received.unwrap(), false),
+            }
+        };
+        // Again if the machine stood still for so long that one front took the other for dead.
+        if let Ok(received) = timeout(LONG / 4, received).await {
+            break received;
+        }
+    };
+    let datagram = if by_first { &first[..len] } else { &second[..len] };
+    let (mut receiver, mut buffer) = (RelayReceiver::new(), OpenBuffer::new());
+    receiver.set_key(1, &RelayKey::from_bytes(&[8; 32]));
+    let now = firstflight_dns::service::unix_ms();
+    let relayed = receiver.handle_datagram(datagram, now, &mut buffer).unwrap();
+    assert_eq!(ConnectionInfo::parse(&vector.bytes("connection_info")), Ok(relayed.ci));
+    assert_eq!(relayed.resolver, LOOPBACK.ip());
+    let counts = fronts.each_ref().map(|running| running.handle.counters().0.relayed);
+    assert_eq!(counts.iter().sum::<u64>(), 1);
+    let counts = fronts.each_ref().map(|running| running.handle.forwarding().unwrap().0);
+    let (forwarded, taken) =
+        counts.iter().fold((0, 0), |(out, taken), one| (out + one.forwarded, taken + one.taken));
+    assert!(forwarded == taken && taken >= queries.len() as u64 / 2, "{counts:?}");
+
+    let mut publisher = Publisher::new(one.handle.clone());
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let rendered = recorder.handle();
+    metrics::with_local_recorder(&recorder, || publisher.publish());
+    assert!(rendered.render().contains("firstflight_dns_fronts_alive 2\n"));
+    for running in fronts {
+        running.end().await;
+    }
+
+    // Fronts that do not know of each other: both have half of the set.
+    let fronts = start_two(&vector, false).await;
+    for (query, running) in queries.iter().zip(fronts.iter().cycle()) {
+        running.over_udp(query.as_bytes()).await;
+    }
+    assert_eq!(fronts.each_ref().map(|running| running.handle.counters().1.completed), [0, 0]);
+    for running in fronts {
+        running.end().await;
+    }
 }
 
 #[tokio::test]
