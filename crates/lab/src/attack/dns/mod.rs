@@ -3,6 +3,7 @@
 mod answers;
 mod flood;
 mod forged;
+mod fronts;
 mod relay;
 mod site;
 
@@ -10,8 +11,13 @@ use super::report::Table;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// The tables of `attack dns`.
-pub fn tables(seconds: u64, seed: u64) -> [Table; 3] {
-    [answers::table(seed), flood::table(seconds, seed), relay::table(seconds, seed)]
+pub fn tables(seconds: u64, seed: u64) -> [Table; 4] {
+    [
+        answers::table(seed),
+        flood::table(seconds, seed),
+        relay::table(seconds, seed),
+        fronts::table(seconds, seed),
+    ]
 }
 
 /// Honest first flights a second.

@@ -189,7 +189,7 @@ impl Site {
     /// The front starts again: its datagrams have another beginning.
     pub fn restart_front(&mut self) {
         self.boot += 1;
-        let known = self.front.set_servers(vec![relay_server(self.boot)]);
+        let known = self.front.set_servers(vec![relay_server(1, self.boot)]);
         debug_assert!(known);
     }
 
@@ -211,16 +211,27 @@ impl Site {
     /// An honest client seals a first flight and asks the resolver at `resolver` for its names; `number` tells it
     /// from others. Returns when each of its labels arrives.
     pub fn visit(&mut self, number: u32, resolver: IpAddr) -> Vec<(Duration, [u8; LABEL])> {
-        let labels = self.seal(number).unwrap_or_default();
         let mut arriving = Vec::new();
-        for (n, label) in labels.into_iter().enumerate() {
+        for (n, label) in self.set_out(number).into_iter().enumerate() {
             let delay = Duration::from_micros(self.random.next_u64() % SPREAD_US);
             self.put(self.now + delay, Arrival::Query(resolver, super::forged::ask(&label, n as u16), true));
             arriving.push((delay, label));
         }
-        self.outcome.honest += 1;
-        self.outcome.fragments += arriving.len() as u64;
         arriving
+    }
+
+    /// As [`Site::visit`], but nothing is asked: the labels.
+    pub fn set_out(&mut self, number: u32) -> Vec<[u8; LABEL]> {
+        let labels = self.seal(number).unwrap_or_default();
+        self.outcome.honest += 1;
+        self.outcome.fragments += labels.len() as u64;
+        labels
+    }
+
+    /// Another front of the zone, with the same server.
+    pub fn neighbour(&mut self) -> Option<Front> {
+        let mut front = front(&self.carriage, RateLimit::default(), &mut self.random)?;
+        front.set_servers(vec![relay_server(2, 1)]).then_some(front)
     }
 
     /// The labels of a first flight of client `number`: each has an address, a key and a certificate of its own.
@@ -292,17 +303,22 @@ impl Site {
             self.outcome.attack.bytes_in += query.len() as u64;
             self.outcome.attack.bytes_out += answer.as_ref().map_or(0, |answer| answer.len() as u64);
         }
-        while let Some(relay) = self.front.poll_relay(&clock_at(self.now)) {
-            self.take(&relay.datagram);
-            self.overheard.push(relay.datagram);
-        }
+        self.hand_over();
         self.outcome.sets = self.outcome.sets.max(self.front.sets());
         self.outcome.table_bytes = self.outcome.table_bytes.max(self.front.table_bytes());
         answer
     }
 
+    /// What the front has for the server arrives there.
+    pub fn hand_over(&mut self) {
+        while let Some(relay) = self.front.poll_relay(&clock_at(self.now)) {
+            self.take(&relay.datagram);
+            self.overheard.push(relay.datagram);
+        }
+    }
+
     /// A datagram at the server's port for fronts, whoever sent it.
-    fn take(&mut self, datagram: &[u8]) {
+    pub fn take(&mut self, datagram: &[u8]) {
         let mut buffer = OpenBuffer::new();
         let unix_ms = clock_at(self.now).unix_ms;
         let Ok(relayed) = self.receiver.handle_datagram(datagram, unix_ms, &mut buffer) else { return };
@@ -362,10 +378,10 @@ const fn octets() -> [u8; 10] {
     [0, 0, 0, 0, 0, 4, 192, 0, 2, 80]
 }
 
-fn relay_server(boot: u32) -> RelayServer {
+fn relay_server(front: u16, boot: u32) -> RelayServer {
     // Nothing is sent: the datagrams are handed over here.
     let address = SocketAddr::new(SERVER, 4454);
-    RelayServer { address, sender: RelaySender::new(&relay_key(), RELAY_KEY_ID, 1, Boot(boot)) }
+    RelayServer { address, sender: RelaySender::new(&relay_key(), RELAY_KEY_ID, front, Boot(boot)) }
 }
 
 fn front(key: &CarriageKey, rate: RateLimit, random: &mut ChaCha20Rng) -> Option<Front> {
@@ -374,7 +390,7 @@ fn front(key: &CarriageKey, rate: RateLimit, random: &mut ChaCha20Rng) -> Option
         zone: Name::from_ascii("f.xyz.com.").ok()?,
         addresses: vec![Ipv4Addr::new(192, 0, 2, 80)],
         keys: CarriageKeys::new(KEY_ID, key.clone()),
-        to: Destination::Relay { servers: vec![relay_server(1)], policy: Box::new(RoundRobin::default()) },
+        to: Destination::Relay { servers: vec![relay_server(1, 1)], policy: Box::new(RoundRobin::default()) },
         limits: ReassemblyLimits::default(),
         opens_per_second: CarriageConfig::OPENS_PER_SECOND,
     };
