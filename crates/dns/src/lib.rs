@@ -58,9 +58,9 @@ pub use hickory_proto::rr::Name;
 #[cfg(feature = "service")]
 pub use key_file::{CarriageKeyFile, create_relay_key, read_relay_keys};
 pub use keys::{CarriageKeys, RotateError};
-pub use manners::{Manners, Restraint};
+pub use manners::{Cause, FlightId, Manners, Restraint, Stop};
 pub use names::{Position, position, wire_form};
-pub use query::{Echo, FragmentQuery, MessageError, Question};
+pub use query::{Echo, FragmentQuery, Meaning, MessageError, Question};
 pub use reassembly::{Reassembled, Reassembly, ReassemblyCounters, ReassemblyLimits};
 pub use relay::{Boot, RelayKey, RelayReceiver, RelayRefused, RelaySender, Relayed};
 pub use seal::{CarriageKey, OpenBuffer, OpenError, SealError, Sealed, seal};

@@ -113,12 +113,31 @@ pub enum Echo {
     Mangled,
 }
 
+/// What an answer says of the way to the front (section 10).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meaning {
+    /// The resolver takes such names.
+    Carried,
+    /// The name was lost between the resolver and the front: resolvers report it with SERVFAIL.
+    Lost,
+    /// There is no such carriage zone. Says nothing of the resolver.
+    NoZone,
+    /// The resolver refuses such names, or cannot carry them.
+    Refused,
+}
+
 impl Echo {
-    /// Whether the carriage stops here for a day (section 10): somebody does not like these names, or cannot
-    /// carry them.
+    /// What it says of the way to the front.
     #[must_use]
-    pub const fn stops(self) -> bool {
-        matches!(self, Self::Empty | Self::Failed(_) | Self::Mangled)
+    pub fn meaning(self) -> Meaning {
+        match self {
+            Self::Answered | Self::Truncated => Meaning::Carried,
+            Self::Empty => Meaning::NoZone,
+            Self::Mangled => Meaning::Refused,
+            Self::Failed(code) if code == u16::from(ResponseCode::ServFail) => Meaning::Lost,
+            Self::Failed(code) if code == u16::from(ResponseCode::NXDomain) => Meaning::NoZone,
+            Self::Failed(_) => Meaning::Refused,
+        }
     }
 }
 

@@ -28,29 +28,31 @@
 //! }
 //! ```
 
+mod armed;
 mod ask;
 mod exchange;
 mod losses;
 mod report;
 
 pub use exchange::Exchange;
-pub use firstflight_dns::{Manners, Restraint};
+pub use firstflight_dns::{Cause, Manners, Restraint, Stop};
 pub use report::{HeldBack, Report, Way};
 
 use crate::endpoint::Endpoint;
 use crate::first_flight::FirstFlight;
 use crate::race::ConnectAnyConfig;
-use crate::stream::{Stream, at_present};
+use crate::stream::Stream;
 use crate::time::Time;
+use armed::Armed;
 use firstflight_credential::NetworkId;
-use firstflight_dns::{Attempt, ConnectionInfo, FragmentQuery, Fragments, seal};
+use firstflight_dns::{ConnectionInfo, FlightId, FragmentQuery};
 use firstflight_stack::{ConnId, ConnectConfig};
 use firstflight_wire::Instant as Moment;
-use firstflight_wire::asap::{Carriage, UdpService};
-use losses::{Fate, Losses};
+use firstflight_wire::asap::{UdpService, Zone};
+use losses::{Fate, Losses, Parameter};
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -101,8 +103,6 @@ struct Inner {
 #[derive(Debug)]
 struct State {
     manners: Manners,
-    /// First flights in a row of which no name was answered.
-    silent: u8,
 }
 
 impl Inner {
@@ -119,10 +119,12 @@ impl Inner {
         let proof = *self.proof.lock().unwrap_or_else(PoisonError::into_inner);
         proof.filter(|(_, until)| self.time.now() < *until).map(|(proof, _)| proof)
     }
-}
 
-/// First flights in a row of which the resolver answers nothing, until the carriage stops with it.
-const SILENT: u8 = 3;
+    /// The clock of manners.
+    fn now(&self) -> Moment {
+        self.time.certificate_clock().unwrap_or_default()
+    }
+}
 
 /// The server to connect to.
 #[derive(Debug, Clone, Copy)]
@@ -182,7 +184,7 @@ impl DnsPath {
         parity: bool,
     ) -> Self {
         let time = endpoint.time();
-        let state = Mutex::new(State { manners, silent: 0 });
+        let state = Mutex::new(State { manners });
         let (losses, flying) = (Mutex::default(), watch::Sender::new(0));
         let held = Mutex::new(None);
         let inner =
@@ -217,8 +219,12 @@ impl DnsPath {
         first: FirstFlight<'_>,
         config: &ConnectConfig,
     ) -> io::Result<(Stream, Report)> {
-        match self.depart(server, first, config).await {
-            Ok((armed, names, fate)) => {
+        let departed = match self.prepare(server, first, config) {
+            Ok(ready) => self.depart(ready).await,
+            Err(held_back) => Err(held_back),
+        };
+        match departed {
+            Ok(Departed { armed, flight, names, fate }) => {
                 let (time, known) = (&self.0.time, OnceLock::new());
                 let addresses = async {
                     let found = addresses.await;
@@ -229,6 +235,9 @@ impl DnsPath {
                 let elsewhere = other.is_some();
                 let stream = other.unwrap_or_else(|| armed.bound());
                 let relayed = stream.info().is_some_and(|info| info.relayed);
+                if relayed {
+                    self.0.lock().manners.handle_relayed(flight);
+                }
                 let way = if relayed { Way::Lookup } else { Way::Direct };
                 if !elsewhere {
                     // If it was sent again, nobody knows which one arrived.
@@ -246,18 +255,23 @@ impl DnsPath {
         }
     }
 
-    /// Whether the resolver has refused names of first flights on this network lately, or swallowed them.
+    /// Whether first flights of `zone` pause with the resolver on this network.
     #[must_use]
-    pub fn is_stopped(&self) -> bool {
-        let now = self.0.time.certificate_clock().unwrap_or_default();
-        self.0.lock().manners.is_stopped(self.0.network, self.0.resolver.ip(), now)
+    pub fn is_stopped(&self, zone: Zone<'_>) -> bool {
+        let Inner { network, resolver, .. } = &*self.0;
+        self.0.lock().manners.is_stopped(zone, *network, resolver.ip(), self.0.now())
     }
 
-    /// Where the carriage is stopped, and for how long: to be remembered.
+    /// Where first flights pause, or soon might: to be remembered ([`Manners::restore`]).
     #[must_use]
-    pub fn stops(&self) -> Vec<(NetworkId, IpAddr, Duration)> {
-        let now = self.0.time.certificate_clock().unwrap_or_default();
-        self.0.lock().manners.stops(now).collect()
+    pub fn stops(&self) -> Vec<Stop> {
+        self.0.lock().manners.stops(self.0.now()).cloned().collect()
+    }
+
+    /// The program ends: judges first flights by the answers that have come so far, if the others are late. Before
+    /// [`DnsPath::stops`].
+    pub fn conclude(&self) {
+        self.0.lock().manners.conclude(self.0.now());
     }
 
     /// As ever.
@@ -274,14 +288,13 @@ impl DnsPath {
         Ok(self.0.endpoint.connect_any(&addresses, first, &config).await?)
     }
 
-    /// Sends the first flight off, in names; gives the connection that awaits its answer, how many they are, and whom to
-    /// tell what became of it.
-    async fn depart(
+    /// A first flight that is ready to leave, in names, if nothing speaks against it. Nothing is sent.
+    fn prepare(
         &self,
         server: Server<'_>,
         first: FirstFlight<'_>,
         config: &ConnectConfig,
-    ) -> Result<(Armed, usize, oneshot::Sender<Fate>), HeldBack> {
+    ) -> Result<Ready, HeldBack> {
         let inner = &self.0;
         let service = server.service.ok_or(HeldBack::NoCarriage)?;
         let carriage = service.carriage.ok_or(HeldBack::NoCarriage)?;
@@ -304,14 +317,30 @@ impl DnsPath {
         }
         let now = inner.time.certificate_clock().map_err(HeldBack::Io)?;
         // Counted when everything else is in order.
-        inner.lock().manners.take(carriage.zone, inner.network, inner.resolver.ip(), now)?;
-        let armed = Armed::new(&inner.endpoint, proof.verifier, server.port, first.data(), &config)?;
-        let queries = armed.seal(proof.seen, &carriage, inner.parity)?;
-        let asked = ask::send(inner.resolver, inner.exchange.as_ref(), &queries);
-        let asked = asked.await.map_err(HeldBack::Io)?;
+        let flight = inner.lock().manners.take(carriage.zone, inner.network, inner.resolver.ip(), now)?;
+        let sealed = || {
+            let armed = Armed::new(&inner.endpoint, proof.verifier, server.port, first.data(), &config)?;
+            let queries = armed.seal(proof.seen, &carriage, inner.parity)?;
+            Ok(Ready { armed, flight, queries, of: (&carriage).into() })
+        };
+        sealed().inspect_err(|_| inner.lock().manners.handle_failure(flight))
+    }
+
+    /// Sends the first flight off, in names.
+    async fn depart(&self, ready: Ready) -> Result<Departed, HeldBack> {
+        let inner = &self.0;
+        let Ready { armed, flight, queries, of } = ready;
+        let asked = match ask::send(inner.resolver, inner.exchange.as_ref(), &queries).await {
+            Ok(asked) => asked,
+            Err(error) => {
+                inner.lock().manners.handle_failure(flight);
+                return Err(HeldBack::Io(error));
+            }
+        };
         let names = queries.len();
-        let answered = tokio::spawn(ask::listen(self.clone(), asked, queries));
-        Ok((armed, names, self.follow((&carriage).into(), answered)))
+        inner.lock().manners.handle_departure(flight, names, usize::from(inner.parity), inner.now());
+        let answered = tokio::spawn(ask::listen(self.clone(), asked, queries, flight));
+        Ok(Departed { armed, flight, names, fate: self.follow(of, answered) })
     }
 
     /// Waits for an answer; meanwhile the address comes, and the direct copy leaves. Gives another connection, if
@@ -382,64 +411,20 @@ async fn keep(inner: Weak<Inner>, proof: Proof) {
     }
 }
 
-/// A connection that has no server yet.
-struct Armed {
-    stream: Stream,
-    id: ConnId,
-    segment: Vec<u8>,
-    v4: bool,
+/// A first flight that can leave.
+struct Ready {
+    armed: Armed,
+    flight: FlightId,
+    queries: Vec<FragmentQuery>,
+    /// What it is sealed to.
+    of: Parameter,
 }
 
-impl Armed {
-    /// The server's address is not known yet, so the source address is that of the route to the `verifier`.
-    fn new(
-        endpoint: &Endpoint,
-        verifier: SocketAddr,
-        port: u16,
-        data: &[u8],
-        config: &ConnectConfig,
-    ) -> Result<Self, HeldBack> {
-        let shared = &endpoint.shared;
-        let mut inner = shared.lock();
-        let config = at_present(config, &inner.time).map_err(HeldBack::Io)?;
-        inner.check().map_err(HeldBack::Io)?;
-        inner.find_source(verifier).map_err(HeldBack::Io)?;
-        let now = inner.now();
-        let armed = inner.stack.arm(port, data, &config, now).map_err(HeldBack::Local)?;
-        drop(inner);
-        // Dropped, it gives the connection up.
-        let nowhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
-        let v4 = config.asap.as_ref().is_some_and(|certified| certified.certificate.address().is_ipv4());
-        Ok(Self {
-            stream: Stream::opened(shared, armed.id, nowhere, None),
-            id: armed.id,
-            segment: armed.segment,
-            v4,
-        })
-    }
-
-    /// Now it is known who the peer is.
-    fn bound(mut self) -> Stream {
-        if let Some(info) = self.stream.info() {
-            self.stream.set_peer(info.remote);
-        }
-        self.stream
-    }
-
-    /// The questions for all of it, and from now on its answer is taken from anybody who proves that he got it.
-    fn seal(
-        &self,
-        seen: SocketAddr,
-        to: &Carriage<'_>,
-        parity: bool,
-    ) -> Result<Vec<FragmentQuery>, HeldBack> {
-        let mut seed = zeroize::Zeroizing::new([0; 32]);
-        crate::random_bytes(&mut *seed).map_err(HeldBack::Io)?;
-        let mut rng = <rand_chacha::ChaCha20Rng as rand_chacha::rand_core::SeedableRng>::from_seed(*seed);
-        let info = ConnectionInfo::from_segment(seen, &self.segment).map_err(HeldBack::Segment)?;
-        let (sealed, key) = seal(&info, to, &mut rng).map_err(HeldBack::Seal)?;
-        self.stream.expect_answer(self.id, key);
-        let fragments = Fragments::split(&sealed, Attempt::default(), parity);
-        FragmentQuery::all(&fragments, to.zone, &mut rng).map_err(HeldBack::Message)
-    }
+/// A first flight that has left, in this many names.
+struct Departed {
+    armed: Armed,
+    flight: FlightId,
+    names: usize,
+    /// Whom to tell what became of it.
+    fate: oneshot::Sender<Fate>,
 }

@@ -1,8 +1,11 @@
-//! What `get --via-dns` remembers from one time to the next: what servers publish, which resolvers do not like names of
-//! first flights, and on which networks strangers cannot answer.
+//! What `get --via-dns` remembers from one time to the next: what servers publish, which resolvers refuse, change or
+//! lose names of first flights, and on which networks strangers cannot answer.
 
 use crate::error::Error;
+use firstflight::carriage::{self, Cause};
 use firstflight::credential::NetworkId;
+use firstflight::wire::Instant;
+use firstflight::wire::asap::Zone;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::IpAddr;
@@ -47,12 +50,23 @@ struct Known {
     asked: u64,
 }
 
-/// A resolver that refused names of first flights.
+/// A resolver that refused, changed or lost names of first flights. Older programs write the first three
+/// fields only, and mean all zones; they read the others as if they were not there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Stop {
     network: String,
     resolver: IpAddr,
+    /// When the pause ends or has ended; without a pause, the time of the strike.
     until: u64,
+    /// The carriage zone in wire form, in hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    zone: Option<String>,
+    /// First flights in a row that did not go well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    strikes: Option<u32>,
+    /// The resolver said that there is no such zone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    no_zone: bool,
 }
 
 /// A network where strangers cannot answer.
@@ -158,22 +172,44 @@ impl DnsMemory {
         }
     }
 
-    /// Where the carriage is stopped, and for how long.
-    pub fn stops(&self, now: u64) -> impl Iterator<Item = (NetworkId, IpAddr, Duration)> {
+    /// Where first flights pause, or soon might. The times are those of a clock that shows `clock` now.
+    pub fn stops(&self, now: u64, clock: Instant) -> impl Iterator<Item = carriage::Stop> {
         self.stops.iter().filter_map(move |stop| {
-            let left = stop.until.checked_sub(now).filter(|left| *left > 0)?;
-            let network = unhex(&stop.network)?.try_into().ok()?;
-            Some((NetworkId(network), stop.resolver, Duration::from_secs(left)))
+            let zone = match &stop.zone {
+                Some(zone) => {
+                    let zone = unhex(zone)?;
+                    Zone::new(&zone)?;
+                    Some(zone.into_boxed_slice())
+                }
+                // All of them: of interest while it lasts.
+                None if stop.until <= now => return None,
+                None => None,
+            };
+            let seconds = Duration::from_secs(stop.until.abs_diff(now));
+            Some(carriage::Stop {
+                network: NetworkId(unhex(&stop.network)?.try_into().ok()?),
+                resolver: stop.resolver,
+                zone,
+                cause: if stop.no_zone { Cause::Zone } else { Cause::Resolver },
+                // One that has none was a stop.
+                strikes: stop.strikes.unwrap_or(2),
+                until: if stop.until > now { clock + seconds } else { clock - seconds },
+            })
         })
     }
 
-    /// It is stopped there now. Networks that nobody can tell from others are forgotten.
-    pub fn set_stops(&mut self, stops: &[(NetworkId, IpAddr, Duration)], now: u64) {
-        let known = stops.iter().filter(|(network, ..)| network.is_known());
-        let stops = known.map(|(network, resolver, left)| Stop {
-            network: hex(&network.0),
-            resolver: *resolver,
-            until: now.saturating_add(left.as_secs()),
+    /// First flights pause there now. Networks that nobody can tell from others are forgotten.
+    pub fn set_stops(&mut self, stops: &[carriage::Stop], now: u64, clock: Instant) {
+        let known = stops.iter().filter(|stop| stop.network.is_known());
+        let stops = known.map(|stop| Stop {
+            network: hex(&stop.network.0),
+            resolver: stop.resolver,
+            until: now
+                .saturating_add((stop.until - clock).as_secs())
+                .saturating_sub((clock - stop.until).as_secs()),
+            zone: stop.zone.as_deref().map(hex),
+            strikes: Some(stop.strikes),
+            no_zone: stop.cause == Cause::Zone,
         });
         self.stops = stops.take(NETWORKS).collect();
     }
@@ -207,6 +243,95 @@ mod tests {
 
     const HOME: NetworkId = NetworkId([7; 16]);
     const NOW: u64 = 1_800_000_000;
+    const CLOCK: Instant = Instant::from_secs(1_000_000);
+    const ZONE: &[u8] = b"\x01f\x03xyz\x03com\x00";
+
+    fn resolver() -> IpAddr {
+        "192.0.2.53".parse().unwrap()
+    }
+
+    /// A pause of ZONE that ends so many seconds from now.
+    fn stop(network: NetworkId, seconds: i64) -> carriage::Stop {
+        let of = Duration::from_secs(seconds.unsigned_abs());
+        carriage::Stop {
+            network,
+            resolver: resolver(),
+            zone: Some(ZONE.into()),
+            cause: if seconds < 0 { Cause::Zone } else { Cause::Resolver },
+            strikes: 3,
+            until: if seconds < 0 { CLOCK - of } else { CLOCK + of },
+        }
+    }
+
+    /// As older programs write it.
+    const OLD: &str = r#"{
+  "version": 1,
+  "servers": [{ "name": "www.example.com", "port": 80, "parameter": "01ab", "until": 1800000060 }],
+  "stops": [{
+    "network": "07070707070707070707070707070707", "resolver": "192.0.2.53", "until": 1800080000
+  }],
+  "closed": []
+}"#;
+
+    fn written(text: &str) -> (tempfile::TempDir, std::path::PathBuf) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("memory");
+        std::fs::write(&path, text).unwrap();
+        (directory, path)
+    }
+
+    #[test]
+    fn a_stop_in_an_old_file_is_one_of_all_zones_for_an_hour() {
+        let (_directory, path) = written(OLD);
+        let memory = DnsMemory::open(&path).unwrap();
+        assert_eq!(memory.parameter("www.example.com", 80, NOW), Some(vec![1, 0xab]));
+        let mut manners = carriage::Manners::new();
+        memory.stops(NOW, CLOCK).for_each(|stop| manners.restore(stop, CLOCK));
+        let hour = Duration::from_secs(3600);
+        for zone in [ZONE, b"\x01a\0"] {
+            let is_stopped = |at| manners.is_stopped(Zone::new(zone).unwrap(), HOME, resolver(), at);
+            assert!(is_stopped(CLOCK) && is_stopped(CLOCK + hour - Duration::from_secs(1)));
+            assert!(!is_stopped(CLOCK + hour));
+        }
+        // It does not begin anew with each run.
+        let mut memory = memory;
+        let stops: Vec<_> = manners.stops(CLOCK).cloned().collect();
+        memory.set_stops(&stops, NOW, CLOCK);
+        memory.write(&path).unwrap();
+        let again = DnsMemory::open(&path).unwrap();
+        let stops: Vec<_> = again.stops(NOW + 600, CLOCK).collect();
+        assert_eq!(stops.iter().map(|stop| stop.until).collect::<Vec<_>>(), [CLOCK + hour - hour / 6]);
+        assert_eq!(again.stops(NOW + 3600, CLOCK).count(), 0);
+    }
+
+    #[test]
+    fn an_old_program_reads_a_new_file() {
+        /// The structures of older programs.
+        #[derive(Deserialize)]
+        struct OldMemory {
+            version: u32,
+            stops: Vec<OldStop>,
+        }
+        #[derive(Deserialize)]
+        struct OldStop {
+            network: String,
+            resolver: IpAddr,
+            until: u64,
+        }
+        let mut memory = DnsMemory::default();
+        memory.set_stops(&[stop(HOME, 600), stop(HOME, -600)], NOW, CLOCK);
+        let (_directory, path) = written("");
+        memory.write(&path).unwrap();
+        let old: OldMemory = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        assert_eq!((old.version, old.stops[0].until, old.stops[1].until), (1, NOW + 600, NOW - 600));
+        assert!(old.stops.iter().all(|stop| stop.network == hex(&HOME.0) && stop.resolver == resolver()));
+    }
+
+    #[test]
+    fn a_zone_that_is_none_is_passed_over() {
+        let (_directory, path) = written(&OLD.replace("1800080000", "1800080000, \"zone\": \"05ff\""));
+        assert_eq!(DnsMemory::open(&path).unwrap().stops(NOW, CLOCK).count(), 0);
+    }
 
     #[test]
     fn what_is_written_is_read() {
@@ -214,9 +339,8 @@ mod tests {
         let path = directory.path().join("memory");
         let mut memory = DnsMemory::open(&path).unwrap();
         memory.learn("www.Example.com", 80, &[1, 0xab], 60, NOW);
-        let resolver: IpAddr = "192.0.2.53".parse().unwrap();
-        let hour = Duration::from_secs(3600);
-        memory.set_stops(&[(HOME, resolver, hour), (NetworkId::UNKNOWN, resolver, hour)], NOW);
+        let stops = [stop(HOME, 600), stop(HOME, -600), stop(NetworkId::UNKNOWN, 600)];
+        memory.set_stops(&stops, NOW, CLOCK);
         memory.set_closed(HOME, true, NOW);
         memory.set_closed(NetworkId::UNKNOWN, true, NOW);
         memory.write(&path).unwrap();
@@ -224,11 +348,8 @@ mod tests {
         assert_eq!(again.parameter("www.example.COM", 80, NOW + 59), Some(vec![1, 0xab]));
         assert_eq!(again.parameter("www.example.com", 80, NOW + 60), None);
         assert_eq!(again.parameter("www.example.com", 81, NOW), None);
-        assert_eq!(
-            again.stops(NOW + 10).collect::<Vec<_>>(),
-            [(HOME, resolver, hour - Duration::from_secs(10))]
-        );
-        assert_eq!(again.stops(NOW + 3600).count(), 0);
+        let later = CLOCK + Duration::from_secs(10);
+        assert_eq!(again.stops(NOW + 10, later).collect::<Vec<_>>(), stops[..2]);
         assert!(again.is_closed(HOME, NOW + 3599) && !again.is_closed(HOME, NOW + 3600));
         assert!(!again.is_closed(NetworkId::UNKNOWN, NOW));
         use std::os::unix::fs::PermissionsExt;

@@ -30,7 +30,7 @@ pub struct Options {
     /// Another verifier, that says how it sees this client: what `firstflight reach` asks
     #[arg(long, value_name = "ADDR:PORT", requires = "via_dns")]
     second_verifier: Option<SocketAddr>,
-    /// Remember in this file what servers publish, and where requests inside lookups are not liked
+    /// Remember in this file what servers publish, and which resolvers refuse, change or lose names of requests
     #[arg(long, value_name = "FILE", requires = "via_dns")]
     dns_memory: Option<PathBuf>,
     /// Ask for one name more, so that any one of them may be lost
@@ -150,10 +150,7 @@ impl ViaDns {
     ) -> Result<Self, Error> {
         let mut manners = Manners::new();
         let now = firstflight::certificate_clock().map_err(Error::Random)?;
-        for (network, resolver, left) in memory.lock().stops(unix_s()) {
-            let passed = firstflight_dns::manners::STOPPED_FOR.saturating_sub(left);
-            manners.handle_refusal(network, resolver, now - passed);
-        }
+        memory.lock().stops(unix_s(), now).for_each(|stop| manners.restore(stop, now));
         let path = DnsPath::new(endpoint.clone(), resolver, network, None, manners, options.parity);
         for (parameter, lost) in memory.lock().losses() {
             if let Some(carriage) = carriage(&parameter) {
@@ -307,8 +304,10 @@ impl ViaDns {
 
     /// Keeps what was learnt.
     pub fn save(&self) -> Result<(), Error> {
+        let now = firstflight::certificate_clock().map_err(Error::Random)?;
+        self.path.conclude();
         let mut memory = self.memory.lock();
-        memory.set_stops(&self.path.stops(), unix_s());
+        memory.set_stops(&self.path.stops(), unix_s(), now);
         memory.set_losses(|parameter| {
             carriage(parameter).map_or(0, |carriage| self.path.lost_in_a_row(&carriage))
         });

@@ -144,14 +144,17 @@ fn the_client_tells_what_came_back() {
     assert_eq!(change(12 + 64 + 12, 28), Some(Echo::Mangled));
     let empty = question.answer(&[]).unwrap();
     assert_eq!(query.read_answer(&empty), Some(Echo::Empty));
-    for (echo, stops) in [
-        (Echo::Answered, false),
-        (Echo::Truncated, false),
-        (Echo::Empty, true),
-        (Echo::Failed(5), true),
-        (Echo::Mangled, true),
+    for (echo, meaning) in [
+        (Echo::Answered, Meaning::Carried),
+        (Echo::Truncated, Meaning::Carried),
+        (Echo::Empty, Meaning::NoZone),
+        (Echo::Failed(3), Meaning::NoZone),
+        (Echo::Failed(2), Meaning::Lost),
+        (Echo::Failed(1), Meaning::Refused),
+        (Echo::Failed(5), Meaning::Refused),
+        (Echo::Mangled, Meaning::Refused),
     ] {
-        assert_eq!(echo.stops(), stops, "{echo:?}");
+        assert_eq!(echo.meaning(), meaning, "{echo:?}");
     }
 }
 

@@ -1,19 +1,18 @@
 //! The names of a first flight, and what the resolver says to them.
 
+use super::DnsPath;
 use super::exchange::{Answer, Exchange};
-use super::{DnsPath, SILENT};
-use firstflight_dns::FragmentQuery;
+use firstflight_dns::{FlightId, FragmentQuery, Meaning};
 use firstflight_wire::Instant as Moment;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use std::future::pending;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use tokio::net::UdpSocket;
 
 /// How long answers are awaited: resolvers ask silent name servers again for some seconds.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest answer that is read: more than a fragment's without EDNS can have.
 const ANSWER: usize = 1500;
 
@@ -24,18 +23,21 @@ pub(super) enum Asked {
 }
 
 impl Asked {
-    /// Waits for the next answer.
-    async fn answer(&mut self) -> io::Result<Vec<u8>> {
+    /// Waits for the next answer; `None` if no more can come.
+    async fn answer(&mut self) -> Option<Vec<u8>> {
         match self {
             Self::Socket(socket) => {
                 let mut buffer = vec![0; ANSWER];
-                let len = socket.recv(&mut buffer).await?;
+                // An error is one of all of them: nobody listens there, say.
+                let len = socket.recv(&mut buffer).await.ok()?;
                 buffer.truncate(len);
-                Ok(buffer)
+                Some(buffer)
             }
-            Self::Exchange(answers) => match answers.next().await {
-                Some(answer) => answer,
-                None => pending().await,
+            Self::Exchange(answers) => loop {
+                // An error is one of this question.
+                if let Ok(answer) = answers.next().await? {
+                    return Some(answer);
+                }
             },
         }
     }
@@ -60,50 +62,42 @@ pub(super) async fn send(
     Ok(Asked::Socket(socket))
 }
 
-/// Hears what becomes of them: somebody who does not like them is not asked again today. Gives since when so many were
-/// answered that the front has the whole, if it has.
+/// Hears what becomes of the names of `flight`: a resolver that does not like them, or loses them, is not asked again
+/// for a while. Gives since when so many were answered that the front has the whole, if it has.
 pub(super) async fn listen(
     path: DnsPath,
     mut answers: Asked,
     mut queries: Vec<FragmentQuery>,
+    flight: FlightId,
 ) -> Option<Moment> {
-    let asked = queries.len();
-    let mut enough = None;
-    let time = path.0.time.clone();
-    let until = time.now() + PATIENCE;
+    let inner = &path.0;
+    let (mut enough, mut lost) = (None, 0);
+    let until = inner.time.now() + PATIENCE;
     while !queries.is_empty() {
-        let message = match time.timeout(until - time.now(), answers.answer()).await {
-            Some(Ok(message)) => message,
-            // Nobody listens there, say: then the ordinary lookup has failed, too.
-            Some(Err(_)) => return None,
-            None => break,
-        };
+        let left = until - inner.time.now();
+        let Some(Some(message)) = inner.time.timeout(left, answers.answer()).await else { break };
         let answer =
             queries.iter().enumerate().find_map(|(at, query)| Some((at, query.read_answer(&message)?)));
         let Some((at, echo)) = answer else { continue };
         queries.swap_remove(at);
-        if echo.stops() {
-            stop(&path, &format_args!("{echo:?}"));
+        let stopped = inner.lock().manners.handle_answer(flight, echo, inner.now());
+        if let Some(pause) = stopped {
+            tell(&path, pause, &format_args!("{echo:?}"));
             return None;
         }
-        if queries.len() <= usize::from(path.0.parity) {
-            enough = enough.or_else(|| Some(time.now()));
+        lost += usize::from(echo.meaning() == Meaning::Lost);
+        if queries.len() + lost <= usize::from(inner.parity) {
+            enough = enough.or_else(|| Some(inner.time.now()));
         }
     }
-    let mut state = path.0.lock();
-    state.silent = if queries.len() == asked { state.silent.saturating_add(1) } else { 0 };
-    let silent = state.silent >= SILENT;
-    drop(state);
-    if silent {
-        stop(&path, &"no answers");
+    let stopped = inner.lock().manners.handle_end(flight, inner.now());
+    if let Some(pause) = stopped {
+        tell(&path, pause, &"names are not answered");
     }
     enough
 }
 
-fn stop(path: &DnsPath, why: &dyn std::fmt::Display) {
-    let (network, resolver) = (path.0.network, path.0.resolver);
-    tracing::info!(%resolver, "no first flights by lookups with this resolver for a day: {why}");
-    if let Ok(now) = path.0.time.certificate_clock() {
-        path.0.lock().manners.handle_refusal(network, resolver.ip(), now);
-    }
+fn tell(path: &DnsPath, pause: Duration, why: &dyn std::fmt::Display) {
+    let resolver = path.0.resolver;
+    tracing::info!(%resolver, ?pause, "no first flights of this zone by lookups with this resolver: {why}");
 }

@@ -56,7 +56,7 @@ pub enum HeldBack {
     OtherAddress,
     /// It has more bytes than eight names carry.
     TooLong,
-    /// There were many lately, or the resolver does not like them.
+    /// There were many lately, or the resolver does not like them or loses them.
     Manners(Restraint),
     /// Four in a row that were sealed to what the server publishes should have arrived first and did not.
     Lost,
@@ -83,7 +83,9 @@ impl HeldBack {
             Self::NotProved => "not-proved",
             Self::OtherAddress => "other-address",
             Self::TooLong => "too-long",
-            Self::Manners(Restraint::Stopped) => "resolver-refused",
+            Self::Manners(Restraint::Stopped) => "zone-stopped",
+            Self::Manners(Restraint::Resolver) => "resolver-stopped",
+            Self::Manners(Restraint::Unanswered) => "names-unanswered",
             Self::Manners(_) => "too-many",
             Self::Lost => "lost",
             Self::Seal(_) => "bad-parameter",

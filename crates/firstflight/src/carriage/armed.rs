@@ -1,0 +1,71 @@
+//! A connection whose first flight travels in a lookup.
+
+use super::HeldBack;
+use crate::endpoint::Endpoint;
+use crate::stream::{Stream, at_present};
+use firstflight_dns::{Attempt, ConnectionInfo, FragmentQuery, Fragments, seal};
+use firstflight_stack::{ConnId, ConnectConfig};
+use firstflight_wire::asap::Carriage;
+use std::net::{Ipv4Addr, SocketAddr};
+
+/// A connection that has no server yet.
+pub(super) struct Armed {
+    pub(super) stream: Stream,
+    pub(super) id: ConnId,
+    segment: Vec<u8>,
+    pub(super) v4: bool,
+}
+
+impl Armed {
+    /// The server's address is not known yet, so the source address is that of the route to the `verifier`.
+    pub(super) fn new(
+        endpoint: &Endpoint,
+        verifier: SocketAddr,
+        port: u16,
+        data: &[u8],
+        config: &ConnectConfig,
+    ) -> Result<Self, HeldBack> {
+        let shared = &endpoint.shared;
+        let mut inner = shared.lock();
+        let config = at_present(config, &inner.time).map_err(HeldBack::Io)?;
+        inner.check().map_err(HeldBack::Io)?;
+        inner.find_source(verifier).map_err(HeldBack::Io)?;
+        let now = inner.now();
+        let armed = inner.stack.arm(port, data, &config, now).map_err(HeldBack::Local)?;
+        drop(inner);
+        // Dropped, it gives the connection up.
+        let nowhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
+        let v4 = config.asap.as_ref().is_some_and(|certified| certified.certificate.address().is_ipv4());
+        Ok(Self {
+            stream: Stream::opened(shared, armed.id, nowhere, None),
+            id: armed.id,
+            segment: armed.segment,
+            v4,
+        })
+    }
+
+    /// Now it is known who the peer is.
+    pub(super) fn bound(mut self) -> Stream {
+        if let Some(info) = self.stream.info() {
+            self.stream.set_peer(info.remote);
+        }
+        self.stream
+    }
+
+    /// The questions for all of it, and from now on its answer is taken from anybody who proves that he got it.
+    pub(super) fn seal(
+        &self,
+        seen: SocketAddr,
+        to: &Carriage<'_>,
+        parity: bool,
+    ) -> Result<Vec<FragmentQuery>, HeldBack> {
+        let mut seed = zeroize::Zeroizing::new([0; 32]);
+        crate::random_bytes(&mut *seed).map_err(HeldBack::Io)?;
+        let mut rng = <rand_chacha::ChaCha20Rng as rand_chacha::rand_core::SeedableRng>::from_seed(*seed);
+        let info = ConnectionInfo::from_segment(seen, &self.segment).map_err(HeldBack::Segment)?;
+        let (sealed, key) = seal(&info, to, &mut rng).map_err(HeldBack::Seal)?;
+        self.stream.expect_answer(self.id, key);
+        let fragments = Fragments::split(&sealed, Attempt::default(), parity);
+        FragmentQuery::all(&fragments, to.zone, &mut rng).map_err(HeldBack::Message)
+    }
+}
