@@ -17,12 +17,12 @@
 //! async fn ask(path: &DnsPath, parameter: &[u8], config: &ConnectConfig) -> std::io::Result<Stream> {
 //!     let service = ServiceParam::parse(parameter).ok().and_then(|param| param.udp().copied());
 //!     let request = FirstFlight::safely_replayable(b"GET / HTTP/1.0\r\n\r\n");
-//!     // Any resolver library will do.
-//!     let addresses = async {
+//!     // Any resolver library will do. It may be asked twice.
+//!     let lookup = async || {
 //!         let found = tokio::net::lookup_host(("www.example.com", 80)).await?;
 //!         Ok(found.map(|address| address.ip()).collect())
 //!     };
-//!     let (stream, report) = path.connect(Server { port: 80, service }, addresses, request, config).await?;
+//!     let (stream, report) = path.connect(Server { port: 80, service }, lookup, request, config).await?;
 //!     println!("{}, {}", report.way.as_str(), stream.outcome());
 //!     Ok(stream)
 //! }
@@ -31,6 +31,7 @@
 mod armed;
 mod ask;
 mod exchange;
+mod lookup;
 mod losses;
 mod report;
 
@@ -49,6 +50,7 @@ use firstflight_dns::{ConnectionInfo, FlightId, FragmentQuery};
 use firstflight_stack::{ConnId, ConnectConfig};
 use firstflight_wire::Instant as Moment;
 use firstflight_wire::asap::{UdpService, Zone};
+use futures_util::FutureExt;
 use losses::{Fate, Losses, Parameter};
 use std::future::Future;
 use std::io;
@@ -207,21 +209,42 @@ impl DnsPath {
     }
 
     /// Connects to `server` and sends `first`, by the lookup and directly, or only directly where something speaks
-    /// against the lookup. `addresses` is the lookup of its addresses, best one first, as somebody else makes it; it
-    /// begins with the first flight. Resolves when a handshake is complete. `config` is that of a direct connection.
+    /// against the lookup. `lookup` asks for the server's addresses, best one first, by whatever library; it is called
+    /// at once. The names of the first flight leave 1 ms after that, or when other tasks have had some turns if an
+    /// [`Exchange`] carries them: so a resolver with a limit answers the question for the address. If the lookup fails,
+    /// it is called once more, half a second later. Resolves when a handshake is complete. `config` is that of a direct
+    /// connection.
     ///
     /// # Errors
-    /// When there is neither an answer nor an address, or nobody at the addresses answers.
-    pub async fn connect(
+    /// When nobody at the addresses answers, or there are none, and no answer to the first flight in the lookup comes
+    /// within 5 s of its departure.
+    pub async fn connect<F>(
         &self,
         server: Server<'_>,
-        addresses: impl Future<Output = io::Result<Vec<IpAddr>>>,
+        lookup: impl Fn() -> F,
         first: FirstFlight<'_>,
         config: &ConnectConfig,
-    ) -> io::Result<(Stream, Report)> {
+    ) -> io::Result<(Stream, Report)>
+    where
+        F: Future<Output = io::Result<Vec<IpAddr>>>,
+    {
+        let mut asked = pin!(lookup());
+        let mut found = asked.as_mut().now_or_never();
         let departed = match self.prepare(server, first, config) {
-            Ok(ready) => self.depart(ready).await,
+            Ok(ready) => {
+                if found.is_none() {
+                    found = self.lead(asked.as_mut()).await;
+                }
+                self.depart(ready).await
+            }
             Err(held_back) => Err(held_back),
+        };
+        let addresses = async {
+            let found = match found {
+                Some(found) => found,
+                None => asked.await,
+            };
+            self.or_ask_again(found, &lookup).await
         };
         match departed {
             Ok(Departed { armed, flight, names, fate }) => {
@@ -353,11 +376,15 @@ impl DnsPath {
         first: FirstFlight<'_>,
         config: &ConnectConfig,
     ) -> io::Result<Option<Stream>> {
-        let mut answered = pin!(armed.stream.connected());
+        let until = self.0.time.now() + ask::PATIENCE;
+        let mut answered = pin!(armed.stream.connected().fuse());
         let found = tokio::select! {
             biased;
             result = &mut answered => return result.map(|()| None),
-            found = addresses => found?,
+            found = addresses => match found {
+                Ok(found) => found,
+                Err(error) => return self.answer_or(error, answered, until).await,
+            },
         };
         // The direct copy leaves at once, also where the other one may have won: its arrival proves the client's address
         // to the server, which from then on may send the whole response.
@@ -381,7 +408,10 @@ impl DnsPath {
         tokio::select! {
             biased;
             Ok(()) = &mut answered => Ok(None),
-            result = self.ordinary(server, &addresses, first, config) => result.map(Some),
+            result = self.ordinary(server, &addresses, first, config) => match result {
+                Ok(stream) => Ok(Some(stream)),
+                Err(error) => self.answer_or(error, answered, until).await,
+            },
         }
     }
 

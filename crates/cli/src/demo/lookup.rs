@@ -106,7 +106,7 @@ impl Lookups {
         let carriage = Some(Carriage { key_id: KEY_ID, key: self.key, zone });
         let port = NonZeroU16::new(UDP_PORT).ok_or(io::ErrorKind::InvalidInput)?;
         let server = Server { port: CERTIFICATES.port(), service: Some(UdpService { port, carriage }) };
-        Ok(self.path.connect(server, self.addresses(), first, config).await?.0)
+        Ok(self.path.connect(server, || self.addresses(), first, config).await?.0)
     }
 }
 

@@ -193,7 +193,7 @@ impl ViaDns {
         self.ask_again_if_lost(to);
         let service = ServiceParam::parse(&parameter).ok().and_then(|param| param.udp().copied());
         let server = Server { port: to.port, service };
-        let (stream, report) = self.path.connect(server, self.addresses(to), first, config).await?;
+        let (stream, report) = self.path.connect(server, || self.addresses(to), first, config).await?;
         if report.names > 0 {
             let (via, to) = (Arc::clone(self), Named { name: to.name.clone(), ..*to });
             tokio::spawn(async move {
@@ -217,7 +217,7 @@ impl ViaDns {
         let at = |carrier| {
             let (server, addresses) = (Server { port: to.port, service: None }, addresses.clone());
             let config = ConnectConfig { carrier, ..config.clone() };
-            async move { self.path.connect(server, ready(Ok(addresses)), first, &config).await }
+            async move { self.path.connect(server, || ready(Ok(addresses.clone())), first, &config).await }
         };
         // It may have come with the address.
         let carrier = self.other_port(to, config.carrier).or(config.carrier);
@@ -371,5 +371,64 @@ mod tests {
         assert_eq!(stub(""), None);
         let named = "192.0.2.1:53".parse().unwrap();
         assert_eq!(resolver(Some(named)).unwrap(), named);
+    }
+
+    /// hickory opens a socket first, and asks in a task of its own. A resolver with a limit answers what comes first.
+    #[tokio::test]
+    async fn the_question_for_the_address_leaves_before_the_names() {
+        use firstflight::Certified;
+        use firstflight::credential::asap::{ClientCertificate, Identity, PrivateKey, certify};
+        use firstflight::link::UdpLink;
+        use firstflight_wire::Instant as Moment;
+        use firstflight_wire::asap::{Carriage, CertificateFlags, UdpService, Zone};
+
+        let local = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+        let asked = tokio::net::UdpSocket::bind((local, 0)).await.unwrap();
+        let resolver = asked.local_addr().unwrap();
+        let socket = std::net::UdpSocket::bind((local, 0)).unwrap();
+        let seen = socket.local_addr().unwrap();
+        let link = UdpLink::adopt(socket).unwrap();
+        let endpoint = Endpoint::over_udp(firstflight::config(Vec::new()).unwrap(), link);
+        let proof = Some(Proof { seen, verifier: resolver, at: std::time::Instant::now() });
+        let path = DnsPath::new(endpoint, resolver, NetworkId::UNKNOWN, proof, Manners::new(), false);
+        let names = Names::at(resolver).unwrap();
+
+        let (verifier, key) = (PrivateKey::from_seed(&[1; 32]), PrivateKey::from_seed(&[2; 32]));
+        let flags = CertificateFlags::new(1, true, false).unwrap();
+        let body = certify(&verifier, &key.public(), local, unix_s() as u32, 1800, flags).unwrap();
+        let clock = firstflight::certificate_clock().unwrap();
+        let certified = Certified {
+            certificate: ClientCertificate::new(body, verifier.public(), local, key, clock).unwrap().into(),
+            now: Moment::ZERO,
+            identity: Identity::name("www.xyz.com", 80),
+            known: true,
+            once: false,
+            mss: None,
+        };
+        let config = ConnectConfig { asap: Some(certified), ..ConnectConfig::default() };
+        let zone = Zone::new(b"\x01f\x03xyz\x03com\x00").unwrap();
+        let carriage = Some(Carriage { key_id: std::num::NonZeroU8::MIN, key: [9; 32], zone });
+        let service = Some(UdpService { port: 9.try_into().unwrap(), carriage });
+
+        let first = FirstFlight::safely_replayable(b"GET / HTTP/1.1");
+        let lookup = || names.addresses("www.xyz.com", true);
+        let connecting = path.connect(Server { port: 80, service }, lookup, first, &config);
+        let heard = async {
+            let mut questions = Vec::new();
+            while questions.len() < 7 {
+                let mut question = [0; 512];
+                let (len, _) = asked.recv_from(&mut question).await.unwrap();
+                // Keep-alives come here, too: they are no questions.
+                if len > 12 {
+                    questions.push(question[13..].starts_with(b"www"));
+                }
+            }
+            questions
+        };
+        let questions = tokio::select! {
+            questions = heard => questions,
+            _ = connecting => panic!("nobody answers"),
+        };
+        assert_eq!(questions, [true, false, false, false, false, false, false]);
     }
 }

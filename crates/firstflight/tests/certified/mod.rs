@@ -1,5 +1,5 @@
 //! A server that takes first flights from fronts, and a client's certificate.
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, dead_code, reason = "tests")]
 
 use firstflight::credential::asap::{
     AsapPolicy, ClientCertificate, GuardDomain, Identity, PrivateKey, TrustStore, Trusted, certify,
