@@ -15,8 +15,10 @@ def pack_name(name):
     return b"".join(bytes([len(label)]) + label for label in name) + b"\0"
 
 
-def query(identity, name, kind=A):
-    return struct.pack("!6H", identity, 0x0100, 1, 0, 0, 0) + pack_name(name) + struct.pack("!2H", kind, 1)
+def query(identity, name, kind=A, validated=False):
+    """A question; with `validated` the answer says whether it is (the bit AD, RFC 6840 section 5.7)."""
+    flags = 0x0120 if validated else 0x0100
+    return struct.pack("!6H", identity, flags, 1, 0, 0, 0) + pack_name(name) + struct.pack("!2H", kind, 1)
 
 
 def question(message):

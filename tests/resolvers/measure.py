@@ -1,5 +1,7 @@
 """What is measured. Times are in milliseconds, None where nothing came."""
 
+import contextlib
+import functools
 import json
 import os
 import random
@@ -8,7 +10,8 @@ import time
 
 import firstflight
 from dnswire import A, AAAA, labels, letters
-from process import Process
+from process import Process, run
+from sniffer import Sniffer
 from world import ENGINE, HOSTS, PORT, RELAY_PORT, THESIS_ZONE, ZONE, at
 
 CARRIAGE, THESIS, SITE = labels(ZONE), labels(THESIS_ZONE), labels("xyz.com")
@@ -34,14 +37,16 @@ def summary(times):
 class Carriage:
     """Queries of the client's, and when they arrive behind the resolver."""
 
-    def __init__(self, world, at_front, at_server, asker):
+    def __init__(self, world, at_front, at_server, asker, patience=5):
         self.world, self.at_front, self.at_server, self.asker = world, at_front, at_server, asker
+        #: How long an arrival is waited for, s.
+        self.patience = patience
 
     def arrival(self, names, wanted, sniffer, answers):
         """Asks for `names`; ms until the sniffer has what is wanted."""
         sniffer.clear()
         began = self.asker.send(names)
-        packet = sniffer.wait(wanted)
+        packet = sniffer.wait(wanted, self.patience)
         self.asker.answers(answers, timeout=5 if packet else 0.1)
         # What the resolver does on its own has an end.
         time.sleep(0.01)
@@ -76,8 +81,17 @@ class Carriage:
         return self.arrival([name], lambda p: not p.sent and p.name == tuple(name), self.at_front, 1)
 
 
+#: Options of a fetch as programs do it now, over TCP in UDP.
+UDP_TODAY = ("--no-fast-open", "--udp")
 #: First flights of one zone in a minute, and so of one run of the command (section 10 of docs/spec/dns-carriage.md).
 AT_ONCE = 4
+
+
+@functools.cache
+def verify_first():
+    """The option that does so; builds without it wait always."""
+    option = "--verify-first"
+    return (option,) if option in run(firstflight.BINARY, "get", "--help").stdout else ()
 
 
 class Fetch:
@@ -87,21 +101,64 @@ class Fetch:
     def __init__(self, world, at_resolver, at_server):
         self.world, self.at_resolver, self.at_server = world, at_resolver, at_server
         self.memory = os.path.join(world.directory, f"memory-{random.randrange(1 << 32)}.json")
+        #: Fetches so far, and how many of them succeeded.
+        self.asked = self.succeeded = 0
+
+    @classmethod
+    def entered(cls, stack, world):
+        """One whose devices are listened at as long as the stack lasts."""
+        return cls(world, *(stack.enter_context(Sniffer(world.client, device)) for device in ("resolver", "server")))
 
     def run(self, hosts, *options):
         """Fetches from the hosts, one after the other; a time, or None, and a report for each."""
+        found = self.tried(hosts, *options)
+        if [record["status"] for _, record in found] != [200] * len(hosts):
+            raise AssertionError(f"{' '.join(options)}: {[record for _, record in found]}")
+        return found
+
+    def tried(self, hosts, *options):
+        """As `run`, but fetches may fail: they have no time."""
+        reports = self.reports([hosts], *options)
+        asked = [p for p in self.at_resolver.packets if p.sent and p.destination == 53]
+        times = self.times(hosts, asked, self.responses())
+        return [(time if record["status"] == 200 else None, record) for time, record in zip(times, reports)]
+
+    def at_once(self, runs, *options):
+        """Fetches at the same time, in runs of the command for so many hosts each; ms from the first question to the
+        last response's first packet, None if a fetch failed, and the reports."""
+        hosts = [host for run in runs for host in run]
+        reports = self.reports(runs, "--parallel", str(len(hosts)), *options)
+        began = next((p.time for p in self.at_resolver.packets if p.sent and p.destination == 53), None)
+        # By TCP's ports, which are inside of UDP: a connection for each fetch.
+        first = {(p.destination, p.data[4:8]): p.time for p in reversed(self.responses())}
+        if began is None or len(first) < len(hosts) or [report["status"] for report in reports] != [200] * len(hosts):
+            return None, reports
+        return (max(first.values()) - began) * 1000, reports
+
+    def reports(self, runs, *options):
+        """Runs the command, at the same time for each of several lists of hosts; its reports, also of fetches that it did
+        not come to."""
         self.at_resolver.clear()
         self.at_server.clear()
-        urls = [f"http://{host}:{PORT}/small" for host in hosts]
-        with Process([firstflight.BINARY, "get", "--json", *urls, *options], ns=self.world.client) as get:
-            get.wait(120)
-        reports = [record for record in get.records() if "outcome" in record]
-        if [record["status"] for record in reports] != [200] * len(hosts):
-            raise AssertionError(f"{' '.join(get.command)}: {get.text()}")
-        asked = [p for p in self.at_resolver.packets if p.sent and p.destination == 53]
-        # A response is larger than a handshake.
-        came = [p for p in self.at_server.packets if not p.sent and p.source == PORT and p.length > 500]
-        return list(zip(self.times(hosts, asked, came), reports))
+        reports = []
+        with contextlib.ExitStack() as stack:
+            commands = [
+                [firstflight.BINARY, "get", "--json", *(f"http://{host}:{PORT}/small" for host in hosts), *options]
+                for hosts in runs
+            ]
+            started = [stack.enter_context(Process(command, ns=self.world.client)) for command in commands]
+            for hosts, get in zip(runs, started):
+                get.wait(120)
+                found = [record for record in get.records() if "outcome" in record]
+                lost = {"status": None, "way": None, "held_back": None, "error": get.text("err")}
+                reports += found + [lost] * (len(hosts) - len(found))
+        self.asked += len(reports)
+        self.succeeded += sum(record["status"] == 200 for record in reports)
+        return reports
+
+    def responses(self):
+        """The first packets of responses, and more: a response is larger than a handshake."""
+        return [p for p in self.at_server.packets if not p.sent and p.source == PORT and p.length > 500]
 
     @staticmethod
     def times(hosts, asked, came):
@@ -119,20 +176,25 @@ class Fetch:
     def today(self, host, way):
         """As programs do it now: the system's resolver, then a handshake."""
         world = self.world
-        options = ["--udp"]
+        options = UDP_TODAY
         if way == "tcp":
             address, engine = (ends[world.family] for ends in (ENGINE.host, ENGINE.peer))
-            options = ["--tun", "ff0", "--host-ip", ENGINE.cidr(address), "--ip", engine]
-        return self.run([host], "--no-fast-open", *options)[0]
+            options = ("--no-fast-open", "--tun", "ff0", "--host-ip", ENGINE.cidr(address), "--ip", engine)
+        return self.run([host], *options)[0]
 
     def via_dns(self, hosts, *options):
         """The request inside the lookup, of a client that the server has not met."""
+        return self.run(hosts, *self.by_lookup(), *options)
+
+    def by_lookup(self, verified=True):
+        """Options of such a request, once the client has a new address. `verified`: it waits until a verifier has found
+        that strangers can answer."""
         world = self.world
         world.renumber()
-        return self.run(
-            hosts, "--udp", "--via-dns", "--dns", at(world.resolver_address, 53), "--dns-memory", self.memory,
+        return (
+            "--udp", "--via-dns", "--dns", at(world.resolver_address, 53), "--dns-memory", self.memory,
             "--verifier", world.issuer, "--verifier-key", world.verifier_key, "--second-verifier", world.second,
-            "--network-id", "0" * 31 + "1", "--verify-first", *options,
+            "--network-id", "0" * 31 + "1", *(verify_first() if verified else ()),
         )  # fmt: skip
 
     def learn(self):
@@ -140,7 +202,7 @@ class Fetch:
         known = None
         # A resolver that begins may fail to find the record.
         for _ in range(3):
-            self.via_dns(["www.xyz.com"])
+            self.tried(["www.xyz.com"], *self.by_lookup())
             with open(self.memory, encoding="utf-8") as file:
                 memory = json.load(file)
             if memory["servers"]:

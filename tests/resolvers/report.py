@@ -1,12 +1,19 @@
 """Tables for people, in Markdown."""
 
+import collections
 import sys
 
 DASH = "–"
 
 
 def progress(line):
-    print(f"IPv{line['family']} {line['resolver']}: measured", file=sys.stderr, flush=True)
+    print(f"{title(line)}: measured", file=sys.stderr, flush=True)
+
+
+def title(line):
+    """Which of the measurements it is."""
+    words = (f"IPv{line['family']}", line.get("part"), line["resolver"], line.get("what"))
+    return ", ".join(filter(None, words))
 
 
 def median(line, what):
@@ -24,6 +31,15 @@ def extra(line, what, than, options, more=0):
     if one is None or other is None:
         return DASH
     return f"{(one - other - more) / options.rtts['front'] + 0.0:.1f}".replace("-0.0", "0.0")
+
+
+def ways(records):
+    """How many requests went which way, and why not inside the lookup."""
+    return dict(collections.Counter(f"{record['way']} {record['held_back'] or ''}".strip() for record in records))
+
+
+def listed(counted):
+    return ", ".join(f"{way} {count}" for way, count in sorted(counted.items()))
 
 
 def table(head, rows):
@@ -121,9 +137,70 @@ def broken(lines):
     return table(head, rows)
 
 
+def executed(line):
+    return "{executed} of {asked}".format_map(line["executed"])
+
+
+def limits(lines):
+    kinds = {"today": "today", "first": "in the lookup, first time", "learnt": "in the lookup, learnt"}
+    head = ["", "above the limit, dnsdist", "questions a second", "fetches at once"]
+    for name in kinds.values():
+        head += [f"{name}: succeeded", "ms"]
+    head += ["ways, first time", "ways, learnt", "executed"]
+    rows = []
+    for line in lines:
+        row = [f"IPv{line['family']}", line["action"], str(line["limit"]), str(line["together"])]
+        for kind in kinds:
+            row += ["{} of {}".format(*line["succeeded"][kind]), median(line, kind)]
+        row += [listed(line["ways"][kind]) for kind in ("first", "learnt")]
+        rows.append([*row, executed(line)])
+    return table(head, rows)
+
+
+def loss(lines):
+    head = ["", "resolver", "today: succeeded", "ms", "mean", "in the lookup: succeeded", "ms", "mean"]
+    head += ["ways", "runs with a stop", "longest stop, s", "executed"]
+    rows = []
+    for line in lines:
+        row = [f"IPv{line['family']}", line["resolver"]]
+        for succeeded, what in (("today", "today"), ("in the lookup", "via-dns")):
+            mean = line["mean"][what]
+            row += ["{} of {}".format(*line["succeeded"][succeeded]), median(line, what)]
+            row.append(DASH if mean is None else f"{mean:.0f}")
+        row += [listed(line["ways"]), "{} of {}".format(*line["stopped"]), str(line["longest_stop_s"])]
+        row.append(executed(line))
+        rows.append(row)
+    return table(head, rows)
+
+
+def fronts(lines):
+    head = ["", "resolver", "fronts forward", "first flights that arrived", "ms", "ways of fetches", "executed"]
+    rows = []
+    for line in lines:
+        row = [f"IPv{line['family']}", line["resolver"], "yes" if line["forwarding"] else "no"]
+        row += ["{} of {}".format(*line["arrived"]), median(line, "flight"), listed(line["ways"])]
+        rows.append([*row, executed(line)])
+    return table(head, rows)
+
+
+def visits(lines):
+    head = ["", "today, ms", "with `--via-dns`, ms", "the server known, ms", "ways of the first", "of the known"]
+    head += ["executed"]
+    rows = []
+    for line in lines:
+        row = [f"IPv{line['family']}", *(median(line, kind) for kind in ("today", "first", "known"))]
+        row += [listed(line["ways"][kind]) for kind in ("first", "known")]
+        rows.append([*row, executed(line)])
+    return table(head, rows)
+
+
 def text(found, options):
     """The tables of what was measured."""
-    real = [line for line in found if "manner" not in line]
+    real = [line for line in found if "manner" not in line and "part" not in line]
+
+    def of(part):
+        return [line for line in found if line.get("part") == part]
+
     parts = []
     if {"fetch", "flight", "thesis"} <= set(options.parts):
         parts += ["First bytes, and what the resolver adds", together(real, options)]
@@ -137,7 +214,19 @@ def text(found, options):
         parts += ["Processor time of the resolver", cost(real)]
     if "broken" in options.parts:
         parts += ["Resolvers that misbehave", broken([line for line in found if "manner" in line])]
-    versions = sorted({f"{line['resolver']} {line['version']}" for line in real})
+    if "visit" in options.parts:
+        parts += ["First visits", visits(of("visit"))]
+    if "limits" in options.parts:
+        parts += ["Limiters", limits(of("limits"))]
+    if "loss" in options.parts:
+        parts += ["Loss between the resolver and the authorities", loss(of("loss"))]
+    if "signed" in options.parts:
+        for beside in sorted({line["beside"] for line in of("signed")}, reverse=True):
+            lines = [line for line in of("signed") if line["beside"] == beside]
+            parts += [f"First flights below signed zones, xyz.com served by {beside}", flights(lines, options)]
+    if "fronts" in options.parts:
+        parts += ["Two fronts", fronts(of("fronts"))]
+    versions = sorted({f"{line['resolver']} {line['version']}" for line in found if "version" in line})
     if versions:
         parts.append("Versions: " + "; ".join(versions))
     return "\n\n".join(parts)

@@ -1,4 +1,4 @@
-"""Resolvers as Debian configures them, with a private root: hints, no trust anchor, an address to listen on."""
+"""Resolvers as Debian configures them, with a private root: hints, a trust anchor or none, an address to listen on."""
 
 import os
 import shutil
@@ -59,11 +59,12 @@ class Unbound(Resolver):
     def prepare(self):
         # /etc/unbound/unbound.conf includes a trust anchor and the control socket: neither. Else all is built in.
         address, port = self.listen or (self.world.resolver_address, 53)
+        anchor = f' trust-anchor: ". DS {self.world.anchor}"\n' if self.world.anchor else ""
         config = self.file(
             "unbound.conf",
             f'server:\n interface: {address}\n port: {port}\n access-control: 10.0.0.0/8 allow\n'
             f' access-control: fd00::/8 allow\n username: ""\n chroot: ""\n pidfile: ""\n'
-            f' directory: "{self.directory}"\n use-syslog: no\n root-hints: "{self.hints()}"\n'
+            f' directory: "{self.directory}"\n use-syslog: no\n root-hints: "{self.hints()}"\n{anchor}'
             "remote-control:\n control-enable: no\n",
         )
         return ["unbound", "-d", "-c", config]
@@ -74,10 +75,15 @@ class Bind(Resolver):
 
     def prepare(self):
         # As /etc/bind/named.conf.options, but for the trust anchor.
+        validation, anchors = "no", ""
+        if self.world.anchor:
+            tag, algorithm, kind, digest = self.world.anchor.split()
+            validation = "yes"
+            anchors = f'trust-anchors {{ . static-ds {tag} {algorithm} {kind} "{digest}"; }};\n'
         config = self.file(
             "named.conf",
-            f'options {{ directory "{self.directory}"; dnssec-validation no; listen-on-v6 {{ any; }};\n'
-            f' pid-file none; session-keyfile none; }};\ncontrols {{ }};\n'
+            f'options {{ directory "{self.directory}"; dnssec-validation {validation}; listen-on-v6 {{ any; }};\n'
+            f' pid-file none; session-keyfile none; }};\ncontrols {{ }};\n{anchors}'
             f'zone "." {{ type hint; file "{self.hints()}"; }};\n',
         )
         return ["named", "-g", "-c", config]
@@ -89,11 +95,12 @@ class Knot(Resolver):
     def prepare(self):
         # As /etc/knot-resolver/kresd.conf.
         world = self.world
+        anchor = f"trust_anchors.add('. IN DS {world.anchor}')\n" if world.anchor else ""
         config = self.file(
             "kresd.conf",
             f"net.listen('{world.resolver_address}', 53, {{ kind = 'dns' }})\n"
             "modules = { 'hints > iterate', 'stats', 'predict' }\ncache.size = 100 * MB\n"
-            f"trust_anchors.remove('.')\nhints.root({{ ['a.root.'] = {{ '{world.root_address}' }} }})\n",
+            f"trust_anchors.remove('.')\n{anchor}hints.root({{ ['a.root.'] = {{ '{world.root_address}' }} }})\n",
         )
         return ["kresd", "-n", "-c", config, self.directory]
 
@@ -104,11 +111,13 @@ class PowerDns(Resolver):
     def prepare(self):
         # As /etc/powerdns/recursor.conf. Not its own: private addresses may be asked, and IPv6 where there is no other.
         outgoing = "query-local-address=::\n" if self.world.family == 6 else ""
-        anchors = self.file("recursor.lua", 'clearTA(".")\n')
+        anchor, validation = self.world.anchor, "validate" if self.world.anchor else "process"
+        anchors = self.file("recursor.lua", 'clearTA(".")\n' + (f'addTA(".", "{anchor}")\n' if anchor else ""))
         self.file(
             "recursor.conf",
             f"local-address={self.world.resolver_address}\nhint-file={self.hints()}\nlua-config-file={anchors}\n"
-            f"dont-query=\n{outgoing}socket-dir={self.directory}\nquiet=yes\nsecurity-poll-suffix=\n",
+            f"dont-query=\n{outgoing}socket-dir={self.directory}\nquiet=yes\nsecurity-poll-suffix=\n"
+            f"dnssec={validation}\n",
         )
         return ["pdns_recursor", f"--config-dir={self.directory}", "--daemon=no"]
 
@@ -117,10 +126,12 @@ class Dnsmasq(Resolver):
     command, package, label = "dnsmasq", "dnsmasq", "dnsmasq, unbound behind it"
 
     def prepare(self):
+        anchor = self.world.anchor
+        validation = f"dnssec\ntrust-anchor=.,{','.join(anchor.split())}\n" if anchor else ""
         config = self.file(
             "dnsmasq.conf",
             f"no-resolv\nserver=127.0.0.1#5353\nlisten-address={self.world.resolver_address}\nbind-interfaces\n"
-            "user=root\npid-file\n",
+            f"user=root\npid-file\n{validation}",
         )
         return ["dnsmasq", "-k", "-C", config]
 

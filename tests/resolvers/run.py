@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a lookup and a first flight inside it cost through real resolvers, in a small Internet of this machine.
 
-    tests/resolvers/run.py [--quick] [--resolver NAME …] [--family 4|6] [--json]
+    tests/resolvers/run.py [--quick | --check] [--part NAME …] [--resolver NAME …] [--family 4|6] [--json]
 
 Measures, for each resolver and family:
 
@@ -10,6 +10,15 @@ Measures, for each resolver and family:
   thesis   the same in one name of four or five labels, as the thesis has it (5.1)
   cost     processor time of the resolver for a lookup, and for one with a first flight beside it
   broken   resolvers that are silent, slow, lying or filter odd octets
+  visit    a first visit with `get --via-dns`, when nothing is known of the server
+  limits   fetches through dnsdist in front of unbound, which refuses or drops questions above a limit
+  loss     fetches while the wires between the resolver and the authorities lose packets
+  fronts   first flights to a carriage zone with two name servers
+  signed   first flights below zones that NSD or BIND serves signed, through resolvers that validate
+
+From `visit` on, what must hold however long it takes is checked: all fetches succeed, each request is executed once,
+first flights arrive at one of two fronts, and answers validate. The exit status is 1, after a line for each, if
+something does not. `--check` does that and nothing else, as ./check wants it.
 
 Needs root and the packages of packages.txt; `cargo build --release -p firstflight-cli -p firstflight-lab` first. All
 it makes are network namespaces and processes, which end with it.
@@ -20,6 +29,7 @@ import collections
 import contextlib
 import json
 import os
+import shutil
 import signal
 import sys
 
@@ -27,18 +37,30 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "interop")]
 sys.dont_write_bytecode = True
 
+import authority  # noqa: E402
 import broken  # noqa: E402
 import cost  # noqa: E402
 import firstflight  # noqa: E402
+import fronts  # noqa: E402
+import limits  # noqa: E402
+import loss  # noqa: E402
 import report  # noqa: E402
 import resolvers  # noqa: E402
+import signed  # noqa: E402
+import visit  # noqa: E402
 from measure import AT_ONCE, Carriage, Fetch, summary  # noqa: E402
 from sealed import Keys  # noqa: E402
 from dnswire import letters  # noqa: E402
 from sniffer import Sniffer  # noqa: E402
 from world import HOSTS, RTTS, World, ZONE  # noqa: E402
 
-PARTS = ("fetch", "flight", "thesis", "cost", "broken")
+PARTS = ("fetch", "flight", "thesis", "cost", "broken", "visit", "limits", "loss", "fronts", "signed")
+#: Those of --check.
+CHECKED = ("limits", "fronts", "signed")
+#: Those that are made for each resolver.
+OF_RESOLVERS = {"fetch", "flight", "thesis", "cost"}
+#: Those in the same small Internet with unbound only.
+OF_ONE = {"broken": broken, "visit": visit, "limits": limits}
 
 
 def on_terminate(number, _frame):
@@ -58,13 +80,13 @@ def flights(world, kind, keys, options):
             carriage = Carriage(world, at_front, at_server, asker)
             carriage.warm()
             results["plain"] = summary([carriage.plain() for _ in range(options.count)])
-            if "flight" in options.parts:
+            if {"flight", "signed"} & set(options.parts):
                 results["flight"] = summary([carriage.flight(keys.fragments()) for _ in range(options.count)])
             if "thesis" in options.parts:
                 for count in (4, 5):
                     times = [carriage.thesis(count) for _ in range(options.count)]
                     results[f"thesis-{count}"] = summary(times)
-        if "flight" not in options.parts:
+        if not {"flight", "signed"} & set(options.parts):
             return results
         for state in ("parent", "cold"):
             times = {"plain": [], "flight": [], "parity": []}
@@ -118,20 +140,35 @@ def measured(options):
     keys = Keys(ZONE)
     found = []
     for family in options.family:
-        with World(family, options.rtts, keys) as world:
-            try:
-                found.extend(measured_in(world, keys, options))
-            except Exception:
-                print("\n".join(world.tails()), file=sys.stderr)
-                raise
+        for kind, measure in worlds(keys, options):
+            with kind(family, options.rtts, keys) as world:
+                try:
+                    found.extend(measure(world, options))
+                except Exception:
+                    print("\n".join(world.tails()), file=sys.stderr)
+                    raise
     return found
+
+
+def worlds(keys, options):
+    """Kinds of small Internets, and what is measured there."""
+    parts = set(options.parts)
+    if parts & (OF_RESOLVERS | OF_ONE.keys()):
+        yield World, lambda world, options: measured_in(world, keys, options)
+    if "loss" in parts:
+        yield loss.LossyWorld, loss.measured
+    if "fronts" in parts:
+        yield fronts.TwoFronts, fronts.measured
+    if "signed" in parts:
+        for kind in signed.WORLDS[: 1 if options.check else None]:
+            yield kind, lambda world, options: signed.measured(world, options, flights)
 
 
 def measured_in(world, keys, options):
     parts = set(options.parts)
-    if {"fetch", "broken"} & parts:
+    if {"fetch", *OF_ONE} & parts:
         world.web_servers()
-    for kind in options.resolver if parts - {"broken"} else ():
+    for kind in options.resolver if parts & OF_RESOLVERS else ():
         results = {}
         if {"flight", "thesis"} & parts:
             results.update(flights(world, kind, keys, options))
@@ -142,8 +179,9 @@ def measured_in(world, keys, options):
             line["cost_us"] = cost.measured(world, kind, keys, options)
         report.progress(line)
         yield line
-    if "broken" in parts:
-        yield from broken.measured(world, options)
+    for part, module in OF_ONE.items():
+        if part in parts:
+            yield from module.measured(world, options)
 
 
 def arguments():
@@ -151,6 +189,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--count", type=int, default=200, metavar="N", help="measurements of each kind [200]")
     parser.add_argument("--quick", action="store_true", help="five of each kind")
+    parser.add_argument("--check", action="store_true", help="what must hold, in a minute: unbound, IPv4, no figures")
     parser.add_argument("--resolver", action="append", choices=names, help="only this one; once more for others")
     parser.add_argument("--family", action="append", type=int, choices=(4, 6), help="only this one")
     parser.add_argument("--part", action="append", choices=PARTS, dest="parts", help="only this part")
@@ -159,11 +198,15 @@ def arguments():
     parser.add_argument("--bin", default=firstflight.default_binary(), metavar="PATH", help="the command")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
-    options.count = 5 if options.quick else options.count
+    if options.check:
+        options.count, options.resolver, options.family = 1, ["unbound"], [4]
+        options.parts = options.parts or CHECKED
+    elif options.quick:
+        options.count = 5
     if not 1 <= options.count <= HOSTS:
         parser.error(f"--count is from 1 to {HOSTS}")
     # Resolvers have to be started for these.
-    options.restarts = max(2, options.count // 20)
+    options.restarts = max(2, options.count // 20) if not options.check else 0
     options.resolver = [names[name] for name in options.resolver or names]
     options.family = options.family or [4, 6]
     options.parts = options.parts or PARTS
@@ -179,6 +222,9 @@ def missing(options):
         if not os.access(path, os.X_OK):
             return f"no command at {path}: cargo build --release -p firstflight-cli -p firstflight-lab"
     lacking = [kind.package for kind in options.resolver if kind.missing()]
+    needed = {"limits": limits.NEEDS, "signed": authority.NEEDS}
+    for part in needed.keys() & set(options.parts):
+        lacking += [package for command, package in needed[part].items() if shutil.which(command) is None]
     return f"apt-get install --no-install-recommends {' '.join(lacking)}" if lacking else None
 
 
@@ -192,11 +238,17 @@ def main():
     signal.signal(signal.SIGTERM, on_terminate)
     signal.signal(signal.SIGINT, on_terminate)
     found = measured(options)
-    if options.json:
+    if options.check:
+        for line in found:
+            print(f"{report.title(line)}: {'FAILED' if line['failures'] else 'ok'}")
+    elif options.json:
         print(json.dumps({"count": options.count, "rtt_ms": options.rtts, "results": found}))
     else:
         print(report.text(found, options))
-    return 0
+    failures = [f"{report.title(line)}: {text}" for line in found for text in line.get("failures", ())]
+    for text in failures:
+        print(f"tests/resolvers/run.py: {text}", file=sys.stderr)
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

@@ -34,12 +34,13 @@ def parse(packet, when, sent):
 
 
 class Sniffer:
-    """What arrives at a device of a namespace, and leaves by it, while the `with` block lasts."""
+    """What arrives at a device of a namespace, or at all of them, and leaves by it, while the `with` block lasts."""
 
-    def __init__(self, ns, device):
+    def __init__(self, ns, device=None):
         with ns.entered():
             self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
-        self.socket.bind((device, ETH_P_ALL))
+        if device:
+            self.socket.bind((device, ETH_P_ALL))
         self.socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self.socket.settimeout(0.2)
         self.packets = collections.deque(maxlen=100_000)

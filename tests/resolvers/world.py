@@ -26,6 +26,8 @@ from wire import Wire
 
 #: Round-trip times, ms: the defaults of run.py.
 RTTS = {"resolver": 10, "root": 50, "front": 50, "server": 50, "relay": 2}
+#: The wires that only questions to authorities pass.
+TO_AUTHORITIES = ("root", "front")
 ZONE = "f.xyz.com"
 #: The zone whose authority answers as the thesis wants it, where that one has `www.xyz.com`.
 THESIS_ZONE = "cdn.xyz.com"
@@ -52,7 +54,10 @@ def at(address, port):
 
 
 class World(Context):
-    """Everything but a resolver, in one family; `t.resolver_ns` waits for one."""
+    """Everything but a resolver, in one family; the namespace `resolver` waits for one."""
+
+    #: The DS record of the root's key, after `DS`: resolvers validate. None: nothing is signed.
+    anchor = None
 
     def __init__(self, family, rtts, keys):
         super().__init__()
@@ -78,16 +83,7 @@ class World(Context):
         names = ("client", "resolver", "root", "front", "server")
         self.client, self.resolver, self.root, self.front, self.server = map(self.namespace, names)
         self.directory = self.enter_context(workdir())
-        for left, right, pair, name, device in (
-            (self.client, self.resolver, TO_RESOLVER, "resolver", "resolver"),
-            (self.resolver, self.root, TO_ROOT, "root", "root"),
-            (self.resolver, self.front, TO_FRONT, "front", "front"),
-            (self.client, self.server, TO_SERVER, "server", "server"),
-            (self.front, self.server, RELAY, "relay", "relay"),
-        ):
-            # Before all others: whatever the machine does, it is these that must be on time.
-            prefix = ("chrt", "-f", "10")
-            self.start(Wire(left, right, pair, "--rtt", f"{self.rtts[name]}ms", device=device, prefix=prefix))
+        self.wires()
         for address in (self.com_address, self.xyz_address):
             self.root.ip("addr", "add", Pair.cidr(address), "dev", "root", *self.nodad())
         self.front.ip("addr", "add", Pair.cidr(self.thesis_address), "dev", "front", *self.nodad())
@@ -95,7 +91,30 @@ class World(Context):
         self.verifier_key = run(
             firstflight.BINARY, "verifier", "keygen", "--key", os.path.join(self.directory, "verifier.key")
         ).stdout.split()[1]
-        self.authorities()
+        self.parents()
+        self.fronts()
+        self.thesis()
+
+    def wires(self):
+        for left, right, pair, name in (
+            (self.client, self.resolver, TO_RESOLVER, "resolver"),
+            (self.resolver, self.root, TO_ROOT, "root"),
+            (self.resolver, self.front, TO_FRONT, "front"),
+            (self.client, self.server, TO_SERVER, "server"),
+            (self.front, self.server, RELAY, "relay"),
+        ):
+            self.wire(left, right, pair, name)
+
+    def wire(self, left, right, pair, name, device=None):
+        """A wire with the round-trip time of that name; the device has the same name unless another is given."""
+        # Before all others: whatever the machine does, it is these that must be on time.
+        prefix = ("chrt", "-f", "10")
+        options = ("--rtt", f"{self.rtts[name]}ms", *self.damage(name))
+        self.start(Wire(left, right, pair, *options, device=device or name, prefix=prefix))
+
+    def damage(self, _name):
+        """What else happens to packets on the wire of that name: options of `firstflight-lab wire`."""
+        return ()
 
     def resolv_conf(self):
         """`ip netns exec` shows the client this resolver as the system's."""
@@ -122,31 +141,46 @@ class World(Context):
         server.wait_until(lambda: "listening on" in server.text(), f"name server of {origin}")
         return server
 
-    def authorities(self):
+    def zones(self):
+        """The origins, addresses and contents of the zones above the carriage zone."""
         kind = self.kind
-        self.name_server(
-            self.root, self.root_address, ".",
+        root = (
             f"@ NS a.root.\na.root. {kind} {self.root_address}\n"
-            f"com. NS ns.com.\nns.com. {kind} {self.com_address}\n",
-        )  # fmt: skip
-        self.name_server(
-            self.root, self.com_address, "com.",
-            f"@ NS ns\nns {kind} {self.com_address}\nxyz NS ns.xyz\nns.xyz {kind} {self.xyz_address}\n",
-        )  # fmt: skip
+            f"com. NS ns.com.\nns.com. {kind} {self.com_address}\n"
+        )
+        com = f"@ NS ns\nns {kind} {self.com_address}\nxyz NS ns.xyz\nns.xyz {kind} {self.xyz_address}\n"
         # A wildcard: names that no resolver knows yet.
-        self.name_server(
-            self.root, self.xyz_address, "xyz.com.",
+        site = (
             f"@ NS ns\nns {kind} {self.xyz_address}\n"
-            f"www {kind} {self.server_address}\n* {kind} {self.server_address}\n"
-            f"f NS ns.f\nns.f {kind} {self.front_address}\n"
-            f"cdn NS ns.cdn\nns.cdn {kind} {self.thesis_address}\n{self.published()}",
+            f"www {kind} {self.server_address}\n* {kind} {self.server_address}\n{self.delegation()}"
+            f"cdn NS ns.cdn\nns.cdn {kind} {self.thesis_address}\n{self.published()}"
+        )
+        return ((".", self.root_address, root), ("com.", self.com_address, com), ("xyz.com.", self.xyz_address, site))
+
+    def delegation(self):
+        """Of the carriage zone."""
+        return f"f NS ns.f\nns.f {self.kind} {self.front_address}\n"
+
+    def parents(self):
+        """The name servers above the carriage zone."""
+        for origin, address, zone in self.zones():
+            self.name_server(self.root, address, origin, zone)
+
+    def fronts(self):
+        """The name server of the carriage zone."""
+        self.carriage_server(self.front, self.front_address, f"@ NS ns\nns {self.kind} {self.front_address}\n")
+
+    def carriage_server(self, ns, address, zone, number=0, *options):
+        """A front; with several of them, `number` counts them."""
+        return self.name_server(
+            ns, address, f"{ZONE}.", zone, "--carriage-zone", ZONE, "--carriage-address", TO_SERVER.peer[4],
+            "--key", self.file("carriage.key", self.keys.carriage()),
+            "--state", os.path.join(self.directory, f"boot-{number}"), "--front-id", str(100 * number),
+            "--relay", f"{at(RELAY.peer[self.family], RELAY_PORT)}={self.file('relay', self.keys.relay())}", *options,
         )  # fmt: skip
-        self.name_server(
-            self.front, self.front_address, f"{ZONE}.", f"@ NS ns\nns {kind} {self.front_address}\n",
-            "--carriage-zone", ZONE, "--carriage-address", TO_SERVER.peer[4],
-            "--key", self.file("carriage.key", self.keys.carriage()), "--state", os.path.join(self.directory, "boot"),
-            "--relay", f"{at(RELAY.peer[self.family], RELAY_PORT)}={self.file('relay', self.keys.relay())}",
-        )  # fmt: skip
+
+    def thesis(self):
+        """The authority that answers as the thesis wants it."""
         here = os.path.dirname(os.path.abspath(__file__))
         responder = self.start(
             Process(
@@ -156,16 +190,20 @@ class World(Context):
         )
         responder.wait_until(lambda: "ready" in responder.text(), "the responder")
 
-    def asker(self):
-        return Asker(self)
+    def asker(self, inner=None):
+        return Asker(self, inner)
 
     def published(self):
-        """That the server takes certificates and first flights by lookups."""
+        """That the server takes certificates and first flights by lookups, for all of its names."""
+        return "".join(f"{name} HTTPS 1 . {self.parameter()}\n" for name in ("www", "*"))
+
+    def parameter(self):
+        """What it publishes."""
         told = run(
             firstflight.BINARY, "asap", "record", "--verifier-key", self.verifier_key, "--udp-port", str(PORT),
             "--carriage-zone", ZONE, "--carriage-key", f"{KEY_ID}:{self.keys.public.hex()}",
         )  # fmt: skip
-        return f"www HTTPS 1 . {told.stdout.strip()}\n"
+        return told.stdout.strip()
 
     def web_servers(self):
         """The server over TCP in UDP, the kernel's over TCP, and two verifiers beside them."""
@@ -182,8 +220,8 @@ class World(Context):
             )
         identities = ["www.xyz.com", *(f"h{number}.xyz.com" for number in range(HOSTS))]
         trust = self.file("trust.toml", f'# begin\n[[verifier]]\nkey = "{self.verifier_key}"\nown = true\n# end\n')
-        self.command(
-            "serve", "--root", root, "--udp", at(self.server_address, PORT), "--trust", trust, "--first-start",
+        self.serve = self.command(
+            "serve", "--json-log", "--root", root, "--udp", at(self.server_address, PORT), "--trust", trust, "--first-start",
             "--relay-listen", at(RELAY.peer[family], RELAY_PORT), "--relay-key", os.path.join(self.directory, "relay"),
             *(word for identity in identities for word in ("--identity", identity)),
         )  # fmt: skip
@@ -215,15 +253,20 @@ class World(Context):
         """The command under test, in the server's namespace, until it listens."""
         process = self.start(Process([firstflight.BINARY, *arguments], ns=self.server))
         process.wait_until(lambda: "listening on" in process.text(), f"`{arguments[0]}`")
+        return process
+
+    def executed(self):
+        """Requests that the server over TCP in UDP has executed so far."""
+        return sum(record.get("event") == "request" for record in self.serve.records())
 
 
 class Asker:
-    """A socket of the client's that asks the resolver."""
+    """A socket of the client's that asks the resolver; or one beside the resolver that asks another one there."""
 
-    def __init__(self, world):
-        with world.client.entered():
-            self.socket = socket.socket(AF[world.family], socket.SOCK_DGRAM)
-        self.socket.connect((world.resolver_address, 53))
+    def __init__(self, world, inner=None):
+        with (world.resolver if inner else world.client).entered():
+            self.socket = socket.socket(socket.AF_INET if inner else AF[world.family], socket.SOCK_DGRAM)
+        self.socket.connect(inner or (world.resolver_address, 53))
         self.number = random.randrange(65536)
 
     def __enter__(self):
@@ -243,12 +286,12 @@ class Asker:
         except OSError:
             return False
 
-    def send(self, names, kind=None):
+    def send(self, names, kind=None, validated=False):
         """Asks for all of them at once; gives when, in seconds of the wall clock."""
         messages = []
         for name in names:
             self.number = (self.number + 1) % 65536
-            messages.append(query(self.number, name, kind or A))
+            messages.append(query(self.number, name, kind or A, validated))
         when = time.time()
         for message in messages:
             self.socket.send(message)
@@ -265,10 +308,10 @@ class Asker:
                 break
         return found
 
-    def ask(self, name, kind=None, timeout=8):
+    def ask(self, name, kind=None, timeout=8, validated=False):
         """One name, asked again every 2 s; its answer."""
         for _ in range(max(1, timeout // 2)):
-            self.send([name], kind)
+            self.send([name], kind, validated)
             for answer in self.answers(1, 2):
                 return answer
         raise AssertionError(f"no answer for {b'.'.join(name)!r}")
