@@ -1,5 +1,5 @@
-"""Fetches while the wires between the resolver and the authorities lose packets. Each has to succeed, and the carriage
-must not stop for long because a packet was lost."""
+"""Fetches while the wires between the resolver and the authorities lose packets. Those in lookups have to succeed, and
+the carriage must not stop for long because a packet was lost."""
 
 import contextlib
 import json
@@ -57,6 +57,8 @@ def one(fetch, options):
         stops.append(longest_stop(fetch.memory))
     executed = settled(fetch, before)
     records = {"today": [record for _, record in today], "in the lookup": [record for _, record in via]}
+    # Today's way fails where the resolver gives up (SERVFAIL) because a packet was lost.
+    must = {"in the lookup": records["in the lookup"]}
     return {
         "ms": {"today": summary([time for time, _ in today]), "via-dns": summary([time for time, _ in via])},
         "succeeded": {way: [sum(r["status"] == 200 for r in some), len(some)] for way, some in records.items()},
@@ -69,7 +71,7 @@ def one(fetch, options):
         "stopped": [sum(map(bool, stops)), len(stops)],
         "longest_stop_s": max(stops),
         "executed": executed,
-        "failures": [*succeeded(records), *executed_once(executed), *stopped_for_long(stops)],
+        "failures": [*succeeded(must), *executed_once(executed), *stopped_for_long(stops)],
     }
 
 

@@ -201,6 +201,8 @@ def arguments():
     if options.check:
         options.count, options.resolver, options.family = 1, ["unbound"], [4]
         options.parts = options.parts or CHECKED
+        if unchecked := set(options.parts) & (OF_RESOLVERS | {"broken"}):
+            parser.error(f"--check has nothing to check in {', '.join(sorted(unchecked))}: leave --check out")
     elif options.quick:
         options.count = 5
     if not 1 <= options.count <= HOSTS:
