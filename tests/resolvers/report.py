@@ -128,7 +128,7 @@ def cost(lines):
 
 
 def broken(lines):
-    head = ["", "the resolver is", "today, ms", "in the lookup, ms", "added, ms", "way", "the next time, ms", "way"]
+    head = ["", "the resolver is", "today, ms", "in the lookup, ms", "added, ms", "way", "learnt, ms", "way"]
     rows = []
     for line in lines:
         added = DASH if line["added"] is None else f"{line['added']:+.0f}"
