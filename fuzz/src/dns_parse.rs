@@ -93,7 +93,7 @@ fn forward(data: &[u8]) {
     const { assert!(MAX_FORWARD <= 1232) };
 }
 
-/// Who has the key is read with care, too: whatever is sealed is taken as it was meant, or dropped.
+/// Sealed content is read with care, too: it is taken as it was sent, or dropped.
 fn forwarded(data: &[u8]) {
     let mut other = ForwardSender::new(&RelayKey::from_bytes(&[9; 32]), 2, 0, Boot(1));
     let Some(datagram) = other.seal(data, NOW_MS) else { return };

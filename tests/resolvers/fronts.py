@@ -21,7 +21,7 @@ FORWARD_PORT = 4455
 LEAST, FLIGHTS = 12, 100
 #: Longer than fronts keep fragments, s.
 PATIENCE = 3.5
-#: Of them so many arrive.
+#: The share of them that has to arrive.
 ARRIVE = 0.9
 
 

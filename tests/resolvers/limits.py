@@ -1,4 +1,4 @@
-"""Fetches through a limiter: dnsdist, which takes so many questions a second of each client, in front of unbound.
+"""Fetches through a limiter: dnsdist, which takes a limited number of questions a second from each client, in front of unbound.
 
 Each fetch has to succeed whatever the limiter does with the questions above the limit, and each request is executed
 once.

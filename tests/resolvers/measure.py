@@ -124,8 +124,8 @@ class Fetch:
         return [(time if record["status"] == 200 else None, record) for time, record in zip(times, reports)]
 
     def at_once(self, runs, *options):
-        """Fetches at the same time, in runs of the command for so many hosts each; ms from the first question to the
-        last response's first packet, None if a fetch failed, and the reports."""
+        """Fetches at the same time: `runs` has the hosts of each run of the command. Returns ms from the first question to
+        the last response's first packet, None if a fetch failed, and the reports."""
         hosts = [host for run in runs for host in run]
         reports = self.reports(runs, "--parallel", str(len(hosts)), *options)
         began = next((p.time for p in self.at_resolver.packets if p.sent and p.destination == 53), None)

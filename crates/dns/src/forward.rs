@@ -26,7 +26,7 @@ use firstflight_wire::{Clock, Instant};
 use peers::{Peers, Said};
 use std::collections::VecDeque;
 
-/// Fragments that wait to be sent. Whoever drives the front polls after each query, so a few are enough.
+/// Fragments that wait to be sent. The front is polled after each query, so a few are enough.
 const WAITING: usize = 64;
 
 /// Sends to the other fronts of the zone, under the key that all of them share. Not `Clone`: two with the same numbers
@@ -44,8 +44,8 @@ impl ForwardSender {
         Self { front, inner: RelaySender::new(&key.for_fronts(), key_id, front, boot) }
     }
 
-    /// A datagram with this content, whatever it is: for tests of who reads it. `None` if it is too long for any
-    /// datagram, or all sequence numbers are used. `unix_ms` is the wall clock's time.
+    /// A datagram with this content, valid or not: for tests of receivers. `None` if it is too long for any datagram,
+    /// or all sequence numbers are used. `unix_ms` is the wall clock's time.
     #[must_use]
     pub fn seal(&mut self, content: &[u8], unix_ms: u64) -> Option<Vec<u8>> {
         let mut datagram = vec![0; HEAD + content.len().min(MAX_FORWARD) + TAG];
@@ -69,7 +69,7 @@ pub struct ForwardConfig {
 }
 
 impl ForwardConfig {
-    /// Fragments forwarded in a second, and taken, unless somebody says otherwise: about as many as a thousand first
+    /// Fragments forwarded in a second, and taken, by default: about as many as a thousand first
     /// flights have, which is how many are opened.
     pub const PER_SECOND: NonZeroU32 = NonZeroU32::MIN.saturating_add(7_999);
 }
@@ -125,7 +125,7 @@ pub struct ForwardCounters {
     pub datagrams: RelayCounters,
 }
 
-/// What a front does with fragments that another one puts together.
+/// Forwards fragments to the fronts that own them, and takes those that this one owns.
 pub struct Forwarder {
     peers: Peers,
     sender: ForwardSender,
@@ -197,7 +197,7 @@ impl Forwarder {
         1 + self.peers.alive(now).count()
     }
 
-    /// The place of the front that puts together what this id is of; `None`: it is this one.
+    /// The place of the front that owns the set with this id; `None`: it is this one.
     fn owner(&self, id: FragmentId, now: Instant) -> Option<usize> {
         let own = owner::weight(id, self.sender.front);
         let weights = self.peers.alive(now).map(|(place, front)| (owner::weight(id, front), place));
@@ -218,11 +218,11 @@ impl Forwarder {
         true
     }
 
-    /// A datagram came from `from`: the fragments in it that this front is to keep. They are not forwarded again,
-    /// whoever owns them.
+    /// Takes a datagram from `from`; returns its fragments that this front is to keep. They are not forwarded again,
+    /// whichever front owns them.
     ///
     /// # Errors
-    /// Why it is dropped; counted.
+    /// Why the datagram was dropped. It is counted.
     pub fn handle_datagram(
         &mut self,
         from: SocketAddr,
@@ -285,7 +285,7 @@ impl Forwarder {
         fragments
     }
 
-    /// What the last datagram says of its front's clock, if it is to be told.
+    /// What the last datagram says of its front's clock, if a warning is due.
     pub(crate) const fn poll_clock(&mut self) -> Option<ClockReport> {
         self.receiver.poll_clock()
     }
@@ -312,7 +312,7 @@ impl fmt::Debug for Forwarder {
     }
 }
 
-/// What makes no sense: the caller is at fault.
+/// A configuration that cannot be used: the caller is at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ForwardError {

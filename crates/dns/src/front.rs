@@ -189,8 +189,8 @@ impl Front {
         self.forwarder().map(Forwarder::next_timeout)
     }
 
-    /// What the last datagram of another front says of its clock, if it is to be told: that it is too far from this one's,
-    /// and that it is right again.
+    /// What the last datagram of another front says of its clock, if a message is due: that it is too far from this
+    /// one's, or right again.
     pub fn poll_front_clock(&mut self) -> Option<ClockReport> {
         self.forwarder_mut()?.poll_clock()
     }

@@ -282,7 +282,7 @@ impl Service {
         let Self { sockets, limits, shared } = self;
         tokio::select! {
             () = sockets.run(Arc::clone(&shared), limits, stop) => {}
-            // As long as the others are answered: it does not end.
+            // It does not end by itself.
             () = shared.meet_fronts() => {}
         }
     }

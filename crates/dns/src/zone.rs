@@ -104,7 +104,7 @@ impl ZoneData {
         }
     }
 
-    /// Aliases in its file that lead back to themselves. They are answered; nobody gets anywhere by them.
+    /// Aliases in its file that lead back to themselves. They are answered, but have no address.
     #[must_use]
     pub fn alias_loops(&self) -> &[AliasLoop] {
         &self.loops

@@ -92,7 +92,7 @@ struct Inner {
     /// The way to the resolver; without one it is a UDP socket.
     exchange: Option<Exchange>,
     network: NetworkId,
-    /// With the time when it expires, in the endpoint's time.
+    /// The proof and when it expires, in the endpoint's time.
     proof: Mutex<Option<(Proof, Moment)>>,
     /// One more name, so that any one of them may be lost.
     parity: bool,
@@ -198,7 +198,7 @@ impl DnsPath {
         path
     }
 
-    /// From now on there is this proof, for an hour. First flights that were held back for want of one stay direct.
+    /// Uses this proof from now on, until it is an hour old. First flights that were held back without one stay direct.
     ///
     /// Must be called within a tokio runtime: while there is a proof, keep-alives are sent.
     pub fn prove(&self, proof: Proof) {
@@ -216,7 +216,7 @@ impl DnsPath {
     /// connection.
     ///
     /// # Errors
-    /// When nobody at the addresses answers, or there are none, and no answer to the first flight in the lookup comes
+    /// When no server answers at the addresses, or there are none, and no answer to the first flight in the lookup comes
     /// within 5 s of its departure.
     pub async fn connect<F>(
         &self,
@@ -263,7 +263,7 @@ impl DnsPath {
                 }
                 let way = if relayed { Way::Lookup } else { Way::Direct };
                 if !elsewhere {
-                    // If it was sent again, nobody knows which one arrived.
+                    // If the SYN was sent again, it is not known which one arrived.
                     let once = stream.info().is_some_and(|info| info.handshake_retransmits == 0);
                     let sent = known.get().copied().filter(|_| once);
                     // Its receiver ends with the runtime only.
@@ -291,7 +291,7 @@ impl DnsPath {
         self.0.lock().manners.stops(self.0.now()).cloned().collect()
     }
 
-    /// The program ends: judges first flights by the answers that have come so far, if the others are late. Before
+    /// Judges first flights with late names by the answers that have come so far. For programs that end: call it before
     /// [`DnsPath::stops`].
     pub fn conclude(&self) {
         self.0.lock().manners.conclude(self.0.now());
@@ -424,7 +424,7 @@ impl DnsPath {
     }
 }
 
-/// Holds the mapping of the translator until nobody wants it, or it is to be proved anew, or there is another proof.
+/// Keeps the translator's mapping alive until the path is dropped, the proof expires, or there is another proof.
 async fn keep(inner: Weak<Inner>, proof: Proof) {
     let Some(time) = inner.upgrade().map(|inner| inner.time.clone()) else { return };
     loop {
@@ -455,6 +455,6 @@ struct Departed {
     armed: Armed,
     flight: FlightId,
     names: usize,
-    /// Whom to tell what became of it.
+    /// Takes what became of it.
     fate: oneshot::Sender<Fate>,
 }

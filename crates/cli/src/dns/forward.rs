@@ -35,7 +35,7 @@ impl Forward {
         self.forward_listen.and(self.forward_key.as_deref())
     }
 
-    /// What can be told to be wrong before anything is bound.
+    /// Finds mistakes in the addresses before anything is bound.
     fn check(&self, listen: SocketAddr) -> Result<(), DnsError> {
         let wrong = |to: &&SocketAddr| {
             to.port() == 0 || to.ip().is_unspecified() || to.is_ipv4() != listen.is_ipv4() || **to == listen

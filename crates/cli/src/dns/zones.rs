@@ -18,11 +18,11 @@ const EVERY: Duration = Duration::from_secs(1);
 /// A file that changed less than this before it was read is read again: its time may not change with its content.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// SIGHUP: read the zone files again. It does not end the process any more.
+/// SIGHUP: read the zone files again. While this lives, SIGHUP does not end the process.
 pub struct Hangup(Signal);
 
 impl Hangup {
-    /// Takes it from the system's own way with it.
+    /// Handles SIGHUP from now on, instead of the system.
     pub fn new() -> Result<Self, Error> {
         signal(SignalKind::hangup()).map(Self).map_err(Error::Runtime)
     }
@@ -113,14 +113,14 @@ impl ZoneFiles {
 
     fn load(&mut self) -> Result<Vec<ZoneData>, DnsError> {
         let mut reading = Reading::default();
-        // Behind a mistake too, so that a change of any file is noticed.
+        // Reads on behind a mistake, so that a change of any file is noticed.
         let read: Vec<_> = self.zones.iter().map(|(path, origin)| reading.zone(path, origin)).collect();
         self.seen = reading.seen;
         self.digest = reading.digest.finalize().into();
         read.into_iter().collect()
     }
 
-    /// Warns of what is no mistake and helps nobody.
+    /// Warns of loops of aliases, which are no mistakes but lead nowhere.
     fn warn(&self, zones: &[ZoneData]) {
         for ((path, origin), zone) in self.zones.iter().zip(zones) {
             for found in zone.alias_loops() {
@@ -193,7 +193,7 @@ impl ZoneFiles {
     }
 }
 
-/// Whether a file could not be read, which its content does not show.
+/// Whether a file could not be read. The digest of the contents does not show that.
 fn is_of_the_system(error: &DnsError) -> bool {
     use firstflight_dns::ZoneFault;
     match error {

@@ -48,7 +48,7 @@ pub struct Certifieds {
 #[derive(Default)]
 struct Held {
     certificates: HashMap<Site, Arc<ClientCertificate>>,
-    /// Those of whom it was said that they do not trust the verifier.
+    /// Sites that do not trust the verifier, of which the user knows.
     distrusting: HashSet<Site>,
 }
 
@@ -75,7 +75,7 @@ impl Certifieds {
         })
     }
 
-    /// Whether the server does not say that it trusts others. If it does, the user is told once.
+    /// False if the server publishes that it trusts other verifiers only. Then there is one message for the user.
     fn is_trusted_by(&self, target: &Target, published: Option<&Published>) -> bool {
         let (Some(issuer), Some(published)) = (self.issuer, published) else { return true };
         let trusted = published.verifiers.contains(&issuer);
@@ -95,7 +95,7 @@ impl Certificates {
     /// No certificates yet.
     ///
     /// # Errors
-    /// When the options make no sense.
+    /// When the options contradict each other.
     pub fn none(&self) -> Result<Certifieds, Error> {
         let issuer = self.issuer()?.map(|issuer| issuer.id());
         Ok(Certifieds { issuer, known: self.asap_known, held: Mutex::default() })

@@ -135,8 +135,8 @@ impl DnsMemory {
         self.servers.push(Known { name, port, parameter: hex(parameter), until, lost: 0, asked });
     }
 
-    /// The server's record was asked for again because first flights were lost. What it says is remembered if it is not what is known already; without
-    /// one, what was known is forgotten.
+    /// The server's record was asked for again because first flights were lost. A changed record replaces what was known;
+    /// without a record, what was known is forgotten.
     pub fn learn_again(&mut self, name: &str, port: u16, found: Option<(&[u8], u32)>, now: u64) {
         let known = self.parameter(name, port, now);
         match found {
@@ -153,7 +153,8 @@ impl DnsMemory {
         }
     }
 
-    /// Whether its record may be asked for again: the last time is ten minutes ago, and not later than now.
+    /// Whether its record may be asked for again: the last time was at least ten minutes ago, or seems to lie in the
+    /// future as the clock was set back.
     pub fn may_ask_again(&self, name: &str, port: u16, now: u64) -> bool {
         let mut known = self.servers.iter().filter(|known| known.is(name, port));
         known.all(|known| known.asked > now || now - known.asked >= ASKED_AGAIN)
@@ -181,7 +182,7 @@ impl DnsMemory {
                     Zone::new(&zone)?;
                     Some(zone.into_boxed_slice())
                 }
-                // All of them: of interest while it lasts.
+                // A stop of all zones counts while it lasts only.
                 None if stop.until <= now => return None,
                 None => None,
             };
@@ -191,14 +192,14 @@ impl DnsMemory {
                 resolver: stop.resolver,
                 zone,
                 cause: if stop.no_zone { Cause::Zone } else { Cause::Resolver },
-                // One that has none was a stop.
+                // Without strikes it was written by an older program, as a stop.
                 strikes: stop.strikes.unwrap_or(2),
                 until: if stop.until > now { clock + seconds } else { clock - seconds },
             })
         })
     }
 
-    /// First flights pause there now. Networks that nobody can tell from others are forgotten.
+    /// First flights pause there now. Stops on unknown networks are not kept.
     pub fn set_stops(&mut self, stops: &[carriage::Stop], now: u64, clock: Instant) {
         let known = stops.iter().filter(|stop| stop.network.is_known());
         let stops = known.map(|stop| Stop {
@@ -250,7 +251,7 @@ mod tests {
         "192.0.2.53".parse().unwrap()
     }
 
-    /// A pause of ZONE that ends so many seconds from now.
+    /// A pause of ZONE that ends this many seconds from now.
     fn stop(network: NetworkId, seconds: i64) -> carriage::Stop {
         let of = Duration::from_secs(seconds.unsigned_abs());
         carriage::Stop {

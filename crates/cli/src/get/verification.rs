@@ -1,5 +1,5 @@
-//! What `get --via-dns` finds out beside its fetches, so that none of them waits for it: whether strangers can answer the
-//! socket, and a certificate for each server.
+//! What `get --via-dns` does in the background, so that no fetch waits for it: it finds out whether strangers can answer
+//! the socket, and gets a certificate for each server.
 
 use super::certificates::{Certificates, Certifieds};
 use super::target::{Host, Target};
@@ -47,7 +47,7 @@ impl Datagrams for Messages {
     }
 }
 
-/// What is to be found out.
+/// What a verification needs.
 pub struct Verification {
     pub via: Arc<ViaDns>,
     pub endpoint: Endpoint,
@@ -59,8 +59,8 @@ pub struct Verification {
 }
 
 impl Verification {
-    /// Begins to find it out, and gives the task; with `first` it is found out when this returns, and what the servers
-    /// publish as well.
+    /// Begins the verification in a task and returns it. With `first` the verification is over when this returns, and it is
+    /// known what the servers publish.
     pub async fn begin(self, first: bool) -> Option<JoinHandle<()>> {
         if first {
             self.run_with_records().await;
@@ -69,7 +69,7 @@ impl Verification {
         Some(tokio::spawn(self.run()))
     }
 
-    /// Finds it out. What fails is told on stderr; fetches then go the ordinary way.
+    /// Runs the verification. What fails is reported on stderr; fetches then go the ordinary way.
     async fn run(self) {
         let Self { via, endpoint, messages, verifiers, certificates, certified, targets } = self;
         let published = |target: &Target| match &target.host {
@@ -83,7 +83,7 @@ impl Verification {
         }
     }
 
-    /// Finds it out, and what the servers publish.
+    /// Runs the verification, and asks what the servers publish.
     async fn run_with_records(self) {
         let via = Arc::clone(&self.via);
         let unknown = self.targets.iter().filter_map(|target| match &target.host {

@@ -89,7 +89,7 @@ struct Asked {
     answered: watch::Receiver<bool>,
 }
 
-/// How long a record that nothing is known of is not asked for again.
+/// How long a record is not asked for again if there was none.
 const UNKNOWN_FOR: Duration = Duration::from_secs(10 * 60);
 
 /// What is remembered, and where.
@@ -166,7 +166,7 @@ impl ViaDns {
         self.memory.lock().is_closed(self.network, unix_s())
     }
 
-    /// Strangers can answer, as the proof says, or cannot.
+    /// Takes the result of the verification: strangers can answer, as the proof says, or without one they cannot.
     pub fn prove(&self, proof: Option<Proof>) {
         self.memory.lock().set_closed(self.network, proof.is_none(), unix_s());
         if let Some(proof) = proof {
@@ -296,9 +296,9 @@ impl ViaDns {
         asked.insert(key, again);
     }
 
-    /// Waits shortly for what is still to be learnt of first flights that were sent.
+    /// Waits a short time for answers to first flights that were sent.
     pub async fn settled(&self) {
-        // Those that are answered later are forgotten.
+        // Answers that come later are not counted.
         let _ = tokio::time::timeout(LAST_ANSWERS, self.path.settled()).await;
     }
 

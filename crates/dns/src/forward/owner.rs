@@ -3,11 +3,12 @@
 
 use crate::fragment::FragmentId;
 
-/// What front `front` weighs for this id: the front with the highest weight owns it. No two fronts weigh the same for one
-/// id, as this is a bijection of both together.
+/// The weight of front `front` for this id: the front with the highest weight owns it. No two fronts have the
+/// same weight for one id, as the weight is a bijection of id and front together.
 ///
 /// It is the first output of SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators",
-/// OOPSLA 2014) for the seed id ‖ front. No secret is in it: who chooses ids can as well ask one front.
+/// OOPSLA 2014) for the seed id ‖ front. It needs no secret: an attacker who chooses ids so that
+/// one front owns them all can as well send all queries to that front.
 pub(crate) const fn weight(id: FragmentId, front: u16) -> u64 {
     let FragmentId([a, b, c, d, e, f]) = id;
     let [g, h] = front.to_be_bytes();

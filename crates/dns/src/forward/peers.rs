@@ -29,7 +29,7 @@ pub enum Presence {
 pub(super) enum Said {
     /// It is alive.
     Alive,
-    /// It is at an address that nobody named.
+    /// It is at an address that is not configured.
     Nowhere,
     /// It has the number of another front that is alive.
     SameNumber,
@@ -54,9 +54,9 @@ impl Peer {
 #[derive(Debug)]
 pub(super) struct Peers {
     all: Vec<Peer>,
-    /// When they are told the next time that this front is alive.
+    /// When the next round of datagrams begins that say that this front is alive.
     next: Instant,
-    /// How many of them were told in this round.
+    /// How many fronts got theirs in this round.
     told: usize,
 }
 
@@ -100,7 +100,7 @@ impl Peers {
         }
     }
 
-    /// The place of the next front that is to be told that this one is alive.
+    /// The place of the next front that is due a datagram which says that this one is alive.
     pub(super) fn due(&mut self, now: Instant) -> Option<usize> {
         if self.next > now {
             return None;

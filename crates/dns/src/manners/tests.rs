@@ -198,7 +198,7 @@ fn a_stop_doubles_until_a_first_flight_goes_well() {
     client.answers(trial, &[Echo::Answered; 6], now);
     assert!(client.take(A, now).is_ok());
     assert_eq!(client.flies(A, &[REFUSED], now), Some(2 * MINUTES));
-    // Who tries again has to succeed: a lost name begins the next pause.
+    // The one that tries again has to succeed: a lost name begins the next pause.
     let now = now + 3 * MINUTES;
     assert_eq!(client.flies(A, &[Echo::Answered; 5], now), Some(4 * MINUTES));
 }

@@ -110,7 +110,7 @@ mod tests {
         find_opt(message).map(|opt| opt.dnssec_ok)
     }
 
-    /// RFC 6891 §7: who sends OPT gets OPT, with our payload, version 0 and the bit DO as it was.
+    /// RFC 6891 §7: a query with OPT is answered with OPT, with our payload, version 0 and the bit DO as it was.
     #[test]
     fn the_opt_record_is_found_and_answered() {
         let answer = refuse(&message([2, 0, 0, 1], &[QUESTION, QUESTION, WITH_DO])).unwrap();
@@ -134,12 +134,12 @@ mod tests {
         assert_eq!(has_opt(&message([1, 0, 0, 2], &[QUESTION, WITH_DO, WITH_DO])), Some(true));
         let cut = [0, 0, 41, 16, 0, 0, 0, 0, 0, 0, 9, 1];
         assert_eq!(has_opt(&message([1, 0, 0, 1], &[QUESTION, &cut, b"garbage"])), Some(false));
-        // In no section that it may be in, below a name, behind what is cut.
+        // In another section, at a name that is not the root, behind a record that is cut.
         assert_eq!(has_opt(&message([1, 1, 0, 0], &[QUESTION, WITH_DO])), None);
         assert_eq!(has_opt(&message([1, 0, 0, 1], &[QUESTION, b"\x01a", WITH_DO])), None);
         assert_eq!(has_opt(&message([1, 0, 0, 2], &[QUESTION, &a[..14], WITH_DO])), None);
         assert_eq!(has_opt(&message([2, 0, 0, 1], &[QUESTION, WITH_DO])), None);
-        // Labels without end, or of a form that there is not.
+        // Too many labels, or one of an unknown form.
         assert_eq!(behind_name(&b"\x01a".repeat(200)), None);
         assert_eq!(behind_name(&[0x40, 0, 0]), None);
     }

@@ -80,7 +80,7 @@ pub struct RelayCounters {
     pub time: u64,
     /// Of those, how many were opened to see whether the front's clock is wrong, and were genuine.
     pub time_genuine: u64,
-    /// The same, and were not genuine.
+    /// How many were opened for that, and were not genuine.
     pub time_forged: u64,
     /// [`RelayRefused::OldBoot`].
     pub old_boot: u64,
@@ -187,8 +187,8 @@ impl RelayReceiver {
         self.clocks.remove_key(key_id);
     }
 
-    /// What the last datagram says of its front's clock, if it is to be told: that it is too far from this server's,
-    /// again every ten minutes while it is, and that it is right again.
+    /// What the last datagram says of its front's clock, if a message is due: that it is too far from this server's
+    /// (again every ten minutes), or right again.
     pub const fn poll_clock(&mut self) -> Option<ClockReport> {
         self.clocks.report()
     }

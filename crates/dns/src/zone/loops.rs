@@ -23,7 +23,7 @@ impl fmt::Display for AliasLoop {
 
 /// The loops among `aliases`, each once. Every alias is followed once.
 pub(super) fn find_loops(zone: &ZoneData, aliases: Vec<(Place, Name)>) -> Vec<AliasLoop> {
-    // By which chain a name was come to.
+    // The chain that led to each name.
     let mut seen: HashMap<Name, usize> = HashMap::new();
     let mut loops = Vec::new();
     for (chain, (place, name)) in aliases.into_iter().enumerate() {

@@ -133,7 +133,7 @@ impl<'r> Reader<'r> {
         let (Some(record), None) = (records.next(), records.next()) else {
             return Err(ZoneFault::Incomplete);
         };
-        // A name whose text is read as another one.
+        // The name, written out, was read as another name.
         if entry.indented && file.owner.as_ref() != Some(&record.name) {
             return Err(ZoneFault::NoName);
         }

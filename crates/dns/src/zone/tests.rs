@@ -251,7 +251,7 @@ fn what_is_wrong_is_said_with_its_line() {
     assert!(parse("www IN A 192.0.2.1").unwrap_err().to_string().contains("line 1: an entry that"));
 }
 
-/// Somebody may name a key file instead.
+/// An operator may name a key file by mistake.
 #[test]
 fn no_long_word_of_the_file_is_repeated() {
     let key = "0badc0de".repeat(8);

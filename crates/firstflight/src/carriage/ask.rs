@@ -28,13 +28,13 @@ impl Asked {
         match self {
             Self::Socket(socket) => {
                 let mut buffer = vec![0; ANSWER];
-                // An error is one of all of them: nobody listens there, say.
+                // An error is about all questions, for example that the port is closed.
                 let len = socket.recv(&mut buffer).await.ok()?;
                 buffer.truncate(len);
                 Some(buffer)
             }
             Self::Exchange(answers) => loop {
-                // An error is one of this question.
+                // An error is about this question only.
                 if let Ok(answer) = answers.next().await? {
                     return Some(answer);
                 }
@@ -62,8 +62,8 @@ pub(super) async fn send(
     Ok(Asked::Socket(socket))
 }
 
-/// Hears what becomes of the names of `flight`: a resolver that does not like them, or loses them, is not asked again
-/// for a while. Gives since when so many were answered that the front has the whole, if it has.
+/// Waits for the answers to the names of `flight`: a resolver that does not like them, or loses them, is not asked again
+/// for a while. Returns when enough names were answered for the front to have the whole first flight, if they were.
 pub(super) async fn listen(
     path: DnsPath,
     mut answers: Asked,

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// How long the question for the address has to leave before the names of a first flight. Libraries open a socket first
 /// and ask in a task of their own.
 const LEAD: Duration = Duration::from_millis(1);
-/// How many turns other tasks have before, and all the question has where the application carries the names itself.
+/// How many turns other tasks get before that pause. Where the application carries the names itself, there is no pause.
 const TURNS: usize = 32;
 /// The pause before the address is asked for once more. A limit of a few answers a second then grants some again.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -53,8 +53,8 @@ impl DnsPath {
         not_empty(lookup().await)
     }
 
-    /// The direct way has failed with `error`. The server may have executed the request that travelled in the lookup,
-    /// so its answer is awaited `until` then.
+    /// The direct way has failed with `error`. The server may have executed the request that travelled in the lookup, so
+    /// its answer is awaited until `until`.
     pub(super) async fn answer_or<T>(
         &self,
         error: io::Error,

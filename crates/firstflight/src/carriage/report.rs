@@ -56,9 +56,10 @@ pub enum HeldBack {
     OtherAddress,
     /// It has more bytes than eight names carry.
     TooLong,
-    /// There were many lately, or the resolver does not like them or loses them.
+    /// There were many lately, or the resolver refuses, changes or loses their names.
     Manners(Restraint),
-    /// Four in a row that were sealed to what the server publishes should have arrived first and did not.
+    /// Four first flights in a row that were sealed to what the server publishes were overdue: they should have been at
+    /// the server before their direct copies, and were not.
     Lost,
     /// What the server publishes cannot be sealed to.
     Seal(SealError),
@@ -111,7 +112,7 @@ impl fmt::Display for HeldBack {
             Self::OtherAddress => f.write_str("the certificate is for another address than strangers reach"),
             Self::TooLong => f.write_str("the request is too long for a lookup"),
             Self::Manners(restraint) => restraint.fmt(f),
-            Self::Lost => f.write_str("the last first flights to this server by lookups were lost"),
+            Self::Lost => f.write_str("the last first flights by lookups were overdue at the server"),
             Self::Seal(error) => error.fmt(f),
             Self::Local(error) => error.fmt(f),
             Self::Io(error) => error.fmt(f),

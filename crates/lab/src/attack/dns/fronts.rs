@@ -67,7 +67,7 @@ fn forwarder(front: u16, other: u16) -> Option<Forwarder> {
 struct Zone {
     site: Site,
     other: Front,
-    /// Datagrams of the other front, as somebody between both sees them.
+    /// Datagrams of the other front, as an attacker between both sees them.
     overheard: Vec<Vec<u8>>,
     /// The attacker's, if he has the key: a front that starts later than the other one does.
     thief: ForwardSender,
@@ -253,7 +253,7 @@ mod tests {
 
     const SEED: u64 = 1;
 
-    /// Without the key nothing changes. With it, somebody can send fragments as any resolver can, up to a limit.
+    /// Without the key nothing changes. With it, an attacker can send fragments as any resolver can, up to a limit.
     #[test]
     fn datagrams_for_a_front_do_nothing_without_the_key_and_little_with_it() {
         for (name, flood) in ROWS {
