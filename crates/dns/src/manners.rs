@@ -1,11 +1,11 @@
 //! How a client keeps from being a nuisance (`docs/spec/dns-carriage.md`, section 10): first flights by DNS look like a
-//! tunnel to whoever watches a resolver. So they are few, and they pause where names are refused, changed or lost.
+//! tunnel to an observer of a resolver. So they are few, and they pause where names are refused, changed or lost.
 
 mod stops;
 #[cfg(test)]
 mod tests;
 
-pub use stops::{Cause, Stop};
+pub use stops::{Cause, Stop, backoff};
 
 use crate::query::{Echo, Meaning};
 use core::fmt;
@@ -304,7 +304,7 @@ impl Manners {
                 self.stops.clear(&flight.place, flight.at);
                 return None;
             }
-            // Who tries again after a stop has to succeed.
+            // The one that tries again after a stop has to succeed.
             Verdict::Unclear if !flight.trial => return None,
             Verdict::Unclear | Verdict::Lost => (Cause::Resolver, false),
             Verdict::Refused => (Cause::Resolver, true),

@@ -7,7 +7,7 @@ use firstflight_credential::NetworkId;
 use firstflight_wire::Instant;
 use firstflight_wire::asap::Zone;
 
-/// The first pause. Each further strike doubles it.
+/// The first pause.
 const FIRST: Duration = Duration::from_secs(2 * 60);
 /// The longest pause.
 pub(super) const LONGEST: Duration = Duration::from_secs(60 * 60);
@@ -185,8 +185,13 @@ impl Stops {
     }
 }
 
-/// The pause after so many strikes in a row.
+/// The pause after this many strikes in a row.
 fn pause(strikes: u32) -> Option<Duration> {
-    let doublings = strikes.checked_sub(STRIKES)?;
-    Some(FIRST.saturating_mul(1_u32.checked_shl(doublings).unwrap_or(u32::MAX)).min(LONGEST))
+    strikes.checked_sub(STRIKES).map(backoff)
+}
+
+/// How long first flights pause when the pause has doubled this many times: 2 min at first, 1 h at most.
+#[must_use]
+pub fn backoff(doublings: u32) -> Duration {
+    FIRST.saturating_mul(1_u32.checked_shl(doublings).unwrap_or(u32::MAX)).min(LONGEST)
 }

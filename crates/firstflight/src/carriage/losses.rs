@@ -1,7 +1,7 @@
 //! First flights inside lookups that led to nothing, although the resolver answered their names.
 //!
-//! When the server's operator has changed the carriage key, the zone or the front, nobody tells a client that holds the
-//! old parameter: the front answers every name alike. All that the client sees is that the direct copy is first, each
+//! When the server's operator has changed the carriage key, the zone or the front, a client that holds the old parameter
+//! gets no error: the front answers every name alike. All that the client sees is that the direct copy is first, each
 //! time. That alone proves nothing: with the address in the resolver's cache, the direct copy may win every race. So
 //! the count of those only decides when the parameter is asked for again, which is cheap and harmless.
 //!
@@ -12,12 +12,12 @@
 use super::report::Way;
 use super::{DnsPath, Inner};
 use firstflight_credential::{Outcome, Reason};
+use firstflight_dns::manners::backoff;
 use firstflight_wire::Instant as Moment;
 use firstflight_wire::asap::{Carriage, Zone};
 use std::collections::VecDeque;
 use std::num::NonZeroU8;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -39,12 +39,8 @@ impl From<&Carriage<'_>> for Parameter {
     }
 }
 
-/// Overdue first flights in a row after which there is a pause.
+/// Overdue first flights in a row after which there is a pause. Each further one doubles the pause.
 const OVERDUE: u32 = 4;
-/// The first pause. Each further overdue first flight doubles it.
-const FIRST_PAUSE: Duration = Duration::from_secs(2 * 60);
-/// The longest pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 
 /// For each parameter what was lost in a row; the one used last is the last.
 #[derive(Debug, Default)]
@@ -60,7 +56,7 @@ struct Row {
 }
 
 impl Losses {
-    /// The row of a parameter, and now the last.
+    /// The row of a parameter, moved to the end.
     fn row(&mut self, of: &Parameter) -> Option<&mut Row> {
         let at = self.0.iter().position(|row| row.of == *of);
         let row = match at {
@@ -101,8 +97,7 @@ impl Losses {
         }
         row.overdue = row.overdue.saturating_add(1);
         if let Some(doublings) = row.overdue.checked_sub(OVERDUE) {
-            let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
-            row.paused_until = now + FIRST_PAUSE.saturating_mul(factor).min(LONGEST_PAUSE);
+            row.paused_until = now + backoff(doublings);
         }
     }
 }
@@ -117,7 +112,8 @@ pub(super) enum Fate {
 }
 
 impl Fate {
-    /// From the connection that came about at `now`. Its direct copy was `sent` then, if that is known.
+    /// The fate of a first flight whose connection was established at `now`; `sent` is when its direct copy left, if that
+    /// is known.
     pub(super) fn of(way: Way, outcome: Outcome, sent: Option<Moment>, now: Moment) -> Self {
         // The direct copy came to another server, after the other one was executed (status 10).
         let elsewhere = outcome == Outcome::Handshake(Reason::Replay);
@@ -147,7 +143,7 @@ impl DnsPath {
         self.0.losses().lost(&carriage.into())
     }
 
-    /// As many were lost in a row before, as [`DnsPath::lost_in_a_row`] said.
+    /// Restores the count of an earlier run, as [`DnsPath::lost_in_a_row`] returned it.
     pub fn recall_lost(&self, carriage: &Carriage<'_>, lost: u32) {
         let (of, mut losses) = (carriage.into(), self.0.losses());
         match lost {
@@ -167,8 +163,8 @@ impl DnsPath {
         let _ = self.0.flying.subscribe().wait_for(|flying| *flying == 0).await;
     }
 
-    /// Counts a first flight, when `answered` says since when the resolver has answered its names, if it has, and what
-    /// this gives has been told its fate. It is not counted if that is dropped.
+    /// Counts a first flight once two things are known: `answered` gives when the resolver had answered its names, and the
+    /// returned sender gets its fate. If the sender is dropped, the first flight is not counted.
     pub(super) fn follow(
         &self,
         of: Parameter,
@@ -195,6 +191,7 @@ impl DnsPath {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     const NOW: Moment = Moment::from_secs(1000);
 
