@@ -167,13 +167,13 @@ fn a_front_whose_clock_is_wrong_is_named_and_counted() {
     front.send_to(&datagram_at(unix_ms() - 3_600_000, at, udp, &key, 1), relay).unwrap();
     counted("time");
     front.send_to(&datagram(at, udp, &RelayKey::from_bytes(&[4; 32]), 2), relay).unwrap();
-    counted("tag");
+    counted("forged");
     front.send_to(&datagram(at, udp, &key, 3), relay).unwrap();
     counted("taken");
     gets_its_answer(&client, udp, 3, &reply_key());
     let text = counts(metrics);
     for line in [
-        "firstflight_relay_datagrams_total{outcome=\"repeated\"} 0\n",
+        "firstflight_relay_datagrams_total{outcome=\"replayed\"} 0\n",
         "firstflight_relay_clock_checks_total{outcome=\"genuine\"} 1\n",
     ] {
         assert!(text.contains(line), "{line} in {text}");

@@ -19,7 +19,7 @@
 //!
 //! | name | labels | what |
 //! |---|---|---|
-//! | `firstflight_relay_datagrams_total` | `outcome` | datagrams: `taken`, and those dropped, by why: `time`, `boot`, `repeated`, `behind`, `tag`, `key`, `malformed`, `content`, `fronts` |
+//! | `firstflight_relay_datagrams_total` | `outcome` | datagrams: `taken`, and those dropped, by why: `malformed`, `unknown_key`, `time`, `old_boot`, `replayed`, `behind`, `forged`, `content`, `too_many` |
 //! | `firstflight_relay_clock_checks_total` | `outcome` | datagrams with a wrong time that were opened to see whether the front's clock is wrong: `genuine`, `forged` |
 
 use crate::forward::ForwardCounters;
@@ -137,11 +137,22 @@ fn counts((front, table, forward): &Counters) -> Vec<Count> {
     add("firstflight_dns_first_flights_total", "First flights that were whole", "outcome", &flights);
     let forwarded = [("out", forward.forwarded), ("in", forward.taken)];
     add("firstflight_dns_forwarded_total", "Fragments handed to other fronts", "direction", &forwarded);
-    let of = &forward.datagrams;
     let dropped = [
         ("budget_out", forward.over_budget_out),
         ("budget_in", forward.over_budget_in),
         ("not_sent", forward.not_sent),
+        ("address", forward.address),
+        ("same_number", forward.same_number),
+    ];
+    let dropped = [&dropped[..], &dropped_datagrams(&forward.datagrams)].concat();
+    let says = "Fragments not forwarded or not taken, and datagrams dropped";
+    add("firstflight_dns_forward_dropped_total", says, "reason", &dropped);
+    counts
+}
+
+/// Datagrams that were dropped, by why.
+const fn dropped_datagrams(of: &RelayCounters) -> [(&'static str, u64); 9] {
+    [
         ("malformed", of.malformed),
         ("unknown_key", of.unknown_key),
         ("time", of.time),
@@ -150,36 +161,19 @@ fn counts((front, table, forward): &Counters) -> Vec<Count> {
         ("behind", of.behind),
         ("forged", of.forged),
         ("content", of.content),
-        ("address", forward.address),
-        ("same_number", forward.same_number),
         ("too_many", of.too_many_fronts),
-    ];
-    let says = "Fragments not forwarded or not taken, and datagrams dropped";
-    add("firstflight_dns_forward_dropped_total", says, "reason", &dropped);
-    counts
+    ]
 }
 
 fn relay_counts(relay: &RelayCounters) -> Vec<Count> {
-    let datagrams = [
-        ("taken", relay.accepted),
-        ("time", relay.time),
-        ("boot", relay.old_boot),
-        ("repeated", relay.replayed),
-        ("behind", relay.behind),
-        ("tag", relay.forged),
-        ("key", relay.unknown_key),
-        ("malformed", relay.malformed),
-        ("content", relay.content),
-        ("fronts", relay.too_many_fronts),
-    ]
-    .map(|value| {
+    let datagrams = [("taken", relay.accepted)].into_iter().chain(dropped_datagrams(relay)).map(|value| {
         ("firstflight_relay_datagrams_total", "Datagrams from fronts, and what became of them", value)
     });
     let checks = [("genuine", relay.time_genuine), ("forged", relay.time_forged)].map(|value| {
         ("firstflight_relay_clock_checks_total", "Datagrams with a wrong time that were opened", value)
     });
     let count = |(name, says, (label, value))| Count { name, label: ("outcome", label), value, says };
-    datagrams.into_iter().chain(checks).map(count).collect()
+    datagrams.chain(checks).map(count).collect()
 }
 
 /// Tells the recorder of the [`metrics`] crate what the names of a [`RelayPublisher`] mean. Once is enough.

@@ -6,7 +6,7 @@ use firstflight::credential::PendingLimit;
 use firstflight::credential::asap::AsapPolicy;
 use firstflight::{Endpoint, RelayedFlight};
 use firstflight_dns::metrics::RelayPublisher;
-use firstflight_dns::relay::{ClockReport, FrontClock, MAX_RELAY, RelayCounters, Relayed};
+use firstflight_dns::relay::{ClockReport, MAX_RELAY, RelayCounters, Relayed};
 use firstflight_dns::{OpenBuffer, RelayReceiver, read_relay_keys};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -72,7 +72,7 @@ pub struct Prepared {
 pub struct Counts(Arc<Mutex<RelayCounters>>);
 
 impl Counts {
-    /// Tells the recorder of metrics.
+    /// Gives them to the recorder of metrics.
     pub fn publish(&self, publisher: &mut RelayPublisher) {
         publisher.publish(&self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -183,17 +183,10 @@ impl Prepared {
 fn tell(from: SocketAddr, report: &ClockReport) {
     let ClockReport { key_id, front, clock } = report;
     let front = format_args!("front {front} (relay key {key_id}) at {from}");
-    let (apart, direction) = match clock {
-        FrontClock::Ahead(ms) => (ms, "ahead of"),
-        FrontClock::Behind(ms) => (ms, "behind"),
-        _ => {
-            tracing::warn!(
-                "the clock of {front} agrees with this server's again: its first flights are taken"
-            );
-            return;
-        }
+    let Some((seconds, direction)) = clock.apart() else {
+        tracing::warn!("the clock of {front} agrees with this server's again: its first flights are taken");
+        return;
     };
-    let seconds = Duration::from_millis(*apart).as_secs_f64();
     tracing::warn!(
         "the clock of {front} is {seconds:.1} s {direction} this server's, so its first flights are dropped (5 s are \
          allowed): one of the two clocks is wrong, run NTP on both machines"

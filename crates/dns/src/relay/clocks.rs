@@ -1,14 +1,15 @@
-//! Whose clock is too far from the server's.
+//! Fronts whose clock is too far from the server's.
 //!
-//! A front whose clock is wrong loses everything that it sends, and nothing is answered. So the server says it. Only a
-//! genuine datagram may cause a warning, and one that is newer than all that is known of its front: otherwise a copy of
-//! an old one would do.
+//! A front whose clock is wrong loses everything that it sends, and gets no answer. So the server warns of it. Only a
+//! genuine datagram that is newer than all that is known of its front may cause a warning. Otherwise a copy of an old
+//! datagram could cause one.
 
 use super::receiver::Head;
 use super::{Boot, RELAY_WINDOW_MS};
+use core::time::Duration;
 use std::collections::BTreeMap;
 
-/// A datagram with a wrong time is opened so often at most, in milliseconds.
+/// The shortest time between two datagrams with a wrong time that are opened, in milliseconds.
 const CHECK_EVERY_MS: u64 = 1_000;
 /// A clock that stays wrong is reported again after this time, in milliseconds.
 const REMIND_MS: u64 = 600_000;
@@ -29,16 +30,29 @@ pub struct ClockReport {
     pub clock: FrontClock,
 }
 
-/// How a front's clock differs from the server's. Which of the two is wrong, nobody knows here.
+/// How a front's clock differs from the server's. Either of the two may be the wrong one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FrontClock {
-    /// The front's is ahead by so many milliseconds: what it sends is dropped.
+    /// The front's is ahead by this many milliseconds: what it sends is dropped.
     Ahead(u64),
-    /// The front's is behind by so many milliseconds: what it sends is dropped.
+    /// The front's is behind by this many milliseconds: what it sends is dropped.
     Behind(u64),
     /// They agree again.
     Right,
+}
+
+impl FrontClock {
+    /// By how many seconds the front's clock is wrong, and `ahead of` or `behind`; `None` if the clocks agree.
+    #[must_use]
+    pub fn apart(self) -> Option<(f64, &'static str)> {
+        let seconds = |ms| Duration::from_millis(ms).as_secs_f64();
+        match self {
+            Self::Ahead(ms) => Some((seconds(ms), "ahead of")),
+            Self::Behind(ms) => Some((seconds(ms), "behind")),
+            Self::Right => None,
+        }
+    }
 }
 
 /// What is known of one front's clock.

@@ -2,7 +2,7 @@
 
 use super::Shared;
 use crate::forward::{ForwardRefused, MAX_FORWARD, Presence};
-use crate::relay::{ClockReport, FrontClock, RelayRefused};
+use crate::relay::{ClockReport, RelayRefused};
 use core::time::Duration;
 use std::net::SocketAddr;
 use tokio::net::UdpSocket;
@@ -24,7 +24,7 @@ impl Shared {
         }
     }
 
-    /// Takes what other fronts send and tells them that this one is alive, for ever.
+    /// Takes what other fronts send, and sends them datagrams which say that this one is alive. Does not end.
     pub(super) async fn meet_fronts(&self) {
         match &self.fronts {
             Some(socket) => self.meet_fronts_at(socket).await,
@@ -90,22 +90,18 @@ impl Shared {
 /// Says how the clock of the front at `from` differs from this one's.
 fn log_clock(from: SocketAddr, report: &ClockReport) {
     let front = format_args!("front {} at {from}", report.front);
-    let (apart, direction) = match report.clock {
-        FrontClock::Ahead(ms) => (ms, "ahead of"),
-        FrontClock::Behind(ms) => (ms, "behind"),
-        FrontClock::Right => {
-            tracing::warn!("the clock of {front} agrees with this one's again: its fragments are taken");
-            return;
-        }
+    let Some((seconds, direction)) = report.clock.apart() else {
+        tracing::warn!("the clock of {front} agrees with this one's again: its fragments are taken");
+        return;
     };
-    let seconds = Duration::from_millis(apart).as_secs_f64();
     tracing::warn!(
         "the clock of {front} is {seconds:.1} s {direction} this one's, so its fragments are dropped (5 s are allowed): \
          one of the two clocks is wrong, run NTP on both machines"
     );
 }
 
-/// Warns of what only another front can cause and a person must mend, once until it changes. Anybody can cause the rest.
+/// Warns once of each fault that only another front can cause and the operator must mend. The rest, which anybody can
+/// cause, is logged for debugging.
 fn log_refused(from: SocketAddr, refused: ForwardRefused, warned: &mut Option<ForwardRefused>) {
     match refused {
         ForwardRefused::Address(_)
