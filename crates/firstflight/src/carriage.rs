@@ -33,10 +33,12 @@ mod ask;
 mod exchange;
 mod lookup;
 mod losses;
+mod proof;
 mod report;
 
 pub use exchange::Exchange;
 pub use firstflight_dns::{Cause, Manners, Restraint, Stop};
+pub use proof::Proof;
 pub use report::{HeldBack, Report, Way};
 
 use crate::endpoint::Endpoint;
@@ -56,28 +58,12 @@ use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 
-/// How long a proof holds, with keep-alives.
-const PROVED_FOR: Duration = Duration::from_secs(60 * 60);
-/// Time between keep-alives (RFC 4787 §4.3: translators hold a mapping for 2 min, in practice for 30 s).
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How long the first address is waited for before others are tried beside it (RFC 8305 §5).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-
-/// That servers which the endpoint's UDP socket never sent to can answer it, as a verifier has found
-/// (`firstflight_verifier::reach`, with the very socket).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Proof {
-    /// Where everybody sees the socket.
-    pub seen: SocketAddr,
-    /// Who is sent keep-alives, so that it stays there.
-    pub verifier: SocketAddr,
-    /// When it was found.
-    pub at: Instant,
-}
 
 /// One client's way by lookups: an endpoint on UDP, a resolver, and what is known of both. Clones are handles to the
 /// same one.
@@ -96,30 +82,19 @@ struct Inner {
     proof: Mutex<Option<(Proof, Moment)>>,
     /// One more name, so that any one of them may be lost.
     parity: bool,
-    state: Mutex<State>,
+    manners: Mutex<Manners>,
     losses: Mutex<Losses>,
     /// First flights inside lookups of which it is not yet known what became of them.
     flying: watch::Sender<usize>,
 }
 
-#[derive(Debug)]
-struct State {
-    manners: Manners,
-}
-
 impl Inner {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn manners(&self) -> MutexGuard<'_, Manners> {
+        self.manners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn losses(&self) -> MutexGuard<'_, Losses> {
         self.losses.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The proof, if it has not expired.
-    fn proof(&self) -> Option<Proof> {
-        let proof = *self.proof.lock().unwrap_or_else(PoisonError::into_inner);
-        proof.filter(|(_, until)| self.time.now() < *until).map(|(proof, _)| proof)
     }
 
     /// The clock of manners.
@@ -186,26 +161,26 @@ impl DnsPath {
         parity: bool,
     ) -> Self {
         let time = endpoint.time();
-        let state = Mutex::new(State { manners });
+        let manners = Mutex::new(manners);
         let (losses, flying) = (Mutex::default(), watch::Sender::new(0));
         let held = Mutex::new(None);
-        let inner =
-            Inner { endpoint, time, resolver, exchange, network, proof: held, parity, state, losses, flying };
+        let inner = Inner {
+            endpoint,
+            time,
+            resolver,
+            exchange,
+            network,
+            proof: held,
+            parity,
+            manners,
+            losses,
+            flying,
+        };
         let path = Self(Arc::new(inner));
         if let Some(proof) = proof {
             path.prove(proof);
         }
         path
-    }
-
-    /// Uses this proof from now on, until it is an hour old. First flights that were held back without one stay direct.
-    ///
-    /// Must be called within a tokio runtime: while there is a proof, keep-alives are sent.
-    pub fn prove(&self, proof: Proof) {
-        let inner = &self.0;
-        let until = inner.time.now() + PROVED_FOR.saturating_sub(proof.at.elapsed());
-        *inner.proof.lock().unwrap_or_else(PoisonError::into_inner) = Some((proof, until));
-        tokio::spawn(keep(Arc::downgrade(inner), proof));
     }
 
     /// Connects to `server` and sends `first`, by the lookup and directly, or only directly where something speaks
@@ -259,7 +234,7 @@ impl DnsPath {
                 let stream = other.unwrap_or_else(|| armed.bound());
                 let relayed = stream.info().is_some_and(|info| info.relayed);
                 if relayed {
-                    self.0.lock().manners.handle_relayed(flight);
+                    self.0.manners().handle_relayed(flight);
                 }
                 let way = if relayed { Way::Lookup } else { Way::Direct };
                 if !elsewhere {
@@ -282,19 +257,19 @@ impl DnsPath {
     #[must_use]
     pub fn is_stopped(&self, zone: Zone<'_>) -> bool {
         let Inner { network, resolver, .. } = &*self.0;
-        self.0.lock().manners.is_stopped(zone, *network, resolver.ip(), self.0.now())
+        self.0.manners().is_stopped(zone, *network, resolver.ip(), self.0.now())
     }
 
     /// Where first flights pause, or soon might: to be remembered ([`Manners::restore`]).
     #[must_use]
     pub fn stops(&self) -> Vec<Stop> {
-        self.0.lock().manners.stops(self.0.now()).cloned().collect()
+        self.0.manners().stops(self.0.now()).cloned().collect()
     }
 
     /// Judges first flights with late names by the answers that have come so far. For programs that end: call it before
     /// [`DnsPath::stops`].
     pub fn conclude(&self) {
-        self.0.lock().manners.conclude(self.0.now());
+        self.0.manners().conclude(self.0.now());
     }
 
     /// As ever.
@@ -340,13 +315,13 @@ impl DnsPath {
         }
         let now = inner.time.certificate_clock().map_err(HeldBack::Io)?;
         // Counted when everything else is in order.
-        let flight = inner.lock().manners.take(carriage.zone, inner.network, inner.resolver.ip(), now)?;
+        let flight = inner.manners().take(carriage.zone, inner.network, inner.resolver.ip(), now)?;
         let sealed = || {
             let armed = Armed::new(&inner.endpoint, proof.verifier, server.port, first.data(), &config)?;
             let queries = armed.seal(proof.seen, &carriage, inner.parity)?;
             Ok(Ready { armed, flight, queries, of: (&carriage).into() })
         };
-        sealed().inspect_err(|_| inner.lock().manners.handle_failure(flight))
+        sealed().inspect_err(|_| inner.manners().handle_failure(flight))
     }
 
     /// Sends the first flight off, in names.
@@ -356,12 +331,12 @@ impl DnsPath {
         let asked = match ask::send(inner.resolver, inner.exchange.as_ref(), &queries).await {
             Ok(asked) => asked,
             Err(error) => {
-                inner.lock().manners.handle_failure(flight);
+                inner.manners().handle_failure(flight);
                 return Err(HeldBack::Io(error));
             }
         };
         let names = queries.len();
-        inner.lock().manners.handle_departure(flight, names, usize::from(inner.parity), inner.now());
+        inner.manners().handle_departure(flight, names, usize::from(inner.parity), inner.now());
         let answered = tokio::spawn(ask::listen(self.clone(), asked, queries, flight));
         Ok(Departed { armed, flight, names, fate: self.follow(of, answered) })
     }
@@ -421,23 +396,6 @@ impl DnsPath {
         let sent = inner.stack.send_direct(id, server, now).is_ok();
         inner.kick();
         sent
-    }
-}
-
-/// Keeps the translator's mapping alive until the path is dropped, the proof expires, or there is another proof.
-async fn keep(inner: Weak<Inner>, proof: Proof) {
-    let Some(time) = inner.upgrade().map(|inner| inner.time.clone()) else { return };
-    loop {
-        time.sleep(KEEP_ALIVE).await;
-        let Some(inner) = inner.upgrade() else { return };
-        if inner.proof() != Some(proof) {
-            return;
-        }
-        let mut shared = inner.endpoint.shared.lock();
-        // An error means that there is no route; then no keep-alive is sent.
-        let _ = shared.find_source(proof.verifier);
-        shared.stack.keep_alive(proof.verifier);
-        shared.kick();
     }
 }
 

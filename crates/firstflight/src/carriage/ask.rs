@@ -80,7 +80,7 @@ pub(super) async fn listen(
             queries.iter().enumerate().find_map(|(at, query)| Some((at, query.read_answer(&message)?)));
         let Some((at, echo)) = answer else { continue };
         queries.swap_remove(at);
-        let stopped = inner.lock().manners.handle_answer(flight, echo, inner.now());
+        let stopped = inner.manners().handle_answer(flight, echo, inner.now());
         if let Some(pause) = stopped {
             tell(&path, pause, &format_args!("{echo:?}"));
             return None;
@@ -90,7 +90,7 @@ pub(super) async fn listen(
             enough = enough.or_else(|| Some(inner.time.now()));
         }
     }
-    let stopped = inner.lock().manners.handle_end(flight, inner.now());
+    let stopped = inner.manners().handle_end(flight, inner.now());
     if let Some(pause) = stopped {
         tell(&path, pause, &"names are not answered");
     }

@@ -69,7 +69,7 @@ impl DnsPath {
 
     fn has_asked(&self) -> bool {
         let inner = &self.0;
-        inner.lock().manners.has_asked(inner.network, inner.resolver.ip(), inner.now())
+        inner.manners().has_asked(inner.network, inner.resolver.ip(), inner.now())
     }
 }
 
