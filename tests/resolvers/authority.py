@@ -21,7 +21,7 @@ class Signer:
         os.makedirs(directory, exist_ok=True)
 
     def sign(self, origin, zone):
-        """Signs the text of a zone; the file, and the DS record of its key as it stands behind `DS`."""
+        """Signs the text of a zone. Returns the file, and the data of the DS record of its key."""
         name = origin.strip(".") or "root"
         path = os.path.join(self.directory, f"{name}.zone")
         with open(path, "w", encoding="utf-8") as file:

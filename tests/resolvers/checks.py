@@ -1,4 +1,4 @@
-"""What must hold however long it takes. Each gives the lines that say what does not."""
+"""What must hold at any speed. The checks return a line for each thing that does not hold."""
 
 import time
 
@@ -18,8 +18,8 @@ def succeeded(records):
 
 
 def settled(fetch, before):
-    """What the server has executed since it had executed `before`, when it has logged all that succeeded or time is
-    over; beside how many were asked for and succeeded."""
+    """How many requests the server has executed since `before`, once it has logged all that succeeded or the time is up;
+    also how many were asked for, and how many succeeded."""
     deadline = time.monotonic() + LOGGED_WITHIN
     while fetch.world.executed() - before < fetch.asked and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -27,7 +27,7 @@ def settled(fetch, before):
 
 
 def executed_once(counted):
-    """The server executed each request once, and none that failed."""
+    """The server executed each successful request once, and no failed one."""
     executed, asked, succeeded = (counted[what] for what in ("executed", "asked", "succeeded"))
     if executed > asked:
         yield f"{asked} requests were executed {executed} times"

@@ -1,4 +1,4 @@
-"""The records that docs/dns-front.md adds to a zone: what it shows is what runs here."""
+"""The records that docs/dns-front.md adds to a zone. The tests run what that page shows."""
 
 import os
 import re

@@ -76,7 +76,7 @@ def one(fetch, options):
 
 
 def longest_stop(memory):
-    """For how many seconds the carriage is stopped anywhere; 0: nowhere."""
+    """The seconds that the longest stop still lasts; 0 without one."""
     with open(memory, encoding="utf-8") as file:
         stops = json.load(file).get("stops", [])
     return max((max(0, round(stop["until"] - time.time())) for stop in stops), default=0)

@@ -93,7 +93,7 @@ def measured(world, options, flights):
 
 
 def validated(world, asker):
-    """The lines that say what of the zones is not as it should be for a resolver that validates."""
+    """A line for each answer that is not as it should be from a resolver that validates."""
     kind = AAAA if world.family == 6 else A
     site = asker.ask(labels("www.xyz.com"), kind, validated=True)
     if not (answers(site) and is_authentic(site)):

@@ -28,8 +28,8 @@ def measured(world, options):
 
 
 def visits(fetch, count):
-    """Ordinary ones; with `--via-dns` when nothing is known; and when the server is known from an earlier visit, but
-    there is neither a certificate nor a proof yet. No host's address is known to the resolver."""
+    """Visits of three kinds: ordinary ones; with `--via-dns` and nothing known; with `--via-dns` and the server known from
+    an earlier visit, but without certificate and proof. The resolver knows no host's address."""
     before, found = fetch.world.executed(), {kind: [] for kind in KINDS}
     fetch.learn()
     learnt = f"{fetch.memory}.learnt"
@@ -55,7 +55,7 @@ def visits(fetch, count):
 
 
 def visit(fetch, host, options):
-    """One; ms from the first packet of any kind to the first one of the response."""
+    """One visit; ms from the first packet of any kind to the first one of the response."""
     (record,) = fetch.reports([[host]], *options)
     sent = [p.time for sniffer in (fetch.at_resolver, fetch.at_server) for p in sniffer.packets if p.sent]
     came = [p.time for p in fetch.responses()]

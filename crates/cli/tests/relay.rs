@@ -358,7 +358,7 @@ fn a_zone_of_the_name_server_in_it_is_read_again() {
 }
 
 #[test]
-fn what_is_wrong_about_fronts_is_told_in_one_line() {
+fn mistakes_about_fronts_are_reported_in_one_line() {
     let dir = Dir::new("wrong");
     std::fs::write(
         dir.path("trust"),

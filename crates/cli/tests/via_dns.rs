@@ -189,7 +189,7 @@ fn a_fetch_does_not_wait_for_verifiers_that_never_answer() {
     }
 }
 
-/// A verifier that refuses is told, and costs no fetch.
+/// A verifier that refuses is reported, and no fetch fails.
 #[test]
 fn a_verification_that_fails_is_one_line_and_fails_no_fetch() {
     let site = Site::new("refused", None);

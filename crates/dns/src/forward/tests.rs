@@ -267,7 +267,7 @@ fn a_front_that_is_not_heard_owns_nothing() {
 }
 
 #[test]
-fn a_front_that_hears_nobody_keeps_everything() {
+fn a_front_that_hears_no_other_keeps_everything() {
     let mut zone = Zone::new(1, false);
     zone.fronts[0].forward(Forwarder::new(config(0, 0..2)).unwrap());
     for seed in 0..20 {
@@ -284,7 +284,7 @@ fn a_front_that_hears_nobody_keeps_everything() {
 }
 
 #[test]
-fn comings_and_goings_are_told_once() {
+fn fronts_that_come_or_go_are_reported_once() {
     let mut zone = Zone::new(3, true);
     let changes = |zone: &mut Zone| -> Vec<(SocketAddr, u16, Presence)> {
         let now = zone.now;

@@ -246,7 +246,7 @@ fn one_name_may_be_lost_if_there_is_a_spare_one() {
 }
 
 #[test]
-fn what_is_late_when_the_program_ends_is_lost() {
+fn late_names_are_lost_when_the_program_ends() {
     let mut client = Client::default();
     client.leaves(A, NOW);
     client.0.conclude(at(250));

@@ -108,7 +108,7 @@ fn clock_of(receiver: &mut RelayReceiver) -> Option<FrontClock> {
 }
 
 #[test]
-fn a_clock_that_is_wrong_is_reported_and_again_and_once_when_it_is_right() {
+fn a_wrong_clock_is_reported_again_and_once_when_it_is_right() {
     const REMIND: u64 = 600_000;
     let (mut sender, mut receiver) = (sender(100), receiver());
     let mut at = |receiver: &mut RelayReceiver, sent: u64, now: u64| {

@@ -212,14 +212,14 @@ fn more(lines: &str) -> String {
 }
 
 #[test]
-fn what_is_missing_is_in_no_line() {
+fn missing_records_have_no_line() {
     let error = |text: &str| parse(text).unwrap_err().to_string();
     assert_eq!(error(""), "no SOA record at its origin");
     assert_eq!(error(SOA), "no NS record at its origin");
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_line() {
+fn mistakes_name_their_line() {
     for (text, expected) in [
         ("www IN A 192.0.2.256", "line 5: an entry that cannot be read: "),
         ("\n; three\nwww IN NOTYPE 192.0.2.1", "line 7: an entry that cannot be read: "),

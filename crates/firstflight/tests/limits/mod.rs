@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Carriage zones. The front serves A; the key is the same for all, which only matters to who opens.
+/// Carriage zones. The front serves A; the key is the same for all, which matters only when they are opened.
 pub const A: &[u8] = b"\x01f\x01a\x03com\x00";
 pub const B: &[u8] = b"\x01f\x01b\x03com\x00";
 pub const C: &[u8] = b"\x01f\x01c\x03com\x00";

@@ -48,8 +48,8 @@ fn with_the_address_cached_the_direct_copy_is_as_fast() {
     assert!(!first_byte(Case::Cached, Way::Thesis, 102).by_lookup);
     let after = first_byte(Case::Cached, Way::Asap, 102);
     first_byte(Case::Cached, Way::Carriage, 102);
-    // The copy inside the lookup is 2 ms earlier, but to whom it has only heard of the server sends little: the direct
-    // copy brings the rest.
+    // The copy inside the lookup is 2 ms earlier, but the server sends little to a client that has sent it nothing. The
+    // direct copy brings the rest.
     let page = fetch(Case::Cached, distances(96, 2), Way::Carriage, 0);
     assert!(page.by_lookup && page.first_byte == after.first_byte - ms(2), "{:?}", page.first_byte);
     assert_eq!(page.total, after.total);

@@ -1,4 +1,4 @@
-//! Datagrams from other fronts, and from whoever is none.
+//! Datagrams from other fronts, and from attackers.
 
 use super::*;
 use crate::ReplyKey;
@@ -15,7 +15,7 @@ fn pair() -> (Forwarder, Vec<u8>, Clock) {
 }
 
 #[test]
-fn only_what_a_front_sent_is_taken_and_once() {
+fn only_genuine_datagrams_are_taken_and_each_once() {
     let (mut two, datagram, clock) = pair();
     let mut take = |datagram: &[u8], clock: &Clock| two.handle_datagram(address(0), datagram, clock);
     for at in 0..datagram.len() {
@@ -42,7 +42,7 @@ fn only_what_a_front_sent_is_taken_and_once() {
     assert_eq!((counters.datagrams.replayed, counters.datagrams.old_boot), (1, 1));
 }
 
-/// Found in design: the key of a relay in the place of the fronts' key would have used its nonces twice.
+/// Without a derived key, a relay key that is given as the fronts' key would use its nonces twice.
 #[test]
 fn one_key_file_for_servers_and_fronts_uses_no_nonce_twice() {
     let (mut relay, mut forward) =
@@ -74,7 +74,7 @@ fn one_key_file_for_servers_and_fronts_uses_no_nonce_twice() {
 }
 
 #[test]
-fn fronts_are_at_addresses_that_were_named_and_have_numbers_of_their_own() {
+fn fronts_need_a_configured_address_and_a_number_of_their_own() {
     let (mut two, datagram, clock) = pair();
     let elsewhere: SocketAddr = "203.0.113.99:4455".parse().unwrap();
     assert_eq!(two.handle_datagram(elsewhere, &datagram, &clock), Err(ForwardRefused::Address(elsewhere)));
@@ -97,7 +97,7 @@ fn fronts_are_at_addresses_that_were_named_and_have_numbers_of_their_own() {
 }
 
 #[test]
-fn who_has_the_key_is_read_with_care_too() {
+fn malformed_content_under_the_key_is_refused() {
     let (mut two, _, clock) = pair();
     let mut sender = ForwardSender::new(&shared(), KEY_ID, 0, Boot(6));
     let good = [&mapped(RESOLVER)[..], &fragment(1).to_bytes()].concat();
@@ -118,7 +118,7 @@ fn mapped(address: IpAddr) -> [u8; 16] {
 }
 
 #[test]
-fn a_front_whose_clock_is_wrong_is_told() {
+fn a_wrong_clock_of_a_front_is_reported() {
     let (mut two, datagram, clock) = pair();
     let wrong = Clock { unix_ms: UNIX_MS + 60_000, ..clock };
     let refused = two.handle_datagram(address(0), &datagram, &wrong);
@@ -126,7 +126,7 @@ fn a_front_whose_clock_is_wrong_is_told() {
     let report = two.poll_clock().unwrap();
     assert_eq!((report.front, report.clock), (0, FrontClock::Behind(60_000)));
     assert_eq!((two.counters().datagrams.time, two.alive(START)), (1, 1));
-    // Nobody else can say so.
+    // An altered datagram is not believed.
     let mut forged = datagram;
     *forged.last_mut().unwrap() ^= 1;
     let (mut two, ..) = pair();

@@ -263,7 +263,7 @@ mod tests {
             let dropped = &counters.datagrams;
             match flood {
                 Flood::StolenKey => {
-                    // 8,000 a second at most. Who passes for a front has what is its share.
+                    // 8,000 a second at most. An attacker that passes for a front owns its share.
                     assert!(counters.over_budget_in > 0 && counters.taken <= 4 * 8_000 + 800, "{name}");
                     continue;
                 }
