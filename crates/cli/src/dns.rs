@@ -35,7 +35,7 @@ use std::str::FromStr;
 ///
 /// Answers from zone files over UDP and TCP. Names below the carriage zone are parts of first flights: they are
 /// answered at once, put together, opened and handed to a server. Zone files and key files are read again when they
-/// change. SIGHUP has the zone files read at once, SIGINT and SIGTERM end it.
+/// change. On SIGHUP the zone files are read at once. SIGINT and SIGTERM end it.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,

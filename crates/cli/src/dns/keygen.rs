@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::num::NonZeroU8;
 use std::path::PathBuf;
 
-/// Make the key that first flights by DNS are sealed to, or what a front shares with a server
+/// Make the key that first flights by DNS are sealed to, or one that a front shares with a server or with other fronts
 ///
 /// What it prints behind "carriage-key" is public: `firstflight asap record` puts it into the HTTPS record.
 #[derive(clap::Args)]

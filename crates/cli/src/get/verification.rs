@@ -112,9 +112,11 @@ async fn prove(via: &ViaDns, messages: Messages, verifiers: [SocketAddr; 2]) {
             via.prove(Some(Proof { seen: found.seen, verifier, at: Instant::now() }));
         }
         Ok(_) => {
-            output::complain(&"strangers cannot answer on this network: fetching as ever");
+            output::complain(&"strangers cannot answer on this network: fetches go the ordinary way");
             via.prove(None);
         }
-        Err((at, fault)) => output::complain(&format_args!("verifier {at}: {fault}; fetching as ever")),
+        Err((at, fault)) => {
+            output::complain(&format_args!("verifier {at}: {fault}; fetches go the ordinary way"))
+        }
     }
 }

@@ -16,10 +16,10 @@ pub struct Place {
     pub line: usize,
 }
 
-/// What is wrong with a zone: whoever wrote it is at fault.
+/// What is wrong with a zone. Its author is at fault.
 #[derive(Debug)]
 pub struct ZoneError {
-    /// Where it is, if it is somewhere: what is missing is not.
+    /// Where it is; `None` if something is missing.
     pub place: Option<Place>,
     /// What it is.
     pub fault: ZoneFault,
@@ -46,9 +46,9 @@ pub enum ZoneFault {
     Syntax(ParseError),
     /// An entry that lacks the type of its record.
     Incomplete,
-    /// An entry that begins with a space, and none with a name is before it.
+    /// An entry that begins with a space, and no entry with a name stands before it.
     NoName,
-    /// A directive that there is not, or one with other words than it has.
+    /// An unknown directive, or one with wrong arguments.
     Directive,
     /// A file that is included and cannot be read.
     Include(PathBuf, io::Error),
@@ -74,7 +74,7 @@ pub enum ZoneFault {
     Unsupported(Name, RecordType),
     /// The target of an SVCB or HTTPS record without its final dot.
     RelativeTarget(Name),
-    /// A parameter of an SVCB or HTTPS record that is none, or is there twice.
+    /// A parameter of an SVCB or HTTPS record that cannot be read, or is there twice.
     Parameter(Name),
     /// The zone's name leaves no room for names below it.
     NameTooLong,
@@ -96,7 +96,7 @@ impl fmt::Display for ZoneFault {
             Self::Incomplete => f.write_str("a record without a type"),
             Self::NoName => f.write_str("a record without a name: write it in front"),
             Self::Directive => f.write_str(
-                "a directive that is none: $ORIGIN NAME, $TTL TIME and $INCLUDE FILE [NAME] are known",
+                "an unknown directive, or one with wrong arguments: write $ORIGIN NAME, $TTL TIME or $INCLUDE FILE [NAME]",
             ),
             Self::Include(path, error) => {
                 write!(f, "an included file that cannot be read, {}: {error}", path.display())
@@ -117,7 +117,7 @@ impl fmt::Display for ZoneFault {
                 write!(f, "a target without its final dot in the record at {name}: write the whole name")
             }
             Self::Parameter(name) => {
-                write!(f, "a parameter that is none, or one twice, in the record at {name}")
+                write!(f, "a parameter that cannot be read, or that is there twice, in the record at {name}")
             }
             Self::NameTooLong => f.write_str("a name that leaves no room for names below it"),
         }
