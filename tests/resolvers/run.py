@@ -18,7 +18,7 @@ Measures, for each resolver and family:
 
 From `visit` on, what must hold however long it takes is checked: all fetches succeed, each request is executed once,
 first flights arrive at one of two fronts, and answers validate. The exit status is 1, after a line for each, if
-something does not. `--check` does that and nothing else, as ./check wants it.
+something does not, and 77 if a package is missing. `--check` does that and nothing else, as ./check wants it.
 
 Needs root and the packages of packages.txt; `cargo build --release -p firstflight-cli -p firstflight-lab` first. All
 it makes are network namespaces and processes, which end with it.
@@ -32,6 +32,9 @@ import os
 import shutil
 import signal
 import sys
+
+#: Exit status if a command or a package is missing; argparse has 2.
+MISSING = 77
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "interop")]
@@ -236,7 +239,7 @@ def main():
     firstflight.BINARY = os.path.abspath(options.bin)
     if reason := missing(options):
         print(f"tests/resolvers/run.py: {reason}", file=sys.stderr)
-        return 2
+        return MISSING
     signal.signal(signal.SIGTERM, on_terminate)
     signal.signal(signal.SIGINT, on_terminate)
     found = measured(options)
