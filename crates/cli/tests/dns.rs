@@ -186,6 +186,30 @@ fn sighup_does_not_end_a_front_without_zone_files() {
 }
 
 #[test]
+fn a_relay_key_that_changes_while_another_key_file_is_wrong_is_used() {
+    let dir = Dir::new("two-keys");
+    let (key, relay, log) = (dir.path("key"), dir.path("relay"), dir.path("log"));
+    prints(&["dns", "keygen", "--key", &key]);
+    prints(&["dns", "keygen", "--relay-key", &relay]);
+    let (to, state) = (format!("127.0.0.1:9={relay}"), dir.path("boot"));
+    let zone = ["--carriage-zone", "f.xyz.com", "--carriage-address", "192.0.2.80"];
+    let args = [&zone[..], &["--key", &key, "--relay", &to, "--state", &state, "-v"]].concat();
+    let front = Front::start_plain(&args, &log);
+    let said = |text: &str| std::fs::read_to_string(&log).unwrap().contains(text);
+    let boot = || std::fs::read_to_string(&state).unwrap();
+    let first = boot();
+    dir.file("key", "no key\n");
+    program::until(|| said("line 1 is none of a key file"));
+    dir.file("relay", &format!("relay 2 {}\n", "0badc0de".repeat(8)));
+    // It is read: another start. Another mistake is told by a later look at the files.
+    program::until(|| boot() > first);
+    std::fs::remove_file(&key).unwrap();
+    program::until(|| said("make one with `firstflight dns keygen`"));
+    front.running.stop();
+    assert!(said("relay keys have changed"), "{}", std::fs::read_to_string(&log).unwrap());
+}
+
+#[test]
 fn a_loop_of_aliases_is_warned_of_with_its_line() {
     let dir = Dir::new("loop");
     let (zone, log) = (dir.file("zone", &format!("{ZONE}a IN CNAME b\nb IN CNAME a\n")), dir.path("log"));

@@ -159,7 +159,7 @@ impl KeyFiles {
     }
 
     /// Reads the files every second and gives what is in them to the front, until it is dropped. While one cannot
-    /// be read or makes no sense, its keys stay as they are, with one warning.
+    /// be read or makes no sense, its keys stay as they are, with one warning; those of other files change.
     pub async fn follow(mut self, front: FrontHandle) {
         let mut said: Option<String> = None;
         loop {
@@ -170,30 +170,38 @@ impl KeyFiles {
             });
             let Ok((files, (carriage, servers, forward))) = reading.await else { return };
             self = files;
-            let problem = match (carriage, servers, forward) {
-                (Ok(keys), Ok(servers), Ok(forward)) => {
-                    front.set_keys(keys);
-                    if let Some(servers) = servers {
-                        front.set_servers(servers);
-                        tracing::info!("relay keys have changed");
-                    }
-                    if let Some(ForwardKeys { sender, keys }) = forward {
-                        if sender.is_some() {
-                            tracing::info!("the key of the zone's name servers has changed");
-                        }
-                        front.set_forward_keys(sender, &keys);
-                    }
-                    said = None;
-                    continue;
-                }
-                (Err(error), ..) | (_, Err(error), _) | (.., Err(error)) => error.to_string(),
+            // A key that is read counts as used, so it is handed on even if another file makes no sense.
+            let problems = [
+                carriage.map(|keys| front.set_keys(keys)).err(),
+                servers.map(|servers| set_servers(&front, servers)).err(),
+                forward.map(|keys| set_forward_keys(&front, keys)).err(),
+            ];
+            let Some(problem) = problems.into_iter().flatten().next() else {
+                said = None;
+                continue;
             };
+            let problem = problem.to_string();
             if said.as_ref() != Some(&problem) {
                 tracing::warn!("the keys stay as they are: {problem}");
                 said = Some(problem);
             }
         }
     }
+}
+
+fn set_servers(front: &FrontHandle, servers: Option<Vec<RelayServer>>) {
+    if let Some(servers) = servers {
+        front.set_servers(servers);
+        tracing::info!("relay keys have changed");
+    }
+}
+
+fn set_forward_keys(front: &FrontHandle, keys: Option<ForwardKeys>) {
+    let Some(ForwardKeys { sender, keys }) = keys else { return };
+    if sender.is_some() {
+        tracing::info!("the key of the zone's name servers has changed");
+    }
+    front.set_forward_keys(sender, &keys);
 }
 
 #[cfg(test)]
