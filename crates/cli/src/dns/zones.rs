@@ -6,9 +6,9 @@ use firstflight_dns::service::FrontHandle;
 use firstflight_dns::{Name, ZoneData};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -17,6 +17,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 const EVERY: Duration = Duration::from_secs(1);
 /// A file that changed less than this before it was read is read again: its time may not change with its content.
 const SETTLED: Duration = Duration::from_secs(2);
+/// The most text that all zones together may have, bytes.
+const LARGEST: u64 = 256 << 20;
+/// The most files that are read, each as often as it is included: files that include others twice or more would otherwise
+/// be read without end.
+const MOST: usize = 4096;
 
 /// SIGHUP: read the zone files again. While this lives, SIGHUP does not end the process.
 pub struct Hangup(Signal);
@@ -64,18 +69,37 @@ pub struct ZoneFiles {
 struct Reading {
     seen: BTreeMap<PathBuf, Seen>,
     digest: Sha256,
+    /// How many files, and bytes in them.
+    files: usize,
+    bytes: u64,
+}
+
+/// Opens a file and gives what is known of it. A pipe or a device may have no end, or nobody who writes to it.
+fn open(path: &Path) -> io::Result<(File, Metadata)> {
+    let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
+    let metadata = file.metadata()?;
+    if metadata.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if metadata.is_file() { Ok((file, metadata)) } else { Err(io::Error::other("it is not a regular file")) }
 }
 
 impl Reading {
     fn file(&mut self, path: &Path) -> io::Result<String> {
         self.seen.insert(path.to_owned(), Seen { stamp: None, settled: true });
-        let mut file = File::open(path)?;
-        let before = file.metadata()?;
+        self.files += 1;
+        if self.files > MOST {
+            return Err(io::Error::other(format!("it is one of more than {MOST} files")));
+        }
+        let (file, before) = open(path)?;
         let age = before.modified().ok().and_then(|changed| SystemTime::now().duration_since(changed).ok());
         let settled = age.is_some_and(|age| age >= SETTLED);
         self.seen.insert(path.to_owned(), Seen { stamp: Some(Stamp::from(&before)), settled });
-        let mut text = String::new();
-        file.read_to_string(&mut text)?;
+        let (mut text, left) = (String::new(), LARGEST.saturating_sub(self.bytes));
+        if before.len() > left || file.take(left + 1).read_to_string(&mut text)? as u64 > left {
+            return Err(io::Error::other(format!("the zones have more than {} MiB of text", LARGEST >> 20)));
+        }
+        self.bytes += text.len() as u64;
         self.digest.update((text.len() as u64).to_be_bytes());
         self.digest.update(&text);
         Ok(text)
@@ -260,6 +284,35 @@ mod tests {
         assert!(gone.contains("line 5: an included file that cannot be read"), "{gone}");
         fs::rename(&new, &hosts).unwrap();
         assert_eq!(serials(files.again(false)), Some(Ok(vec![2])));
+    }
+
+    #[test]
+    fn what_has_no_end_is_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let read = |zone: &Path| {
+            let mut files = ZoneFiles::new(&[zone.to_owned()], &[name()], ("zone", "origin")).unwrap();
+            files.read().unwrap_err().to_string()
+        };
+        let pipe = path("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let to = pipe.clone();
+        // Without it, who reads the pipe would wait for ever.
+        std::thread::spawn(move || fs::write(to, HEAD));
+        let error = read(&pipe);
+        assert!(error.contains("it is not a regular file"), "{error}");
+        let (zone, hosts) = (path("zone"), path("hosts"));
+        fs::write(&hosts, "").unwrap();
+        // Each of 16 files could include the next one that often.
+        fs::write(&zone, format!("{HEAD}{}", "$INCLUDE hosts\n".repeat(5000))).unwrap();
+        let error = read(&zone);
+        assert!(error.contains(", line 4100: ") && error.contains("one of more than 4096 files"), "{error}");
+        for (included, says) in [("/dev/zero", "not a regular file"), ("hosts", "more than 256 MiB")] {
+            File::create(&hosts).unwrap().set_len(1 << 40).unwrap();
+            fs::write(&zone, format!("{HEAD}$INCLUDE {included}\n")).unwrap();
+            let error = read(&zone);
+            assert!(error.contains(", line 5: ") && error.contains(says), "{error}");
+        }
     }
 
     #[test]
