@@ -162,6 +162,11 @@ impl Stops {
     /// Takes back what was remembered; no pause is longer than it can be.
     pub(super) fn restore(&mut self, mut stop: Stop, now: Instant) {
         stop.until = stop.until.min(now + LONGEST);
+        // There is one for a place: several would count as that many zones.
+        let is_same = |other: &Stop| {
+            (other.network, other.resolver, &other.zone) == (stop.network, stop.resolver, &stop.zone)
+        };
+        self.0.retain(|record| !is_same(&record.stop));
         // All first flights leave after this.
         self.insert(Record { stop, since: Instant::ZERO }, now);
     }

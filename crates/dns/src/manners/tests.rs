@@ -314,3 +314,24 @@ fn the_memory_of_stops_is_bounded() {
     let last = IpAddr::V4(1999.into());
     assert!(client.0.is_stopped(zone(A), NetworkId::UNKNOWN, last, now));
 }
+
+/// A file may have the same stop several times: it is one zone all the same.
+#[test]
+fn a_stop_that_is_restored_several_times_is_one() {
+    let mut client = Client::default();
+    let stop = |until, strikes| Stop {
+        network: HOME,
+        resolver: resolver(),
+        zone: Some(A.into()),
+        cause: Cause::Resolver,
+        strikes,
+        until,
+    };
+    for strikes in [2, u32::MAX, 2, 0, 5] {
+        client.0.restore(stop(Instant::FAR_FUTURE, strikes), NOW);
+    }
+    assert!(client.is_stopped(A, NOW) && !client.is_stopped(B, NOW));
+    assert_eq!(client.0.stops(NOW).map(|stop| stop.strikes).collect::<Vec<_>>(), [5]);
+    // No pause is longer than an hour, whatever the file says.
+    assert!(!client.is_stopped(A, NOW + LONGEST));
+}
