@@ -1,3 +1,5 @@
+mod against_library;
+
 use super::*;
 use hickory_proto::rr::rdata::svcb::{SvcParamKey, SvcParamValue};
 
