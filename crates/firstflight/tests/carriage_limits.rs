@@ -58,6 +58,27 @@ fn an_executed_request_is_not_reported_as_failed_when_the_name_has_no_address() 
 }
 
 #[test]
+fn a_connection_that_is_given_up_at_any_time_leaves_nothing() {
+    for act in [Act::Pass, Act::Code(5), Act::Drop] {
+        for ms in 0..150 {
+            run(async |time: VirtualTime| {
+                let world = World::new(&time, move |question, _| match question {
+                    Question::Address => act,
+                    Question::Name => Act::Pass,
+                });
+                tokio::select! {
+                    biased;
+                    _ = world.fetch(A) => {}
+                    () = world.pause(millis(ms)) => {}
+                }
+                world.pause(Duration::from_secs(300)).await;
+                assert!(world.connections() == 0 && world.executed() <= 1, "{act:?} {ms}");
+            });
+        }
+    }
+}
+
+#[test]
 fn a_refused_address_is_asked_for_once_more() {
     run(async |time: VirtualTime| {
         let world = World::new(&time, |question, sent| match question {

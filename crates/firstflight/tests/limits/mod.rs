@@ -235,7 +235,7 @@ pub struct World {
     key: [u8; 32],
     certificate: Arc<ClientCertificate>,
     executed: Arc<AtomicU64>,
-    _client: Endpoint,
+    client: Endpoint,
 }
 
 /// A fetch that succeeded.
@@ -289,7 +289,7 @@ impl World {
             DnsPath::through(client.clone(), RESOLVER, exchange, network, proof, Manners::new(), false);
         let certificate = Arc::new(certificate(&verifier, &time));
         let addresses = vec![SERVER];
-        Self { path, addresses, resolver, time, key, certificate, executed, _client: client }
+        Self { path, addresses, resolver, time, key, certificate, executed, client }
     }
 
     /// From now on names of `zone` get this.
@@ -303,6 +303,11 @@ impl World {
 
     pub fn executed(&self) -> u64 {
         self.executed.load(Ordering::Relaxed)
+    }
+
+    /// Connections of the client.
+    pub fn connections(&self) -> usize {
+        self.client.connections()
     }
 
     pub fn sent(&self) -> Vec<Question> {
