@@ -158,6 +158,10 @@ impl Run {
         let (Some(zone), Some(key), Some(state)) = (&carriage.carriage_zone, &self.key, &self.state) else {
             return Ok((served, zones, None));
         };
+        // Beyond the largest number they would begin again at 0, where another front may be: nonces would be used twice.
+        if usize::from(self.front_id) + self.relay.len() > 1 << 16 {
+            return Err(DnsError::FrontId { first: self.front_id, relays: self.relay.len() });
+        }
         let policy = self.policy()?;
         let relays = Relays::new(self.relay.clone(), self.front_id);
         let fronts = forward.key().map(|path| ForwardKeyFile::new(path.to_owned(), self.front_id));

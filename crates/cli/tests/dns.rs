@@ -294,6 +294,9 @@ fn mistakes_are_told_in_one_line() {
     fronts(&[("--forward-key", &key)], "line 1 is none of a key file");
     fronts(&[("--forward-to", "[::1]:9")], "cannot be reached from --forward-listen 127.0.0.1:0");
     fronts(&[("--forward-listen", "192.0.2.1:9")], "cannot listen on 192.0.2.1:9 for other fronts");
+    let zone = ["--carriage-zone", "f.xyz.com", "--carriage-address", "192.0.2.80", "--key", &key];
+    let relays = ["--relay", &to, "--relay", &to, "--state", &state, "--front-id", "65535"];
+    with(&[&zone[..], &relays].concat(), "--front-id 65535 leaves no numbers up to 65535 for 2 --relay");
     let table = dir.file("table", "10.0.0.0/8 192.0.2.81:4454\n");
     carriage(&[("--nearest", &table)], "line 1 names 192.0.2.81:4454, which no --relay does");
     std::fs::set_permissions(&relay, std::fs::Permissions::from_mode(0o644)).unwrap();

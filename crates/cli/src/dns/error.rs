@@ -37,6 +37,8 @@ pub enum DnsError {
     Forward(ForwardError),
     /// Another front is not where it can be reached from `listen`.
     ForwardTo { to: SocketAddr, listen: SocketAddr },
+    /// Each `--relay` takes a number from `--front-id` on, and there are not as many.
+    FrontId { first: u16, relays: usize },
     /// There is no such user.
     NoUser(String),
     /// Privileges cannot be dropped.
@@ -97,6 +99,10 @@ impl fmt::Display for DnsError {
             Self::ForwardTo { to, listen } => write!(
                 f,
                 "--forward-to {to} cannot be reached from --forward-listen {listen}: give the address and port of another name server, both IPv4 or both IPv6"
+            ),
+            Self::FrontId { first, relays } => write!(
+                f,
+                "--front-id {first} leaves no numbers up to 65535 for {relays} --relay, which take one each: give a smaller one"
             ),
             Self::NoUser(name) => write!(f, "there is no user {name:?}: make one, or leave --user out"),
             Self::Become(name, error) => {

@@ -114,7 +114,7 @@ impl Relays {
         }
         let boot = starts.next()?;
         // Servers that share a key see senders with different numbers.
-        let fronts = (0..=u16::MAX).map(|n| self.front_id.wrapping_add(n));
+        let fronts = self.front_id..=u16::MAX;
         let servers = self.servers.iter().zip(&keys).zip(fronts).map(|((to, (id, key)), front)| {
             RelayServer { address: to.address, sender: RelaySender::new(key, *id, front, boot) }
         });
