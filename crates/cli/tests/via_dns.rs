@@ -193,7 +193,7 @@ fn a_fetch_does_not_wait_for_verifiers_that_never_answer() {
             "{report}"
         );
     }
-    // The verification was under way all the same.
+    // The verification had begun.
     silent[0].0.set_nonblocking(true).unwrap();
     assert!(silent[0].0.recv(&mut [0; 2000]).is_ok());
     // With the certificate missing, a request to a server that is known goes the ordinary way, too.

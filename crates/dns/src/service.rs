@@ -55,7 +55,7 @@ impl Sockets {
     /// Also listens at `address` for the other fronts of the zone, over UDP, and sends to them from there.
     ///
     /// # Errors
-    /// [`ServiceError::ListenForFronts`]: whoever gave the address is at fault.
+    /// [`ServiceError::ListenForFronts`]: the caller is at fault.
     pub async fn bind_for_fronts(&mut self, address: SocketAddr) -> Result<SocketAddr, ServiceError> {
         let fail = |error| ServiceError::ListenForFronts(address, error);
         let socket = UdpSocket::bind(address).await.map_err(fail)?;

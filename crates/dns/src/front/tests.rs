@@ -505,7 +505,7 @@ fn what_is_answered_over_udp_is_limited_and_over_tcp_is_not() {
         let answer = site.send(Transport::Tcp, query.as_bytes()).unwrap();
         assert_eq!(query.read_answer(&answer), Some(Echo::Answered));
     }
-    // What was not answered counted all the same.
+    // Queries that were not answered were counted.
     assert_eq!(site.front.reassembly().fragments, 60);
 }
 

@@ -315,7 +315,7 @@ fn the_memory_of_stops_is_bounded() {
     assert!(client.0.is_stopped(zone(A), NetworkId::UNKNOWN, last, now));
 }
 
-/// A file may have the same stop several times: it is one zone all the same.
+/// A file may have the same stop several times. It counts as one stopped zone.
 #[test]
 fn a_stop_that_is_restored_several_times_is_one() {
     let mut client = Client::default();
