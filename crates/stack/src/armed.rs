@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use firstflight_credential::Outcome;
 use firstflight_credential::asap::ReplyKey;
-use firstflight_tcp::{Retransmit, StateName, SynPlan};
+use firstflight_tcp::{CloseReason, Retransmit, StateName, SynPlan};
 use firstflight_wire::Instant;
 use firstflight_wire::asap::{BLOCK_LEN, Carrier, Hint, Offer, Reply, Status};
 use firstflight_wire::tcp::{Flags, OptionBytes, Segment};
@@ -35,6 +35,8 @@ pub(crate) struct Armed {
     /// The server's UDP port, for the direct copy.
     outer: Option<u16>,
     answer: Expected,
+    /// Why the direct copy failed, if it did.
+    refused: Option<CloseReason>,
 }
 
 /// What makes an answer from a server that was never contacted one.
@@ -176,7 +178,8 @@ impl Stack {
         let len = slot.conn.copy_syn(&mut segment).unwrap_or_default();
         segment.truncate(len);
         let (outer, data) = (config.carrier, Box::from(data));
-        let armed = Armed { index, certified, request_id, data, outer, answer: Expected::Nothing };
+        let armed =
+            Armed { index, certified, request_id, data, outer, answer: Expected::Nothing, refused: None };
         self.armed.insert(key, armed);
         self.counters.active_opens += 1;
         self.touched(index, now);
@@ -198,6 +201,7 @@ impl Stack {
 
     /// The address is known: the same SYN leaves for `server`, under the same request id, signed for this way. A
     /// proved answer of another server is still taken until this one answers. Nothing happens if an answer came before.
+    /// If `server` refuses it or cannot be reached, the connection is armed as before ([`Stack::direct_refused`]).
     ///
     /// # Errors
     /// [`ConnectError::BadRemote`] for an address that cannot be connected to or is of another family;
@@ -227,12 +231,41 @@ impl Stack {
         let block =
             certificate.request(key.carrier(), identity, &armed.data, armed.request_id, *at).to_bytes();
         let timeout = self.credentials.syn_timeout(self.config.network_of(&key), server, now);
+        if let Some(armed) = self.armed.get_mut(&wild) {
+            armed.refused = None;
+        }
         self.rekey(id.index, &key, now);
         if let Some(slot) = self.slots.get_mut(id.index) {
             slot.conn.release_syn(&block, Some(timeout));
         }
         self.touched(id.index, now);
         Ok(())
+    }
+
+    /// Why the direct copy of `id` failed, while the connection waits for the answer to the other copy: a server may have
+    /// executed that one.
+    #[must_use]
+    pub fn direct_refused(&self, id: ConnId) -> Option<CloseReason> {
+        let wild = anywhere(&self.slot(id)?.key);
+        self.armed.get(&wild).filter(|armed| armed.index == id.index)?.refused
+    }
+
+    /// The direct copy of connection `index` failed. If the answer to another copy may come, the connection is armed
+    /// again instead of closed. False if there is no other copy.
+    #[cold]
+    pub(crate) fn hold_armed(&mut self, index: u32, why: CloseReason, now: Instant) -> bool {
+        let Some(slot) = self.slots.get_mut(index) else { return false };
+        let wild = anywhere(&slot.key);
+        let Some(armed) = self.armed.get_mut(&wild).filter(|armed| armed.index == index) else {
+            return false;
+        };
+        if slot.key == wild || matches!(armed.answer, Expected::Nothing) || !slot.conn.hold_syn() {
+            return false;
+        }
+        armed.refused = Some(why);
+        self.rekey(index, &wild, now);
+        self.touched(index, now);
+        true
     }
 
     /// The armed connection that `segment`, of no known flow, is the proved answer to; it is bound to its server.

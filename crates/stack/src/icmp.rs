@@ -5,6 +5,7 @@ use crate::event::Drop;
 use crate::flow::FlowKey;
 use crate::stack::Stack;
 use core::net::SocketAddr;
+use firstflight_tcp::CloseReason;
 use firstflight_wire::carrier::Carried;
 use firstflight_wire::icmp::{self, IcmpError, IcmpErrorKind};
 use firstflight_wire::ip::{Packet, Protocol};
@@ -71,9 +72,9 @@ impl Stack {
                     self.credentials.learn_path_mss(network, key.remote_ip(), mss, now);
                 }
             }
-            kind if kind.is_hard() => slot.conn.unreachable(&mut self.pool),
+            kind if kind.is_hard() => self.unreachable(index, now),
             IcmpErrorKind::HostUnreachable if self.config.unreachable_ends_handshakes => {
-                slot.conn.unreachable(&mut self.pool);
+                self.unreachable(index, now);
             }
             //= rfc9293 MUST-56
             // Soft: routing may recover; the connection's own timeouts decide (RFC 5461).
@@ -81,6 +82,16 @@ impl Stack {
             _ => return,
         }
         self.touched(index, now);
+    }
+
+    /// The network says that the peer of connection `index` cannot be reached.
+    #[cold]
+    fn unreachable(&mut self, index: u32, now: Instant) {
+        if !self.hold_armed(index, CloseReason::Unreachable, now)
+            && let Some(slot) = self.slots.get_mut(index)
+        {
+            slot.conn.unreachable(&mut self.pool);
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::slot::Owner;
 use crate::stack::Stack;
 use core::hint::cold_path;
 use core::net::{IpAddr, Ipv6Addr};
-use firstflight_tcp::{Disposition, StateName, TimeWait, TimeWaitAction, follows};
+use firstflight_tcp::{CloseReason, Disposition, StateName, TimeWait, TimeWaitAction, follows};
 use firstflight_wire::hint::unlikely;
 use firstflight_wire::ip::{Ecn, Packet, Protocol, version};
 use firstflight_wire::tcp::{Flags, Segment};
@@ -221,7 +221,8 @@ impl Stack {
     #[inline(always)]
     pub(crate) fn deliver(&mut self, index: u32, segment: &Segment<'_>, now: Instant) {
         let Some(slot) = self.slots.get_mut(index) else { return };
-        if segment.flags.contains(Flags::SYN) || matches!(slot.owner, Owner::SynQueue(_) | Owner::Twin(_)) {
+        let opens_or_ends = segment.flags.intersects(Flags::SYN.union(Flags::RST));
+        if opens_or_ends || matches!(slot.owner, Owner::SynQueue(_) | Owner::Twin(_)) {
             return self.deliver_opening(index, segment, now);
         }
         let disposition = slot.conn.handle_segment(segment, now, &mut self.pool);
@@ -235,11 +236,18 @@ impl Stack {
         }
     }
 
-    /// The same while a connection opens.
+    /// The same while a connection opens, or for a reset.
     #[inline(never)]
     fn deliver_opening(&mut self, index: u32, segment: &Segment<'_>, now: Instant) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let key = slot.key;
+        if unlikely(!self.armed.is_empty())
+            && slot.conn.is_refused_by(segment)
+            && self.hold_armed(index, CloseReason::Refused, now)
+        {
+            return;
+        }
+        let Some(slot) = self.slots.get_mut(index) else { return };
         if unlikely(segment.flags.contains(Flags::SYN) && !slot.client) {
             self.not_opened(&key, segment, now);
             self.contacted(index, segment);

@@ -10,11 +10,12 @@ use firstflight_credential::asap::{AsapPolicy, ReplyKey};
 use firstflight_credential::{Outcome, PendingLimit, Reason};
 use firstflight_link::path::PathConfig;
 use firstflight_stack::{
-    ArmedSyn, CarrierConfig, ConnId, ConnectConfig, ConnectError, ListenConfig, ListenerId, Readiness,
-    RelayedFlight, StateName,
+    ArmedSyn, CarrierConfig, CloseReason, ConnId, ConnectConfig, ConnectError, ListenConfig, ListenerId,
+    Readiness, RelayedFlight, StateName,
 };
 use firstflight_wire::Instant;
 use firstflight_wire::carrier::Carried;
+use firstflight_wire::icmp::{self, IcmpErrorKind};
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::{Flags, Segment};
 use firstflight_wire::udp::Datagram;
@@ -280,6 +281,82 @@ fn a_proved_answer_wins_over_another_servers_until_that_one_answers() {
     assert_eq!(p.client.counters().resets_sent, 1);
     if let Some(child) = p.server.accept(listener) {
         assert!(p.server.close_reason(child).is_some());
+    }
+}
+
+/// A connection with a direct copy on its way to an address of the server's host where nobody listens.
+fn refused_soon(v6: bool) -> (Pair, ListenerId, ArmedSyn) {
+    let (mut p, listener) = pair(v6);
+    let armed = arm(&mut p);
+    p.client.send_direct(armed.id, other_address(v6), p.now).unwrap();
+    (p, listener, armed)
+}
+
+#[test]
+fn a_refused_direct_copy_does_not_end_the_wait_for_the_other_answer() {
+    for v6 in [false, true] {
+        let (mut p, listener, armed) = refused_soon(v6);
+        assert_eq!(p.client.direct_refused(armed.id), None);
+        p.idle(ms(110));
+        assert_eq!(p.client.direct_refused(armed.id), Some(CloseReason::Refused));
+        assert!(p.client_saw(armed.id, Readiness::HELD));
+        // It is not sent again.
+        p.idle(Duration::from_secs(3));
+        assert_eq!(sent_by_client(&p).len(), 1);
+        let to = here(&p);
+        hand_over(&mut p, &armed, to, key(5));
+        let answered = served(&mut p, listener, armed.id);
+        assert_eq!(answered, Instant::ZERO + ms(110) + Duration::from_secs(3) + DELAY);
+        assert_eq!(outcome(&p, armed.id), (Outcome::Accepted, true));
+        assert_eq!(p.client.direct_refused(armed.id), None);
+    }
+}
+
+#[test]
+fn a_refused_direct_copy_can_go_to_another_address() {
+    let (mut p, listener, armed) = refused_soon(false);
+    p.idle(ms(110));
+    let to = here(&p);
+    p.client.send_direct(armed.id, to, p.now).unwrap();
+    assert_eq!(p.client.direct_refused(armed.id), None);
+    assert_eq!(served(&mut p, listener, armed.id), Instant::ZERO + ms(210));
+    assert_eq!(outcome(&p, armed.id), (Outcome::Accepted, false));
+}
+
+#[test]
+fn a_reset_that_acknowledges_something_else_refuses_nothing() {
+    let (mut p, _listener, armed) = refused_soon(false);
+    p.middlebox = Some(Box::new(|from, packet| {
+        if from == End::Server {
+            packet[20 + 8 + 4 + 8] ^= 0x80;
+            let ip = Packet::parse(packet).unwrap();
+            let (src, dst) = (ip.src, ip.dst);
+            firstflight_wire::udp::fill_checksum(&mut packet[20..], src, dst);
+        }
+        true
+    }));
+    p.idle(ms(110));
+    assert!(p.server.counters().resets_sent > 0);
+    assert_eq!(p.client.direct_refused(armed.id), None);
+    assert_eq!(p.client.info(armed.id).unwrap().state, StateName::SynSent);
+}
+
+#[test]
+fn an_unreachable_server_of_the_direct_copy_does_not_end_the_wait_for_the_other_answer() {
+    for v6 in [false, true] {
+        let (mut p, listener, armed) = refused_soon(v6);
+        p.flush();
+        let syn = p.log.first().unwrap().2.clone();
+        let ip = Packet::parse(&syn).unwrap();
+        let mut error = [0; 576];
+        let kind = IcmpErrorKind::PortUnreachable;
+        let len = icmp::emit_error(kind, ip.dst, ip.src, &syn, &mut error).unwrap();
+        p.client.handle_packet(p.now, &error[..len]);
+        assert_eq!(p.client.direct_refused(armed.id), Some(CloseReason::Unreachable));
+        let to = here(&p);
+        hand_over(&mut p, &armed, to, key(5));
+        served(&mut p, listener, armed.id);
+        assert_eq!(outcome(&p, armed.id), (Outcome::Accepted, true));
     }
 }
 

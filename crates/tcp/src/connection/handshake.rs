@@ -127,6 +127,31 @@ impl Connection {
         true
     }
 
+    /// Whether `segment` is a reset that refuses our SYN (RFC 9293 §3.10.7.3, second step).
+    #[must_use]
+    pub fn is_refused_by(&self, segment: &Segment<'_>) -> bool {
+        matches!(self.state, State::SynSent(_))
+            && segment.flags.contains(Flags::RST.union(Flags::ACK))
+            && segment.ack.gt(self.snd.iss)
+            && segment.ack.le(self.snd.nxt)
+    }
+
+    /// The SYN that travels another way ([`SynPlan::elsewhere`]) and was released is held again: it is not repeated, and
+    /// the connection waits for the answer to the other copy. False if there is none.
+    pub fn hold_syn(&mut self) -> bool {
+        let State::SynSent(syn) = &mut self.state else { return false };
+        if !syn.elsewhere {
+            return false;
+        }
+        syn.pending = false;
+        syn.first_sent = Instant::FAR_FUTURE;
+        syn.retransmits = 0;
+        self.timers.stop(Timer::Retransmit);
+        self.timers.stop(Timer::User);
+        self.ready |= Readiness::HELD;
+        true
+    }
+
     /// Makes a new connection a listener's child for `syn`. With `plan.early` the SYN's data is
     /// readable at once and may be answered before the handshake completes (RFC 7413 §4.2).
     pub fn open_passive(&mut self, syn: &Segment<'_>, plan: &ChildPlan, pool: &mut Pool, now: Instant) {

@@ -64,6 +64,8 @@ impl Readiness {
     pub const WRITABLE: Self = Self(4);
     /// The connection is over: in order, reset, timed out, or waiting in TIME-WAIT.
     pub const CLOSED: Self = Self(8);
+    /// Our SYN was refused, and waits for the answer to its other copy ([`Connection::hold_syn`]).
+    pub const HELD: Self = Self(16);
 
     /// Whether nothing changed.
     #[inline]
