@@ -369,15 +369,24 @@ impl DnsPath {
             found.into_iter().partition(|ip| ip.is_ipv4() == armed.v4);
         let sent = !addresses.is_empty() && self.send_direct(armed.id, addresses.remove(0));
         addresses.extend(others);
+        let refused = armed.stream.direct_refused(armed.id);
         if sent && addresses.is_empty() {
-            return answered.await.map(|()| None);
-        }
-        if sent && let Some(result) = self.0.time.timeout(ATTEMPT_DELAY, &mut answered).await {
-            return match result {
-                Ok(()) => Ok(None),
-                // The server refused. Try the other addresses.
-                Err(_) => self.ordinary(server, &addresses, first, config).await.map(Some),
+            return tokio::select! {
+                biased;
+                result = &mut answered => result.map(|()| None),
+                error = refused => self.answer_or(error, answered, until).await,
             };
+        }
+        if sent {
+            tokio::select! {
+                biased;
+                result = &mut answered => return match result {
+                    Ok(()) => Ok(None),
+                    Err(_) => self.ordinary(server, &addresses, first, config).await.map(Some),
+                },
+                _ = refused => {}
+                () = self.0.time.sleep(ATTEMPT_DELAY) => {}
+            }
         }
         // Another address, as ever; whichever answers first.
         tokio::select! {

@@ -187,7 +187,7 @@ impl Inner {
         {
             waker.wake();
         }
-        if closed || ready.contains(Readiness::CONNECTED) {
+        if closed || ready.contains(Readiness::CONNECTED) || ready.contains(Readiness::HELD) {
             waiting.connected.drain(..).for_each(Waker::wake);
         }
     }

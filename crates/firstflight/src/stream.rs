@@ -127,6 +127,20 @@ impl Stream {
         self.shared.lock().stack.expect_answer(id, key);
     }
 
+    /// Waits until the direct copy of connection `id`, whose first flight is in a lookup, too, is refused; why.
+    #[cfg(feature = "dns")]
+    pub(crate) async fn direct_refused(&self, id: ConnId) -> io::Error {
+        poll_fn(|cx| {
+            let mut inner = self.shared.lock();
+            if let Some(reason) = inner.stack.direct_refused(id) {
+                return Poll::Ready(io_error(IoError::Closed(reason)));
+            }
+            inner.wait(id, Interest::Connected, cx);
+            Poll::Pending
+        })
+        .await
+    }
+
     /// The peer was not known before.
     #[cfg(feature = "dns")]
     pub(crate) fn set_peer(&mut self, remote: SocketAddr) {

@@ -4,14 +4,14 @@
 
 mod certified;
 
-use certified::{LOCAL, PORT, certificate, identity, policy};
+use certified::{LOCAL, PORT, certificate, connect_config, policy};
 use firstflight::carriage::{DnsPath, Exchange, HeldBack, Manners, Proof, Report, Restraint, Server, Way};
 use firstflight::credential::NetworkId;
 use firstflight::credential::asap::{ClientCertificate, PrivateKey};
 use firstflight::link::UdpLink;
 use firstflight::wire::asap::{Carriage, UdpService, Zone};
 use firstflight::wire::{Clock, Instant};
-use firstflight::{Certified, ConnectConfig, Endpoint, FirstFlight, ListenConfig, RelayedFlight, Stream};
+use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig, RelayedFlight, Stream};
 use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::{
     Boot, CarriageConfig, CarriageKey, CarriageKeys, Destination, Front, OpenBuffer, ReassemblyLimits,
@@ -163,15 +163,7 @@ impl World {
     }
 
     fn config(&self) -> ConnectConfig {
-        let certified = Certified {
-            certificate: Arc::clone(&self.certificate),
-            now: Instant::ZERO,
-            identity: identity(),
-            known: true,
-            once: false,
-            mss: None,
-        };
-        ConnectConfig { asap: Some(certified), carrier: Some(self.udp_port), ..ConnectConfig::default() }
+        connect_config(&self.certificate, self.udp_port)
     }
 
     /// Asks and checks the answer.

@@ -7,7 +7,8 @@ mod limits;
 
 use firstflight::carriage::{HeldBack, Restraint, Way};
 use firstflight::link::VirtualTime;
-use limits::{A, Act, B, C, D, Excess, Limit, NAMES, Question, World, run};
+use limits::{A, Act, B, C, D, Excess, Limit, NAMES, Question, REFUSES, World, run};
+use std::io::ErrorKind;
 use std::time::Duration;
 
 /// A fetch with the address in hand after 60 ms and the direct copy 50 ms behind it.
@@ -53,6 +54,40 @@ fn an_executed_request_is_not_reported_as_failed_when_the_name_has_no_address() 
             world.addresses = addresses.iter().map(|ip| ip.parse().unwrap()).collect();
             let fetched = world.fetch(A).await.expect("the server has executed the request");
             assert_eq!((fetched.way, world.executed()), (Way::Lookup, 1));
+        });
+    }
+}
+
+#[test]
+fn an_executed_request_is_not_reported_as_failed_when_the_address_refuses_the_direct_copy() {
+    for addresses in [vec![REFUSES], vec![REFUSES, REFUSES]] {
+        run(async |time: VirtualTime| {
+            let mut world = World::new(&time, |question, _| match question {
+                Question::Address => Act::Cached,
+                // The server's RST comes first.
+                Question::Name => Act::Late,
+            });
+            world.addresses = addresses;
+            let fetched = world.fetch(A).await.expect("the server has executed the request");
+            assert_eq!((fetched.way, world.executed()), (Way::Lookup, 1));
+            assert!(fetched.took > millis(100), "{:?}", fetched.took);
+        });
+    }
+}
+
+#[test]
+fn a_request_fails_when_the_address_refuses_it_and_no_answer_comes() {
+    for addresses in [vec![REFUSES], vec![REFUSES, REFUSES]] {
+        run(async |time: VirtualTime| {
+            let mut world = World::new(&time, |question, _| match question {
+                Question::Address => Act::Cached,
+                Question::Name => Act::Drop,
+            });
+            world.addresses = addresses;
+            let error = world.fetch(A).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+            assert!((5000..5100).contains(&world.elapsed().as_millis()), "{:?}", world.elapsed());
+            assert_eq!(world.executed(), 0);
         });
     }
 }

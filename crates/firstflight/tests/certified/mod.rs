@@ -7,6 +7,7 @@ use firstflight::credential::asap::{
 use firstflight::credential::{PendingLimit, Quarantine, ReplayTable, Window};
 use firstflight::wire::Instant;
 use firstflight::wire::asap::CertificateFlags;
+use firstflight::{Certified, ConnectConfig};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -30,6 +31,19 @@ pub fn policy(verifier: &PrivateKey) -> AsapPolicy {
         relayed: Some(Arc::new(PendingLimit::with_clients(64, 4))),
         quarantine: Quarantine::Accepted,
     }
+}
+
+/// A connection to [`identity`] by this UDP port, with `certificate` for its first flight.
+pub fn connect_config(certificate: &Arc<ClientCertificate>, carrier: u16) -> ConnectConfig {
+    let certified = Certified {
+        certificate: Arc::clone(certificate),
+        now: Instant::ZERO,
+        identity: identity(),
+        known: true,
+        once: false,
+        mss: None,
+    };
+    ConnectConfig { asap: Some(certified), carrier: Some(carrier), ..ConnectConfig::default() }
 }
 
 /// The client's certificate, which begins `age` seconds ago and came at `obtained` of its clock.

@@ -2,7 +2,7 @@
 //! 5 ms from the client to the resolver, 25 ms from there to the front, 25 ms between client and server.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use crate::certified::{PORT, identity, policy};
+use crate::certified::{PORT, connect_config, policy};
 use firstflight::carriage::{DnsPath, Exchange, HeldBack, Manners, Proof, Server, Way};
 use firstflight::credential::NetworkId;
 use firstflight::credential::asap::{ClientCertificate, PrivateKey, certify};
@@ -11,8 +11,7 @@ use firstflight::link::{PathConfig, VirtualTime, virtual_time_pair};
 use firstflight::wire::asap::{Carriage, CertificateFlags, UdpService, Zone};
 use firstflight::wire::{Clock, Instant};
 use firstflight::{
-    CarrierConfig, Certified, ConnectConfig, Endpoint, FirstFlight, ListenConfig, RelayedFlight, Time,
-    block_on_virtual,
+    CarrierConfig, Endpoint, FirstFlight, ListenConfig, RelayedFlight, Time, block_on_virtual,
 };
 use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::{
@@ -41,12 +40,15 @@ pub const NAMES: usize = 6;
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 80));
+/// An address of the server's host at which nobody listens.
+pub const REFUSES: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 81));
 const RESOLVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 53)), 53);
 const UDP_PORT: u16 = 4433;
 const REQUEST: &[u8] = b"GET / HTTP/1.1";
 const KEY_ID: NonZeroU8 = NonZeroU8::MIN;
 const TO_RESOLVER: Duration = Duration::from_millis(5);
 const TO_FRONT: Duration = Duration::from_millis(25);
+const LATE: Duration = Duration::from_millis(50);
 /// How long the client's library waits for an answer before it asks again, as hickory does.
 const ASK_AGAIN: Duration = Duration::from_millis(333);
 
@@ -60,6 +62,8 @@ pub enum Question {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
     Pass,
+    /// It passes the question on 50 ms later.
+    Late,
     /// It knows the address.
     Cached,
     Drop,
@@ -160,7 +164,7 @@ impl Resolver {
         for _ in 0..4 {
             let (time, act) = self.asked(Question::Address).await;
             match act {
-                Act::Pass | Act::PassInSilence => {
+                Act::Pass | Act::Late | Act::PassInSilence => {
                     time.sleep(TO_FRONT * 2 + TO_RESOLVER).await;
                     return Ok(found);
                 }
@@ -188,7 +192,10 @@ impl Resolver {
         if act == Act::Drop {
             return pending().await;
         }
-        if act == Act::Pass || act == Act::PassInSilence {
+        if act == Act::Late {
+            time.sleep(LATE).await;
+        }
+        if matches!(act, Act::Pass | Act::Late | Act::PassInSilence) {
             time.sleep(TO_FRONT).await;
         }
         let mut answer = self.at_front(&query, act);
@@ -251,13 +258,13 @@ impl World {
         let path = PathConfig::with_delay(Duration::from_millis(25));
         let (near, far) = virtual_time_pair(path.clone(), path, 1, time).unwrap();
         let time = Time::from(time.clone());
-        let engine = |address| {
-            let mut config = firstflight::config(vec![address]).unwrap();
+        let engine = |addresses| {
+            let mut config = firstflight::config(addresses).unwrap();
             config.carrier = Some(CarrierConfig::new(UDP_PORT));
             config
         };
-        let client = Endpoint::in_time(engine(CLIENT), near, &time);
-        let server = Endpoint::in_time(engine(SERVER), far, &time);
+        let client = Endpoint::in_time(engine(vec![CLIENT]), near, &time);
+        let server = Endpoint::in_time(engine(vec![SERVER, REFUSES]), far, &time);
         let verifier = PrivateKey::from_seed(&[1; 32]);
         let executed = serve(&server, &verifier);
 
@@ -338,16 +345,7 @@ impl World {
         let carriage = zone.map(|zone| Carriage { key_id: KEY_ID, key: self.key, zone });
         let port = NonZeroU16::new(UDP_PORT).unwrap();
         let server = Server { port: PORT, service: Some(UdpService { port, carriage }) };
-        let certified = Certified {
-            certificate: Arc::clone(&self.certificate),
-            now: Instant::ZERO,
-            identity: identity(),
-            known: true,
-            once: false,
-            mss: None,
-        };
-        let config =
-            ConnectConfig { asap: Some(certified), carrier: Some(UDP_PORT), ..ConnectConfig::default() };
+        let config = connect_config(&self.certificate, UDP_PORT);
         let lookup = || self.resolver.clone().address(self.addresses.clone());
         let first = FirstFlight::safely_replayable(REQUEST);
         let (mut stream, report) = self.path.connect(server, lookup, first, &config).await?;
