@@ -296,3 +296,43 @@ fn no_first_flight_while_syn_cookies_answer_and_10_s_after() {
     p.send(first_flight(&cookie));
     p.expect().syn_ack().ack(AFTER);
 }
+
+/// The client takes a SYN-ACK for one that left its data out, and sends the data again. That segment is old, but its ACK is
+/// the one of the handshake.
+#[test]
+fn a_segment_that_repeats_the_syns_data_completes_the_handshake() {
+    for (from, to) in [(1, AFTER), (3, AFTER), (1, AFTER - 2)] {
+        let (mut p, listener, cookie) = server();
+        p.send(first_flight(&cookie));
+        p.expect().syn_ack();
+        let id = p.accept(listener);
+        assert_eq!(p.read(id), DATA);
+        p.pass(100);
+        let again = &DATA[from as usize - 1..to as usize - 1];
+        p.send(seg().seq(from).ack(1).data(again));
+        p.expect().is_ack().ack(AFTER).empty();
+        assert_eq!(p.state(id), StateName::Established);
+        assert!(p.stack.info(id).unwrap().confirmed);
+        assert_eq!(p.read(id), b"", "the data is not delivered twice");
+        p.write(id, b"answer");
+        p.expect().data(b"answer");
+        p.send(seg().seq(AFTER).ack(7));
+        // No SYN-ACK goes again.
+        p.pass(3_000);
+        p.quiet();
+    }
+}
+
+/// Data from before the SYN, or an ACK of something else, completes nothing.
+#[test]
+fn a_segment_that_only_seems_to_repeat_the_syns_data_completes_nothing() {
+    let (mut p, listener, cookie) = server();
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack();
+    let id = p.accept(listener);
+    for (seq, ack) in [(0, 1), (1, 2), (1, 0)] {
+        p.send(seg().seq(seq).ack(ack).data(&DATA[..1]));
+        p.drain();
+        assert!(p.stack.info(id).is_none_or(|info| !info.confirmed), "{seq} {ack}");
+    }
+}

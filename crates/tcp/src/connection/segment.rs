@@ -126,7 +126,11 @@ impl Connection {
             return Err(self.take_reset(segment.seq, now, pool));
         }
         let (seq, syn_stripped) = self.strip_crossed_syn(segment);
-        self.check_sequence(segment, seq, syn_stripped, now).map_err(Disposition::Dropped)?;
+        if let Err(reason) = self.check_sequence(segment, seq, syn_stripped, now)
+            && !(reason == DropReason::OutOfWindow && self.repeats_early_data(segment))
+        {
+            return Err(Disposition::Dropped(reason));
+        }
         if segment.flags.contains(Flags::SYN) && !syn_stripped {
             self.challenge(now);
             return Err(Disposition::Dropped(DropReason::SynUnexpected));
@@ -223,6 +227,19 @@ impl Connection {
         self.answer_unacceptable(segment, seq, len, now);
         // A window update or ACK may come with numbers just outside: RFC 9293 takes none of it.
         Err(DropReason::OutOfWindow)
+    }
+
+    /// Whether `segment` repeats data that came in the SYN, and acknowledges our SYN-ACK. The data is old, but the client
+    /// has nothing else to send. RFC 9293 §3.10.7.4 would ignore the acknowledgement, and the handshake would wait for
+    /// the retransmission of the SYN-ACK.
+    #[cold]
+    fn repeats_early_data(&self, segment: &Segment<'_>) -> bool {
+        let begins_in_syn = segment.seq.gt(self.rcv.irs) && segment.seq.lt(self.rcv.nxt);
+        matches!(&self.state, State::SynRcvd(syn) if syn.early)
+            && begins_in_syn
+            && !segment.payload.is_empty()
+            && segment.flags.contains(Flags::ACK)
+            && !segment.flags.contains(Flags::SYN)
     }
 
     /// What is not acceptable is acknowledged (RFC 9293 §3.10.7.4, RFC 7323 §5.3).
