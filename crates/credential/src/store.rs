@@ -77,6 +77,9 @@ pub struct CredentialStore {
     /// Servers that have shown that they understand ASAP, or made it doubtful, by what they are called, and until
     /// when that counts. Not saved: a day is soon over, and a probe costs nothing.
     asap: Lru<(NetworkId, IpAddr, Identity), (bool, Instant)>,
+    /// Servers that saw this client under another address than that of its certificate: that address, and until when
+    /// no certificate for it is shown to them.
+    mismatches: Lru<(NetworkId, IpAddr), (IpAddr, Instant)>,
     changes: u64,
     /// Cookies are good for many SYNs at once, and failures change nothing.
     simple: bool,
@@ -84,12 +87,21 @@ pub struct CredentialStore {
 
 /// How long a server counts as understanding ASAP after it showed that it does.
 const SPEAKS_ASAP: Duration = Duration::from_secs(86_400);
+/// How long no certificate for an address is shown to a server that saw this client under another one. Then the address
+/// translator may have chosen another.
+const MISMATCH: Duration = Duration::from_secs(10 * 60);
 
 impl CredentialStore {
     /// Remembers up to `capacity` servers; 0 remembers nothing.
     #[must_use]
     pub const fn new(capacity: usize) -> Self {
-        Self { entries: Lru::new(capacity), asap: Lru::new(capacity), changes: 0, simple: false }
+        Self {
+            entries: Lru::new(capacity),
+            asap: Lru::new(capacity),
+            mismatches: Lru::new(capacity),
+            changes: 0,
+            simple: false,
+        }
     }
 
     /// Whether every cookie is good for many SYNs at once, and failures change nothing.
@@ -270,6 +282,7 @@ impl CredentialStore {
         self.changes += 1;
         self.entries.clear();
         self.asap.clear();
+        self.mismatches.clear();
     }
 
     /// Whether the server at this address has shown within the last day that it understands ASAP as
@@ -306,6 +319,21 @@ impl CredentialStore {
     /// whole: it is to be asked first for a day, even if it is known to understand.
     pub fn doubt_asap(&mut self, network: NetworkId, server: IpAddr, identity: &Identity, now: Instant) {
         self.learn_asap(network, server, identity, false, now);
+    }
+
+    /// The server refused a certificate for `address`, because it sees this client under another address.
+    pub fn note_mismatch(&mut self, network: NetworkId, server: IpAddr, address: IpAddr, now: Instant) {
+        let known = (address, now + MISMATCH);
+        if let Some(entry) = self.mismatches.get_or_insert((network, server), || known) {
+            *entry = known;
+        }
+    }
+
+    /// Whether the server has refused a certificate for `address` so within the last ten minutes. A certificate for
+    /// another address may be shown to it.
+    #[must_use]
+    pub fn is_mismatch(&self, network: NetworkId, server: IpAddr, address: IpAddr, now: Instant) -> bool {
+        self.mismatches.peek(&(network, server)).is_some_and(|known| known.0 == address && known.1 > now)
     }
 
     fn learn_asap(

@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use firstflight_credential::Outcome;
 use firstflight_credential::asap::ReplyKey;
-use firstflight_tcp::{CloseReason, Retransmit, StateName, SynPlan};
+use firstflight_tcp::{CloseReason, StateName, SynPlan};
 use firstflight_wire::Instant;
 use firstflight_wire::asap::{BLOCK_LEN, Carrier, Hint, Offer, Reply, Status};
 use firstflight_wire::tcp::{Flags, OptionBytes, Segment};
@@ -150,6 +150,8 @@ impl Stack {
             cookie: None,
             cookie_age: None,
             offer: Some(SentOffer { identity: identity.clone(), tag: Ok([a, b]), distrusted: None }),
+            certified_for: Some(certified.certificate.address()),
+            at_most_once: !config.replay_safe,
             plain: None,
             awaited: true,
             answered_at: Instant::FAR_FUTURE,
@@ -159,7 +161,6 @@ impl Stack {
             options: OptionBytes::from(Offer::Block { long_reply: true, len: BLOCK_LEN as u16 }),
             preamble: block.to_bytes().to_vec(),
             data_limit: data.len() as u32,
-            retransmit: if key.is_carried() { Retransmit::Same } else { Retransmit::Plain },
             elsewhere: true,
             ..SynPlan::default()
         };

@@ -12,7 +12,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_credential::store::Answer;
 use firstflight_credential::{NetworkId, Outcome, Permission, Reason};
-use firstflight_tcp::{CloseReason, Disposition, Resolution, Retransmit, StateName, SynAckReport, SynPlan};
+use firstflight_tcp::{CloseReason, Disposition, Resolution, StateName, SynAckReport, SynPlan};
 use firstflight_wire::asap::{BLOCK_LEN, Hint, Reply};
 use firstflight_wire::hint::{unlikely, vacate};
 use firstflight_wire::tcp::{FastOpen, Segment};
@@ -76,15 +76,15 @@ impl Stack {
         vacate(&mut asked.offer);
         let cookie = asked.cookie.as_ref();
         plan.first_timeout = Some(config.syn_timeout.unwrap_or(known.timeout));
-        // The path may drop the option as well as the data (the Fast Open paper §4.1), inside UDP neither.
-        plan.retransmit = if key.is_carried() { Retransmit::Same } else { Retransmit::Plain };
         let own = config.tcp.as_ref().unwrap_or(&self.tcp).mss;
         // In UDP the base datagram is taken by everybody.
         let mss = known.mss.or(key.is_carried().then_some(carrier::BASE_MSS));
         if let (Some(certified), None) = (&config.asap, cookie) {
             let shown = self.credentials.speaks_asap(network, server, &certified.identity, now);
             let speaks = shown.unwrap_or(certified.known);
-            let withheld = withheld(config, certified, speaks, known.permission, data);
+            let address = certified.certificate.address();
+            let mismatch = self.credentials.is_mismatch(network, server, address, now);
+            let withheld = withheld(config, certified, speaks, mismatch, data);
             let limit = self.first_flight_limit(server, certified.mss.or(mss), path_mss.min(own));
             // What is signed is what rides: no more than the connection takes at once.
             let buffer = config.tcp.as_ref().unwrap_or(&self.tcp).send_buffer;
@@ -95,6 +95,7 @@ impl Stack {
             plan.preamble = offering.block;
             plan.data_limit = offering.data as u32;
             asked.offer = Some(offering.sent);
+            asked.certified_for = Some(address);
         }
         let bare = config.fast_open && config.no_cookie;
         if bare {
@@ -126,6 +127,7 @@ impl Stack {
         asked.fast_open = config.fast_open;
         asked.cookie_age = cookie.map(|held| now.saturating_since(held.granted_at));
         asked.bare = bare;
+        asked.at_most_once = !config.replay_safe;
         asked.awaited = true;
         asked.answered_at = Instant::FAR_FUTURE;
         asked.ladder = Ladder::default();
@@ -157,6 +159,13 @@ impl Stack {
             return disposition;
         };
         let Some(asked) = &mut slot.asked else { return Disposition::Processed };
+        if unlikely(report.refused)
+            && report.acked == 0
+            && asked.at_most_once
+            && slot.conn.first_flight_len() > 0
+        {
+            return self.refuse_second_time(index, now);
+        }
         let offered = asked.offer.as_ref().map(|sent| offer::read(sent, &report, segment));
         if let Some(answer) = offered.filter(|answer| answer.resolution == Resolution::Abort) {
             return self.distrust(index, answer, segment, now);
@@ -197,6 +206,11 @@ impl Stack {
                 None => {}
             }
         }
+        if unlikely(outcome == Outcome::Handshake(Reason::AddressMismatch))
+            && let Some(address) = asked.certified_for
+        {
+            self.credentials.note_mismatch(network, server, address, now);
+        }
         if let Some(capable) = offered.and_then(|answer| answer.capable)
             && let Some(sent) = asked.offer.clone()
         {
@@ -204,8 +218,8 @@ impl Stack {
         }
         let stripped = outcome == Outcome::Handshake(Reason::OptionStripped);
         let first_lost = offered.map_or(report.first_lost, |answer| answer.first_lost);
-        if (first_lost && fresh.is_none()) || stripped {
-            // The SYN with the option was lost, the plain one came through; or it came without the option.
+        if ((first_lost || report.refused) && fresh.is_none()) || stripped {
+            // The SYN with the option was lost or refused, the plain one came through; or it came without the option.
             self.credentials.note_failure(network, server, now);
         }
         if outcome.is_accepted() {
@@ -222,6 +236,20 @@ impl Stack {
             self.disarm(&key, index);
         }
         self.trace_outcome(index, outcome);
+        disposition
+    }
+
+    /// A RST or an ICMP error answered a SYN with data that must not run twice, and the plain SYN behind it is answered. The
+    /// server may have executed the data before the RST, so the data does not go again: the connect fails. First flights
+    /// rest, so the next connect succeeds.
+    #[cold]
+    fn refuse_second_time(&mut self, index: u32, now: Instant) -> Disposition {
+        let Some(slot) = self.slots.get_mut(index) else { return Disposition::Reset };
+        let (server, network) = (slot.key.remote_ip(), self.config.network_of(&slot.key));
+        self.credentials.note_failure(network, server, now);
+        slot.outcome = Outcome::Handshake(Reason::Unknown);
+        let disposition = slot.conn.refuse(&mut self.pool);
+        self.no_answer(index, now);
         disposition
     }
 
@@ -285,6 +313,9 @@ impl Stack {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let server = slot.key.remote_ip();
         let network = self.config.network_of(&slot.key);
+        if let Some(mss) = slot.conn.narrowed_mss().filter(|_| slot.client) {
+            self.credentials.learn_path_mss(network, server, mss, now);
+        }
         // What was asked on another network says nothing about this one.
         let here = succeeded && slot.asked.as_ref().is_some_and(|asked| asked.network == network);
         match slot.conn.rtt().filter(|_| slot.mapped) {
@@ -383,15 +414,15 @@ fn withheld(
     config: &ConnectConfig,
     certified: &Certified,
     speaks: bool,
-    permission: Permission,
+    mismatch: bool,
     data: &[u8],
 ) -> Option<Reason> {
     if !speaks {
         return Some(Reason::CapabilityUnknown);
     }
-    if permission != Permission::Everything {
-        // The server refused the last first flights, so it only gets a probe.
-        return Some(Reason::FailureMemory);
+    if mismatch {
+        // The server sees this client under another address than the certificate's.
+        return Some(Reason::AddressMismatch);
     }
     let twice = config.replay_safe || certified.once || data.is_empty();
     config.held_back.or((!twice).then_some(Reason::NotReplaySafe))
@@ -402,12 +433,16 @@ fn judge(report: &SynAckReport, with_cookie: bool, granted: bool, plain: Option<
     let reason = match (with_cookie, report.carried) {
         (false, _) if granted => plain.unwrap_or(Reason::NoCredential),
         (false, _) if report.met_old => Reason::OldConnection,
+        (false, _) if report.refused => Reason::SynRefused,
         // The SYN that asked was lost; the plain one that was answered did not ask.
         (false, _) if report.first_lost => Reason::SynTimedOut,
         (false, _) => Reason::PeerWithoutFastOpen,
+        (true, 0) if report.refused => Reason::SynRefused,
         (true, 0) => plain.unwrap_or(Reason::NoData),
         (true, carried) if report.acked >= carried => return Outcome::Accepted,
         (true, _) if report.acked > 0 => Reason::DataPartlyAcknowledged,
+        (true, _) if report.refused => Reason::SynRefused,
+        (true, _) if report.too_big => Reason::PathTooSmall,
         (true, _) if report.met_old => Reason::OldConnection,
         (true, _) if report.first_lost => Reason::SynTimedOut,
         (true, _) if granted => Reason::StaleOrWrongCredential,
@@ -420,7 +455,7 @@ fn judge(report: &SynAckReport, with_cookie: bool, granted: bool, plain: Option<
 const fn answer_to(report: &SynAckReport) -> Answer {
     match (report.carried, report.acked) {
         (0, _) => Answer::Unclear,
-        (_, 0) if report.first_lost || report.met_old => Answer::Unclear,
+        (_, 0) if report.first_lost || report.met_old || report.refused || report.too_big => Answer::Unclear,
         (_, 0) => Answer::Refused,
         _ => Answer::Accepted,
     }

@@ -41,6 +41,10 @@ const RELAYED_RETRIES: u8 = 1;
 /// retransmissions of that (RFC 6298 §2: 1, 2, 4, … s).
 const LINGER_S: u16 = 60;
 
+/// The same in UDP, where nothing came with the SYN and its SYN-ACK is sent again once: on raw IP such a connection lives
+/// longer.
+const HALF_OPEN_LINGER_S: u16 = 15;
+
 /// A SYN for a listener.
 pub(crate) struct Syn<'a> {
     /// The listener (index).
@@ -283,6 +287,7 @@ impl Stack {
         self.add_options(&mut plan, syn.segment, reply, grant);
         if syn.key.is_carried() {
             plan.retries = crate::carrier::SYN_ACK_RETRIES;
+            plan.linger_s = HALF_OPEN_LINGER_S;
         }
         let child = self.make_child(syn, &plan, Outcome::Handshake(reason), None);
         self.granted(child, syn.listener, grant);

@@ -95,7 +95,7 @@ pub(crate) fn read(sent: &SentOffer, report: &SynAckReport, segment: &Segment<'_
             let capable = reply.is_some_and(|reply| reply.status != Status::Disabled);
             // A probe that was lost, or not repeated, says nothing.
             let capable = (capable || !report.retransmitted).then_some(capable);
-            let outcome = Outcome::Handshake(reason);
+            let outcome = Outcome::Handshake(if report.refused { Reason::SynRefused } else { reason });
             return Answer { resolution: Resolution::DataRefused, outcome, capable, first_lost };
         }
     };
@@ -111,6 +111,8 @@ pub(crate) fn read(sent: &SentOffer, report: &SynAckReport, segment: &Segment<'_
         (0, Some(reply)) if reply.status == Status::Capable => handshake(Reason::OptionStripped, Some(false)),
         (0, Some(reply)) => handshake(reason(reply.status), Some(reply.status != Status::Disabled)),
         (0, None) if report.met_old => handshake(Reason::OldConnection, None),
+        (0, None) if report.refused => handshake(Reason::SynRefused, None),
+        (0, None) if report.too_big => handshake(Reason::PathTooSmall, None),
         (0, None) if first_lost => handshake(Reason::SynTimedOut, None),
         (0, None) => handshake(Reason::OptionStripped, Some(false)),
         (acked, _) if acked < report.carried => abort(Reason::AckInside),

@@ -49,6 +49,10 @@ pub struct Asked {
     pub cookie_age: Option<Duration>,
     /// ASAP's option that was sent.
     pub offer: Option<SentOffer>,
+    /// The address that the certificate of that offer was issued for.
+    pub certified_for: Option<IpAddr>,
+    /// The data must not be executed twice.
+    pub at_most_once: bool,
     /// Why the SYN carries no data, if the client decided that.
     pub plain: Option<Reason>,
     /// No answer has come yet.

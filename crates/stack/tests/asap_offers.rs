@@ -346,3 +346,50 @@ fn a_small_send_buffer_signs_what_it_takes() {
     let syn = p.expect();
     assert_eq!((taken, syn.data.len()), (100, 196 + 100));
 }
+
+/// Three stale cookies in a row say nothing about certificates, which the server has shown to understand.
+#[test]
+fn stale_cookies_do_not_keep_a_certificate_back() {
+    let mut p = primed::primed();
+    shows_that_it_understands(&mut p);
+    for n in 0..3 {
+        let config = ConnectConfig { fast_open: true, replay_safe: true, ..ConnectConfig::default() };
+        let id = p.connect_with(primed::DATA, &config);
+        p.expect().is_syn().data(primed::DATA);
+        p.send(syn_ack(1).cookie(&[n; 8]));
+        assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::StaleOrWrongCredential));
+        end(&mut p, id);
+    }
+    let flight = visit(&mut p, |config| {
+        config.fast_open = true;
+        unknown(config);
+    });
+    assert_eq!(offer(&flight.syn), Some(true));
+    p.send(syn_ack(AFTER).option(&flight.accepted()));
+    assert_eq!(outcome(&p, flight.id), Outcome::Accepted);
+}
+
+/// The server sees this client under another address than the certificate's verifier did.
+#[test]
+fn a_certificate_for_another_address_is_shown_once() {
+    let mut p = Peer::new();
+    let flight = visit(&mut p, |_| {});
+    assert_eq!(offer(&flight.syn), Some(true));
+    p.send(syn_ack(1).option(&reply_with(Status::AddressMismatch, flight.tag)));
+    assert_eq!(outcome(&p, flight.id), Outcome::Handshake(Reason::AddressMismatch));
+    end(&mut p, flight.id);
+    // It is not shown again, and the reason stays true.
+    let flight = visit(&mut p, |_| {});
+    assert_eq!(offer(&flight.syn), Some(false));
+    p.send(syn_ack(1).option(&reply_with(Status::Capable, [0; 2])));
+    assert_eq!(outcome(&p, flight.id), Outcome::Handshake(Reason::AddressMismatch));
+    end(&mut p, flight.id);
+    // One for another address is.
+    let other = certificate_with(1, 2, "198.51.100.7".parse().unwrap(), (NOW_MS / 1000) as u32, 200_000, 1);
+    let flight = visit(&mut p, |config| config.asap.as_mut().unwrap().certificate = Arc::new(other));
+    assert_eq!(offer(&flight.syn), Some(true));
+    end(&mut p, flight.id);
+    // And the first one when the address translator may have chosen another address.
+    p.pass(600_000);
+    assert_eq!(offer(&visit(&mut p, |_| {}).syn), Some(true));
+}

@@ -275,13 +275,15 @@ fn simultaneous_open_ignores_fast_open() {
     assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::SimultaneousOpen));
 }
 
-/// RFC 9293 §3.10.7.3: refused is refused, whatever the SYN carried.
+/// RFC 9293 §3.10.7.3: refused is refused, once a plain SYN is refused, too.
 #[test]
-fn a_reset_of_a_first_flight_is_refused() {
+fn a_reset_of_a_plain_syn_behind_a_first_flight_is_refused() {
     let mut p = primed();
     let id = p.connect(DATA, true);
     with_cookie(p.expect());
     p.send(seg().rst().ack(AFTER));
+    p.expect().is_syn().empty();
+    p.send(seg().rst().ack(1));
     assert_eq!(p.reason(id), Some(CloseReason::Refused));
 }
 

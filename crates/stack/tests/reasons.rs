@@ -82,6 +82,8 @@ fn said(reason: Reason) -> (Said, Said) {
         R::Unknown => (By(client::unknown), Never(CLIENT_ONLY)),
         R::NotReplaySafe => (By(client::not_replay_safe), Never(CLIENT_ONLY)),
         R::NotFirstAddress => (By(client::not_first_address), Never(CLIENT_ONLY)),
+        R::SynRefused => (By(client::syn_refused), Never(CLIENT_ONLY)),
+        R::PathTooSmall => (By(client::path_too_small), Never(CLIENT_ONLY)),
         R::OldConnection => (By(client::old_connection), Never(CLIENT_ONLY)),
         // The enum is not exhaustive to other crates: a new reason ends here.
         other => panic!("{other:?} needs a scenario for both ends, or why an end never says it"),

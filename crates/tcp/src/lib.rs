@@ -46,6 +46,6 @@ pub use connection::{
     Variables, follows,
 };
 pub use error::{CloseReason, IoError};
-pub use plan::{ChildPlan, Resolution, Retransmit, SynAckReport, SynPlan};
+pub use plan::{ChildPlan, Resolution, SynAckReport, SynPlan};
 pub use time_wait::{TimeWait, TimeWaitAction};
 pub use transition::{StateName, Transition, Trigger};

@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use firstflight_wire::tcp::OptionBytes;
 
-/// What a client's SYN carries.
+/// What a client's first SYN carries. One that is sent again carries neither extra options, preamble nor data
+/// (RFC 7413 §4.1.3: a middlebox may have dropped it for those).
 #[derive(Debug, Default, Clone)]
 pub struct SynPlan {
     /// Extra options, sent last.
@@ -13,8 +14,6 @@ pub struct SynPlan {
     pub preamble: Vec<u8>,
     /// How many bytes of the stream may ride in the SYN; the rest waits for the SYN-ACK.
     pub data_limit: u32,
-    /// What a retransmitted SYN carries.
-    pub retransmit: Retransmit,
     /// Time until the SYN is sent again the first time; 1 s if absent (RFC 6298 §2.1).
     pub first_timeout: Option<Duration>,
     /// Largest payload of the segments without ACK that follow the SYN's data at once, within the initial window
@@ -25,17 +24,6 @@ pub struct SynPlan {
     /// [`Connection::release_syn`](crate::Connection::release_syn). When it left is not known, so what answers it
     /// gives no round-trip sample.
     pub elsewhere: bool,
-}
-
-/// What a retransmitted SYN carries.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub enum Retransmit {
-    /// Neither extra options, preamble nor data (RFC 7413 §4.1.3: a middlebox may have dropped it
-    /// for those).
-    #[default]
-    Plain,
-    /// The same again.
-    Same,
 }
 
 /// What a SYN-ACK said about our first flight.
@@ -54,6 +42,11 @@ pub struct SynAckReport {
     /// nothing in this SYN-ACK shows that the first one opened something after all. SYNs do reach the peer, so this is
     /// no failure of the path.
     pub met_old: bool,
+    /// A RST or an ICMP error answered the first SYN, which then went again plain, and nothing in this SYN-ACK shows that
+    /// the first one arrived.
+    pub refused: bool,
+    /// The first SYN was too large for the path, as a router said, and went again plain.
+    pub too_big: bool,
 }
 
 /// The layer above's answer to a [`SynAckReport`].
@@ -85,9 +78,9 @@ pub struct ChildPlan {
     pub overhead: u32,
     /// SYN-ACK retransmissions until the child is given up (Linux: 5).
     pub retries: u8,
-    /// Seconds after the last of them that the child still waits in silence, if its data was delivered early: it
-    /// answers the client's SYN when that comes again. Given up sooner, it would be made a second time, and the
-    /// data delivered twice.
+    /// Seconds after the last of them that the child still waits in silence: it answers the client's SYN when that comes
+    /// again, and takes its ACK. A child whose data was delivered early and that is given up sooner would be made a
+    /// second time, and the data delivered twice.
     pub linger_s: u16,
     /// Bytes of the stream behind the SYN's data that an early child takes of segments without ACK; 0 (on raw IP,
     /// always): RFC 9293 §3.10.7.4 drops these.

@@ -5,7 +5,6 @@
 //! ([`crate::time_wait`]).
 
 use crate::error::CloseReason;
-use crate::plan::Retransmit;
 use crate::transition::StateName;
 use alloc::boxed::Box;
 use core::time::Duration;
@@ -19,8 +18,6 @@ pub struct SynSent {
     pub options: OptionBytes,
     /// Bytes in front of the data that use sequence space but are not part of the stream.
     pub preamble: Box<[u8]>,
-    /// What a retransmitted SYN carries.
-    pub again: Retransmit,
     /// Time until the SYN is sent again the first time, if it was measured earlier.
     pub first_timeout: Option<Duration>,
     /// Preamble and data that the first SYN carried, numbers.
@@ -35,6 +32,8 @@ pub struct SynSent {
     pub too_big: u8,
     /// A SYN met an earlier connection of the four-tuple, and was sent again at once.
     pub met_old: bool,
+    /// A RST or an ICMP error answered the first SYN, and a plain one was sent at once.
+    pub refused: bool,
     /// When the first SYN left; [`Instant::FAR_FUTURE`] before.
     pub first_sent: Instant,
     /// A SYN is to be sent.

@@ -2,7 +2,7 @@
 //! This crate knows no credential; the layer above says what the preamble is and what became of it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-use firstflight_tcp::{ChildPlan, Config, Connection, Disposition, Pool, Resolution, Retransmit, SynPlan};
+use firstflight_tcp::{ChildPlan, Config, Connection, Disposition, Pool, Resolution, SynPlan};
 use firstflight_wire::tcp::{Flags, OptionBytes, Segment};
 use firstflight_wire::{Instant, SeqNum};
 use std::sync::Arc;
@@ -15,12 +15,11 @@ const PREAMBLE: &[u8] = b"credential";
 const DATA: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
 const OPTION: &[u8] = &[253, 8, 0xfa, 0x57, 0x11, 0, 0, 10];
 
-fn client(pool: &mut Pool, retransmit: Retransmit) -> Connection {
+fn client(pool: &mut Pool) -> Connection {
     let plan = SynPlan {
         options: OptionBytes::new(OPTION).unwrap(),
         preamble: PREAMBLE.to_vec(),
         data_limit: 1000,
-        retransmit,
         ..SynPlan::default()
     };
     let (conn, taken) =
@@ -49,7 +48,7 @@ fn read(conn: &mut Connection, pool: &mut Pool) -> Vec<u8> {
 #[test]
 fn the_syn_carries_options_preamble_and_data() {
     let pool = &mut Pool::new(1 << 20);
-    let syn = sent(&mut client(pool, Retransmit::Plain), ms(0));
+    let syn = sent(&mut client(pool), ms(0));
     let syn = Segment::parse(&syn).unwrap();
     assert_eq!(syn.flags, Flags::SYN);
     assert_eq!(syn.payload, [PREAMBLE, DATA].concat());
@@ -59,7 +58,7 @@ fn the_syn_carries_options_preamble_and_data() {
 #[test]
 fn an_accepted_preamble_is_skipped_by_both_ends() {
     let pool = &mut Pool::new(1 << 20);
-    let mut a = client(pool, Retransmit::Plain);
+    let mut a = client(pool);
     let bytes = sent(&mut a, ms(0));
     let syn = Segment::parse(&bytes).unwrap();
     let plan = ChildPlan {
@@ -96,7 +95,7 @@ fn an_accepted_preamble_is_skipped_by_both_ends() {
 #[test]
 fn a_refused_preamble_gives_its_numbers_to_the_data() {
     let pool = &mut Pool::new(1 << 20);
-    let mut a = client(pool, Retransmit::Plain);
+    let mut a = client(pool);
     let bytes = sent(&mut a, ms(0));
     let mut b = server(pool, &Segment::parse(&bytes).unwrap(), &ChildPlan::default());
     assert!(read(&mut b, pool).is_empty());
@@ -115,7 +114,7 @@ fn a_refused_preamble_gives_its_numbers_to_the_data() {
 #[test]
 fn a_path_that_acknowledges_inside_the_preamble_is_reset() {
     let pool = &mut Pool::new(1 << 20);
-    let mut a = client(pool, Retransmit::Plain);
+    let mut a = client(pool);
     let bytes = sent(&mut a, ms(0));
     let mut b = server(pool, &Segment::parse(&bytes).unwrap(), &ChildPlan::default());
     let mut bytes = sent(&mut b, ms(10));
@@ -127,26 +126,21 @@ fn a_path_that_acknowledges_inside_the_preamble_is_reset() {
 }
 
 #[test]
-fn a_retransmitted_syn_is_plain_or_the_same_as_planned() {
+fn a_retransmitted_syn_is_plain() {
     let pool = &mut Pool::new(1 << 20);
-    for (retransmit, payload) in
-        [(Retransmit::Plain, Vec::new()), (Retransmit::Same, [PREAMBLE, DATA].concat())]
-    {
-        let mut a = client(pool, retransmit);
-        sent(&mut a, ms(0));
-        a.handle_timeout(ms(1001), pool);
-        let bytes = sent(&mut a, ms(1001));
-        let again = Segment::parse(&bytes).unwrap();
-        assert_eq!(again.payload, payload);
-        let has = again.options.raw.windows(OPTION.len()).any(|w| w == OPTION);
-        assert_eq!(has, retransmit == Retransmit::Same);
-    }
+    let mut a = client(pool);
+    sent(&mut a, ms(0));
+    a.handle_timeout(ms(1001), pool);
+    let bytes = sent(&mut a, ms(1001));
+    let again = Segment::parse(&bytes).unwrap();
+    assert_eq!(again.payload, b"");
+    assert!(!again.options.raw.windows(OPTION.len()).any(|w| w == OPTION));
 }
 
 #[test]
 fn the_budget_bounds_what_leaves_before_the_ack() {
     let pool = &mut Pool::new(1 << 20);
-    let mut a = client(pool, Retransmit::Plain);
+    let mut a = client(pool);
     let bytes = sent(&mut a, ms(0));
     let plan = ChildPlan {
         early: true,
@@ -208,7 +202,6 @@ fn a_syn_that_travels_elsewhere_is_answered_like_one_that_was_sent() {
         options: OptionBytes::new(OPTION).unwrap(),
         preamble: PREAMBLE.to_vec(),
         data_limit: 1000,
-        retransmit: Retransmit::Same,
         elsewhere: true,
         ..SynPlan::default()
     };

@@ -18,7 +18,8 @@ pub struct Entry {
     pub rtt: Option<PathRtt>,
     /// What failed.
     pub failures: Failures,
-    pub(super) path_mss: Option<PathMss>,
+    /// What the path takes at most, if that was learnt.
+    pub path_mss: Option<PathMss>,
     pub(super) ladder: Ladder,
 }
 

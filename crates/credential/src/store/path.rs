@@ -76,7 +76,7 @@ const fn nanos(duration: Duration) -> u64 {
     duration.as_secs() * 1_000_000_000 + duration.subsec_nanos() as u64
 }
 
-/// The largest segment that a packet-too-big message left.
+/// The largest segment that passes: a packet-too-big message said so, or larger ones vanished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathMss {
     mss: u16,
@@ -84,8 +84,22 @@ pub struct PathMss {
 }
 
 impl PathMss {
-    pub(super) const fn new(mss: u16, now: Instant) -> Self {
-        Self { mss, at: now }
+    /// Segments of `mss` bytes pass, as was learnt at `at`.
+    #[must_use]
+    pub const fn new(mss: u16, at: Instant) -> Self {
+        Self { mss, at }
+    }
+
+    /// The segment size, bytes.
+    #[must_use]
+    pub const fn mss(&self) -> u16 {
+        self.mss
+    }
+
+    /// When it was learnt.
+    #[must_use]
+    pub const fn at(&self) -> Instant {
+        self.at
     }
 
     pub(super) fn current(&self, now: Instant) -> Option<u16> {

@@ -19,7 +19,6 @@ pub const OTHERS: &[(Scenario, Reason)] = &[
     (at_most_once_without_data, Reason::NoData),
     (at_most_once_to_an_unknown_server, Reason::CapabilityUnknown),
     (certificate_over, Reason::Expired),
-    (refused_lately, Reason::FailureMemory),
     (refused_cookies_lately, Reason::FailureMemory),
     (at_most_once_without_cookie, Reason::NoCredential),
     (silent_without_option, Reason::SynTimedOut),
@@ -146,6 +145,8 @@ pub fn unknown() -> Outcome {
     let id = p.connect(primed::DATA, true);
     let syn = p.expect().is_syn();
     p.icmp(IcmpErrorKind::PortUnreachable, &syn.packet);
+    let plain = p.expect().is_syn();
+    p.icmp(IcmpErrorKind::PortUnreachable, &plain.packet);
     outcome(&p, id)
 }
 
@@ -345,11 +346,24 @@ fn refused_cookies_lately() -> Outcome {
     connect(with_refused_cookies(), primed::DATA, &fast(), syn_ack(1).cookie(b"refused4"))
 }
 
-/// The server that refused them takes certificates, and is only asked as well.
-fn refused_lately() -> Outcome {
-    let mut p = with_refused_cookies();
-    let flight = visit(&mut p, |_| {});
-    assert_eq!(visitor::offer(&flight.syn), Some(false));
-    p.send(syn_ack(1).option(&reply_with(Status::Capable, [0; 2])));
-    outcome(&p, flight.id)
+/// A RST answers the SYN with data; the plain SYN behind it opens.
+pub fn syn_refused() -> Outcome {
+    let mut p = primed();
+    let id = p.connect_with(primed::DATA, &ConnectConfig { replay_safe: true, ..fast() });
+    p.expect().is_syn();
+    p.send(seg().rst().ack(primed::AFTER));
+    p.expect().is_syn();
+    p.send(syn_ack(1));
+    outcome(&p, id)
+}
+
+/// A router says that the SYN is too large; the smaller one behind it opens.
+pub fn path_too_small() -> Outcome {
+    let mut p = primed();
+    let id = p.connect(&[0; 1_200], true);
+    let syn = p.expect().is_syn();
+    p.icmp(IcmpErrorKind::PacketTooBig { mtu: 600 }, &syn.packet);
+    p.drain();
+    p.send(syn_ack(1));
+    outcome(&p, id)
 }

@@ -166,6 +166,14 @@ impl Connection {
         }
     }
 
+    /// The segment size in use, bytes, if larger segments vanished on this path without an ICMP message (RFC 4821), and
+    /// smaller ones arrived.
+    #[must_use]
+    pub fn narrowed_mss(&self) -> Option<u16> {
+        let smaller = self.snd.mss < self.ends.path_mss.min(self.config.mss);
+        (self.facts.narrowed && self.backoffs == 0 && smaller).then_some(self.snd.mss)
+    }
+
     /// When the peer was last heard of.
     #[must_use]
     pub fn last_heard(&self) -> Instant {

@@ -81,7 +81,6 @@ impl Connection {
         self.state = State::SynSent(SynSent {
             options: plan.options,
             preamble: plan.preamble.into(),
-            again: plan.retransmit,
             first_timeout: plan.first_timeout,
             carried,
             follow,
@@ -89,6 +88,7 @@ impl Connection {
             retransmits: 0,
             too_big: 0,
             met_old: false,
+            refused: false,
             first_sent: Instant::FAR_FUTURE,
             pending: !plan.elsewhere,
             elsewhere: plan.elsewhere,
@@ -263,8 +263,10 @@ impl Connection {
                 acked: segment.ack.distance_from(self.snd.iss + 1),
                 carried: syn.carried,
                 retransmitted: syn.retransmits > 0,
-                first_lost: unseen && !syn.met_old,
-                met_old: unseen && syn.met_old,
+                first_lost: unseen && !syn.met_old && !syn.refused,
+                met_old: unseen && syn.met_old && !syn.refused,
+                refused: unseen && syn.refused,
+                too_big: syn.too_big > 0 && !unseen && !self.first_syn_arrived(syn, segment),
             }
         })
     }
@@ -282,9 +284,8 @@ impl Connection {
     /// Whether a SYN-ACK shows that it was the first SYN that arrived: it acknowledges what only that one carried, or
     /// echoes its timestamp (the idea of RFC 3522 §3.2). A timestamp that the last SYN has too shows nothing.
     fn first_syn_arrived(&self, syn: &SynSent, segment: &Segment<'_>) -> bool {
-        let carried_once = syn.again == crate::plan::Retransmit::Plain;
         let echo = segment.options.timestamps.filter(|_| self.config.timestamps).map(|ts| ts.echo);
-        (carried_once && segment.ack.gt(self.snd.iss + 1))
+        segment.ack.gt(self.snd.iss + 1)
             || echo.is_some_and(|echo| {
                 syn.first_sent != Instant::FAR_FUTURE
                     && self.ts_now(syn.first_sent) == echo
@@ -313,7 +314,7 @@ impl Connection {
         // What vanishes with a first flight says more about the path's middleboxes than about
         // congestion, once; a SYN that was too big, or that met an earlier connection, says nothing about it.
         let unusual = syn.carried > 0 || !syn.options.as_slice().is_empty();
-        let spared = syn.too_big.saturating_add(u8::from(unusual || syn.met_old));
+        let spared = syn.too_big.saturating_add(u8::from(unusual || syn.met_old || syn.refused));
         let congested = retransmits > spared && !self.first_syn_arrived(syn, segment);
         self.handshake_retransmits = retransmits;
         let first_flight = segment.ack.gt(self.snd.iss + 1);
@@ -409,8 +410,10 @@ impl Connection {
         }
         if segment.flags.contains(Flags::RST) {
             if good_ack {
-                //= rfc5961 4.2-c
-                self.die(CloseReason::Refused, pool);
+                if !self.refuses_first_flight(segment.ack) {
+                    //= rfc5961 4.2-c
+                    self.die(CloseReason::Refused, pool);
+                }
                 return Disposition::Processed;
             }
             return Disposition::Dropped(DropReason::RstUnacceptable);
@@ -440,6 +443,42 @@ impl Connection {
         (syn.met_old, syn.pending) = (true, true);
         // The timer starts again when the SYN leaves.
         self.timers.stop(Timer::Retransmit);
+    }
+
+    /// Whether a RST that acknowledges `ack` is only about the first SYN's option or data, which middleboxes answer so that
+    /// let a plain SYN pass. Then a plain SYN leaves at once, or is under way, and its answer decides.
+    #[cold]
+    fn refuses_first_flight(&mut self, ack: SeqNum) -> bool {
+        let plain_refused = ack == self.snd.iss + 1;
+        match &self.state {
+            // The first SYN's numbers behind the SYN show which one it answers.
+            State::SynSent(syn) if syn.retransmits > 0 => syn.carried > 0 && !plain_refused,
+            _ => self.send_plain_syn(),
+        }
+    }
+
+    /// A RST or an ICMP error answered the SYN. If it carried an option or data, a plain one leaves at once, on the same
+    /// four-tuple and with the same number: a peer that has taken the first one gives its first answer again. This happens
+    /// once for each connect. False if the SYN was plain, or another one was sent.
+    pub(super) fn send_plain_syn(&mut self) -> bool {
+        let State::SynSent(syn) = &mut self.state else { return false };
+        let unusual = syn.carried > 0 || !syn.options.as_slice().is_empty();
+        let only_first = syn.retransmits == 0 && syn.first_sent != Instant::FAR_FUTURE;
+        if !unusual || !only_first || syn.elsewhere {
+            return false;
+        }
+        syn.retransmits = 1;
+        (syn.refused, syn.pending) = (true, true);
+        // The timer starts again when the SYN leaves.
+        self.timers.stop(Timer::Retransmit);
+        true
+    }
+
+    /// The plain SYN behind a refused one is acknowledged, but not the data that the first one carried, which must not leave
+    /// twice: the connection is over, and the caller is to answer the SYN-ACK with a RST.
+    pub fn refuse(&mut self, pool: &mut Pool) -> Disposition {
+        self.die(CloseReason::Refused, pool);
+        Disposition::Reset
     }
 
     /// Our SYN crossed the peer's (RFC 9293 §3.5, figure 8). First-flight options and the payload

@@ -153,6 +153,8 @@ struct Facts {
     settling: bool,
     /// `Timer::Persist` waits for the answer to a probe.
     probed: bool,
+    /// A black hole of path MTU made segments smaller.
+    narrowed: bool,
 }
 
 /// A tail loss probe whose fate is not known (RFC 8985 §7.4).

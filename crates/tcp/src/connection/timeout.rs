@@ -56,8 +56,9 @@ impl Connection {
         match &mut self.state {
             State::SynSent(syn) => {
                 //= rfc9293 MUST-22
-                // One that met an earlier connection was answered, perhaps by an attacker.
-                if syn.retransmits.saturating_sub(syn.met_old.into()) >= self.config.syn_retries {
+                // One that met an earlier connection or was refused was answered, perhaps by an attacker.
+                let answered = u8::from(syn.met_old) + u8::from(syn.refused);
+                if syn.retransmits.saturating_sub(answered) >= self.config.syn_retries {
                     return self.die(CloseReason::TimedOut, pool);
                 }
                 syn.retransmits += 1;
@@ -73,7 +74,7 @@ impl Connection {
             State::SynRcvd(syn) => {
                 if syn.retransmits >= syn.retries {
                     let linger_s = take(&mut syn.linger_s);
-                    if syn.early && linger_s > 0 {
+                    if linger_s > 0 {
                         self.timers.set(Timer::Retransmit, now + Duration::from_secs(linger_s.into()));
                         return;
                     }
@@ -125,6 +126,7 @@ impl Connection {
             let tried = self.snd.mss;
             if self.config.mtu_probing && tried > BASE {
                 self.snd.mss = BASE;
+                self.facts.narrowed = true;
                 self.control.set_mss(u32::from(BASE));
                 let halfway = BASE + (tried - BASE) / 2;
                 let search = Search::resting(BASE, [halfway, tried, 0], now).filter(|_| self.facts.sack);

@@ -17,14 +17,12 @@ impl Connection {
     pub(super) fn transmit_syn(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
         let State::SynSent(syn) = &mut self.state else { return None };
         syn.pending = false;
-        let first = syn.retransmits == 0;
-        // One that a router could not pass, or that met an earlier connection, does not go again as it was.
+        // What is sent again has neither extra options nor data.
         //= rfc7413 4.2.2-b
-        let same = syn.again == crate::plan::Retransmit::Same && syn.too_big == 0 && !syn.met_old;
-        let full = first || same;
+        let first = syn.retransmits == 0;
         let State::SynSent(syn) = &self.state else { return None };
-        let len = self.emit_syn(syn, full, now, out)?;
-        let carried = if full { syn.carried } else { 0 };
+        let len = self.emit_syn(syn, first, now, out)?;
+        let carried = if first { syn.carried } else { 0 };
         if let State::SynSent(syn) = &mut self.state
             && first
         {
