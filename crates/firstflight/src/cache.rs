@@ -10,7 +10,7 @@ mod keeper;
 pub use file::CacheError;
 pub(crate) use keeper::{Keeper, Snapshot};
 
-use firstflight_credential::store::{CookieSet, Failures, PathRtt, Permission};
+use firstflight_credential::store::{CookieSet, Failures, PathMss, PathRtt, Permission};
 use firstflight_credential::{Entry, NetworkId};
 use firstflight_wire::tcp::{Cookie, FastOpenForm};
 use firstflight_wire::{Clock, Instant};
@@ -21,6 +21,8 @@ use std::time::Duration;
 
 /// Longest time that a server is avoided for, milliseconds: a file cannot ask for more.
 const LONGEST_PAUSE: u64 = 24 * 60 * 60 * 1000;
+/// Smallest segment size that is read, bytes: every path takes it.
+const MIN_PATH_MSS: u16 = 88;
 
 /// What is remembered of one server on one network. Times are Unix times in milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +40,9 @@ pub struct CachedServer {
     pub mss: Option<u16>,
     /// Round-trip times.
     pub rtt: Option<CachedRtt>,
+    /// The largest segment that the path takes, if it is less than the link does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_mss: Option<CachedPathMss>,
     /// First flights that failed in a row.
     pub failures: u32,
     /// Set while it is avoided.
@@ -64,6 +69,15 @@ pub struct CachedRtt {
     /// Variation, microseconds.
     pub rttvar_us: u64,
     /// When it was last measured.
+    pub at: u64,
+}
+
+/// A path's largest segment in the file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CachedPathMss {
+    /// Bytes of payload, options not counted.
+    pub mss: u16,
+    /// When it was learnt.
     pub at: u64,
 }
 
@@ -98,6 +112,7 @@ impl CachedServer {
                 rttvar_us: rtt.rttvar().as_micros() as u64,
                 at: unix(rtt.at()),
             }),
+            path_mss: entry.path_mss.map(|path| CachedPathMss { mss: path.mss(), at: unix(path.at()) }),
             failures: failures.count,
             avoided: (left > 0).then(|| Avoided {
                 until: clock.unix_ms.saturating_add(left),
@@ -122,6 +137,8 @@ impl CachedServer {
             let [srtt, rttvar] = [rtt.srtt_us, rtt.rttvar_us].map(Duration::from_micros);
             PathRtt::new(srtt, rttvar, mono(rtt.at))
         });
+        entry.path_mss =
+            self.path_mss.as_ref().map(|path| PathMss::new(path.mss.max(MIN_PATH_MSS), mono(path.at)));
         let (permits, left) = match &self.avoided {
             Some(avoided) if avoided.asking => (Permission::Request, avoided.until),
             Some(avoided) => (Permission::Nothing, avoided.until),

@@ -70,7 +70,7 @@ mod stream;
 mod time;
 pub mod trust;
 
-pub use cache::{Avoided, CacheError, CachedCookie, CachedRtt, CachedServer, CredentialCache};
+pub use cache::{Avoided, CacheError, CachedCookie, CachedPathMss, CachedRtt, CachedServer, CredentialCache};
 pub use endpoint::Endpoint;
 pub use first_flight::FirstFlight;
 pub use firstflight_credential as credential;
