@@ -109,7 +109,8 @@ class Lane(contextlib.ExitStack):
         (record,) = client.fetches()
         if status != 0:
             raise AssertionError(f"get ended with {status}: {record['error']}")
-        return record["total_ms"] / 1000
+        # As curl: without the start of the command.
+        return (record["total_ms"] - record["waited_ms"]) / 1000
 
     def _captured(self, label):
         stack = contextlib.ExitStack()

@@ -10,7 +10,7 @@ import time
 import firstflight
 from case import FAMILIES, body, case, check, equal, sha256
 from firstflight import check_no_panic, early_bytes, is_accepted, show
-from net import Pair, url
+from net import AF, Pair, url
 from process import Process, run
 
 #: Client and translator, translator and servers, the server's device, the client's.
@@ -85,6 +85,10 @@ class Scene:
         verifier = at(FAR.peer[family], VERIFIER_PORT)
         return ("--verifier", verifier, "--verifier-key", self.key)
 
+    def shows(self, family):
+        """Options of a `get` whose first fetch has a certificate."""
+        return (*self.asks(family), "--verify-first")
+
     def serve_udp(self, family, *options, fresh=(FRESH,)):
         listen = ("--udp", at(FAR.peer[family], PORT))
         trust = ("--trust", self.path("trust.toml"), "--root", self.root, "--json-log")
@@ -112,11 +116,11 @@ def asap_first_contact_in_udp_behind_a_translator(t, family):
     server = scene.serve_udp(family, "--pcap", capture)
     scene.issuer(family=family)
     # No root, no device: the first packet carries the request.
-    (first,) = scene.get_udp(family, *scene.asks(family), "--asap-known")
+    (first,) = scene.get_udp(family, *scene.shows(family), "--asap-known")
     scene.whole(first)
     check(is_accepted(first), f"first contact: {show(first)}")
     # One after the other: the first one learns that the server takes certificates.
-    asked, known = scene.get_udp(family, *scene.asks(family), "--repeat", 2, "--no-fast-open")
+    asked, known = scene.get_udp(family, *scene.shows(family), "--repeat", 2, "--no-fast-open")
     equal([asked["reason"], known["outcome"]], ["capability-unknown", "accepted"], "asked, then known")
     logged = server.requests(3)
     equal([is_accepted(record) for record in logged], [True, False, True], "the server's view")
@@ -142,7 +146,7 @@ def asap_first_contact_on_tun_behind_a_translator(t, family):
     scene.issuer(family=family)
     device = ("--tun", "ff0", "--host-ip", Pair.cidr(ENGINE.host[family]), "--ip", ENGINE.peer[family])
     target = url(SERVICE.peer[family], PORT, "/small")
-    (first,) = scene.get(target, *device, *scene.asks(family), "--asap-known", "--no-fast-open")
+    (first,) = scene.get(target, *device, *scene.shows(family), "--asap-known", "--no-fast-open")
     scene.whole(first)
     check(is_accepted(first), f"first contact: {show(first)}")
     (logged,) = server.requests(1)
@@ -176,11 +180,11 @@ def asap_trust_is_withdrawn_while_the_server_runs(t):
     scene = Scene(t)
     scene.serve_udp(4)
     scene.issuer()
-    (record,) = scene.get_udp(4, *scene.asks(4), "--asap-known")
+    (record,) = scene.get_udp(4, *scene.shows(4), "--asap-known")
     check(is_accepted(record), show(record))
     scene.trust(scene.keygen("other.key"))
     time.sleep(2.5)
-    (record,) = scene.get_udp(4, *scene.asks(4), "--asap-known")
+    (record,) = scene.get_udp(4, *scene.shows(4), "--asap-known")
     equal(record["reason"], "untrusted-verifier", show(record))
     scene.whole(record)
 
@@ -190,7 +194,7 @@ def asap_after_a_start_nothing_is_taken_that_may_have_been_before(t):
     scene = Scene(t)
     scene.serve_udp(4, fresh=())
     scene.issuer()
-    (record,) = scene.get_udp(4, *scene.asks(4), "--asap-known")
+    (record,) = scene.get_udp(4, *scene.shows(4), "--asap-known")
     equal(record["reason"], "guard-floor", show(record))
     scene.whole(record)
 
@@ -210,7 +214,7 @@ def asap_is_published_in_the_dns(t):
     }
     t.enter_context(answering(scene.far, FAR.peer[4], names))
     asked = ("http://www.example.com:8080/small", "--udp", "--dns", at(FAR.peer[4], 53))
-    (first,) = scene.get(*asked, *scene.asks(4))
+    (first,) = scene.get(*asked, *scene.shows(4))
     scene.whole(first)
     check(is_accepted(first), f"first contact: {show(first)}")
     # A server that publishes another verifier is not shown this one's certificate.
@@ -219,7 +223,7 @@ def asap_is_published_in_the_dns(t):
     octets = bytes(int(number) for number in told.split('"')[1].split("\\")[1:])
     param = (65300).to_bytes(2) + len(octets).to_bytes(2) + octets
     names[b"\5_8080\6_https\3www\7example\3com\0", 65] = b"\0\1" + b"\0" + param
-    (record,) = scene.get(*asked, *scene.asks(4), "--no-fast-open")
+    (record,) = scene.get(*asked, *scene.shows(4), "--no-fast-open")
     equal(record["reason"], "not-requested", show(record))
 
 
@@ -261,6 +265,27 @@ def answering(ns, address, names):
 
 
 @case(needs=("nft",))
+def udp_goes_by_the_family_that_works(t):
+    """What goes to the server's IPv6 address vanishes: each visit succeeds by IPv4."""
+    scene = Scene(t)
+    scene.router.nft(
+        f"type filter hook forward priority 0; ip6 daddr {FAR.peer[6]} udp dport {PORT} counter drop", chain="silent"
+    )
+    scene.serve_udp(4)
+    name = b"\3www\7example\3com\0"
+    addresses = {(name, kind): socket.inet_pton(AF[family], FAR.peer[family]) for kind, family in ((1, 4), (28, 6))}
+    t.enter_context(answering(scene.far, FAR.peer[4], addresses))
+    target = (f"http://www.example.com:{PORT}/small", "--udp", "--dns", at(FAR.peer[4], 53))
+    records = scene.get(*target, "--repeat", 3)
+    for record in records:
+        scene.whole(record)
+        equal(record["remote"], at(FAR.peer[4], PORT), show(record))
+    # The second attempt asks for nothing; the first visit knows which address works, and so the next ones.
+    equal([record["reason"] for record in records], ["not-first-address", "no-credential", None], "outcomes")
+    check(scene.router.nft_matched(), "IPv6 was not tried")
+
+
+@case(needs=("nft",))
 def asap_group_of_three(t):
     scene = Scene(t)
     names = {"ams": "10.62.0.3", "nbo": "10.62.0.4"}
@@ -277,7 +302,7 @@ def asap_group_of_three(t):
         file.writelines(lines)
     scene.serve_udp(4)
     scene.issuer("--group", group)
-    (record,) = scene.get_udp(4, *scene.asks(4), "--group", group, "--asap-known")
+    (record,) = scene.get_udp(4, *scene.shows(4), "--group", group, "--asap-known")
     check(is_accepted(record), f"a server that knows nothing of groups: {show(record)}")
 
     def certificate(expect):

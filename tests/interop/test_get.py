@@ -142,6 +142,30 @@ def cookie_outlives_the_process(t, family):
     equal(os.stat(cache).st_mode & 0o777, 0o600, "mode of the cache")
 
 
+@case(family=FAMILIES)
+def a_network_is_known_right_after_joining(t, family):
+    """`--network-id auto` before anything was sent to the gateway: the second visit has the first one's cookie. With IPv6
+    only if there is no other default route."""
+    root = t.root(small=5000)
+    gateway, ns = t.namespace("gateway"), t.namespace("get")
+    network = Pair(75)
+    t.cable(gateway, ns, network)
+    ns.ip(f"-{family}", "route", "add", "default", "via", network.host[family])
+    t.kernel_server(ns, 4, 80, root)
+    cache = os.path.join(root, "cache.json")
+    for outcome in ("no-credential", True):
+        ns.ip("neigh", "flush", "all")
+        check("lladdr" not in ns.ip("neigh", "show", network.host[family]), "the gateway's address is known")
+        (record,) = t.get(ns, PAIR, url(PAIR.host[4], 80, "/small"), "--cache", cache)
+        fetched(record, body(root, "small"), outcome)
+    # Nobody answers for a gateway that is gone: the fetch goes without a memory.
+    ns.ip(f"-{family}", "route", "replace", "default", "via", f"{network.host[family][:-1]}9")
+    client = t.client(ns, PAIR, url(PAIR.host[4], 80, "/small"), "--cache", cache)
+    equal(client.finish(), 0, "exit status of get")
+    fetched(client.fetches()[0], body(root, "small"), "no-credential")
+    check("--cache is not used" in client.text("err"), client.text())
+
+
 @case()
 def get_fails_where_nobody_listens(t):
     """The kernel's RST: exit status 1 and an error line, at once."""

@@ -50,6 +50,8 @@ pub enum Error {
     DnsMemory(PathBuf, io::Error),
     /// The UDP socket.
     Udp(SocketAddr, io::Error),
+    /// No sockets for a client over UDP.
+    UdpClient(io::Error),
     /// The file of keys shared with fronts.
     RelayKey(PathBuf, firstflight_dns::KeyFileError),
     /// Clients do not see the address that `--udp` names.
@@ -62,8 +64,6 @@ pub enum Error {
     NoIdentity,
     /// A verifier's address without its key, or a key that is none.
     VerifierOption(String),
-    /// No certificate was obtained; who is at fault.
-    Certificate(String),
     /// The trusted verifiers do not go together.
     Trust(TrustError),
     /// There is no clock for certificates.
@@ -134,8 +134,7 @@ impl Error {
         match self {
             Self::Verifier(error) => error.exit_code(),
             Self::Dns(error) => error.exit_code(),
-            Self::Certificate(_)
-            | Self::Lookup(..)
+            Self::Lookup(..)
             | Self::Random(_)
             | Self::NoClock(_)
             | Self::Runtime(_)
@@ -184,6 +183,7 @@ impl fmt::Display for Error {
                 one_line(error)
             ),
             Self::Udp(at, error) => write!(f, "cannot use UDP {at}: {error}"),
+            Self::UdpClient(error) => write!(f, "cannot use UDP: {error}"),
             Self::RelayKey(path, error) => write!(f, "key file {} {error}", path.display()),
             Self::RelaySeenAs(udp) => write!(
                 f,
@@ -197,7 +197,6 @@ impl fmt::Display for Error {
                 "a server at every address is called by a name: say --identity NAME, or name one address",
             ),
             Self::VerifierOption(text) => f.write_str(text),
-            Self::Certificate(text) => write!(f, "no certificate: {text}"),
             Self::Trust(error) => write!(f, "{error}"),
             Self::NoClock(error) => write!(f, "the system has no clock for certificates: {error}"),
             Self::Listen(at, error) => write!(f, "cannot listen on {at}: {error}"),

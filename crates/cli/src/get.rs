@@ -1,12 +1,15 @@
 //! `firstflight get`: fetches URLs, with the request in the SYN where a cookie is known.
 
+mod background;
 mod certificates;
 mod dns_memory;
 mod fetch;
 mod memory;
+mod place;
 mod racing;
 pub mod record;
 mod report;
+mod supply;
 pub mod target;
 mod verification;
 mod via_dns;
@@ -14,21 +17,24 @@ mod via_dns;
 use crate::error::Error;
 use crate::file_sink::is_stdout;
 use crate::network::Network;
-use certificates::Certificates;
-use fetch::{Errand, fetch};
+use background::{Background, Beside};
+use certificates::{Certificates, Certifieds};
+use fetch::{Errand, find_and_fetch};
+use firstflight::Endpoint;
 use firstflight::link::UdpLink;
 use memory::Memory;
+use place::{Lookups, Place};
 use record::Names;
-use report::Print;
+use report::{Begun, Print};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
-use target::{Host, Target};
-use tokio::task::{JoinHandle, JoinSet};
-use verification::Verification;
+use std::time::{Duration, Instant};
+use supply::Supply;
+use tokio::task::JoinSet;
+use verification::{Messages, Verification};
 use via_dns::ViaDns;
 
 /// Fetch http:// URLs, with TCP Fast Open and ASAP
@@ -42,7 +48,7 @@ Examples:
   firstflight get http://10.9.0.1:8000/ --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2 --repeat 3
   firstflight get 'http://[fd09::1]/' --tun ff1 --host-ip fd09::1/64 --ip fd09::2 --json
   firstflight get http://10.9.0.1/big -o big --tun ff1 --host-ip 10.9.0.1/24 --ip 10.9.0.2
-  firstflight get http://192.0.2.1:8080/ --udp --verifier 192.0.2.9:4500 --verifier-key KEY
+  firstflight get http://192.0.2.1:8080/ --udp --verifier 192.0.2.9:4500 --verifier-key KEY --verify-first
   firstflight get http://www.example.com:8080/ --udp --dns 192.0.2.53:53 --verifier 192.0.2.9:4500 --verifier-key KEY
   firstflight get http://www.example.com:8080/ --udp --via-dns --dns 192.0.2.53:53 --dns-memory names.json \
     --verifier 192.0.2.9:4500 --verifier-key KEY --second-verifier 192.0.2.10:4500 --verify-first --repeat 2
@@ -50,6 +56,8 @@ Examples:
 
 For servers beyond this machine the kernel must forward: sysctl net.ipv4.ip_forward=1, and a route back.
 The system's resolver looks names up, once; of several addresses the first that answers is taken (RFC 8305).
+Nothing waits for a verifier, unless --verify-first asks for it: the first fetches go without its certificate.
+Times count from the start of the command for the first fetch, with the lookup of the name and what was waited for.
 Exit code 0 only if every fetch got a status of 200 to 299.")]
 pub struct Args {
     /// What to fetch: http:// and an address or a name, as http://10.9.0.1:8000/ or http://[fd09::1]/
@@ -111,39 +119,35 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// Runs it.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
+    let asked = Instant::now();
     let names = via_dns::Memory::open(&args.via)?;
-    let targets = args.targets().await?;
+    args.network.validate(("--udp", args.udp))?;
+    let (lookups, places) = args.places().await?;
     args.check_files().await?;
     let cache = args.memory.open()?;
-    let network = args.memory.network(args.via.wanted());
     let verifiers = args.via()?;
     let certified = Arc::new(args.certificates.none()?);
-    let (udp, messages) = match verifiers {
-        Some(([verifier, _], _)) => {
-            verification::open(verifier).map(|(link, part)| (Some(link), Some(part)))?
+    let (network, link) = tokio::join!(args.memory.network(args.via.wanted()), async {
+        match verifiers {
+            Some(([verifier, _], _)) => {
+                verification::open(verifier).map(|(link, part)| (Some(link), Some(part)))
+            }
+            None => args.udp_link(&places, &lookups).await.map(|link| (link, None)),
         }
-        None => (args.udp_link(&targets)?, None),
-    };
+    });
+    let (udp, messages) = link?;
     let (endpoint, capture) = args.network.start(network, udp, None, |_| {})?;
     args.memory.attach(cache, &endpoint);
-    let via = if let (Some((verifiers, resolver)), Some(messages)) = (verifiers, messages) {
-        let v4 = verifiers.iter().all(SocketAddr::is_ipv4);
-        let via = Arc::new(ViaDns::new(&args.via, &endpoint, v4, resolver, network, names)?);
-        let verification = Verification {
-            via: Arc::clone(&via),
-            endpoint: endpoint.clone(),
-            messages,
-            verifiers,
-            certificates: args.certificates.clone(),
-            certified: Arc::clone(&certified),
-            targets: targets.clone(),
-        };
-        Some((via, verification.begin(args.via.verify_first()).await))
-    } else {
-        let published = |target: &Target| target.published.clone();
-        args.certificates.obtain(&endpoint, args.udp, &targets, published, &certified).await?;
-        None
+    let via = match verifiers {
+        Some((verifiers, resolver)) => {
+            let v4 = verifiers.iter().all(SocketAddr::is_ipv4);
+            Some(Arc::new(ViaDns::new(&args.via, &endpoint, v4, resolver, network, names)?))
+        }
+        None => None,
     };
+    let beside = Beside { places: &places, lookups: &lookups, via: via.as_ref() };
+    let verification = verifiers.map(|(verifiers, _)| verifiers).zip(messages);
+    let background = args.begin(&endpoint, &certified, beside, verification).await?;
     let errand = Arc::new(Errand {
         endpoint: endpoint.clone(),
         fast_open: !args.no_fast_open,
@@ -154,18 +158,21 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         output: args.output.clone(),
         upload: args.upload.clone(),
         timeout: Duration::from_secs(args.timeout),
-        via: via.as_ref().map(|(via, _)| Arc::clone(via)),
+        via: via.clone(),
     });
     let all = Arc::new(Queue {
         rounds: args.repeat as usize,
-        targets,
+        places,
+        lookups,
+        asked,
+        waited: args.certificates.verify_first(),
         next: AtomicUsize::new(0),
         failed: AtomicBool::new(false),
     });
     args.fetch_all(&all, &errand).await;
-    if let Some((via, verifying)) = via {
-        // No fetch needs its result any more.
-        verifying.inspect(JoinHandle::abort);
+    // No fetch needs it any more.
+    background.end().await;
+    if let Some(via) = via {
         via.settled().await;
         via.save()?;
     }
@@ -177,30 +184,40 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
 /// The fetches to do.
 struct Queue {
     rounds: usize,
-    targets: Vec<Target>,
+    places: Arc<[Place]>,
+    lookups: Arc<Lookups>,
+    /// When the command was started.
+    asked: Instant,
+    /// The first fetches have waited for verifiers.
+    waited: bool,
     next: AtomicUsize,
     failed: AtomicBool,
 }
 
 impl Queue {
-    fn take(&self) -> Option<&Target> {
+    fn take(&self) -> Option<&Place> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
-        let round = index.checked_div(self.targets.len())?;
+        let round = index.checked_div(self.places.len())?;
         if round >= self.rounds {
             return None;
         }
-        self.targets.get(index % self.targets.len())
+        self.places.get(index % self.places.len())
     }
 }
 
-/// Fetches one after the other until none is left.
+/// Fetches one after the other until none is left. The first one was asked for when the command was started.
 async fn work(queue: Arc<Queue>, errand: Arc<Errand>, interval: Duration, print: Print) {
     let mut first = true;
-    while let Some(target) = queue.take() {
-        if !std::mem::take(&mut first) && !interval.is_zero() {
+    while let Some(place) = queue.take() {
+        let is_first = std::mem::take(&mut first);
+        if !is_first && !interval.is_zero() {
             tokio::time::sleep(interval).await;
         }
-        let report = fetch(&errand, target).await;
+        let mut begun = Begun::now();
+        if is_first {
+            begun = Begun { asked: queue.asked, waited: queue.waited, ..begun };
+        }
+        let report = find_and_fetch(&errand, place, &queue.lookups, begun).await;
         if !report.succeeded() {
             queue.failed.store(true, Ordering::Relaxed);
         }
@@ -223,6 +240,29 @@ impl Args {
         }
     }
 
+    /// Begins what happens beside the fetches. With `--verify-first` the verifiers' first results are there when this
+    /// returns, or it has taken too long.
+    async fn begin(
+        &self,
+        endpoint: &Endpoint,
+        certified: &Arc<Certifieds>,
+        beside: Beside<'_>,
+        verification: Option<([SocketAddr; 2], Messages)>,
+    ) -> Result<Background, Error> {
+        let supply = Supply::new(&self.certificates, endpoint, self.udp, Arc::clone(certified))?;
+        let verification = beside.via.zip(verification).map(|(via, (verifiers, messages))| Verification {
+            via: Arc::clone(via),
+            messages,
+            verifiers,
+        });
+        let first = self.certificates.verify_first();
+        let mut background = Background::begin(supply, verification, beside, first);
+        if first {
+            background.first_results().await;
+        }
+        Ok(background)
+    }
+
     /// With `--via-dns` the verifiers and the resolver.
     fn via(&self) -> Result<Option<([SocketAddr; 2], SocketAddr)>, Error> {
         let verifier = self.certificates.verifier().filter(|_| self.via.wanted());
@@ -233,47 +273,23 @@ impl Args {
         Print { json: self.json, aside: self.output.as_deref().is_some_and(is_stdout) }
     }
 
-    /// The URLs with the addresses that can be reached from the engine's. With `--via-dns` names are looked up by each
-    /// fetch.
-    async fn targets(&self) -> Result<Vec<Target>, Error> {
-        self.network.validate(("--udp", self.udp))?;
+    /// What to fetch, and how names are looked up: each by its first fetch, with `--via-dns` by every one.
+    async fn places(&self) -> Result<(Arc<Lookups>, Arc<[Place]>), Error> {
         let names = self.dns.filter(|_| !self.via.wanted()).map(Names::at).transpose()?;
-        let mut targets = Vec::with_capacity(self.urls.len());
+        let own = (!self.udp).then(|| self.network.addresses().to_vec());
+        let lookups = Lookups::new(names, own, self.via.wanted());
+        let mut places = Vec::with_capacity(self.urls.len());
         for url in &self.urls {
-            let mut target = Target::parse(url).map_err(|error| Error::Target(url.clone(), error))?;
-            if self.via.wanted() && matches!(target.host, Host::Name(_)) {
-                targets.push(target);
-                continue;
-            }
-            target.resolve(names.as_ref()).await?;
-            if !self.udp {
-                self.keep_reachable(&mut target.addresses)?;
-            }
-            targets.push(target);
+            places.push(Place::new(url, &lookups).await?);
         }
-        Ok(targets)
+        Ok((Arc::new(lookups), places.into()))
     }
 
-    /// The socket with `--udp`; it has one family, that of the first server.
-    fn udp_link(&self, targets: &[Target]) -> Result<Option<UdpLink>, Error> {
-        let first = targets.iter().flat_map(|target| &target.addresses).next().filter(|_| self.udp);
-        let Some(&first) = first else { return Ok(None) };
-        UdpLink::towards(first).map(Some).map_err(|error| Error::Udp(first, error))
-    }
-
-    /// Leaves out addresses that no connection of the engine leads to.
-    fn keep_reachable(&self, addresses: &mut Vec<SocketAddr>) -> Result<(), Error> {
-        let own = self.network.addresses();
-        let Some(&first) = addresses.first() else { return Ok(()) };
-        addresses.retain(|remote| {
-            let ip = remote.ip();
-            !own.contains(&ip) && own.iter().any(|own| own.is_ipv4() == ip.is_ipv4())
-        });
-        match addresses.is_empty() {
-            false => Ok(()),
-            true if own.contains(&first.ip()) => Err(Error::FetchFromSelf(first.ip())),
-            true => Err(Error::NoRoute(first)),
-        }
+    /// The sockets with `--udp`. The first name is looked up before: there may be only one link to its server.
+    async fn udp_link(&self, places: &[Place], lookups: &Lookups) -> Result<Option<UdpLink>, Error> {
+        let Some(first) = places.first().filter(|_| self.udp) else { return Ok(None) };
+        let found = first.addresses(lookups, Duration::from_secs(self.timeout)).await;
+        UdpLink::client(found).map(Some).map_err(Error::UdpClient)
     }
 
     /// Whether the files can be used at all, before anything is sent.

@@ -245,7 +245,7 @@ fn with_verify_first_the_first_fetch_travels_in_its_lookup() {
         assert!(left(&report) || is_late(&report), "{report}");
         assert_eq!(report["outcome"], "accepted", "{report}");
     }
-    fails(&["get", "http://www.xyz.com/", "--udp", "--verify-first"], 2, "--via-dns");
+    fails(&["get", "http://www.xyz.com/", "--udp", "--verify-first"], 2, "--verifier");
 }
 
 /// The record names another UDP port than the URL. A first visit tries that of the URL, and then the record's.

@@ -1,27 +1,82 @@
-//! Which local network this host is on, without asking anybody.
+//! Which local network this host is on, without asking anybody beyond its gateway.
 
 use firstflight_credential::NetworkId;
 use sha2::{Digest, Sha256};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV6, UdpSocket};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// Route flags: up, and by a gateway (Linux, `include/uapi/linux/route.h`).
 const UP_BY_GATEWAY: u32 = 3;
+/// How long the gateway's answer to ARP is waited for. In a local network it takes some milliseconds, in a wireless one
+/// that saves power up to a beacon's interval, 0.1 s.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// How often the kernel's table is read meanwhile.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// The port for what nobody reads (RFC 863).
+const DISCARD: u16 = 9;
 
 /// An id for the network of the default route, from the kind of its interface and the gateway's link-layer
-/// address: another network has another gateway, even where its addresses are the same. Linux with IPv4;
-/// `None` where it cannot be known, such as without a gateway or before it was spoken to.
+/// address: another network has another gateway, even where its addresses are the same. The default route of IPv4 counts,
+/// without one that of IPv6. Linux; `None` where it cannot be known, such as without a gateway.
+///
+/// Right after this host has joined a network it may not have spoken to the gateway yet. Then one empty UDP datagram goes
+/// to the gateway's discard port, so that the kernel finds its link-layer address (ARP, RFC 4861), and this waits until it
+/// is found, for 200 ms at most. A thread of a runtime should not be kept waiting: call it by
+/// [`spawn_blocking`](tokio::task::spawn_blocking) there. Where the address is known, nothing is sent and nothing waits.
 ///
 /// The id means nothing elsewhere, but who knows a gateway can compute it: it is not a secret and not
 /// anonymous.
 #[must_use]
 pub fn network_id() -> Option<NetworkId> {
-    let read = |path: &str| std::fs::read_to_string(path).ok();
-    let (interface, gateway) = default_route(&read("/proc/net/route")?)?;
-    let address = link_address(&read("/proc/net/arp")?, gateway, &interface)?;
+    let (interface, gateway) = gateway()?;
     let device = format!("/sys/class/net/{interface}");
+    let index = read(&format!("{device}/ifindex"))?.trim().parse().ok()?;
+    let known = || match gateway {
+        IpAddr::V4(gateway) => link_address(&read("/proc/net/arp")?, gateway, &interface),
+        IpAddr::V6(_) => link_address_v6(index, gateway),
+    };
+    let address = known().or_else(|| when_resolved(gateway, index, known))?;
     let wireless = std::path::Path::new(&device).join("wireless").exists();
     let kind = if wireless { "wireless".into() } else { read(&format!("{device}/type"))? };
     Some(derive(kind.trim(), &address))
+}
+
+fn read(path: &str) -> Option<String> {
+    std::fs::read_to_string(path).ok()
+}
+
+/// Interface and gateway of the default route.
+fn gateway() -> Option<(String, IpAddr)> {
+    let v4 = read("/proc/net/route").and_then(|table| default_route(&table));
+    if let Some((interface, gateway)) = v4 {
+        return Some((interface, gateway.into()));
+    }
+    let (interface, gateway) = default_route_v6(&read("/proc/net/ipv6_route")?)?;
+    Some((interface, gateway.into()))
+}
+
+/// Has the kernel find the gateway's link-layer address on the interface with this number, and gives it when `known` does.
+fn when_resolved(gateway: IpAddr, index: u32, known: impl Fn() -> Option<String>) -> Option<String> {
+    let began = Instant::now();
+    let sent = match gateway {
+        IpAddr::V4(gateway) => {
+            let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+            socket.send_to(&[], (gateway, DISCARD))
+        }
+        IpAddr::V6(gateway) => {
+            let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).ok()?;
+            socket.send_to(&[], SocketAddrV6::new(gateway, DISCARD, 0, index))
+        }
+    };
+    sent.ok()?;
+    loop {
+        sleep(LOOK_EVERY);
+        let found = known();
+        if found.is_some() || began.elapsed() >= PATIENCE {
+            return found;
+        }
+    }
 }
 
 /// The id of a network behind an interface of this kind and a gateway with this address.
@@ -48,6 +103,37 @@ fn default_route(table: &str) -> Option<(String, Ipv4Addr)> {
     };
     let best = table.lines().skip(1).filter_map(route).min_by_key(|(metric, ..)| *metric)?;
     Some((best.1, best.2))
+}
+
+/// The same in `/proc/net/ipv6_route`.
+fn default_route_v6(table: &str) -> Option<(String, Ipv6Addr)> {
+    let route = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [destination, length, _, _, gateway, metric, _, _, flags, interface] = fields[..] else {
+            return None;
+        };
+        let number = |text| u32::from_str_radix(text, 16).ok();
+        let default = u128::from_str_radix(destination, 16).ok()? == 0 && number(length)? == 0;
+        let usable = default && number(flags)? & UP_BY_GATEWAY == UP_BY_GATEWAY;
+        let gateway = Ipv6Addr::from_bits(u128::from_str_radix(gateway, 16).ok()?);
+        usable.then_some((number(metric)?, interface.to_owned(), gateway))
+    };
+    let best = table.lines().filter_map(route).min_by_key(|(metric, ..)| *metric)?;
+    Some((best.1, best.2))
+}
+
+/// The link-layer address of a gateway on the interface with this number, written as in `/proc/net/arp`.
+fn link_address_v6(index: u32, gateway: IpAddr) -> Option<String> {
+    #[cfg(target_os = "linux")]
+    {
+        let address = firstflight_link::tun::link_address(index, gateway).ok().flatten()?;
+        Some(address.iter().map(|octet| format!("{octet:02x}")).collect::<Vec<_>>().join(":"))
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (index, gateway);
+        None
+    }
 }
 
 /// The link-layer address of `ip` on `interface` in `/proc/net/arp`, if it is complete.
@@ -87,6 +173,21 @@ IP address       HW type     Flags       HW address            Mask     Device
         assert_eq!(default_route(ROUTES), Some(("eth0".into(), gateway)));
         assert_eq!(default_route(ROUTES.lines().next().unwrap_or_default()), None);
         assert_eq!(default_route("no\ntable at all\n"), None);
+    }
+
+    const ROUTES_V6: &str = "\
+20010db8000000000000000000000000 40 00000000000000000000000000000000 00 00000000000000000000000000000000 00000100 00000001 00000000 00000001     eth0
+00000000000000000000000000000000 00 00000000000000000000000000000000 00 fe800000000000000000000000000001 00000400 00000003 00000000 00000003     eth0
+00000000000000000000000000000000 00 00000000000000000000000000000000 00 fe800000000000000000000000000002 00000258 00000003 00000000 00450003    wlan0
+00000000000000000000000000000000 00 00000000000000000000000000000000 00 00000000000000000000000000000000 ffffffff 00000001 00000000 00200200       lo
+";
+
+    #[test]
+    fn the_default_route_of_ipv6() {
+        let gateway = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2);
+        assert_eq!(default_route_v6(ROUTES_V6), Some(("wlan0".into(), gateway)));
+        assert_eq!(default_route_v6(ROUTES_V6.lines().last().unwrap_or_default()), None);
+        assert_eq!(default_route_v6("no\ntable at all\n"), None);
     }
 
     #[test]

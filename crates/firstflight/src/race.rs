@@ -6,7 +6,7 @@ use crate::history::Way;
 use crate::shared::{Inner, Interest, Shared};
 use crate::stream::{Stream, connect, first_data};
 use firstflight_credential::{Outcome, Reason};
-use firstflight_stack::{ConnId, ConnectConfig, IoError};
+use firstflight_stack::{Certified, ConnId, ConnectConfig, IoError};
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
@@ -24,7 +24,7 @@ const MIN_ATTEMPT_DELAY: Duration = Duration::from_millis(10);
 #[derive(Debug, Clone)]
 pub struct ConnectAnyConfig {
     /// Settings of the attempts; only the first one does Fast Open. A local address counts for the attempts
-    /// of its family.
+    /// of its family, and so does a certificate.
     pub connect: ConnectConfig,
     /// How long an attempt is waited for before the next one begins beside it: 250 ms, less than 10 ms
     /// counts as 10 ms (RFC 8305 §5).
@@ -210,11 +210,19 @@ impl<'a> Race<'a> {
         let local = config.local.filter(|local| local.is_ipv4() == remote.is_ipv4());
         let wanted = config.fast_open || config.asap.is_some();
         let first = wanted && !self.begun;
+        // No server of the other family sees the certified address.
+        let fits = |asap: &Certified| asap.certificate.address().is_ipv4() == remote.is_ipv4();
+        let asap = config.asap.clone().filter(|asap| first && fits(asap));
+        let held_back = match config.held_back {
+            _ if wanted && !first => Some(Reason::NotFirstAddress),
+            None if first && !config.fast_open && asap.is_none() => Some(Reason::NoCredential),
+            held_back => held_back,
+        };
         let mut config = ConnectConfig {
             fast_open: config.fast_open && first,
-            asap: config.asap.clone().filter(|_| first),
+            asap,
             replay_safe: self.first.is_replayable(),
-            held_back: if first { config.held_back } else { wanted.then_some(Reason::NotFirstAddress) },
+            held_back,
             local,
             ..config.clone()
         };

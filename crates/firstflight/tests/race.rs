@@ -1,13 +1,15 @@
 //! Connecting to one of several addresses: who wins, and where the data goes.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+use firstflight::credential::asap::{ClientCertificate, Identity, PrivateKey, certify};
 use firstflight::credential::{FastOpenPolicy, KeyRing, NetworkId, Outcome, PendingLimit, Reason, Scheme};
 use firstflight::link::path::Verdict;
+use firstflight::wire::asap::CertificateFlags;
 use firstflight::{
-    ConnectAnyConfig, ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Stream, link,
+    Certified, ConnectAnyConfig, ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Stream, link,
 };
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -193,6 +195,46 @@ async fn a_later_address_that_wins_says_that_it_was_not_the_first() {
         let won = world.client.connect_any(&[addr(V6), addr(V4)], first, &config).await.unwrap();
         assert_eq!((won.peer_addr(), won.outcome()), (addr(V4), Outcome::Handshake(reason)));
     }
+}
+
+/// A certificate for an IPv4 address is not shown to an IPv6 address, which sees another one.
+#[tokio::test]
+async fn a_certificate_is_shown_to_its_own_family_only() {
+    let world = world();
+    let (_v6, _v4) = (world.listen(V6), world.listen(V4));
+    let connect =
+        ConnectConfig { asap: Some(certified("10.0.0.1".parse().unwrap())), ..ConnectConfig::default() };
+    let config = ConnectAnyConfig { connect, attempt_delay: NEVER };
+    // Nobody here takes certificates, and says so when there is one.
+    for (server, reason) in [(V6, Reason::NoCredential), (V4, Reason::Policy)] {
+        let first = FirstFlight::safely_replayable(DATA);
+        let stream = world.client.connect_any(&[addr(server)], first, &config).await.unwrap();
+        assert_eq!(stream.outcome(), Outcome::Handshake(reason));
+    }
+}
+
+/// For servers that are said to take it.
+fn certified(address: IpAddr) -> Certified {
+    let (verifier, key) = (PrivateKey::from_seed(&[1; 32]), PrivateKey::from_seed(&[2; 32]));
+    let unix_s = (firstflight::unix_ms() / 1000) as u32;
+    let flags = CertificateFlags::new(1, true, false).unwrap();
+    let body = certify(&verifier, &key.public(), address, unix_s, 1800, flags).unwrap();
+    let now = firstflight::certificate_clock().unwrap();
+    let certificate = ClientCertificate::new(body, verifier.public(), address, key, now).unwrap();
+    let identity = Identity::name("www.example.com", 80);
+    Certified { certificate: certificate.into(), now, identity, known: true, once: false, mss: None }
+}
+
+/// The reason of the one that asked for nothing is the caller's.
+#[tokio::test]
+async fn why_nothing_was_asked_for_is_told() {
+    let world = world();
+    let _v6 = world.listen(V6);
+    let connect = ConnectConfig { held_back: Some(Reason::NoCredential), ..ConnectConfig::default() };
+    let config = ConnectAnyConfig { connect, attempt_delay: NEVER };
+    let first = FirstFlight::safely_replayable(DATA);
+    let stream = world.client.connect_any(&[addr(V6)], first, &config).await.unwrap();
+    assert_eq!(stream.outcome(), Outcome::Handshake(Reason::NoCredential));
 }
 
 /// The next visit first tries the address that works, without any delay, and sends the data to it.

@@ -29,6 +29,15 @@ const MIN_MTU_V4: u16 = 68;
 /// Every IPv6 link carries this many bytes (RFC 8200 section 5); the kernel has no IPv6 on a device below it.
 const MIN_MTU_V6: u16 = 1280;
 
+/// The link-layer address of `neighbour` on the device with number `index` (its scope), as the kernel has it in its table of
+/// neighbours; `None` if it is not known there. Nothing is sent. Linux 5.0 or later.
+///
+/// # Errors
+/// The system's.
+pub fn link_address(index: u32, neighbour: IpAddr) -> io::Result<Option<Vec<u8>>> {
+    netlink::link_address(index, neighbour)
+}
+
 /// What device to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TunConfig {

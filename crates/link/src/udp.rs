@@ -119,6 +119,25 @@ impl UdpLink {
         Self::bind(source_for(remote)?)?.heed_icmp()
     }
 
+    /// Sockets for a client of several servers: of both families where the host has them, on one port that the system
+    /// chooses. Packets leave from the address that they name, so each connection can use the one that the kernel's
+    /// routes choose for its server ([`source_for`]). So a family whose packets get lost does not concern the other one.
+    /// `remotes` are servers that are known already: if all of them have link-local addresses, the only socket is one on
+    /// the first one's link, as a packet does not name the link. The link passes on ICMP errors
+    /// ([`UdpLink::heed_icmp`]).
+    ///
+    /// Must be called within a tokio runtime, as [`UdpLink::bind`].
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn client(remotes: &[SocketAddr]) -> io::Result<Self> {
+        let on_a_link = |at: &SocketAddr| matches!(at.ip(), IpAddr::V6(ip) if ip.is_unicast_link_local());
+        match remotes.first() {
+            Some(&first) if remotes.iter().all(on_a_link) => Self::towards(first),
+            _ => Self::bind_all(0)?.heed_icmp(),
+        }
+    }
+
     /// Passes on ICMP errors about sent packets, as ICMP packets. A client then learns at once that the server's UDP
     /// port is closed, if the server's host quotes enough of the SYN (Linux does). For clients only: a server would
     /// receive an error for each client that has gone. Does nothing on other systems than Linux.

@@ -83,7 +83,7 @@ impl CertificatePool {
         let mut state = State::new(config, issuers, network);
         let now = boot_clock().map_err(|error| PoolFileError::Read(path.clone(), error))?;
         file::load(&path, &mut state, now)?;
-        file::save(&path, &state)?;
+        file::save(&path, file::to_save(&state))?;
         let begun = Self::begin(state, patience, Some(path.clone()));
         begun.map_err(|error| PoolFileError::Read(path, error))
     }
@@ -120,10 +120,21 @@ impl CertificatePool {
         self.shared.changed.notify_one();
     }
 
-    /// A server refused this certificate (it is for another address than the server sees, say): it is not used
-    /// again.
+    /// A server refused this certificate: it is not used again. If the server sees another address than the verifier, say
+    /// so by [`CertificatePool::mismatched`], or the site gets another certificate for the same address.
     pub fn forget(&self, certificate: &ClientCertificate) {
         self.shared.lock().forget(certificate);
+        self.shared.changed.notify_one();
+    }
+
+    /// The site's server sees another address than this certificate's
+    /// ([`Reason::AddressMismatch`](firstflight_credential::Reason::AddressMismatch)): it is not used again, and on this
+    /// network the site gets no certificate for that address for an hour, or until [`CertificatePool::set_network`].
+    /// Connect without one meanwhile. Another certificate is obtained, to learn whether the verifier sees another address
+    /// by now; at most one a minute, later less often.
+    pub fn mismatched(&self, site: &Site, certificate: &ClientCertificate) {
+        let Ok(now) = boot_clock() else { return };
+        self.shared.lock().mismatched(site, certificate, now);
         self.shared.changed.notify_one();
     }
 
@@ -183,12 +194,16 @@ async fn keep(shared: Arc<Shared>, patience: Patience, file: Option<PathBuf>) {
 }
 
 fn save(path: &std::path::Path, shared: &Shared, saved: &mut u64) {
-    let state = shared.lock();
-    if state.changes() == *saved {
-        return;
-    }
-    *saved = state.changes();
-    if let Err(error) = file::save(path, &state) {
+    let certificates = {
+        let state = shared.lock();
+        if state.changes() == *saved {
+            return;
+        }
+        *saved = state.changes();
+        file::to_save(&state)
+    };
+    // Without the lock: whoever wants a certificate does not wait for the disk.
+    if let Err(error) = file::save(path, certificates) {
         tracing::warn!("{error}");
     }
 }

@@ -4,21 +4,26 @@ use super::record::Published;
 use super::target::{Host, Target};
 use crate::error::Error;
 use crate::output;
-use firstflight::credential::asap::{ClientCertificate, Identity, PrivateKey, PublicKey};
-use firstflight::{Certified, ConnectConfig, Endpoint, FirstFlight};
-use firstflight_verifier::client::{Dial, Dialled, Duplex, Route, obtain_by};
-use firstflight_verifier::{Group, IssuerAddress, Patience, Site, Wanted, secure_rng};
+use firstflight::Certified;
+use firstflight::credential::Reason;
+use firstflight::credential::asap::{ClientCertificate, Identity, PublicKey};
+use firstflight_verifier::{Group, IssuerAddress, Site};
 use firstflight_wire::asap::VerifierId;
-use std::collections::{HashMap, HashSet};
-use std::net::SocketAddr;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::sync::Notify;
+
+/// Addresses remembered for each site that the verifier saw and the server did not. With more there is no hope.
+const MISMATCHES: usize = 8;
 
 /// Where certificates come from.
 #[derive(Clone, clap::Args)]
 pub struct Certificates {
-    /// Get a certificate from this verifier, for first flights at the first contact (ASAP)
+    /// Get a certificate from this verifier, for first flights at the first contact (ASAP). No fetch waits for it:
+    /// until it is there, fetches go without
     #[arg(long, value_name = "ADDR:PORT", requires = "verifier_key")]
     verifier: Option<SocketAddr>,
     /// The verifier's public key, 64 hexadecimal digits
@@ -33,62 +38,11 @@ pub struct Certificates {
     /// The servers are known to take certificates; others are asked first
     #[arg(long, requires = "verifier")]
     asap_known: bool,
-}
-
-/// What is known of certificates: one for each site, as a key that is shown to one is shown to no other. Some may come
-/// while fetches are under way.
-#[derive(Default)]
-pub struct Certifieds {
-    issuer: Option<VerifierId>,
-    /// `--asap-known`.
-    known: bool,
-    held: Mutex<Held>,
-}
-
-#[derive(Default)]
-struct Held {
-    certificates: HashMap<Site, Arc<ClientCertificate>>,
-    /// Sites that do not trust the verifier, of which the user knows.
-    distrusting: HashSet<Site>,
-}
-
-impl Certifieds {
-    fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether there is none yet.
-    pub fn is_empty(&self) -> bool {
-        self.lock().certificates.is_empty()
-    }
-
-    /// What to show to `target`'s server, which publishes this; `udp`: over UDP.
-    pub fn of(&self, target: &Target, published: Option<&Published>, udp: bool) -> Option<Certified> {
-        let certificate = self.lock().certificates.get(&target.site()).cloned()?;
-        self.is_trusted_by(target, published).then(|| Certified {
-            now: certificate.obtained(),
-            certificate,
-            identity: target.identity(),
-            known: self.known || published.is_some_and(|p| if udp { p.udp_port.is_some() } else { p.on_ip }),
-            once: false,
-            mss: published.map(|published| published.mss),
-        })
-    }
-
-    /// False if the server publishes that it trusts other verifiers only. Then there is one message for the user.
-    fn is_trusted_by(&self, target: &Target, published: Option<&Published>) -> bool {
-        let (Some(issuer), Some(published)) = (self.issuer, published) else { return true };
-        let trusted = published.verifiers.contains(&issuer);
-        if !trusted && self.lock().distrusting.insert(target.site()) {
-            let trusts: Vec<_> = published.verifiers.iter().map(ToString::to_string).collect();
-            output::complain(&format_args!(
-                "{} does not trust verifier {issuer}, but {}: going without a certificate",
-                target.authority,
-                if trusts.is_empty() { "nobody".to_owned() } else { trusts.join(", ") }
-            ));
-        }
-        trusted
-    }
+    /// Before the first fetch, wait until the certificates are there and, with --via-dns, until it is known what the
+    /// servers publish and whether strangers can answer; five seconds at most. The wait counts as part of the first
+    /// fetch
+    #[arg(long, requires = "verifier")]
+    verify_first: bool,
 }
 
 impl Certificates {
@@ -101,44 +55,26 @@ impl Certificates {
         Ok(Certifieds { issuer, known: self.asap_known, held: Mutex::default() })
     }
 
-    /// One certificate for each site that does not have one, into `all`: over UDP from the system's address, else from
-    /// the engine's own, by TCP. `published` says what a server publishes, if that is known.
-    ///
-    /// # Errors
-    /// When the options make no sense, or the verifier gives none.
-    pub async fn obtain(
-        &self,
-        endpoint: &Endpoint,
-        udp: bool,
-        targets: &[Target],
-        published: impl Fn(&Target) -> Option<Published>,
-        all: &Certifieds,
-    ) -> Result<(), Error> {
-        let Some(issuer) = self.issuer()? else { return Ok(()) };
-        let route = if udp { Route::System } else { Route::Streams(Arc::new(Through(endpoint.clone()))) };
-        for target in targets {
-            let site = target.site();
-            let held = all.lock().certificates.contains_key(&site);
-            if held || !all.is_trusted_by(target, published(target).as_ref()) {
-                continue;
-            }
-            let key = PrivateKey::generate(&mut secure_rng().map_err(Error::Random)?);
-            let wished = u32::try_from(self.certificate_for.as_secs()).unwrap_or(u32::MAX);
-            let wanted = Wanted { key, wished, old: None };
-            let certificate = obtain_by(&route, &issuer, wanted, &Patience::default())
-                .await
-                .map_err(|error| Error::Certificate(error.to_string()))?;
-            all.lock().certificates.insert(site, Arc::new(certificate));
-        }
-        Ok(())
-    }
-
-    /// The verifier, if there is one.
+    /// The verifier's address, if there is one.
     pub const fn verifier(&self) -> Option<SocketAddr> {
         self.verifier
     }
 
-    fn issuer(&self) -> Result<Option<IssuerAddress>, Error> {
+    /// Whether the first fetch waits for the verifiers.
+    pub const fn verify_first(&self) -> bool {
+        self.verify_first
+    }
+
+    /// How long certificates should last, seconds.
+    pub fn wished(&self) -> u32 {
+        u32::try_from(self.certificate_for.as_secs()).unwrap_or(u32::MAX)
+    }
+
+    /// The verifier, if there is one.
+    ///
+    /// # Errors
+    /// When its key or its group makes no sense.
+    pub fn issuer(&self) -> Result<Option<IssuerAddress>, Error> {
         let (Some(address), Some(key)) = (self.verifier, &self.verifier_key) else { return Ok(None) };
         let fail = |text: String| Error::VerifierOption(text);
         let key: PublicKey = key.parse().map_err(|error| fail(format!("--verifier-key: {error}")))?;
@@ -148,6 +84,121 @@ impl Certificates {
             issuer.group = group.addresses();
         }
         Ok(Some(issuer))
+    }
+}
+
+/// What is known of certificates: one for each site, as a key that is shown to one is shown to no other. They come and go
+/// while fetches are under way.
+#[derive(Default)]
+pub struct Certifieds {
+    issuer: Option<VerifierId>,
+    /// `--asap-known`.
+    known: bool,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    sites: HashMap<Site, Entry>,
+    /// Sites that do not trust the verifier, of which the user knows.
+    distrusting: HashSet<Site>,
+}
+
+/// What is known of one site's certificate.
+#[derive(Default)]
+struct Entry {
+    certificate: Option<Arc<ClientCertificate>>,
+    /// Addresses that the verifier saw and the server did not.
+    mismatched: BTreeSet<IpAddr>,
+    /// The server refused the certificate.
+    refused: Arc<Notify>,
+}
+
+impl Certifieds {
+    /// Certificates by this verifier.
+    #[cfg(test)]
+    pub fn by(issuer: VerifierId) -> Self {
+        Self { issuer: Some(issuer), ..Self::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.lock().sites.values().all(|entry| entry.certificate.is_none())
+    }
+
+    /// What to show to `target`'s server, which publishes this; `udp`: over UDP. If there is nothing to show, why, unless
+    /// nothing is wanted.
+    pub fn of(
+        &self,
+        target: &Target,
+        published: Option<&Published>,
+        udp: bool,
+    ) -> Result<Certified, Option<Reason>> {
+        if self.issuer.is_none() || !self.is_trusted_by(target, published) {
+            return Err(None);
+        }
+        let held = self.lock();
+        let entry = held.sites.get(&target.site());
+        let Some(certificate) = entry.and_then(|entry| entry.certificate.clone()) else {
+            let mismatched = entry.is_some_and(|entry| !entry.mismatched.is_empty());
+            return Err(Some(if mismatched { Reason::AddressMismatch } else { Reason::NoCredential }));
+        };
+        Ok(Certified {
+            now: certificate.obtained(),
+            certificate,
+            identity: target.identity(),
+            known: self.known || published.is_some_and(|p| if udp { p.udp_port.is_some() } else { p.on_ip }),
+            once: false,
+            mss: published.map(|published| published.mss),
+        })
+    }
+
+    /// Takes a certificate for a site. False if it is for an address that the site's server does not see: then the site
+    /// has none.
+    pub fn take(&self, site: &Site, certificate: ClientCertificate) -> bool {
+        let mut held = self.lock();
+        let entry = held.sites.entry(site.clone()).or_default();
+        if entry.mismatched.contains(&certificate.address()) || entry.mismatched.len() >= MISMATCHES {
+            entry.certificate = None;
+            return false;
+        }
+        entry.certificate = Some(Arc::new(certificate));
+        true
+    }
+
+    /// The site's server sees another address than this certificate's, so it is not shown there again.
+    pub fn refuse(&self, site: &Site, certificate: &Arc<ClientCertificate>) {
+        let mut held = self.lock();
+        let Some(entry) = held.sites.get_mut(site) else { return };
+        if entry.certificate.take_if(|held| Arc::ptr_eq(held, certificate)).is_some() {
+            entry.mismatched.insert(certificate.address());
+            entry.refused.notify_one();
+        }
+    }
+
+    /// Waits until the site's certificate has been refused.
+    pub async fn refused(&self, site: &Site) {
+        let refused = Arc::clone(&self.lock().sites.entry(site.clone()).or_default().refused);
+        refused.notified().await;
+    }
+
+    /// False if the server publishes that it trusts other verifiers only. Then there is one message for the user.
+    pub fn is_trusted_by(&self, target: &Target, published: Option<&Published>) -> bool {
+        let (Some(issuer), Some(published)) = (self.issuer, published) else { return true };
+        let trusted = published.verifiers.contains(&issuer);
+        if !trusted && self.lock().distrusting.insert(target.site()) {
+            let trusts: Vec<_> = published.verifiers.iter().map(ToString::to_string).collect();
+            output::complain(&format_args!(
+                "{} does not trust verifier {issuer}, but {}: going without a certificate",
+                target.authority,
+                if trusts.is_empty() { "nobody".to_owned() } else { trusts.join(", ") }
+            ));
+        }
+        trusted
     }
 }
 
@@ -166,17 +217,5 @@ impl Target {
             Host::Ip(ip) => Identity::address(*ip, self.port),
             Host::Name(name) => Identity::name(name, self.port),
         }
-    }
-}
-
-/// Reaches a verifier from the engine's own address.
-struct Through(Endpoint);
-
-impl Dial for Through {
-    fn dial(&self, to: SocketAddr) -> Dialled<'_> {
-        Box::pin(async move {
-            let stream = self.0.connect(to, FirstFlight::empty(), &ConnectConfig::default()).await?;
-            Ok(Box::new(stream) as Box<dyn Duplex>)
-        })
     }
 }

@@ -1,8 +1,9 @@
 //! One fetch over one connection.
 
 use super::certificates::Certifieds;
+use super::place::{Lookups, Place};
 use super::racing::{Plan, Racing};
-use super::report::Report;
+use super::report::{Begun, Report};
 use super::target::{Host, Target};
 use super::via_dns::{Named, ViaDns};
 use crate::digest::Sum;
@@ -12,6 +13,7 @@ use crate::observed::{Observed, Watch, observe};
 use crate::output::{millis, seconds};
 use bytes::Bytes;
 use firstflight::carriage::HeldBack;
+use firstflight::credential::Reason;
 use firstflight::{ConnectAnyConfig, ConnectConfig, Endpoint, Stream};
 use http_body_util::{BodyExt, Either, Empty};
 use hyper::body::{Body, Incoming};
@@ -31,7 +33,7 @@ use std::time::{Duration, Instant};
 pub struct Errand {
     pub endpoint: Endpoint,
     pub fast_open: bool,
-    /// Certificates to show. With `--via-dns` they may come later.
+    /// Certificates to show. They come and go while fetches are under way.
     pub certified: Arc<Certifieds>,
     /// In UDP, to this port or that of the URL.
     pub carrier: Option<Option<u16>>,
@@ -99,14 +101,25 @@ struct Progress {
 ///
 /// A request that the server finds too early is sent again, once, after an ordinary handshake
 /// (RFC 8470 §5.2).
-pub async fn fetch(errand: &Errand, target: &Target) -> Report {
-    let began = Instant::now();
-    let mut visit = visit(errand, target, true, began).await;
+pub async fn fetch(errand: &Errand, target: &Target, begun: Begun) -> Report {
+    let connecting = Instant::now();
+    let mut visit = visit(errand, target, true, begun.at).await;
     let retry = is_retried(errand, true, visit.progress.status);
     if retry {
-        visit = self::visit(errand, target, false, began).await;
+        visit = self::visit(errand, target, false, begun.at).await;
     }
-    report(target, visit, began, retry)
+    report(target, visit, begun, connecting, retry)
+}
+
+/// Looks up where the URL leads, if that is not known, and fetches it.
+pub async fn find_and_fetch(errand: &Errand, place: &Place, lookups: &Lookups, mut begun: Begun) -> Report {
+    begun.waited |= !place.is_found() && !lookups.are_by_fetch();
+    let fail = |error: &dyn fmt::Display| Report::failed(&place.target().url, begun, error.to_string());
+    match tokio::time::timeout(errand.timeout, place.found(lookups)).await {
+        Ok(Ok(target)) => fetch(errand, target, begun).await,
+        Ok(Err(error)) => fail(&error),
+        Err(_) => fail(&FetchError::Timeout(errand.timeout)),
+    }
 }
 
 /// Whether a request that got this answer is sent again.
@@ -131,10 +144,18 @@ async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) ->
     let remembered = via.and_then(|(via, name)| via.published(name, target.port));
     let published = remembered.as_ref().or(target.published.as_ref());
     let mut progress = Progress { status: None, sum: Sum::new() };
+    // After a request that came too early an ordinary handshake.
+    let (asap, why) = match errand.certified.of(target, published, errand.carrier.is_some()) {
+        Ok(certified) if first => (Some(certified), None),
+        Err(why) if first => (None, why),
+        _ => (None, None),
+    };
+    let shown = asap.as_ref().map(|certified| Arc::clone(&certified.certificate));
     let connect = ConnectConfig {
         fast_open,
-        // After a request that came too early an ordinary handshake.
-        asap: errand.certified.of(target, published, errand.carrier.is_some()).filter(|_| first),
+        asap,
+        // With Fast Open the outcome is about the cookie.
+        held_back: why.filter(|_| !fast_open),
         carrier: errand
             .carrier
             .map(|port| port.or(published.and_then(|published| published.udp_port)).unwrap_or(target.port)),
@@ -156,11 +177,22 @@ async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) ->
         Ok(result) => result,
         Err(_) => Err(FetchError::Timeout(errand.timeout)),
     };
+    if let Some(certificate) = shown
+        && watch.look(Racing::outcome).reason() == Some(Reason::AddressMismatch)
+    {
+        errand.certified.refuse(&target.site(), &certificate);
+    }
     Visit { watch, progress, result }
 }
 
-fn report(target: &Target, visit: Visit, began: Instant, retried_after_425: bool) -> Report {
-    let total_ms = millis(began.elapsed());
+fn report(
+    target: &Target,
+    visit: Visit,
+    begun: Begun,
+    connecting: Instant,
+    retried_after_425: bool,
+) -> Report {
+    let total_ms = millis(begun.asked.elapsed());
     let Visit { watch, progress, result } = visit;
     let (outcome, remote, info, way, held_back) = watch.look(|racing| {
         let stream = racing.stream();
@@ -178,8 +210,10 @@ fn report(target: &Target, visit: Visit, began: Instant, retried_after_425: bool
         sha256: whole.then(|| progress.sum.hex()),
         outcome: outcome.as_str(),
         reason: outcome.reason().map(|reason| reason.as_str()),
-        first_byte_ms: watch.first_byte().map(|at| millis(at - began)),
+        first_byte_ms: watch.first_byte().map(|at| millis(at - begun.asked)),
         total_ms,
+        waited_ms: millis(connecting - begun.asked),
+        waited: begun.waited,
         rtt_ms: info.and_then(|info| info.rtt).map(millis),
         syn_retransmits: info.map(|info| info.handshake_retransmits),
         cookie_age_s: info.and_then(|info| info.cookie_age).map(seconds),

@@ -42,12 +42,16 @@ impl FromStr for NetworkChoice {
 }
 
 impl Memory {
-    /// The network, found out only if it matters: here, or to somebody else.
-    pub fn network(&self, matters: bool) -> NetworkId {
+    /// The network, found out only if it matters: here, or to somebody else. Right after joining one this may take a
+    /// fraction of a second.
+    pub async fn network(&self, matters: bool) -> NetworkId {
         match self.network_id {
             NetworkChoice::Id(id) => id,
             NetworkChoice::Auto if self.cache.is_none() && !matters => NetworkId::UNKNOWN,
-            NetworkChoice::Auto => firstflight::network_id().unwrap_or(NetworkId::UNKNOWN),
+            NetworkChoice::Auto => {
+                let found = tokio::task::spawn_blocking(firstflight::network_id).await;
+                found.ok().flatten().unwrap_or(NetworkId::UNKNOWN)
+            }
         }
     }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 /// How long an HTTPS record is waited for when the addresses are there, at least: some resolvers never answer for
-/// that type.
+/// that type. And how long addresses of one family are, when those of the other one are there.
 const PATIENCE: Duration = Duration::from_millis(50);
 /// The parameter's key.
 const KEY: u16 = ServiceParam::KEY;
@@ -90,6 +90,41 @@ impl Names {
             return Err(io::Error::other("it has no address"));
         }
         Ok(addresses)
+    }
+
+    /// The same; those of the other family, if there are none.
+    ///
+    /// # Errors
+    /// When the name has none of either family; the first one's.
+    pub async fn addresses_or(&self, name: &str, v4: bool) -> io::Result<Vec<IpAddr>> {
+        match self.addresses(name, v4).await {
+            Ok(found) => Ok(found),
+            Err(error) => self.addresses(name, !v4).await.map_err(|_| error),
+        }
+    }
+
+    /// Asks for the addresses of both families at once. Those of the family `v4` says come first. When one family is
+    /// there, the other one is waited for shortly (RFC 8305 §3: 50 ms).
+    ///
+    /// # Errors
+    /// When the name has none.
+    pub async fn all_addresses(&self, name: &str, v4: bool) -> io::Result<Vec<IpAddr>> {
+        let patience = self.patience;
+        let (first, second) = (pin!(self.addresses(name, v4)), pin!(self.addresses(name, !v4)));
+        let (first, second) = match select(first, second).await {
+            Either::Left((Ok(first), second)) => (Ok(first), timeout(patience, second).await.ok()),
+            Either::Left((Err(error), second)) => (Err(error), Some(second.await)),
+            Either::Right((Ok(second), first)) => {
+                let late = || io::Error::from(io::ErrorKind::TimedOut);
+                (timeout(patience, first).await.unwrap_or_else(|_| Err(late())), Some(Ok(second)))
+            }
+            Either::Right((Err(error), first)) => (first.await, Some(Err(error))),
+        };
+        match (first, second.and_then(Result::ok)) {
+            (Ok(first), second) => Ok(first.into_iter().chain(second.into_iter().flatten()).collect()),
+            (Err(_), Some(second)) => Ok(second),
+            (Err(error), None) => Err(error),
+        }
     }
 
     /// Asks what the server of a name at `port` publishes, whatever was asked before. `None` if its record does not

@@ -1,9 +1,30 @@
 //! What became of a fetch.
 
-use crate::output;
+use crate::output::{self, millis};
+use firstflight::credential::Outcome;
 use serde::Serialize;
 use std::fmt;
 use std::net::SocketAddr;
+use std::time::Instant;
+
+/// When a fetch began.
+#[derive(Debug, Clone, Copy)]
+pub struct Begun {
+    /// The user's request: for the first fetches the start of the command.
+    pub asked: Instant,
+    /// The work on it; `--timeout` counts from here.
+    pub at: Instant,
+    /// Between the two something was waited for that is worth a word.
+    pub waited: bool,
+}
+
+impl Begun {
+    /// A fetch that is asked for now.
+    pub fn now() -> Self {
+        let now = Instant::now();
+        Self { asked: now, at: now, waited: false }
+    }
+}
 
 /// How reports are printed.
 #[derive(Debug, Clone, Copy)]
@@ -27,10 +48,15 @@ pub struct Report {
     pub sha256: Option<String>,
     pub outcome: &'static str,
     pub reason: Option<&'static str>,
-    /// From connecting to the first byte of the response.
+    /// From the user's request to the first byte of the response.
     pub first_byte_ms: Option<f64>,
-    /// From connecting to the end of the response.
+    /// From the user's request to the end of the response.
     pub total_ms: f64,
+    /// What of this passed before connecting: the start of the command, `--verify-first`, the lookup of the name.
+    pub waited_ms: f64,
+    /// Whether people are told of it.
+    #[serde(skip)]
+    pub waited: bool,
     /// Smoothed round-trip time of the connection.
     pub rtt_ms: Option<f64>,
     pub syn_retransmits: Option<u8>,
@@ -48,6 +74,31 @@ pub struct Report {
 }
 
 impl Report {
+    /// One that failed before it could connect.
+    pub fn failed(url: &str, begun: Begun, error: String) -> Self {
+        let total_ms = millis(begun.asked.elapsed());
+        Self {
+            url: url.to_owned(),
+            remote: None,
+            status: None,
+            bytes: 0,
+            sha256: None,
+            outcome: Outcome::Undecided.as_str(),
+            reason: None,
+            first_byte_ms: None,
+            total_ms,
+            waited_ms: total_ms,
+            waited: begun.waited,
+            rtt_ms: None,
+            syn_retransmits: None,
+            cookie_age_s: None,
+            retried_after_425: false,
+            way: None,
+            held_back: None,
+            error: Some(error),
+        }
+    }
+
     /// Whether the body came whole, with a status of 200 to 299.
     pub fn succeeded(&self) -> bool {
         self.error.is_none() && self.status.is_some_and(|status| (200..300).contains(&status))
@@ -80,6 +131,9 @@ impl fmt::Display for Report {
         }
         if let Some(first) = self.first_byte_ms {
             write!(f, ", first byte {first:.1} ms")?;
+        }
+        if self.waited {
+            write!(f, " ({:.1} ms before connecting)", self.waited_ms)?;
         }
         write!(f, ", total {:.1} ms", self.total_ms)?;
         if let Some(rtt) = self.rtt_ms {

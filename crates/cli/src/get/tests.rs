@@ -2,6 +2,7 @@
 
 use super::certificates::Certifieds;
 use super::fetch::{Errand, fetch};
+use super::report::Begun;
 use super::target::Target;
 use crate::serve::early::EarlyUnsafe;
 use crate::test_site::TestSite;
@@ -53,7 +54,8 @@ async fn a_request_that_came_too_early_is_sent_again_after_a_handshake() {
     let file = Upload::new("retry");
     let target = target("http://10.0.0.2/sink").await;
     let errand = errand(&site, Some(file.0.clone()), true);
-    let (report, ()) = tokio::join!(fetch(&errand, &target), site.serve(2, EarlyUnsafe::Reject));
+    let (report, ()) =
+        tokio::join!(fetch(&errand, &target, Begun::now()), site.serve(2, EarlyUnsafe::Reject));
     assert_eq!((report.status, report.error.as_deref()), (Some(200), None));
     assert!(report.retried_after_425);
     assert_eq!((report.outcome, report.reason), ("handshake", Some("not-requested")));
@@ -66,7 +68,8 @@ async fn an_upload_rides_in_no_syn_unless_it_may_run_twice() {
     let file = Upload::new("held");
     let target = target("http://10.0.0.2/sink").await;
     let errand = errand(&site, Some(file.0.clone()), false);
-    let (report, ()) = tokio::join!(fetch(&errand, &target), site.serve(1, EarlyUnsafe::Reject));
+    let (report, ()) =
+        tokio::join!(fetch(&errand, &target, Begun::now()), site.serve(1, EarlyUnsafe::Reject));
     assert_eq!((report.status, report.retried_after_425), (Some(200), false));
     assert_eq!(report.reason, Some("not-replay-safe"));
 }
@@ -79,11 +82,11 @@ async fn of_several_addresses_the_one_that_answers_is_taken() {
     target.addresses.insert(0, "10.0.0.2:81".parse().unwrap());
     target.addresses.insert(1, "[fd00::2]:80".parse().unwrap());
     let errand = errand(&site, None, true);
-    let (report, ()) = tokio::join!(fetch(&errand, &target), site.serve(1, EarlyUnsafe::Wait));
+    let (report, ()) = tokio::join!(fetch(&errand, &target, Begun::now()), site.serve(1, EarlyUnsafe::Wait));
     assert_eq!((report.status, report.remote), (Some(404), Some(site.at)));
 
     target.addresses.truncate(2);
-    let report = fetch(&errand, &target).await;
+    let report = fetch(&errand, &target, Begun::now()).await;
     let error = report.error.unwrap();
     // The address that lost the race before is tried last.
     assert!(error.contains("[fd00::2]:80: ") && error.contains("; 10.0.0.2:81: "), "{error}");

@@ -5,6 +5,7 @@ use super::record::{Names, Published};
 use crate::error::Error;
 use firstflight::carriage::{DnsPath, Manners, Proof, Report, Server};
 use firstflight::credential::NetworkId;
+use firstflight::link::udp::source_for;
 use firstflight::{ConnectConfig, Endpoint, FirstFlight, Stream};
 use firstflight_wire::asap::{Carriage, ServiceParam};
 use std::collections::HashMap;
@@ -12,6 +13,7 @@ use std::future::ready;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -20,13 +22,10 @@ use tokio::sync::watch;
 #[derive(clap::Args)]
 pub struct Options {
     /// Send requests inside the lookup of the server's address, too, if the server takes them (its HTTPS record) and
-    /// strangers can answer on this network. Every fetch looks the name up again, as if its address had expired
+    /// strangers can answer on this network. Every fetch looks the name up again, as if its address had expired.
+    /// Nothing waits for the verifiers: the first fetches go the ordinary way (but see --verify-first)
     #[arg(long, requires_all = ["udp", "verifier", "second_verifier"])]
     via_dns: bool,
-    /// Before the first fetch, wait until it is known what the servers publish and whether strangers can answer, and until
-    /// the certificates are there. Without it nothing waits: the first fetches go the ordinary way
-    #[arg(long, requires = "via_dns")]
-    verify_first: bool,
     /// Another verifier, that says how it sees this client: what `firstflight reach` asks
     #[arg(long, value_name = "ADDR:PORT", requires = "via_dns")]
     second_verifier: Option<SocketAddr>,
@@ -42,11 +41,6 @@ impl Options {
     /// Whether they do.
     pub const fn wanted(&self) -> bool {
         self.via_dns
-    }
-
-    /// Whether fetches wait for the verification.
-    pub const fn verify_first(&self) -> bool {
-        self.verify_first
     }
 
     /// The two verifiers that find out whether strangers can answer, of which `verifier` is the first.
@@ -76,8 +70,12 @@ pub struct ViaDns {
     names: Names,
     memory: Memory,
     network: NetworkId,
-    /// The family that the socket and its certificates are of.
+    /// The family of the verifiers, and so that of certificates and of requests inside lookups.
     v4: bool,
+    /// This host has routes of the other family, too.
+    both: bool,
+    /// Strangers can answer.
+    proved: AtomicBool,
     /// Records that were asked for in this run; as many as servers.
     asked: Mutex<HashMap<(String, u16), Asked>>,
 }
@@ -89,6 +87,9 @@ struct Asked {
     answered: watch::Receiver<bool>,
 }
 
+/// Addresses that stand for everywhere (RFC 5737, RFC 3849).
+const ELSEWHERE_V4: [u8; 4] = [192, 0, 2, 1];
+const ELSEWHERE_V6: [u16; 8] = [0x2001, 0xdb8, 0, 0, 0, 0, 0, 1];
 /// How long a record is not asked for again if there was none.
 const UNKNOWN_FOR: Duration = Duration::from_secs(10 * 60);
 
@@ -138,7 +139,7 @@ fn unix_s() -> u64 {
 }
 
 impl ViaDns {
-    /// The way of `endpoint`, whose socket is of the family `v4` says, by the resolver at `resolver`. First flights go
+    /// The way of `endpoint`, whose verifiers are of the family `v4` says, by the resolver at `resolver`. First flights go
     /// the ordinary way until there is a proof ([`ViaDns::prove`]).
     pub fn new(
         options: &Options,
@@ -158,7 +159,11 @@ impl ViaDns {
             }
         }
         let names = Names::at(resolver)?;
-        Ok(Self { path, names, memory, network, v4, asked: Mutex::default() })
+        // Addresses for documentation: nothing is sent.
+        let other = if v4 { IpAddr::from(ELSEWHERE_V6) } else { IpAddr::from(ELSEWHERE_V4) };
+        let both = source_for(SocketAddr::new(other, 80)).is_ok();
+        let proved = AtomicBool::new(false);
+        Ok(Self { path, names, memory, network, v4, both, proved, asked: Mutex::default() })
     }
 
     /// Whether strangers could not answer on this network when that was last tried, less than an hour ago.
@@ -171,6 +176,7 @@ impl ViaDns {
         self.memory.lock().set_closed(self.network, proof.is_none(), unix_s());
         if let Some(proof) = proof {
             self.path.prove(proof);
+            self.proved.store(true, Ordering::Relaxed);
         }
     }
 
@@ -247,8 +253,13 @@ impl ViaDns {
         published.filter(|_| to.udp_port.is_none()).filter(|port| Some(*port) != than)
     }
 
+    /// The addresses of a server. Where requests travel inside lookups, those of the verifiers' family do, and a resolver
+    /// that answers few questions gets no other one beside them.
     async fn addresses(&self, to: &Named) -> io::Result<Vec<IpAddr>> {
-        let found = self.names.addresses(&to.name, self.v4).await;
+        let found = match self.both && !self.proved.load(Ordering::Relaxed) {
+            true => self.names.all_addresses(&to.name, self.v4).await,
+            false => self.names.addresses_or(&to.name, self.v4).await,
+        };
         found.map_err(|error| io::Error::new(error.kind(), format!("cannot look up {}: {error}", to.name)))
     }
 

@@ -1,4 +1,5 @@
-//! Gives a device an address, or moves it to another network namespace, through rtnetlink (Linux `rtnetlink(7)`).
+//! Gives a device an address, moves it to another network namespace, or asks for a neighbour's link-layer address, through
+//! rtnetlink (Linux `rtnetlink(7)`).
 //!
 //! For addresses the older ioctl does not do: it knows one IPv4 address for a device, and cannot say that an IPv6 address needs no
 //! duplicate address detection, so that for a moment after it sockets cannot bind to the address. Even without
@@ -48,6 +49,17 @@ const TYPE_LOCAL: u8 = 2;
 /// `RTA_DST`.
 const ATTRIBUTE_DESTINATION: u16 = 1;
 
+/// `RTM_GETNEIGH`.
+const GET_NEIGHBOUR: u16 = 30;
+/// `RTM_NEWNEIGH`, the answer to it.
+const NEIGHBOUR: u16 = 28;
+/// `NDA_DST`.
+const ATTRIBUTE_NEIGHBOUR: u16 = 1;
+/// `NDA_LLADDR`.
+const ATTRIBUTE_LINK_ADDRESS: u16 = 2;
+/// `NUD_INCOMPLETE | NUD_FAILED`.
+const UNRESOLVED: u16 = 0x01 | 0x20;
+
 /// How long the kernel may take for a local route. It needs microseconds, or milliseconds while other devices come
 /// and go.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -55,6 +67,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const HEADER_BYTES: usize = 16;
 const ROUTE_BYTES: usize = 12;
 const LINK_BYTES: usize = 16;
+const NEIGHBOUR_BYTES: usize = 12;
 const SEQUENCE: u32 = 1;
 
 /// Adds `address` to the device with number `index`. The prefix is routed into the device.
@@ -105,6 +118,19 @@ pub(super) fn wait_until_local(address: IpAddr) -> io::Result<()> {
         }
         std::thread::sleep(Duration::from_micros(100));
     }
+}
+
+/// The link-layer address of a neighbour on the device with number `index`, if the kernel knows it (Linux 5.0).
+///
+/// # Errors
+/// The system's.
+pub(super) fn link_address(index: u32, neighbour: IpAddr) -> io::Result<Option<Vec<u8>>> {
+    // struct ndmsg: family, padding, index, and nothing else asked for.
+    let mut body = vec![0; NEIGHBOUR_BYTES];
+    body.splice(..1, [family(neighbour)]);
+    body.splice(4..8, index.to_ne_bytes());
+    append_address(&mut body, ATTRIBUTE_NEIGHBOUR, neighbour);
+    Ok(link_address_in(&ask(&message(GET_NEIGHBOUR, REQUEST, &body))?))
 }
 
 /// Sends a message that the kernel acknowledges.
@@ -175,6 +201,25 @@ fn kind_of(answer: &[u8]) -> Option<u16> {
 fn route_type_in(answer: &[u8]) -> Option<u8> {
     let route_type = answer.get(HEADER_BYTES + 7)?;
     (kind_of(answer)? == ROUTE).then_some(*route_type)
+}
+
+/// The link-layer address in an answer, if it is resolved.
+fn link_address_in(answer: &[u8]) -> Option<Vec<u8>> {
+    let state = answer.get(HEADER_BYTES + 8..HEADER_BYTES + 10)?.try_into().ok()?;
+    if kind_of(answer)? != NEIGHBOUR || u16::from_ne_bytes(state) & UNRESOLVED != 0 {
+        return None;
+    }
+    let mut rest = answer.get(HEADER_BYTES + NEIGHBOUR_BYTES..)?;
+    loop {
+        // struct rtattr: length with this header, type, value, padding.
+        let length = usize::from(u16::from_ne_bytes(rest.get(..2)?.try_into().ok()?));
+        let kind = u16::from_ne_bytes(rest.get(2..4)?.try_into().ok()?);
+        let value = rest.get(4..length)?;
+        if kind == ATTRIBUTE_LINK_ADDRESS {
+            return (!value.is_empty()).then(|| value.to_vec());
+        }
+        rest = rest.get(length.next_multiple_of(4)..)?;
+    }
 }
 
 /// The error number (negative, or 0 for success) in an acknowledgement of the request.

@@ -194,6 +194,28 @@ async fn a_closed_port_is_told_as_an_icmp_packet() {
     }
 }
 
+/// One link for both families, and another protocol beside it.
+#[tokio::test]
+async fn a_client_has_both_families_on_one_port() {
+    let remotes = ["192.0.2.1:4433", "[2001:db8::1]:4433"].map(|at| at.parse().unwrap());
+    for known in [&remotes[..0], &remotes[..1], &remotes[1..], &remotes[..]] {
+        let mut client = UdpLink::client(known).unwrap();
+        assert_eq!(client.local_ips().filter(IpAddr::is_unspecified).count(), 2);
+        let channel = client.channel(*b"XY");
+        for local in ["127.0.0.1:0", "[::1]:0"] {
+            let mut server = UdpLink::bind(local.parse().unwrap()).unwrap();
+            let to = SocketAddr::new(ip(&server), server.port());
+            let from = SocketAddr::new(to.ip(), client.port());
+            send(&mut client, &[packet(from, to, Ecn::NotEct, b"from one port")]).await;
+            let got = receive(&mut server).await;
+            let packet = Packet::parse(&got).unwrap();
+            assert_eq!(Datagram::parse(packet.payload).unwrap().src_port, client.port());
+            channel.send_to(b"XY and more", to).await.unwrap();
+            assert!(receive(&mut server).await.ends_with(b"XY and more"));
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_is_not_the_sockets_own_is_refused() {
     let mut a = v4();

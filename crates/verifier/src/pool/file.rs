@@ -31,8 +31,9 @@ struct Content {
     certificates: Vec<Saved>,
 }
 
+/// One certificate.
 #[derive(Serialize, Deserialize)]
-struct Saved {
+pub(super) struct Saved {
     network: String,
     verifier: String,
     address: IpAddr,
@@ -118,8 +119,8 @@ pub(super) fn load(path: &Path, state: &mut State, now: Instant) -> Result<(), P
     Ok(())
 }
 
-/// Writes all of it.
-pub(super) fn save(path: &Path, state: &State) -> Result<(), PoolFileError> {
+/// What of it a file holds.
+pub(super) fn to_save(state: &State) -> Vec<Saved> {
     let mut certificates = Vec::new();
     for (&(network, _), shelf) in &state.shelves {
         // A network that is not known is not known again.
@@ -131,6 +132,11 @@ pub(super) fn save(path: &Path, state: &State) -> Result<(), PoolFileError> {
         certificates
             .extend(fresh.chain(sites).map(|(site, held)| Saved::of(network, site, &held.certificate)));
     }
+    certificates
+}
+
+/// Writes all of it.
+pub(super) fn save(path: &Path, certificates: Vec<Saved>) -> Result<(), PoolFileError> {
     write(path, certificates)
 }
 

@@ -16,6 +16,10 @@ use std::time::Duration;
 const SLACK: Duration = Duration::from_secs(30);
 /// Pauses after failures.
 const PAUSES: std::ops::RangeInclusive<Duration> = Duration::from_secs(5)..=Duration::from_secs(600);
+/// How long a site's server is taken to see another address than the verifier.
+const MISMATCHED_FOR: Duration = Duration::from_secs(3600);
+/// Pauses between certificates that are obtained to learn which address the verifier sees now.
+const REPLACEMENTS: std::ops::RangeInclusive<Duration> = Duration::from_secs(60)..=MISMATCHED_FOR;
 /// Networks remembered.
 const NETWORKS: usize = 8;
 
@@ -82,9 +86,20 @@ pub(super) struct Shelf {
     asked: usize,
     failures: u32,
     retry_at: Instant,
+    /// Sites whose servers do not see this address, which the verifier saw, and until when that is taken to be so.
+    mismatched: BTreeMap<(Site, IpAddr), Instant>,
+    /// Certificates that were replaced for that, and when the next one may be.
+    replaced: u32,
+    replace_at: Instant,
 }
 
 impl Shelf {
+    /// Whether the site's server may see the certified address.
+    fn fits(&self, site: &Site, held: &Held, now: Instant) -> bool {
+        let known = || self.mismatched.get(&(site.clone(), held.certificate.address()));
+        self.mismatched.is_empty() || known().is_none_or(|until| *until <= now)
+    }
+
     fn all(&mut self) -> impl Iterator<Item = &mut Held> {
         self.fresh.iter_mut().chain(self.sites.values_mut())
     }
@@ -125,7 +140,9 @@ impl State {
         }
         for number in 0..self.issuers.len() {
             // What failed before may go now.
-            self.shelves.entry((network, number)).or_default().retry_at = Instant::ZERO;
+            let shelf = self.shelves.entry((network, number)).or_default();
+            (shelf.retry_at, shelf.replace_at, shelf.replaced) = (Instant::ZERO, Instant::ZERO, 0);
+            shelf.mismatched.clear();
         }
         self.changes += 1;
     }
@@ -152,8 +169,10 @@ impl State {
             .collect();
         let network = self.network;
         for &number in &numbers {
-            let held = self.shelves.get_mut(&(network, number)).and_then(|shelf| shelf.sites.get_mut(site));
-            if let Some(held) = held.filter(|held| held.is_good(now)) {
+            let Some(shelf) = self.shelves.get_mut(&(network, number)) else { continue };
+            let fits =
+                shelf.sites.get(site).is_some_and(|held| held.is_good(now) && shelf.fits(site, held, now));
+            if let Some(held) = shelf.sites.get_mut(site).filter(|_| fits) {
                 held.used = Some(now);
                 return Some(Arc::clone(&held.certificate));
             }
@@ -162,7 +181,7 @@ impl State {
             let Some(shelf) = self.shelves.get_mut(&(network, number)) else { continue };
             // The one that lasts longest; one that is just being refreshed will be another one soon.
             let best = (shelf.fresh.iter().enumerate())
-                .filter(|(_, held)| held.is_good(now) && !held.renewing)
+                .filter(|(_, held)| held.is_good(now) && !held.renewing && shelf.fits(site, held, now))
                 .max_by_key(|(_, held)| held.certificate.remaining(now));
             let Some((at, _)) = best else { continue };
             let mut held = shelf.fresh.swap_remove(at);
@@ -269,6 +288,37 @@ impl State {
         for shelf in self.shelves.values_mut() {
             shelf.fresh.retain(|held| held.certificate.body().client_key != key);
             shelf.sites.retain(|_, held| held.certificate.body().client_key != key);
+        }
+        self.changes += 1;
+    }
+
+    /// The site's server does not see the address of this certificate. One that no site has seen makes way for another,
+    /// now and then: that is for the address that the verifier sees now.
+    pub(crate) fn mismatched(&mut self, site: &Site, certificate: &ClientCertificate, now: Instant) {
+        let (network, address) = (self.network, certificate.address());
+        let issuer = |issuer: &IssuerAddress| {
+            issuer.key == *certificate.verifier() && issuer.address.is_ipv4() == address.is_ipv4()
+        };
+        let Some(number) = self.issuers.iter().position(issuer) else { return };
+        let Some(shelf) = self.shelves.get_mut(&(network, number)) else { return };
+        shelf.mismatched.retain(|_, until| *until > now);
+        if shelf.mismatched.len() >= self.config.sites {
+            let first = shelf.mismatched.iter().min_by_key(|(_, until)| **until).map(|(of, _)| of.clone());
+            first.and_then(|of| shelf.mismatched.remove(&of));
+        }
+        shelf.mismatched.insert((site.clone(), address), now + MISMATCHED_FOR);
+        let key = certificate.body().client_key;
+        if shelf.sites.get(site).is_some_and(|held| held.certificate.body().client_key == key) {
+            shelf.sites.remove(site);
+        }
+        let alike = |held: &Held| held.certificate.address() == address && !held.renewing;
+        if shelf.replace_at <= now
+            && let Some(at) = shelf.fresh.iter().position(alike)
+        {
+            shelf.fresh.swap_remove(at);
+            let pause = REPLACEMENTS.start().saturating_mul(1 << shelf.replaced.min(16));
+            shelf.replaced = shelf.replaced.saturating_add(1);
+            shelf.replace_at = now + pause.min(*REPLACEMENTS.end());
         }
         self.changes += 1;
     }

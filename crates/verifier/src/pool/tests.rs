@@ -28,11 +28,13 @@ fn at(seconds: u64) -> Instant {
 struct Bench {
     state: State,
     keys: u16,
+    /// The address that verifiers see.
+    seen: &'static str,
 }
 
 impl Bench {
     fn new(issuers: Vec<IssuerAddress>) -> Self {
-        Self { state: State::new(PoolConfig::default(), issuers, HOME), keys: 0 }
+        Self { state: State::new(PoolConfig::default(), issuers, HOME), keys: 0, seen: "203.0.113.5" }
     }
 
     fn certificate(&mut self, wish: &Wish, lasts: u32, now: Instant) -> ClientCertificate {
@@ -41,7 +43,7 @@ impl Bench {
         seed[..2].copy_from_slice(&self.keys.to_be_bytes());
         let own = PrivateKey::from_seed(&seed);
         let verifier = (1..4).map(key).find(|key| key.public() == wish.issuer.key).unwrap();
-        let address = if wish.issuer.address.is_ipv4() { "203.0.113.5" } else { "2001:db8::5" };
+        let address = if wish.issuer.address.is_ipv4() { self.seen } else { "2001:db8::5" };
         let address = address.parse().unwrap();
         let flags = CertificateFlags::new(1, true, wish.renew.is_some()).unwrap();
         let body = certify(&verifier, &own.public(), address, 1_767_225_600, lasts, flags).unwrap();
@@ -65,6 +67,55 @@ impl Bench {
         let found = self.state.certificate_for(&Site::new(site), server, &trusted, now);
         found.map(|certificate| certificate.body().client_key)
     }
+}
+
+/// The site's server sees another address than the verifier.
+fn mismatch(bench: &mut Bench, site: &str, now: Instant) {
+    let (site, server, trusted) = (Site::new(site), SERVER.parse().unwrap(), [key(1).public().id()]);
+    let certificate = bench.state.certificate_for(&site, server, &trusted, now).unwrap();
+    bench.state.mismatched(&site, &certificate, now);
+}
+
+#[test]
+fn a_site_that_sees_another_address_gets_no_certificate_for_that_one() {
+    let mut bench = Bench::new(vec![issuer(1, true)]);
+    assert_eq!(bench.fill(86_400, at(0)), (4, 0));
+    mismatch(&mut bench, "a.example", at(1));
+    assert_eq!(bench.get("a.example", &[1], at(1)), None);
+    bench.fill(86_400, at(1));
+    assert_eq!(bench.get("a.example", &[1], at(2)), None);
+    // No other site suffers.
+    assert!(bench.get("b.example", &[1], at(2)).is_some());
+    // The verifier sees another address: from the next certificate on the site gets one.
+    bench.seen = "203.0.113.6";
+    bench.fill(86_400, at(3));
+    assert!(bench.get("a.example", &[1], at(3)).is_some());
+    mismatch(&mut bench, "a.example", at(4));
+    bench.fill(86_400, at(4));
+    assert_eq!(bench.get("a.example", &[1], at(4)), None);
+    // An hour later everything is tried again; on a network that was joined again, at once.
+    assert!(bench.get("a.example", &[1], at(1 + 3600)).is_some());
+    for _ in ["203.0.113.5", "203.0.113.6"] {
+        mismatch(&mut bench, "a.example", at(3700));
+    }
+    bench.fill(86_400, at(3700));
+    assert_eq!(bench.get("a.example", &[1], at(3701)), None);
+    bench.state.set_network(HOME);
+    assert!(bench.get("a.example", &[1], at(3701)).is_some());
+}
+
+#[test]
+fn mismatches_cost_a_certificate_a_minute_and_later_fewer() {
+    let mut bench = Bench::new(vec![issuer(1, true)]);
+    bench.fill(86_400, at(0));
+    // The one that was shown, and sometimes another one.
+    let obtained: Vec<usize> = [1, 2, 60, 61, 62, 180, 181, 182]
+        .map(|second| {
+            mismatch(&mut bench, &format!("{second}.example"), at(second));
+            bench.fill(86_400, at(second)).0
+        })
+        .into();
+    assert_eq!(obtained, [2, 1, 1, 2, 1, 1, 2, 1]);
 }
 
 #[test]
@@ -262,7 +313,7 @@ fn a_pool_comes_back_from_its_file() {
     let mut bench = Bench::new(vec![issuer(1, true)]);
     bench.fill(1800, at(0));
     let a = bench.get("a.example", &[1], at(1)).unwrap();
-    file::save(&path, &bench.state).unwrap();
+    file::save(&path, file::to_save(&bench.state)).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
 
     let mut again = Bench::new(vec![issuer(2, true), issuer(1, true)]);
@@ -290,7 +341,7 @@ fn a_pool_comes_back_from_its_file() {
             "{bad}"
         );
     }
-    assert!(file::save(&directory.path().join("none/pool"), &later.state).is_err());
+    assert!(file::save(&directory.path().join("none/pool"), file::to_save(&later.state)).is_err());
     assert!(file::load(&directory.path().join("absent"), &mut later.state, at(2)).is_ok());
 }
 

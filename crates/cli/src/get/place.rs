@@ -1,0 +1,127 @@
+//! A URL, and the addresses of its host, which are looked up when the first fetch needs them.
+
+use super::record::{Names, Published};
+use super::target::{Host, Target};
+use crate::error::Error;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+
+/// How names are looked up, and which addresses can be used.
+pub struct Lookups {
+    /// The resolver that was named.
+    names: Option<Names>,
+    /// The engine's addresses, if it has its own: no connection leads from them to themselves, or to another family.
+    own: Option<Vec<IpAddr>>,
+    /// Each fetch looks names up (`--via-dns`).
+    by_fetch: bool,
+}
+
+impl Lookups {
+    pub const fn new(names: Option<Names>, own: Option<Vec<IpAddr>>, by_fetch: bool) -> Self {
+        Self { names, own, by_fetch }
+    }
+
+    /// Whether a lookup tells what the server publishes, too.
+    pub const fn publish(&self) -> bool {
+        self.names.is_some()
+    }
+
+    /// Whether each fetch looks names up.
+    pub const fn are_by_fetch(&self) -> bool {
+        self.by_fetch
+    }
+
+    async fn find(&self, target: &Target) -> Result<Target, Error> {
+        let mut target = target.clone();
+        if self.by_fetch && matches!(target.host, Host::Name(_)) {
+            return Ok(target);
+        }
+        target.resolve(self.names.as_ref()).await?;
+        if let Some(own) = &self.own {
+            keep_reachable(own, &mut target.addresses)?;
+        }
+        Ok(target)
+    }
+}
+
+/// Leaves out addresses that no connection of the engine leads to.
+fn keep_reachable(own: &[IpAddr], addresses: &mut Vec<SocketAddr>) -> Result<(), Error> {
+    let Some(&first) = addresses.first() else { return Ok(()) };
+    addresses.retain(|remote| {
+        let ip = remote.ip();
+        !own.contains(&ip) && own.iter().any(|own| own.is_ipv4() == ip.is_ipv4())
+    });
+    match addresses.is_empty() {
+        false => Ok(()),
+        true if own.contains(&first.ip()) => Err(Error::FetchFromSelf(first.ip())),
+        true => Err(Error::NoRoute(first)),
+    }
+}
+
+/// A URL.
+pub struct Place {
+    target: Target,
+    found: OnceCell<Target>,
+    /// Why it was not found before the first fetch asked.
+    failed: Mutex<Option<Error>>,
+}
+
+impl Place {
+    /// What the URL says. An address in it is checked at once.
+    ///
+    /// # Errors
+    /// When it cannot be read, or no connection leads to its address.
+    pub async fn new(url: &str, lookups: &Lookups) -> Result<Self, Error> {
+        let target = Target::parse(url).map_err(|error| Error::Target(url.to_owned(), error))?;
+        let place = Self { target, found: OnceCell::new(), failed: Mutex::default() };
+        if matches!(place.target.host, Host::Ip(_)) {
+            place.found(lookups).await?;
+        }
+        Ok(place)
+    }
+
+    /// What the URL says.
+    pub const fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Whether nothing has to be looked up.
+    pub fn is_found(&self) -> bool {
+        self.found.initialized()
+    }
+
+    /// The target with its addresses, which are looked up if they are not known.
+    ///
+    /// # Errors
+    /// When there are none. Then the next call asks again.
+    pub async fn found(&self, lookups: &Lookups) -> Result<&Target, Error> {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        self.found.get_or_try_init(|| lookups.find(&self.target)).await
+    }
+
+    /// What the server publishes, if the lookup tells.
+    pub async fn published(&self, lookups: &Lookups) -> Option<Published> {
+        if self.failed.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+            return None;
+        }
+        self.found(lookups).await.ok()?.published.clone()
+    }
+
+    /// The addresses, within this time. If they are not found, the next call of [`Place::found`] says why.
+    pub async fn addresses(&self, lookups: &Lookups, within: Duration) -> &[SocketAddr] {
+        let error = match timeout(within, self.found(lookups)).await {
+            Ok(Ok(target)) => return &target.addresses,
+            Ok(Err(error)) => error,
+            Err(_) => Error::Lookup(self.target.authority.clone(), io::ErrorKind::TimedOut.into()),
+        };
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        &[]
+    }
+}
