@@ -174,6 +174,10 @@ reasons! {
         "another of the server's addresses was tried first, and only that SYN may carry the data"
     OldConnection "old-connection"
         "the SYN met an earlier connection of the same ports at the server, and a plain SYN was sent instead"
+    SynRefused "syn-refused"
+        "a RST or an ICMP error answered the SYN with the option or data, and a plain SYN was sent instead"
+    PathTooSmall "path-too-small"
+        "the SYN with data was larger than the path passes, and a smaller SYN was sent instead"
 }
 
 impl fmt::Display for Reason {
@@ -194,7 +198,7 @@ mod tests {
         let sentences: BTreeSet<_> = Reason::ALL.iter().map(ToString::to_string).collect();
         assert_eq!(labels.len(), Reason::ALL.len());
         assert_eq!(sentences.len(), Reason::ALL.len());
-        assert_eq!(Reason::ALL.len(), 40);
+        assert_eq!(Reason::ALL.len(), 42);
     }
 
     #[test]
