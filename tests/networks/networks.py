@@ -56,6 +56,9 @@ SWALLOWED_FOR = 80
 KEEP_ALIVE = 15_000
 #: More than fits a SYN for a path of 600 or 1,280 bytes.
 LONG_PATH, LONGER_PATH = ("/small?" + "x" * length for length in (1000, 1350))
+#: In UDP the request and what comes back fit packets of 600 bytes, but not a SYN with the request and a credential: 89
+#: bytes more are those of the request's lines.
+FITTING_PATH = "/tiny?" + "x" * 431
 #: Servers with other keys.
 FIRST_KEY_PORT = 8090
 #: A client's RST is forgotten after this, s.
@@ -151,7 +154,7 @@ class Silent6(ByName):
 class Narrow(Line):
     """The wire passes packets of `mtu` bytes; routers say so, or not."""
 
-    def __init__(self, *arguments, mtu=600, silent=False, **more):
+    def __init__(self, *arguments, mtu, silent=False, **more):
         super().__init__(*arguments, **more)
         self.mtu, self.silent = mtu, silent
 
@@ -423,10 +426,14 @@ def addresses():
 
 def narrow():
     small, later = NARROW | ACCEPTED, ACCEPTED | NARROW | REMEMBERED
-    what = "packets of more than 600 bytes are answered by ICMP, too big"
-    yield Narrow("narrow-fo", what, FO, words=(small, later, later), warm=True, path=LONG_PATH)
     certified = (CERTIFYING | NARROW, CERTIFYING | later, later)
-    yield Narrow("narrow-known", what, KNOWN, words=certified, path=LONG_PATH)
+    what = "packets of more than 576 bytes are answered by ICMP, too big"
+    yield Narrow("narrow-fo", what, FO, words=(small, later, later), warm=True, path=LONG_PATH, mtu=576)
+    yield Narrow("narrow-known", what, KNOWN, words=certified, warm=True, path=LONG_PATH, mtu=576)
+    what = "packets of more than 600 bytes are answered by ICMP, too big"
+    fitting = dict(path=FITTING_PATH, mtu=600)
+    yield Narrow("narrow-fo-udp", what, FO_UDP, words=(small, later, later), warm=True, **fitting)
+    yield Narrow("narrow-known-udp", what, KNOWN_UDP, words=certified, **fitting)
     # Plain TCP does not find smaller segments than 1,024 bytes by itself.
     hole = dict(mtu=1280, silent=True)
     what = "packets of more than 1,280 bytes are dropped"

@@ -31,7 +31,7 @@ VERIFIER_PORTS = range(4433, 4439)
 #: Nobody listens there.
 DEAD_PORT = 4499
 RTT_MS = 40
-FILES = {"small": 1000, "large": 400_000}
+FILES = {"tiny": 100, "small": 1000, "large": 400_000}
 UPLOADS = {"upload-small": 500, "upload-large": 30_000}
 NAME = "www.example.com"
 LABELS = b"\3www\7example\3com\0"
