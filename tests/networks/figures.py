@@ -8,8 +8,8 @@ from visits import SHOWN, VISITS
 
 #: What a first byte may come later than a plain one's and the delay of a second attempt, ms.
 SLACK = 20
-#: What the command may do longer than for a plain visit before its fetch begins, ms: less than a verifier's answer takes,
-#: more than the start of a process on a busy machine varies.
+#: What the command may do longer than for a plain visit before its fetch begins, ms: less than a verifier's answer
+#: takes, more than the start of a process on a busy machine varies.
 BEFORE = 40
 
 

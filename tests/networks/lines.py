@@ -19,6 +19,8 @@ RST, PROHIBITED, UNREACHABLE = (f"counter reject with {what}" for what in (
     "tcp reset", "icmpx admin-prohibited", "icmpx port-unreachable"
 ))  # fmt: skip
 DROP = "counter drop"
+#: Addresses of clients.
+CLIENTS = 250
 
 
 @dataclasses.dataclass
@@ -70,7 +72,7 @@ class Line:
         if not self.warm:
             return
         memory = world.path("warm")
-        found = get(world, self.way.url("/small"), *self.link(), *self.memory(memory), "--repeat", 2, count=2)
+        found = get(world, self.way.url("/small"), *self.link(world), *self.memory(memory), "--repeat", 2, count=2)
         if [visit.word for visit in found.visits] != ["no-credential", "accepted"]:
             raise AssertionError(f"no cookie before: {found}")
         world.warm = memory
@@ -86,7 +88,7 @@ class Line:
 
     def common(self, world, memory):
         """Options of a visit."""
-        return (*self.target(world), *self.link(), *self.options(world), *self.memory(memory))
+        return (*self.target(world), *self.link(world), *self.options(world), *self.memory(memory))
 
     def target(self, world):
         """What is fetched, or sent."""
@@ -94,20 +96,23 @@ class Line:
             return (self.way.url("/sink"), "--upload", world.path(self.upload), "--replay-safe")
         return (self.way.url(self.path),)
 
-    def link(self):
-        return self.way.link()
+    def link(self, world):
+        """How packets leave. Clients have different addresses behind the translator, so that their ports do not meet
+        each other's old connections at the server."""
+        world.clients = world.clients % CLIENTS + 1
+        return self.way.link(number=world.clients + 1)
 
     def options(self, world):
         return self.way.options(world, self.verifier)
 
     def plain_options(self, world):
         """Options of a plain visit in the same network."""
-        return (*self.target(world), *self.link(), "--no-fast-open", "--timeout", self.timeout)
+        return (*self.target(world), *self.link(world), "--no-fast-open", "--timeout", self.timeout)
 
     def upload_options(self, world, memory):
         """Options of an upload that may be executed once."""
         target = (self.way.url("/sink", once=True), "--upload", world.path("upload-small"))
-        return (*target, *self.link(), *self.options(world), *self.memory(memory))
+        return (*target, *self.link(world), *self.options(world), *self.memory(memory))
 
     def before_visit(self, world):
         """What happens before each visit that is a process of its own, and before each plain one."""

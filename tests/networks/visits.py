@@ -66,12 +66,13 @@ class Way:
         known = ", known" if self.known else ""
         return f"{words}{known}, {'in UDP' if self.carrier == 'udp' else 'on IP'}"
 
-    def link(self, device="ff1", pair=ENGINE):
+    def link(self, device="ff1", pair=ENGINE, number=2):
+        """`number`: which address of the pair's network is the client's."""
         if self.carrier == "udp":
             return ("--udp",)
         arguments = ("--tun", device)
         for family in (4, 6):
-            arguments += ("--host-ip", Pair.cidr(pair.host[family]), "--ip", pair.peer[family])
+            arguments += ("--host-ip", Pair.cidr(pair.host[family]), "--ip", f"{pair.peer[family][:-1]}{number}")
         return arguments
 
     def options(self, world, verifier=None):

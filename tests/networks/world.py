@@ -67,7 +67,9 @@ class World:
         self.t = context
         names = ("client", "router", "edge", "far")
         self.client, self.router, self.edge, self.far = (context.namespace(f"{label}-{name}") for name in names)
-        self.label, self.directory, self.numbers = label, context.enter_context(workdir()), 0
+        self.label, self.directory = label, context.enter_context(workdir())
+        #: Names and clients so far.
+        self.numbers = self.clients = 0
         context.cable(self.router, self.client, NEAR, "veth0")
         context.cable(self.edge, self.far, FAR, "veth1")
         options = ("--rtt", f"{RTT_MS}ms", *wire)
