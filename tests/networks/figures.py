@@ -125,7 +125,7 @@ def listed(counted):
 
 
 HEAD = ("network", "client", "outcome: first", "second", "tenth", "first byte, ms: first", "second", "tenth", "plain",
-        "bound", "executed", "held")  # fmt: skip
+        "bound", "executed", "samples", "held")  # fmt: skip
 
 
 def table(results):
@@ -142,7 +142,8 @@ def row(result):
     most = " / ".join("–" if value is None else f"{value:.0f}" for value in result["bound_ms"])
     sent = result["uploads"]
     executed = f"{sent['executed']} of {sent['sent']}" if sent["sent"] else "–"
-    return (result["network"], result["way"], *words, *times, most, executed, "**no**" if result["failures"] else "yes")
+    return (result["network"], result["way"], *words, *times, most, executed, str(result["samples"]),
+            "**no**" if result["failures"] else "yes")  # fmt: skip
 
 
 def share(count, result):

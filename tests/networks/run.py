@@ -46,6 +46,8 @@ LANES = 14
 SAMPLES = 300
 #: At-most-once uploads of a line.
 UPLOADS, CHECKED_UPLOADS = 20, 1
+#: Seconds that are left for each line of many clients.
+CROWDS = 90
 #: A line is told after so many samples, or when it is over.
 TELL_EVERY = 100
 #: Where the table stands in docs/networks.md.
@@ -63,43 +65,46 @@ class Table:
         self.deadline = time.monotonic() + options.minutes * 60
         self.wanted = [line for line in lines() if options.k in line.name]
 
-    def over(self):
-        return self.stop.is_set() or time.monotonic() > self.deadline
+    def over(self, deadline):
+        return self.stop.is_set() or time.monotonic() > deadline
 
     def run(self):
         crowds = [line for line in self.wanted if hasattr(line, "clients")]
-        self.lanes([line for line in self.wanted if line not in crowds], self.options.lanes)
-        self.lanes(crowds, 1)
+        others = [line for line in self.wanted if line not in crowds]
+        self.lanes(others, self.options.lanes, self.deadline - CROWDS * len(crowds))
+        self.lanes(crowds, 1, self.deadline)
         order = {line.name: number for number, line in enumerate(self.wanted)}
         self.results.sort(key=lambda result: order[result["line"]])
 
-    def lanes(self, wanted, count):
+    def lanes(self, wanted, count, deadline):
         """The slow ones first, so that none of them is alone at the end."""
         jobs = queue.SimpleQueue()
         for line in sorted(wanted, key=lambda line: -sum(line.second)):
             jobs.put(line)
-        lanes = [threading.Thread(target=self.lane, args=(jobs, number)) for number in range(count)]
+        lanes = [threading.Thread(target=self.lane, args=(jobs, number, count, deadline)) for number in range(count)]
         for lane in lanes:
             lane.start()
         for lane in lanes:
             lane.join()
 
-    def lane(self, jobs, number):
+    def lane(self, jobs, number, lanes, deadline):
         while not self.stop.is_set():
             try:
                 line = jobs.get_nowait()
             except queue.Empty:
                 return
+            # No line has fewer samples because others took long.
+            now, rounds = time.monotonic(), 1 + jobs.qsize() // lanes
             try:
-                result = self.one(line, f"nets{number}")
+                result = self.one(line, f"nets{number}", now + (deadline - now) / rounds)
             except Exception as error:  # noqa: BLE001 - a line that cannot be measured has failed
                 result = self.broken(line, error)
             with self.lock:
                 self.results.append(result)
                 self.tell(result)
 
-    def one(self, line, label):
-        """Measures a line."""
+    def one(self, line, label, deadline):
+        """Measures a line; no sample begins after the deadline, but the first."""
         found = figures.Figures(line)
         samples = min(line.checked if self.options.check else line.most, self.options.samples)
         with Context() as context:
@@ -109,7 +114,7 @@ class Table:
                 line.warm_up(world)
                 line.meddle(world)
                 began = time.monotonic()
-                while len(found.samples) < samples and not (self.over() and found.samples):
+                while len(found.samples) < samples and not (self.over(deadline) and found.samples):
                     found.samples += line.samples(world)
                     found.plains += line.plains(world)
                     self.progress(line, found, began)
@@ -125,7 +130,7 @@ class Table:
         """Data that may run once: each upload is executed at most once, whether it succeeds or not."""
         before = world.once.executed()
         for _ in range(CHECKED_UPLOADS if self.options.check else min(UPLOADS, self.options.samples)):
-            if self.over() and found.uploads:
+            if self.over(self.deadline) and found.uploads:
                 return
             memory = world.fresh("memory")
             # The second one has what the first one learnt.
