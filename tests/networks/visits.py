@@ -10,6 +10,7 @@ import time
 
 import firstflight
 from net import Pair, url
+from process import _die_with_parent
 from world import ENGINE, FAR, ONCE, ONCE_PORT, PORT, SERVICE, VERIFIER_PORTS, at
 
 #: Visits of a sample; the first, the second and the last are reported.
@@ -104,28 +105,30 @@ class Running:
     """The command, which runs."""
 
     def __init__(self, world, *arguments):
-        command = [firstflight.BINARY, "get", "--json", *map(str, arguments)]
+        command = ["ip", "netns", "exec", world.client.name, firstflight.BINARY, "get", "--json"]
         self.began = time.monotonic()
-        # Entering the namespace so costs less than `ip netns exec`, which is what thousands of visits consist of.
         self.child = subprocess.Popen(
-            command,
+            [*command, *map(str, arguments)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
             start_new_session=True,
-            preexec_fn=world.enter_client,
+            preexec_fn=_die_with_parent,
         )
         self.watchdog = threading.Timer(PATIENCE, self.child.kill)
         self.watchdog.start()
         self.found = []
-        self.reader = threading.Thread(target=self._read, daemon=True)
-        self.reader.start()
+        streams = (self.child.stdout, self.child.stderr)
+        self.readers = [threading.Thread(target=self._read, args=(stream,), daemon=True) for stream in streams]
+        for reader in self.readers:
+            reader.start()
 
-    def _read(self):
-        for line in self.child.stdout:
-            self.found.append((time.monotonic(), line.rstrip("\n")))
+    def _read(self, stream):
+        with stream:
+            for line in stream:
+                self.found.append((time.monotonic(), line.rstrip("\n")))
 
     def fetched(self, count):
         """Waits until so many fetches are over, or the command is."""
@@ -134,7 +137,8 @@ class Running:
 
     def end(self, count, measure):
         self.child.wait()
-        self.reader.join(10)
+        for reader in self.readers:
+            reader.join(10)
         self.watchdog.cancel()
         return told(self.found, self.began, count, measure)
 

@@ -14,8 +14,8 @@ import re
 
 import firstflight
 from firstflight import check_no_panic
-from net import Pair, _setns, workdir
-from process import Process, _die_with_parent, run
+from net import Pair, workdir
+from process import Process, run
 from wire import DEVICE, Wire
 
 #: Client and router, router and edge, edge and servers; the devices of the server, of the one that executes at most
@@ -70,8 +70,6 @@ class World:
         self.label, self.directory = label, context.enter_context(workdir())
         #: Names and clients so far.
         self.numbers = self.clients = 0
-        self.client_network = os.open(f"/var/run/netns/{self.client.name}", os.O_RDONLY)
-        context.callback(os.close, self.client_network)
         context.cable(self.router, self.client, NEAR, "veth0")
         context.cable(self.edge, self.far, FAR, "veth1")
         options = ("--rtt", f"{RTT_MS}ms", *wire)
@@ -93,11 +91,6 @@ class World:
         self.verifiers = []
         #: A cache to begin with.
         self.warm = None
-
-    def enter_client(self):
-        """For a child process, before it becomes a command of the client's."""
-        _die_with_parent()
-        _setns(self.client_network)
 
     def routes(self):
         for family in (4, 6):
