@@ -79,10 +79,13 @@ class ByName(Line):
 
     def meddle(self, world):
         super().meddle(world)
+        world.t.enter_context(answering(world.router, NEAR.host[4], self.names(world)))
+
+    def names(self, world):
+        """What the resolver knows: data by name and type."""
         ends = FAR.peer if self.way.carrier == "udp" else SERVICE.peer
         kinds = {4: A, 6: AAAA}
-        names = {(LABELS, kinds[family]): packed(ends[family]) for family in self.families}
-        world.t.enter_context(answering(world.router, NEAR.host[4], names))
+        return {(LABELS, kinds[family]): packed(ends[family]) for family in self.families}
 
     def target(self, world):
         return (f"http://{NAME}:{PORT}{self.path}", "--dns", at(NEAR.host[4], 53))
@@ -104,7 +107,9 @@ class ViaDns(ByName):
 
 
 class Silent6(ByName):
-    """IPv6 is lost. A plain visit is one by IPv4 alone."""
+    """IPv6 is lost. A plain visit is one by a name that has an IPv4 address alone."""
+
+    ALONE, ALONE_LABELS = "v4.example.com", b"\2v4\7example\3com\0"
 
     def servers(self, world):
         if self.way.carrier == "ip":
@@ -112,8 +117,13 @@ class Silent6(ByName):
         world.servers("udp")
         world.serve6 = world.serve("udp", address=FAR.peer[6])
 
+    def names(self, world):
+        names = super().names(world)
+        return {**names, (self.ALONE_LABELS, A): names[LABELS, A]}
+
     def plain_options(self, world):
-        return (self.way.url(self.path), *self.link(world), "--no-fast-open", "--timeout", self.timeout)
+        target = (f"http://{self.ALONE}:{PORT}{self.path}", "--dns", at(NEAR.host[4], 53))
+        return (*target, *self.link(world), "--no-fast-open", "--timeout", self.timeout)
 
 
 class Narrow(Line):

@@ -77,7 +77,8 @@ def lines():
     yield from crowds()
     yield Rebound(
         "rebound", "the client's UDP port changes in a response", FO_UDP, path="/large", measure="total_ms",
-        words=(ASKED, ASKED, ASKED), second=(500, 500, 500), wire=("--rate-down", "4M"), most=100, uploads=False,
+        words=(ASKED, ASKED, ASKED), second=(500, 500, 500), wire=("--rate-down", "4M"), most=100, timeout=40,
+        uploads=False,
     )  # fmt: skip
     yield Rebound(
         "rebound-silent", "it changes while a response is awaited", FO_UDP, path="/large", measure="total_ms",
