@@ -11,6 +11,7 @@ from case import FAMILIES, body, case, check, equal
 from firstflight import PORT, TUN, explain
 from net import Pair, url
 from process import Process, run
+from test_asap import FAR, NEAR, Scene
 
 KEY = "00112233-44556677-8899aabb-ccddeeff"
 PAIR = Pair(77)
@@ -143,3 +144,31 @@ def explain_tells_why_the_kernel_refuses(t, family):
     equal([record["outcome"] for record in connections], ["handshake"] * 2, "outcomes")
     equal([record["reason"] for record in connections], ["peer-without-fast-open"] * 2, "reasons")
     check(PAIR.host[family] in summary["hint"], f"hint: {summary['hint']}")
+
+
+@case(link=("LINUX_SLL", "LINUX_SLL2"), translated=(False, True), needs=("nft", "tcpdump"))
+def explain_capture_of_a_router(t, link, translated):
+    """`tcpdump -i any` on a router shows each packet twice. It counts once; both sides of a translator are two."""
+    scene = Scene(t, masquerade=translated)
+    scene.far.ip("route", "add", NEAR.net[4], "via", FAR.host[4])
+    scene.serve_udp(4)
+    path = scene.path("any.pcap")
+    command = ["tcpdump", "-i", "any", "-y", link, "-w", path, "-n", "-Z", "root", "-U", "--immediate-mode", "-s", "2048"]
+    dump = t.start(Process([*command, "udp"], ns=scene.router))
+    dump.wait_until(lambda: "listening on" in dump.text(), "start of the capture")
+    for record in scene.get_udp(4, "--repeat", 2):
+        scene.whole(record)
+    sides = 2 if translated else 1
+
+    def complete():
+        # A capture that is being written may end in the middle of a packet.
+        lines = run(firstflight.BINARY, "explain", "--json", path, check=False).stdout.splitlines()
+        return lines and json.loads(lines[-1])["accepted"] == sides
+
+    dump.wait_until(complete, "both visits in the capture")
+    equal(dump.terminate(), 0, "exit status of tcpdump")
+    connections, summary = explain(path)
+    equal(summary["connections"], 2 * sides, "connections")
+    equal(summary["translated"], 2 if translated else 0, "those that were captured on both sides of the translator")
+    for record in connections:
+        equal((record["syn_retransmits"], record["notes"]), (0, []), f"what was sent again: {record}")

@@ -18,6 +18,10 @@ mod capture_tests;
 #[cfg(test)]
 mod fixtures;
 #[cfg(test)]
+mod instead_tests;
+#[cfg(test)]
+mod places_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod udp_tests;
@@ -30,15 +34,16 @@ use crate::error::Error;
 use crate::output;
 use capture::{Capture, Damage};
 use firstflight_wire::Instant;
-use frame::{Content, LinkType};
+use frame::{Content, LinkType, Place};
 use indicatif::{ProgressBar, ProgressStyle};
 use report::Report;
 use serde::Serialize;
+use sightings::Seen;
 use std::fs::File;
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use summary::Summary;
+use summary::{Subject, Summary};
 use table::{CONNECTIONS, Done, Table};
 
 /// Say what TCP Fast Open and certificates (ASAP) did in a capture, and why
@@ -47,7 +52,8 @@ use table::{CONNECTIONS, Done, Table};
 /// IP or in firstflight's UDP datagrams, what became of its first flight, as far as the packets show it. Times
 /// are seconds from the beginning of the capture; times and round trips to the first byte are those of the
 /// client, wherever was captured. Connections are told in the order in which they began; of more than 65,536, the
-/// longest silent ones first.
+/// longest silent ones first. Where a capture shows a packet on several devices (`-i any` on a router), it counts once; a
+/// connection that was captured on both sides of an address translator counts as two.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -162,12 +168,15 @@ fn explain<R: Read>(mut capture: Capture<R>, limit: usize, mut tell: impl FnMut(
             Err(damage) => break Some(damage),
         };
         let at = frame.at;
+        // A cooked frame tells more than the file does.
+        let device = frame.device.map(Place::device);
+        let place = Place::of(frame.link, frame.bytes).or(device);
         let origin = *origin.get_or_insert(at);
         if !frame.link.is_known() {
             unread = Some(frame.link);
         }
         if let Some(content) = Content::read(frame.link, frame.bytes)
-            && let Some(done) = table.handle(at, &content)
+            && let Some(done) = table.handle(Seen { at, place }, &content)
         {
             conclude(origin, &done, &mut summary, &mut tell);
         }
@@ -184,11 +193,15 @@ fn conclude(
     summary: &mut Summary,
     tell: &mut impl FnMut(&Report<'_>),
 ) {
-    let Some((client, verdict)) = conversation.client().zip(verdict::judge(conversation)) else {
+    let Some((client_side, verdict)) = conversation.client().zip(verdict::judge(conversation, ends.in_udp()))
+    else {
         summary.add_begun_before();
         return;
     };
-    let (client, server) = (ends.end(client), ends.end(client.other()));
-    summary.add(server.address.ip(), &verdict);
+    let (client, server) = (ends.end(client_side), ends.end(client_side.other()));
+    let isn = conversation.half(client_side).syn.map(|syn| syn.isn);
+    let subject =
+        Subject { server: server.address.ip(), in_udp: ends.in_udp(), began: (conversation.began(), isn) };
+    summary.add(subject, &verdict);
     tell(&Report { origin, began: conversation.began(), client, server, verdict: &verdict });
 }

@@ -7,6 +7,7 @@ mod bench;
 mod certified;
 mod congestion;
 mod lookup;
+mod networks;
 mod verifiers;
 mod wire;
 
@@ -41,6 +42,8 @@ enum Command {
     Congestion(congestion::Congestion),
     /// Fetch a page whose server's address must be looked up first: the thesis' Figure 7.1, in virtual time.
     Lookup(lookup::Lookup),
+    /// Visit servers on networks that meddle with first flights, in network namespaces.
+    Networks(networks::Networks),
     /// Try the theorem on the number of verifiers on random graphs.
     Verifiers(verifiers::Verifiers),
     /// Join two network namespaces by a wire with delay, rate, loss and more.
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Command::Attack(options) => Ok(attack::run(&options)),
         Command::Congestion(options) => congestion::run(&options).map_err(Into::into),
         Command::Lookup(options) => lookup::run(&options).map_err(Into::into),
+        Command::Networks(options) => networks::run(&options),
         Command::Verifiers(options) => verifiers::run(&options).map_err(Into::into),
         Command::Wire(options) => wire::run(&options).map_err(Into::into),
     };

@@ -88,6 +88,8 @@ pub struct Frame<'a> {
     pub at: Instant,
     /// What the bytes begin with.
     pub link: LinkType,
+    /// The device, if the capture describes several.
+    pub device: Option<u32>,
     /// What was captured, perhaps less than was sent.
     pub bytes: &'a mut Vec<u8>,
 }
@@ -145,8 +147,8 @@ impl<R: Read> Capture<R> {
             Source::PcapNg(reader) => reader.next(bytes),
             Source::Damaged(_) | Source::End => Ok(None),
         };
-        if let Ok(Some((at, link))) = next {
-            return Ok(Some(Frame { at, link, bytes }));
+        if let Ok(Some((at, link, device))) = next {
+            return Ok(Some(Frame { at, link, device, bytes }));
         }
         let before = std::mem::replace(source, Source::End);
         match (before, next) {
@@ -156,8 +158,8 @@ impl<R: Read> Capture<R> {
     }
 }
 
-/// Time and link type of a frame; its bytes are in the buffer.
-type Found = Result<Option<(Instant, LinkType)>, Damage>;
+/// Time, link type and device of a frame; its bytes are in the buffer.
+type Found = Result<Option<(Instant, LinkType, Option<u32>)>, Damage>;
 
 fn take(packet: &[u8], bytes: &mut Vec<u8>) -> Result<(), Damage> {
     if packet.len() > MAX_PACKET {
@@ -181,7 +183,7 @@ fn next_of_pcap<R: Read>(reader: &mut PcapReader<R>, bytes: &mut Vec<u8>) -> Fou
     let nanos = u64::from(packet.ts_sec) * 1_000_000_000 + u64::from(packet.ts_frac) * unit;
     // The upper bits tell of a frame check sequence.
     let link = u32::from(header.datalink) & 0xffff;
-    Ok(Some((Instant::from_nanos(nanos), LinkType(link))))
+    Ok(Some((Instant::from_nanos(nanos), LinkType(link), None)))
 }
 
 struct PcapNg<R: Read> {
@@ -223,9 +225,10 @@ impl<R: Read> PcapNg<R> {
                     take(packet.bytes, bytes)?;
                     let (interface, stamp) = (packet.interface, packet.stamp);
                     let unknown = Damage::Bad("a packet names an interface that is not described");
-                    let interface = self.interfaces.get(interface).ok_or(unknown)?;
-                    self.at = interface.time(stamp);
-                    return Ok(Some((self.at, interface.link)));
+                    let described = self.interfaces.get(interface).ok_or(unknown)?;
+                    self.at = described.time(stamp);
+                    let device = u32::try_from(interface).ok().filter(|_| self.interfaces.len() > 1);
+                    return Ok(Some((self.at, described.link, device)));
                 }
                 SIMPLE_PACKET_BLOCK => {
                     let short = || Damage::Bad("a packet block of it is too short");
@@ -234,7 +237,7 @@ impl<R: Read> PcapNg<R> {
                     // Behind the packet there may be padding.
                     take(data.get(..original).unwrap_or(data), bytes)?;
                     let unknown = Damage::Bad("a packet comes before any interface is described");
-                    return Ok(Some((self.at, self.interfaces.first().ok_or(unknown)?.link)));
+                    return Ok(Some((self.at, self.interfaces.first().ok_or(unknown)?.link, None)));
                 }
                 _ => {}
             }

@@ -2,7 +2,7 @@
 //! mean is the verdict's business.
 
 use super::offered::Offered;
-use super::sightings::{COPY, Sightings, apart};
+use super::sightings::{COPY, Seen, Sightings, apart};
 use firstflight_wire::asap::Reply;
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::tcp::{FastOpen, FastOpenForm, Flags, Options, Segment, TcpOption};
@@ -104,16 +104,18 @@ pub struct Syn {
 }
 
 impl Syn {
-    fn first(at: Instant, segment: &Segment<'_>) -> Self {
+    fn first(seen: Seen, segment: &Segment<'_>) -> Self {
+        let at = seen.at;
         let (option, carried) = (FoOption::of(&segment.options), payload(segment));
         let offered = Offered::of(segment);
         let plain = (option == FoOption::Absent && offered.is_none() && carried == 0).then_some(at);
-        let sent = Sightings::first(at);
+        let sent = Sightings::first(seen);
         Self { isn: segment.seq, carried, option, offered, sent, plain, full: at, lesser: None }
     }
 
-    fn merge(&mut self, other: Self, at: Instant) {
-        self.sent.add(at);
+    fn merge(&mut self, other: Self, seen: Seen) {
+        let at = seen.at;
+        self.sent.add(seen);
         self.plain = earliest(self.plain, other.plain);
         let fullness = |syn: &Self| (syn.carried, syn.option != FoOption::Absent || syn.offered.is_some());
         match fullness(&other).cmp(&fullness(self)) {
@@ -133,6 +135,11 @@ impl Syn {
             Some(Offered::Block(len, _)) => len.min(self.carried),
             _ => 0,
         }
+    }
+
+    /// Whether one with less had been sent by then.
+    pub fn shrank_by(&self, at: Instant) -> bool {
+        self.lesser.is_some_and(|lesser| lesser <= at)
     }
 
     /// Whether it was seen with and without option or data at once: sent again without waiting, or changed on
@@ -162,7 +169,7 @@ pub struct SynAck {
 }
 
 impl SynAck {
-    fn first(at: Instant, segment: &Segment<'_>) -> Self {
+    fn first(seen: Seen, segment: &Segment<'_>) -> Self {
         let (asap, reply) = (segment.options.asap(), segment.options.asap().and_then(Reply::parse));
         Self {
             least: segment.ack,
@@ -171,11 +178,11 @@ impl SynAck {
             reply,
             unreadable_reply: asap.is_some() && reply.is_none(),
             carried: payload(segment),
-            sent: Sightings::first(at),
+            sent: Sightings::first(seen),
         }
     }
 
-    fn merge(&mut self, other: Self, at: Instant) {
+    fn merge(&mut self, other: Self, seen: Seen) {
         self.least = self.least.min(other.least);
         self.greatest = self.greatest.max(other.greatest);
         self.carried = self.carried.max(other.carried);
@@ -184,7 +191,7 @@ impl SynAck {
         if self.option.cookie().is_none() && other.option != FoOption::Absent {
             self.option = other.option;
         }
-        self.sent.add(at);
+        self.sent.add(seen);
     }
 }
 
@@ -215,9 +222,10 @@ pub struct Conversation {
 
 impl Conversation {
     /// Begins with its first segment in the capture.
-    pub fn new(at: Instant, from: Side, segment: &Segment<'_>) -> Self {
-        let mut new = Self { began: at, low: Half::default(), high: Half::default() };
-        new.handle_segment(at, from, segment);
+    pub fn new(seen: impl Into<Seen>, from: Side, segment: &Segment<'_>) -> Self {
+        let seen = seen.into();
+        let mut new = Self { began: seen.at, low: Half::default(), high: Half::default() };
+        new.handle_segment(seen, from, segment);
         new
     }
 
@@ -273,7 +281,9 @@ impl Conversation {
     }
 
     /// Takes note of a segment.
-    pub fn handle_segment(&mut self, at: Instant, from: Side, segment: &Segment<'_>) {
+    pub fn handle_segment(&mut self, seen: impl Into<Seen>, from: Side, segment: &Segment<'_>) {
+        let seen = seen.into();
+        let at = seen.at;
         self.began = self.began.min(at);
         let half = self.half_mut(from);
         let flags = segment.flags;
@@ -282,15 +292,15 @@ impl Conversation {
             return;
         }
         if flags.contains(Flags::SYN | Flags::ACK) {
-            let new = SynAck::first(at, segment);
+            let new = SynAck::first(seen, segment);
             match &mut half.syn_ack {
-                Some(old) => old.merge(new, at),
+                Some(old) => old.merge(new, seen),
                 none => *none = Some(new),
             }
         } else if flags.contains(Flags::SYN) {
-            let new = Syn::first(at, segment);
+            let new = Syn::first(seen, segment);
             match &mut half.syn {
-                Some(old) => old.merge(new, at),
+                Some(old) => old.merge(new, seen),
                 none => *none = Some(new),
             }
             return;

@@ -185,7 +185,7 @@ impl Scene {
                 conversation.handle_icmp(CLIENT, CLIENT_ISN, kind);
             }
         }
-        judge(&conversation.unwrap()).unwrap()
+        judge(&conversation.unwrap(), false).unwrap()
     }
 }
 
@@ -214,6 +214,18 @@ pub fn enhanced(stamp: u64, packet: &[u8], original: usize) -> Vec<u8> {
     block(6, &[head, packet.to_vec(), padding].concat())
 }
 
+/// A pcapng file of raw IP packets of two devices, in microseconds: each packet with its device.
+pub fn two_devices(packets: &[(u32, Instant, Vec<u8>)]) -> Vec<u8> {
+    let mut file = [section(), interface(101, &[]), interface(101, &[])].concat();
+    for (device, at, packet) in packets {
+        let mut block = enhanced(at.as_nanos() / 1000, packet, packet.len());
+        // Behind the block's type and length.
+        block[8..12].copy_from_slice(&device.to_le_bytes());
+        file.extend(block);
+    }
+    file
+}
+
 /// A pcapng file of raw IP packets, in nanoseconds.
 pub fn pcapng(packets: &[(Instant, Vec<u8>)]) -> Vec<u8> {
     let nanoseconds = [9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0];
@@ -222,6 +234,21 @@ pub fn pcapng(packets: &[(Instant, Vec<u8>)]) -> Vec<u8> {
         file.extend(enhanced(at.as_nanos(), packet, packet.len()));
     }
     file
+}
+
+/// A frame of Linux' `any` device, version 2: the device's number, and whether the packet left by it.
+pub fn sll2(device: u32, out: bool, packet: &[u8]) -> Vec<u8> {
+    let family: u16 = if packet[0] >> 4 == 4 { 0x0800 } else { 0x86dd };
+    let direction = if out { 4 } else { 0 };
+    [&family.to_be_bytes()[..], &[0; 2], &device.to_be_bytes(), &[0, 1, direction, 6], &[0; 8], packet]
+        .concat()
+}
+
+/// The same of version 1, which has the sender's link address instead.
+pub fn sll(sender: u8, out: bool, packet: &[u8]) -> Vec<u8> {
+    let family: u16 = if packet[0] >> 4 == 4 { 0x0800 } else { 0x86dd };
+    let direction = if out { 4 } else { 0 };
+    [&[0, direction, 0, 1, 0, 6, 2, 0, 0, 0, 0, sender, 0, 0][..], &family.to_be_bytes(), packet].concat()
 }
 
 /// A classic file with this link type, in microseconds.
@@ -244,7 +271,17 @@ pub fn ends(v6: bool, port: u16) -> (SocketAddr, SocketAddr) {
 
 /// The packets of a visit that lasts 100 ms: SYN, SYN-ACK, ACK, response.
 pub fn visit(v6: bool, port: u16, start_ms: u64, syn: Vec<u8>, syn_ack: Vec<u8>) -> Vec<(Instant, Vec<u8>)> {
-    visit_by(ends(v6, port), start_ms, syn, syn_ack, |src, dst, _, bytes| packet(src, dst, bytes))
+    visit_between(ends(v6, port), start_ms, syn, syn_ack)
+}
+
+/// The same between these ends.
+pub fn visit_between(
+    ends: (SocketAddr, SocketAddr),
+    start_ms: u64,
+    syn: Vec<u8>,
+    syn_ack: Vec<u8>,
+) -> Vec<(Instant, Vec<u8>)> {
+    visit_by(ends, start_ms, syn, syn_ack, |src, dst, _, bytes| packet(src, dst, bytes))
 }
 
 /// The same in UDP, between the client's UDP port and the server's, 4433.

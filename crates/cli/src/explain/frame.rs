@@ -62,6 +62,46 @@ impl LinkType {
     }
 }
 
+/// Where a packet was captured, when a capture has several places: a device, and in which direction the packet passed.
+/// One packet passes a place once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    number: u32,
+    /// Two devices have two numbers, whatever passes.
+    exact: bool,
+}
+
+impl Place {
+    /// A device of its own, by its number in the capture.
+    pub const fn device(number: u32) -> Self {
+        Self { number, exact: true }
+    }
+
+    /// Of a frame of Linux' `any` device. Version 2 names the device. Version 1 has the link address of the sender instead,
+    /// which a bridge and its ports see alike.
+    pub fn of(link: LinkType, bytes: &[u8]) -> Option<Self> {
+        match link {
+            LinkType::LINUX_SLL2 => {
+                let device = bytes.get(4..)?.first_chunk().copied().map(u32::from_be_bytes)?;
+                Some(Self::device(device << 8 | u32::from(*bytes.get(10)?)))
+            }
+            LinkType::LINUX_SLL => {
+                let (direction, sender) = (*bytes.get(1)?, bytes.get(6..14)?);
+                // FNV-1a: whoever chooses addresses that collide deceives nobody but the reader of his own capture.
+                let hash = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+                let number = sender.iter().fold(0x811c_9dc5 ^ u32::from(direction), hash);
+                Some(Self { number, exact: false })
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether no other place has the same number.
+    pub const fn is_exact(self) -> bool {
+        self.exact
+    }
+}
+
 impl fmt::Display for LinkType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)

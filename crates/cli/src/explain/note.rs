@@ -65,6 +65,8 @@ pub enum Note {
     Icmp(IcmpErrorKind),
     /// Nothing answered the SYN as long as the capture lasts.
     NoAnswer,
+    /// Nothing at all came back in UDP.
+    UdpBlocked,
     /// The capture has no SYN of it.
     SynNotCaptured,
     /// The capture has no SYN-ACK of it, though the connection went on.
@@ -102,6 +104,7 @@ impl Note {
             Self::ResetByClient => "reset-by-client",
             Self::Icmp(_) => "icmp-error",
             Self::NoAnswer => "no-answer",
+            Self::UdpBlocked => "udp-blocked",
             Self::SynNotCaptured => "syn-not-captured",
             Self::SynAckNotCaptured => "syn-ack-not-captured",
         }
@@ -166,6 +169,9 @@ impl fmt::Display for Note {
             Self::ResetByClient => f.write_str("the client answered the SYN-ACK by RST"),
             Self::Icmp(kind) => write!(f, "ICMP error: {}", IcmpName(*kind)),
             Self::NoAnswer => f.write_str("no answer in the capture"),
+            Self::UdpBlocked => f.write_str(
+                "nothing came back in UDP: something on the path blocks it, or no server of this project is there",
+            ),
             Self::SynNotCaptured => f.write_str("its SYN is not in the capture"),
             Self::SynAckNotCaptured => f.write_str("its SYN-ACK is not in the capture"),
         }

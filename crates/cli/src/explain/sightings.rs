@@ -1,40 +1,98 @@
 //! When a packet that may be sent again was seen.
 
+use super::frame::Place;
 use firstflight_wire::Instant;
 use std::time::Duration;
 
-/// The same packet seen twice within this time was captured twice (on two devices, say), not sent twice: no TCP
-/// sends a SYN or SYN-ACK again as soon, and a capture of both ends of a device shows it sooner.
+/// Where nothing else tells, the same packet seen twice within this time was captured twice (on two devices, say), not
+/// sent twice: no TCP sends a SYN or SYN-ACK again as soon without being told to, and a capture of both ends of a device
+/// shows it sooner.
 pub const COPY: Duration = Duration::from_millis(10);
 
 /// Times kept. Linux gives up after seven SYNs.
-const KEPT: usize = 8;
+const KEPT: usize = 7;
+/// Places kept. A packet that is forwarded passes two, a bridge is one more.
+const PLACES: usize = 4;
+
+/// When and where a packet was captured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// When.
+    pub at: Instant,
+    /// Where, if the capture has several places and tells.
+    pub place: Option<Place>,
+}
+
+impl From<Instant> for Seen {
+    fn from(at: Instant) -> Self {
+        Self { at, place: None }
+    }
+}
 
 /// The times a packet was sent, as far as the capture tells. Their order of arrival does not matter.
+///
+/// A packet that is forwarded passes several devices, and each shows it. What passes one place for the second time was
+/// sent twice; what passes another one is a copy of what is known. So it was sent as often as it passed the place that
+/// it passed most often.
 #[derive(Debug, Clone, Copy)]
 pub struct Sightings {
     times: [Instant; KEPT],
     count: u32,
+    places: [Option<Passed>; PLACES],
+}
+
+/// How often it passed one place.
+#[derive(Debug, Clone, Copy)]
+struct Passed {
+    place: Place,
+    count: u8,
 }
 
 impl Sightings {
     /// Seen once.
-    pub fn first(at: Instant) -> Self {
-        Self { times: [at; KEPT], count: 1 }
+    pub fn first(seen: Seen) -> Self {
+        let mut new = Self { times: [seen.at; KEPT], count: 0, places: [None; PLACES] };
+        new.add(seen);
+        new
     }
 
     /// Seen again; false if it is a copy of one that was seen.
-    pub fn add(&mut self, at: Instant) -> bool {
-        let kept = self.times.iter_mut().take(self.count as usize);
-        if let Some(seen) = kept.into_iter().find(|seen| apart(**seen, at) < COPY) {
-            *seen = at.min(*seen);
-            return false;
+    pub fn add(&mut self, seen: Seen) -> bool {
+        let at = seen.at;
+        match seen.place.and_then(|place| self.pass(place, at)) {
+            Some(number) if number <= self.count => {
+                if let Some(time) = self.times.get_mut(number as usize - 1) {
+                    *time = at.min(*time);
+                }
+                return false;
+            }
+            Some(_) => {}
+            None => {
+                let kept = self.times.iter_mut().take(self.count as usize);
+                if let Some(seen) = kept.into_iter().find(|seen| apart(**seen, at) < COPY) {
+                    *seen = at.min(*seen);
+                    return false;
+                }
+            }
         }
         if let Some(place) = self.times.get_mut(self.count as usize) {
             *place = at;
         }
         self.count = self.count.saturating_add(1);
         true
+    }
+
+    /// How often it has passed this place, now included; `None` if there are too many places.
+    fn pass(&mut self, place: Place, at: Instant) -> Option<u32> {
+        let known = |passed: &&mut Option<Passed>| passed.is_none_or(|passed| passed.place == place);
+        let Passed { count, .. } =
+            self.places.iter_mut().find(known)?.get_or_insert(Passed { place, count: 0 });
+        let last = usize::from(*count).checked_sub(1).and_then(|last| self.times.get(last));
+        // Two devices may look like one place.
+        if place.is_exact() || last.is_none_or(|last| apart(*last, at) >= COPY) {
+            *count = count.saturating_add(1);
+        }
+        Some(u32::from(*count))
     }
 
     /// How often it was sent again.

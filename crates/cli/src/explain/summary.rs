@@ -1,18 +1,37 @@
 //! All connections together, and what is systematic about them.
 
+use super::note::Note;
+use super::sightings::apart;
 use super::verdict::Verdict;
 use firstflight::credential::{Outcome, Reason};
+use firstflight_wire::{Instant, SeqNum};
 use lru::LruCache;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
+use std::time::Duration;
 
 /// Servers remembered for the hint; the ones longest unseen are forgotten.
 const SERVERS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
 /// So many failures are no accident.
 const SYSTEMATIC: u32 = 2;
+/// Initial sequence numbers remembered, to find connections that were captured on both sides of an address translator.
+const NUMBERS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
+/// Two connections with the same number that began within this time are the same one: a number has 32 random bits.
+const TOGETHER: Duration = Duration::from_millis(100);
+
+/// Whose connection it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject {
+    /// The server's address.
+    pub server: IpAddr,
+    /// Whether the connection is in UDP.
+    pub in_udp: bool,
+    /// When it began, and the client's initial sequence number if its SYN was captured.
+    pub began: (Instant, Option<SeqNum>),
+}
 
 /// Counts over a capture.
 pub struct Summary {
@@ -22,7 +41,10 @@ pub struct Summary {
     certified: u64,
     outcomes: BTreeMap<Outcome, u64>,
     began_before: u64,
+    translated: u64,
     servers: LruCache<IpAddr, Server>,
+    /// When connections with these initial sequence numbers began.
+    numbers: LruCache<u32, Instant>,
 }
 
 /// How one server fared.
@@ -38,6 +60,11 @@ struct Server {
     flights: u32,
     unrecognised: u32,
     unacknowledged: u32,
+    /// Connections in UDP, and those of them in which nothing came back.
+    udp: u32,
+    udp_blocked: u32,
+    /// One on IP was answered.
+    answers_tcp: bool,
 }
 
 /// The summary as JSON.
@@ -55,6 +82,8 @@ pub struct Record {
     outcomes: BTreeMap<&'static str, u64>,
     /// Connections that began before the capture, or came back to life after they were told.
     began_before: u64,
+    /// Connections that were captured on both sides of an address translator, and are counted twice.
+    translated: u64,
     hint: Option<String>,
     /// Why reading stopped before the end.
     damage: Option<String>,
@@ -70,13 +99,18 @@ impl Summary {
             certified: 0,
             outcomes: BTreeMap::new(),
             began_before: 0,
+            translated: 0,
             servers: LruCache::new(SERVERS),
+            numbers: LruCache::new(NUMBERS),
         }
     }
 
     /// Counts a connection.
-    pub fn add(&mut self, server: IpAddr, verdict: &Verdict) {
+    pub fn add(&mut self, subject: Subject, verdict: &Verdict) {
         self.connections += 1;
+        self.translated += u64::from(self.was_seen(subject.began));
+        self.add_carrier(subject, verdict);
+        let server = subject.server;
         *self.outcomes.entry(verdict.outcome).or_default() += 1;
         self.probed += u64::from(verdict.probed());
         self.certified += u64::from(verdict.certified());
@@ -103,6 +137,23 @@ impl Summary {
         }
     }
 
+    /// Whether another connection has the same initial sequence number.
+    fn was_seen(&mut self, (began, isn): (Instant, Option<SeqNum>)) -> bool {
+        let Some(isn) = isn else { return false };
+        let before = self.numbers.put(isn.get(), began);
+        before.is_some_and(|before| apart(before, began) < TOGETHER)
+    }
+
+    fn add_carrier(&mut self, subject: Subject, verdict: &Verdict) {
+        let server = self.servers.get_or_insert_mut(subject.server, Server::default);
+        if subject.in_udp {
+            server.udp += 1;
+            server.udp_blocked += u32::from(verdict.notes.contains(&Note::UdpBlocked));
+        } else {
+            server.answers_tcp |= verdict.acked_bytes.is_some();
+        }
+    }
+
     /// Counts a connection of which neither SYN nor SYN-ACK was captured.
     pub fn add_begun_before(&mut self) {
         self.began_before += 1;
@@ -123,6 +174,7 @@ impl Summary {
             accepted: self.accepted(),
             outcomes,
             began_before: self.began_before,
+            translated: self.translated,
             hint: self.hint(),
             damage,
         }
@@ -130,6 +182,9 @@ impl Summary {
 
     /// One line on what goes wrong every time, and what may be the cause: that of most connections.
     pub fn hint(&self) -> Option<String> {
+        if let Some(hint) = self.servers.iter().find_map(|(ip, server)| server.blocked(*ip)) {
+            return Some(hint);
+        }
         if self.connections > 0 && self.asked == 0 && self.probed == 0 && self.certified == 0 {
             return Some(
                 "no connection asked for Fast Open: the client's system must allow it (Linux: 1 in \
@@ -144,10 +199,27 @@ impl Summary {
 }
 
 impl Server {
+    /// What to say if nothing ever came back in UDP.
+    fn blocked(&self, ip: IpAddr) -> Option<String> {
+        let always = self.udp_blocked == self.udp && self.udp > 0;
+        (always && (self.answers_tcp || self.udp >= SYSTEMATIC)).then(|| match self.answers_tcp {
+            true => format!(
+                "nothing came back from {ip} in UDP, but it answers TCP on IP: something on the path blocks UDP, or \
+                 the server does not take TCP in UDP"
+            ),
+            false => format!(
+                "nothing came back from {ip} in UDP, in {} connections: something on the path blocks UDP, or no \
+                 server is there",
+                self.udp
+            ),
+        })
+    }
+
     /// How often the same went wrong, if it always did, and what to say.
     fn systematic(&self, ip: IpAddr) -> Option<(u32, String)> {
         let always = |failed: u32, of: u32| failed >= SYSTEMATIC && failed == of;
-        let Self { decided, timed_out, requests, ungranted, flights, unrecognised, unacknowledged } = *self;
+        let Self { decided, timed_out, requests, ungranted, flights, unrecognised, unacknowledged, .. } =
+            *self;
         if always(timed_out, decided) {
             let hint = format!(
                 "all {decided} SYNs with Fast Open to {ip} got no answer, the plain ones after them did: \
@@ -203,6 +275,16 @@ impl fmt::Display for Summary {
         let width = self.outcomes.values().map(|count| count.to_string().len()).max().unwrap_or(1);
         for (outcome, count) in &self.outcomes {
             write!(f, "\n  {count:>width$} {}: {outcome}", label(*outcome))?;
+        }
+        match self.translated {
+            0 => {}
+            1 => f.write_str(
+                "\n1 connection was captured on both sides of an address translator and is counted twice",
+            )?,
+            more => write!(
+                f,
+                "\n{more} connections were captured on both sides of an address translator and are counted twice"
+            )?,
         }
         match self.began_before {
             0 => {}

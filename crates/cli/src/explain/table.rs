@@ -2,7 +2,7 @@
 
 use super::conversation::{Conversation, Side};
 use super::frame::{self, Content, End};
-use firstflight_wire::Instant;
+use super::sightings::Seen;
 use firstflight_wire::icmp::IcmpError;
 use firstflight_wire::tcp::Segment;
 use lru::LruCache;
@@ -26,6 +26,11 @@ impl Ends {
         } else {
             (Self { low: dst, high: src }, Side::High)
         }
+    }
+
+    /// Whether the connection is in UDP.
+    pub fn in_udp(&self) -> bool {
+        self.low.udp_port.is_some()
     }
 
     /// One of them.
@@ -54,9 +59,9 @@ impl Table {
 
     /// Takes note of a frame's content. Gives back a connection that had to make room: the one longest without a
     /// segment, or an earlier one between the same ports.
-    pub fn handle(&mut self, at: Instant, content: &Content<'_>) -> Option<Done> {
+    pub fn handle(&mut self, seen: Seen, content: &Content<'_>) -> Option<Done> {
         match content {
-            Content::Tcp(src, dst, segment) => self.handle_segment(at, *src, *dst, segment),
+            Content::Tcp(src, dst, segment) => self.handle_segment(seen, *src, *dst, segment),
             Content::Icmp(error) => {
                 self.handle_icmp(error);
                 None
@@ -64,18 +69,18 @@ impl Table {
         }
     }
 
-    fn handle_segment(&mut self, at: Instant, src: End, dst: End, segment: &Segment<'_>) -> Option<Done> {
+    fn handle_segment(&mut self, seen: Seen, src: End, dst: End, segment: &Segment<'_>) -> Option<Done> {
         let (ends, from) = Ends::of(src, dst);
         if let Some(conversation) = self.connections.get_mut(&ends) {
-            if conversation.owns(at, from, segment) {
-                conversation.handle_segment(at, from, segment);
+            if conversation.owns(seen.at, from, segment) {
+                conversation.handle_segment(seen, from, segment);
                 return None;
             }
-            let new = Conversation::new(at, from, segment);
+            let new = Conversation::new(seen, from, segment);
             return Some((ends, std::mem::replace(conversation, new)));
         }
         let oldest = (self.connections.len() >= self.limit).then(|| self.connections.pop_lru()).flatten();
-        self.connections.put(ends, Conversation::new(at, from, segment));
+        self.connections.put(ends, Conversation::new(seen, from, segment));
         oldest
     }
 

@@ -98,7 +98,7 @@ fn a_visit_as_programs_read_it() {
     assert_eq!(told.records, [expected]);
     let expected = json!({
         "connections": 1, "asked": 1, "probed": 0, "certified": 0, "accepted": 1, "outcomes": {"accepted": 1},
-        "began_before": 0, "hint": null, "damage": null,
+        "began_before": 0, "translated": 0, "hint": null, "damage": null,
     });
     assert_eq!(told.summary(), expected);
 }

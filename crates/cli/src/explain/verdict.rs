@@ -81,10 +81,10 @@ impl Verdict {
     }
 }
 
-/// Judges a connection; `None` if neither SYN nor SYN-ACK of it was captured.
-pub fn judge(conversation: &Conversation) -> Option<Verdict> {
+/// Judges a connection, in UDP or not; `None` if neither SYN nor SYN-ACK of it was captured.
+pub fn judge(conversation: &Conversation, in_udp: bool) -> Option<Verdict> {
     let client = conversation.client()?;
-    let case = Case::new(conversation, client);
+    let case = Case::new(conversation, client, in_udp);
     let syn = case.client.syn.as_ref();
     Some(Verdict {
         outcome: case.outcome(),
@@ -104,18 +104,19 @@ pub fn judge(conversation: &Conversation) -> Option<Verdict> {
 struct Case<'a> {
     client: &'a Half,
     server: &'a Half,
+    in_udp: bool,
     /// Bytes of the SYN that a SYN-ACK acknowledged.
     acked: Option<u32>,
 }
 
 impl<'a> Case<'a> {
-    fn new(conversation: &'a Conversation, client: Side) -> Self {
+    fn new(conversation: &'a Conversation, client: Side, in_udp: bool) -> Self {
         let (client, server) = (conversation.half(client), conversation.half(client.other()));
         let acked = client.syn.zip(server.syn_ack).and_then(|(syn, syn_ack)| {
             let most = [syn_ack.greatest, syn_ack.least].map(|number| acknowledged(number, syn.isn));
             most.into_iter().flatten().find(|bytes| *bytes <= syn.carried)
         });
-        Self { client, server, acked }
+        Self { client, server, in_udp, acked }
     }
 
     /// Whether the server says that a name server handed it the first flight, and took it.
@@ -141,8 +142,11 @@ impl<'a> Case<'a> {
                 return self.replied(syn, &offered, syn_ack, acked);
             }
             // Beside a cookie or data it says nothing of what became of them.
-            (Some(Offered::Probe), Some(_)) if syn.carried == 0 && syn.option.cookie().is_none() => {
-                return Outcome::Handshake(Reason::CapabilityUnknown);
+            (Some(Offered::Probe), Some((syn_ack, _)))
+                if syn.carried == 0 && syn.option.cookie().is_none() =>
+            {
+                let refused = self.instead(syn, syn_ack).filter(|reason| *reason == Reason::SynRefused);
+                return Outcome::Handshake(refused.unwrap_or(Reason::CapabilityUnknown));
             }
             (Some(Offered::Unreadable), Some((SynAck { reply: Some(reply), .. }, 0))) => {
                 return Outcome::Handshake(reason(reply.status));
@@ -162,19 +166,21 @@ impl<'a> Case<'a> {
     fn answered(&self, syn: &Syn, syn_ack: &SynAck, acked: u32, request: bool) -> Outcome {
         let granted = syn_ack.option.cookie().is_some();
         let carried = syn.carried;
-        Outcome::Handshake(match request {
+        Outcome::Handshake(match (request, self.instead(syn, syn_ack)) {
             // With a request too: a server in a closed network may take data without cookies.
             _ if carried > 0 && acked >= carried => return Outcome::Accepted,
+            // What was acknowledged was in the smaller one.
+            (_, Some(Reason::PathTooSmall)) => Reason::PathTooSmall,
             _ if acked > 0 => Reason::DataPartlyAcknowledged,
-            true if !granted && self.met_old(syn, syn_ack) => Reason::OldConnection,
-            false if carried > 0 && self.met_old(syn, syn_ack) => Reason::OldConnection,
-            true if granted => Reason::NoCredential,
-            true if self.timed_out(syn, syn_ack) => Reason::SynTimedOut,
-            true => Reason::PeerWithoutFastOpen,
-            false if carried > 0 && self.timed_out(syn, syn_ack) => Reason::SynTimedOut,
-            false if granted => Reason::StaleOrWrongCredential,
-            false if carried == 0 => Reason::NoData,
-            false => Reason::DataNotAcknowledged,
+            (true, _) if !granted && self.met_old(syn, syn_ack) => Reason::OldConnection,
+            (false, _) if carried > 0 && self.met_old(syn, syn_ack) => Reason::OldConnection,
+            (true, _) if granted => Reason::NoCredential,
+            (true, Some(reason)) => reason,
+            (true, None) => Reason::PeerWithoutFastOpen,
+            (false, Some(reason)) if carried > 0 || reason == Reason::SynRefused => reason,
+            (false, _) if granted => Reason::StaleOrWrongCredential,
+            (false, _) if carried == 0 => Reason::NoData,
+            (false, _) => Reason::DataNotAcknowledged,
         })
     }
 
@@ -182,14 +188,17 @@ impl<'a> Case<'a> {
     fn replied(&self, syn: &Syn, offered: &Offered, syn_ack: &SynAck, acked: u32) -> Outcome {
         let status = syn_ack.reply.map(|reply| reply.status);
         let other = syn_ack.reply.is_some_and(|reply| offered.is_answered_by(&reply) == Some(false));
+        let instead = self.instead(syn, syn_ack);
         Outcome::Handshake(match (acked, status) {
             (0, Some(Status::Accepted)) => Reason::PeerMisbehaved,
             // That answers a probe, not a block.
             (0, Some(Status::Capable)) => Reason::OptionStripped,
             (0, Some(status)) => reason(status),
             (0, None) if self.met_old(syn, syn_ack) => Reason::OldConnection,
-            (0, None) if self.timed_out(syn, syn_ack) => Reason::SynTimedOut,
-            (0, None) => Reason::OptionStripped,
+            (0, None) => instead.unwrap_or(Reason::OptionStripped),
+            (acked, _) if acked < syn.carried && instead == Some(Reason::PathTooSmall) => {
+                Reason::PathTooSmall
+            }
             (acked, _) if acked < syn.carried => Reason::AckInside,
             (_, Some(Status::Accepted)) if !other => return Outcome::Accepted,
             (_, Some(_)) => Reason::PeerMisbehaved,
@@ -197,12 +206,24 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// Whether a plain SYN followed before the answer came.
-    fn timed_out(&self, syn: &Syn, syn_ack: &SynAck) -> bool {
+    /// Why a SYN with less followed before the answer came, if one did.
+    fn instead(&self, syn: &Syn, syn_ack: &SynAck) -> Option<Reason> {
         let answer = syn_ack.sent.earliest();
+        let plain = syn.plain.filter(|plain| *plain <= answer);
+        match self.client.icmp {
+            Some(IcmpErrorKind::PacketTooBig { .. }) if syn.shrank_by(answer) => {
+                return Some(Reason::PathTooSmall);
+            }
+            Some(IcmpErrorKind::PacketTooBig { .. }) | None => {}
+            Some(_) if plain.is_some() => return Some(Reason::SynRefused),
+            Some(_) => {}
+        }
+        let plain = plain?;
+        if self.server.rst.is_some_and(|rst| rst <= plain) {
+            return Some(Reason::SynRefused);
+        }
         let again = syn.sent.latest_until(answer).is_some_and(|latest| latest > syn.sent.earliest());
-        let at_once = syn.has_twin() && matches!(self.client.icmp, Some(IcmpErrorKind::PacketTooBig { .. }));
-        (again || at_once) && syn.plain.is_some_and(|plain| plain <= answer)
+        again.then_some(Reason::SynTimedOut)
     }
 
     /// Whether an earlier connection between the same ports answered the SYN, was reset, and a plain SYN followed.
@@ -222,6 +243,16 @@ impl<'a> Case<'a> {
 
     fn refused(&self) -> bool {
         self.server.syn_ack.is_none() && self.server.rst.is_some()
+    }
+
+    /// Whether it is in UDP, and nothing came back: a router said that it is prohibited, or no SYN was answered.
+    fn is_blocked(&self) -> bool {
+        let Some(syn) = &self.client.syn else { return false };
+        let server = self.server;
+        let silent =
+            server.syn_ack.is_none() && server.rst.is_none() && !self.went_on() && server.syn.is_none();
+        let prohibited = self.client.icmp == Some(IcmpErrorKind::AdminProhibited);
+        self.in_udp && silent && (prohibited || self.client.icmp.is_none() && syn.sent.again() > 0)
     }
 
     /// Whether segments show that the handshake was completed.
@@ -244,6 +275,7 @@ impl<'a> Case<'a> {
             None if self.client.icmp.is_none() => notes.push(Note::NoAnswer),
             None => {}
         }
+        notes.extend(self.is_blocked().then_some(Note::UdpBlocked));
         notes
     }
 
@@ -302,8 +334,11 @@ impl<'a> Case<'a> {
             return match offered {
                 _ if syn_ack.unreadable_reply => notes.push(Note::UnreadableReply),
                 Some((syn, Some(Offered::Probe))) if self.acked.is_some() => {
-                    let lost = self.timed_out(&syn, syn_ack);
-                    notes.push(if lost { Note::ProbeLost } else { Note::ProbeIgnored });
+                    notes.extend(match self.instead(&syn, syn_ack) {
+                        Some(Reason::SynTimedOut) => Some(Note::ProbeLost),
+                        Some(_) => None,
+                        None => Some(Note::ProbeIgnored),
+                    });
                 }
                 _ => {}
             };

@@ -236,7 +236,7 @@ fn the_same_syn_with_and_without_option_is_not_decided() {
     // A router said why the plain one followed at once.
     let too_big = IcmpErrorKind::PacketTooBig { mtu: 1280 };
     let verdict = scene.icmp(too_big).verdict();
-    assert_eq!(verdict.outcome, handshake(Reason::SynTimedOut));
+    assert_eq!(verdict.outcome, handshake(Reason::PathTooSmall));
     assert_eq!(verdict.notes, [Note::WithAndWithout, Note::Icmp(too_big)]);
 }
 
@@ -306,7 +306,7 @@ fn an_icmp_error_answers() {
     let bytes = syn(&cookie(&COOKIE), DATA);
     let mut conversation = Conversation::new(Instant::ZERO, CLIENT, &Segment::parse(&bytes).unwrap());
     conversation.handle_icmp(CLIENT, CLIENT_ISN + 1, IcmpErrorKind::AdminProhibited);
-    assert_eq!(judge(&conversation).unwrap().notes, [Note::NoAnswer]);
+    assert_eq!(judge(&conversation, false).unwrap().notes, [Note::NoAnswer]);
 }
 
 #[test]
@@ -331,7 +331,10 @@ fn what_was_not_captured_is_not_guessed() {
     assert_eq!((verdict.outcome, &verdict.notes[..]), (Outcome::Undecided, &[Note::SynAckNotCaptured][..]));
     // Neither SYN nor SYN-ACK.
     let bytes = ack();
-    assert_eq!(judge(&Conversation::new(Instant::ZERO, CLIENT, &Segment::parse(&bytes).unwrap())), None);
+    assert_eq!(
+        judge(&Conversation::new(Instant::ZERO, CLIENT, &Segment::parse(&bytes).unwrap()), false),
+        None
+    );
 }
 
 #[test]

@@ -1,0 +1,31 @@
+//! Visits on networks that meddle with first flights: runs `tests/networks/run.py` of the source tree.
+
+use clap::Args;
+use std::env;
+use std::error::Error;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+/// The table of networks that meddle, as root. All arguments are those of tests/networks/run.py (`-- --help` shows them);
+/// the commands that it runs are the ones beside this one.
+#[derive(Debug, Args)]
+pub struct Networks {
+    /// For tests/networks/run.py
+    #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+/// Becomes the program, whose exit status is this command's.
+///
+/// # Errors
+/// When the source tree that this command was built from is not there, or Python is not.
+pub fn run(options: &Networks) -> Result<String, Box<dyn Error>> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/networks/run.py");
+    if !script.is_file() {
+        return Err(format!("no {}: run it in the source tree", script.display()).into());
+    }
+    let command = env::current_exe()?.with_file_name("firstflight");
+    Err(Command::new("python3").arg(script).arg("--bin").arg(command).args(&options.arguments).exec().into())
+}

@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+"""Visits on networks that meddle with first flights: an address translator, rules of nftables, 40 ms of wire.
+
+    tests/networks/run.py [--check | --samples N | --write] [-k PATTERN] [--list] [--json FILE]
+
+A sample is a client with an empty cache and ten visits; in turn with it a plain visit in the same network. Checked is
+that every visit succeeds, that its outcome has the expected word, and that data which may run once is executed at most
+once. Without --check also the bound: the first byte of the first, second and tenth visit comes no later than a plain
+one's, the delay of one second attempt where a network makes one necessary, and 20 ms; each the 99th percentile, with
+random loss the 90th. The exit status is 1, after a line for each, if something does not hold, and 77 if something to
+run it with is missing. See docs/networks.md.
+
+Needs root, nftables and iproute2; `cargo build --release -p firstflight-cli -p firstflight-lab` first. All it makes are
+network namespaces and processes, which end with it.
+"""
+
+import argparse
+import json
+import os
+import queue
+import shutil
+import signal
+import sys
+import threading
+import time
+import traceback
+
+#: Exit status if a command or a package is missing; argparse has 2.
+MISSING = 77
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "interop")]
+sys.dont_write_bytecode = True
+
+import figures  # noqa: E402
+import firstflight  # noqa: E402
+from case import Context  # noqa: E402
+from networks import lines  # noqa: E402
+from visits import get  # noqa: E402
+from world import World  # noqa: E402
+
+#: Lines that are measured at the same time: they wait more than they work. Those of many clients have the machine to
+#: themselves.
+LANES = 14
+#: Samples of a line.
+SAMPLES = 300
+#: At-most-once uploads of a line.
+UPLOADS, CHECKED_UPLOADS = 20, 1
+#: Seconds that are left for each line of many clients.
+CROWDS = 90
+#: A line is told after so many samples, or when it is over.
+TELL_EVERY = 100
+#: Where the table stands in docs/networks.md.
+MARKS = ("<!-- table -->", "<!-- /table -->")
+#: Seconds in which a server's log tells what it executed.
+LOGGED_WITHIN = 0.3
+
+
+class Table:
+    """What is to be done, what was found."""
+
+    def __init__(self, options):
+        self.options, self.results = options, []
+        self.lock, self.stop = threading.Lock(), threading.Event()
+        self.deadline = time.monotonic() + options.minutes * 60
+        self.wanted = [line for line in lines() if options.k in line.name]
+
+    def over(self, deadline):
+        return self.stop.is_set() or time.monotonic() > deadline
+
+    def run(self):
+        crowds = [line for line in self.wanted if hasattr(line, "clients")]
+        others = [line for line in self.wanted if line not in crowds]
+        self.lanes(others, self.options.lanes, self.deadline - CROWDS * len(crowds))
+        self.lanes(crowds, 1, self.deadline)
+        order = {line.name: number for number, line in enumerate(self.wanted)}
+        self.results.sort(key=lambda result: order[result["line"]])
+
+    def lanes(self, wanted, count, deadline):
+        """The slow ones first, so that none of them is alone at the end."""
+        jobs = queue.SimpleQueue()
+        for line in sorted(wanted, key=lambda line: -sum(line.second)):
+            jobs.put(line)
+        lanes = [threading.Thread(target=self.lane, args=(jobs, number, count, deadline)) for number in range(count)]
+        for lane in lanes:
+            lane.start()
+        for lane in lanes:
+            lane.join()
+
+    def lane(self, jobs, number, lanes, deadline):
+        while not self.stop.is_set():
+            try:
+                line = jobs.get_nowait()
+            except queue.Empty:
+                return
+            # No line has fewer samples because others took long.
+            now, rounds = time.monotonic(), 1 + jobs.qsize() // lanes
+            try:
+                result = self.one(line, f"nets{number}", now + (deadline - now) / rounds)
+            except Exception as error:  # noqa: BLE001 - a line that cannot be measured has failed
+                result = self.broken(line, error)
+            with self.lock:
+                self.results.append(result)
+                self.tell(result)
+
+    def one(self, line, label, deadline):
+        """Measures a line; no sample begins after the deadline, but the first."""
+        found = figures.Figures(line)
+        samples = min(line.checked if self.options.check else line.most, self.options.samples)
+        with Context() as context:
+            try:
+                world = World(context, label, line.wire)
+                line.servers(world)
+                line.warm_up(world)
+                line.meddle(world)
+                began = time.monotonic()
+                while len(found.samples) < samples and not (self.over(deadline) and found.samples):
+                    found.samples += line.samples(world)
+                    found.plains += line.plains(world)
+                    self.progress(line, found, began)
+                extra = list(line.more_failures(world, len(found.samples)))
+                if line.uploads:
+                    self.upload(world, line, found)
+            except Exception:
+                sys.stderr.write("\n".join(context.tails(3)) + "\n")
+                raise
+        return found.summary(not self.options.check, extra)
+
+    def upload(self, world, line, found):
+        """Data that may run once: each upload is executed at most once, whether it succeeds or not."""
+        before = world.once.executed()
+        for _ in range(CHECKED_UPLOADS if self.options.check else min(UPLOADS, self.options.samples)):
+            if self.over(self.deadline) and found.uploads:
+                return
+            memory = world.fresh("memory")
+            # The second one has what the first one learnt.
+            for _ in range(2):
+                get(world, *line.upload_options(world, memory))
+                time.sleep(LOGGED_WITHIN)
+                executed = world.once.executed()
+                found.uploads += 1
+                found.most = max(found.most, executed - before)
+                found.executed += executed - before
+                before = executed
+
+    def progress(self, line, found, began):
+        count = len(found.samples)
+        if not self.options.check and count % TELL_EVERY == 0 and count < self.options.samples:
+            with self.lock:
+                took = time.monotonic() - began
+                print(f"     {line.name}: {count} samples in {took:.0f} s", file=sys.stderr, flush=True)
+
+    def broken(self, line, error):
+        frames = traceback.extract_tb(error.__traceback__)
+        where = [f"{os.path.basename(f.filename)}:{f.lineno}" for f in frames[-2:]]
+        result = figures.Figures(line).summary(False)
+        result["failures"] = [f"{type(error).__name__}: {error} at {', '.join(where)}"]
+        return result
+
+    def tell(self, result):
+        words = [figures.listed(visit["words"]) for visit in result["visits"]]
+        times = " ".join(figures.pair(visit) for visit in (*result["visits"], result["plain"]))
+        print(f"{'FAIL' if result['failures'] else 'ok  '} {result['line']}: {'; '.join(words)}; {times}", flush=True)
+        for text in result["failures"]:
+            print(f"     {text}", flush=True)
+
+
+def missing():
+    """What to do before this can run, or None."""
+    if os.geteuid() != 0:
+        return "run it as root: it makes network namespaces"
+    for path in (firstflight.BINARY, os.path.join(os.path.dirname(firstflight.BINARY), "firstflight-lab")):
+        if not os.access(path, os.X_OK):
+            return f"no command at {path}: cargo build --release -p firstflight-cli -p firstflight-lab"
+    if not os.path.exists("/dev/net/tun"):
+        return "no /dev/net/tun here"
+    packages = {"nft": "nftables", "ip": "iproute2", "chrt": "util-linux"}
+    lacking = [package for command, package in packages.items() if shutil.which(command) is None]
+    return f"apt-get install --no-install-recommends {' '.join(lacking)}" if lacking else None
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="what must hold at any speed, in a minute")
+    parser.add_argument("--samples", type=int, default=SAMPLES, metavar="N", help=f"of each line at most [{SAMPLES}]")
+    parser.add_argument("-k", default="", metavar="PATTERN", help="only lines with this in their name")
+    parser.add_argument("--list", action="store_true", help="list the lines")
+    parser.add_argument("--minutes", type=float, default=28, metavar="N", help="no sample begins after so long [28]")
+    parser.add_argument("--lanes", type=int, default=LANES, metavar="N", help=f"lines at the same time [{LANES}]")
+    parser.add_argument("--json", metavar="FILE", help="write what was measured into this file")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/networks.md")
+    parser.add_argument("--bin", default=firstflight.default_binary(), metavar="PATH", help="the command")
+    options = parser.parse_args()
+    if options.write and (options.check or options.k or options.samples < SAMPLES):
+        parser.error("--write is for the whole table")
+    return options
+
+
+def write(text):
+    """Puts the table between its marks in the documentation."""
+    path = os.path.join(HERE, "..", "..", "docs", "networks.md")
+    with open(path, encoding="utf-8") as file:
+        before, _, rest = file.read().partition(MARKS[0])
+        _, _, after = rest.partition(MARKS[1])
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f"{before}{MARKS[0]}\n\n{text}\n\n{MARKS[1]}{after}")
+
+
+def main():
+    options = arguments()
+    os.environ["PATH"] += ":/usr/sbin:/sbin"
+    firstflight.BINARY = os.path.abspath(options.bin)
+    table = Table(options)
+    if options.list:
+        print("\n".join(f"{line.name}: {line.network}; {line.way}" for line in table.wanted))
+        return 0
+    if reason := missing():
+        print(f"tests/networks/run.py: {reason}", file=sys.stderr)
+        return MISSING
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # What is under way ends in order, with its namespaces.
+        signal.signal(number, lambda *_: table.stop.set())
+    began, before = time.monotonic(), os.getloadavg()[0]
+    table.run()
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump({"load": [before, os.getloadavg()[0]], "lines": table.results}, file, indent=1)
+    if not options.check:
+        print(f"\n{figures.table(table.results)}\n")
+    if options.write:
+        write(figures.table(table.results))
+    failed = sum(bool(result["failures"]) for result in table.results)
+    samples = sum(result["samples"] for result in table.results)
+    print(f"{samples} samples in {time.monotonic() - began:.0f} s, load {before:.1f} to {os.getloadavg()[0]:.1f}")
+    print(f"{len(table.results) - failed} lines held, {failed} not")
+    return 1 if failed or len(table.results) < len(table.wanted) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
