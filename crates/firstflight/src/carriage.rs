@@ -47,14 +47,14 @@ use crate::race::ConnectAnyConfig;
 use crate::stream::Stream;
 use crate::time::Time;
 use armed::Armed;
-use firstflight_credential::NetworkId;
+use firstflight_credential::{NetworkId, Reason};
 use firstflight_dns::{ConnectionInfo, FlightId, FragmentQuery};
 use firstflight_stack::{ConnId, ConnectConfig};
 use firstflight_wire::Instant as Moment;
 use firstflight_wire::asap::{UdpService, Zone};
 use futures_util::FutureExt;
 use losses::{Fate, Losses, Parameter};
-use std::future::Future;
+use std::future::{Future, pending};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
@@ -367,32 +367,41 @@ impl DnsPath {
         // The certificate is for one family.
         let (mut addresses, others): (Vec<IpAddr>, Vec<IpAddr>) =
             found.into_iter().partition(|ip| ip.is_ipv4() == armed.v4);
-        let sent = !addresses.is_empty() && self.send_direct(armed.id, addresses.remove(0));
-        addresses.extend(others);
-        let refused = armed.stream.direct_refused(armed.id);
-        if sent && addresses.is_empty() {
-            return tokio::select! {
-                biased;
-                result = &mut answered => result.map(|()| None),
-                error = refused => self.answer_or(error, answered, until).await,
-            };
+        let direct = addresses.first().copied().filter(|first| self.send_direct(armed.id, *first));
+        if direct.is_some() {
+            addresses.remove(0);
         }
-        if sent {
+        addresses.extend(others);
+        let mut plain = config.clone();
+        if let Some(direct) = direct {
+            let next_address = async {
+                match addresses.is_empty() {
+                    true => pending().await,
+                    false => self.0.time.sleep(ATTEMPT_DELAY).await,
+                }
+            };
             tokio::select! {
                 biased;
                 result = &mut answered => return match result {
-                    Ok(()) => Ok(None),
-                    Err(_) => self.ordinary(server, &addresses, first, config).await.map(Some),
+                    Err(_) if !addresses.is_empty() => {
+                        self.ordinary(server, &addresses, first, config).await.map(Some)
+                    }
+                    result => result.map(|()| None),
                 },
-                _ = refused => {}
-                () = self.0.time.sleep(ATTEMPT_DELAY) => {}
+                _ = armed.stream.direct_refused(armed.id) => {
+                    // Perhaps something on the path refuses the block, and passes a plain SYN.
+                    addresses.push(direct);
+                    (plain.fast_open, plain.asap) = (false, None);
+                    plain.held_back = Some(Reason::SynRefused);
+                }
+                () = next_address => {}
             }
         }
         // Another address, as ever; whichever answers first.
         tokio::select! {
             biased;
             Ok(()) = &mut answered => Ok(None),
-            result = self.ordinary(server, &addresses, first, config) => match result {
+            result = self.ordinary(server, &addresses, first, &plain) => match result {
                 Ok(stream) => Ok(Some(stream)),
                 Err(error) => self.answer_or(error, answered, until).await,
             },
