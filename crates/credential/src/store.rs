@@ -141,6 +141,32 @@ impl CredentialStore {
         });
     }
 
+    /// Takes the round-trip time of a connection that is not over yet, if none is known: the next connect may begin before
+    /// this one is over. True if it was taken. At the end [`CredentialStore::forget_rtt`] is called before
+    /// [`CredentialStore::learn_rtt`], so that one connection does not count twice.
+    pub fn learn_first_rtt(
+        &mut self,
+        network: NetworkId,
+        server: IpAddr,
+        srtt: Duration,
+        rttvar: Duration,
+        now: Instant,
+    ) -> bool {
+        let mut taken = false;
+        self.learn(network, server, |entry| {
+            taken = entry.rtt.is_none_or(|rtt| !rtt.is_current(now));
+            if taken {
+                entry.rtt = Some(PathRtt::new(srtt, rttvar, now));
+            }
+        });
+        taken
+    }
+
+    /// Forgets the round-trip time.
+    pub fn forget_rtt(&mut self, network: NetworkId, server: IpAddr) {
+        self.learn(network, server, |entry| entry.rtt = None);
+    }
+
     /// The same of one whose first flight was accepted and answered: [`CredentialStore::note_success`].
     #[inline(always)]
     pub fn learn_visit(

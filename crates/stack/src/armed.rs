@@ -152,6 +152,7 @@ impl Stack {
             offer: Some(SentOffer { identity: identity.clone(), tag: Ok([a, b]), distrusted: None }),
             certified_for: Some(certified.certificate.address()),
             at_most_once: !config.replay_safe,
+            first_rtt: false,
             plain: None,
             awaited: true,
             answered_at: Instant::FAR_FUTURE,

@@ -127,6 +127,7 @@ impl Stack {
         asked.fast_open = config.fast_open;
         asked.cookie_age = cookie.map(|held| now.saturating_since(held.granted_at));
         asked.bare = bare;
+        asked.first_rtt = false;
         asked.at_most_once = !config.replay_safe;
         asked.awaited = true;
         asked.answered_at = Instant::FAR_FUTURE;
@@ -197,6 +198,9 @@ impl Stack {
         } else {
             if let Some(mss) = mss {
                 self.credentials.learn_mss(network, server, mss);
+            }
+            if let Some((srtt, rttvar)) = slot.conn.rtt() {
+                asked.first_rtt = self.credentials.learn_first_rtt(network, server, srtt, rttvar, now);
             }
             match fresh {
                 Some((cookie, form)) => self.credentials.learn_cookie(network, server, form, cookie, now),
@@ -315,6 +319,9 @@ impl Stack {
         let network = self.config.network_of(&slot.key);
         if let Some(mss) = slot.conn.narrowed_mss().filter(|_| slot.client) {
             self.credentials.learn_path_mss(network, server, mss, now);
+        }
+        if unlikely(slot.asked.as_ref().is_some_and(|asked| asked.first_rtt)) {
+            self.credentials.forget_rtt(network, server);
         }
         // What was asked on another network says nothing about this one.
         let here = succeeded && slot.asked.as_ref().is_some_and(|asked| asked.network == network);

@@ -53,6 +53,8 @@ pub struct Asked {
     pub certified_for: Option<IpAddr>,
     /// The data must not be executed twice.
     pub at_most_once: bool,
+    /// The store took the round-trip time of the handshake, because it had none.
+    pub first_rtt: bool,
     /// Why the SYN carries no data, if the client decided that.
     pub plain: Option<Reason>,
     /// No answer has come yet.

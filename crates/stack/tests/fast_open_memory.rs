@@ -9,7 +9,7 @@ use firstflight_stack::{CloseReason, ConnId};
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::tcp::{FastOpen, FastOpenForm};
 use peer::primed::{AFTER, DATA, end, outcome, primed, primed_by, with_cookie};
-use peer::{Peer, seg};
+use peer::{PORT, Peer, seg};
 
 // --- times ---------------------------------------------------------------------------------------
 
@@ -41,6 +41,21 @@ fn the_first_syn_timeout_follows_the_round_trip_time() {
     let start = p.ms();
     p.connect(DATA, false);
     p.sends_at(start + 2_000, &[start, start + 1_000]);
+}
+
+/// A connect that begins while the first connection is still open knows its round-trip time.
+#[test]
+fn the_round_trip_time_is_known_before_the_first_connection_is_over() {
+    let mut p = Peer::new();
+    p.port = PORT;
+    p.connect(b"", true);
+    p.expect().is_syn();
+    p.pass(40);
+    p.send(seg().syn().ack(1).mss(1460).cookie(&[7; 8]));
+    p.expect().is_ack();
+    let start = p.ms();
+    p.connect(DATA, true);
+    p.sends_at(start + 1_000, &[start, start + 120]);
 }
 
 /// Over several visits the variation settles, and with it the timeout: 1.5 round trips.

@@ -54,7 +54,7 @@ impl PathRtt {
         Self { srtt: old / 8 * 7 + new / 8, rttvar: b.rttvar / 4 * 3 + old.abs_diff(new) / 4, at: now }
     }
 
-    fn is_current(&self, now: Instant) -> bool {
+    pub(super) fn is_current(&self, now: Instant) -> bool {
         now.nanos_since(self.at) <= nanos(RTT_LIFETIME)
     }
 
