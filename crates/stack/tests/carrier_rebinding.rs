@@ -292,7 +292,8 @@ fn a_handshake_is_completed_from_another_port() {
             let id = p.connect(b"", true);
             p.connected(id);
             let server = p.accept(listener);
-            (p.client.release(id, p.now), p.server.release(server, p.now));
+            p.client.release(id, p.now);
+            p.server.release(server, p.now);
             p.idle(Duration::from_secs(1));
         }
         let client = p.connect(b"hello", early);

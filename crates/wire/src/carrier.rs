@@ -191,7 +191,7 @@ mod tests {
             assert_eq!(control.emit(&mut out[..15]), Err(EmitError::BufferTooSmall));
         }
         // No larger than the smallest segment: who forges an address gains nothing.
-        assert!(PathProof::MESSAGE < HEADER + 20);
+        const { assert!(PathProof::MESSAGE < HEADER + 20) };
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl Connection {
 
     /// The peer asks whether we are where our last segments came from, and took none of them: what is not acknowledged
     /// goes again, or else the last acknowledgement. A question can be forged, so either is done at most once in half a
-    /// round trip, or in [`LONG_HALF`].
+    /// round trip, or in 50 ms.
     #[cold]
     pub fn unheard(&mut self, now: Instant) {
         let half = self.rtt.min_rtt().map_or(LONG_HALF, |rtt| LONG_HALF.min(rtt / 2));
