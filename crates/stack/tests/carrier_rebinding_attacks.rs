@@ -471,3 +471,30 @@ fn followers_are_those_between_the_same_ports() {
     assert!(controls(&mut p).is_empty());
     assert_eq!((p.stack.connections(), p.stack.poll_timeout()), (0, None));
 }
+
+/// Moves that follow each other put no retransmission off: each repeats what is missing, whatever was probed before.
+#[test]
+fn each_move_repeats_what_is_missing() {
+    for holes in [false, true] {
+        let mut p = new();
+        let listener = p.listen();
+        let id = p.open_passive(listener, seg().mss(1176).sack_ok());
+        p.write(id, &[7; 2 * 1176]);
+        p.drain();
+        if holes {
+            // The first of two is lost.
+            p.send(seg().seq(1).ack(1).sack(&[(1177, 2353)]));
+            p.drain();
+        }
+        for n in 0..5 {
+            from(&mut p, NEW + n, seg().seq(1).ack(1));
+            let sent = challenges(&mut p);
+            respond(&mut p, NEW + n, sent[0].1);
+            assert_eq!(at(&p, id), NEW + n);
+            let again = p.drain();
+            assert!(again.iter().any(|got| got.data.len() == 1176), "{holes} {n}: {again:?}");
+            p.pass(150);
+            p.drain();
+        }
+    }
+}

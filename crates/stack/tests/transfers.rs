@@ -199,7 +199,9 @@ fn transfer(seed: u64, way: Way) -> Done {
     let data: Vec<u8> = (0..first).map(|i| byte(seed, End::Client, i)).collect();
     client.id = Some(pair.connect(&data, dice.chance(70)));
     client.written = first;
-    let end = pair.now + Duration::from_secs(4 * 3600);
+    // A client that only receives is found again by its next keep-alive, each time.
+    let hours = if way == Way::Rebound { 24 } else { 4 };
+    let end = pair.now + Duration::from_secs(hours * 3600);
     let mut watches = [End::Client, End::Server].map(|end| Watch::new(end, longest));
     loop {
         pair.flush();

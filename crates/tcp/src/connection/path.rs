@@ -71,12 +71,14 @@ impl Connection {
             let late = self.backoffs > 0;
             self.backoffs = 0;
             self.rtt.reset_backoff();
-            let whole = self.snd.recovery.is_open() && self.facts.sack;
+            let whole = self.facts.sack && self.snd.recovery.is_open() && self.snd.flight.sacked() == 0;
             if late || !whole || self.snd.tail_probe(u32::from(self.snd.mss)).is_none() {
                 self.enter_loss(now);
                 self.report_losses(now);
                 self.release_pace();
             } else {
+                // One that left before went to nobody.
+                self.tail = None;
                 self.owed.set(Owed::TAIL);
             }
             self.arm_retransmit(now);
