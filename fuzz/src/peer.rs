@@ -107,6 +107,8 @@ pub struct Peer {
     cookie: Option<Cookie>,
     /// Segments are in UDP datagrams.
     carried: bool,
+    /// The last path challenge that the stack sent, and the UDP port that it went to.
+    challenge: Option<(u16, carrier::PathProof)>,
 }
 
 /// The port that the stack connects to.
@@ -125,7 +127,7 @@ const MAX_FLOWS: usize = 16;
 impl Peer {
     /// The peer at `ip` of a stack at `stack` with a listener on port `listener`, perhaps over UDP.
     pub fn new(ip: IpAddr, stack: IpAddr, listener: u16, carried: bool) -> Self {
-        Self { ip, stack, listener, flows: Vec::new(), cookie: None, carried }
+        Self { ip, stack, listener, flows: Vec::new(), cookie: None, carried, challenge: None }
     }
 
     /// Looks at a packet that the stack sent: it must be a right one, from the stack to the peer.
@@ -166,7 +168,7 @@ impl Peer {
     }
 
     /// The segment in a datagram of the stack's, if it is one.
-    fn unwrap<'a>(&self, packet: &Packet<'a>) -> Option<&'a [u8]> {
+    fn unwrap<'a>(&mut self, packet: &Packet<'a>) -> Option<&'a [u8]> {
         assert!(self.carried, "a datagram of a stack without UDP");
         let datagram = udp::Datagram::parse_checked(packet.payload, packet.src, packet.dst)
             .expect("the stack sent a datagram that cannot be read");
@@ -181,8 +183,11 @@ impl Peer {
                 assert!(base || Segment::parse(segment).is_ok_and(tries), "{} bytes", datagram.payload.len());
                 Some(segment)
             }
-            carrier::Carried::Control(_) => {
+            carrier::Carried::Control(control) => {
                 assert!(base);
+                if let carrier::Control::PathChallenge(proof) = control {
+                    self.challenge = Some((datagram.dst_port, proof));
+                }
                 None
             }
         }
@@ -201,10 +206,27 @@ impl Peer {
 
     /// A message of the carrier's from the UDP port of one of the flows.
     pub fn control(&mut self, flow: u8, control: carrier::Control) -> Vec<u8> {
-        let mut payload = [0; carrier::HEADER];
-        control.emit(&mut payload).unwrap();
         let from = outer(self.choose(flow).remote);
-        self.datagram(from, &payload)
+        self.control_from(from, control)
+    }
+
+    fn control_from(&self, from: u16, control: carrier::Control) -> Vec<u8> {
+        let mut payload = [0; carrier::PathProof::MESSAGE];
+        let len = control.emit(&mut payload).unwrap();
+        self.datagram(from, &payload[..len])
+    }
+
+    /// The response to the last path challenge that the stack sent, from the port that it went to; or, if `forged`, a
+    /// challenge for one of the flows.
+    pub fn path_check(&mut self, flow: u8, forged: bool) -> Option<Vec<u8>> {
+        if forged {
+            let Flow { local, remote, .. } = self.choose(flow);
+            let proof = carrier::PathProof { src_port: remote, dst_port: local, bits: u64::from(flow) };
+            return Some(self.control_from(outer(remote), carrier::Control::PathChallenge(proof)));
+        }
+        let (from, carrier::PathProof { src_port, dst_port, bits }) = self.challenge?;
+        let answer = carrier::PathProof { src_port: dst_port, dst_port: src_port, bits };
+        Some(self.control_from(from, carrier::Control::PathResponse(answer)))
     }
 
     fn flow(&mut self, local: u16, remote: u16) -> &mut Flow {
@@ -251,7 +273,9 @@ impl Peer {
             let mut out = vec![0x5a; carrier::HEADER + 20 + options.len() + payload];
             let at = carrier::emit_segment_header(&mut out).unwrap();
             header.emit(options, &mut out[at..]).unwrap();
-            return self.datagram(outer(flow.remote), &out);
+            // Some of these numbers stand for a flow whose UDP port has changed.
+            let moved = if spec.flow >= 0xf0 { u16::from(spec.flow) } else { 0 };
+            return self.datagram(outer(flow.remote) + moved, &out);
         }
         let mut out = vec![0x5a; ip.len() + 20 + options.len() + payload];
         let at = ip.emit(out.len() - ip.len(), &mut out).unwrap();

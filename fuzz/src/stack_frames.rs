@@ -255,7 +255,10 @@ impl World {
             }
             Action::IcmpError { flow, kind, mtu, seq } => {
                 // Some of these numbers stand for the carrier's messages, so that the corpus keeps its meaning.
+                let path = self.carried && kind >= 0xf0;
+                let checked = if path { self.peer.path_check(flow, kind & 1 != 0) } else { None };
                 let packet = match kind % 8 {
+                    _ if checked.is_some() => checked.unwrap_or_default(),
                     6 if self.carried => self.peer.control(flow, Control::KeepAlive),
                     7 if self.carried => self.peer.control(flow, Control::Reset),
                     _ => self.peer.icmp(flow, kind, mtu, seq),

@@ -9,6 +9,8 @@
 //! | `firstflight_syn_cookies_sent_total` | | SYN cookies sent |
 //! | `firstflight_syn_cookies_returned_total` | | SYN cookies that came back right |
 //! | `firstflight_resets_sent_total` | | RSTs for segments of no connection |
+//! | `firstflight_carrier_paths_checked_total` | | checks of another UDP port of a connection's client |
+//! | `firstflight_carrier_paths_moved_total` | | connections that moved to another UDP port of their client, or back |
 //! | `firstflight_packets_total` | `direction` | packets given in (reassembled packets included) and given out |
 //! | `firstflight_fragments_total` | | fragments among the packets given in |
 //! | `firstflight_packets_reassembled_total` | | packets reassembled from fragments |
@@ -116,7 +118,7 @@ struct Count {
     says: &'static str,
 }
 
-fn counts(counters: &Counters) -> [Count; 18] {
+fn counts(counters: &Counters) -> [Count; 20] {
     let plain = |name, value, says| Count { name, label: None, value, says };
     let labelled = |name, label, value, says| Count { name, label: Some(label), value, says };
     let (opened, packets) = ("firstflight_connections_opened_total", "firstflight_packets_total");
@@ -145,6 +147,16 @@ fn counts(counters: &Counters) -> [Count; 18] {
             "SYN cookies that came back right",
         ),
         plain("firstflight_resets_sent_total", c.resets_sent, "RSTs for segments of no connection"),
+        plain(
+            "firstflight_carrier_paths_checked_total",
+            c.carrier_paths_checked,
+            "Checks of another UDP port of a connection's client",
+        ),
+        plain(
+            "firstflight_carrier_paths_moved_total",
+            c.carrier_paths_moved,
+            "Connections that moved to another UDP port of their client, or back",
+        ),
         plain(
             "firstflight_packets_dropped_total",
             c.dropped_in_all(),

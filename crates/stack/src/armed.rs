@@ -236,7 +236,7 @@ impl Stack {
         if let Some(armed) = self.armed.get_mut(&wild) {
             armed.refused = None;
         }
-        self.rekey(id.index, &key, now);
+        self.rekey(id.index, &key, true, now);
         if let Some(slot) = self.slots.get_mut(id.index) {
             slot.conn.release_syn(&block, Some(timeout));
         }
@@ -265,7 +265,7 @@ impl Stack {
             return false;
         }
         armed.refused = Some(why);
-        self.rekey(index, &wild, now);
+        self.rekey(index, &wild, true, now);
         self.touched(index, now);
         true
     }
@@ -302,7 +302,7 @@ impl Stack {
         if !proved {
             return None;
         }
-        self.rekey(index, key, now);
+        self.rekey(index, key, true, now);
         self.counters.armed_answered += 1;
         Some(index)
     }
@@ -334,20 +334,18 @@ impl Stack {
         self.armed.get_mut(&wild).filter(|armed| armed.index == id.index)
     }
 
-    /// Gives connection `index` another peer.
-    fn rekey(&mut self, index: u32, key: &FlowKey, now: Instant) {
+    /// Gives connection `index`, which was `opened` here or by the peer, another peer.
+    pub(crate) fn rekey(&mut self, index: u32, key: &FlowKey, opened: bool, now: Instant) {
+        self.leave_pair(index);
         let hash = self.hasher.hash(key);
         let Some(slot) = self.slots.get_mut(index) else { return };
         let before = core::mem::replace(&mut slot.hash, hash);
         slot.key = *key;
-        if let (Some(pair), Some(carrier)) = (slot.pair.take(), &mut self.carrier) {
-            carrier.leave(pair, index);
-        }
         self.flows.remove(before, index);
         let slots = &self.slots;
         self.flows.insert(hash, index, |i| slots.get(i).map_or(0, |slot| slot.hash));
         if key.is_carried() {
-            self.join_pair(key, index, true, now);
+            self.join_pair(key, index, opened, now);
         }
     }
 }

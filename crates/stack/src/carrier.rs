@@ -12,7 +12,9 @@ use crate::config::CarrierConfig;
 use crate::egress::Reply;
 use crate::event::Drop;
 use crate::flow::{FlowKey, FlowTable};
-use crate::slab::Slab;
+use crate::rebinding::Paths;
+use crate::slab::{Places, Slab};
+use crate::slot::{Owner, Slot};
 use crate::stack::Stack;
 use crate::wheel::TimerWheel;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -58,7 +60,9 @@ pub struct Carrier {
     /// See [`CarrierConfig::probe`].
     pub probe: bool,
     keep_alive: Option<Duration>,
-    keep_alive_for: Duration,
+    keep_alive_for: Option<Duration>,
+    /// Connections whose client's UDP port may change.
+    pub paths: Paths,
     pairs: Slab<Pair>,
     table: FlowTable,
     wheel: TimerWheel,
@@ -72,9 +76,10 @@ struct Pair {
     /// Without inner ports.
     key: FlowKey,
     hash: u64,
-    connections: usize,
-    /// Those of them that were opened here (index).
+    /// Connections that were opened here (index).
     opened: BTreeSet<u32>,
+    /// Connections that the peer opened (index).
+    accepted: BTreeSet<u32>,
     /// When the last segment left.
     used_at: Instant,
     /// When anything last left.
@@ -88,8 +93,8 @@ struct Pair {
 }
 
 impl Carrier {
-    /// `None` without a port.
-    pub fn new(config: &CarrierConfig, now: Instant) -> Option<Self> {
+    /// `None` without a port. As many ends of connections are remembered as `time_waits`.
+    pub fn new(config: &CarrierConfig, time_waits: usize, now: Instant) -> Option<Self> {
         (config.port != 0).then(|| Self {
             port: config.port,
             from_socket: config.from_socket,
@@ -97,6 +102,7 @@ impl Carrier {
             probe: config.probe,
             keep_alive: config.keep_alive.filter(|every| !every.is_zero()),
             keep_alive_for: config.keep_alive_for,
+            paths: Paths::new(time_waits),
             pairs: Slab::default(),
             table: FlowTable::default(),
             wheel: TimerWheel::new(now),
@@ -114,8 +120,8 @@ impl Carrier {
             let (pair, _) = self.pairs.insert(Pair {
                 key,
                 hash,
-                connections: 0,
                 opened: BTreeSet::new(),
+                accepted: BTreeSet::new(),
                 used_at: now,
                 kept_at: now,
                 armed: false,
@@ -127,26 +133,36 @@ impl Carrier {
             pair
         });
         if let Some(entry) = self.pairs.get_mut(pair) {
-            entry.connections += 1;
-            if opened {
-                entry.opened.insert(index);
-            }
+            let connections = if opened { &mut entry.opened } else { &mut entry.accepted };
+            connections.insert(index);
         }
         let id = PairId::of(pair)?;
         self.sent(id, now);
         Some(id)
     }
 
-    /// Connection `index` of this pair is over.
-    pub fn leave(&mut self, id: PairId, index: u32) {
-        let Some(pair) = self.pairs.get_mut(id.index()) else { return };
-        pair.connections = pair.connections.saturating_sub(1);
+    /// Connection `index` is between these ports no longer. True if the peer had opened it.
+    fn leave(&mut self, id: PairId, index: u32) -> bool {
+        let Some(pair) = self.pairs.get_mut(id.index()) else { return false };
+        let accepted = pair.accepted.remove(&index);
         pair.opened.remove(&index);
-        if pair.connections == 0 {
+        if pair.opened.is_empty() && pair.accepted.is_empty() {
             self.table.remove(pair.hash, id.index());
             self.wheel.cancel(id.index());
             self.pairs.remove(id.index());
         }
+        accepted
+    }
+
+    /// The connections that the peer opened between these ports (index and generation).
+    pub fn accepted(&mut self, (index, generation): (u32, u32)) -> Option<&BTreeSet<u32>> {
+        Some(&self.pairs.get_live(index, generation)?.accepted)
+    }
+
+    /// This pair's index and generation, if the peer opened other connections than `index` there.
+    pub fn has_accepted_others(&self, id: PairId, index: u32) -> Option<(u32, u32)> {
+        let others = self.pairs.get(id.index())?.accepted.iter().any(|one| *one != index);
+        others.then(|| (id.index(), self.pairs.generation(id.index())))
     }
 
     /// A segment of a connection of this pair leaves.
@@ -163,14 +179,18 @@ impl Carrier {
         }
     }
 
-    /// Marks the keep-alives that are due.
-    pub fn handle_timeout(&mut self, now: Instant) {
+    /// Marks the keep-alives that are due: those for ports between which an application holds a connection.
+    pub fn handle_timeout(&mut self, slots: &Places<Slot>, now: Instant) {
+        self.paths.expire(now);
         while let Some(index) = self.wheel.pop_expired(now) {
             let generation = self.pairs.generation(index);
             let (Some(pair), Some(every)) = (self.pairs.get_mut(index), self.keep_alive) else { continue };
             pair.armed = false;
             // The next segment begins anew.
-            if pair.opened.is_empty() || now - pair.used_at > self.keep_alive_for {
+            let held = |index: &u32| slots.get(*index).is_some_and(|slot| slot.owner == Owner::Application);
+            if !pair.opened.iter().any(held)
+                || self.keep_alive_for.is_some_and(|most| now - pair.used_at > most)
+            {
                 continue;
             }
             if now - pair.kept_at >= every {
@@ -185,7 +205,7 @@ impl Carrier {
 
     /// When [`Carrier::handle_timeout`] wants to be called.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.wheel.next_deadline()
+        [self.wheel.next_deadline(), self.paths.next_deadline()].into_iter().flatten().min()
     }
 
     /// The ports between which a keep-alive is to be sent.
@@ -282,6 +302,12 @@ impl Stack {
                     }
                 }
             }
+            (Control::PathChallenge(path), _) => {
+                self.path_challenged(&key.with_inner(path.dst_port, path.src_port), path.bits, now);
+            }
+            (Control::PathResponse(path), _) => {
+                self.path_answered(&key.with_inner(path.dst_port, path.src_port), path.bits, now);
+            }
             (Control::KeepAlive, Some(_)) | (Control::Reset, None) => {}
         }
     }
@@ -300,11 +326,49 @@ impl Stack {
     /// Connection `index` in UDP begins; we opened it, or the peer did.
     pub(crate) fn join_pair(&mut self, key: &FlowKey, index: u32, opened: bool, now: Instant) {
         let outer = key.outer();
-        let hash = self.hasher.hash(&outer);
+        let (hash, anywhere) = (self.hasher.hash(&outer), self.hash_anywhere(key));
         let Some(carrier) = &mut self.carrier else { return };
         let pair = carrier.join(outer, hash, index, opened, now);
+        if !opened {
+            let slots = &self.slots;
+            let ours = key.anywhere();
+            carrier
+                .paths
+                .add(anywhere, index, |other| slots.get(other).is_some_and(|s| s.key.anywhere() == ours));
+        }
         if let Some(slot) = self.slots.get_mut(index) {
             slot.pair = pair;
         }
+    }
+
+    /// Connection `index`, if it is in UDP, is no longer between the ports that it has.
+    pub(crate) fn leave_pair(&mut self, index: u32) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let Some(pair) = slot.pair.take() else { return };
+        let anywhere = self.hasher.hash(&slot.key.anywhere());
+        if let Some(carrier) = &mut self.carrier
+            && carrier.leave(pair, index)
+        {
+            carrier.paths.remove(anywhere, index);
+        }
+    }
+
+    /// Connection `index` in UDP is over. If a client opened it, its end can be found without the client's UDP port.
+    #[inline(never)]
+    pub(crate) fn carried_ended(&mut self, index: u32, now: Instant) {
+        self.leave_pair(index);
+        if let Some(carrier) = &mut self.carrier {
+            carrier.paths.forget(index);
+        }
+        self.note_closed(index, now);
+    }
+
+    /// Does what the carrier has to do at `now`.
+    #[inline(never)]
+    pub(crate) fn handle_carrier_timeout(&mut self, now: Instant) {
+        if let Some(carrier) = &mut self.carrier {
+            carrier.handle_timeout(&self.slots, now);
+        }
+        self.take_turns(now);
     }
 }

@@ -146,8 +146,8 @@ impl Config {
 /// TCP in UDP datagrams: which port, and how.
 ///
 /// Connections over one port are told apart by both ends' addresses, UDP ports and inner TCP ports; the inner
-/// destination port selects the listener, so one UDP port serves many. A connection belongs to the UDP ports it
-/// began with: when an address translator on the way gives its peer another one, it is reset.
+/// destination port selects the listener, so one UDP port serves many. When an address translator on the way gives a
+/// client another UDP port, the server checks that port, and the connection goes on there (`docs/carrier.md`).
 ///
 /// A client without an answer has no proof of its address: it gets one SYN-ACK retransmission at most, so in all
 /// less than three times what it sent. A valid credential is that proof, as on raw IP
@@ -165,8 +165,9 @@ pub struct CarrierConfig {
     /// Silence after which a keep-alive is sent between two UDP ports with a connection that was opened here:
     /// address translators forget mappings that nobody uses (RFC 4787 §4.3). `None` sends none.
     pub keep_alive: Option<Duration>,
-    /// Longest time in which keep-alives alone are sent.
-    pub keep_alive_for: Duration,
+    /// Longest time in which keep-alives alone are sent; `None`: as long as an application holds a connection between
+    /// the two ports that was opened here and is not over.
+    pub keep_alive_for: Option<Duration>,
     /// The link's datagrams come from a UDP socket of the operating system, which has found that they are for
     /// this host and that their checksum is right, and which computes the checksum of those that are sent: the
     /// stack then does neither. For no other link: it would take damaged packets, and packets for others.
@@ -174,7 +175,7 @@ pub struct CarrierConfig {
 }
 
 impl CarrierConfig {
-    /// The carrier on this UDP port, with every check: keep-alives after 15 s, for 20 min.
+    /// The carrier on this UDP port, with every check: keep-alives after 15 s, without end.
     #[must_use]
     pub const fn new(port: u16) -> Self {
         Self {
@@ -182,7 +183,7 @@ impl CarrierConfig {
             datagram: firstflight_wire::carrier::BASE_DATAGRAM,
             probe: true,
             keep_alive: Some(Duration::from_secs(15)),
-            keep_alive_for: Duration::from_secs(20 * 60),
+            keep_alive_for: None,
             from_socket: false,
         }
     }

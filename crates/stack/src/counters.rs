@@ -60,6 +60,10 @@ pub struct Counters {
     pub carrier_resets_sent: u64,
     /// Such answers that came to our own, each making its connections ask.
     pub carrier_resets_believed: u64,
+    /// Checks of another UDP port of a connection's client; one that is repeated counts again.
+    pub carrier_paths_checked: u64,
+    /// Connections that moved to another UDP port of their client, or back.
+    pub carrier_paths_moved: u64,
     /// Connections that entered TIME-WAIT.
     pub time_waits: u64,
     /// Connections reset because their client had reached its limit

@@ -136,12 +136,18 @@ impl Stack {
     }
 
     /// The ACK of a connection in TIME-WAIT. Its window means nothing: behind the peer's FIN nothing comes that it
-    /// could let in, and one that is closed would look like a fault.
-    pub(crate) fn reply_time_wait(&mut self, key: FlowKey, record: &TimeWait, now: Instant) {
+    /// could let in, and one that is closed would look like a fault. `value` is our timestamp, if not what the clock says.
+    pub(crate) fn reply_time_wait(
+        &mut self,
+        key: FlowKey,
+        record: &TimeWait,
+        value: Option<u32>,
+        now: Instant,
+    ) {
         let mut options = OptionsBuf::new();
         if record.timestamps {
             let offset = self.isn.initial(&key, now).ts_offset;
-            let value = (now.as_millis() as u32).wrapping_add(offset);
+            let value = value.unwrap_or((now.as_millis() as u32).wrapping_add(offset));
             options.timestamps(Timestamps { value, echo: record.ts_recent });
         }
         let header = header(&key, record.snd_nxt, record.rcv_nxt, Flags::ACK, u16::MAX);

@@ -128,6 +128,8 @@ drops! {
     NotCarried => "not-carried",
     /// In UDP: a segment that follows a SYN came before it, or finds no room beside it.
     Follower => "follower",
+    /// In UDP: it fits a connection whose client had another UDP port. That port is checked first.
+    UncheckedPath => "unchecked-path",
     /// A fragment while reassembly is off ([`crate::FragmentLimits::bytes`] is 0).
     FragmentsOff => "fragments-off",
     /// An invalid fragment: empty, not the last and of a length that is not a multiple of 8, beyond the longest packet,

@@ -121,6 +121,19 @@ impl FlowKey {
         Self { ports: self.ports & !0xffff_ffff, ..*self }
     }
 
+    /// What all flows in UDP have in common that differ in the peer's UDP port only.
+    #[must_use]
+    pub fn anywhere(&self) -> Self {
+        self.carried(self.outer_local(), 0)
+    }
+
+    /// The flow with these inner ports between the same two UDP ports.
+    #[must_use]
+    pub(crate) fn with_inner(&self, local_port: u16, remote_port: u16) -> Self {
+        let inner = u64::from(local_port) << 16 | u64::from(remote_port);
+        Self { ports: self.ports & !0xffff_ffff | inner, ..*self }
+    }
+
     /// Our address.
     #[inline]
     #[must_use]

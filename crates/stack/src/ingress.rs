@@ -121,6 +121,9 @@ impl Stack {
         if unlikely(key.is_carried()) && follows(segment) && self.listeners.find(&key).is_some() {
             return self.handle_follower(&key, segment);
         }
+        if unlikely(key.is_carried()) && self.comes_from_new_port(&key, segment, now) {
+            return;
+        }
         let (mut above, mut listener) = (None, None);
         if let Some((record, held)) = self.remembered(hash) {
             let judged = match record.judge(segment) {
@@ -146,7 +149,7 @@ impl Stack {
                     if restart && !held {
                         self.time_wait.restart(hash, now, self.tcp.time_wait);
                     }
-                    return self.reply_time_wait(key, &record, now);
+                    return self.reply_time_wait(key, &record, None, now);
                 }
                 TimeWaitAction::Reopen { above: isn } => {
                     listener = self.listeners.find(&key);

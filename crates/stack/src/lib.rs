@@ -42,6 +42,7 @@ mod parked;
 pub mod ports;
 mod queue;
 mod random;
+mod rebinding;
 mod relayed;
 mod slab;
 mod slot;

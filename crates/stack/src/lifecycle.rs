@@ -139,10 +139,10 @@ impl Stack {
             slot = again;
         }
         let hash = slot.hash;
-        if unlikely(slot.pair.is_some())
-            && let (Some(pair), Some(carrier)) = (slot.pair.take(), &mut self.carrier)
-        {
-            carrier.leave(pair, index);
+        if unlikely(slot.pair.is_some()) {
+            self.carried_ended(index, now);
+            let Some(again) = self.slots.get_mut(index) else { return };
+            slot = again;
         }
         if let Owner::SynQueue(listener) = slot.owner {
             cold_path();

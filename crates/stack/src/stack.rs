@@ -152,7 +152,9 @@ impl Stack {
             listeners: Listeners::default(),
             parked: ParkingLot::new(limits.parked, limits.parked_bytes, limits.parked_for),
             wheel: TimerWheel::new(now),
-            carrier: config.carrier.as_ref().and_then(|carrier| Carrier::new(carrier, now)).map(Box::new),
+            carrier: (config.carrier.as_ref())
+                .and_then(|carrier| Carrier::new(carrier, limits.time_wait, now))
+                .map(Box::new),
             ports: PortSelector::new(random.secret(), crate::ports::DEFAULT_RANGE),
             isn: IsnGenerator::new(random.secret()),
             cookies: SynCookies::new(random.secret()),
@@ -343,8 +345,8 @@ impl Stack {
         while self.quarantine.front().is_some_and(|(until, _)| *until <= now) {
             self.quarantine.pop_front();
         }
-        if let Some(carrier) = &mut self.carrier {
-            carrier.handle_timeout(now);
+        if unlikely(self.carrier.is_some()) {
+            self.handle_carrier_timeout(now);
         }
         while let Some(parked) = self.parked.take_expired(now) {
             self.spoil_parked(&parked, now);

@@ -151,12 +151,17 @@ fn a_time_wait_belongs_to_its_udp_ports() {
     p.send(seg().seq(1).ack(2).fin());
     p.drain();
     assert_eq!(p.stack.time_waits(), 1);
-    // In TIME-WAIT a late ACK is answered by the record; behind another port it belongs to nobody.
+    // In TIME-WAIT a late ACK is answered by the record; behind another port it belongs to nobody, unless it is the FIN
+    // again, with the right numbers.
     p.send(seg().seq(1).ack(2).fin());
     p.expect().is_ack().ack(2);
     p.outer = Some((THEIRS + 1, OURS));
     p.send(seg().seq(1).ack(2).fin());
-    p.expect().is_rst();
+    assert_eq!(p.expect().is_ack().seq(2).ack(2).outer, p.outer);
+    for wrong in [seg().seq(1).ack(1).fin(), seg().seq(2).ack(2).fin(), seg().seq(1).ack(2).data(b"x")] {
+        p.send(wrong);
+        p.expect().is_rst();
+    }
     p.open_passive(listener, seg().mss(1176));
 }
 
@@ -229,7 +234,7 @@ fn other_datagrams_are_counted_and_dropped() {
     let mut longer = KEEP_ALIVE.to_vec();
     longer.push(0);
     let stun = [0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42];
-    let wrong: [((u16, u16), &[u8], Drop); 9] = [
+    let wrong: [((u16, u16), &[u8], Drop); 10] = [
         ((THEIRS, OURS + 1), &segment, Drop::NotCarried),
         ((THEIRS, OURS), &reserved, Drop::NotCarried),
         ((THEIRS, OURS), &longer, Drop::NotCarried),
@@ -240,6 +245,7 @@ fn other_datagrams_are_counted_and_dropped() {
         ((0, OURS), &segment, Drop::BadSource),
         ((0, OURS), &KEEP_ALIVE, Drop::BadSource),
         ((THEIRS, OURS), &[9, 0, 0, 3], Drop::NotCarried),
+        ((THEIRS, OURS), &[9, 0, 0, 5], Drop::NotCarried),
     ];
     for (outer, payload, reason) in wrong {
         let before = p.stack.counters().dropped(reason);

@@ -48,20 +48,21 @@ fn child(p: &mut Peer) -> ConnId {
     p.open_passive(listener, seg().mss(1176))
 }
 
+/// By default for as long as the application holds it: here six hours, then it lets go.
 #[test]
-fn an_idle_connection_that_we_opened_is_kept_alive_for_20_minutes() {
+fn keep_alives_last_as_long_as_the_application_holds_the_connection() {
     let mut p = new();
     let id = opened(&mut p);
-    // Each may be a tick of the timer wheel late; the one after 20 min is past it.
+    // Each may be a tick of the timer wheel late.
     for n in 1..80 {
         p.at(n * 15_000 - 5);
         assert!(p.others.is_empty(), "before {} s", n * 15);
         p.at(n * 15_000 + n);
         assert_eq!(controls(&mut p), [KEEP_ALIVE], "at {} s", n * 15);
     }
-    p.pass(3_600_000);
-    assert!(p.others.is_empty());
-    assert_eq!(p.stack.counters().keep_alives_sent, 79);
+    p.pass(6 * 3_600_000);
+    let sent = controls(&mut p).len();
+    assert!((1_430..=1_440).contains(&sent), "{sent}");
     // Whatever leaves begins it anew.
     p.write(id, b"x");
     p.expect();
@@ -70,6 +71,32 @@ fn an_idle_connection_that_we_opened_is_kept_alive_for_20_minutes() {
     assert_eq!(controls(&mut p), [KEEP_ALIVE]);
     assert_eq!(p.state(id), StateName::Established);
     p.quiet();
+    // In the background it closes without them: the peer has acknowledged the FIN, and owes its own.
+    p.release(id);
+    p.expect();
+    p.send(seg().seq(1).ack(3));
+    assert_eq!(p.state(id), StateName::FinWait2);
+    p.pass(30_000);
+    assert!(p.others.is_empty());
+}
+
+#[test]
+fn keep_alives_can_be_ended_some_time_after_the_last_segment() {
+    let mut p = Peer::with(|config| {
+        let keep_alive_for = Some(Duration::from_secs(20 * 60));
+        config.carrier = Some(CarrierConfig { keep_alive_for, ..CarrierConfig::new(OURS) });
+    });
+    p.outer = Some((THEIRS, OURS));
+    let id = opened(&mut p);
+    p.pass(3 * 3_600_000);
+    assert_eq!(p.stack.counters().keep_alives_sent, 79);
+    // Whatever leaves begins it anew.
+    p.others.clear();
+    p.write(id, b"x");
+    p.expect();
+    p.send(seg().seq(1).ack(2));
+    p.pass(15_005);
+    assert_eq!(controls(&mut p), [KEEP_ALIVE]);
 }
 
 #[test]

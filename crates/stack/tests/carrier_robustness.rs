@@ -14,7 +14,7 @@ const OURS: u16 = 4433;
 fn payload() -> impl Strategy<Value = Vec<u8>> {
     let kind = prop_oneof![8 => Just(8u8), 3 => Just(9u8), 1 => any::<u8>()];
     let body = proptest::collection::vec(any::<u8>(), 0..80);
-    (kind, 0u8..4, any::<u8>(), 0u8..12, any::<[bool; 3]>(), body).prop_map(
+    (kind, 0u8..5, any::<u8>(), 0u8..12, any::<[bool; 3]>(), body).prop_map(
         |(kind, last, flags, offset, [reserved, ours, near], mut body)| {
             if body.len() >= 20 {
                 body[2..4].copy_from_slice(&(if ours { 80u16 } else { 81 }).to_be_bytes());
@@ -24,6 +24,14 @@ fn payload() -> impl Strategy<Value = Vec<u8>> {
                 }
                 body[12] = offset << 4;
                 body[13] = flags;
+            }
+            if kind == 9 && last >= 3 {
+                // A path challenge or response, and ports that there are.
+                body.resize(12, 1);
+                body[..4].copy_from_slice(&[0, 80, 0x9c, 0x40]);
+                if near {
+                    body[..4].copy_from_slice(&[0x9c, 0x40, 0, 80]);
+                }
             }
             let last = if kind == 9 { last } else { u8::from(reserved && last == 3) };
             if kind == 9 && reserved {

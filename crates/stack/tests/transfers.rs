@@ -8,15 +8,18 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod pair;
+mod translator;
 mod watch;
 
 use firstflight_link::path::PathConfig;
 use firstflight_stack::{CarrierConfig, ConnId, IoError, ListenerId};
 use firstflight_tcp::congestion::Algorithm;
+use firstflight_wire::Instant;
 use pair::{End, Pair, key, policy};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::time::Duration;
+use translator::{Translator, translate};
 use watch::Watch;
 
 const DEFAULT_SEEDS: u64 = 1000;
@@ -123,10 +126,20 @@ fn path(dice: &mut Dice) -> PathConfig {
     }
 }
 
-/// On raw IP, or in UDP.
-fn transfer(seed: u64, carried: bool) -> Done {
+/// How segments travel.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Ip,
+    Udp,
+    /// In UDP, through an address translator that gives the client another port at random times.
+    Rebound,
+}
+
+fn transfer(seed: u64, way: Way) -> Done {
+    let carried = way != Way::Ip;
     let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed));
     let mut path = path(&mut dice);
+    let delay = path.delay + path.jitter;
     let v6 = dice.chance(40);
     if v6 {
         path.mtu = path.mtu.max(1280);
@@ -167,6 +180,7 @@ fn transfer(seed: u64, carried: bool) -> Done {
             firstflight_link::path::Verdict::Forward
         }));
     }
+    let mut rebinding = (way == Way::Rebound).then(|| Rebinding::new(seed, &mut pair, delay));
     pair.keep_log = std::env::var_os("FIRSTFLIGHT_SEED").is_some();
     let listener = pair.listen(Some(policy(key(1), 10)));
     // A first visit fetches the cookie in half of the runs, so that both paths are run.
@@ -185,7 +199,9 @@ fn transfer(seed: u64, carried: bool) -> Done {
     let data: Vec<u8> = (0..first).map(|i| byte(seed, End::Client, i)).collect();
     client.id = Some(pair.connect(&data, dice.chance(70)));
     client.written = first;
-    let end = pair.now + Duration::from_secs(4 * 3600);
+    // A client that only receives is found again by its next keep-alive, each time.
+    let hours = if way == Way::Rebound { 24 } else { 4 };
+    let end = pair.now + Duration::from_secs(hours * 3600);
     let mut watches = [End::Client, End::Server].map(|end| Watch::new(end, longest));
     loop {
         pair.flush();
@@ -202,6 +218,11 @@ fn transfer(seed: u64, carried: bool) -> Done {
         }
         if client.over() && (server.over() || (server.id.is_none() && client.failed.is_some())) {
             break;
+        }
+        // A SYN that goes again from another port is another SYN, and makes another child.
+        let open = client.id.and_then(|id| pair.client.info(id)).is_some_and(|info| info.confirmed);
+        if let Some(rebinding) = rebinding.as_mut().filter(|_| open) {
+            rebinding.run(pair.now);
         }
         if !pair.step() {
             dump(&pair);
@@ -222,7 +243,40 @@ fn transfer(seed: u64, carried: bool) -> Done {
         );
     }
     check(&mut pair, listener, &client, &server);
-    Done { algorithm, bytes: client.read + server.read, whole: client.failed.is_none() }
+    let moves = pair.server.counters().carrier_paths_moved;
+    Done { algorithm, bytes: client.read + server.read, whole: client.failed.is_none(), moves }
+}
+
+/// A translator, and when its mapping changes next.
+struct Rebinding {
+    translator: Translator,
+    dice: Dice,
+    next: Instant,
+    /// Milliseconds between two changes, at least and more at most.
+    pause: [u64; 2],
+}
+
+impl Rebinding {
+    fn new(seed: u64, pair: &mut Pair, delay: Duration) -> Self {
+        let mut dice = Dice(ChaCha8Rng::seed_from_u64(!seed));
+        // A mapping lasts ten round trips at least: to find the client again takes some.
+        let least = (delay.as_millis() as u64 * 20).max(100);
+        let pause = dice.pick(&[[least, 1_000], [least, 5_000], [least, 60_000]]);
+        let next = pair.now + Duration::from_millis(dice.below(pause[1]));
+        Self { translator: translate(pair), dice, next, pause }
+    }
+
+    fn run(&mut self, now: Instant) {
+        if now < self.next {
+            return;
+        }
+        self.next = now + Duration::from_millis(self.pause[0] + self.dice.below(self.pause[1]));
+        // Sometimes back to one that it has had.
+        let back = self.dice.chance(10);
+        let step = if back { 3_999 } else { 1 };
+        let port = 61_000 + (self.translator.port() - 61_000 + step) % 4_000;
+        self.translator.set(port);
+    }
 }
 
 /// What became of a transfer.
@@ -231,6 +285,7 @@ struct Done {
     algorithm: Algorithm,
     bytes: usize,
     whole: bool,
+    moves: u64,
 }
 
 /// The algorithm that all connections are to have.
@@ -292,23 +347,31 @@ fn check(pair: &mut Pair, listener: ListenerId, client: &App, server: &App) {
 
 #[test]
 fn every_byte_arrives_or_both_ends_fail() {
-    transfers(false);
+    transfers(Way::Ip);
 }
 
 #[test]
 fn the_same_in_udp() {
-    transfers(true);
+    transfers(Way::Udp);
 }
 
-fn transfers(carried: bool) {
+#[test]
+fn the_same_in_udp_from_ports_that_change() {
+    let moves = transfers(Way::Rebound);
+    assert!(moves > 100, "{moves}");
+}
+
+/// How often connections moved, in all.
+fn transfers(way: Way) -> u64 {
     if let Some(seed) = std::env::var("FIRSTFLIGHT_SEED").ok().and_then(|s| s.parse().ok()) {
-        println!("seed {seed}: {:?}", transfer(seed, carried));
-        return;
+        println!("seed {seed}: {:?}", transfer(seed, way));
+        return u64::MAX;
     }
     let seeds = std::env::var("FIRSTFLIGHT_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(DEFAULT_SEEDS);
+    let mut moves = 0;
     let mut sums = Algorithm::ALL.map(|_| (0, 0, 0));
     for seed in 0..seeds {
-        let result = std::panic::catch_unwind(|| transfer(seed, carried));
+        let result = std::panic::catch_unwind(|| transfer(seed, way));
         match result {
             Ok(done) => {
                 let at = Algorithm::ALL.iter().position(|a| *a == done.algorithm).unwrap();
@@ -316,6 +379,7 @@ fn transfers(carried: bool) {
                 *runs += 1;
                 *complete += u64::from(done.whole);
                 *bytes += done.bytes;
+                moves += done.moves;
             }
             Err(panic) => {
                 eprintln!("seed {seed} failed: run it alone with FIRSTFLIGHT_SEED={seed}");
@@ -328,4 +392,5 @@ fn transfers(carried: bool) {
         // Paths this bad may break some connections; if many break, recovery does not work.
         assert!(complete * 100 >= runs * 95, "{algorithm}: only {complete} of {runs} complete");
     }
+    moves
 }

@@ -7,6 +7,8 @@
 //! +-------+-------+---------------+
 //! | 0x09  | 0     | 1 or 2        |  control, alone: 1 keep-alive, 2 reset
 //! +-------+-------+---------------+
+//! | 0x09  | 0     | 3 or 4        |  control: 3 path challenge, 4 path response; twelve bytes follow:
+//! +-------+-------+---------------+  the sender's inner port, the receiver's, 64 random bits
 //! ```
 //!
 //! RFC 9443 §3 leaves first bytes from 4 to 15 free, so STUN, DTLS, RTP and QUIC can share the port. The segment's ports are inner ones; its checksum is zero and ignored, because address
@@ -30,6 +32,8 @@ const SEGMENT: u8 = 0x08;
 const CONTROL: u8 = 0x09;
 const KEEP_ALIVE: u16 = 1;
 const RESET: u16 = 2;
+const CHALLENGE: u16 = 3;
+const RESPONSE: u16 = 4;
 
 /// What a UDP payload carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,13 +44,49 @@ pub enum Carried<'a> {
     Control(Control),
 }
 
-/// A message between the ends of the carrier, about all connections between two UDP ports.
+/// A message between the ends of the carrier: about all connections between two UDP ports, or about one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Control {
     /// Nothing to say: it keeps the mapping of an address translator alive (RFC 4787 §4.3).
     KeepAlive,
     /// The answer to a keep-alive: its sender has no connection between these two ports.
     Reset,
+    /// Its sender asks whether this connection is at the UDP port that the message goes to.
+    PathChallenge(PathProof),
+    /// The answer to a path challenge, with its bits: it is.
+    PathResponse(PathProof),
+}
+
+/// Which connection a path check is about, and what proves that its peer can be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PathProof {
+    /// Inner port of who sends the message, not 0.
+    pub src_port: u16,
+    /// Inner port of who receives it, not 0.
+    pub dst_port: u16,
+    /// Random bits of the challenge.
+    pub bits: u64,
+}
+
+impl PathProof {
+    /// Length of a message with it, the carrier's header included, bytes.
+    pub const MESSAGE: usize = HEADER + 12;
+
+    fn parse(rest: &[u8]) -> Result<Self, ParseError> {
+        let bytes: &[u8; 12] = rest.try_into().map_err(|_| ParseError::Malformed("path check"))?;
+        let &[a, b, c, d, bits @ ..] = bytes;
+        let (src_port, dst_port) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+        if src_port == 0 || dst_port == 0 {
+            return Err(ParseError::Malformed("path check"));
+        }
+        Ok(Self { src_port, dst_port, bits: u64::from_be_bytes(bits) })
+    }
+
+    fn to_bytes(self) -> [u8; 12] {
+        let ([a, b], [c, d]) = (self.src_port.to_be_bytes(), self.dst_port.to_be_bytes());
+        let [e, f, g, h, i, j, k, l] = self.bits.to_be_bytes();
+        [a, b, c, d, e, f, g, h, i, j, k, l]
+    }
 }
 
 impl<'a> Carried<'a> {
@@ -64,6 +104,10 @@ impl<'a> Carried<'a> {
             (SEGMENT, 0, 0) => Ok(Self::Segment(rest)),
             (CONTROL, 0, KEEP_ALIVE) if rest.is_empty() => Ok(Self::Control(Control::KeepAlive)),
             (CONTROL, 0, RESET) if rest.is_empty() => Ok(Self::Control(Control::Reset)),
+            (CONTROL, 0, CHALLENGE) => {
+                PathProof::parse(rest).map(|p| Self::Control(Control::PathChallenge(p)))
+            }
+            (CONTROL, 0, RESPONSE) => PathProof::parse(rest).map(|p| Self::Control(Control::PathResponse(p))),
             (SEGMENT | CONTROL, ..) => Err(ParseError::Malformed("carrier header")),
             _ => Err(ParseError::Malformed("carrier type")),
         }
@@ -89,13 +133,21 @@ impl Control {
     /// [`EmitError::BufferTooSmall`].
     #[inline]
     pub fn emit(self, out: &mut [u8]) -> Result<usize, EmitError> {
-        let [high, low] = match self {
-            Self::KeepAlive => KEEP_ALIVE,
-            Self::Reset => RESET,
+        let (kind, proof) = match self {
+            Self::KeepAlive => (KEEP_ALIVE, None),
+            Self::Reset => (RESET, None),
+            Self::PathChallenge(proof) => (CHALLENGE, Some(proof)),
+            Self::PathResponse(proof) => (RESPONSE, Some(proof)),
+        };
+        let len = if proof.is_some() { PathProof::MESSAGE } else { HEADER };
+        let out = out.get_mut(..len).ok_or(EmitError::BufferTooSmall)?;
+        let (header, rest) = out.split_first_chunk_mut().ok_or(EmitError::BufferTooSmall)?;
+        let [high, low] = kind.to_be_bytes();
+        *header = [CONTROL, 0, high, low];
+        if let Some(proof) = proof {
+            rest.copy_from_slice(&proof.to_bytes());
         }
-        .to_be_bytes();
-        *out.first_chunk_mut().ok_or(EmitError::BufferTooSmall)? = [CONTROL, 0, high, low];
-        Ok(HEADER)
+        Ok(len)
     }
 }
 
@@ -122,9 +174,30 @@ mod tests {
     }
 
     #[test]
+    fn path_challenge_and_response() {
+        let proof = PathProof { src_port: 80, dst_port: 40_000, bits: 0x0102_0304_0506_0708 };
+        let (challenge, response) = (Control::PathChallenge(proof), Control::PathResponse(proof));
+        for (control, last) in [(challenge, 3), (response, 4)] {
+            let mut out = [0xff; 17];
+            assert_eq!(control.emit(&mut out), Ok(PathProof::MESSAGE));
+            assert_eq!(out[..16], [9, 0, 0, last, 0, 80, 0x9c, 0x40, 1, 2, 3, 4, 5, 6, 7, 8]);
+            assert_eq!(Carried::parse(&out[..16]), Ok(Carried::Control(control)));
+            // Too short, too long, without a port.
+            for bad in
+                [&out[..4], &out[..15], &out[..17], &[9, 0, 0, last, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]]
+            {
+                assert_eq!(Carried::parse(bad), Err(ParseError::Malformed("path check")), "{bad:?}");
+            }
+            assert_eq!(control.emit(&mut out[..15]), Err(EmitError::BufferTooSmall));
+        }
+        // No larger than the smallest segment: who forges an address gains nothing.
+        const { assert!(PathProof::MESSAGE < HEADER + 20) };
+    }
+
+    #[test]
     fn others_are_refused() {
         assert_eq!(Carried::parse(&[8, 0, 0]), Err(ParseError::Truncated));
-        for reserved in [[8, 1, 0, 0], [8, 0, 1, 0], [8, 0, 0, 1], [9, 1, 0, 1], [9, 0, 0, 0], [9, 0, 0, 3]] {
+        for reserved in [[8, 1, 0, 0], [8, 0, 1, 0], [8, 0, 0, 1], [9, 1, 0, 1], [9, 0, 0, 0], [9, 0, 0, 5]] {
             assert_eq!(Carried::parse(&reserved), Err(ParseError::Malformed("carrier header")));
         }
         // STUN, DTLS, RTP, QUIC's long and short headers.
@@ -136,8 +209,11 @@ mod tests {
     proptest! {
         /// What is read is written the same again.
         #[test]
-        fn round_trip(payload in proptest::collection::vec(any::<u8>(), 0..12)) {
-            let mut out = [0; 12];
+        fn round_trip(start in any::<[bool; 2]>(), rest in proptest::collection::vec(any::<u8>(), 0..20)) {
+            // A control message about a path, half of the time.
+            let head: &[u8] = if start[0] { &[9, 0, 0, 3 + u8::from(start[1])] } else { &[] };
+            let payload = [head, &rest].concat();
+            let mut out = [0; 24];
             match Carried::parse(&payload) {
                 Ok(Carried::Segment(rest)) => {
                     let at = emit_segment_header(&mut out).unwrap();

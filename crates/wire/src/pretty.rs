@@ -155,6 +155,12 @@ fn udp(packet: &Packet<'_>, f: &mut Formatter<'_>) -> fmt::Result {
         }
         Ok(Carried::Control(Control::KeepAlive)) => f.write_str(", carrier keep-alive")?,
         Ok(Carried::Control(Control::Reset)) => f.write_str(", carrier reset")?,
+        Ok(Carried::Control(Control::PathChallenge(path))) => {
+            write!(f, ", carrier path challenge {} > {}", path.src_port, path.dst_port)?;
+        }
+        Ok(Carried::Control(Control::PathResponse(path))) => {
+            write!(f, ", carrier path response {} > {}", path.src_port, path.dst_port)?;
+        }
         Err(_) => return Ok(()),
     }
     match udp::Datagram::parse_checked(packet.payload, src, dst) {

@@ -13,6 +13,7 @@ mod getters;
 mod handshake;
 mod model;
 mod owed;
+mod path;
 mod recover;
 mod segment;
 #[cfg(test)]

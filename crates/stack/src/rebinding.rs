@@ -1,0 +1,383 @@
+//! A client's UDP port changes, because an address translator has forgotten its mapping: the path is checked, and the
+//! connection moves (`docs/carrier.md`).
+//!
+//! Only connections that clients opened in UDP are here. Nothing of it runs for a segment of a known flow.
+
+use crate::egress::Reply;
+use crate::event::Drop;
+use crate::flow::FlowKey;
+use crate::slot::Slot;
+use crate::stack::Stack;
+use crate::time_wait::TimeWaitTable;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::time::Duration;
+use firstflight_tcp::{StateName, TimeWaitAction};
+use firstflight_wire::Instant;
+use firstflight_wire::carrier::{Control, PathProof};
+use firstflight_wire::tcp::{Flags, Segment};
+use hashbrown::HashTable;
+
+/// Connections that differ in the client's UDP port only, as far as they are told apart.
+const ALIKE: usize = 8;
+/// Least time between challenges for one connection; a round-trip time, if that is longer.
+const GAP: Duration = Duration::from_millis(100);
+/// Challenges without a response, at least, and the time since the first, at least, after which a port is given up.
+const CHALLENGES: u8 = 4;
+const PATIENCE: Duration = Duration::from_secs(15);
+/// A check that has not ended is forgotten then.
+const FORGET: Duration = Duration::from_secs(60);
+/// For so long after a move the port before can take the connection back; for so long after it has shown that it works,
+/// no other is checked.
+const SETTLE: Duration = Duration::from_secs(10);
+/// Connections that are challenged in one turn because another one between the same ports has moved, the time between
+/// turns, how often each has its turn (with twice the time between rounds each time), and how many pairs of ports wait for
+/// turns.
+const TURN: usize = 16;
+const TURNS_APART: Duration = Duration::from_millis(250);
+const ROUNDS: u8 = 6;
+const WAITING: usize = 1024;
+
+/// Where connections in UDP are found if their client's UDP port is not the one they have, and the checks of new ports.
+#[derive(Debug)]
+pub(crate) struct Paths {
+    groups: HashTable<Group>,
+    /// By connection (index): one for each, at most.
+    checks: BTreeMap<u32, Check>,
+    turns: VecDeque<Turns>,
+    /// Connections in TIME-WAIT, found without the client's UDP port.
+    closed: TimeWaitTable,
+}
+
+/// Connections (index) that differ in the client's UDP port only.
+#[derive(Debug)]
+struct Group {
+    /// Of the key without that port.
+    hash: u64,
+    first: u32,
+    others: Vec<u32>,
+}
+
+impl Group {
+    fn members(&self) -> impl Iterator<Item = u32> + '_ {
+        core::iter::once(self.first).chain(self.others.iter().copied())
+    }
+}
+
+/// The check of one connection's path.
+#[derive(Debug)]
+struct Check {
+    /// The port that the connection has, or had before it moved in the last moments, and the bits that it was sent.
+    home: (u16, u64),
+    /// The port that is checked, and the bits that it was sent.
+    asked: Option<(u16, u64)>,
+    /// When that began.
+    began: Instant,
+    /// When a challenge last left, and how many have.
+    sent: Option<Instant>,
+    count: u8,
+    /// It has moved, and until then may go back.
+    moved: Option<Instant>,
+    /// Its own port has answered: no other is checked before.
+    stays: Option<Instant>,
+}
+
+impl Check {
+    fn new(home: u16, bits: u64, now: Instant) -> Self {
+        Self { home: (home, bits), asked: None, began: now, sent: None, count: 0, moved: None, stays: None }
+    }
+
+    /// Another port is asked, with these bits.
+    fn ask(&mut self, port: u16, bits: u64, now: Instant) {
+        (self.asked, self.began, self.count) = (Some((port, bits)), now, 0);
+    }
+
+    fn has_given_up(&self, now: Instant) -> bool {
+        self.count >= CHALLENGES && now - self.began >= PATIENCE
+    }
+}
+
+/// Connections between two ports of which one has moved: the others are challenged in turn.
+#[derive(Debug)]
+struct Turns {
+    /// The ports before (index and generation).
+    pair: (u32, u32),
+    /// The client's new port.
+    port: u16,
+    at: Instant,
+    /// The connection (index) to go on with.
+    next: u32,
+    /// Rounds that are over.
+    round: u8,
+}
+
+impl Paths {
+    pub fn new(time_waits: usize) -> Self {
+        Self {
+            groups: HashTable::new(),
+            checks: BTreeMap::new(),
+            turns: VecDeque::new(),
+            closed: TimeWaitTable::new(time_waits),
+        }
+    }
+
+    /// Adds connection `index`; `alike` says of another one whether it differs in the client's UDP port only. Where there
+    /// are too many, it is not added.
+    pub fn add(&mut self, hash: u64, index: u32, alike: impl Fn(u32) -> bool) {
+        match self.groups.find_mut(hash, |group| group.hash == hash && alike(group.first)) {
+            Some(group) if group.others.len() + 1 < ALIKE => group.others.push(index),
+            Some(_) => {}
+            None => {
+                let group = Group { hash, first: index, others: Vec::new() };
+                self.groups.insert_unique(hash, group, |group| group.hash);
+            }
+        }
+    }
+
+    /// Takes connection `index` out, if it is in.
+    pub fn remove(&mut self, hash: u64, index: u32) {
+        let its = |group: &Group| group.hash == hash && group.members().any(|one| one == index);
+        let Ok(mut entry) = self.groups.find_entry(hash, its) else { return };
+        let group = entry.get_mut();
+        if group.first != index {
+            group.others.retain(|one| *one != index);
+        } else if let Some(other) = group.others.pop() {
+            group.first = other;
+        } else {
+            entry.remove();
+        }
+    }
+
+    /// The connections of this hash; the caller compares the keys.
+    fn alike(&self, hash: u64) -> impl Iterator<Item = u32> + '_ {
+        self.groups.iter_hash(hash).filter(move |group| group.hash == hash).flat_map(Group::members)
+    }
+
+    /// Connection `index` is over.
+    pub fn forget(&mut self, index: u32) {
+        self.checks.remove(&index);
+    }
+
+    pub fn expire(&mut self, now: Instant) {
+        self.closed.expire(now);
+    }
+
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let turn = self.turns.iter().map(|turns| turns.at).min();
+        [turn, self.closed.next_deadline()].into_iter().flatten().min()
+    }
+}
+
+impl Stack {
+    /// The hash of what all connections have in common that differ in the client's UDP port only.
+    pub(crate) fn hash_anywhere(&self, key: &FlowKey) -> u64 {
+        self.hasher.hash(&key.anywhere())
+    }
+
+    /// A segment in UDP of no flow: whether it belongs to a connection whose client had another UDP port. Then it is
+    /// dropped, and the new port checked.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn comes_from_new_port(&mut self, key: &FlowKey, segment: &Segment<'_>, now: Instant) -> bool {
+        let others = Flags::SYN.union(Flags::RST);
+        if !segment.flags.contains(Flags::ACK) || segment.flags.intersects(others) {
+            return false;
+        }
+        let fits = |slot: &Slot| slot.conn.fits(segment, now);
+        let Some(index) = self.alike(key).filter_map(|(i, slot)| Some((fits(slot)?, i))).min().map(|m| m.1)
+        else {
+            return self.repeats_last_ack(key, segment, now);
+        };
+        let taken = self.check_port(index, key.outer_remote(), now);
+        if taken {
+            self.drop_packet(Drop::UncheckedPath);
+        }
+        taken
+    }
+
+    /// The connections that a segment with this key may belong to, if its client's UDP port has changed.
+    fn alike(&self, key: &FlowKey) -> impl Iterator<Item = (u32, &Slot)> {
+        let (hash, key) = (self.hash_anywhere(key), key.anywhere());
+        let indices = self.carrier.iter().flat_map(move |carrier| carrier.paths.alike(hash));
+        indices.filter_map(move |index| {
+            let slot = self.slots.get(index)?;
+            (slot.key.anywhere() == key).then_some((index, slot))
+        })
+    }
+
+    /// Challenges connection `index` at another UDP port of its client. False if that has been done in vain for long
+    /// enough.
+    fn check_port(&mut self, index: u32, port: u16, now: Instant) -> bool {
+        let bits = [self.random.next_u64(), self.random.next_u64()];
+        let (Some(slot), Some(carrier)) = (self.slots.get(index), &mut self.carrier) else { return true };
+        let (key, current) = (slot.key, slot.key.outer_remote());
+        let gap = slot.conn.rtt().map_or(GAP, |(srtt, _)| srtt.max(GAP));
+        let fresh = || Check::new(current, bits[0], now);
+        let check = carrier.paths.checks.entry(index).or_insert_with(fresh);
+        if check.stays.is_some_and(|until| now < until) {
+            return true;
+        }
+        let settled = check.moved.or(check.stays).is_some_and(|until| now >= until);
+        let forgotten = check.asked.is_some() && now - check.began >= FORGET;
+        if settled || forgotten && check.moved.is_none() {
+            *check = fresh();
+        }
+        if check.asked.is_some_and(|(asked, _)| asked == port) && check.has_given_up(now) {
+            return false;
+        }
+        if check.sent.is_some_and(|sent| now - sent < gap) {
+            return true;
+        }
+        let goes_back = port == check.home.0;
+        if !goes_back && check.asked.is_none_or(|(asked, _)| asked != port) {
+            check.ask(port, bits[1], now);
+        }
+        (check.sent, check.count) = (Some(now), check.count.saturating_add(1));
+        let asked = check.asked.filter(|_| !goes_back);
+        let home = check.home;
+        self.counters.carrier_paths_checked += 1;
+        for (port, bits) in asked.into_iter().chain([home]) {
+            let to = key.carried(key.outer_local(), port);
+            self.reply(Reply::Control(to, Control::PathChallenge(proof(&key, bits))));
+        }
+        true
+    }
+
+    /// A challenge: answered if it names a connection that we opened. What the server has not taken, because it came from
+    /// an unknown port, goes again behind the response.
+    pub(crate) fn path_challenged(&mut self, key: &FlowKey, bits: u64, now: Instant) {
+        let Some(index) = self.find(key) else { return };
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        if !slot.client || slot.conn.state() == StateName::SynSent {
+            return;
+        }
+        slot.conn.unheard(now);
+        self.reply(Reply::Control(key.outer(), Control::PathResponse(proof(key, bits))));
+        self.touched(index, now);
+    }
+
+    /// A response from the UDP port of `key`.
+    pub(crate) fn path_answered(&mut self, key: &FlowKey, bits: u64, now: Instant) {
+        let from = (key.outer_remote(), bits);
+        let Some(carrier) = &self.carrier else { return };
+        let checks = &carrier.paths.checks;
+        let asked = |index: u32| {
+            checks.get(&index).is_some_and(|check| check.asked == Some(from) || check.home == from)
+        };
+        let Some(index) = self.alike(key).map(|(index, _)| index).find(|index| asked(*index)) else { return };
+        let current = self.slots.get(index).map_or(0, |slot| slot.key.outer_remote());
+        // What another connection has cannot be taken.
+        if from.0 != current && self.find(key).is_some() {
+            return;
+        }
+        // Good once.
+        let spent = self.random.next_u64();
+        let Some(check) = self.carrier.as_mut().and_then(|c| c.paths.checks.get_mut(&index)) else { return };
+        if check.home == from {
+            // The port that it has, or had, works: who sent from another one was somebody else, or is back.
+            (check.asked, check.moved, check.stays) = (None, None, Some(now + SETTLE));
+            check.home.1 = spent;
+        } else {
+            (check.asked, check.moved) = (None, Some(now + SETTLE));
+        }
+        if from.0 != current {
+            self.move_connection(index, key, now);
+        }
+    }
+
+    /// The client of connection `index` is at the UDP port of `key`.
+    fn move_connection(&mut self, index: u32, key: &FlowKey, now: Instant) {
+        let before = self.slots.get(index).and_then(|slot| slot.pair);
+        let left = before.and_then(|pair| self.carrier.as_ref()?.has_accepted_others(pair, index));
+        self.rekey(index, key, false, now);
+        self.counters.carrier_paths_moved += 1;
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.conn.moved(now);
+        }
+        self.touched(index, now);
+        if let Some(pair) = left
+            && let Some(carrier) = &mut self.carrier
+        {
+            carrier.paths.take_turns(pair, key.outer_remote(), now);
+        }
+    }
+
+    /// Challenges the connections whose turn it is.
+    #[cold]
+    pub(crate) fn take_turns(&mut self, now: Instant) {
+        loop {
+            let Some(carrier) = &mut self.carrier else { return };
+            let Some(at) = carrier.paths.turns.iter().position(|turns| turns.at <= now) else { return };
+            let Some(mut turns) = carrier.paths.turns.remove(at) else { return };
+            let Some(accepted) = carrier.accepted(turns.pair) else { continue };
+            let members: Vec<u32> = accepted.range(turns.next..).take(TURN).copied().collect();
+            turns.at = now + TURNS_APART;
+            match members.last() {
+                Some(last) if members.len() == TURN => turns.next = last + 1,
+                _ => {
+                    turns.at = now + TURNS_APART * (1 << turns.round);
+                    (turns.next, turns.round) = (0, turns.round + 1);
+                }
+            }
+            let port = turns.port;
+            if turns.round < ROUNDS {
+                carrier.paths.turns.push_back(turns);
+            }
+            for index in members {
+                self.check_port(index, port, now);
+            }
+        }
+    }
+
+    /// Connection `index` in UDP is over: if it is in TIME-WAIT and a client opened it, that is remembered.
+    #[cold]
+    pub(crate) fn note_closed(&mut self, index: u32, now: Instant) {
+        let Some(slot) = self.slots.get(index) else { return };
+        if slot.client || slot.conn.state() != StateName::TimeWait {
+            return;
+        }
+        let (hash, record) = (self.hash_anywhere(&slot.key), slot.conn.time_wait());
+        if let Some(carrier) = &mut self.carrier {
+            carrier.paths.closed.insert(hash, record, now, self.tcp.time_wait);
+        }
+    }
+
+    /// A repetition of the FIN that brought a connection into TIME-WAIT, with exactly the right numbers: it is
+    /// acknowledged to where it came from. The offset of our timestamps is that of the port that the connection began
+    /// with, so the acknowledgement has the newest timestamp that the client has seen.
+    fn repeats_last_ack(&mut self, key: &FlowKey, segment: &Segment<'_>, now: Instant) -> bool {
+        let hash = self.hash_anywhere(key);
+        let Some(carrier) = &mut self.carrier else { return false };
+        let Some(record) = carrier.paths.closed.find(hash) else { return false };
+        if record.judge(segment) != (TimeWaitAction::Acknowledge { restart: true })
+            || segment.ack != record.snd_nxt
+        {
+            return false;
+        }
+        let lasts = self.tcp.time_wait;
+        carrier.paths.closed.restart(hash, now, lasts);
+        self.time_wait.restart(self.hasher.hash(key), now, lasts);
+        let echo = segment.options.timestamps.map(|ts| ts.echo);
+        self.reply_time_wait(*key, &record, echo, now);
+        true
+    }
+}
+
+impl Paths {
+    /// One connection between the ports `pair` has moved to `port`: the others are challenged there, in turn.
+    fn take_turns(&mut self, pair: (u32, u32), port: u16, now: Instant) {
+        let turns = Turns { pair, port, at: now, next: 0, round: 0 };
+        let room = self.turns.len() < WAITING;
+        match self.turns.iter_mut().find(|turns| turns.pair == pair) {
+            // They have their turns there already.
+            Some(before) if before.port == port => {}
+            Some(before) => *before = Turns { at: before.at, ..turns },
+            None if room => self.turns.push_back(turns),
+            None => {}
+        }
+    }
+}
+
+fn proof(key: &FlowKey, bits: u64) -> PathProof {
+    PathProof { src_port: key.local_port(), dst_port: key.remote_port(), bits }
+}

@@ -1,0 +1,500 @@
+//! TCP in UDP: who tries to move somebody else's connection to another UDP port, and what that costs the server.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod peer;
+
+use firstflight_stack::{CarrierConfig, ConnId, Drop, StateName};
+use firstflight_wire::carrier::{Carried, Control, PathProof};
+use firstflight_wire::ip::Packet;
+use firstflight_wire::udp::Datagram;
+use peer::{CLIENT_PORT, PORT, Peer, Seg, seg};
+
+/// The stack's UDP port, and the peer's.
+const OURS: u16 = 4433;
+const THEIRS: u16 = 5000;
+const NEW: u16 = 6000;
+
+fn new() -> Peer {
+    let mut p = Peer::with(|config| config.carrier = Some(CarrierConfig::new(OURS)));
+    p.outer = Some((THEIRS, OURS));
+    p
+}
+
+/// A connection that the peer opened from [`THEIRS`], and one byte of the stack's data that is not acknowledged.
+fn server() -> (Peer, ConnId) {
+    let mut p = new();
+    let listener = p.listen();
+    let id = p.open_passive(listener, seg().mss(1176));
+    p.write(id, b"x");
+    p.expect();
+    (p, id)
+}
+
+/// Sends a segment from this UDP port of the peer.
+fn from(p: &mut Peer, port: u16, segment: Seg) {
+    let outer = p.outer.replace((port, OURS));
+    p.send(segment);
+    p.outer = outer;
+}
+
+/// The messages that left: to which port, and what.
+fn controls(p: &mut Peer) -> Vec<(u16, Control)> {
+    p.pump();
+    let read = |packet: Vec<u8>| {
+        let ip = Packet::parse(&packet).unwrap();
+        let datagram = Datagram::parse(ip.payload).unwrap();
+        match Carried::parse(datagram.payload).unwrap() {
+            Carried::Control(control) => (datagram.dst_port, control),
+            Carried::Segment(_) => panic!("a segment"),
+        }
+    };
+    p.others.drain(..).map(read).collect()
+}
+
+/// The challenges that left, by the ports that they left for.
+fn challenges(p: &mut Peer) -> Vec<(u16, PathProof)> {
+    let challenge = |(port, control)| match control {
+        Control::PathChallenge(proof) => (port, proof),
+        other => panic!("{other:?}"),
+    };
+    controls(p).into_iter().map(challenge).collect()
+}
+
+/// The two challenges that follow a segment from `port`: for it, and for the port that the connection has.
+fn both(p: &mut Peer, port: u16, own: u16) -> [PathProof; 2] {
+    let sent = challenges(p);
+    let ports: Vec<u16> = sent.iter().map(|one| one.0).collect();
+    assert_eq!(ports, [port, own]);
+    let [new, old] = [sent[0].1, sent[1].1];
+    assert_ne!(new.bits, old.bits);
+    assert_eq!((new.src_port, new.dst_port), (p.local_port, p.port));
+    [new, old]
+}
+
+fn control(p: &mut Peer, port: u16, control: Control) {
+    let mut payload = [0; PathProof::MESSAGE];
+    let len = control.emit(&mut payload).unwrap();
+    let packet = p.udp((port, OURS), &payload[..len]);
+    p.inject(&packet);
+}
+
+/// The response to a challenge, from this port of the peer.
+fn respond(p: &mut Peer, port: u16, proof: PathProof) {
+    let PathProof { src_port, dst_port, bits } = proof;
+    control(p, port, Control::PathResponse(PathProof { src_port: dst_port, dst_port: src_port, bits }));
+}
+
+fn at(p: &Peer, id: ConnId) -> u16 {
+    p.stack.info(id).unwrap().carrier.unwrap()
+}
+
+fn moves(p: &Peer) -> u64 {
+    p.stack.counters().carrier_paths_moved
+}
+
+#[test]
+fn a_segment_from_another_port_is_not_taken_and_the_response_moves_the_connection() {
+    let (mut p, id) = server();
+    from(&mut p, NEW, seg().seq(1).ack(2).data(b"stolen"));
+    p.quiet();
+    let [new, _] = both(&mut p, NEW, THEIRS);
+    assert_eq!((p.read(id), at(&p, id)), (b"".to_vec(), THEIRS));
+    assert_eq!(p.stack.counters().dropped(Drop::UncheckedPath), 1);
+    // Until the response everything goes to the old port, and what comes from there is taken.
+    p.send(seg().seq(1).ack(2).data(b"ours"));
+    assert_eq!(p.read(id), b"ours");
+    p.write(id, b"more");
+    assert_eq!(p.expect().data(b"more").outer, Some((THEIRS, OURS)));
+    respond(&mut p, NEW, new);
+    assert_eq!((at(&p, id), moves(&p)), (NEW, 1));
+    // It says at once what it has, and repeats at once what is not acknowledged.
+    let again = p.expect().data(b"more").ack(5);
+    assert_eq!(again.outer, Some((NEW, OURS)));
+    assert_eq!(p.stack.counters().resets_sent, 0);
+}
+
+/// Only what the connection would take begins a check; all else gets its RST as ever.
+#[test]
+fn a_segment_with_wrong_numbers_begins_no_check() {
+    for timestamps in [false, true] {
+        let mut p = new();
+        let listener = p.listen();
+        let syn = if timestamps { seg().mss(1176).ts(100) } else { seg().mss(1176) };
+        let id = p.open_passive(listener, syn);
+        p.write(id, b"x");
+        let clock = p.expect().ts.map_or(0, |ts| ts.value);
+        let right = |segment: Seg| {
+            if timestamps { segment.ts_echo(101, clock) } else { segment }
+        };
+        let mut wrong = vec![
+            // Beyond the window, long before it, acknowledging what was not sent, and what is too old.
+            right(seg().seq(1 + (16 << 20)).ack(2)),
+            right(seg().seq(1u32.wrapping_sub(16 << 20)).ack(2)),
+            right(seg().seq(1).ack(3)),
+            right(seg().seq(1).ack(1u32.wrapping_sub(1 << 20))),
+        ];
+        if timestamps {
+            wrong.push(seg().seq(1).ack(2));
+            wrong.push(seg().seq(1).ack(2).ts_echo(99, clock));
+            wrong.push(seg().seq(1).ack(2).ts_echo(101, clock.wrapping_add(1)));
+        }
+        for segment in wrong {
+            let what = format!("{segment:?}");
+            from(&mut p, NEW, segment);
+            assert!(controls(&mut p).is_empty(), "{what}");
+            p.expect().is_rst();
+        }
+        // No ACK, SYN, RST.
+        from(&mut p, NEW, right(seg().seq(1).ack(2).rst()));
+        assert!(controls(&mut p).is_empty());
+        p.quiet();
+        from(&mut p, NEW, right(seg().seq(1).ack(2)));
+        both(&mut p, NEW, THEIRS);
+        // Below the window is right: what was acknowledged to the old port comes again.
+        p.pass(200);
+        p.drain();
+        from(&mut p, NEW, right(seg().seq(0).ack(2)));
+        both(&mut p, NEW, THEIRS);
+        assert_eq!((at(&p, id), p.stack.counters().carrier_paths_checked), (THEIRS, 2));
+    }
+}
+
+#[test]
+fn bits_are_good_only_from_the_port_that_they_were_sent_to_and_only_once() {
+    let (mut p, id) = server();
+    from(&mut p, NEW, seg().seq(1).ack(2));
+    let [new, old] = both(&mut p, NEW, THEIRS);
+    // From a third port, from each other's, with other inner ports, guessed.
+    respond(&mut p, NEW + 1, new);
+    respond(&mut p, THEIRS, new);
+    respond(&mut p, NEW, old);
+    respond(&mut p, NEW, PathProof { dst_port: CLIENT_PORT + 1, ..new });
+    respond(&mut p, NEW, PathProof { src_port: PORT + 1, ..new });
+    respond(&mut p, NEW, PathProof { bits: new.bits ^ 1, ..new });
+    // From another address.
+    p.moves_to("10.0.0.3");
+    respond(&mut p, NEW, new);
+    p.moves_to("10.0.0.2");
+    assert_eq!((at(&p, id), moves(&p)), (THEIRS, 0));
+    respond(&mut p, NEW, new);
+    assert_eq!((at(&p, id), moves(&p)), (NEW, 1));
+    // Everything is replayed after another move.
+    p.pass(11_000);
+    p.drain();
+    from(&mut p, NEW + 1, seg().seq(1).ack(2));
+    let [newest, _] = both(&mut p, NEW + 1, NEW);
+    respond(&mut p, NEW + 1, newest);
+    assert_eq!((at(&p, id), moves(&p)), (NEW + 1, 2));
+    for _ in 0..3 {
+        for (port, proof) in [(NEW, new), (THEIRS, old), (NEW + 1, newest), (NEW, newest)] {
+            respond(&mut p, port, proof);
+        }
+    }
+    assert_eq!((at(&p, id), moves(&p)), (NEW + 1, 2));
+}
+
+/// RFC 9000 §9.3.3: somebody behind the same translator sees the client's packets and answers the challenge. The client's
+/// own port answers, too, and takes the connection back.
+#[test]
+fn who_shares_the_address_loses_the_connection_to_the_port_that_had_it() {
+    // Its response comes first.
+    let (mut p, id) = server();
+    from(&mut p, NEW, seg().seq(1).ack(2));
+    let [new, old] = both(&mut p, NEW, THEIRS);
+    respond(&mut p, NEW, new);
+    assert_eq!(at(&p, id), NEW);
+    respond(&mut p, THEIRS, old);
+    assert_eq!((at(&p, id), moves(&p)), (THEIRS, 2));
+    // Second.
+    let (mut p, id) = server();
+    from(&mut p, NEW, seg().seq(1).ack(2));
+    let [new, old] = both(&mut p, NEW, THEIRS);
+    respond(&mut p, THEIRS, old);
+    respond(&mut p, NEW, new);
+    assert_eq!((at(&p, id), moves(&p)), (THEIRS, 0));
+    // And for 10 s nothing is checked.
+    for _ in 0..9 {
+        p.pass(1_000);
+        p.drain();
+        from(&mut p, NEW, seg().seq(1).ack(2));
+        from(&mut p, NEW + 1, seg().seq(1).ack(2));
+        assert!(controls(&mut p).is_empty());
+        p.quiet();
+    }
+    p.pass(1_100);
+    p.drain();
+    from(&mut p, NEW, seg().seq(1).ack(2));
+    both(&mut p, NEW, THEIRS);
+}
+
+/// It goes on to more ports before the client has answered: the client's port takes the connection back all the same, also
+/// when the first challenge that it got was lost.
+#[test]
+fn a_chain_of_moves_does_not_shake_off_the_client() {
+    let (mut p, id) = server();
+    from(&mut p, NEW, seg().seq(1).ack(2));
+    let [new, old] = both(&mut p, NEW, THEIRS);
+    respond(&mut p, NEW, new);
+    p.pass(300);
+    from(&mut p, NEW + 1, seg().seq(1).ack(2));
+    let [newer, same] = both(&mut p, NEW + 1, THEIRS);
+    assert_eq!(same, old);
+    respond(&mut p, NEW + 1, newer);
+    assert_eq!(at(&p, id), NEW + 1);
+    // The client speaks from its port: it is asked again.
+    p.pass(300);
+    p.send(seg().seq(1).ack(2));
+    assert_eq!(challenges(&mut p), [(THEIRS, old)]);
+    respond(&mut p, NEW, new);
+    respond(&mut p, NEW + 1, newer);
+    respond(&mut p, THEIRS, old);
+    assert_eq!(at(&p, id), THEIRS);
+}
+
+#[test]
+fn a_flood_from_many_ports_gets_one_check_in_100_ms_and_no_more_bytes_than_it_sent() {
+    let (mut p, id) = server();
+    p.send(seg().seq(1).ack(2));
+    p.drain();
+    let (mut received, mut answered) = (0, 0);
+    for n in 0..1_000u16 {
+        let outer = p.outer.replace((NEW + n, OURS));
+        let packet = p.packet(&seg().seq(1).ack(2));
+        p.outer = outer;
+        received += packet.len();
+        p.inject(&packet);
+        for (port, _) in challenges(&mut p) {
+            // What goes to the connection's own port is no larger either.
+            answered += if port == THEIRS { 0 } else { 28 + PathProof::MESSAGE };
+        }
+        p.pass(1);
+    }
+    p.quiet();
+    assert!((9..=10).contains(&p.stack.counters().carrier_paths_checked));
+    assert!(answered < received, "{answered} for {received}");
+    assert_eq!((at(&p, id), p.stack.counters().resets_sent), (THEIRS, 0));
+    // A single segment, too: 52 bytes came, 44 leave.
+    p.pass(100);
+    let outer = p.outer.replace((NEW, OURS));
+    let packet = p.packet(&seg().seq(1).ack(2));
+    p.outer = outer;
+    p.inject(&packet);
+    assert_eq!((packet.len(), p.others[0].len()), (52, 44));
+}
+
+/// The client's challenge is repeated with the same bits: an answer that is slower than the next challenge counts.
+#[test]
+fn a_repeated_challenge_has_the_same_bits() {
+    let (mut p, id) = server();
+    from(&mut p, NEW, seg().seq(1).ack(2));
+    let first = both(&mut p, NEW, THEIRS);
+    p.pass(150);
+    p.drain();
+    from(&mut p, NEW, seg().seq(1).ack(2));
+    assert_eq!(both(&mut p, NEW, THEIRS), first);
+    respond(&mut p, NEW, first[0]);
+    assert_eq!(at(&p, id), NEW);
+}
+
+#[test]
+fn a_port_that_never_responds_is_given_up_after_four_challenges_and_15_seconds() {
+    let (mut p, id) = server();
+    for n in 0..4 {
+        from(&mut p, NEW, seg().seq(1).ack(2));
+        both(&mut p, NEW, THEIRS);
+        p.pass(4_000);
+        p.drain();
+        assert_eq!(p.stack.counters().resets_sent, 0, "{n}");
+    }
+    from(&mut p, NEW, seg().seq(1).ack(2));
+    assert!(controls(&mut p).is_empty());
+    assert_eq!(p.expect().is_rst().outer, Some((NEW, OURS)));
+    // The connection is where it was, and another port is checked.
+    assert_eq!((at(&p, id), p.state(id)), (THEIRS, StateName::Established));
+    from(&mut p, NEW + 1, seg().seq(1).ack(2));
+    both(&mut p, NEW + 1, THEIRS);
+}
+
+/// Nothing is kept of a check beyond its connection.
+#[test]
+fn a_connection_that_ends_in_a_check_leaves_nothing() {
+    let (mut p, id) = server();
+    from(&mut p, NEW, seg().seq(1).ack(2));
+    let [new, old] = both(&mut p, NEW, THEIRS);
+    p.abort(id);
+    p.release(id);
+    p.drain();
+    respond(&mut p, NEW, new);
+    respond(&mut p, THEIRS, old);
+    from(&mut p, NEW, seg().seq(1).ack(2));
+    p.expect().is_rst();
+    assert!(controls(&mut p).is_empty());
+    assert_eq!((p.stack.connections(), p.stack.poll_timeout()), (0, None));
+}
+
+#[test]
+fn neighbours_with_the_same_inner_ports_do_not_get_each_others_connections() {
+    let mut p = new();
+    let listener = p.listen();
+    // Their numbers differ.
+    let ids: Vec<ConnId> = (0..2u16)
+        .map(|n| {
+            p.outer = Some((THEIRS + n, OURS));
+            p.flow(CLIENT_PORT, if n == 0 { 1_000 } else { 3_000_000_000 });
+            p.open_passive(listener, seg().mss(1176))
+        })
+        .collect();
+    // The second one's segment: the second one is checked, and moves.
+    from(&mut p, NEW, seg().seq(1).ack(1).data(b"b"));
+    let [new, _] = both(&mut p, NEW, THEIRS + 1);
+    respond(&mut p, NEW, new);
+    assert_eq!((at(&p, ids[0]), at(&p, ids[1])), (THEIRS, NEW));
+    p.drain();
+    from(&mut p, NEW, seg().seq(1).ack(1).data(b"b"));
+    assert_eq!((p.read(ids[0]), p.read(ids[1])), (b"".to_vec(), b"b".to_vec()));
+    // A connection does not move to where its neighbour is.
+    assert!(controls(&mut p).is_empty());
+}
+
+/// Eight are told apart. A ninth is an ordinary connection, but cannot move.
+#[test]
+fn more_than_eight_connections_with_the_same_inner_ports_cost_no_more() {
+    let mut p = new();
+    let listener = p.listen();
+    let mut ids = Vec::new();
+    for n in 0..20u16 {
+        p.outer = Some((THEIRS + n, OURS));
+        p.flow(CLIENT_PORT, u32::from(n) << 28);
+        ids.push(p.open_passive(listener, seg().mss(1176)));
+    }
+    // The last one.
+    from(&mut p, NEW, seg().seq(1).ack(1));
+    assert!(controls(&mut p).is_empty());
+    p.expect().is_rst();
+    p.send(seg().seq(1).ack(1).data(b"here"));
+    assert_eq!(p.read(ids[19]), b"here");
+    // There is room again when one of the eight has ended.
+    p.abort(ids[3]);
+    p.drain();
+    p.outer = Some((THEIRS + 30, OURS));
+    p.flow(CLIENT_PORT, 0xf800_0000);
+    let late = p.open_passive(listener, seg().mss(1176));
+    from(&mut p, NEW, seg().seq(1).ack(1));
+    let [new, _] = both(&mut p, NEW, THEIRS + 30);
+    respond(&mut p, NEW, new);
+    assert_eq!(at(&p, late), NEW);
+}
+
+/// A client answers for what it opened, and for nothing else; not with more than what came.
+#[test]
+fn a_client_answers_challenges_for_its_own_connections_only() {
+    let mut p = new();
+    let id = p.open_active(seg().mss(1176));
+    p.drain();
+    let (theirs, ours) = (p.port, p.local_port);
+    let challenge = |src_port, dst_port| PathProof { src_port, dst_port, bits: 7 };
+    control(&mut p, THEIRS, Control::PathChallenge(challenge(theirs, ours)));
+    assert_eq!(controls(&mut p), [(THEIRS, Control::PathResponse(challenge(ours, theirs)))]);
+    // It says again what it has: perhaps that was not taken.
+    p.expect().is_ack().ack(1);
+    p.quiet();
+    for (port, proof) in [
+        (THEIRS, challenge(theirs, ours ^ 1)),
+        (THEIRS, challenge(theirs + 1, ours)),
+        (THEIRS + 1, challenge(theirs, ours)),
+    ] {
+        control(&mut p, port, Control::PathChallenge(proof));
+        assert!(controls(&mut p).is_empty());
+    }
+    // Nor does a response move it: it is the client.
+    from(&mut p, NEW, seg().seq(1).ack(1));
+    p.expect().is_rst();
+    respond(&mut p, NEW, challenge(ours, theirs));
+    assert_eq!((at(&p, id), controls(&mut p).len()), (THEIRS, 0));
+    // A server does not answer for what was opened to it.
+    let (mut p, _) = server();
+    control(&mut p, THEIRS, Control::PathChallenge(challenge(CLIENT_PORT, PORT)));
+    assert!(controls(&mut p).is_empty());
+    p.quiet();
+}
+
+/// Forged challenges do not make a client send all the time: once in half a round trip at most.
+#[test]
+fn forged_challenges_make_a_client_repeat_little() {
+    let mut p = new();
+    p.port = PORT;
+    let id = p.connect(b"", false);
+    p.expect().is_syn();
+    p.pass(100);
+    p.send(seg().syn().ack(1).mss(1176));
+    p.expect().is_ack();
+    p.write(id, b"data");
+    p.expect().data(b"data");
+    let proof = PathProof { src_port: PORT, dst_port: p.local_port, bits: 7 };
+    for _ in 0..100 {
+        control(&mut p, THEIRS, Control::PathChallenge(proof));
+        p.pass(1);
+    }
+    assert!(p.drain().len() <= 2);
+}
+
+/// Who only has a connection of its own from the same address gets no other's.
+#[test]
+fn followers_are_those_between_the_same_ports() {
+    let mut p = new();
+    let listener = p.listen();
+    let open = |p: &mut Peer, outer, port| {
+        p.outer = Some((outer, OURS));
+        p.flow(port, 77);
+        p.open_passive(listener, seg().mss(1176))
+    };
+    let other = open(&mut p, THEIRS + 1, 40_001);
+    let follower = open(&mut p, THEIRS, 40_002);
+    let first = open(&mut p, THEIRS, 40_003);
+    from(&mut p, NEW, seg().seq(1).ack(1));
+    let [new, _] = both(&mut p, NEW, THEIRS);
+    respond(&mut p, NEW, new);
+    p.pass(1);
+    let sent = challenges(&mut p);
+    let inner: Vec<(u16, u16)> = sent.iter().map(|(port, proof)| (*port, proof.dst_port)).collect();
+    assert_eq!(inner, [(NEW, 40_002), (THEIRS, 40_002)]);
+    respond(&mut p, NEW, sent[0].1);
+    assert_eq!([first, follower, other].map(|id| at(&p, id)), [NEW, NEW, THEIRS + 1]);
+    // Nothing is left of it.
+    for id in [first, follower, other] {
+        p.abort(id);
+        p.release(id);
+        assert_eq!(p.reason(id), None);
+    }
+    p.drain();
+    p.pass(20_000);
+    assert!(controls(&mut p).is_empty());
+    assert_eq!((p.stack.connections(), p.stack.poll_timeout()), (0, None));
+}
+
+/// Moves that follow each other put no retransmission off: each repeats what is missing, whatever was probed before.
+#[test]
+fn each_move_repeats_what_is_missing() {
+    for holes in [false, true] {
+        let mut p = new();
+        let listener = p.listen();
+        let id = p.open_passive(listener, seg().mss(1176).sack_ok());
+        p.write(id, &[7; 2 * 1176]);
+        p.drain();
+        if holes {
+            // The first of two is lost.
+            p.send(seg().seq(1).ack(1).sack(&[(1177, 2353)]));
+            p.drain();
+        }
+        for n in 0..5 {
+            from(&mut p, NEW + n, seg().seq(1).ack(1));
+            let sent = challenges(&mut p);
+            respond(&mut p, NEW + n, sent[0].1);
+            assert_eq!(at(&p, id), NEW + n);
+            let again = p.drain();
+            assert!(again.iter().any(|got| got.data.len() == 1176), "{holes} {n}: {again:?}");
+            p.pass(150);
+            p.drain();
+        }
+    }
+}
