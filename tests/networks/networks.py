@@ -35,7 +35,7 @@ from words import (
 FO, FO_UDP = Way("ip"), Way("udp")
 ASAP_UDP, ASAP = Way("udp", "certificate"), Way("ip", "certificate")
 KNOWN, KNOWN_UDP = Way("ip", "certificate", known=True), Way("udp", "certificate", known=True)
-BOTH, BOTH_UDP = Way("ip", "both"), Way("udp", "both")
+BOTH_KNOWN_UDP = Way("udp", "both", known=True)
 
 #: How long a SYN waits for its answer before another one follows, ms: nothing is known of the round trip, or it is.
 FIRST_TIMEOUT, TIMEOUT = 1000, 130
@@ -227,7 +227,7 @@ def crowds():
     yield Crowd("crowd-asap", "24 clients behind one address at once", KNOWN_UDP, clients=24, **CERTIFIED)
     yield Crowd("crowd-fo", "12 clients behind one address at once", FO_UDP, clients=12)
     yield Stale(
-        "stale", "the server's key changed three times", BOTH_UDP,
+        "stale", "the server's key changed three times", BOTH_KNOWN_UDP,
         words=(STALE | ACCEPTED, STALE | ACCEPTED, ACCEPTED),
         most=150,
     )  # fmt: skip

@@ -59,7 +59,7 @@ pub struct Carrier {
     pub datagram: u16,
     /// See [`CarrierConfig::probe`].
     pub probe: bool,
-    keep_alive: Option<Duration>,
+    keep_alive: Option<KeepAlive>,
     keep_alive_for: Option<Duration>,
     /// Connections whose client's UDP port may change.
     pub paths: Paths,
@@ -68,6 +68,16 @@ pub struct Carrier {
     wheel: TimerWheel,
     /// Pairs (index and generation) whose keep-alive waits to be sent.
     due: VecDeque<(u32, u32)>,
+}
+
+/// Shortest silence before a keep-alive.
+const SHORTEST: Duration = Duration::from_millis(10);
+
+/// When keep-alives leave: see [`CarrierConfig::first_keep_alive`].
+#[derive(Debug, Clone, Copy)]
+struct KeepAlive {
+    first: Duration,
+    every: Duration,
 }
 
 /// Two UDP ports with connections between them.
@@ -84,12 +94,21 @@ struct Pair {
     used_at: Instant,
     /// When anything last left.
     kept_at: Instant,
+    /// Keep-alives since the last segment left.
+    unused: u8,
     /// The wheel will call it.
     armed: bool,
     /// A keep-alive was sent, and no reset believed since.
     asked: bool,
     /// From which of `opened` on to probe.
     next: u32,
+}
+
+impl Pair {
+    /// How long nothing has to leave until the next keep-alive does.
+    fn interval(&self, times: KeepAlive) -> Duration {
+        times.first.saturating_mul(1 << self.unused.min(16)).min(times.every)
+    }
 }
 
 impl Carrier {
@@ -100,7 +119,10 @@ impl Carrier {
             from_socket: config.from_socket,
             datagram: config.datagram,
             probe: config.probe,
-            keep_alive: config.keep_alive.filter(|every| !every.is_zero()),
+            keep_alive: config
+                .keep_alive
+                .filter(|every| !every.is_zero())
+                .map(|every| KeepAlive { first: config.first_keep_alive.max(SHORTEST), every }),
             keep_alive_for: config.keep_alive_for,
             paths: Paths::new(time_waits),
             pairs: Slab::default(),
@@ -125,6 +147,7 @@ impl Carrier {
                 used_at: now,
                 kept_at: now,
                 armed: false,
+                unused: 0,
                 asked: false,
                 next: 0,
             });
@@ -169,13 +192,14 @@ impl Carrier {
     #[inline]
     pub fn sent(&mut self, id: PairId, now: Instant) {
         let Some(pair) = self.pairs.get_mut(id.index()) else { return };
-        (pair.used_at, pair.kept_at) = (now, now);
-        if !pair.armed
+        let rested = pair.unused > 0;
+        (pair.used_at, pair.kept_at, pair.unused) = (now, now, 0);
+        if (rested || !pair.armed)
             && !pair.opened.is_empty()
-            && let Some(every) = self.keep_alive
+            && let Some(times) = self.keep_alive
         {
             pair.armed = true;
-            self.wheel.schedule(id.index(), now + every);
+            self.wheel.expedite(id.index(), now + pair.interval(times));
         }
     }
 
@@ -184,7 +208,7 @@ impl Carrier {
         self.paths.expire(now);
         while let Some(index) = self.wheel.pop_expired(now) {
             let generation = self.pairs.generation(index);
-            let (Some(pair), Some(every)) = (self.pairs.get_mut(index), self.keep_alive) else { continue };
+            let (Some(pair), Some(times)) = (self.pairs.get_mut(index), self.keep_alive) else { continue };
             pair.armed = false;
             // The next segment begins anew.
             let held = |index: &u32| slots.get(*index).is_some_and(|slot| slot.owner == Owner::Application);
@@ -193,12 +217,13 @@ impl Carrier {
             {
                 continue;
             }
-            if now - pair.kept_at >= every {
+            if now - pair.kept_at >= pair.interval(times) {
                 (pair.kept_at, pair.asked) = (now, true);
+                pair.unused = pair.unused.saturating_add(1);
                 self.due.push_back((index, generation));
             }
             pair.armed = true;
-            let next = pair.kept_at + every;
+            let next = pair.kept_at + pair.interval(times);
             self.wheel.schedule(index, next);
         }
     }

@@ -165,6 +165,10 @@ pub struct CarrierConfig {
     /// Silence after which a keep-alive is sent between two UDP ports with a connection that was opened here:
     /// address translators forget mappings that nobody uses (RFC 4787 §4.3). `None` sends none.
     pub keep_alive: Option<Duration>,
+    /// Silence after which the first keep-alive behind a segment is sent, at least 10 ms; each further one waits twice as
+    /// long, up to `keep_alive`. A client that only receives would otherwise notice late that an address translator has
+    /// given it another UDP port.
+    pub first_keep_alive: Duration,
     /// Longest time in which keep-alives alone are sent; `None`: as long as an application holds a connection between
     /// the two ports that was opened here and is not over.
     pub keep_alive_for: Option<Duration>,
@@ -183,6 +187,7 @@ impl CarrierConfig {
             datagram: firstflight_wire::carrier::BASE_DATAGRAM,
             probe: true,
             keep_alive: Some(Duration::from_secs(15)),
+            first_keep_alive: Duration::from_millis(500),
             keep_alive_for: None,
             from_socket: false,
         }

@@ -16,8 +16,17 @@ const THEIRS: u16 = 5000;
 const KEEP_ALIVE: [u8; 4] = [9, 0, 0, 1];
 const RESET: [u8; 4] = [9, 0, 0, 2];
 
+/// Keep-alives that are equally far apart.
+fn regular() -> CarrierConfig {
+    CarrierConfig { first_keep_alive: Duration::MAX, ..CarrierConfig::new(OURS) }
+}
+
 fn new() -> Peer {
-    let mut p = Peer::with(|config| config.carrier = Some(CarrierConfig::new(OURS)));
+    with(regular())
+}
+
+fn with(carrier: CarrierConfig) -> Peer {
+    let mut p = Peer::with(|config| config.carrier = Some(carrier));
     p.outer = Some((THEIRS, OURS));
     p
 }
@@ -84,7 +93,7 @@ fn keep_alives_last_as_long_as_the_application_holds_the_connection() {
 fn keep_alives_can_be_ended_some_time_after_the_last_segment() {
     let mut p = Peer::with(|config| {
         let keep_alive_for = Some(Duration::from_secs(20 * 60));
-        config.carrier = Some(CarrierConfig { keep_alive_for, ..CarrierConfig::new(OURS) });
+        config.carrier = Some(CarrierConfig { keep_alive_for, ..regular() });
     });
     p.outer = Some((THEIRS, OURS));
     let id = opened(&mut p);
@@ -157,7 +166,7 @@ fn who_was_connected_to_sends_no_keep_alives() {
 fn keep_alives_can_be_turned_off_and_set() {
     for (every, count) in [(None, 0), (Some(Duration::from_secs(5)), 6)] {
         let mut p = Peer::with(|config| {
-            config.carrier = Some(CarrierConfig { keep_alive: every, ..CarrierConfig::new(OURS) });
+            config.carrier = Some(CarrierConfig { keep_alive: every, ..regular() });
         });
         p.outer = Some((THEIRS, OURS));
         opened(&mut p);
@@ -228,4 +237,28 @@ fn a_reset_of_the_carrier_asks_for_sixteen_connections_at_most_and_for_all_in_tu
         }));
     }
     assert_eq!(asked.len(), 20);
+}
+
+/// The first one leaves soon: whoever waits for a response sends nothing else, and may have another port meanwhile.
+#[test]
+fn keep_alives_begin_soon_after_the_last_segment_and_then_get_rare() {
+    let mut p = with(CarrierConfig::new(OURS));
+    let id = opened(&mut p);
+    for again in 0..3 {
+        let begun = p.ms();
+        let mut count = 0;
+        for seconds_after in [0.5, 1.5, 3.5, 7.5, 15.5, 30.5, 45.5] {
+            let at = begun + (seconds_after * 1000.0) as u64;
+            p.at(at - 10);
+            assert_eq!(p.others.len(), count, "{again}: before {seconds_after} s");
+            p.at(at + 20);
+            count += 1;
+            assert_eq!(p.others.len(), count, "{again}: at {seconds_after} s");
+        }
+        assert_eq!(controls(&mut p), vec![KEEP_ALIVE.to_vec(); count]);
+        // A segment begins it anew.
+        p.write(id, b"x");
+        p.expect();
+        p.send(seg().seq(1).ack(2 + again));
+    }
 }
