@@ -121,7 +121,7 @@ reasons! {
     ClockSkew "clock-skew"
         "the clocks are too far apart, or too uncertain, to judge the credential's age"
     Overloaded "overloaded"
-        "the server had no time to verify the credential"
+        "the server had no time to verify the credential, or no room for the first flight"
     StoreUnavailable "store-unavailable"
         "the farm's shared store gave no answer in time"
     PendingLimit "pending-limit"
@@ -174,6 +174,10 @@ reasons! {
         "another of the server's addresses was tried first, and only that SYN may carry the data"
     OldConnection "old-connection"
         "the SYN met an earlier connection of the same ports at the server, and a plain SYN was sent instead"
+    Barred "barred"
+        "the client's key or address is barred for a while, after resets or wrong signatures"
+    NetworkLimit "network-limit"
+        "the share of the client's network in the server's time for signatures is used up"
 }
 
 impl fmt::Display for Reason {
@@ -194,7 +198,7 @@ mod tests {
         let sentences: BTreeSet<_> = Reason::ALL.iter().map(ToString::to_string).collect();
         assert_eq!(labels.len(), Reason::ALL.len());
         assert_eq!(sentences.len(), Reason::ALL.len());
-        assert_eq!(Reason::ALL.len(), 40);
+        assert_eq!(Reason::ALL.len(), 42);
     }
 
     #[test]

@@ -200,7 +200,7 @@ impl Stack {
                 }
                 Work::Verify(candidate) => {
                     self.spoil(syn);
-                    Some(Refused { status: Status::Overloaded, tag: candidate.tag(), hint: Hint::None })
+                    Some(Refused::new(Status::Overloaded, candidate.tag()))
                 }
                 _ => None,
             };

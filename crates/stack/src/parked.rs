@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use firstflight_credential::asap::{Candidate, Refused};
 use firstflight_credential::{Grant, JobRequest, Place, Work};
-use firstflight_wire::asap::{Hint, Offer, Status};
+use firstflight_wire::asap::{Offer, Status};
 use firstflight_wire::carrier::{FOLLOWER_BYTES, FOLLOWERS};
 use firstflight_wire::tcp::Segment;
 use firstflight_wire::{Instant, SeqNum};
@@ -50,7 +50,7 @@ impl Parked {
     /// What the SYN-ACK says about its credential block, if it has one, when that is refused.
     #[must_use]
     pub fn refused(&self, status: Status) -> Option<Refused> {
-        self.tag.map(|tag| Refused { status, tag, hint: Hint::None })
+        self.tag.map(|tag| Refused::new(status, tag))
     }
 }
 
