@@ -1,6 +1,6 @@
 //! The server's one decision about a first flight.
 
-use crate::asap::{self, AsapPolicy, AsapShard, Candidate, Refused};
+use crate::asap::{AsapPolicy, AsapShard, Candidate, Refused};
 use crate::cookie::Flow;
 use crate::one_time::Serial;
 use crate::outcome::Reason;
@@ -203,7 +203,7 @@ pub enum JobResult {
 pub enum Work {
     /// Ask a store, or whoever answers for it.
     Ask(JobRequest),
-    /// Verify signatures: [`asap::verify`].
+    /// Verify signatures: [`crate::asap::verify`].
     Verify(Box<Candidate>),
 }
 
@@ -369,9 +369,12 @@ fn admit_block(
         Err(refused) => {
             // A first flight that is refused only for now must not be accepted later, because its data comes by the
             // ordinary handshake. One below this member's floor must not be accepted by another member of the farm.
-            let for_now = matches!(refused.status, Status::Overloaded | Status::Policy | Status::GuardFloor);
+            let for_now = matches!(
+                refused.status,
+                Status::Overloaded | Status::Policy | Status::GuardFloor | Status::Barred
+            );
             let tell = if for_now { spoil(policies, first, clock) } else { None };
-            return refuse(refused, asap::reason(refused.status), tell);
+            return refuse(refused, refused.reason, tell);
         }
     };
     match pending.reserve(first.flow.client) {

@@ -121,7 +121,7 @@ reasons! {
     ClockSkew "clock-skew"
         "the clocks are too far apart, or too uncertain, to judge the credential's age"
     Overloaded "overloaded"
-        "the server had no time to verify the credential"
+        "the server had no time to verify the credential, or no room for the first flight"
     StoreUnavailable "store-unavailable"
         "the farm's shared store gave no answer in time"
     PendingLimit "pending-limit"
@@ -178,6 +178,10 @@ reasons! {
         "a RST or an ICMP error answered the SYN with the option or data, and a plain SYN was sent instead"
     PathTooSmall "path-too-small"
         "the SYN with data was larger than the path passes, and a smaller SYN was sent instead"
+    Barred "barred"
+        "the client's key or address is barred for a while, after resets or wrong signatures"
+    NetworkLimit "network-limit"
+        "the share of the client's network in the server's time for signatures is used up"
 }
 
 impl fmt::Display for Reason {
@@ -198,7 +202,7 @@ mod tests {
         let sentences: BTreeSet<_> = Reason::ALL.iter().map(ToString::to_string).collect();
         assert_eq!(labels.len(), Reason::ALL.len());
         assert_eq!(sentences.len(), Reason::ALL.len());
-        assert_eq!(Reason::ALL.len(), 42);
+        assert_eq!(Reason::ALL.len(), 44);
     }
 
     #[test]

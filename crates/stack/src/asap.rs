@@ -6,7 +6,7 @@ use crate::stack::Stack;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
-use firstflight_credential::asap::{self, BATCH, Candidate, Refused, Verified, reason};
+use firstflight_credential::asap::{self, BATCH, Candidate, Refused, Verified};
 use firstflight_credential::{JobResult, Redemption};
 use firstflight_tcp::CloseReason;
 use firstflight_wire::Instant;
@@ -95,7 +95,7 @@ impl Stack {
             Ok(Redemption::Ask(job)) => return self.parked.ask(id, candidate, job),
             Ok(Redemption::Yes) => (JobResult::Accept, None),
             Ok(Redemption::No(why)) => (JobResult::Refuse(why), None::<Refused>),
-            Err(refused) => (JobResult::Refuse(reason(refused.status)), Some(refused)),
+            Err(refused) => (JobResult::Refuse(refused.reason), Some(refused)),
         };
         if let Some(mut parked) = self.parked.take(id) {
             if refused.is_some_and(|refused| !refused.is_forged()) {
@@ -144,6 +144,15 @@ impl Stack {
             self.disowned(child, now);
         }
         self.certified.remove(&child);
+    }
+
+    /// The ACK of a child whose first flight came with a certificate proves its client's address.
+    pub(crate) fn proved(&mut self, child: u32, now: Instant) {
+        let vouched = self.certified.remove(&child);
+        if let Some(slot) = self.slots.get_mut(child).filter(|_| vouched.is_some()) {
+            let address = slot.key.remote_ip();
+            self.asap.acknowledged(address, now);
+        }
     }
 
     /// A router or host says of a child whose client's address was not proved that there is nobody. Whether it

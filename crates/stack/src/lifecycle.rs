@@ -80,9 +80,11 @@ impl Stack {
             // A connection beyond the limit is reset before the application can accept it.
             self.join_client(index, now);
         }
-        let Some(slot) = self.slots.get_mut(index) else { return };
+        let Some(mut slot) = self.slots.get_mut(index) else { return };
         if slot.certificate {
-            self.certified.remove(&index);
+            self.proved(index, now);
+            let Some(again) = self.slots.get_mut(index) else { return };
+            slot = again;
         }
         let granted = core::mem::take(&mut slot.granted);
         if let Owner::SynQueue(listener) = slot.owner {

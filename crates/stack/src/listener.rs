@@ -37,6 +37,10 @@ const CERTIFIED_RETRIES: u8 = 2;
 /// The same where nothing came from the client's address.
 const RELAYED_RETRIES: u8 = 1;
 
+/// Bytes sent before the ACK of a client that has many first flights without an ACK already
+/// ([`Place::is_borrowed`]), for each byte received: as in QUIC (RFC 9000 §8).
+const BORROWED_TIMES: u32 = 3;
+
 /// Seconds that a child whose SYN-ACK is not sent again any more still answers the client's SYN: some
 /// retransmissions of that (RFC 6298 §2: 1, 2, 4, … s).
 const LINGER_S: u16 = 60;
@@ -200,7 +204,7 @@ impl Stack {
                 }
                 Work::Verify(candidate) => {
                     self.spoil(syn);
-                    Some(Refused { status: Status::Overloaded, tag: candidate.tag(), hint: Hint::None })
+                    Some(Refused::new(Status::Overloaded, candidate.tag()))
                 }
                 _ => None,
             };
@@ -304,12 +308,14 @@ impl Stack {
         let received = below + (20 + segment.options.raw.len() + segment.payload.len()) as u32;
         let response = self.listeners.at(syn.listener).map(|l| l.config.response).unwrap_or_default();
         let times = |k: u32| k.saturating_mul(received);
+        let most = if unlikely(place.is_borrowed()) { times(BORROWED_TIMES) } else { u32::MAX };
         let budget = |before_ack: Option<BeforeAck>| {
             let vouched = match before_ack {
                 Some(BeforeAck::Times(k)) => times(k),
                 //= rfc7413 4.2.2-c
                 Some(BeforeAck::InitialWindow) | None => u32::MAX,
             };
+            let vouched = vouched.min(most);
             match response {
                 ResponsePolicy::Immediately => vouched,
                 ResponsePolicy::Times(k) => times(k).min(vouched),

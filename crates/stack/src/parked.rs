@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use firstflight_credential::asap::{Candidate, Refused};
 use firstflight_credential::{Grant, JobRequest, Place, Work};
-use firstflight_wire::asap::{Hint, Offer, Status};
+use firstflight_wire::asap::{Offer, Status};
 use firstflight_wire::carrier::{FOLLOWER_BYTES, FOLLOWERS};
 use firstflight_wire::tcp::Segment;
 use firstflight_wire::{Instant, SeqNum};
@@ -50,7 +50,7 @@ impl Parked {
     /// What the SYN-ACK says about its credential block, if it has one, when that is refused.
     #[must_use]
     pub fn refused(&self, status: Status) -> Option<Refused> {
-        self.tag.map(|tag| Refused { status, tag, hint: Hint::None })
+        self.tag.map(|tag| Refused::new(status, tag))
     }
 }
 
@@ -245,8 +245,10 @@ impl ParkingLot {
     /// Keeps what follows a SYN that waits (`bytes` are the whole of `segment`), for the connection that it may
     /// become. False if it is too far behind, too much, or there already.
     pub fn follow(&mut self, job: JobId, segment: &Segment<'_>, bytes: Vec<u8>) -> bool {
-        let room = self.max_bytes.saturating_sub(self.bytes);
         let Some(parked) = self.entries.get_live(job.index, job.generation) else { return false };
+        // The many first flights of one client leave room for the SYNs of others.
+        let most = if parked.place.is_borrowed() { self.max_bytes / 2 } else { self.max_bytes };
+        let room = most.saturating_sub(self.bytes);
         let Ok(syn) = Segment::parse(&parked.segment) else { return false };
         let end = syn.seq + syn.len();
         let offset = segment.seq.distance_from(end);

@@ -33,6 +33,7 @@ fn reason(status: Status) -> Reason {
         Status::WrongIdentity => Reason::WrongIdentity,
         Status::Malformed => Reason::Malformed,
         Status::GuardFloor => Reason::GuardFloor,
+        Status::Barred => Reason::Barred,
         other => panic!("{other:?} is no refusal"),
     }
 }

@@ -448,7 +448,7 @@ fn a_remote_guard_is_asked_after_the_signatures() {
     // The bar still knows whose certificate it was.
     s.p.send(seg().seq(AFTER).rst());
     next(&mut s);
-    s.refuses(flight(9), Status::Policy);
+    s.refuses(flight(9), Status::Barred);
 }
 
 /// The same id is the same question, whatever the port.
@@ -585,6 +585,6 @@ fn what_is_revoked_while_a_farm_is_asked_is_refused() {
     s.p.send(seg().seq(AFTER).rst());
     answer(&mut s, second, JobResult::Accept);
     let got = s.p.expect().syn_ack();
-    assert_eq!(reply(&got).unwrap().status, Status::Policy);
+    assert_eq!(reply(&got).unwrap().status, Status::Barred);
     s.p.nothing_to_accept(s.listener);
 }

@@ -84,6 +84,30 @@ fn overloaded_by_the_budget() {
     assert_eq!(reply, Reply { status: Status::Overloaded, tag: [5, 5], hint: Hint::None });
 }
 
+/// Of 500 signatures a second for new certificates one network has a sixteenth, and may have saved up a second's: 15 first
+/// flights at once. The server says whose share it was.
+#[test]
+fn overloaded_by_the_share_of_one_network() {
+    let mut s = server_with(|config| config.limits.asap.per_second = 1000, |_| {}, |_| {});
+    for n in 0..15 {
+        s.p.send(flight(n));
+        next(&mut s);
+    }
+    s.p.quiet();
+    let port = s.p.port;
+    s.p.send(flight(99));
+    let got = s.p.expect().syn_ack().ack(1);
+    assert_eq!(reply(&got).map(|r| (r.status, r.tag)), Some((Status::Overloaded, [99, 99])));
+    assert_eq!(s.p.stack.counters().server.count(Outcome::Handshake(Reason::NetworkLimit)), 1);
+    assert_eq!(s.verify(), 15);
+    s.p.drain();
+    s.p.flow(port + 1, 77);
+    s.p.moves_to("10.9.0.2");
+    let other = certified::certificate(1, 3, "10.9.0.2".parse().unwrap());
+    let got = s.asks(syn(&request(&other, 5, DATA, 0)));
+    assert_eq!(reply(&got).unwrap().status, Status::Accepted, "another network has its own");
+}
+
 #[test]
 fn overloaded_by_the_pending_limit() {
     let s = trusting(|asap| asap.pending = Arc::new(PendingLimit::new(0)));

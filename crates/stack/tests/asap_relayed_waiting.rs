@@ -203,7 +203,7 @@ fn what_is_accepted_and_disowned_is_the_last() {
         s.p.quiet();
         assert_eq!(s.p.stack.counters().relayed_dropped, 1);
         let got = s.asks(direct(7)).ack(1);
-        assert_eq!(reply(&got).status, Status::Policy);
+        assert_eq!(reply(&got).status, Status::Barred);
     }
 }
 

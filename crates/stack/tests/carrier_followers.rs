@@ -294,6 +294,29 @@ fn what_is_held_counts_among_the_bytes_that_wait() {
     assert_eq!(drops(&mut s), 0);
 }
 
+/// One client's many first flights leave half of the room for what others send.
+#[test]
+fn a_client_that_borrows_places_may_fill_half_of_the_room() {
+    let data = stream(3000);
+    let mut s = server_on(|config| config.limits.parked_bytes = 8000, |_| {});
+    for n in 0..9 {
+        s.p.flow(CLIENT_PORT + n, PEER_ISN);
+        s.p.send(flight(1, 1 + n as u8));
+    }
+    let parked = 8000 - 9 * 260;
+    assert!(parked > 5000, "nine SYNs take less than half");
+    for (offset, dropped) in [(0, 0), (1000, 1)] {
+        s.p.send(follower(&data, offset, 1000));
+        assert_eq!(drops(&mut s), dropped, "of the ninth, at {offset}");
+    }
+    // The first has a place of its own.
+    s.p.flow(CLIENT_PORT, PEER_ISN);
+    for offset in [0, 1000, 2000] {
+        s.p.send(follower(&data, offset, 1000));
+    }
+    assert_eq!(drops(&mut s), 0);
+}
+
 #[test]
 fn what_is_odd_is_not_held() {
     let data = stream(100);

@@ -3,11 +3,12 @@
 
 mod peer;
 
+use firstflight_credential::{Outcome, Reason};
 use firstflight_stack::{Drop, ResponsePolicy, StateName};
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::tcp::Flags;
 use peer::visited::{AFTER, DATA, first_flight, server, server_with, syn};
-use peer::{CLIENT_PORT, seg};
+use peer::{CLIENT_PORT, key, policy, seg};
 
 // --- answering before the handshake is complete ------------------------------------------------------
 
@@ -90,6 +91,41 @@ fn response_policy_times() {
     p.quiet();
     p.send(seg().seq(AFTER).ack(1 + early as u32));
     assert!(p.drain().iter().map(|g| g.data.len()).sum::<usize>() >= 9_000);
+}
+
+/// Of a client with many first flights under way, the first ones draw an initial window each, and the others three times
+/// what they brought: the client may be an office, or a victim whose cookie was stolen. The ACK lifts that.
+#[test]
+fn beyond_its_own_places_a_client_is_sent_three_times_what_it_sent() {
+    let policy = policy(key(1), 256);
+    let (mut p, listener, cookie) = server_with(|_| {}, |c| c.fast_open = Some(policy));
+    let received = 40 + 16 + DATA.len();
+    for n in 0..85 {
+        p.flow(CLIENT_PORT + n, 77);
+        p.send(first_flight(&cookie));
+        p.expect().syn_ack().ack(AFTER);
+        let id = p.accept(listener);
+        assert_eq!(p.read(id), DATA, "executed at once");
+        p.write(id, &[b'a'; 30_000]);
+        let early: usize = p.drain().iter().map(|g| g.data.len()).sum();
+        if n < 8 {
+            assert_eq!(early, 10_000);
+        } else {
+            assert!(early > 0 && early <= 3 * received, "{early} bytes for the first flight {n}");
+            p.send(seg().seq(AFTER).ack(1 + early as u32));
+            assert!(p.drain().iter().map(|g| g.data.len()).sum::<usize>() >= 9_000);
+            // It would give its place back: another takes it.
+            p.flow(CLIENT_PORT + 1000 + n, 77);
+            p.send(first_flight(&cookie));
+            p.accept(listener);
+            p.drain();
+        }
+    }
+    p.flow(CLIENT_PORT + 500, 77);
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack().ack(1);
+    let refused = Outcome::Handshake(Reason::ClientLimit);
+    assert_eq!(p.stack.counters().server.count(refused), 1);
 }
 
 /// Nothing but the SYN-ACK, not even a FIN.

@@ -85,6 +85,8 @@ fn said(reason: Reason) -> (Said, Said) {
         R::SynRefused => (By(client::syn_refused), Never(CLIENT_ONLY)),
         R::PathTooSmall => (By(client::path_too_small), Never(CLIENT_ONLY)),
         R::OldConnection => (By(client::old_connection), Never(CLIENT_ONLY)),
+        R::Barred => (By(client::barred), By(server::barred)),
+        R::NetworkLimit => (Never(ONLY_SEEN_THERE), By(server::network_limit)),
         // The enum is not exhaustive to other crates: a new reason ends here.
         other => panic!("{other:?} needs a scenario for both ends, or why an end never says it"),
     }

@@ -73,7 +73,7 @@ impl Certificates {
         let bytes = usize::from(self.request_memory) << 20;
         let pending = match fast_open {
             Some(policy) => Arc::clone(&policy.pending),
-            None => Arc::new(PendingLimit::new(256)),
+            None => Arc::new(PendingLimit::new(super::fast_open::PENDING)),
         };
         let policy = AsapPolicy {
             trust: file.store(),

@@ -14,6 +14,10 @@ use zeroize::Zeroizing;
 /// The variable with the keys, if no option names any.
 const KEY_VARIABLE: &str = "FIRSTFLIGHT_KEY";
 
+/// First flights that may wait for their client's ACK: an office of some sixty hosts behind one address may have five
+/// each at once.
+pub const PENDING: u32 = 1024;
+
 /// How first flights are treated.
 #[derive(clap::Args)]
 pub struct FastOpen {
@@ -45,9 +49,10 @@ pub struct FastOpen {
     #[arg(long)]
     no_cookie: bool,
     /// First flights that may wait for their client's ACK; more become ordinary handshakes
-    #[arg(long, value_name = "N", default_value_t = 256)]
+    #[arg(long, value_name = "N", default_value_t = PENDING)]
     pending: u32,
-    /// Of them, of one client (an IPv4 address, an IPv6 /64) [default: a 32nd of --pending, at least 4]
+    /// Of them, of one client (an IPv4 address, an IPv6 /64), however many are free [default: 4 to 8, and half as many
+    /// as are free]
     #[arg(long, value_name = "N")]
     pending_per_client: Option<u32>,
     /// Count connections that a RST ended as pending for 60 s even if nobody had accepted them

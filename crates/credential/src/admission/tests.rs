@@ -82,7 +82,7 @@ fn granted(grant: Option<Grant>) -> bool {
 
 fn asked(policy: Option<&FastOpenPolicy>, first: &FirstFlight<'_>) -> Admission {
     let policies = Policies { fast_open: policy, asap: None };
-    admit(policies, first, &mut AsapShard::new(asap::BudgetConfig::default()), &CLOCK)
+    admit(policies, first, &mut AsapShard::new(crate::asap::BudgetConfig::default()), &CLOCK)
 }
 
 fn decide(policy: Option<&FastOpenPolicy>, first: &FirstFlight<'_>) -> Decision {

@@ -3,17 +3,15 @@
 //! Garbage that names a trusted verifier costs a verification each. One budget for all would be used up by
 //! it, and honest clients would fall back for ever: so there are lanes, shares for source prefixes, and bars.
 
+use super::bars::Bars;
 use super::certificate::CertificateDigest;
 use crate::lru::Lru;
+use crate::outcome::Reason;
 use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_wire::Instant;
 use firstflight_wire::asap::VerifierId;
 
-/// Wrong requests under a key until it is barred.
-const FAILURES: u8 = 8;
-/// How long a key is barred after wrong requests, an address after a reset.
-const BARRED: Duration = Duration::from_secs(60);
 /// How long the requests of a source prefix are verified one by one after a wrong one, and those of everybody
 /// after too many wrong batches.
 const SINGLY: Duration = Duration::from_secs(10);
@@ -21,6 +19,8 @@ const SINGLY: Duration = Duration::from_secs(10);
 const BATCHES: u32 = 1024;
 /// Fewer than so many count as so many: one failure among the first few says nothing.
 const BATCHES_MIN: u32 = 50;
+/// How long a network may save up its share of a lane.
+const SAVED_BY_NETWORK: Duration = Duration::from_secs(1);
 /// What comes by a front is counted over this time.
 const RELAYED_MINUTE: Duration = Duration::from_secs(60);
 /// Things remembered at once, of each kind.
@@ -44,7 +44,7 @@ impl Default for BudgetConfig {
     }
 }
 
-/// Tokens that come at a rate, up to a tenth of a second's worth.
+/// Tokens that come at a rate, up to some time's worth.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bucket {
     /// Full at this moment, if nothing is taken until then.
@@ -56,13 +56,18 @@ impl Bucket {
         Self { full_at: Instant::ZERO }
     }
 
-    /// Takes `count` tokens, if they are there.
+    /// Takes `count` tokens, if they are there; a tenth of a second's worth may be saved up.
     fn take(&mut self, count: u32, per_second: u32, now: Instant) -> bool {
+        self.take_of(count, per_second, Duration::from_millis(100), now)
+    }
+
+    /// Takes `count` tokens, if they are there, of those that are saved up in `depth`, and of two at least.
+    fn take_of(&mut self, count: u32, per_second: u32, depth: Duration, now: Instant) -> bool {
         if per_second == 0 {
             return false;
         }
         let each = Duration::from_secs(1) / per_second;
-        self.take_time(each * count, Duration::from_millis(100).max(each * 2), now)
+        self.take_time(each * count, depth.max(each * 2), now)
     }
 
     /// Takes as many tokens as come in `time`, if so many are there; never more than come in `depth` are.
@@ -101,20 +106,12 @@ pub struct AsapShard {
     verifiers: Lru<VerifierId, Bucket>,
     /// Requests that fronts handed over and that were right, by the client's prefix.
     relayed: Lru<u64, Bucket>,
-    keys: Lru<[u8; 32], Bar>,
-    addresses: Lru<IpAddr, Instant>,
+    bars: Bars,
     suspects: Lru<u64, Instant>,
     batches: u32,
     failed_batches: u32,
     /// Nothing is verified in a batch until then.
     singly_until: Instant,
-}
-
-/// A client key's sins.
-#[derive(Debug, Clone, Copy)]
-struct Bar {
-    failures: u8,
-    until: Instant,
 }
 
 impl AsapShard {
@@ -129,8 +126,7 @@ impl AsapShard {
             sources: Lru::new(REMEMBERED),
             verifiers: Lru::new(REMEMBERED),
             relayed: Lru::new(REMEMBERED),
-            keys: Lru::new(REMEMBERED),
-            addresses: Lru::new(REMEMBERED),
+            bars: Bars::new(REMEMBERED),
             suspects: Lru::new(REMEMBERED),
             batches: 0,
             failed_batches: 0,
@@ -169,20 +165,27 @@ impl AsapShard {
 
     /// Takes what verifying costs from the lane and from the source network's share of it: that of its /24 or
     /// /56, within which one host may have any address.
-    pub(super) fn afford(&mut self, lane: Lane, prefix: u64, now: Instant) -> bool {
+    ///
+    /// # Errors
+    /// Which of the two has not got so much.
+    pub(super) fn afford(&mut self, lane: Lane, prefix: u64, now: Instant) -> Result<(), Reason> {
         let half = self.config.per_second / 2;
         let (place, count, rate) = match lane {
             Lane::Known => (0, 1, self.config.per_second - half),
             Lane::New => (1, 2, half),
             Lane::Relayed => (2, 2, self.config.relayed_per_second),
         };
-        // A sixteenth of the lane for one network: it takes many to use it up.
+        // A sixteenth of the lane for one network: it takes many to use it up. An office comes all at once, and so a
+        // whole second's worth may be saved up.
         let network = prefix & !0xff;
         let share = self.sources.get_or_insert((lane, network), Bucket::new);
-        if !share.is_some_and(|bucket| bucket.take(count, (rate / 16).max(4), now)) {
-            return false;
+        let within = |bucket: &mut Bucket| bucket.take_of(count, (rate / 16).max(4), SAVED_BY_NETWORK, now);
+        if rate > 0 && !share.is_some_and(within) {
+            return Err(Reason::NetworkLimit);
         }
-        self.lanes.get_mut(place).is_some_and(|bucket| bucket.take(count, rate, now))
+        let lane = self.lanes.get_mut(place);
+        let afforded = lane.is_some_and(|bucket| bucket.take(count, rate, now));
+        if afforded { Ok(()) } else { Err(Reason::Overloaded) }
     }
 
     /// Counts an acceptance under a verifier with a limit.
@@ -203,33 +206,26 @@ impl AsapShard {
         bucket.is_some_and(|bucket| bucket.take_time(RELAYED_MINUTE / 10, RELAYED_MINUTE, now))
     }
 
-    /// Whether this key or this address may use the first flight now.
+    /// Whether this key or this address may not use the first flight now.
     pub(super) fn is_barred(&self, key: &[u8; 32], address: IpAddr, now: Instant) -> bool {
-        self.keys.peek(key).is_some_and(|bar| bar.until > now)
-            || self.addresses.peek(&address).is_some_and(|until| *until > now)
+        self.bars.holds(key, address, now)
     }
 
     /// A reset came from where an accepted first flight said that it came from, before its client's ACK: the
-    /// address may not be the sender's. The key is barred as long as the certificate lasts.
+    /// address may not be the sender's. The key is barred as long as the certificate lasts, and the address for a time
+    /// that grows from zero with each further key.
     pub fn bar(&mut self, key: [u8; 32], lasts: Duration, address: IpAddr, now: Instant) {
-        let forever = Bar { failures: FAILURES, until: now + lasts };
-        if let Some(bar) = self.keys.get_or_insert(key, || forever) {
-            *bar = Bar { failures: FAILURES, until: bar.until.max(forever.until) };
-        }
-        if let Some(until) = self.addresses.get_or_insert(address, || now) {
-            *until = now + BARRED;
-        }
+        self.bars.reset(key, lasts, address, now);
+    }
+
+    /// The ACK of a client at `address` came, whose first flight was accepted: resets of other keys there weigh less.
+    pub fn acknowledged(&mut self, address: IpAddr, now: Instant) {
+        self.bars.acknowledged(address, now);
     }
 
     /// A signature of the request was wrong.
     pub(super) fn failed(&mut self, key: [u8; 32], prefix: u64, now: Instant) {
-        let clean = Bar { failures: 0, until: Instant::ZERO };
-        if let Some(bar) = self.keys.get_or_insert(key, || clean) {
-            bar.failures = bar.failures.saturating_add(1);
-            if bar.failures >= FAILURES {
-                *bar = Bar { failures: 0, until: bar.until.max(now + BARRED) };
-            }
-        }
+        self.bars.failed(key, now);
         self.suspect(prefix, now);
     }
 

@@ -85,11 +85,20 @@ pub struct Refused {
     pub tag: [u8; 2],
     /// More, for clients that welcome it.
     pub hint: Hint,
+    /// The outcome's reason, which may say more than the status.
+    pub reason: Reason,
 }
 
 impl Refused {
-    pub(crate) const fn new(status: Status, tag: [u8; 2]) -> Self {
-        Self { status, tag, hint: Hint::None }
+    /// Refused with this status, and for its reason.
+    #[must_use]
+    pub const fn new(status: Status, tag: [u8; 2]) -> Self {
+        Self { status, tag, hint: Hint::None, reason: reason(status) }
+    }
+
+    /// The same with another reason.
+    const fn because(self, reason: Reason) -> Self {
+        Self { reason, ..self }
     }
 
     /// Whether it was found by a signature, or by an encoding that nobody honest sends. Then nothing is kept
@@ -121,6 +130,7 @@ pub const fn reason(status: Status) -> Reason {
         Status::WrongIdentity => Reason::WrongIdentity,
         Status::Malformed => Reason::Malformed,
         Status::GuardFloor => Reason::GuardFloor,
+        Status::Barred => Reason::Barred,
         _ => Reason::CapabilityUnknown,
     }
 }
@@ -213,11 +223,10 @@ impl AsapPolicy {
             (false, false) => Lane::New,
         };
         if shard.is_barred(client_key.as_bytes(), address, clock.mono) {
-            return Err(refuse(Status::Policy));
+            return Err(refuse(Status::Barred));
         }
-        if !shard.afford(lane, prefix, clock.mono) {
-            return Err(refuse(Status::Overloaded));
-        }
+        let afforded = shard.afford(lane, prefix, clock.mono);
+        afforded.map_err(|reason| refuse(Status::Overloaded).because(reason))?;
         let input = RequestInput {
             carrier,
             relayed: first.relayed,
@@ -260,7 +269,7 @@ impl AsapPolicy {
     /// The entry of the verifier that the certificate names, if it is for the address that it comes from.
     fn trusts(&self, block: &Block, first: &FirstFlight<'_>, clock: &Clock) -> Result<&Trusted, Refused> {
         let now_s = (clock.unix_ms / 1000) as u32;
-        let with = |status, hint| Refused { status, tag: tag(block), hint };
+        let with = |status, hint| Refused { hint, ..Refused::new(status, tag(block)) };
         let Some(trusted) = self.trust.get(block.certificate.verifier) else {
             let hint = self.trust.hint().map_or(Hint::Time(now_s), |id| Hint::Trusts(now_s, id));
             return Err(with(Status::UnknownVerifier, hint));
@@ -288,7 +297,7 @@ impl AsapPolicy {
         clock: &Clock,
     ) -> Result<(), Refused> {
         let now_s = clock.unix_ms / 1000;
-        let late = |status| Refused { status, tag: tag(block), hint: Hint::Time(now_s as u32) };
+        let late = |status| Refused { hint: Hint::Time(now_s as u32), ..Refused::new(status, tag(block)) };
         trusted.allows(&block.certificate, first.flow.client, now_s).map_err(late)?;
         let past = if first.relayed { RELAYED_PAST } else { Window::REQUESTS.past };
         let (past, future) = (millis(past), millis(Window::REQUESTS.future));

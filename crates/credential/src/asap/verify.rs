@@ -92,7 +92,7 @@ impl Candidate {
             return Err(Refused::new(Status::UnknownVerifier, self.tag));
         }
         if shard.is_barred(self.client_key.as_bytes(), self.client, clock.mono) {
-            return Err(Refused::new(Status::Policy, self.tag));
+            return Err(Refused::new(Status::Barred, self.tag));
         }
         Ok(())
     }

@@ -12,49 +12,49 @@ const WAYS: usize = 8;
 const COUNT_BITS: u32 = 16;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
 
-/// Counts by client prefix. An entry with a count of zero says nothing and may be taken for another client;
+/// Counts by client prefix, and how many places a client has of its own. An entry with a count of zero says nothing and may be taken for another client;
 /// one in use never is, so a count is neither reset nor driven below zero by crowding the table.
 #[derive(Debug)]
 pub(super) struct ClientTable {
     entries: Box<[AtomicU64]>,
-    limit: AtomicU32,
+    own: AtomicU32,
     key: AtomicU64,
 }
 
 impl ClientTable {
-    /// Room for some `clients` prefixes of at most `limit` places each.
-    pub fn new(clients: usize, limit: u32) -> Self {
+    /// Room for some `clients` prefixes with so many places of their `own` each.
+    pub fn new(clients: usize, own: u32) -> Self {
         let entries = (clients.max(WAYS) * 3 / 2).next_power_of_two();
         Self {
             entries: (0..entries).map(|_| AtomicU64::new(0)).collect(),
-            limit: AtomicU32::new(limit),
+            own: AtomicU32::new(own),
             key: AtomicU64::new(0),
         }
     }
 
-    pub fn limit(&self) -> u32 {
-        self.limit.load(Ordering::Relaxed)
+    pub fn own(&self) -> u32 {
+        self.own.load(Ordering::Relaxed)
     }
 
-    pub fn set_limit(&self, limit: u32) {
-        self.limit.store(limit, Ordering::Relaxed);
+    pub fn set_own(&self, own: u32) {
+        self.own.store(own, Ordering::Relaxed);
     }
 
     pub fn key(&self, key: u64) {
         let _ = self.key.compare_exchange(0, key, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Counts one place for `client`; its entry, or `None` when the client is at the limit or no entry is
-    /// free.
+    /// Counts one place for `client`; its entry and how many places it had. `None` when it has `limit` places, or no
+    /// entry is free.
     #[inline(always)]
-    pub fn reserve(&self, client: IpAddr) -> Option<u32> {
+    pub fn reserve(&self, client: IpAddr, limit: u32) -> Option<(u32, u32)> {
         let hash = self.hash(client);
         // Never zero: that is an entry nobody has used.
         let tag = (hash >> COUNT_BITS) | 1;
         // A power of two, so a mask instead of a division.
         let buckets = self.entries.len() / WAYS;
         let first = (hash as usize & (buckets - 1)) * WAYS;
-        let limit = u64::from(self.limit().min(COUNT as u32));
+        let limit = u64::from(limit.min(COUNT as u32));
         let bucket = self.entries.get(first..first + WAYS)?;
         // Somebody may change the bucket meanwhile: look again. Each turn lost is one that another shard
         // won. Two shards that meet a new client at the same moment may give it an entry each: it then has
@@ -80,7 +80,7 @@ impl ClientTable {
             let next = tag << COUNT_BITS | (count + 1);
             let entry = bucket.get(way)?;
             if entry.compare_exchange(value, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                return Some((first + way) as u32);
+                return Some(((first + way) as u32, count as u32));
             }
         }
     }
@@ -127,6 +127,10 @@ mod tests {
         Ipv4Addr::from_bits(n).into()
     }
 
+    fn reserve(table: &ClientTable, client: IpAddr) -> Option<u32> {
+        table.reserve(client, table.own()).map(|(entry, _)| entry)
+    }
+
     /// Addresses that fill a bucket do so under one key only.
     #[test]
     fn nobody_can_choose_addresses_that_collide() {
@@ -134,42 +138,42 @@ mod tests {
         let buckets = (table.entries.len() / WAYS) as u64;
         let chosen: Vec<IpAddr> =
             (0..).map(v4).filter(|ip| table.hash(*ip).is_multiple_of(buckets)).take(WAYS + 1).collect();
-        let all = |table: &ClientTable| chosen.iter().filter(|ip| table.reserve(**ip).is_some()).count();
+        let all = |table: &ClientTable| chosen.iter().filter(|ip| reserve(table, **ip).is_some()).count();
         assert_eq!(all(&table), WAYS);
         let keyed = ClientTable::new(64, 1);
         keyed.key(7);
         assert_eq!(all(&keyed), WAYS + 1);
         // The first key stays: clients that hold places are found again.
         keyed.key(8);
-        assert!(keyed.reserve(chosen[0]).is_none());
+        assert!(reserve(&keyed, chosen[0]).is_none());
     }
 
     #[test]
     fn one_prefix_is_one_client() {
         let table = ClientTable::new(100, 2);
         let v6 = |low: u64| IpAddr::from(Ipv6Addr::from_bits(0x2001_0db8_u128 << 96 | u128::from(low)));
-        let first = table.reserve(v6(1)).unwrap();
-        assert_eq!(table.reserve(v6(2)), Some(first));
-        assert_eq!(table.reserve(v6(u64::MAX)), None, "the whole /64 is one client");
-        assert!(table.reserve(v4(1)).is_some() && table.reserve(v4(2)).is_some());
+        let first = reserve(&table, v6(1)).unwrap();
+        assert_eq!(reserve(&table, v6(2)), Some(first));
+        assert_eq!(reserve(&table, v6(u64::MAX)), None, "the whole /64 is one client");
+        assert!(reserve(&table, v4(1)).is_some() && reserve(&table, v4(2)).is_some());
         table.release(first);
-        assert_eq!(table.reserve(v6(3)), Some(first));
+        assert_eq!(reserve(&table, v6(3)), Some(first));
     }
 
     #[test]
     fn a_full_table_refuses_new_clients_and_forgets_none() {
         let table = ClientTable::new(WAYS, 2);
-        let held: Vec<_> = (0..1000).filter_map(|n| table.reserve(v4(n)).map(|entry| (n, entry))).collect();
+        let held: Vec<_> = (0..1000).filter_map(|n| reserve(&table, v4(n)).map(|entry| (n, entry))).collect();
         assert_eq!(held.len(), table.entries.len());
         for &(n, entry) in &held {
-            assert_eq!(table.reserve(v4(n)), Some(entry), "still known");
-            assert_eq!(table.reserve(v4(n)), None, "and at its limit");
+            assert_eq!(reserve(&table, v4(n)), Some(entry), "still known");
+            assert_eq!(reserve(&table, v4(n)), None, "and at its limit");
         }
         for &(_, entry) in &held {
             table.release(entry);
             table.release(entry);
         }
-        assert!((5000..5000 + WAYS as u32).any(|n| table.reserve(v4(n)).is_some()));
+        assert!((5000..5000 + WAYS as u32).any(|n| reserve(&table, v4(n)).is_some()));
     }
 
     #[test]
@@ -179,14 +183,15 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for round in 0..20_000u32 {
-                        let held: Vec<_> = (0..4).filter_map(|n| table.reserve(v4(round % 5 + n))).collect();
+                        let held: Vec<_> =
+                            (0..4).filter_map(|n| reserve(&table, v4(round % 5 + n))).collect();
                         held.into_iter().for_each(|entry| table.release(entry));
                     }
                 });
             }
         });
         assert!(table.entries.iter().all(|entry| entry.load(Ordering::Relaxed) & COUNT == 0));
-        assert_eq!((0..9).filter_map(|_| table.reserve(v4(1))).count(), 3);
+        assert_eq!((0..9).filter_map(|_| reserve(&table, v4(1))).count(), 3);
     }
 
     proptest! {
@@ -197,7 +202,7 @@ mod tests {
             for (take, client) in steps {
                 let held = model.entry(client).or_default();
                 if take {
-                    let entry = table.reserve(v4(client));
+                    let entry = reserve(&table, v4(client));
                     prop_assert_eq!(entry.is_some(), held.len() < 3);
                     held.extend(entry);
                 } else if let Some(entry) = held.pop() {

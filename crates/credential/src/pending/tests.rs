@@ -82,17 +82,80 @@ proptest! {
     }
 }
 
+/// As many as `client` gets.
+fn all_of(limit: &Arc<PendingLimit>, client: IpAddr) -> Vec<Place> {
+    core::iter::from_fn(|| limit.reserve(client).ok()).collect()
+}
+
 #[test]
 fn one_client_leaves_room_for_others() {
-    let limit = Arc::new(PendingLimit::new(256));
-    let greedy: Vec<_> = (0..256).map_while(|_| limit.reserve(CLIENT).ok()).collect();
-    assert_eq!(greedy.len(), 8, "a 32nd");
+    let limit = Arc::new(PendingLimit::with_clients(256, 8));
+    let greedy = all_of(&limit, CLIENT);
+    assert_eq!(greedy.len(), 8);
     assert_eq!(limit.reserve(CLIENT).unwrap_err(), Reason::ClientLimit);
+    assert!(greedy.iter().all(|place| !place.is_borrowed()), "the bound is fixed");
     let other = limit.reserve(OTHER).unwrap();
     drop(greedy);
     assert_eq!(limit.pending(), 1);
     other.release();
     assert_eq!(limit.pending(), 0);
+}
+
+/// Many clients have one address: while nobody else comes, they have a third of the places.
+#[test]
+fn an_office_borrows_what_is_free() {
+    for (all, own, office) in [(256, 8, 85), (1024, 8, 341), (100, 4, 33), (16, 4, 5)] {
+        let limit = Arc::new(PendingLimit::new(all));
+        let held = all_of(&limit, CLIENT);
+        assert_eq!(held.len(), office, "of {all}");
+        let borrowed: Vec<bool> = held.iter().map(Place::is_borrowed).collect();
+        assert!(borrowed.iter().enumerate().all(|(n, borrowed)| *borrowed == (n >= own)));
+        assert_eq!(limit.reserve(CLIENT).unwrap_err(), Reason::ClientLimit);
+        assert!(!limit.reserve(OTHER).unwrap().is_borrowed(), "others have their own");
+        drop(held);
+        assert_eq!(limit.pending(), 0);
+    }
+}
+
+/// Attackers at `n` addresses hold `n / (n + 2)` of all places. Whoever comes then has his own, if they leave so many.
+#[test]
+fn attackers_at_several_addresses_leave_others_their_own_places() {
+    let address = |n: u32| IpAddr::from(Ipv4Addr::from_bits(0x0a00_0000 + n));
+    for attackers in 1..=40 {
+        let limit = Arc::new(PendingLimit::new(256));
+        // They come in turn, each as often as it can.
+        let mut places = Vec::new();
+        loop {
+            let round: Vec<_> = (0..attackers).filter_map(|n| limit.reserve(address(n)).ok()).collect();
+            if round.is_empty() {
+                break;
+            }
+            places.extend(round);
+        }
+        // Each rounds up; their own places they have in any case.
+        let most = (256 * attackers / (attackers + 2) + attackers).max(8 * attackers).min(256);
+        assert!(places.len() as u32 <= most, "{} of {attackers} attackers", places.len());
+        let left = 256 - places.len();
+        assert!(all_of(&limit, CLIENT).len() >= left.min(8), "{attackers} attackers");
+        assert!(left >= 8 || attackers > 30, "{attackers} attackers leave {left}");
+    }
+}
+
+#[test]
+fn a_fixed_bound_lends_nothing() {
+    let limit = Arc::new(PendingLimit::new(256));
+    limit.set_client_limit(20);
+    let held = all_of(&limit, CLIENT);
+    assert!(held.len() == 20 && held.iter().all(|place| !place.is_borrowed()));
+}
+
+/// What a server's bound lends is borrowed, whatever the listener's bound is.
+#[test]
+fn a_place_that_the_server_lends_is_borrowed() {
+    let server = Arc::new(PendingLimit::new(256));
+    let limit = Arc::new(PendingLimit::with_clients(64, 64).within(server));
+    let held = all_of(&limit, CLIENT);
+    assert_eq!(held.iter().filter(|place| place.is_borrowed()).count(), held.len() - 8);
 }
 
 #[test]
@@ -115,7 +178,7 @@ fn a_servers_bound_holds_for_its_listeners_together() {
 
 #[test]
 fn a_refusal_counts_nowhere() {
-    let server = Arc::new(PendingLimit::new(100));
+    let server = Arc::new(PendingLimit::with_clients(100, 4));
     let limit = Arc::new(PendingLimit::with_clients(1, 2).within(Arc::clone(&server)));
     let held = limit.reserve(CLIENT).unwrap();
     for _ in 0..10 {

@@ -23,16 +23,29 @@ pub struct Flood {
     pub stolen: u32,
     /// Their owners answer SYN-ACKs with RST.
     pub resets: bool,
-    /// The limit for each client is on.
-    pub per_client: bool,
+    /// How many pending first flights a client may have.
+    pub clients: Clients,
     /// Which resets keep their place.
     pub quarantine: Quarantine,
     /// How long the application takes to accept.
     pub accepts_after: Duration,
     /// Honest clients.
     pub honest: usize,
+    /// Bytes of a response.
+    pub response: usize,
     /// How long it lasts, seconds.
     pub seconds: u64,
+}
+
+/// The bound on the pending first flights of one client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clients {
+    /// None.
+    Unlimited,
+    /// A 32nd of all.
+    Fixed,
+    /// The default: some of its own, and half as many as are free.
+    Borrowing,
 }
 
 /// What came of it.
@@ -40,6 +53,8 @@ pub struct Flood {
 pub struct Damage {
     /// Most first flights that were pending at a time.
     pub pending: u32,
+    /// IP bytes that reached the stolen addresses.
+    pub reflected: u64,
     /// Requests of the attacker that the application executed.
     pub executed: usize,
     /// SYNs of the attacker.
@@ -59,11 +74,14 @@ impl Flood {
     pub fn run(self) -> Damage {
         let mut world = World::new();
         let server = address(1);
-        let per_client = if self.per_client { LIMIT / 32 } else { u32::MAX };
-        let pending = Arc::new(PendingLimit::with_clients(LIMIT, per_client));
+        let pending = Arc::new(match self.clients {
+            Clients::Unlimited => PendingLimit::with_clients(LIMIT, u32::MAX),
+            Clients::Fixed => PendingLimit::with_clients(LIMIT, LIMIT / 32),
+            Clients::Borrowing => PendingLimit::new(LIMIT),
+        });
         let mut policy = policy(Cookies::Plain, &pending);
         policy.quarantine = self.quarantine;
-        world.serve(server, 300, |config| config.fast_open = Some(policy));
+        world.serve(server, self.response, |config| config.fast_open = Some(policy));
         if let Some(server) = world.servers.get_mut(&server) {
             server.accepts_after = self.accepts_after;
         }
@@ -83,6 +101,7 @@ impl Flood {
         let visits = world.visits.get(before..).unwrap_or_default();
         let answered = visits.iter().filter_map(|v| Some((v.first_byte? - v.began).as_secs_f64()));
         damage.visits = visits.len();
+        damage.reflected = world.victims.values().map(|victim| victim.bytes).sum();
         damage.answered = answered.clone().count();
         damage.fast = visits.iter().filter(|v| v.accepted && v.first_byte.is_some()).count();
         damage.slowest_rtts = answered.fold(0.0, f64::max) / super::world::RTT.as_secs_f64();
@@ -92,8 +111,16 @@ impl Flood {
     }
 
     fn flood(self, world: &mut World, server: IpAddr, pending: &PendingLimit, honest: &mut u128) -> Damage {
-        let mut damage =
-            Damage { pending: 0, executed: 0, syns: 0, visits: 0, answered: 0, fast: 0, slowest_rtts: 0.0 };
+        let mut damage = Damage {
+            pending: 0,
+            reflected: 0,
+            executed: 0,
+            syns: 0,
+            visits: 0,
+            answered: 0,
+            fast: 0,
+            slowest_rtts: 0.0,
+        };
         let began = world.now;
         let end = began + Duration::from_secs(self.seconds);
         let every = Duration::from_secs(1) / self.rate;
@@ -133,7 +160,8 @@ pub fn table(seconds: u64) -> Table {
         rate: RATE,
         stolen: 1,
         resets: false,
-        per_client: false,
+        clients: Clients::Unlimited,
+        response: 300,
         quarantine: Quarantine::Accepted,
         accepts_after: Duration::ZERO,
         honest: 50,
@@ -142,14 +170,24 @@ pub fn table(seconds: u64) -> Table {
     let slow = Duration::from_millis(250);
     let rows = [
         ("one stolen cookie, no limit per client", base),
-        ("one stolen cookie, limit per client", Flood { per_client: true, ..base }),
-        ("300 stolen cookies, limit per client", Flood { stolen: 300, per_client: true, ..base }),
+        ("one stolen cookie, limit per client 8", Flood { clients: Clients::Fixed, ..base }),
+        ("one stolen cookie", Flood { clients: Clients::Borrowing, ..base }),
+        ("16 stolen cookies, limit per client 8", Flood { stolen: 16, clients: Clients::Fixed, ..base }),
+        ("16 stolen cookies", Flood { stolen: 16, clients: Clients::Borrowing, ..base }),
+        ("300 stolen cookies", Flood { stolen: 300, clients: Clients::Borrowing, ..base }),
         (
             "the same, 2,000 SYNs/s: the SYN queue fills",
-            Flood { rate: 2000, stolen: 300, per_client: true, ..base },
+            Flood { rate: 2000, stolen: 300, clients: Clients::Borrowing, ..base },
         ),
         ("owner resets, no limit per client", Flood { resets: true, ..base }),
-        ("owner resets, limit per client", Flood { resets: true, per_client: true, ..base }),
+        ("owner resets, limit per client 8", Flood { resets: true, clients: Clients::Fixed, ..base }),
+        ("owner resets", Flood { resets: true, clients: Clients::Borrowing, ..base }),
+        ("one, 100 kB each, no limit per client", Flood { response: 100_000, ..base }),
+        (
+            "one, 100 kB each, limit per client 8",
+            Flood { response: 100_000, clients: Clients::Fixed, ..base },
+        ),
+        ("one, 100 kB each", Flood { response: 100_000, clients: Clients::Borrowing, ..base }),
         ("owner resets, slow application, Linux' rule", Flood { resets: true, accepts_after: slow, ..base }),
         (
             "owner resets, slow application, strict rule",
@@ -158,7 +196,16 @@ pub fn table(seconds: u64) -> Table {
     ];
     let mut table = Table::new(
         format!("{RATE} SYNs/s with valid cookies for {seconds} s, limit {LIMIT}, 50 honest clients"),
-        &["attack", "SYNs", "executed", "pending max", "honest answered", "of them fast", "slowest, RTT"],
+        &[
+            "attack",
+            "SYNs",
+            "executed",
+            "pending max",
+            "B at the victims",
+            "honest answered",
+            "of them fast",
+            "slowest, RTT",
+        ],
     );
     for (name, flood) in rows {
         let d = flood.run();
@@ -167,6 +214,7 @@ pub fn table(seconds: u64) -> Table {
             d.syns.into(),
             d.executed.into(),
             d.pending.into(),
+            d.reflected.into(),
             format!("{}/{}", d.answered, d.visits).into(),
             d.fast.into(),
             d.slowest_rtts.into(),
@@ -183,7 +231,8 @@ mod tests {
         rate: RATE,
         stolen: 1,
         resets: false,
-        per_client: false,
+        clients: Clients::Unlimited,
+        response: 300,
         quarantine: Quarantine::Accepted,
         accepts_after: Duration::ZERO,
         honest: 20,
@@ -210,16 +259,29 @@ mod tests {
 
     #[test]
     fn with_a_limit_per_client_honest_clients_stay_fast() {
-        let damage = check(Flood { per_client: true, ..BASE });
+        let damage = check(Flood { clients: Clients::Fixed, ..BASE });
         assert!(damage.pending < LIMIT / 4);
         assert_eq!(damage.fast, damage.visits);
         assert!(damage.slowest_rtts <= 1.01);
     }
 
+    /// By default one stolen cookie takes a third of the places, and draws no more than its own places' responses and
+    /// some bytes.
+    #[test]
+    fn what_a_client_may_borrow_costs_honest_clients_nothing() {
+        let fixed = check(Flood { clients: Clients::Fixed, response: 100_000, ..BASE });
+        let damage = check(Flood { clients: Clients::Borrowing, response: 100_000, ..BASE });
+        assert!(damage.pending < LIMIT / 2 && damage.executed <= LIMIT as usize / 3, "{damage:?}");
+        assert_eq!(damage.fast, damage.visits);
+        assert!(damage.reflected < 2 * fixed.reflected, "{} B", damage.reflected);
+        let many = check(Flood { clients: Clients::Borrowing, stolen: 16, ..BASE });
+        assert!(many.pending < LIMIT && many.fast == many.visits, "{many:?}");
+    }
+
     /// Many stolen cookies: the listener's limit is the last defence.
     #[test]
     fn many_stolen_cookies_meet_the_listeners_limit() {
-        let damage = check(Flood { stolen: 300, per_client: true, ..BASE });
+        let damage = check(Flood { stolen: 300, clients: Clients::Fixed, ..BASE });
         assert_eq!(damage.pending, LIMIT);
         assert!(damage.slowest_rtts <= 2.01);
     }
@@ -227,7 +289,7 @@ mod tests {
     /// More than the SYN queue takes: SYN cookies, nobody is fast, all are served.
     #[test]
     fn beyond_the_syn_queue_syn_cookies_serve_everybody() {
-        let damage = check(Flood { rate: 2000, per_client: true, ..BASE });
+        let damage = check(Flood { rate: 2000, clients: Clients::Fixed, ..BASE });
         assert!(damage.slowest_rtts <= 2.01, "{damage:?}");
     }
 
@@ -236,7 +298,7 @@ mod tests {
     fn resets_do_not_let_the_next_one_in() {
         let damage = check(Flood { resets: true, ..BASE });
         assert!(damage.executed <= LIMIT as usize, "{damage:?}");
-        let limited = check(Flood { resets: true, per_client: true, ..BASE });
+        let limited = check(Flood { resets: true, clients: Clients::Fixed, ..BASE });
         assert!(limited.executed <= LIMIT as usize / 32, "{limited:?}");
         assert_eq!(limited.fast, limited.visits);
     }

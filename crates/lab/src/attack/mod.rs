@@ -5,6 +5,7 @@ mod dns;
 mod flood;
 mod fragments;
 mod off_path;
+mod office;
 mod reflection;
 mod replay;
 pub mod report;
@@ -43,6 +44,8 @@ pub struct Attack {
 enum Which {
     /// SYNs with stolen valid cookies, answered with RST or not at all
     Flood,
+    /// Many honest clients behind one address, all at once: what the limits against floods leave them
+    OneAddress,
     /// Bytes that reach a victim for each byte the attacker sends
     Reflection,
     /// One recorded SYN, sent again and again
@@ -67,6 +70,9 @@ pub fn run(attack: &Attack) -> String {
     let mut tables: Vec<Table> = Vec::new();
     if wanted(Which::Flood) {
         tables.push(flood::table(attack.seconds));
+    }
+    if wanted(Which::OneAddress) {
+        tables.push(office::table(attack.seed));
     }
     if wanted(Which::Reflection) {
         tables.push(reflection::table());

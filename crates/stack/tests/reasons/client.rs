@@ -202,6 +202,10 @@ pub fn overloaded() -> Outcome {
     told(Status::Overloaded)
 }
 
+pub fn barred() -> Outcome {
+    told(Status::Barred)
+}
+
 pub fn address_mismatch() -> Outcome {
     told(Status::AddressMismatch)
 }

@@ -2,7 +2,7 @@
 
 use crate::Scenario;
 use crate::certified::{self, NOW_MS, certificate_from, request, request_to};
-use crate::flights::{CLIENT, DATA, Server, client, flight, server, server_with, syn, trusting};
+use crate::flights::{AFTER, CLIENT, DATA, Server, client, flight, server, server_with, syn, trusting};
 use crate::peer::visited::{first_flight, server as visited, server_with as visited_with};
 use crate::peer::{CLIENT_PORT, Peer, Seg, key, policy as cookie_policy, seg};
 use firstflight_credential::asap::Identity;
@@ -192,6 +192,27 @@ pub fn clock_skew() -> Outcome {
 
 pub fn overloaded() -> Outcome {
     refuses(server_with(|config| config.limits.asap.per_second = 0, |_| {}, |_| {}), flight(5))
+}
+
+/// The first flight before was reset where it seemed to come from.
+pub fn barred() -> Outcome {
+    let mut s = server();
+    s.accepts(flight(5));
+    s.p.send(seg().seq(AFTER).rst());
+    s.p.flow(CLIENT_PORT + 1, 77);
+    refuses(s, flight(6))
+}
+
+/// Of 500 signatures a second for new certificates one network has a sixteenth: 15 first flights at once.
+pub fn network_limit() -> Outcome {
+    let mut s = server_with(|config| config.limits.asap.per_second = 1000, |_| {}, |_| {});
+    for n in 0..15 {
+        s.p.flow(CLIENT_PORT + 1 + n, 77);
+        s.p.send(flight(n as u8));
+    }
+    s.p.flow(CLIENT_PORT, 77);
+    s.p.send(flight(99));
+    by_handshake(&mut s.p, s.listener)
 }
 
 pub fn address_mismatch() -> Outcome {

@@ -90,6 +90,7 @@ numbered! {
         Policy = 12 "policy" "the server's policy does not allow it"
         Malformed = 13 "malformed" "the option or the block is malformed"
         GuardFloor = 14 "guard-floor" "the request is older than the memory of the server's replay guard"
+        Barred = 15 "barred" "the client's key or address is barred for a while"
     }
 }
 

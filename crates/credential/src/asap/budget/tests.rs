@@ -17,7 +17,7 @@ fn prefix(n: u32) -> u64 {
 
 /// How many a shard affords of `lane` at `now`, each from another network.
 fn affords(shard: &mut AsapShard, lane: Lane, now: Instant) -> u32 {
-    (1..100_000).take_while(|n| shard.afford(lane, prefix(n << 8), now)).count() as u32
+    (1..100_000).take_while(|n| shard.afford(lane, prefix(n << 8), now).is_ok()).count() as u32
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn garbage_in_the_lane_of_new_certificates_leaves_the_other_served() {
         AsapShard::new(BudgetConfig { per_second: 1000, certificates: 16, ..BudgetConfig::default() });
     // A tenth of a second's worth at once: of 500 signatures, two for a new certificate.
     assert_eq!(affords(&mut shard, Lane::New, NOW), 25);
-    assert!(!shard.afford(Lane::New, prefix(7), NOW));
+    assert_eq!(shard.afford(Lane::New, prefix(7), NOW), Err(Reason::Overloaded));
     assert_eq!(affords(&mut shard, Lane::Known, NOW), 50);
     assert_eq!(affords(&mut shard, Lane::New, NOW + SECOND / 10), 25, "it comes back with time");
 }
@@ -36,8 +36,8 @@ fn garbage_in_the_lane_of_new_certificates_leaves_the_other_served() {
 fn garbage_from_a_clients_own_address_leaves_its_verified_certificate_served() {
     let mut shard =
         AsapShard::new(BudgetConfig { per_second: 1000, certificates: 16, ..BudgetConfig::default() });
-    while shard.afford(Lane::New, prefix(7), NOW) {}
-    assert!(shard.afford(Lane::Known, prefix(7), NOW));
+    while shard.afford(Lane::New, prefix(7), NOW).is_ok() {}
+    assert_eq!(shard.afford(Lane::Known, prefix(7), NOW), Ok(()));
 }
 
 #[test]
@@ -48,10 +48,16 @@ fn one_network_cannot_use_up_a_lane() {
     for network in networks {
         let mut shard =
             AsapShard::new(BudgetConfig { per_second: 10_000, certificates: 16, ..BudgetConfig::default() });
-        let taken = (0..100_000).filter(|n| shard.afford(Lane::New, network(*n), NOW)).count();
-        // A sixteenth of 5,000 a second, a tenth of a second's worth, two signatures each.
-        assert_eq!(taken, 15);
-        assert!(shard.afford(Lane::New, prefix(0x0b00_0000), NOW), "others are served");
+        let taken = |shard: &mut AsapShard, now| {
+            (0..100_000).take_while(|n| shard.afford(Lane::New, network(*n), now).is_ok()).count()
+        };
+        // A sixteenth of 5,000 a second, a second's worth, two signatures each.
+        assert_eq!(taken(&mut shard, NOW), 156);
+        assert_eq!(shard.afford(Lane::New, network(1), NOW), Err(Reason::NetworkLimit));
+        assert_eq!(shard.afford(Lane::New, prefix(0x0b00_0000), NOW), Ok(()), "others are served");
+        // From then on it has its sixteenth, whatever it saves up.
+        let later: usize = (1..=100).map(|n| taken(&mut shard, NOW + SECOND * n / 10)).sum();
+        assert!((1530..=1563).contains(&later), "{later} in ten seconds");
     }
 }
 
@@ -74,12 +80,12 @@ fn a_key_is_barred_after_eight_wrong_requests() {
         fresh.examine(&policy, &fresh.block(), shard, now).err().map(|refused| refused.status)
     };
     let last = NOW + SECOND * 7;
-    assert_eq!(barred(&mut shard, last), Some(Status::Policy));
+    assert_eq!(barred(&mut shard, last), Some(Status::Barred));
     assert!(
         Flight::of(2).examine(&policy, &Flight::of(2).block(), &mut shard, last).is_ok(),
         "others are not"
     );
-    assert_eq!(barred(&mut shard, last + SECOND * 59), Some(Status::Policy));
+    assert_eq!(barred(&mut shard, last + SECOND * 59), Some(Status::Barred));
     assert_eq!(barred(&mut shard, last + SECOND * 60), None);
 }
 

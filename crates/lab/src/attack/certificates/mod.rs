@@ -2,6 +2,7 @@
 //! addresses (`docs/spec/asap.md`, section 10).
 
 mod flood;
+mod keys;
 mod reflection;
 mod refused;
 mod replay;
@@ -21,13 +22,14 @@ use std::time::Duration;
 const OPEN: Duration = Duration::from_secs(15);
 
 /// The tables of `attack certificates`.
-pub fn tables(seconds: u64, seed: u64) -> [Table; 5] {
+pub fn tables(seconds: u64, seed: u64) -> [Table; 6] {
     [
         flood::table(seconds, seed),
         replay::table(seed),
         refused::table(seed),
         theft::table(seed),
         reflection::table(seed),
+        keys::table(seed),
     ]
 }
 

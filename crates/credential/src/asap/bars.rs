@@ -1,0 +1,239 @@
+//! Client keys and addresses that may not use the first flight for a while (`docs/spec/asap.md`, 7.7 and 7.8).
+//!
+//! A reset from where an accepted first flight said that it came from means that the address may not be the sender's:
+//! somebody makes the server send its response to a victim. One reset ends this for the key. But whoever had the address
+//! before may hold many certificates for it, each with a key of its own, so resets of several keys bar the address as
+//! well. That bar grows from nothing: many clients can have one address, and one of them may have reset its connection.
+
+use crate::lru::Lru;
+use core::net::IpAddr;
+use core::time::Duration;
+use firstflight_wire::Instant;
+
+/// Wrong requests under a key until it is barred.
+const FAILURES: u8 = 8;
+/// How long a key is barred after wrong requests. The longest bar of an address.
+const LONGEST: Duration = Duration::from_secs(60);
+/// The bar of an address after the second key that was reset there. It doubles with each further key.
+const SHORTEST: Duration = Duration::from_secs(1);
+/// More keys that are reset at an address count as so many: then its bar is [`LONGEST`].
+const COUNTED: u8 = 8;
+/// An address is forgiven the reset of one key in this time without another one. Not shorter than [`LONGEST`]: else the
+/// bars would become shorter while the resets go on.
+const FORGIVEN: Duration = LONGEST;
+/// An ACK for a first flight proves that somebody is there who uses first flights, and forgives a reset, too. Not more
+/// often than this: the ACKs of a busy address do not let a reflector go on at will.
+const FORGIVEN_BY_ACK: Duration = Duration::from_secs(20);
+
+/// A client key's sins.
+#[derive(Debug, Clone, Copy)]
+struct Key {
+    failures: u8,
+    until: Instant,
+    /// Until when it is barred for a reset.
+    reset_until: Instant,
+}
+
+/// What an address is barred for.
+#[derive(Debug, Clone, Copy)]
+struct Address {
+    /// Keys that were reset there and are not forgiven.
+    resets: u8,
+    until: Instant,
+    /// The last reset.
+    last: Instant,
+    /// The last ACK that forgave one.
+    acked: Instant,
+}
+
+impl Address {
+    /// A key was reset there.
+    fn reset(&mut self, now: Instant) {
+        let forgiven = (now - self.last).as_secs() / FORGIVEN.as_secs();
+        let left = u64::from(self.resets).saturating_sub(forgiven) as u8;
+        (self.resets, self.last) = (left.saturating_add(1).min(COUNTED), now);
+        let Some(doublings) = self.resets.checked_sub(2) else { return };
+        let bar = SHORTEST.saturating_mul(1 << doublings).min(LONGEST);
+        self.until = self.until.max(now + bar);
+    }
+
+    /// A first flight from there was acknowledged.
+    fn acknowledged(&mut self, now: Instant) {
+        if now - self.acked >= FORGIVEN_BY_ACK {
+            self.resets = self.resets.saturating_sub(1);
+            self.acked = now;
+        }
+    }
+}
+
+/// Who is barred, of the keys and addresses remembered.
+#[derive(Debug)]
+pub(super) struct Bars {
+    keys: Lru<[u8; 32], Key>,
+    addresses: Lru<IpAddr, Address>,
+}
+
+impl Bars {
+    /// Nobody is barred; at most so many keys and as many addresses are remembered.
+    pub const fn new(remembered: usize) -> Self {
+        Self { keys: Lru::new(remembered), addresses: Lru::new(remembered) }
+    }
+
+    /// Whether this key or this address may not use the first flight now.
+    pub fn holds(&self, key: &[u8; 32], address: IpAddr, now: Instant) -> bool {
+        self.keys.peek(key).is_some_and(|key| key.until.max(key.reset_until) > now)
+            || self.addresses.peek(&address).is_some_and(|address| address.until > now)
+    }
+
+    /// A first flight under `key` was reset before the ACK of its client; the certificate lasts so long.
+    pub fn reset(&mut self, key: [u8; 32], lasts: Duration, address: IpAddr, now: Instant) {
+        if let Some(key) = self.key(key) {
+            let again = key.reset_until > now;
+            key.reset_until = key.reset_until.max(now + lasts);
+            if again {
+                // One key's connections end together, which says no more than one of them.
+                return;
+            }
+        }
+        let clean = || Address { resets: 0, until: now, last: now, acked: now };
+        if let Some(address) = self.addresses.get_or_insert(address, clean) {
+            address.reset(now);
+        }
+    }
+
+    /// The client at `address` acknowledged the answer to a first flight.
+    pub fn acknowledged(&mut self, address: IpAddr, now: Instant) {
+        if let Some(address) = self.addresses.peek_mut(&address) {
+            address.acknowledged(now);
+        }
+    }
+
+    /// A signature of a request under `key` was wrong.
+    pub fn failed(&mut self, key: [u8; 32], now: Instant) {
+        if let Some(key) = self.key(key) {
+            key.failures = key.failures.saturating_add(1);
+            if key.failures >= FAILURES {
+                (key.failures, key.until) = (0, key.until.max(now + LONGEST));
+            }
+        }
+    }
+
+    fn key(&mut self, key: [u8; 32]) -> Option<&mut Key> {
+        self.keys.get_or_insert(key, || Key { failures: 0, until: Instant::ZERO, reset_until: Instant::ZERO })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::indexing_slicing, reason = "tests")]
+mod tests {
+    use super::*;
+    use core::net::Ipv4Addr;
+
+    const START: Instant = Instant::from_secs(1000);
+    const OFFICE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn key(n: u32) -> [u8; 32] {
+        let mut key = [0; 32];
+        key[..4].copy_from_slice(&n.to_be_bytes());
+        key
+    }
+
+    /// Whether a key that nobody has seen may come from [`OFFICE`].
+    fn is_open(bars: &Bars, now: Instant) -> bool {
+        !bars.holds(&key(u32::MAX), OFFICE, now)
+    }
+
+    #[test]
+    fn one_keys_resets_bar_no_neighbour() {
+        let mut bars = Bars::new(100);
+        for n in 0..100 {
+            bars.reset(key(1), HOUR, OFFICE, START + Duration::from_millis(n));
+        }
+        assert!(bars.holds(&key(1), OFFICE, START + HOUR / 2));
+        assert!(is_open(&bars, START));
+    }
+
+    /// 0, 1, 2, 4, … 60 s.
+    #[test]
+    fn resets_of_different_keys_bar_the_address_for_longer_and_longer() {
+        let mut bars = Bars::new(100);
+        let mut now = START;
+        for (n, bar) in [0, 1, 2, 4, 8, 16, 32, 60, 60, 60].into_iter().enumerate() {
+            assert!(is_open(&bars, now), "before reset {n}");
+            bars.reset(key(n as u32), HOUR, OFFICE, now);
+            let bar = Duration::from_secs(bar);
+            assert!(bar.is_zero() || !is_open(&bars, now + bar - Duration::from_millis(1)), "reset {n}");
+            assert!(is_open(&bars, now + bar), "reset {n}");
+            assert!(!bars.holds(&key(u32::MAX), IpAddr::V4(Ipv4Addr::LOCALHOST), now));
+            now = now + bar;
+        }
+    }
+
+    /// How many keys a reflector gets accepted in each of `minutes`, if it tries `tries` times a second and `acks` come.
+    fn accepted(bars: &mut Bars, minutes: u32, tries: u32, acks: bool) -> alloc::vec::Vec<u32> {
+        let mut used = 0;
+        let each = |minute: u32| {
+            (0..60 * tries)
+                .filter(|n| {
+                    let now = START + Duration::from_secs(60) * minute + Duration::from_secs(1) * *n / tries;
+                    let fresh = key(used);
+                    let open = !bars.holds(&fresh, OFFICE, now);
+                    if open {
+                        used += 1;
+                        bars.reset(fresh, HOUR, OFFICE, now);
+                    }
+                    if acks {
+                        bars.acknowledged(OFFICE, now);
+                    }
+                    open
+                })
+                .count() as u32
+        };
+        (0..minutes).map(each).collect()
+    }
+
+    #[test]
+    fn a_reflector_with_many_keys_gets_seven_responses_and_then_one_a_minute() {
+        let counts = accepted(&mut Bars::new(10_000), 20, 10, false);
+        assert_eq!(counts.first(), Some(&7));
+        assert!(counts.iter().skip(1).all(|count| *count <= 1), "{counts:?}");
+    }
+
+    /// Honest clients at the address do not lift the bar for it.
+    #[test]
+    fn the_acks_of_a_busy_address_leave_a_reflector_few_responses() {
+        let counts = accepted(&mut Bars::new(10_000), 20, 10, true);
+        assert!(counts[0] <= 8 && counts[1..].iter().all(|count| *count <= 4), "{counts:?}");
+    }
+
+    #[test]
+    fn acks_and_time_forgive() {
+        let mut bars = Bars::new(100);
+        let three = |bars: &mut Bars, first: u32, now: Instant| {
+            (0..3).for_each(|n| bars.reset(key(first + n), HOUR, OFFICE, now));
+        };
+        three(&mut bars, 0, START);
+        assert!(!is_open(&bars, START + Duration::from_millis(1999)), "2 s after the third key");
+        // Nobody: the next one is the first.
+        let later = START + FORGIVEN * 3;
+        bars.reset(key(10), HOUR, OFFICE, later);
+        assert!(is_open(&bars, later));
+        let mut bars = Bars::new(100);
+        three(&mut bars, 0, START);
+        for n in 1..=3 {
+            bars.acknowledged(OFFICE, START + FORGIVEN_BY_ACK * n);
+        }
+        bars.reset(key(10), HOUR, OFFICE, START + FORGIVEN_BY_ACK * 4);
+        assert!(is_open(&bars, START + FORGIVEN_BY_ACK * 4));
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut bars = Bars::new(100);
+        for n in 0..10_000u32 {
+            bars.reset(key(n), HOUR, Ipv4Addr::from_bits(n).into(), START);
+        }
+        assert_eq!((bars.keys.len(), bars.addresses.len()), (100, 100));
+    }
+}

@@ -1,0 +1,203 @@
+//! Reflection by many keys: whoever had an address can hold many certificates for it, each good for one response that
+//! the address resets. And what the defence costs honest clients behind the same address (`docs/spec/asap.md`, 7.8).
+
+use super::super::report::Table;
+use super::super::world::{REQUEST, Victim, World, address, clock_at};
+use super::{OPEN, certificate, guard};
+use crate::certified::{Forge, connect, digest, key, policy, syn};
+use firstflight_credential::PendingLimit;
+use firstflight_credential::asap::{ClientCertificate, PrivateKey};
+use firstflight_wire::asap::CertificateBody;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes of the response: more than an initial window.
+const RESPONSE: usize = 100_000;
+/// A second spoofed SYN follows after this time; the first comes at once.
+const EVERY: Duration = Duration::from_millis(100);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Certificates for a victim's address, by the operator's own verifier, and their keys.
+#[derive(Debug, Clone, Copy)]
+pub struct Keys {
+    /// How many; one is used after the other, from the first again.
+    pub keys: usize,
+    /// All at once, and then nothing; else ten a second for a minute.
+    pub at_once: bool,
+}
+
+/// What comes of it in a minute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Minute {
+    /// First flights of the attacker that are accepted.
+    pub accepted: u64,
+    /// IP bytes to the victim.
+    pub bytes: u64,
+    /// Visits of an honest client at the same address, one a second, each with a certificate for a new key; and how
+    /// many of them are accepted.
+    pub visits: usize,
+    pub fast: usize,
+}
+
+impl Keys {
+    /// Runs it twice: with a victim that resets what it did not ask for, and with an honest client in its place.
+    pub fn run(self, seed: u64) -> Option<Minute> {
+        let (accepted, bytes, _) = self.minute(seed, false)?;
+        let (_, _, honest) = self.minute(seed, true)?;
+        Some(Minute { accepted, bytes, visits: honest.0, fast: honest.1 })
+    }
+
+    fn minute(self, seed: u64, honest: bool) -> Option<(u64, u64, (usize, usize))> {
+        let mut world = World::seeded(seed);
+        let (server, victim) = (address(1), address(2));
+        let asap = policy(true, guard(&clock_at(world.now)), &Arc::new(PendingLimit::new(256)));
+        world.serve(server, RESPONSE, |config| config.asap = asap);
+        world.run(world.now + OPEN);
+        let client = honest.then(|| world.client(victim));
+        world.victims.insert(victim, Victim { resets: true, bytes: 0 });
+        let held: Option<Vec<_>> = (0..self.keys).map(|_| Held::new(&mut world, victim)).collect();
+        let mut attacker = Attacker { held: held?, server, victim, sent: 0 };
+        let (began, mut visits) = (world.now, 0);
+        while world.now < began + MINUTE {
+            if let Some(client) = client
+                && world.now >= began + Duration::from_secs(visits)
+            {
+                let certificate = certificate(key(&mut world.random), victim, world.now)?;
+                let config = connect(&Arc::new(certificate), world.now);
+                world.visit_with(client, server, u128::from(visits), &config);
+                visits += 1;
+            }
+            let count = if !self.at_once {
+                1
+            } else if world.now == began {
+                self.keys
+            } else {
+                0
+            };
+            (0..count).try_for_each(|_| attacker.send(&mut world))?;
+            world.run(world.now + EVERY);
+        }
+        let server = world.servers.get(&server)?;
+        let fast = world.visits.iter().filter(|visit| visit.accepted).count();
+        let bytes = world.victims.get(&victim)?.bytes;
+        Some((server.stack.counters().first_flights_accepted, bytes, (world.visits.len(), fast)))
+    }
+}
+
+/// A certificate that somebody obtained when the address was his.
+struct Held {
+    key: PrivateKey,
+    body: CertificateBody,
+}
+
+impl Held {
+    fn new(world: &mut World, victim: IpAddr) -> Option<Self> {
+        let key = key(&mut world.random);
+        let body = *ClientCertificate::body(&certificate(key.clone(), victim, world.now)?);
+        Some(Self { key, body })
+    }
+}
+
+struct Attacker {
+    held: Vec<Held>,
+    server: IpAddr,
+    victim: IpAddr,
+    sent: usize,
+}
+
+impl Attacker {
+    /// The next SYN, rightly signed.
+    fn send(&mut self, world: &mut World) -> Option<()> {
+        if self.held.is_empty() {
+            return Some(());
+        }
+        let Held { key, body } = self.held.get(self.sent % self.held.len())?;
+        let data = [b'x'; REQUEST];
+        let forge = Forge {
+            body: *body,
+            digest: digest(body, self.victim),
+            key,
+            address: self.victim,
+            requested_ms: clock_at(world.now).unix_ms,
+            padding: 0,
+        };
+        let block = forge.block(&data, &mut world.random);
+        let from = SocketAddr::new(self.victim, 2000 + self.sent as u16);
+        let packet = syn(from, self.server, 1 + self.sent as u32, &block, &data);
+        self.sent += 1;
+        world.inject(packet);
+        Some(())
+    }
+}
+
+const ROWS: [(&str, Keys); 6] = [
+    ("none", Keys { keys: 0, at_once: false }),
+    ("1 key", Keys { keys: 1, at_once: false }),
+    ("10 keys", Keys { keys: 10, at_once: false }),
+    ("600 keys", Keys { keys: 600, at_once: false }),
+    ("8 keys at once", Keys { keys: 8, at_once: true }),
+    ("600 keys at once", Keys { keys: 600, at_once: true }),
+];
+
+/// The rows of the table.
+pub fn table(seed: u64) -> Table {
+    let mut table = Table::new(
+        format!(
+            "spoofed SYNs with n certificates for the victim's address in a minute, ten a second or all at once; the \
+             victim resets; response of {RESPONSE} B, seed {seed}"
+        ),
+        &["the attacker has", "accepted", "B at the victim", "honest clients there", "of them fast"],
+    );
+    for (name, keys) in ROWS {
+        let Some(minute) = keys.run(seed) else { continue };
+        table.row([
+            name.into(),
+            minute.accepted.into(),
+            minute.bytes.into(),
+            minute.visits.into(),
+            minute.fast.into(),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(keys: usize, at_once: bool) -> Minute {
+        let keys = Keys { keys, at_once };
+        let minute = keys.run(1).unwrap();
+        println!("{keys:?}: {minute:?}");
+        minute
+    }
+
+    /// A reset of another client's does not keep honest clients behind the same address from the first flight.
+    #[test]
+    fn one_reset_key_bars_no_neighbour() {
+        let minute = run(1, false);
+        assert_eq!((minute.visits, minute.fast), (60, 60));
+        // A SYN-ACK for each of the others, as for any SYN.
+        assert!(minute.accepted < 4, "a way there and back");
+        assert!(minute.bytes < 4 * 15_100 + 600 * 52);
+    }
+
+    /// However many keys: seven responses a minute, each with what was on the way when its reset came.
+    #[test]
+    fn many_keys_bar_the_address_after_some_responses() {
+        let minute = run(600, false);
+        assert!(minute.accepted <= 7 * 2, "{minute:?}");
+        assert!(minute.bytes < minute.accepted * 15_100 + 600 * 52);
+    }
+
+    /// What comes before the first reset has its place, and draws a response: of a client's own places a whole window,
+    /// of the others three times the SYN.
+    #[test]
+    fn many_keys_at_once_draw_few_bytes() {
+        let few = run(8, true);
+        assert!(few.accepted == 8 && few.bytes < 8 * 15_100);
+        let many = run(600, true);
+        assert!(many.bytes < 3 * few.bytes, "{many:?}");
+    }
+}

@@ -1,0 +1,213 @@
+//! Honest clients behind one address, all at once: what the limits against floods leave them (the Fast Open paper
+//! §§4.3, 7.3; `docs/spec/asap.md`, 7.7).
+
+use super::report::Table;
+use super::world::{RTT, World, address, clock_at};
+use super::{Cookies, policy};
+use crate::certified::{self, LASTS, connect, key};
+use firstflight_credential::asap::ClientCertificate;
+use firstflight_credential::{GuardKey, PendingLimit, ReplayTable, Window};
+use firstflight_stack::ConnectConfig;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// First flights that may be pending at the listener.
+const LIMIT: u32 = 256;
+/// Bytes of a response: not more than an initial window.
+const RESPONSE: usize = 12_000;
+/// Longer than a guard that starts is closed.
+const OPEN: Duration = Duration::from_secs(15);
+
+/// What the clients show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Credential {
+    /// The cookie of their address.
+    Cookie,
+    /// Each a certificate of its own, for another key: at each visit a new one.
+    NewCertificate,
+    /// At each visit the same one.
+    Certificate,
+}
+
+/// Clients that have one IPv4 address.
+#[derive(Debug, Clone, Copy)]
+pub struct Office {
+    pub credential: Credential,
+    /// How many come at once.
+    pub clients: usize,
+    /// How often all of them come, a second apart.
+    pub rounds: usize,
+    /// A fixed bound of pending first flights of one client, as it was before clients could borrow.
+    pub fixed: Option<u32>,
+    pub seed: u64,
+}
+
+/// How it went.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Visits {
+    pub visits: usize,
+    pub answered: usize,
+    /// With data in the SYN accepted.
+    pub fast: usize,
+    /// The slowest answered one's first byte, round-trip times.
+    pub slowest_rtts: f64,
+    /// Why the server did not accept the others.
+    pub reasons: Vec<(&'static str, u64)>,
+}
+
+impl Office {
+    /// Runs it.
+    pub fn run(self) -> Option<Visits> {
+        let mut world = World::seeded(self.seed);
+        let (server, office) = (address(1), address(2));
+        let limit = self
+            .fixed
+            .map_or_else(|| PendingLimit::new(LIMIT), |fixed| PendingLimit::with_clients(LIMIT, fixed));
+        let pending = Arc::new(limit);
+        let guard = ReplayTable::new(
+            GuardKey::from_bytes([3; 16]),
+            Window::REQUESTS,
+            1 << 20,
+            clock_at(world.now).unix_ms,
+        );
+        let asap = certified::policy(true, Arc::new(guard), &pending);
+        world.serve(server, RESPONSE, |config| {
+            config.fast_open = Some(policy(Cookies::Plain, &pending));
+            config.asap = asap;
+        });
+        // To the server a translator with many hosts is a host with many connections.
+        let client = world.client(office);
+        world.run(world.now + OPEN);
+        let mut name = 0;
+        if self.credential == Credential::Cookie {
+            world.visit(client, server, name);
+            world.run(world.now + Duration::from_secs(2));
+        }
+        let before = world.visits.len();
+        let mut certificates: Vec<Arc<ClientCertificate>> = Vec::new();
+        for _ in 0..self.rounds {
+            if self.credential != Credential::Certificate {
+                certificates.clear();
+            }
+            for n in 0..self.clients {
+                name += 1;
+                if self.credential == Credential::Cookie {
+                    world.visit(client, server, name);
+                    continue;
+                }
+                if certificates.len() <= n {
+                    let issued = (world.now, clock_at(world.now).unix_ms / 1000);
+                    let key = key(&mut world.random);
+                    certificates.push(Arc::new(certified::certificate(key, office, issued, (LASTS, 1))?));
+                }
+                let config = ConnectConfig { fast_open: false, ..connect(certificates.get(n)?, world.now) };
+                world.visit_with(client, server, name, &config);
+            }
+            world.run(world.now + Duration::from_secs(1));
+        }
+        world.run(world.now + Duration::from_secs(5));
+        let visits = world.visits.get(before..)?;
+        let answered = visits.iter().filter_map(|v| Some((v.first_byte? - v.began).as_secs_f64()));
+        let counters = world.servers.get(&server)?.stack.counters();
+        let refused = counters.server.iter().filter_map(|(outcome, count)| Some((outcome.reason()?, count)));
+        Some(Visits {
+            visits: visits.len(),
+            answered: answered.clone().count(),
+            fast: visits.iter().filter(|v| v.accepted && v.first_byte.is_some()).count(),
+            slowest_rtts: answered.fold(0.0, f64::max) / RTT.as_secs_f64(),
+            reasons: refused
+                .filter(|(reason, count)| *count > 0 && reason.as_str() != "no-credential")
+                .map(|(reason, count)| (reason.as_str(), count))
+                .collect(),
+        })
+    }
+}
+
+const BASE: Office = Office { credential: Credential::Cookie, clients: 12, rounds: 5, fixed: None, seed: 1 };
+
+/// The rows of `attack one-address`.
+pub fn table(seed: u64) -> Table {
+    let base = Office { seed, ..BASE };
+    let cookies = |clients| Office { clients, ..base };
+    let certificates = |credential, clients| Office { credential, clients, rounds: 6, ..base };
+    let rows = [
+        ("cookies", cookies(12)),
+        ("cookies", cookies(64)),
+        ("cookies, 8 places at most", Office { fixed: Some(8), ..cookies(12) }),
+        ("a new certificate each", certificates(Credential::NewCertificate, 24)),
+        ("a new certificate each", certificates(Credential::NewCertificate, 64)),
+        (
+            "a new certificate each, 8 places at most",
+            Office { fixed: Some(8), ..certificates(Credential::NewCertificate, 24) },
+        ),
+        ("a certificate each", certificates(Credential::Certificate, 64)),
+        ("a new certificate each", certificates(Credential::NewCertificate, 200)),
+    ];
+    let mut table = Table::new(
+        format!(
+            "honest clients behind one address, all at once, again every second; limit {LIMIT}, seed {seed}"
+        ),
+        &["credential", "clients", "answered", "of them fast", "slowest, RTT", "the others"],
+    );
+    for (name, office) in rows {
+        let Some(all) = office.run() else { continue };
+        let reasons: Vec<String> = all.reasons.iter().map(|(why, count)| format!("{count} {why}")).collect();
+        table.row([
+            name.into(),
+            office.clients.into(),
+            format!("{}/{}", all.answered, all.visits).into(),
+            all.fast.into(),
+            all.slowest_rtts.into(),
+            if reasons.is_empty() { "none".into() } else { reasons.join(", ").into() },
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(office: Office) -> Visits {
+        let visits = office.run().unwrap();
+        println!("{office:?}\n{visits:?}");
+        assert_eq!((visits.visits, visits.answered), (office.clients * office.rounds, visits.visits));
+        assert!(visits.slowest_rtts <= 2.01, "slower than an ordinary handshake");
+        visits
+    }
+
+    #[track_caller]
+    fn all_are_fast(office: Office) {
+        let visits = run(office);
+        assert_eq!(visits.fast, visits.visits, "{:?}", visits.reasons);
+        assert!(visits.slowest_rtts <= 1.01);
+    }
+
+    #[test]
+    fn twelve_clients_with_the_cookie_of_one_address_are_all_fast() {
+        all_are_fast(BASE);
+    }
+
+    #[test]
+    fn twenty_four_clients_with_certificates_for_one_address_are_all_fast() {
+        all_are_fast(Office { credential: Credential::NewCertificate, clients: 24, rounds: 6, ..BASE });
+    }
+
+    #[test]
+    fn an_office_of_sixty_four_is_fast_by_the_default_limits() {
+        for credential in [Credential::Cookie, Credential::NewCertificate, Credential::Certificate] {
+            all_are_fast(Office { credential, clients: 64, ..BASE });
+        }
+    }
+
+    /// More than the limits leave one address take the handshake, and the server says which limit it was.
+    #[test]
+    fn beyond_the_limits_the_handshake_serves_and_the_limit_has_its_name() {
+        let cookies = run(Office { clients: 100, rounds: 1, ..BASE });
+        assert_eq!((cookies.fast, cookies.reasons), (85, vec![("client-limit", 15)]));
+        let certificates =
+            run(Office { credential: Credential::NewCertificate, clients: 200, rounds: 1, ..BASE });
+        let reasons: Vec<&str> = certificates.reasons.iter().map(|(reason, _)| *reason).collect();
+        assert_eq!(reasons, ["client-limit", "network-limit"], "{certificates:?}");
+    }
+}
