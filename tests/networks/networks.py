@@ -35,7 +35,7 @@ from words import (
 FO, FO_UDP = Way("ip"), Way("udp")
 ASAP_UDP, ASAP = Way("udp", "certificate"), Way("ip", "certificate")
 KNOWN, KNOWN_UDP = Way("ip", "certificate", known=True), Way("udp", "certificate", known=True)
-BOTH_KNOWN_UDP = Way("udp", "both", known=True)
+BOTH, BOTH_KNOWN_UDP = Way("ip", "both"), Way("udp", "both", known=True)
 
 #: How long a SYN waits for its answer before another one follows, ms: nothing is known of the round trip, or it is.
 FIRST_TIMEOUT, TIMEOUT = 1000, 130
