@@ -83,4 +83,4 @@ def metrics_count_the_visits(t):
     equal(first_flights(text, "accepted", ""), 4, "accepted")
     equal(first_flights(text, "handshake", "no-credential"), 2, "for the cookies")
     equal(first_flights(text, "handshake", "stale-or-wrong-credential"), None, "stale cookies")
-    check("\nfirstflight_pending_first_flights_limit 256\n" in text, f"limit: {text}")
+    check("\nfirstflight_pending_first_flights_limit 1024\n" in text, f"limit: {text}")

@@ -166,7 +166,7 @@ mod tests {
             assert!(bar.is_zero() || !is_open(&bars, now + bar - Duration::from_millis(1)), "reset {n}");
             assert!(is_open(&bars, now + bar), "reset {n}");
             assert!(!bars.holds(&key(u32::MAX), IpAddr::V4(Ipv4Addr::LOCALHOST), now));
-            now = now + bar;
+            now += bar;
         }
     }
 
