@@ -320,6 +320,9 @@ impl Stack {
         if let Some(mss) = slot.conn.narrowed_mss().filter(|_| slot.client) {
             self.credentials.learn_path_mss(network, server, mss, now);
         }
+        if slot.path_told {
+            return;
+        }
         if unlikely(slot.asked.as_ref().is_some_and(|asked| asked.first_rtt)) {
             self.credentials.forget_rtt(network, server);
         }
@@ -373,6 +376,25 @@ impl Stack {
             self.credentials.note_failure(network, server, now);
         }
         answered && slot.outcome.is_accepted()
+    }
+
+    /// The application releases a connection that it opened, which may stay for a while in the background: the next connect
+    /// to its server already uses what it showed of the path. A connection that asked for a first flight says more when it
+    /// is over, and its round-trip time is known from its SYN-ACK on.
+    #[inline(always)]
+    pub(crate) fn tell_path(&mut self, id: ConnId, now: Instant) {
+        let Some(slot) = self.slots.get_live(id.index, id.generation) else { return };
+        if !slot.client || !slot.mapped {
+            return;
+        }
+        let (network, server) = (self.config.network_of(&slot.key), slot.key.remote_ip());
+        if let Some(mss) = slot.conn.narrowed_mss() {
+            self.credentials.learn_path_mss(network, server, mss, now);
+        }
+        if let (None, Some((srtt, rttvar))) = (&slot.asked, slot.conn.rtt()) {
+            slot.path_told = true;
+            self.credentials.learn_rtt(network, server, srtt, rttvar, now);
+        }
     }
 
     /// The application releases a connection. The path is considered to pass the SYN but not the connection that it

@@ -187,7 +187,7 @@ impl CarrierConfig {
             datagram: firstflight_wire::carrier::BASE_DATAGRAM,
             probe: true,
             keep_alive: Some(Duration::from_secs(15)),
-            first_keep_alive: Duration::from_millis(500),
+            first_keep_alive: Duration::from_millis(250),
             keep_alive_for: None,
             from_socket: false,
         }

@@ -27,7 +27,7 @@ use alloc::sync::Arc;
 use core::net::SocketAddr;
 use core::time::Duration;
 use firstflight_credential::{Outcome, Reason};
-use firstflight_tcp::{Disposition, DropReason, Resolution, StateName, SynPlan};
+use firstflight_tcp::{Connection, Disposition, DropReason, Resolution, StateName, SynPlan};
 use firstflight_wire::Instant;
 use firstflight_wire::tcp::{Flags, Segment};
 
@@ -40,6 +40,17 @@ const WATCH_MAX: Duration = Duration::from_secs(16);
 const EAGER_MIN: Duration = Duration::from_millis(25);
 /// Timeouts in a row, or probes without an answer, after which data counts as swallowed.
 const SWALLOWED: u8 = 2;
+
+/// Segment size of a second attempt where large segments may be what the path swallows: nearly every path takes it
+/// (RFC 4821 §7.2).
+const SMALL_SEGMENT: u16 = 1024;
+
+/// Whether an open connection waits in vain for the acknowledgement of large segments.
+fn loses_large_segments(conn: &Connection) -> bool {
+    conn.state() != StateName::SynSent
+        && conn.timeouts() > 0
+        && conn.unacknowledged() > usize::from(SMALL_SEGMENT)
+}
 
 fn eager_step(rtt: Duration) -> Duration {
     (rtt / 4).max(EAGER_MIN)
@@ -188,6 +199,10 @@ impl Stack {
         let mut ends = self.endpoints(&key, None, now);
         ends.path_mss = self.client_path_mss(&key, now);
         let Some(slot) = self.slots.get(index) else { return };
+        if loses_large_segments(&slot.conn) {
+            // Or the path drops large packets: then this attempt would find that out again, timeout by timeout.
+            ends.path_mss = ends.path_mss.min(SMALL_SEGMENT);
+        }
         let tcp = Arc::clone(slot.conn.config());
         let hash = self.hasher.hash(&key);
         let owner = Owner::Twin(index);
@@ -260,6 +275,7 @@ impl Stack {
         let Some(asked) = &mut to.asked else { return };
         let (network, server) = (asked.network, to.key.remote_ip());
         let was_open = !asked.awaited;
+        let large = loses_large_segments(&to.conn);
         asked.ladder.twin = None;
         asked.ladder.at = None;
         asked.answered_at = Instant::FAR_FUTURE;
@@ -289,6 +305,9 @@ impl Stack {
         let slots = &self.slots;
         for (hash, index) in [(hashes.0, first), (hashes.1, twin)] {
             self.flows.insert(hash, index, |i| slots.get(i).map_or(0, |slot| slot.hash));
+        }
+        if large {
+            self.credentials.learn_path_mss(network, server, SMALL_SEGMENT, now);
         }
         self.no_answer(first, now);
         self.credentials.note_failure(network, server, now);

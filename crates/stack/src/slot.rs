@@ -170,6 +170,8 @@ pub struct Slot {
     pub starved: bool,
     /// It is in the flow table.
     pub mapped: bool,
+    /// What it showed of the path is in the store.
+    pub path_told: bool,
     /// Whether it counts among its client's connections, see [`crate::clients`].
     pub of_client: bool,
     /// The UDP ports it is between; `None` on raw IP.
@@ -212,6 +214,7 @@ impl Slot {
             queued: false,
             starved: false,
             mapped: true,
+            path_told: false,
             of_client: false,
             pair: None,
         }
@@ -242,6 +245,7 @@ impl Slot {
             queued,
             starved,
             mapped,
+            path_told,
             of_client,
             pair,
         } = self;
@@ -253,7 +257,7 @@ impl Slot {
         vacate(pair);
         (*client, *counted, *granted, *certificate, *relayed) = (false, false, false, false, false);
         (*hold, *announced, *queued, *starved, *mapped) = (false, false, false, false, true);
-        (*ready, *of_client) = (Readiness::default(), false);
+        (*ready, *of_client, *path_told) = (Readiness::default(), false, false);
     }
 
     /// Gives all memory back: it is over.
@@ -326,6 +330,7 @@ mod tests {
         (slot.client, slot.counted, slot.granted, slot.certificate, slot.relayed) =
             (true, true, true, true, true);
         (slot.hold, slot.announced, slot.queued, slot.starved, slot.mapped) = (true, true, true, true, false);
+        slot.path_told = true;
         slot.asked = Some(Box::default());
         slot.network_error = Some(IcmpErrorKind::HostUnreachable);
         (slot.ready, slot.of_client) = (Readiness::CLOSED, true);

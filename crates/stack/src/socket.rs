@@ -416,6 +416,7 @@ impl Stack {
     /// Lets go of a connection: it closes in order in the background; unread data makes it a RST.
     #[inline]
     pub fn release(&mut self, id: ConnId, now: Instant) {
+        self.tell_path(id, now);
         self.given_up(id, now);
         let _ = self.with(id, now, |slot, pool| {
             slot.conn.release(pool, now);

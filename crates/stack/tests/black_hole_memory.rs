@@ -5,10 +5,10 @@
 mod pair;
 
 use firstflight_link::path::PathConfig;
-use firstflight_stack::{ConnId, ListenerId};
+use firstflight_stack::{ConnId, ConnectConfig, ListenerId};
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::Segment;
-use pair::{End, Pair};
+use pair::{End, Pair, key, policy};
 use std::time::Duration;
 
 const DELAY: Duration = Duration::from_millis(20);
@@ -45,12 +45,76 @@ fn upload(p: &mut Pair, listener: ListenerId) -> Duration {
     took
 }
 
+/// A request of two segments with a cookie, and how long it takes until the server has it.
+fn request(p: &mut Pair, listener: ListenerId) -> Duration {
+    const REQUEST: usize = 2_000;
+    p.log.clear();
+    let begun = p.now;
+    let config = ConnectConfig { fast_open: true, replay_safe: true, ..ConnectConfig::default() };
+    let (id, _) = p.client.connect(p.server_addr(), &[7; REQUEST], &config, p.now).unwrap();
+    let mut children: Vec<(ConnId, usize)> = Vec::new();
+    p.run(Duration::from_secs(60), |p| {
+        children.extend(std::iter::from_fn(|| p.server.accept(listener)).map(|child| (child, 0)));
+        let mut answered = false;
+        for (child, got) in &mut children {
+            *got += p.server_reads(*child).len();
+            answered |= *got == REQUEST;
+        }
+        answered
+    });
+    let took = p.now - begun;
+    for (child, _) in children {
+        p.server.write(child, b"answer", p.now).unwrap();
+        p.server.shutdown(child, p.now).unwrap();
+        p.server.release(child, p.now);
+    }
+    p.idle(Duration::from_millis(100));
+    p.client.shutdown(id, p.now).unwrap();
+    p.client.release(id, p.now);
+    took
+}
+
 /// The largest segments that the client sent, bytes of payload.
 fn largest(p: &Pair) -> usize {
     let sent = p.log.iter().filter(|(_, from, _)| *from == End::Client);
     let payload =
         |packet: &[u8]| Segment::parse(Packet::parse(packet).unwrap().payload).unwrap().payload.len();
     sent.map(|(_, _, packet)| payload(packet)).max().unwrap()
+}
+
+/// The second attempt does not find out by timeouts again what the first one suffers from.
+#[test]
+fn a_second_attempt_uses_small_segments_where_large_ones_vanish() {
+    let mut p = narrow(usize::MAX);
+    let listener = p.listen(Some(policy(key(1), 16)));
+    for _ in 0..4 {
+        request(&mut p, listener);
+        p.idle(Duration::from_secs(1));
+    }
+    p.middlebox = Some(Box::new(|_, packet| packet.len() <= NARROW));
+    let first = request(&mut p, listener);
+    assert!(first < Duration::from_millis(1_600), "{first:?}");
+    // The next request may follow at once.
+    let second = request(&mut p, listener);
+    assert!(largest(&p) <= 1_024, "{}", largest(&p));
+    assert!(second < DELAY * 6, "{second:?}");
+}
+
+/// A plain connection that still closes in the background has told what it knows.
+#[test]
+fn the_next_connect_knows_the_round_trip_time_of_a_released_connection() {
+    let mut p = narrow(usize::MAX);
+    let listener = p.listen(Some(policy(key(1), 16)));
+    let id = p.connect(b"x", false);
+    p.accept(listener);
+    p.client.shutdown(id, p.now).unwrap();
+    p.client.release(id, p.now);
+    p.middlebox =
+        Some(Box::new(|_, packet| Segment::parse(&packet[20..]).unwrap().options.fast_open().is_none()));
+    let begun = p.now;
+    let id = p.connect(b"", true);
+    p.connected(id);
+    assert!(p.now - begun < Duration::from_millis(300), "{:?}", p.now - begun);
 }
 
 #[test]

@@ -247,7 +247,7 @@ fn keep_alives_begin_soon_after_the_last_segment_and_then_get_rare() {
     for again in 0..3 {
         let begun = p.ms();
         let mut count = 0;
-        for seconds_after in [0.5, 1.5, 3.5, 7.5, 15.5, 30.5, 45.5] {
+        for seconds_after in [0.25, 0.75, 1.75, 3.75, 7.75, 15.75, 30.75] {
             let at = begun + (seconds_after * 1000.0) as u64;
             p.at(at - 10);
             assert_eq!(p.others.len(), count, "{again}: before {seconds_after} s");
