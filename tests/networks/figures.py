@@ -72,7 +72,7 @@ class Figures:
     def _failed(self, number):
         visits = [run.visits[number - 1] for run in self.samples]
         wrong = [visit for visit in visits if not visit.ok]
-        return f"{len(wrong)} of {len(visits)} failed ({wrong[0].word})" if wrong else None
+        return f"{len(wrong)} of {len(visits)} failed ({wrong[0].error or wrong[0].word})" if wrong else None
 
     def _odd(self, number):
         words = self.line.words

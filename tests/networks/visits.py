@@ -28,12 +28,14 @@ class Visit:
     ok: bool
     #: From the beginning of the fetch to the first byte of the response, or what else the line measures; ms.
     first: float | None
+    #: Why it failed.
+    error: str | None = None
 
     @classmethod
     def of(cls, record, measure):
         ok = record["error"] is None and record["status"] == 200
         word = "accepted" if record["outcome"] == "accepted" else record["reason"] or record["outcome"]
-        return cls(word, ok, record[measure] if ok else None)
+        return cls(word, ok, record[measure] if ok else None, record["error"])
 
     @classmethod
     def missing(cls, text):
