@@ -19,7 +19,9 @@ const SINGLY: Duration = Duration::from_secs(10);
 const BATCHES: u32 = 1024;
 /// Fewer than so many count as so many: one failure among the first few says nothing.
 const BATCHES_MIN: u32 = 50;
-/// How long a network may save up its share of a lane.
+/// How long a lane saves up.
+const SAVED: Duration = Duration::from_millis(100);
+/// How long a network may save up its share of a lane, where the lane lends it.
 const SAVED_BY_NETWORK: Duration = Duration::from_secs(1);
 /// What comes by a front is counted over this time.
 const RELAYED_MINUTE: Duration = Duration::from_secs(60);
@@ -58,7 +60,13 @@ impl Bucket {
 
     /// Takes `count` tokens, if they are there; a tenth of a second's worth may be saved up.
     fn take(&mut self, count: u32, per_second: u32, now: Instant) -> bool {
-        self.take_of(count, per_second, Duration::from_millis(100), now)
+        self.take_of(count, per_second, SAVED, now)
+    }
+
+    /// Whether at least half of what may be saved up would be left if `count` tokens were taken.
+    fn would_leave_half(&self, count: u32, per_second: u32, now: Instant) -> bool {
+        let time = Duration::from_secs(1).checked_div(per_second).map(|each| each * count);
+        time.is_some_and(|time| self.full_at.max(now) + time - now <= SAVED / 2)
     }
 
     /// Takes `count` tokens, if they are there, of those that are saved up in `depth`, and of two at least.
@@ -175,17 +183,18 @@ impl AsapShard {
             Lane::New => (1, 2, half),
             Lane::Relayed => (2, 2, self.config.relayed_per_second),
         };
-        // A sixteenth of the lane for one network: it takes many to use it up. An office comes all at once, and so a
-        // whole second's worth may be saved up.
+        let lane_bucket = self.lanes.get_mut(place).ok_or(Reason::Overloaded)?;
+        // A sixteenth of the lane for one network: it takes many to use it up. An office comes all at once, so a whole
+        // second's worth may be saved up, and is lent as long as the lane has more than half of its own.
         let network = prefix & !0xff;
-        let share = self.sources.get_or_insert((lane, network), Bucket::new);
-        let within = |bucket: &mut Bucket| bucket.take_of(count, (rate / 16).max(4), SAVED_BY_NETWORK, now);
-        if rate > 0 && !share.is_some_and(within) {
+        let share = self.sources.get_or_insert((lane, network), Bucket::new).ok_or(Reason::NetworkLimit)?;
+        let per_second = (rate / 16).max(4);
+        let lends = lane_bucket.would_leave_half(count, rate, now);
+        let depth = if lends { SAVED_BY_NETWORK } else { SAVED };
+        if rate > 0 && !share.take_of(count, per_second, depth, now) {
             return Err(Reason::NetworkLimit);
         }
-        let lane = self.lanes.get_mut(place);
-        let afforded = lane.is_some_and(|bucket| bucket.take(count, rate, now));
-        if afforded { Ok(()) } else { Err(Reason::Overloaded) }
+        if lane_bucket.take(count, rate, now) { Ok(()) } else { Err(Reason::Overloaded) }
     }
 
     /// Counts an acceptance under a verifier with a limit.

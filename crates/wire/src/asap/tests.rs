@@ -124,8 +124,8 @@ fn statuses_keep_their_numbers() {
         assert_eq!(*status as usize, number);
         assert_eq!(Status::from_u8(number as u8), Some(*status));
     }
-    assert_eq!(Status::ALL.len(), 15);
-    assert_eq!(Status::from_u8(15), None);
+    assert_eq!(Status::ALL.len(), 16);
+    assert_eq!(Status::from_u8(16), None);
 }
 
 #[test]
