@@ -151,7 +151,8 @@ impl Stack {
             cookie_age: None,
             offer: Some(SentOffer { identity: identity.clone(), tag: Ok([a, b]), distrusted: None }),
             certified_for: Some(certified.certificate.address()),
-            at_most_once: !config.replay_safe,
+            // Only data that may run twice travels inside lookups.
+            at_most_once: false,
             first_rtt: false,
             plain: None,
             awaited: true,

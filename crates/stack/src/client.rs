@@ -5,17 +5,17 @@ use crate::event::ConnId;
 use crate::flow::{FlowKey, default_mss};
 use crate::follower;
 use crate::offer;
-use crate::slot::{Asked, Ladder, Owner, SentOffer};
+use crate::slot::{Asked, Ladder, Owner, SentOffer, Slot};
 use crate::stack::Stack;
 use alloc::boxed::Box;
 use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_credential::store::Answer;
 use firstflight_credential::{NetworkId, Outcome, Permission, Reason};
-use firstflight_tcp::{CloseReason, Disposition, Resolution, StateName, SynAckReport, SynPlan};
+use firstflight_tcp::{CloseReason, Disposition, DropReason, Resolution, StateName, SynAckReport, SynPlan};
 use firstflight_wire::asap::{BLOCK_LEN, Hint, Reply};
 use firstflight_wire::hint::{unlikely, vacate};
-use firstflight_wire::tcp::{FastOpen, Segment};
+use firstflight_wire::tcp::{FastOpen, Flags, Segment};
 use firstflight_wire::{Instant, carrier};
 
 /// Bytes that options may take in a SYN: kept free in front of first-flight data.
@@ -112,6 +112,8 @@ impl Stack {
             };
             plan.options.append_fast_open(&option);
         }
+        // A copy of a block meets the server's replay guard, also behind another port.
+        plan.repeats = u8::from(key.is_carried() && !config.replay_safe && !plan.preamble.is_empty());
         asked.plain = if bare || cookie.is_some() {
             offer::why_plain(config.held_back, plan.data_limit as usize, data)
         } else {
@@ -152,6 +154,10 @@ impl Stack {
     pub(crate) fn handle_answer(&mut self, index: u32, segment: &Segment<'_>, now: Instant) -> Disposition {
         let Some(slot) = self.slots.get_mut(index) else { return Disposition::Processed };
         let Some(report) = slot.conn.syn_ack_report(segment) else {
+            let crosses = !segment.flags.intersects(Flags::ACK.union(Flags::RST));
+            if crosses && slot.conn.may_have_run() && must_not_run_again(slot) {
+                return Disposition::Dropped(DropReason::Unexpected);
+            }
             let disposition = slot.conn.handle_segment(segment, now, &mut self.pool);
             if slot.conn.state() == StateName::SynRcvd {
                 slot.outcome = Outcome::Handshake(Reason::SimultaneousOpen);
@@ -159,14 +165,11 @@ impl Stack {
             }
             return disposition;
         };
-        let Some(asked) = &mut slot.asked else { return Disposition::Processed };
-        if unlikely(report.refused)
-            && report.acked == 0
-            && asked.at_most_once
-            && slot.conn.first_flight_len() > 0
-        {
+        let may_have_run = report.may_have_run && (slot.key.is_carried() || slot.conn.was_refused());
+        if unlikely(may_have_run) && report.acked == 0 && must_not_run_again(slot) {
             return self.refuse_second_time(index, now);
         }
+        let Some(asked) = &mut slot.asked else { return Disposition::Processed };
         let offered = asked.offer.as_ref().map(|sent| offer::read(sent, &report, segment));
         if let Some(answer) = offered.filter(|answer| answer.resolution == Resolution::Abort) {
             return self.distrust(index, answer, segment, now);
@@ -243,9 +246,9 @@ impl Stack {
         disposition
     }
 
-    /// A RST or an ICMP error answered a SYN with data that must not run twice, and the plain SYN behind it is answered. The
-    /// server may have executed the data before the RST, so the data does not go again: the connect fails. First flights
-    /// rest, so the next connect succeeds.
+    /// The SYN carried data that must not run twice, and a later SYN is answered: one that left after a timeout, in UDP, or
+    /// behind a RST or an ICMP error. The server may have executed the data, so the data does not go again: the connect
+    /// fails. First flights rest, so the next connect succeeds.
     #[cold]
     fn refuse_second_time(&mut self, index: u32, now: Instant) -> Disposition {
         let Some(slot) = self.slots.get_mut(index) else { return Disposition::Reset };
@@ -429,6 +432,11 @@ impl Stack {
         }
         self.drop_twin(twin, now);
     }
+}
+
+/// Whether the SYN carried data that must not be executed twice.
+fn must_not_run_again(slot: &Slot) -> bool {
+    slot.asked.as_ref().is_some_and(|asked| asked.at_most_once) && slot.conn.first_flight_len() > 0
 }
 
 /// Whether a SYN-ACK answers a first flight that a front handed over.

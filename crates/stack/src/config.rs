@@ -310,6 +310,6 @@ pub struct ConnectConfig {
     pub tcp: Option<Arc<firstflight_tcp::Config>>,
     /// Connect in UDP datagrams to this UDP port of the server ([`Config::carrier`]). No second attempt from
     /// another port is needed there: what sees TCP's options does not look inside UDP. A SYN that nobody
-    /// answers is sent again as it was.
+    /// answers is sent again plain; a certificate's data that must not run twice goes again once before.
     pub carrier: Option<u16>,
 }

@@ -90,7 +90,7 @@ impl Stack {
         if !self.hold_armed(index, CloseReason::Unreachable, now)
             && let Some(slot) = self.slots.get_mut(index)
         {
-            slot.conn.unreachable(&mut self.pool);
+            slot.conn.unreachable(now, &mut self.pool);
         }
     }
 }

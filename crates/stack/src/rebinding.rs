@@ -188,7 +188,7 @@ impl Stack {
         else {
             return self.repeats_last_ack(key, segment, now);
         };
-        let taken = self.check_port(index, key.outer_remote(), now);
+        let taken = self.check_port(index, key.outer_remote(), true, now);
         if taken {
             self.drop_packet(Drop::UncheckedPath);
         }
@@ -206,8 +206,8 @@ impl Stack {
     }
 
     /// Challenges connection `index` at another UDP port of its client. False if that has been done in vain for long
-    /// enough.
-    fn check_port(&mut self, index: u32, port: u16, now: Instant) -> bool {
+    /// enough. `answers`: it answers a segment from there. Others do not count: the client may not have sent anything yet.
+    fn check_port(&mut self, index: u32, port: u16, answers: bool, now: Instant) -> bool {
         let bits = [self.random.next_u64(), self.random.next_u64()];
         let (Some(slot), Some(carrier)) = (self.slots.get(index), &mut self.carrier) else { return true };
         let (key, current) = (slot.key, slot.key.outer_remote());
@@ -232,7 +232,13 @@ impl Stack {
         if !goes_back && check.asked.is_none_or(|(asked, _)| asked != port) {
             check.ask(port, bits[1], now);
         }
-        (check.sent, check.count) = (Some(now), check.count.saturating_add(1));
+        check.sent = Some(now);
+        if answers {
+            if check.count == 0 {
+                check.began = now;
+            }
+            check.count = check.count.saturating_add(1);
+        }
         let asked = check.asked.filter(|_| !goes_back);
         let home = check.home;
         self.counters.carrier_paths_checked += 1;
@@ -324,7 +330,7 @@ impl Stack {
                 carrier.paths.turns.push_back(turns);
             }
             for index in members {
-                self.check_port(index, port, now);
+                self.check_port(index, port, false, now);
             }
         }
     }

@@ -118,8 +118,10 @@ fn a_server_that_refuses_every_syn_is_down_and_not_remembered() {
         let mut p = primed();
         let id = connect(&mut p);
         let first = p.expect().is_syn();
+        p.pass(10);
         refuse(&mut p, by, &first);
         let plain = p.expect().is_syn().empty();
+        p.pass(10);
         refuse(&mut p, by, &plain);
         let reason = if matches!(by, By::Reset) { CloseReason::Refused } else { CloseReason::Unreachable };
         assert_eq!((p.reason(id), failures(&p)), (Some(reason), 0), "{by:?}");
@@ -295,9 +297,67 @@ fn a_first_flight_in_udp_that_was_taken_is_accepted_by_the_plain_syn() {
         config.replay_safe = false;
         config.asap.as_mut().unwrap().once = true;
     });
+    // The block goes again once: the server's guard knows it. Then the SYN is plain.
     p.pass(1_001);
+    assert_eq!(p.expect().is_syn().data, flight.syn.data);
+    p.pass(2_100);
     p.expect().is_syn().empty();
     p.send(syn_ack(1 + flight.syn.data.len() as u32).option(&flight.accepted()));
     p.expect().is_ack().empty();
     assert_eq!(outcome(&p, flight.id), Outcome::Accepted);
+}
+
+/// A network that drops first flights in UDP, or a server that has executed the first one: the client cannot tell.
+#[test]
+fn data_that_must_not_run_twice_does_not_go_behind_a_plain_syn_in_udp() {
+    let mut p = in_udp();
+    let once = |config: &mut ConnectConfig| {
+        config.carrier = Some(5_000);
+        config.replay_safe = false;
+        config.asap.as_mut().unwrap().once = true;
+    };
+    let Visit { id, .. } = visit(&mut p, once);
+    p.pass(3_200);
+    assert!(p.drain().last().unwrap().data.is_empty());
+    p.send(syn_ack(1));
+    p.expect().is_rst();
+    assert_eq!((outcome(&p, id), failures(&p)), (Outcome::Handshake(Reason::Unknown), 1));
+    p.release(id);
+    // The next request succeeds.
+    let id = visit(&mut p, once).id;
+    p.send(syn_ack(1));
+    p.expect().is_ack().data(visitor::DATA);
+    assert_eq!(p.state(id), StateName::Established);
+}
+
+/// The RST for the first SYN comes when the plain one is already under way: it counts.
+#[test]
+fn a_late_reset_counts_for_data_that_must_not_run_twice() {
+    let (mut p, Visit { id, syn, .. }) = once();
+    p.pass(1_001);
+    p.expect().is_syn().empty();
+    refuse(&mut p, By::Reset, &syn);
+    p.send(syn_ack(1));
+    p.expect().is_rst();
+    assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::Unknown));
+}
+
+/// The network doubles the answer: the second copy is none to the plain SYN, which it cannot have met yet.
+#[test]
+fn an_answer_that_comes_twice_does_not_end_the_connect() {
+    for by in EACH {
+        let mut p = Peer::new();
+        p.port = PORT;
+        let id = connect(&mut p);
+        let first = p.expect().is_syn().empty();
+        p.pass(40);
+        refuse(&mut p, by, &first);
+        p.expect().is_syn().empty();
+        p.pass(5);
+        refuse(&mut p, by, &first);
+        p.pass(35);
+        p.send(syn_ack(1));
+        p.expect().is_ack().data(DATA);
+        assert_eq!(p.state(id), StateName::Established, "{by:?}");
+    }
 }

@@ -14,6 +14,9 @@ pub struct SynPlan {
     pub preamble: Vec<u8>,
     /// How many bytes of the stream may ride in the SYN; the rest waits for the SYN-ACK.
     pub data_limit: u32,
+    /// How many SYNs that are sent again after a timeout carry the same as the first one. Only for data whose receiver
+    /// notices a copy, on paths that do not look at TCP's options.
+    pub repeats: u8,
     /// Time until the SYN is sent again the first time; 1 s if absent (RFC 6298 §2.1).
     pub first_timeout: Option<Duration>,
     /// Largest payload of the segments without ACK that follow the SYN's data at once, within the initial window
@@ -45,6 +48,9 @@ pub struct SynAckReport {
     /// A RST or an ICMP error answered the first SYN, which then went again plain, and nothing in this SYN-ACK shows that
     /// the first one arrived.
     pub refused: bool,
+    /// The first SYN may have been taken although this SYN-ACK does not say so: another one left after a timeout, or a RST
+    /// or an ICMP error came. Its data must not go again if it must not run twice.
+    pub may_have_run: bool,
     /// The first SYN was too large for the path, as a router said, and went again plain.
     pub too_big: bool,
 }

@@ -32,8 +32,14 @@ pub struct SynSent {
     pub too_big: u8,
     /// A SYN met an earlier connection of the four-tuple, and was sent again at once.
     pub met_old: bool,
-    /// A RST or an ICMP error answered the first SYN, and a plain one was sent at once.
+    /// A RST or an ICMP error answered the first SYN; a plain one was sent.
     pub refused: bool,
+    /// How long after the first SYN that came.
+    pub refused_after: Duration,
+    /// See [`crate::SynPlan::repeats`].
+    pub repeats: u8,
+    /// SYNs that left because of a timeout.
+    pub timeouts: u8,
     /// When the first SYN left; [`Instant::FAR_FUTURE`] before.
     pub first_sent: Instant,
     /// A SYN is to be sent.

@@ -237,9 +237,9 @@ impl Connection {
     /// A hard network error (RFC 5461): fatal only before the connection is established, and only if it is not about
     /// what a SYN carries: then a plain SYN follows. What an early child has received stays readable; then the error shows.
     //= rfc9293 MUST-54 SHLD-26
-    pub fn unreachable(&mut self, pool: &mut Pool) {
+    pub fn unreachable(&mut self, now: Instant, pool: &mut Pool) {
         let opens = matches!(self.state, State::SynSent(_) | State::SynRcvd(_));
-        if opens && !self.send_plain_syn() {
+        if opens && !self.send_plain_syn(now) {
             self.die(CloseReason::Unreachable, pool);
         }
     }

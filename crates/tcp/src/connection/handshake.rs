@@ -89,6 +89,9 @@ impl Connection {
             too_big: 0,
             met_old: false,
             refused: false,
+            refused_after: Duration::ZERO,
+            repeats: plan.repeats,
+            timeouts: 0,
             first_sent: Instant::FAR_FUTURE,
             pending: !plan.elsewhere,
             elsewhere: plan.elsewhere,
@@ -266,6 +269,7 @@ impl Connection {
                 first_lost: unseen && !syn.met_old && !syn.refused,
                 met_old: unseen && syn.met_old && !syn.refused,
                 refused: unseen && syn.refused,
+                may_have_run: syn.refused || syn.timeouts > 0,
                 too_big: syn.too_big > 0 && !unseen && !self.first_syn_arrived(syn, segment),
             }
         })
@@ -410,7 +414,7 @@ impl Connection {
         }
         if segment.flags.contains(Flags::RST) {
             if good_ack {
-                if !self.refuses_first_flight(segment.ack) {
+                if !self.refuses_first_flight(segment.ack, now) {
                     //= rfc5961 4.2-c
                     self.die(CloseReason::Refused, pool);
                 }
@@ -448,30 +452,53 @@ impl Connection {
     /// Whether a RST that acknowledges `ack` is only about the first SYN's option or data, which middleboxes answer so that
     /// let a plain SYN pass. Then a plain SYN leaves at once, or is under way, and its answer decides.
     #[cold]
-    fn refuses_first_flight(&mut self, ack: SeqNum) -> bool {
+    fn refuses_first_flight(&mut self, ack: SeqNum, now: Instant) -> bool {
         let plain_refused = ack == self.snd.iss + 1;
-        match &self.state {
+        if let State::SynSent(syn) = &mut self.state
+            && syn.retransmits > 0
+            && syn.carried > 0
+            && !plain_refused
+        {
             // The first SYN's numbers behind the SYN show which one it answers.
-            State::SynSent(syn) if syn.retransmits > 0 => syn.carried > 0 && !plain_refused,
-            _ => self.send_plain_syn(),
+            syn.refused = true;
+            return true;
         }
+        self.send_plain_syn(now)
     }
 
     /// A RST or an ICMP error answered the SYN. If it carried an option or data, a plain one leaves at once, on the same
     /// four-tuple and with the same number: a peer that has taken the first one gives its first answer again. This happens
     /// once for each connect. False if the SYN was plain, or another one was sent.
-    pub(super) fn send_plain_syn(&mut self) -> bool {
+    pub(super) fn send_plain_syn(&mut self, now: Instant) -> bool {
+        let last_sent = self.last_sent;
         let State::SynSent(syn) = &mut self.state else { return false };
+        if syn.refused && (syn.pending || now - last_sent < syn.refused_after / 2) {
+            // Too early for an answer to the plain SYN: a copy of the first answer.
+            return true;
+        }
         let unusual = syn.carried > 0 || !syn.options.as_slice().is_empty();
         let only_first = syn.retransmits == 0 && syn.first_sent != Instant::FAR_FUTURE;
         if !unusual || !only_first || syn.elsewhere {
             return false;
         }
         syn.retransmits = 1;
+        syn.refused_after = now - syn.first_sent;
         (syn.refused, syn.pending) = (true, true);
         // The timer starts again when the SYN leaves.
         self.timers.stop(Timer::Retransmit);
         true
+    }
+
+    /// Whether a RST or an ICMP error answered the SYN of a connection in SYN-SENT.
+    #[must_use]
+    pub fn was_refused(&self) -> bool {
+        matches!(&self.state, State::SynSent(syn) if syn.refused)
+    }
+
+    /// Whether the first flight of a SYN without an answer may have been taken: see [`SynAckReport::may_have_run`].
+    #[must_use]
+    pub fn may_have_run(&self) -> bool {
+        matches!(&self.state, State::SynSent(syn) if syn.refused || syn.timeouts > 0)
     }
 
     /// The plain SYN behind a refused one is acknowledged, but not the data that the first one carried, which must not leave

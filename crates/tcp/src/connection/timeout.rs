@@ -62,6 +62,7 @@ impl Connection {
                     return self.die(CloseReason::TimedOut, pool);
                 }
                 syn.retransmits += 1;
+                syn.timeouts = syn.timeouts.saturating_add(1);
                 syn.pending = true;
                 let short = syn.first_timeout.is_some_and(|t| t < crate::rtt::INITIAL_RTO);
                 if syn.retransmits == 1 && short {

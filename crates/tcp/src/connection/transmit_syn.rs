@@ -17,12 +17,13 @@ impl Connection {
     pub(super) fn transmit_syn(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
         let State::SynSent(syn) = &mut self.state else { return None };
         syn.pending = false;
-        // What is sent again has neither extra options nor data.
-        //= rfc7413 4.2.2-b
         let first = syn.retransmits == 0;
+        // What is sent again has neither extra options nor data, if the plan does not say otherwise.
+        //= rfc7413 4.2.2-b
+        let full = first || (syn.timeouts == syn.retransmits && syn.timeouts <= syn.repeats);
         let State::SynSent(syn) = &self.state else { return None };
-        let len = self.emit_syn(syn, first, now, out)?;
-        let carried = if first { syn.carried } else { 0 };
+        let len = self.emit_syn(syn, full, now, out)?;
+        let carried = if full { syn.carried } else { 0 };
         if let State::SynSent(syn) = &mut self.state
             && first
         {
