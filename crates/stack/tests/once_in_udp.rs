@@ -1,5 +1,6 @@
-//! Attacks: data that must run at most once, in UDP. Two stacks, a certificate whose data the server runs once.
+//! Data that must run at most once, in UDP: whatever is lost, late, copied or moved, it is executed once.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(clippy::needless_range_loop, reason = "the body lends the world that owns the connections")]
 
 mod certified;
 mod pair;
