@@ -22,6 +22,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::num::NonZeroU32;
 use core::time::Duration;
+use firstflight_tcp::StateName;
 use firstflight_wire::carrier::{Carried, Control};
 use firstflight_wire::tcp::Segment;
 use firstflight_wire::{Instant, udp};
@@ -357,13 +358,29 @@ impl Stack {
         if !opened {
             let slots = &self.slots;
             let ours = key.anywhere();
-            carrier
-                .paths
-                .add(anywhere, index, |other| slots.get(other).is_some_and(|s| s.key.anywhere() == ours));
+            let alike = |other| slots.get(other).is_some_and(|slot| slot.key.anywhere() == ours);
+            // A half-open connection takes nobody's place: its SYN may be forged.
+            let open = |index| slots.get(index).is_some_and(|slot| slot.conn.state() != StateName::SynRcvd);
+            carrier.paths.add(anywhere, index, alike, |other| open(index) && !open(other));
         }
         if let Some(slot) = self.slots.get_mut(index) {
             slot.pair = pair;
         }
+    }
+
+    /// The handshake of child `index` in UDP is complete: it is found without the client's UDP port from now on, if it was
+    /// not before because half-open connections were in the way.
+    #[cold]
+    pub(crate) fn find_anywhere(&mut self, index: u32) {
+        let Some(slot) = self.slots.get(index).filter(|slot| slot.pair.is_some() && !slot.client) else {
+            return;
+        };
+        let ours = slot.key.anywhere();
+        let (hash, slots) = (self.hasher.hash(&ours), &self.slots);
+        let Some(carrier) = &mut self.carrier else { return };
+        let alike = |other| slots.get(other).is_some_and(|slot| slot.key.anywhere() == ours);
+        let half_open = |other| slots.get(other).is_some_and(|slot| slot.conn.state() == StateName::SynRcvd);
+        carrier.paths.add(hash, index, alike, half_open);
     }
 
     /// Connection `index`, if it is in UDP, is no longer between the ports that it has.

@@ -51,7 +51,7 @@ impl Stack {
         if ready.contains(Readiness::CONNECTED) {
             slot.place = None;
             self.counters.established += 1;
-            let kept = slot.certificate || slot.granted || self.clients.is_some();
+            let kept = slot.certificate || slot.granted || slot.pair.is_some() || self.clients.is_some();
             if unlikely(kept) || matches!(slot.owner, Owner::SynQueue(_)) {
                 self.opened(index, now);
                 let Some(again) = self.slots.get_mut(index) else { return };
@@ -79,6 +79,9 @@ impl Stack {
         if unlikely(self.clients.is_some()) {
             // A connection beyond the limit is reset before the application can accept it.
             self.join_client(index, now);
+        }
+        if unlikely(self.carrier.is_some()) {
+            self.find_anywhere(index);
         }
         let Some(mut slot) = self.slots.get_mut(index) else { return };
         if slot.certificate {

@@ -20,6 +20,10 @@ use hashbrown::HashTable;
 
 /// Connections that differ in the client's UDP port only, as far as they are told apart.
 const ALIKE: usize = 8;
+/// Segments with wrong numbers from other UDP ports, in this time, after which all of them are dropped in silence: whoever
+/// does not know the numbers must not find them by what is answered.
+const MISSES: u16 = 64;
+const MISSED: Duration = Duration::from_secs(60);
 /// Least time between challenges for one connection; a round-trip time, if that is longer.
 const GAP: Duration = Duration::from_millis(100);
 /// Challenges without a response, at least, and the time since the first, at least, after which a port is given up.
@@ -56,9 +60,16 @@ struct Group {
     hash: u64,
     first: u32,
     others: Vec<u32>,
+    /// Segments with wrong numbers since this time.
+    misses: u16,
+    since: Instant,
 }
 
 impl Group {
+    fn new(hash: u64, first: u32) -> Self {
+        Self { hash, first, others: Vec::new(), misses: 0, since: Instant::ZERO }
+    }
+
     fn members(&self) -> impl Iterator<Item = u32> + '_ {
         core::iter::once(self.first).chain(self.others.iter().copied())
     }
@@ -122,16 +133,40 @@ impl Paths {
     }
 
     /// Adds connection `index`; `alike` says of another one whether it differs in the client's UDP port only. Where there
-    /// are too many, it is not added.
-    pub fn add(&mut self, hash: u64, index: u32, alike: impl Fn(u32) -> bool) {
+    /// are too many, it takes the place of one that `gives_way`, or is not added.
+    pub fn add(
+        &mut self,
+        hash: u64,
+        index: u32,
+        alike: impl Fn(u32) -> bool,
+        gives_way: impl Fn(u32) -> bool,
+    ) {
         match self.groups.find_mut(hash, |group| group.hash == hash && alike(group.first)) {
+            Some(group) if group.members().any(|one| one == index) => {}
             Some(group) if group.others.len() + 1 < ALIKE => group.others.push(index),
-            Some(_) => {}
+            Some(group) => {
+                let mut members = core::iter::once(&mut group.first).chain(&mut group.others);
+                if let Some(place) = members.find(|one| gives_way(**one)) {
+                    *place = index;
+                }
+            }
             None => {
-                let group = Group { hash, first: index, others: Vec::new() };
-                self.groups.insert_unique(hash, group, |group| group.hash);
+                self.groups.insert_unique(hash, Group::new(hash, index), |group| group.hash);
             }
         }
+    }
+
+    /// Whether somebody searches for the numbers of connection `index`, which is in a group with this hash. `misses`: one
+    /// more segment had wrong ones.
+    fn is_searched(&mut self, hash: u64, index: u32, misses: bool, now: Instant) -> bool {
+        let its = |group: &Group| group.hash == hash && group.members().any(|one| one == index);
+        let Some(group) = self.groups.find_mut(hash, its) else { return false };
+        if now - group.since >= MISSED {
+            (group.misses, group.since) = (0, now);
+        }
+        let searched = group.misses >= MISSES;
+        group.misses = group.misses.saturating_add(u16::from(misses));
+        searched
     }
 
     /// Takes connection `index` out, if it is in.
@@ -184,11 +219,18 @@ impl Stack {
             return false;
         }
         let fits = |slot: &Slot| slot.conn.fits(segment, now);
-        let Some(index) = self.alike(key).filter_map(|(i, slot)| Some((fits(slot)?, i))).min().map(|m| m.1)
-        else {
+        let nearest = self.alike(key).map(|(i, slot)| (fits(slot).ok_or(()), i));
+        // What does not fit comes last.
+        let Some((distance, index)) = nearest.min_by_key(|(fit, _)| fit.unwrap_or(u32::MAX)) else {
             return self.repeats_last_ack(key, segment, now);
         };
-        let taken = self.check_port(index, key.outer_remote(), true, now);
+        let hash = self.hash_anywhere(key);
+        let misses = distance.is_err();
+        let searched = self.carrier.as_mut().is_some_and(|c| c.paths.is_searched(hash, index, misses, now));
+        if !searched && misses {
+            return self.repeats_last_ack(key, segment, now);
+        }
+        let taken = searched || self.check_port(index, key.outer_remote(), true, now);
         if taken {
             self.drop_packet(Drop::UncheckedPath);
         }

@@ -340,6 +340,13 @@ impl Send {
         (start.lt(window)).then(|| self.chunk(start, last.end, room))
     }
 
+    /// The first segment that is not acknowledged. It goes whatever the peer's window is.
+    #[must_use]
+    pub fn first_again(&self, room: u32) -> Option<Chunk> {
+        let first = self.flight.first()?;
+        Some(self.chunk(first.start, first.end, room))
+    }
+
     /// Data at NXT, never sent before.
     #[inline(always)]
     pub fn next_in_order(&self, room: u32, cwnd: u32, small: Small) -> Option<Chunk> {

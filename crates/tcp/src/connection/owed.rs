@@ -16,6 +16,8 @@ impl Owed {
     pub const SMALL: Self = Self(8);
     /// A tail loss probe (RFC 8985 §7.3).
     pub const TAIL: Self = Self(16);
+    /// The first segment that is not acknowledged, once more, whatever congestion control says.
+    pub const FIRST: Self = Self(32);
 
     #[inline]
     pub const fn is_empty(self) -> bool {

@@ -9,6 +9,8 @@ use firstflight_wire::tcp::{Flags, Segment};
 
 /// What half a round trip is at most taken for: the only one measured may have been a slow one.
 const LONG_HALF: Duration = Duration::from_millis(50);
+/// And at least.
+const SHORT_HALF: Duration = Duration::from_millis(10);
 
 impl Connection {
     /// How far the number of `segment` is from the next one expected, if it may be this connection's although it came
@@ -42,15 +44,20 @@ impl Connection {
         (acknowledges && numbered && timed).then_some(distance)
     }
 
-    /// The peer asks whether we are where our last segments came from, and took none of them: what is not acknowledged
-    /// goes again, or else the last acknowledgement. A question can be forged, so either is done at most once in half a
-    /// round trip, or in 50 ms.
+    /// The peer asks whether we are where our last segments came from, and took none of them: the first segment that is
+    /// not acknowledged goes again, or else the last acknowledgement. A question can be forged, so that happens at most
+    /// once in half a round trip, or in 50 ms, but not more often than every 10 ms, and changes neither timers nor windows.
     #[cold]
     pub fn unheard(&mut self, now: Instant) {
-        let half = self.rtt.min_rtt().map_or(LONG_HALF, |rtt| LONG_HALF.min(rtt / 2));
-        if self.snd.outstanding() && now - self.last_data >= half {
-            self.moved(now);
-        } else if now - self.last_sent >= half {
+        let half = self.rtt.min_rtt().map_or(LONG_HALF, |rtt| (rtt / 2).clamp(SHORT_HALF, LONG_HALF));
+        let outstanding = self.snd.outstanding();
+        let last = if outstanding { self.last_data } else { self.last_sent };
+        if now - last < half {
+            return;
+        }
+        if outstanding {
+            self.owed.set(Owed::FIRST);
+        } else {
             self.acknowledge_again();
         }
     }

@@ -173,6 +173,11 @@ impl Connection {
         {
             return Some(len);
         }
+        if self.owed.take(Owed::FIRST)
+            && let Some(chunk) = self.snd.first_again(room)
+        {
+            return self.emit_unusual(chunk, false, now, out, pool);
+        }
         if self.pace_holds(now) {
             // Perhaps not the pace alone: the peer's window is watched from now on.
             self.hold(now, cwnd);

@@ -1,0 +1,92 @@
+//! A stack in UDP, its peer, and the messages of the carrier between them.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use crate::peer::{Peer, Seg, seg};
+use firstflight_stack::{CarrierConfig, ConnId};
+use firstflight_wire::carrier::{Carried, Control, PathProof};
+use firstflight_wire::ip::Packet;
+use firstflight_wire::udp::Datagram;
+
+/// The stack's UDP port, and the peer's.
+pub const OURS: u16 = 4433;
+pub const THEIRS: u16 = 5000;
+pub const NEW: u16 = 6000;
+
+pub fn new() -> Peer {
+    let mut p = Peer::with(|config| config.carrier = Some(CarrierConfig::new(OURS)));
+    p.outer = Some((THEIRS, OURS));
+    p
+}
+
+/// A connection that the peer opened from [`THEIRS`], and one byte of the stack's data that is not acknowledged.
+pub fn server() -> (Peer, ConnId) {
+    let mut p = new();
+    let listener = p.listen();
+    let id = p.open_passive(listener, seg().mss(1176));
+    p.write(id, b"x");
+    p.expect();
+    (p, id)
+}
+
+/// Sends a segment from this UDP port of the peer.
+pub fn from(p: &mut Peer, port: u16, segment: Seg) {
+    let outer = p.outer.replace((port, OURS));
+    p.send(segment);
+    p.outer = outer;
+}
+
+/// The messages that left: to which port, and what.
+pub fn controls(p: &mut Peer) -> Vec<(u16, Control)> {
+    p.pump();
+    let read = |packet: Vec<u8>| {
+        let ip = Packet::parse(&packet).unwrap();
+        let datagram = Datagram::parse(ip.payload).unwrap();
+        match Carried::parse(datagram.payload).unwrap() {
+            Carried::Control(control) => (datagram.dst_port, control),
+            Carried::Segment(_) => panic!("a segment"),
+        }
+    };
+    p.others.drain(..).map(read).collect()
+}
+
+/// The challenges that left, by the ports that they left for.
+pub fn challenges(p: &mut Peer) -> Vec<(u16, PathProof)> {
+    let challenge = |(port, control)| match control {
+        Control::PathChallenge(proof) => (port, proof),
+        other => panic!("{other:?}"),
+    };
+    controls(p).into_iter().map(challenge).collect()
+}
+
+/// The two challenges that follow a segment from `port`: for it, and for the port that the connection has.
+pub fn both(p: &mut Peer, port: u16, own: u16) -> [PathProof; 2] {
+    let sent = challenges(p);
+    let ports: Vec<u16> = sent.iter().map(|one| one.0).collect();
+    assert_eq!(ports, [port, own]);
+    let [new, old] = [sent[0].1, sent[1].1];
+    assert_ne!(new.bits, old.bits);
+    assert_eq!((new.src_port, new.dst_port), (p.local_port, p.port));
+    [new, old]
+}
+
+pub fn control(p: &mut Peer, port: u16, control: Control) {
+    let mut payload = [0; PathProof::MESSAGE];
+    let len = control.emit(&mut payload).unwrap();
+    let packet = p.udp((port, OURS), &payload[..len]);
+    p.inject(&packet);
+}
+
+/// The response to a challenge, from this port of the peer.
+pub fn respond(p: &mut Peer, port: u16, proof: PathProof) {
+    let PathProof { src_port, dst_port, bits } = proof;
+    control(p, port, Control::PathResponse(PathProof { src_port: dst_port, dst_port: src_port, bits }));
+}
+
+pub fn at(p: &Peer, id: ConnId) -> u16 {
+    p.stack.info(id).unwrap().carrier.unwrap()
+}
+
+pub fn moves(p: &Peer) -> u64 {
+    p.stack.counters().carrier_paths_moved
+}
