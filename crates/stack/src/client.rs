@@ -166,13 +166,18 @@ impl Stack {
             return disposition;
         };
         let may_have_run = report.may_have_run && (slot.key.is_carried() || slot.conn.was_refused());
-        if unlikely(may_have_run) && report.acked == 0 && must_not_run_again(slot) {
+        let once = must_not_run_again(slot);
+        if unlikely(may_have_run) && report.acked == 0 && once {
             return self.refuse_second_time(index, now);
         }
         let Some(asked) = &mut slot.asked else { return Disposition::Processed };
         let offered = asked.offer.as_ref().map(|sent| offer::read(sent, &report, segment));
         if let Some(answer) = offered.filter(|answer| answer.resolution == Resolution::Abort) {
             return self.distrust(index, answer, segment, now);
+        }
+        let replayed = offered.is_some_and(|answer| answer.outcome == Outcome::Handshake(Reason::Replay));
+        if unlikely(replayed) && once {
+            return self.refuse_second_time(index, now);
         }
         (asked.awaited, asked.answered_at) = (false, now);
         let twin = asked.ladder.twin.take();
@@ -247,8 +252,9 @@ impl Stack {
     }
 
     /// The SYN carried data that must not run twice, and a later SYN is answered: one that left after a timeout, in UDP, or
-    /// behind a RST or an ICMP error. The server may have executed the data, so the data does not go again: the connect
-    /// fails. First flights rest, so the next connect succeeds.
+    /// behind a RST or an ICMP error. Or the server has seen the request before: a copy overtook the SYN. The server may
+    /// have executed the data, so the data does not go again: the connect fails. First flights rest, so the next connect
+    /// succeeds.
     #[cold]
     fn refuse_second_time(&mut self, index: u32, now: Instant) -> Disposition {
         let Some(slot) = self.slots.get_mut(index) else { return Disposition::Reset };

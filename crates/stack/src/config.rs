@@ -288,7 +288,9 @@ pub struct ConnectConfig {
     /// attempt that succeeds. An open connection that stays silent is probed for that, and keeps a copy of
     /// the SYN's data (at most one segment) until its response begins.
     ///
-    /// Without it that data is never sent on a second connection: nobody knows whether the server took it.
+    /// Without it that data is never sent on a second connection: nobody knows whether the server took it. For the same
+    /// reason it is not sent behind a SYN-ACK that leaves it out, if that came after a RST or an ICMP error, or in UDP after
+    /// a timeout: the connect fails with [`Reason::Unknown`].
     /// Has no effect without `fast_open`.
     pub replay_safe: bool,
     /// Why the caller passes no data to [`crate::Stack::connect`] although it has some. If the SYN would have carried

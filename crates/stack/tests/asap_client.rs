@@ -197,7 +197,11 @@ fn refused() {
     for status in refusals() {
         // A server that has not looked at the block knows no tag.
         for tagged in [true, false] {
-            for (mut p, flight) in [once(), replayable()] {
+            let mut visits = vec![replayable()];
+            if status != Status::Replayed {
+                visits.push(once());
+            }
+            for (mut p, flight) in visits {
                 let tag = if tagged { flight.tag } else { [0; 2] };
                 p.pass(30);
                 p.send(syn_ack(1).option(&reply_with(status, tag)));
@@ -217,6 +221,27 @@ fn refused() {
                 assert_eq!(offer(&next.syn), Some(!asks), "{status:?}");
             }
         }
+    }
+}
+
+/// A copy of the SYN may have been executed, and its connection be over. What must not run twice does not go again.
+#[test]
+fn replayed_and_must_not_run_twice() {
+    for tagged in [true, false] {
+        let (mut p, flight) = once();
+        let tag = if tagged { flight.tag } else { [0; 2] };
+        p.send(syn_ack(1).option(&reply_with(Status::Replayed, tag)));
+        p.expect().is_rst();
+        p.pass(30_000);
+        p.quiet();
+        assert_eq!(outcome(&p, flight.id), Outcome::Handshake(Reason::Unknown));
+        assert!(p.reason(flight.id).is_some());
+        p.release(flight.id);
+        // The next one goes by the handshake.
+        let next = visit(&mut p, |config| config.replay_safe = false);
+        assert_eq!(next.syn.data.len(), 0);
+        p.send(syn_ack(1));
+        p.expect().is_ack().data(DATA);
     }
 }
 
