@@ -11,15 +11,16 @@
 //!    - one from another source address, or ahead of the server's clock: statuses 7, 6, 9 (10.9);
 //!    - one at a server that cannot reach the store, until it has reported it (`known-limits.md`);
 //!    - at other members of a farm, one that was too late by the clock of the server that it reached (10.14).
-//! 3. No execution by a handshake after an early one on the same four-tuple and initial sequence number, unless the
-//!    server restarted, as long as the child answers its client's SYN (60 s, 7.3).
-//! 4. By handshakes alone at most one execution, unless the client allowed a second one.
+//! 3. In UDP no execution by a handshake after an early one, if the client did not allow a second one (6.5).
+//! 4. No execution by a handshake after an early one on the same four-tuple and initial sequence number, unless the server
+//!    restarted or the application aborted, as long as the child answers its client's SYN (60 s, 7.3).
+//! 5. By handshakes alone at most one execution, unless the client allowed a second one.
 //!
 //! It does not promise these things, so they are not checked:
 //!
-//! - An early execution beside one by a handshake on another four-tuple, at another server or after a restart (6.9:
-//!   nothing ties a lost or refused first flight to the same data after the handshake; `docs/spec/dns-carriage.md` 2.1:
-//!   the client completes the handshake and decides).
+//! - Otherwise, an early execution beside one by a handshake on another four-tuple, at another server, after a restart,
+//!   or after the application aborted (10.9: nothing ties a lost or refused first flight to the same data after the
+//!   handshake; `docs/spec/dns-carriage.md` 2.1: the client completes the handshake and decides).
 //! - Requests accepted by a guard that began while the clock was set back before the request's time
 //!   (`known-limits.md`).
 //! - Two handshakes, one of them by a SYN cookie: a late copy of the client's ACK makes such a connection again after
@@ -46,6 +47,8 @@ pub struct Done {
     /// When the connection was made, and its client's initial sequence number; `None` if a SYN cookie made it.
     pub made: Instant,
     pub isn: Option<SeqNum>,
+    /// The application aborted the connection then.
+    pub aborted: bool,
 }
 
 /// A copy that reached a server and counts.
@@ -152,9 +155,16 @@ impl Request {
                 one.guard == other.guard && !self.forgotten(one.guard, one.made.min(other.made), births)
             }
             (false, false) => self.once && one.isn.is_some() && other.isn.is_some(),
-            (true, false) => Self::answered(one, other),
-            (false, true) => Self::answered(other, one),
+            (true, false) => self.unbound(one, other),
+            (false, true) => self.unbound(other, one),
         }
+    }
+
+    /// Whether an early execution and one by a handshake should have excluded each other.
+    fn unbound(&self, early: &Done, ordinary: &Done) -> bool {
+        let in_udp = early.flow.outer.is_some() && ordinary.flow.outer.is_some();
+        let after = early.guard == ordinary.guard && early.made <= ordinary.made;
+        (self.once && in_udp && after) || (!early.aborted && Self::answered(early, ordinary))
     }
 
     /// Whether the early connection should have answered the SYN that made the ordinary one.

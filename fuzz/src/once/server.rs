@@ -203,8 +203,14 @@ impl Server {
                 }
                 let Some(number) = whole(&open.bytes) else { continue };
                 let (made, isn) = open.made;
-                let done = Done { guard, server, flow: open.flow, early: open.early, made, isn };
+                // Some applications give up at once, and nothing of the connection is left.
+                let aborted = number.is_multiple_of(4);
+                let done = Done { guard, server, flow: open.flow, early: open.early, made, isn, aborted };
                 executed.push((number, done));
+                if aborted {
+                    stack.abort(open.id, now);
+                    break;
+                }
                 let _ = stack.write(open.id, &vec![b'.'; 100 + number as usize % 3000], now);
                 break;
             }
