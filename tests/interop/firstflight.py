@@ -13,6 +13,10 @@ TUN = "ff0"
 PORT = 8080
 
 
+def at(address, port):
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
 def _device(pair, families):
     arguments = ["--tun", TUN]
     for family in families:
@@ -49,6 +53,29 @@ class Serve(Process):
     def counters(self):
         """What it prints at its end."""
         return [record for record in self.records() if record.get("event") == "counters"]
+
+
+class Command(Process):
+    """A command that serves; ready when it says that it listens."""
+
+    def __init__(self, ns, *arguments):
+        super().__init__([BINARY, *arguments], ns=ns)
+
+    def __enter__(self):
+        self.wait_until(lambda: "listening on" in self.text(), "`listening on`")
+        return self
+
+    def __exit__(self, *failure):
+        super().__exit__(*failure)
+        check_no_panic(self)
+
+    def requests(self, count):
+        """The log records of the first `count` requests, once they are there."""
+        return self.wait_records(count, f"log of {count} requests", lambda r: r.get("event") == "request")
+
+    def executed(self):
+        """Requests in the log."""
+        return sum(record.get("event") == "request" for record in self.records())
 
 
 class Get(Process):

@@ -9,7 +9,7 @@ import time
 
 import firstflight
 from case import FAMILIES, body, case, check, equal, sha256
-from firstflight import check_no_panic, early_bytes, is_accepted, show
+from firstflight import Command, at, check_no_panic, early_bytes, is_accepted, show
 from net import AF, Pair, url
 from process import Process, run
 
@@ -19,28 +19,6 @@ PORT = 8080
 VERIFIER_PORT = 4433
 #: A server that may have run a minute ago takes nothing at first: it does not know what it took before.
 FRESH = "--first-start"
-
-
-def at(address, port):
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-
-
-class Command(Process):
-    """The command under test, ready when it says that it listens."""
-
-    def __init__(self, ns, *arguments):
-        super().__init__([firstflight.BINARY, *arguments], ns=ns)
-
-    def __enter__(self):
-        self.wait_until(lambda: "listening on" in self.text(), "`listening on`")
-        return self
-
-    def __exit__(self, *failure):
-        super().__exit__(*failure)
-        check_no_panic(self)
-
-    def requests(self, count):
-        return self.wait_records(count, f"log of {count} requests", lambda r: r.get("event") == "request")
 
 
 class Scene:

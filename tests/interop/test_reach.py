@@ -4,10 +4,10 @@ import json
 
 import firstflight
 from case import FAMILIES, case, check, equal
-from firstflight import show
+from firstflight import at, show
 from net import Pair
 from process import run
-from test_asap import FAR, NEAR, VERIFIER_PORT, Scene, at
+from test_asap import FAR, NEAR, VERIFIER_PORT, Scene
 
 #: The second verifier, and where probes come from: addresses of the far side that the client has never met.
 SECOND = {4: "10.62.0.3", 6: "fd00:62::3"}

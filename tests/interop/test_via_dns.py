@@ -5,10 +5,10 @@ import os
 
 import firstflight
 from case import FAMILIES, case, check, equal
-from firstflight import is_accepted, show
+from firstflight import Command, at, is_accepted, show
 from net import Pair
 from process import Process, run
-from test_asap import FAR, NEAR, PORT, VERIFIER_PORT, Command, Scene, at
+from test_asap import FAR, NEAR, PORT, VERIFIER_PORT, Scene
 from test_reach import SECOND, STRANGER
 
 NAME, ZONE = "www.xyz.com", "f.xyz.com"

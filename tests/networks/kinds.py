@@ -5,6 +5,7 @@ import socket
 import time
 
 import conntrack
+from firstflight import at
 from lines import DOWN, DROP, LONG_UDP_SYN, PROHIBITED, RST, UP, Line
 from net import Pair
 from test_asap import answering
@@ -23,7 +24,6 @@ from world import (
     SECOND_EGRESS,
     SERVICE,
     VERIFIER_PORTS,
-    at,
     verify_first,
 )
 

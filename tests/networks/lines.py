@@ -125,5 +125,5 @@ class Line:
         return [plain(world, self)]
 
     def more_failures(self, world, count):
-        """What else does not hold after so many samples."""
+        """What else does not hold after `count` samples."""
         return ()

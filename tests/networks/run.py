@@ -48,7 +48,7 @@ SAMPLES = 300
 UPLOADS, CHECKED_UPLOADS = 20, 1
 #: Seconds that are left for each line of many clients.
 CROWDS = 90
-#: A line is told after so many samples, or when it is over.
+#: The number of samples after which a line's progress is printed; it is printed at its end as well.
 TELL_EVERY = 100
 #: Where the table stands in docs/networks.md.
 MARKS = ("<!-- table -->", "<!-- /table -->")

@@ -9,9 +9,10 @@ import threading
 import time
 
 import firstflight
+from firstflight import at
 from net import Pair, url
 from process import _die_with_parent
-from world import ENGINE, FAR, ONCE, ONCE_PORT, PORT, SERVICE, VERIFIER_PORTS, at
+from world import ENGINE, FAR, ONCE, ONCE_PORT, PORT, SERVICE, VERIFIER_PORTS
 
 #: Visits of a sample; the first, the second and the last are reported.
 VISITS = 10
@@ -133,7 +134,7 @@ class Running:
                 self.found.append((time.monotonic(), line.rstrip("\n")))
 
     def fetched(self, count):
-        """Waits until so many fetches are over, or the command is."""
+        """Waits until `count` fetches are over, or the command has ended."""
         while sum(line.startswith("{") for _, line in list(self.found)) < count and self.child.poll() is None:
             time.sleep(0.005)
 

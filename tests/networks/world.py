@@ -13,9 +13,9 @@ import random
 import re
 
 import firstflight
-from firstflight import check_no_panic
+from firstflight import Command, at
 from net import Pair, workdir
-from process import Process, run
+from process import run
 from wire import DEVICE, Wire
 
 #: Client and router, router and edge, edge and servers; the devices of the server, of the one that executes at most
@@ -35,29 +35,6 @@ FILES = {"tiny": 100, "small": 1000, "large": 400_000}
 UPLOADS = {"upload-small": 500, "upload-large": 30_000}
 NAME = "www.example.com"
 LABELS = b"\3www\7example\3com\0"
-
-
-def at(address, port):
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-
-
-class Command(Process):
-    """The command under test, ready when it says that it listens."""
-
-    def __init__(self, ns, *arguments):
-        super().__init__([firstflight.BINARY, *arguments], ns=ns)
-
-    def __enter__(self):
-        self.wait_until(lambda: "listening on" in self.text(), "`listening on`")
-        return self
-
-    def __exit__(self, *failure):
-        super().__exit__(*failure)
-        check_no_panic(self)
-
-    def executed(self):
-        """Requests in the log."""
-        return sum(record.get("event") == "request" for record in self.records())
 
 
 class World:

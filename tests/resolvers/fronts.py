@@ -8,11 +8,12 @@ import documented
 import firstflight
 import report
 from checks import fetched_once
+from firstflight import at
 from measure import Carriage, Fetch, summary
 from net import Pair
 from process import run
 from sniffer import Sniffer
-from world import RELAY, World, at
+from world import RELAY, World
 
 #: The second front's wires to the resolver and the server, and the one between the fronts.
 TO_SECOND, SECOND_RELAY, FORWARD = (Pair(number) for number in range(107, 110))

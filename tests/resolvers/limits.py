@@ -12,10 +12,10 @@ import time
 import report
 from checks import executed_once, settled, succeeded
 from dnswire import letters
+from firstflight import at
 from measure import AT_ONCE, CARRIAGE, SITE, UDP_TODAY, Fetch, summary
 from process import Process, run
 from resolvers import LocalUnbound, Unbound
-from world import at
 
 COMMAND = PACKAGE = "dnsdist"
 NEEDS = {COMMAND: PACKAGE}

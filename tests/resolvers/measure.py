@@ -10,9 +10,10 @@ import time
 
 import firstflight
 from dnswire import A, AAAA, labels, letters
+from firstflight import at
 from process import Process, run
 from sniffer import Sniffer
-from world import ENGINE, HOSTS, PORT, RELAY_PORT, THESIS_ZONE, ZONE, at
+from world import ENGINE, HOSTS, PORT, RELAY_PORT, THESIS_ZONE, ZONE
 
 CARRIAGE, THESIS, SITE = labels(ZONE), labels(THESIS_ZONE), labels("xyz.com")
 #: Octets of all labels of a name of the thesis' form together, and their lengths: 255 and below.

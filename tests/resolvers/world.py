@@ -49,10 +49,6 @@ def more(address, number):
     return separator.join([*address.split(separator)[:-1], str(number)])
 
 
-def at(address, port):
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-
-
 class World(Context):
     """Everything but a resolver, in one family; the namespace `resolver` waits for one."""
 

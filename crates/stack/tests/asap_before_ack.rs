@@ -214,8 +214,8 @@ fn reset_of(s: &mut Server, client: u8) {
     s.p.accept(s.listener);
 }
 
-/// Whoever had the address before may hold certificates for many keys: then the address is barred, for longer with each
-/// key, and the word for it is `barred` on either side.
+/// An attacker that had the address before may hold certificates for many keys. So the address is barred, for longer with
+/// each key, and the word for it is `barred` at both ends.
 #[test]
 fn resets_of_several_keys_bar_the_address_for_longer_and_longer() {
     let mut s = server();

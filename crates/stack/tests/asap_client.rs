@@ -12,7 +12,7 @@ use firstflight_wire::asap::Status;
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::tcp::Flags;
 use peer::{Got, PORT, Peer, Seg, seg};
-use visitor::{AFTER, DATA, Visit, end, offer, outcome, reply_with, visit};
+use visitor::{AFTER, DATA, Visit, end, offer, once, outcome, reply_with, visit};
 
 /// Statuses that refuse a block.
 fn refusals() -> impl Iterator<Item = Status> {
@@ -36,16 +36,6 @@ fn reason(status: Status) -> Reason {
         Status::Barred => Reason::Barred,
         other => panic!("{other:?} is no refusal"),
     }
-}
-
-/// A connect whose data must not run twice, its block in flight.
-fn once() -> (Peer, Visit) {
-    let mut p = Peer::new();
-    let flight = visit(&mut p, |config| {
-        config.replay_safe = false;
-        config.asap.as_mut().unwrap().once = true;
-    });
-    (p, flight)
 }
 
 /// The same of data that may.

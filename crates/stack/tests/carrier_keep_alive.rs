@@ -239,7 +239,7 @@ fn a_reset_of_the_carrier_asks_for_sixteen_connections_at_most_and_for_all_in_tu
     assert_eq!(asked.len(), 20);
 }
 
-/// The first one leaves soon: whoever waits for a response sends nothing else, and may have another port meanwhile.
+/// The first one leaves soon: a client that waits for a response sends nothing else, and its port may change meanwhile.
 #[test]
 fn keep_alives_begin_soon_after_the_last_segment_and_then_get_rare() {
     let mut p = with(CarrierConfig::new(OURS));

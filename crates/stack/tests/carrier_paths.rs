@@ -4,26 +4,15 @@
 mod pair;
 
 use firstflight_link::path::PathConfig;
-use firstflight_stack::{CarrierConfig, CloseReason, ConnId};
+use firstflight_stack::{CloseReason, ConnId};
 use firstflight_wire::ip::Packet;
 use firstflight_wire::udp;
-use pair::{End, Pair, key, policy};
+use pair::{CLIENT_UDP, End, Pair, SERVER_UDP, key, policy};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-const CLIENT: u16 = 5000;
-const SERVER: u16 = 4433;
 const DELAY: Duration = Duration::from_millis(20);
-
-fn pair(path: PathConfig, seed: u64, v6: bool) -> Pair {
-    let mut pair = Pair::new(path, seed, v6, |config, end| {
-        let port = if end == End::Client { CLIENT } else { SERVER };
-        config.carrier = Some(CarrierConfig::new(port));
-    });
-    pair.carrier = Some(SERVER);
-    pair
-}
 
 /// An address translator that shows the server this port instead of the client's.
 fn translate(pair: &mut Pair) -> Rc<Cell<u16>> {
@@ -37,7 +26,7 @@ fn translate(pair: &mut Pair) -> Rc<Cell<u16>> {
         if end == End::Client {
             datagram[..2].copy_from_slice(&port.get().to_be_bytes());
         } else if datagram[2..4] == port.get().to_be_bytes() {
-            datagram[2..4].copy_from_slice(&CLIENT.to_be_bytes());
+            datagram[2..4].copy_from_slice(&CLIENT_UDP.to_be_bytes());
         } else {
             // A mapping that is no more.
             return false;
@@ -51,7 +40,7 @@ fn translate(pair: &mut Pair) -> Rc<Cell<u16>> {
 #[test]
 fn an_address_translator_on_the_way_is_not_noticed() {
     for v6 in [false, true] {
-        let mut p = pair(PathConfig::with_delay(DELAY), 1, v6);
+        let mut p = Pair::in_udp(PathConfig::with_delay(DELAY), 1, v6);
         translate(&mut p);
         let listener = p.listen(None);
         let client = p.connect(b"", false);
@@ -67,7 +56,7 @@ fn an_address_translator_on_the_way_is_not_noticed() {
 #[test]
 fn a_mapping_that_changes_ends_no_connection() {
     for busy in [true, false] {
-        let mut p = pair(PathConfig::with_delay(DELAY), 2, false);
+        let mut p = Pair::in_udp(PathConfig::with_delay(DELAY), 2, false);
         let mapping = translate(&mut p);
         let listener = p.listen(None);
         let client = p.connect(b"", false);
@@ -90,7 +79,7 @@ fn a_mapping_that_changes_ends_no_connection() {
 /// A server that has lost everything is found out, too.
 #[test]
 fn a_server_that_forgot_is_found_out_by_a_keep_alive() {
-    let mut p = pair(PathConfig::with_delay(DELAY), 3, false);
+    let mut p = Pair::in_udp(PathConfig::with_delay(DELAY), 3, false);
     let listener = p.listen(None);
     let client = p.connect(b"", false);
     let server = p.accept(listener);
@@ -121,7 +110,7 @@ fn many_connections_share_two_ports() {
     };
     for (seed, v6) in [(11, false), (12, true)] {
         println!("seed {seed}");
-        let mut p = pair(path.clone(), seed, v6);
+        let mut p = Pair::in_udp(path.clone(), seed, v6);
         let listener = p.listen(None);
         let clients: Vec<ConnId> = (0..20).map(|n| p.connect(&[n; 3_000], false)).collect();
         let mut servers: Vec<(ConnId, Vec<u8>)> = Vec::new();
@@ -139,7 +128,7 @@ fn many_connections_share_two_ports() {
         seen.sort_unstable();
         assert_eq!(seen, (0..20).collect::<Vec<u8>>());
         let ports: Vec<_> = servers.iter().map(|(id, _)| p.server.info(*id).unwrap().carrier).collect();
-        assert!(ports.iter().all(|port| *port == Some(CLIENT)));
+        assert!(ports.iter().all(|port| *port == Some(CLIENT_UDP)));
     }
 }
 
@@ -147,7 +136,7 @@ fn many_connections_share_two_ports() {
 #[test]
 fn fast_open_saves_its_round_trip_in_udp() {
     for v6 in [false, true] {
-        let mut p = pair(PathConfig::with_delay(DELAY), 4, v6);
+        let mut p = Pair::in_udp(PathConfig::with_delay(DELAY), 4, v6);
         translate(&mut p);
         let listener = p.listen(Some(policy(key(1), 10)));
         let id = p.connect(b"", true);
@@ -172,10 +161,10 @@ fn fast_open_saves_its_round_trip_in_udp() {
 /// Raw TCP and UDP at once, to one listener.
 #[test]
 fn a_server_takes_both_at_once() {
-    let mut p = pair(PathConfig::with_delay(DELAY), 5, false);
+    let mut p = Pair::in_udp(PathConfig::with_delay(DELAY), 5, false);
     let listener = p.listen(None);
     let mut carried = Vec::new();
-    for carrier in [None, Some(SERVER)] {
+    for carrier in [None, Some(SERVER_UDP)] {
         p.carrier = carrier;
         let client = p.connect(b"hello", false);
         let server = p.accept(listener);
@@ -183,5 +172,5 @@ fn a_server_takes_both_at_once() {
         carried.push(p.server.info(server).unwrap().carrier);
         assert_eq!(p.client.info(client).unwrap().carrier, carrier);
     }
-    assert_eq!(carried, [None, Some(CLIENT)]);
+    assert_eq!(carried, [None, Some(CLIENT_UDP)]);
 }

@@ -5,25 +5,16 @@ mod pair;
 mod translator;
 
 use firstflight_link::path::PathConfig;
-use firstflight_stack::{CarrierConfig, CloseReason, ConnId, Readiness, StateName};
-use pair::{End, Pair, key, policy};
+use firstflight_stack::{CloseReason, ConnId, Readiness, StateName};
+use pair::{Pair, key, policy};
 use std::time::Duration;
-use translator::{CLIENT, SERVER, Translator, translate};
+use translator::{Translator, translate};
 
 const DELAY: Duration = Duration::from_millis(20);
 
-fn pair(path: PathConfig, seed: u64, v6: bool) -> Pair {
-    let mut pair = Pair::new(path, seed, v6, |config, end| {
-        let port = if end == End::Client { CLIENT } else { SERVER };
-        config.carrier = Some(CarrierConfig::new(port));
-    });
-    pair.carrier = Some(SERVER);
-    pair
-}
-
 /// A pair behind a translator with one open connection: the client's and the server's.
 fn open(path: PathConfig, seed: u64, v6: bool) -> (Pair, Translator, ConnId, ConnId) {
-    let mut p = pair(path, seed, v6);
+    let mut p = Pair::in_udp(path, seed, v6);
     let translator = translate(&mut p);
     let listener = p.listen(None);
     let client = p.connect(b"", false);
@@ -173,7 +164,7 @@ fn the_congestion_window_is_kept() {
 
 #[test]
 fn connections_between_the_same_ports_follow_the_one_that_moves() {
-    let mut p = pair(PathConfig::with_delay(DELAY), 6, false);
+    let mut p = Pair::in_udp(PathConfig::with_delay(DELAY), 6, false);
     let translator = translate(&mut p);
     let listener = p.listen(None);
     let clients: Vec<ConnId> = (0..40).map(|_| p.connect(b"", false)).collect();
@@ -201,7 +192,7 @@ fn connections_between_the_same_ports_follow_the_one_that_moves() {
 /// A lost challenge or response of one that only follows is made good.
 #[test]
 fn followers_move_although_a_third_of_the_messages_is_lost() {
-    let mut p = pair(PathConfig::with_delay(DELAY), 7, false);
+    let mut p = Pair::in_udp(PathConfig::with_delay(DELAY), 7, false);
     let translator = translate(&mut p);
     let listener = p.listen(None);
     let clients: Vec<ConnId> = (0..20).map(|_| p.connect(b"", false)).collect();
@@ -286,7 +277,7 @@ fn a_fin_that_goes_again_after_a_move_is_acknowledged_so_that_paws_takes_it() {
 #[test]
 fn a_handshake_is_completed_from_another_port() {
     for early in [false, true] {
-        let mut p = pair(PathConfig::with_delay(DELAY), 12, false);
+        let mut p = Pair::in_udp(PathConfig::with_delay(DELAY), 12, false);
         let translator = translate(&mut p);
         let listener = p.listen(Some(policy(key(1), 10)));
         if early {

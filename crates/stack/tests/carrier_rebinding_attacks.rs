@@ -1,4 +1,4 @@
-//! TCP in UDP: who tries to move somebody else's connection to another UDP port, and what that costs the server.
+//! TCP in UDP: attackers that try to move another client's connection to their UDP port, and what that costs the server.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod peer;
@@ -112,8 +112,8 @@ fn bits_are_good_only_from_the_port_that_they_were_sent_to_and_only_once() {
     assert_eq!((at(&p, id), moves(&p)), (NEW + 1, 2));
 }
 
-/// RFC 9000 §9.3.3: somebody behind the same translator sees the client's packets and answers the challenge. The client's
-/// own port answers, too, and takes the connection back.
+/// RFC 9000 §9.3.3: an attacker behind the same translator sees the client's packets and answers the challenge. The
+/// client's own port answers, too, and takes the connection back.
 #[test]
 fn who_shares_the_address_loses_the_connection_to_the_port_that_had_it() {
     // Its response comes first.

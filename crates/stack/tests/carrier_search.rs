@@ -8,8 +8,8 @@ use firstflight_wire::carrier::{Control, PathProof};
 use peer::{CLIENT_PORT, PORT, Peer, seg};
 use rebinding::{NEW, OURS, THEIRS, at, challenges, control, from, new, respond, server};
 
-/// Wrong numbers get a RST and right ones a challenge, which somebody behind the same translator sees. So a search ends in
-/// silence before it comes near: nothing tells a right number from a wrong one any more.
+/// Wrong numbers get a RST and right ones a challenge, which an attacker behind the same translator sees. So the server
+/// answers neither after 64 wrong ones.
 #[test]
 fn a_search_for_the_numbers_ends_in_silence() {
     let (mut p, id) = server();

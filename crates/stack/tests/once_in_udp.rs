@@ -8,25 +8,22 @@ mod translator;
 
 use certified::{certificate, certified, policy};
 use firstflight_link::path::PathConfig;
-use firstflight_stack::{CarrierConfig, ConnId, ConnectConfig, ListenerId};
+use firstflight_stack::{ConnId, ConnectConfig, ListenerId};
 use firstflight_wire::carrier::Carried;
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::{Flags, Segment};
 use firstflight_wire::udp::Datagram;
-use pair::{End, Pair};
+use pair::{End, Pair, SERVER_UDP};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
-use translator::{CLIENT, SERVER, translate};
+use translator::translate;
 
 const DELAY: Duration = Duration::from_millis(50);
 const REQUEST: &[u8] = b"POST /pay HTTP/1.0\r\n\r\n";
 
 fn new() -> (Pair, ListenerId) {
-    let mut pair = Pair::new(PathConfig::with_delay(DELAY), 1, false, |config, end| {
-        config.carrier = Some(CarrierConfig::new(if end == End::Client { CLIENT } else { SERVER }));
-    });
-    pair.carrier = Some(SERVER);
+    let mut pair = Pair::in_udp(PathConfig::with_delay(DELAY), 1, false);
     let listener = pair.listen_with(|config| config.asap = Some(policy(&[1])));
     (pair, listener)
 }
@@ -39,7 +36,7 @@ fn visit(p: &mut Pair) -> ConnId {
     let config = ConnectConfig {
         asap: Some(asap),
         replay_safe: false,
-        carrier: Some(SERVER),
+        carrier: Some(SERVER_UDP),
         ..ConnectConfig::default()
     };
     p.client.connect(p.server_addr(), REQUEST, &config, p.now).unwrap().0
@@ -305,8 +302,8 @@ fn an_early_child_that_is_aborted_and_its_reset_after_the_timeout() {
 }
 
 /// The network makes a copy of the SYN, or an eavesdropper sends one. The SYN-ACK is lost, the application aborts, its RST
-/// arrives, and the copy reaches the server before the client's plain SYN does. The guard says "seen"; the client is told so
-/// by a SYN-ACK that echoes its first SYN.
+/// arrives, and the copy reaches the server before the client's plain SYN does. The guard says "seen", and the client
+/// gets a SYN-ACK with this status, which echoes its first SYN.
 #[test]
 fn a_copy_of_the_syn_between_the_reset_and_the_plain_syn() {
     let (mut p, listener) = new();

@@ -12,7 +12,7 @@ use firstflight_stack::{CarrierConfig, CloseReason, ConnId, ConnectConfig, State
 use firstflight_wire::icmp::IcmpErrorKind;
 use peer::primed::{AFTER, DATA, end, failures, outcome, primed};
 use peer::{Got, PORT, Peer, Seg, seg};
-use visitor::{Visit, visit};
+use visitor::{Visit, once, visit};
 
 const REFUSED: Outcome = Outcome::Handshake(Reason::SynRefused);
 
@@ -181,15 +181,6 @@ fn data_that_was_taken_beside_a_reset_does_not_go_again() {
     p.send(syn_ack(AFTER));
     p.expect().is_ack().seq(AFTER).empty();
     assert_eq!((outcome(&p, id), failures(&p)), (Outcome::Accepted, 0));
-}
-
-fn once() -> (Peer, Visit) {
-    let mut p = Peer::new();
-    let flight = visit(&mut p, |config| {
-        config.replay_safe = false;
-        config.asap.as_mut().unwrap().once = true;
-    });
-    (p, flight)
 }
 
 /// The server may have executed it before the RST.

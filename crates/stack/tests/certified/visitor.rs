@@ -39,6 +39,16 @@ pub fn visit(p: &mut Peer, tune: impl FnOnce(&mut ConnectConfig)) -> Visit {
     visit_with(p, DATA, tune)
 }
 
+/// A connect whose data must not run twice, its block in flight.
+pub fn once() -> (Peer, Visit) {
+    let mut p = Peer::new();
+    let flight = visit(&mut p, |config| {
+        config.replay_safe = false;
+        config.asap.as_mut().unwrap().once = true;
+    });
+    (p, flight)
+}
+
 #[track_caller]
 pub fn visit_with(p: &mut Peer, data: &[u8], tune: impl FnOnce(&mut ConnectConfig)) -> Visit {
     p.drain();

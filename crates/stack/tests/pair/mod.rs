@@ -4,7 +4,9 @@
 
 use firstflight_credential::{CookieKey, FastOpenPolicy, KeyRing, PendingLimit, Scheme};
 use firstflight_link::path::{Duplex, PathConfig};
-use firstflight_stack::{Config, ConnId, ConnectConfig, Event, ListenConfig, ListenerId, Readiness, Stack};
+use firstflight_stack::{
+    CarrierConfig, Config, ConnId, ConnectConfig, Event, ListenConfig, ListenerId, Readiness, Stack,
+};
 use firstflight_wire::{Clock, Instant};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -60,7 +62,21 @@ pub fn addresses(v6: bool) -> (IpAddr, IpAddr) {
     }
 }
 
+/// The UDP ports of a pair that [`Pair::in_udp`] makes.
+pub const CLIENT_UDP: u16 = 5000;
+pub const SERVER_UDP: u16 = 4433;
+
 impl Pair {
+    /// A pair whose connections go in UDP.
+    pub fn in_udp(path: PathConfig, seed: u64, v6: bool) -> Self {
+        let mut pair = Self::new(path, seed, v6, |config, end| {
+            let port = if end == End::Client { CLIENT_UDP } else { SERVER_UDP };
+            config.carrier = Some(CarrierConfig::new(port));
+        });
+        pair.carrier = Some(SERVER_UDP);
+        pair
+    }
+
     /// A pair with `tune` applied to both configurations.
     pub fn new(path: PathConfig, seed: u64, v6: bool, tune: impl Fn(&mut Config, End)) -> Self {
         let (a, b) = addresses(v6);

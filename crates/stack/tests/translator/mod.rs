@@ -8,16 +8,12 @@ use firstflight_wire::udp;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// The client's UDP port, and the server's.
-pub const CLIENT: u16 = 5000;
-pub const SERVER: u16 = 4433;
-
 /// What one can do to it.
 #[derive(Clone, Default)]
 pub struct Translator {
     /// The port that the server sees.
     port: Rc<Cell<u16>>,
-    /// Of messages of the carrier that are not segments, one of so many is lost; 0: none.
+    /// Of the carrier's messages that are not segments, one in `every` is lost; 0: none.
     every: Rc<Cell<u32>>,
     seen: Rc<Cell<u32>>,
     deaf: Rc<Cell<bool>>,
