@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Client prefixes that a limit can tell apart at a time (the paper's §7.3 proposes 10,000).
 const CLIENTS: usize = 10_000;
-/// Of the places that are free, a client may borrow one of so many.
+/// A client may borrow this part of the free places: one half.
 const LENT: u32 = 2;
 
 /// A bound on connections that run before their handshake is complete. Shared by all shards of a listener;

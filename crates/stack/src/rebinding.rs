@@ -20,8 +20,8 @@ use hashbrown::HashTable;
 
 /// Connections that differ in the client's UDP port only, as far as they are told apart.
 const ALIKE: usize = 8;
-/// Segments with wrong numbers from other UDP ports, in this time, after which all of them are dropped in silence: whoever
-/// does not know the numbers must not find them by what is answered.
+/// After this number of segments with wrong numbers from other UDP ports, in this time, all of them are dropped in silence:
+/// the answers must not show which numbers are right.
 const MISSES: u16 = 64;
 const MISSED: Duration = Duration::from_secs(60);
 /// Least time between challenges for one connection; a round-trip time, if that is longer.
@@ -156,7 +156,7 @@ impl Paths {
         }
     }
 
-    /// Whether somebody searches for the numbers of connection `index`, which is in a group with this hash. `misses`: one
+    /// Whether the numbers of connection `index` are being searched for, which is in a group with this hash. `misses`: one
     /// more segment had wrong ones.
     fn is_searched(&mut self, hash: u64, index: u32, misses: bool, now: Instant) -> bool {
         let its = |group: &Group| group.hash == hash && group.members().any(|one| one == index);
@@ -322,7 +322,8 @@ impl Stack {
         let spent = self.random.next_u64();
         let Some(check) = self.carrier.as_mut().and_then(|c| c.paths.checks.get_mut(&index)) else { return };
         if check.home == from {
-            // The port that it has, or had, works: who sent from another one was somebody else, or is back.
+            // The port that the client has, or had, works: the segment from another port was not the client's, or the
+            // client is back.
             (check.asked, check.moved, check.stays) = (None, None, Some(now + SETTLE));
             check.home.1 = spent;
         } else {

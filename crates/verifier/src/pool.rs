@@ -202,7 +202,7 @@ fn save(path: &std::path::Path, shared: &Shared, saved: &mut u64) {
         *saved = state.changes();
         file::to_save(&state)
     };
-    // Without the lock: whoever wants a certificate does not wait for the disk.
+    // Without the lock, so that no caller waits for the disk.
     if let Err(error) = file::save(path, certificates) {
         tracing::warn!("{error}");
     }

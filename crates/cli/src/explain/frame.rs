@@ -87,7 +87,7 @@ impl Place {
             }
             LinkType::LINUX_SLL => {
                 let (direction, sender) = (*bytes.get(1)?, bytes.get(6..14)?);
-                // FNV-1a: whoever chooses addresses that collide deceives nobody but the reader of his own capture.
+                // FNV-1a is not safe against chosen collisions. A collision only merges two devices in this report.
                 let hash = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
                 let number = sender.iter().fold(0x811c_9dc5 ^ u32::from(direction), hash);
                 Some(Self { number, exact: false })

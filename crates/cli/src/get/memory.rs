@@ -42,8 +42,8 @@ impl FromStr for NetworkChoice {
 }
 
 impl Memory {
-    /// The network, found out only if it matters: here, or to somebody else. Right after joining one this may take a
-    /// fraction of a second.
+    /// The network's id. It is found out only if the cache needs it, or if it `matters` to the caller. Right after joining
+    /// a network this may take a fraction of a second.
     pub async fn network(&self, matters: bool) -> NetworkId {
         match self.network_id {
             NetworkChoice::Id(id) => id,

@@ -1,9 +1,9 @@
 //! Client keys and addresses that may not use the first flight for a while (`docs/spec/asap.md`, 7.7 and 7.8).
 //!
-//! A reset from where an accepted first flight said that it came from means that the address may not be the sender's:
-//! somebody makes the server send its response to a victim. One reset ends this for the key. But whoever had the address
-//! before may hold many certificates for it, each with a key of its own, so resets of several keys bar the address as
-//! well. That bar grows from nothing: many clients can have one address, and one of them may have reset its connection.
+//! A RST from the address of an accepted first flight may mean that the address is not the sender's, and that the server
+//! sends its response to a victim. One RST bars the key. An attacker that had the address before may hold many
+//! certificates for it, each with a key of its own, so RSTs for several keys bar the address as well. This bar begins
+//! with zero seconds, because many clients can share one address, and one of them may have reset its own connection.
 
 use crate::lru::Lru;
 use core::net::IpAddr;
@@ -16,16 +16,16 @@ const FAILURES: u8 = 8;
 const LONGEST: Duration = Duration::from_secs(60);
 /// The bar of an address after the second key that was reset there. It doubles with each further key.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// More keys that are reset at an address count as so many: then its bar is [`LONGEST`].
+/// Keys that were reset at an address are counted up to this number. Then the bar is [`LONGEST`].
 const COUNTED: u8 = 8;
 /// An address is forgiven the reset of one key in this time without another one. Not shorter than [`LONGEST`]: else the
 /// bars would become shorter while the resets go on.
 const FORGIVEN: Duration = LONGEST;
-/// An ACK for a first flight proves that somebody is there who uses first flights, and forgives a reset, too. Not more
-/// often than this: the ACKs of a busy address do not let a reflector go on at will.
+/// An ACK for a first flight proves that a client at this address uses first flights, and forgives one reset, too. Not
+/// more often than this, so that the ACKs of a busy address do not let a reflector go on.
 const FORGIVEN_BY_ACK: Duration = Duration::from_secs(20);
 
-/// A client key's sins.
+/// What is held against a client key.
 #[derive(Debug, Clone, Copy)]
 struct Key {
     failures: u8,
@@ -74,7 +74,7 @@ pub(super) struct Bars {
 }
 
 impl Bars {
-    /// Nobody is barred; at most so many keys and as many addresses are remembered.
+    /// Nobody is barred yet. At most `remembered` keys and as many addresses are remembered.
     pub const fn new(remembered: usize) -> Self {
         Self { keys: Lru::new(remembered), addresses: Lru::new(remembered) }
     }

@@ -22,7 +22,7 @@ pub(super) struct ClientTable {
 }
 
 impl ClientTable {
-    /// Room for some `clients` prefixes with so many places of their `own` each.
+    /// Room for at least `clients` prefixes, each with `own` places.
     pub fn new(clients: usize, own: u32) -> Self {
         let entries = (clients.max(WAYS) * 3 / 2).next_power_of_two();
         Self {

@@ -117,7 +117,8 @@ fn an_office_borrows_what_is_free() {
     }
 }
 
-/// Attackers at `n` addresses hold `n / (n + 2)` of all places. Whoever comes then has his own, if they leave so many.
+/// Attackers at `n` addresses hold `n / (n + 2)` of all places. A client that comes then gets its own places, if that many
+/// are left.
 #[test]
 fn attackers_at_several_addresses_leave_others_their_own_places() {
     let address = |n: u32| IpAddr::from(Ipv4Addr::from_bits(0x0a00_0000 + n));

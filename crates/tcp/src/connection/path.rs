@@ -62,8 +62,8 @@ impl Connection {
         }
     }
 
-    /// The peer is at another port of its address. It is told at once what was received, and what is not acknowledged
-    /// goes again, for what left last went to nobody. Congestion control is kept (RFC 9000 §9.4).
+    /// The peer is at another port of its address. An acknowledgement leaves at once, and what is not acknowledged goes
+    /// again, since it went to the old port. Congestion control is kept (RFC 9000 §9.4).
     #[cold]
     pub fn moved(&mut self, now: Instant) {
         match &mut self.state {

@@ -1,5 +1,5 @@
-//! Reflection by many keys: whoever had an address can hold many certificates for it, each good for one response that
-//! the address resets. And what the defence costs honest clients behind the same address (`docs/spec/asap.md`, 7.8).
+//! Reflection by many keys: an attacker that had an address can hold many certificates for it, each good for one response
+//! that the address resets. And what the defence costs honest clients behind the same address (`docs/spec/asap.md`, 7.8).
 
 use super::super::report::Table;
 use super::super::world::{REQUEST, Victim, World, address, clock_at};
@@ -85,7 +85,7 @@ impl Keys {
     }
 }
 
-/// A certificate that somebody obtained when the address was his.
+/// A certificate that the attacker obtained when it had the address.
 struct Held {
     key: PrivateKey,
     body: CertificateBody,
