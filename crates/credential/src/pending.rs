@@ -85,7 +85,6 @@ impl PendingLimit {
 
     /// The bound on those of one client prefix, at this moment.
     #[must_use]
-    #[inline(always)]
     pub fn client_limit(&self) -> u32 {
         let own = self.clients.own();
         if !self.lends.load(Ordering::Relaxed) {
@@ -183,7 +182,6 @@ impl Place {
     /// reflection: its own places bound what an attacker can have sent there at will. So what is sent before its ACK
     /// should be at most a small multiple of what was received.
     #[must_use]
-    #[inline(always)]
     pub fn is_borrowed(&self) -> bool {
         self.borrowed || self.server.as_ref().is_some_and(|server| server.is_borrowed())
     }

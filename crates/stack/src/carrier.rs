@@ -396,7 +396,6 @@ impl Stack {
     }
 
     /// Connection `index` in UDP is over. If a client opened it, its end can be found without the client's UDP port.
-    #[inline(never)]
     pub(crate) fn carried_ended(&mut self, index: u32, now: Instant) {
         self.leave_pair(index);
         if let Some(carrier) = &mut self.carrier {
@@ -406,7 +405,6 @@ impl Stack {
     }
 
     /// Does what the carrier has to do at `now`.
-    #[inline(never)]
     pub(crate) fn handle_carrier_timeout(&mut self, now: Instant) {
         if let Some(carrier) = &mut self.carrier {
             carrier.handle_timeout(&self.slots, now);

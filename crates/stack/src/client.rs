@@ -390,7 +390,6 @@ impl Stack {
     /// The application releases a connection that it opened, which may stay for a while in the background: the next connect
     /// to its server already uses what it showed of the path. A connection that asked for a first flight says more when it
     /// is over, and its round-trip time is known from its SYN-ACK on.
-    #[inline(always)]
     pub(crate) fn tell_path(&mut self, id: ConnId, now: Instant) {
         let Some(slot) = self.slots.get_live(id.index, id.generation) else { return };
         if !slot.client || !slot.mapped {

@@ -212,7 +212,6 @@ impl Stack {
     /// A segment in UDP of no flow: whether it belongs to a connection whose client had another UDP port. Then it is
     /// dropped, and the new port checked.
     #[cold]
-    #[inline(never)]
     pub(crate) fn comes_from_new_port(&mut self, key: &FlowKey, segment: &Segment<'_>, now: Instant) -> bool {
         let others = Flags::SYN.union(Flags::RST);
         if !segment.flags.contains(Flags::ACK) || segment.flags.intersects(others) {
