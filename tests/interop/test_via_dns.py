@@ -13,6 +13,8 @@ from test_reach import SECOND, STRANGER
 
 NAME, ZONE = "www.xyz.com", "f.xyz.com"
 RELAY_PORT, RESOLVER_PORT = 4454, 5353
+#: A SYN of the carrier with more than 100 bytes behind UDP's header.
+LONG_UDP_SYN = "udp length > 108 @th,64,8 0x08 @th,200,8 & 0x12 == 0x02"
 
 
 class Site:
@@ -143,3 +145,23 @@ def a_server_that_is_its_own_name_server(t, family):
     equal(site.serve.terminate(), 0, "exit status")
     (names,) = [record for record in site.serve.records() if record["event"] == "names"]
     equal((names["taken"], names["put_together"]), (3, 3), show(names))
+
+
+@case(family=FAMILIES, needs=("unbound", "nft"))
+def a_box_that_refuses_the_direct_copy_does_not_fail_a_request(t, family):
+    """The copy in the lookup is lost as well: a plain SYN to the same address follows."""
+    site = Site(t, family)
+    memory = site.scene.path("names.json")
+    ask = ("--verify-first", "--dns-memory", memory)
+    (known,) = site.get(*ask)
+    equal(known["held_back"], None, show(known))
+    site.scene.far.nft(f"type filter hook input priority 0; udp dport {RELAY_PORT} counter drop")
+    site.scene.router.nft(
+        "type filter hook forward priority 0; "
+        f"iifname veth0 oifname veth1 {LONG_UDP_SYN} counter reject with icmpx admin-prohibited"
+    )
+    (record,) = site.get(*ask)
+    site.scene.whole(record)
+    equal((record["way"], record["reason"]), ("direct", "syn-refused"), show(record))
+    equal(len(site.serve.requests(2)), 2, "requests")
+    check(site.scene.far.nft_matched() and site.scene.router.nft_matched(), "nothing was dropped or refused")
