@@ -101,12 +101,14 @@ impl Stack {
         let rtt = slot.conn.rtt().map_or(Duration::ZERO, |rtt| rtt.0);
         let eager = !rtt.is_zero() && !self.credentials.is_proven(asked.network, slot.key.remote_ip());
         let ladder = &mut asked.ladder;
-        ladder.wait = (rtt * 3).max(WATCH_MIN);
         if slot.key.is_carried() {
+            // A SYN-ACK that was sent again shows a round trip that is too long, and an ACK more does no harm.
+            ladder.wait = WATCH_MIN;
             ladder.at = slot.outcome.is_accepted().then(|| now + ladder.wait);
             ladder.acked = slot.conn.totals().bytes_acked;
             return;
         }
+        ladder.wait = (rtt * 3).max(WATCH_MIN);
         let waits = slot.conn.unacknowledged() > 0 || ladder.first.as_ref().is_some_and(|f| !f.is_empty());
         // An ordinary handshake shows nothing new about the path.
         let eager = eager && slot.outcome.is_accepted();

@@ -190,7 +190,7 @@ fn data_in_the_syn_ack_if_switched_on() {
 
 // --- the child in SYN-RECEIVED ------------------------------------------------------------------------
 
-/// A duplicate SYN gets the same SYN-ACK (at most one in 500 ms); its payload is dropped.
+/// A duplicate SYN gets the same SYN-ACK; its payload is dropped.
 #[test]
 fn a_duplicate_syn_delivers_nothing_twice() {
     let (mut p, listener, cookie) = server();

@@ -182,8 +182,11 @@ pub fn policy() -> Outcome {
     told(Status::Policy)
 }
 
+/// Of data that may run twice: other data does not go again, and the outcome is unknown.
 pub fn replay() -> Outcome {
-    told(Status::Replayed)
+    let (mut p, flight) = with_certificate(|config| config.replay_safe = true);
+    p.send(syn_ack(1).option(&reply_with(Status::Replayed, flight.tag)));
+    outcome(&p, flight.id)
 }
 
 pub fn untrusted_verifier() -> Outcome {

@@ -564,6 +564,11 @@ impl Connection {
         if !slow && (retransmits > 1 || (retransmits > 0 && !early)) {
             self.syn_lost();
         }
+        // It answers the last SYN-ACK, as its echo shows, and acknowledges none of the data that left before that one: a
+        // client without SYN-ACK drops data.
+        let echoes = self.facts.timestamps && segment.options.timestamps.is_some();
+        let nothing = segment.ack == self.snd.iss + 1 && !segment.options.has_sack();
+        let dropped = last.filter(|_| again && early && !slow && echoes && nothing);
         self.rtt.reset_backoff();
         self.backoffs = 0;
         self.timers.stop(Timer::Retransmit);
@@ -571,6 +576,9 @@ impl Connection {
         self.snd.first_window(segment.seq, segment.ack, window);
         self.transit_from(from, Trigger::HandshakeAck);
         self.open(now);
+        if let Some(before) = dropped {
+            self.repair(|sent| sent.at < before, now);
+        }
         left
     }
 }

@@ -4,7 +4,7 @@
 use super::acknowledge::Delivery;
 use super::{Connection, Owed};
 use crate::congestion::{AckSample, CongestionControl};
-use crate::flight::Marks;
+use crate::flight::{Marks, Sent};
 use crate::rack::{DUP_THRESH, Path};
 use crate::recovery::{Episode, Frto, Prr, Recovery, Undo};
 use crate::timers::Timer;
@@ -358,10 +358,15 @@ impl Connection {
         self.snd.recovery = Recovery::Loss(Box::new(Episode { point: nxt, prr: None, frto }));
     }
 
-    /// The path takes less than was sent: all that is larger goes again, which says nothing about congestion.
+    /// The path takes less than was sent: all that is larger goes again.
     pub(super) fn repair_too_large(&mut self, now: Instant) {
         let mss = u32::from(self.snd.mss);
-        self.snd.flight.mark(|sent| Some(sent.end.distance_from(sent.start) > mss));
+        self.repair(|sent| sent.end.distance_from(sent.start) > mss, now);
+    }
+
+    /// What is `lost` goes again. Its loss says nothing about congestion.
+    pub(super) fn repair(&mut self, lost: impl Fn(&Sent) -> bool, now: Instant) {
+        self.snd.flight.mark(|sent| Some(lost(sent)));
         if self.snd.flight.waiting() > 0 && !self.snd.recovery.is_repairing() {
             self.undo = None;
             let episode = Episode { point: self.snd.nxt, prr: None, frto: Frto::Off };

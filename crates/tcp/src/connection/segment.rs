@@ -19,6 +19,8 @@ const CHALLENGES_PER_SECOND: u8 = 5;
 const PLAIN: Flags = Flags::SYN.union(Flags::RST).union(Flags::ACK);
 /// A duplicate SYN gets its SYN-ACK again at most this often.
 const SYN_ACK_AGAIN: Duration = Duration::from_millis(500);
+/// A SYN that comes sooner after our SYN-ACK is a copy that the network made, and is not answered.
+const COPY_OF_SYN: Duration = Duration::from_millis(10);
 
 /// Why a segment was not processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -254,8 +256,9 @@ impl Connection {
         }
     }
 
-    /// The client's SYN again while our SYN-ACK is not acknowledged: answer as before, payload and
-    /// options ignored, at most once in 500 ms.
+    /// The client's SYN again while our SYN-ACK is not acknowledged: answer as before, payload and options ignored. A
+    /// client that knows the path sends it soon after its first one, so the first repetition is answered at once, further
+    /// ones at most once in 500 ms.
     fn repeated_syn(&mut self, segment: &Segment<'_>, now: Instant) -> bool {
         let irs = self.rcv.irs;
         let State::SynRcvd(syn) = &mut self.state else { return false };
@@ -264,7 +267,8 @@ impl Connection {
         if Flags::from_bits(segment.flags.bits() & plain.bits()) != Flags::SYN || segment.seq != irs {
             return false;
         }
-        if syn.last_sent.is_none_or(|t| now - t >= SYN_ACK_AGAIN) {
+        let least = if syn.again { SYN_ACK_AGAIN } else { COPY_OF_SYN };
+        if syn.last_sent.is_none_or(|t| now - t >= least) {
             syn.pending = true;
         }
         true
