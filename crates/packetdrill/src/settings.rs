@@ -116,6 +116,7 @@ pub fn tcp_config(sysctl: &Sysctl, options: &Options, flags: &Flags) -> firstfli
         window_scaling: sysctl.window_scaling,
         timestamps: sysctl.timestamps,
         first_window: flags.as_linux.then_some(1 << 16),
+        retry_refused: !flags.as_linux,
         push_bursts: Some(sysctl.min_tso_segs),
         ecn: match sysctl.ecn {
             0 => EcnPolicy::Off,

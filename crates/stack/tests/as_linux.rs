@@ -6,7 +6,7 @@ mod peer;
 use firstflight_stack::{CloseReason, ConnId, ConnectConfig, StateName};
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::tcp::Flags;
-use peer::{Peer, key, policy, seg};
+use peer::{PORT, Peer, key, policy, seg};
 
 const MSS: usize = 536;
 
@@ -365,4 +365,18 @@ fn what_the_peer_has_is_counted() {
     p.write(id, &[1; 3 * MSS]);
     p.send(seg().seq(1).ack(1 + 2 * MSS as u32));
     assert_eq!(p.stack.info(id).unwrap().totals.delivered, 3);
+}
+
+// --- refusals ----------------------------------------------------------------------------------------
+
+/// A RST in answer to a SYN with an option ends the connect, as Linux has it.
+#[test]
+fn a_refusal_can_be_final() {
+    let mut p = Peer::with(|config| config.tcp.retry_refused = false);
+    p.port = PORT;
+    let id = p.connect(b"", true);
+    p.expect().is_syn();
+    p.send(seg().rst().ack(1));
+    p.quiet();
+    assert_eq!(p.reason(id), Some(CloseReason::Refused));
 }

@@ -69,6 +69,9 @@ pub struct Config {
     /// Answer an acknowledgement of what was never sent (RFC 9293 §3.10.7.4: "send an ACK, drop the segment"), as the
     /// newest versions of Linux do. Older ones drop it without an answer.
     pub answer_unsent_acks: bool,
+    /// A RST or an ICMP error in answer to a SYN with a first flight, or with the request for a credential, does not end
+    /// the connect: a plain SYN follows at once. Linux gives up.
+    pub retry_refused: bool,
     /// Offer selective acknowledgements (RFC 2018).
     pub sack: bool,
     /// Explicit congestion notification.
@@ -139,6 +142,7 @@ impl Default for Config {
             timestamps: true,
             require_timestamps: false,
             answer_unsent_acks: true,
+            retry_refused: true,
             sack: true,
             ecn: EcnPolicy::Accept,
             congestion: Algorithm::Cubic,

@@ -453,6 +453,9 @@ impl Connection {
     /// let a plain SYN pass. Then a plain SYN leaves at once, or is under way, and its answer decides.
     #[cold]
     fn refuses_first_flight(&mut self, ack: SeqNum, now: Instant) -> bool {
+        if !self.config.retry_refused {
+            return false;
+        }
         let plain_refused = ack == self.snd.iss + 1;
         if let State::SynSent(syn) = &mut self.state
             && syn.retransmits > 0
@@ -472,6 +475,9 @@ impl Connection {
     pub(super) fn send_plain_syn(&mut self, now: Instant) -> bool {
         let last_sent = self.last_sent;
         let State::SynSent(syn) = &mut self.state else { return false };
+        if !self.config.retry_refused {
+            return false;
+        }
         if syn.refused && (syn.pending || now - last_sent < syn.refused_after / 2) {
             // Too early for an answer to the plain SYN: a copy of the first answer.
             return true;
