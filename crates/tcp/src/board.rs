@@ -1,5 +1,4 @@
-//! The segments of a flight of several, or of one that something happened to: a record for each, and sums of what is
-//! known of them.
+//! The records of a flight that has several segments, or one segment that was marked, with sums over them.
 
 use crate::flight::{CRUMB, MANY, Marks, Sent};
 use alloc::boxed::Box;
@@ -8,38 +7,39 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use firstflight_wire::{Instant, SeqNum};
 
-/// Records for which there is room at once.
+/// Records for which a new board has room.
 const FIRST_ROOM: usize = 8;
 
 /// Records in the order of the stream, without gaps.
 #[derive(Debug, Default)]
 pub struct Board {
     list: VecDeque<Sent>,
-    /// Sums of lengths: of all, and of those that are SACKed, LOST, AGAIN, and LOST but not yet sent again.
+    /// Sums of lengths: of all records, and of those that are SACKed, LOST, AGAIN, and LOST but not sent again
+    /// yet.
     bytes: u32,
     pub sacked: u32,
     pub lost: u32,
     pub again: u32,
     pub waiting: u32,
-    /// How many records are SACKed.
+    /// Number of records that are SACKed.
     pub sacked_segments: u32,
-    /// Below it nothing waits to be sent again.
+    /// No record below it waits to be sent again.
     cursor: Option<SeqNum>,
     /// When the retransmission timer last fired in this flight, if it did.
     pub timeout_at: Option<Instant>,
 }
 
-/// Boards of flights that ended, for later ones.
+/// Boards of flights that ended, kept for later flights.
 #[derive(Debug, Default)]
 #[allow(clippy::vec_box, reason = "a board goes to its connection and back as one pointer")]
 pub struct Boards(Vec<Box<Board>>);
 
 impl Boards {
-    /// Kept: so many, of at most so many records.
+    /// At most `SPARE` boards are kept, none with room for more than `LARGEST` records.
     const SPARE: usize = 64;
     const LARGEST: usize = 1024;
 
-    /// A board of `one` segment.
+    /// A board with the segment `one`.
     pub fn take(&mut self, one: Sent) -> Box<Board> {
         let mut board = self.0.pop().unwrap_or_else(|| {
             Box::new(Board { list: VecDeque::with_capacity(FIRST_ROOM), ..Board::default() })
@@ -48,7 +48,7 @@ impl Boards {
         board
     }
 
-    /// Keeps one that is empty.
+    /// Keeps an empty board for later.
     pub fn give(&mut self, mut board: Box<Board>) {
         if self.0.len() < Self::SPARE && board.list.capacity() <= Self::LARGEST {
             let list = core::mem::take(&mut board.list);
@@ -73,7 +73,7 @@ impl Board {
         self.list.push_back(sent);
     }
 
-    /// How many records there are.
+    /// Number of records.
     #[inline]
     pub fn len(&self) -> usize {
         self.list.len()
@@ -85,7 +85,7 @@ impl Board {
         self.list.get(index)
     }
 
-    /// Bytes in the network by our best knowledge (RFC 6675 "pipe").
+    /// Bytes under way, estimated (RFC 6675 "pipe").
     #[inline]
     pub fn pipe(&self) -> u32 {
         (self.bytes + self.again).saturating_sub(self.sacked + self.lost)
@@ -97,7 +97,7 @@ impl Board {
         if self.is_crowded()
             && let Some(last) = self.list.back_mut().filter(|last| last.marks == Marks::default())
         {
-            // The later of both times: nothing is taken for lost too early.
+            // Keep the later of both times, so that nothing is marked as lost too early.
             self.bytes += sent.len();
             last.end = sent.end;
             last.at = sent.at;
@@ -111,7 +111,8 @@ impl Board {
         self.list.len() >= MANY && self.list.len() as u32 > self.bytes / CRUMB
     }
 
-    /// Everything below `ack` has arrived; `each` sees the segments of which that was not known, as they were.
+    /// Everything below `ack` has arrived. `each` sees the segments that were not SACKed before, in their
+    /// earlier state.
     pub fn acknowledge(&mut self, ack: SeqNum, mut each: impl FnMut(&Sent)) {
         while let Some(first) = self.list.front().copied() {
             if first.end.gt(ack) {
@@ -128,7 +129,7 @@ impl Board {
         }
     }
 
-    /// The first segment's front has arrived.
+    /// The front part of the first segment has arrived.
     #[inline(never)]
     fn trim(&mut self, ack: SeqNum, each: &mut impl FnMut(&Sent)) {
         let Some(first) = self.list.front_mut() else { return };
@@ -137,7 +138,7 @@ impl Board {
         let rest = *first;
         self.forget(&front);
         if front.marks.has(Marks::SACKED) {
-            // It is still one SACKed segment.
+            // The rest is still one SACKed segment.
             self.sacked_segments += 1;
         } else {
             each(&front);
@@ -145,7 +146,7 @@ impl Board {
         debug_assert!(rest.start.lt(rest.end));
     }
 
-    /// Takes a record out of the sums.
+    /// Subtracts a record from the sums.
     fn forget(&mut self, sent: &Sent) {
         let len = sent.len();
         self.bytes -= len;
@@ -156,7 +157,7 @@ impl Board {
         self.unmark(sent.marks, len);
     }
 
-    /// Takes what LOST and AGAIN stand for out of the sums.
+    /// Subtracts `len` from the sums of LOST and AGAIN, as far as `marks` has them.
     fn unmark(&mut self, marks: Marks, len: u32) {
         if marks.has(Marks::LOST) {
             self.lost -= len;
@@ -174,8 +175,9 @@ impl Board {
         self.list.partition_point(|sent| sent.end.le(seq))
     }
 
-    /// The peer has `range`; `each` sees the segments of which that is new, as they were. A segment of which it has a
-    /// part counts as missing: crumbs would make the list long.
+    /// The peer has `range`. `each` sees the segments that are newly SACKed, in their earlier state. A segment
+    /// that the peer has only in part counts as missing, because splitting records for tiny ranges would make
+    /// the list long.
     pub fn sack(&mut self, range: Range<SeqNum>, mut each: impl FnMut(&Sent)) {
         let first = self.index(range.start);
         for index in first..self.list.len() {
@@ -198,7 +200,7 @@ impl Board {
         each(&was);
     }
 
-    /// Makes two records of the one at `index`; false if there are too many.
+    /// Splits the record at `index` in two; false if there are too many records.
     fn split(&mut self, index: usize, at: SeqNum) -> bool {
         if self.is_crowded() {
             return false;
@@ -214,7 +216,7 @@ impl Board {
         true
     }
 
-    /// Takes the record at `index` for lost: it, or its repetition.
+    /// Marks the record at `index`, or its retransmission, as lost.
     fn mark_lost(&mut self, index: usize) {
         let Some(sent) = self.list.get_mut(index) else { return };
         if sent.marks.has(Marks::SACKED) || sent.marks.waits() {
@@ -229,8 +231,8 @@ impl Board {
         self.cursor = Some(self.cursor.map_or(start, |cursor| cursor.min(start)));
     }
 
-    /// Takes every segment for lost that `lost` names, among those that are neither SACKED nor waiting; ends
-    /// behind the first for which it gives `None`.
+    /// Marks every segment as lost for which `lost` gives `Some(true)`, among those that are neither SACKed nor
+    /// waiting. Stops at the first one for which it gives `None`.
     pub fn mark(&mut self, mut lost: impl FnMut(&Sent) -> Option<bool>) {
         for index in 0..self.list.len() {
             let Some(sent) = self.list.get(index) else { return };
@@ -245,21 +247,21 @@ impl Board {
         }
     }
 
-    /// Takes the oldest segment for lost, its first `room` bytes at least.
+    /// Marks the oldest segment that is not SACKed as lost.
     pub fn mark_first(&mut self) {
         if let Some(index) = self.list.iter().position(|sent| !sent.marks.has(Marks::SACKED)) {
             self.mark_lost(index);
         }
     }
 
-    /// The peer took back what it SACKed (RFC 2018 §8): forgets it.
+    /// The peer reneged on its SACKs (RFC 2018 §8): removes the SACKED marks.
     pub fn renege(&mut self) {
         self.list.iter_mut().for_each(|sent| sent.marks.clear(Marks::SACKED));
         self.sacked = 0;
         self.sacked_segments = 0;
     }
 
-    /// Nothing was lost after all: takes no segment for lost any more.
+    /// No segment was lost after all: removes the LOST marks.
     pub fn unmark_lost(&mut self) {
         self.list.iter_mut().for_each(|sent| sent.marks.clear(Marks::LOST));
         self.lost = 0;
@@ -267,8 +269,8 @@ impl Board {
         self.cursor = None;
     }
 
-    /// The first segment that is to be sent again, cut so that no more than `room` bytes of it remain; with those
-    /// behind it that wait, too, and fit beside it.
+    /// The first range to send again, at most `room` bytes. Waiting segments directly behind it are included as
+    /// far as they fit.
     pub fn next_waiting(&mut self, room: u32) -> Option<(SeqNum, SeqNum)> {
         if self.waiting == 0 {
             return None;
@@ -281,13 +283,13 @@ impl Board {
             return Some((sent.start, sent.start + room));
         }
         let mut end = sent.end;
-        // Small segments go again together.
+        // Small segments are sent again together.
         for next in (index + 1..self.list.len()).map_while(|i| self.list.get(i)) {
             if !next.marks.waits() {
                 break;
             }
             if next.end.distance_from(sent.start) > room {
-                // What is cut anyway fills it up.
+                // That segment must be split anyway, so its first part fills the room.
                 if next.len() > room {
                     end = sent.start + room;
                 }
@@ -298,7 +300,7 @@ impl Board {
         Some((sent.start, end))
     }
 
-    /// Numbers from `start` to `end` leave once more, at `at`.
+    /// The numbers from `start` to `end` leave again, at `at`.
     pub fn repeat(&mut self, start: SeqNum, end: SeqNum, at: Instant) {
         let mut index = self.index(start);
         if self.list.get(index).is_some_and(|sent| sent.start.lt(start)) && self.split(index, start) {
@@ -325,14 +327,15 @@ impl Board {
         }
     }
 
-    /// The newest segment ended a burst.
+    /// Notes that the newest segment ended a burst.
     pub fn end_burst(&mut self) {
         if let Some(last) = self.list.back_mut() {
             last.ends_burst = true;
         }
     }
 
-    /// Whether the segment that ends at `end` ended a burst, or the one behind it does not wait to be sent again.
+    /// Whether the segment that ends at `end` ended a burst, or the next segment does not wait to be sent
+    /// again.
     #[must_use]
     pub fn ends_burst(&self, end: SeqNum) -> bool {
         let next = self.index(end);
@@ -340,7 +343,7 @@ impl Board {
         ended || self.list.get(next).is_none_or(|sent| !sent.marks.waits())
     }
 
-    /// Bytes below `end` that are taken for lost.
+    /// Bytes below `end` that are marked as lost.
     #[must_use]
     pub fn lost_below(&self, end: SeqNum) -> u32 {
         let below = self.list.iter().take_while(|sent| sent.start.lt(end));

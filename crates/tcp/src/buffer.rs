@@ -16,17 +16,17 @@ const MIN_SHIFT: u32 = 11;
 const SMALLEST: usize = 1 << MIN_SHIFT;
 /// Number of block sizes: 2 KiB to 16 MiB.
 const CLASSES: usize = 14;
-/// Blocks kept of each size are bounded by this many bytes.
+/// Limit on the bytes kept in free blocks of each size.
 const RETAIN_BYTES: usize = 4 << 20;
 
-/// Where the rings of one stack get their memory: blocks of 2 KiB to 16 MiB, bounded in sum.
+/// The memory of one stack's rings: blocks of 2 KiB to 16 MiB, with a limit on their total size.
 ///
-/// `Debug` does not show what was in them.
+/// `Debug` does not show the contents of the blocks.
 pub struct Pool {
     free: [Vec<Box<[u8]>>; CLASSES],
     outstanding: usize,
     limit: usize,
-    /// For records of what is under way.
+    /// Spare boards for the records of segments under way.
     pub(crate) boards: Boards,
 }
 
@@ -45,13 +45,13 @@ impl Pool {
 
     #[inline]
     fn class(bytes: usize) -> Option<usize> {
-        // Bits above those that the smallest block has.
+        // The number of bits above those that the smallest block has.
         let above = usize::BITS - (bytes.saturating_sub(1) >> MIN_SHIFT).leading_zeros();
         let class = above as usize;
         (class < CLASSES).then_some(class)
     }
 
-    /// A block of at least `bytes`: mostly one of the smallest, for which nothing is left to compute.
+    /// A block of at least `bytes`. Usually the smallest size is enough, and no class has to be computed.
     #[inline(always)]
     fn take(&mut self, bytes: usize) -> Option<Box<[u8]>> {
         if bytes <= SMALLEST { self.take_of(0) } else { self.take_larger(bytes) }
@@ -79,7 +79,7 @@ impl Pool {
 
     #[inline(never)]
     fn give_larger(&mut self, block: Box<[u8]>) {
-        // All are powers of two.
+        // All block lengths are powers of two.
         self.give_of(block.len().trailing_zeros(), block);
     }
 
@@ -117,7 +117,7 @@ impl fmt::Debug for Pool {
 /// `len` bytes are in order; bytes behind them may have been written early by [`Ring::write_at`]
 /// (segments out of order) and become part of the ring by [`Ring::advance`].
 ///
-/// `Debug` does not show them.
+/// `Debug` does not show the bytes.
 #[derive(Default)]
 pub struct Ring {
     data: Box<[u8]>,
@@ -155,7 +155,7 @@ impl Ring {
         !self.data.is_empty()
     }
 
-    /// Makes room for `needed` bytes from the first one; false if the pool refuses.
+    /// Makes room for `needed` bytes, counted from the first one; false if the pool refuses.
     #[inline]
     fn ensure(&mut self, pool: &mut Pool, needed: usize) -> bool {
         needed <= self.data.len() || self.grow(pool, needed)
@@ -164,7 +164,7 @@ impl Ring {
     #[inline(always)]
     fn grow(&mut self, pool: &mut Pool, needed: usize) -> bool {
         if self.data.is_empty() {
-            // What it held before it was empty it is likely to hold again.
+            // The ring will probably need as much as it held before it was emptied.
             let wanted = needed.max(self.hint as usize);
             let Some(block) = pool.take(wanted) else {
                 return wanted > needed && self.grow_less(pool, needed);
@@ -174,7 +174,7 @@ impl Ring {
         self.move_to_larger(pool, needed)
     }
 
-    /// There is no memory for as much as it held before: it takes what it needs now.
+    /// The pool cannot give as much as the ring held before, so the ring takes only what it needs now.
     #[cold]
     #[inline(never)]
     fn grow_less(&mut self, pool: &mut Pool, needed: usize) -> bool {
@@ -184,7 +184,7 @@ impl Ring {
     #[inline(always)]
     fn begin(&mut self, block: Box<[u8]>) -> bool {
         (self.hint, self.head) = (block.len() as u32, 0);
-        // Nothing is there to be dropped.
+        // The old block is empty and owns nothing, so skip the destructor.
         mem::forget(mem::replace(&mut self.data, block));
         true
     }
@@ -203,8 +203,8 @@ impl Ring {
         true
     }
 
-    /// Appends as much of `bytes` as keeps the ring within `limit`, or less where there is no memory for it; returns
-    /// how much.
+    /// Appends `bytes` up to the ring's `limit`, or fewer if there is no memory for them; returns how many
+    /// bytes were appended.
     #[inline(always)]
     pub fn push(&mut self, pool: &mut Pool, limit: usize, bytes: &[u8]) -> usize {
         let mut n = bytes.len().min(limit.saturating_sub(self.len()));
@@ -214,8 +214,8 @@ impl Ring {
         n
     }
 
-    /// Writes `bytes` at `offset` from the first byte without making them part of the ring; false
-    /// if there is no memory.
+    /// Writes `bytes` at `offset` from the first byte without making them part of the ring; false if there is
+    /// no memory.
     #[inline(always)]
     pub fn write_at(&mut self, pool: &mut Pool, offset: usize, bytes: &[u8]) -> bool {
         if bytes.is_empty() {
@@ -270,7 +270,7 @@ impl Ring {
         b.copy_from_slice(&self.data[..b.len()]);
     }
 
-    /// Drops the first `n` bytes. `keep` tells that bytes written ahead must survive.
+    /// Drops the first `n` bytes. `keep` says that bytes written ahead must survive.
     #[inline(always)]
     pub fn consume(&mut self, pool: &mut Pool, n: usize, keep: bool) {
         if n >= self.len() && !keep {
@@ -283,7 +283,7 @@ impl Ring {
         }
     }
 
-    /// Forgets everything and gives the memory back.
+    /// Removes everything and gives the memory back.
     #[inline(always)]
     pub fn clear(&mut self, pool: &mut Pool) {
         if !self.data.is_empty() {
@@ -325,7 +325,7 @@ mod tests {
         let mut pool = Pool::new(4096);
         let (mut a, mut b) = (Ring::default(), Ring::default());
         assert_eq!(a.push(&mut pool, 10_000, &[1; 2048]), 2048);
-        // As much as there is memory for.
+        // Only as many bytes as there is memory for are appended.
         assert_eq!(b.push(&mut pool, 10_000, &[1; 4096]), 2048);
         assert_eq!(b.push(&mut pool, 10_000, &[1; 2048]), 0);
         assert_eq!(a.push(&mut pool, 10_000, &[1; 1]), 0);

@@ -1,4 +1,4 @@
-//! What is to leave next.
+//! The next piece of the stream to send.
 
 use firstflight_wire::SeqNum;
 
@@ -9,34 +9,34 @@ pub struct Chunk {
     pub seq: SeqNum,
     /// Bytes of data.
     pub len: u32,
-    /// What else it is.
+    /// Whether it was sent before, and whether our FIN ends it.
     pub kind: Kind,
 }
 
-/// What a [`Chunk`] is. As wide as its neighbours: a chunk is copied in words, and a word that was written in parts
-/// is not there for a while.
+/// What a [`Chunk`] is. It is as wide as its neighbours because a chunk is copied in words, and reading a word
+/// that was just written in parts stalls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Kind {
     /// Never sent before.
     Fresh,
-    /// The same with our FIN behind it.
+    /// Never sent before, and our FIN is behind it.
     FreshFin,
-    /// It was sent before.
+    /// Sent before.
     Again,
-    /// The same with our FIN behind it.
+    /// Sent before, and our FIN is behind it.
     AgainFin,
 }
 
 impl Chunk {
-    /// It ends with our FIN.
+    /// Whether it ends with our FIN.
     #[inline]
     #[must_use]
     pub const fn fin(&self) -> bool {
         matches!(self.kind, Kind::FreshFin | Kind::AgainFin)
     }
 
-    /// It was sent before.
+    /// Whether it was sent before.
     #[inline]
     #[must_use]
     pub const fn again(&self) -> bool {
@@ -44,19 +44,19 @@ impl Chunk {
     }
 }
 
-/// Whether less than a full segment may leave.
+/// Whether a segment that is less than full may leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Small {
-    /// At once.
+    /// It may leave at once.
     Leave,
-    /// By Nagle's algorithm (RFC 9293 §3.7.4).
+    /// Nagle's algorithm decides (RFC 9293 §3.7.4).
     Nagle,
-    /// Not: there is more to come.
+    /// It must wait, because more data will follow.
     Wait,
 }
 
 impl Small {
-    /// With Nagle's algorithm off, or on.
+    /// The rule with Nagle's algorithm off (`nodelay`) or on.
     #[inline]
     #[must_use]
     pub const fn of(nodelay: bool) -> Self {

@@ -1,9 +1,9 @@
-//! What may be set for a connection, with the defaults and where they come from.
+//! The settings of a connection, with the defaults and their sources.
 
 use crate::congestion::Algorithm;
 use core::time::Duration;
 
-/// What buffers have before the path shows that it takes more, bytes.
+/// Size of the buffers before the path shows that it needs more, bytes.
 pub(crate) const FIRST_BUFFER: u32 = 1 << 20;
 
 /// Keepalive probing (RFC 9293 §3.8.4; off unless asked for).
@@ -55,9 +55,9 @@ pub struct Config {
     pub receive_buffer: u32,
     /// Offer window scaling (RFC 7323 §2).
     pub window_scaling: bool,
-    /// The scale to offer, if not the one that the receive buffer needs: a buffer that may grow.
+    /// The window scale to offer for a buffer that may grow; `None`: the scale that the receive buffer needs.
     pub scale: Option<u8>,
-    /// Bytes offered at first, if less than [`Config::receive_buffer`] says; the window then grows by twice what
+    /// Bytes offered at first, if less than [`Config::receive_buffer`]. The window then grows by twice what
     /// arrives. Linux offers 64 KB, because its receive buffers take memory from a limit of the whole system.
     pub first_window: Option<u32>,
     /// Offer timestamps (RFC 7323 §3).
@@ -78,12 +78,12 @@ pub struct Config {
     pub ecn: EcnPolicy,
     /// Congestion control.
     pub congestion: Algorithm,
-    /// After timeouts in a row send smaller segments, and try larger ones again later: a path that drops large packets
-    /// in silence is not given up (RFC 4821).
+    /// After several timeouts in a row, send smaller segments, and try larger ones again later. Without it a
+    /// connection fails on a path that drops large packets without an ICMP error (RFC 4821).
     pub mtu_probing: bool,
-    /// Let segments leave at a rate, not in bursts of a window. BBR always does.
+    /// Send segments at a rate, not in bursts of a window. BBR always does.
     pub pacing: bool,
-    /// Send small segments at once: Nagle's algorithm (RFC 9293 §3.7.4) off.
+    /// Send small segments at once: turns Nagle's algorithm off (RFC 9293 §3.7.4).
     //= rfc9293 MUST-17
     pub nodelay: bool,
     /// How long an acknowledgement may wait for an answer or for a second full segment (RFC 9293 §3.8.6.3; below 500
@@ -103,8 +103,8 @@ pub struct Config {
     /// Retransmissions in a row until an open connection is given up (RFC 9293 §3.8.3 R2; Linux: 15).
     //= rfc9293 MUST-21
     pub retries: u8,
-    /// Longest retransmission timeout, backed off or not (RFC 6298 §2.5, which wants at least 60 s; Linux: 120 s).
-    /// Nothing above [`crate::rtt::MAX_RTO`] counts, nor anything below [`crate::rtt::INITIAL_RTO`].
+    /// Longest retransmission timeout, with backoff or without (RFC 6298 §2.5 wants at least 60 s; Linux: 120
+    /// s). The value is limited to the range from [`crate::rtt::INITIAL_RTO`] to [`crate::rtt::MAX_RTO`].
     pub max_rto: Duration,
     /// Longest time that written data may wait while the peer accepts nothing, because it does not acknowledge or keeps
     /// its window closed (user timeout, RFC 9293 §3.9.1). Then the connection is reset. Less than one full segment
@@ -169,7 +169,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Bytes that may wait to be sent before the peer has acknowledged any.
+    /// Bytes that may wait to be sent before the peer has acknowledged anything.
     #[inline]
     #[must_use]
     pub fn send_at_first(&self) -> u32 {
@@ -188,7 +188,7 @@ impl Config {
     #[inline]
     #[must_use]
     pub fn window_scale(&self) -> u8 {
-        // Bits that 16 do not hold.
+        // The bits that 16 bits cannot hold.
         let needed = || u32::BITS - (self.receive_buffer >> 16).leading_zeros();
         self.scale.unwrap_or_else(|| needed() as u8).min(14)
     }

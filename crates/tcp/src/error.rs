@@ -1,4 +1,4 @@
-//! Why a connection ended, and whose doing it was.
+//! Why a connection ended, and which side caused it.
 
 use core::fmt;
 
@@ -16,7 +16,7 @@ pub enum CloseReason {
     Reset,
     /// The peer did not answer within the retransmissions or the user timeout allowed.
     TimedOut,
-    /// The network said that the peer cannot be reached.
+    /// The network reported that the peer cannot be reached.
     Unreachable,
     /// The peer broke the protocol in a way that ends the connection.
     PeerMisbehaved,
@@ -38,11 +38,11 @@ impl fmt::Display for CloseReason {
 
 impl core::error::Error for CloseReason {}
 
-/// Why a write, read or close was not done.
+/// Why a write, read or close failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IoError {
-    /// Nothing to read or no room now: wait for the event.
+    /// There is nothing to read, or no room to write now: wait for the event.
     WouldBlock,
     /// This side has closed its sending direction.
     SendClosed,

@@ -1,5 +1,5 @@
-//! What is under way: a record for each segment that was sent and is not acknowledged, with the time it last
-//! left and what is known of it. RACK (RFC 8985) reads the times, SACK (RFC 2018) and the timers write the marks.
+//! The segments under way: one record for each segment that was sent and is not acknowledged, with the time it
+//! last left and its marks. RACK (RFC 8985) reads the times. SACK (RFC 2018) and the timers set the marks.
 
 use crate::board::{Board, Boards};
 use alloc::boxed::Box;
@@ -7,22 +7,23 @@ use core::mem;
 use core::ops::Range;
 use firstflight_wire::{Instant, SeqNum};
 
-/// An application that writes crumbs makes no more records than this, or than one for so many bytes.
+/// Limits on the records of an application that makes tiny writes: beyond `MANY` records, at most one for each
+/// `CRUMB` bytes.
 pub const MANY: usize = 4096;
 pub const CRUMB: u32 = 256;
 
-/// What is known of a segment.
+/// What is known about a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Marks(u8);
 
 impl Marks {
     /// The peer has it (RFC 2018).
     pub const SACKED: Self = Self(1);
-    /// It is taken for lost, or was before it was sent again.
+    /// It was marked as lost, and perhaps sent again since.
     pub const LOST: Self = Self(2);
-    /// A repetition of it is under way.
+    /// A retransmission of it is under way.
     pub const AGAIN: Self = Self(4);
-    /// It was sent more than once: its acknowledgement measures nothing (Karn).
+    /// It was sent more than once, so its acknowledgement gives no round-trip sample (Karn).
     pub const REPEATED: Self = Self(8);
 
     #[inline]
@@ -40,7 +41,7 @@ impl Marks {
         self.0 &= !other.0;
     }
 
-    /// To be sent again, and not yet.
+    /// It is marked as lost and was not sent again yet.
     #[inline]
     pub fn waits(self) -> bool {
         self.0 & (Self::LOST.0 | Self::AGAIN.0) == Self::LOST.0
@@ -52,14 +53,14 @@ impl Marks {
 pub struct Sent {
     /// Its first number.
     pub start: SeqNum,
-    /// Behind its last, a FIN counted.
+    /// The number behind its last one; a FIN counts.
     pub end: SeqNum,
     /// When it last left.
     //= rfc8985 4-b
     pub at: Instant,
-    /// What is known of it.
+    /// What is known about it.
     pub marks: Marks,
-    /// It was the last of a burst.
+    /// It was the last segment of a burst.
     pub ends_burst: bool,
 }
 
@@ -69,31 +70,33 @@ impl Sent {
         self.end.distance_from(self.start)
     }
 
-    /// RFC 8985 §6.2 RACK_sent_after: whether this left later than what left at `at` and ended at `end`.
+    /// RFC 8985 §6.2 RACK_sent_after: whether this segment left later than one that left at `at` and ended at
+    /// `end`.
     #[inline]
     pub fn after(&self, at: Instant, end: SeqNum) -> bool {
         self.at > at || (self.at == at && self.end.gt(end))
     }
 }
 
-/// Most flights of short connections are one segment, sent once, to which nothing happens: it needs no allocation.
+/// Most flights of short connections are one segment that is sent once and gets no mark: it needs no
+/// allocation.
 #[derive(Debug, Default)]
 enum Records {
     #[default]
     None,
-    /// One that nothing is known of: without marks.
+    /// One segment without marks.
     One(Sent),
     Many(Box<Board>),
 }
 
-/// All that is under way, in the order of the stream, without gaps.
+/// All segments under way, in the order of the stream, without gaps.
 #[derive(Debug, Default)]
 pub struct Flight {
     records: Records,
 }
 
 impl Flight {
-    /// How many segments are under way, SACKed ones counted.
+    /// Number of segments under way, including SACKed ones.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
@@ -123,7 +126,7 @@ impl Flight {
         }
     }
 
-    /// The board, also of a single segment: something happens to it.
+    /// The board. A single segment gets one, too, because it is about to be marked.
     #[inline(never)]
     fn board_mut(&mut self) -> Option<&mut Board> {
         if let Records::One(one) = self.records {
@@ -148,13 +151,13 @@ impl Flight {
         self.get(self.len().wrapping_sub(1))
     }
 
-    /// Bytes under way, whatever is known of them.
+    /// Bytes under way, with any marks.
     #[cfg(test)]
     fn bytes(&self) -> u32 {
         (0..self.len()).filter_map(|i| self.get(i)).map(Sent::len).sum()
     }
 
-    /// Bytes in the network by our best knowledge (RFC 6675 "pipe"), FINs counted.
+    /// Bytes under way, estimated (RFC 6675 "pipe"); a FIN counts.
     //= rfc6675 4-c
     #[inline]
     #[must_use]
@@ -166,47 +169,47 @@ impl Flight {
         }
     }
 
-    /// Bytes that the peer has behind what it misses.
+    /// Bytes that the peer has beyond the data that it misses.
     #[inline]
     #[must_use]
     pub fn sacked(&self) -> u32 {
         self.board().map_or(0, |board| board.sacked)
     }
 
-    /// How many segments those are.
+    /// Number of segments that these bytes are in.
     #[inline]
     #[must_use]
     pub fn sacked_segments(&self) -> u32 {
         self.board().map_or(0, |board| board.sacked_segments)
     }
 
-    /// Bytes taken for lost that the peer is not known to have, sent again or not.
+    /// Bytes marked as lost and not known to have arrived, whether sent again or not.
     #[inline]
     #[must_use]
     pub fn lost(&self) -> u32 {
         self.board().map_or(0, |board| board.lost)
     }
 
-    /// Bytes sent again whose fate is not known.
+    /// Bytes sent again and not yet known to have arrived or to be lost.
     #[inline]
     #[must_use]
     pub fn again(&self) -> u32 {
         self.board().map_or(0, |board| board.again)
     }
 
-    /// Bytes taken for lost that are to be sent again.
+    /// Bytes marked as lost that are still to be sent again.
     #[inline]
     #[must_use]
     pub fn waiting(&self) -> u32 {
         self.board().map_or(0, |board| board.waiting)
     }
 
-    /// A segment that was never sent before leaves, behind all others. Several need a board, of `boards` if it has
-    /// one.
+    /// A segment that was never sent before leaves, behind all others. Two or more segments need a board, which
+    /// comes from `boards` if it has one.
     #[inline(always)]
     pub fn push(&mut self, start: SeqNum, end: SeqNum, at: Instant, boards: &mut Boards) {
         if let Records::None = self.records {
-            // Made where it goes: what is put together elsewhere is waited for when it is moved.
+            // Fill in place: a copy of a record built elsewhere would wait for its stores.
             self.records = Records::One(Sent { start, end, at, marks: Marks::default(), ends_burst: false });
         } else {
             self.push_behind(start, end, at, boards);
@@ -217,7 +220,7 @@ impl Flight {
     fn push_behind(&mut self, start: SeqNum, end: SeqNum, at: Instant, boards: &mut Boards) {
         let sent = || Sent { start, end, at, marks: Marks::default(), ends_burst: false };
         match &mut self.records {
-            // Nothing is there to be dropped.
+            // `None` has nothing to drop, so skip the destructor.
             none @ Records::None => mem::forget(mem::replace(none, Records::One(sent()))),
             Records::One(one) => {
                 let mut board = boards.take(*one);
@@ -228,7 +231,8 @@ impl Flight {
         }
     }
 
-    /// Everything below `ack` has arrived; `each` sees the segments of which that was not known, as they were.
+    /// Everything below `ack` has arrived. `each` sees the segments that were not SACKed before, in their
+    /// earlier state.
     #[inline]
     pub fn acknowledge(&mut self, ack: SeqNum, mut each: impl FnMut(&Sent)) {
         match &mut self.records {
@@ -246,14 +250,14 @@ impl Flight {
         }
     }
 
-    /// Takes out all that is under way, if it is one segment at most that was sent once and of which nothing is known.
+    /// Takes out everything under way, if it is at most one segment without marks.
     #[inline(always)]
     pub fn take_plain(&mut self) -> Option<Option<Sent>> {
         match &self.records {
             Records::None => Some(None),
             Records::One(one) => {
                 let one = *one;
-                // Nothing of it is to be dropped.
+                // `One` has nothing to drop, so skip the destructor.
                 mem::forget(mem::take(&mut self.records));
                 Some(Some(one))
             }
@@ -271,50 +275,51 @@ impl Flight {
         }
     }
 
-    /// The peer has `range`; `each` sees the segments of which that is new, as they were. A segment of which it has a
-    /// part counts as missing: crumbs would make the list long.
+    /// The peer has `range`. `each` sees the segments that are newly SACKed, in their earlier state. A segment
+    /// that the peer has only in part counts as missing, because splitting records for tiny ranges would make
+    /// the list long.
     pub fn sack(&mut self, range: Range<SeqNum>, each: impl FnMut(&Sent)) {
         if let Some(board) = self.board_mut() {
             board.sack(range, each);
         }
     }
 
-    /// Takes every segment for lost that `lost` names, among those that are neither SACKED nor waiting; ends
-    /// behind the first for which it gives `None`.
+    /// Marks every segment as lost for which `lost` gives `Some(true)`, among those that are neither SACKed nor
+    /// waiting. Stops at the first one for which it gives `None`.
     pub fn mark(&mut self, lost: impl FnMut(&Sent) -> Option<bool>) {
         if let Some(board) = self.board_mut() {
             board.mark(lost);
         }
     }
 
-    /// Takes the oldest segment for lost, its first `room` bytes at least.
+    /// Marks the oldest segment that is not SACKed as lost.
     pub fn mark_first(&mut self) {
         if let Some(board) = self.board_mut() {
             board.mark_first();
         }
     }
 
-    /// The peer took back what it SACKed (RFC 2018 §8): forgets it.
+    /// The peer reneged on its SACKs (RFC 2018 §8): removes the SACKED marks.
     pub fn renege(&mut self) {
         if let Some(board) = self.board_mut() {
             board.renege();
         }
     }
 
-    /// Nothing was lost after all: takes no segment for lost any more.
+    /// No segment was lost after all: removes the LOST marks.
     pub fn unmark_lost(&mut self) {
         if let Some(board) = self.board_mut() {
             board.unmark_lost();
         }
     }
 
-    /// The first segment that is to be sent again, cut so that no more than `room` bytes of it remain; with those
-    /// behind it that wait, too, and fit beside it.
+    /// The first range to send again, at most `room` bytes. Waiting segments directly behind it are included as
+    /// far as they fit.
     pub fn next_waiting(&mut self, room: u32) -> Option<(SeqNum, SeqNum)> {
         self.board_mut()?.next_waiting(room)
     }
 
-    /// Numbers from `start` to `end` leave once more, at `at`.
+    /// The numbers from `start` to `end` leave again, at `at`.
     pub fn repeat(&mut self, start: SeqNum, end: SeqNum, at: Instant) {
         if let Some(board) = self.board_mut() {
             board.repeat(start, end, at);
@@ -328,27 +333,28 @@ impl Flight {
         }
     }
 
-    /// When it last did in this flight.
+    /// When the timer last fired in this flight.
     #[inline]
     #[must_use]
     pub fn timeout_at(&self) -> Option<Instant> {
         self.board().and_then(|board| board.timeout_at)
     }
 
-    /// The newest segment ended a burst.
+    /// Notes that the newest segment ended a burst.
     pub fn end_burst(&mut self) {
         if let Some(board) = self.board_mut() {
             board.end_burst();
         }
     }
 
-    /// Whether the segment that ends at `end` ended a burst, or the one behind it does not wait to be sent again.
+    /// Whether the segment that ends at `end` ended a burst, or the next segment does not wait to be sent
+    /// again.
     #[must_use]
     pub fn ends_burst(&self, end: SeqNum) -> bool {
         self.board().is_none_or(|board| board.ends_burst(end))
     }
 
-    /// Bytes below `end` that are taken for lost.
+    /// Bytes below `end` that are marked as lost.
     #[must_use]
     pub fn lost_below(&self, end: SeqNum) -> u32 {
         self.board().map_or(0, |board| board.lost_below(end))
@@ -361,7 +367,7 @@ impl Flight {
         matches!(self.records, Records::None)
     }
 
-    /// Forgets everything.
+    /// Removes everything.
     #[inline(always)]
     pub fn clear(&mut self) {
         if !self.is_bare() {

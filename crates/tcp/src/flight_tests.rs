@@ -7,11 +7,11 @@ fn at(ms: u64) -> Instant {
 }
 
 fn seq(n: u32) -> SeqNum {
-    // Close to the wrap.
+    // Close to the wrap of the sequence numbers.
     SeqNum::new(n.wrapping_sub(500))
 }
 
-/// Ten segments of 100, from 0 on, one a millisecond.
+/// Ten segments of 100 bytes, from 0 on, sent one a millisecond.
 fn ten() -> Flight {
     let mut flight = Flight::default();
     for n in 0..10 {
@@ -44,7 +44,7 @@ fn counts_follow_what_happens() {
     assert_eq!(flight.next_waiting(100), Some((seq(0), seq(100))));
     flight.repeat(seq(0), seq(100), at(20));
     assert_eq!((flight.pipe(), flight.lost(), flight.waiting(), flight.again()), (600, 300, 200, 100));
-    // The repetition is lost, too.
+    // The retransmission is lost, too.
     flight.mark(|sent| Some(sent.at == at(20)));
     assert_eq!((flight.pipe(), flight.waiting(), flight.again()), (500, 300, 0));
     assert_eq!(flight.next_waiting(100), Some((seq(0), seq(100))));
@@ -57,7 +57,7 @@ fn counts_follow_what_happens() {
     let mut boards = Boards::default();
     flight.release(&mut boards);
     assert!(matches!(flight.records, Records::None));
-    // The next flight has its memory.
+    // The next flight reuses its memory.
     flight.push(seq(0), seq(1), at(1), &mut boards);
     flight.push(seq(1), seq(2), at(1), &mut boards);
     assert_eq!((flight.pipe(), flight.len(), flight.waiting()), (2, 2, 0));
@@ -69,7 +69,7 @@ fn a_part_of_a_segment_is_none() {
     assert_eq!(sacked(&mut flight, 350, 520), [100]);
     assert_eq!(sacked(&mut flight, 620, 680), [] as [u32; 0]);
     assert_eq!((flight.len(), flight.sacked()), (10, 100));
-    // What goes again in smaller pieces is known by them.
+    // A segment that is sent again in smaller pieces has one record for each piece.
     flight.mark(|_| Some(true));
     assert_eq!(flight.next_waiting(30), Some((seq(0), seq(30))));
     flight.repeat(seq(0), seq(30), at(30));
@@ -100,7 +100,7 @@ fn what_is_taken_back_is_under_way_again() {
     assert_eq!(flight.next_waiting(100), None);
 }
 
-/// A writer of single bytes does not make the list long.
+/// An application that writes single bytes does not make the list long.
 #[test]
 fn crumbs_are_bounded() {
     let mut flight = Flight::default();
@@ -117,7 +117,7 @@ fn crumbs_are_bounded() {
     assert_eq!((flight.pipe(), flight.len()), (0, 0));
 }
 
-/// The sums counted anew from the records.
+/// Counts the sums again from the records.
 fn counted(flight: &Flight) -> (u32, u32, u32, u32, u32, u32) {
     let mut sums = (0, 0, 0, 0, 0, 0);
     let mut end = None;
@@ -137,7 +137,7 @@ fn counted(flight: &Flight) -> (u32, u32, u32, u32, u32, u32) {
 }
 
 proptest! {
-    /// Whatever happens in whatever order, the sums are those of the records.
+    /// After any sequence of events, the sums are those of the records.
     #[test]
     fn sums_are_exact(steps in prop::collection::vec((0u8..9, 0u32..2000, 1u32..400), 1..120)) {
         let mut flight = Flight::default();

@@ -1,8 +1,8 @@
 //! One TCP connection, sans-IO (RFC 9293 and companions): bytes and time in, segments and events out.
 //!
-//! A [`Connection`] never reads a clock, draws a random number or touches a socket. It knows no
-//! credential: who may skip the handshake is decided above, and comes in as plain data
-//! ([`SynPlan`], [`ChildPlan`]).
+//! A [`Connection`] never reads a clock, draws a random number or touches a socket. It knows no credentials:
+//! the layer above decides who may skip the handshake and passes that in as plain data ([`SynPlan`],
+//! [`ChildPlan`]).
 #![no_std]
 #![forbid(unsafe_code)]
 

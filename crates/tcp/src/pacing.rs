@@ -3,8 +3,8 @@
 use core::time::Duration;
 use firstflight_wire::Instant;
 
-/// What was not sent in time may follow at once, so much of it: timers are late, by half a millisecond in the stack's
-/// wheel and by more in its driver.
+/// Time by which the sender may catch up: it may send at once what the rate allowed in it. Timers are late, by
+/// half a millisecond in the stack's wheel and by more in its driver.
 const LATE: Duration = Duration::from_millis(2);
 
 /// When the next segment may leave.
@@ -14,26 +14,26 @@ pub struct Pacer {
     next: Instant,
 }
 
-/// How fast.
+/// The pacing rate and its limits.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     /// Bytes a second.
     pub rate: u64,
-    /// The size of a full segment, bytes: two of them may always leave together.
+    /// Size of a full segment, bytes. Two full segments may always leave together.
     pub mss: u32,
-    /// No gap is longer: whatever was measured, something leaves in every round trip.
+    /// Longest gap, so that something leaves in every round trip at any measured rate.
     pub longest: Duration,
 }
 
 impl Pacer {
-    /// Until when nothing leaves; `None` if something may leave now.
+    /// The time until which nothing may leave; `None` if something may leave now.
     #[inline]
     #[must_use]
     pub fn holds(&self, now: Instant) -> Option<Instant> {
         (self.next > now).then_some(self.next)
     }
 
-    /// `bytes` left. Without a pace the next ones may follow at once.
+    /// `bytes` left. Without a pace the next bytes may follow at once.
     pub fn sent(&mut self, bytes: u32, pace: Option<Pace>, now: Instant) {
         let Some(pace) = pace.filter(|pace| pace.rate > 0) else {
             self.next = now;
@@ -56,8 +56,8 @@ fn time_for(bytes: u32, rate: u64) -> Duration {
     Duration::from_nanos(u64::from(bytes) * 1_000_000_000 / rate.max(1))
 }
 
-/// The rate for an algorithm that has none of its own: twice a window in a round trip while it may double, 1.2 windows
-/// in congestion avoidance (what Linux does).
+/// The rate for an algorithm that has none of its own: two windows in a round trip while the window may double,
+/// 1.2 windows in congestion avoidance (as in Linux).
 #[must_use]
 pub fn rate_of_window(window: u32, threshold: u32, srtt: Duration) -> u64 {
     let percent = if window < threshold / 2 { 200 } else { 120 };
@@ -73,7 +73,7 @@ mod tests {
         Instant::from_millis(n)
     }
 
-    /// A segment every 10 ms.
+    /// One segment every 10 ms.
     const SLOW: Pace = Pace { rate: 100_000, mss: 1000, longest: Duration::from_millis(100) };
 
     #[test]
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_timer_that_is_late_costs_no_rate() {
-        // 12.5 MB/s: a segment of 1,250 bytes takes 100 µs, and the timer comes every 0.6 ms.
+        // 12.5 MB/s: a segment of 1,250 bytes takes 100 µs, and the timer fires every 0.6 ms.
         let pace = Pace { rate: 12_500_000, mss: 1250, longest: Duration::from_secs(1) };
         let (mut pacer, mut sent) = (Pacer::default(), 0);
         for call in 0..10_000 {

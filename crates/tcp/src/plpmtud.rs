@@ -1,31 +1,31 @@
-//! Path-MTU discovery by a packetisation layer (RFC 8899): which segment sizes to try, and what became of them.
+//! Path-MTU discovery by a packetisation layer (RFC 8899): the segment sizes to try, and their results.
 //!
-//! A probe is a segment of real data, larger than the MSS in use, so it costs nothing when it arrives. Its loss
-//! is seen by what is SACKed behind it.
+//! A probe is a segment of real data that is larger than the MSS in use, so it costs nothing when it arrives.
+//! If data behind it is SACKed and the probe is not, the probe was lost.
 
 use core::time::Duration;
 use firstflight_wire::{Instant, SeqNum};
 
-/// A size that failed is not tried again for so long (PMTU_RAISE_TIMER, RFC 8899 §5.1.1).
+/// Time before a size that failed is tried again (PMTU_RAISE_TIMER, RFC 8899 §5.1.1).
 pub const RAISE_TIMER: Duration = Duration::from_secs(600);
 /// Timeouts in a row at a raised size that mean a black hole (RFC 8899 §4.3).
 pub const BLACK_HOLE: u8 = 2;
 /// Payload that nearly every path takes (RFC 4821 §7.2: search_low = 1,024 bytes; Linux: tcp_base_mss).
 pub const BASE: u16 = 1024;
-/// After a black hole larger sizes are tried again when this has passed: a path that is only slow or dead for a
-/// while gets its size back soon.
+/// Time after a black hole before larger sizes are tried again. It is short, so that a path that was only slow
+/// or down for a while soon gets its size back.
 const REST: Duration = Duration::from_secs(10);
-/// Sizes that one connection tries, ascending; 0 is none.
+/// The sizes that one connection tries, ascending; 0 is an empty place.
 pub type Sizes = [u16; 3];
 
-/// Where the search stands (RFC 8899 §5.2).
+/// The state of the search (RFC 8899 §5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// The next size may be tried.
     Searching,
     /// A probe with these numbers is under way.
     Probing { start: SeqNum, end: SeqNum, size: u16 },
-    /// Nothing is tried before this time.
+    /// No size is tried before this time.
     Complete { until: Instant },
 }
 
@@ -35,7 +35,7 @@ pub struct Search {
     base: u16,
     sizes: Sizes,
     phase: Phase,
-    /// Fast recovery repairs a lost probe that ended here, and nothing else.
+    /// The end of a lost probe, while fast recovery repairs only that probe.
     pub spared: Option<SeqNum>,
 }
 
@@ -47,7 +47,7 @@ impl Search {
         any.then_some(Self { base, sizes, phase: Phase::Searching, spared: None })
     }
 
-    /// A search that begins with a rest.
+    /// A search that begins with a pause of 10 s, after a black hole.
     pub fn resting(base: u16, sizes: Sizes, now: Instant) -> Option<Self> {
         let mut search = Self::new(base, sizes, u16::MAX)?;
         search.phase = Phase::Complete { until: now + REST };
@@ -82,7 +82,7 @@ impl Search {
         }
     }
 
-    /// All below `ack` arrived. Gives the size that is known to pass.
+    /// Everything below `ack` arrived. Returns the size that is now known to pass.
     pub fn acknowledged(&mut self, ack: SeqNum) -> Option<u16> {
         let Phase::Probing { end, size, .. } = self.phase else { return None };
         if ack.lt(end) {
@@ -92,8 +92,8 @@ impl Search {
         Some(size)
     }
 
-    /// Numbers from `start` to `end` are sent again: if the probe's are among them, nobody will know whether it
-    /// arrived.
+    /// Numbers from `start` to `end` are sent again. If they overlap the probe, its acknowledgement can no
+    /// longer show whether the probe arrived, so the probe ends.
     pub fn resent(&mut self, start: SeqNum, end: SeqNum, now: Instant) {
         if self.probe().is_some_and(|probe| start.lt(probe.1) && probe.0.lt(end)) {
             self.complete(now);

@@ -1,5 +1,5 @@
-//! Where PSH goes: on the segment that ends what the application wrote at once (RFC 9293 §3.9.1.2), and on the last of
-//! several segments that leave together ([`push_bursts`](crate::Config::push_bursts)).
+//! Decides which segments have PSH: the one that ends a write of the application (RFC 9293 §3.9.1.2), and the
+//! last of several segments that leave together ([`push_bursts`](crate::Config::push_bursts)).
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -7,31 +7,31 @@ use core::time::Duration;
 use firstflight_wire::hint::vacate;
 use firstflight_wire::{Instant, SeqNum};
 
-/// Ends kept; of more writes some in between get no PSH.
+/// Largest number of write ends kept. With more writes, some in between get no PSH.
 const MOST: usize = 64;
 
-/// Ends whose memory a connection keeps for the next ones.
+/// Room for this many ends stays allocated for later writes.
 const KEPT: usize = 8;
 
-/// Ends of writes behind which there is more. One pointer while there never were any.
+/// The ends of writes that are followed by more data. It is one pointer until the first such end.
 #[derive(Debug, Default)]
 pub struct Push(Option<Box<Ends>>);
 
 #[derive(Debug, Default)]
 struct Ends {
     list: VecDeque<SeqNum>,
-    /// What leaves together: when, how many segments have, and how many may.
+    /// The current burst: its time, the number of segments sent in it, and the largest number allowed.
     burst: (Instant, u32, u32),
 }
 
 impl Push {
-    /// Forgets everything.
+    /// Removes everything.
     #[inline(always)]
     pub fn clear(&mut self) {
         vacate(&mut self.0);
     }
 
-    /// The application writes more behind `end`, where an earlier write ended.
+    /// The application writes more data behind `end`, the end of an earlier write.
     pub fn note(&mut self, end: SeqNum) {
         let list = &mut self.0.get_or_insert_default().list;
         if list.back() == Some(&end) {
@@ -43,7 +43,7 @@ impl Push {
         list.push_back(end);
     }
 
-    /// Forgets what lies before `una`.
+    /// Removes the ends up to `una`.
     #[inline(always)]
     pub fn acknowledged(&mut self, una: SeqNum) {
         let Some(ends) = &mut self.0 else { return };
@@ -55,29 +55,30 @@ impl Push {
         }
     }
 
-    /// Whether a write ends at `end`, and more was written behind it.
+    /// Whether a write ended at `end` and more was written behind it.
     #[inline]
     #[must_use]
     pub fn ends_at(&self, end: SeqNum) -> bool {
         self.0.as_ref().is_some_and(|ends| ends.list.contains(&end))
     }
 
-    /// Whether there ever was a burst of segments, or a write behind another.
+    /// Whether there has been a burst of segments, or a write that followed another.
     #[inline]
     #[must_use]
     pub fn is_used(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Whether no burst is under way: one that has begun, and whose last segment has not left.
+    /// Whether no burst is under way. A burst is under way from its first segment until its last segment has
+    /// left.
     #[inline]
     #[must_use]
     pub fn is_between_bursts(&self) -> bool {
         self.0.as_ref().is_none_or(|ends| ends.burst.1 == 0)
     }
 
-    /// A segment leaves, at most `most()` together, and no other after it if it is the `last`. Whether it is the
-    /// last of several.
+    /// A segment leaves; at most `most()` segments leave together, and `last` says that no other follows.
+    /// Returns whether it is the last of several.
     pub fn leaves(&mut self, now: Instant, last: bool, most: impl FnOnce() -> u32) -> bool {
         let burst = &mut self.0.get_or_insert_default().burst;
         if burst.0 != now || burst.1 == 0 {
@@ -93,11 +94,12 @@ impl Push {
     }
 }
 
-/// How many segments of `mss` bytes Linux leaves together to the network card: what it sends in a millisecond at
-/// twice the rate of a window in a round trip, and more where the way is short, but at most half a window.
+/// Number of segments of `mss` bytes that Linux gives to the network card together. That is what it sends in a
+/// millisecond at a rate of two windows in a round trip, more on paths with a short round trip, and at most
+/// half a window.
 #[must_use]
 pub fn burst(mss: u32, cwnd: u32, least: u32, srtt: Option<Duration>, min_rtt: Option<Duration>) -> u32 {
-    /// The largest packet that a card cuts, bytes.
+    /// The largest packet that a network card splits into segments, bytes.
     const LARGEST: u64 = 65_536;
     let half = (cwnd / mss.max(1) / 2).max(1);
     let Some((srtt, min_rtt)) = srtt.zip(min_rtt) else { return half };
@@ -131,7 +133,8 @@ mod tests {
         assert!(!push.leaves(Instant::from_millis(2), true, || 2));
     }
 
-    /// `tcp_tso_autosize` of Linux 6.6: ten segments in 100 ms are two a burst, in 1 ms half the window.
+    /// `tcp_tso_autosize` of Linux 6.6: with ten segments in 100 ms a burst has two segments, in 1 ms half the
+    /// window.
     #[test]
     fn bursts_are_as_long_as_the_way_allows() {
         let ms = |ms| Some(Duration::from_millis(ms));

@@ -1,25 +1,25 @@
-//! When an acknowledgement does not wait: at the start of what a peer sends, as in Linux.
+//! Decides when an acknowledgement is sent without delay: at the start of what a peer sends, as in Linux.
 //!
-//! A sender in slow start lives on acknowledgements, so the first segments are acknowledged one by one, and
-//! again those after a pause that made the sender start anew. Once answers follow data, acknowledgements travel with
-//! them.
+//! A sender in slow start needs acknowledgements to grow its window, so the first segments are acknowledged one
+//! by one. So are the first segments after a pause that made the sender start again. Once answers follow data,
+//! the answers carry the acknowledgements.
 
 use core::time::Duration;
 use firstflight_wire::Instant;
 
-/// Fewest acknowledgements that do not wait, however small the window is.
+/// Smallest number of acknowledgements without delay, for a window of any size.
 const FEWEST: u32 = 2;
 
-/// Whether acknowledgements wait.
+/// State that decides whether acknowledgements wait.
 #[derive(Debug)]
 pub struct QuickAck {
-    /// Acknowledgements left that do not wait.
+    /// Acknowledgements still to be sent without delay.
     left: u32,
-    /// When data last arrived; [`Instant::FAR_FUTURE`] before.
+    /// When data last arrived; [`Instant::FAR_FUTURE`] before the first data.
     heard: Instant,
-    /// When our handshake was complete; [`Instant::FAR_FUTURE`] before.
+    /// When our handshake completed; [`Instant::FAR_FUTURE`] before that.
     opened: Instant,
-    /// Answers have followed data.
+    /// Our data has followed the peer's data as an answer.
     interactive: bool,
 }
 
@@ -30,14 +30,15 @@ impl Default for QuickAck {
     }
 }
 
-/// How many do not wait, of a window of so many full segments.
+/// Number of acknowledgements to send without delay for a window of `segments` full segments, at most `most`.
 fn quick(segments: u32, most: u32) -> u32 {
     (segments / 2).max(FEWEST).min(most)
 }
 
 impl QuickAck {
-    /// Data arrived; `rto` is the timeout in nanoseconds after which its sender would have started anew, and `segments` as many
-    /// full segments as fit into the window that was offered; at most `most` do not wait.
+    /// Data arrived. After a pause longer than `rto` nanoseconds its sender has started again in slow start.
+    /// `segments` gives the number of full segments that fit into the offered window. At most `most`
+    /// acknowledgements are sent without delay.
     #[inline(always)]
     pub fn data(&mut self, now: Instant, rto: u64, segments: impl FnOnce() -> u32, most: u32) {
         let anew = self.heard == Instant::FAR_FUTURE || now.nanos_since(self.heard) > rto;
@@ -47,7 +48,7 @@ impl QuickAck {
         }
     }
 
-    /// Something came out of order, or twice: its sender is in trouble.
+    /// A segment arrived out of order or twice: its sender may be losing segments.
     pub fn trouble(&mut self, segments: u32, most: u32) {
         self.left = self.left.max(quick(segments, most));
         self.interactive = false;
@@ -58,14 +59,14 @@ impl QuickAck {
         self.opened = now;
     }
 
-    /// Data leaves; so soon after what came that it answers it, perhaps.
+    /// Data leaves. If it leaves within `delay` after data arrived, it probably answers that data.
     pub fn answered(&mut self, now: Instant, delay: Duration) {
-        // What waited for the handshake answers it.
+        // Data that waited for the handshake answers the handshake.
         self.interactive |=
             (self.heard != Instant::FAR_FUTURE && now < self.heard + delay) || self.opened == now;
     }
 
-    /// An acknowledgement waited, and no answer took it along.
+    /// An acknowledgement was delayed, and no data left in that time to carry it.
     pub fn waited_in_vain(&mut self) {
         self.interactive = false;
     }
@@ -75,7 +76,7 @@ impl QuickAck {
         self.left = self.left.saturating_sub(1);
     }
 
-    /// Whether acknowledgements do not wait now.
+    /// Whether acknowledgements are sent without delay now.
     #[must_use]
     pub fn is_quick(&self) -> bool {
         self.left > 0 && !self.interactive

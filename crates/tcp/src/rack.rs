@@ -1,44 +1,46 @@
-//! RACK (RFC 8985): a segment is lost if one that left later has arrived, and the time that reordering may take
+//! RACK (RFC 8985): a segment is lost if one that left later has arrived, and the time allowed for reordering
 //! has passed since.
 
 use crate::flight::{Flight, Marks, Sent};
 use core::time::Duration;
 use firstflight_wire::{Instant, SeqNum};
 
-/// So many SACKed segments mean a loss at once, as long as no reordering was seen (DupThresh, RFC 5681 §3.2).
+/// Number of SACKed segments that mean a loss at once while no reordering was seen (DupThresh, RFC 5681 §3.2).
 pub const DUP_THRESH: u32 = 3;
-/// Recoveries without a D-SACK until the window for reordering is small again (RFC 8985 §6.2 step 4).
+/// Number of recoveries without a D-SACK after which the reordering window is small again (RFC 8985 §6.2 step
+/// 4).
 const PERSIST: u8 = 16;
 
-/// What RACK knows of the path, and of the latest segment that arrived.
+/// What RACK knows about the path and about the newest segment that arrived.
 #[derive(Debug)]
 pub struct Rack {
-    /// When the segment that was sent last among those that arrived left, and its end (RACK.xmit_ts, RACK.end_seq).
+    /// Among the segments that arrived, the one that was sent last: when it left, and its end (RACK.xmit_ts,
+    /// RACK.end_seq).
     newest: (Instant, SeqNum),
     /// Its round-trip time, nanoseconds (RACK.rtt).
     rtt: u64,
     /// The highest number that arrived (RACK.fack).
     fack: SeqNum,
-    /// SND.NXT when a D-SACK last widened the window for reordering (RACK.dsack_round).
+    /// SND.NXT when a D-SACK last widened the reordering window (RACK.dsack_round).
     dsack_round: Option<SeqNum>,
-    /// Quarters of the smallest round-trip time that reordering may take (RACK.reo_wnd_mult).
+    /// The reordering window in quarters of the smallest round-trip time (RACK.reo_wnd_mult).
     quarters: u8,
-    /// Recoveries until that is 1 again (RACK.reo_wnd_persist).
+    /// Recoveries until `quarters` is 1 again (RACK.reo_wnd_persist).
     persist: u8,
     /// RACK.reordering_seen.
     reordering_seen: bool,
-    /// The farthest that something was overtaken, bytes.
+    /// The largest distance by which a segment was overtaken, bytes.
     overtaken: u32,
-    /// The newest changed since losses were last looked for.
+    /// A segment has arrived since the last search for losses.
     advanced: bool,
 }
 
-/// What stands beside RACK when it looks for losses.
+/// Other state of the connection that RACK needs when it looks for losses.
 #[derive(Debug, Clone, Copy)]
 pub struct Path {
     /// Now.
     pub now: Instant,
-    /// In fast recovery, or after a timeout.
+    /// The connection is in fast recovery, or in recovery after a timeout.
     pub recovering: bool,
     /// The smallest round-trip time.
     pub min_rtt: Option<Duration>,
@@ -47,7 +49,7 @@ pub struct Path {
 }
 
 impl Rack {
-    /// Nothing known; the stream begins at `iss`.
+    /// Initial state; the stream begins at `iss`.
     #[inline]
     #[must_use]
     pub fn new(iss: SeqNum) -> Self {
@@ -71,9 +73,10 @@ impl Rack {
         self.fack
     }
 
-    /// `sent` has arrived (RFC 8985 §6.2 steps 2 and 3). `highest` had before the acknowledgement that says so: what
-    /// one acknowledgement tells of may have come in the order of the stream, however it tells. `spurious` says that
-    /// its repetition cannot be what was acknowledged.
+    /// `sent` has arrived (RFC 8985 §6.2 steps 2 and 3). `highest` is [`Rack::highest`] before the
+    /// acknowledgement that reports it: the segments that one acknowledgement reports may have arrived in the
+    /// order of the stream, in whatever order it lists them. `spurious` says that the acknowledgement cannot be
+    /// for a retransmission.
     #[inline(always)]
     pub fn arrived(&mut self, sent: &Sent, highest: SeqNum, now: Instant, spurious: bool) {
         let repeated = sent.marks.has(Marks::REPEATED);
@@ -91,20 +94,20 @@ impl Rack {
         }
     }
 
-    /// Something came behind what left `distance` bytes after its beginning.
+    /// A segment that begins `distance` bytes below the highest number that had arrived came later.
     pub fn see_reordering(&mut self, distance: u32) {
         self.reordering_seen = true;
         self.overtaken = self.overtaken.max(distance);
     }
 
-    /// By how many segments of `mss` bytes the path reorders, as far as it was seen; at least [`DUP_THRESH`].
+    /// The largest reordering seen, in segments of `mss` bytes; at least [`DUP_THRESH`].
     #[must_use]
     pub fn reordering(&self, mss: u32) -> u32 {
         self.overtaken.div_ceil(mss.max(1)).max(DUP_THRESH)
     }
 
-    /// A D-SACK came: something was sent again for nothing, so reordering takes longer than was waited for
-    /// (§6.2 step 4). Once in a round trip.
+    /// A D-SACK arrived: a retransmission was needless, so reordering takes longer than the connection waited
+    /// (§6.2 step 4). Counts once in a round trip.
     //= rfc8985 3.3.2-c
     pub fn duplicate_seen(&mut self, una: SeqNum, nxt: SeqNum) {
         if self.dsack_round.is_some_and(|round| una.ge(round)) {
@@ -117,7 +120,7 @@ impl Rack {
         }
     }
 
-    /// A recovery ended.
+    /// A recovery has ended.
     pub fn recovered(&mut self) {
         self.persist = self.persist.saturating_sub(1);
         if self.persist == 0 {
@@ -125,7 +128,7 @@ impl Rack {
         }
     }
 
-    /// How long a segment may arrive after one that left later (RACK_update_reo_wnd).
+    /// How much later than a segment sent after it a segment may arrive (RACK_update_reo_wnd).
     fn reordering_window(&self, flight: &Flight, path: &Path) -> Duration {
         //= rfc8985 3.3.2-a
         if !self.reordering_seen && (path.recovering || flight.sacked_segments() >= DUP_THRESH) {
@@ -137,8 +140,8 @@ impl Rack {
         (quarter * u32::from(self.quarters)).min(path.srtt.unwrap_or_default())
     }
 
-    /// Takes for lost what is (RACK_detect_loss), if something arrived since the last look; says how long it takes
-    /// until more may be.
+    /// Marks lost segments (RACK_detect_loss) if something arrived since the last search. Returns the time
+    /// until more segments may be lost.
     pub fn detect(&mut self, flight: &mut Flight, path: &Path) -> Option<Duration> {
         if !core::mem::take(&mut self.advanced) {
             return None;
@@ -146,17 +149,19 @@ impl Rack {
         self.look(flight, path)
     }
 
-    /// The same when that time has passed.
+    /// Like [`Rack::detect`], but always searches. For when that time has passed.
     pub fn look(&self, flight: &mut Flight, path: &Path) -> Option<Duration> {
         let patience = Duration::from_nanos(self.rtt) + self.reordering_window(flight, path);
         let (newest, end) = self.newest;
         let mut wait = Duration::ZERO;
         flight.mark(|sent| {
             let repeated = sent.marks.has(Marks::REPEATED);
-            // What leaves at the same time leaves in the order of the stream; nothing is lost the moment it leaves.
+            // Segments with equal times left in the order of the stream. A segment that leaves now is not lost
+            // yet.
             let earlier = sent.at < path.now && (sent.at < newest || (sent.at == newest && sent.end.lt(end)));
             if !earlier {
-                // Nothing behind it left earlier, unless it was sent again.
+                // Only a retransmitted segment can be followed by one that left earlier. Otherwise the search
+                // ends.
                 return repeated.then_some(false);
             }
             let left = patience.saturating_sub(path.now - sent.at);
@@ -166,7 +171,7 @@ impl Rack {
         (!wait.is_zero()).then_some(wait)
     }
 
-    /// After a timeout: whether `sent` left so lately that it may still arrive.
+    /// After a timeout: whether `sent` left so recently that it may still arrive.
     #[must_use]
     pub fn may_arrive(&self, sent: &Sent, now: Instant) -> bool {
         now.nanos_since(sent.at) < self.rtt

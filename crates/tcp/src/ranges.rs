@@ -1,27 +1,28 @@
-//! Sorted, disjoint ranges of sequence numbers: what arrived out of order, what the peer SACKed.
+//! Sorted, disjoint ranges of sequence numbers, for data that arrived out of order and for data that the peer
+//! SACKed.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use firstflight_wire::SeqNum;
 
-/// More holes than this are not remembered: a peer cannot make the list grow. What slow start overshoots by is every
-/// second segment of a window: this is enough for 12 MB.
+/// Largest number of ranges, so that a peer cannot make the list grow without limit. When slow start
+/// overshoots, it loses every second segment of a window: 4,096 ranges are enough for 12 MB.
 pub const MAX_RANGES: usize = 4096;
 
-/// How many ranges are known in the order of their newest segments (RFC 2018 §4).
+/// Number of ranges that are also kept in the order of their newest segments (RFC 2018 §4).
 const RECENT: usize = 3;
 
 /// Half-open ranges `[start, end)`, ascending, neither overlapping nor touching.
 ///
-/// One pointer while it is empty, which it nearly always is.
+/// It is one pointer while it is empty, which it nearly always is.
 #[derive(Debug, Default, Clone)]
 pub struct RangeSet(Option<Box<Ranges>>);
 
-/// The vector is boxed: a connection has the set, and nearly none has a range.
+/// The vector is boxed because every connection has a set, and nearly none has a range.
 #[derive(Debug, Default, Clone)]
 struct Ranges {
     list: Vec<(SeqNum, SeqNum)>,
-    /// Numbers in the ranges that were put first, the newest first.
+    /// One number of each range that was put first, the newest first.
     recent: [Option<SeqNum>; RECENT],
 }
 
@@ -40,8 +41,8 @@ impl RangeSet {
         self.0.as_ref().map_or(&[], |ranges| &ranges.list)
     }
 
-    /// Adds `[start, end)`; returns how many of its numbers are new. Nothing is added when the list
-    /// is full and the range would stand alone.
+    /// Adds `[start, end)`; returns how many of its numbers are new. Adds nothing when the list is full and the
+    /// range touches no other.
     pub fn insert(&mut self, start: SeqNum, end: SeqNum) -> u32 {
         if !start.lt(end) {
             return 0;
@@ -49,7 +50,7 @@ impl RangeSet {
         self.0.get_or_insert_default().insert(start, end)
     }
 
-    /// Forgets everything below `seq`.
+    /// Removes everything below `seq`.
     pub fn remove_below(&mut self, seq: SeqNum) {
         let Some(ranges) = &mut self.0 else { return };
         ranges.remove_below(seq);
@@ -59,7 +60,7 @@ impl RangeSet {
         }
     }
 
-    /// Takes the first range away if it contains or touches `seq`, and returns it.
+    /// If the first range contains or touches `seq`, removes and returns it.
     #[inline]
     pub fn take_from(&mut self, seq: SeqNum) -> Option<(SeqNum, SeqNum)> {
         if self.is_empty() {
@@ -84,7 +85,7 @@ impl RangeSet {
         ranges.get(i).copied().filter(|r| r.0.le(seq))
     }
 
-    /// The range around `seq` comes first from now on, the others in the order that they had (RFC 2018 §4).
+    /// Moves the range around `seq` to the front. The others keep their order (RFC 2018 §4).
     pub fn put_first(&mut self, seq: SeqNum) {
         let Some((start, end)) = self.containing(seq) else { return };
         let Some(ranges) = &mut self.0 else { return };
@@ -100,7 +101,7 @@ impl RangeSet {
         recent.flatten().filter_map(|seq| self.containing(seq))
     }
 
-    /// Forgets everything.
+    /// Removes everything.
     #[inline(always)]
     pub fn clear(&mut self) {
         if !self.is_empty() {
@@ -111,7 +112,7 @@ impl RangeSet {
 
 impl Ranges {
     fn insert(&mut self, start: SeqNum, end: SeqNum) -> u32 {
-        // First range that ends at or after `start`, first that begins after `end`.
+        // The first range that ends at or after `start`, and the first that begins after `end`.
         let first = self.list.partition_point(|r| r.1.lt(start));
         let last = self.list.partition_point(|r| r.0.le(end));
         let Some(touched) = self.list.get(first..last).filter(|t| !t.is_empty()) else {

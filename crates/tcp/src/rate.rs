@@ -1,7 +1,9 @@
-//! How fast the path delivers: a sample for each acknowledgement, after draft-cheng-iccrg-delivery-rate-estimation as
-//! draft-ietf-ccwg-bbr §4.5 has it. Only for algorithms that ask for it.
+//! Samples the delivery rate of the path, one sample for each acknowledgement, after
+//! draft-cheng-iccrg-delivery-rate-estimation in the version of draft-ietf-ccwg-bbr §4.5. Only algorithms that
+//! need samples use it.
 //!
-//! What was so when a segment left is kept here, beside the records of `flight.rs`, which stay small for all others.
+//! The state at the time a segment left is kept here and not in the records of `flight.rs`, so that those stay
+//! small for all other algorithms.
 
 use crate::congestion::{LostSegment, RateSample};
 use crate::flight::{CRUMB, Flight, MANY, Marks, Sent};
@@ -9,7 +11,7 @@ use alloc::collections::VecDeque;
 use core::time::Duration;
 use firstflight_wire::{Instant, SeqNum};
 
-/// What was so when a part of the stream last left (P in the draft).
+/// The state at the time a part of the stream last left (P in the draft).
 #[derive(Debug, Clone, Copy)]
 struct Stamp {
     start: SeqNum,
@@ -26,11 +28,11 @@ struct Stamp {
     in_flight: u32,
     /// P.is_app_limited.
     app_limited: bool,
-    /// It was counted as lost since it left.
+    /// It was counted as lost since it last left.
     counted: bool,
 }
 
-/// The segment that left last among those that one acknowledgement delivers.
+/// Among the segments that one acknowledgement delivers, the one that left last.
 #[derive(Debug, Clone, Copy)]
 struct Newest {
     stamp: Stamp,
@@ -44,11 +46,11 @@ struct Newest {
 struct Gathered {
     bytes: u32,
     newest: Option<Newest>,
-    /// When the last segment left that was sent once (Karn).
+    /// When the newest of the segments that were sent only once left (Karn).
     timed: Option<Instant>,
 }
 
-/// What a sample needs to know beside it.
+/// Other state of the connection that a sample needs.
 #[derive(Debug, Clone, Copy)]
 pub struct Around {
     /// Now.
@@ -59,9 +61,9 @@ pub struct Around {
     pub srtt: Option<Duration>,
     /// Bytes in flight after the acknowledgement.
     pub in_flight: u32,
-    /// The window stopped something.
+    /// The window held back data.
     pub cwnd_limited: bool,
-    /// The peer reports what arrived out of order.
+    /// The peer reports data that arrived out of order.
     pub sack: bool,
     /// Fast recovery is under way.
     pub recovering: bool,
@@ -80,7 +82,7 @@ pub struct Sampler {
     first_sent: Instant,
     /// C.lost, bytes.
     lost: u64,
-    /// The part of it that the last sample had.
+    /// The value of `lost` at the last sample.
     lost_before: u64,
     /// C.app_limited; 0 if the application keeps up.
     app_limited: u64,
@@ -99,8 +101,8 @@ impl Sampler {
         self.app_limited = (self.delivered + u64::from(in_flight)).max(1);
     }
 
-    /// Numbers from `start` to `end` left, for the first time or `again`, with `before` bytes in flight before it and
-    /// `after` behind it.
+    /// The numbers from `start` to `end` left, for the first time or `again`, with `before` bytes in flight
+    /// before and `after` bytes in flight after.
     pub fn sent(
         &mut self,
         (start, end): (SeqNum, SeqNum),
@@ -133,13 +135,13 @@ impl Sampler {
         }
     }
 
-    /// As for the records: no more than one for so many bytes.
+    /// Like the records, at most one stamp for each `CRUMB` bytes once there are `MANY`.
     fn is_crowded(&self, end: SeqNum) -> bool {
         let bytes = self.stamps.front().map_or(0, |stamp| end.distance_from(stamp.start));
         self.stamps.len() >= MANY && self.stamps.len() as u32 > bytes / CRUMB
     }
 
-    /// Stamps anew what lies within `fresh`.
+    /// Replaces the stamps within the range of `fresh`.
     fn stamp_again(&mut self, fresh: Stamp) {
         let mut index = self.index(fresh.start);
         if self.stamps.get(index).is_some_and(|stamp| stamp.start.lt(fresh.start)) {
@@ -170,7 +172,7 @@ impl Sampler {
         }
     }
 
-    /// The peer has `sent`, which was not known before.
+    /// `sent` is newly known to have arrived.
     pub fn delivered(&mut self, sent: &Sent, now: Instant) {
         let len = sent.end.distance_from(sent.start);
         self.delivered += u64::from(len);
@@ -190,7 +192,7 @@ impl Sampler {
         }
     }
 
-    /// Gives `each` what `flight` has that is taken for lost and was not counted as that.
+    /// Calls `each` for the ranges of `flight` that are marked as lost and were not counted as lost yet.
     pub fn losses(&mut self, flight: &Flight, sack: bool, now: Instant, mut each: impl FnMut(&LostSegment)) {
         let mut index = 0;
         for sent in (0..flight.len()).map_while(|i| flight.get(i)).filter(|sent| sent.marks.waits()) {
@@ -216,8 +218,8 @@ impl Sampler {
         }
     }
 
-    /// The sample of an acknowledgement whose segments were given to [`Sampler::delivered`]; up to `una` everything
-    /// has arrived.
+    /// The sample of an acknowledgement whose segments were passed to [`Sampler::delivered`]. Everything up to
+    /// `una` has arrived.
     pub fn sample(&mut self, una: SeqNum, around: &Around) -> RateSample {
         let Gathered { bytes, newest, timed } = core::mem::take(&mut self.gathered);
         if self.app_limited != 0 && self.delivered > self.app_limited {
@@ -250,8 +252,8 @@ impl Sampler {
             sample.sent_in_flight = stamp.in_flight;
             sample.app_limited = stamp.app_limited;
             let interval = (newest.sent - stamp.first_sent).max(self.delivered_at - stamp.delivered_at);
-            // A shorter one is of a repetition that was not needed. Without SACK what a repetition delivers came
-            // earlier.
+            // A shorter interval belongs to a needless retransmission. Without SACK, the data that a
+            // retransmission delivers had arrived earlier.
             let plausible = around.min_rtt.is_none_or(|min| interval >= min);
             if plausible && (around.sack || !newest.repeated) && !interval.is_zero() {
                 let rate = u128::from(sample.delivered) * 1_000_000_000 / interval.as_nanos();

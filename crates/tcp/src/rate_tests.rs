@@ -7,7 +7,7 @@ fn ms(n: u64) -> Instant {
 }
 
 fn seq(n: u32) -> SeqNum {
-    // Close to the wrap.
+    // Close to the wrap of the sequence numbers.
     SeqNum::new(n.wrapping_sub(2500))
 }
 
@@ -81,7 +81,7 @@ fn acknowledgements_that_come_together_do_not_raise_the_rate() {
     for n in 20..40 {
         wire.send(n, ms(u64::from(n)));
     }
-    // Nineteen segments that left within 19 ms are acknowledged 39 ms after the first left.
+    // Nineteen segments that left within 19 ms are acknowledged 39 ms after the first one left.
     let sample = wire.ack(40, ms(60));
     assert!(sample.rate <= 1_000_000, "{sample:?}");
 }
@@ -130,7 +130,7 @@ fn a_repetition_that_was_not_needed_measures_nothing() {
     (0..5).for_each(|n| wire.send(n, ms(0)));
     wire.lose(0, ms(10));
     wire.send_again(0, ms(10));
-    // Sooner than anything ever came back: the original was only late.
+    // The answer is faster than any before, so it answers the original, which was only late.
     let sample = wire.ack(5, ms(15));
     assert_eq!((sample.rate, sample.rtt), (0, Some(Duration::from_millis(15))));
     assert_eq!((sample.delivered, sample.prior_delivered), (5000, Some(0)));
@@ -152,7 +152,7 @@ fn stamps_are_cut_as_segments_are() {
     let mut wire = Wire::default();
     (0..3).for_each(|n| wire.send(n, ms(0)));
     wire.lose(1, ms(20));
-    // Half of it goes again.
+    // Half of the segment is sent again.
     wire.flight.repeat(seq(1000), seq(1500), ms(25));
     wire.sampler.sent((seq(1000), seq(1500)), true, (2000, 2500), ms(25));
     assert_eq!(wire.sampler.stamps.len(), 4);

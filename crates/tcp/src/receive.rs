@@ -1,4 +1,4 @@
-//! The receiving half: what has arrived, what window we offer, when to acknowledge.
+//! The receiving half: the data that has arrived, the window to offer, and when to acknowledge.
 
 use crate::buffer::{Pool, Ring};
 use crate::config::FIRST_BUFFER;
@@ -9,32 +9,32 @@ use firstflight_wire::hint::likely;
 use firstflight_wire::tcp::SackBlocks;
 use firstflight_wire::{Instant, SeqNum};
 
-/// A peer with more window than this is not told that there is more; its next data brings it.
+/// If the peer has more window than this, no window update is sent: its next data brings one. Bytes.
 const SHORT: u32 = 32 << 10;
-/// What is shorter is no full segment of any path (Linux: `TCP_MIN_MSS`), bytes.
+/// A shorter segment is not a full segment on any path (Linux: `TCP_MIN_MSS`), bytes.
 const SMALLEST_FULL: u16 = 88;
 
-/// What became of a segment's payload.
+/// The result for a segment's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
-    /// Nothing new in it.
+    /// It contained nothing new.
     Duplicate,
     /// This many bytes became readable.
     InOrder(u32),
     /// Kept behind a hole.
     OutOfOrder,
-    /// No memory: as if it were lost.
+    /// There is no memory: the payload is treated as lost.
     NoRoom,
 }
 
-/// How urgently the peer must hear from us.
+/// How urgently an acknowledgement must be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AckNeed {
     /// Nothing to acknowledge.
     None,
-    /// May wait for the delayed-ACK timer.
+    /// It may wait for the delayed-ACK timer.
     Delayed,
-    /// At once.
+    /// It must leave at once.
     Now,
 }
 
@@ -51,13 +51,14 @@ pub struct Receive {
     fin: Option<SeqNum>,
     buf: Ring,
     ahead: RangeSet,
-    /// What came last though it was there: the next acknowledgement reports it (RFC 2883).
+    /// The newest data that arrived although it was already there: the next acknowledgement reports it (RFC
+    /// 2883).
     twice: Option<(SeqNum, SeqNum)>,
-    /// Bytes that may wait to be read now.
+    /// Bytes that may wait to be read at present.
     limit: u32,
-    /// Most that is offered now: once data was acknowledged it grows with what arrives, up to `limit`.
+    /// Bytes offered at most at present. Once data was acknowledged, it grows with what arrives, up to `limit`.
     offer: u32,
-    /// Where and when the round trip began for which arrivals are counted.
+    /// RCV.NXT and time at the start of the round trip in which arrivals are counted.
     round: SeqNum,
     round_at: Instant,
     unacked: u32,
@@ -65,10 +66,10 @@ pub struct Receive {
     pub last_ack_sent: SeqNum,
     /// Newest timestamp to echo (TS.Recent).
     pub ts_recent: u32,
-    /// When it was taken, to let it expire after 24 days (RFC 7323 §5.5).
+    /// When `ts_recent` was taken, to let it expire after 24 days (RFC 7323 §5.5).
     pub ts_recent_at: Instant,
     peer_mss: u16,
-    /// As large are the peer's full segments, as far as it has shown: a path may take less than the MSS.
+    /// Size of the peer's full segments as seen so far: the path may take less than the MSS.
     full: u16,
     /// Shift of the windows we offer.
     pub scale: u8,
@@ -79,7 +80,7 @@ pub struct Receive {
 }
 
 impl Receive {
-    /// A half that has seen the peer's SYN at `irs` and may come to offer `most` bytes.
+    /// A half that has seen the peer's SYN at `irs` and may later offer up to `most` bytes.
     #[inline(always)]
     #[must_use]
     pub fn new(irs: SeqNum, most: u32, scale: u8, mss: u16) -> Self {
@@ -114,7 +115,7 @@ impl Receive {
         self.offer = first.min(self.limit);
     }
 
-    /// The peer's SYN was seen, at `irs`. Nothing was taken before.
+    /// The peer's SYN was seen, at `irs`. No data was taken before.
     #[inline(always)]
     pub fn begin(&mut self, irs: SeqNum) {
         let nxt = irs + 1;
@@ -158,7 +159,7 @@ impl Receive {
         self.edge.distance_from(self.nxt) >> self.scale == 0
     }
 
-    /// Takes the first `skip` numbers for granted without delivering them: a preamble.
+    /// Moves past the first `skip` numbers (a preamble) without delivering them.
     pub fn skip(&mut self, skip: u32) {
         self.nxt += skip;
         self.edge += skip;
@@ -174,8 +175,8 @@ impl Receive {
         self.take_any(pool, seq, payload)
     }
 
-    /// The same for all of `payload`, which is next in order and within the window; nothing lies behind it, no FIN
-    /// either. What follows is what the long way comes to.
+    /// Like [`Receive::take`], for a `payload` that is next in order and fits into the window, with no data and
+    /// no FIN behind it. Must match the general path.
     #[inline(always)]
     fn take_next(&mut self, pool: &mut Pool, payload: &[u8]) -> Taken {
         let len = payload.len() as u32;
@@ -187,10 +188,10 @@ impl Receive {
         Taken::InOrder(len)
     }
 
-    /// So many bytes, which are in the buffer, are next in order.
+    /// `bytes` bytes, which are already in the buffer, are next in order.
     #[inline(always)]
     fn arrived(&mut self, bytes: u32) {
-        // Not by order: 2 GiB later the IRS is ahead again.
+        // Compare for equality, not by order: after 2 GiB the IRS would be ahead again.
         if self.last_ack_sent != self.irs + 1 {
             self.offer = self.offer.saturating_add(bytes.saturating_mul(2)).min(self.limit);
         }
@@ -222,7 +223,8 @@ impl Receive {
             //= rfc9293 SHLD-31
             let added = self.ahead.insert(seq, seq + n as u32);
             if added == 0 {
-                // A full list takes nothing new: then it is not there at all.
+                // A full list adds nothing. Then the data is treated as lost, unless the list already contained
+                // it.
                 if self.ahead.containing(seq).is_none() {
                     return Taken::NoRoom;
                 }
@@ -234,14 +236,15 @@ impl Receive {
         }
         let mut taken = n as u32;
         if !self.ahead.is_empty() || self.fin.is_some() {
-            // It fills a hole, in whole or in part, if only in front of a FIN: the sender is waiting to hear of it.
+            // It fills a hole in whole or in part, perhaps only the one in front of a FIN: the sender is
+            // waiting for this news.
             self.need = AckNeed::Now;
         }
-        // It may reach over several holes at once.
+        // It may overlap several holes at once.
         let end = self.nxt + taken;
         while let Some(behind) = self.ahead.take_from(self.nxt + taken) {
             if self.twice.is_none() {
-                // Of several the first (RFC 2883 §4).
+                // If several ranges came twice, report the first (RFC 2883 §4).
                 self.came_twice(behind.0, behind.1.min(end));
             }
             taken = taken.max(behind.1.distance_from(self.nxt));
@@ -251,15 +254,15 @@ impl Receive {
         Taken::InOrder(taken)
     }
 
-    /// Numbers from `start` to `end` came though they were there.
+    /// The numbers from `start` to `end` arrived although they were already there.
     pub fn came_twice(&mut self, start: SeqNum, end: SeqNum) {
         if start.lt(end) {
             self.twice = Some((start, end));
         }
     }
 
-    /// Notes the peer's FIN at `seq`, just behind its last byte, unless it lies beyond the window. A second FIN at
-    /// another place, or one where there is text, is the peer's error and ignored.
+    /// Notes the peer's FIN at `seq`, just behind its last byte, unless it lies beyond the window. A second FIN
+    /// at another number, or one where data is, is the peer's error and is ignored.
     #[inline(always)]
     pub fn note_fin(&mut self, seq: SeqNum) {
         let inside = !seq.lt(self.nxt) && seq.le(self.edge);
@@ -268,21 +271,21 @@ impl Receive {
         }
     }
 
-    /// Takes the FIN if it is next; true once.
+    /// Takes the FIN if it is next in order. Returns true once.
     #[inline(always)]
     pub fn take_fin(&mut self) -> bool {
         if self.fin == Some(self.nxt) {
             self.nxt += 1;
             self.edge = self.edge.max(self.nxt);
-            // Nothing is behind it, whatever came.
+            // Nothing is valid behind a FIN.
             self.ahead.clear();
             return true;
         }
         false
     }
 
-    /// Decides how to acknowledge what [`Receive::take`] took (RFC 5681 §4.2: every second full
-    /// segment; at once when a hole appears, is filled or something came twice, and as long as it is `quick`).
+    /// Decides how to acknowledge what [`Receive::take`] took (RFC 5681 §4.2): every second full segment, and
+    /// at once when a hole appears or is filled, when data came twice, or while `quick` is set.
     //= rfc9293 SHLD-18 SHLD-19
     //= rfc2018 4-d
     #[inline(always)]
@@ -295,15 +298,16 @@ impl Receive {
         self.need = self.need.max(need);
     }
 
-    /// How large the peer's segments may be, bytes.
+    /// Largest size of the peer's segments, bytes.
     #[must_use]
     pub fn segment_size(&self) -> u32 {
         u32::from(self.peer_mss)
     }
 
-    /// Takes note of a segment of `len` bytes, and says whether it is a full one. What is not `pushed` does not end a
-    /// write, so its sender makes none that is larger: the path's MTU is small, or it leaves room for options that it did
-    /// not send (RFC 5681 §4.2 on senders that use less than the MSS; Linux measures likewise).
+    /// Notes a segment of `len` bytes, and returns whether it is a full one. A segment without PSH (not
+    /// `pushed`) does not end a write, so its sender sends none that is larger: the path's MTU is small, or the
+    /// sender leaves room for options that it did not send (RFC 5681 §4.2 on senders that use less than the
+    /// MSS; Linux measures in the same way).
     #[inline(always)]
     pub fn measure(&mut self, len: usize, pushed: bool) -> bool {
         let len = len.min(usize::from(self.peer_mss)) as u16;
@@ -313,9 +317,9 @@ impl Receive {
         len >= self.full
     }
 
-    /// Once in a round trip of `rtt` nanoseconds: a peer that filled a quarter of the window, and an application that reads, get
-    /// a larger one, up to `most`. Slow start fills twice as much a round trip later, when the larger one has just been
-    /// heard of.
+    /// Once in a round trip of `rtt` nanoseconds: grows the window, up to `most`, if the peer filled a quarter
+    /// of it and the application reads. A quarter is enough, because slow start doubles in each round trip:
+    /// when the peer has just learnt of the larger window, it already sends twice as much.
     #[inline]
     pub fn tune(&mut self, most: u32, rtt: Option<u64>, now: Instant) {
         if self.limit < most {
@@ -329,7 +333,7 @@ impl Receive {
         let Some(rtt) = rtt.filter(|rtt| now.nanos_since(began) >= *rtt) else { return };
         let arrived = self.nxt.distance_from(start);
         let left = self.buf.len() as u32;
-        // Longer ago than two round trips it was not one of them: the peer had been silent.
+        // If the round began two round trips ago or more, the peer was silent, and the count says nothing.
         if now.nanos_since(began) < rtt * 2 && arrived >= self.limit / 4 && left <= self.limit / 4 {
             let whole = self.offer == self.limit;
             self.limit = self.limit.saturating_mul(2).min(most);
@@ -340,14 +344,16 @@ impl Receive {
         (self.round, self.round_at) = (self.nxt, now);
     }
 
-    /// Sets how large the peer's segments may be; full ones are taken to be as large until they show that they are not.
+    /// Sets the largest size of the peer's segments. Its full segments are assumed to be as large until it
+    /// sends smaller ones.
     pub fn set_segment_size(&mut self, mss: u16) {
         (self.peer_mss, self.full) = (mss, mss);
     }
 
-    /// Copies out up to `out.len()` readable bytes; tells whether the window opened enough to say so.
+    /// Copies up to `out.len()` readable bytes and removes them; returns how many. Asks for a window update if
+    /// the window opened enough.
     pub fn read(&mut self, pool: &mut Pool, out: &mut [u8]) -> usize {
-        // Who reads until there is nothing more asks once in vain.
+        // Fast path for a caller that reads until nothing is left: its last call finds no data.
         if !self.buf.has_memory() {
             return 0;
         }
@@ -362,15 +368,15 @@ impl Receive {
         n
     }
 
-    /// Copies up to `out.len()` readable bytes and leaves them.
+    /// Copies up to `out.len()` readable bytes and keeps them.
     pub fn peek(&self, out: &mut [u8]) -> usize {
         let n = out.len().min(self.buf.len());
         self.buf.copy_to(0, &mut out[..n]);
         n
     }
 
-    /// Whether the peer should be told that the window opened: only if it is about to run out of it,
-    /// and by enough to be worth a segment (silly-window avoidance, RFC 9293 §3.8.6.2.2).
+    /// Whether to send a window update: only if the peer has little window left, and if the window opened by
+    /// enough to justify a segment (silly-window avoidance, RFC 9293 §3.8.6.2.2).
     //= rfc9293 MUST-39
     fn runs_short(&self) -> bool {
         let left = self.edge.distance_from(self.nxt);
@@ -386,14 +392,15 @@ impl Receive {
         if edge.gt(self.edge) { edge.distance_from(self.edge) } else { 0 }
     }
 
-    /// The window field of a segment that leaves now; moves the edge by whole segments only
-    /// (RFC 9293 §3.8.6.2.2). `unscaled` for segments with SYN.
+    /// The window field of a segment that leaves now. Moves the edge by whole segments only (RFC 9293
+    /// §3.8.6.2.2). Use `unscaled` for segments with SYN.
     #[inline(always)]
     pub fn window(&mut self, unscaled: bool) -> u16 {
         let opened = self.opened();
         //= rfc7323 2.2-d
         if unscaled {
-            // A SYN-ACK that is sent again says no more than 65,535, but what was offered since stays.
+            // A SYN-ACK that is sent again offers at most 65,535 bytes, but keeps what was offered since the
+            // first one.
             let window = (self.edge + opened).distance_from(self.nxt).min(0xffff);
             self.edge = self.edge.max(self.nxt + window);
             return window as u16;
@@ -407,8 +414,9 @@ impl Receive {
         (window >> self.scale).min(0xffff) as u16
     }
 
-    /// Whether `opened` bytes, less than a step of the scale, make a whole one of the window's rest: what was offered
-    /// in smaller steps (65,535 bytes in a SYN) would be taken back for want of them (RFC 7323 §2.4).
+    /// Whether `opened` bytes, which are less than a step of the scale, complete a step together with the
+    /// window's remainder. Without them, a window offered in smaller steps (65,535 bytes in a SYN) would be
+    /// taken back in part (RFC 7323 §2.4).
     #[inline]
     fn completes_step(&self, opened: u32) -> bool {
         let step = 1 << self.scale;
@@ -425,8 +433,8 @@ impl Receive {
         self.twice = None;
     }
 
-    /// The SACK blocks to send: what came twice, with the block that it is part of (RFC 2883 §4), then that of the
-    /// newest segment and the most recent others (RFC 2018 §4).
+    /// The SACK blocks to send: first the data that came twice with the block that contains it (RFC 2883 §4),
+    /// then the block of the newest segment, then the most recent other blocks (RFC 2018 §4).
     #[must_use]
     pub fn sack_blocks(&self) -> SackBlocks {
         let mut blocks = SackBlocks::EMPTY;
@@ -447,7 +455,7 @@ impl Receive {
         blocks
     }
 
-    /// Full segments of the peer that fit into the window offered.
+    /// Number of the peer's full segments that fit into the offered window.
     #[must_use]
     pub fn segments(&self) -> u32 {
         self.edge.distance_from(self.nxt) / u32::from(self.peer_mss).max(1)
@@ -467,7 +475,7 @@ impl Receive {
         !self.ahead.is_empty() || self.twice.is_some()
     }
 
-    /// Nothing more arrives: what lies behind a gap will never be read. Bytes in order stay.
+    /// Nothing more will arrive, so data behind a hole can never be read and is dropped. Bytes in order stay.
     pub fn end(&mut self, pool: &mut Pool) {
         self.ahead.clear();
         if self.buf.is_empty() {

@@ -16,7 +16,7 @@ fn behind_hundreds_of_holes_everything_is_kept() {
     }
 }
 
-/// A peer that makes too many of them is not told that we have what we have not.
+/// If a peer makes too many holes, no SACK block reports data that was not kept.
 #[test]
 fn what_is_not_kept_is_not_reported() {
     let mut pool = Pool::new(16 << 20);
@@ -77,7 +77,7 @@ fn no_larger_window_for_an_application_that_does_not_read_or_a_peer_that_waits()
     assert_eq!(rcv.limit, 1 << 20, "a quarter of it in three seconds");
 }
 
-/// Sequence numbers compare within 2 GiB: nothing may be measured from the IRS for longer.
+/// Sequence numbers compare only within 2 GiB, so no distance may be measured from the IRS beyond that.
 #[test]
 fn what_is_offered_grows_behind_two_gibibytes_too() {
     let mut pool = Pool::new(16 << 20);
@@ -102,14 +102,14 @@ fn a_syn_ack_sent_again_takes_no_window_back() {
     assert!(rcv.acceptable(SeqNum::new(500_000), 1000, false));
 }
 
-/// RFC 7323 §2.4: a SYN says no more than 65,535 bytes, which are 255 steps of 256 and a rest.
+/// RFC 7323 §2.4: a SYN offers at most 65,535 bytes, which are 255 steps of 256 bytes and a remainder.
 //= rfc9293 SHLD-14 test
 #[test]
 fn what_a_syn_offered_is_not_taken_back_for_want_of_a_byte() {
     let mut rcv = Receive::new(SeqNum::new(0), 1 << 16, 8, 1000);
     assert_eq!(rcv.window(true), 0xffff);
     assert_eq!(rcv.window(false), 256);
-    // A window of less than a segment is not opened by crumbs.
+    // A window smaller than a segment does not open in tiny steps.
     let mut pool = Pool::new(1 << 20);
     let mut out = [0; 255];
     let mut rcv = Receive::new(SeqNum::new(0), 1024, 8, 1000);
@@ -120,7 +120,7 @@ fn what_a_syn_offered_is_not_taken_back_for_want_of_a_byte() {
     assert_eq!(rcv.window(false), 0);
 }
 
-/// A FIN needs no room: its number may be the one behind the window. Text there is refused.
+/// A FIN needs no room in the buffer: its number may be the one just behind the window. Data there is refused.
 #[test]
 fn a_fin_may_be_the_number_behind_the_window() {
     let mut pool = Pool::new(1 << 20);

@@ -1,43 +1,44 @@
-//! Where loss recovery stands, how the window shrinks in it (PRR, RFC 9937), and what would show that it was for
-//! nothing (Eifel, RFC 3522; D-SACK, RFC 3708; F-RTO, RFC 5682).
+//! The state of loss recovery, how the window shrinks during it (PRR, RFC 9937), and what shows that it was
+//! needless (Eifel, RFC 3522; D-SACK, RFC 3708; F-RTO, RFC 5682).
 
 use crate::ranges::RangeSet;
 use alloc::boxed::Box;
 use firstflight_wire::{Instant, SeqNum};
 
-/// Where loss recovery stands.
+/// The state of loss recovery.
 #[derive(Debug, Default)]
 pub enum Recovery {
-    /// Nothing is known to be lost.
+    /// No segment is known to be lost.
     #[default]
     Open,
-    /// The window shrinks though nothing was lost: a packet was marked (RFC 3168 §6.1.2).
+    /// The window shrinks although nothing was lost, because a packet was marked (RFC 3168 §6.1.2).
     Reducing(Box<Episode>),
-    /// Something was lost, and what arrives says so.
+    /// A segment was lost, as the acknowledgements show.
     Fast(Box<Episode>),
-    /// The retransmission timer said so.
+    /// A segment was lost, as the retransmission timer shows.
     Loss(Box<Episode>),
 }
 
-/// One recovery.
+/// One period of recovery.
 #[derive(Debug)]
 pub struct Episode {
-    /// Everything sent when it began (RecoveryPoint); acknowledged, it is over.
+    /// The highest number sent when it began (RecoveryPoint). The recovery ends when everything below is
+    /// acknowledged.
     pub point: SeqNum,
-    /// How the window shrinks; none if only the size of a probe was at fault, or after a timeout.
+    /// How the window shrinks; `None` after a timeout, or if only a probe's size caused the loss.
     pub prr: Option<Prr>,
-    /// After a timeout: whether it may have come too early.
+    /// After a timeout: whether it may have been spurious.
     pub frto: Frto,
 }
 
 /// F-RTO with SACK (RFC 5682 §3.1): what the first acknowledgements after a timeout show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Frto {
-    /// Nothing any more: conventional recovery.
+    /// F-RTO is over: conventional recovery.
     Off,
     /// Step 1: only the first segment was sent again.
     Begun,
-    /// Step 2b: new data goes, and nothing again, until it is acknowledged.
+    /// Step 2b: new data is sent, and no retransmission, until the new data is acknowledged.
     Asking,
 }
 
@@ -52,7 +53,7 @@ impl Recovery {
         }
     }
 
-    /// The same, to be changed.
+    /// The recovery, mutable, if there is one.
     #[inline]
     pub fn episode_mut(&mut self) -> Option<&mut Episode> {
         match self {
@@ -61,28 +62,28 @@ impl Recovery {
         }
     }
 
-    /// Nothing is known to be lost.
+    /// Whether no recovery is under way.
     #[inline]
     #[must_use]
     pub fn is_open(&self) -> bool {
         matches!(self, Self::Open)
     }
 
-    /// Something was lost, and all that was sent by then is not acknowledged.
+    /// Whether a segment was lost and not everything sent by then is acknowledged.
     #[inline]
     #[must_use]
     pub fn is_repairing(&self) -> bool {
         matches!(self, Self::Fast(_) | Self::Loss(_))
     }
 
-    /// What was lost was too large for the path, so the window does not shrink.
+    /// Whether the lost segment was too large for the path, so that the window does not shrink.
     #[inline]
     #[must_use]
     pub fn is_spared(&self) -> bool {
         matches!(self, Self::Fast(e) if e.prr.is_none())
     }
 
-    /// New data goes, and nothing again (F-RTO step 2b).
+    /// Whether only new data may be sent, and no retransmission (F-RTO step 2b).
     #[inline]
     #[must_use]
     pub fn asks(&self) -> bool {
@@ -90,19 +91,19 @@ impl Recovery {
     }
 }
 
-/// Proportional rate reduction (RFC 9937): what leaves in a recovery follows what arrives, so that the window is at
-/// the new threshold when the recovery ends. Bytes.
+/// Proportional rate reduction (RFC 9937): during a recovery, sending follows what arrives, so that the window
+/// is at the new threshold when the recovery ends. All values are in bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Prr {
-    /// The threshold.
+    /// The slow-start threshold.
     ssthresh: u32,
-    /// What was under way when the recovery began (RecoverFS).
+    /// Bytes under way when the recovery began (RecoverFS).
     flight: u32,
-    /// What has arrived since (prr_delivered).
+    /// Bytes that have arrived since (prr_delivered).
     delivered: u32,
-    /// What has left since (prr_out).
+    /// Bytes that were sent since (prr_out).
     out: u32,
-    /// The window now.
+    /// The current window.
     window: u32,
     mss: u32,
 }
@@ -114,15 +115,15 @@ impl Prr {
         Self { ssthresh, flight: flight.max(1), delivered: 0, out: 0, window: 0, mss: mss.max(1) }
     }
 
-    /// The window, with it the next segment may leave.
+    /// The window, within which the next segment may leave.
     #[inline]
     #[must_use]
     pub fn window(&self) -> u32 {
         self.window
     }
 
-    /// `delivered` bytes have arrived, `pipe` are under way; `safe` says that the oldest number moved and nothing
-    /// more was found lost (SafeACK).
+    /// `delivered` bytes have arrived, and `pipe` bytes are under way. `safe` says that the oldest number moved
+    /// and no more losses were found (SafeACK).
     pub fn acknowledged(&mut self, delivered: u32, pipe: u32, safe: bool) {
         if delivered == 0 {
             return;
@@ -131,7 +132,7 @@ impl Prr {
         let mut room = if pipe > self.ssthresh {
             let share = u64::from(self.delivered) * u64::from(self.ssthresh);
             let share = share.div_ceil(u64::from(self.flight)).min(u64::from(u32::MAX)) as u32;
-            // Whole segments: less than one cannot leave.
+            // Round up to whole segments, because less than one cannot leave.
             share.saturating_sub(self.out).div_ceil(self.mss) * self.mss
         } else {
             let more = if safe { self.mss } else { 0 };
@@ -139,34 +140,36 @@ impl Prr {
             room.min(self.ssthresh - pipe)
         };
         if self.out == 0 {
-            // The first retransmission goes at once.
+            // The first retransmission is sent at once.
             room = room.max(self.mss);
         }
         self.window = pipe.saturating_add(room);
     }
 
-    /// `bytes` left.
+    /// `bytes` were sent.
     #[inline]
     pub fn sent(&mut self, bytes: u32) {
         self.out = self.out.saturating_add(bytes);
     }
 }
 
-/// What would show that the last reduction of the window was for nothing.
+/// What would show that the last reduction of the window was needless.
 #[derive(Debug, Clone)]
 pub struct Undo {
-    /// The oldest number when it happened: repetitions below were of an earlier one.
+    /// The oldest number at the reduction: retransmissions below it belong to an earlier one.
     pub marker: SeqNum,
-    /// When something was first sent again since: an echo of an earlier time is of an original (Eifel, RFC 3522).
+    /// When the first retransmission since then left. An echo of an earlier time belongs to an original (Eifel,
+    /// RFC 3522).
     pub first: Option<Instant>,
-    /// Segments sent again that the peer has not reported as duplicates (RFC 3708 §2); `None` until there was one.
+    /// Retransmitted segments that the peer has not reported as duplicates (RFC 3708 §2); `None` before the
+    /// first retransmission.
     pub repeated: Option<u32>,
     /// What was sent again.
     ranges: RangeSet,
 }
 
 impl Undo {
-    /// A reduction happens now; `repeated` segments are already under way again.
+    /// The window is reduced now; `repeated` retransmissions are already under way.
     #[must_use]
     pub fn new(marker: SeqNum, repeated: u32) -> Self {
         Self {
@@ -177,15 +180,15 @@ impl Undo {
         }
     }
 
-    /// Numbers from `start` to `end` leave again.
+    /// Numbers from `start` to `end` are sent again.
     pub fn repeat(&mut self, start: SeqNum, end: SeqNum, now: Instant) {
         self.first.get_or_insert(now);
         self.repeated = Some(self.repeated.unwrap_or(0).saturating_add(1));
         self.ranges.insert(start, end);
     }
 
-    /// The peer had `segments` already that came again, from `start` on; true if it was we who sent them again, not
-    /// the network that doubled them.
+    /// The peer received `segments` segments, from `start` on, that it already had. Returns true if we sent
+    /// them again, and false if the network duplicated them.
     pub fn duplicate(&mut self, start: SeqNum, segments: u32) -> bool {
         let ours = start.ge(self.marker) && self.ranges.containing(start).is_some();
         if let Some(repeated) = self.repeated.as_mut().filter(|_| ours) {
@@ -194,7 +197,7 @@ impl Undo {
         ours
     }
 
-    /// All that was sent again since was there already.
+    /// Whether every segment sent again since then was a duplicate.
     #[must_use]
     pub fn all_duplicates(&self) -> bool {
         self.repeated == Some(0)

@@ -82,12 +82,12 @@ mod tests {
         assert!(!reopening.may_wait() && reopening.next(HERE).is_none());
         reopening.refused(HERE, true);
         for n in 0..REPETITIONS {
-            // More room for the same peer is not a repetition.
+            // An update with more room for the same peer is not a repetition.
             assert_eq!((reopening.next(HERE), reopening.next(HERE)), (Some(n), Some(n)));
             reopening.repeat();
         }
         assert_eq!(reopening.next(HERE), None);
-        // A probe does not begin them anew, but another closing does.
+        // A probe does not restart the repetitions, but closing the window again does.
         reopening.refused(HERE, false);
         assert_eq!((reopening.may_wait(), reopening.next(HERE)), (false, None));
         reopening.refused(HERE, true);
@@ -103,7 +103,7 @@ mod tests {
         assert!(!reopening.may_wait(), "the window was never closed");
         reopening.opened(HERE);
         assert!(!reopening.may_wait() && reopening.next(HERE).is_none());
-        // Its first probe comes late.
+        // The peer's first probe arrives late.
         reopening.refused(HERE, false);
         assert_eq!(reopening.next(HERE), Some(0));
         assert!(reopening.end() && !reopening.end());

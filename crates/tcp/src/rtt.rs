@@ -3,19 +3,19 @@
 use core::time::Duration;
 use firstflight_wire::Instant;
 
-/// The timeout before anything was measured (RFC 6298 §2.1).
+/// The timeout before the first measurement (RFC 6298 §2.1).
 //= rfc6298 2.1-a
 pub const INITIAL_RTO: Duration = Duration::from_secs(1);
 
 /// The smallest timeout, as in Linux.
 ///
-/// RFC 6298 §2.4 says that it SHOULD be 1 s. With that, a loss at the tail of a short answer costs
-/// many round trips on today's paths. What protects against spurious timeouts here instead: the
-/// 200 ms are the floor of the variance term, so they come *on top of* the smoothed round-trip time
-/// and leave room for the peer's delayed acknowledgement.
+/// RFC 6298 §2.4 says that it SHOULD be 1 s. With 1 s, a loss at the tail of a short answer costs many round
+/// trips on today's paths. Another rule protects against spurious timeouts here: 200 ms is the floor of the
+/// variance term, so it is *added to* the smoothed round-trip time and leaves room for the peer's delayed
+/// acknowledgement.
 //= rfc6298 2.4-a
 pub const MIN_RTO: Duration = Duration::from_millis(200);
-/// The same in nanoseconds.
+/// [`MIN_RTO`] in nanoseconds.
 pub(crate) const MIN_RTO_NANOS: u64 = MIN_RTO.as_nanos() as u64;
 
 /// The largest timeout, backed off or not (RFC 6298 §2.5 allows a maximum of at least 60 s).
@@ -26,29 +26,29 @@ const MAX_US: u32 = 120_000_000;
 const INITIAL_US: u32 = 1_000_000;
 /// `min_rtt` before the first sample.
 const UNKNOWN: u32 = u32::MAX;
-/// The smallest round-trip time is that of this stretch of time and the one before, 150 s each in units of 2³⁰ ns:
-/// what is older (Linux: 5 min) says nothing of the path any more.
+/// Length of a stretch in units of 2³⁰ ns, about 150 s. The smallest round-trip time is taken over the current
+/// stretch and the one before. Older samples (Linux: 5 min) say nothing about the path any more.
 const STRETCH: u16 = 140;
 
 /// Smoothed round-trip time, its variation and the retransmission timeout of one connection.
 ///
-/// Karn's algorithm (RFC 6298 §3) is the caller's: it must not give samples of segments that were
-/// sent twice, unless a timestamp says which of them was acknowledged.
+/// The caller applies Karn's algorithm (RFC 6298 §3): it must not pass samples of segments that were sent
+/// twice, unless a timestamp says which copy was acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RttEstimator {
     /// 8 · SRTT in µs: the scale keeps the fraction that the gain 1/8 would lose.
     srtt_8: u32,
-    /// 4 · RTTVAR in µs; before the first sample the timeout, not backed off.
+    /// 4 · RTTVAR in µs. Before the first sample: the timeout without backoff.
     rttvar_4: u32,
-    /// Smallest sample of this stretch in µs, or `UNKNOWN`.
+    /// Smallest sample of the current stretch in µs, or `UNKNOWN`.
     min_us: u32,
-    /// The same of the stretch before.
+    /// Smallest sample of the stretch before in µs, or `UNKNOWN`.
     min_before_us: u32,
-    /// When RTTVAR last fell, µs, wrapping.
+    /// When RTTVAR last fell, in µs, wrapping.
     fell: u32,
     /// When the stretch began, in units of 2³⁰ ns, wrapping.
     stretch: u16,
-    /// How often the timeout was doubled.
+    /// Number of times the timeout was doubled.
     backoffs: u8,
 }
 
@@ -59,7 +59,7 @@ impl Default for RttEstimator {
 }
 
 impl RttEstimator {
-    /// Nothing measured: the timeout is [`INITIAL_RTO`].
+    /// An estimator without samples: the timeout is [`INITIAL_RTO`].
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -75,17 +75,18 @@ impl RttEstimator {
 
     /// Takes a measurement made at `now` (RFC 6298 §2.2, §2.3). A sample above [`MAX_RTO`] counts as [`MAX_RTO`].
     ///
-    /// The weights of RFC 6298 are made for one sample in a round trip. So that many do not cut the history short, RTTVAR
-    /// falls once in a round trip, and rises at any sample; Linux keeps the largest of each round trip. SRTT follows
-    /// all of them, as there: loss detection wants the path of now.
+    /// The weights of RFC 6298 are made for one sample in a round trip. More samples must not shorten the
+    /// history, so RTTVAR rises at any sample but falls only once in a round trip; Linux keeps the largest
+    /// sample of each round trip. SRTT follows all samples, as in Linux, because loss detection needs the
+    /// current path.
     ///
-    /// An earlier [`RttEstimator::backoff`] is over (the "collapsing" at the end of §5).
+    /// Ends an earlier [`RttEstimator::backoff`] (the "collapsing" at the end of §5).
     //= rfc9293 MUST-18
     pub fn sample(&mut self, rtt: Duration, now: Instant) {
         self.sample_us(micros(rtt), now);
     }
 
-    /// The same for the time between two instants, of which the second is now.
+    /// Like [`RttEstimator::sample`], for the time from `sent` to `now`.
     #[inline(always)]
     pub fn sample_between(&mut self, sent: Instant, now: Instant) {
         self.sample_us(micros_between(sent, now), now);
@@ -101,7 +102,7 @@ impl RttEstimator {
             self.fell = at;
         } else {
             //= rfc6298 2.3-a 2.3-b 2.3-c
-            // The variation first: it is measured against the old SRTT (§2.3).
+            // Update RTTVAR first: it is measured against the old SRTT (§2.3).
             let srtt = self.srtt_8 / 8;
             let rttvar_4 = self.rttvar_4 - self.rttvar_4 / 4 + srtt.abs_diff(us);
             //= rfc7323 4.2-a
@@ -117,8 +118,8 @@ impl RttEstimator {
         self.backoffs = 0;
     }
 
-    /// Takes a measurement for the smallest only: of the last of several segments that one acknowledgement covers,
-    /// which did not wait for the others.
+    /// Takes a measurement for the minimum only. It belongs to the last of several segments that one
+    /// acknowledgement covers: the peer did not delay this segment's acknowledgement.
     #[inline]
     pub fn note_min_between(&mut self, sent: Instant, now: Instant) {
         if self.min_us != UNKNOWN {
@@ -138,19 +139,19 @@ impl RttEstimator {
         self.min_us = self.min_us.min(us);
     }
 
-    /// The retransmission timeout, backed off; between [`MIN_RTO`] and [`MAX_RTO`].
+    /// The retransmission timeout with backoff, between [`MIN_RTO`] and [`MAX_RTO`].
     //= rfc6298 1-a
     #[must_use]
     pub fn rto(&self) -> Duration {
         Duration::from_nanos(self.rto_nanos())
     }
 
-    /// The same in nanoseconds.
+    /// Like [`RttEstimator::rto`], in nanoseconds.
     #[inline(always)]
     #[must_use]
     pub fn rto_nanos(&self) -> u64 {
         //= rfc6298 2.3-d 4-a
-        // max(G, 4·RTTVAR) with the floor far above the clock granularity G = 1 ms.
+        // max(G, 4·RTTVAR): the floor is far above the clock granularity G = 1 ms.
         let base_us = (self.srtt_8 / 8 + self.rttvar_4.max(MIN_US)).min(MAX_US);
         let us = u64::from(base_us) << self.backoffs.min(31);
         us.min(u64::from(MAX_US)) * 1000
@@ -184,15 +185,15 @@ impl RttEstimator {
         Duration::from_micros(u64::from(rttvar_4 / 4))
     }
 
-    /// The smallest sample of the last minutes that brought any, if anything was measured.
+    /// The smallest sample of the last two stretches with samples (a few minutes), or `None` without a sample.
     #[must_use]
     pub fn min_rtt(&self) -> Option<Duration> {
         let us = self.min_us.min(self.min_before_us);
         (us != UNKNOWN).then(|| Duration::from_micros(u64::from(us)))
     }
 
-    /// Bytes that the path can have under way: four of its shortest round trips at 10 Gbit/s; `u32::MAX` before
-    /// anything was measured.
+    /// Upper bound of the bytes that the path can hold: four of its shortest round trips at 10 Gbit/s;
+    /// `u32::MAX` before the first sample.
     #[inline]
     #[must_use]
     pub fn most_under_way(&self) -> u32 {
@@ -209,7 +210,7 @@ impl RttEstimator {
         }
     }
 
-    /// Sets how often the timeout is doubled.
+    /// Sets the number of times the timeout is doubled.
     pub fn back_off_to(&mut self, doublings: u8) {
         self.backoffs = doublings;
     }
@@ -219,10 +220,10 @@ impl RttEstimator {
         self.backoffs = 0;
     }
 
-    /// Sets the timeout until the first sample, within [`MIN_RTO`] to [`MAX_RTO`]: from an old
-    /// measurement of the path, or 3 s after a lost SYN (RFC 6298 §5.7). Ends any backoff.
+    /// Sets the timeout that holds until the first sample, within [`MIN_RTO`] to [`MAX_RTO`]. It comes from an
+    /// old measurement of the path, or is 3 s after a lost SYN (RFC 6298 §5.7). Ends any backoff.
     ///
-    /// Without effect on the timeout itself once something was measured.
+    /// After the first sample it only ends the backoff.
     pub fn set_initial(&mut self, rto: Duration) {
         if self.min_us == UNKNOWN {
             self.rttvar_4 = micros(rto).max(MIN_US);
@@ -251,7 +252,7 @@ mod tests {
         Duration::from_millis(n)
     }
 
-    /// So many milliseconds after the start.
+    /// The instant `n` milliseconds after the start.
     fn at(n: u64) -> Instant {
         Instant::from_millis(n)
     }
@@ -288,7 +289,7 @@ mod tests {
         assert_eq!((rtt.rto(), rtt.srtt(), rtt.min_rtt()), (ms(1000), None, None));
     }
 
-    /// RFC 6298 §2.2, §2.3 by hand.
+    /// RFC 6298 §2.2, §2.3, computed by hand.
     //= rfc6298 2.2-a 2.3-a 2.3-b 2.3-c 2.3-d test
     #[test]
     fn first_and_second_sample() {
@@ -347,7 +348,7 @@ mod tests {
         assert_eq!((rtt.rto(), rtt.srtt()), (MIN_RTO, Some(Duration::ZERO)));
     }
 
-    /// RFC 7323 §4.2: a hundred samples in a round trip do not make the variation forgotten a hundred times as fast.
+    /// RFC 7323 §4.2: a hundred samples in a round trip do not make RTTVAR decay a hundred times as fast.
     //= rfc7323 4.2-a test
     #[test]
     fn the_variation_falls_once_in_a_round_trip() {
@@ -367,7 +368,7 @@ mod tests {
         assert!(often.srtt().unwrap() > ms(470));
     }
 
-    /// RFC 8985 §6.2: a path that became longer is not measured by what it was.
+    /// RFC 8985 §6.2: when the path becomes longer, the old minimum expires.
     //= rfc8985 6.2-a test
     #[test]
     fn the_smallest_is_forgotten_in_minutes() {
@@ -385,8 +386,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is measured, the timeout lies within its bounds and above the smoothed time,
-        /// and SRTT follows the exact recurrence to a few microseconds.
+        /// For any samples the timeout lies within its bounds and above the smoothed time, and SRTT follows the
+        /// exact recurrence to a few microseconds.
         //= rfc6298 1-a test
         #[test]
         fn any_samples(samples in prop::collection::vec(0u64..200_000_000, 1..60)) {

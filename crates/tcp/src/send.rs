@@ -1,4 +1,4 @@
-//! The sending half: what waits, what is under way, what the peer has of it.
+//! The sending half: data that waits, data that is under way, and what the peer has acknowledged of it.
 
 use crate::buffer::{Pool, Ring};
 use crate::chunk::{Chunk, Kind, Small};
@@ -11,7 +11,7 @@ use core::mem;
 use firstflight_wire::hint::unlikely;
 use firstflight_wire::{Instant, SeqNum};
 
-/// Ends of records kept.
+/// Largest number of record ends kept.
 const MOST_RECORDS: usize = 64;
 
 /// Sequence space, buffer and scoreboard of the sending direction.
@@ -25,7 +25,7 @@ pub struct Send {
     pub nxt: SeqNum,
     /// The peer's window, bytes (SND.WND).
     pub wnd: u32,
-    /// Largest window it ever offered (MAX.SND.WND, RFC 5961 §5.2).
+    /// Largest window that the peer ever offered (MAX.SND.WND, RFC 5961 §5.2).
     pub max_wnd: u32,
     /// SND.WL1.
     wl1: SeqNum,
@@ -38,10 +38,10 @@ pub struct Send {
     pub flight: Flight,
     /// Loss recovery.
     pub recovery: Recovery,
-    /// Without SACK: duplicate acknowledgements since the oldest number moved, each of which says that a segment
-    /// has arrived.
+    /// Without SACK: the number of duplicate acknowledgements since the oldest number moved. Each one says that
+    /// a segment has arrived.
     pub dup_acks: u32,
-    /// Largest payload of one segment, options not counted.
+    /// Largest payload of one segment, without options.
     pub mss: u16,
     /// Shift of the windows the peer offers.
     pub scale: u8,
@@ -52,7 +52,7 @@ pub struct Send {
     /// Ends of records, which no segment crosses.
     #[allow(clippy::box_collection, reason = "nearly no connection has any")]
     records: Option<Box<VecDeque<SeqNum>>>,
-    /// Number behind what the SYN carried: sent again, it is no small segment.
+    /// Number behind what the SYN carried. A retransmission of that data is not a small segment.
     pub first_flight_end: SeqNum,
 }
 
@@ -83,7 +83,8 @@ impl Send {
         }
     }
 
-    /// Another one in the place of this one, which mostly has nothing any more that would have to be dropped.
+    /// Replaces this half with a new one. Usually nothing is left to drop, so the fast path skips the
+    /// destructor.
     #[inline(always)]
     pub fn renew(&mut self, iss: SeqNum, mss: u16) {
         let bare = self.recovery.is_open() && self.records.is_none();
@@ -99,14 +100,14 @@ impl Send {
         self.start = self.iss + 1 + len;
     }
 
-    /// Appends data for the peer; returns how much fits into `limit`.
+    /// Appends data for the peer, up to `limit` bytes in the buffer; returns how many bytes were appended.
     #[inline(always)]
     pub fn write(&mut self, pool: &mut Pool, limit: u32, bytes: &[u8]) -> usize {
         self.buf.push(pool, limit as usize, bytes)
     }
 
-    /// Takes the stream of `other` over: `first`, which that one no longer has, and all that it has. Nothing
-    /// was written here before. False if there is no memory for all of it.
+    /// Takes over the stream of `other`: `first`, the beginning of the stream that `other` no longer has, and
+    /// everything it still has. This half must be empty. False if there is no memory for all of it.
     pub fn adopt(&mut self, other: &mut Self, first: &[u8], pool: &mut Pool) -> bool {
         self.fin_queued = other.fin_queued;
         if first.is_empty() {
@@ -117,7 +118,7 @@ impl Send {
         let mut stream = first.get(..acked).unwrap_or_default().to_vec();
         stream.resize(acked + other.buf.len(), 0);
         other.buf.copy_to(0, stream.get_mut(acked..).unwrap_or_default());
-        // Its memory may be what is needed.
+        // Free the memory of `other` first: it may be needed here.
         other.buf.clear(pool);
         self.buf.push(pool, stream.len(), &stream) == stream.len()
     }
@@ -141,14 +142,14 @@ impl Send {
         self.start
     }
 
-    /// Number behind the last byte written: where the FIN goes.
+    /// Number behind the last byte written, which is the number of the FIN.
     #[inline]
     #[must_use]
     pub fn end(&self) -> SeqNum {
         self.start + self.buf.len() as u32
     }
 
-    /// Number behind everything to be sent, FIN included.
+    /// Number behind everything to be sent, including the FIN.
     #[inline]
     #[must_use]
     pub fn end_with_fin(&self) -> SeqNum {
@@ -162,9 +163,9 @@ impl Send {
         self.una.lt(self.nxt)
     }
 
-    /// Whether a segment that is less than full may leave. With Nagle's algorithm it waits only while another one
-    /// is not acknowledged (Minshall's variant, as in Linux), so that the end of a large write does not wait for its
-    /// begin.
+    /// Whether a segment that is less than full may leave. With Nagle's algorithm it waits only while another
+    /// small segment is not acknowledged (Minshall's variant, as in Linux), so that the end of a large write
+    /// does not wait for its beginning.
     #[inline]
     fn may_be_small(&self, small: Small) -> bool {
         match small {
@@ -181,7 +182,7 @@ impl Send {
         self.nxt.lt(self.end_with_fin())
     }
 
-    /// Whether nothing waits: all was sent, and nothing is to be sent again before a timer says so.
+    /// Whether nothing waits: everything was sent, and nothing is to be sent again before a timer fires.
     #[inline]
     #[must_use]
     pub fn is_quiet(&self) -> bool {
@@ -201,13 +202,13 @@ impl Send {
         self.buf.copy_to(chunk.seq.distance_from(self.start) as usize, out);
     }
 
-    /// Takes an acknowledgement of new data; what it says of the segments under way is read before.
+    /// Processes an acknowledgement of new data. The caller has already updated the segments under way.
     //= rfc2018 8-d
     //= rfc6675 4-b
     #[inline(always)]
     pub fn acknowledge(&mut self, pool: &mut Pool, ack: SeqNum) {
         self.una = ack;
-        // It stays beside UNA, or 2 GiB later it would be ahead.
+        // Keep it from falling behind UNA: after 2 GiB it would seem to be ahead.
         self.first_flight_end = self.first_flight_end.max(ack);
         if ack.gt(self.start) {
             let n = (ack.distance_from(self.start) as usize).min(self.buf.len());
@@ -229,12 +230,12 @@ impl Send {
         }
     }
 
-    /// Takes the peer's window (RFC 9293 §3.10.7.4, fifth step), not that of an acknowledgement older than UNA. True
-    /// if it grew.
+    /// Updates the peer's window (RFC 9293 §3.10.7.4, fifth step), but not from an acknowledgement older than
+    /// UNA. Returns true if the window grew.
     ///
-    /// Who acknowledges more than before says what is newer, whatever its number: a peer whose data was lost repeats it with
-    /// lower numbers. The RFC ignores such a window and so adds the old one to the new UNA, beyond what was ever offered
-    /// (Linux takes it as well).
+    /// A segment that acknowledges more than before is newer, whatever its sequence number is: a peer whose
+    /// data was lost repeats it with lower numbers. The RFC ignores the window of such a segment. It then adds
+    /// the old window to the new UNA, which exceeds what was ever offered (Linux also takes the new window).
     #[inline(always)]
     pub fn update_window(&mut self, seq: SeqNum, ack: SeqNum, window: u32) -> bool {
         if ack.lt(self.una) {
@@ -251,7 +252,7 @@ impl Send {
         false
     }
 
-    /// Takes the window of a SYN, which is never scaled.
+    /// Takes the window from a SYN, where it is never scaled.
     pub fn first_window(&mut self, seq: SeqNum, ack: SeqNum, window: u32) {
         self.wnd = window;
         self.max_wnd = self.max_wnd.max(window);
@@ -259,7 +260,7 @@ impl Send {
         self.wl2 = ack;
     }
 
-    /// Bytes under way by our best knowledge (RFC 6675 "pipe").
+    /// Bytes under way, estimated (RFC 6675 "pipe").
     #[inline(always)]
     #[must_use]
     pub fn pipe(&self) -> u32 {
@@ -270,7 +271,7 @@ impl Send {
         pipe.saturating_sub(self.dup_acks.saturating_mul(u32::from(self.mss)))
     }
 
-    /// What of `len` numbers from `seq` on can be sent in one segment of `room` bytes.
+    /// The part of the numbers from `seq` to `limit` that fits into one segment of `room` bytes.
     #[inline(always)]
     fn chunk(&self, seq: SeqNum, limit: SeqNum, room: u32) -> Chunk {
         let end = self.end();
@@ -287,16 +288,16 @@ impl Send {
         Chunk { seq, len, kind }
     }
 
-    /// What to send next, with segments of `room` bytes, `cwnd`, and `small` telling whether less
+    /// The next chunk to send, for segments of `room` bytes and the window `cwnd`. `small` says whether less
     /// than a full segment may leave.
     pub fn next(&mut self, room: u32, cwnd: u32, small: Small) -> Option<Chunk> {
         if self.flight.waiting() == 0 {
             return self.next_in_order(room, cwnd, small);
         }
-        // What is taken for lost goes before anything new (RFC 6675 NextSeg rule 1).
+        // Lost segments go before new data (RFC 6675 NextSeg rule 1).
         let pipe = self.pipe();
         if self.recovery.asks() {
-            // F-RTO, step 2b: new data first. If there is none, conventional recovery.
+            // F-RTO, step 2b: send new data first. If there is none, use conventional recovery.
             let asked = self.recovery.episode().is_some_and(|e| self.nxt.gt(e.point));
             let fresh = self.next_in_order(room, cwnd, Small::Leave);
             if asked || fresh.is_some() {
@@ -308,8 +309,8 @@ impl Send {
         }
         //= rfc6675 5.1-f
         let (start, end) = self.flight.next_waiting(room)?;
-        // A window that shrank under what is outstanding must not stop its retransmission: the first number
-        // always goes.
+        // A window that shrank below the outstanding data must not stop its retransmission: the first number
+        // may always be sent.
         //= rfc9293 MUST-34 SHLD-16
         //= rfc7323 2.4-a
         let window = self.window_base() + self.wnd.max(1);
@@ -324,7 +325,8 @@ impl Send {
         Some(self.chunk(start, end, room))
     }
 
-    /// What a tail loss probe sends (RFC 8985 §7.3): new data if the peer's window takes it, else the last segment.
+    /// The chunk that a tail loss probe sends (RFC 8985 §7.3): new data if the peer's window allows it, else
+    /// the last segment.
     #[must_use]
     pub fn tail_probe(&self, room: u32) -> Option<Chunk> {
         //= rfc8985 7.3-c
@@ -336,11 +338,11 @@ impl Send {
         let last = self.flight.last()?;
         let data_end = last.end.min(self.end());
         let start = if data_end.lt(last.start + room) { last.start } else { data_end - room };
-        // What the peer takes no longer would not be answered.
+        // The peer would not answer data beyond its window.
         (start.lt(window)).then(|| self.chunk(start, last.end, room))
     }
 
-    /// The first segment that is not acknowledged. It goes whatever the peer's window is.
+    /// The first segment that is not acknowledged. It is sent whatever the peer's window is.
     #[must_use]
     pub fn first_again(&self, room: u32) -> Option<Chunk> {
         let first = self.flight.first()?;
@@ -361,8 +363,8 @@ impl Send {
         //= rfc9293 SHLD-27 SHLD-28
         let chunk = self.chunk(seq, whole.min(window), room);
         let size = chunk.len.max(u32::from(chunk.fin()));
-        // Limited transmit (RFC 3042) is what `pipe` gives: what has arrived out of order makes room. A FIN alone
-        // adds nothing to a queue, and the peer may be waiting for it.
+        // `pipe` gives limited transmit (RFC 3042): data that arrived out of order makes room. A FIN alone adds
+        // nothing to a queue, and the peer may be waiting for it.
         let alone = chunk.fin() && chunk.len == 0;
         if pipe + size > cwnd && pipe > 0 && !alone {
             return None;
@@ -378,7 +380,8 @@ impl Send {
         (go && size > 0).then_some(chunk)
     }
 
-    /// What was written so far is a record: no segment carries more than its end. Of very many the last ones count.
+    /// Ends a record at the last byte written: no segment carries data from both sides of it. Beyond
+    /// `MOST_RECORDS` records only the last ones count.
     pub fn end_record(&mut self) {
         let end = self.end();
         let records = self.records.get_or_insert_default();
@@ -387,14 +390,14 @@ impl Send {
         }
     }
 
-    /// Where the record ends that `seq` is in, or what was written.
+    /// The end of the record that contains `seq`, or the end of the written data.
     #[inline(never)]
     fn record_end(&self, seq: SeqNum) -> SeqNum {
         let mut records = self.records.iter().flat_map(|records| records.iter());
         records.find(|end| end.gt(seq)).copied().unwrap_or_else(|| self.end())
     }
 
-    /// Bytes that the SYN carried and that were sent again behind it.
+    /// Bytes that the SYN carried and that were sent again after it.
     #[must_use]
     pub fn first_flight_again(&self) -> u32 {
         let from = self.una.max(self.iss + 1);
@@ -402,26 +405,26 @@ impl Send {
         if self.una.gt(self.iss) && from.lt(to) { to.distance_from(from) } else { 0 }
     }
 
-    /// Where the peer's window begins. The SYN, which is not acknowledged yet, is no part of it.
+    /// Where the peer's window begins. A SYN that is not acknowledged yet is not part of the window.
     fn window_base(&self) -> SeqNum {
-        // Not the larger of both: 2 GiB later the ISS is ahead again.
+        // Do not take the larger of both: after 2 GiB the ISS would be ahead again.
         if self.una == self.iss { self.iss + 1 } else { self.una }
     }
 
-    /// Where it ends.
+    /// Where the peer's window ends.
     #[must_use]
     #[inline(always)]
     pub fn window_end(&self) -> SeqNum {
         self.window_base() + self.wnd
     }
 
-    /// Whether cwnd, not the window or Nagle, holds back what waits.
+    /// Whether cwnd, and not the window or Nagle's algorithm, holds back waiting data.
     #[must_use]
     pub fn blocked_by_cwnd(&self, cwnd: u32) -> bool {
         self.unsent() && self.nxt.lt(self.window_end()) && self.pipe() + u32::from(self.mss) > cwnd
     }
 
-    /// Notes that `chunk` left.
+    /// Notes that `chunk` was sent.
     #[inline(always)]
     pub fn sent(&mut self, chunk: Chunk, now: Instant, pool: &mut Pool) {
         let end = chunk.seq + chunk.len + u32::from(chunk.fin());
@@ -438,7 +441,7 @@ impl Send {
         }
     }
 
-    /// What may be sent whatever Nagle and silly-window avoidance say, when the override timer fires.
+    /// The chunk to send when the override timer fires, regardless of Nagle and silly-window avoidance.
     #[must_use]
     pub fn override_chunk(&self, room: u32) -> Option<Chunk> {
         let window = self.window_end();
@@ -449,7 +452,7 @@ impl Send {
         (chunk.len > 0 || chunk.fin()).then_some(chunk)
     }
 
-    /// Gives all memory back; what waits is lost.
+    /// Gives all memory back; waiting data is lost.
     #[inline(always)]
     pub fn clear(&mut self, pool: &mut Pool) {
         self.buf.clear(pool);

@@ -1,8 +1,8 @@
-//! The window behind two gibibytes.
+//! The send window beyond 2 GiB.
 
 use super::*;
 
-/// Sequence numbers compare within 2 GiB: nothing may be measured from the ISS for longer.
+/// Sequence numbers compare only within 2 GiB, so no distance may be measured from the ISS beyond that.
 #[test]
 fn the_window_moves_on_behind_two_gibibytes() {
     let mut pool = Pool::new(1 << 20);
@@ -10,7 +10,7 @@ fn the_window_moves_on_behind_two_gibibytes() {
     snd.wnd = 1000;
     assert_eq!(snd.window_end(), SeqNum::new(7 + 1 + 1000));
     snd.first_flight_end = SeqNum::new(200);
-    // Three times around, in steps of a quarter.
+    // Three times through the sequence space, in steps of a quarter.
     for step in 1..=12u32 {
         let ack = SeqNum::new(7) + step.wrapping_mul(1 << 30) + 1;
         snd.nxt = ack;

@@ -1,7 +1,7 @@
-//! One struct for each state: what is valid in one state lives only there.
+//! One struct for each state: values that are valid in one state exist only there.
 //!
-//! What outlives a state (the two halves of the stream, timers, congestion control) belongs to the
-//! connection. LISTEN is the stack's, TIME-WAIT after the last ACK is a compact record of its own
+//! Values that outlive a state (the two halves of the stream, timers, congestion control) belong to the
+//! connection. The stack owns LISTEN. TIME-WAIT after the last ACK is a separate compact record
 //! ([`crate::time_wait`]).
 
 use crate::error::CloseReason;
@@ -18,38 +18,38 @@ pub struct SynSent {
     pub options: OptionBytes,
     /// Bytes in front of the data that use sequence space but are not part of the stream.
     pub preamble: Box<[u8]>,
-    /// Time until the SYN is sent again the first time, if it was measured earlier.
+    /// Time until the first retransmission of the SYN, if it was measured earlier.
     pub first_timeout: Option<Duration>,
-    /// Preamble and data that the first SYN carried, numbers.
+    /// Sequence numbers of preamble and data that the first SYN carried.
     pub carried: u32,
-    /// Bytes of the stream that follow it at once.
+    /// Bytes of the stream that are sent directly behind the first SYN's data.
     pub follow: u32,
-    /// Largest payload of the segments that they leave in.
+    /// Largest payload of the segments that carry these bytes.
     pub segment: u16,
     /// SYNs sent after the first.
     pub retransmits: u8,
-    /// How many of them left because the one before was too big for the path.
+    /// How many of them were sent because the SYN before was too big for the path.
     pub too_big: u8,
     /// A SYN met an earlier connection of the four-tuple, and was sent again at once.
     pub met_old: bool,
-    /// A RST or an ICMP error answered the first SYN; a plain one was sent.
+    /// A RST or an ICMP error answered the first SYN, and a plain SYN was sent.
     pub refused: bool,
-    /// How long after the first SYN that came.
+    /// Time from the first SYN to that RST or ICMP error.
     pub refused_after: Duration,
     /// See [`crate::SynPlan::repeats`].
     pub repeats: u8,
-    /// SYNs that left because of a timeout.
+    /// SYNs sent because of a timeout.
     pub timeouts: u8,
-    /// When the first SYN left; [`Instant::FAR_FUTURE`] before.
+    /// When the first SYN left; [`Instant::FAR_FUTURE`] before that.
     pub first_sent: Instant,
     /// A SYN is to be sent.
     pub pending: bool,
-    /// It travels another way, too: no answer says how long the way is.
+    /// The SYN also travels by another way, so its answer does not measure the round trip.
     pub elsewhere: bool,
 }
 
 impl SynSent {
-    /// The number behind what follows the SYN at once; `None` once the SYN was sent again. `iss` is ours.
+    /// Number behind the bytes that directly follow the SYN; `None` once the SYN was sent again. `iss` is ours.
     #[inline]
     #[must_use]
     pub fn follow_end(&self, iss: SeqNum) -> Option<SeqNum> {
@@ -57,48 +57,48 @@ impl SynSent {
     }
 }
 
-/// Who began the handshake that is in SYN-RECEIVED.
+/// How the handshake of a connection in SYN-RECEIVED began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// A listener's child.
+    /// A listener accepted the peer's SYN.
     Listener,
     /// Both sides sent a SYN (RFC 9293 §3.5, figure 8).
     Simultaneous,
 }
 
-/// A SYN was received; our SYN-ACK is not acknowledged.
+/// A SYN was received; our SYN-ACK is not acknowledged yet.
 #[derive(Debug)]
 pub struct SynRcvd {
-    /// Who began.
+    /// How the handshake began.
     pub origin: Origin,
-    /// The SYN's data was delivered before the handshake completed, and we may answer.
+    /// The SYN's data was delivered before the handshake completed, and the application may answer.
     pub early: bool,
-    /// Options on every SYN-ACK, but for the last `once` bytes.
+    /// Options on every SYN-ACK, except the last `once` bytes.
     pub options: OptionBytes,
-    /// Bytes of them that are on the first alone.
+    /// Number of bytes at the end of `options` that only the first SYN-ACK carries.
     pub once: u8,
     /// Bytes of packets that may be sent before the client's ACK.
     pub budget: u32,
-    /// Bytes below TCP that every packet costs of it.
+    /// Bytes below TCP that every packet takes from `budget`.
     pub overhead: u32,
-    /// SYN-ACKs sent after the first.
+    /// SYN-ACKs sent after the first one.
     pub retransmits: u8,
-    /// Retransmissions allowed.
+    /// SYN-ACK retransmissions allowed.
     pub retries: u8,
-    /// Seconds that it waits in silence after them.
+    /// Seconds to wait without sending after the last retransmission.
     pub linger_s: u16,
-    /// Segments without ACK are taken up to this number; `None`: they are dropped.
+    /// Segments without ACK are accepted up to this number; with `None` they are dropped.
     pub follow: Option<SeqNum>,
-    /// When a SYN-ACK last left.
+    /// When the newest SYN-ACK left.
     pub last_sent: Option<Instant>,
-    /// One had left before it.
+    /// An earlier SYN-ACK had left before the newest one.
     pub again: bool,
     /// A SYN-ACK is to be sent.
     pub pending: bool,
 }
 
 impl SynRcvd {
-    /// How it begins: nothing was sent, and nothing is allowed.
+    /// Initial values: nothing was sent, and nothing is allowed.
     const BEGIN: Self = Self {
         origin: Origin::Listener,
         early: false,
@@ -119,7 +119,7 @@ impl SynRcvd {
 /// Open in both directions.
 #[derive(Debug)]
 pub struct Established;
-/// We closed; our FIN is not acknowledged.
+/// We closed; our FIN is not acknowledged yet.
 #[derive(Debug)]
 pub struct FinWait1;
 /// We closed; our FIN is acknowledged.
@@ -131,20 +131,20 @@ pub struct CloseWait;
 /// Both closed at the same time.
 #[derive(Debug)]
 pub struct Closing;
-/// The peer closed, then we.
+/// The peer closed, then we closed.
 #[derive(Debug)]
 pub struct LastAck;
 /// Both closed; the stack moves the connection into its TIME-WAIT table.
 #[derive(Debug)]
 pub struct TimeWait;
-/// Gone.
+/// The connection is gone.
 #[derive(Debug)]
 pub struct Closed {
-    /// Why.
+    /// Why it is gone.
     pub reason: CloseReason,
 }
 
-/// The state of a connection. Laid out so that its name is a byte of it.
+/// The state of a connection. The layout makes its name one byte of it.
 #[derive(Debug)]
 #[repr(u8)]
 pub enum State {
@@ -171,25 +171,24 @@ pub enum State {
 }
 
 impl State {
-    /// Drops what belongs to it, before another one is put in its place: that one is then made there, and not
-    /// somewhere else first.
+    /// Drops the values of this state, so that the next state can be built in place without a copy.
     #[inline(always)]
     pub fn leave(&mut self) {
         *self = Self::TimeWait(TimeWait);
     }
 
-    /// SYN-RECEIVED from now on, its values yet to be written: one by one where they stay, because what is put
-    /// together first is waited for when it is copied.
+    /// Enters SYN-RECEIVED. The caller then writes its values one by one in place. If they were assembled
+    /// elsewhere first, the copy would wait for those stores.
     #[inline(always)]
     pub fn receive_syn(&mut self) -> &mut SynRcvd {
         self.leave();
-        // As a whole constant it would be copied through the stack.
+        // Assigned as a whole, the constant would be copied through the stack.
         *self = Self::SynRcvd(SynRcvd { options: OptionBytes::EMPTY, ..SynRcvd::BEGIN });
         let Self::SynRcvd(syn) = self else { unreachable!("it was just put there") };
         syn
     }
 
-    /// Its name in the table.
+    /// The state's name in the transition table.
     #[inline]
     #[must_use]
     pub fn name(&self) -> StateName {
@@ -207,7 +206,7 @@ impl State {
         }
     }
 
-    /// The peer may still send data in this state (RFC 9293 §3.10.7.4, seventh step).
+    /// Whether the peer may still send data in this state (RFC 9293 §3.10.7.4, seventh step).
     #[inline]
     #[must_use]
     pub fn receives(&self) -> bool {

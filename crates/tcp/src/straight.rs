@@ -1,13 +1,13 @@
-//! Shorter ways for what an undisturbed connection does. Each comes to what the long one comes to: the same variables,
-//! timers, answers and packets. A test walks both (`connection/straight_tests.rs`).
+//! Fast paths for an undisturbed connection. Each must match its general path: the same variables, timers,
+//! answers and packets. A test runs both (`connection/straight_tests.rs`).
 
 #[cfg(test)]
 std::thread_local! {
-    /// A test takes the long ways.
+    /// Set by a test to force the general paths.
     pub static LONG: core::cell::Cell<bool> = const { core::cell::Cell::new(false) };
 }
 
-/// Whether there are shorter ways.
+/// Whether the fast paths may be used.
 #[inline(always)]
 pub fn straight() -> bool {
     #[cfg(test)]

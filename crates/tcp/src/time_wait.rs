@@ -1,10 +1,10 @@
-//! TIME-WAIT as a small record (RFC 9293 §3.6.1): what is left of a connection for 2 MSL.
+//! TIME-WAIT as a small record (RFC 9293 §3.6.1): the part of a connection that remains for 2 MSL.
 
 use firstflight_wire::SeqNum;
 use firstflight_wire::tcp::{Flags, Segment};
 
-/// What old segments of the connection are judged and answered by. Our timestamps' offset is not among it:
-/// it is the same for all connections between the same two ends.
+/// The values needed to judge and answer old segments of the connection. The offset of our timestamps is not
+/// part of it: it is the same for all connections between the same two endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeWait {
     /// Our next number.
@@ -25,10 +25,10 @@ pub enum TimeWaitAction {
     Ignore,
     /// Acknowledge again. A retransmission of the peer's FIN restarts the 2 MSL.
     Acknowledge {
-        /// Whether the time starts anew.
+        /// Whether the 2 MSL start again.
         restart: bool,
     },
-    /// A new SYN may take the place (RFC 6191, RFC 9293 §3.6.1), with an ISN above `above`.
+    /// A new SYN may reuse the four-tuple (RFC 6191, RFC 9293 §3.6.1), with an ISN above `above`.
     Reopen {
         /// Our new ISN must be larger.
         above: SeqNum,
@@ -42,9 +42,9 @@ impl TimeWait {
         if segment.flags.contains(Flags::RST) {
             return TimeWaitAction::Ignore;
         }
-        // With FIN it opens nothing, so it must not end this either.
+        // A SYN with FIN opens nothing, so it must not end the TIME-WAIT either.
         if segment.flags.contains(Flags::SYN) && !segment.flags.intersects(Flags::ACK.union(Flags::FIN)) {
-            // RFC 6191 §2: an older timestamp speaks against it whatever the number.
+            // RFC 6191 §2: with an older timestamp the SYN is refused, whatever its sequence number is.
             //= rfc9293 SHLD-4
             let newer = match segment.options.timestamps {
                 Some(ts) if self.timestamps && ts.value != self.ts_recent => {
@@ -66,7 +66,7 @@ impl TimeWait {
         TimeWaitAction::Ignore
     }
 
-    /// A new connection takes the place.
+    /// A new connection reuses the four-tuple.
     #[must_use]
     pub fn reopen(&self) -> TimeWaitAction {
         TimeWaitAction::Reopen { above: self.snd_nxt + 0xffff }

@@ -2,25 +2,26 @@
 
 use firstflight_wire::Instant;
 
-/// What a connection waits for.
+/// What a timer of a connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Timer {
-    /// The end of a flight that nobody has acknowledged (RFC 8985 §7), or what may only be late (§6.2 step 5).
+    /// The tail of a flight is not acknowledged (RFC 8985 §7), or a segment may be late rather than lost (§6.2
+    /// step 5).
     Probe,
-    /// SYN, SYN-ACK, data or FIN not acknowledged (RFC 6298).
+    /// A SYN, SYN-ACK, data or FIN is not acknowledged (RFC 6298).
     Retransmit,
-    /// Closed window, or a small segment held back too long (RFC 9293 §3.8.6.1).
+    /// The window is closed, or a small segment was held back too long (RFC 9293 §3.8.6.1).
     Persist,
-    /// An acknowledgement that waited for company (RFC 9293 §3.8.6.3), or the repetition of a window update.
+    /// An acknowledgement was delayed (RFC 9293 §3.8.6.3), or a window update is to be repeated.
     DelayedAck,
-    /// Silence on an open connection (RFC 9293 §3.8.4).
+    /// An open connection is silent (RFC 9293 §3.8.4).
     Keepalive,
     /// The oldest unacknowledged data is older than the application allows (RFC 9293 §3.9.1).
     User,
     /// A closed socket waits for the peer's FIN.
     FinWait2,
-    /// What pacing held back may leave.
+    /// A segment that pacing held back may leave.
     Pacing,
 }
 
@@ -48,7 +49,7 @@ impl Default for Timers {
 }
 
 impl Timers {
-    /// Sets a timer, whatever it was set to.
+    /// Sets a timer and replaces its earlier deadline.
     #[inline]
     pub fn set(&mut self, timer: Timer, at: Instant) {
         self.0[timer as usize] = at;
@@ -60,7 +61,7 @@ impl Timers {
         self.0[timer as usize] = Instant::FAR_FUTURE;
     }
 
-    /// Stops all of them.
+    /// Stops all timers.
     pub fn stop_all(&mut self) {
         *self = Self::default();
     }
@@ -87,7 +88,7 @@ impl Timers {
         (at != Instant::FAR_FUTURE).then_some(at)
     }
 
-    /// Takes one timer that is due.
+    /// Stops one timer that is due and returns it.
     pub fn take_expired(&mut self, now: Instant) -> Option<Timer> {
         let timer = Timer::ALL.into_iter().find(|t| self.0[*t as usize] <= now)?;
         self.stop(timer);

@@ -1,6 +1,6 @@
-//! The transition table of RFC 9293 §3.3.2, Fast Open and first-flight edges included, as data.
+//! The transition table of RFC 9293 §3.3.2 as data, with the edges of Fast Open and of the first flight.
 //!
-//! [`next`] is the only way a connection changes its state, so the table is what runs.
+//! A connection changes its state only through [`next`], so the table is the implementation.
 
 use core::fmt;
 
@@ -25,9 +25,9 @@ pub enum StateName {
     CloseWait,
     /// Both closed at the same time; our FIN is not acknowledged.
     Closing,
-    /// The peer closed, then we; our FIN is not acknowledged.
+    /// The peer closed, then we closed; our FIN is not acknowledged.
     LastAck,
-    /// Both closed; old segments die out.
+    /// Both closed; the connection waits until old segments have expired.
     TimeWait,
 }
 
@@ -58,7 +58,7 @@ pub enum Trigger {
     ActiveOpen,
     /// The application connects and its first data rides in the SYN.
     ActiveOpenFirstFlight,
-    /// A SYN without data that may be delivered.
+    /// A SYN without data that may be delivered at once.
     Syn,
     /// A SYN whose credential was admitted: its data is readable at once.
     SynFirstFlight,
@@ -70,7 +70,7 @@ pub enum Trigger {
     HandshakeAck,
     /// The application closed its sending direction.
     Close,
-    /// The peer's FIN, everything before it received.
+    /// The peer's FIN; everything before it was received.
     Fin,
     /// The ACK of our FIN.
     FinAck,
@@ -128,11 +128,11 @@ pub const TABLE: &[(StateName, Trigger, StateName)] = &[
     (S::TimeWait, T::TimeWaitOver, S::Closed),
 ];
 
-/// Number of states, and of triggers.
+/// Number of states, and number of triggers.
 const STATES: usize = StateName::TimeWait as usize + 1;
 const TRIGGERS: usize = Trigger::Abort as usize + 1;
 
-/// [`TABLE`] laid out for one look.
+/// [`TABLE`] as an array, so that a transition takes one lookup.
 static NEXT: [[Option<StateName>; TRIGGERS]; STATES] = {
     let mut next = [[None; TRIGGERS]; STATES];
     let mut i = 0;
@@ -167,7 +167,7 @@ pub struct Transition {
     pub to: StateName,
 }
 
-/// The last transitions that nobody asked for yet, oldest first: what one call can bring about.
+/// The newest transitions not yet taken, oldest first. It has room for those that one call can cause.
 #[derive(Default)]
 pub(crate) struct Transitions {
     list: [Option<Transition>; 4],
@@ -175,14 +175,14 @@ pub(crate) struct Transitions {
 }
 
 impl fmt::Debug for Transitions {
-    /// Those alone: what was asked for or forgotten stays behind them.
+    /// Shows only the transitions not yet taken: the entries behind them are stale.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.list.iter().flatten().take(self.len.into())).finish()
     }
 }
 
 impl Transitions {
-    /// One took place.
+    /// Notes a transition that took place.
     #[inline(always)]
     pub fn note(&mut self, transition: Transition) {
         if let Some(free) = self.list.get_mut(usize::from(self.len)) {
@@ -191,7 +191,7 @@ impl Transitions {
         }
     }
 
-    /// The oldest.
+    /// Removes and returns the oldest transition.
     pub fn take(&mut self) -> Option<Transition> {
         self.len = self.len.checked_sub(1)?;
         let [first, second, third, fourth] = self.list;
@@ -199,7 +199,7 @@ impl Transitions {
         first
     }
 
-    /// None any more.
+    /// Removes all transitions.
     #[inline(always)]
     pub fn forget(&mut self) {
         self.len = 0;

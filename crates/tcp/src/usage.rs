@@ -1,34 +1,35 @@
-//! How much of the congestion window is used: one that is not is not known to fit the path, and neither grows nor
-//! stays (RFC 7661, RFC 9438 §5.8; the rules are Linux's).
+//! How much of the congestion window is used. A window that is not fully used is not known to fit the path, so
+//! it does not grow, and it shrinks after a while (RFC 7661, RFC 9438 §5.8; the rules are Linux's).
 
 use crate::rtt::MIN_RTO_NANOS;
 use firstflight_wire::{Instant, SeqNum};
 
-/// What was under way lately.
+/// How many bytes were under way recently.
 #[derive(Debug)]
 pub struct Usage {
     /// The window was full in this round trip.
     full: bool,
-    /// The most bytes that were under way in it.
+    /// The most bytes that were under way in this round trip.
     most: u32,
-    /// When this is acknowledged, another round trip begins.
+    /// When this number is acknowledged, the next round trip begins.
     end: SeqNum,
-    /// The most bytes that were under way since the window was last full,
+    /// The most bytes that were under way since `since`.
     used: u32,
-    /// and when that was.
+    /// When the window was last full, or `used` was last reported.
     since: Instant,
 }
 
 impl Usage {
-    /// Nothing was sent; the stream begins at `iss`.
+    /// Nothing was sent yet; the stream begins at `iss`.
     #[inline]
     #[must_use]
     pub fn new(iss: SeqNum, now: Instant) -> Self {
         Self { full: false, most: 0, end: iss, used: 0, since: now }
     }
 
-    /// Something left: now `pipe` bytes are under way, and with a segment more `window` would be exceeded if `full`.
-    /// Says how many bytes were enough for longer than `rto()` nanoseconds, if the window was not full in that time.
+    /// A segment left, and `pipe` bytes are now under way. `full` says that one more segment would exceed the
+    /// window. If the window was not full for longer than `rto()` nanoseconds, returns the most bytes that were
+    /// under way in that time.
     #[inline(always)]
     pub fn sent(
         &mut self,
@@ -49,7 +50,7 @@ impl Usage {
         }
         self.used = self.used.max(pipe);
         let since = now.nanos_since(self.since);
-        // No timeout is shorter, and few connections last as long.
+        // No timeout is shorter than `MIN_RTO`, and few connections last that long: this avoids calling `rto`.
         if since < MIN_RTO_NANOS || since < rto() {
             return None;
         }
@@ -64,7 +65,8 @@ impl Usage {
         self.full
     }
 
-    /// Whether an acknowledgement may open a window of `window` bytes: it was full, or in slow start at least half.
+    /// Whether an acknowledgement may grow a window of `window` bytes: the window was full, or in slow start at
+    /// least half full.
     #[inline]
     #[must_use]
     pub fn allows_growth(&self, window: u32, slow_start: bool) -> bool {
@@ -89,7 +91,7 @@ mod tests {
         usage.sent((seq(0), seq(9_000)), 9_000, false, || RTO, Instant::ZERO);
         assert!(usage.allows_growth(10_000, true) && !usage.allows_growth(10_000, false));
         usage.sent((seq(0), seq(10_000)), 10_000, true, || RTO, Instant::ZERO);
-        // What is acknowledged makes room that nobody uses.
+        // The acknowledgement makes room in the window that stays unused.
         usage.sent((seq(9_000), seq(10_100)), 1_100, false, || RTO, Instant::ZERO);
         assert!(usage.allows_growth(10_000, false));
         // The next round trip.
