@@ -1,4 +1,4 @@
-//! What an acknowledgement does: the window, the round-trip time, and what it says of the segments under way.
+//! Processes an acknowledgement: the window, the round-trip time, and the state of the segments under way.
 
 use super::Connection;
 use crate::buffer::Pool;
@@ -14,61 +14,63 @@ use firstflight_wire::hint::unlikely;
 use firstflight_wire::tcp::{Flags, Segment};
 use firstflight_wire::{Instant, SeqNum};
 
-/// What one acknowledgement says.
+/// The news in one acknowledgement.
 #[derive(Debug, Default)]
 pub(super) struct Delivery {
     /// Bytes under way before it.
     pub pipe: u32,
-    /// SND.UNA moved by so many numbers.
+    /// Distance by which SND.UNA moved.
     pub advanced: u32,
-    /// Bytes newly known to have arrived, by number or by SACK.
+    /// Bytes newly known to have arrived, by the acknowledgement number or by SACK.
     pub bytes: u32,
-    /// Bytes of these by SACK.
+    /// Bytes of these that were reported by SACK.
     pub sacked: u32,
-    /// No news in it, which without SACK says that a segment arrived out of order.
+    /// It contains nothing new. Without SACK, this means that a segment arrived out of order.
     pub duplicate: bool,
-    /// Segments that it shows to have arrived.
+    /// Number of segments that it shows to have arrived.
     segments: u32,
-    /// Something arrived twice (RFC 2883): up to this number.
+    /// Data arrived twice (RFC 2883): the end of that range.
     pub twice: Option<SeqNum>,
-    /// Something arrived that was sent once and before the recovery began: its timeout was too early (RFC 5682).
+    /// A segment arrived that was sent once and before the recovery began: the timeout was too early (RFC
+    /// 5682).
     pub original: bool,
-    /// It echoes a time before the first repetition of the recovery (Eifel, RFC 3522).
+    /// It echoes a time before the first retransmission of the recovery (Eifel, RFC 3522).
     pub delayed: bool,
-    /// When the segments left, that were sent once and are newly acknowledged by number: the first, the last.
+    /// When the first and the last left, of the segments that were sent once and are newly acknowledged by
+    /// number.
     timed: Option<(Instant, Instant)>,
-    /// When the first left that was sent once and is newly SACKed.
+    /// When the first left, of the segments that were sent once and are newly SACKed.
     timed_sack: Option<Instant>,
-    /// One that was acknowledged by number was sent more than once.
+    /// A segment acknowledged by number was sent more than once.
     repeated: bool,
 }
 
 impl Delivery {
-    /// When the last segment left that is newly acknowledged, if none of them was sent again.
+    /// When the last of the newly acknowledged segments left, if none of them was sent again.
     #[inline]
     pub fn newest(&self) -> Option<Instant> {
         self.timed.filter(|_| !self.repeated).map(|(_, last)| last)
     }
 }
 
-/// What is needed to read it.
+/// The context needed to read an acknowledgement.
 #[derive(Clone, Copy)]
 struct Reader {
     now: Instant,
     /// The smallest round-trip time, nanoseconds.
     min_rtt: Option<u64>,
-    /// Echo of our timestamp, and what our clock is ahead of the time by.
+    /// The echoed timestamp, and the offset of our timestamp clock.
     echo: Option<(u32, u32)>,
-    /// Where the recovery began.
+    /// The recovery point (RecoveryPoint).
     point: Option<SeqNum>,
     /// When the retransmission timer last fired in this flight.
     timeout_at: Option<Instant>,
-    /// The highest number that arrived before.
+    /// The highest number that had arrived before.
     highest: SeqNum,
 }
 
 impl Reader {
-    /// Whether the echo is of a time before `at`.
+    /// Whether the echo belongs to a time before `at`.
     fn echoes_before(&self, at: Instant) -> bool {
         let Some((echo, offset)) = self.echo else { return false };
         (echo.wrapping_sub((at.as_millis() as u32).wrapping_add(offset)) as i32) < 0
@@ -89,20 +91,21 @@ impl Reader {
                 let (first, last) = delivery.timed.unwrap_or((sent.at, sent.at));
                 delivery.timed = Some((first.min(sent.at), last.max(sent.at)));
             } else if self.timeout_at.is_none_or(|at| sent.at > at) {
-                // What left before a timeout may have waited for it: its first SACK was lost, and nothing else
-                // brought out another one.
+                // A segment that left before a timeout may have waited for it: its first SACK was lost, and
+                // nothing else caused another one.
                 delivery.timed_sack.get_or_insert(sent.at);
             }
         }
-        // Which of them was it? Not the last one, if it came back sooner than anything ever did (RFC 8985 §6.2).
+        // Which copy was it? Not the last one, if the answer came faster than any answer before (RFC 8985
+        // §6.2).
         let soon = || self.min_rtt.is_some_and(|min| self.now.nanos_since(sent.at) < min);
         rack.arrived(sent, self.highest, self.now, repeated && (soon() || self.echoes_before(sent.at)));
     }
 }
 
 impl Connection {
-    /// Fifth step of RFC 9293 §3.10.7.4, for an acknowledgement inside the allowed range; `syn_ack` says when the
-    /// SYN-ACK left that it acknowledges.
+    /// Fifth step of RFC 9293 §3.10.7.4, for an acknowledgement inside the allowed range. `syn_ack` is the time
+    /// when the acknowledged SYN-ACK left.
     #[inline(always)]
     pub(super) fn take_ack(
         &mut self,
@@ -119,7 +122,8 @@ impl Connection {
         {
             self.take_plain_ack(ack, sent, syn_ack, segment, now, pool);
         } else if self.snd.outstanding() || self.undo.is_some() || self.tail.is_some() {
-            // Also when nothing is: what was sent again for nothing is reported when all has arrived.
+            // Needed even if nothing is outstanding: a needless retransmission is reported after everything has
+            // arrived.
             self.take_any_ack(segment, syn_ack, now, pool);
         }
         if self.snd.update_window(seq, ack, window) && self.snd.unsent() {
@@ -135,7 +139,7 @@ impl Connection {
         }
     }
 
-    /// What it says of the segments under way, whatever that is.
+    /// The general path: reads everything that an acknowledgement says about the segments under way.
     #[inline(never)]
     fn take_any_ack(
         &mut self,
@@ -169,7 +173,8 @@ impl Connection {
         self.after_ack(&delivery, now);
     }
 
-    /// Whether `segment` acknowledges all that is under way, and there is nothing to repair and nothing to take back.
+    /// Fast path: whether `segment` acknowledges everything under way, and there is nothing to repair or to
+    /// undo.
     #[inline(always)]
     fn is_plain(&self, segment: &Segment<'_>) -> bool {
         let ends =
@@ -179,8 +184,8 @@ impl Connection {
         ends && !says_more && !busy && self.snd.recovery.is_open()
     }
 
-    /// What an acknowledgement mostly does where answers are short: all has arrived, `sent` if there was a segment with
-    /// a record. What follows is what the long way comes to.
+    /// The usual acknowledgement when answers are short: everything has arrived. `sent` is the segment that had
+    /// a record, if any. Must match the general path.
     #[inline(always)]
     fn take_plain_ack(
         &mut self,
@@ -223,7 +228,7 @@ impl Connection {
         }
     }
 
-    /// Takes SACK blocks (RFC 2018). The first of them may say what arrived twice (RFC 2883 §4).
+    /// Takes SACK blocks (RFC 2018). The first block may report data that arrived twice (RFC 2883 §4).
     //= rfc2018 5-a
     //= rfc6675 5-a 5.1-e
     #[inline(never)]
@@ -243,7 +248,7 @@ impl Connection {
         let (flight, rack) = (&mut self.snd.flight, &mut self.rack);
         let mut sampler = self.paced.as_mut().and_then(|paced| paced.sampler.as_mut());
         for &(start, end) in blocks {
-            // What the number covers says nothing more, one beyond NXT is made up.
+            // A block below the acknowledgement number says nothing new, and one beyond NXT is invalid.
             if start.lt(end) && start.ge(una) && end.gt(segment.ack) && end.le(nxt) {
                 flight.sack(start..end, |sent| {
                     reader.read(sent, false, delivery, rack);
@@ -256,7 +261,7 @@ impl Connection {
         delivery.sacked = delivery.bytes - before;
     }
 
-    /// Something new was acknowledged.
+    /// New data was acknowledged.
     fn take_new_ack(
         &mut self,
         segment: &Segment<'_>,
@@ -281,7 +286,7 @@ impl Connection {
         self.progressed(ack);
     }
 
-    /// What is below `ack` needs no memory any more.
+    /// Frees the memory of data below `ack`.
     #[inline(always)]
     fn forget(&mut self, ack: SeqNum, pool: &mut Pool) {
         let buffered = self.snd.buffered();
@@ -290,7 +295,7 @@ impl Connection {
         self.totals.bytes_acked += (buffered - self.snd.buffered()) as u64;
     }
 
-    /// The path works, up to `ack`.
+    /// Notes that everything up to `ack` arrived, so the path works.
     #[inline(always)]
     fn progressed(&mut self, ack: SeqNum) {
         self.rtt.reset_backoff();
@@ -301,7 +306,7 @@ impl Connection {
         self.offer_room();
     }
 
-    /// The timers, after what an acknowledgement said was taken into account.
+    /// Sets the timers after an acknowledgement was processed.
     fn after_ack(&mut self, delivery: &Delivery, now: Instant) {
         if !self.snd.outstanding() {
             return self.all_arrived(now);
@@ -315,7 +320,7 @@ impl Connection {
         }
     }
 
-    /// Nothing is under way.
+    /// Nothing is under way any more.
     #[inline(always)]
     fn all_arrived(&mut self, now: Instant) {
         self.timers.stop(Timer::Retransmit);
@@ -324,7 +329,7 @@ impl Connection {
         self.facts.settling = false;
     }
 
-    /// A probe that arrived raises the MSS.
+    /// If a path-MTU probe arrived, raises the MSS.
     #[inline(never)]
     fn probe_acknowledged(&mut self, ack: SeqNum) {
         if let Some(size) = self.search.as_mut().and_then(|search| search.acknowledged(ack)) {
@@ -333,8 +338,8 @@ impl Connection {
         }
     }
 
-    /// A round-trip sample: of what was sent once (Karn), else from the echoed timestamp (RFC 7323 §4.1). Whether our
-    /// SYN was acknowledged, and when the SYN-ACK left that was.
+    /// Takes a round-trip sample from a segment that was sent once (Karn), else from the echoed timestamp (RFC
+    /// 7323 §4.1). The pair says whether our SYN was acknowledged, and when the acknowledged SYN-ACK left.
     fn sample_rtt(
         &mut self,
         segment: &Segment<'_>,

@@ -1,4 +1,4 @@
-//! What the application wants.
+//! The commands of the application.
 
 use super::{Connection, Owed, Readiness};
 use crate::buffer::Pool;
@@ -15,14 +15,14 @@ use firstflight_wire::Instant;
 use firstflight_wire::hint::{likely, unlikely};
 
 impl Connection {
-    /// Sends an acknowledgement of what was received, though none is due.
+    /// Sends an acknowledgement of what was received, even if none is due.
     pub fn acknowledge_again(&mut self) {
         if self.facts.connected && !matches!(self.state, State::Closed(_) | State::TimeWait(_)) {
             self.rcv.need = AckNeed::Now;
         }
     }
 
-    /// So many bytes more may be sent before the client's ACK; nothing for any other connection.
+    /// Allows `bytes` more bytes before the client's ACK. Has no effect on any other connection.
     pub fn raise_budget(&mut self, bytes: u32) {
         if let State::SynRcvd(syn) = &mut self.state
             && syn.early
@@ -31,7 +31,7 @@ impl Connection {
         }
     }
 
-    /// Appends data for the peer; returns how many bytes were taken, at least one.
+    /// Appends data for the peer; returns how many bytes were taken: at least one, unless `bytes` is empty.
     ///
     /// # Errors
     /// `WouldBlock` when the send buffer is full (a `WRITABLE` readiness follows), `SendClosed`
@@ -51,7 +51,7 @@ impl Connection {
             self.push.note(self.snd.end());
         }
         self.facts.open_end = self.facts.more;
-        // So much may wait in any case.
+        // This much may wait in any case.
         let first = self.config.send_at_first();
         let fits = self.snd.buffered() + bytes.len() <= first as usize;
         let limit = if likely(fits) { first } else { self.send_limit() };
@@ -67,8 +67,8 @@ impl Connection {
     /// Takes out readable data; `Ok(0)` with a non-empty `out` is the end of the stream.
     ///
     /// # Errors
-    /// `WouldBlock` when nothing is there yet; `Closed` when the connection ended otherwise than
-    /// by the peer's FIN and everything was read.
+    /// `WouldBlock` when there is no data yet; `Closed` when everything was read and the connection ended
+    /// without the peer's FIN.
     pub fn read(&mut self, pool: &mut Pool, out: &mut [u8]) -> Result<usize, IoError> {
         let n = self.rcv.read(pool, out);
         if n > 0 || out.is_empty() || self.rcv.finished() {
@@ -80,13 +80,13 @@ impl Connection {
         }
     }
 
-    /// Copies readable data to the front of `out` without taking it; how much.
+    /// Copies readable data to the front of `out` without removing it; returns how many bytes were copied.
     pub fn peek(&self, out: &mut [u8]) -> usize {
         self.rcv.peek(out)
     }
 
-    /// Replaces its settings. What was said in the handshake stays; buffers, timeouts and keepalive follow from
-    /// now on.
+    /// Replaces the settings. Values from the handshake stay; buffers, timeouts and keepalive use the new
+    /// settings from now on.
     pub fn set_config(&mut self, config: Arc<Config>, now: Instant) {
         let before = core::mem::replace(&mut self.config, config);
         if before.keepalive != self.config.keepalive && self.facts.connected {
@@ -104,16 +104,15 @@ impl Connection {
         }
     }
 
-    /// Closes the sending direction: a FIN follows the data that waits (half close). Closing twice
-    /// does nothing.
+    /// Closes the sending direction: a FIN follows the waiting data (half close). Closing again has no effect.
     #[inline(always)]
     pub fn close(&mut self, now: Instant) {
         if self.snd.fin_queued {
             return;
         }
         match &self.state {
-            // In SYN-SENT and SYN-RECEIVED the FIN is queued until the handshake is complete
-            // (RFC 9293 §3.10.4); a Fast Open child may even send it before.
+            // In SYN-SENT and SYN-RECEIVED the FIN is queued until the handshake is complete (RFC 9293
+            // §3.10.4). A Fast Open child may send it earlier.
             State::SynSent(_) | State::SynRcvd(_) => self.snd.fin_queued = true,
             State::Established(_) | State::CloseWait(_) => {
                 self.snd.fin_queued = true;
@@ -136,8 +135,9 @@ impl Connection {
         }
     }
 
-    /// The application lets go: an orderly close in the background. Data that arrived and was
-    /// never read makes it a reset, so that the peer knows (RFC 9293 §3.6.1, RFC 2525 §2.17).
+    /// The application releases the connection, which then closes in the background. If data arrived and was
+    /// never read, the connection is reset instead, so that the peer learns of it (RFC 9293 §3.6.1, RFC 2525
+    /// §2.17).
     pub fn release(&mut self, pool: &mut Pool, now: Instant) {
         self.facts.released = true;
         //= rfc9293 SHLD-3
@@ -149,7 +149,7 @@ impl Connection {
         self.rcv.clear(pool);
         match &self.state {
             State::SynSent(_) => {
-                // Nothing was promised to anybody (RFC 9293 §3.10.4): no segment is owed.
+                // Nothing was confirmed to a peer yet (RFC 9293 §3.10.4), so no segment is owed.
                 self.transit(Trigger::Close);
                 self.state = State::Closed(crate::state::Closed { reason: CloseReason::Aborted });
                 self.snd.clear(pool);
@@ -159,21 +159,21 @@ impl Connection {
         }
     }
 
-    /// Asks the peer for a sign of life, as a keepalive does (RFC 9293 §3.8.4): see
+    /// Sends a probe that makes the peer answer, as a keepalive does (RFC 9293 §3.8.4): see
     /// [`Connection::last_heard`] and [`Connection::peer_is_ahead`].
     pub fn probe(&mut self) {
         self.owed.set(Owed::PROBE);
     }
 
-    /// Takes over what the application wrote to `other` and wished of it. This connection is in SYN-SENT
-    /// and has no data; nothing of the peer was read from `other`, and `first` is what it
-    /// may have delivered already: the stream's first bytes, so that they are sent again here. Ends
+    /// Takes over from `other` what the application wrote to it and its settings. This connection must be in
+    /// SYN-SENT without data, and nothing from the peer may have been read from `other`. `first` is the
+    /// beginning of the stream, which `other` may have delivered already, so that it is sent again here. Aborts
     /// the connection if there is no memory for all of it.
     pub fn adopt(&mut self, other: &mut Self, first: &[u8], pool: &mut Pool) {
         self.facts.nodelay = other.facts.nodelay;
         self.facts.wants_room = other.facts.wants_room;
         if !self.snd.adopt(&mut other.snd, first, pool) {
-            // A stream with a hole in it is worse than none.
+            // A stream with a hole is worse than no stream.
             self.abort(pool);
         }
     }
@@ -190,27 +190,27 @@ impl Connection {
         self.facts.nodelay
     }
 
-    /// Lets less than a full segment wait for more, or no longer: [`Config::nodelay`] or not. It waits no longer than
-    /// a retransmission timeout. Turned off, what waits leaves as if it were the end of a write.
+    /// With `cork`, less than a full segment waits for more data, but no longer than a retransmission timeout.
+    /// Without it, [`Config::nodelay`] decides, and waiting data leaves as if a write had ended there.
     ///
-    /// With `more`, what is written is not the end of anything: no PSH.
+    /// With `more`, a write is not the end of a message, so its last segment has no PSH.
     pub fn set_cork(&mut self, cork: bool, more: bool) {
         self.facts.cork = cork;
         self.facts.more = more;
     }
 
-    /// What was written so far is a record: no segment carries bytes of it together with later ones.
+    /// Ends a record at the last byte written: no segment carries bytes from both sides of it.
     pub fn end_record(&mut self) {
         self.snd.end_record();
     }
 
-    /// The path takes only packets with segments of `mss` bytes: a packet-too-big was believed
-    /// (RFC 1191). What was sent larger is sent again.
+    /// The path only takes packets with segments of at most `mss` bytes: a credible packet-too-big message said
+    /// so (RFC 1191). Larger segments are sent again.
     //= rfc9293 MUST-54
     //= rfc7323 5.7-a
     pub fn reduce_mss(&mut self, mss: u16, now: Instant) {
         let mss = mss.max(48);
-        // Before the SYN-ACK the MSS in use is a placeholder; what was sent follows our own.
+        // Before the SYN-ACK the MSS in use is a placeholder; the segments sent so far followed our own MSS.
         let sent = match &self.state {
             State::SynSent(_) => self.config.mss.min(self.ends.path_mss),
             _ => self.snd.mss,
@@ -220,12 +220,12 @@ impl Connection {
         }
         self.snd.mss = self.snd.mss.min(mss);
         self.ends.path_mss = mss;
-        // A router has said what passes.
+        // A router has reported the size that passes.
         self.search = None;
         self.ends.probe = [0; 3];
         self.control.set_mss(u32::from(mss));
         if let State::SynSent(syn) = &mut self.state {
-            // The SYN itself was too big: an immediate plain SYN.
+            // The SYN itself was too big: send a plain SYN at once.
             syn.retransmits = syn.retransmits.saturating_add(1);
             syn.too_big = syn.too_big.saturating_add(1);
             syn.pending = true;
@@ -234,8 +234,9 @@ impl Connection {
         }
     }
 
-    /// A hard network error (RFC 5461): fatal only before the connection is established, and only if it is not about
-    /// what a SYN carries: then a plain SYN follows. What an early child has received stays readable; then the error shows.
+    /// A hard network error (RFC 5461). It is fatal only before the connection is established, and only if the
+    /// content of the SYN cannot be the cause; otherwise a plain SYN follows. Data that an early child has
+    /// received stays readable, and the error shows after it.
     //= rfc9293 MUST-54 SHLD-26
     pub fn unreachable(&mut self, now: Instant, pool: &mut Pool) {
         let opens = matches!(self.state, State::SynSent(_) | State::SynRcvd(_));
@@ -244,8 +245,8 @@ impl Connection {
         }
     }
 
-    /// Whether a segment's number lies in what we have outstanding: the check that makes an ICMP
-    /// error believable (RFC 5927 §4.1).
+    /// Whether a number lies within our outstanding data: the check that makes an ICMP error credible (RFC 5927
+    /// §4.1).
     #[must_use]
     pub fn owns_sequence(&self, seq: firstflight_wire::SeqNum) -> bool {
         seq.ge(self.snd.una) && seq.lt(self.snd.nxt)
@@ -254,7 +255,7 @@ impl Connection {
     /// Restarts slow start after an idle time (RFC 5681 §4.1).
     pub(super) fn idle_restart(&mut self, now: Instant) {
         let idle = now.nanos_since(self.last_data);
-        // The smallest timeout first: most connections are over before it.
+        // Test the smallest timeout first, because most connections end before it.
         if unlikely(idle > MIN_RTO_NANOS)
             && self.facts.connected
             && !self.snd.outstanding()
@@ -265,9 +266,10 @@ impl Connection {
         }
     }
 
-    /// Bytes that may wait to be sent or acknowledged now: what is under way, and as much for the time until the
-    /// application has been told that there is room. Not more than a path as short as this one holds: what a window
-    /// without losses adds to that stands in queues, and is in no cache any more when its turn comes.
+    /// Bytes that may now wait to be sent or acknowledged: what is under way, and as much again for the time
+    /// until the application learns that there is room. It is limited to what a path with this round-trip time
+    /// can hold. A larger window without losses would only fill queues, and the waiting data would have left
+    /// the CPU cache before it is sent.
     #[must_use]
     pub fn send_limit(&self) -> u32 {
         let wanted = self.control.window().saturating_mul(2).min(self.rtt.most_under_way());
@@ -277,7 +279,7 @@ impl Connection {
         self.config.send_buffer.min(wanted.max(floor))
     }
 
-    /// Says `WRITABLE` if a write was refused and at least half the buffer is free again.
+    /// Sets `WRITABLE` if a write was refused and at least half the buffer is free again.
     #[inline(always)]
     pub(super) fn offer_room(&mut self) {
         if self.facts.wants_room && self.snd.buffered() <= self.send_limit() as usize / 2 {

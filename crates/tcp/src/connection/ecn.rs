@@ -1,5 +1,5 @@
-//! Explicit congestion notification (RFC 3168): routers mark packets that they would drop, the receiver echoes the
-//! mark until the sender says that it slowed down.
+//! Explicit congestion notification (RFC 3168): routers mark packets that they would otherwise drop, and the
+//! receiver echoes the mark until the sender confirms that it slowed down.
 
 use super::Connection;
 use super::acknowledge::Delivery;
@@ -12,16 +12,16 @@ use firstflight_wire::Instant;
 use firstflight_wire::ip::Ecn;
 use firstflight_wire::tcp::{Flags, Segment};
 
-/// What a connection keeps of it.
+/// The ECN state of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
-    /// Both ends want it.
+    /// Both ends agreed to use ECN.
     agreed: bool,
-    /// A packet was marked, and the peer has not said that it slowed down (ECN-Echo).
+    /// A packet was marked, and the peer has not confirmed that it slowed down (ECN-Echo).
     echo: bool,
-    /// We slowed down, and the peer has not been told (CWR).
+    /// We slowed down, and have not confirmed it to the peer yet (CWR).
     reduced: bool,
-    /// The segment that was written last may be marked.
+    /// The last segment written may be marked by routers.
     capable: bool,
 }
 
@@ -33,20 +33,20 @@ impl Connection {
         if self.marks.capable { Ecn::Ect0 } else { Ecn::NotEct }
     }
 
-    /// Whether congestion is notified explicitly here (RFC 3168 §6.1.1).
+    /// Whether this connection uses ECN (RFC 3168 §6.1.1).
     #[must_use]
     pub fn uses_ecn(&self) -> bool {
         self.marks.agreed
     }
 
-    /// Flags of a SYN that is sent for the `retransmits`th time again: a path that loses SYNs with these flags gets
-    /// one without (RFC 3168 §6.1.1.1).
+    /// Flags of the SYN after `retransmits` retransmissions. Only the first SYN asks for ECN, because some
+    /// paths drop SYNs with these flags (RFC 3168 §6.1.1.1).
     pub(super) fn ecn_of_syn(&self, retransmits: u8) -> Flags {
         let ask = self.config.ecn == EcnPolicy::Ask && retransmits == 0;
         if ask { Flags::ECE.union(Flags::CWR) } else { Flags::EMPTY }
     }
 
-    /// What the peer's SYN says.
+    /// Takes the ECN flags from the peer's SYN.
     //= rfc9293 SHLD-8
     pub(super) fn take_ecn_of_syn(&mut self, syn: &Segment<'_>) {
         let both = Flags::ECE.union(Flags::CWR);
@@ -64,8 +64,8 @@ impl Connection {
         if self.marks.agreed { Flags::ECE } else { Flags::EMPTY }
     }
 
-    /// The packet of a segment that was taken says whether it was marked; the segment, whether the peer slowed down
-    /// (RFC 3168 §6.1.3).
+    /// Takes the marks of an accepted segment: its packet says whether a router marked it, and its flags say
+    /// whether the peer slowed down (RFC 3168 §6.1.3).
     #[inline]
     pub(super) fn take_mark(&mut self, segment: &Segment<'_>) {
         if !self.marks.agreed {
@@ -76,21 +76,21 @@ impl Connection {
         }
         if segment.ce {
             self.marks.echo = true;
-            // The sender is to hear of it now.
+            // The sender must learn of it at once.
             self.rcv.need = AckNeed::Now;
         }
     }
 
-    /// The peer echoes a mark: the window shrinks once for what is under way (RFC 3168 §6.1.2).
+    /// The peer echoes a mark: the window shrinks once for the data under way (RFC 3168 §6.1.2).
     //= rfc9293 SHLD-8
     #[inline]
     pub(super) fn take_echo(&mut self, segment: &Segment<'_>, delivery: &Delivery, now: Instant) {
         if !self.marks.agreed || !segment.flags.contains(Flags::ECE) {
             return;
         }
-        // Marked is not lost: there is nothing to take back.
+        // A marked packet is not lost, so this reduction can never be undone.
         self.undo = None;
-        // Something was under way; it may all have arrived.
+        // Data was under way, even if all of it has arrived by now.
         let flight = delivery.advanced > 0 || self.snd.outstanding();
         if self.snd.recovery.is_open() && flight {
             let prr = Some(self.reduce(delivery.pipe, now));
@@ -101,15 +101,15 @@ impl Connection {
         }
     }
 
-    /// The window shrank: the peer is to be told.
+    /// The window shrank, so CWR must be sent to the peer.
     pub(super) fn note_reduction(&mut self) {
         self.marks.reduced = self.marks.agreed;
     }
 
-    /// Flags of a segment on an open connection; `fresh` says that it brings data never sent before.
+    /// Flags of a segment on an open connection; `fresh` says that it carries data never sent before.
     #[inline]
     pub(super) fn ecn_flags(&mut self, fresh: bool) -> Flags {
-        // Neither repetitions nor bare acknowledgements may be marked (RFC 3168 §6.1.4, §6.1.5).
+        // Neither retransmissions nor bare acknowledgements may be marked (RFC 3168 §6.1.4, §6.1.5).
         self.marks.capable = self.marks.agreed && fresh;
         if !self.marks.agreed {
             return Flags::EMPTY;
@@ -121,7 +121,7 @@ impl Connection {
         flags
     }
 
-    /// A reduction for a mark ends when something above its point is acknowledged.
+    /// Ends a reduction for a mark, once a number above its point is acknowledged.
     pub(super) fn end_reduction_by_mark(&mut self, now: Instant) {
         self.snd.recovery = Recovery::Open;
         self.control.on_recovery_exit(now);

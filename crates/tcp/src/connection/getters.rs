@@ -1,4 +1,4 @@
-//! What can be known of a connection without changing it.
+//! The state of a connection that can be read without changing it.
 
 use super::{Connection, Totals};
 use crate::config::Config;
@@ -11,22 +11,22 @@ use alloc::sync::Arc;
 use core::time::Duration;
 use firstflight_wire::Instant;
 
-/// How congestion stands, as Linux names it.
+/// The state of congestion control, named as in Linux.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CongestionState {
-    /// Nothing is known to be lost.
+    /// No segment is known to be lost.
     Open,
-    /// Something arrived out of order.
+    /// A segment arrived out of order.
     Disorder,
-    /// The window shrinks, for the path marks packets (ECN).
+    /// The window shrinks, because the path marks packets (ECN).
     Reducing,
-    /// Something was lost, and what arrives says so.
+    /// A segment was lost, as the acknowledgements show.
     Recovery,
     /// The retransmission timer expired.
     Loss,
 }
 
-/// What can be known of a connection, for those who look closely.
+/// Detailed state of a connection, for diagnosis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionFacts {
     /// Timestamps were agreed.
@@ -37,7 +37,7 @@ pub struct ConnectionFacts {
     pub scaled: bool,
     /// Shift of the windows the peer offers.
     pub send_scale: u8,
-    /// Shift of those we offer.
+    /// Shift of the windows we offer.
     pub receive_scale: u8,
     /// Probes in a row without an answer.
     pub probes: u8,
@@ -47,34 +47,34 @@ pub struct ConnectionFacts {
     pub min_rtt: Option<Duration>,
     /// Numbers sent and not acknowledged.
     pub in_flight: u32,
-    /// How congestion stands.
+    /// The state of congestion control.
     pub congestion: CongestionState,
     /// The slow-start threshold, bytes.
     pub threshold: u32,
-    /// The window as recovery has it, bytes.
+    /// The window during recovery, or else the congestion window, bytes.
     pub window: u32,
     /// Segments sent and not acknowledged.
     pub segments: u32,
-    /// Segments of those that the peer has behind what it misses.
+    /// How many of these segments the peer has beyond the data that it misses.
     pub sacked: u32,
-    /// Bytes of those that are taken for lost.
+    /// Bytes of these segments that are marked as lost.
     pub lost: u32,
-    /// Bytes of those that were sent again and are under way.
+    /// Bytes of these segments that were sent again and are under way.
     pub again: u32,
-    /// By how many segments the path reorders, as far as it was seen.
+    /// The largest reordering seen on the path, in segments; at least three.
     pub reordering: u32,
-    /// The peer's full segments, as far as they were seen, bytes.
+    /// Largest size of the peer's segments, bytes.
     pub peer_segment: u32,
     /// The peer's window, bytes.
     pub peer_window: u32,
-    /// The largest it ever offered, bytes.
+    /// The largest window that the peer ever offered, bytes.
     pub largest_window: u32,
     /// Segments that leave together, as [`Config::push_bursts`] counts them.
     pub burst: u32,
 }
 
 impl Connection {
-    /// Its settings.
+    /// The settings.
     #[inline]
     #[must_use]
     pub fn config(&self) -> &Arc<Config> {
@@ -88,7 +88,7 @@ impl Connection {
         self.state.name()
     }
 
-    /// Why it is closed, once it is.
+    /// Why the connection is closed, once it is.
     //= rfc9293 MUST-12
     #[must_use]
     pub fn close_reason(&self) -> Option<CloseReason> {
@@ -105,19 +105,19 @@ impl Connection {
         self.facts.connected
     }
 
-    /// Whether it was admitted with data before the handshake completed (server side).
+    /// Whether it was admitted with data, and the handshake is not complete yet (server side).
     #[must_use]
     pub fn is_early(&self) -> bool {
         matches!(&self.state, State::SynRcvd(s) if s.early)
     }
 
-    /// Smoothed round-trip time and its variation, once measured.
+    /// The smoothed round-trip time and its variation, once measured.
     #[must_use]
     pub fn rtt(&self) -> Option<(Duration, Duration)> {
         Some((self.rtt.srtt()?, self.rtt.rttvar()))
     }
 
-    /// The retransmission timeout, as it is backed off now.
+    /// The retransmission timeout with the current backoff.
     #[must_use]
     pub fn rto(&self) -> Duration {
         self.timeout()
@@ -129,19 +129,19 @@ impl Connection {
         self.control.window()
     }
 
-    /// Largest payload of a segment, options not counted, bytes.
+    /// Largest payload of a segment, without options, bytes.
     #[must_use]
     pub fn mss(&self) -> u16 {
         self.snd.mss
     }
 
-    /// By how many segments the path was seen to reorder, at least three.
+    /// The largest reordering seen on the path, in segments; at least three.
     #[must_use]
     pub fn reordering(&self) -> u32 {
         self.rack.reordering(u32::from(self.snd.mss))
     }
 
-    /// Its counts.
+    /// The counters.
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.totals
@@ -157,7 +157,7 @@ impl Connection {
         }
     }
 
-    /// Bytes of stream that our first SYN carries, while it is not answered.
+    /// Bytes of the stream that our first SYN carries, while it is not answered.
     #[must_use]
     pub fn first_flight_len(&self) -> usize {
         match &self.state {
@@ -166,15 +166,15 @@ impl Connection {
         }
     }
 
-    /// The segment size in use, bytes, if larger segments vanished on this path without an ICMP message (RFC 4821), and
-    /// smaller ones arrived.
+    /// The segment size in use, bytes, if larger segments were lost on this path without an ICMP message (RFC
+    /// 4821) and smaller ones arrived.
     #[must_use]
     pub fn narrowed_mss(&self) -> Option<u16> {
         let smaller = self.snd.mss < self.ends.path_mss.min(self.config.mss);
         (self.facts.narrowed && self.backoffs == 0 && smaller).then_some(self.snd.mss)
     }
 
-    /// When the peer was last heard of.
+    /// When the last segment from the peer arrived.
     #[must_use]
     pub fn last_heard(&self) -> Instant {
         self.last_heard
@@ -186,17 +186,18 @@ impl Connection {
         self.last_data
     }
 
-    /// An acknowledgement or a FIN without data came from behind what was received: the peer has sent data that did not
-    /// arrive.
+    /// Whether an acknowledgement or a FIN without data had a number beyond what was received: the peer has
+    /// sent data that did not arrive.
     #[must_use]
     pub fn peer_is_ahead(&self) -> bool {
         self.facts.peer_ahead
     }
 
-    /// Whether the path swallowed the peer's data: none arrived, although the number of a FIN, an acknowledgement or a
-    /// RST shows that the peer had sent some. A FIN or an acknowledgement counts alone ([`Connection::peer_is_ahead`]).
-    /// A RST counts only if the connection ended with the RST that answered our challenge ACK, because an attacker off
-    /// the path only has to guess any number in the window to forge the first one.
+    /// Whether the path dropped the peer's data: no data arrived, although the number of a FIN, an
+    /// acknowledgement or a RST shows that the peer had sent some. A FIN or an acknowledgement is enough by
+    /// itself ([`Connection::peer_is_ahead`]). A RST counts only if the connection ended with the RST that
+    /// answered our challenge ACK, because an off-path attacker only has to guess any number in the window to
+    /// forge the first one.
     #[must_use]
     pub fn is_swallowed(&self) -> bool {
         let reset = self.facts.reset_ahead && self.close_reason() == Some(CloseReason::Reset);
@@ -235,8 +236,8 @@ impl Connection {
         self.snd.buffered()
     }
 
-    /// Whether the peer has to do something before the rest of what was written can go: to acknowledge what is under
-    /// way, or to open its window.
+    /// Whether the peer must act before the rest of the written data can leave: acknowledge what is under way,
+    /// or open its window.
     #[must_use]
     pub fn waits_for_peer(&self) -> bool {
         self.snd.buffered() > 0 && (self.snd.outstanding() || self.snd.wnd < u32::from(self.snd.mss))
@@ -261,7 +262,7 @@ impl Connection {
         }
     }
 
-    /// What else can be known of it.
+    /// Detailed state for diagnosis.
     #[must_use]
     pub fn facts(&self) -> ConnectionFacts {
         ConnectionFacts {
@@ -296,7 +297,7 @@ impl Connection {
         crate::push::burst(room, self.window(), least, self.rtt.srtt(), self.rtt.min_rtt())
     }
 
-    /// Whether the application let go of it.
+    /// Whether the application has released the connection.
     #[must_use]
     pub fn is_released(&self) -> bool {
         self.facts.released

@@ -1,4 +1,4 @@
-//! Opening: from both ends, with or without a first flight (RFC 9293 §3.5, RFC 7413).
+//! Opens a connection, from both ends, with or without a first flight (RFC 9293 §3.5, RFC 7413).
 
 use super::{Connection, Disposition, DropReason, Endpoints, Readiness};
 use crate::buffer::Pool;
@@ -19,11 +19,11 @@ use firstflight_wire::hint::likely;
 use firstflight_wire::tcp::{Flags, Options, Segment};
 use firstflight_wire::{Instant, SeqNum};
 
-/// Smallest segment size believed: a smaller MSS option costs more than it helps (Linux: 88).
+/// Smallest MSS accepted from the peer. A smaller value costs more than it helps (Linux: 88).
 const MIN_PEER_MSS: u16 = 88;
 
-/// How many bytes may follow, in segments of `segment` bytes, a SYN that carries `carried`: with it an initial
-/// window (RFC 6928).
+/// Number of bytes that may directly follow a SYN that carries `carried` bytes, in segments of `segment` bytes.
+/// Together with the SYN they stay within an initial window (RFC 6928).
 fn follow_limit(segment: u16, carried: u32) -> u32 {
     let segment = u32::from(segment);
     let window = initial_window(segment).saturating_sub(carried);
@@ -61,9 +61,9 @@ impl Connection {
         conn
     }
 
-    /// Begins an active open of a new connection; `data` is the stream's beginning, as much of it as
-    /// `plan.data_limit` and the segment size allow rides in the SYN, and what `plan.follow` allows follows it.
-    /// Returns how many bytes of `data` were taken into the send buffer.
+    /// Begins an active open of a new connection. `data` is the beginning of the stream. The SYN carries as
+    /// much of it as `plan.data_limit` and the segment size allow, and what `plan.follow` allows follows the
+    /// SYN. Returns how many bytes of `data` were taken into the send buffer.
     #[inline(always)]
     pub fn open_active(&mut self, plan: SynPlan, data: &[u8], pool: &mut Pool) -> usize {
         let preamble = plan.preamble.len() as u32;
@@ -71,10 +71,11 @@ impl Connection {
         let taken = self.snd.write(pool, self.config.send_at_first(), data);
         let riding = (taken as u32).min(plan.data_limit);
         let carried = preamble + riding;
-        // Without options, but as long as what is sent again with timestamps.
+        // These segments have no options, but they are no longer than a retransmission with timestamps.
         let options = if self.config.timestamps { 12 } else { 0 };
         let segment = plan.follow.min(self.config.mss).min(self.ends.path_mss).saturating_sub(options);
-        // Nothing follows a SYN without data, nor mostly one with all of it.
+        // Nothing follows a SYN without data, and nothing is left to follow one that carries all of it, the
+        // usual case.
         let left = if riding == 0 { 0 } else { taken as u32 - riding };
         let follow = if likely(left == 0) { 0 } else { follow_limit(segment, carried).min(left) };
         self.state.leave();
@@ -104,8 +105,9 @@ impl Connection {
         taken
     }
 
-    /// Writes the SYN that travels another way ([`SynPlan::elsewhere`]) at the front of `out`: header, options,
-    /// preamble and data, checksum zero. Returns its length; `None` if there is none, or no room for it.
+    /// Writes the SYN that travels by another way ([`SynPlan::elsewhere`]) at the front of `out`: header,
+    /// options, preamble and data, checksum zero. Returns its length, or `None` if there is no such SYN or no
+    /// room for it.
     #[must_use]
     pub fn copy_syn(&self, out: &mut [u8]) -> Option<usize> {
         let State::SynSent(syn) = &self.state else { return None };
@@ -115,9 +117,9 @@ impl Connection {
         self.emit_syn(syn, true, Instant::ZERO, out)
     }
 
-    /// The SYN that travels another way is to be sent from here, too, with this preamble, which is as long as the
-    /// other one; it is sent again after `first_timeout`, or 1 s. False if the connection has left SYN-SENT, the
-    /// SYN was released before, or the preamble has another length.
+    /// Sends the SYN that travels by another way from here, too, with a preamble of the same length as the
+    /// other copy's. It is sent again after `first_timeout`, or 1 s. False if the connection has left SYN-SENT,
+    /// the SYN was released before, or the preamble has another length.
     pub fn release_syn(&mut self, preamble: &[u8], first_timeout: Option<Duration>) -> bool {
         let State::SynSent(syn) = &mut self.state else { return false };
         let held = syn.elsewhere && !syn.pending && syn.first_sent == Instant::FAR_FUTURE;
@@ -139,8 +141,9 @@ impl Connection {
             && segment.ack.le(self.snd.nxt)
     }
 
-    /// The SYN that travels another way ([`SynPlan::elsewhere`]) and was released is held again: it is not repeated, and
-    /// the connection waits for the answer to the other copy. False if there is none.
+    /// Stops sending a SYN that also travels by another way ([`SynPlan::elsewhere`]) and was released. It is
+    /// not sent again, and the connection waits for the answer to the other copy. False if there is no such
+    /// SYN.
     pub fn hold_syn(&mut self) -> bool {
         let State::SynSent(syn) = &mut self.state else { return false };
         if !syn.elsewhere {
@@ -155,8 +158,8 @@ impl Connection {
         true
     }
 
-    /// Makes a new connection a listener's child for `syn`. With `plan.early` the SYN's data is
-    /// readable at once and may be answered before the handshake completes (RFC 7413 §4.2).
+    /// Makes a new connection a listener's child for `syn`. With `plan.early` the SYN's data is readable at
+    /// once and may be answered before the handshake completes (RFC 7413 §4.2).
     pub fn open_passive(&mut self, syn: &Segment<'_>, plan: &ChildPlan, pool: &mut Pool, now: Instant) {
         self.become_child(syn.seq, plan);
         self.take_syn_options(&syn.options, now);
@@ -179,20 +182,20 @@ impl Connection {
         self.arm_retransmit(now);
     }
 
-    /// Makes a new connection the child whose SYN-ACK was a SYN cookie (RFC 4987 §3.6): its ISN is the
-    /// cookie, `peer_isn` the SYN's number, and `options` what could be recovered of the SYN's. The ACK
-    /// that proved the cookie is given to [`Connection::handle_segment`] next.
+    /// Makes a new connection the child whose SYN-ACK was a SYN cookie (RFC 4987 §3.6). Its ISN is the cookie,
+    /// `peer_isn` the SYN's number, and `options` the part of the SYN's options that could be recovered. The
+    /// caller passes the ACK that proved the cookie to [`Connection::handle_segment`] next.
     pub fn open_from_cookie(&mut self, peer_isn: SeqNum, options: &Options<'_>, now: Instant) {
         self.become_child(peer_isn, &ChildPlan::default());
         self.take_syn_options(options, now);
         self.snd.first_window(peer_isn, self.snd.iss, 0xffff);
-        // What the SYN offered, nobody knows any more.
+        // The window in the SYN is no longer known.
         self.snd.max_wnd = 0;
         if let State::SynRcvd(syn) = &mut self.state {
             syn.pending = false;
         }
         self.snd.nxt = self.snd.iss + 1;
-        // Should that ACK not open it after all, it ends like any other that nobody answers.
+        // If that ACK does not open the connection, it ends like any other that gets no answer.
         self.arm_retransmit(now);
     }
 
@@ -210,7 +213,7 @@ impl Connection {
         syn.linger_s = plan.linger_s;
     }
 
-    /// Takes what the peer's SYN says about itself.
+    /// Takes the peer's options from its SYN.
     #[inline(always)]
     fn take_syn_options(&mut self, options: &Options<'_>, now: Instant) {
         //= rfc9293 MUST-14 MUST-15
@@ -230,7 +233,7 @@ impl Connection {
         }
         //= rfc2018 4-b
         self.facts.sack = self.config.sack && options.sack_permitted;
-        // Without SACK the loss of a probe cannot be told from congestion.
+        // Without SACK, the loss of a probe cannot be distinguished from congestion.
         self.search = if self.facts.sack && self.ends.probe != [0; 3] {
             let limit = peer.min(self.config.mss);
             Search::new(self.snd.mss, self.ends.probe, limit).map(Box::new)
@@ -249,8 +252,8 @@ impl Connection {
         self.rcv.set_segment_size(self.snd.mss - options);
     }
 
-    /// If `segment` is an acceptable SYN-ACK for our SYN: what it says about the first flight. The
-    /// layer above answers through [`Connection::handle_syn_ack`].
+    /// The report about the first flight, if `segment` is an acceptable SYN-ACK for our SYN. The layer above
+    /// answers through [`Connection::handle_syn_ack`].
     #[must_use]
     #[inline(always)]
     pub fn syn_ack_report(&self, segment: &Segment<'_>) -> Option<SynAckReport> {
@@ -275,7 +278,7 @@ impl Connection {
         })
     }
 
-    /// Whether a segment echoes a timestamp that no SYN of ours had: it answers somebody else, or an earlier
+    /// Whether a segment echoes a timestamp that no SYN of ours had. Then it answers another host or an earlier
     /// connection. Linux resets it, too.
     fn echoes_nothing(&self, syn: &SynSent, segment: &Segment<'_>) -> bool {
         let echo = segment.options.timestamps.filter(|_| self.config.timestamps).map(|ts| ts.echo);
@@ -285,8 +288,9 @@ impl Connection {
         echo.wrapping_sub(first) > last.wrapping_sub(first)
     }
 
-    /// Whether a SYN-ACK shows that it was the first SYN that arrived: it acknowledges what only that one carried, or
-    /// echoes its timestamp (the idea of RFC 3522 §3.2). A timestamp that the last SYN has too shows nothing.
+    /// Whether a SYN-ACK shows that the first SYN arrived: it acknowledges data that only the first SYN
+    /// carried, or echoes its timestamp (the idea of RFC 3522 §3.2). A timestamp that is also in the last SYN
+    /// shows nothing.
     fn first_syn_arrived(&self, syn: &SynSent, segment: &Segment<'_>) -> bool {
         let echo = segment.options.timestamps.filter(|_| self.config.timestamps).map(|ts| ts.echo);
         segment.ack.gt(self.snd.iss + 1)
@@ -315,8 +319,8 @@ impl Connection {
         let timed = syn.retransmits == 0 && !syn.elsewhere && syn.first_sent != Instant::FAR_FUTURE;
         let (retransmits, first_sent) = (syn.retransmits, syn.first_sent);
         let whole = resolution == Resolution::Accepted && segment.ack.ge(self.snd.iss + 1 + syn.carried);
-        // What vanishes with a first flight says more about the path's middleboxes than about
-        // congestion, once; a SYN that was too big, or that met an earlier connection, says nothing about it.
+        // One lost SYN with a first flight says more about the path's middleboxes than about congestion. A SYN
+        // that was too big, or that met an earlier connection, says nothing about congestion.
         let unusual = syn.carried > 0 || !syn.options.as_slice().is_empty();
         let spared = syn.too_big.saturating_add(u8::from(unusual || syn.met_old || syn.refused));
         let congested = retransmits > spared && !self.first_syn_arrived(syn, segment);
@@ -330,7 +334,7 @@ impl Connection {
         //= rfc7323 2.2-d
         self.snd.first_window(segment.seq, segment.ack, u32::from(segment.window));
         if resolution == Resolution::DataRefused {
-            // The stream begins behind the SYN: a refused preamble's numbers are used again.
+            // The stream begins behind the SYN: the numbers of a refused preamble are used again.
             self.snd.set_preamble(0);
         }
         let stream_acked = self.snd.buffered();
@@ -339,12 +343,12 @@ impl Connection {
         self.totals.bytes_acked += (stream_acked - self.snd.buffered()) as u64;
         let followed = whole && self.snd.outstanding();
         if followed && retransmits > 0 {
-            // It left with the first SYN, a timeout ago. That loss is counted with the SYN's.
+            // These segments left with the first SYN, a timeout ago. Their loss counts together with the SYN's.
             self.snd.flight.mark(|_| Some(true));
         } else if !followed {
             //= rfc7413 4.2.2-f
-            // What the SYN-ACK leaves out was not delivered: sent again at once, no congestion
-            // (RFC 7413 §4.2.2).
+            // Data that the SYN-ACK does not acknowledge was not delivered. It is sent again at once, and does
+            // not count as congestion (RFC 7413 §4.2.2).
             self.snd.flight.clear();
             self.snd.nxt = segment.ack;
         }
@@ -352,7 +356,7 @@ impl Connection {
             Some(sent) => self.rtt.sample_between(sent, now),
             None => self.sample_echo(segment, now),
         }
-        // A lost SYN means one segment (RFC 5681 §3.1); one that arrived late was not lost.
+        // After a lost SYN the window is one segment (RFC 5681 §3.1). A SYN that arrived late was not lost.
         if congested {
             self.syn_lost();
         }
@@ -366,7 +370,7 @@ impl Connection {
         self.totals.delivered += 1;
         self.transit(if first_flight { Trigger::SynAckFirstFlight } else { Trigger::SynAck });
         self.open(now);
-        // What the application is about to write takes the acknowledgement along.
+        // Data that the application is about to write carries the acknowledgement.
         self.rcv.need = if self.facts.more { AckNeed::Delayed } else { AckNeed::Now };
         self.take_payload(pool, segment.seq + 1, segment.payload, true);
         if segment.flags.contains(Flags::FIN) {
@@ -423,7 +427,7 @@ impl Connection {
             return Disposition::Dropped(DropReason::RstUnacceptable);
         }
         if !segment.flags.contains(Flags::SYN) {
-            // It overtook the SYN-ACK: the path passes data.
+            // Data arrived before the SYN-ACK: the path passes data.
             self.facts.other_data |= good_ack && !segment.payload.is_empty();
             return Disposition::Dropped(DropReason::Unexpected);
         }
@@ -431,10 +435,11 @@ impl Connection {
         Disposition::Processed
     }
 
-    /// The peer answers our SYN from an earlier connection of the four-tuple, mostly one in TIME-WAIT. Our RST ends
-    /// that one, and the SYN is sent again right behind the RST, as in RFC 9293 §3.5.1 (half-open connection
-    /// discovery). The retransmission timer would send it a second later. The new SYN is plain, whatever the first one
-    /// carried: if the answer is forged, the peer may have taken the first one, and must not take its data twice.
+    /// An earlier connection of the four-tuple, usually in TIME-WAIT, answers our SYN. Our RST ends that
+    /// connection, and the SYN is sent again directly behind the RST, as in RFC 9293 §3.5.1 (half-open
+    /// connection discovery). The retransmission timer would send it a second later. The new SYN is plain,
+    /// whatever the first one carried: if the answer is forged, the peer may have accepted the first SYN, and
+    /// must not receive its data twice.
     ///
     /// This happens once for each connect, so that many forged answers cause only one SYN.
     #[cold]
@@ -449,8 +454,9 @@ impl Connection {
         self.timers.stop(Timer::Retransmit);
     }
 
-    /// Whether a RST that acknowledges `ack` is only about the first SYN's option or data, which middleboxes answer so that
-    /// let a plain SYN pass. Then a plain SYN leaves at once, or is under way, and its answer decides.
+    /// Whether a RST that acknowledges `ack` is only about the first SYN's option or data. Some middleboxes
+    /// send such a RST but pass a plain SYN. Then a plain SYN leaves at once, or is already under way, and its
+    /// answer decides.
     #[cold]
     fn refuses_first_flight(&mut self, ack: SeqNum, now: Instant) -> bool {
         if !self.config.retry_refused {
@@ -462,16 +468,17 @@ impl Connection {
             && syn.carried > 0
             && !plain_refused
         {
-            // The first SYN's numbers behind the SYN show which one it answers.
+            // The numbers that it acknowledges behind the SYN show that it answers the first SYN.
             syn.refused = true;
             return true;
         }
         self.send_plain_syn(now)
     }
 
-    /// A RST or an ICMP error answered the SYN. If it carried an option or data, a plain one leaves at once, on the same
-    /// four-tuple and with the same number: a peer that has taken the first one gives its first answer again. This happens
-    /// once for each connect. False if the SYN was plain, or another one was sent.
+    /// A RST or an ICMP error answered the SYN. If that SYN carried an option or data, a plain one leaves at
+    /// once, on the same four-tuple and with the same number: a peer that has accepted the first one repeats
+    /// its first answer. This happens once for each connect. Returns false if the SYN was plain, or if another
+    /// SYN was sent already.
     pub(super) fn send_plain_syn(&mut self, now: Instant) -> bool {
         let last_sent = self.last_sent;
         let State::SynSent(syn) = &mut self.state else { return false };
@@ -479,7 +486,7 @@ impl Connection {
             return false;
         }
         if syn.refused && (syn.pending || now - last_sent < syn.refused_after / 2) {
-            // Too early for an answer to the plain SYN: a copy of the first answer.
+            // It is too early for an answer to the plain SYN, so this is a copy of the first answer.
             return true;
         }
         let unusual = syn.carried > 0 || !syn.options.as_slice().is_empty();
@@ -501,21 +508,22 @@ impl Connection {
         matches!(&self.state, State::SynSent(syn) if syn.refused)
     }
 
-    /// Whether the first flight of a SYN without an answer may have been taken: see [`SynAckReport::may_have_run`].
+    /// Whether the peer may have accepted the first flight of a SYN that got no answer: see
+    /// [`SynAckReport::may_have_run`].
     #[must_use]
     pub fn may_have_run(&self) -> bool {
         matches!(&self.state, State::SynSent(syn) if syn.refused || syn.timeouts > 0)
     }
 
-    /// The plain SYN behind a refused one is acknowledged, but not the data that the first one carried, which must not leave
-    /// twice: the connection is over, and the caller is to answer the SYN-ACK with a RST.
+    /// The SYN-ACK acknowledges the plain SYN after a refused one, but not the data of the first SYN, which
+    /// must not be sent twice. The connection ends, and the caller must answer the SYN-ACK with a RST.
     pub fn refuse(&mut self, pool: &mut Pool) -> Disposition {
         self.die(CloseReason::Refused, pool);
         Disposition::Reset
     }
 
-    /// Our SYN crossed the peer's (RFC 9293 §3.5, figure 8). First-flight options and the payload
-    /// are ignored; the answer acknowledges the SYN only. The peer may acknowledge what ours carried.
+    /// Our SYN crossed the peer's SYN (RFC 9293 §3.5, figure 8). The peer's first-flight options and payload
+    /// are ignored, and the answer acknowledges only the SYN. The peer may acknowledge what our SYN carried.
     //= rfc9293 MUST-10 MUST-11
     fn simultaneous_open(&mut self, segment: &Segment<'_>, now: Instant) {
         self.rcv.begin(segment.seq);
@@ -524,7 +532,7 @@ impl Connection {
         if let State::SynSent(syn) = &self.state
             && !syn.preamble.is_empty()
         {
-            // Whoever took it for the stream's beginning must not acknowledge it.
+            // A peer that took the preamble for the beginning of the stream must not acknowledge it.
             self.snd.nxt = self.snd.iss + 1;
         }
         self.snd.set_preamble(0);
@@ -536,27 +544,27 @@ impl Connection {
         self.arm_retransmit(now);
     }
 
-    /// Whether `echo` is of a time before `last`.
+    /// Whether `echo` belongs to a time before `last`.
     fn is_before_last(&self, echo: u32, last: Option<Instant>) -> bool {
         self.facts.timestamps && last.is_some_and(|last| (echo.wrapping_sub(self.ts_now(last)) as i32) < 0)
     }
 
-    /// A SYN was lost to congestion, as far as we know: one segment, and 3 s until something is
-    /// measured (RFC 5681 §3.1, RFC 6298 §5.7).
+    /// A SYN was lost, probably to congestion: the window is one segment, and the timeout is 3 s until the
+    /// first sample (RFC 5681 §3.1, RFC 6298 §5.7).
     //= rfc6298 5.7-a
     fn syn_lost(&mut self) {
         self.control.on_syn_loss();
         self.rtt.set_initial(Duration::from_secs(3));
     }
 
-    /// The ACK of our SYN-ACK came (RFC 9293 §3.10.7.4, fifth step, SYN-RECEIVED). Gives when that left, if it left
-    /// once: two SYN-ACKs on the way measure nothing (Karn).
+    /// The ACK of our SYN-ACK arrived (RFC 9293 §3.10.7.4, fifth step, SYN-RECEIVED). Returns when the SYN-ACK
+    /// left, if it left only once: with two SYN-ACKs under way nothing can be measured (Karn).
     #[inline(always)]
     pub(super) fn confirm(&mut self, segment: &Segment<'_>, now: Instant) -> Option<Instant> {
         let State::SynRcvd(syn) = &self.state else { return None };
         let (retransmits, early, again, last) = (syn.retransmits, syn.early, syn.again, syn.last_sent);
         if syn.origin == Origin::Simultaneous {
-            // What our SYN carried and the peer did not take is sent again.
+            // The peer did not take all that our SYN carried, so the rest is sent again.
             self.snd.flight.clear();
             self.snd.nxt = segment.ack;
         }
@@ -565,7 +573,7 @@ impl Connection {
         let from = if syn.last_sent.is_none() { StateName::Listen } else { StateName::SynRcvd };
         self.handshake_retransmits = retransmits;
         self.totals.delivered += 1;
-        // An echo of an earlier time: the first one had only been slow (the idea of RFC 3522).
+        // An echo of an earlier time shows that the first SYN-ACK was only late (the idea of RFC 3522).
         let slow = again && segment.options.timestamps.is_some_and(|ts| self.is_before_last(ts.echo, last));
         if !slow && (retransmits > 1 || (retransmits > 0 && !early)) {
             self.syn_lost();

@@ -1,9 +1,8 @@
-//! One connection: the machine that ties the states, the two halves, the timers and congestion
-//! control together.
+//! One connection: it joins the states, the two halves, the timers and congestion control.
 //!
-//! Four families of methods. *Getters* look. `handle_*` take what happened (a segment, time).
-//! *Commands* take what the application wants. `poll_*` give out what follows; after any of the
-//! first two families call [`Connection::poll_transmit`] until it gives `None`, then read
+//! It has four families of methods. *Getters* read. `handle_*` methods take events (a segment, time).
+//! *Commands* take the wishes of the application. `poll_*` methods return the results: after a call of a
+//! `handle_*` method or a command, call [`Connection::poll_transmit`] until it returns `None`, then read
 //! [`Connection::poll_timeout`], [`Connection::poll_readiness`] and [`Connection::poll_transition`].
 
 mod acknowledge;
@@ -52,20 +51,21 @@ pub use getters::{CongestionState, ConnectionFacts};
 pub use segment::{Disposition, DropReason, follows};
 pub use variables::Variables;
 
-/// What changed for the application since it last asked; bits add up.
+/// What changed for the application since its last call; the values are bits of one set.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Readiness(u8);
 
 impl Readiness {
-    /// The handshake is complete (client: the SYN-ACK came; server: the client's ACK came).
+    /// The handshake is complete (client: the SYN-ACK arrived; server: the client's ACK arrived).
     pub const CONNECTED: Self = Self(1);
     /// There is something to read: data, or the end of the stream.
     pub const READABLE: Self = Self(2);
     /// There is room to write again.
     pub const WRITABLE: Self = Self(4);
-    /// The connection is over: in order, reset, timed out, or waiting in TIME-WAIT.
+    /// The connection is over: closed in order, reset, timed out, or in TIME-WAIT.
     pub const CLOSED: Self = Self(8);
-    /// Our SYN was refused, and waits for the answer to its other copy ([`Connection::hold_syn`]).
+    /// Our SYN was refused, and the connection waits for the answer to the SYN's other copy
+    /// ([`Connection::hold_syn`]).
     pub const HELD: Self = Self(16);
 
     /// Whether nothing changed.
@@ -75,7 +75,7 @@ impl Readiness {
         self.0 == 0
     }
 
-    /// Whether all of `other` is in it.
+    /// Whether it contains all of `other`.
     #[inline]
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {
@@ -96,61 +96,61 @@ pub struct Endpoints {
     pub local_port: u16,
     /// The peer's port.
     pub remote_port: u16,
-    /// Our initial sequence number (RFC 6528; the stack makes it).
+    /// Our initial sequence number (RFC 6528; the stack generates it).
     pub isn: SeqNum,
     /// Added to the millisecond clock in our timestamps (RFC 7323 §5.4).
     pub ts_offset: u32,
-    /// The peer's MSS if its SYN names none, bytes: 536 over IPv4, 1,220 over IPv6 (RFC 9293 §3.7.1).
+    /// The peer's MSS if its SYN has no MSS option, bytes: 536 over IPv4, 1,220 over IPv6 (RFC 9293 §3.7.1).
     pub default_mss: u16,
     /// Largest payload that the path to the peer takes in one segment without options, bytes.
     pub path_mss: u16,
-    /// Larger segments to try once the connection is established (RFC 8899), ascending payloads without options,
-    /// bytes; the last is what the link takes, and announced. Zeros: nothing is tried.
+    /// Larger segments to try once the connection is established (RFC 8899): payloads without options, bytes,
+    /// ascending. The last one is the link's limit, and is announced. With zeros nothing is tried.
     pub probe: [u16; 3],
 }
 
-/// Counts of one connection.
+/// Counters of one connection.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Totals {
-    /// Bytes of stream the peer acknowledged.
+    /// Bytes of the stream that the peer acknowledged.
     pub bytes_acked: u64,
-    /// Bytes of stream received in order.
+    /// Bytes of the stream received in order.
     pub bytes_received: u64,
     /// Segments sent again.
     pub retransmits: u32,
-    /// Segments that the peer has, our SYN among them.
+    /// Segments that the peer received, including our SYN.
     pub delivered: u32,
     /// Bytes of the stream that arrived before the handshake completed.
     pub early: u32,
 }
 
-/// Yes/no facts about a connection.
+/// Boolean state of a connection.
 #[derive(Debug, Default)]
 struct Facts {
     timestamps: bool,
     sack: bool,
     nodelay: bool,
-    /// Less than a full segment waits.
+    /// Less than a full segment waits for more data.
     cork: bool,
-    /// What the application writes now is not the end of anything.
+    /// The next writes of the application do not end a message.
     more: bool,
-    /// What it wrote last was not.
+    /// Its last write did not end a message.
     open_end: bool,
     /// The handshake is complete.
     connected: bool,
-    /// The application let go of it.
+    /// The application has released the connection.
     released: bool,
-    /// A write found no room; say so when there is some.
+    /// A write found no room: report it when there is room again.
     wants_room: bool,
     /// See [`Connection::peer_is_ahead`].
     peer_ahead: bool,
-    /// A RST came from behind what was received, and was challenged.
+    /// A RST had a number beyond what was received, and was challenged.
     reset_ahead: bool,
-    /// Data came that could not be taken in order, or that nobody will read.
+    /// Data arrived that could not be taken in order, or that the application will not read.
     other_data: bool,
     /// A tail loss probe (RFC 8985 §7.3) left, and no round-trip time was measured since.
     unmeasured: bool,
-    /// `Timer::Probe` waits for what may only be late.
+    /// `Timer::Probe` runs because a segment may only be late.
     settling: bool,
     /// `Timer::Persist` waits for the answer to a probe.
     probed: bool,
@@ -158,12 +158,12 @@ struct Facts {
     narrowed: bool,
 }
 
-/// A tail loss probe whose fate is not known (RFC 8985 §7.4).
+/// A tail loss probe whose result is not known yet (RFC 8985 §7.4).
 #[derive(Debug, Clone, Copy)]
 struct Tail {
     /// SND.NXT when it left (TLP.end_seq).
     end: SeqNum,
-    /// It was something sent before (TLP.is_retrans).
+    /// It carried data sent before (TLP.is_retrans).
     again: bool,
 }
 
@@ -176,12 +176,12 @@ pub struct Connection {
     snd: Send,
     rcv: Receive,
     control: Controller,
-    /// Pacing, and what is measured of the path, where there is any.
+    /// Pacing and path measurements, if in use.
     paced: Option<Box<model::Paced>>,
     rtt: RttEstimator,
     push: Push,
     quick: QuickAck,
-    /// Path-MTU probing, where there is any.
+    /// Path-MTU probing, if in use.
     search: Option<Box<Search>>,
     timers: Timers,
     facts: Facts,
@@ -192,7 +192,7 @@ pub struct Connection {
     rack: Rack,
     tail: Option<Tail>,
     usage: Usage,
-    /// What would show that the last reduction of the window was for nothing.
+    /// What would show that the last reduction of the window was needless.
     undo: Option<Box<Undo>>,
     /// Timeouts in a row without progress.
     backoffs: u8,
@@ -200,15 +200,16 @@ pub struct Connection {
     probes: u8,
     /// Probes that were answered since the peer closed its window.
     answered: u8,
-    /// SYNs or SYN-ACKs sent again, once the handshake is complete.
+    /// Number of SYNs or SYN-ACKs sent again, valid once the handshake is complete.
     handshake_retransmits: u8,
     last_heard: Instant,
     last_sent: Instant,
     /// When data last left.
     last_data: Instant,
-    /// The number that the peer has to acknowledge before the user timeout, while that runs.
+    /// While the user timeout runs: the number that the peer must acknowledge before it.
     expected: SeqNum,
-    /// Challenge ACKs in the current second (RFC 5961 §10, per connection: no side channel).
+    /// Challenge ACKs in the current second (RFC 5961 §10; counted per connection, so they are no side
+    /// channel).
     challenges: u8,
     /// When that second began.
     challenged_at: Instant,
@@ -216,7 +217,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection in CLOSED. It is large: build it where it will stay, then begin it with
+    /// A connection in CLOSED. It is large: build it in its final place, then begin it with
     /// [`Connection::open_active`], [`Connection::open_passive`] or [`Connection::open_from_cookie`].
     #[inline(always)]
     #[must_use]
@@ -262,11 +263,12 @@ impl Connection {
         }
     }
 
-    /// Another connection in the place of this one, which is over: as [`Connection::new`] makes it. It keeps its
-    /// settings if `config` are the same: counting their owners would cost more than the rest.
+    /// Replaces this connection, which is over, with a new one, as [`Connection::new`] builds it. It keeps its
+    /// settings if `config` is the same: changing the reference counts would cost more than everything else
+    /// here.
     #[inline(always)]
     pub fn renew(&mut self, config: &Arc<Config>, ends: Endpoints, now: Instant) {
-        // Named one by one: none is forgotten.
+        // Name every field, so that none is forgotten.
         let Self {
             config: own,
             ends: own_ends,
@@ -328,7 +330,7 @@ impl Connection {
         *own_ends = ends;
     }
 
-    /// Gives all memory back: it is over, and nobody will read what is left.
+    /// Gives all memory back. The connection is over, and the application will not read the remaining data.
     #[inline(always)]
     pub fn retire(&mut self, pool: &mut Pool) {
         self.snd.clear(pool);
@@ -341,7 +343,7 @@ impl Connection {
 
     // --- polls ---------------------------------------------------------------------------------
 
-    /// When [`Connection::handle_timeout`] wants to be called.
+    /// When to call [`Connection::handle_timeout`].
     #[inline]
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
@@ -354,26 +356,26 @@ impl Connection {
         core::mem::take(&mut self.ready)
     }
 
-    /// Whether [`Connection::poll_readiness`] has something.
+    /// Whether [`Connection::poll_readiness`] would return a change.
     #[inline]
     #[must_use]
     pub fn has_readiness(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// The next transition that took place, oldest first.
+    /// The next transition not yet returned, oldest first.
     pub fn poll_transition(&mut self) -> Option<Transition> {
         self.transitions.take()
     }
 
-    /// Forgets.
+    /// Drops the transitions not yet returned.
     #[inline]
     pub fn forget_transitions(&mut self) {
         self.transitions.forget();
     }
 
-    /// Whether [`Connection::poll_transmit`] has surely nothing to send and nothing to do. False says
-    /// nothing: it is to be asked.
+    /// Whether [`Connection::poll_transmit`] certainly has nothing to send and nothing to do. If false, call
+    /// it: it may still have nothing.
     #[inline]
     #[must_use]
     pub fn is_quiet(&self) -> bool {
@@ -396,13 +398,13 @@ impl Connection {
         self.transitions.note(transition);
     }
 
-    /// Takes `trigger`; a trigger that the table does not know changes nothing.
+    /// Makes the transition for `trigger`. A trigger that the table does not allow changes nothing.
     #[inline(always)]
     fn transit(&mut self, trigger: Trigger) {
         self.transit_from(self.state.name(), trigger);
     }
 
-    /// The same for a connection that has been in `from` without keeping its state there.
+    /// Like [`Connection::transit`], for a connection that was in `from` without storing that state.
     #[inline(always)]
     fn transit_from(&mut self, from: StateName, trigger: Trigger) {
         let Some(to) = transition::next(from, trigger) else {
@@ -420,7 +422,7 @@ impl Connection {
                 self.end();
                 State::TimeWait(state::TimeWait)
             }
-            // LISTEN, SYN-SENT and SYN-RECEIVED are entered by constructors and `handshake`.
+            // The constructors and `handshake` enter LISTEN, SYN-SENT and SYN-RECEIVED.
             _ => {
                 self.end();
                 State::Closed(state::Closed { reason: CloseReason::Finished })
@@ -429,7 +431,7 @@ impl Connection {
         self.record(Transition { from, trigger, to });
     }
 
-    /// What holds in TIME-WAIT and in CLOSED.
+    /// Does what TIME-WAIT and CLOSED have in common.
     #[inline(always)]
     fn end(&mut self) {
         self.timers.stop_all();
@@ -453,12 +455,12 @@ impl Connection {
 
     // --- small things that several files need ------------------------------------------------------
 
-    /// Our timestamp for a segment that leaves now, and the echo of the peer's.
+    /// Our timestamp for a segment that leaves now, and the echo of the peer's timestamp.
     fn timestamps(&self, now: Instant) -> Timestamps {
         Timestamps { value: self.ts_now(now), echo: self.rcv.ts_recent }
     }
 
-    /// Millisecond clock with this connection's offset.
+    /// The millisecond clock plus this connection's offset.
     //= rfc7323 4.1-a 5.4-a 5.4-b 5.4-c
     fn ts_now(&self, now: Instant) -> u32 {
         (now.as_millis() as u32).wrapping_add(self.ends.ts_offset)
@@ -477,21 +479,21 @@ impl Connection {
         self.timers.set(Timer::Retransmit, now.after_nanos(self.timeout_nanos()));
     }
 
-    /// The retransmission timeout, no longer than it may be.
+    /// The retransmission timeout, limited to the configured maximum.
     fn timeout(&self) -> Duration {
         Duration::from_nanos(self.timeout_nanos())
     }
 
-    /// The same in nanoseconds.
+    /// Like [`Connection::timeout`], in nanoseconds.
     #[inline(always)]
     fn timeout_nanos(&self) -> u64 {
-        /// Nearly none is longer.
+        /// Nearly no timeout is longer.
         const USUAL: u64 = INITIAL_RTO.as_nanos() as u64;
         let timeout = self.rtt.rto_nanos();
         if timeout <= USUAL {
             return timeout;
         }
-        // Nothing above the estimator's own maximum is left, which fits.
+        // The minimum with `timeout` makes the value fit into 64 bits.
         timeout.min((self.config.max_rto.as_nanos().min(u128::from(timeout)) as u64).max(USUAL))
     }
 

@@ -1,4 +1,4 @@
-//! What congestion control is told of the path beyond acknowledgements, and the pace that follows.
+//! What congestion control learns about the path beyond acknowledgements, and the pace that follows from it.
 
 use super::Connection;
 use crate::buffer::Pool;
@@ -11,16 +11,16 @@ use alloc::boxed::Box;
 use core::time::Duration;
 use firstflight_wire::Instant;
 
-/// Of a connection that paces.
+/// State of a connection that paces.
 #[derive(Debug, Default)]
 pub(super) struct Paced {
     pacer: Pacer,
-    /// If the algorithm models the path.
+    /// Present if the algorithm models the path.
     pub sampler: Option<Sampler>,
 }
 
 impl Connection {
-    /// Pacing begins, and sampling if the algorithm models the path.
+    /// Starts pacing, and sampling if the algorithm models the path.
     #[cold]
     #[inline(never)]
     pub(super) fn begin_pacing(&mut self) {
@@ -28,7 +28,7 @@ impl Connection {
         self.paced = Some(Box::new(Paced { pacer: Pacer::default(), sampler }));
     }
 
-    /// Whether the pace holds back what could leave; then its timer runs.
+    /// Whether the pace holds back waiting data. If so, sets the pacing timer.
     #[inline]
     pub(super) fn pace_holds(&mut self, now: Instant) -> bool {
         let Some(until) = self.paced.as_ref().and_then(|paced| paced.pacer.holds(now)) else { return false };
@@ -39,14 +39,14 @@ impl Connection {
         true
     }
 
-    /// The next segment may leave at once, whatever the pace.
+    /// Lets the next segment leave at once, regardless of the pace.
     pub(super) fn release_pace(&mut self) {
         if let Some(paced) = &mut self.paced {
             paced.pacer.release();
         }
     }
 
-    /// Notes that `chunk` leaves, where there is a pace.
+    /// Notes that `chunk` leaves, if the connection paces.
     #[inline(never)]
     pub(super) fn send_paced(&mut self, chunk: Chunk, now: Instant, pool: &mut Pool) {
         let before = self.snd.pipe();
@@ -67,7 +67,7 @@ impl Connection {
         paced.pacer.sent(chunk.len, pace, now);
     }
 
-    /// How fast segments leave; not known before a round-trip time is, unless the algorithm says so.
+    /// The pacing rate. It is unknown before the first round-trip time, unless the algorithm sets a rate.
     fn pace(&self, pipe: u32) -> Option<Pace> {
         let srtt = self.rtt.srtt();
         let rate = match self.control.pacing_rate() {
@@ -78,8 +78,8 @@ impl Connection {
         Some(Pace { rate, mss: u32::from(self.snd.mss), longest })
     }
 
-    /// CheckIfApplicationLimited of draft-ietf-ccwg-bbr §4.5.2.3: less than a segment waits, and neither the window
-    /// nor a loss is why.
+    /// CheckIfApplicationLimited of draft-ietf-ccwg-bbr §4.5.2.3: less than a segment waits, and neither the
+    /// window nor a loss is the reason.
     #[inline]
     pub(super) fn check_app_limited(&mut self) {
         if self.paced.is_some() {
@@ -98,7 +98,7 @@ impl Connection {
         }
     }
 
-    /// Tells the algorithm what was newly found lost.
+    /// Reports newly detected losses to the algorithm.
     pub(super) fn report_losses(&mut self, now: Instant) {
         let Some(sampler) = self.paced.as_mut().and_then(|paced| paced.sampler.as_mut()) else { return };
         if self.snd.flight.waiting() > 0 {
@@ -107,7 +107,7 @@ impl Connection {
         }
     }
 
-    /// Tells the algorithm what an acknowledgement says of the path.
+    /// Reports to the algorithm what an acknowledgement says about the path.
     #[inline(never)]
     pub(super) fn report_sample(&mut self, now: Instant) {
         self.report_losses(now);

@@ -1,7 +1,7 @@
-//! What a connection owes the peer.
+//! Segments that a connection owes the peer.
 
-/// What is to leave though neither data nor an acknowledgement asks for it; bits add up, so that one look says that
-/// there is nothing.
+/// Segments to send although neither data nor an acknowledgement is due. The values are bits of one set, so
+/// that one test shows that nothing is owed.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Owed(u8);
 
@@ -16,7 +16,7 @@ impl Owed {
     pub const SMALL: Self = Self(8);
     /// A tail loss probe (RFC 8985 §7.3).
     pub const TAIL: Self = Self(16);
-    /// The first segment that is not acknowledged, once more, whatever congestion control says.
+    /// The first segment that is not acknowledged, to be sent again regardless of congestion control.
     pub const FIRST: Self = Self(32);
 
     #[inline]
@@ -39,7 +39,7 @@ impl Owed {
         self.0 &= !one.0;
     }
 
-    /// Whether it has `one`, which it no longer has then.
+    /// Removes `one`; returns whether it was there.
     #[inline]
     pub fn take(&mut self, one: Self) -> bool {
         if !self.has(one) {

@@ -1,4 +1,4 @@
-//! The peer is reached another way from now on: what its segments must be before that is checked, and what follows.
+//! The peer's address or port changes: the checks for its segments before that, and the actions after it.
 
 use super::{Connection, Owed};
 use crate::receive::AckNeed;
@@ -7,17 +7,18 @@ use core::time::Duration;
 use firstflight_wire::Instant;
 use firstflight_wire::tcp::{Flags, Segment};
 
-/// What half a round trip is at most taken for: the only one measured may have been a slow one.
+/// Upper limit of the half round trip used below: the only sample may have been a slow one.
 const LONG_HALF: Duration = Duration::from_millis(50);
-/// And at least.
+/// Lower limit of the half round trip.
 const SHORT_HALF: Duration = Duration::from_millis(10);
 
 impl Connection {
-    /// How far the number of `segment` is from the next one expected, if it may be this connection's although it came
-    /// from elsewhere: it has an ACK and neither SYN nor RST, a number in the window or one that was received before
-    /// (what was acknowledged to the wrong place goes again), an acknowledgement that RFC 5961 §5.2 allows (before
-    /// the handshake is complete, one of our SYN-ACK), and timestamps, if they are in use, that pass PAWS and echo none of
-    /// the future. Nothing is taken from it.
+    /// Checks whether `segment`, which came from another address or port, may belong to this connection.
+    /// Returns the distance of its number from the next one expected, or `None`. The segment must have an ACK
+    /// and neither SYN nor RST. Its number must be in the window or received before (data whose acknowledgement
+    /// went to the wrong place is sent again). Its acknowledgement must be one that RFC 5961 §5.2 allows;
+    /// before the handshake is complete, it must acknowledge our SYN-ACK. Timestamps, if in use, must pass PAWS
+    /// and must not echo a future time. The segment is not processed.
     #[cold]
     #[must_use]
     pub fn fits(&self, segment: &Segment<'_>, now: Instant) -> Option<u32> {
@@ -44,9 +45,10 @@ impl Connection {
         (acknowledges && numbered && timed).then_some(distance)
     }
 
-    /// The peer asks whether we are where our last segments came from, and took none of them: the first segment that is
-    /// not acknowledged goes again, or else the last acknowledgement. A question can be forged, so that happens at most
-    /// once in half a round trip, or in 50 ms, but not more often than every 10 ms, and changes neither timers nor windows.
+    /// The peer asks whether we are at the address that our last segments came from; it accepted none of them.
+    /// The first segment that is not acknowledged is sent again, or else the last acknowledgement. The question
+    /// can be forged, so this happens at most once in half a round trip, where the half is limited to 10 to 50
+    /// ms, and it changes neither timers nor windows.
     #[cold]
     pub fn unheard(&mut self, now: Instant) {
         let half = self.rtt.min_rtt().map_or(LONG_HALF, |rtt| (rtt / 2).clamp(SHORT_HALF, LONG_HALF));
@@ -62,8 +64,8 @@ impl Connection {
         }
     }
 
-    /// The peer is at another port of its address. An acknowledgement leaves at once, and what is not acknowledged goes
-    /// again, since it went to the old port. Congestion control is kept (RFC 9000 §9.4).
+    /// The peer moved to another port of its address. An acknowledgement leaves at once, and unacknowledged
+    /// data is sent again, because it went to the old port. Congestion control keeps its state (RFC 9000 §9.4).
     #[cold]
     pub fn moved(&mut self, now: Instant) {
         match &mut self.state {
@@ -84,13 +86,13 @@ impl Connection {
                 self.report_losses(now);
                 self.release_pace();
             } else {
-                // One that left before went to nobody.
+                // An earlier probe went to the old port, so it does not count.
                 self.tail = None;
                 self.owed.set(Owed::TAIL);
             }
             self.arm_retransmit(now);
         } else if self.snd.unsent() && self.snd.wnd == 0 {
-            // The update that opened the window may have gone unheard.
+            // The window update may have gone to the old port.
             self.owed.set(Owed::PROBE);
         }
     }

@@ -1,5 +1,6 @@
-//! Loss recovery: RACK-TLP (RFC 8985) with SACK, duplicates without (RFC 6582), proportional rate reduction
-//! (RFC 9937), F-RTO (RFC 5682), and the way back when nothing had been lost (RFC 3522, RFC 3708).
+//! Loss recovery: RACK-TLP (RFC 8985) with SACK, duplicate acknowledgements without SACK (RFC 6582),
+//! proportional rate reduction (RFC 9937), F-RTO (RFC 5682), and undoing a needless reduction (RFC 3522, RFC
+//! 3708).
 
 use super::acknowledge::Delivery;
 use super::{Connection, Owed};
@@ -12,14 +13,14 @@ use alloc::boxed::Box;
 use core::time::Duration;
 use firstflight_wire::{Instant, SeqNum};
 
-/// A tail loss probe allows for a delayed acknowledgement of a single segment (RFC 8985 §7.2; Linux: 200 ms),
-/// nanoseconds.
+/// With a single segment under way, a tail loss probe allows for a delayed acknowledgement (RFC 8985 §7.2;
+/// Linux: 200 ms), nanoseconds.
 const DELAYED_ACK: u64 = 200_000_000;
-/// And for little where there are more (Linux: 2 ms).
+/// With more segments, it allows only for a short delay (Linux: 2 ms), nanoseconds.
 const SLACK: u64 = 2_000_000;
 
 impl Connection {
-    /// The congestion window now.
+    /// The current congestion window.
     #[inline]
     pub(super) fn window(&self) -> u32 {
         match self.snd.recovery.episode().and_then(|episode| episode.prr.as_ref()) {
@@ -28,11 +29,11 @@ impl Connection {
         }
     }
 
-    /// Moves recovery on by one acknowledgement, and lets congestion control see it.
+    /// Advances recovery by one acknowledgement, and passes it to congestion control.
     pub(super) fn recover(&mut self, delivery: &Delivery, now: Instant) {
         let quiet = self.snd.recovery.is_open() && delivery.sacked == 0 && !delivery.duplicate;
         if quiet && self.tail.is_none() && self.snd.flight.sacked() == 0 && self.snd.dup_acks == 0 {
-            // Nearly always.
+            // The usual case.
             if self.undo.is_some() && delivery.twice.is_some() {
                 self.undo_if_all_duplicates();
             }
@@ -49,7 +50,7 @@ impl Connection {
         if self.snd.flight.lost() > 0 && !self.snd.recovery.is_repairing() {
             self.enter_fast(delivery.pipe, now);
         } else if lost_more && self.snd.recovery.is_spared() {
-            // More than what was too large: that is congestion.
+            // More was lost than the segment that was too large: this is congestion.
             let prr = self.reduce(delivery.pipe, now);
             if let Some(episode) = self.snd.recovery.episode_mut() {
                 episode.prr = Some(prr);
@@ -58,13 +59,13 @@ impl Connection {
         self.move_window(delivery, known, lost_more, now);
     }
 
-    /// The window after an acknowledgement. `known`: so many duplicates had told of a segment each before.
+    /// Updates the window after an acknowledgement. `known` duplicates have each reported a segment before.
     fn move_window(&mut self, delivery: &Delivery, known: u32, lost_more: bool, now: Instant) {
         let (pipe, mss) = (self.snd.pipe(), u32::from(self.snd.mss));
         let sack = self.facts.sack;
         match &mut self.snd.recovery {
             Recovery::Fast(episode) | Recovery::Reducing(episode) => {
-                // Without SACK each duplicate stands for a segment.
+                // Without SACK each duplicate reports one segment.
                 let bytes = if !sack && delivery.duplicate { mss } else { delivery.bytes };
                 //= rfc8985 9.3-b
                 if let Some(prr) = &mut episode.prr {
@@ -80,7 +81,7 @@ impl Connection {
         }
     }
 
-    /// `news` bytes are newly acknowledged of the `pipe` that were under way, of which the last left at `newest`.
+    /// `news` bytes of the `pipe` bytes under way are newly acknowledged; the last of them left at `newest`.
     #[inline(always)]
     pub(super) fn grow(&mut self, pipe: u32, news: u32, newest: Option<Instant>, now: Instant) {
         if news == 0 {
@@ -99,14 +100,15 @@ impl Connection {
         self.control.on_ack_if(now, sample, limited);
     }
 
-    /// Ends a recovery whose point is acknowledged, and asks after a timeout whether it came too early.
+    /// Ends a recovery whose point is acknowledged. After a timeout, checks whether it was spurious.
     fn leave_recovery(&mut self, delivery: &Delivery, now: Instant) {
         let una = self.snd.una;
         match &self.snd.recovery {
             Recovery::Open => {}
-            // Something above it: the peer can have seen CWR.
+            // A number above the point is acknowledged, so the peer can have seen CWR.
             Recovery::Reducing(episode) if una.gt(episode.point) => self.end_reduction_by_mark(now),
-            // Without SACK the duplicates that our repetitions cause would begin another one (RFC 6582 §4).
+            // Without SACK, the duplicates that our retransmissions cause would start another recovery (RFC
+            // 6582 §4).
             Recovery::Fast(episode) if una.gt(episode.point) || (self.facts.sack && una == episode.point) => {
                 if self.reduced_for_nothing(delivery) {
                     return self.undo_reduction();
@@ -129,7 +131,7 @@ impl Connection {
         }
     }
 
-    /// RFC 5682 §3.1, and the end of what followed a timeout.
+    /// RFC 5682 §3.1, and the end of the recovery after a timeout.
     fn step_after_timeout(&mut self, delivery: &Delivery) {
         let (una, nxt) = (self.snd.una, self.snd.nxt);
         if delivery.advanced > 0 && self.reduced_for_nothing(delivery) {
@@ -140,7 +142,7 @@ impl Connection {
         let recovered = una.ge(episode.point);
         if episode.frto != Frto::Off {
             if delivery.original && self.undo.is_some() {
-                // Step 3b: what was sent once has arrived.
+                // Step 3b: a segment that was sent once has arrived.
                 return self.undo_reduction();
             }
             if nxt.gt(episode.point) {
@@ -160,12 +162,12 @@ impl Connection {
         }
     }
 
-    /// Whether the last reduction is shown to have been for nothing.
+    /// Whether the last reduction has been shown to be needless.
     fn reduced_for_nothing(&self, delivery: &Delivery) -> bool {
         self.undo.as_ref().is_some_and(|undo| undo.all_duplicates() || delivery.delayed)
     }
 
-    /// The way back: the windows as before the reduction, and nothing is taken for lost.
+    /// Undoes a reduction: restores the windows from before it, and removes all LOST marks.
     fn undo_reduction(&mut self) {
         self.undo = None;
         self.control.undo();
@@ -180,7 +182,8 @@ impl Connection {
         }
     }
 
-    /// In a recovery: what was taken for lost had only been late. True if nothing more is to be taken for lost now.
+    /// During a recovery: segments marked as lost were only late. Returns true if no more segments may be
+    /// marked as lost now.
     fn undo_partly(&mut self, delivery: &Delivery) -> bool {
         if delivery.twice.is_some() {
             self.undo_if_all_duplicates();
@@ -198,7 +201,7 @@ impl Connection {
         true
     }
 
-    /// What must be taken for lost now.
+    /// Marks the segments that must now count as lost.
     fn find_losses(&mut self, delivery: &Delivery, now: Instant) {
         //= rfc8985 4-a 9.2-a
         if self.facts.sack {
@@ -206,7 +209,7 @@ impl Connection {
             let wait = self.rack.detect(&mut self.snd.flight, &path);
             return self.wait_for_late(wait, now);
         }
-        // RFC 6582 §3.2: the third duplicate, and each acknowledgement of a part in recovery.
+        // RFC 6582 §3.2: on the third duplicate, and on each partial acknowledgement in recovery.
         let fast = matches!(self.snd.recovery, Recovery::Fast(_));
         if delivery.advanced > 0 {
             let left = delivery.advanced / u32::from(self.snd.mss).max(1);
@@ -215,7 +218,7 @@ impl Connection {
         } else if delivery.duplicate && self.snd.flight.len() > 0 && !self.repeats_all() {
             self.snd.dup_acks = self.snd.dup_acks.saturating_add(1);
         }
-        // After a timeout duplicates prove nothing: the timer repeats what is lost.
+        // After a timeout duplicates prove nothing: the timer causes the retransmissions.
         let enough = !self.snd.recovery.is_repairing() && self.snd.dup_acks >= DUP_THRESH;
         let partial = fast && delivery.advanced > 0;
         let over = self.snd.recovery.episode().is_some_and(|episode| self.snd.una == episode.point);
@@ -224,7 +227,7 @@ impl Connection {
         }
     }
 
-    /// After a timeout, with nothing new sent since: a duplicate answers a repetition.
+    /// Whether, after a timeout, nothing new was sent since: then a duplicate answers a retransmission.
     fn repeats_all(&self) -> bool {
         matches!(&self.snd.recovery, Recovery::Loss(episode) if self.snd.nxt == episode.point)
     }
@@ -238,7 +241,7 @@ impl Connection {
         }
     }
 
-    /// Looks again after `wait`, when what may be late no longer is.
+    /// Searches for losses again after `wait`, when segments that may be late no longer are.
     //= rfc8985 6.2-b
     fn wait_for_late(&mut self, wait: Option<Duration>, now: Instant) {
         self.facts.settling = wait.is_some();
@@ -253,10 +256,10 @@ impl Connection {
         if !core::mem::take(&mut self.facts.settling) {
             //= rfc8985 7.3-a 7.3-b
             let another = self.tail.is_none() && !self.facts.unmeasured;
-            // One that the peer's window does not let go must not put the timeout off.
+            // If the peer's window does not allow the probe, it must not delay the timeout.
             if another && self.snd.tail_probe(u32::from(self.snd.mss)).is_some() {
                 self.owed.set(Owed::TAIL);
-                // At the time of a timeout the probe goes instead of it.
+                // If the timeout is due at the same time, the probe leaves instead.
                 self.arm_retransmit(now);
             }
             return;
@@ -274,12 +277,13 @@ impl Connection {
         }
     }
 
-    /// Fast recovery begins; `pipe` bytes were under way.
+    /// Enters fast recovery; `pipe` bytes were under way.
     #[inline(never)]
     fn enter_fast(&mut self, pipe: u32, now: Instant) {
         let (una, nxt) = (self.snd.una, self.snd.nxt);
         self.tail = None;
-        // The loss of a probe says something about its size, nothing about congestion (RFC 8899 §3).
+        // The loss of a probe says something about the path's packet size, but nothing about congestion (RFC
+        // 8899 §3).
         let probe = self.search.as_ref().and_then(|search| search.probe());
         let spared = probe.is_some_and(|(start, end)| {
             let lost = self.snd.flight.lost();
@@ -293,7 +297,7 @@ impl Connection {
                 self.undo = None;
                 None
             }
-            // The window shrinks already.
+            // The window already shrinks.
             Recovery::Reducing(episode) => episode.prr,
             _ => Some(self.reduce(pipe, now)),
         };
@@ -303,28 +307,28 @@ impl Connection {
         self.snd.recovery = Recovery::Fast(Box::new(Episode { point: nxt, prr, frto: Frto::Off }));
     }
 
-    /// The window begins to shrink; `pipe` bytes were under way.
+    /// Starts to shrink the window; `pipe` bytes were under way.
     //= rfc2018 5.1-a
     pub(super) fn reduce(&mut self, pipe: u32, now: Instant) -> Prr {
         let (una, nxt) = (self.snd.una, self.snd.nxt);
         let again = self.snd.flight.again().div_ceil(u32::from(self.snd.mss).max(1));
         self.undo = Some(Box::new(Undo::new(una, again)));
         self.note_reduction();
-        // What the peer has behind a hole is no longer in flight: counted, it would make a loss in the round trip
-        // after a loss open the window.
+        // Data that the peer has behind a hole is no longer in flight. If it counted, a loss in the round trip
+        // after a loss would open the window.
         let in_flight = nxt.distance_from(una).max(pipe).min(self.control.window());
         self.control.on_loss_recovery(now, in_flight);
         Prr::new(self.control.slow_start_threshold(), pipe, u32::from(self.snd.mss))
     }
 
-    /// The retransmission timer fired (RFC 6298 §5.4 to 5.6, RFC 5681 §3.1): all that had the time to arrive is
-    /// taken for lost.
+    /// The retransmission timer fired (RFC 6298 §5.4 to 5.6, RFC 5681 §3.1): every segment that had time to
+    /// arrive is marked as lost.
     #[inline(never)]
     pub(super) fn enter_loss(&mut self, now: Instant) {
         let (una, nxt) = (self.snd.una, self.snd.nxt);
         let first = self.backoffs == 0;
         let repairing = self.snd.recovery.is_repairing();
-        // Lowered once for the same data.
+        // The window is lowered only once for the same data.
         let fresh = match &self.snd.recovery {
             Recovery::Open => true,
             Recovery::Reducing(e) | Recovery::Fast(e) | Recovery::Loss(e) => una.ge(e.point),
@@ -352,13 +356,13 @@ impl Connection {
         self.owed.clear(Owed::TAIL);
         self.facts.settling = false;
         self.timers.stop(Timer::Probe);
-        // Not for a probe of the path's size, which was more likely lost than late.
+        // F-RTO is not used for a path-MTU probe, which was more likely lost than late.
         let probing = self.search.as_ref().is_some_and(|search| search.probe().is_some());
         let frto = if (!repairing || !first) && !probing { Frto::Begun } else { Frto::Off };
         self.snd.recovery = Recovery::Loss(Box::new(Episode { point: nxt, prr: None, frto }));
     }
 
-    /// The path takes less than was sent: all that is larger goes again.
+    /// The path takes smaller segments than those sent: all larger ones are sent again.
     pub(super) fn repair_too_large(&mut self, now: Instant) {
         let mss = u32::from(self.snd.mss);
         self.repair(|sent| sent.end.distance_from(sent.start) > mss, now);
@@ -375,7 +379,7 @@ impl Connection {
         self.arm_retransmit(now);
     }
 
-    /// The peer reports that numbers from `start` to `end` came twice.
+    /// The peer reports that the numbers from `start` to `end` arrived twice.
     //= rfc8985 4-c
     #[inline(never)]
     pub(super) fn duplicate_reported(&mut self, start: SeqNum, end: SeqNum) {
@@ -387,7 +391,7 @@ impl Connection {
         }
     }
 
-    /// What became of a tail loss probe (RFC 8985 §7.4).
+    /// Decides what happened to a tail loss probe (RFC 8985 §7.4).
     fn judge_tail(&mut self, delivery: &Delivery, now: Instant) {
         let Some(tail) = self.tail else { return };
         let una = self.snd.una;
@@ -397,11 +401,11 @@ impl Connection {
         let arrived_twice = delivery.twice == Some(tail.end);
         let nothing_new = delivery.duplicate && delivery.advanced == 0;
         if !tail.again || arrived_twice || (una == tail.end && nothing_new) {
-            // It was new, or the original had arrived, too.
+            // The probe carried new data, or the original had arrived, too.
             self.tail = None;
         } else if una.gt(tail.end) {
             //= rfc8985 7.4.2-a 7.4.2-b
-            // It repaired a loss, which is congestion all the same.
+            // The probe repaired a loss, which still counts as congestion.
             self.tail = None;
             if self.snd.recovery.is_open() {
                 self.undo = None;
@@ -420,7 +424,7 @@ impl Connection {
         }
         let snd = &self.snd;
         let whole = !snd.recovery.is_repairing() && snd.flight.sacked() == 0;
-        // One at a time, and none before a round-trip time was measured since the last (§7.3).
+        // Only one probe at a time, and none until a round-trip time was measured since the last one (§7.3).
         let another = self.tail.is_none() && !self.facts.unmeasured;
         if !whole || !another || !self.facts.sack || !self.facts.connected || snd.flight.len() == 0 {
             return self.timers.stop(Timer::Probe);
@@ -431,7 +435,7 @@ impl Connection {
             //= rfc8985 7.2-b
             None => crate::rtt::INITIAL_RTO.as_nanos() as u64,
         };
-        // At a timeout that would come earlier it goes instead of it.
+        // If the timeout is due earlier, the probe leaves at that time instead.
         //= rfc8985 7.2-c
         let at = now.after_nanos(patience).min(self.timers.at(Timer::Retransmit));
         self.timers.set(Timer::Probe, at);

@@ -1,4 +1,4 @@
-//! A segment arrives (RFC 9293 §3.10.7, with RFC 5961's and RFC 7323's checks).
+//! Handles an incoming segment (RFC 9293 §3.10.7, with the checks of RFC 5961 and RFC 7323).
 
 use super::{Connection, Owed, Readiness};
 use crate::buffer::Pool;
@@ -13,11 +13,12 @@ use firstflight_wire::hint::unlikely;
 use firstflight_wire::tcp::{Flags, Segment, Timestamps};
 use firstflight_wire::{Instant, SeqNum};
 
-/// Challenge ACKs in one second, of one connection (RFC 5961 §10).
+/// Largest number of challenge ACKs of one connection in a second (RFC 5961 §10).
 const CHALLENGES_PER_SECOND: u8 = 5;
-/// What makes a segment more than one of an open connection, and what it must have.
+/// The flags that decide whether a segment is a plain one of an open connection: only ACK may be set, and must
+/// be.
 const PLAIN: Flags = Flags::SYN.union(Flags::RST).union(Flags::ACK);
-/// A duplicate SYN gets its SYN-ACK again at most this often.
+/// Shortest time between two answers to a duplicate SYN.
 const SYN_ACK_AGAIN: Duration = Duration::from_millis(500);
 /// A SYN that comes sooner after our SYN-ACK is a copy that the network made, and is not answered.
 const COPY_OF_SYN: Duration = Duration::from_millis(10);
@@ -30,33 +31,32 @@ pub enum DropReason {
     OutOfWindow,
     /// Its timestamp is old (PAWS, RFC 7323 §5).
     OldTimestamp,
-    /// Timestamps were agreed and it has none (RFC 7323 §3.2).
+    /// Timestamps were agreed, and the segment has none (RFC 7323 §3.2).
     NoTimestamp,
     /// A RST in the window, but not at its edge: challenged (RFC 5961 §3).
     RstUnacceptable,
     /// A SYN on an open connection: challenged (RFC 5961 §4).
     SynUnexpected,
-    /// It acknowledges what was never sent or what is too old: challenged (RFC 5961 §5).
+    /// It acknowledges data that was never sent or is too old: challenged (RFC 5961 §5).
     AckUnacceptable,
     /// It has neither SYN, RST nor ACK.
     NoAck,
-    /// Nothing in this state is done with it.
+    /// This state does nothing with it.
     Unexpected,
 }
 
-/// What became of a segment.
+/// The result for a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disposition {
     /// Taken into account.
     Processed,
-    /// Not taken into account, perhaps answered with an ACK.
+    /// Not taken into account; it may have been answered with an ACK.
     Dropped(DropReason),
-    /// The caller is to answer it with a RST (RFC 9293 §3.10.7.1); see also
-    /// [`Connection::close_reason`].
+    /// The caller must answer it with a RST (RFC 9293 §3.10.7.1); see also [`Connection::close_reason`].
     Reset,
 }
 
-/// Whether a segment is one that may follow a SYN before anything was heard of its receiver.
+/// Whether a segment may directly follow a SYN, before its sender has received anything.
 #[must_use]
 pub fn follows(segment: &Segment<'_>) -> bool {
     let others = Flags::SYN.union(Flags::RST).union(Flags::FIN).union(Flags::ACK);
@@ -64,7 +64,7 @@ pub fn follows(segment: &Segment<'_>) -> bool {
 }
 
 impl Connection {
-    /// Takes a segment for this connection. Its checksum was checked.
+    /// Handles a segment for this connection. The caller has verified its checksum.
     pub fn handle_segment(&mut self, segment: &Segment<'_>, now: Instant, pool: &mut Pool) -> Disposition {
         let (mut seq, mut timed) = (segment.seq, None);
         if unlikely(!self.is_next(segment)) {
@@ -75,8 +75,8 @@ impl Connection {
         } else if matches!(self.state, State::SynRcvd(_)) {
             timed = self.confirm(segment, now);
         }
-        // After the ACK check: a blind attacker who hits the window must not set the clock that
-        // PAWS measures everybody else by.
+        // Only after the ACK check: a blind attacker who hits the window must not set the timestamp against
+        // which PAWS checks all other segments.
         //= rfc7323 3.2-i 5.2-f
         if let Some(ts) = segment.options.timestamps.filter(|_| self.facts.timestamps) {
             self.rcv.update_ts_recent(ts, seq, now);
@@ -87,9 +87,9 @@ impl Connection {
         self.take_text(segment, seq, now, pool)
     }
 
-    /// Whether `segment` is what nearly all are in a connection that has begun: the next in order with an
-    /// acknowledgement of what was sent, and neither SYN nor RST. [`Connection::check`] would find nothing wrong, and
-    /// come to its own number and what [`Connection::confirm`] says.
+    /// Fast path: whether `segment` is the usual one of an open connection, that is, next in order, with an
+    /// acknowledgement of something sent, and without SYN and RST. For such a segment [`Connection::check`]
+    /// would find no fault. It would return the segment's number and the result of [`Connection::confirm`].
     #[inline(always)]
     fn is_next(&self, segment: &Segment<'_>) -> bool {
         let (rcv, snd) = (&self.rcv, &self.snd);
@@ -105,8 +105,8 @@ impl Connection {
             && (segment.ack != snd.iss || !matches!(self.state, State::SynRcvd(_)))
     }
 
-    /// The checks of RFC 9293 §3.10.7.4 and what follows from them, if `segment` is not to be taken; else its number,
-    /// and when the SYN-ACK left that it confirms.
+    /// The checks of RFC 9293 §3.10.7.4 and their effects. Returns an error if `segment` must not be processed
+    /// further. Otherwise returns its number, and when the SYN-ACK that it confirms left.
     #[inline(never)]
     fn check(
         &mut self,
@@ -149,7 +149,7 @@ impl Connection {
         }
         //= rfc5961 4.2-a 4.2-b
         if syn_stripped {
-            // We have that SYN.
+            // The peer's SYN is already here.
             self.rcv.came_twice(segment.seq, seq);
             self.rcv.need = AckNeed::Now;
         }
@@ -160,15 +160,15 @@ impl Connection {
         Ok((seq, timed))
     }
 
-    /// What follows the client's SYN at once: it has no options, acknowledges nothing and proves nothing, and is
-    /// taken up to `end`. What is odd about it is not answered.
+    /// A segment that directly follows the client's SYN has no options, acknowledges nothing and proves
+    /// nothing. It is accepted up to `end`, and if it is invalid, it gets no answer.
     fn take_follower(&mut self, segment: &Segment<'_>, end: SeqNum, pool: &mut Pool) -> Disposition {
         let behind = segment.seq + segment.len();
         if !self.rcv.acceptable(segment.seq, segment.len(), false) || behind.gt(end) {
             return Disposition::Dropped(DropReason::OutOfWindow);
         }
         if self.facts.released {
-            // Nobody will read it. The client sends it again, and then hears of it.
+            // The application will not read it. The client sends it again later, and then gets an answer.
             return Disposition::Dropped(DropReason::Unexpected);
         }
         self.take_payload(pool, segment.seq, segment.payload, true);
@@ -176,7 +176,8 @@ impl Connection {
         Disposition::Processed
     }
 
-    /// In a simultaneous open the peer's SYN-ACK repeats its SYN: the rest counts as one behind it.
+    /// In a simultaneous open, the peer's SYN-ACK repeats its SYN. The rest counts as a segment that begins
+    /// behind the SYN.
     //= rfc9293 MUST-10
     fn strip_crossed_syn(&self, segment: &Segment<'_>) -> (SeqNum, bool) {
         let crossed = matches!(&self.state, State::SynRcvd(s) if s.origin == Origin::Simultaneous)
@@ -185,7 +186,7 @@ impl Connection {
         (segment.seq + u32::from(crossed), crossed)
     }
 
-    /// The window that a segment tells; a SYN-ACK that crosses ours is not scaled either (RFC 7323 §2.2).
+    /// The window that a segment announces. A SYN-ACK that crosses ours is not scaled either (RFC 7323 §2.2).
     //= rfc9293 MUST-1 REC-1
     //= rfc7323 2.2-d 2.3-e
     #[inline(always)]
@@ -194,7 +195,7 @@ impl Connection {
         u32::from(segment.window) << shift
     }
 
-    /// First step: numbers and timestamps.
+    /// First step: sequence numbers and timestamps.
     fn check_sequence(
         &mut self,
         segment: &Segment<'_>,
@@ -227,7 +228,7 @@ impl Connection {
         }
         self.rcv.reopening.refused(self.rcv.nxt, self.rcv.is_closed());
         self.answer_unacceptable(segment, seq, len, now);
-        // A window update or ACK may come with numbers just outside: RFC 9293 takes none of it.
+        // A window update or an ACK may have a number just outside the window. RFC 9293 takes nothing from it.
         Err(DropReason::OutOfWindow)
     }
 
@@ -244,11 +245,12 @@ impl Connection {
             && !segment.flags.contains(Flags::SYN)
     }
 
-    /// What is not acceptable is acknowledged (RFC 9293 §3.10.7.4, RFC 7323 §5.3).
+    /// A segment that is not acceptable is answered with an ACK (RFC 9293 §3.10.7.4, RFC 7323 §5.3).
     fn answer_unacceptable(&mut self, segment: &Segment<'_>, seq: SeqNum, len: u32, now: Instant) {
         if len > 0 && seq.lt(self.rcv.nxt) && !segment.flags.contains(Flags::SYN) {
-            // Sent again because our ACK was lost: acknowledge, or the peer never stops. Or it is the original, later
-            // than its repetition and so with an older timestamp: only the D-SACK says that nothing had been lost.
+            // If the peer repeats it because our ACK was lost, it must be acknowledged, or the peer never
+            // stops. It may also be the original that arrives after its retransmission, and so with an older
+            // timestamp. Then only the D-SACK shows that nothing was lost.
             self.rcv.need = AckNeed::Now;
             self.rcv.came_twice(seq, (seq + len).min(self.rcv.nxt));
         } else {
@@ -256,13 +258,13 @@ impl Connection {
         }
     }
 
-    /// The client's SYN again while our SYN-ACK is not acknowledged: answer as before, payload and options ignored. A
-    /// client that knows the path sends it soon after its first one, so the first repetition is answered at once, further
-    /// ones at most once in 500 ms.
+    /// The client repeats its SYN while our SYN-ACK is not acknowledged: answers as before, ignoring payload and options. A
+    /// client that knows the path repeats its SYN soon. So the first repetition is answered at once, and further ones at
+    /// most once in 500 ms.
     fn repeated_syn(&mut self, segment: &Segment<'_>, now: Instant) -> bool {
         let irs = self.rcv.irs;
         let State::SynRcvd(syn) = &mut self.state else { return false };
-        // With an ACK it is the other half of a simultaneous open.
+        // With an ACK it is the second half of a simultaneous open.
         let plain = Flags::SYN.union(Flags::ACK).union(Flags::RST);
         if Flags::from_bits(segment.flags.bits() & plain.bits()) != Flags::SYN || segment.seq != irs {
             return false;
@@ -274,8 +276,8 @@ impl Connection {
         true
     }
 
-    /// Second step: RST (RFC 5961 §3.2). Its number alone decides, not its timestamp (RFC 7323 §5.2) nor what else
-    /// it carries into the window.
+    /// Second step: RST (RFC 5961 §3.2). Only its number counts, not its timestamp (RFC 7323 §5.2), and not
+    /// whether other parts of it reach into the window.
     //= rfc9293 SHLD-2
     //= rfc7323 5.2-e
     fn take_reset(&mut self, seq: SeqNum, now: Instant, pool: &mut Pool) -> Disposition {
@@ -296,8 +298,9 @@ impl Connection {
         Disposition::Processed
     }
 
-    /// Whether a segment with this number, and no FIN, shows that the peer has sent data that did not arrive. One number
-    /// may be that of its FIN: of a peer that closes without an answer.
+    /// Whether a segment with this number and without FIN shows that the peer has sent data that did not
+    /// arrive. A distance of one number is not enough: it may be the FIN of a peer that closes without an
+    /// answer.
     fn is_behind_data(&self, seq: SeqNum) -> bool {
         seq.gt(self.rcv.nxt + 1)
     }
@@ -317,7 +320,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Owes a challenge ACK, a bounded number in a second.
+    /// Owes a challenge ACK, at most a fixed number in a second.
     //= rfc5961 7-a
     fn challenge(&mut self, now: Instant) {
         if now - self.challenged_at >= Duration::from_secs(1) {
@@ -329,14 +332,14 @@ impl Connection {
         }
     }
 
-    /// The peer lives.
+    /// Notes that the peer is alive.
     #[inline(always)]
     fn heard(&mut self, now: Instant) {
         self.last_heard = now;
         self.probes = 0;
     }
 
-    /// Seventh step: the text, and the FIN behind it.
+    /// Seventh step: the data, and the FIN behind it.
     #[inline(always)]
     fn take_text(
         &mut self,
@@ -350,7 +353,7 @@ impl Connection {
             return Disposition::Processed;
         }
         if unlikely(!self.state.receives()) {
-            // After the peer's FIN there is no text; a repeated FIN is acknowledged.
+            // After the peer's FIN there is no data; a repeated FIN is acknowledged.
             self.rcv.need = AckNeed::Now;
             return Disposition::Processed;
         }
@@ -359,8 +362,9 @@ impl Connection {
             && (seq + segment.payload.len() as u32).gt(self.rcv.nxt)
         {
             //= rfc9293 SHLD-3
-            // Nobody will read it (RFC 9293 §3.6.1: a reset says so). Like one for a connection that is gone (§3.10.7.1)
-            // it has the number that the peer expects, which it would doubt otherwise if our FIN was lost (RFC 5961 §3.2).
+            // The application will not read the data, which a reset reports (RFC 9293 §3.6.1). Like a reset for
+            // a connection that no longer exists (§3.10.7.1), it has the number that the peer expects. With
+            // another number the peer would challenge it if our FIN was lost (RFC 5961 §3.2).
             self.facts.other_data = true;
             self.abort(pool);
             self.owed.clear(Owed::RESET);
@@ -378,7 +382,7 @@ impl Connection {
         Disposition::Processed
     }
 
-    /// Takes payload whose first byte is `seq`, and which ends what its sender had to send if it is `pushed`.
+    /// Takes payload whose first byte is `seq`. `pushed` says that it ends a write of its sender.
     #[inline(always)]
     pub(super) fn take_payload(&mut self, pool: &mut Pool, seq: SeqNum, payload: &[u8], pushed: bool) {
         if payload.is_empty() {
@@ -392,7 +396,7 @@ impl Connection {
             self.facts.other_data = true;
             self.quick.trouble(self.rcv.segments(), most);
         }
-        // Our answer often follows a short segment at once, and carries the acknowledgement: see `ack_delay`.
+        // Our answer often leaves soon after a short segment and carries the acknowledgement: see `ack_delay`.
         let full = self.rcv.measure(payload.len(), pushed);
         self.rcv.want_ack(taken, full && self.quick.is_quick());
         if let Taken::InOrder(n) = taken {
@@ -401,7 +405,7 @@ impl Connection {
         }
     }
 
-    /// Eighth step: the peer's FIN, once everything before it is there.
+    /// Eighth step: the peer's FIN, once everything before it has arrived.
     #[inline(always)]
     pub(super) fn take_fin(&mut self, now: Instant) {
         if !self.rcv.take_fin() {

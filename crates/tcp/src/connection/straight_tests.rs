@@ -1,5 +1,5 @@
-//! The shorter ways beside the long ones: two equal connections, the same calls and segments, one of them without
-//! [`crate::straight`]. After each step they are the same, to the last variable.
+//! Compares the fast paths with the general paths: two equal connections get the same calls and segments, and
+//! one of them runs without [`crate::straight`]. After each step both must agree in every variable.
 
 use super::*;
 use crate::plan::{ChildPlan, SynPlan};
@@ -11,26 +11,26 @@ use std::string::String;
 use std::vec;
 use std::vec::Vec;
 
-/// A connection with its memory, on the straight ways or not.
+/// A connection with its memory, with or without the fast paths.
 struct End {
     conn: Connection,
     pool: Pool,
     long: bool,
 }
 
-/// A segment of the peer's, by the variables of who takes it.
+/// A segment from the peer, relative to the variables of its receiver.
 #[derive(Debug, Clone, Copy)]
 struct Incoming {
     /// Distance of its number from RCV.NXT.
     seq: i32,
-    /// Which of our numbers it acknowledges: of UNA and NXT, and how far beside.
+    /// The number that it acknowledges: whether it is relative to NXT (else to UNA), and the distance.
     ack: (bool, i32),
     flags: u8,
     len: u16,
     window: u16,
-    /// Distance of its timestamp from TS.Recent; none.
+    /// Distance of its timestamp from TS.Recent; `None` without a timestamp.
     ts: Option<i32>,
-    /// What it reports to have beside, from UNA on.
+    /// The range that it SACKs, relative to UNA.
     sack: Option<(u16, u16)>,
 }
 
@@ -93,7 +93,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 impl Incoming {
-    /// Its bytes, for `conn`.
+    /// The bytes of the segment, for `conn`.
     fn bytes(&self, conn: &Connection) -> Vec<u8> {
         let (newest, beside) = self.ack;
         let ack = if newest { conn.snd.nxt } else { conn.snd.una };
@@ -126,7 +126,7 @@ impl Incoming {
 }
 
 impl End {
-    /// What came of `step`, and all that the connection is then.
+    /// Runs `step`; returns its result and the whole state of the connection after it.
     fn take(&mut self, step: Step, incoming: &[u8], now: Instant) -> String {
         LONG.set(self.long);
         let (conn, pool) = (&mut self.conn, &mut self.pool);
@@ -160,7 +160,7 @@ impl End {
     }
 }
 
-/// SYN or SYN-ACK of the peer.
+/// A SYN or SYN-ACK of the peer.
 fn syn(flags: Flags, seq: u32, ack: SeqNum, full: bool) -> Vec<u8> {
     let window = 0xffff;
     let header =
@@ -178,7 +178,7 @@ fn syn(flags: Flags, seq: u32, ack: SeqNum, full: bool) -> Vec<u8> {
     out
 }
 
-/// How the connection begins: who opens it, with which of the options and settings.
+/// Opens a connection: which side opens it, and with which options and settings.
 fn begin(opens: bool, early: bool, full: bool, odd: u8, long: bool) -> End {
     LONG.set(long);
     let mut config = Config { pacing: odd == 1, push_bursts: (odd == 2).then_some(2), ..Config::default() };

@@ -1,4 +1,4 @@
-//! Time passes.
+//! Handles the timers.
 
 use super::{Connection, Owed};
 use crate::buffer::Pool;
@@ -14,7 +14,7 @@ use core::time::Duration;
 use firstflight_wire::Instant;
 
 impl Connection {
-    /// Does what is due at `now`.
+    /// Handles all timers that are due at `now`.
     pub fn handle_timeout(&mut self, now: Instant, pool: &mut Pool) {
         while let Some(timer) = self.timers.take_expired(now) {
             match timer {
@@ -27,14 +27,15 @@ impl Connection {
                 Timer::Persist => self.persist_timeout(now, pool),
                 Timer::DelayedAck => self.acknowledge_late(),
                 Timer::Keepalive => self.keepalive_timeout(now, pool),
-                // What waits is asked for next.
+                // `poll_transmit` sends the waiting data next.
                 Timer::Pacing => {}
                 Timer::User | Timer::FinWait2 => self.give_up(timer, pool),
             }
         }
     }
 
-    /// An acknowledgement waited for data in vain, or a window update is repeated because the peer has not gone on.
+    /// An acknowledgement waited for data in vain, or a window update is repeated because the peer has not gone
+    /// on.
     fn acknowledge_late(&mut self) {
         if self.rcv.need == AckNeed::None {
             self.rcv.reopening.repeat();
@@ -45,7 +46,7 @@ impl Connection {
     }
 
     fn give_up(&mut self, timer: Timer, pool: &mut Pool) {
-        // A peer that never sends its FIN is not told: it would only answer a RST with nothing.
+        // A peer that never sends its FIN gets no RST: it would not act on one.
         self.die(CloseReason::TimedOut, pool);
         if timer == Timer::User {
             self.owed.set(Owed::RESET);
@@ -56,7 +57,8 @@ impl Connection {
         match &mut self.state {
             State::SynSent(syn) => {
                 //= rfc9293 MUST-22
-                // One that met an earlier connection or was refused was answered, perhaps by an attacker.
+                // A SYN that met an earlier connection or was refused got an answer, perhaps from an attacker,
+                // so it does not count.
                 let answered = u8::from(syn.met_old) + u8::from(syn.refused);
                 if syn.retransmits.saturating_sub(answered) >= self.config.syn_retries {
                     return self.die(CloseReason::TimedOut, pool);
@@ -66,7 +68,8 @@ impl Connection {
                 syn.pending = true;
                 let short = syn.first_timeout.is_some_and(|t| t < crate::rtt::INITIAL_RTO);
                 if syn.retransmits == 1 && short {
-                    // The first timeout came from an old measurement; from here on 1, 2, 4 … s.
+                    // The first timeout came from an old measurement. From here on the timeouts are 1, 2, 4 …
+                    // s.
                     self.rtt.set_initial(crate::rtt::INITIAL_RTO);
                 } else {
                     self.rtt.backoff();
@@ -99,8 +102,8 @@ impl Connection {
 
     /// RFC 6298 §5.4–5.6 and RFC 5681 §3.1.
     fn data_timeout(&mut self, now: Instant, pool: &mut Pool) {
-        // A peer that took its window back but still answers is probed for ever
-        // (RFC 9293 §3.8.6.1, MUST-37).
+        // A peer that closed its window again but still answers is probed without limit (RFC 9293 §3.8.6.1,
+        // MUST-37).
         //= rfc9293 MUST-35 SHLD-17
         let probing = self.snd.wnd == 0 && now - self.last_heard <= crate::rtt::MAX_RTO;
         //= rfc9293 MUST-20
@@ -118,12 +121,13 @@ impl Connection {
         }
     }
 
-    /// Timeouts in a row at a raised size mean that the path takes it no longer (RFC 8899 §4.3).
+    /// Several timeouts in a row at a raised size mean that the path no longer takes this size (RFC 8899 §4.3).
     #[inline(never)]
     fn suspect_black_hole(&mut self, now: Instant) {
         let Some(search) = &mut self.search else {
-            // Nobody said which sizes to try: from what goes nearly everywhere back to what was in use (RFC 4821
-            // §7.7), once the size of what is lost could be the reason.
+            // No sizes to try are configured: start from a size that passes nearly everywhere and search up to
+            // the size in use (RFC 4821 §7.7), if the lost segments are large enough for their size to be the
+            // cause.
             let tried = self.snd.mss;
             if self.config.mtu_probing && tried > BASE {
                 self.snd.mss = BASE;
@@ -150,8 +154,8 @@ impl Connection {
         }
         //= rfc9293 MUST-37
         if self.probes >= self.config.retries {
-            // The peer has not answered any probe; one that answers keeps us for ever
-            // (RFC 9293 §3.8.6.1, MUST-37).
+            // The peer has not answered any probe. A peer that answers keeps the connection without limit (RFC
+            // 9293 §3.8.6.1, MUST-37).
             return self.die(CloseReason::TimedOut, pool);
         }
         if self.snd.wnd == 0 {
@@ -192,7 +196,7 @@ impl Connection {
             return self.timers.set(Timer::Keepalive, due);
         }
         if self.snd.outstanding() || self.snd.unsent() {
-            // Retransmission or the persist timer watches the peer now.
+            // The retransmission timer or the persist timer watches the peer now.
             return self.timers.set(Timer::Keepalive, now + keepalive.idle);
         }
         //= rfc9293 MUST-29

@@ -1,6 +1,6 @@
-//! What leaves next.
+//! Decides what leaves next.
 //!
-//! Order: a reset that is owed; the SYN or SYN-ACK; retransmissions and new data (each carries the
+//! The order is: a reset that is owed; the SYN or SYN-ACK; retransmissions and new data (each carries the
 //! acknowledgement); a probe; a bare acknowledgement.
 
 use super::{Connection, Owed, Tail};
@@ -55,13 +55,14 @@ impl Connection {
         }
         if unlikely(self.owed.take(Owed::PROBE)) {
             //= rfc9293 SHLD-12
-            // One number the peer has already: it must answer (RFC 9293 §3.8.4; Linux probes so).
+            // A number that the peer already has: the peer must answer it (RFC 9293 §3.8.4; Linux probes in the
+            // same way).
             return self.emit_bare(self.snd.una - 1, Flags::ACK, now, out);
         }
         self.transmit_ack(now, out)
     }
 
-    /// A bare acknowledgement, if one is due; arms the delayed-ACK timer if one may wait.
+    /// Sends a bare acknowledgement if one is due; starts the delayed-ACK timer if one may wait.
     //= rfc9293 MUST-58 MUST-59
     #[inline(always)]
     fn transmit_ack(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
@@ -75,7 +76,7 @@ impl Connection {
         if self.rcv.need == AckNeed::Delayed
             && (self.rcv.reopening.end() || !self.timers.runs(Timer::DelayedAck))
         {
-            // The timer may run for a window update; it must not make the acknowledgement later.
+            // The timer may already run for a window update; that must not delay the acknowledgement.
             let at = (now + self.ack_delay()).min(self.timers.at(Timer::DelayedAck));
             self.timers.set(Timer::DelayedAck, at);
         }
@@ -88,8 +89,8 @@ impl Connection {
         if self.quick.is_quick() { self.config.quick_delay } else { self.config.delayed_ack }
     }
 
-    /// The acknowledgement that left may be a window update that the peer waits for. If it is, it is repeated unless
-    /// data arrives, or our data leaves, which carries the window too.
+    /// The acknowledgement that left may be a window update that the peer waits for. If it is, it is repeated
+    /// until data arrives or our data, which also carries the window, leaves.
     #[cold]
     fn repeat_update(&mut self, now: Instant) {
         if self.rcv.is_closed() || self.rcv.has_holes() {
@@ -101,8 +102,8 @@ impl Connection {
         }
     }
 
-    /// Whether what may be sent before the client's ACK has room for an acknowledgement of what followed its
-    /// SYN; it is taken. Else the client's ACK brings it out.
+    /// Whether the budget before the client's ACK has room for an acknowledgement of data that followed its
+    /// SYN. If so, the room is used. If not, the acknowledgement leaves after the client's ACK.
     #[inline]
     fn may_acknowledge(&mut self) -> bool {
         let State::SynRcvd(syn) = &self.state else { return true };
@@ -148,7 +149,7 @@ impl Connection {
         self.emit_chunk(chunk, options, false, now, out, pool)
     }
 
-    /// Whether nothing but new data can leave, at no pace but the windows'.
+    /// Fast path: whether only new data can leave, limited by nothing but the windows.
     #[inline(always)]
     fn is_undisturbed(&self) -> bool {
         straight()
@@ -158,7 +159,7 @@ impl Connection {
             && self.snd.flight.waiting() == 0
     }
 
-    /// The same whatever there is, with room and congestion window.
+    /// The general path of `transmit_data`, with the room in a segment and the congestion window.
     #[inline(never)]
     fn transmit_unusual(
         &mut self,
@@ -179,7 +180,7 @@ impl Connection {
             return self.emit_unusual(chunk, false, now, out, pool);
         }
         if self.pace_holds(now) {
-            // Perhaps not the pace alone: the peer's window is watched from now on.
+            // The pace may not be the only obstacle, so watch the peer's window from now on.
             self.hold(now, cwnd);
             return None;
         }
@@ -206,7 +207,7 @@ impl Connection {
         self.emit_unusual(chunk, pushed, now, out, pool)
     }
 
-    /// A tail loss probe (RFC 8985 §7.3): whatever the window says, one at a time.
+    /// Sends a tail loss probe (RFC 8985 §7.3), regardless of the congestion window. Only one may be under way.
     #[inline(never)]
     fn transmit_tail_probe(
         &mut self,
@@ -220,7 +221,7 @@ impl Connection {
         }
         let chunk = self.snd.tail_probe(room)?;
         let end = self.snd.nxt.max(chunk.seq + chunk.len + u32::from(chunk.fin()));
-        // Before it leaves: no other one is armed for it.
+        // Set this before the probe leaves, so that sending it does not arm another one.
         self.tail = Some(Tail { end, again: chunk.again() });
         self.facts.unmeasured = true;
         //= rfc8985 7.3-e
@@ -230,7 +231,7 @@ impl Connection {
         Some(len)
     }
 
-    /// A segment with a chunk that is not simply next in order.
+    /// Sends a segment with a chunk that is not simply the next in order.
     #[inline(never)]
     fn emit_unusual(
         &mut self,
@@ -243,8 +244,8 @@ impl Connection {
         self.emit_chunk(chunk, self.options_len(), pushed, now, out, pool)
     }
 
-    /// A segment with `chunk` of the stream, which has PSH in any case if it is `pushed`, and `options` bytes of
-    /// options.
+    /// Sends a segment with `chunk` of the stream and `options` bytes of options. With `pushed` it always has
+    /// PSH.
     #[inline(always)]
     fn emit_chunk(
         &mut self,
@@ -280,8 +281,8 @@ impl Connection {
         Some(at + len)
     }
 
-    /// The size of the probe that may leave now: nothing is lost or sent again, the windows take it, and enough
-    /// follows to show its loss.
+    /// The size of the path-MTU probe that may leave now. Nothing may be lost or out of order, the windows must
+    /// allow it, and enough data must follow to reveal its loss.
     #[inline(never)]
     fn probe_size(&mut self, now: Instant, cwnd: u32) -> Option<u16> {
         let snd = &self.snd;
@@ -296,14 +297,14 @@ impl Connection {
         fits.then_some(size)
     }
 
-    /// Whether a segment that ends at `end` has PSH: a write ends there, or, if so configured, several segments that
-    /// leave together.
+    /// Whether the segment with `chunk` has PSH: because a write ends there or, if so configured, because it is
+    /// the last of several segments that leave together.
     #[inline(always)]
     fn pushes(&mut self, chunk: Chunk, room: u32, now: Instant) -> bool {
         let end = chunk.seq + chunk.len;
         let ends = end == self.snd.end() && !self.facts.open_end || self.push.ends_at(end);
         match self.config.push_bursts {
-            // One segment that nothing follows is no burst.
+            // A single segment that nothing follows is not a burst.
             Some(least) if end != self.snd.end() || !self.push.is_between_bursts() => {
                 self.ends_burst(chunk, room, least, now) || ends
             }
@@ -311,14 +312,14 @@ impl Connection {
         }
     }
 
-    /// Whether it is the last of several, of at least so many where there are more.
+    /// Whether it is the last segment of a burst, which has at least `least` segments if enough data waits.
     #[inline(never)]
     fn ends_burst(&mut self, chunk: Chunk, room: u32, least: u32, now: Instant) -> bool {
         let end = chunk.seq + chunk.len;
         let cwnd = self.window();
         let full = self.snd.pipe() + 2 * room > cwnd;
         let last = match chunk.again() {
-            // What left together is repeated together.
+            // Segments that left together are also sent again together.
             true => full || self.snd.flight.ends_burst(end),
             false => full || !end.lt(self.snd.end()) || end.ge(self.snd.window_end()),
         };
@@ -362,7 +363,7 @@ impl Connection {
         self.last_data = now;
     }
 
-    /// Notes how much of the window is used; one that was not for long comes down.
+    /// Notes how much of the window is used. A window that was not full for a long time shrinks.
     #[inline(always)]
     fn note_usage(&mut self, now: Instant) {
         let Send { una, nxt, mss, .. } = self.snd;
@@ -374,8 +375,8 @@ impl Connection {
         }
     }
 
-    /// Nothing leaves though something may wait: the persist timer watches a window that stays
-    /// closed or too small.
+    /// Nothing leaves although something may wait. The persist timer watches a window that stays closed or too
+    /// small.
     //= rfc9293 MUST-35 MUST-36 SHLD-29
     #[inline(always)]
     fn hold(&mut self, now: Instant, cwnd: u32) {
@@ -396,7 +397,7 @@ impl Connection {
         self.arm_user_timeout(now);
     }
 
-    /// How much of the stream fits beside so many bytes of options.
+    /// Bytes of the stream that fit into a segment beside `options` bytes of options.
     //= rfc9293 MUST-16
     #[inline]
     fn room(&self, options: u32) -> u32 {
@@ -439,7 +440,8 @@ impl Connection {
         self.emit_options(header, now, out)
     }
 
-    /// The same, whatever options there are. By value: else every header would be put together in memory for this.
+    /// General path of [`Connection::emit_header`], for any options. `header` is passed by value: with a
+    /// reference, every caller would have to build it in memory.
     #[inline(never)]
     fn emit_options(&self, header: Header, now: Instant, out: &mut [u8]) -> Option<usize> {
         //= rfc2018 2-a 4-a 4-b 4-c
@@ -457,7 +459,7 @@ impl Connection {
         header.emit(options.finish(), out).ok()
     }
 
-    /// A segment without payload.
+    /// Sends a segment without payload.
     #[inline(always)]
     fn emit_bare(&mut self, seq: SeqNum, flags: Flags, now: Instant, out: &mut [u8]) -> Option<usize> {
         let flags = if flags.contains(Flags::RST) { flags } else { flags | self.ecn_flags(false) };
@@ -467,7 +469,7 @@ impl Connection {
         Some(len)
     }
 
-    /// A segment that acknowledges leaves.
+    /// Notes that a segment with an acknowledgement leaves.
     #[inline(always)]
     pub(super) fn left(&mut self, now: Instant) {
         self.rcv.acked();

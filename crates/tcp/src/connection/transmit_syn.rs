@@ -1,4 +1,4 @@
-//! What leaves in a handshake: SYN, what follows it at once, SYN-ACK.
+//! Sends the segments of a handshake: the SYN, the segments that directly follow it, and the SYN-ACK.
 
 use super::Connection;
 use super::transmit::HEADER;
@@ -18,7 +18,7 @@ impl Connection {
         let State::SynSent(syn) = &mut self.state else { return None };
         syn.pending = false;
         let first = syn.retransmits == 0;
-        // What is sent again has neither extra options nor data, if the plan does not say otherwise.
+        // A retransmission has neither extra options nor data, unless the plan says otherwise.
         //= rfc7413 4.2.2-b
         let full = first || (syn.timeouts == syn.retransmits && syn.timeouts <= syn.repeats);
         let State::SynSent(syn) = &self.state else { return None };
@@ -32,7 +32,7 @@ impl Connection {
                 self.timers.set(Timer::Retransmit, now + timeout);
             }
         }
-        // One without the data does not take back what the first one sent.
+        // A SYN without data must not lower NXT: the first SYN sent the data.
         self.snd.nxt = self.snd.nxt.max(self.snd.iss + 1 + carried);
         self.last_sent = now;
         if !self.timers.runs(Timer::Retransmit) {
@@ -42,7 +42,7 @@ impl Connection {
         Some(len)
     }
 
-    /// Writes a SYN, with all that it carries if it is `full`.
+    /// Writes a SYN; with `full`, it has all its options, preamble and data.
     #[inline(always)]
     pub(super) fn emit_syn(&self, syn: &SynSent, full: bool, now: Instant, out: &mut [u8]) -> Option<usize> {
         let ts = self.config.timestamps.then(|| firstflight_wire::tcp::Timestamps {
@@ -60,7 +60,7 @@ impl Connection {
             window_scale: scale,
             extra,
         };
-        // No PSH, whatever it carries: middleboxes know Linux's SYNs.
+        // Never set PSH: middleboxes know Linux's SYNs, which do not have it.
         let flags = Flags::SYN.union(self.ecn_of_syn(syn.retransmits));
         let preamble = syn.preamble.len();
         let carried = if full { syn.carried as usize } else { 0 };
@@ -79,7 +79,7 @@ impl Connection {
             return Some(at);
         }
         let body = out.get_mut(at..at + carried)?;
-        // Most have no preamble.
+        // Most SYNs have no preamble.
         let data = if likely(preamble == 0) {
             body
         } else {
@@ -92,8 +92,9 @@ impl Connection {
         Some(at + carried)
     }
 
-    /// What follows the SYN at once, without ACK and options: there is nothing to acknowledge, and nothing was
-    /// agreed. When the SYN goes again it does not, nor what had not left by then.
+    /// Sends the data that directly follows the SYN, without ACK and options, because there is nothing to
+    /// acknowledge and nothing was agreed. Once the SYN is sent again, the rest of this data is no longer sent,
+    /// and nothing of it is repeated.
     pub(super) fn transmit_follower(
         &mut self,
         now: Instant,
@@ -157,7 +158,7 @@ impl Connection {
             urgent: 0,
         };
         if first {
-            // In a simultaneous open our SYN may have carried more.
+            // In a simultaneous open our SYN may have used more numbers.
             self.snd.nxt = self.snd.nxt.max(self.snd.iss + 1);
         }
         let chunk = if data_now {
@@ -183,7 +184,8 @@ impl Connection {
         }
         self.left(now);
         if self.rcv.has_holes() {
-            // Of what followed the SYN something is missing: a SYN-ACK has no SACK blocks to say so.
+            // A part of the data that followed the SYN is missing, and a SYN-ACK has no SACK blocks to report
+            // that.
             self.rcv.need = AckNeed::Now;
         }
         if !self.timers.runs(Timer::Retransmit) {
