@@ -1,5 +1,5 @@
-//! A preamble in front of the data in a SYN: numbers that are used but are not part of the stream.
-//! This crate knows no credential; the layer above says what the preamble is and what became of it.
+//! A preamble in front of the data in a SYN uses sequence numbers, but is not part of the stream. This crate
+//! knows no credentials: the layer above says what the preamble is and whether it was accepted.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use firstflight_tcp::{ChildPlan, Config, Connection, Disposition, Pool, Resolution, SynPlan};
@@ -70,7 +70,7 @@ fn an_accepted_preamble_is_skipped_by_both_ends() {
     let mut b = server(pool, &syn, &plan);
     assert_eq!(read(&mut b, pool), DATA);
     assert_eq!(b.totals().early as usize, DATA.len());
-    // The reply option is on every SYN-ACK, retransmissions included.
+    // The reply option is on every SYN-ACK, including retransmissions.
     let first = sent(&mut b, ms(10));
     b.handle_timeout(ms(1100), pool);
     let again = sent(&mut b, ms(1100));
@@ -161,7 +161,7 @@ fn the_budget_bounds_what_leaves_before_the_ack() {
 
 #[test]
 fn what_follows_the_syn_is_taken_if_the_child_may() {
-    // Accepted, accepted where nothing may follow, refused.
+    // Three cases: accepted, accepted but nothing may follow, and refused.
     for (early, follow) in [(true, 1000), (true, 0), (false, 0)] {
         let pool = &mut Pool::new(1 << 20);
         let plan = SynPlan { preamble: PREAMBLE.to_vec(), data_limit: 8, follow: 16, ..SynPlan::default() };
@@ -194,7 +194,7 @@ fn what_follows_the_syn_is_taken_if_the_child_may() {
     }
 }
 
-/// A SYN that travels another way, and may then be sent from here, too.
+/// A SYN that travels by another way, and may later be sent from here, too.
 #[test]
 fn a_syn_that_travels_elsewhere_is_answered_like_one_that_was_sent() {
     let pool = &mut Pool::new(1 << 20);
@@ -216,13 +216,14 @@ fn a_syn_that_travels_elsewhere_is_answered_like_one_that_was_sent() {
     assert_eq!(copy.payload, [PREAMBLE, DATA].concat());
     let mut server = server(pool, &copy, &ChildPlan { early: true, skip: 10, ..ChildPlan::default() });
     assert_eq!(read(&mut server, pool), DATA);
-    // From here with another preamble of the same length, once.
+    // Send it from here, too, with another preamble of the same length. This works only once.
     assert!(!conn.release_syn(b"short", None));
     assert!(conn.release_syn(b"CREDENTIAL", None));
     let direct = sent(&mut conn, ms(40));
     assert_eq!(&Segment::parse(&direct).unwrap().payload[..10], b"CREDENTIAL");
     assert!(!conn.release_syn(b"credential", None));
-    // The answer to the other copy comes a millisecond later: no round trip is as short.
+    // The answer to the other copy arrives a millisecond later, which is too soon for a round trip, so no
+    // sample is taken.
     let answer = sent(&mut server, ms(20));
     let answer = Segment::parse(&answer).unwrap();
     let report = conn.syn_ack_report(&answer).unwrap();

@@ -1,4 +1,4 @@
-//! A connection that is made in the place of one that is over is as a new one.
+//! A connection that is built in the place of one that is over equals a new one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use firstflight_tcp::congestion::Algorithm;
@@ -15,7 +15,7 @@ fn ends(local_port: u16, remote_port: u16, isn: u32) -> Endpoints {
     Endpoints { probe: [1200, 1400, 1500], ..common::ends(local_port, remote_port, isn) }
 }
 
-/// All that `from` has to send arrives at `to`, but every `lost`-th.
+/// Delivers everything that `from` has to send to `to`, except every `lost`-th segment.
 fn carry(from: &mut Connection, to: &mut Connection, now: Instant, lost: usize, pool: &mut Pool) {
     let mut out = vec![0; 2000];
     let mut number = 0;
@@ -33,7 +33,7 @@ fn carry(from: &mut Connection, to: &mut Connection, now: Instant, lost: usize, 
     }
 }
 
-/// Two connections that lived: data with losses and marks both ways, closed or aborted.
+/// Two connections that have been used: data with losses and marks in both directions, then closed or aborted.
 fn lived(config: &Arc<Config>, pool: &mut Pool, abort: bool) -> [Connection; 2] {
     let plan = SynPlan { data_limit: 100, ..SynPlan::default() };
     let (mut a, _) =

@@ -1,7 +1,6 @@
-//! The transition table as a document: what runs, what is written down and what is drawn are one.
+//! Checks that the transition table in the code, its snapshot and its drawing in ARCHITECTURE.md agree.
 //!
-//! `FIRSTFLIGHT_BLESS=1` writes the snapshot and the section of ARCHITECTURE.md anew; the diff is then
-//! for review.
+//! `FIRSTFLIGHT_BLESS=1` writes the snapshot and the section of ARCHITECTURE.md again; then review the diff.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use firstflight_tcp::transition::{StateName as S, TABLE, Trigger as T, next};
@@ -50,7 +49,7 @@ fn bless() -> bool {
     std::env::var_os("FIRSTFLIGHT_BLESS").is_some()
 }
 
-/// One line for each transition, `Abort`'s included.
+/// One line for each transition, including those for `Abort`.
 fn text() -> String {
     let mut out = String::new();
     for from in STATES {
@@ -98,7 +97,7 @@ fn the_architecture_document_shows_the_same_table() {
     assert!(document.contains(&section), "FIRSTFLIGHT_BLESS=1 writes it anew");
 }
 
-/// Every pair has an answer, and it is the table's; nothing is listed twice.
+/// `next` answers every pair as the table does, and no pair is listed twice.
 #[test]
 fn next_is_total_and_is_the_table() {
     let mut keys = BTreeSet::new();
@@ -140,7 +139,7 @@ fn every_state_is_reachable_and_none_is_a_trap() {
     }
 }
 
-/// First flights add edges, never states: what can be reached with them can be reached without.
+/// First flights add edges but no states: every state that they reach can be reached without them.
 #[test]
 fn first_flights_reach_no_new_state() {
     let plain = |t| !matches!(t, T::ActiveOpenFirstFlight | T::SynFirstFlight | T::SynAckFirstFlight);

@@ -9,12 +9,12 @@ pub enum Algorithm {
     /// RFC 9438.
     #[default]
     Cubic,
-    /// BBR version 3 (draft-ietf-ccwg-bbr): a model of the path instead of losses.
+    /// BBR version 3 (draft-ietf-ccwg-bbr): follows a model of the path instead of losses.
     Bbr,
 }
 
 impl Algorithm {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [Self; 3] = [Self::NewReno, Self::Cubic, Self::Bbr];
 
     /// Its name, in lower case.

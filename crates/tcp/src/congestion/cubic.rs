@@ -10,23 +10,23 @@ use firstflight_wire::hint::vacate;
 const FRACTION: u32 = 16;
 /// α_cubic = 3·(1 − β)/(1 + β) with β = 0.7 (RFC 9438 §4.3), `FRACTION` bits.
 const ALPHA: u64 = (9 << FRACTION) / 17;
-/// The cubic's argument is cut at ± 262 s: beyond, the window has long met its clamp of 1.5, and
-/// the third power stays in 64 bits.
+/// The argument of the cubic is limited to ± 262 s. Beyond that, the window has long reached its limit of 1.5,
+/// and the third power fits into 64 bits.
 const MAX_OFFSET_MS: u64 = 1 << 18;
-/// A silence of two round trips and so many nanoseconds is still taken for one without idle time.
+/// A silence of up to two round trips plus this many nanoseconds does not count as idle time.
 const GAP_SLACK: u64 = 10_000_000;
 
-/// RFC 9438: the window follows a cubic of the time since the last reduction, with C = 0.4,
-/// β = 0.7, fast convergence and the Reno-friendly region. Its first slow start is HyStart++ (RFC 9406).
+/// RFC 9438: the window is a cubic function of the time since the last reduction, with C = 0.4, β = 0.7, fast
+/// convergence and the Reno-friendly region. Its first slow start is HyStart++ (RFC 9406).
 #[derive(Debug, Clone)]
 pub struct Cubic {
     mss: u32,
     state: State,
     /// The state before the last reduction (§4.9). Most connections have none.
     saved: Option<Box<State>>,
-    /// When an acknowledgement last came: what is more than a round trip ago was idle time.
+    /// When the last acknowledgement arrived, to detect idle time.
     last_ack: Instant,
-    /// How the first slow start goes.
+    /// The state of the first slow start.
     hystart: HyStart,
 }
 
@@ -35,27 +35,27 @@ pub struct Cubic {
 struct State {
     cwnd: u32,
     ssthresh: u32,
-    /// Most connections end in their first slow start.
+    /// `None` until the first loss: most connections end in their first slow start.
     curve: Option<Box<Curve>>,
 }
 
-/// Where the window goes once a loss has ended slow start.
+/// The growth of the window after a loss has ended slow start.
 #[derive(Debug, Clone, Default)]
 struct Curve {
-    /// The window at which the cubic has its plateau, in bytes; 0: none known.
+    /// The window of the cubic's plateau, in bytes; 0 if there is none.
     w_max: u32,
     /// The window before the threshold was last lowered, in bytes.
     cwnd_prior: u32,
-    /// K: time from the start of the epoch to the plateau, in ms.
+    /// K: the time from the start of the epoch to the plateau, in ms.
     k_ms: u32,
-    /// Fraction of a byte of `cwnd`, `FRACTION` bits: with small segments the steps of the curve
-    /// are less than a byte.
+    /// The fraction of a byte of `cwnd`, `FRACTION` bits: with small segments the curve's steps are less than a
+    /// byte.
     cwnd_fraction: u16,
     /// A congestion-avoidance stage has begun at `epoch`.
     in_epoch: bool,
-    /// What Reno would have, in bytes with `FRACTION` fractional bits.
+    /// The window that Reno would have, in bytes with `FRACTION` fractional bits.
     w_est: u64,
-    /// Start of the stage, moved forward by the time in which the window was not used.
+    /// Start of the stage, moved forward by the time during which the window was not used.
     epoch: Instant,
 }
 
@@ -69,7 +69,7 @@ impl Cubic {
         Self { mss, state, saved: None, last_ack: Instant::from_nanos(0), hystart: HyStart::NEW }
     }
 
-    /// The same for one that is there.
+    /// Like [`Cubic::new`], in place.
     #[inline(always)]
     pub fn begin(&mut self, mss: u32) {
         let Self { mss: own, state: State { cwnd, ssthresh, curve }, saved, last_ack, hystart } = self;
@@ -80,8 +80,8 @@ impl Cubic {
         vacate(saved);
     }
 
-    /// The initial state for other segments, in place of one that has seen neither an acknowledgement nor a loss: the
-    /// rest of it is initial.
+    /// The initial state for another segment size, in place. Requires a state without acknowledgements and
+    /// losses, so that the rest is already initial.
     #[inline(always)]
     pub fn settle(&mut self, mss: u32) {
         debug_assert!(self.saved.is_none() && self.state.curve.is_none());
@@ -90,8 +90,8 @@ impl Cubic {
         (self.state.cwnd, self.state.ssthresh) = (initial_window(self.mss).min(MAX_WINDOW), u32::MAX);
     }
 
-    /// An acknowledgement under a window that was not used. True if nothing follows from it but when it came: before
-    /// the first loss.
+    /// Handles an acknowledgement while the window was not fully used. Returns true if only its time matters,
+    /// which is so before the first loss.
     #[inline(always)]
     pub(super) fn passes(&mut self, now: Instant) -> bool {
         if self.state.curve.is_some() {
@@ -107,7 +107,7 @@ impl Cubic {
         let s = &mut self.state;
         let curve = s.curve.get_or_insert_default();
         curve.cwnd_prior = s.cwnd;
-        // A flow whose plateau sinks gives room to new ones: (1 + β)/2 = 0.85.
+        // A flow whose plateau falls gives room to new flows: (1 + β)/2 = 0.85.
         //= rfc9438 4.7-a
         curve.w_max = if s.cwnd < curve.w_max { scaled(s.cwnd, 17, 20) } else { s.cwnd };
         //= rfc9438 4.6-b
@@ -121,7 +121,7 @@ impl Cubic {
         }
     }
 
-    /// A congestion-avoidance stage begins (§4.2; §4.8 and §4.10 when there is no plateau above).
+    /// Begins a congestion-avoidance stage (§4.2; §4.8 and §4.10 if there is no plateau above the window).
     fn begin_epoch(&mut self, now: Instant) {
         let cwnd = self.state.cwnd;
         let curve = self.state.curve.get_or_insert_default();
@@ -137,11 +137,11 @@ impl Cubic {
         }
     }
 
-    /// Nanoseconds in the stage, without what passed idle or limited by the application (§4.2, §5.8).
+    /// Nanoseconds in the stage, without the time that was idle or limited by the application (§4.2, §5.8).
     //= rfc9438 4.2-a
     fn elapsed(&mut self, ack: &AckSample) -> u64 {
         let gap = ack.now.nanos_since(self.last_ack);
-        // As long as something is in flight, acknowledgements are about a round trip apart.
+        // While data is in flight, acknowledgements are about a round trip apart.
         let idle = match ack.srtt {
             _ if !ack.cwnd_limited => gap,
             Some(srtt) => gap.saturating_sub(srtt.saturating_mul(2).saturating_add(GAP_SLACK)),
@@ -159,7 +159,7 @@ impl Cubic {
         let cwnd = u64::from(s.cwnd.max(1));
         let acked = u64::from(ack.acked.min(s.cwnd));
 
-        // §4.3: α is 1 again once Reno would be back where it was.
+        // §4.3: α is 1 again once Reno would have reached its earlier window.
         //= rfc9438 4.3-b
         let reached = curve.w_est >> FRACTION >= u64::from(curve.cwnd_prior);
         let alpha = if reached { 1 << FRACTION } else { ALPHA };
@@ -172,7 +172,7 @@ impl Cubic {
             s.cwnd = s.cwnd.max((curve.w_est >> FRACTION) as u32);
             return;
         }
-        // §4.4, §4.5: towards the value one round trip ahead, at most by half the window.
+        // §4.4, §4.5: grow towards the value one round trip ahead, by at most half the window.
         let ahead = t_ms + millis(ack.srtt.unwrap_or_default());
         let target = curve.w_cubic(ahead, mss).clamp(cwnd, cwnd + cwnd / 2);
         //= rfc9438 4.4-a 4.5-a
@@ -215,8 +215,8 @@ impl CongestionControl for Cubic {
         }
         let s = &mut self.state;
         if s.cwnd < s.ssthresh {
-            // All that newly arrived counts, as in Linux: receivers that acknowledge in large steps (receive offload)
-            // still double the window each round trip.
+            // Count all bytes that newly arrived, as Linux does, so that receivers that acknowledge in large
+            // steps (receive offload) still let the window double in each round trip.
             //= rfc9438 4.10-a 4.10-b
             let first = s.ssthresh == u32::MAX;
             let more = if first { self.hystart.growth(ack) } else { Some(ack.acked) };
@@ -275,7 +275,7 @@ impl CongestionControl for Cubic {
         let s = &mut self.state;
         s.cwnd = s.cwnd.max(self.mss);
         s.ssthresh = s.ssthresh.max(self.mss.saturating_mul(2));
-        // K was computed for the old size.
+        // K was computed for the old segment size.
         self.leave_epoch();
     }
 
@@ -304,13 +304,13 @@ fn millis(nanos: u64) -> u64 {
     (nanos / 1_000_000).min(u64::from(u32::MAX))
 }
 
-/// K = ∛((W_max − cwnd)/C) (equation 2): bytes below the plateau to ms until it.
+/// K = ∛((W_max − cwnd)/C) (equation 2): converts the bytes below the plateau to the ms until it is reached.
 fn k_ms(below: u32, mss: u32) -> u32 {
     // (ms)³ = 10⁹·segments/0.4, below 2⁶⁴ for 32 bits of bytes.
     cube_root(u64::from(below) * 2_500_000_000 / u64::from(mss.max(1)))
 }
 
-/// ⌊∛x⌋, one bit of the result a step; needed once in a stage.
+/// ⌊∛x⌋, computed one result bit at a time. It is needed once in a stage.
 fn cube_root(mut x: u64) -> u32 {
     let mut root: u64 = 0;
     for shift in (0..64u32).step_by(3).rev() {

@@ -6,7 +6,7 @@ fn curve(c: &Cubic) -> Curve {
     c.state.curve.as_deref().unwrap().clone()
 }
 
-/// Nanoseconds.
+/// Round-trip time, nanoseconds.
 const RTT: u64 = 100_000_000;
 
 fn ack(now_ms: u64, acked: u32) -> AckSample {
@@ -20,7 +20,7 @@ fn ack(now_ms: u64, acked: u32) -> AckSample {
     }
 }
 
-/// RFC 9438 §4.2–§4.5 in floating point and segments, as the text has it.
+/// RFC 9438 §4.2–§4.5 in floating point and segments, as in the text.
 struct Reference {
     cwnd: f64,
     w_max: f64,
@@ -51,8 +51,8 @@ impl Reference {
     }
 }
 
-/// One loss at `cwnd` segments, then `seconds` of continuous sending; the largest relative error of
-/// the window against the reference at any acknowledgement.
+/// Runs one loss at `cwnd` segments, then `seconds` of continuous sending. Returns the largest relative error
+/// of the window against the reference at any acknowledgement.
 fn largest_error(mss: u32, cwnd: u32, rtt_ms: u64, seconds: u64) -> f64 {
     let mut c = Cubic::new(mss);
     c.state.cwnd = cwnd * mss;
@@ -65,7 +65,7 @@ fn largest_error(mss: u32, cwnd: u32, rtt_ms: u64, seconds: u64) -> f64 {
     let rtt = rtt_ms * 1_000_000;
     let mut round = 0;
     while round * rtt_ms < seconds * 1000 {
-        // A round trip's acknowledgements, two segments each, spread evenly.
+        // The acknowledgements of a round trip, for two segments each, spread evenly.
         let acks = u64::from((c.window() / mss / 2).max(1));
         for i in 0..acks {
             let t = round * rtt_ms + i * rtt_ms / acks;
@@ -125,7 +125,8 @@ fn loss_multiplies_by_seven_tenths_and_fast_convergence_lowers_the_plateau() {
     assert_eq!((c.window(), curve(&c).w_max), (49_000, 59_500));
 }
 
-/// RFC 9438 §4.9.1: a D-SACK that comes when the window is larger than before the loss changes nothing but the threshold.
+/// RFC 9438 §4.9.1: if a D-SACK arrives when the window is larger than before the loss, it changes only the
+/// threshold.
 //= rfc9438 4.9.1-a test
 #[test]
 fn a_late_undo_keeps_the_newer_curve() {
@@ -184,7 +185,7 @@ fn undo_restores_the_curve_too() {
     assert_eq!((curve(&c).epoch, curve(&c).in_epoch), (curve_before.epoch, true));
 }
 
-/// After a second of sending, `pause` runs; then the time in the stage must not have moved by it.
+/// Runs `pause` after a second of sending. It must not advance the time in the stage.
 fn time_lost_by(pause: impl FnOnce(&mut Cubic) -> u64) -> Duration {
     let mut c = Cubic::new(1000);
     c.state.cwnd = 400_000;
@@ -222,7 +223,7 @@ fn one_ack_raises_the_window_by_at_most_half() {
     c.state.ssthresh = 10_000;
     c.state.cwnd = 10_000;
     c.on_ack(&ack(0, 1000));
-    // Acknowledgements every 200 ms, so that the curve is far ahead of the window.
+    // One acknowledgement every 200 ms, so that the curve is far ahead of the window.
     for i in 1..400 {
         let before = c.window();
         c.on_ack(&ack(i * 200, before));
@@ -255,12 +256,12 @@ proptest! {
         let curve = Curve { w_max: w_max * mss, k_ms: k, ..Curve::default() };
         let exact = 0.4 * (t_ms as f64 / 1000.0 - exact_k).powi(3) + f64::from(w_max);
         let ours = curve.w_cubic(t_ms, mss) as f64 / f64::from(mss);
-        // A millisecond of K costs a little where the curve is steep.
+        // Rounding K to a millisecond causes a small error where the curve is steep.
         prop_assert!((ours - exact.max(0.0)).abs() <= 0.001 * exact.abs().max(f64::from(w_max)) + 0.05,
             "{ours} {exact}");
     }
 
-    /// No sequence of calls, however absurd its numbers, panics or breaks the bounds.
+    /// No sequence of calls, with any numbers, panics or breaks the bounds.
     #[test]
     fn any_calls(calls in prop::collection::vec((0u8..9, any::<u32>(), 0u64..100_000, any::<bool>()), 1..200)) {
         let mut c = Cubic::new(1460);
@@ -296,7 +297,7 @@ fn what_passes_comes_to_what_the_long_way_comes_to() {
     long.on_ack(&unused);
     assert!(short.passes(unused.now));
     assert_eq!(std::format!("{long:?}"), std::format!("{short:?}"));
-    // A curve has a stage, whose time goes on.
+    // A curve has a stage, and its time runs.
     short.on_loss_recovery(Instant::from_millis(6), 14_600);
     assert!(!short.passes(Instant::from_millis(7)));
 }

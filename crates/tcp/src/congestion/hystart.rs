@@ -1,45 +1,45 @@
-//! HyStart++ (RFC 9406): slow start ends when round trips take longer, before the queue overflows.
+//! HyStart++ (RFC 9406): ends slow start when round trips take longer, before the queue overflows.
 
 use super::AckSample;
 
-/// So many round-trip times make a round's minimum (N_RTT_SAMPLE).
+/// Number of round-trip times needed for the minimum of a round (N_RTT_SAMPLE).
 const SAMPLES: u8 = 8;
-/// A rise by an eighth of the round-trip time is a queue (MIN_RTT_DIVISOR),
+/// A rise by an eighth of the round-trip time means a queue (MIN_RTT_DIVISOR).
 const DIVISOR: u16 = 8;
-/// but not less than 4 ms, and never more than 16 ms (MIN_RTT_THRESH, MAX_RTT_THRESH).
+/// Limits of that rise: at least 4 ms, at most 16 ms (MIN_RTT_THRESH, MAX_RTT_THRESH).
 const LEAST: u16 = 4_000 / UNIT_US as u16;
 const MOST: u16 = 16_000 / UNIT_US as u16;
-/// Rounds of conservative slow start (CSS_ROUNDS),
+/// Number of rounds of conservative slow start (CSS_ROUNDS).
 const ROUNDS: u8 = 5;
-/// and the part of slow start's growth that it has (CSS_GROWTH_DIVISOR).
+/// Conservative slow start grows by this part of slow start's growth (CSS_GROWTH_DIVISOR).
 const GROWTH_DIVISOR: u32 = 4;
 
-/// Round-trip times are kept in units of so many microseconds: 16 bits go to 4 s. Longer ones never seem to rise.
+/// Unit of the stored round-trip times, microseconds: 16 bits reach up to 4 s. Longer ones never seem to rise.
 const UNIT_US: u32 = 64;
-/// No round-trip time.
+/// The value for no round-trip time.
 const NONE: u16 = u16::MAX;
 
-/// What is known of the rounds of a slow start.
+/// State of the rounds of a slow start.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HyStart {
-    /// Bytes under way when the round began that are not acknowledged.
+    /// Bytes that were under way when the round began and are not acknowledged yet.
     left: u32,
-    /// The smallest round-trip time of this round (currentRoundMinRTT),
+    /// The smallest round-trip time of this round (currentRoundMinRTT).
     now: u16,
-    /// and of the last one (lastRoundMinRTT).
+    /// The smallest round-trip time of the last round (lastRoundMinRTT).
     last: u16,
-    /// The smallest when conservative slow start began (cssBaselineMinRtt); `NONE` outside it.
+    /// The smallest round-trip time when conservative slow start began (cssBaselineMinRtt); `NONE` outside it.
     baseline: u16,
-    /// Round-trip times in this round.
+    /// Number of round-trip times in this round.
     samples: u8,
-    /// Rounds of conservative slow start.
+    /// Number of rounds of conservative slow start.
     rounds: u8,
 }
 
 impl HyStart {
     pub const NEW: Self = Self { left: 0, now: NONE, last: NONE, baseline: NONE, samples: 0, rounds: 0 };
 
-    /// By how much the window grows for what `ack` acknowledges; `None` if slow start is over.
+    /// Growth of the window for what `ack` acknowledges; `None` if slow start is over.
     pub fn growth(&mut self, ack: &AckSample) -> Option<u32> {
         if let Some(rtt) = ack.rtt {
             self.now = self.now.min(units(rtt));
@@ -64,11 +64,11 @@ impl HyStart {
         self.baseline != NONE
     }
 
-    /// Whether round trips take longer, or no longer do.
+    /// Checks whether round trips take longer, or no longer do.
     fn judge(&mut self) {
         if self.is_conservative() {
             if self.now < self.baseline {
-                // There was no queue: slow start goes on.
+                // There was no queue: slow start continues.
                 (self.baseline, self.rounds) = (NONE, 0);
             }
         } else if self.last != NONE {
@@ -80,7 +80,7 @@ impl HyStart {
     }
 }
 
-/// Never `NONE`.
+/// Converts nanoseconds to units; never `NONE`.
 fn units(nanos: u64) -> u16 {
     let units = nanos / 1000 / u64::from(UNIT_US);
     units.min(u64::from(NONE) - 1) as u16
@@ -95,7 +95,7 @@ mod tests {
 
     const MSS: u32 = 1000;
 
-    /// A sender in slow start, with the round-trip times that await what is under way.
+    /// A sender in slow start, with the round-trip times of the segments under way.
     struct Sender {
         hystart: HyStart,
         cwnd: u32,
@@ -103,8 +103,8 @@ mod tests {
     }
 
     impl Sender {
-        /// A round whose segments take `ms` each: all that is under way is acknowledged, and others leave. Says by how
-        /// much the window grew, in percent; `None` if slow start is over.
+        /// Runs a round whose segments take `ms` each: everything under way is acknowledged, and new segments
+        /// leave. Returns the growth of the window in percent; `None` if slow start is over.
         fn round(&mut self, ms: u64) -> Option<u32> {
             let before = self.cwnd;
             for _ in 0..self.flight.len() {
@@ -144,7 +144,8 @@ mod tests {
         }
     }
 
-    /// RFC 9406 §4.2: more than an eighth longer: a quarter as fast, for five rounds, then it is over.
+    /// RFC 9406 §4.2: when round trips take more than an eighth longer, growth is a quarter as fast for five
+    /// rounds, then slow start is over.
     //= rfc9438 4.10-b test
     #[test]
     fn round_trips_that_take_longer_end_it_five_rounds_later() {
@@ -157,7 +158,7 @@ mod tests {
         assert!(slow.iter().skip(1).all(|g| (20..=25).contains(g)), "{growth:?}");
     }
 
-    /// RFC 9406 §4.2: what was no queue ends conservative slow start.
+    /// RFC 9406 §4.2: if there was no queue, conservative slow start ends.
     #[test]
     fn round_trips_that_get_shorter_let_it_go_on() {
         let mut s = sender(40);

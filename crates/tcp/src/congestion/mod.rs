@@ -1,7 +1,7 @@
-//! Congestion control: how much may be in flight.
+//! Congestion control: how many bytes may be in flight.
 //!
-//! The connection detects losses and calls a [`CongestionControl`]; the algorithm only moves the
-//! congestion window (cwnd) and the slow-start threshold (ssthresh), both in bytes.
+//! The connection detects losses and calls a [`CongestionControl`]. The algorithm only changes the congestion
+//! window (cwnd) and the slow-start threshold (ssthresh), both in bytes.
 
 mod algorithm;
 mod bbr;
@@ -18,69 +18,69 @@ use alloc::boxed::Box;
 use core::time::Duration;
 use firstflight_wire::Instant;
 
-/// No window grows beyond what window scaling can announce (65535 · 2¹⁴, RFC 7323 §2.3), so
-/// arithmetic on windows has room in 32 bits.
+/// Largest congestion window. No window grows beyond what window scaling can announce (65535 · 2¹⁴, RFC 7323
+/// §2.3), so arithmetic on windows fits into 32 bits.
 pub const MAX_WINDOW: u32 = 1 << 30;
 
-/// The window that a connection begins with, in bytes (RFC 6928 §2): ten segments, a little less
-/// if they are large.
+/// The initial window, in bytes (RFC 6928 §2): ten segments, a little less if they are large.
 #[inline]
 #[must_use]
 pub fn initial_window(mss: u32) -> u32 {
     mss.saturating_mul(10).min(mss.saturating_mul(2).max(14_600))
 }
 
-/// What an acknowledgement of new data tells the algorithm.
+/// What the algorithm learns from an acknowledgement of new data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AckSample {
-    /// When it arrived.
+    /// When the acknowledgement arrived.
     pub now: Instant,
-    /// Bytes that it newly acknowledged.
+    /// Bytes newly acknowledged.
     pub acked: u32,
-    /// Bytes in flight before it.
+    /// Bytes in flight before the acknowledgement.
     pub in_flight: u32,
-    /// The smoothed round-trip time, nanoseconds: a `Duration` costs a division.
+    /// The smoothed round-trip time in nanoseconds. A `Duration` would cost a division.
     pub srtt: Option<u64>,
-    /// The round-trip time of the last segment that it acknowledges, if none was sent again; nanoseconds.
+    /// The round-trip time of the last segment acknowledged, in nanoseconds, if none was sent again.
     pub rtt: Option<u64>,
-    /// The congestion window, and not the application or the peer's window, limited what was sent
-    /// in the last round trip. A window that was not used is not known to fit the path and does
-    /// not grow (RFC 9438 §5.8, RFC 7661).
+    /// The congestion window, and not the application or the peer's window, limited sending in the last round
+    /// trip. A window that was not used is not known to fit the path and does not grow (RFC 9438 §5.8, RFC
+    /// 7661).
     pub cwnd_limited: bool,
 }
 
-/// How fast the path delivered what one acknowledgement says has arrived (RS of draft-ietf-ccwg-bbr §4.5).
+/// The delivery rate of the path, measured from one acknowledgement (RS of draft-ietf-ccwg-bbr §4.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateSample {
-    /// When it arrived.
+    /// When the acknowledgement arrived.
     pub now: Instant,
-    /// Bytes a second (RS.delivery_rate); 0 if nothing reliable was measured.
+    /// Bytes a second (RS.delivery_rate); 0 without a reliable measurement.
     pub rate: u64,
-    /// Bytes delivered since the newest of the segments left that it delivers (RS.delivered).
+    /// Bytes delivered since the newest delivered segment left (RS.delivered).
     pub delivered: u32,
-    /// Bytes that the connection had delivered when that one left (RS.prior_delivered); `None` if it delivers nothing.
+    /// Bytes that the connection had delivered when that segment left (RS.prior_delivered); `None` if nothing
+    /// was delivered.
     pub prior_delivered: Option<u64>,
     /// Bytes delivered in the connection's life (C.delivered).
     pub total: u64,
-    /// Bytes that it newly acknowledges or SACKs (RS.newly_acked).
+    /// Bytes newly acknowledged or SACKed (RS.newly_acked).
     pub acked: u32,
-    /// Bytes found lost since the newest one left (RS.lost).
+    /// Bytes found lost since the newest delivered segment left (RS.lost).
     pub lost: u32,
     /// Bytes found lost since the last acknowledgement.
     pub lost_now: u32,
-    /// Bytes in flight when the newest one had left, itself counted (RS.tx_in_flight).
+    /// Bytes in flight just after the newest delivered segment left, including it (RS.tx_in_flight).
     pub sent_in_flight: u32,
-    /// The application, not the path, limited what was delivered (RS.is_app_limited).
+    /// The application, not the path, limited delivery (RS.is_app_limited).
     pub app_limited: bool,
-    /// The round-trip time of the segment that left last.
+    /// The round-trip time of the newest delivered segment.
     pub rtt: Option<Duration>,
     /// The smoothed round-trip time.
     pub srtt: Option<Duration>,
-    /// Bytes in flight after it.
+    /// Bytes in flight after the acknowledgement.
     pub in_flight: u32,
-    /// The congestion window stopped something since the last one.
+    /// The congestion window held back data since the last acknowledgement.
     pub cwnd_limited: bool,
-    /// The peer reports what arrived out of order (RFC 2018).
+    /// The peer reports data that arrived out of order (RFC 2018).
     pub sack: bool,
     /// Fast recovery is under way.
     pub recovering: bool,
@@ -91,114 +91,115 @@ pub struct RateSample {
 pub struct LostSegment {
     /// Now.
     pub now: Instant,
-    /// Its length.
+    /// The segment's length.
     pub bytes: u32,
-    /// Bytes in flight when it had left, itself counted.
+    /// Bytes in flight just after the segment left, including it.
     pub in_flight: u32,
-    /// Bytes found lost since it left, itself counted.
+    /// Bytes found lost since the segment left, including it.
     pub lost: u32,
-    /// The application limited what was sent when it left.
+    /// The application limited sending when the segment left.
     pub app_limited: bool,
     /// Bytes delivered in the connection's life.
     pub delivered: u64,
-    /// The peer reports what arrived out of order (RFC 2018).
+    /// The peer reports data that arrived out of order (RFC 2018).
     pub sack: bool,
 }
 
-/// What is so before something leaves.
+/// The state just before data leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Departure {
     /// Now.
     pub now: Instant,
     /// Bytes in flight.
     pub in_flight: u32,
-    /// The application had less to send than the path takes.
+    /// The application had less to send than the path can take.
     pub app_limited: bool,
     /// The smoothed round-trip time.
     pub srtt: Option<Duration>,
 }
 
-/// An algorithm that moves the congestion window.
+/// A congestion control algorithm.
 ///
-/// Order of calls in an episode of loss: [`on_loss_recovery`](Self::on_loss_recovery), no `on_ack`
-/// during fast recovery, [`on_recovery_exit`](Self::on_recovery_exit). After
-/// [`on_timeout`](Self::on_timeout) every acknowledgement goes to [`on_ack`](Self::on_ack): the
-/// window is in slow start.
+/// The order of calls during a loss episode is: [`on_loss_recovery`](Self::on_loss_recovery), no `on_ack`
+/// during fast recovery, then [`on_recovery_exit`](Self::on_recovery_exit). After
+/// [`on_timeout`](Self::on_timeout) the window is in slow start, and every acknowledgement goes to
+/// [`on_ack`](Self::on_ack).
 pub trait CongestionControl {
     /// The congestion window in bytes, at least one segment.
     fn window(&self) -> u32;
 
-    /// The slow-start threshold in bytes; `u32::MAX` before the first loss, or the end of the first slow start.
+    /// The slow-start threshold in bytes; `u32::MAX` until the first loss or the end of the first slow start.
     fn slow_start_threshold(&self) -> u32;
 
     /// New data was acknowledged outside fast recovery.
     fn on_ack(&mut self, ack: &AckSample);
 
-    /// Fast recovery begins with `in_flight` bytes outstanding (FlightSize): lowers the threshold
-    /// and sets the window to it.
+    /// Fast recovery begins with `in_flight` bytes outstanding (FlightSize): lowers the threshold and sets the
+    /// window to it.
     fn on_loss_recovery(&mut self, now: Instant, in_flight: u32);
 
     /// Fast recovery ended: everything that was outstanding at its start is acknowledged. The
     /// window is the threshold again (RFC 6582 §3.2, RFC 6675 §5).
     fn on_recovery_exit(&mut self, now: Instant);
 
-    /// The retransmission timer expired with `in_flight` bytes outstanding. The threshold is
-    /// lowered only if `first`, that is, this data was not retransmitted by the timer before; the
-    /// window becomes one segment (RFC 5681 §3.1) more than the `left` bytes that may still arrive.
+    /// The retransmission timer expired with `in_flight` bytes outstanding. The threshold is lowered only if
+    /// `first`, that is, if the timer had not retransmitted this data before. The window becomes one segment
+    /// (RFC 5681 §3.1) plus the `left` bytes that may still arrive.
     fn on_timeout(&mut self, now: Instant, in_flight: u32, first: bool, left: u32);
 
-    /// Nothing was sent for longer than a retransmission timeout: the window is at most
-    /// `initial_window` (RFC 5681 §4.1, RFC 9438 §5.8).
+    /// Nothing was sent for longer than a retransmission timeout: limits the window to `initial_window` (RFC
+    /// 5681 §4.1, RFC 9438 §5.8).
     fn on_idle_restart(&mut self, initial_window: u32);
 
-    /// For longer than a retransmission timeout no more than `used` bytes were under way, because the application had
-    /// no more: the window comes halfway down to that, and the threshold remembers what it was (RFC 7661 §4.4.2; as
-    /// Linux does).
+    /// For longer than a retransmission timeout at most `used` bytes were under way, because the application
+    /// had no more. The window is reduced halfway to `used`, and the threshold keeps the earlier window (RFC
+    /// 7661 §4.4.2; as in Linux).
     fn on_unused(&mut self, used: u32);
 
-    /// The segment size in bytes changed (path MTU). Windows in bytes stay, except for their
+    /// The segment size in bytes changed (path MTU). Windows in bytes stay as they are, except for their
     /// minima.
     fn set_mss(&mut self, mss: u32);
 
-    /// The last reduction was wrong (nothing had been lost): back to the state before it, but
-    /// never to a smaller window. Without effect if there is nothing to undo.
+    /// The last reduction was wrong (nothing was lost): returns to the state before it, but never to a smaller
+    /// window. Has no effect if there is nothing to undo.
     fn undo(&mut self);
 
     /// A SYN or SYN-ACK was lost: the initial window becomes one segment (RFC 5681 §3.1).
     fn on_syn_loss(&mut self);
 
-    /// It models the path: it is given samples and losses, moves its window itself during fast recovery, so that
-    /// proportional rate reduction (RFC 9937) does not apply, and sets the pace. The methods below are for such.
+    /// Whether the algorithm models the path. If so, it gets samples and losses, changes its window itself
+    /// during fast recovery, so that proportional rate reduction (RFC 9937) does not apply, and sets the pace.
+    /// The methods below are for such algorithms.
     fn models_path(&self) -> bool {
         false
     }
 
-    /// At how many bytes a second segments leave; `None` leaves it to the window.
+    /// The pacing rate in bytes a second; with `None` the window sets the rate.
     fn pacing_rate(&self) -> Option<u64> {
         None
     }
 
-    /// Something is about to leave.
+    /// Data is about to leave.
     fn on_departure(&mut self, _departure: &Departure) {}
 
-    /// A segment was found lost; before the sample of the acknowledgement that showed it.
+    /// A segment was found lost. Called before the sample of the acknowledgement that showed the loss.
     fn on_lost(&mut self, _lost: &LostSegment) {}
 
-    /// An acknowledgement arrived, in any state of recovery. True if what is delivered of all that is under way now
-    /// is to count as limited by the application: it shows less than the path takes.
+    /// An acknowledgement arrived, in any state of recovery. Returns true if the delivery of all data now under
+    /// way must count as limited by the application, because it shows less than the path can take.
     fn on_sample(&mut self, _sample: &RateSample) -> bool {
         false
     }
 
-    /// The peer echoes a router's mark, with `in_flight` bytes outstanding, at most once in a round trip; after
-    /// [`on_loss_recovery`](Self::on_loss_recovery).
+    /// The peer echoes a router's mark, with `in_flight` bytes outstanding, at most once in a round trip.
+    /// Called after [`on_loss_recovery`](Self::on_loss_recovery).
     fn on_mark(&mut self, _now: Instant, _in_flight: u32) {}
 
-    /// What a timeout took for lost was repaired.
+    /// The losses after a timeout were repaired.
     fn on_repaired(&mut self) {}
 }
 
-/// The algorithm of one connection: an enum, so that a connection needs no allocation for it, but for BBR's model.
+/// The algorithm of one connection. It is an enum, so that only BBR's model needs an allocation.
 #[derive(Debug, Clone)]
 pub enum Controller {
     /// See [`NewReno`].
@@ -210,7 +211,7 @@ pub enum Controller {
 }
 
 impl Controller {
-    /// The algorithm in its initial state for segments of `mss` bytes. What it does at random follows from `seed`.
+    /// The algorithm in its initial state for segments of `mss` bytes. Its random choices follow from `seed`.
     #[inline(always)]
     #[must_use]
     pub fn new(algorithm: Algorithm, mss: u32, seed: u32) -> Self {
@@ -221,17 +222,18 @@ impl Controller {
         }
     }
 
-    /// Begins anew in place of a provisional one.
+    /// Replaces a provisional controller by one in its initial state.
     #[inline(always)]
     pub(crate) fn begin(&mut self, algorithm: Algorithm, mss: u32, seed: u32) {
         match (self, algorithm) {
-            // Nearly all. Made elsewhere and moved here it would be written twice.
+            // The usual case. Fill in place to avoid a copy.
             (Self::Cubic(cubic), Algorithm::Cubic) => cubic.settle(mss),
             (controller, _) => *controller = Self::new(algorithm, mss, seed),
         }
     }
 
-    /// The same until the handshake says how large segments are, without an allocation: a model begins with it.
+    /// A controller for the time until the handshake sets the segment size. It needs no allocation: BBR's model
+    /// is built by [`Controller::begin`].
     #[inline(always)]
     #[must_use]
     pub(crate) fn provisional(algorithm: Algorithm, mss: u32) -> Self {
@@ -241,7 +243,7 @@ impl Controller {
         }
     }
 
-    /// [`Controller::provisional`] in the place of another connection's.
+    /// Like [`Controller::provisional`], but replaces the controller of another connection in place.
     #[inline(always)]
     pub(crate) fn renew(&mut self, algorithm: Algorithm, mss: u32) {
         match (self, algorithm) {
@@ -257,7 +259,7 @@ impl Controller {
     }
 }
 
-/// Calls the same method of whichever algorithm it is.
+/// Calls the method on the variant's algorithm.
 macro_rules! each {
     ($self:ident, $algorithm:ident => $call:expr) => {
         match $self {
@@ -269,8 +271,9 @@ macro_rules! each {
 }
 
 impl Controller {
-    /// Hands on what `ack` says, of whether the window limited what was sent; which says `limited`, of the window and
-    /// whether it is in slow start. One look at which algorithm it is.
+    /// Passes an acknowledgement to the algorithm. `limited` gets the window and whether it is in slow start,
+    /// and says whether the window limited sending. `ack` builds the sample from that. One `match` on the
+    /// algorithm serves all.
     #[inline(always)]
     pub(crate) fn on_ack_if(
         &mut self,
@@ -281,7 +284,7 @@ impl Controller {
         match self {
             Self::Cubic(cubic) => {
                 let limited = limited(cubic.window(), cubic.window() < cubic.slow_start_threshold());
-                // Where answers are short, that is all there is to say.
+                // With short answers the window is rarely full, and `passes` is all that is needed.
                 if limited || !cubic.passes(now) {
                     cubic.on_ack(&ack(limited));
                 }
@@ -368,7 +371,7 @@ impl CongestionControl for Controller {
     }
 }
 
-/// Window and threshold of [`CongestionControl::on_unused`].
+/// The window and the threshold after [`CongestionControl::on_unused`].
 fn halfway(window: u32, ssthresh: u32, used: u32, mss: u32) -> (u32, u32) {
     let used = used.max(initial_window(mss));
     if used >= window {
@@ -382,7 +385,7 @@ fn grown(window: u32, more: u32) -> u32 {
     window.saturating_add(more).min(MAX_WINDOW)
 }
 
-/// A segment size that the algorithms can divide by and that is no larger than TCP can announce.
+/// `mss`, limited to values that the algorithms can divide by and that TCP can announce.
 #[inline]
 fn legal_mss(mss: u32) -> u32 {
     mss.clamp(1, u32::from(u16::MAX))

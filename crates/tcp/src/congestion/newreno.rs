@@ -1,9 +1,9 @@
-//! NewReno: slow start and congestion avoidance of RFC 5681, counted in bytes as RFC 3465 says.
+//! NewReno: slow start and congestion avoidance of RFC 5681, counted in bytes as in RFC 3465.
 
 use super::{AckSample, CongestionControl, MAX_WINDOW, grown, halfway, initial_window, legal_mss};
 use firstflight_wire::Instant;
 
-/// Segments by which one acknowledgement may open the window in slow start (L of RFC 3465 §2.2).
+/// Number of segments by which one acknowledgement may grow the window in slow start (L of RFC 3465 §2.2).
 const SLOW_START_LIMIT: u32 = 2;
 
 /// RFC 5681 with appropriate byte counting (RFC 3465, L = 2; L = 1 after a timeout).
@@ -14,7 +14,7 @@ pub struct NewReno {
     ssthresh: u32,
     /// Bytes acknowledged in congestion avoidance since the window last grew.
     acked: u32,
-    /// In the slow start that follows a timeout.
+    /// Slow start after a timeout is under way.
     after_timeout: bool,
     /// cwnd and ssthresh before the last reduction.
     saved: Option<(u32, u32)>,
@@ -59,14 +59,14 @@ impl CongestionControl for NewReno {
             return;
         }
         if self.cwnd < self.ssthresh {
-            // After a timeout one acknowledgement may cover much that the receiver already had:
-            // it says nothing about what leaves the network now (RFC 3465 §2.3).
+            // After a timeout one acknowledgement may cover much data that the receiver already had, so it does
+            // not show how much leaves the network now (RFC 3465 §2.3).
             let limit = if self.after_timeout { 1 } else { SLOW_START_LIMIT };
             self.cwnd = grown(self.cwnd, ack.acked.min(self.mss.saturating_mul(limit)));
             return;
         }
         self.after_timeout = false;
-        // RFC 3465 §2.1: a segment more for each window of acknowledged bytes.
+        // RFC 3465 §2.1: one more segment for each window of acknowledged bytes.
         self.acked = self.acked.saturating_add(ack.acked);
         if self.acked >= self.cwnd {
             self.acked = (self.acked - self.cwnd).min(self.cwnd);

@@ -1,9 +1,9 @@
-//! What connections in these tests begin with.
+//! The initial values of connections in these tests.
 
 use firstflight_tcp::Endpoints;
 use firstflight_wire::{Instant, SeqNum};
 
-/// The ends of a connection on a path of Ethernet's size, where no larger segments are tried.
+/// The endpoints of a connection on a path with Ethernet's MTU, where no larger segments are tried.
 pub fn ends(local_port: u16, remote_port: u16, isn: u32) -> Endpoints {
     Endpoints {
         local_port,
@@ -16,7 +16,7 @@ pub fn ends(local_port: u16, remote_port: u16, isn: u32) -> Endpoints {
     }
 }
 
-/// So many milliseconds after the origin.
+/// The instant `n` milliseconds after the origin.
 pub fn ms(n: u64) -> Instant {
     Instant::from_millis(n)
 }

@@ -1,14 +1,14 @@
-//! What follows from the model: the pace and the window (§5.6).
+//! The pace and the window that follow from the model (§5.6).
 
 use super::{Bbr, MAX_WINDOW, MIN_PIPE, Phase, RateSample};
 use crate::congestion::initial_window;
 use core::time::Duration;
 
-/// BBR.PacingMarginPercent: a little less than the path delivers.
+/// BBR.PacingMarginPercent: pace a little slower than the path delivers.
 const MARGIN: u64 = 1;
 
 impl Bbr {
-    /// InitPacingRate: the initial window in a round trip; 1 ms as long as none is known.
+    /// InitPacingRate: one initial window in a round trip, or in 1 ms while no round-trip time is known.
     pub(super) fn init_pacing_rate(&mut self, srtt: Option<Duration>) {
         self.has_seen_rtt = srtt.is_some();
         let micros = srtt.map_or(1000, |srtt| (srtt.as_micros() as u64).max(1));
@@ -39,7 +39,8 @@ impl Bbr {
         self.bound_cwnd();
     }
 
-    /// Four segments, once something has arrived: after a timeout as little leaves as was said.
+    /// The smallest window: four segments once data has arrived, else one segment, so that after a timeout no
+    /// more leaves than `on_timeout` allows.
     fn floor(&self, sample: &RateSample) -> u32 {
         if sample.acked > 0 { MIN_PIPE * self.mss } else { self.mss }
     }
@@ -58,7 +59,7 @@ impl Bbr {
         self.cwnd = self.cwnd.min(cap);
     }
 
-    /// SaveCwnd: the last window that neither recovery nor ProbeRTT had made small.
+    /// SaveCwnd: keeps the last window that neither recovery nor ProbeRTT had reduced.
     pub(super) fn save_cwnd(&mut self) {
         let whole = !self.recovering && self.phase != Phase::ProbeRtt;
         self.prior_cwnd = if whole { self.cwnd } else { self.prior_cwnd.max(self.cwnd) };

@@ -1,9 +1,9 @@
-//! What BBR remembers of what it saw, and for how long.
+//! The filters that decide which of its measurements BBR keeps, and for how long.
 
 use core::time::Duration;
 use firstflight_wire::Instant;
 
-/// The largest value of the present slot of time and the one before.
+/// The largest value of the current time slot and the one before.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TwoSlots<T> {
     now: T,
@@ -11,29 +11,29 @@ pub struct TwoSlots<T> {
 }
 
 impl<T: Copy + Ord + Default> TwoSlots<T> {
-    /// Takes a value.
+    /// Adds a value.
     pub fn take(&mut self, value: T) {
         self.now = self.now.max(value);
     }
 
-    /// The next slot begins.
+    /// Begins the next slot.
     pub fn advance(&mut self) {
         self.before = core::mem::take(&mut self.now);
     }
 
-    /// The largest.
+    /// The largest value of both slots.
     pub fn max(&self) -> T {
         self.now.max(self.before)
     }
 }
 
-/// BBR.extra_acked (§5.5.9): how much more is acknowledged at once than the rate would explain.
+/// BBR.extra_acked (§5.5.9): how much more is acknowledged at once than the rate explains.
 #[derive(Debug, Clone, Default)]
 pub struct Aggregation {
     interval_start: Instant,
     delivered: u64,
     largest: TwoSlots<u32>,
-    /// Rounds in the present slot.
+    /// Rounds in the current slot.
     rounds: u32,
 }
 
@@ -41,13 +41,13 @@ impl Aggregation {
     /// Half of BBR.ExtraAckedFilterLen, rounds.
     const SLOT: u32 = 5;
 
-    /// Counts from `now` on.
+    /// Starts to count at `now`.
     pub fn restart(&mut self, now: Instant) {
         self.interval_start = now;
         self.delivered = 0;
     }
 
-    /// A round began; before the pipe is full, only the last one is remembered.
+    /// A round began. Until the pipe is full, only the last round is kept.
     pub fn round(&mut self, full: bool) {
         self.rounds += 1;
         if self.rounds >= if full { Self::SLOT } else { 1 } {
@@ -56,7 +56,7 @@ impl Aggregation {
         }
     }
 
-    /// `acked` bytes arrived at `now`, where `bw` bytes a second were to be expected; no more than `most` count.
+    /// `acked` bytes arrived at `now`, where `bw` bytes a second were expected. At most `most` bytes count.
     pub fn acked(&mut self, acked: u32, bw: u64, most: u32, now: Instant) {
         let mut expected = volume(bw, now - self.interval_start);
         if self.delivered <= expected {
@@ -68,19 +68,19 @@ impl Aggregation {
         self.largest.take(extra as u32);
     }
 
-    /// The largest of late.
+    /// The largest recent value.
     pub fn extra(&self) -> u32 {
         self.largest.max()
     }
 }
 
-/// What `rate` bytes a second bring in `time`.
+/// The bytes that arrive in `time` at `rate` bytes a second.
 pub fn volume(rate: u64, time: Duration) -> u64 {
     let bytes = u128::from(rate) * time.as_nanos() / 1_000_000_000;
     bytes.min(u128::from(u64::MAX)) as u64
 }
 
-/// Small dice: flows that began alike must not probe alike (splitmix64).
+/// A small random generator (splitmix64), so that flows that began alike do not probe at the same times.
 #[derive(Debug, Clone)]
 pub struct Dice(u64);
 
@@ -89,7 +89,7 @@ impl Dice {
         Self(u64::from(seed))
     }
 
-    /// A number below `n`, which is small.
+    /// A random number below `n`; `n` must be small.
     pub fn below(&mut self, n: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

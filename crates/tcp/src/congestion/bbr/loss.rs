@@ -1,10 +1,10 @@
-//! What losses say (§5.5.10), and what is taken back if there were none (§5.5.11).
+//! The effects of losses (§5.5.10), and how they are undone after a spurious loss (§5.5.11).
 
 use super::model::scaled;
 use super::{BETA, Bbr, LOSS_THRESH, LostSegment, Phase, RateSample, Saved};
 use firstflight_wire::Instant;
 
-/// What was lost of what was in flight.
+/// The lost part of the bytes in flight.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Share {
     lost: u32,
@@ -25,7 +25,7 @@ impl From<&LostSegment> for Share {
 }
 
 impl Bbr {
-    /// IsInflightTooHigh: more than LossThresh; without SACK any loss, because one is all that can be seen.
+    /// IsInflightTooHigh: losses exceed LossThresh. Without SACK any loss counts, because only one can be seen.
     pub(super) fn is_inflight_too_high(&self, share: Share) -> bool {
         let limit = u64::from(share.in_flight) * LOSS_THRESH;
         u64::from(share.lost) * 100 > limit || (share.lost > 0 && !share.sack)
@@ -50,7 +50,7 @@ impl Bbr {
         }
     }
 
-    /// A router marked something: as losses above the threshold.
+    /// A router marked a packet: counts as losses above the threshold.
     pub(super) fn mark(&mut self, in_flight: u32, now: Instant) {
         self.note_loss(self.delivered);
         if self.phase == Phase::Startup {
@@ -61,10 +61,10 @@ impl Bbr {
         }
     }
 
-    /// HandleInflightTooHigh, with `safe` bytes that were not too many.
+    /// HandleInflightTooHigh. `safe` is an amount in flight that was not too high.
     fn inflight_too_high(&mut self, safe: Option<u32>, delivered: u64, now: Instant) {
         self.prev_probe_too_high = true;
-        // Once for a probe.
+        // Only once for a probe.
         self.is_bw_probe_sample = false;
         if let Some(safe) = safe {
             self.inflight_longterm = safe.max(scaled(self.target_inflight(), BETA));
@@ -112,7 +112,8 @@ impl Bbr {
     }
 }
 
-/// InflightAtLoss: what was in flight where losses crossed the threshold, which may be within the segment.
+/// InflightAtLoss: the bytes in flight where losses crossed the threshold, perhaps in the middle of the
+/// segment.
 fn inflight_at_loss(lost: &LostSegment) -> u32 {
     let before = u64::from(lost.in_flight.saturating_sub(lost.bytes));
     let lost_before = u64::from(lost.lost.saturating_sub(lost.bytes));

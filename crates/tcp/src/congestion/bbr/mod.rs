@@ -1,8 +1,8 @@
-//! BBR version 3 (draft-ietf-ccwg-bbr): a model of the path, of how fast it delivers and how long it takes, says how
-//! fast to send and how much may be in flight. Losses correct the model; they do not drive it.
+//! BBR version 3 (draft-ietf-ccwg-bbr): a model of the path (its delivery rate and its round-trip time) sets
+//! the sending rate and the bytes in flight. Losses correct the model; they do not drive it.
 //!
-//! The names are the draft's. Rates are bytes a second, gains per cent. The draft knows no ECN: a mark (RFC 3168) stands
-//! for losses above the threshold.
+//! The names are the draft's. Rates are in bytes a second, gains in percent. The draft does not cover ECN: here
+//! a mark (RFC 3168) counts as losses above the threshold.
 
 mod control;
 mod filters;
@@ -18,18 +18,18 @@ use core::time::Duration;
 use filters::{Aggregation, Dice, TwoSlots};
 use firstflight_wire::Instant;
 
-/// No bound on what is in flight.
+/// No limit on the bytes in flight.
 const UNBOUNDED: u32 = u32::MAX;
-/// No bound on the rate.
+/// No limit on the rate.
 const ANY_RATE: u64 = u64::MAX;
-/// BBR.LossThresh, per cent.
+/// BBR.LossThresh, percent.
 const LOSS_THRESH: u64 = 2;
-/// BBR.Beta, per cent: no window shrinks more than CUBIC's.
+/// BBR.Beta, percent: no window shrinks by more than CUBIC's.
 const BETA: u64 = 70;
 /// BBR.MinPipeCwnd, segments.
 const MIN_PIPE: u32 = 4;
 
-/// The states of §5.1.1; the four in the middle are ProbeBW.
+/// The states of §5.1.1. Down, Cruise, Refill and Up form ProbeBW.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// Doubles the rate in each round trip until the pipe is full.
@@ -42,9 +42,9 @@ enum Phase {
     Cruise,
     /// Fills the pipe before Up.
     Refill,
-    /// Sends faster than the path delivers, to see whether it can.
+    /// Sends faster than the path delivered so far, to test whether it can deliver more.
     Up,
-    /// Sends little, so that the queue empties and the round-trip time shows.
+    /// Sends little, so that the queue empties and the real round-trip time shows.
     ProbeRtt,
 }
 
@@ -54,12 +54,12 @@ impl Phase {
         matches!(self, Self::Down | Self::Cruise | Self::Refill | Self::Up)
     }
 
-    /// IsProbingBW: losses are no surprise.
+    /// IsProbingBW: losses are expected.
     fn accelerates(self) -> bool {
         matches!(self, Self::Startup | Self::Refill | Self::Up)
     }
 
-    /// BBR.pacing_gain, per cent.
+    /// BBR.pacing_gain, percent.
     fn pacing_gain(self) -> u64 {
         match self {
             Self::Startup => 277,
@@ -70,7 +70,7 @@ impl Phase {
         }
     }
 
-    /// BBR.cwnd_gain, per cent.
+    /// BBR.cwnd_gain, percent.
     fn cwnd_gain(self) -> u64 {
         match self {
             Self::Up => 225,
@@ -80,7 +80,7 @@ impl Phase {
     }
 }
 
-/// BBR.ack_phase: what the acknowledgements that arrive are of.
+/// BBR.ack_phase: which phase's data the arriving acknowledgements are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AckPhase {
     Init,
@@ -90,7 +90,7 @@ enum AckPhase {
     ProbeStopping,
 }
 
-/// What a spurious loss put an end to.
+/// The state that a spurious loss ended.
 #[derive(Debug, Clone, Copy)]
 struct Saved {
     /// BBR.undo_state.
@@ -118,26 +118,26 @@ pub struct Bbr {
     round_start: bool,
     round_count: u64,
 
-    // The model: how fast.
+    // The model: rate.
     max_bw: TwoSlots<u64>,
     bw_shortterm: u64,
     bw: u64,
-    // How long.
+    // The model: round-trip time.
     min_rtt: Option<Duration>,
     min_rtt_stamp: Instant,
     min_rtt_expired: bool,
-    // How much.
+    // The model: volume.
     inflight_longterm: u32,
     inflight_shortterm: u32,
     aggregation: Aggregation,
 
-    // What the last round showed.
+    // The signals of the last round.
     bw_latest: u64,
     inflight_latest: u32,
     is_loss_in_round: bool,
     loss_round_delivered: u64,
     loss_round_start: bool,
-    /// Acknowledgements of the round that showed losses.
+    /// Number of acknowledgements in the round that showed losses.
     loss_events: u8,
 
     // Whether the pipe is full (§5.3.1.2).
@@ -166,14 +166,14 @@ pub struct Bbr {
     idle_restart: bool,
 
     // Loss recovery.
-    /// In fast recovery, or after a timeout.
+    /// The connection is in fast recovery, or in recovery after a timeout.
     recovering: bool,
     prior_cwnd: u32,
     saved: Option<Saved>,
 }
 
 impl Bbr {
-    /// The initial state for segments of `mss` bytes; `seed` decides when the path is probed.
+    /// The initial state for segments of `mss` bytes. `seed` determines the random times of the probes.
     #[must_use]
     pub fn new(mss: u32, seed: u32) -> Self {
         let mss = legal_mss(mss);
@@ -258,12 +258,12 @@ impl CongestionControl for Bbr {
         self.cwnd
     }
 
-    /// There is none.
+    /// BBR has no slow-start threshold.
     fn slow_start_threshold(&self) -> u32 {
         u32::MAX
     }
 
-    /// Everything is in the samples.
+    /// The samples contain everything that BBR needs.
     fn on_ack(&mut self, _ack: &AckSample) {}
 
     /// OnEnterFastRecovery (§5.6.4.4).
@@ -286,10 +286,10 @@ impl CongestionControl for Bbr {
         self.cwnd = left.saturating_add(self.mss).min(MAX_WINDOW);
     }
 
-    /// The model stands, and the pace keeps what follows from being a burst (§5.4).
+    /// The model stays valid, and pacing prevents a burst (§5.4).
     fn on_idle_restart(&mut self, _initial_window: u32) {}
 
-    /// What the application did not use says nothing about the path.
+    /// A window that the application did not use says nothing about the path.
     fn on_unused(&mut self, _used: u32) {}
 
     fn set_mss(&mut self, mss: u32) {

@@ -1,14 +1,14 @@
-//! The model of the path: rounds, the bandwidth, the volume, and what the last round showed (§5.5).
+//! The model of the path: rounds, the bandwidth, the volume, and the signals of the last round (§5.5).
 
 use super::filters::volume;
 use super::{ANY_RATE, Bbr, MAX_WINDOW, MIN_PIPE, Phase, RateSample, UNBOUNDED, initial_window};
 use core::time::Duration;
 
-/// BBR.Headroom, per cent.
+/// BBR.Headroom, percent.
 const HEADROOM: u64 = 15;
 
 impl Bbr {
-    /// UpdateRound: something has arrived that left after all that had arrived when the round began.
+    /// UpdateRound: a segment has arrived that left after everything delivered at the start of the round.
     fn update_round(&mut self, sample: &RateSample) {
         self.round_start = sample.prior_delivered.is_some_and(|prior| prior >= self.next_round_delivered);
         if self.round_start {
@@ -70,7 +70,8 @@ impl Bbr {
         self.is_loss_in_round = false;
     }
 
-    /// InitLowerBounds and LossLowerBounds: towards what the last round delivered, by no more than Beta.
+    /// InitLowerBounds and LossLowerBounds: lowers each bound to what the last round delivered, but to no less
+    /// than Beta percent of its value.
     fn lower_bounds(&mut self) {
         let bw = if self.bw_shortterm == ANY_RATE { self.max_bw.max() } else { self.bw_shortterm };
         let inflight = if self.inflight_shortterm == UNBOUNDED { self.cwnd } else { self.inflight_shortterm };
@@ -96,7 +97,7 @@ impl Bbr {
         }
     }
 
-    /// BDPMultiple for a rate.
+    /// BDPMultiple for a given rate.
     pub(super) fn bdp_of(&self, bw: u64, gain: u64) -> u32 {
         match self.min_rtt {
             Some(rtt) => {
@@ -112,19 +113,19 @@ impl Bbr {
         self.bdp_of(self.bw, gain)
     }
 
-    /// QuantizationBudget. Nothing is offloaded here: the budget is what may leave together.
+    /// QuantizationBudget. Without offload, the budget is what may leave together.
     pub(super) fn quantization_budget(&self, cap: u32) -> u32 {
         let quantum = volume(self.pacing_rate, Duration::from_millis(1)).min(65_536) as u32;
         let cap = cap.max(quantum.max(2 * self.mss)).max(MIN_PIPE * self.mss);
         if self.phase == Phase::Up { cap.saturating_add(2 * self.mss) } else { cap }
     }
 
-    /// Inflight, with the rate that the model has at its best.
+    /// Inflight, for the given rate.
     pub(super) fn inflight(&self, bw: u64, gain: u64) -> u32 {
         self.quantization_budget(self.bdp_of(bw, gain))
     }
 
-    /// InflightWithHeadroom: room in the bottleneck's buffer for others.
+    /// InflightWithHeadroom: leaves room in the bottleneck's buffer for other flows.
     pub(super) fn inflight_with_headroom(&self) -> u32 {
         if self.inflight_longterm == UNBOUNDED {
             return UNBOUNDED;
@@ -139,7 +140,7 @@ impl Bbr {
     }
 }
 
-/// So many per cent of `bytes`.
+/// `percent` percent of `bytes`.
 pub(super) fn scaled(bytes: u32, percent: u64) -> u32 {
     (u64::from(bytes) * percent / 100).min(u64::from(u32::MAX)) as u32
 }

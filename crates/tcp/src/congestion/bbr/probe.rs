@@ -1,10 +1,10 @@
-//! ProbeBW (§5.3.3): slower, even, refilled, faster, and again.
+//! ProbeBW (§5.3.3): the cycle of Down, Cruise, Refill and Up.
 
 use super::{AckPhase, Bbr, Phase, RateSample, UNBOUNDED};
 use core::time::Duration;
 use firstflight_wire::Instant;
 
-/// Round trips after which a Reno flow would be where it was (§5.3.3.8).
+/// Round trips after which a Reno flow would have its earlier window again (§5.3.3.8).
 const RENO_ROUNDS: u32 = 63;
 
 impl Bbr {
@@ -19,7 +19,7 @@ impl Bbr {
         self.phase = Phase::Down;
     }
 
-    /// PickProbeWait: two to three seconds, or the rounds that Reno would take, less one at random.
+    /// PickProbeWait: two to three seconds, or the rounds that Reno would need, minus a random 0 or 1.
     fn pick_probe_wait(&mut self) {
         self.rounds_since_probe_up = self.dice.below(2);
         self.bw_probe_wait = Duration::from_millis(2000 + self.dice.below(1001));
@@ -73,7 +73,7 @@ impl Bbr {
         }
     }
 
-    /// IsTimeToProbeBW: it begins if it is time.
+    /// IsTimeToProbeBW: starts Refill if it is time to probe.
     fn probes_in_time(&mut self, sample: &RateSample) -> bool {
         let waited = sample.now > self.cycle_stamp + self.bw_probe_wait;
         let rounds = (self.target_inflight() / self.mss).min(RENO_ROUNDS);
@@ -127,7 +127,7 @@ impl Bbr {
         }
     }
 
-    /// AdaptLongTermModel: true if it decided where to go.
+    /// AdaptLongTermModel: true if it chose the next phase.
     fn adapt_longterm_model(&mut self, sample: &RateSample) -> bool {
         if self.ack_phase == AckPhase::ProbeStarting && self.round_start {
             self.ack_phase = AckPhase::ProbeFeedback;

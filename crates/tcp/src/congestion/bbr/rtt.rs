@@ -1,16 +1,17 @@
-//! The smallest round-trip time, and ProbeRTT, which looks for it (§5.3.4).
+//! The smallest round-trip time, and ProbeRTT, which measures it again (§5.3.4).
 
 use super::{AckPhase, Bbr, MIN_PIPE, Phase, RateSample};
 use core::time::Duration;
 use firstflight_wire::Instant;
 
-/// BBR.MinRTTFilterLen, which is the time between two ProbeRTTs.
+/// BBR.MinRTTFilterLen, which is also the time between two ProbeRTT phases.
 const FILTER: Duration = Duration::from_secs(10);
 /// BBR.ProbeRTTDuration.
 const DURATION: Duration = Duration::from_millis(200);
 
 impl Bbr {
-    /// UpdateMinRTT. What ProbeRTT leaves in flight is decided by the old value: the new one may hold a queue.
+    /// UpdateMinRTT. The old value sets how much ProbeRTT leaves in flight, because the new one may include a
+    /// queue.
     pub(super) fn update_min_rtt(&mut self, sample: &RateSample) {
         self.min_rtt_expired = self.min_rtt.is_some() && sample.now > self.min_rtt_stamp + FILTER;
         if self.min_rtt_expired && self.phase != Phase::ProbeRtt {
@@ -63,7 +64,7 @@ impl Bbr {
         }
         self.min_rtt_stamp = now;
         self.restore_cwnd();
-        // ExitProbeRTT: what is in flight is below the product, so Cruise follows at once.
+        // ExitProbeRTT: the bytes in flight are below the bandwidth-delay product, so Cruise follows at once.
         self.reset_shortterm_model();
         if self.full_bw_reached {
             self.start_down(now, self.delivered);

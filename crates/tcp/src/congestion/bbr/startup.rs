@@ -2,9 +2,9 @@
 
 use super::{Bbr, Phase, RateSample};
 
-/// Acknowledgements with losses in one round that end Startup (BBRStartupFullLossCnt).
+/// Number of acknowledgements with losses in one round that end Startup (BBRStartupFullLossCnt).
 const FULL_LOSSES: u8 = 6;
-/// Rounds without growth that show that the pipe is full.
+/// Number of rounds without growth that show that the pipe is full.
 const FULL_ROUNDS: u8 = 3;
 
 impl Bbr {
@@ -20,8 +20,8 @@ impl Bbr {
         self.full_bw_now = false;
     }
 
-    /// CheckFullBWReached: three rounds in which the rate grows by less than a quarter. Growth shows in any sample of
-    /// a round, as in Linux; the draft looks at its first only.
+    /// CheckFullBWReached: three rounds in which the rate grows by less than a quarter. As in Linux, growth may
+    /// show in any sample of a round; the draft uses only the first sample.
     pub(super) fn check_full_bw_reached(&mut self, sample: &RateSample) {
         if self.full_bw_now || sample.app_limited || sample.prior_delivered.is_none() {
             return;
@@ -46,8 +46,8 @@ impl Bbr {
         }
     }
 
-    /// CheckStartupHighLoss: a whole round of recovery with losses above the threshold and in many places. Without
-    /// SACK one loss in a round is all that can be seen.
+    /// CheckStartupHighLoss: a whole round of recovery had losses above the threshold and in many places.
+    /// Without SACK a round can show only one loss.
     fn check_startup_high_loss(&mut self, sample: &RateSample) {
         if self.full_bw_reached || self.phase != Phase::Startup {
             return;

@@ -6,7 +6,7 @@ const MSS: u32 = 1000;
 const MB: u64 = 1_000_000;
 const RTT: Duration = Duration::from_millis(40);
 
-/// A path that delivers what it is told to, one sample in each round trip.
+/// A path that delivers at the rate given to it, with one sample in each round trip.
 struct Path {
     bbr: Bbr,
     now: Instant,
@@ -21,7 +21,7 @@ impl Path {
         Self { bbr: Bbr::new(MSS, 7), now, total: 0, rtt: RTT, app_limited: false }
     }
 
-    /// One that has filled its pipe at 1 MB/s and begun ProbeBW.
+    /// A path whose pipe was filled at 1 MB/s, with ProbeBW begun.
     fn filled() -> Self {
         let mut path = Self::new();
         for rate in [MB / 4, MB / 2, MB, MB, MB, MB] {
@@ -58,12 +58,12 @@ impl Path {
         }
     }
 
-    /// A round trip in which the path delivers at `rate`.
+    /// Runs a round trip in which the path delivers at `rate`.
     fn round(&mut self, rate: u64) {
         self.rest_at(rate, self.bbr.cwnd);
     }
 
-    /// The same at 1 MB/s, with so many bytes left in flight.
+    /// Runs a round trip at 1 MB/s that leaves `in_flight` bytes in flight.
     fn rest(&mut self, in_flight: u32) {
         self.rest_at(MB, in_flight);
     }
@@ -74,7 +74,7 @@ impl Path {
         self.bbr.on_sample(&sample);
     }
 
-    /// Round trips until it is in `phase`.
+    /// Runs round trips until BBR is in `phase`.
     fn until(&mut self, phase: Phase, most: u32) -> u32 {
         for round in 0..most {
             if self.bbr.phase == phase {
@@ -164,7 +164,7 @@ fn many_losses_in_a_round_of_recovery_end_startup() {
     for event in 0..7 {
         path.lose(MSS, 1000 * (event + 1));
         let mut sample = path.sample(MB, 80_000);
-        // Within the round.
+        // Still within the round.
         sample.prior_delivered = Some(0);
         sample.lost_now = MSS;
         sample.recovering = true;
@@ -178,7 +178,7 @@ fn many_losses_in_a_round_of_recovery_end_startup() {
     assert_eq!(path.bbr.phase, Phase::Drain);
     let bound = path.bbr.inflight_longterm;
     assert!(bound >= path.bbr.bdp(100) && bound < UNBOUNDED, "{bound}");
-    // They had only been late.
+    // The segments had only been late.
     path.bbr.undo();
     assert_eq!((path.bbr.phase, path.bbr.full_bw_reached), (Phase::Startup, false));
     assert_eq!(path.bbr.inflight_longterm, UNBOUNDED);
@@ -201,7 +201,7 @@ fn without_sack_one_loss_is_enough() {
 fn the_cycle_goes_down_cruise_refill_up() {
     let mut path = Path::filled();
     assert_eq!(path.bbr.pacing_rate, MB * 99 / 100);
-    // 40 segments are the product, so Reno would take 40 rounds (39 if the dice say so).
+    // 40 segments are the bandwidth-delay product, so Reno would need 40 rounds (39 with the random part).
     let waited = path.until(Phase::Refill, 64);
     assert!((37..=41).contains(&waited), "{waited}");
     path.rest(40_000);
@@ -210,7 +210,7 @@ fn the_cycle_goes_down_cruise_refill_up() {
     path.rest(50_000);
     assert_eq!(path.bbr.pacing_rate, MB * 125 * 99 / 10_000);
     assert_eq!(path.bbr.cwnd, path.bbr.bdp(225) + path.bbr.aggregation.extra() + 2 * MSS);
-    // No more comes of it: after three rounds it goes down.
+    // The rate does not grow, so after three rounds BBR goes down.
     path.until(Phase::Down, 3);
     assert_eq!(path.bbr.pacing_rate, MB * 90 * 99 / 10_000);
     assert_eq!(path.bbr.inflight_longterm, UNBOUNDED, "nothing was lost");
@@ -257,7 +257,7 @@ fn losses_while_probing_bound_what_is_in_flight() {
     path.until(Phase::Cruise, 3);
     path.rest(40_000);
     assert!(path.bbr.cwnd <= 49_000 * 85 / 100 + 1, "room for others: {}", path.bbr.cwnd);
-    // The next probe turns back where it was too much; nothing is lost, so another follows at once.
+    // The next probe stops where the last one was too much. Nothing is lost, so another one follows at once.
     path.until(Phase::Up, 70);
     path.rest(49_000);
     assert_eq!((path.bbr.phase, path.bbr.prev_probe_precautionary), (Phase::Down, true));
@@ -330,7 +330,7 @@ fn a_spurious_loss_in_a_probe_begins_it_again() {
 #[test]
 fn ten_seconds_without_a_smaller_round_trip_ask_for_one() {
     let mut path = Path::filled();
-    // The path has become longer: every sample holds 60 ms now.
+    // The path has become longer: every sample is now 60 ms.
     path.rtt = Duration::from_millis(60);
     let begun = path.now;
     while path.bbr.phase != Phase::ProbeRtt {
