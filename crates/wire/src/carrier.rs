@@ -11,21 +11,23 @@
 //! +-------+-------+---------------+  the sender's inner port, the receiver's, 64 random bits
 //! ```
 //!
-//! RFC 9443 §3 leaves first bytes from 4 to 15 free, so STUN, DTLS, RTP and QUIC can share the port. The segment's ports are inner ones; its checksum is zero and ignored, because address
-//! translators on the way do not mend it, and UDP's is always there.
+//! RFC 9443 §3 leaves the first bytes 4 to 15 free, so STUN, DTLS, RTP and QUIC can share the port. The ports
+//! in the segment are inner ports. Its checksum is zero and ignored, because address translators on the path do
+//! not update it, and the UDP checksum is always present.
 
 use crate::{EmitError, ParseError};
 
 /// Length of the carrier's header, bytes.
 pub const HEADER: usize = 4;
-/// UDP payload that every path takes until it is known better, bytes: what QUIC begins with (RFC 9000 §14).
+/// UDP payload that every path takes until more is known about the path, bytes: QUIC's initial size (RFC 9000
+/// §14).
 pub const BASE_DATAGRAM: u16 = 1200;
 /// TCP payload of a segment without options in such a datagram, bytes.
 pub const BASE_MSS: u16 = BASE_DATAGRAM - HEADER as u16 - 20;
 
-/// Segments without ACK that may follow the SYN of a first flight at once.
+/// Largest number of segments without ACK that may directly follow the SYN of a first flight.
 pub const FOLLOWERS: usize = 9;
-/// Most bytes of the stream that these carry, and that a server takes of them.
+/// Most bytes of the stream that these segments carry, and that a server accepts from them.
 pub const FOLLOWER_BYTES: u32 = 16 << 10;
 
 const SEGMENT: u8 = 0x08;
@@ -40,36 +42,37 @@ const RESPONSE: u16 = 4;
 pub enum Carried<'a> {
     /// A TCP segment, for [`Segment::parse`](crate::tcp::Segment::parse).
     Segment(&'a [u8]),
-    /// A message between the ends of the carrier.
+    /// A message between the two ends of the carrier.
     Control(Control),
 }
 
-/// A message between the ends of the carrier: about all connections between two UDP ports, or about one of them.
+/// A message between the two ends of the carrier, about all connections between two UDP ports or about one of
+/// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Control {
-    /// Nothing to say: it keeps the mapping of an address translator alive (RFC 4787 §4.3).
+    /// Keeps the mapping of an address translator alive (RFC 4787 §4.3). It has no other meaning.
     KeepAlive,
     /// The answer to a keep-alive: its sender has no connection between these two ports.
     Reset,
-    /// Its sender asks whether this connection is at the UDP port that the message goes to.
+    /// The sender asks whether this connection is at the UDP port that the message goes to.
     PathChallenge(PathProof),
-    /// The answer to a path challenge, with its bits: it is.
+    /// The positive answer to a path challenge, with the challenge's bits.
     PathResponse(PathProof),
 }
 
-/// Which connection a path check is about, and what proves that its peer can be reached.
+/// The connection that a path check is about, and the bits that prove that the peer can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PathProof {
-    /// Inner port of who sends the message, not 0.
+    /// Inner port of the sender, not 0.
     pub src_port: u16,
-    /// Inner port of who receives it, not 0.
+    /// Inner port of the receiver, not 0.
     pub dst_port: u16,
     /// Random bits of the challenge.
     pub bits: u64,
 }
 
 impl PathProof {
-    /// Length of a message with it, the carrier's header included, bytes.
+    /// Length of a message that contains it, including the carrier's header, bytes.
     pub const MESSAGE: usize = HEADER + 12;
 
     fn parse(rest: &[u8]) -> Result<Self, ParseError> {
@@ -95,7 +98,8 @@ impl<'a> Carried<'a> {
     /// # Errors
     ///
     /// [`ParseError::Truncated`]; [`ParseError::Malformed`] for another first byte (the datagram is not the
-    /// carrier's), for reserved bits that are set, an unknown control message or bytes behind one.
+    /// carrier's), for reserved bits that are set, for an unknown control message, and for bytes behind a
+    /// control message.
     #[inline]
     pub fn parse(payload: &'a [u8]) -> Result<Self, ParseError> {
         let (&[kind, flags, high, low], rest) =
@@ -182,7 +186,7 @@ mod tests {
             assert_eq!(control.emit(&mut out), Ok(PathProof::MESSAGE));
             assert_eq!(out[..16], [9, 0, 0, last, 0, 80, 0x9c, 0x40, 1, 2, 3, 4, 5, 6, 7, 8]);
             assert_eq!(Carried::parse(&out[..16]), Ok(Carried::Control(control)));
-            // Too short, too long, without a port.
+            // Two that are too short, one that is too long, and one without a port.
             for bad in
                 [&out[..4], &out[..15], &out[..17], &[9, 0, 0, last, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]]
             {
@@ -190,7 +194,7 @@ mod tests {
             }
             assert_eq!(control.emit(&mut out[..15]), Err(EmitError::BufferTooSmall));
         }
-        // No larger than the smallest segment: who forges an address gains nothing.
+        // No larger than the smallest segment, so that an attacker who forges an address gains nothing.
         const { assert!(PathProof::MESSAGE < HEADER + 20) };
     }
 
@@ -207,10 +211,10 @@ mod tests {
     }
 
     proptest! {
-        /// What is read is written the same again.
+        /// Writing what was read gives the same bytes.
         #[test]
         fn round_trip(start in any::<[bool; 2]>(), rest in proptest::collection::vec(any::<u8>(), 0..20)) {
-            // A control message about a path, half of the time.
+            // Half of the payloads are control messages about a path.
             let head: &[u8] = if start[0] { &[9, 0, 0, 3 + u8::from(start[1])] } else { &[] };
             let payload = [head, &rest].concat();
             let mut out = [0; 24];

@@ -6,14 +6,14 @@ use fearless_simd::{Level, Simd};
 
 /// A running one's complement sum.
 ///
-/// Words are added in the machine's byte order and swapped once at the end: the sum of swapped words
-/// is the swapped sum (RFC 1071 §2 (B)). An odd number of bytes so far is remembered, so data may be
-/// added in pieces of any length.
+/// Words are added in the machine's byte order, and the result is swapped once at the end: the sum of swapped
+/// words is the swapped sum (RFC 1071 §2 (B)). The sum remembers an odd number of bytes, so data may be added
+/// in pieces of any length.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sum {
-    /// Native-endian sum modulo 2⁶⁴ − 1, of which 2¹⁶ − 1 is a divisor.
+    /// Native-endian sum modulo 2⁶⁴ − 1; 2¹⁶ − 1 divides this modulus.
     sum: u64,
-    /// An odd number of bytes was added: the next byte is the low half of a word.
+    /// An odd number of bytes was added, so the next byte is the low half of a word.
     odd: bool,
 }
 
@@ -24,7 +24,7 @@ impl Sum {
     /// Adds bytes behind those added before.
     #[inline]
     pub fn add_bytes(&mut self, data: &[u8]) {
-        // At an odd offset the high and low bytes have changed places (RFC 1071 §2 (B)).
+        // At an odd offset the high and the low byte are swapped (RFC 1071 §2 (B)).
         let turned = if self.odd { 8 } else { 0 };
         self.sum = sum_onto(self.sum.rotate_right(turned), data).rotate_left(turned);
         self.odd ^= data.len() % 2 == 1;
@@ -50,14 +50,14 @@ impl Sum {
         self
     }
 
-    /// The checksum field's value. Over data that contain a right checksum it is zero.
+    /// The value for the checksum field. Over data that contains a correct checksum it is zero.
     #[inline]
     #[must_use]
     pub fn finish(self) -> u16 {
         !u16::from_be(fold16(self.sum))
     }
 
-    /// Whether the data, their checksum field included, are as they were sent.
+    /// Whether the data, including its checksum field, has a correct checksum.
     #[inline]
     #[must_use]
     pub fn is_valid(self) -> bool {
@@ -66,7 +66,7 @@ impl Sum {
 
     #[inline]
     fn append(&mut self, sum: u64, odd: bool) {
-        // As in `add_bytes`.
+        // At an odd offset the bytes are swapped, as in `add_bytes`.
         let sum = if self.odd { sum.rotate_left(8) } else { sum };
         self.sum = plus(self.sum, sum);
         self.odd ^= odd;
@@ -80,14 +80,14 @@ pub fn sum(data: &[u8]) -> Sum {
     Sum { sum: sum_onto(0, data), odd: data.len() % 2 == 1 }
 }
 
-/// The sum of five native-endian words, for headers: no loop, no vectors, no carry.
+/// The sum of five native-endian words, for headers, without loops, vectors or carries.
 #[inline(always)]
 pub(crate) fn sum_of(words: [u32; 5]) -> Sum {
     Sum { sum: words.iter().map(|word| u64::from(*word)).sum(), odd: false }
 }
 
-/// The sum of the pseudo-header of TCP, UDP and ICMPv6: of 12 bytes for IPv4 (RFC 9293 §3.1), of 40
-/// for IPv6 (RFC 8200 §8.1). `len` is the length of the transport header and payload, bytes.
+/// The sum of the pseudo-header of TCP, UDP and ICMPv6: 12 bytes for IPv4 (RFC 9293 §3.1), 40 bytes for IPv6
+/// (RFC 8200 §8.1). `len` is the length of the transport header and the payload, bytes.
 #[inline(always)]
 #[must_use]
 pub fn pseudo_header(src: IpAddr, dst: IpAddr, protocol: u8, len: u32) -> Sum {
@@ -107,13 +107,13 @@ fn address(ip: IpAddr) -> u64 {
     }
 }
 
-/// The sum of a word's halves: at most 2³³ − 2, and congruent modulo 2¹⁶ − 1.
+/// The sum of a word's halves. It is at most 2³³ − 2 and congruent to the word modulo 2¹⁶ − 1.
 #[inline]
 const fn fold64(word: u64) -> u64 {
     (word & 0xffff_ffff) + (word >> 32)
 }
 
-/// The sum modulo 2⁶⁴ − 1: the carry comes in again.
+/// The sum modulo 2⁶⁴ − 1: the carry is added again.
 #[inline(always)]
 const fn plus(a: u64, b: u64) -> u64 {
     let (sum, carry) = a.overflowing_add(b);
@@ -121,25 +121,25 @@ const fn plus(a: u64, b: u64) -> u64 {
     sum + carry as u64
 }
 
-/// The same modulo 2¹⁶ − 1. Added to itself with the halves exchanged, a number has the sum of its halves, the
-/// carry included, in the upper one.
+/// `sum` modulo 2¹⁶ − 1. Adding a number to itself with its halves exchanged puts the sum of the halves,
+/// including the carry, into the upper half.
 #[inline(always)]
 pub(crate) const fn fold16(sum: u64) -> u16 {
     let sum = (sum.wrapping_add(sum.rotate_left(32)) >> 32) as u32;
     (sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16
 }
 
-/// Bytes that one round of a loop takes.
+/// Number of bytes for each round of a loop.
 const BLOCK: usize = 64;
 
-/// From so many bytes on vectors of 32 bytes are worth asking the processor for them.
+/// From this number of bytes on, asking the processor for vectors of 32 bytes is worth its cost.
 #[cfg(all(feature = "std", target_arch = "x86_64"))]
 const LONG: usize = 384;
 
-/// `sum` and that of native-endian words; an odd last byte counts as the first of its word.
+/// Adds the native-endian words of `data` to `sum`. An odd last byte counts as the first byte of its word.
 #[inline(never)]
 fn sum_onto(sum: u64, data: &[u8]) -> u64 {
-    // A TCP header with timestamps: every other segment is no more.
+    // Fast path for a TCP header with timestamps: half of all segments are only that.
     if let Ok(header) = <[u8; 32]>::try_from(data) {
         return sum_words(sum, &[header]);
     }
@@ -151,7 +151,7 @@ fn sum_onto(sum: u64, data: &[u8]) -> u64 {
     sum_rest(sum_words(sum, blocks), data, rest)
 }
 
-/// Words of 64 bits; inside a block the carry of one goes into the next.
+/// Adds words of 64 bits. Inside a block, the carry of one word is added with the next.
 #[inline(always)]
 fn sum_words<const LEN: usize>(mut sum: u64, blocks: &[[u8; LEN]]) -> u64 {
     for block in blocks {
@@ -160,13 +160,13 @@ fn sum_words<const LEN: usize>(mut sum: u64, blocks: &[[u8; LEN]]) -> u64 {
         for word in words {
             (sum, carry) = sum.carrying_add(u64::from_ne_bytes(*word), carry);
         }
-        // After every word both together are at most 2⁶⁴ − 1.
+        // After every word, sum and carry together are at most 2⁶⁴ − 1.
         sum += u64::from(carry);
     }
     sum
 }
 
-/// `rest`, the last bytes of `data`, fewer than a block, and `sum`.
+/// Adds `rest`, the last bytes of `data`, which are fewer than a block, to `sum`.
 #[inline(always)]
 fn sum_rest(mut sum: u64, data: &[u8], mut rest: &[u8]) -> u64 {
     if let Some((words, after)) = rest.split_first_chunk::<32>() {
@@ -180,7 +180,7 @@ fn sum_rest(mut sum: u64, data: &[u8], mut rest: &[u8]) -> u64 {
     }
     match data.last_chunk::<8>() {
         _ if rest.is_empty() => sum,
-        // The beginning of a word that goes on with zeros.
+        // The last bytes are the beginning of a word that continues with zeros.
         Some(last) => {
             let others = 8 * (8 - rest.len() as u32 % 8);
             plus(sum, (u64::from_le_bytes(*last) >> others).to_le())
@@ -189,7 +189,7 @@ fn sum_rest(mut sum: u64, data: &[u8], mut rest: &[u8]) -> u64 {
     }
 }
 
-/// Fewer than eight bytes, and nothing before them.
+/// Adds fewer than eight bytes, with nothing before them in `data`.
 #[cold]
 #[inline(never)]
 fn sum_few(sum: u64, data: &[u8]) -> u64 {
@@ -217,8 +217,9 @@ fn sum_long(sum: u64, data: &[u8]) -> u64 {
     }
 }
 
-/// Words of 64 bits, summed modulo 2⁶⁴, and their upper halves, summed beside them, say how much of that sum came from
-/// below: no carry is asked for, so that the compiler may use vectors, and a word costs two additions and a shift.
+/// Sums words of 64 bits modulo 2⁶⁴, and beside them the upper halves. The sum of the upper halves shows which
+/// part of the first sum came from the lower halves. No carry is needed, so the compiler may use vectors, and a
+/// word costs two additions and a shift.
 #[cfg(all(feature = "std", target_arch = "x86_64"))]
 #[inline(always)]
 fn sum_halves(blocks: &[[u8; BLOCK]]) -> u64 {
@@ -227,11 +228,11 @@ fn sum_halves(blocks: &[[u8; BLOCK]]) -> u64 {
     for word in words {
         let word = u64::from_ne_bytes(*word);
         wrapped = wrapped.wrapping_add(word);
-        // Nothing is lost below 2³² words.
+        // No overflow below 2³² words.
         upper = upper.wrapping_add(word >> 32);
     }
     let lower = wrapped.wrapping_sub(upper << 32);
-    // 2³² is 1 modulo 2¹⁶ − 1.
+    // 2³² equals 1 modulo 2¹⁶ − 1.
     lower + upper
 }
 

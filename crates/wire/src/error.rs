@@ -1,4 +1,4 @@
-//! What can be wrong with bytes from the network, and with a request to write some.
+//! The errors for invalid bytes from the network, and for packets that cannot be written.
 
 use core::fmt;
 
@@ -8,7 +8,7 @@ use core::fmt;
 pub enum ParseError {
     /// The bytes end before the header, or before the length that the header gives.
     Truncated,
-    /// The version field is neither 4 nor 6, or not the one of the family expected.
+    /// The version field is neither 4 nor 6, or not that of the expected family.
     BadVersion,
     /// The header's own length is below its minimum, or its lengths contradict each other.
     BadHeaderLength,
@@ -16,11 +16,11 @@ pub enum ParseError {
     BadChecksum,
     /// A fragment: [`ip::Fragment::parse`](crate::ip::Fragment::parse) reads it.
     Fragment,
-    /// An invalid fragment: empty, not the last and of a length that is not a multiple of 8 bytes, beyond the longest
-    /// packet, or a first IPv6 fragment without its headers (RFC 7112 §5). Or a whole packet where a fragment was
-    /// expected.
+    /// An invalid fragment: it is empty, is not the last one and has a length that is not a multiple of 8
+    /// bytes, reaches beyond the longest packet, or is a first IPv6 fragment without its headers (RFC 7112 §5).
+    /// Or a whole packet where a fragment was expected.
     BadFragment,
-    /// An IPv6 extension header that is not understood, not in its place or one too many; its number.
+    /// An IPv6 extension header that is unknown, in the wrong place or one too many; its number.
     ExtensionHeader(u8),
     /// The packet asks for source routing (RFC 7126 §4.3 and §4.4, RFC 5095).
     SourceRoute,
@@ -28,7 +28,7 @@ pub enum ParseError {
     BadOption,
     /// An ICMP message that is not an error report; its type.
     NotAnError(u8),
-    /// A part of an ASAP object or of a carrier datagram that this version does not have.
+    /// A part of an ASAP object or of a carrier datagram that this version does not define.
     Malformed(&'static str),
 }
 
@@ -52,16 +52,16 @@ impl fmt::Display for ParseError {
 
 impl core::error::Error for ParseError {}
 
-/// Why a packet could not be written. The caller is at fault. The contents of the output buffer are
-/// then unspecified.
+/// Why a packet could not be written. The caller is at fault. The contents of the output buffer are then
+/// unspecified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EmitError {
-    /// The output buffer is shorter than what is to be written.
+    /// The output buffer is shorter than the data to be written.
     BufferTooSmall,
     /// One address is IPv4, the other IPv6.
     MixedFamilies,
-    /// The packet would be longer than its 16-bit length field can say.
+    /// The packet would be longer than its 16-bit length field allows.
     TooLong,
     /// TCP options are longer than 40 bytes, or their length is not a multiple of 4.
     BadOptionsLength,

@@ -1,9 +1,9 @@
-//! Packets that Linux 6.18 sent over its loopback interface. It leaves the sum of the pseudo-header
-//! in the TCP checksum field there, so TCP checksums are wrong; IP and ICMP checksums are right.
+//! Packets that Linux 6.18 sent over its loopback interface. There Linux leaves the sum of the pseudo-header in
+//! the TCP checksum field, so the TCP checksums are wrong. The IP and ICMP checksums are correct.
 
 use alloc::vec::Vec;
 
-/// Bytes from hexadecimal; spaces are for the reader.
+/// Bytes from hexadecimal digits; spaces are only for readability.
 pub fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
     digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect()
@@ -23,7 +23,7 @@ pub const SYN_ACK_V6: &str = "600f1228002806400000000000000000000000000000000100
 /// Port unreachable, about a UDP datagram to port 9.
 pub const UNREACHABLE: &str = "45c0003c54ad0000400127527f0000017f000001 0303680e00000000 \
     450000209e94400040119e367f0000017f000001 a5c80009000cfe1f78787878";
-/// The same for IPv6.
+/// Port unreachable over IPv6.
 pub const UNREACHABLE_V6: &str = "60000faa003c3a400000000000000000000000000000000100000000000000000000000000000001 \
     010401f600000000 \
     600dfb86000c11400000000000000000000000000000000100000000000000000000000000000001 \

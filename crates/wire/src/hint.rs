@@ -1,9 +1,9 @@
-//! Which way a branch mostly goes. What rarely happens is laid out apart from what always does: the packet path then
-//! needs fewer lines of the instruction cache, and saves fewer registers for what does not come.
+//! Hints about which way a branch usually goes. Rare code is laid out apart from the usual code. The packet
+//! path then needs fewer lines of the instruction cache, and saves fewer registers for rare code.
 
 use core::hint::cold_path;
 
-/// Empties a place that is mostly empty, without the call that dropping nothing would be.
+/// Empties a place that is usually empty, without the call for dropping nothing.
 #[inline(always)]
 pub fn vacate<T>(place: &mut Option<T>) {
     if unlikely(place.is_some()) {
@@ -11,7 +11,7 @@ pub fn vacate<T>(place: &mut Option<T>) {
     }
 }
 
-/// `value`, which is mostly there.
+/// Returns `value`, which is usually `Some`.
 #[inline(always)]
 #[must_use]
 pub fn expected<T>(value: Option<T>) -> Option<T> {
@@ -21,7 +21,7 @@ pub fn expected<T>(value: Option<T>) -> Option<T> {
     value
 }
 
-/// `condition`, which is mostly true.
+/// Returns `condition`, which is usually true.
 #[inline(always)]
 #[must_use]
 pub const fn likely(condition: bool) -> bool {
@@ -31,7 +31,7 @@ pub const fn likely(condition: bool) -> bool {
     condition
 }
 
-/// `condition`, which is mostly false.
+/// Returns `condition`, which is usually false.
 #[inline(always)]
 #[must_use]
 pub const fn unlikely(condition: bool) -> bool {

@@ -1,4 +1,4 @@
-//! Packets as one line of text, in the style of tcpdump.
+//! Shows packets as one line of text, in the style of tcpdump.
 
 use crate::ParseError;
 use crate::carrier::{Carried, Control};
@@ -15,14 +15,15 @@ use core::net::IpAddr;
 /// IP 10.0.0.1.49152 > 10.0.0.2.80: Flags [S], seq 1, win 64240, options [mss 1460,sackOK,TS val 1 ecr 0,nop,wscale 7,tfo cookiereq], length 0
 /// ```
 ///
-/// A TCP segment in a UDP datagram is shown behind it, with its inner ports:
+/// For a TCP segment in a UDP datagram, the segment follows with its inner ports:
 ///
 /// ```text
 /// IP 10.0.0.1.4433 > 10.0.0.2.4433: UDP, length 24, carries 49152 > 80: Flags [.], ack 9, win 64240, length 0
 /// ```
 ///
-/// What cannot be read is `malformed: ` and the reason. A wrong checksum is noted at the end. Cookies are shown, in hexadecimal: a packet dump shows what is on the wire, so keep it
-/// as safe as the wire.
+/// Bytes that cannot be read are shown as `malformed: ` and the reason. A wrong checksum is noted at the end.
+/// Cookies are shown in hexadecimal. A packet dump shows everything on the wire, so protect it like the wire
+/// itself.
 #[derive(Debug, Clone, Copy)]
 pub struct Pretty<'a>(pub &'a [u8]);
 
@@ -66,7 +67,7 @@ fn tcp(packet: &Packet<'_>, f: &mut Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// From the flags to the length.
+/// Shows a segment from its flags to its length.
 fn summary(segment: &Segment<'_>, f: &mut Formatter<'_>) -> fmt::Result {
     let flags = segment.flags;
     write!(f, "Flags [{flags}]")?;
@@ -127,7 +128,7 @@ fn option(option: TcpOption<'_>, f: &mut Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// Nothing for no data.
+/// Shows `prefix` and the data in hexadecimal; shows nothing without data.
 fn hex(prefix: &str, data: &[u8], f: &mut Formatter<'_>) -> fmt::Result {
     if !data.is_empty() {
         f.write_str(prefix)?;
@@ -148,7 +149,7 @@ fn udp(packet: &Packet<'_>, f: &mut Formatter<'_>) -> fmt::Result {
     write!(f, "{src}.{src_port} > {dst}.{dst_port}: UDP, length {}", payload.len())?;
     match Carried::parse(payload) {
         Ok(Carried::Segment(bytes)) => {
-            // Without one this is some other protocol that begins with the same four bytes.
+            // If it is not a segment, this is another protocol that begins with the same four bytes.
             let Ok(segment) = Segment::parse(bytes) else { return Ok(()) };
             write!(f, ", carries {} > {}: ", segment.src_port, segment.dst_port)?;
             summary(&segment, f)?;

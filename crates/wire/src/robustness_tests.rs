@@ -1,5 +1,5 @@
-//! No bytes make anything here panic, and what is read is within the bytes. A fuzz target can call
-//! [`parse_everything`] as it is.
+//! No bytes make anything in this crate panic, and everything that is read lies within the bytes. A fuzz target
+//! can call [`parse_everything`] directly.
 
 use crate::tcp::{Options, Segment};
 use crate::{Pretty, carrier, icmp, ip, udp};
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 
-/// Every parser over the same bytes.
+/// Runs every parser on the same bytes.
 fn parse_everything(data: &[u8]) {
     if let Ok(packet) = ip::Packet::parse(data) {
         assert!(packet.payload.len() < data.len());
@@ -49,7 +49,7 @@ fn parse_everything(data: &[u8]) {
     assert!(!Pretty(data).to_string().is_empty());
 }
 
-/// Repairs what random bytes almost never have right, so that the deeper layers are reached.
+/// Corrects fields that are almost never valid in random bytes, so that the test reaches the deeper layers.
 fn plausible(mut data: Vec<u8>) -> Vec<u8> {
     let len = data.len() as u16;
     if data.len() >= 40 && data[0] & 1 == 0 {
@@ -67,7 +67,7 @@ fn plausible(mut data: Vec<u8>) -> Vec<u8> {
         data[4..6].copy_from_slice(&(len - 40).to_be_bytes());
         data[6] = [0, 6, 17, 43, 44, 58, 59, 60][usize::from(data[6]) % 8];
     }
-    // In a carrier's datagram the segment is reached as well.
+    // Make the payload a carrier's datagram half of the time, so that the test reaches the segment in it, too.
     let udp = if data.first().is_some_and(|first| first >> 4 == 4) { 20 } else { 40 };
     if data.len() >= udp + 12 && data[udp] & 1 == 0 && (data[9] == 17 || data[6] == 17) {
         data[udp + 4..udp + 6].copy_from_slice(&(len - udp as u16).to_be_bytes());

@@ -5,10 +5,10 @@ use core::ops::{Add, AddAssign, Sub};
 
 /// A TCP sequence number.
 ///
-/// There is no `PartialOrd`: "before" on a circle is not transitive (0 is before 2³⁰·1.5, that is
-/// before 2³⁰·3, and that again is before 0), so sorting or `BTreeMap` keys would be silently wrong.
-/// Comparisons are the methods [`lt`](Self::lt), [`le`](Self::le), [`gt`](Self::gt) and
-/// [`ge`](Self::ge), which hold for numbers less than 2³¹ apart.
+/// There is no `PartialOrd`: "before" on a circle is not transitive (0 is before 2³⁰·1.5, which is before
+/// 2³⁰·3, which is before 0), so sorting and `BTreeMap` keys would be silently wrong. The methods
+/// [`lt`](Self::lt), [`le`](Self::le), [`gt`](Self::gt) and [`ge`](Self::ge) compare numbers that are less than
+/// 2³¹ apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct SeqNum(u32);
 
@@ -34,7 +34,7 @@ impl SeqNum {
         (self.0.wrapping_sub(other.0) as i32) < 0
     }
 
-    /// Whether `self` is `other` or before it.
+    /// Whether `self` is before `other` or equal to it.
     #[inline]
     #[must_use]
     pub const fn le(self, other: Self) -> bool {
@@ -48,7 +48,7 @@ impl SeqNum {
         (self.0.wrapping_sub(other.0) as i32) > 0
     }
 
-    /// Whether `self` is `other` or after it.
+    /// Whether `self` is after `other` or equal to it.
     #[inline]
     #[must_use]
     pub const fn ge(self, other: Self) -> bool {
@@ -69,7 +69,7 @@ impl SeqNum {
         if other.gt(self) { other } else { self }
     }
 
-    /// How many numbers lie from `earlier` up to `self`, modulo 2³².
+    /// The number of steps from `earlier` up to `self`, modulo 2³².
     #[inline]
     #[must_use]
     pub const fn distance_from(self, earlier: Self) -> u32 {
@@ -157,7 +157,7 @@ mod tests {
         #[test]
         fn order_follows_distance(base: u32, ahead in 1u32..0x8000_0000) {
             let (a, b) = (SeqNum::new(base), SeqNum::new(base) + ahead);
-            // At exactly 2³¹ both are "before" each other; below it the order is strict.
+            // At a distance of exactly 2³¹, both are "before" each other. Below that, the order is strict.
             prop_assert!(a.lt(b) && !a.ge(b));
             prop_assert!(b.gt(a) && !b.le(a));
             prop_assert_eq!((a.max(b), b.max(a), a.min(b), b.min(a)), (b, b, a, a));

@@ -7,7 +7,7 @@ const NANOS_PER_SEC: u64 = 1_000_000_000;
 
 /// A point in monotonic time: nanoseconds since an origin that the caller chose.
 ///
-/// A value, never a clock: there is no `now()`. Whoever drives the engine passes the time in, so a
+/// It is a value, not a clock: there is no `now()`. The caller that drives the engine passes the time in, so a
 /// simulator can pass virtual time. 64 bits last 584 years; all arithmetic saturates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
@@ -15,31 +15,31 @@ pub struct Instant(u64);
 impl Instant {
     /// The origin.
     pub const ZERO: Self = Self(0);
-    /// Later than every other instant: the deadline that never comes.
+    /// Later than every other instant, for a deadline that never comes.
     pub const FAR_FUTURE: Self = Self(u64::MAX);
 
-    /// So many nanoseconds after the origin.
+    /// The instant `nanos` nanoseconds after the origin.
     #[inline]
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// So many microseconds after the origin, saturating.
+    /// The instant `micros` microseconds after the origin, saturating.
     #[inline]
     #[must_use]
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros.saturating_mul(1_000))
     }
 
-    /// So many milliseconds after the origin, saturating.
+    /// The instant `millis` milliseconds after the origin, saturating.
     #[inline]
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
 
-    /// So many seconds after the origin, saturating.
+    /// The instant `secs` seconds after the origin, saturating.
     #[inline]
     #[must_use]
     pub const fn from_secs(secs: u64) -> Self {
@@ -67,14 +67,15 @@ impl Instant {
         self.0 / 1_000_000
     }
 
-    /// Nanoseconds since `earlier`; zero if `earlier` is later. A `Duration` costs a division.
+    /// Nanoseconds since `earlier`; zero if `earlier` is later. Cheaper than a `Duration`, which costs a
+    /// division.
     #[inline]
     #[must_use]
     pub const fn nanos_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// So many nanoseconds later, saturating.
+    /// The instant `nanos` nanoseconds later, saturating.
     #[inline]
     #[must_use]
     pub const fn after_nanos(self, nanos: u64) -> Self {
@@ -89,7 +90,7 @@ impl Instant {
     }
 }
 
-/// Nanoseconds in 64 bits; `Duration` has room for more, which saturates.
+/// The nanoseconds of `duration` in 64 bits, saturating.
 #[inline]
 const fn nanos(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(NANOS_PER_SEC).saturating_add(duration.subsec_nanos() as u64)
@@ -125,7 +126,7 @@ impl Sub<Duration> for Instant {
 impl Sub for Instant {
     type Output = Duration;
 
-    /// The same as [`Instant::saturating_since`].
+    /// Like [`Instant::saturating_since`].
     #[inline]
     fn sub(self, earlier: Self) -> Duration {
         self.saturating_since(earlier)
@@ -139,7 +140,7 @@ pub struct Clock {
     pub mono: Instant,
     /// Milliseconds since 1970-01-01 00:00 UTC, leap seconds not counted (Unix time).
     pub unix_ms: u64,
-    /// How far `unix_ms` may be from the truth, in both directions.
+    /// Largest error of `unix_ms`, in both directions.
     pub uncertainty: Duration,
 }
 

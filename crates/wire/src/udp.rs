@@ -14,26 +14,26 @@ pub struct Datagram<'a> {
     pub src_port: u16,
     /// Port of the receiver.
     pub dst_port: u16,
-    /// The data. What follows the length that the header gives is cut off.
+    /// The data. Bytes beyond the length in the header are cut off.
     pub payload: &'a [u8],
 }
 
 impl<'a> Datagram<'a> {
-    /// Reads a datagram, its checksum unchecked: for datagrams that were checked before, or by the
+    /// Reads a datagram without checking its checksum: for datagrams that were checked before, or by the
     /// network card.
     ///
     /// # Errors
     ///
-    /// [`ParseError::Truncated`], or [`ParseError::BadHeaderLength`] for a length below 8 (jumbograms,
-    /// RFC 2675, are not known here).
+    /// [`ParseError::Truncated`], or [`ParseError::BadHeaderLength`] for a length below 8 (jumbograms, RFC
+    /// 2675, are not supported).
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         split(bytes).map(|(datagram, _, _)| datagram)
     }
 
-    /// Reads a datagram of a packet from `src` to `dst` and verifies its checksum. One without a checksum is
-    /// refused, also over IPv4, where RFC 768 allows it: who speaks TCP in UDP always sends one, because the
-    /// inner checksum is not used.
+    /// Reads a datagram of a packet from `src` to `dst` and verifies its checksum. A datagram without a
+    /// checksum is refused, even over IPv4, where RFC 768 allows it: a sender of TCP in UDP always includes
+    /// one, because the inner checksum is not used.
     ///
     /// # Errors
     ///
@@ -74,8 +74,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// Writes the header of a datagram with `payload_len` bytes at the front of `out`, the checksum zero, and
-    /// returns [`HEADER`]. The payload goes behind it, then [`fill_checksum`] completes the datagram.
+    /// Writes the header of a datagram with `payload_len` bytes at the front of `out`, with checksum zero, and
+    /// returns [`HEADER`]. The payload goes behind it; then [`fill_checksum`] completes the datagram.
     ///
     /// # Errors
     ///
@@ -90,8 +90,8 @@ impl Header {
     }
 }
 
-/// Computes the checksum of a datagram from `src` to `dst` and writes it. One that comes out as zero is sent as
-/// its other zero, all ones (RFC 768). Bytes too few for a header stay as they are.
+/// Computes the checksum of a datagram from `src` to `dst` and writes it. A result of zero is sent as all ones,
+/// the other zero of one's complement (RFC 768). Bytes that are too few for a header stay as they are.
 #[inline]
 pub fn fill_checksum(datagram: &mut [u8], src: IpAddr, dst: IpAddr) {
     let len = datagram.len() as u32;
@@ -137,7 +137,8 @@ mod tests {
 
     #[test]
     fn a_datagram_of_linux() {
-        // What the two reports quote: Linux had sent them with the pseudo-header's sum in the field.
+        // The datagrams that the two reports quote. Linux had sent them with the pseudo-header's sum in the
+        // field.
         for quote in [crate::fixtures::UNREACHABLE, crate::fixtures::UNREACHABLE_V6] {
             let bytes = hex(quote);
             let packet = Packet::parse(&bytes).unwrap();
@@ -168,7 +169,7 @@ mod tests {
     #[test]
     fn a_checksum_of_zero_is_sent_as_ones() {
         let (src, dst) = ends(false);
-        // The two bytes take up whatever the rest leaves.
+        // The two bytes of payload balance the sum of the rest.
         let mut bytes = datagram(&[0, 0], false);
         let sum = [bytes[6], bytes[7]];
         bytes[8..10].copy_from_slice(&sum);
@@ -202,7 +203,7 @@ mod tests {
             let read = Datagram::parse_checked(&bytes, src, dst).unwrap();
             prop_assert_eq!((read.src_port, read.dst_port, read.payload), (4433, 53, &payload[..]));
             let bit = bit % (bytes.len() * 8);
-            // A shorter length cuts off bytes whose sum may make up for it.
+            // A shorter length cuts off bytes, and their sum may hide the change.
             prop_assume!(!(32..48).contains(&bit));
             bytes[bit / 8] ^= 1 << (bit % 8);
             prop_assert!(Datagram::parse_checked(&bytes, src, dst).is_err(), "one flipped bit shows");

@@ -1,4 +1,5 @@
-//! The vectors of `docs/spec/asap.md`, made by `tools/asap-vectors`: read as they say, and written the same again.
+//! Reads the vectors of `docs/spec/asap.md`, which `tools/asap-vectors` generates, and writes them again
+//! unchanged.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use firstflight_wire::ParseError;
@@ -17,7 +18,7 @@ fn file(name: &str) -> Value {
     serde_json::from_str(&std::fs::read_to_string(&path).expect(&path)).expect(&path)
 }
 
-/// Runs `check` on each vector, and says on which one it failed.
+/// Runs `check` on each vector, and reports the vector on which it failed.
 fn each(file: &Value, check: impl Fn(&Value)) {
     let vectors = file["vectors"].as_array().unwrap();
     assert!(vectors.len() > 2);
@@ -79,7 +80,7 @@ fn first_flights() {
         let signed = certificate_input(&body, &array(vector, "verifier_key"), address);
         assert_eq!(hex(&signed), text(vector, "certificate_input"));
 
-        // The digest of the data stands in the expected input; hashes are checked by `credential`.
+        // The expected input contains the digest of the data. The tests of `credential` check the hashes.
         let expected = bytes(vector, "request_input");
         let input = RequestInput {
             carrier: if vector["carrier"] == "ip" { Carrier::Ip } else { Carrier::Udp },
@@ -160,7 +161,7 @@ fn reply_fields(reply: &Reply) -> Value {
     fields
 }
 
-/// What is hashed begins as the identity's kind and port say; the digests are checked by `credential`.
+/// The hashed input begins with the identity's kind and port. The tests of `credential` check the digests.
 #[test]
 fn identities() {
     each(&file("identity"), |vector| {
@@ -213,7 +214,7 @@ fn carried_datagrams() {
             Err(error) => return assert_eq!(vector["error"], word(error)),
         };
         assert_eq!(vector["type"], kind);
-        // What is behind a segment's header is not written by the carrier.
+        // The carrier does not write what follows a segment's header.
         let len = if kind == "segment" { carrier::HEADER } else { datagram.len() };
         assert_eq!((written, out), (Ok(len), datagram));
     });

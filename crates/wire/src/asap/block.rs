@@ -5,12 +5,12 @@ use crate::ParseError;
 use core::fmt;
 use core::time::Duration;
 
-/// Where the certificate begins in a block, behind the magic, version and flags.
+/// Offset of the certificate in a block, behind the magic number, version and flags.
 const CERTIFICATE_AT: usize = 4;
 const REQUEST_AT: usize = 112;
 const SIGNATURE_AT: usize = 132;
 
-/// First four bytes of SHA-256 of a verifier's key: a name to look it up by, not a proof.
+/// The first four bytes of the SHA-256 of a verifier's key. It is a name for look-ups, not a proof.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VerifierId(pub [u8; 4]);
 
@@ -26,7 +26,7 @@ impl fmt::Debug for VerifierId {
     }
 }
 
-/// How a certificate came about.
+/// How a certificate was obtained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CertificateFlags(u8);
 
@@ -35,7 +35,8 @@ impl CertificateFlags {
     const CHALLENGED: u8 = 1 << 3;
     const REFRESHED: u8 = 1 << 4;
 
-    /// `vantage` points (1 to 8) have seen the client at its address.
+    /// The flags for a client that `vantage` points (1 to 8) have seen at its address; `None` for another
+    /// number.
     #[must_use]
     pub const fn new(vantage: u8, challenged: bool, refreshed: bool) -> Option<Self> {
         if vantage == 0 || vantage > 8 {
@@ -46,7 +47,7 @@ impl CertificateFlags {
         Some(Self((vantage - 1) | challenged | refreshed))
     }
 
-    /// The flags in this byte; `None` if a reserved bit is set.
+    /// The flags in a byte; `None` if a reserved bit is set.
     #[must_use]
     pub const fn from_u8(bits: u8) -> Option<Self> {
         if bits & !(Self::VANTAGE | Self::CHALLENGED | Self::REFRESHED) != 0 {
@@ -56,44 +57,44 @@ impl CertificateFlags {
         }
     }
 
-    /// In a byte.
+    /// The flags as a byte.
     #[must_use]
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// How many vantage points have seen the client, the issuer included.
+    /// Number of vantage points that have seen the client, including the issuer.
     #[must_use]
     pub const fn vantage(self) -> u8 {
         (self.0 & Self::VANTAGE) + 1
     }
 
-    /// The client answered a challenge that was sent to its address.
+    /// Whether the client answered a challenge that was sent to its address.
     #[must_use]
     pub const fn is_challenged(self) -> bool {
         self.0 & Self::CHALLENGED != 0
     }
 
-    /// It continues an older certificate for the address.
+    /// Whether it continues an older certificate for the address.
     #[must_use]
     pub const fn is_refreshed(self) -> bool {
         self.0 & Self::REFRESHED != 0
     }
 }
 
-/// A provenance certificate without the address that it is for: that is the source address of the packet in
-/// which it comes. `Debug` leaves the signature out.
+/// A provenance certificate without its address. The address is the source address of the packet that contains
+/// it. `Debug` omits the signature.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct CertificateBody {
-    /// Who signed it.
+    /// The verifier that signed it.
     pub verifier: VerifierId,
     /// The client's public key (Ed25519).
     pub client_key: [u8; 32],
-    /// When it begins, Unix seconds.
+    /// When its validity begins, Unix seconds.
     pub valid_from: u32,
-    /// How it came about.
+    /// How it was obtained.
     pub flags: CertificateFlags,
-    /// How long it lasts, seconds; at most 2²⁴−1.
+    /// How long it is valid, seconds; at most 2²⁴−1.
     duration: u32,
     /// The verifier's signature over [`super::certificate_input`].
     pub signature: [u8; 64],
@@ -103,7 +104,7 @@ impl CertificateBody {
     /// The longest duration, seconds (194 days).
     pub const MAX_DURATION: u32 = (1 << 24) - 1;
 
-    /// A certificate of these parts; `None` if it lasts too long.
+    /// A certificate of these parts; `None` if its duration is too long.
     #[must_use]
     pub fn new(
         verifier: VerifierId,
@@ -117,28 +118,28 @@ impl CertificateBody {
         fits.then_some(Self { verifier, client_key, valid_from, flags, duration, signature })
     }
 
-    /// How long it lasts, seconds.
+    /// How long it is valid, seconds.
     #[must_use]
     pub const fn duration(&self) -> u32 {
         self.duration
     }
 
-    /// How long it lasts.
+    /// How long it is valid.
     #[must_use]
     pub const fn lasts(&self) -> Duration {
         Duration::from_secs(self.duration as u64)
     }
 
-    /// When it ends, Unix seconds.
+    /// When its validity ends, Unix seconds.
     #[must_use]
     pub const fn ends(&self) -> u64 {
         self.valid_from as u64 + self.duration as u64
     }
 
-    /// Reads one as verifiers send it: version and algorithm, then what stands in a block.
+    /// Reads a certificate as verifiers send it: version and algorithm, then the bytes as in a block.
     ///
     /// # Errors
-    /// [`ParseError::Malformed`] for another version or algorithm, or a reserved bit that is set.
+    /// [`ParseError::Malformed`] for another version or algorithm, or if a reserved bit is set.
     pub fn parse(bytes: &[u8; CERTIFICATE_LEN]) -> Result<Self, ParseError> {
         let Some((&[ver_alg], rest)) = bytes.split_first_chunk::<1>() else {
             return Err(ParseError::Truncated);
@@ -190,17 +191,18 @@ impl fmt::Debug for CertificateBody {
     }
 }
 
-/// What a client says about one request, and signs.
+/// A client's signed statement about one request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RequestCertificate {
-    /// First two bytes of SHA-256 of the address (16-byte form) that the certificate is for: tells a wrong
+    /// First two bytes of the SHA-256 of the certificate's address (16-byte form). It distinguishes a wrong
     /// address from a wrong signature. A hint, not signed.
     pub address_tag: [u8; 2],
-    /// First four bytes of the server identity's digest: finds it among those of the server. Not signed.
+    /// First four bytes of the digest of the server's identity, to find it among the server's identities. Not
+    /// signed.
     pub identity_tag: [u8; 4],
-    /// When the request was made, Unix milliseconds counted from the certificate's beginning; 48 bits.
+    /// When the request was made, in milliseconds since the certificate's validity began; 48 bits.
     pub requested_ms: u64,
-    /// Random.
+    /// A random number.
     pub request_id: [u8; 8],
     /// The client's signature over [`super::RequestInput`].
     pub signature: [u8; 64],
@@ -222,11 +224,11 @@ pub struct Block {
 }
 
 impl Block {
-    /// Reads the block that is the whole of `bytes`, padding included.
+    /// Reads the block in `bytes`, which must contain exactly the block and its padding.
     ///
     /// # Errors
-    /// [`ParseError::Truncated`], or [`ParseError::Malformed`] for anything that this version does not have:
-    /// another magic, version or algorithm, reserved bits, padding that is not zero.
+    /// [`ParseError::Truncated`], or [`ParseError::Malformed`] for anything that this version does not define:
+    /// another magic number, version or algorithm, reserved bits, padding that is not zero.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let (block, padding) = bytes.split_first_chunk::<BLOCK_LEN>().ok_or(ParseError::Truncated)?;
         let &[m, n, ver_alg, flags, ..] = block;
@@ -276,7 +278,7 @@ impl Block {
     }
 }
 
-/// Takes the first `N` bytes off.
+/// Splits off the first `N` bytes.
 fn take<const N: usize>(bytes: &[u8]) -> Result<(&[u8; N], &[u8]), ParseError> {
     bytes.split_first_chunk().ok_or(ParseError::Truncated)
 }

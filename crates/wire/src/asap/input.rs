@@ -1,9 +1,11 @@
-//! What is signed or hashed: each input begins with its own context, so that none can pass for another.
+//! The inputs that are signed or hashed. Each begins with its own context, so that none can be taken for
+//! another.
 
 use super::{CertificateBody, VER_ALG};
 use core::net::IpAddr;
 
-/// A context: 32 bytes, the text padded with zeros. Text beyond 32 bytes is cut, so none is that long.
+/// A context: the text in 32 bytes, padded with zeros. A text beyond 32 bytes would be cut, so none is that
+/// long.
 #[must_use]
 pub const fn context(text: &str) -> [u8; 32] {
     let mut bytes = [0; 32];
@@ -20,7 +22,7 @@ const CERTIFICATE: [u8; 32] = context("firstflight ASAP v1 PC");
 const REQUEST: [u8; 32] = context("firstflight ASAP v1 RC");
 const IDENTITY: [u8; 32] = context("firstflight ASAP v1 ID");
 
-/// An address in 16 bytes, IPv4 as an IPv4-mapped one (RFC 4291 §2.5.5.2).
+/// An address in 16 bytes; IPv4 as an IPv4-mapped address (RFC 4291 §2.5.5.2).
 #[must_use]
 pub const fn mapped(address: IpAddr) -> [u8; 16] {
     match address {
@@ -33,8 +35,8 @@ const fn family(address: IpAddr) -> u8 {
     if address.is_ipv4() { 4 } else { 6 }
 }
 
-/// What a verifier signs (its signature in `body` is not looked at): the certificate of the client at
-/// `address`, given by the verifier (or group) with `verifier_key`.
+/// The input that a verifier signs for the certificate of the client at `address`, issued by the verifier (or
+/// group) with `verifier_key`. The signature in `body` is not part of it.
 #[must_use]
 pub fn certificate_input(body: &CertificateBody, verifier_key: &[u8; 32], address: IpAddr) -> [u8; 124] {
     let mut input = [0; 124];
@@ -50,9 +52,9 @@ pub fn certificate_input(body: &CertificateBody, verifier_key: &[u8; 32], addres
     input
 }
 
-/// What an identity is the SHA-256 of, up to the name or address: context, kind (1 host name, 2 IPv4,
-/// 3 IPv6), port as the client sees it. The name in lower-case A-labels without final dot, or the address's
-/// octets, follow.
+/// The first part of the input whose SHA-256 is an identity: context, kind (1 host name, 2 IPv4, 3 IPv6), and
+/// the port as the client sees it. The name in lower-case A-labels without a final dot, or the octets of the
+/// address, follow.
 #[must_use]
 pub const fn identity_input(kind: u8, port: u16) -> [u8; 35] {
     let mut input = [0; 35];
@@ -87,26 +89,27 @@ impl Carrier {
     }
 }
 
-/// What a client signs for one request.
+/// The input that a client signs for one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestInput {
     /// How the first flight travels.
     pub carrier: Carrier,
-    /// It comes by way of DNS.
+    /// The first flight travels by DNS.
     pub relayed: bool,
     /// The client's address as the verifier saw it.
     pub address: IpAddr,
     /// Digest of the server's identity.
     pub identity: [u8; 32],
-    /// Length of the credential block, padding included.
+    /// Length of the credential block, including padding, bytes.
     pub block_len: u32,
-    /// Length of the application data in the first flight.
+    /// Length of the application data in the first flight, bytes.
     pub data_len: u32,
     /// SHA-256 of that data.
     pub data_digest: [u8; 32],
-    /// When the request was made, as in the block; 48 bits.
+    /// When the request was made:
+    /// [`RequestCertificate::requested_ms`](super::RequestCertificate::requested_ms); 48 bits.
     pub requested_ms: u64,
-    /// As in the block.
+    /// The random number in the block.
     pub request_id: [u8; 8],
     /// SHA-256 of [`certificate_input`] and the verifier's signature.
     pub certificate: [u8; 32],

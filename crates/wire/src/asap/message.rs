@@ -1,8 +1,7 @@
-//! What clients and verifiers say to each other, a message in a UDP datagram, or behind its length of two bytes
+//! The messages between clients and verifiers: one message in a UDP datagram, or behind its length of two bytes
 //! over TCP (`docs/spec/asap.md`, verifier messages).
 //!
-//! Nothing here is checked but the form: whether a challenge, token or signature is right is the verifier's
-//! business.
+//! Only the form is checked here. The verifier checks whether a challenge, token or signature is correct.
 
 mod parts;
 mod read;
@@ -18,13 +17,13 @@ pub use write::MessageBytes;
 use super::CertificateBody;
 use core::net::{IpAddr, SocketAddr};
 
-/// A message to or from a verifier begins with it.
+/// The first bytes of a message to or from a verifier.
 pub const MESSAGE_MAGIC: u16 = 0xff56;
 /// Length of a message's header, bytes.
 pub const MESSAGE_HEADER_LEN: usize = 16;
-/// Shortest request over UDP, bytes: no answer is longer, so a verifier is no amplifier.
+/// Shortest request over UDP, bytes. No answer is longer, so a verifier cannot be used for amplification.
 pub const REQUEST_MIN_UDP: usize = 320;
-/// Longest message, bytes. The longest request with all of its parts has 485.
+/// Longest message, bytes. The longest request, with all of its parts, has 485.
 pub const MESSAGE_MAX: usize = 512;
 
 /// A message.
@@ -33,9 +32,9 @@ pub const MESSAGE_MAX: usize = 512;
 pub enum Message {
     /// A client asks for a certificate (type 1).
     Request(Request),
-    /// The verifier asks whether the client is at its address (2).
+    /// The verifier asks the client to prove that it is at its address (2).
     Challenge(ChallengeMessage),
-    /// The verifier certifies that it is (3).
+    /// The verifier certifies the client's address (3).
     Certificate(CertificateMessage),
     /// The verifier refuses (4).
     Refused(Refused),
@@ -43,14 +42,14 @@ pub enum Message {
     VantageRequest(VantageRequest),
     /// The vantage point's token (6).
     Token(TokenMessage),
-    /// A client asks for a datagram from somewhere else (7).
+    /// A client asks for a datagram from another address (7).
     ProbeRequest(ProbeRequest),
     /// That datagram (8).
     Probe(Probe),
 }
 
 impl Message {
-    /// The client's number for what it asked.
+    /// The client's number for its request.
     #[must_use]
     pub const fn transaction(&self) -> TransactionId {
         match self {
@@ -66,62 +65,63 @@ impl Message {
     }
 }
 
-/// To be sent back in the next request, from the same address and port.
+/// A challenge, to be sent back in the next request from the same address and port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChallengeMessage {
-    /// The request's.
+    /// The transaction of the request.
     pub transaction: TransactionId,
-    /// What to send back.
+    /// The challenge to send back.
     pub challenge: Challenge,
-    /// Where the request came from, as the verifier sees it.
+    /// The address and port that the verifier saw as the request's source.
     pub seen: SocketAddr,
-    /// The verifier's time, Unix seconds. For people; never for the stamp of a request.
+    /// The verifier's time, Unix seconds. For display only; never use it as the time of a request.
     pub time: u32,
 }
 
-/// A certificate on its way to its client.
+/// A certificate for the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CertificateMessage {
-    /// The request's.
+    /// The transaction of the request.
     pub transaction: TransactionId,
-    /// The address that is certified, and the port that the request came from.
+    /// The certified address, and the port that the request came from.
     pub seen: SocketAddr,
     /// The certificate.
     pub certificate: CertificateBody,
 }
 
-/// No certificate, and no token.
+/// A refusal: the client gets no certificate and no token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused {
-    /// The request's.
+    /// The transaction of the request.
     pub transaction: TransactionId,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// Which vantage point's token it is about, where the reason is about one.
+    /// The vantage point whose token the reason is about, if it is about a token.
     pub vantage: Option<VantageId>,
-    /// When asking again may help, seconds from now; 0: not by waiting.
+    /// Seconds from now until another request may succeed; 0 if waiting does not help.
     pub retry_after: u32,
 }
 
-/// A vantage point's token on its way to its client.
+/// A vantage point's token for the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenMessage {
-    /// The request's.
+    /// The transaction of the request.
     pub transaction: TransactionId,
-    /// To be handed to the issuing verifier.
+    /// The token, for the client to pass on to the issuing verifier.
     pub token: Token,
 }
 
-/// A datagram from an address that the client never sent to: if it arrives, the client's network lets strangers in.
+/// A datagram from an address to which the client has never sent. If it arrives, the client's network accepts
+/// unsolicited datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Probe {
-    /// The request's.
+    /// The transaction of the request.
     pub transaction: TransactionId,
-    /// The request's.
+    /// The nonce of the request.
     pub nonce: [u8; 8],
 }
 
-/// The IPv4 or IPv6 address in 16 bytes ([`super::mapped`]).
+/// The IPv4 or IPv6 address that the 16 bytes contain (the reverse of [`super::mapped`]).
 pub(super) fn unmapped(bytes: [u8; 16]) -> IpAddr {
     IpAddr::from(bytes).to_canonical()
 }

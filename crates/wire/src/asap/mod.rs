@@ -1,8 +1,8 @@
-//! ASAP's objects as bytes: the TCP option, the credential block in front of a SYN's data, what is signed, and what
-//! a server publishes (`docs/spec/asap.md`).
+//! ASAP's objects as bytes: the TCP option, the credential block in front of a SYN's data, the inputs for
+//! signatures, and the parameter that a server publishes (`docs/spec/asap.md`).
 //!
-//! Legal types only: whoever holds a [`Block`] holds one whose reserved bits are zero and whose lengths fit.
-//! Whether its signatures are right is said elsewhere; no hash is made and no key is used here.
+//! All types are legal by construction: in a [`Block`], reserved bits are zero and lengths fit. Signatures are
+//! checked elsewhere; this module computes no hash and uses no key.
 
 mod block;
 mod input;
@@ -23,9 +23,9 @@ pub use service::{Carriage, ServiceParam, UdpService, VerifierIds, Zone};
 pub const VER_ALG: u8 = 0x11;
 /// The experiment identifier of the TCP option (kind 253). Provisional: not registered with IANA.
 pub const EXID: u16 = 0xfa57;
-/// A credential block begins with it.
+/// The first two bytes of a credential block.
 pub const BLOCK_MAGIC: u16 = 0xff46;
 /// Length of a credential block without padding, bytes.
 pub const BLOCK_LEN: usize = 196;
-/// Length of a certificate as it stands in a block and in a verifier's messages, bytes.
+/// Length of a certificate in a block and in a verifier's messages, bytes.
 pub const CERTIFICATE_LEN: usize = 109;

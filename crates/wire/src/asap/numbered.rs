@@ -1,6 +1,7 @@
 //! Enums that are numbers on the wire.
 
-/// An enum of numbers on the wire, as one table: none can lack its label for machines or its sentence for people.
+/// Defines an enum of numbers on the wire from one table, so that no value lacks its label for machines or its
+/// sentence for people.
 macro_rules! numbered {
     (
         $(#[$meta:meta])*
@@ -16,23 +17,23 @@ macro_rules! numbered {
         }
 
         impl $name {
-            /// All of them.
+            /// All values.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// The one with this number.
+            /// The value with this number.
             #[must_use]
             pub const fn from_u8(number: u8) -> Option<Self> {
                 match number { $($number => Some(Self::$variant),)* _ => None }
             }
 
-            /// Its label in kebab-case.
+            /// The value's label in kebab-case.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $label),* }
             }
         }
 
-        /// Its sentence.
+        /// Shows the value's sentence.
         impl core::fmt::Display for $name {
             fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
                 f.write_str(match self { $(Self::$variant => $sentence),* })

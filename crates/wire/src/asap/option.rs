@@ -17,7 +17,7 @@ const LONG_REPLY_WELCOME: u8 = 1;
 /// The option of a SYN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Offer {
-    /// Asks whether the server understands ASAP; no credential comes with it.
+    /// Asks whether the server understands ASAP; it contains no credential.
     Probe {
         /// The answer may take 16 bytes instead of 8.
         long_reply: bool,
@@ -26,14 +26,14 @@ pub enum Offer {
     Block {
         /// The answer may take 16 bytes instead of 8.
         long_reply: bool,
-        /// Length of the block, padding included, bytes.
+        /// Length of the block, including padding, bytes.
         len: u16,
     },
 }
 
 impl Offer {
-    /// Reads what follows the experiment identifier; `None` if it is of another version or malformed. A
-    /// payload behind such an option must not be delivered all the same: there may be a credential in it.
+    /// Reads what follows the experiment identifier; `None` if it is of another version or malformed. Even
+    /// then, a payload behind such an option must not be delivered, because it may contain a credential.
     #[must_use]
     pub fn parse(data: &[u8]) -> Option<Self> {
         let &[form, flags, high, low] = data else { return None };
@@ -72,7 +72,7 @@ impl From<Offer> for OptionBytes {
 }
 
 numbered! {
-    /// What a server answers to an [`Offer`]. A hint may steer the client; it never authorises anything.
+    /// A server's answer to an [`Offer`]. A hint may guide the client; it never authorises anything.
     #[non_exhaustive]
     pub enum Status {
         Capable = 0 "capable" "the server understands ASAP"
@@ -94,31 +94,32 @@ numbered! {
     }
 }
 
-/// What the 16-byte forms of a [`Reply`] add.
+/// The additional content of a 16-byte [`Reply`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Hint {
-    /// Nothing: the reply takes 8 bytes.
+    /// No hint: the reply takes 8 bytes.
     #[default]
     None,
-    /// The server's time, Unix seconds. For people, and to decide whether a new certificate is due; never for
-    /// the stamp of a request.
+    /// The server's time, Unix seconds. For display, and to decide whether a new certificate is due; never use
+    /// it as the time of a request.
     Time(u32),
-    /// With [`Status::UnknownVerifier`]: time as above, and a verifier that the server trusts.
+    /// With [`Status::UnknownVerifier`]: the time as in [`Hint::Time`], and a verifier that the server trusts.
     Trusts(u32, super::VerifierId),
-    /// With [`Status::AddressMismatch`]: time as above, and the IPv4 address that the server sees.
+    /// With [`Status::AddressMismatch`]: the time as in [`Hint::Time`], and the IPv4 address that the server
+    /// sees.
     Sees(u32, Ipv4Addr),
-    /// The proof of a server that was never contacted (a request that came by way of DNS).
+    /// The proof of a server to which the client sent nothing directly (the request travelled by DNS).
     Proof([u8; 8]),
 }
 
 /// The option of a SYN-ACK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Reply {
-    /// What became of the offer.
+    /// The result for the offer.
     pub status: Status,
     /// First two bytes of the request's id; zero for a probe.
     pub tag: [u8; 2],
-    /// More, if the client welcomed it.
+    /// More content, if the client accepts a long reply.
     pub hint: Hint,
 }
 

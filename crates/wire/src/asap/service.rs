@@ -1,4 +1,4 @@
-//! The parameter of an SVCB or HTTPS record (RFC 9460) by which a server says that it speaks ASAP
+//! The parameter of an SVCB or HTTPS record (RFC 9460) that says that a server supports ASAP
 //! (`docs/spec/asap.md`, section 9).
 
 use super::VerifierId;
@@ -13,8 +13,8 @@ const UDP: u8 = 1 << 1;
 const CARRIAGE: u8 = 1 << 2;
 const SHARED_GUARD: u8 = 1 << 3;
 
-/// What a server publishes about itself. It steers and never authorises: who forges it costs a client a round
-/// trip, or shows one of its certificates to somebody else.
+/// The parameter that a server publishes about itself. It guides the client and never authorises anything: a
+/// forged one costs a client a round trip, or shows one of its certificates to another host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServiceParam<'a> {
     ip: bool,
@@ -26,23 +26,23 @@ pub struct ServiceParam<'a> {
     pub verifiers: VerifierIds<'a>,
 }
 
-/// The server takes TCP in UDP datagrams.
+/// The server accepts TCP in UDP datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UdpService<'a> {
     /// The UDP port.
     pub port: NonZeroU16,
-    /// First flights may come by way of DNS, and are then answered over UDP.
+    /// If present, first flights may travel by DNS, and the server answers them over UDP.
     pub carriage: Option<Carriage<'a>>,
 }
 
-/// Where first flights go that travel by DNS.
+/// The destination of first flights that travel by DNS.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Carriage<'a> {
     /// Number of the key.
     pub key_id: NonZeroU8,
     /// X25519 key that they are sealed to.
     pub key: [u8; 32],
-    /// The zone below which they are asked for.
+    /// The zone below which they are sent as queries.
     pub zone: Zone<'a>,
 }
 
@@ -58,10 +58,11 @@ impl fmt::Debug for Carriage<'_> {
 pub struct VerifierIds<'a>(&'a [[u8; 4]]);
 
 impl<'a> VerifierIds<'a> {
-    /// The most ids in one parameter: all of it fits into a DNS answer of 1232 bytes several times.
+    /// Largest number of ids in one parameter. A parameter of that size fits several times into a DNS answer of
+    /// 1232 bytes.
     pub const MAX: usize = 32;
 
-    /// These ids; `None` if they are too many.
+    /// The given ids; `None` if there are too many.
     #[must_use]
     pub const fn new(ids: &'a [[u8; 4]]) -> Option<Self> {
         if ids.len() > Self::MAX { None } else { Some(Self(ids)) }
@@ -79,16 +80,16 @@ impl fmt::Debug for VerifierIds<'_> {
     }
 }
 
-/// A domain name in uncompressed wire form (RFC 1035 §3.1), in lower case, with at least one label, and so
-/// short that a label of 63 octets fits in front.
+/// A domain name in uncompressed wire form (RFC 1035 §3.1), in lower case, with at least one label, and short
+/// enough that a label of 63 octets fits in front.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Zone<'a>(&'a [u8]);
 
 impl<'a> Zone<'a> {
-    /// Longest wire form, bytes: 255 (RFC 1035 §2.3.4) less a label of 63 octets and its length.
+    /// Longest wire form, bytes: 255 (RFC 1035 §2.3.4) minus a label of 63 octets and its length byte.
     pub const MAX: usize = 255 - 64;
 
-    /// The zone whose wire form is all of `bytes`; `None` if it is no such name.
+    /// The zone whose wire form is exactly `bytes`; `None` if they are not such a name.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Option<Self> {
         let mut rest = bytes;
@@ -98,7 +99,7 @@ impl<'a> Zone<'a> {
                 let whole = behind.is_empty() && (2..=Self::MAX).contains(&bytes.len());
                 return whole.then_some(Self(bytes));
             }
-            // 64 and above are compression pointers and reserved.
+            // Values of 64 and above are compression pointers, or reserved.
             let (label, behind) = behind.split_at_checked(usize::from(len)).filter(|_| len < 64)?;
             if label.iter().any(u8::is_ascii_uppercase) {
                 return None;
@@ -113,7 +114,7 @@ impl<'a> Zone<'a> {
         self.0
     }
 
-    /// The labels, without the root's.
+    /// The labels, without the empty label of the root.
     pub fn labels(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let mut rest = self.0;
         core::iter::from_fn(move || {
@@ -126,7 +127,8 @@ impl<'a> Zone<'a> {
 }
 
 impl fmt::Display for Zone<'_> {
-    /// With dots; what is not a letter, digit, hyphen or underscore as RFC 1035 §5.1 writes it.
+    /// Shows the name with dots. Characters other than letters, digits, hyphens and underscores are escaped as
+    /// in RFC 1035 §5.1.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for label in self.labels() {
             for &byte in label {
@@ -149,15 +151,15 @@ impl fmt::Debug for Zone<'_> {
 }
 
 impl<'a> ServiceParam<'a> {
-    /// Its number among an SVCB record's parameters, of those for private use (RFC 9460 §14.3.1).
+    /// Its number among the parameters of an SVCB record, from the range for private use (RFC 9460 §14.3.1).
     pub const KEY: u16 = 65300;
-    /// The least MSS that can be published: what every IPv4 host takes (RFC 9293 §3.7.1).
+    /// The smallest MSS that can be published, which every IPv4 host accepts (RFC 9293 §3.7.1).
     pub const MIN_MSS: u16 = 536;
     /// The longest parameter, bytes.
     pub const MAX_LEN: usize = HEAD + 4 * VerifierIds::MAX + 32 + Zone::MAX;
 
-    /// A server that takes ASAP in TCP on IP (`ip`), in UDP datagrams (`udp`) or both, and up to `mss` bytes in
-    /// a SYN. `None` if it takes it in neither, or fewer than [`ServiceParam::MIN_MSS`].
+    /// A server that accepts ASAP in TCP on IP (`ip`), in UDP datagrams (`udp`) or both, and up to `mss` bytes
+    /// in a SYN. `None` if it accepts neither, or if `mss` is below [`ServiceParam::MIN_MSS`].
     #[must_use]
     pub const fn new(
         ip: bool,
@@ -172,29 +174,29 @@ impl<'a> ServiceParam<'a> {
         Some(Self { ip, udp, shared_guard, mss, verifiers })
     }
 
-    /// It takes ASAP in TCP on IP.
+    /// Whether the server accepts ASAP in TCP on IP.
     #[must_use]
     pub const fn takes_ip(&self) -> bool {
         self.ip
     }
 
-    /// It takes ASAP in UDP datagrams.
+    /// The server's UDP service, if it accepts ASAP in UDP datagrams.
     #[must_use]
     pub const fn udp(&self) -> Option<&UdpService<'a>> {
         self.udp.as_ref()
     }
 
-    /// The MSS that it takes in a SYN, bytes.
+    /// The MSS that the server accepts in a SYN, bytes.
     #[must_use]
     pub const fn mss(&self) -> u16 {
         self.mss
     }
 
-    /// Reads the parameter that is the whole of `bytes`.
+    /// Reads the parameter in `bytes`, which must contain nothing else.
     ///
     /// # Errors
-    /// [`ParseError::Truncated`], or [`ParseError::Malformed`] for what this version does not have: reserved
-    /// bits, parts that contradict each other, too many verifiers, a zone that is none, bytes left over.
+    /// [`ParseError::Truncated`], or [`ParseError::Malformed`] for anything that this version does not define:
+    /// reserved bits, parts that contradict each other, too many verifiers, an invalid zone, bytes left over.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let (&[version, flags, p, q, m, n, count, key_id], rest) =
             bytes.split_first_chunk::<HEAD>().ok_or(ParseError::Truncated)?;

@@ -1,4 +1,4 @@
-//! Every object there and back, and the vector of the specification.
+//! Writes and reads every object, and checks the vector of the specification.
 
 use super::*;
 use crate::ParseError;
@@ -79,7 +79,7 @@ fn the_vectors_option() {
     assert_eq!(OptionBytes::from(offer).as_slice(), hex("fd08fa57110000c4"));
 }
 
-/// Reserved bits, other versions, padding that is not zero: each changed bit of those makes it malformed.
+/// Any change of the magic number, the version, a reserved bit or the padding makes the block malformed.
 #[test]
 fn what_this_version_does_not_have_is_malformed() {
     let good = hex(BLOCK);
@@ -154,7 +154,7 @@ fn replies() -> impl Strategy<Value = Reply> {
     )
 }
 
-/// The option as a SYN's receiver finds it.
+/// The option as the receiver of a SYN finds it.
 fn found(bytes: &OptionBytes) -> Vec<u8> {
     Options::parse(bytes.as_slice(), true).asap().unwrap().to_vec()
 }

@@ -33,8 +33,8 @@ fn extremes() {
     assert_eq!(many.finish(), 0);
 }
 
-/// Whatever the processor can do, and at every length around those from which another way is taken; with and without
-/// what lets carries run through.
+/// Checks every length around those at which the code path changes, at several offsets, with varied data and
+/// with all ones, where carries run through whole words.
 #[test]
 fn every_length_at_every_offset() {
     let noise: Vec<u8> = (0..3000u32).map(|n| ((n * n) >> 3) as u8 | 0x80).collect();

@@ -1,4 +1,4 @@
-//! Answering ping.
+//! Answers ping.
 
 use super::emit::fill_checksum;
 use super::{HEADER, V4_ECHO, V4_ECHO_REPLY, V6_ECHO, V6_ECHO_REPLY};
@@ -6,11 +6,11 @@ use crate::checksum;
 use crate::ip::{Ecn, Header, Packet, Protocol};
 use core::net::IpAddr;
 
-/// If `packet`, with its IP header, is an echo request to one host, writes the whole reply (never
-/// longer than the request) into `out` and returns its length (RFC 1122 §3.2.2.6, RFC 4443 §4.2).
+/// If `packet`, including its IP header, is an echo request to one host, writes the whole reply (never longer
+/// than the request) into `out` and returns its length (RFC 1122 §3.2.2.6, RFC 4443 §4.2).
 ///
-/// `None` for anything else, for a wrong checksum, for a request to or from many (broadcast,
-/// multicast), and if `out` is too short.
+/// Returns `None` for any other packet, for a wrong checksum, for a request to or from more than one host
+/// (broadcast, multicast), and if `out` is too short.
 #[must_use]
 pub fn echo_reply(packet: &[u8], out: &mut [u8]) -> Option<usize> {
     let request = Packet::parse(packet).ok()?;

@@ -8,14 +8,12 @@ use crate::ip::{Ecn, Header, Protocol};
 use crate::{EmitError, checksum};
 use core::net::IpAddr;
 
-/// The longest report, bytes: as much of the packet is quoted as fits (RFC 1812 §4.3.2.3,
-/// RFC 4443 §3.1).
+/// The longest report, bytes. As much of the packet is quoted as fits (RFC 1812 §4.3.2.3, RFC 4443 §3.1).
 const V4_MAX: usize = 576;
 const V6_MAX: usize = 1280;
 
-/// Writes a whole packet from `src` to `dst` that reports an error about `original_packet`, an IP
-/// packet of the same family, and returns its length. An MTU that IPv4's 16 bits cannot hold is
-/// written as 65,535.
+/// Writes a whole packet from `src` to `dst` that reports an error about `original_packet`, an IP packet of the
+/// same family, and returns its length. An MTU that does not fit into IPv4's 16 bits is written as 65,535.
 ///
 /// # Errors
 ///
@@ -82,7 +80,7 @@ pub fn emit_report(
     Ok(at + len)
 }
 
-/// ICMPv6's checksum covers the pseudo-header (RFC 4443 §2.3), ICMP's does not.
+/// Writes the checksum. ICMPv6's covers the pseudo-header (RFC 4443 §2.3), ICMP's does not.
 pub(super) fn fill_checksum(message: &mut [u8], src: IpAddr, dst: IpAddr) {
     let mut sum = match src {
         IpAddr::V4(_) => checksum::Sum::EMPTY,
@@ -117,7 +115,7 @@ fn wire_v6(kind: IcmpErrorKind) -> (u8, u8, u32) {
     match kind {
         IcmpErrorKind::NetUnreachable => (V6_UNREACHABLE, 0, 0),
         IcmpErrorKind::HostUnreachable => (V6_UNREACHABLE, 3, 0),
-        // The pointer is at the Next Header field.
+        // The pointer is the offset of the Next Header field.
         IcmpErrorKind::ProtocolUnreachable => (V6_PARAMETER_PROBLEM, 1, 6),
         IcmpErrorKind::PortUnreachable => (V6_UNREACHABLE, 4, 0),
         IcmpErrorKind::PacketTooBig { mtu } => (V6_TOO_BIG, 0, mtu),

@@ -14,8 +14,8 @@ pub use parse::{parse_v4, parse_v6};
 use crate::ip::Protocol;
 use core::net::IpAddr;
 
-/// An error report about a packet that this host sent, or so it says: it is for the receiver to check
-/// that the quoted packet is one of its own (RFC 5927 §4).
+/// An error report about a packet that this host seems to have sent. The receiver must check that the quoted
+/// packet is one of its own (RFC 5927 §4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IcmpError<'a> {
     /// What went wrong.
@@ -30,19 +30,19 @@ pub struct IcmpError<'a> {
     pub quoted: &'a [u8],
 }
 
-/// What an error report says, for IPv4 and IPv6 alike.
+/// The meaning of an error report, for both IPv4 and IPv6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum IcmpErrorKind {
     /// No route to the network.
     NetUnreachable,
-    /// The last router does not find the host.
+    /// The last router cannot reach the host.
     HostUnreachable,
-    /// The host does not speak the protocol.
+    /// The host does not support the protocol.
     ProtocolUnreachable,
-    /// Nobody listens on the port.
+    /// No application listens on the port.
     PortUnreachable,
-    /// A filter forbids it.
+    /// A filter forbids the traffic.
     AdminProhibited,
     /// The packet does not fit through the next link (RFC 1191, RFC 8201).
     PacketTooBig {
@@ -55,7 +55,7 @@ pub enum IcmpErrorKind {
     TimeExceeded,
     /// A field of the header is wrong.
     ParameterProblem,
-    /// Any other.
+    /// Any other report.
     Other {
         /// ICMP type.
         ty: u8,
@@ -65,8 +65,8 @@ pub enum IcmpErrorKind {
 }
 
 impl IcmpErrorKind {
-    /// Whether it says that trying on is useless (RFC 1122 §4.2.3.9). What a connection makes of
-    /// that is its decision: one that is established had better go on (RFC 5461 §4).
+    /// Whether it says that further attempts are useless (RFC 1122 §4.2.3.9). The connection decides what to do
+    /// with that; an established connection should continue (RFC 5461 §4).
     //= rfc9293 MUST-56
     #[inline]
     #[must_use]

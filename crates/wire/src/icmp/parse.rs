@@ -1,4 +1,4 @@
-//! Reading error reports.
+//! Reads error reports.
 
 use super::{
     HEADER, IcmpError, IcmpErrorKind, V4_PARAMETER_PROBLEM, V4_REDIRECT, V4_SOURCE_QUENCH, V4_TIME_EXCEEDED,
@@ -8,16 +8,16 @@ use crate::ip::{self, Protocol};
 use crate::{ParseError, checksum};
 use core::net::IpAddr;
 
-/// Quoted bytes of the transport header that every report has (RFC 792): for TCP the ports and the
-/// sequence number.
+/// Bytes of the transport header that every report quotes (RFC 792): for TCP, the ports and the sequence
+/// number.
 const MIN_QUOTE: usize = 8;
 
 /// Reads an ICMP error report: the payload of an IPv4 packet of protocol 1.
 ///
 /// # Errors
 ///
-/// [`ParseError::NotAnError`] for echo and other queries; else what is wrong with the message or the
-/// header it quotes.
+/// [`ParseError::NotAnError`] for echo and other queries; otherwise the fault of the message or of the header
+/// that it quotes.
 pub fn parse_v4(bytes: &[u8]) -> Result<IcmpError<'_>, ParseError> {
     let (head, body) = bytes.split_first_chunk::<HEADER>().ok_or(ParseError::Truncated)?;
     if !checksum::sum(bytes).is_valid() {
@@ -69,7 +69,7 @@ fn kind_v4(head: &[u8; HEADER]) -> Result<IcmpErrorKind, ParseError> {
         (V4_UNREACHABLE, 9 | 10 | 13) => IcmpErrorKind::AdminProhibited,
         (V4_TIME_EXCEEDED, _) => IcmpErrorKind::TimeExceeded,
         (V4_PARAMETER_PROBLEM, _) => IcmpErrorKind::ParameterProblem,
-        // Source quench says nothing any more (RFC 6633), a redirect nothing to a transport.
+        // Source quench has no meaning any more (RFC 6633), and a redirect has none for a transport protocol.
         //= rfc9293 MUST-55
         (V4_UNREACHABLE | V4_SOURCE_QUENCH | V4_REDIRECT, _) => IcmpErrorKind::Other { ty, code },
         _ => return Err(ParseError::NotAnError(ty)),
@@ -87,7 +87,7 @@ fn kind_v6(head: &[u8; HEADER]) -> Result<IcmpErrorKind, ParseError> {
         (V6_UNREACHABLE, 7) => IcmpErrorKind::SourceRouteFailed,
         (V6_TOO_BIG, _) => IcmpErrorKind::PacketTooBig { mtu: u32::from_be_bytes([a, b, c, d]) },
         (V6_TIME_EXCEEDED, _) => IcmpErrorKind::TimeExceeded,
-        // An unrecognised next header is what IPv4 calls an unreachable protocol.
+        // An unrecognised next header corresponds to IPv4's unreachable protocol.
         (V6_PARAMETER_PROBLEM, 1) => IcmpErrorKind::ProtocolUnreachable,
         (V6_PARAMETER_PROBLEM, _) => IcmpErrorKind::ParameterProblem,
         // Types below 128 are errors, known or not (RFC 4443 §2.1).

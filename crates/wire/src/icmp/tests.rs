@@ -57,7 +57,7 @@ fn emits_the_error_of_linux() {
     let lo = IpAddr::V6(Ipv6Addr::LOCALHOST);
     let mut out = [0xff; 200];
     let len = emit_error(IcmpErrorKind::PortUnreachable, lo, lo, &bytes[48..], &mut out).unwrap();
-    // All but the flow label, which we leave zero.
+    // Everything except the flow label, which we leave zero.
     assert_eq!(out[4..len], bytes[4..]);
     let bytes = hex(UNREACHABLE);
     let lo = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -96,7 +96,7 @@ fn codes() {
         (9, IcmpErrorKind::AdminProhibited),
         (10, IcmpErrorKind::AdminProhibited),
         (14, IcmpErrorKind::Other { ty: 3, code: 14 }),
-        // A router older than RFC 1191 names no MTU.
+        // A router older than RFC 1191 reports no MTU.
         (4, IcmpErrorKind::PacketTooBig { mtu: 0 }),
     ] {
         assert_eq!(kind_v4(3, code), Ok(kind));
@@ -117,7 +117,7 @@ fn codes() {
 //= rfc9293 MUST-56 test
 #[test]
 fn hard_errors() {
-    // RFC 1122 §4.2.3.9: of unreachables, protocol and port are hard; net, host and source route soft.
+    // RFC 1122 §4.2.3.9: of the unreachables, protocol and port are hard; net, host and source route are soft.
     let hard: Vec<_> = KINDS.into_iter().filter(|kind| kind.is_hard()).collect();
     assert_eq!(hard, [KINDS[2], KINDS[3], KINDS[4]]);
     assert!(!IcmpErrorKind::Other { ty: 3, code: 2 }.is_hard());
@@ -141,7 +141,7 @@ fn refuses_malformed_errors() {
     assert_eq!(with(8, 0x4f), Err(ParseError::Truncated));
     // A later fragment does not begin with the ports.
     assert_eq!(with(15, 1), Err(ParseError::Fragment));
-    // A quoted checksum or length may be anything.
+    // A quoted checksum or length may have any value.
     assert_eq!(with(18, 0), Ok(()));
     assert_eq!(with(11, 0xff), Ok(()));
     let mut wrong = good;
@@ -209,7 +209,7 @@ fn answers_ping() {
         let mut expected = message(dst, src, reply, 0, &body);
         let at = expected.len() - 4 - body.len();
         assert_eq!(packet.payload, expected.split_off(at));
-        // No answer to an answer, to a damaged request, or into too little room.
+        // There is no answer to a reply, to a damaged request, or if the buffer is too short.
         assert_eq!(echo_reply(&out.clone(), &mut out), None);
         let room = ping.len() - 1;
         assert_eq!(echo_reply(&ping, &mut out[..room]), None);

@@ -1,31 +1,31 @@
-//! Writing IP headers.
+//! Writes IP headers.
 
 use super::{Ecn, Protocol, V4_HEADER, V6_HEADER};
 use crate::tcp::put_words;
 use crate::{EmitError, checksum};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An IP header to write: without options or extension headers, DSCP and flow label zero.
+/// An IP header to write: without options or extension headers, with DSCP and flow label zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// Source address.
     pub src: IpAddr,
     /// Destination address, of the same family.
     pub dst: IpAddr,
-    /// What follows the header.
+    /// The protocol of the payload.
     pub protocol: Protocol,
     /// Time to live, or hop limit.
     pub hop_limit: u8,
     /// Explicit congestion notification.
     pub ecn: Ecn,
-    /// IPv4's don't-fragment flag; IPv6 packets are never fragmented on the way.
+    /// IPv4's don't-fragment flag. Routers never fragment IPv6 packets.
     pub dont_fragment: bool,
-    /// IPv4's identification; means nothing where `dont_fragment` is set (RFC 6864 §4.1) and in IPv6.
+    /// IPv4's identification; unused in IPv6 and if `dont_fragment` is set (RFC 6864 §4.1).
     pub identification: u16,
 }
 
 impl Header {
-    /// Length on the wire: 20 bytes for IPv4, 40 for IPv6. The family is the source's.
+    /// Length on the wire: 20 bytes for IPv4, 40 for IPv6. The source address determines the family.
     #[inline]
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "a header is never empty")]
@@ -37,7 +37,7 @@ impl Header {
     }
 
     /// Writes the header for a payload of `payload_len` bytes at the front of `out`; returns
-    /// [`len`](Self::len). `out` need not have room for the payload.
+    /// [`len`](Self::len). `out` does not need room for the payload.
     ///
     /// # Errors
     ///

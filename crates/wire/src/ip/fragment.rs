@@ -6,39 +6,40 @@ use core::net::IpAddr;
 
 /// Length of IPv6's Fragment header, bytes.
 const V6_FRAGMENT: usize = 8;
-/// The number of IPv6's Fragment header.
+/// Protocol number of IPv6's Fragment header.
 pub(super) const NUMBER: u8 = 44;
 
-/// A fragment of a packet, its headers checked and read.
+/// A fragment of a packet, with its headers checked and read.
 ///
-/// Its payload is never empty; it begins at a multiple of 8 bytes and, unless it is the last one, ends at one; and it
-/// ends within the longest packet that there is. In IPv6 the first fragment has all headers up to and including the
-/// transport header (RFC 7112 §5, RFC 8200 §4.5).
+/// Its payload is never empty. It begins at a multiple of 8 bytes and, unless it is the last one, also ends at
+/// one. It ends within the longest legal packet. In IPv6 the first fragment contains all headers up to and
+/// including the transport header (RFC 7112 §5, RFC 8200 §4.5).
 ///
-/// There is no smallest payload. Every IPv4 link carries 68 bytes, of which up to 60 are header (RFC 791 §3.2), and
-/// a router that splits a fragment again leaves pieces of any multiple of 8.
+/// There is no smallest payload. Every IPv4 link carries 68 bytes, of which up to 60 are header (RFC 791 §3.2),
+/// and a router that splits a fragment again may leave pieces of any multiple of 8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fragment<'a> {
-    /// Who claims to have sent it.
+    /// The claimed sender.
     pub src: IpAddr,
-    /// Whom it is for; of the same family as `src`.
+    /// The receiver; of the same family as `src`.
     pub dst: IpAddr,
     /// Identifies the packet, together with the addresses and, in IPv4, `next`. 16 bits in IPv4, 32 in IPv6.
     pub identification: u32,
-    /// The header that the payload of the whole packet begins with. In IPv6 only the first fragment's value counts, and
-    /// it may be the number of an extension header.
+    /// The header at the start of the whole packet's payload. In IPv6 only the first fragment's value counts,
+    /// and it may be the number of an extension header.
     pub next: Protocol,
-    /// The transport protocol; `None` in an IPv6 fragment that is not the first, because it does not say.
+    /// The transport protocol; `None` in an IPv6 fragment that is not the first, because it does not contain
+    /// it.
     pub transport: Option<Protocol>,
-    /// Where `payload` belongs in the payload of the whole packet, bytes.
+    /// Offset of `payload` in the payload of the whole packet, bytes.
     pub offset: u16,
-    /// Whether fragments follow behind it.
+    /// Whether more fragments follow behind it.
     pub more: bool,
     /// Time to live, or hop limit, as it arrived.
     pub hop_limit: u8,
     /// Explicit congestion notification.
     pub ecn: Ecn,
-    /// Its part of the payload.
+    /// This fragment's part of the payload.
     pub payload: &'a [u8],
 }
 
@@ -47,8 +48,9 @@ impl<'a> Fragment<'a> {
     ///
     /// # Errors
     ///
-    /// [`ParseError::BadFragment`] if it is an invalid fragment, or a whole packet; [`ParseError::ExtensionHeader`] if
-    /// it is an IPv6 packet without a Fragment header; all others as `Packet::parse`.
+    /// [`ParseError::BadFragment`] if it is an invalid fragment, or a whole packet;
+    /// [`ParseError::ExtensionHeader`] if it is an IPv6 packet without a Fragment header; all other errors as
+    /// for `Packet::parse`.
     #[cold]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let fragment = match version(bytes) {
@@ -66,13 +68,13 @@ impl<'a> Fragment<'a> {
         part && !self.payload.is_empty() && whole_units && !self.is_too_long()
     }
 
-    /// Whether the whole packet's length would not fit its field, which counts the header in IPv4 only.
+    /// Whether the whole packet would be too long for its length field, which counts the header only in IPv4.
     fn is_too_long(&self) -> bool {
         let header = if self.src.is_ipv4() { V4_HEADER } else { 0 };
         header + self.end() > 0xffff
     }
 
-    /// Where its payload ends in the payload of the whole packet, bytes.
+    /// Offset of the end of its payload in the payload of the whole packet, bytes.
     #[must_use]
     pub const fn end(&self) -> usize {
         self.offset as usize + self.payload.len()

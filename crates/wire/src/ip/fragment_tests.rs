@@ -38,7 +38,7 @@ fn error(fragment: &Fragment<'_>) -> ParseError {
     Fragment::parse(&bytes(fragment)).unwrap_err()
 }
 
-/// A first IPv6 fragment: this chain of headers, and then `payload` bytes.
+/// A first IPv6 fragment with this chain of headers and `payload` bytes behind it.
 fn first_v6(next: u8, chain: &[u8], payload: usize) -> Vec<u8> {
     let head = [next, 0, 0, 1, 1, 2, 3, 4];
     v6_packet(44, &[&head[..], chain, &vec![0; payload]].concat())
@@ -62,7 +62,7 @@ fn what_is_written_is_read_again() {
 
 #[test]
 fn the_smallest_pieces_of_a_router_are_legal() {
-    // RFC 791 §3.2: an MTU of 68 bytes, of which the header may take 60.
+    // RFC 791 §3.2: with an MTU of 68 bytes, the header may take 60.
     for of in [v4(0, true, &[0; 8]), v4(8, true, &[0; 8]), v4(16, false, &[0])] {
         assert_eq!(Fragment::parse(&bytes(&of)), Ok(of));
     }
@@ -72,7 +72,7 @@ fn the_smallest_pieces_of_a_router_are_legal() {
 #[test]
 fn what_no_sender_makes_is_refused() {
     for of in [v4, v6] {
-        // Empty; no multiple of 8 although others follow; beyond the longest packet.
+        // Empty; not a multiple of 8 although others follow; beyond the longest packet.
         assert_eq!(error(&of(24, false, &[])), ParseError::BadFragment);
         assert_eq!(error(&of(24, true, &[])), ParseError::BadFragment);
         assert_eq!(error(&of(24, true, &[0; 23])), ParseError::BadFragment);
@@ -89,7 +89,7 @@ fn what_no_sender_makes_is_refused() {
     }
     let mut out = vec![0; 100];
     assert_eq!(v4(0xfff8, false, &[0; 24]).emit(&mut out), Err(EmitError::TooLong));
-    // The longest packets: their length fits its field.
+    // The longest packets: their length just fits into its field.
     assert_eq!(v4(65_512, false, &[0; 3]).emit(&mut out), Ok(23));
     assert_eq!(v4(65_512, false, &[0; 4]).emit(&mut out), Err(EmitError::TooLong));
     assert_eq!(v6(65_528, false, &[0; 7]).emit(&mut out), Ok(55));
@@ -127,8 +127,8 @@ fn headers_are_checked_as_those_of_whole_packets() {
     let sum = checksum::sum(&routed[..24]).finish();
     routed[10..12].copy_from_slice(&sum.to_be_bytes());
     assert_eq!(Fragment::parse(&routed), Err(ParseError::SourceRoute));
-    // In front of the Fragment header, headers for routers are skipped, but a Routing header that asks us to forward is
-    // refused.
+    // In front of the Fragment header, headers for routers are skipped, but a Routing header that asks us to
+    // forward the packet is refused.
     let fragment = [&[6, 0, 0, 1, 1, 2, 3, 4], &[0; 24][..]].concat();
     let padding = [44, 0, 1, 4, 0, 0, 0, 0];
     assert!(Fragment::parse(&v6_packet(0, &[&padding[..], &fragment].concat())).is_ok());
@@ -139,7 +139,7 @@ fn headers_are_checked_as_those_of_whole_packets() {
     assert_eq!(Fragment::parse(&v6_packet(60, &long)), Err(ParseError::ExtensionHeader(60)));
 }
 
-/// RFC 7112 §5, RFC 8200 §4.5: all headers are in the first fragment.
+/// RFC 7112 §5, RFC 8200 §4.5: the first fragment contains all headers.
 #[test]
 fn the_first_ipv6_fragment_has_the_transport_header() {
     assert!(Fragment::parse(&first_v6(6, &[], 24)).is_ok());
@@ -152,9 +152,9 @@ fn the_first_ipv6_fragment_has_the_transport_header() {
     let fragment = Fragment::parse(&packet).unwrap();
     assert_eq!((fragment.next, fragment.transport), (Protocol::Other(60), Some(Protocol::Tcp)));
     assert_eq!(Fragment::parse(&first_v6(60, &options, 16)), Err(ParseError::BadFragment));
-    // The options go on in the next fragment.
+    // The options continue in the next fragment.
     assert_eq!(Fragment::parse(&first_v6(60, &[6, 9, 1, 4, 0, 0, 0, 0], 24)), Err(ParseError::BadFragment));
-    // Hop-by-Hop Options and Fragment headers stand in front.
+    // Hop-by-Hop Options and Fragment headers are legal only in front of the Fragment header.
     assert_eq!(Fragment::parse(&first_v6(0, &options, 24)), Err(ParseError::ExtensionHeader(0)));
     assert_eq!(
         Fragment::parse(&first_v6(44, &[6, 0, 0, 0, 0, 0, 0, 0], 24)),

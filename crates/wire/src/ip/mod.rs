@@ -19,32 +19,32 @@ pub(crate) const V4_HEADER: usize = 20;
 /// Length of an IPv6 header without extension headers, bytes.
 pub(crate) const V6_HEADER: usize = 40;
 
-/// A received packet, its header checked and read; with addresses of one family, or of any.
+/// A received packet, with its header checked and read. `A` is the address type of one family, or of both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<'a, A = IpAddr> {
-    /// Who claims to have sent it.
+    /// The claimed sender.
     pub src: A,
-    /// Whom it is for; of the same family as `src`.
+    /// The receiver; of the same family as `src`.
     pub dst: A,
-    /// What `payload` is.
+    /// The protocol of `payload`.
     pub protocol: Protocol,
     /// Time to live, or hop limit, as it arrived.
     pub hop_limit: u8,
     /// Explicit congestion notification.
     pub ecn: Ecn,
-    /// The transport header and what follows it; link-layer padding is cut off.
+    /// The transport header and the data behind it; link-layer padding is cut off.
     pub payload: &'a [u8],
 }
 
 impl<'a> Packet<'a> {
     /// Reads a whole IPv4 or IPv6 packet.
     ///
-    /// IPv4 options are skipped; IPv6 Hop-by-Hop Options, Destination Options, a Routing header that
-    /// has done its work and an atomic fragment's header (RFC 6946) are skipped too.
+    /// Skips IPv4 options. Also skips IPv6 Hop-by-Hop Options, Destination Options, a Routing header without
+    /// segments left, and the Fragment header of an atomic fragment (RFC 6946).
     ///
     /// # Errors
     ///
-    /// Everything else that is not plainly for a host to take: see [`ParseError`].
+    /// Any packet that a host cannot simply accept is an error: see [`ParseError`].
     #[inline(always)]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         match version(bytes) {
@@ -88,7 +88,7 @@ impl<'a, A: Into<IpAddr>> Packet<'a, A> {
     }
 }
 
-/// The version that a packet says it has; `None` for no bytes.
+/// The version field of a packet; `None` without any bytes.
 #[inline(always)]
 #[must_use]
 pub fn version(packet: &[u8]) -> Option<u8> {
@@ -106,7 +106,7 @@ pub enum Protocol {
     Udp,
     /// 58: ICMP for IPv6 (RFC 4443).
     Icmpv6,
-    /// Any other. Make it with [`Protocol::from_number`], so that it is none of the above.
+    /// Any other protocol. Use [`Protocol::from_number`], which never returns `Other` for one of the above.
     Other(u8),
 }
 
@@ -160,7 +160,7 @@ pub enum Ecn {
 }
 
 impl Ecn {
-    /// From the two low bits of `bits`; the others (the DSCP) are ignored.
+    /// The ECN field in the two low bits of `bits`; the other bits (the DSCP) are ignored.
     #[inline]
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
 
-/// An IPv4 packet with these options (whole words), flags word and payload, its checksum right.
+/// An IPv4 packet with these options (whole words), flags word and payload, and a correct checksum.
 fn v4(options: &[u8], flags: u16, payload: &[u8]) -> Vec<u8> {
     let header_len = 20 + options.len();
     let mut packet = vec![0x40 | (header_len / 4) as u8, 0];
@@ -84,15 +84,15 @@ fn refuses_malformed_ipv4() {
 #[test]
 fn refuses_fragments() {
     assert!(Packet::parse(&v4(&[], 0, b"")).is_ok());
-    // The reserved bit means nothing to us.
+    // The reserved bit is ignored.
     assert!(Packet::parse(&v4(&[], 0x8000, b"")).is_ok());
     for flags in [0x2000, 0x0001, 0x1fff, 0x6000] {
         assert_eq!(error(&v4(&[], flags, b"12345678")), ParseError::Fragment);
     }
-    // RFC 6946: offset 0 and no more fragments is a whole packet, whatever the identification.
+    // RFC 6946: a fragment with offset 0 and no more fragments is a whole packet, with any identification.
     let atomic = [6, 0, 0, 0, 1, 2, 3, 4, 0xaa];
     assert_eq!(Packet::parse(&v6(44, &atomic)).unwrap().payload, [0xaa]);
-    // Reserved bits are ignored, in the second byte and between offset and M flag.
+    // Reserved bits are ignored, in the second byte and between the offset and the M flag.
     assert!(Packet::parse(&v6(44, &[6, 9, 0, 6, 1, 2, 3, 4])).is_ok());
     for (high, low) in [(0, 1), (0, 8), (0x80, 0)] {
         let packet = v6(44, &[6, 0, high, low, 1, 2, 3, 4, 0xaa]);
@@ -118,7 +118,7 @@ fn ipv4_options() {
         let packet = v4(&[1, kind, 3, 4], 0, b"");
         assert_eq!(error(&packet), ParseError::SourceRoute);
     }
-    // Behind the end of the list nothing counts.
+    // Bytes behind the end of the list are ignored.
     assert!(Packet::parse(&v4(&[0, 131, 3, 4], 0, b"")).is_ok());
     for options in [[7, 0, 0, 0], [7, 1, 0, 0], [7, 5, 0, 0], [1, 1, 1, 7]] {
         assert_eq!(error(&v4(&options, 0, b"data")), ParseError::BadOption);
@@ -129,7 +129,7 @@ fn ipv4_options() {
 fn skips_extension_headers() {
     let padding = [60, 0, 1, 4, 0, 0, 0, 0];
     let destination = [43, 1, 0, 0, 5, 2, 0, 0, 0x1e, 8, 1, 2, 3, 4, 5, 6];
-    // The last option runs past the header's end.
+    // The last option reaches beyond the end of the header.
     assert_eq!(error(&v6(60, &destination)), ParseError::BadOption);
     let destination = [43, 1, 0, 0, 5, 2, 0, 0, 0x1e, 6, 1, 2, 3, 4, 5, 6];
     let routing = [6, 0, 0, 0, 0, 0, 0, 0];
@@ -143,18 +143,18 @@ fn skips_extension_headers() {
 fn refuses_extension_headers() {
     for number in [50, 51, 59] {
         assert_eq!(error(&v6(number, &[0; 16])), ParseError::ExtensionHeader(number));
-        // Behind another one too.
+        // Also behind another header.
         let chain = [number, 0, 1, 4, 0, 0, 0, 0];
         assert_eq!(error(&v6(60, &chain)), ParseError::ExtensionHeader(number));
     }
-    // Hop-by-Hop Options behind something else.
+    // Hop-by-Hop Options behind another header.
     let chain = [0, 0, 1, 4, 0, 0, 0, 0, 6, 0, 1, 4, 0, 0, 0, 0];
     assert_eq!(error(&v6(60, &chain)), ParseError::ExtensionHeader(0));
-    // A Routing header that wants us to forward; type 0 or another.
+    // A Routing header that asks us to forward the packet, of type 0 or another.
     for ty in [0, 2, 4] {
         assert_eq!(error(&v6(43, &[6, 0, ty, 1, 0, 0, 0, 0])), ParseError::SourceRoute);
     }
-    // Unknown options: only 00 in the high bits lets us skip them. 0xc2 is the jumbo payload.
+    // Unknown options: only 00 in the two high bits allows us to skip them. 0xc2 is the jumbo payload.
     for kind in [0x40, 0x9e, 0xc2] {
         let header = [6, 0, kind, 4, 0, 0, 0, 0];
         assert_eq!(error(&v6(0, &header)), ParseError::BadOption);
@@ -216,7 +216,7 @@ fn refuses_to_emit() {
     assert_eq!(header(a, a).emit(usize::MAX, &mut out), Err(EmitError::TooLong));
 }
 
-/// Numbers that stand for a protocol in both families.
+/// Protocol numbers that are valid in both families.
 fn protocol() -> impl Strategy<Value = Protocol> {
     let extension = |n: &u8| !matches!(n, 0 | 43 | 44 | 50 | 51 | 59 | 60);
     any::<u8>().prop_filter("extension header", extension).prop_map(Protocol::from)

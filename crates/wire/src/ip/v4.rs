@@ -1,13 +1,13 @@
-//! Reading IPv4 headers.
+//! Reads IPv4 headers.
 
 use super::{Ecn, Fragment, Packet, Protocol, V4_HEADER};
 use crate::{ParseError, checksum};
 use core::net::{IpAddr, Ipv4Addr};
 
-/// More-fragments flag and fragment offset, of the second word.
+/// The more-fragments flag and the fragment offset in the second word.
 const FRAGMENT: u32 = 0x3fff;
 
-/// Version 4 and a header of five words: without options, as nearly every header is.
+/// Version 4 and a header of five words: no options, as in nearly every header.
 const PLAIN: u8 = 0x45;
 
 #[inline(always)]
@@ -28,7 +28,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Packet<'_, Ipv4Addr>, ParseError> {
     })
 }
 
-/// The header as it stands, by words: what is looked at in several places is loaded once.
+/// The header as words, so that a word used in several places is loaded only once.
 #[inline(always)]
 fn words(head: &[u8; V4_HEADER]) -> [u32; 5] {
     let (words, _) = head.as_chunks::<4>();
@@ -40,10 +40,10 @@ fn address(word: u32) -> Ipv4Addr {
     Ipv4Addr::from(word.to_ne_bytes())
 }
 
-/// What follows a header without options, which is checked.
+/// Checks a header without options and returns what follows it.
 #[inline(always)]
 fn plain_payload(words: [u32; 5], bytes: &[u8]) -> Result<&[u8], ParseError> {
-    // Ethernet pads short frames, so there may be more bytes than the packet has.
+    // Ethernet pads short frames, so there may be more bytes than the packet's length.
     let packet = bytes.get(..total_len(words)).ok_or(ParseError::Truncated)?;
     let payload = packet.get(V4_HEADER..).ok_or(ParseError::BadHeaderLength)?;
     if !checksum::sum_of(words).is_valid() {
@@ -52,7 +52,7 @@ fn plain_payload(words: [u32; 5], bytes: &[u8]) -> Result<&[u8], ParseError> {
     if is_fragment(words) { Err(ParseError::Fragment) } else { Ok(payload) }
 }
 
-/// What follows any other header, which is checked with its options.
+/// Checks any other header with its options and returns what follows it.
 #[cold]
 #[inline(never)]
 fn payload(words: [u32; 5], bytes: &[u8]) -> Result<&[u8], ParseError> {
@@ -64,7 +64,7 @@ fn payload(words: [u32; 5], bytes: &[u8]) -> Result<&[u8], ParseError> {
     Ok(payload)
 }
 
-/// The options, which are not checked, and what follows the header. The header is checked.
+/// Checks the header and returns the options, which are not checked, and what follows the header.
 fn split(words: [u32; 5], bytes: &[u8]) -> Result<(&[u8], &[u8]), ParseError> {
     let [first, ..] = words;
     let header_len = usize::from(first.to_ne_bytes()[0] & 0xf) * 4;
@@ -114,7 +114,7 @@ fn is_fragment([_, second, ..]: [u32; 5]) -> bool {
     second & FRAGMENT.to_be() != 0
 }
 
-/// Every option is skipped but source routes, loose and strict: their only use today is to evade
+/// Skips all options except loose and strict source routes, which are refused: their only use today is to evade
 /// filters and to attract return traffic (RFC 7126 §4.3, §4.4).
 //= rfc9293 MUST-50
 fn check_options(mut options: &[u8]) -> Result<(), ParseError> {
@@ -133,10 +133,10 @@ fn check_options(mut options: &[u8]) -> Result<(), ParseError> {
     }
 }
 
-/// The header of a packet that an ICMP error quotes, and what of its payload is quoted.
+/// The header of a packet that an ICMP error quotes, and the quoted part of its payload.
 ///
-/// Neither its checksum nor its length is believed: routers on the way have changed the header, some
-/// in error, and the quotation is cut short anyway.
+/// Its checksum and its length are not checked: routers on the path have changed the header, some of them
+/// incorrectly, and the quotation is truncated.
 pub(crate) fn parse_quoted(bytes: &[u8]) -> Result<(IpAddr, IpAddr, Protocol, &[u8]), ParseError> {
     let head: &[u8; V4_HEADER] = bytes.first_chunk().ok_or(ParseError::Truncated)?;
     if head[0] >> 4 != 4 {

@@ -1,4 +1,4 @@
-//! Reading IPv6 headers and the chain of extension headers.
+//! Reads IPv6 headers and the chain of extension headers.
 
 use super::fragment::NUMBER as FRAGMENT;
 use super::{Ecn, Fragment, Packet, Protocol, V6_HEADER};
@@ -12,8 +12,8 @@ const AUTHENTICATION: u8 = 51;
 const NO_NEXT_HEADER: u8 = 59;
 const DESTINATION_OPTIONS: u8 = 60;
 
-/// A packet with more extension headers is refused: a host may set a limit (RFC 8504 §5.3), and each
-/// costs time. RFC 8200 §4.1 names at most five that we take.
+/// Largest number of extension headers. A packet with more is refused: a host may set a limit (RFC 8504 §5.3),
+/// and each header costs time. Of the headers in RFC 8200 §4.1 we accept at most five.
 const MAX_EXTENSION_HEADERS: usize = 6;
 
 #[inline]
@@ -21,14 +21,14 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Packet<'_, Ipv6Addr>, ParseError> {
     let Header { first, src, dst, rest } = split(bytes)?;
     let [_, class, _, _, len_high, len_low, next, hop_limit] = *first;
     let len = usize::from(u16::from_be_bytes([len_high, len_low]));
-    // A jumbogram has length 0 here and says its length in an option that is refused below.
+    // A jumbogram has length 0 here and its real length in an option that is refused below.
     let payload = rest.get(..len).ok_or(ParseError::Truncated)?;
     let (protocol, payload) = skip_extension_headers(next, payload)?;
     Ok(Packet { src, dst, protocol, hop_limit, ecn: Ecn::from_bits(class >> 4), payload })
 }
 
 struct Header<'a> {
-    /// What stands in front of the addresses.
+    /// The bytes in front of the addresses.
     first: &'a [u8; 8],
     src: Ipv6Addr,
     dst: Ipv6Addr,
@@ -78,8 +78,8 @@ pub(super) fn parse_fragment(bytes: &[u8]) -> Result<Fragment<'_>, ParseError> {
     Err(ParseError::ExtensionHeader(next))
 }
 
-/// The transport protocol of a first fragment, which must contain the transport header (RFC 7112 §5). Hop-by-Hop
-/// Options may only stand in front of the Fragment header, and a second Fragment header is refused.
+/// The transport protocol of a first fragment, which must contain the transport header (RFC 7112 §5).
+/// Hop-by-Hop Options are legal only in front of the Fragment header, and a second Fragment header is refused.
 fn transport(next: u8, payload: &[u8]) -> Result<Protocol, ParseError> {
     if matches!(next, HOP_BY_HOP | FRAGMENT) {
         return Err(ParseError::ExtensionHeader(next));
@@ -106,7 +106,7 @@ pub(crate) fn skip_extension_headers(next: u8, payload: &[u8]) -> Result<(Protoc
 fn walk(mut next: u8, mut payload: &[u8]) -> Result<(Protocol, &[u8]), ParseError> {
     for count in 0..=MAX_EXTENSION_HEADERS {
         match next {
-            // Hop-by-Hop Options come first or not at all (RFC 8200 §4.1).
+            // Hop-by-Hop Options are legal only as the first header (RFC 8200 §4.1).
             HOP_BY_HOP if count > 0 => return Err(ParseError::ExtensionHeader(next)),
             HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION_OPTIONS => {
                 if count == MAX_EXTENSION_HEADERS {
@@ -121,7 +121,7 @@ fn walk(mut next: u8, mut payload: &[u8]) -> Result<(Protocol, &[u8]), ParseErro
     Err(ParseError::ExtensionHeader(next))
 }
 
-/// Checks one extension header; gives the number of the next and what follows.
+/// Checks one extension header; returns the number of the next header and the bytes behind this one.
 fn skip_one(kind: u8, payload: &[u8]) -> Result<(u8, &[u8]), ParseError> {
     let [next, units, third, fourth, ..] = *payload else {
         return Err(ParseError::Truncated);
@@ -130,17 +130,17 @@ fn skip_one(kind: u8, payload: &[u8]) -> Result<(u8, &[u8]), ParseError> {
     let len = if kind == FRAGMENT { 8 } else { 8 + usize::from(units) * 8 };
     let (header, rest) = payload.split_at_checked(len).ok_or(ParseError::Truncated)?;
     match kind {
-        // Offset and more-fragments flag zero: an atomic fragment, whole in itself (RFC 6946).
+        // Offset and more-fragments flag are zero in an atomic fragment, which is a whole packet (RFC 6946).
         FRAGMENT if u16::from_be_bytes([third, fourth]) & 0xfff9 != 0 => Err(ParseError::Fragment),
-        // `fourth` is Segments Left: where more are left we would have to forward (RFC 8200 §4.4).
+        // `fourth` is Segments Left. With segments left we would have to forward the packet (RFC 8200 §4.4).
         ROUTING if fourth != 0 => Err(ParseError::SourceRoute),
         FRAGMENT | ROUTING => Ok((next, rest)),
         _ => check_options(header.get(2..).unwrap_or_default()).map(|()| (next, rest)),
     }
 }
 
-/// Options are known only as padding; of the others those are skipped that allow it in their two
-/// high bits (RFC 8200 §4.2).
+/// Knows only padding options. Of the other options it skips those whose two high bits allow that (RFC 8200
+/// §4.2).
 fn check_options(mut options: &[u8]) -> Result<(), ParseError> {
     const PAD_1: u8 = 0;
     loop {
@@ -155,7 +155,7 @@ fn check_options(mut options: &[u8]) -> Result<(), ParseError> {
     }
 }
 
-/// The header of a packet that an ICMPv6 error quotes, and what of its payload is quoted.
+/// The header of a packet that an ICMPv6 error quotes, and the quoted part of its payload.
 pub(crate) fn parse_quoted(bytes: &[u8]) -> Result<(IpAddr, IpAddr, Protocol, &[u8]), ParseError> {
     let Header { first, src, dst, rest } = split(bytes)?;
     let [version, _, _, _, _, _, next, _] = *first;

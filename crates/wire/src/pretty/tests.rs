@@ -107,7 +107,7 @@ fn data_sack_and_urgent() {
 
 #[test]
 fn packets_of_linux() {
-    // Their TCP checksums were left to a network card.
+    // The TCP checksums were left to a network card.
     assert_eq!(
         show(&hex(SYN)),
         "IP 127.0.0.1.35430 > 127.0.0.1.39729: Flags [S], seq 4222759306, win 65495, options \
@@ -185,6 +185,6 @@ fn the_carrier() {
     assert!(show(&damaged).ends_with(", no checksum"), "it was left to a socket");
     assert_eq!(show(&carried(&[9, 0, 0, 1])), [start, "4, carrier keep-alive"].concat());
     assert_eq!(show(&carried(&[9, 0, 0, 2])), [start, "4, carrier reset"].concat());
-    // What only looks like it is just a datagram.
+    // A datagram that only begins like the carrier's is shown as plain UDP.
     assert_eq!(show(&carried(&[8, 0, 0, 0, 1, 2])), [start, "6"].concat());
 }

@@ -6,18 +6,18 @@ use super::option::{
 use super::{FastOpen, FastOpenForm, MAX_OPTIONS, SackBlocks, Timestamps};
 use core::fmt;
 
-/// Up to 40 bytes of options, built one by one. Each method returns false, and writes nothing, if
-/// the option does not fit.
+/// Up to 40 bytes of options, built one by one. If an option does not fit, its method writes nothing and
+/// returns false.
 ///
-/// Timestamps and SACK are preceded by as many NOPs as put their 32-bit words on 32-bit boundaries:
-/// receivers, Linux and this crate among them, have a fast path for `NOP NOP timestamps`
-/// (RFC 7323 appendix A). The NOPs never cost an option its place, because the space ends on a
-/// boundary too. `Debug` shows only the length: there may be a cookie inside.
-// Aligned for the copies, as a cookie is.
+/// NOPs in front of timestamps and SACK align their 32-bit words: receivers, including Linux and this crate,
+/// have a fast path for `NOP NOP timestamps` (RFC 7323 appendix A). The NOPs never take the place of an option,
+/// because the option space also ends on a word boundary. `Debug` shows only the length, because the options
+/// may contain a cookie.
+// Aligned, so that it is copied in whole words, like a cookie.
 #[derive(Clone, Copy)]
 #[repr(align(8))]
 pub struct OptionsBuf {
-    /// Everything from `len` on is NOP: padding is there before it is asked for.
+    /// Everything from `len` on is NOP, so the padding is always ready.
     bytes: [u8; MAX_OPTIONS],
     len: u8,
 }
@@ -30,7 +30,7 @@ impl OptionsBuf {
         Self { bytes: [NOP; MAX_OPTIONS], len: 0 }
     }
 
-    /// Appends bytes that make up whole options.
+    /// Appends bytes that are whole options.
     #[inline]
     pub fn raw(&mut self, options: &[u8]) -> bool {
         let start = usize::from(self.len);
@@ -61,7 +61,8 @@ impl OptionsBuf {
         self.raw(&[SACK_PERMITTED, 2])
     }
 
-    /// Window shift; only for a SYN. At most 14 is legal (RFC 7323 §2.3), so more is written as 14.
+    /// Window shift; only for a SYN. The largest legal shift is 14 (RFC 7323 §2.3), so a larger one is written
+    /// as 14.
     //= rfc7323 2.3-g
     #[inline]
     pub fn window_scale(&mut self, shift: u8) -> bool {
@@ -82,8 +83,8 @@ impl OptionsBuf {
         fits
     }
 
-    /// As many of the blocks as fit, the first ones, aligned. Without blocks nothing is written.
-    /// False: there is not even room for one.
+    /// The first blocks, as many as fit, aligned. Without blocks nothing is written. Returns false if there is
+    /// no room for even one block.
     //= rfc2018 4-f
     pub fn sack(&mut self, blocks: &SackBlocks) -> bool {
         if blocks.is_empty() {
@@ -110,22 +111,21 @@ impl OptionsBuf {
         self.raw(OptionBytes::from(fast_open).as_slice())
     }
 
-    /// Bytes left.
+    /// Number of bytes left.
     #[inline]
     #[must_use]
     pub const fn remaining(&self) -> usize {
         MAX_OPTIONS - self.len as usize
     }
 
-    /// The options, padded with NOPs to whole 32-bit words; more can be appended still.
+    /// The options, padded with NOPs to whole 32-bit words. More options can still be appended.
     #[inline]
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.len).next_multiple_of(4)).unwrap_or_default()
     }
 
-    /// Makes the padding part of the options and returns them: what goes into
-    /// [`Header::emit`](super::Header::emit).
+    /// Makes the padding part of the options and returns them, for [`Header::emit`](super::Header::emit).
     //= rfc9293 MUST-69
     #[inline]
     pub fn finish(&mut self) -> &[u8] {
@@ -133,11 +133,11 @@ impl OptionsBuf {
         self.as_slice()
     }
 
-    /// Two bytes before a word boundary: kind and length stand there, the words behind them.
+    /// Pads to two bytes before a word boundary: kind and length take these two, and the words follow.
     #[inline]
     fn align(&mut self) {
         let len = self.len + (6 - self.len % 4) % 4;
-        // 38 + 2 is the end of the space; from 39 on nothing fits anyway.
+        // 38 + 2 is the end of the space; from 39 on no option fits.
         self.len = len.min(MAX_OPTIONS as u8);
     }
 }
@@ -162,9 +162,9 @@ impl fmt::Debug for OptionsBuf {
     }
 }
 
-/// Up to 24 bytes of options that a layer carries without knowing them, such as a credential's.
+/// Up to 24 bytes of options that a layer passes on without knowing them, such as the option with a credential.
 /// `Debug` shows only the length.
-// Aligned for the copies, as a cookie is.
+// Aligned, so that it is copied in whole words, like a cookie.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(align(8))]
 pub struct OptionBytes {
@@ -174,12 +174,12 @@ pub struct OptionBytes {
 }
 
 impl OptionBytes {
-    /// The most bytes there is room for; a Fast Open option takes at most 20.
+    /// Largest number of bytes; a Fast Open option takes at most 20.
     pub const CAPACITY: usize = 24;
     /// No option.
     pub const EMPTY: Self = Self { bytes: [0; Self::CAPACITY], len: 0 };
 
-    /// These bytes, which make up whole options; `None` for more than 24.
+    /// The given bytes, which must be whole options; `None` for more than 24.
     #[inline]
     #[must_use]
     pub fn new(options: &[u8]) -> Option<Self> {
@@ -194,25 +194,26 @@ impl OptionBytes {
         self.bytes.get(..self.len()).unwrap_or_default()
     }
 
-    /// How many bytes there are.
+    /// Number of bytes.
     #[inline]
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether there is none.
+    /// Whether there are no bytes.
     #[inline]
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Appends a Fast Open option, kind and length included; false, and nothing is written, if it does not fit.
+    /// Appends a Fast Open option, including kind and length. If it does not fit, writes nothing and returns
+    /// false.
     #[inline]
     pub fn append_fast_open(&mut self, fast_open: &FastOpen) -> bool {
         let cookie = fast_open.cookie_bytes();
-        // Nearly all: in one piece, and without copies of a length that nobody knows.
+        // Fast path for the usual cookie: written in one piece, without a copy of variable length.
         if let (FastOpenForm::Standard, Ok([a, b, c, d, e, f, g, h])) =
             (fast_open.form(), <[u8; 8]>::try_from(cookie))
         {
@@ -226,7 +227,7 @@ impl OptionBytes {
         head.len() + cookie.len() <= Self::CAPACITY - self.len() && self.append(head) && self.append(cookie)
     }
 
-    /// Appends whole options; false, and nothing is written, if they do not fit.
+    /// Appends whole options. If they do not fit, writes nothing and returns false.
     #[inline]
     pub fn append(&mut self, more: &[u8]) -> bool {
         let start = self.len();
@@ -240,7 +241,7 @@ impl OptionBytes {
 }
 
 impl From<&FastOpen> for OptionBytes {
-    /// The whole option, kind and length included; not padded.
+    /// The whole option, including kind and length, without padding.
     fn from(fast_open: &FastOpen) -> Self {
         let mut bytes = Self::EMPTY;
         bytes.append_fast_open(fast_open);

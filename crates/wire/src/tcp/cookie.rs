@@ -5,9 +5,9 @@ use core::hash::{Hash, Hasher};
 
 /// A Fast Open cookie: an even number of bytes from 4 to 16.
 ///
-/// Whoever holds it may send data in a SYN from its address, so `Debug` shows only the length, and
-/// comparing takes the same time wherever two cookies of one length differ.
-// Aligned, so that it is copied in whole words: overlapping ones wait for each other.
+/// A client that has the cookie may send data in a SYN from its address. So `Debug` shows only the length, and
+/// comparing two cookies of one length takes constant time.
+// Aligned, so that it is copied in whole words: overlapping words would wait for each other.
 #[derive(Clone, Copy)]
 #[repr(align(8))]
 pub struct Cookie {
@@ -26,7 +26,7 @@ impl Cookie {
     #[inline]
     #[must_use]
     pub fn new(cookie: &[u8]) -> Option<Self> {
-        // Nearly all: in one piece, and not put down and fetched again.
+        // Fast path for the usual length: built in one piece, without a detour through memory.
         if let Ok(eight) = <[u8; 8]>::try_from(cookie) {
             let bytes = u128::from(u64::from_le_bytes(eight)).to_le_bytes();
             return Some(Self { bytes, len: 8 });
@@ -72,8 +72,7 @@ impl fmt::Debug for Cookie {
     }
 }
 
-/// Which of its two option kinds a Fast Open option used. A server answers in the form in which it
-/// was asked.
+/// The option kind that a Fast Open option used. A server answers in the form of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum FastOpenForm {
     /// Kind 34 (RFC 7413 §4.1.1).
@@ -86,14 +85,14 @@ pub enum FastOpenForm {
 /// A Fast Open option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FastOpen {
-    /// Without a cookie: a client asks for one.
+    /// Without a cookie: a client requests one.
     Request(FastOpenForm),
     /// With a cookie: a client's proof, or a server's grant.
     Cookie(FastOpenForm, Cookie),
 }
 
 impl FastOpen {
-    /// The form in which the option came.
+    /// The form in which the option arrived.
     #[inline]
     #[must_use]
     pub const fn form(&self) -> FastOpenForm {
@@ -112,8 +111,8 @@ impl FastOpen {
         }
     }
 
-    /// From an option's data behind kind, length and experiment identifier; `None` if no cookie can
-    /// have that length.
+    /// Reads an option's data behind kind, length and experiment identifier; `None` if a cookie cannot have
+    /// that length.
     #[inline]
     pub(super) fn from_wire(form: FastOpenForm, data: &[u8]) -> Option<Self> {
         match data {

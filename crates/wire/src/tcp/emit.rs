@@ -13,19 +13,19 @@ pub struct Header {
     pub dst_port: u16,
     /// Number of the first byte, or of the SYN.
     pub seq: SeqNum,
-    /// Next number expected; means something only with ACK.
+    /// Next number expected; valid only with ACK.
     pub ack: SeqNum,
     /// The control bits.
     pub flags: Flags,
     /// The window field as it stands on the wire, already shifted.
     pub window: u16,
-    /// The urgent pointer; means something only with URG.
+    /// The urgent pointer; valid only with URG.
     pub urgent: u16,
 }
 
 impl Header {
-    /// Writes header and options at the front of `out`, the checksum zero, and returns their length:
-    /// 20 to 60 bytes. The payload goes behind it, then [`fill_checksum`] completes the segment.
+    /// Writes header and options at the front of `out`, with checksum zero, and returns their length: 20 to 60
+    /// bytes. The payload goes behind them; then [`fill_checksum`] completes the segment.
     ///
     /// # Errors
     ///
@@ -43,8 +43,8 @@ impl Header {
         Ok(len)
     }
 
-    /// The same with timestamps as the only option: what nearly every segment of a connection has,
-    /// written without a detour.
+    /// Like [`Header::emit`], with timestamps as the only option. Fast path: nearly every segment of a
+    /// connection has exactly these.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl Header {
     }
 }
 
-/// Two words at a time: the checksum reads eight bytes at once, and would wait for two narrow stores.
+/// Writes two words at a time: the checksum reads eight bytes at once, and would wait for two narrow stores.
 #[inline(always)]
 pub(crate) fn put_words<const W: usize>(out: &mut [u8], words: [u32; W]) {
     let (places, rest) = out.as_chunks_mut::<8>();
@@ -86,8 +86,8 @@ pub(crate) fn put_words<const W: usize>(out: &mut [u8], words: [u32; W]) {
     }
 }
 
-/// Writes the checksum of a whole segment (header, options, payload) between `src` and `dst`
-/// (RFC 9293 §3.1, MUST-2). Bytes too few for a TCP header stay as they are.
+/// Writes the checksum of a whole segment (header, options, payload) between `src` and `dst` (RFC 9293 §3.1,
+/// MUST-2). Bytes that are too few for a TCP header stay as they are.
 //= rfc9293 MUST-2
 #[inline(always)]
 pub fn fill_checksum(segment: &mut [u8], src: IpAddr, dst: IpAddr) {
@@ -98,8 +98,8 @@ pub fn fill_checksum(segment: &mut [u8], src: IpAddr, dst: IpAddr) {
     };
     let field = u16::from_be_bytes([*a, *b]);
     let mut sum = checksum::pseudo_header(src, dst, 6, len);
-    // What stands in the field is taken out of the sum. Zeroing it first would make the sum's wide
-    // loads wait for that narrow store.
+    // Subtract the old value of the field from the sum. If it were set to zero first, the sum's wide loads
+    // would wait for that narrow store.
     sum.add_u16(!field);
     sum.add_bytes(segment);
     if let Some(field) = segment.get_mut(16..18) {

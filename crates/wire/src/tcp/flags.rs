@@ -18,16 +18,16 @@ impl Flags {
     pub const RST: Self = Self(0x04);
     /// Push.
     pub const PSH: Self = Self(0x08);
-    /// The acknowledgement field means something.
+    /// The acknowledgement field is valid.
     pub const ACK: Self = Self(0x10);
-    /// The urgent pointer means something.
+    /// The urgent pointer is valid.
     pub const URG: Self = Self(0x20);
     /// ECN echo.
     pub const ECE: Self = Self(0x40);
     /// Congestion window reduced.
     pub const CWR: Self = Self(0x80);
 
-    /// From the byte on the wire; every value is legal.
+    /// The flags in a byte from the wire; every value is legal.
     #[inline]
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
@@ -55,7 +55,7 @@ impl Flags {
         self.0 & other.0 != 0
     }
 
-    /// The bits of both.
+    /// The bits of both sets.
     #[inline]
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
@@ -79,7 +79,7 @@ impl BitOrAssign for Flags {
     }
 }
 
-/// In tcpdump's letters: `S`, `S.`, `P.`, `F.`, `R`; `none` for no bit.
+/// Uses tcpdump's letters: `S`, `S.`, `P.`, `F.`, `R`; `none` without any bit.
 impl fmt::Display for Flags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::EMPTY {

@@ -27,7 +27,7 @@ use core::net::IpAddr;
 
 /// Length of a TCP header without options, bytes.
 pub(crate) const HEADER: usize = 20;
-/// The most options a header has room for, bytes.
+/// Largest length of a header's options, bytes.
 pub const MAX_OPTIONS: usize = 40;
 
 /// A received segment.
@@ -39,26 +39,26 @@ pub struct Segment<'a> {
     pub dst_port: u16,
     /// Number of the first byte, or of the SYN.
     pub seq: SeqNum,
-    /// Next number the sender expects; means something only with ACK.
+    /// Next number that the sender expects; valid only with ACK.
     pub ack: SeqNum,
     /// The control bits.
     pub flags: Flags,
-    /// The window field as it stands, not scaled.
+    /// The window field as received, not scaled.
     pub window: u16,
-    /// The urgent pointer; means something only with URG.
+    /// The urgent pointer; valid only with URG.
     pub urgent: u16,
     /// The options.
     pub options: Options<'a>,
     /// The data.
     pub payload: &'a [u8],
-    /// Its packet was marked on the way: congestion experienced (RFC 3168 §5). Whoever reads the packet's header
-    /// sets it.
+    /// A router marked its packet: congestion experienced (RFC 3168 §5). The code that reads the packet's
+    /// header sets this.
     pub ce: bool,
 }
 
 impl<'a> Segment<'a> {
-    /// Reads a segment, its checksum unchecked: for segments that were checked before, or by the
-    /// network card.
+    /// Reads a segment without checking its checksum: for segments that were checked before, or by the network
+    /// card.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl<'a> Segment<'a> {
         let options = header.get(HEADER..).unwrap_or_default();
         let flags = Flags::from_bits(head[13]);
         Ok(Self {
-            // Before the others, which would have to be put aside meanwhile.
+            // Parse the options before the other fields, which would otherwise have to be saved meanwhile.
             options: Options::parse(options, flags.contains(Flags::SYN)),
             src_port: u16::from_be_bytes([head[0], head[1]]),
             dst_port: u16::from_be_bytes([head[2], head[3]]),
@@ -105,8 +105,7 @@ impl<'a> Segment<'a> {
         Self::parse(bytes)
     }
 
-    /// How many sequence numbers the segment takes: payload bytes, SYN and FIN (RFC 9293 §3.4,
-    /// SEG.LEN).
+    /// Number of sequence numbers that the segment takes: payload bytes, SYN and FIN (RFC 9293 §3.4, SEG.LEN).
     #[inline]
     #[must_use]
     pub const fn len(&self) -> u32 {
@@ -115,7 +114,7 @@ impl<'a> Segment<'a> {
             + self.flags.contains(Flags::FIN) as u32
     }
 
-    /// Whether it takes no sequence number: a bare acknowledgement or reset.
+    /// Whether the segment takes no sequence number: a bare acknowledgement or a reset.
     #[inline]
     #[must_use]
     pub const fn is_empty(&self) -> bool {

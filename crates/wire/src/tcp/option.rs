@@ -16,16 +16,16 @@ pub(super) const EXPERIMENT_2: u8 = 254;
 /// Fast Open's experiment identifier.
 pub(super) const FAST_OPEN_EXID: u16 = 0xf989;
 
-/// NOP, NOP, the timestamps' kind and length.
+/// NOP, NOP, then kind and length of the timestamps.
 const ALIGNED_TIMESTAMPS: u32 = u32::from_be_bytes([NOP, NOP, TIMESTAMPS, 10]);
-/// The MSS option's kind and length.
+/// Kind and length of the MSS option.
 const MSS_FIRST: u32 = u32::from_be_bytes([MSS, 4, 0, 0]);
-/// SACK permitted, the timestamps' kind and length.
+/// SACK permitted, then kind and length of the timestamps.
 const SACK_AND_TIMESTAMPS: u32 = u32::from_be_bytes([SACK_PERMITTED, 2, TIMESTAMPS, 10]);
-/// NOP, the window scale's kind and length.
+/// NOP, then kind and length of the window scale.
 const ALIGNED_SCALE: u32 = u32::from_be_bytes([NOP, WINDOW_SCALE, 3, 0]);
 
-/// The largest shift that may be used (RFC 7323 §2.3).
+/// The largest legal shift (RFC 7323 §2.3).
 pub(super) const MAX_WINDOW_SCALE: u8 = 14;
 
 /// The timestamps option (RFC 7323 §3.2).
@@ -33,40 +33,40 @@ pub(super) const MAX_WINDOW_SCALE: u8 = 14;
 pub struct Timestamps {
     /// TSval: the sender's clock.
     pub value: u32,
-    /// TSecr: the receiver's clock, echoed; means something only with ACK.
+    /// TSecr: the receiver's clock, echoed; valid only with ACK.
     pub echo: u32,
 }
 
-/// The options of a segment: those that the engine knows, and all of them as bytes.
+/// The options of a segment: those that the engine knows, parsed, and all of them as bytes.
 ///
-/// `Debug` leaves the bytes out: there may be a cookie in them.
+/// `Debug` omits the bytes, because they may contain a cookie.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Options<'a> {
-    /// All option bytes, padding included.
+    /// All option bytes, including padding.
     pub raw: &'a [u8],
-    /// Maximum segment size, bytes; only on a SYN. Zero is no size and counts as absent.
+    /// Maximum segment size, bytes; only on a SYN. Zero counts as absent.
     pub mss: Option<u16>,
-    /// Window shift; only on a SYN. A larger one counts as 14 (RFC 7323 §2.3).
+    /// Window shift; only on a SYN. A larger shift than 14 counts as 14 (RFC 7323 §2.3).
     pub window_scale: Option<u8>,
-    /// SACK is welcome; only on a SYN (RFC 2018 §2).
+    /// SACK is permitted; only on a SYN (RFC 2018 §2).
     pub sack_permitted: bool,
     /// Timestamps.
     pub timestamps: Option<Timestamps>,
     /// There is a SACK option.
     sacks: bool,
-    /// Where in `raw` the Fast Open option that counts begins, plus one; 0 without any.
+    /// The position in `raw` of the valid Fast Open option, plus one; 0 without one.
     first_flight: u8,
-    /// The same of the ASAP option.
+    /// The position in `raw` of the last ASAP option, plus one; 0 without one.
     asap: u8,
 }
 
 impl<'a> Options<'a> {
-    /// Reads options. `syn`: they are of a segment with SYN. Reading stops at the first option with
-    /// an impossible length; those before it count (RFC 9293 §3.1, MUST-7; the way Linux does it).
+    /// Reads the options of a segment; `syn` says that it has the SYN flag. Reading stops at the first option
+    /// with an impossible length, and the options before it count (RFC 9293 §3.1, MUST-7; as in Linux).
     #[inline(always)]
     #[must_use]
     pub fn parse(raw: &'a [u8], syn: bool) -> Self {
-        // Compared by words: byte by byte it costs four times as much.
+        // Compare by words: comparing byte by byte costs four times as much.
         if let Ok(&[a, b, c, d, ts @ ..]) = <&[u8; 12]>::try_from(raw)
             && u32::from_be_bytes([a, b, c, d]) == ALIGNED_TIMESTAMPS
         {
@@ -75,7 +75,7 @@ impl<'a> Options<'a> {
         }
         let mut options = Self::none(raw);
         let mut known = 0;
-        // The SYN of Linux and of this crate; what follows is mostly Fast Open or nothing.
+        // Fast path for the SYN of Linux and of this crate. Usually only Fast Open or nothing follows.
         if let Some(&[a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t]) = raw.first_chunk()
             && syn
             && u32::from_be_bytes([a, b, 0, 0]) == MSS_FIRST
@@ -106,15 +106,15 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// Reads the options behind the first `known` bytes, one by one. Inlined, all that it calls, too, or the caller
-    /// would wait for narrow stores.
+    /// Reads the options behind the first `known` bytes, one by one. It must be inlined with everything that it
+    /// calls, or the caller would wait for narrow stores.
     //= rfc9293 MUST-4 MUST-5 MUST-6 MUST-7 MUST-64 MUST-68
     #[inline(always)]
     fn read(&mut self, known: usize, syn: bool) {
         let options = self;
         let raw = options.raw;
         let mut rest = raw.get(known..).unwrap_or_default();
-        // The same walk as `OptionIter`'s; known options are taken without naming the others.
+        // Walks the options like `OptionIter`, but does not build the unknown ones.
         loop {
             match *rest {
                 [NOP, ref after @ ..] => rest = after,
@@ -155,7 +155,7 @@ impl<'a> Options<'a> {
             //= rfc7323 2.3-h
             (WINDOW_SCALE, &[shift]) => self.window_scale = Some(shift.min(MAX_WINDOW_SCALE)),
             (SACK_PERMITTED, []) => self.sack_permitted = true,
-            // The last one counts, unless it is odd.
+            // The last option counts, unless its length is odd.
             //= rfc7413 4.1.1-a
             (FAST_OPEN, _) | (EXPERIMENT_2, [0xf9, 0x89, ..]) if data.len().is_multiple_of(2) => {
                 self.first_flight = at as u8 + 1;
@@ -165,15 +165,14 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// Whether there are selective acknowledgements.
+    /// Whether the segment has a SACK option.
     #[inline]
     #[must_use]
     pub const fn has_sack(&self) -> bool {
         self.sacks
     }
 
-    /// Selective acknowledgements; the last option counts. Taken from the bytes when asked for:
-    /// few segments have any.
+    /// The SACK blocks; the last SACK option counts. They are parsed only here, because few segments have any.
     #[must_use]
     pub fn sack(&self) -> SackBlocks {
         if !self.sacks {
@@ -186,8 +185,8 @@ impl<'a> Options<'a> {
         blocks.last().unwrap_or(SackBlocks::EMPTY)
     }
 
-    /// Fast Open; only on a SYN. An option with a cookie of an even length that no cookie can have
-    /// counts as "no Fast Open", an odd one is ignored, and the last option wins: what Linux does.
+    /// Fast Open; only on a SYN. An option whose cookie has an odd length is ignored, one with another illegal
+    /// length counts as no Fast Open, and the last option counts: as in Linux.
     #[must_use]
     #[inline(always)]
     pub fn fast_open(&self) -> Option<FastOpen> {
@@ -197,7 +196,7 @@ impl<'a> Options<'a> {
             _ => return None,
         };
         let data = rest.get(..usize::from(len).checked_sub(2)?)?;
-        // What has a length that no cookie can have is none.
+        // With a length that no cookie can have, there is no Fast Open.
         match (kind, data) {
             (FAST_OPEN, _) => FastOpen::from_wire(FastOpenForm::Standard, data),
             (EXPERIMENT_2, [0xf9, 0x89, data @ ..]) => FastOpen::from_wire(FastOpenForm::Experimental, data),
@@ -205,7 +204,7 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// The last ASAP option, only on a SYN: what follows the experiment identifier, for
+    /// The last ASAP option; only on a SYN. Returns what follows the experiment identifier, for
     /// [`Offer::parse`](crate::asap::Offer::parse) or [`Reply::parse`](crate::asap::Reply::parse).
     #[inline(always)]
     #[must_use]
@@ -217,7 +216,7 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// Every option in its order, unknown ones too.
+    /// All options in their order, including unknown ones.
     #[inline]
     #[must_use]
     pub const fn iter(&self) -> OptionIter<'a> {
@@ -252,10 +251,9 @@ impl fmt::Debug for Options<'_> {
     }
 }
 
-/// One option. A known kind with a length that it cannot have comes as `Unknown`.
+/// One option. A known kind with an illegal length is returned as `Unknown`.
 ///
-/// `Debug` shows the length of data that are not understood, not the data: there may be a credential
-/// in them.
+/// For data that is not understood, `Debug` shows only the length, because the data may contain a credential.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TcpOption<'a> {
@@ -263,7 +261,7 @@ pub enum TcpOption<'a> {
     Nop,
     /// Kind 2: maximum segment size, bytes (RFC 9293 §3.7.1).
     Mss(u16),
-    /// Kind 3: window shift as it stands, perhaps above 14 (RFC 7323 §2.2).
+    /// Kind 3: window shift as received, possibly above 14 (RFC 7323 §2.2).
     WindowScale(u8),
     /// Kind 4 (RFC 2018 §2).
     SackPermitted,
@@ -279,14 +277,14 @@ pub enum TcpOption<'a> {
         kind: u8,
         /// The experiment identifier.
         exid: u16,
-        /// What follows it.
+        /// The data behind the identifier.
         data: &'a [u8],
     },
-    /// Any other.
+    /// Any other option.
     Unknown {
         /// The option's kind.
         kind: u8,
-        /// What follows kind and length.
+        /// The data behind kind and length.
         data: &'a [u8],
     },
 }
@@ -309,15 +307,14 @@ impl fmt::Debug for TcpOption<'_> {
     }
 }
 
-/// The options of a segment, one after another; ends at the end-of-list option or at the first
-/// impossible length.
+/// Iterates over the options of a segment. Ends at the end-of-list option or at the first impossible length.
 #[derive(Clone)]
 pub struct OptionIter<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> OptionIter<'a> {
-    /// Over these option bytes.
+    /// Iterates over the given option bytes.
     #[inline]
     #[must_use]
     pub const fn new(raw: &'a [u8]) -> Self {

@@ -77,10 +77,10 @@ fn stops_at_the_first_impossible_length() {
         assert_eq!((options.mss, options.window_scale), (Some(1460), None), "{bad}");
         assert_eq!(options.iter().count(), 1);
     }
-    // The end of the list, too.
+    // The end-of-list option also stops it.
     let raw = hex("020405b4 00 030307");
     assert_eq!(Options::parse(&raw, true).window_scale, None);
-    // A wrong length that is possible only costs the option itself.
+    // An option with a wrong but possible length is ignored alone.
     let raw = hex("0203ff 030307");
     let options = Options::parse(&raw, true);
     assert_eq!((options.mss, options.window_scale), (None, Some(7)));
@@ -125,7 +125,7 @@ fn fast_open_forms() {
     assert_eq!(fast_open("2206 01020304"), Some(standard));
     assert_eq!(fast_open("fe08f989 01020304"), Some(experimental));
     assert_eq!((standard.form(), experimental.form()), (FastOpenForm::Standard, FastOpenForm::Experimental));
-    // Another experiment; the magic with the other experimental kind; no room for an identifier.
+    // Another experiment; Fast Open's identifier with the other experimental kind; too short for an identifier.
     assert_eq!(fast_open("fe04fa57"), None);
     assert_eq!(fast_open("fd04f989"), None);
     assert_eq!(fast_open("fe03f9"), None);
@@ -152,7 +152,7 @@ fn the_last_fast_open_option_wins() {
     let got = Cookie::new(&[1, 2, 3, 4]).map(|c| FastOpen::Cookie(FastOpenForm::Standard, c));
     assert_eq!(fast_open("2202 2206 01020304"), got);
     assert_eq!(fast_open("2206 01020304 2202"), request);
-    // An odd cookie is ignored, an even one of a wrong length counts as no option.
+    // An odd cookie is ignored. An even cookie of a wrong length counts as no option.
     assert_eq!(fast_open("2206 01020304 2205 010203"), got);
     assert_eq!(fast_open("2206 01020304 2204 0102"), None);
     assert_eq!(fast_open("2206 01020304 fe06f989 0102"), None);
@@ -201,7 +201,7 @@ fn what_does_not_fit_is_left_out() {
         syn_options(1460, true, Some(TS), Some(7), &more),
         syn_options(1460, true, Some(TS), Some(7), &[])
     );
-    // The budget with an ASAP option and an 8-byte cookie: exactly 40.
+    // The space with an ASAP option and an 8-byte cookie: exactly 40 bytes.
     let extra = [hex("fd08fa57 10000000"), OptionBytes::from(&cookie(8)).as_slice().to_vec()];
     let mut both = syn_options(1460, true, Some(TS), Some(7), &extra.concat());
     assert_eq!(both.remaining(), 2);
@@ -330,7 +330,7 @@ proptest! {
     fn the_fast_path_reads_as_the_loop(raw: [u8; 12]) {
         let mut aligned = raw;
         aligned[..4].copy_from_slice(&[1, 1, 8, 10]);
-        // A NOP more keeps the second from taking the fast path.
+        // One more NOP keeps the second from taking the fast path.
         let longer = [&[1][..], &aligned].concat();
         let fast = Options::parse(&aligned, true);
         let slow = Options::parse(&longer, true);
@@ -347,7 +347,7 @@ proptest! {
     ) {
         let known = [&[2, 4][..], &mss.to_be_bytes(), &[4, 2, 8, 10], &ts, &[1, 3, 3, shift]].concat();
         let usual = [&known[..], &tail].concat();
-        // A NOP in front is not what Linux sends.
+        // Linux does not send a NOP in front, so this does not take the fast path.
         let longer = [&[1][..], &usual].concat();
         for syn in [true, false] {
             let fast = Options::parse(&usual, syn);

@@ -2,8 +2,8 @@
 
 use crate::SeqNum;
 
-/// Up to four ranges of received data, the most recent first (RFC 2018 §3, §4). Four fill the
-/// option space; beside timestamps there is room for three.
+/// Up to four ranges of received data, the most recent first (RFC 2018 §3, §4). Four fill the option space;
+/// with timestamps there is room for three.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SackBlocks {
     blocks: [(SeqNum, SeqNum); Self::MAX],
@@ -11,13 +11,13 @@ pub struct SackBlocks {
 }
 
 impl SackBlocks {
-    /// The most blocks one segment has room for.
+    /// Largest number of blocks in one segment.
     pub const MAX: usize = 4;
     /// No block.
     pub const EMPTY: Self = Self { blocks: [(SeqNum::new(0), SeqNum::new(0)); Self::MAX], len: 0 };
 
-    /// Appends the block from `start` up to `end`, which is the number behind its last byte. False:
-    /// there are four already.
+    /// Appends the block from `start` up to `end`, the number behind its last byte. Returns false if there are
+    /// already four blocks.
     #[inline]
     pub fn push(&mut self, start: SeqNum, end: SeqNum) -> bool {
         let Some(free) = self.blocks.get_mut(usize::from(self.len)) else {
@@ -35,21 +35,21 @@ impl SackBlocks {
         self.blocks.get(..self.len()).unwrap_or_default()
     }
 
-    /// How many there are, 0 to 4.
+    /// Number of blocks, 0 to 4.
     #[inline]
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether there is none.
+    /// Whether there are no blocks.
     #[inline]
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// From an option's data: 8 bytes a block; bytes beyond four blocks are left.
+    /// Reads an option's data: 8 bytes a block. Bytes beyond four blocks are ignored.
     #[inline]
     pub(crate) fn from_wire(data: &[u8]) -> Self {
         let mut blocks = Self::EMPTY;

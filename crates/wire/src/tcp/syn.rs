@@ -7,27 +7,27 @@ use super::{HEADER, Header, MAX_OPTIONS, Timestamps};
 use crate::EmitError;
 use core::fmt;
 
-/// The options of a SYN or SYN-ACK, written in the order in which Linux sends them, so that middleboxes see what they
-/// know: without timestamps `mss,nop,nop,sackOK,nop,wscale,extra`, with them `mss,sackOK,TS,nop,wscale,extra`.
+/// The options of a SYN or SYN-ACK. They are written in Linux's order, so that middleboxes see a known pattern:
+/// without timestamps `mss,nop,nop,sackOK,nop,wscale,extra`, with timestamps `mss,sackOK,TS,nop,wscale,extra`.
 ///
-/// `Debug` shows of `extra` only the length: there may be a cookie in it.
+/// `Debug` shows only the length of `extra`, because it may contain a cookie.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SynOptions<'a> {
     /// Maximum segment size, bytes.
     pub mss: u16,
-    /// SACK is welcome.
+    /// SACK is permitted.
     pub sack_permitted: bool,
     /// Timestamps.
     pub timestamps: Option<Timestamps>,
-    /// Window shift. At most 14 is legal (RFC 7323 §2.3), so more is written as 14.
+    /// Window shift. The largest legal shift is 14 (RFC 7323 §2.3), so a larger one is written as 14.
     pub window_scale: Option<u8>,
-    /// More of them, say a Fast Open option; silently left out if they do not fit (the handshake then goes on
-    /// without).
+    /// More options, for example Fast Open. If they do not fit, they are silently omitted, and the handshake
+    /// continues without them.
     pub extra: &'a [u8],
 }
 
 impl<'a> SynOptions<'a> {
-    /// Length of all but `extra`, bytes: whole words.
+    /// Length of everything except `extra`, bytes: whole words.
     #[inline(always)]
     fn known_len(&self) -> usize {
         let sack_and_timestamps = match (self.sack_permitted, self.timestamps) {
@@ -38,13 +38,13 @@ impl<'a> SynOptions<'a> {
         4 + sack_and_timestamps + if self.window_scale.is_some() { 4 } else { 0 }
     }
 
-    /// What of `extra` is written: all or nothing.
+    /// The part of `extra` that is written: all or nothing.
     #[inline(always)]
     fn fitting(&self) -> &'a [u8] {
         if self.known_len() + self.extra.len() <= MAX_OPTIONS { self.extra } else { &[] }
     }
 
-    /// Length on the wire, padding included: 4 to 40 bytes.
+    /// Length on the wire, including padding: 4 to 40 bytes.
     #[inline(always)]
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "there is always the segment size")]
@@ -52,13 +52,13 @@ impl<'a> SynOptions<'a> {
         self.known_len() + self.fitting().len().next_multiple_of(4)
     }
 
-    /// The options in the field, to be sent later.
+    /// The options as bytes, to be sent later.
     //= rfc9293 MUST-14 SHLD-5
     #[must_use]
     pub fn to_buf(&self) -> OptionsBuf {
         let Self { mss, sack_permitted, timestamps, window_scale, extra } = *self;
         let mut options = OptionsBuf::new();
-        // At most 20 of 40 bytes up to `extra`: none of these can fail.
+        // At most 20 of the 40 bytes are used before `extra`, so none of these calls can fail.
         options.mss(mss);
         if sack_permitted {
             if timestamps.is_none() {
@@ -92,8 +92,8 @@ impl fmt::Debug for SynOptions<'_> {
 }
 
 impl Header {
-    /// [`Header::emit`] with these options and their padding, and without a detour for those of nearly every SYN:
-    /// words of eight bytes, which are what the checksum will read.
+    /// Like [`Header::emit`], with these options and their padding. Fast path for the options of nearly every
+    /// SYN: it writes words of eight bytes, the size that the checksum reads.
     ///
     /// # Errors
     ///
@@ -112,7 +112,7 @@ impl Header {
         let (head, rest) =
             out.split_first_chunk_mut::<{ HEADER + KNOWN }>().ok_or(EmitError::BufferTooSmall)?;
         let rest = rest.get_mut(..len - HEADER - KNOWN).ok_or(EmitError::BufferTooSmall)?;
-        // A word of padding, of which the options leave what they do not need.
+        // Write a word of padding first. The options overwrite what they need of it.
         if let Some(last) = rest.last_chunk_mut() {
             *last = [NOP; 4];
         }

@@ -66,7 +66,7 @@ fn refuses_malformed_segments() {
     let mut short = bytes.clone();
     short[12] = 0x40;
     assert_eq!(Segment::parse(&short), Err(ParseError::BadHeaderLength));
-    // The offloaded checksum is only the pseudo-header's.
+    // With checksum offload the field contains only the pseudo-header's sum.
     assert_eq!(Segment::parse_checked(&bytes, LO, LO), Err(ParseError::BadChecksum));
 }
 
@@ -76,7 +76,7 @@ fn checksum_covers_everything() {
     let mut bytes = hex(DATA)[20..].to_vec();
     fill_checksum(&mut bytes, LO, LO);
     assert_eq!(Segment::parse_checked(&bytes, LO, LO), Segment::parse(&bytes));
-    // What Linux leaves there for the card to complete is the uncomplemented pseudo-header sum.
+    // For the network card to complete, Linux leaves the uncomplemented pseudo-header sum there.
     let partial = !checksum::pseudo_header(LO, LO, 6, bytes.len() as u32).finish();
     assert_eq!(partial, 0xfe2d);
     let other = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
@@ -131,7 +131,7 @@ fn cookies_have_legal_lengths() {
     assert_eq!(cookie.as_bytes(), [1, 2, 3, 4]);
     assert_eq!(cookie, Cookie::new(&[1, 2, 3, 4]).unwrap());
     assert_ne!(cookie, Cookie::new(&[1, 2, 3, 5]).unwrap());
-    // The unused bytes are zero, which a longer cookie may be too.
+    // The unused bytes are zero, which the last bytes of a longer cookie may be, too.
     assert_ne!(cookie, Cookie::new(&[1, 2, 3, 4, 0, 0]).unwrap());
 }
 
@@ -161,7 +161,7 @@ fn debug_shows_no_cookie() {
         format!("{parsed:?}"),
         format!("{:?}", parsed.iter()),
     ] {
-        // In decimal, in hexadecimal, in either case.
+        // Not in decimal and not in hexadecimal, in upper or lower case.
         assert!(!text.contains("171") && !text.to_lowercase().contains("abab"), "{text}");
     }
     assert_eq!(format!("{cookie:?}"), "Cookie(8 bytes)");

@@ -9,8 +9,8 @@ use core::num::NonZeroU16;
 const CHALLENGE: [u8; 32] = context("firstflight ASAP v1 CHAL");
 const TOKEN: [u8; 32] = context("firstflight ASAP v1 VTOK");
 
-/// A client's random number for one request, the same in its repetitions and in all answers: who cannot read
-/// the request cannot answer it.
+/// A client's random number for one request. Retransmissions and all answers have the same number, so a host
+/// that cannot read the request cannot answer it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TransactionId(pub [u8; 8]);
 
@@ -41,13 +41,13 @@ impl fmt::Display for VantageId {
     }
 }
 
-/// What a verifier gives to a client to see whether it is where it says. It means something to that verifier
-/// only. All zero in 24 bytes means that there is none yet.
+/// A verifier's value with which a client proves that it is at its address. Only that verifier understands it.
+/// 24 zero bytes mean that there is no challenge yet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Challenge {
-    /// Which of the verifier's keys.
+    /// The number of the verifier's key.
     pub key: u8,
-    /// When it was made, seconds on a clock of the verifier's.
+    /// When it was made, seconds of a clock of the verifier.
     pub time: u32,
     /// First bytes of HMAC-SHA-256 over [`Challenge::input`].
     pub mac: [u8; 16],
@@ -57,8 +57,8 @@ impl Challenge {
     /// Length in a message, bytes.
     pub const LEN: usize = 24;
 
-    /// What is authenticated: `class` is the type of the message that the challenge is for, so that none for
-    /// a token is good for a certificate.
+    /// The authenticated input. `class` is the type of the message that the challenge is for, so that a
+    /// challenge for a token is not valid for a certificate.
     #[must_use]
     pub fn input(
         class: u8,
@@ -79,19 +79,19 @@ impl Challenge {
     }
 }
 
-/// Without the code: it is what lets a client pass.
+/// Omits the code, because it lets a client pass.
 impl fmt::Debug for Challenge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Challenge").field("key", &self.key).field("time", &self.time).finish_non_exhaustive()
     }
 }
 
-/// A vantage point's word that it has seen the client at its address, for the issuing verifier.
+/// A vantage point's statement, for the issuing verifier, that it has seen the client at its address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Token {
-    /// Whose.
+    /// The vantage point.
     pub vantage: VantageId,
-    /// Which of its keys.
+    /// The number of the vantage point's key.
     pub key: u8,
     /// When it was made, Unix seconds.
     pub time: u32,
@@ -103,7 +103,8 @@ impl Token {
     /// Length in a message, bytes.
     pub const LEN: usize = 24;
 
-    /// What is authenticated, with the key that the vantage point shares with the issuing verifier.
+    /// The authenticated input. The key for the code is the one that the vantage point shares with the issuing
+    /// verifier.
     #[must_use]
     pub fn input(vantage: VantageId, time: u32, client: IpAddr, key: &[u8; 32]) -> [u8; 86] {
         let mut input = [0; 86];
@@ -116,7 +117,7 @@ impl Token {
     }
 }
 
-/// Without the code, as with a challenge.
+/// Omits the code, as for a challenge.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { vantage, key, time, mac: _ } = self;
@@ -128,19 +129,19 @@ impl fmt::Debug for Token {
     }
 }
 
-/// The tokens of a request: one a vantage point, in ascending order of their numbers.
+/// The tokens of a request: one for each vantage point, in ascending order of their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tokens {
     places: [Option<Token>; Self::MAX],
 }
 
 impl Tokens {
-    /// As many as a certificate can count beside its issuer.
+    /// The largest number of tokens: a certificate can count as many vantage points beside its issuer.
     pub const MAX: usize = 7;
-    /// None.
+    /// No tokens.
     pub const NONE: Self = Self { places: [None; Self::MAX] };
 
-    /// Adds one; false if it is not of a higher number than those before, or there is no room.
+    /// Adds a token; false if its number is not higher than those before, or if there is no room.
     pub fn push(&mut self, token: Token) -> bool {
         let last = self.iter().last().map(|last| last.vantage);
         if last.is_some_and(|last| last >= token.vantage) {
@@ -155,7 +156,7 @@ impl Tokens {
         }
     }
 
-    /// All of them.
+    /// All tokens.
     pub fn iter(&self) -> impl Iterator<Item = &Token> {
         self.places.iter().flatten()
     }
@@ -166,13 +167,13 @@ impl Tokens {
         self.iter().find(|token| token.vantage == vantage)
     }
 
-    /// How many.
+    /// Number of tokens.
     #[must_use]
     pub fn len(&self) -> usize {
         self.iter().count()
     }
 
-    /// Whether there is none.
+    /// Whether there are no tokens.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.places[0].is_none()
@@ -200,7 +201,7 @@ numbered! {
 }
 
 impl Reason {
-    /// Whether it is about one vantage point's token.
+    /// Whether the reason is about a vantage point's token.
     #[must_use]
     pub const fn is_about_a_token(self) -> bool {
         matches!(self, Self::TokenMissing | Self::TokenWrong | Self::TokenExpired | Self::TokenUnknown)

@@ -1,4 +1,4 @@
-//! Bytes to messages.
+//! Reads messages from bytes.
 
 use super::parts::{Challenge, Reason, Token, Tokens, TransactionId, VantageId};
 use super::request::{ProbeRequest, Renewal, Request, VantageRequest};
@@ -11,10 +11,10 @@ use crate::asap::{CERTIFICATE_LEN, CertificateBody, VER_ALG};
 use core::net::SocketAddr;
 
 impl Message {
-    /// Reads the message that is the whole of `bytes`.
+    /// Reads the message in `bytes`, which must contain nothing else.
     ///
     /// # Errors
-    /// [`ParseError::Truncated`], or [`ParseError::Malformed`] for anything that this version does not have.
+    /// [`ParseError::Truncated`], or [`ParseError::Malformed`] for anything that this version does not define.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader(bytes);
         if reader.number()? != MESSAGE_MAGIC {
@@ -128,7 +128,7 @@ fn refused(reader: &mut Reader<'_>, transaction: TransactionId) -> Result<Refuse
     Ok(Refused { transaction, reason, vantage, retry_after })
 }
 
-/// What is left to read.
+/// The bytes that are still to be read.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {

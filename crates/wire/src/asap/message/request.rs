@@ -1,4 +1,4 @@
-//! What clients send.
+//! The messages that clients send.
 
 use super::parts::{Challenge, Token, Tokens, TransactionId};
 use super::write::{MessageBytes, Writer};
@@ -8,31 +8,31 @@ use core::fmt;
 
 const REQUEST: [u8; 32] = context("firstflight ASAP v1 VREQ");
 
-/// Length of what every request has behind the header.
+/// Length of the part that every request has behind the header, bytes.
 pub(super) const FIXED: usize = 64;
 
 /// A request for a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// Random.
+    /// A random number.
     pub transaction: TransactionId,
     /// The key to be certified.
     pub client_key: [u8; 32],
-    /// How long the certificate should last, seconds.
+    /// The requested duration of the certificate, seconds.
     pub wished: u32,
-    /// The verifier's challenge: none in the first request over UDP, and over TCP.
+    /// The verifier's challenge; `None` in the first request over UDP, and over TCP.
     pub challenge: Option<Challenge>,
     /// The tokens of the verifier's vantage points.
     pub tokens: Tokens,
-    /// The certificate that this one is to continue.
+    /// The certificate that the new one continues.
     pub old: Option<Renewal>,
     /// The signature of [`Request::client_key`] over [`Request::signing_input`].
     pub signature: [u8; 64],
-    /// Zeros follow up to this length.
+    /// The length of the message; zeros fill it up.
     pub(super) len: u16,
 }
 
-/// The certificate that a new one is to continue. Its address is the one that the request comes from.
+/// The certificate that a new one continues. Its address is the source address of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Renewal {
     /// The certificate.
@@ -42,11 +42,11 @@ pub struct Renewal {
 }
 
 impl Request {
-    /// The number of its type.
+    /// The type number of the message.
     pub const TYPE: u8 = 1;
 
-    /// A request that is not signed yet. `padded`: as long as one over UDP has to be. The old certificate's
-    /// signature is to be made, too.
+    /// A request that is not signed yet. With `padded` it has at least the length that requests over UDP need.
+    /// If there is an old certificate, its key must sign, too.
     #[must_use]
     pub fn new(
         transaction: TransactionId,
@@ -61,24 +61,24 @@ impl Request {
         let unsigned =
             Self { transaction, client_key, wished, challenge, tokens, old, signature: [0; 64], len: 0 };
         let least = if padded { REQUEST_MIN_UDP } else { 0 };
-        // 485 at most.
+        // At most 485.
         Self { len: unsigned.length().max(least) as u16, ..unsigned }
     }
 
-    /// Without padding, bytes.
+    /// Length without padding, bytes.
     pub(super) fn length(&self) -> usize {
         let old = if self.old.is_some() { CERTIFICATE_LEN + 64 } else { 0 };
         MESSAGE_HEADER_LEN + FIXED + self.tokens.len() * Token::LEN + 64 + old
     }
 
-    /// The whole length, padding included, bytes.
+    /// Length including padding, bytes.
     #[must_use]
     pub const fn padded_length(&self) -> usize {
         self.len as usize
     }
 
-    /// What both keys sign: a context, the verifier's key, and the message up to the first signature. So a
-    /// request is for one verifier, and for the address that its challenge was sent to.
+    /// The input that both keys sign: a context, the verifier's key, and the message up to the first signature.
+    /// So a request is valid only for one verifier, and for the address to which its challenge was sent.
     #[must_use]
     pub fn signing_input(&self, verifier_key: &[u8; 32]) -> SigningInput {
         let mut input = SigningInput { bytes: [0; SigningInput::MAX], len: 0 };
@@ -94,7 +94,7 @@ impl Request {
         writer.header(Self::TYPE, self.len, self.transaction);
         writer.put(&self.client_key);
         writer.put(&self.wished.to_be_bytes());
-        // Seven at most.
+        // At most seven tokens.
         writer.put(&[self.tokens.len() as u8, self.old.is_some().into(), 0, 0]);
         writer.challenge(self.challenge);
         if let Some(old) = &self.old {
@@ -116,7 +116,7 @@ impl Request {
     }
 }
 
-/// What is signed of a request.
+/// The part of a request that is signed.
 #[derive(Clone)]
 pub struct SigningInput {
     bytes: [u8; Self::MAX],
@@ -139,30 +139,31 @@ impl fmt::Debug for SigningInput {
     }
 }
 
-/// A request for a datagram from another address and port than those that are asked ([`super::Probe`]). Over UDP only.
+/// A request for a datagram from another address and port than the one that is asked ([`super::Probe`]). Only
+/// over UDP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProbeRequest {
-    /// Random.
+    /// A random number.
     pub transaction: TransactionId,
-    /// The verifier's challenge: none in the first request.
+    /// The verifier's challenge; `None` in the first request.
     pub challenge: Option<Challenge>,
-    /// Random: who has not seen the request cannot send the probe.
+    /// A random number: a host that has not seen the request cannot send the probe.
     pub nonce: [u8; 8],
-    /// Zeros follow up to this length.
+    /// The length of the message; zeros fill it up.
     pub(super) len: u16,
 }
 
 impl ProbeRequest {
-    /// The number of its type.
+    /// The type number of the message.
     pub const TYPE: u8 = 7;
 
-    /// A request.
+    /// A new request.
     #[must_use]
     pub const fn new(transaction: TransactionId, challenge: Option<Challenge>, nonce: [u8; 8]) -> Self {
         Self { transaction, challenge, nonce, len: REQUEST_MIN_UDP as u16 }
     }
 
-    /// What stands in its challenge where other requests have the client's key: the nonce, and zeros.
+    /// The value that its challenge covers in place of the client's key: the nonce, followed by zeros.
     #[must_use]
     pub fn key(&self) -> [u8; 32] {
         let mut key = [0; 32];
@@ -181,24 +182,24 @@ impl ProbeRequest {
     }
 }
 
-/// A request for a vantage point's token. It is not signed: a token is of no use without the key.
+/// A request for a vantage point's token. It is not signed, because a token is useless without the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VantageRequest {
-    /// Random.
+    /// A random number.
     pub transaction: TransactionId,
     /// The key to be certified.
     pub client_key: [u8; 32],
-    /// The vantage point's challenge: none in the first request over UDP, and over TCP.
+    /// The vantage point's challenge; `None` in the first request over UDP, and over TCP.
     pub challenge: Option<Challenge>,
-    /// Zeros follow up to this length.
+    /// The length of the message; zeros fill it up.
     pub(super) len: u16,
 }
 
 impl VantageRequest {
-    /// The number of its type.
+    /// The type number of the message.
     pub const TYPE: u8 = 5;
 
-    /// A request, as long as one over UDP has to be if it is to be `padded`.
+    /// A new request; with `padded` it has the length that requests over UDP need.
     #[must_use]
     pub const fn new(
         transaction: TransactionId,
@@ -216,7 +217,7 @@ impl VantageRequest {
         MessageBytes::build(usize::from(self.len), |writer| {
             writer.header(Self::TYPE, self.len, self.transaction);
             writer.put(&self.client_key);
-            // The wished duration and the counts of a request.
+            // The place of a request's duration and counts.
             writer.put(&[0; 8]);
             writer.challenge(self.challenge);
         })

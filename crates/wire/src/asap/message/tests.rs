@@ -1,4 +1,4 @@
-//! Every message there and back; no bytes make the reader panic, and what it takes is what was written.
+//! Writes and reads every message. No bytes make the reader panic, and it accepts only what the writer writes.
 
 use super::*;
 use crate::ParseError;
@@ -6,7 +6,7 @@ use crate::asap::{CertificateFlags, VerifierId, context};
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
-/// A certificate with this signature, otherwise plain.
+/// A certificate whose verifier id, key and signature consist of this byte.
 fn body(byte: u8) -> CertificateBody {
     let flags = CertificateFlags::new(3, true, true).unwrap();
     CertificateBody::new(VerifierId([byte; 4]), [byte; 32], 1_767_225_600, 1800, flags, [byte; 64]).unwrap()
@@ -102,7 +102,8 @@ proptest! {
         prop_assert_eq!(usize::from(u16::from_be_bytes([bytes[4], bytes[5]])), bytes.len());
     }
 
-    /// Bytes that the reader takes are those that the writer writes: nothing is overlooked.
+    /// If the reader accepts changed bytes, writing the message gives exactly these bytes: it ignores none of
+    /// them.
     #[test]
     fn a_changed_message_is_refused_or_another(message in messages(), at: prop::sample::Index, change in 1u8..) {
         let mut bytes = message.to_bytes().to_vec();
@@ -132,7 +133,7 @@ proptest! {
         }
     }
 
-    /// All of the message in front of the first signature, and nothing of the signatures.
+    /// The signed input contains everything in front of the first signature, and no part of the signatures.
     #[test]
     fn what_is_signed_is_what_stands_in_front_of_the_signatures(request in requests(), key: [u8; 32]) {
         let input = request.signing_input(&key);
@@ -149,7 +150,7 @@ fn id() -> TransactionId {
     TransactionId([1, 2, 3, 4, 5, 6, 7, 8])
 }
 
-/// The lengths and places of the specification.
+/// Checks the lengths and offsets of the specification.
 #[test]
 fn lengths_and_places() {
     let plain = Request::new(id(), [7; 32], 0x0102_0304, None, Tokens::NONE, None, true);
@@ -183,7 +184,7 @@ fn lengths_and_places() {
     assert_eq!(refused[16..], [10, 0, 1, 2, 0, 0, 0, 5]);
 }
 
-/// A message of one part more or of an unknown kind is none.
+/// A message with an extra part or of an unknown kind is malformed.
 #[test]
 fn what_this_version_does_not_have_is_malformed() {
     let token = Token { vantage: VantageId::new(1).unwrap(), key: 1, time: 2, mac: [3; 16] };

@@ -1,4 +1,4 @@
-//! Messages to bytes.
+//! Writes messages to bytes.
 
 use super::parts::{Challenge, Token, TransactionId};
 use super::{
@@ -16,7 +16,7 @@ pub struct MessageBytes {
 }
 
 impl MessageBytes {
-    /// `len` bytes, zero where `write` writes nothing.
+    /// A message of `len` bytes, with zeros where `write` writes nothing.
     pub(super) fn build(len: usize, write: impl FnOnce(&mut Writer<'_>)) -> Self {
         let mut bytes = [0; MESSAGE_MAX];
         write(&mut Writer::new(&mut bytes));
@@ -38,7 +38,7 @@ impl fmt::Debug for MessageBytes {
     }
 }
 
-/// Writes one thing behind the other. What does not fit is left out: the buffers fit the longest message.
+/// Writes values one behind another. A value that does not fit is omitted: the buffers fit the longest message.
 pub(super) struct Writer<'a> {
     bytes: &'a mut [u8],
     at: usize,
@@ -90,9 +90,9 @@ impl<'a> Writer<'a> {
 }
 
 impl ChallengeMessage {
-    /// The number of its type.
+    /// The type number of the message.
     pub const TYPE: u8 = 2;
-    /// Its length, bytes.
+    /// The length of the message, bytes.
     pub const LEN: usize = 64;
 
     /// The message.
@@ -110,9 +110,9 @@ impl ChallengeMessage {
 }
 
 impl CertificateMessage {
-    /// The number of its type.
+    /// The type number of the message.
     pub const TYPE: u8 = 3;
-    /// Its length, bytes.
+    /// The length of the message, bytes.
     pub const LEN: usize = 145;
 
     /// The message.
@@ -129,9 +129,9 @@ impl CertificateMessage {
 }
 
 impl Refused {
-    /// The number of its type.
+    /// The type number of the message.
     pub const TYPE: u8 = 4;
-    /// Its length, bytes.
+    /// The length of the message, bytes.
     pub const LEN: usize = 24;
 
     /// The message.
@@ -147,9 +147,9 @@ impl Refused {
 }
 
 impl TokenMessage {
-    /// The number of its type.
+    /// The type number of the message.
     pub const TYPE: u8 = 6;
-    /// Its length, bytes.
+    /// The length of the message, bytes.
     pub const LEN: usize = 40;
 
     /// The message.
@@ -163,9 +163,9 @@ impl TokenMessage {
 }
 
 impl Probe {
-    /// The number of its type.
+    /// The type number of the message.
     pub const TYPE: u8 = 8;
-    /// Its length, bytes.
+    /// The length of the message, bytes.
     pub const LEN: usize = 24;
 
     /// The message.

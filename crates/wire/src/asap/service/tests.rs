@@ -1,4 +1,4 @@
-//! What is published is read as it was meant, and nothing else is read.
+//! Checks that a published parameter is read back unchanged, and that invalid ones are refused.
 
 use super::*;
 use alloc::vec::Vec;
@@ -56,7 +56,7 @@ fn the_least_and_the_most_fit() {
     assert_eq!(VerifierIds::new(&[[0; 4]; VerifierIds::MAX + 1]), None);
 }
 
-/// Each change of one field, and what it is called.
+/// Changes one field at a time, and checks the error for it.
 #[test]
 fn what_this_version_does_not_have_is_malformed() {
     let bad = |at: usize, value: u8| {
@@ -76,10 +76,10 @@ fn what_this_version_does_not_have_is_malformed() {
     assert_eq!(bad(1, 0b1101), "UDP port of a service parameter");
     assert_eq!(bad(1, 0b1011), "carriage of a service parameter");
     assert_eq!(bad(7, 0), "carriage of a service parameter");
-    // An MSS of 160 bytes.
+    // The MSS field becomes 160 bytes.
     assert_eq!(bad(4, 0), "carriers or MSS of a service parameter");
     assert_eq!(bad(6, 33), "number of verifiers of a service parameter");
-    // Lower case only; the zone ends where the parameter does.
+    // The zone is in lower case only, and ends where the parameter ends.
     assert_eq!(bad(51, b'E'), "carriage zone");
     assert_eq!(bad(48, 0), "carriage zone");
     assert_eq!(bad(48, 0xc0), "carriage zone");
