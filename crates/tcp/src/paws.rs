@@ -13,8 +13,8 @@ impl Receive {
         (ts.value.wrapping_sub(self.ts_recent) as i32) < 0 && !self.ts_expired(now)
     }
 
-    /// After 24 days of silence the peer's clock may have wrapped: TS.Recent says nothing any more
-    /// (RFC 7323 §5.5).
+    /// After 24 days of silence the peer's clock may have wrapped, so TS.Recent is no longer valid (RFC 7323
+    /// §5.5).
     fn ts_expired(&self, now: Instant) -> bool {
         const DAYS_24: Duration = Duration::from_secs(24 * 86400);
         now - self.ts_recent_at >= DAYS_24

@@ -164,7 +164,7 @@ pub struct Undo {
     /// Retransmitted segments that the peer has not reported as duplicates (RFC 3708 §2); `None` before the
     /// first retransmission.
     pub repeated: Option<u32>,
-    /// What was sent again.
+    /// The ranges that were sent again.
     ranges: RangeSet,
 }
 

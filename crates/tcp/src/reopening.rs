@@ -1,12 +1,12 @@
 //! What a receiver does for a peer that waits for its closed window to open.
 //!
-//! A window update is a bare acknowledgement, so nothing retransmits it. If it is lost, the peer finds the open window
-//! with its next probe (RFC 9293 §3.8.6.1), and after a minute with a closed window the next probe may be two minutes
-//! away. So the update is repeated after the retransmission timeout with exponential backoff, a few times, until the
-//! peer goes on.
+//! A window update is a bare acknowledgement, so nothing retransmits it. If it is lost, the peer finds the open
+//! window with its next probe (RFC 9293 §3.8.6.1), and after a minute with a closed window the next probe may
+//! be two minutes away. So the update is repeated after the retransmission timeout with exponential backoff, a
+//! few times, until the peer continues.
 //!
-//! A peer that has sent nothing into the closed window gets one update: it has nothing to send, or the window was
-//! closed so shortly that its first probe is near.
+//! A peer that has sent nothing into the closed window gets one update: it has nothing to send, or the window
+//! was closed for so short a time that its first probe is near.
 
 use firstflight_wire::SeqNum;
 
@@ -50,8 +50,8 @@ impl Reopening {
         self.waits
     }
 
-    /// An update leaves at RCV.NXT `nxt`. Returns n if it is to be repeated after 2ⁿ timeouts, or `None` if the peer
-    /// has gone on or the update was repeated often enough.
+    /// An update leaves at RCV.NXT `nxt`. Returns n if it is to be repeated after 2ⁿ timeouts, or `None` if the
+    /// peer has continued or the update was repeated often enough.
     pub fn next(&mut self, nxt: SeqNum) -> Option<u8> {
         self.waits &= nxt == self.nxt && self.left > 0;
         self.waits.then(|| REPETITIONS.saturating_sub(self.left))
@@ -62,7 +62,7 @@ impl Reopening {
         self.left = self.left.saturating_sub(1);
     }
 
-    /// The peer has gone on. Returns whether it waited.
+    /// The peer has continued. Returns whether it waited.
     #[inline]
     pub fn end(&mut self) -> bool {
         core::mem::take(&mut self.waits)

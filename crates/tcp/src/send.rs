@@ -34,7 +34,7 @@ pub struct Send {
     /// Number of the buffer's first byte.
     start: SeqNum,
     buf: Ring,
-    /// What is under way.
+    /// The segments under way.
     pub flight: Flight,
     /// Loss recovery.
     pub recovery: Recovery,

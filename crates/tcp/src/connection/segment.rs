@@ -232,9 +232,9 @@ impl Connection {
         Err(DropReason::OutOfWindow)
     }
 
-    /// Whether `segment` repeats data that came in the SYN, and acknowledges our SYN-ACK. The data is old, but the client
-    /// has nothing else to send. RFC 9293 §3.10.7.4 would ignore the acknowledgement, and the handshake would wait for
-    /// the retransmission of the SYN-ACK.
+    /// Whether `segment` repeats data that came in the SYN, and acknowledges our SYN-ACK. The data is old, but
+    /// the client has nothing else to send. RFC 9293 §3.10.7.4 would ignore the acknowledgement, and the
+    /// handshake would wait for the retransmission of the SYN-ACK.
     #[cold]
     fn repeats_early_data(&self, segment: &Segment<'_>) -> bool {
         let begins_in_syn = segment.seq.gt(self.rcv.irs) && segment.seq.lt(self.rcv.nxt);

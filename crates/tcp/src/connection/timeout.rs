@@ -34,8 +34,8 @@ impl Connection {
         }
     }
 
-    /// An acknowledgement waited for data in vain, or a window update is repeated because the peer has not gone
-    /// on.
+    /// No data left in time to carry a delayed acknowledgement, or a window update is repeated because the peer
+    /// has not continued.
     fn acknowledge_late(&mut self) {
         if self.rcv.need == AckNeed::None {
             self.rcv.reopening.repeat();
