@@ -1,4 +1,4 @@
-//! The server's one decision about a first flight.
+//! The server's decision about a first flight.
 
 use crate::asap::{AsapPolicy, AsapShard, Candidate, Refused};
 use crate::cookie::Flow;
@@ -28,15 +28,15 @@ pub enum Offered {
     /// None.
     #[default]
     Nothing,
-    /// One that asks, or one with a block, which travels so.
+    /// A question whether the server understands ASAP, or a credential block, with its carrier.
     Offer(Offer, Carrier),
-    /// One of another version, or malformed. There may be a credential in the payload, so it is delivered by
-    /// no means.
+    /// An option of another version, or a malformed one. The payload may contain a credential, so it is never
+    /// delivered.
     Unreadable,
 }
 
 impl Offered {
-    /// Reads what [`Options::asap`](firstflight_wire::tcp::Options::asap) gives.
+    /// Parses the value of [`Options::asap`](firstflight_wire::tcp::Options::asap).
     #[must_use]
     pub fn read(option: Option<&[u8]>, carrier: Carrier) -> Self {
         match option.map(Offer::parse) {
@@ -46,33 +46,34 @@ impl Offered {
         }
     }
 
-    /// Whether the payload begins with a block, or may.
+    /// Whether the payload begins with a block, or may begin with one.
     #[must_use]
     pub const fn has_block(self) -> bool {
         matches!(self, Self::Offer(Offer::Block { .. }, _) | Self::Unreadable)
     }
 }
 
-/// A SYN for a listener, as far as the decision needs it.
+/// The parts of a SYN for a listener that the decision needs.
 #[derive(Debug, Clone, Copy)]
 pub struct FirstFlight<'a> {
     /// Its addresses.
     pub flow: Flow,
-    /// Its ports: the client's, the server's.
+    /// The client's port and the server's.
     pub ports: (u16, u16),
     /// Its sequence number.
     pub isn: SeqNum,
-    /// Its credential, but for a certificate.
+    /// Its credential, unless that is a certificate.
     pub presented: Presented<'a>,
     /// ASAP's option: whether the payload begins with a certificate.
     pub offered: Offered,
-    /// Its payload: data, behind the credential block if it offers one.
+    /// Its payload: the data, after the credential block if there is one.
     pub payload: &'a [u8],
-    /// A front handed it over: nothing came from the client's address. It is taken or not, without a trace.
+    /// A front handed it over, so nothing came from the client's address. If it is not accepted, it leaves no
+    /// state.
     pub relayed: bool,
     /// The listener's accept queue has no room.
     pub accept_queue_full: bool,
-    /// The listener answers with SYN cookies, which leave no state to skip a handshake with.
+    /// The listener answers with SYN cookies. It then keeps no state, so no client can skip the handshake.
     pub syn_cookie_pressure: bool,
 }
 
@@ -81,60 +82,61 @@ pub struct FirstFlight<'a> {
 pub struct Grant {
     /// The cookie.
     pub cookie: Cookie,
-    /// It becomes usable with [`Verifier::activate`], when the handshake is complete; `None`: it is usable
-    /// at once.
+    /// The cookie becomes usable with [`Verifier::activate`], when the handshake is complete. With `None` it
+    /// is usable at once.
     pub serial: Option<Serial>,
 }
 
-/// Judges one kind of credential.
+/// Checks one kind of credential.
 pub trait Verifier {
-    /// Judges the credential of `first`. It must not take what it cannot prove: a false `Valid` lets a
-    /// spoofed SYN through, a false `Invalid` costs the client one round trip.
+    /// Checks the credential of `first`. It must not accept a credential that it cannot prove: a false
+    /// `Valid` lets a spoofed SYN through, a false `Invalid` costs the client one round trip.
     fn verify(&self, first: &FirstFlight<'_>, clock: &Clock) -> Verdict;
 
-    /// Uses a credential that is good once, in one step, immediately before the first flight is accepted.
-    /// A false `No` costs a round trip; `Yes` is said at most once for a serial.
+    /// Redeems a one-time credential atomically, immediately before the first flight is accepted. A false
+    /// `No` costs a round trip. A serial gets `Yes` at most once.
     fn redeem(&self, _serial: Serial) -> Redemption {
         Redemption::No(Reason::Policy)
     }
 
-    /// The handshake in which `serial` was granted is complete. A job that comes back from here has no
-    /// answer to wait for.
+    /// The handshake in which `serial` was granted is complete. If a job is returned, nobody waits for its
+    /// answer.
     fn activate(&self, _serial: Serial) -> Option<JobRequest> {
         None
     }
 
-    /// Whether every credential it takes is good for one first flight, however many servers take it.
+    /// Whether each credential is good for only one first flight, however many servers accept such
+    /// credentials.
     fn is_once(&self) -> bool {
         false
     }
 
-    /// Whether it asks a store that a farm shares: [`JobRequest::Redeem`] and [`JobRequest::Activate`].
+    /// Whether it asks the shared store of a farm: [`JobRequest::Redeem`] and [`JobRequest::Activate`].
     fn needs_store(&self) -> bool {
         false
     }
 }
 
-/// What a [`Verifier`] says.
+/// The verdict of a [`Verifier`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The client may skip the handshake.
     Valid {
         /// A cookie for the SYN-ACK.
         grant: Option<Grant>,
-        /// The credential is good once: to be redeemed under this serial.
+        /// The credential is good once: redeem it under this serial.
         once: Option<Serial>,
     },
-    /// It may not.
+    /// The client may not skip the handshake.
     Invalid {
         /// Why.
         reason: Reason,
         /// A cookie for the SYN-ACK.
         grant: Option<Grant>,
     },
-    /// Somebody else has to say.
+    /// The decision needs a job, such as a question to a store.
     Pending {
-        /// Who, and what to ask.
+        /// The job.
         job: JobRequest,
         /// A cookie for the SYN-ACK.
         grant: Option<Grant>,
@@ -144,21 +146,21 @@ pub enum Verdict {
 /// The answer to [`Verifier::redeem`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Redemption {
-    /// It is used now.
+    /// The credential is redeemed now.
     Yes,
-    /// It cannot be.
+    /// It cannot be redeemed.
     No(Reason),
-    /// Somebody else has to say.
+    /// The decision needs a job, such as a question to a store.
     Ask(JobRequest),
 }
 
-/// Work for the driver, whose [`JobResult`] decides.
+/// Work for the driver. Its [`JobResult`] decides about the first flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum JobRequest {
     /// Verify a signature.
     Verify {
-        /// Under which the verifier keeps what is to be verified.
+        /// The key under which the verifier keeps the signature to verify.
         key: u64,
     },
     /// Set a replay guard's id if it is not set.
@@ -167,16 +169,17 @@ pub enum JobRequest {
         key: [u8; 16],
         /// How long it must be kept, milliseconds.
         keep_ms: u64,
-        /// How far its stamp is ahead of the present, milliseconds; negative if the stamp is in the past.
+        /// How far its stamp is ahead of the present, milliseconds. Negative if the stamp is in the past.
         ahead_ms: i64,
-        /// A store whose memory begins at some moment takes nothing that is stamped up to so much later.
+        /// A store whose memory begins at time b refuses stamps up to b + `reach_ms`. Milliseconds.
         reach_ms: u64,
-        /// The present by the asker's wall clock, Unix milliseconds, if the stamp was compared with that clock. The
-        /// id is then kept until the store's own clock shows `unix_ms + keep_ms`, and a store whose clock differs
-        /// from `unix_ms` by more than [`RemoteGuard::CLOCKS_APART`](crate::RemoteGuard::CLOCKS_APART) refuses.
+        /// The present by the wall clock of the member that asks, Unix milliseconds, if it compared the stamp
+        /// with that clock. The id is then kept until the store's own clock shows `unix_ms + keep_ms`, and a
+        /// store whose clock differs from `unix_ms` by more than
+        /// [`RemoteGuard::CLOCKS_APART`](crate::RemoteGuard::CLOCKS_APART) refuses.
         unix_ms: Option<u64>,
     },
-    /// Use a one-time cookie that was activated and not used yet.
+    /// Redeem a one-time cookie that was activated and not used yet.
     Redeem {
         /// Its serial.
         serial: Serial,
@@ -193,15 +196,15 @@ pub enum JobRequest {
 pub enum JobResult {
     /// The client may skip the handshake.
     Accept,
-    /// It may not, and why.
+    /// The client may not skip the handshake, for this reason.
     Refuse(Reason),
 }
 
-/// What has to be done before a SYN is decided about.
+/// Work that must be done before the decision about a SYN.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Work {
-    /// Ask a store, or whoever answers for it.
+    /// Ask a store, or the driver that answers for it.
     Ask(JobRequest),
     /// Verify signatures: [`crate::asap::verify`].
     Verify(Box<Candidate>),
@@ -210,9 +213,9 @@ pub enum Work {
 /// A listener's policies.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Policies<'a> {
-    /// For cookies; `None` where the application did not ask for Fast Open.
+    /// The policy for cookies. `None` if the application did not ask for Fast Open.
     pub fast_open: Option<&'a FastOpenPolicy>,
-    /// For certificates.
+    /// The policy for certificates.
     pub asap: Option<&'a AsapPolicy>,
 }
 
@@ -226,41 +229,42 @@ impl<'a> From<&'a FastOpenPolicy> for Policies<'a> {
 #[derive(Debug)]
 #[must_use]
 pub enum Admission {
-    /// Make the connection at once and deliver the data.
+    /// Create the connection at once and deliver the data.
     Accept {
-        /// A cookie for the SYN-ACK, in the form in which the client spoke.
+        /// A cookie for the SYN-ACK, in the option form that the client used.
         grant: Option<Grant>,
         /// Held until the client's ACK or the connection's end.
         place: Place,
     },
-    /// An ordinary handshake; the data is ignored. With [`Reason::QueueFull`] the SYN is dropped instead.
+    /// Do an ordinary handshake and ignore the data. With [`Reason::QueueFull`] the SYN is dropped instead.
     Fallback {
         /// Why.
         reason: Reason,
         /// A cookie for the SYN-ACK. Without one the SYN-ACK has no Fast Open option.
         grant: Option<Grant>,
-        /// Work whose answer nobody waits for: see [`spoil`].
+        /// A job whose answer nobody waits for: see [`spoil`].
         tell: Option<JobRequest>,
-        /// What the SYN-ACK says about a credential block.
+        /// The reply to a credential block, for the SYN-ACK.
         refused: Option<Refused>,
     },
     /// Park the SYN until the work is done.
     Pending {
-        /// What is to be done.
+        /// The work.
         work: Work,
         /// A cookie for the SYN-ACK, whatever the answer.
         grant: Option<Grant>,
-        /// Held while it is parked, and then as in `Accept`.
+        /// Held while the SYN is parked, and then as in `Accept`.
         place: Place,
     },
 }
 
-/// Decides about a SYN for a listener. `shard` is what this shard remembers of certificates.
+/// Decides about a SYN for a listener. `shard` is this shard's memory of certificates.
 ///
-/// In this order: SYN-cookie pressure, accept queue full (both whatever the SYN carries), the policy, the
-/// pending limits, the credential, its client's limit, and last, immediately before the data is taken,
-/// whether it was taken before. At a limit no cookie is granted (RFC 7413 §4.2.2: as if Fast Open were
-/// switched off). A SYN without credential and data is an ordinary one, at the limit too.
+/// The checks are made in this order: SYN-cookie pressure and a full accept queue (both whatever the SYN
+/// carries), the policy, the pending limits, the credential, the client's limit, and last, immediately before
+/// the data is accepted, whether it was accepted before. If a limit stops the first flight, no cookie is
+/// granted (RFC 7413 §4.2.2: as if Fast Open were switched off). A SYN without credential and data is an
+/// ordinary SYN, at a limit too.
 #[inline(always)]
 pub fn admit(
     policies: Policies<'_>,
@@ -284,13 +288,14 @@ pub fn admit(
         return admit_block(policies, first, shard, clock);
     }
     let unproved = policies.fast_open.filter(|policy| policy.no_cookie && !first.payload.is_empty());
-    // Of a block whose option was removed on the way, nobody may see a byte.
+    // The path may have removed the option of a credential block. The application must not get any byte of
+    // the block.
     let unproved = unproved.filter(|_| !first.payload.starts_with(&BLOCK_MAGIC.to_be_bytes()));
     if matches!(first.presented, Presented::None) && unproved.is_none() {
         let plain = first.payload.is_empty();
         let asks = matches!(first.offered, Offered::Offer(..)) && policies.asap.is_some();
         if plain && !asks {
-            // Said at once: nothing was shown that could be spoilt.
+            // The SYN carries no credential, so there is nothing to invalidate.
             let (grant, tell, refused) = (None, None, None);
             return Admission::Fallback { reason: Reason::NotRequested, grant, tell, refused };
         }
@@ -300,7 +305,8 @@ pub fn admit(
     let Some(policy) = policies.fast_open else {
         return refuse(Reason::Policy);
     };
-    // Looked at before the credential is, taken only after: a SYN that proves nothing occupies no place.
+    // Check for room before the credential, but reserve the place only after it: a SYN with a bad credential
+    // takes no place.
     //= rfc7413 4.2-c
     if let Err(reason) = policy.pending.has_room() {
         return refuse(reason);
@@ -313,13 +319,13 @@ pub fn admit(
     if let Verdict::Invalid { reason, grant } = verdict {
         return fallback(reason, grant);
     }
-    // Another shard may have taken the last place meanwhile.
+    // Another shard may have taken the last place in the meantime.
     let place = match policy.pending.reserve(first.flow.client) {
         Ok(place) => place,
         Err(reason) => return refuse(reason),
     };
     if let (Verdict::Valid { grant: None, once: None }, Replays::Allow) = (&verdict, &policy.replays) {
-        // Mostly. Said apart, so that no grant is moved that is not there.
+        // Fast path for the common case. It moves no grant and needs no replay check.
         return Admission::Accept { grant: None, place };
     }
     let (grant, decided) = match verdict {
@@ -334,8 +340,8 @@ pub fn admit(
     }
 }
 
-/// The same for a SYN whose payload begins with a credential block. A cookie beside it does not count, a
-/// request for one is answered.
+/// Like [`admit`], for a SYN whose payload begins with a credential block. A cookie in the same SYN is
+/// ignored. A request for a cookie is answered.
 fn admit_block(
     policies: Policies<'_>,
     first: &FirstFlight<'_>,
@@ -345,7 +351,7 @@ fn admit_block(
     let asked = matches!(first.presented, Presented::FastOpen(FastOpen::Request(_)));
     let grant = policies.fast_open.filter(|_| asked).and_then(|policy| policy.courtesy(first, clock));
     let refuse = |refused: Refused, reason, tell| {
-        // At a limit no cookie either.
+        // At a limit, grant no cookie either.
         let grant = grant.filter(|_| refused.status != Status::Overloaded);
         Admission::Fallback { reason, grant, tell, refused: Some(refused) }
     };
@@ -383,14 +389,15 @@ fn admit_block(
     }
 }
 
-/// Uses up what `first` carries without taking its data, which then comes by an ordinary handshake: a copy of
-/// this SYN must find nothing good when there is room again. A job that comes back has no answer to wait for.
+/// Invalidates the credential of `first` without accepting its data. The client sends the data again after an
+/// ordinary handshake, so a copy of this SYN must not be accepted when there is room again. If a job is
+/// returned, nobody waits for its answer.
 ///
-/// For whoever refuses or drops a SYN without asking [`admit`], too.
+/// Also call it for a SYN that is refused or dropped without a call of [`admit`].
 #[must_use]
 pub fn spoil(policies: Policies<'_>, first: &FirstFlight<'_>, clock: &Clock) -> Option<JobRequest> {
     if first.relayed {
-        // The same request comes straight from the client as well, and is to be found good.
+        // The client also sends this request directly to the server. That copy must stay valid.
         return None;
     }
     if first.offered.has_block() {
@@ -403,7 +410,7 @@ pub fn spoil(policies: Policies<'_>, first: &FirstFlight<'_>, clock: &Clock) -> 
     }
     let once = match policy.verify(first, clock) {
         Verdict::Valid { once, .. } => once,
-        // In no-cookie mode it would have been taken all the same.
+        // No-cookie mode accepts the data whatever the cookie is, so the guard must learn of it.
         _ if policy.no_cookie => None,
         _ => return None,
     };
@@ -413,7 +420,7 @@ pub fn spoil(policies: Policies<'_>, first: &FirstFlight<'_>, clock: &Clock) -> 
     }
 }
 
-/// The last step: a first flight that was executed before is not executed again, as far as the policy goes.
+/// The last step: refuses a first flight that was executed before, as far as the policy demands it.
 #[inline(always)]
 fn spend(
     policy: &FastOpenPolicy,
@@ -422,18 +429,18 @@ fn spend(
     clock: &Clock,
 ) -> Redemption {
     if let Some(serial) = once {
-        // No copy of it gets further either.
+        // The serial is redeemed once, which also stops copies of this SYN.
         return policy.verifier().redeem(serial);
     }
     let guard = match &policy.replays {
         Replays::Allow => return Redemption::Yes,
-        // The policy is not valid; it promises what this credential cannot hold.
+        // The policy is invalid: it promises at most once, but this credential can be used again.
         Replays::AtMostOnce => return Redemption::No(Reason::Policy),
-        // Nothing would be executed.
+        // Without data nothing is executed.
         Replays::NoDuplicates(_) if first.payload.is_empty() => return Redemption::Yes,
         Replays::NoDuplicates(guard) => guard,
     };
-    // A copy is stamped when it arrives, so the clock that never steps serves.
+    // A copy is stamped when it arrives, so the monotonic clock is sufficient.
     let now_ms = clock.mono.as_millis();
     match guard.test_and_set(guard.id(first), now_ms, now_ms) {
         Guarded::New => Redemption::Yes,

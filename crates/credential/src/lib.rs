@@ -1,15 +1,17 @@
-//! Who may skip the handshake: a credential in the first flight, and who checks it.
+//! Credentials in the first flight, and the checks that let a client skip the handshake.
 //!
 //! - Server: [`admit`] is the one function that decides about a SYN. It asks a [`Verifier`] (the
-//!   [`KeyRing`] of plain cookies unless the policy names another) and the [`PendingLimit`].
-//!   Its keys are fixed, or follow a [`Schedule`] that a whole farm derives from one [`FarmSecret`]: a
-//!   [`KeySource`] says which are valid now.
-//! - Client: the [`CredentialStore`] remembers what servers gave, and which of them to leave alone.
-//! - Both: an [`Outcome`] with a [`Reason`], for the API, the metrics and the logs alike.
+//!   [`KeyRing`] of plain cookies unless the policy names another) and the [`PendingLimit`]. A [`KeySource`]
+//!   says which keys are valid now: fixed keys, or those of a [`Schedule`] that a whole farm derives from one
+//!   [`FarmSecret`].
+//! - Client: the [`CredentialStore`] remembers the cookies of servers, and to which servers first flights
+//!   failed.
+//! - Both: an [`Outcome`] with a [`Reason`], used by the API, the metrics and the logs.
 //!
-//! No clock is read, no random number drawn, nothing sent: time comes in as an argument.
+//! The crate does no I/O, reads no clock and draws no random numbers: the caller passes the time as an
+//! argument.
 //!
-//! A new kind of credential is a file with its [`Verifier`], and a variant of [`Presented`].
+//! To add a kind of credential, add a file with its [`Verifier`] and a variant of [`Presented`].
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,9 @@
-//! What became of a first flight, and why: one enum for both ends, and for the API, the metrics and the
-//! logs alike.
+//! The outcome of a first flight, and its reason. Both ends use the same enums, and so do the API, the
+//! metrics and the logs.
 
 use core::fmt;
 
-/// What became of a first flight.
+/// The outcome of a first flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -12,10 +12,10 @@ pub enum Outcome {
     Undecided,
     /// The data skipped the handshake. At the client: the SYN-ACK acknowledged all of it.
     Accepted,
-    /// The same, by the numbers that the SYN-ACK acknowledged; something on the path removed its option.
+    /// The SYN-ACK acknowledged all of the data, but something on the path removed its option.
     AcceptedReplyStripped,
-    /// An ordinary handshake, and why; data of the first flight follows it. With [`Reason::Unknown`] it
-    /// cannot be said whether the server took the data.
+    /// An ordinary handshake, and the reason for it. The data of the first flight is sent after it. With
+    /// [`Reason::Unknown`] the server may or may not have accepted the data.
     Handshake(Reason),
 }
 
@@ -30,7 +30,8 @@ impl Outcome {
         }
     }
 
-    /// Why it was not accepted, or what was odd; `None` if it was, or is not decided.
+    /// Why it was not accepted, or what was unusual. `None` if it was accepted as usual, or is not decided
+    /// yet.
     #[must_use]
     pub const fn reason(self) -> Option<Reason> {
         match self {
@@ -74,7 +75,7 @@ macro_rules! reasons {
             /// Every reason.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// Its place in [`Reason::ALL`], for tables with a row for each reason.
+            /// Its index in [`Reason::ALL`], for tables with a row for each reason.
             #[must_use]
             pub const fn index(self) -> usize {
                 self as usize

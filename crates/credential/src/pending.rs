@@ -1,4 +1,4 @@
-//! How many first flights may wait for their client's ACK: of a listener, of a server, of one client
+//! Bounds on the first flights that wait for their client's ACK: of a listener, of a server, of one client
 //! (RFC 7413 §5.1, the Fast Open paper §§3.4.1 and 7.3).
 
 mod clients;
@@ -11,24 +11,25 @@ pub use clients::prefix;
 use core::net::IpAddr;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Client prefixes that a limit can tell apart at a time (the paper's §7.3 proposes 10,000).
+/// Client prefixes that a limit can distinguish at one time (the paper's §7.3 proposes 10,000).
 const CLIENTS: usize = 10_000;
-/// A client may borrow this part of the free places: one half.
+/// A client may borrow one half of the free places.
 const LENT: u32 = 2;
 
-/// A bound on connections that run before their handshake is complete. Shared by all shards of a listener;
-/// the limits may change while it runs.
+/// A bound on connections that run before their handshake is complete. All shards of a listener share it, and
+/// the limits may change while the listener runs.
 ///
-/// Three bounds in one: of these connections together, of those of one client prefix (an IPv4 address,
-/// an IPv6 /64), and, by [`PendingLimit::within`], of a whole server with several listeners. Whoever ends
-/// connections by RST keeps their places for a while, and so meets the bound of one client first.
+/// It has three bounds: on all these connections, on those of one client prefix (an IPv4 address, an IPv6
+/// /64), and, with [`PendingLimit::within`], on a whole server with several listeners. Connections that end
+/// by RST keep their places for a while, so a client that resets its connections reaches its own bound first.
 ///
-/// Many clients can have one address. So a client has some places of its own, and unless its bound is fixed it may
-/// borrow: it gets one more as long as it has less than half as many as are free. An office thus gets a third of all
-/// places while nobody else wants them. Attackers at `n` addresses get `n / (n + 2)` of them, and leave others their own.
-/// What is sent before the ACK to a client with a borrowed place is limited: see [`Place::is_borrowed`].
+/// Many clients can share one address. So a client has some places of its own, and may borrow more unless its
+/// bound is fixed. It gets one more place if it holds fewer than half as many as are free. An office thus
+/// gets a third of all places while no other client needs them. Attackers at `n` addresses get `n / (n + 2)`
+/// of the places, and leave the other clients their own. Before the ACK, a client with a borrowed place gets
+/// only a limited amount of data: see [`Place::is_borrowed`].
 ///
-/// Only numbers are shared, no data is published through them: relaxed ordering is enough.
+/// The atomics hold only numbers and publish no other data, so relaxed ordering is sufficient.
 #[derive(Debug)]
 pub struct PendingLimit {
     count: AtomicU32,
@@ -40,15 +41,15 @@ pub struct PendingLimit {
 }
 
 impl PendingLimit {
-    /// At most `limit` at a time; 0 switches Fast Open off. A client has a 32nd of them, but 4 to 8, of its own, and may
-    /// borrow.
+    /// At most `limit` places at a time. 0 switches Fast Open off. A client has a 32nd of the places of its
+    /// own, but at least 4 and at most 8, and may borrow.
     #[must_use]
     pub fn new(limit: u32) -> Self {
         Self::with(limit, (limit / 32).clamp(4, 8), true)
     }
 
-    /// At most `limit` at a time, of them `per_client` of one client prefix, which may not borrow. `u32::MAX` for both
-    /// leaves it all to [`PendingLimit::within`].
+    /// At most `limit` places at a time, and at most `per_client` for one client prefix, which may not
+    /// borrow. With `u32::MAX` for both, only [`PendingLimit::within`] limits.
     #[must_use]
     pub fn with_clients(limit: u32, per_client: u32) -> Self {
         Self::with(limit, per_client, false)
@@ -64,7 +65,7 @@ impl PendingLimit {
         }
     }
 
-    /// Every place counts in `server` too, which several listeners share.
+    /// Every place also counts in `server`, which several listeners share.
     #[must_use]
     pub fn within(mut self, server: Arc<PendingLimit>) -> Self {
         self.server = Some(server);
@@ -77,13 +78,13 @@ impl PendingLimit {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// The bound on all of them.
+    /// The bound on all connections.
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// The bound on those of one client prefix, at this moment.
+    /// The bound on the connections of one client prefix, at this moment.
     #[must_use]
     pub fn client_limit(&self) -> u32 {
         let own = self.clients.own();
@@ -93,28 +94,29 @@ impl PendingLimit {
         own.max(self.limit().saturating_sub(self.pending()) / LENT)
     }
 
-    /// Changes the bound. Places given out stay valid, even if they are more than it allows.
+    /// Changes the bound on all connections. Places that are already held stay valid, even if the new bound
+    /// is lower.
     pub fn set_limit(&self, limit: u32) {
         self.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// Fixes the bound on one client prefix, in the same way: clients may not borrow from then on.
+    /// Fixes the bound on one client prefix in the same way. Clients may not borrow from then on.
     pub fn set_client_limit(&self, limit: u32) {
         self.clients.set_own(limit);
         self.lends.store(false, Ordering::Relaxed);
     }
 
-    /// Keys the hash over client prefixes, so that nobody can choose addresses that collide. The first
-    /// key stays.
+    /// Sets the key of the hash over client prefixes, so that an attacker cannot choose addresses that
+    /// collide. The first key stays.
     pub(crate) fn key(&self, key: u64) {
         self.clients.key(key);
     }
 
-    /// Which bound leaves no room at this moment, if any; another shard may take the last place in the
-    /// next.
+    /// Checks that there is room at this moment. Another shard may take the last place immediately
+    /// afterwards.
     ///
     /// # Errors
-    /// The bound that is reached.
+    /// The bound that was reached.
     //= rfc7413 4.2-c
     pub fn has_room(&self) -> Result<(), Reason> {
         if self.pending() >= self.limit() {
@@ -126,8 +128,8 @@ impl PendingLimit {
     /// Takes a place for `client`.
     ///
     /// # Errors
-    /// The bound that is reached.
-    // Inlined: a place is made where it stays.
+    /// The bound that was reached.
+    // Inlined, so that the place is built in its final location.
     #[inline(always)]
     pub fn reserve(self: &Arc<Self>, client: IpAddr) -> Result<Place, Reason> {
         let server = match &self.server {
@@ -143,8 +145,8 @@ impl PendingLimit {
         Ok(Place { of: Arc::clone(self), entry, borrowed, server })
     }
 
-    /// The same of a whole server. A client's bound over all listeners is the server's own, and told apart from the
-    /// listener's.
+    /// Takes a place of a whole server for one of its listeners. The bound on all its connections is reported
+    /// as [`Reason::ServerLimit`]. A client's bound over all listeners is the server's own.
     #[inline(never)]
     fn reserve_for_listener(self: &Arc<Self>, client: IpAddr) -> Result<Box<Place>, Reason> {
         match self.reserve(client) {
@@ -158,35 +160,36 @@ impl PendingLimit {
         let limit = self.limit();
         self.count
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
-                // Below the limit, so adding one cannot overflow.
+                // The count is below the limit, so adding one cannot overflow.
                 (count < limit).then(|| count + 1)
             })
             .is_ok()
     }
 }
 
-/// A place among the pending first flights. Given back exactly once: when dropped, or earlier by
-/// [`Place::release`].
+/// A place among the pending first flights. It is given back exactly once: on drop, or by [`Place::release`].
 #[derive(Debug)]
 #[must_use = "dropping it gives the place back"]
 pub struct Place {
     of: Arc<PendingLimit>,
     entry: u32,
     borrowed: bool,
-    /// Given back with this one. Boxed, so that a connection without a server-wide bound stays small.
+    /// The server's place, given back with this one. It is boxed, so that a connection without a server-wide
+    /// bound stays small.
     server: Option<Box<Place>>,
 }
 
 impl Place {
-    /// Whether its client had all of its own places when it got this one. The client may be an office, or a victim of
-    /// reflection: its own places bound what an attacker can have sent there at will. So what is sent before its ACK
-    /// should be at most a small multiple of what was received.
+    /// Whether its client already held all of its own places when it got this one. The client may be an
+    /// office, or the victim of a reflection attack. Its own places bound how much data an attacker can
+    /// direct there without a further limit. So the data sent before the client's ACK should be at most a
+    /// small multiple of the data received.
     #[must_use]
     pub fn is_borrowed(&self) -> bool {
         self.borrowed || self.server.as_ref().is_some_and(|server| server.is_borrowed())
     }
 
-    /// Gives it back: the client's ACK came, or the connection ended.
+    /// Gives the place back: the client's ACK arrived, or the connection ended.
     pub fn release(self) {
         drop(self);
     }
@@ -194,7 +197,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Each place was counted once and is dropped once, so neither can pass zero.
+        // Each place was counted once and is dropped once, so neither count can go below zero.
         self.of.count.fetch_sub(1, Ordering::Relaxed);
         self.of.clients.release(self.entry);
     }

@@ -12,39 +12,42 @@ use firstflight_wire::Clock;
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum Replays {
-    /// As often as it comes: for requests that change nothing (RFC 7413 §6.1).
+    /// As often as it arrives: for requests that change nothing (RFC 7413 §6.1).
     #[default]
     Allow,
-    /// Copies that the network makes within 2 MSL are refused: same four-tuple, sequence number and data. An
-    /// attacker who changes any of them is not stopped: a plain cookie lives for days.
+    /// Refuses copies that the network makes within 2 MSL: they have the same four-tuple, sequence number and
+    /// data. This does not stop an attacker who changes any of these, because a plain cookie is valid for
+    /// days.
     NoDuplicates(Arc<dyn ReplayGuard>),
-    /// Once, whoever sends it: only with credentials that are good once ([`Verifier::is_once`]).
+    /// At most once, even if an attacker sends copies. Needs credentials that are good once
+    /// ([`Verifier::is_once`]).
     AtMostOnce,
 }
 
-/// Which resets keep their place among the pending first flights for a while. With a stolen cookie the
-/// reset comes from the address's owner, and would let the next spoofed SYN in (the Fast Open paper
-/// §3.4.1).
+/// Which connections that end by RST keep their place among the pending first flights for a while. If an
+/// attacker uses a stolen cookie, the owner of the address sends the RST. Without the quarantine, each RST
+/// would free a place for the next spoofed SYN (the Fast Open paper §3.4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Quarantine {
-    /// Of connections that the application had accepted, as in Linux.
+    /// Connections that the application had accepted, as in Linux.
     #[default]
     Accepted,
-    /// Of every connection, as the paper asks.
+    /// Every connection, as the paper demands.
     Every,
 }
 
-/// A policy that cannot hold what it promises. Whoever configured it is at fault.
+/// A policy that cannot keep its promise. The configuration is at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PolicyError {
-    /// At most once, with cookies that are good for days.
+    /// At most once, with cookies that are valid for days.
     AtMostOnceNeedsOneTime,
     /// At most once, in no-cookie mode.
     AtMostOnceWithoutCookie,
-    /// Certificates, in no-cookie mode: a block whose option was removed would be taken for data.
+    /// Certificates, in no-cookie mode. If the path removes the option, the credential block would be
+    /// delivered as data.
     AsapWithoutCookie,
-    /// A farm's store is to be asked, and there is none.
+    /// The policy asks the shared store of a farm, but there is none.
     NeedsStore,
 }
 
@@ -70,14 +73,14 @@ pub struct FastOpenPolicy {
     pub keys: Arc<KeyRing>,
     /// How many first flights may wait for their client's ACK.
     pub pending: Arc<PendingLimit>,
-    /// Takes data without a cookie, or with any. Only for closed networks: nothing proves the client's
-    /// address, so the listener answers spoofed SYNs with data. Off by default.
+    /// Accepts data without a cookie, and with any cookie. Use it only in closed networks: nothing proves the
+    /// client's address, so the listener answers spoofed SYNs with data. Off by default.
     pub no_cookie: bool,
-    /// Asked instead of `keys` when there is one.
+    /// If set, it is asked instead of `keys`.
     pub verifier: Option<Arc<dyn Verifier + Send + Sync>>,
     /// How often one first flight may be executed.
     pub replays: Replays,
-    /// Which resets keep their place for a while.
+    /// Which connections that end by RST keep their place for a while.
     pub quarantine: Quarantine,
 }
 
@@ -96,10 +99,10 @@ impl FastOpenPolicy {
         }
     }
 
-    /// Whether it can hold what it promises.
+    /// Checks that the policy can keep its promise.
     ///
     /// # Errors
-    /// What excludes what.
+    /// The settings that exclude each other.
     pub fn validate(&self) -> Result<(), PolicyError> {
         if !matches!(self.replays, Replays::AtMostOnce) {
             return Ok(());
@@ -113,7 +116,7 @@ impl FastOpenPolicy {
         }
     }
 
-    /// Whether it asks a store that a farm shares: without one every first flight falls back.
+    /// Whether it asks the shared store of a farm. Without a store every first flight falls back.
     #[must_use]
     pub fn needs_store(&self) -> bool {
         let guard = match &self.replays {
@@ -123,7 +126,7 @@ impl FastOpenPolicy {
         guard || self.verifier().needs_store()
     }
 
-    /// Whether it remembers what was taken, so that a copy is not.
+    /// Whether it remembers accepted first flights, so that it can refuse copies.
     pub(crate) fn remembers(&self) -> bool {
         self.verifier.is_some() || !matches!(self.replays, Replays::Allow)
     }
@@ -144,10 +147,10 @@ impl FastOpenPolicy {
         }
     }
 
-    /// In no-cookie mode: what a client gets that asked for a cookie or showed one not of the primary
-    /// key, so that it has one when the mode ends.
+    /// In no-cookie mode: the cookie for a client that asked for one, or showed one that is not of the
+    /// primary key. The client can use it when the mode ends.
     pub(crate) fn courtesy(&self, first: &FirstFlight<'_>, clock: &Clock) -> Option<Grant> {
-        // Another verifier may keep state about what it is asked, so it is not.
+        // Another verifier may keep state for each question, so do not ask it.
         if self.verifier.is_some() {
             return None;
         }

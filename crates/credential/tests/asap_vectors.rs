@@ -1,5 +1,5 @@
-//! The signatures and digests of the vectors of `docs/spec/asap.md`, which another implementation of Ed25519 made
-//! (`tools/asap-vectors`).
+//! Compares signatures and digests with the vectors of `docs/spec/asap.md`, which another implementation of
+//! Ed25519 made (`tools/asap-vectors`).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use ed25519_zebra::{Signature, VerificationKeyBytes, batch};
@@ -48,7 +48,8 @@ fn identity(vector: &Value) -> Identity {
     }
 }
 
-/// From the seeds to the same certificate, and to the same block where this crate makes such a one.
+/// The seeds give the same certificate as in the vector, and the same block if this crate can make such a
+/// block.
 #[test]
 fn first_flights_are_signed_the_same() {
     let mut made = 0;
@@ -69,7 +70,7 @@ fn first_flights_are_signed_the_same() {
         let (input, signature) = (bytes(&vector, "request_input"), array(&vector, "request_signature"));
         assert!(client.public().verifies(&input, &signature));
         assert_eq!(client.sign(&input), signature);
-        // Nothing here makes padded or relayed requests.
+        // This crate does not make padded or relayed requests here.
         if vector["relayed"] == true || number(&vector, "padding") > 0 {
             continue;
         }
@@ -98,7 +99,7 @@ fn identities_have_the_same_digests() {
     }
 }
 
-/// One rule for whoever verifies, alone or in a batch.
+/// Single and batched verification follow the same rule.
 #[test]
 fn signatures_are_judged_the_same() {
     for vector in vectors("signature") {
@@ -119,7 +120,7 @@ fn signatures_are_judged_the_same() {
     }
 }
 
-/// Requests to verifiers are signed by the key to be certified, and by the old one.
+/// The key to be certified signs a request to a verifier. For a renewal the old key signs it too.
 #[test]
 fn requests_to_verifiers_are_signed_the_same() {
     let path = format!("{}/../wire/vectors/message.json", env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,4 @@
-//! The admission table, row by row.
+//! Tests of the admission table, row by row.
 
 use super::*;
 use crate::cookie::Scheme;
@@ -43,7 +43,7 @@ use Carries::{Backup, Nothing, Primary, Request, Wrong};
 
 const ALL: [Carries; 5] = [Nothing, Request, Primary, Backup, Wrong];
 
-/// What is decided, with a grant checked against the ring and dropped.
+/// The decision. A grant is checked against the ring and then dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Decision {
     Accept { grant: bool },
@@ -72,7 +72,7 @@ fn option(carries: Carries, form: FastOpenForm) -> Option<FastOpen> {
     }
 }
 
-/// A fresh cookie is one of the primary key for this flow.
+/// Whether a cookie was granted. It must be one of the primary key for this flow.
 fn granted(grant: Option<Grant>) -> bool {
     if let Some(Grant { cookie, .. }) = grant {
         assert_eq!(ring(1).check(&FLOW, &cookie), Check::Primary);
@@ -94,7 +94,8 @@ fn decide(policy: Option<&FastOpenPolicy>, first: &FirstFlight<'_>) -> Decision 
     }
 }
 
-/// Decides about a SYN in both forms, which must not matter, and sees that no place is lost.
+/// Decides about a SYN in both option forms, and checks that the decisions are equal and that no place is
+/// lost.
 fn decision(policy: Option<&FastOpenPolicy>, carries: Carries, data_len: usize) -> Decision {
     decision_with(policy, carries, data_len, |_| {})
 }
@@ -182,7 +183,8 @@ fn table_of_a_listener_in_no_cookie_mode() {
     }
 }
 
-/// At the limit and with limit 0: as if Fast Open were off, so no cookie either.
+/// At the limit and with limit 0 the listener behaves as if Fast Open were off, so it grants no cookie
+/// either.
 //= rfc7413 4.2-c test
 #[test]
 fn table_at_the_pending_limit() {
@@ -251,7 +253,7 @@ fn accepted_first_flights_hold_their_places() {
     assert_eq!(policy.pending.pending(), 0);
 }
 
-/// Says what it was told to, and counts.
+/// Always gives the same verdict, and counts the questions.
 struct Scripted {
     verdict: Verdict,
     asked: AtomicU32,
@@ -297,7 +299,8 @@ fn a_verifier_is_not_asked_in_vain() {
     assert_eq!(verifier.asked.load(Ordering::Relaxed), 0);
 }
 
-/// What is refused for want of room runs by the ordinary handshake: it is used up all the same.
+/// A first flight that is refused for lack of room is executed after the ordinary handshake, so its
+/// credential is used up.
 #[test]
 fn what_is_refused_is_used_up() {
     let job = JobRequest::GuardSet { key: [0; 16], keep_ms: 1, ahead_ms: 0, reach_ms: 1, unix_ms: None };
@@ -338,7 +341,7 @@ fn what_is_refused_is_used_up() {
             assert_eq!(spoil((&policy).into(), &first, &CLOCK), None, "without data nothing runs");
         }
     }
-    // A plain policy remembers nothing, and is not asked for a cookie's worth.
+    // A plain policy remembers nothing, so its verifier is not asked.
     let (plain, verifier) = scripted(Verdict::Valid { grant: None, once: None });
     let plain = FastOpenPolicy { verifier: None, ..plain };
     assert_eq!(
@@ -348,7 +351,7 @@ fn what_is_refused_is_used_up() {
     assert_eq!(verifier.asked.load(Ordering::Relaxed), 0);
 }
 
-/// The last place may go to another shard while the credential is looked at.
+/// The last place may go to another shard while the credential is checked.
 #[test]
 fn a_place_lost_meanwhile_is_a_fallback_without_grant() {
     struct Rival(Arc<PendingLimit>, Verdict);
@@ -400,7 +403,7 @@ fn one_clients_limit_is_not_the_listeners() {
     assert_eq!(decision(Some(&policy), Primary, 100), ACCEPT);
 }
 
-/// Answers what it is told, and counts how often it was asked.
+/// Always gives the same answer, and counts the questions.
 struct Guard(Guarded, AtomicU32);
 
 impl crate::replay::ReplayGuard for Guard {
@@ -450,7 +453,7 @@ fn at_most_once_is_refused_for_plain_cookies() {
     use crate::policy::PolicyError;
     let plain = FastOpenPolicy { replays: Replays::AtMostOnce, ..policy() };
     assert_eq!(plain.validate(), Err(PolicyError::AtMostOnceNeedsOneTime));
-    // Used all the same, it takes nothing.
+    // If the policy is used nevertheless, it accepts nothing.
     assert_eq!(decision(Some(&plain), Primary, 100), fallback(Reason::Policy));
     let open = FastOpenPolicy { no_cookie: true, ..plain };
     assert_eq!(open.validate(), Err(PolicyError::AtMostOnceWithoutCookie));

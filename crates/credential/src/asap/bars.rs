@@ -1,53 +1,56 @@
-//! Client keys and addresses that may not use the first flight for a while (`docs/spec/asap.md`, 7.7 and 7.8).
+//! Bars: client keys and addresses that may not use the first flight for a while (`docs/spec/asap.md`, 7.7
+//! and 7.8).
 //!
-//! A RST from the address of an accepted first flight may mean that the address is not the sender's, and that the server
-//! sends its response to a victim. One RST bars the key. An attacker that had the address before may hold many
-//! certificates for it, each with a key of its own, so RSTs for several keys bar the address as well. This bar begins
-//! with zero seconds, because many clients can share one address, and one of them may have reset its own connection.
+//! A RST from the address of an accepted first flight may mean that the sender is not at this address, and
+//! that the server sends its response to a victim. One RST bars the key. An attacker that had the address
+//! before may hold many certificates for it, each with a key of its own, so RSTs for several keys bar the
+//! address as well. The first RST bars the address for zero seconds, because many clients can share one
+//! address, and one of them may have reset its own connection.
 
 use crate::lru::Lru;
 use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_wire::Instant;
 
-/// Wrong requests under a key until it is barred.
+/// A key is barred after this number of wrong requests.
 const FAILURES: u8 = 8;
-/// How long a key is barred after wrong requests. The longest bar of an address.
+/// How long a key is barred after wrong requests. Also the longest bar of an address.
 const LONGEST: Duration = Duration::from_secs(60);
 /// The bar of an address after the second key that was reset there. It doubles with each further key.
 const SHORTEST: Duration = Duration::from_secs(1);
 /// Keys that were reset at an address are counted up to this number. Then the bar is [`LONGEST`].
 const COUNTED: u8 = 8;
-/// An address is forgiven the reset of one key in this time without another one. Not shorter than [`LONGEST`]: else the
-/// bars would become shorter while the resets go on.
+/// Each time this passes without another reset at an address, one reset is forgiven. It is not shorter than
+/// [`LONGEST`], or the bars would become shorter while the resets continue.
 const FORGIVEN: Duration = LONGEST;
-/// An ACK for a first flight proves that a client at this address uses first flights, and forgives one reset, too. Not
-/// more often than this, so that the ACKs of a busy address do not let a reflector go on.
+/// An ACK for a first flight proves that a client at this address uses first flights, so it also forgives one
+/// reset. This happens at most once in this time, so that the ACKs of a busy address do not help a reflection
+/// attack to continue.
 const FORGIVEN_BY_ACK: Duration = Duration::from_secs(20);
 
-/// What is held against a client key.
+/// The record of a client key.
 #[derive(Debug, Clone, Copy)]
 struct Key {
     failures: u8,
     until: Instant,
-    /// Until when it is barred for a reset.
+    /// The key is barred for a reset until then.
     reset_until: Instant,
 }
 
-/// What an address is barred for.
+/// The record of an address.
 #[derive(Debug, Clone, Copy)]
 struct Address {
-    /// Keys that were reset there and are not forgiven.
+    /// Resets of different keys at this address that are not forgiven.
     resets: u8,
     until: Instant,
-    /// The last reset.
+    /// When the last reset came.
     last: Instant,
-    /// The last ACK that forgave one.
+    /// When the last ACK came that forgave a reset.
     acked: Instant,
 }
 
 impl Address {
-    /// A key was reset there.
+    /// A first flight under another key was reset at this address.
     fn reset(&mut self, now: Instant) {
         let forgiven = (now - self.last).as_secs() / FORGIVEN.as_secs();
         let left = u64::from(self.resets).saturating_sub(forgiven) as u8;
@@ -57,7 +60,7 @@ impl Address {
         self.until = self.until.max(now + bar);
     }
 
-    /// A first flight from there was acknowledged.
+    /// The client at this address acknowledged the answer to a first flight.
     fn acknowledged(&mut self, now: Instant) {
         if now - self.acked >= FORGIVEN_BY_ACK {
             self.resets = self.resets.saturating_sub(1);
@@ -66,7 +69,7 @@ impl Address {
     }
 }
 
-/// Who is barred, of the keys and addresses remembered.
+/// The keys and addresses that are remembered, and their bars.
 #[derive(Debug)]
 pub(super) struct Bars {
     keys: Lru<[u8; 32], Key>,
@@ -74,7 +77,7 @@ pub(super) struct Bars {
 }
 
 impl Bars {
-    /// Nobody is barred yet. At most `remembered` keys and as many addresses are remembered.
+    /// No key and no address is barred yet. At most `remembered` keys and as many addresses are remembered.
     pub const fn new(remembered: usize) -> Self {
         Self { keys: Lru::new(remembered), addresses: Lru::new(remembered) }
     }
@@ -85,13 +88,14 @@ impl Bars {
             || self.addresses.peek(&address).is_some_and(|address| address.until > now)
     }
 
-    /// A first flight under `key` was reset before the ACK of its client; the certificate lasts so long.
+    /// A first flight under `key` was reset before the ACK of its client. Its certificate is valid for
+    /// another `lasts`.
     pub fn reset(&mut self, key: [u8; 32], lasts: Duration, address: IpAddr, now: Instant) {
         if let Some(key) = self.key(key) {
             let again = key.reset_until > now;
             key.reset_until = key.reset_until.max(now + lasts);
             if again {
-                // One key's connections end together, which says no more than one of them.
+                // The connections of one key often end together, so they count as one reset.
                 return;
             }
         }
@@ -139,7 +143,7 @@ mod tests {
         key
     }
 
-    /// Whether a key that nobody has seen may come from [`OFFICE`].
+    /// Whether an unknown key at [`OFFICE`] is not barred.
     fn is_open(bars: &Bars, now: Instant) -> bool {
         !bars.holds(&key(u32::MAX), OFFICE, now)
     }
@@ -154,7 +158,7 @@ mod tests {
         assert!(is_open(&bars, START));
     }
 
-    /// 0, 1, 2, 4, … 60 s.
+    /// The bars are 0, 1, 2, 4, … 60 s.
     #[test]
     fn resets_of_different_keys_bar_the_address_for_longer_and_longer() {
         let mut bars = Bars::new(100);
@@ -170,7 +174,8 @@ mod tests {
         }
     }
 
-    /// How many keys a reflector gets accepted in each of `minutes`, if it tries `tries` times a second and `acks` come.
+    /// How many keys of a reflection attacker are accepted in each of `minutes`, if it makes `tries` attempts
+    /// a second. `acks`: honest clients at the address acknowledge their first flights at the same rate.
     fn accepted(bars: &mut Bars, minutes: u32, tries: u32, acks: bool) -> alloc::vec::Vec<u32> {
         let mut used = 0;
         let each = |minute: u32| {
@@ -200,7 +205,7 @@ mod tests {
         assert!(counts.iter().skip(1).all(|count| *count <= 1), "{counts:?}");
     }
 
-    /// Honest clients at the address do not lift the bar for it.
+    /// Honest clients at the address do not lift the bar for a reflection attacker.
     #[test]
     fn the_acks_of_a_busy_address_leave_a_reflector_few_responses() {
         let counts = accepted(&mut Bars::new(10_000), 20, 10, true);
@@ -215,7 +220,7 @@ mod tests {
         };
         three(&mut bars, 0, START);
         assert!(!is_open(&bars, START + Duration::from_millis(1999)), "2 s after the third key");
-        // Nobody: the next one is the first.
+        // All resets are forgiven, so the next one counts as the first.
         let later = START + FORGIVEN * 3;
         bars.reset(key(10), HOUR, OFFICE, later);
         assert!(is_open(&bars, later));

@@ -1,7 +1,8 @@
-//! How much time a server spends on signatures, and on whose.
+//! How much time a server spends on signatures, and how it shares this time among clients.
 //!
-//! Garbage that names a trusted verifier costs a verification each. One budget for all would be used up by
-//! it, and honest clients would fall back for ever: so there are lanes, shares for source prefixes, and bars.
+//! Each garbage request that names a trusted verifier costs a verification. An attacker could use up one
+//! common budget, and honest clients would always fall back. So there are lanes, shares for source networks,
+//! and bars.
 
 use super::bars::Bars;
 use super::certificate::CertificateDigest;
@@ -12,20 +13,21 @@ use core::time::Duration;
 use firstflight_wire::Instant;
 use firstflight_wire::asap::VerifierId;
 
-/// How long the requests of a source prefix are verified one by one after a wrong one, and those of everybody
-/// after too many wrong batches.
+/// How long the requests of a source prefix are verified one by one after an invalid one, and the requests of
+/// all clients after too many failed batches.
 const SINGLY: Duration = Duration::from_secs(10);
-/// Batches over which the share of failing ones is measured.
+/// Number of batches over which the share of failed ones is measured.
 const BATCHES: u32 = 1024;
-/// Fewer than so many count as so many: one failure among the first few says nothing.
+/// The share is computed of at least this number of batches, because one failure among the first few has no
+/// meaning.
 const BATCHES_MIN: u32 = 50;
-/// How long a lane saves up.
+/// A lane saves up the tokens of at most this time.
 const SAVED: Duration = Duration::from_millis(100);
-/// How long a network may save up its share of a lane, where the lane lends it.
+/// A network saves up the tokens of at most this time, if the lane lends them.
 const SAVED_BY_NETWORK: Duration = Duration::from_secs(1);
-/// What comes by a front is counted over this time.
+/// Requests that fronts hand over are counted over this time.
 const RELAYED_MINUTE: Duration = Duration::from_secs(60);
-/// Things remembered at once, of each kind.
+/// Entries of each kind that are remembered.
 const REMEMBERED: usize = 4096;
 
 /// Bounds of one shard's verification.
@@ -33,23 +35,23 @@ const REMEMBERED: usize = 4096;
 pub struct BudgetConfig {
     /// Signatures verified a second. One takes 25 to 40 µs of a core.
     pub per_second: u32,
-    /// Of those that fronts hand over: signatures verified a second, besides.
+    /// Signatures verified a second for requests that fronts hand over, in addition to `per_second`.
     pub relayed_per_second: u32,
     /// Certificates remembered as verified.
     pub certificates: usize,
 }
 
 impl Default for BudgetConfig {
-    /// Some 30 % of a core, and 3 %.
+    /// About 30 % of a core for direct requests, and 3 % for those of fronts.
     fn default() -> Self {
         Self { per_second: 10_000, relayed_per_second: 1_000, certificates: 16_384 }
     }
 }
 
-/// Tokens that come at a rate, up to some time's worth.
+/// A token bucket. Tokens arrive at a rate, and the bucket holds the tokens of a limited time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bucket {
-    /// Full at this moment, if nothing is taken until then.
+    /// When the bucket is full, if nothing is taken until then.
     full_at: Instant,
 }
 
@@ -58,18 +60,19 @@ impl Bucket {
         Self { full_at: Instant::ZERO }
     }
 
-    /// Takes `count` tokens, if they are there; a tenth of a second's worth may be saved up.
+    /// Takes `count` tokens, if they are there. The bucket holds the tokens of a tenth of a second.
     fn take(&mut self, count: u32, per_second: u32, now: Instant) -> bool {
         self.take_of(count, per_second, SAVED, now)
     }
 
-    /// Whether at least half of what may be saved up would be left if `count` tokens were taken.
+    /// Whether at least half of the tokens that can be saved up would be left after `count` were taken.
     fn would_leave_half(&self, count: u32, per_second: u32, now: Instant) -> bool {
         let time = Duration::from_secs(1).checked_div(per_second).map(|each| each * count);
         time.is_some_and(|time| self.full_at.max(now) + time - now <= SAVED / 2)
     }
 
-    /// Takes `count` tokens, if they are there, of those that are saved up in `depth`, and of two at least.
+    /// Takes `count` tokens, if they are there. The bucket holds the tokens of time `depth`, and at least
+    /// two.
     fn take_of(&mut self, count: u32, per_second: u32, depth: Duration, now: Instant) -> bool {
         if per_second == 0 {
             return false;
@@ -78,7 +81,8 @@ impl Bucket {
         self.take_time(each * count, depth.max(each * 2), now)
     }
 
-    /// Takes as many tokens as come in `time`, if so many are there; never more than come in `depth` are.
+    /// Takes the tokens that arrive in `time`, if they are there. The bucket holds at most those that arrive
+    /// in `depth`.
     fn take_time(&mut self, time: Duration, depth: Duration, now: Instant) -> bool {
         let full_at = self.full_at.max(now) + time;
         if full_at - now > depth {
@@ -89,41 +93,43 @@ impl Bucket {
     }
 }
 
-/// What a first flight's certificate is to us.
+/// The class of a first flight's certificate. Each class has a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Lane {
-    /// Verified before: one signature is left, and its client has been here.
+    /// Verified before: only one signature must be verified, and its client has been here.
     Known,
-    /// New: two signatures, from anybody.
+    /// New: two signatures must be verified, and anyone can have sent them.
     New,
-    /// Handed over by a front: new or not, from who need not be there.
+    /// Handed over by a front, new or not: the sender need not be at the address.
     Relayed,
 }
 
-/// What a shard remembers of certificates and of those who use them.
+/// A shard's memory of certificates and of the clients that use them.
 #[derive(Debug)]
 pub struct AsapShard {
     config: BudgetConfig,
-    /// Verified certificates, until when they last (Unix seconds), and the generation of the trust store.
+    /// Verified certificates: when each ends (Unix seconds), and the generation of the trust store.
     certificates: Lru<CertificateDigest, (u64, u64)>,
-    /// Counts the trust stores: what was verified under another one is forgotten.
+    /// Counts the changes of the trust store. Certificates that were verified under an earlier store are
+    /// forgotten.
     generation: u64,
     lanes: [Bucket; 3],
-    /// By lane: what somebody sends in a client's name into the one must not use up its share of the other.
+    /// By lane and network. The lanes are separate, because requests that an attacker sends in a client's
+    /// name into one lane must not use up the client's share of the other.
     sources: Lru<(Lane, u64), Bucket>,
     verifiers: Lru<VerifierId, Bucket>,
-    /// Requests that fronts handed over and that were right, by the client's prefix.
+    /// Valid requests that fronts handed over, by the client's prefix.
     relayed: Lru<u64, Bucket>,
     bars: Bars,
     suspects: Lru<u64, Instant>,
     batches: u32,
     failed_batches: u32,
-    /// Nothing is verified in a batch until then.
+    /// Until then no request is verified in a batch.
     singly_until: Instant,
 }
 
 impl AsapShard {
-    /// Nothing remembered, all of the budget there.
+    /// A shard that remembers nothing and has its whole budget.
     #[must_use]
     pub const fn new(config: BudgetConfig) -> Self {
         Self {
@@ -142,7 +148,7 @@ impl AsapShard {
         }
     }
 
-    /// The trust store has changed: every verified certificate is forgotten.
+    /// The trust store has changed. Forgets every verified certificate.
     pub fn trust_changed(&mut self) {
         self.generation += 1;
         self.certificates.clear();
@@ -152,7 +158,7 @@ impl AsapShard {
         self.generation
     }
 
-    /// Whether the certificate was verified, and is still what it was then.
+    /// Whether the certificate was verified under the present trust store and has not ended.
     pub(super) fn knows(&mut self, digest: &CertificateDigest, now_s: u64) -> bool {
         let generation = self.generation;
         self.certificates.get(digest).is_some_and(|(ends, then)| *ends >= now_s && *then == generation)
@@ -171,11 +177,11 @@ impl AsapShard {
         self.certificates.len()
     }
 
-    /// Takes what verifying costs from the lane and from the source network's share of it: that of its /24 or
-    /// /56, within which one host may have any address.
+    /// Takes the cost of the verification from the lane, and from the source network's share of the lane. The
+    /// network is a /24 or a /56, because one host may have any address in it.
     ///
     /// # Errors
-    /// Which of the two has not got so much.
+    /// Which of the two has too few tokens left.
     pub(super) fn afford(&mut self, lane: Lane, prefix: u64, now: Instant) -> Result<(), Reason> {
         let half = self.config.per_second / 2;
         let (place, count, rate) = match lane {
@@ -184,8 +190,9 @@ impl AsapShard {
             Lane::Relayed => (2, 2, self.config.relayed_per_second),
         };
         let lane_bucket = self.lanes.get_mut(place).ok_or(Reason::Overloaded)?;
-        // A sixteenth of the lane for one network: it takes many to use it up. An office comes all at once, so a whole
-        // second's worth may be saved up, and is lent as long as the lane has more than half of its own.
+        // One network gets a sixteenth of the lane, so it takes many networks to use the lane up. The clients
+        // of an office often arrive all at once, so a network may save up the tokens of a whole second, and
+        // the lane lends them while at least half of its own tokens are left.
         let network = prefix & !0xff;
         let share = self.sources.get_or_insert((lane, network), Bucket::new).ok_or(Reason::NetworkLimit)?;
         let per_second = (rate / 16).max(4);
@@ -209,7 +216,8 @@ impl AsapShard {
         bucket.is_some_and(|bucket| bucket.take(1, limit, now))
     }
 
-    /// Counts an acceptance of a request that a front handed over: ten a minute for one client (an IPv6 /64).
+    /// Counts an acceptance of a request that a front handed over: at most ten a minute for one client (for
+    /// IPv6, a /64).
     pub(super) fn within_relayed_rate(&mut self, prefix: u64, now: Instant) -> bool {
         let bucket = self.relayed.get_or_insert(prefix, Bucket::new);
         bucket.is_some_and(|bucket| bucket.take_time(RELAYED_MINUTE / 10, RELAYED_MINUTE, now))
@@ -220,25 +228,26 @@ impl AsapShard {
         self.bars.holds(key, address, now)
     }
 
-    /// A reset came from where an accepted first flight said that it came from, before its client's ACK: the
-    /// address may not be the sender's. The key is barred as long as the certificate lasts, and the address for a time
-    /// that grows from zero with each further key.
+    /// A reset came from the address of an accepted first flight, before its client's ACK, so the sender may
+    /// not be at this address. The key is barred for `lasts`, the time until its certificate ends, and the
+    /// address for a time that grows from zero with each further key.
     pub fn bar(&mut self, key: [u8; 32], lasts: Duration, address: IpAddr, now: Instant) {
         self.bars.reset(key, lasts, address, now);
     }
 
-    /// The ACK of a client at `address` came, whose first flight was accepted: resets of other keys there weigh less.
+    /// A client at `address` acknowledged the answer to its accepted first flight, so one reset at this
+    /// address may be forgiven.
     pub fn acknowledged(&mut self, address: IpAddr, now: Instant) {
         self.bars.acknowledged(address, now);
     }
 
-    /// A signature of the request was wrong.
+    /// The signature of a request under `key` was wrong.
     pub(super) fn failed(&mut self, key: [u8; 32], prefix: u64, now: Instant) {
         self.bars.failed(key, now);
         self.suspect(prefix, now);
     }
 
-    /// A signature from this prefix was wrong: others of it are verified one by one for a while.
+    /// A signature from this prefix was wrong. Its requests are verified one by one for a while.
     pub(super) fn suspect(&mut self, prefix: u64, now: Instant) {
         if let Some(until) = self.suspects.get_or_insert(prefix, || now) {
             *until = now + SINGLY;
@@ -250,7 +259,7 @@ impl AsapShard {
         self.singly_until <= now && self.suspects.peek(&prefix).is_none_or(|until| *until <= now)
     }
 
-    /// Counts a batch. When more than 2 % fail there are none for a while, and then it is measured anew.
+    /// Counts a batch. If more than 2 % fail, there are no batches for a while, and the count starts again.
     pub(super) fn note_batch(&mut self, failed: bool, now: Instant) {
         self.batches += 1;
         self.failed_batches += u32::from(failed);

@@ -12,13 +12,13 @@ use firstflight_wire::asap::{
 };
 use sha2::{Digest, Sha256};
 
-/// SHA-256 of a whole certificate: what was signed and the signature. It contains the address and the
-/// verifier's key, so two clients' certificates never share it.
+/// SHA-256 of a whole certificate: the signed input and the signature. The input contains the address, the
+/// client's key and the verifier's key, so the certificates of two clients never share a digest.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CertificateDigest(pub(super) [u8; 32]);
 
 impl CertificateDigest {
-    /// The digest of `body` for the client at `address`, as given by the verifier with `verifier`.
+    /// The digest of `body` for the client at `address`, as issued by the verifier with the key `verifier`.
     #[must_use]
     pub fn of(body: &CertificateBody, verifier: &PublicKey, address: IpAddr) -> Self {
         let input = certificate_input(body, verifier.as_bytes(), address);
@@ -38,9 +38,9 @@ impl fmt::Debug for CertificateDigest {
     }
 }
 
-/// Certifies that `client` is at `address` from `valid_from` (Unix seconds) for `duration` seconds; `None`
-/// if that is longer than a certificate can say. The caller has checked that it is so, and that the key
-/// [is sound](PublicKey::is_sound).
+/// Certifies that `client` is at `address` from `valid_from` (Unix seconds) for `duration` seconds. `None` if
+/// a certificate cannot express this duration. The caller must have checked that the client is at the
+/// address, and that the key [is sound](PublicKey::is_sound).
 #[must_use]
 pub fn certify(
     verifier: &PrivateKey,
@@ -64,11 +64,11 @@ pub fn is_certified(body: &CertificateBody, verifier: &PublicKey, address: IpAdd
     body.verifier == verifier.id() && verifier.verifies(&input, &body.signature)
 }
 
-/// A certificate in the hands of its client.
+/// A certificate and its private key, as the client holds them.
 ///
-/// Its time is counted from the moment it came, on the monotonic clock: the client's wall clock, and what
-/// servers say about theirs, have no say in when a request was made. Whoever could move that clock could
-/// make the client sign for a moment to come, swallow the request and send it then.
+/// The time of a request is counted from the arrival of the certificate, on the monotonic clock. The client's
+/// wall clock, and what servers say about theirs, are not used. Otherwise an attacker who could move that
+/// clock could make the client sign for a future time, drop the request, and send it at that time.
 #[derive(Clone)]
 pub struct ClientCertificate {
     body: CertificateBody,
@@ -80,9 +80,9 @@ pub struct ClientCertificate {
 }
 
 impl ClientCertificate {
-    /// The certificate `body` for `key`, by `verifier`, for the client as seen at `address`; `obtained` on a
-    /// monotonic clock that runs while the machine sleeps. `None` if it is not this key's or not signed by
-    /// the verifier.
+    /// The certificate `body` for `key` by `verifier`, for the client that was seen at `address`. `obtained`
+    /// is a time of a monotonic clock that also runs while the machine sleeps. `None` if the certificate is
+    /// not for this key, or not signed by the verifier.
     #[must_use]
     pub fn new(
         body: CertificateBody,
@@ -103,13 +103,13 @@ impl ClientCertificate {
         })
     }
 
-    /// What the verifier signed.
+    /// The signed certificate.
     #[must_use]
     pub const fn body(&self) -> &CertificateBody {
         &self.body
     }
 
-    /// Who signed it.
+    /// The key of the verifier that signed it.
     #[must_use]
     pub const fn verifier(&self) -> &PublicKey {
         &self.verifier
@@ -127,27 +127,27 @@ impl ClientCertificate {
         &self.key
     }
 
-    /// When it came.
+    /// When it arrived.
     #[must_use]
     pub const fn obtained(&self) -> Instant {
         self.obtained
     }
 
-    /// How long it is still good at `now`.
+    /// How long it is still valid at `now`.
     #[must_use]
     pub fn remaining(&self, now: Instant) -> Duration {
         self.body.lasts().saturating_sub(now.saturating_since(self.obtained))
     }
 
-    /// When a request of `now` was made, by the verifier's clock, Unix milliseconds.
+    /// The time of a request that is made at `now`, by the verifier's clock, Unix milliseconds.
     #[must_use]
     pub fn requested_ms(&self, now: Instant) -> u64 {
         let passed = now.saturating_since(self.obtained).as_millis() as u64;
         (u64::from(self.body.valid_from) * 1000).saturating_add(passed) & ((1 << 48) - 1)
     }
 
-    /// Signs a request: the block that goes in front of `data` in the SYN. `request_id` is random, and the
-    /// same for every copy of one request.
+    /// Signs a request, and returns the block that goes in front of `data` in the SYN. `request_id` is
+    /// random, and every copy of one request has the same.
     #[must_use]
     pub fn request(
         &self,
@@ -160,7 +160,8 @@ impl ClientCertificate {
         self.sign(carrier, false, identity, data, request_id, now)
     }
 
-    /// The same for the copy that goes to the server by a front, in UDP (`docs/spec/dns-carriage.md` §3).
+    /// Like [`ClientCertificate::request`], for the copy that goes to the server by a front, in UDP
+    /// (`docs/spec/dns-carriage.md` §3).
     #[must_use]
     pub fn request_by_front(
         &self,

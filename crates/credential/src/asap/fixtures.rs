@@ -1,4 +1,4 @@
-//! First flights for tests, right or wrong in one thing.
+//! First flights for tests, either valid or with one error.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
 
 use super::*;
@@ -26,7 +26,7 @@ pub(super) fn clock_at(now: Instant) -> Clock {
     Clock { mono: now, unix_ms: NOW_MS + (now - NOW).as_millis() as u64, uncertainty: Duration::ZERO }
 }
 
-/// A first flight, made of parts that can be changed before it is signed.
+/// A first flight. Its parts can be changed before it is signed.
 #[derive(Clone)]
 pub(super) struct Flight {
     pub verifier: PrivateKey,
@@ -43,7 +43,7 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    /// The request number `n` of client `n`, at 10.0.n.1, made now.
+    /// A request of client `n` at 10.0.n.1, made now.
     pub(super) fn of(n: u8) -> Self {
         Self {
             verifier: PrivateKey::from_seed(&[1; 32]),
@@ -60,7 +60,7 @@ impl Flight {
         }
     }
 
-    /// What its client signs, and its certificate.
+    /// Its certificate, and the input that its client signs.
     pub(super) fn parts(&self) -> (firstflight_wire::asap::CertificateBody, RequestInput) {
         let flags = CertificateFlags::new(self.vantage, true, false).unwrap();
         let public = self.client.public();
@@ -103,7 +103,7 @@ impl Flight {
         [&block.to_bytes()[..], &alloc::vec![0; self.padding], &self.data].concat()
     }
 
-    /// The SYN with this payload, from where the client is.
+    /// The SYN with this payload, from the client's address.
     pub(super) fn syn<'a>(&self, payload: &'a [u8]) -> FirstFlight<'a> {
         let offer = Offer::Block { long_reply: true, len: (BLOCK_LEN + self.padding) as u16 };
         FirstFlight {
@@ -119,7 +119,7 @@ impl Flight {
         }
     }
 
-    /// What `policy` says to the SYN with `block`, before the signatures.
+    /// Examines the SYN with `block` under `policy`.
     pub(super) fn examine(
         &self,
         policy: &AsapPolicy,
@@ -133,7 +133,7 @@ impl Flight {
     }
 }
 
-/// Trusts verifier 1, not as its own, with a guard that began long ago.
+/// A policy that trusts verifier 1, but not as its own, with a guard that started long ago.
 pub(super) fn policy() -> AsapPolicy {
     let trusted = Trusted::new(PrivateKey::from_seed(&[1; 32]).public());
     let guard = ReplayTable::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS, 1 << 20, NOW_MS - 600_000);

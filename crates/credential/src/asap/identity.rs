@@ -1,4 +1,4 @@
-//! Which server a request is for, as the client knows it.
+//! The server that a request is for, as the client knows it.
 
 use alloc::string::String;
 use core::fmt;
@@ -6,14 +6,14 @@ use core::net::IpAddr;
 use firstflight_wire::asap::{identity_input, mapped};
 use sha2::{Digest, Sha256};
 
-/// The identity of a server: the host name and port by which the application connects, else address and
-/// port. A request is signed for one identity, so that no other server can use it.
+/// The identity of a server: the host name and port to which the application connects, or the address and
+/// port if there is no name. A request is signed for one identity, so that no other server can use it.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity([u8; 32]);
 
 impl Identity {
-    /// The server `name`, an A-label host name in any case, with or without final dot, at `port` as the
-    /// client sees it.
+    /// The server `name` at `port`, as the client sees it. `name` is an A-label host name, in upper or lower
+    /// case, with or without a final dot.
     #[must_use]
     pub fn name(name: &str, port: u16) -> Self {
         let name: String = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
@@ -34,13 +34,13 @@ impl Identity {
         Self(hash.finalize().into())
     }
 
-    /// The digest that is signed.
+    /// The digest that the request signs.
     #[must_use]
     pub const fn digest(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// Its first bytes, by which a server with several identities finds the one.
+    /// Its first bytes, by which a server with several identities finds the right one.
     #[must_use]
     pub const fn tag(&self) -> [u8; 4] {
         let [a, b, c, d, ..] = self.0;
@@ -54,7 +54,8 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// First bytes of SHA-256 of an address: tells a certificate for another address from a forged one.
+/// First bytes of the SHA-256 of an address. They distinguish a certificate for another address from a forged
+/// one.
 #[must_use]
 pub fn address_tag(address: IpAddr) -> [u8; 2] {
     let [a, b, ..]: [u8; 32] = Sha256::digest(mapped(address)).into();

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 pub struct PrivateKey(SigningKey);
 
 impl PrivateKey {
-    /// A new key from a generator fit for keys.
+    /// A new key from a cryptographic random generator.
     #[must_use]
     pub fn generate(rng: &mut impl CryptoRng) -> Self {
         let mut seed = Zeroizing::new([0; 32]);
@@ -28,7 +28,7 @@ impl PrivateKey {
         Self(SigningKey::from_bytes(seed))
     }
 
-    /// The seed. It is the secret: only for key files.
+    /// The seed. It is the secret: use it only for key files.
     #[must_use]
     pub fn to_seed(&self) -> Zeroizing<[u8; 32]> {
         Zeroizing::new(*self.0.as_bytes())
@@ -78,16 +78,15 @@ impl PublicKey {
     }
 
     /// Whether it is the canonical encoding of a point that is not of small order. With a point of small
-    /// order one signature is good for many messages, so such a key is certified by nobody and trusted by
-    /// nobody.
+    /// order one signature is valid for many messages, so such a key must be neither certified nor trusted.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let point = CompressedEdwardsY(self.0).decompress();
         point.is_some_and(|point| !point.is_small_order() && point.compress().0 == self.0)
     }
 
-    /// Whether `signature` of `message` is this key's, by the rules of ZIP 215, under which verifying one by
-    /// one and in batches always agree.
+    /// Whether `signature` is this key's signature of `message`, by the rules of ZIP 215. Under these rules
+    /// single and batched verification always agree.
     #[must_use]
     pub fn verifies(&self, message: &[u8], signature: &[u8; 64]) -> bool {
         let key = VerificationKey::try_from(VerificationKeyBytes::from(self.0));
@@ -124,12 +123,12 @@ impl core::str::FromStr for PublicKey {
     }
 }
 
-/// A text that is not a public key. Whoever wrote it is at fault.
+/// Why a text is not a public key. The text is at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotAKey {
     /// Not 64 hexadecimal digits.
     Digits,
-    /// No point of the curve, not its canonical encoding, or one of small order.
+    /// Not a point of the curve, not its canonical encoding, or a point of small order.
     Unsound,
 }
 

@@ -1,5 +1,5 @@
-//! ASAP: a certificate by a provenance verifier that both ends trust lets the first packet carry data, at the
-//! first contact too (Zhou's thesis, chapter 4; `docs/spec/asap.md`).
+//! ASAP: a certificate of a provenance verifier, which both ends trust, lets the first packet carry data,
+//! even at the first contact (Zhou's thesis, chapter 4; `docs/spec/asap.md`).
 //!
 //! - A verifier [certifies](certify) that a client is at an address.
 //! - The client signs each request with the certified key: [`ClientCertificate::request`].

@@ -1,5 +1,5 @@
-//! How a listener treats certificates, and the server's pipeline: each step cheaper than the next, stopping at
-//! the first failure (`docs/spec/asap.md`).
+//! How a listener treats certificates, and the checks of the server. Each check costs less than the next one,
+//! and the first failure ends them (`docs/spec/asap.md`).
 
 use super::budget::{AsapShard, Lane};
 use super::certificate::CertificateDigest;
@@ -23,46 +23,50 @@ use firstflight_wire::asap::{Block, Carrier, Hint, Offer, Reply, RequestInput, S
 use sha2::{Digest, Sha256};
 
 impl Window {
-    /// For ASAP's requests, whose stamp is signed: a minute back, and ten seconds ahead.
+    /// For ASAP's requests, whose stamp is signed: at most a minute old, and at most ten seconds ahead.
     pub const REQUESTS: Self =
         Self { past: Duration::from_secs(60), future: Duration::from_secs(10), spread: Duration::ZERO };
 }
 
-/// Of first flights that fronts hand over (`docs/spec/dns-carriage.md` §9): whoever has had an address for an hour
-/// cannot aim at the next one there, and does so with little effect.
+/// Limits of first flights that fronts hand over (`docs/spec/dns-carriage.md` §9): the age of the
+/// certificate, the age of the request, and the bytes sent before the client's ACK as a multiple of those
+/// received. A client that has left its address can attack the next user of the address for at most an hour,
+/// and with little effect.
 const RELAYED_AGE: Duration = Duration::from_secs(60 * 60);
 const RELAYED_PAST: Duration = Duration::from_secs(30);
 const RELAYED_TIMES: u32 = 3;
 
-/// Who shares the replay guard of an identity. One request is accepted once for each guard.
+/// Which servers share the replay guard of an identity. Each guard accepts a request once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GuardDomain {
-    /// Every server of the identity, or there is only this one: each request is executed at most once.
+    /// All servers of the identity share one guard, or there is only one server. Each request is executed at
+    /// most once.
     #[default]
     All,
-    /// Servers with guards of their own share the identity (anycast, several addresses): an eavesdropper can
-    /// spend a request at each. Early data is delivered as replayable only.
+    /// Servers with separate guards share the identity (anycast, several addresses). An eavesdropper can have
+    /// a request executed once at each of them, so early data is delivered only as replayable.
     Site,
 }
 
 /// How a listener treats certificates. The parts behind an [`Arc`] are shared by its shards.
 #[derive(Clone)]
 pub struct AsapPolicy {
-    /// The verifiers that are trusted.
+    /// The trusted verifiers.
     pub trust: Arc<TrustStore>,
-    /// What clients may call this server.
+    /// The identities by which clients may address this server.
     pub identities: Arc<[Identity]>,
-    /// Knows which requests were accepted; its window is [`Window::REQUESTS`] or wider, its clock Unix time in
-    /// milliseconds.
+    /// Remembers the accepted requests. Its window is [`Window::REQUESTS`] or wider, and its clock is Unix
+    /// time in milliseconds.
     pub guard: Arc<dyn ReplayGuard>,
-    /// Who shares it.
+    /// Which servers share the guard.
     pub domain: GuardDomain,
-    /// How many first flights may wait for their client's ACK; the listener's Fast Open policy may share it.
+    /// How many first flights may wait for their client's ACK. The listener's Fast Open policy may share it.
     pub pending: Arc<PendingLimit>,
-    /// The same for first flights that fronts hand over ([`FirstFlight::relayed`]), of which no client may have more
-    /// than 4 ([`PendingLimit::with_clients`]; `docs/spec/dns-carriage.md` §9); `None`: none are taken.
+    /// How many first flights that fronts handed over ([`FirstFlight::relayed`]) may wait for their client's
+    /// ACK. No client may have more than 4 of them ([`PendingLimit::with_clients`];
+    /// `docs/spec/dns-carriage.md` §9). `None`: none are accepted.
     pub relayed: Option<Arc<PendingLimit>>,
-    /// Which resets keep their place for a while.
+    /// Which connections that end by RST keep their place for a while.
     pub quarantine: Quarantine,
 }
 
@@ -76,46 +80,46 @@ impl fmt::Debug for AsapPolicy {
     }
 }
 
-/// A block that was refused, and what the SYN-ACK says about it.
+/// The refusal of a block, as the SYN-ACK reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused {
     /// Its status.
     pub status: Status,
-    /// The request's tag, where the block could be read.
+    /// The request's tag. Zero if the block could not be parsed.
     pub tag: [u8; 2],
-    /// More, for clients that welcome it.
+    /// Further information, for clients that accept a long reply.
     pub hint: Hint,
-    /// The outcome's reason, which may say more than the status.
+    /// The reason for the outcome, which may be more precise than the status.
     pub reason: Reason,
 }
 
 impl Refused {
-    /// Refused with this status, and for its reason.
+    /// A refusal with this status, and the reason that belongs to it.
     #[must_use]
     pub const fn new(status: Status, tag: [u8; 2]) -> Self {
         Self { status, tag, hint: Hint::None, reason: reason(status) }
     }
 
-    /// The same with another reason.
+    /// Replaces the reason.
     const fn because(self, reason: Reason) -> Self {
         Self { reason, ..self }
     }
 
-    /// Whether it was found by a signature, or by an encoding that nobody honest sends. Then nothing is kept
-    /// of the SYN, whereas an ordinary failure goes on as an ordinary SYN.
+    /// Whether a signature is wrong, or the encoding is one that no honest client sends. Then the server
+    /// keeps no state for the SYN. After any other refusal it treats the SYN as an ordinary one.
     #[must_use]
     pub const fn is_forged(&self) -> bool {
         matches!(self.status, Status::BadSignature | Status::Malformed)
     }
 
-    /// The reply of a SYN-ACK to a client that welcomes 16 bytes, or not.
+    /// The reply for the SYN-ACK. `long`: the client accepts a reply of 16 bytes.
     #[must_use]
     pub const fn reply(&self, long: bool) -> Reply {
         Reply { status: self.status, tag: self.tag, hint: if long { self.hint } else { Hint::None } }
     }
 }
 
-/// The reason of a status, for outcomes.
+/// The reason that belongs to a status, for outcomes.
 #[must_use]
 pub const fn reason(status: Status) -> Reason {
     match status {
@@ -142,8 +146,8 @@ const fn tag(block: &Block) -> [u8; 2] {
 }
 
 impl AsapPolicy {
-    /// Keys the limits' tables of clients with a random number, so that nobody can choose addresses that share a
-    /// place in them. The first key stays.
+    /// Sets the hash key of the limits' client tables to a random number, so that an attacker cannot choose
+    /// addresses that collide in them. The first key stays.
     pub fn key(&self, key: u64) {
         self.pending.key(key);
         if let Some(relayed) = &self.relayed {
@@ -161,8 +165,8 @@ impl AsapPolicy {
         self.trust = trust;
     }
 
-    /// Whether a listener with this policy can accept requests that one with `other` refuses: it trusts more, or has other
-    /// identities. The answer may be a false yes, but never a false no.
+    /// Whether a listener with this policy can accept requests that one with `other` refuses: it trusts more,
+    /// or has further identities. The answer may be a false yes, but never a false no.
     #[must_use]
     pub fn admits_more_than(&self, other: &Self) -> bool {
         let named =
@@ -180,10 +184,10 @@ impl AsapPolicy {
         }
     }
 
-    /// Looks at a block of `len` bytes at the start of `first`'s payload, everything but the signatures.
+    /// Checks everything but the signatures of a block of `len` bytes at the start of `first`'s payload.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first check that failed.
     pub fn examine(
         &self,
         first: &FirstFlight<'_>,
@@ -202,7 +206,7 @@ impl AsapPolicy {
         let identity = self.identity(&block).ok_or(refuse(Status::WrongIdentity))?;
         self.in_time(&block, trusted, first, clock)?;
         if guards_ms > clock.unix_ms {
-            // The clock went back. A request that was too late before stays too late.
+            // The clock went back. A request that was too old before stays too old.
             let latest = Clock { unix_ms: guards_ms, ..*clock };
             self.in_time(&block, trusted, first, &latest).map_err(|_| refuse(Status::GuardFloor))?;
         }
@@ -266,7 +270,8 @@ impl AsapPolicy {
         }))
     }
 
-    /// The entry of the verifier that the certificate names, if it is for the address that it comes from.
+    /// The entry of the verifier that the certificate names. Also checks that the request is for the address
+    /// that the SYN comes from.
     fn trusts(&self, block: &Block, first: &FirstFlight<'_>, clock: &Clock) -> Result<&Trusted, Refused> {
         let now_s = (clock.unix_ms / 1000) as u32;
         let with = |status, hint| Refused { hint, ..Refused::new(status, tag(block)) };
@@ -288,7 +293,7 @@ impl AsapPolicy {
         self.identities.iter().find(|identity| identity.tag() == block.request.identity_tag)
     }
 
-    /// Times, ages and what else the verifier's entry demands.
+    /// Checks the times, the ages and the other limits of the verifier's entry.
     fn in_time(
         &self,
         block: &Block,
@@ -302,7 +307,7 @@ impl AsapPolicy {
         let past = if first.relayed { RELAYED_PAST } else { Window::REQUESTS.past };
         let (past, future) = (millis(past), millis(Window::REQUESTS.future));
         let stamp = block.request.requested_ms;
-        // A clock that may be that wrong cannot tell old from new.
+        // A clock with this uncertainty cannot distinguish an old request from a new one.
         let uncertain = millis(clock.uncertainty) > future;
         if uncertain || stamp.saturating_add(past) < clock.unix_ms || stamp > clock.unix_ms + future {
             return Err(late(Status::OutsideWindow));
@@ -317,7 +322,8 @@ impl AsapPolicy {
         Ok(())
     }
 
-    /// The same for every copy of a request to one identity, whatever its ports and numbers.
+    /// The id in the replay guard. It is the same for every copy of a request to one identity, whatever the
+    /// ports and sequence numbers.
     fn replay_id(&self, block: &Block, identity: &Identity, first: &FirstFlight<'_>) -> ReplayId {
         let mut key = Vec::with_capacity(72);
         key.extend_from_slice(&block.certificate.client_key);
@@ -326,9 +332,10 @@ impl AsapPolicy {
         self.guard.id_of(first.flow.client, &key)
     }
 
-    /// Marks a request as used although its data is not taken: it will come by the ordinary handshake, and a
-    /// copy of this SYN must not be executed when there is room again. Its signatures are not looked at. Whoever
-    /// invents requests in somebody's name costs that prefix round trips, never an execution.
+    /// Marks a request as used although its data is not accepted. The client sends the data again after an
+    /// ordinary handshake, so a copy of this SYN must not be executed when there is room again. The
+    /// signatures are not verified. An attacker who forges requests in a client's name can cost the client's
+    /// prefix round trips, but cannot cause an execution.
     pub(crate) fn spoil(&self, first: &FirstFlight<'_>, clock: &Clock) -> Option<JobRequest> {
         let Offered::Offer(Offer::Block { len, .. }, _) = first.offered else { return None };
         self.guard.observe(clock);
@@ -341,8 +348,8 @@ impl AsapPolicy {
         }
     }
 
-    /// The last steps, once the signatures were verified: the request is marked as used, in one step, and so
-    /// may be accepted.
+    /// The last checks, after the signatures were verified. The request is marked as used atomically, and may
+    /// then be accepted.
     pub fn decide(
         &self,
         candidate: &Candidate,
@@ -361,7 +368,8 @@ impl AsapPolicy {
         if candidate.relayed && !shard.within_relayed_rate(candidate.prefix, clock.mono) {
             return refuse(Status::Overloaded);
         }
-        // The guard's floor may have risen meanwhile, and a guard with a store does not check its floor when it asks.
+        // The guard's floor may have risen in the meantime, and a guard with a store does not check its own
+        // floor when it asks the store.
         if self.guard.look_up(candidate.replay, candidate.stamp_ms, clock.unix_ms) == Guarded::Floor {
             return refuse(Status::GuardFloor);
         }

@@ -1,5 +1,5 @@
-//! How a client knows that an answer from a server it never contacted is the answer to its first flight
-//! (`docs/spec/dns-carriage.md`, section 5).
+//! A key by which a client recognises the answer to its first flight, if it comes from a server that the
+//! client never contacted (`docs/spec/dns-carriage.md`, section 5).
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -9,7 +9,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-/// What only the client and who opened its seal know. Zeroised when dropped, never printed.
+/// A secret of the client and of the front that opened its seal. Zeroised when dropped, never printed.
 #[derive(Clone)]
 pub struct ReplyKey(Zeroizing<[u8; Self::LEN]>);
 
@@ -23,7 +23,7 @@ impl ReplyKey {
         Self(Zeroizing::new(*bytes))
     }
 
-    /// The bytes. They are the secret: only for the datagram from the front to the server.
+    /// The bytes. They are the secret: use them only in the datagram from the front to the server.
     #[must_use]
     pub fn to_bytes(&self) -> Zeroizing<[u8; Self::LEN]> {
         self.0.clone()
@@ -36,7 +36,7 @@ impl ReplyKey {
         input[16..18].copy_from_slice(&server.port().to_be_bytes());
         input[18..22].copy_from_slice(&isn.get().to_be_bytes());
         input[22] = status as u8;
-        // A block of the hash: a key that is shorter is padded with zeros anyway (RFC 2104 §2).
+        // Pad the key to a block of the hash: HMAC pads a shorter key with zeros (RFC 2104 §2).
         let mut block = Zeroizing::new([0; 64]);
         block[..Self::LEN].copy_from_slice(&*self.0);
         Hmac::<Sha256>::new((&*block).into()).chain_update(input)
@@ -50,7 +50,7 @@ impl ReplyKey {
         code.first_chunk().copied().unwrap_or_default()
     }
 
-    /// Whether `proof` is that one; in constant time.
+    /// Whether `proof` is the value of [`ReplyKey::proof`]. Compares in constant time.
     #[must_use]
     pub fn verifies(&self, server: SocketAddr, isn: SeqNum, status: Status, proof: &[u8; 8]) -> bool {
         self.code(server, isn, status).verify_truncated_left(proof).is_ok()

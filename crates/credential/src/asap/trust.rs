@@ -1,4 +1,4 @@
-//! Which verifiers a server trusts, and how far.
+//! The verifiers that a server trusts, and the limits of this trust.
 
 use super::keys::PublicKey;
 use alloc::collections::BTreeMap;
@@ -9,36 +9,37 @@ use core::time::Duration;
 use firstflight_wire::asap::{CertificateBody, Status, VerifierId};
 use ipnet::IpNet;
 
-/// A certificate that begins so much later than now by our clock is still taken.
+/// A certificate may begin up to this much later than now by the server's clock, seconds.
 const NOT_YET_VALID: u64 = 60;
 
-/// A verifier that a server trusts. Trust is not all or nothing: a careless verifier opens whoever trusts it
-/// to reflection.
+/// A verifier that a server trusts. The trust can be limited, because a careless verifier exposes the servers
+/// that trust it to reflection attacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trusted {
-    /// Its key, or its group's.
+    /// Its key, or the key of its group.
     pub key: PublicKey,
-    /// The addresses it may certify; none means all. An access network's verifier certifies its own.
+    /// The addresses that it may certify. An empty list means all addresses. The verifier of an access
+    /// network certifies only the addresses of that network.
     pub prefixes: Vec<IpNet>,
-    /// The longest certificate that is taken.
+    /// The longest duration of a certificate that is accepted.
     pub longest: Duration,
-    /// The oldest certificate that is taken.
+    /// The greatest age of a certificate that is accepted.
     pub oldest: Duration,
-    /// From how many vantage points the client must have been seen.
+    /// The number of vantage points that must have seen the client.
     pub min_vantage: u8,
-    /// It is run by the server's own operator: then what the client may be sent before its ACK is not limited
-    /// further, as with a cookie.
+    /// The server's own operator runs it. Then the data sent before the client's ACK is not limited further,
+    /// as with a cookie.
     pub own: bool,
-    /// The most bytes sent before the client's ACK, as a multiple of those received, where the verifier is not
-    /// `own` and the certificate does not earn more.
+    /// The most bytes sent before the client's ACK, as a multiple of the bytes received. It applies if the
+    /// verifier is not `own` and the certificate does not allow more.
     pub times: u32,
-    /// First flights accepted a second; `None`: as many as come.
+    /// First flights accepted a second. `None`: no limit.
     pub per_second: Option<u32>,
 }
 
 impl Trusted {
-    /// The defaults for a verifier with `key`: every address, a day, one vantage point, three times the bytes
-    /// received.
+    /// The defaults for a verifier with `key`: every address, certificates of at most a day, one vantage
+    /// point, three times the bytes received.
     #[must_use]
     pub const fn new(key: PublicKey) -> Self {
         const DAY: Duration = Duration::from_secs(86_400);
@@ -57,8 +58,8 @@ impl Trusted {
     /// Whether there can be a certificate that this entry accepts and `before` does not. The answer may be a false yes,
     /// but never a false no.
     fn admits_more_than(&self, before: &Self) -> bool {
-        // Exhaustive, so that a new field has to be considered here. `own` and `times` limit what is sent before the
-        // client's ACK, and refuse nothing. A request that the rate refuses is used up.
+        // Exhaustive, so that a new field has to be considered here. `own` and `times` limit only the data
+        // sent before the client's ACK. A request that the rate refuses is used up.
         let Self { key, prefixes, longest, oldest, min_vantage, own: _, times: _, per_second: _ } = self;
         let within = |net: &IpNet| before.prefixes.iter().any(|old| old.contains(net));
         let narrower = before.prefixes.is_empty() || (!prefixes.is_empty() && prefixes.iter().all(within));
@@ -79,7 +80,8 @@ impl Trusted {
             || rate(self) > rate(before)
     }
 
-    /// Whether a certificate for `address` may be taken at `now_s` (Unix seconds), signatures aside.
+    /// Checks all but the signatures: whether a certificate for `address` is acceptable at `now_s` (Unix
+    /// seconds).
     pub(super) fn allows(&self, body: &CertificateBody, address: IpAddr, now_s: u64) -> Result<(), Status> {
         let allowed = self.prefixes.is_empty() || self.prefixes.iter().any(|net| net.contains(&address));
         if !allowed || body.flags.vantage() < self.min_vantage || body.lasts() > self.longest {
@@ -111,17 +113,17 @@ impl Trusted {
 pub enum BeforeAck {
     /// As much as the congestion window allows.
     InitialWindow,
-    /// So many times the bytes received, IP headers included.
+    /// This multiple of the bytes received, IP headers included.
     Times(u32),
 }
 
-/// A trust store that cannot be. Whoever wrote it is at fault.
+/// Why a trust store is invalid. Its entries are at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TrustError {
-    /// Two keys with one id: a certificate's verifier would not be known.
+    /// Two keys have one id, so a certificate's verifier would be ambiguous.
     SameId(VerifierId),
-    /// The key with this id is no key that can be trusted.
+    /// The key with this id cannot be trusted.
     Unsound(VerifierId),
 }
 
@@ -136,7 +138,7 @@ impl fmt::Display for TrustError {
 
 impl core::error::Error for TrustError {}
 
-/// The verifiers that a server trusts: a snapshot. A changed file makes a new one.
+/// The verifiers that a server trusts. A store does not change: a changed file gives a new store.
 #[derive(Debug, Clone, Default)]
 pub struct TrustStore {
     entries: BTreeMap<VerifierId, Trusted>,
@@ -146,7 +148,7 @@ impl TrustStore {
     /// A store of these verifiers.
     ///
     /// # Errors
-    /// Two of one id, or a key of small order.
+    /// Two keys have one id, or a key is not [sound](PublicKey::is_sound).
     pub fn new(entries: impl IntoIterator<Item = Trusted>) -> Result<Self, TrustError> {
         let mut store = Self::default();
         for entry in entries {
@@ -185,12 +187,12 @@ impl TrustStore {
         self.entries.iter().any(|(id, entry)| before.get(*id).is_none_or(|before| more(entry, before)))
     }
 
-    /// All of them, by id.
+    /// All verifiers, in the order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = &Trusted> {
         self.entries.values()
     }
 
-    /// One of them, to tell clients that come with another's certificate.
+    /// The id of one trusted verifier, for a client whose certificate is by an unknown verifier.
     #[must_use]
     pub fn hint(&self) -> Option<VerifierId> {
         self.entries.keys().next().copied()
@@ -216,7 +218,7 @@ mod tests {
         texts.iter().map(|text| text.parse().unwrap()).collect()
     }
 
-    /// For every field: the wider entry admits more, and the narrower one does not.
+    /// For every field, the wider entry admits more, and the narrower one does not.
     #[test]
     fn what_admits_more_says_so() {
         let hour = Duration::from_secs(3600);

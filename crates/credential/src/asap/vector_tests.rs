@@ -1,4 +1,5 @@
-//! The vector of the specification, made by another implementation; and keys that nobody certifies.
+//! Tests with the vector of the specification, which another implementation made, and with keys that must not
+//! be certified.
 
 use super::*;
 use alloc::string::ToString;
@@ -50,7 +51,7 @@ fn the_vector() {
     assert_eq!(Block::parse(&block.to_bytes()), Ok(block));
 }
 
-/// It is bound to the address, the verifier and every field.
+/// The signature covers the address, the verifier and every field.
 #[test]
 fn a_certificate_is_good_for_one_address_and_verifier() {
     let certificate = certified();
@@ -83,8 +84,7 @@ fn identities_are_names_without_case_and_final_dot() {
     assert_ne!(Identity::address(v4, 443), Identity::address(v6, 443));
 }
 
-/// The eight points of small order, in every encoding that decompresses: a signature under one of them can
-/// be good for many messages.
+/// A signature under one of the eight points of small order can be valid for many messages.
 #[test]
 fn keys_of_small_order_and_odd_encodings_are_not_sound() {
     let mut found = 0;
@@ -94,7 +94,7 @@ fn keys_of_small_order_and_odd_encodings_are_not_sound() {
         found += 1;
     }
     assert_eq!(found, 8);
-    // y = p + 1, which is 1 written a second way: the identity, not canonical.
+    // y = p + 1 is a second, non-canonical encoding of y = 1, the identity.
     let mut odd = [0xff; 32];
     (odd[0], odd[31]) = (0xee, 0x7f);
     assert!(!PublicKey::from_bytes(odd).is_sound());
@@ -105,7 +105,7 @@ fn keys_of_small_order_and_odd_encodings_are_not_sound() {
     assert_eq!(key.to_string().parse(), Ok(key));
 }
 
-/// The clock of requests begins with the certificate and is the monotonic one.
+/// The time of requests starts at the beginning of the certificate and follows the monotonic clock.
 #[test]
 fn requests_are_stamped_from_the_certificate() {
     let certificate = certified();

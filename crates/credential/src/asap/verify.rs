@@ -1,4 +1,4 @@
-//! The signatures of a first flight: what is to be verified, and how, one by one or many together.
+//! The signatures of a first flight, and how they are verified: one by one, or in batches.
 
 use super::budget::AsapShard;
 use super::certificate::CertificateDigest;
@@ -15,11 +15,11 @@ use firstflight_wire::asap::{Status, VerifierId};
 use firstflight_wire::{Clock, Instant};
 use rand_core::CryptoRng;
 
-/// The most requests verified together.
+/// The most requests in one batch.
 pub const BATCH: usize = 64;
 
-/// A first flight that is right as far as can be seen without its signatures. It goes to whoever verifies and
-/// comes back with a verdict.
+/// A first flight that passed all checks except those of its signatures. The driver verifies it and returns
+/// it with a verdict.
 pub struct Candidate {
     pub(super) certificate_input: [u8; 124],
     pub(super) certificate_signature: [u8; 64],
@@ -45,26 +45,27 @@ pub struct Candidate {
     pub(super) relayed: bool,
     pub(super) tag: [u8; 2],
     pub(super) before_ack: BeforeAck,
-    /// The same for a request that comes straight from its client.
+    /// Like `before_ack`, for a copy of the request that comes directly from the client.
     pub(super) before_ack_direct: BeforeAck,
     pub(super) request_id: [u8; 8],
 }
 
 impl Candidate {
-    /// How much may be sent before the client's ACK, once it is accepted.
+    /// How much may be sent before the client's ACK, if the first flight is accepted.
     #[must_use]
     pub const fn before_ack(&self) -> BeforeAck {
         self.before_ack
     }
 
-    /// Of a request that a front handed over: its id, and how much may be sent before the client's ACK once a copy
-    /// of it has come from the client's address. Only who signed the request and who opened it know the id.
+    /// For a request that a front handed over: its id, and how much may be sent before the client's ACK after
+    /// a copy of the request has come from the client's address. Only the client that signed the request and
+    /// the front that opened it know the id.
     #[must_use]
     pub fn direct_copy(&self) -> Option<([u8; 8], BeforeAck)> {
         self.relayed.then_some((self.request_id, self.before_ack_direct))
     }
 
-    /// How many signatures it has to be verified.
+    /// How many of its signatures must be verified.
     #[must_use]
     pub const fn signatures(&self) -> u8 {
         if self.known { 1 } else { 2 }
@@ -82,11 +83,11 @@ impl Candidate {
         (self.client_key.as_bytes(), self.ends)
     }
 
-    /// Whether what spoke for it when it was examined still does: while it waits for a verdict the trust store may
-    /// change, which revokes at once, or its key or address be barred.
+    /// Checks that it is still valid after verification. In the meantime the trust store may have changed,
+    /// which revokes at once, or the key or the address may have been barred.
     ///
     /// # Errors
-    /// What the client is told.
+    /// The refusal, with the status for the client.
     pub fn stands(&self, shard: &AsapShard, clock: &Clock) -> Result<(), Refused> {
         if self.generation != shard.generation() {
             return Err(Refused::new(Status::UnknownVerifier, self.tag));
@@ -120,10 +121,10 @@ impl fmt::Debug for Candidate {
     }
 }
 
-/// What verifying said.
+/// The result of the verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verified {
-    /// Both signatures are right.
+    /// Both signatures are valid.
     Good,
     /// The verifier did not sign the certificate.
     BadCertificate,
@@ -131,12 +132,12 @@ pub enum Verified {
     BadRequest,
 }
 
-/// Verifies what came together; the verdicts are in the order of `candidates`. It touches nothing that is
-/// shared, so it may run anywhere.
+/// Verifies all `candidates`. The verdicts are in the same order. The function uses no shared state, so it
+/// may run on any thread.
 ///
-/// Single and batched verification agree on every input (ZIP 215). Only requests under certificates that are
-/// good go into a batch, and a batch that fails is halved until the wrong ones are found. `rng` must be fit
-/// for secrets: who can foresee its numbers can make wrong signatures that a batch takes.
+/// Single and batched verification agree on every input (ZIP 215). Only requests under valid certificates go
+/// into a batch. A batch that fails is halved until the invalid requests are found. `rng` must be fit for
+/// secrets: an attacker who can predict its numbers can make invalid signatures that a batch accepts.
 pub fn verify(candidates: &[Box<Candidate>], rng: &mut impl CryptoRng) -> Vec<Verified> {
     let mut verdicts: Vec<Verified> = candidates
         .iter()
@@ -161,7 +162,7 @@ pub fn verify(candidates: &[Box<Candidate>], rng: &mut impl CryptoRng) -> Vec<Ve
     verdicts
 }
 
-/// Finds the wrong ones of `part`.
+/// Finds the invalid requests of `part`.
 fn bisect(
     candidates: &[Box<Candidate>],
     part: &[usize],
@@ -194,9 +195,9 @@ fn bisect(
 }
 
 impl AsapShard {
-    /// Learns from what was verified together.
+    /// Updates the shard's memory with the verdicts on `candidates`, which were verified together.
     pub fn learn(&mut self, candidates: &[Box<Candidate>], verdicts: &[Verified], now: Instant) {
-        // Under a wrong certificate no request is looked at, neither alone nor with others.
+        // Under an invalid certificate the request is not verified, neither alone nor in a batch.
         let batched = candidates
             .iter()
             .zip(verdicts)
@@ -211,11 +212,12 @@ impl AsapShard {
             match verdict {
                 Verified::BadCertificate if candidate.relayed => continue,
                 Verified::BadCertificate => {
-                    // Anybody can put this key into a wrong certificate: it is not to blame.
+                    // An attacker can put any key into an invalid certificate, so the key is not blamed.
                     self.suspect(candidate.prefix, now);
                     continue;
                 }
-                // Whoever has seen a certificate can ask for such a name, without being at its address.
+                // Anyone who has seen a certificate can send a DNS lookup with it, without being at its
+                // address. So neither the key nor the prefix is blamed.
                 Verified::BadRequest if candidate.relayed => {}
                 Verified::BadRequest => self.failed(*candidate.client_key.as_bytes(), candidate.prefix, now),
                 Verified::Good => {}

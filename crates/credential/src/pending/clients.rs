@@ -6,14 +6,15 @@ use core::net::IpAddr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use siphasher::sip::SipHasher13;
 
-/// Entries of one bucket: a cache line.
+/// Entries of one bucket, which is a cache line.
 const WAYS: usize = 8;
-/// An entry: a count in the lower bits, the tag of the client above.
+/// Layout of an entry: a count in the lower bits, the tag of the client above it.
 const COUNT_BITS: u32 = 16;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
 
-/// Counts by client prefix, and how many places a client has of its own. An entry with a count of zero says nothing and may be taken for another client;
-/// one in use never is, so a count is neither reset nor driven below zero by crowding the table.
+/// Counts by client prefix, and how many places a client has of its own. An entry with a count of zero is
+/// free and may be reused for another client. An entry in use is never reused, so an attacker who crowds the
+/// table can neither reset a count nor drive it below zero.
 #[derive(Debug)]
 pub(super) struct ClientTable {
     entries: Box<[AtomicU64]>,
@@ -44,21 +45,21 @@ impl ClientTable {
         let _ = self.key.compare_exchange(0, key, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Counts one place for `client`; its entry and how many places it had. `None` when it has `limit` places, or no
-    /// entry is free.
+    /// Counts one place for `client`. Returns its entry, and how many places it had before. `None` if it has
+    /// `limit` places already, or no entry is free.
     #[inline(always)]
     pub fn reserve(&self, client: IpAddr, limit: u32) -> Option<(u32, u32)> {
         let hash = self.hash(client);
-        // Never zero: that is an entry nobody has used.
+        // Never zero, because zero marks an entry that was never used.
         let tag = (hash >> COUNT_BITS) | 1;
-        // A power of two, so a mask instead of a division.
+        // A power of two, so a mask replaces a division.
         let buckets = self.entries.len() / WAYS;
         let first = (hash as usize & (buckets - 1)) * WAYS;
         let limit = u64::from(limit.min(COUNT as u32));
         let bucket = self.entries.get(first..first + WAYS)?;
-        // Somebody may change the bucket meanwhile: look again. Each turn lost is one that another shard
-        // won. Two shards that meet a new client at the same moment may give it an entry each: it then has
-        // up to twice its places, until both are empty.
+        // Another shard may change the bucket in the meantime, so retry. A failed exchange means that another
+        // shard succeeded. If two shards see a new client at the same moment, each may give it an entry. The
+        // client then has up to twice its places, until both entries are empty.
         loop {
             let mut free = None;
             let mut found = None;
@@ -88,7 +89,7 @@ impl ClientTable {
     /// Gives back a place of `entry`.
     pub fn release(&self, entry: u32) {
         if let Some(entry) = self.entries.get(entry as usize) {
-            // It was counted once, and an entry in use keeps its client.
+            // The place was counted once, and an entry in use keeps its client.
             entry.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -103,8 +104,9 @@ impl ClientTable {
     }
 }
 
-/// What counts as one client: an IPv4 address, or the /64 that one IPv6 host can fill by itself. The top
-/// bit pattern keeps the families apart: no global unicast /64 begins with zeros (RFC 4291 §2.4).
+/// The prefix that counts as one client: an IPv4 address, or an IPv6 /64, because one host can use all
+/// addresses of it. The values of the families differ in their upper bits: no global unicast /64 begins with
+/// zeros (RFC 4291 §2.4).
 #[must_use]
 pub fn prefix(client: IpAddr) -> u64 {
     match client {
@@ -131,7 +133,7 @@ mod tests {
         table.reserve(client, table.own()).map(|(entry, _)| entry)
     }
 
-    /// Addresses that fill a bucket do so under one key only.
+    /// Addresses that fill one bucket do so under one key only.
     #[test]
     fn nobody_can_choose_addresses_that_collide() {
         let table = ClientTable::new(64, 1);

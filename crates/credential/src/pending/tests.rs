@@ -1,4 +1,4 @@
-//! Places: counted once, given back once.
+//! Each place is counted once and given back once.
 
 use super::*;
 use alloc::vec::Vec;
@@ -82,7 +82,7 @@ proptest! {
     }
 }
 
-/// As many as `client` gets.
+/// All places that `client` can get.
 fn all_of(limit: &Arc<PendingLimit>, client: IpAddr) -> Vec<Place> {
     core::iter::from_fn(|| limit.reserve(client).ok()).collect()
 }
@@ -101,7 +101,7 @@ fn one_client_leaves_room_for_others() {
     assert_eq!(limit.pending(), 0);
 }
 
-/// Many clients have one address: while nobody else comes, they have a third of the places.
+/// Many clients share one address. While no other client needs places, they get a third of them.
 #[test]
 fn an_office_borrows_what_is_free() {
     for (all, own, office) in [(256, 8, 85), (1024, 8, 341), (100, 4, 33), (16, 4, 5)] {
@@ -117,14 +117,14 @@ fn an_office_borrows_what_is_free() {
     }
 }
 
-/// Attackers at `n` addresses hold `n / (n + 2)` of all places. A client that comes then gets its own places, if that many
-/// are left.
+/// Attackers at `n` addresses hold `n / (n + 2)` of all places. A client that comes after them gets its own
+/// places, if that many are left.
 #[test]
 fn attackers_at_several_addresses_leave_others_their_own_places() {
     let address = |n: u32| IpAddr::from(Ipv4Addr::from_bits(0x0a00_0000 + n));
     for attackers in 1..=40 {
         let limit = Arc::new(PendingLimit::new(256));
-        // They come in turn, each as often as it can.
+        // They take places in turn, until none of them gets another one.
         let mut places = Vec::new();
         loop {
             let round: Vec<_> = (0..attackers).filter_map(|n| limit.reserve(address(n)).ok()).collect();
@@ -133,7 +133,7 @@ fn attackers_at_several_addresses_leave_others_their_own_places() {
             }
             places.extend(round);
         }
-        // Each rounds up; their own places they have in any case.
+        // Each attacker's share is rounded up, and each has at least its own places.
         let most = (256 * attackers / (attackers + 2) + attackers).max(8 * attackers).min(256);
         assert!(places.len() as u32 <= most, "{} of {attackers} attackers", places.len());
         let left = 256 - places.len();
@@ -150,7 +150,7 @@ fn a_fixed_bound_lends_nothing() {
     assert!(held.len() == 20 && held.iter().all(|place| !place.is_borrowed()));
 }
 
-/// What a server's bound lends is borrowed, whatever the listener's bound is.
+/// A place that the server's bound lends is borrowed, whatever the listener's bound is.
 #[test]
 fn a_place_that_the_server_lends_is_borrowed() {
     let server = Arc::new(PendingLimit::new(256));

@@ -1,4 +1,4 @@
-//! Lanes, shares, bars: whom garbage costs what.
+//! Lanes, shares and bars: garbage requests cost honest clients as little as possible.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
 
 use super::super::fixtures::{Flight, NOW, clock_at, policy, shard};
@@ -15,7 +15,7 @@ fn prefix(n: u32) -> u64 {
     crate::pending::prefix(IpAddr::from(core::net::Ipv4Addr::from_bits(n)))
 }
 
-/// How many a shard affords of `lane` at `now`, each from another network.
+/// How many verifications of `lane` a shard affords at `now`, each from another network.
 fn affords(shard: &mut AsapShard, lane: Lane, now: Instant) -> u32 {
     (1..100_000).take_while(|n| shard.afford(lane, prefix(n << 8), now).is_ok()).count() as u32
 }
@@ -24,14 +24,16 @@ fn affords(shard: &mut AsapShard, lane: Lane, now: Instant) -> u32 {
 fn garbage_in_the_lane_of_new_certificates_leaves_the_other_served() {
     let mut shard =
         AsapShard::new(BudgetConfig { per_second: 1000, certificates: 16, ..BudgetConfig::default() });
-    // A tenth of a second's worth at once: of 500 signatures, two for a new certificate.
+    // A burst is the tokens of a tenth of a second: of 500 signatures a second, with two for a new
+    // certificate.
     assert_eq!(affords(&mut shard, Lane::New, NOW), 25);
     assert_eq!(shard.afford(Lane::New, prefix(7), NOW), Err(Reason::Overloaded));
     assert_eq!(affords(&mut shard, Lane::Known, NOW), 50);
     assert_eq!(affords(&mut shard, Lane::New, NOW + SECOND / 10), 25, "it comes back with time");
 }
 
-/// What somebody sends in a client's name under new certificates does not cost it its share for its own.
+/// Requests under new certificates that an attacker sends in a client's name do not use up the client's share
+/// for its verified certificate.
 #[test]
 fn garbage_from_a_clients_own_address_leaves_its_verified_certificate_served() {
     let mut shard =
@@ -42,7 +44,7 @@ fn garbage_from_a_clients_own_address_leaves_its_verified_certificate_served() {
 
 #[test]
 fn one_network_cannot_use_up_a_lane() {
-    // An IPv4 /24, and an IPv6 /56: a host may have any address in it.
+    // A host may have any address in an IPv4 /24 or an IPv6 /56.
     let networks: [fn(u64) -> u64; 2] =
         [|n| prefix(0x0a00_0000 + n as u32 % 256), |n| 0x2001_0db8_0000_0000 + n % 256];
     for network in networks {
@@ -51,17 +53,17 @@ fn one_network_cannot_use_up_a_lane() {
         let taken = |shard: &mut AsapShard, now| {
             (0..100_000).take_while(|n| shard.afford(Lane::New, network(*n), now).is_ok()).count()
         };
-        // Half of what the lane has saved up, 500, two signatures each.
+        // Half of the 500 signatures that the lane has saved up, with two signatures for each request.
         assert_eq!(taken(&mut shard, NOW), 125);
         assert_eq!(shard.afford(Lane::New, network(1), NOW), Err(Reason::NetworkLimit));
         assert_eq!(shard.afford(Lane::New, prefix(0x0b00_0000), NOW), Ok(()), "others are served");
-        // From then on it has its sixteenth of 5,000 a second, whatever it saves up.
+        // From then on it gets its sixteenth of 5,000 a second, whatever it saves up.
         let later: usize = (1..=100).map(|n| taken(&mut shard, NOW + SECOND * n / 10)).sum();
         assert!((1530..=1600).contains(&later), "{later} in ten seconds");
     }
 }
 
-/// Networks that come all at once with what they have saved up leave half of the lane to others.
+/// Networks that use their saved tokens all at once leave half of the lane to others.
 #[test]
 fn bursts_of_many_networks_leave_half_of_a_lane() {
     let mut shard =
@@ -70,12 +72,13 @@ fn bursts_of_many_networks_leave_half_of_a_lane() {
     for network in 0..8 {
         taken += (0..1000).take_while(|_| shard.afford(Lane::New, prefix(network << 8), NOW).is_ok()).count();
     }
-    // The first one half of 500 signatures, the others a tenth of a second of their sixteenth.
+    // The first network gets half of 500 signatures. Each other one gets a tenth of a second of its
+    // sixteenth.
     assert_eq!(taken, 125 + 7 * 15);
     assert_eq!(shard.afford(Lane::New, prefix(0x0b00_0000), NOW), Ok(()));
 }
 
-/// Eight wrong requests: then the key is not looked at for a minute, and nothing is spent on it.
+/// After eight wrong requests the key is barred for a minute, and no signatures are verified for it.
 #[test]
 fn a_key_is_barred_after_eight_wrong_requests() {
     let (policy, mut shard) = (policy(), shard());
@@ -103,7 +106,7 @@ fn a_key_is_barred_after_eight_wrong_requests() {
     assert_eq!(barred(&mut shard, last + SECOND * 60), None);
 }
 
-/// Anybody can write a key into a certificate of his own making.
+/// An attacker can put any key into a forged certificate.
 #[test]
 fn a_wrong_certificate_does_not_count_against_the_key_in_it() {
     let (policy, mut shard) = (policy(), shard());
@@ -122,7 +125,7 @@ fn a_wrong_certificate_does_not_count_against_the_key_in_it() {
     assert!(flight.examine(&policy, &flight.block(), &mut shard, NOW + SECOND * 20).is_ok());
 }
 
-/// Verifies these flights together at `now`; true for right ones.
+/// Verifies these flights together at `now`. The flag says whether a flight gets a valid signature.
 fn batch(shard: &mut AsapShard, flights: &[(Flight, bool)], now: Instant) -> Vec<Verified> {
     let policy = policy();
     let mut rng = ChaCha20Rng::from_seed([1; 32]);
@@ -154,7 +157,7 @@ fn a_prefix_with_a_wrong_request_is_verified_singly_for_ten_seconds() {
     assert!(batches(&mut shard, 1, NOW + SECOND * 10));
 }
 
-/// Where more than 2 % of the batches fail, batches cost more than they save. It is tried again.
+/// If more than 2 % of the batches fail, batches cost more than they save. Batching is tried again later.
 #[test]
 fn too_many_wrong_batches_end_batching_for_a_while() {
     let mut shard = shard();
@@ -164,13 +167,13 @@ fn too_many_wrong_batches_end_batching_for_a_while() {
     assert!(!batches(&mut shard, 5, NOW));
     assert!(!batches(&mut shard, 5, NOW + SECOND * 9));
     assert!(batches(&mut shard, 5, NOW + SECOND * 10), "it never comes back");
-    // One failure more does not end it at once.
+    // One further failure does not end batching at once.
     let now = NOW + SECOND * 10;
     batch(&mut shard, &[(Flight::of(6), false), (Flight::of(7), true)], now);
     assert!(batches(&mut shard, 5, now));
 }
 
-/// Less than 2 % is borne for ever, more is not, however long all went well.
+/// Less than 2 % of failures is always tolerated. More is not, however many batches succeeded before.
 #[test]
 fn few_wrong_batches_are_borne() {
     let mut shard = shard();
@@ -184,7 +187,7 @@ fn few_wrong_batches_are_borne() {
     assert!(!shard.may_batch(1, NOW));
 }
 
-/// What a trust store verified is nothing under another one.
+/// A certificate that was verified under one trust store is not known under another.
 #[test]
 fn a_new_trust_store_forgets_what_was_verified() {
     let (policy, mut shard) = (policy(), shard());
@@ -192,7 +195,8 @@ fn a_new_trust_store_forgets_what_was_verified() {
     batch(&mut shard, &[(flight.clone(), true)], NOW);
     let block = flight.block();
     assert_eq!(flight.examine(&policy, &block, &mut shard, NOW).unwrap().signatures(), 1);
-    // What is out while the store changes is refused, and not remembered either.
+    // A request that is being verified while the store changes is refused, and its certificate is not
+    // remembered.
     let candidates = Vec::from([flight.examine(&policy, &block, &mut shard, NOW).unwrap()]);
     shard.trust_changed();
     assert_eq!(shard.certificates(), 0);

@@ -1,4 +1,4 @@
-//! Signatures that one way of verifying takes and another refuses, and wrong ones among many.
+//! Tests with signatures on which implementations disagree, and with invalid signatures among many.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
 
 use super::super::fixtures::{Flight, NOW, policy, shard};
@@ -12,7 +12,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use sha2::{Digest, Sha512};
 
-/// The order of the group, little-endian: added to S it changes nothing modulo it.
+/// The order of the group, little-endian. Adding it to S does not change S modulo the order.
 const ORDER: [u8; 32] = [
     0xed, 0xd3, 0xf5, 0x5c, 0x1a, 0x63, 0x12, 0x58, 0xd6, 0x9c, 0xf7, 0xa2, 0xde, 0xf9, 0xde, 0x14, 0, 0, 0,
     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10,
@@ -22,7 +22,8 @@ fn rng(n: u8) -> ChaCha20Rng {
     ChaCha20Rng::from_seed([n; 32])
 }
 
-/// A signature by the key of `seed` whose R has `torsion` in it: only the key's holder can make it.
+/// A signature by the key of `seed` whose R has the component `torsion`. Only the holder of the key can make
+/// it.
 fn sign_with(seed: &[u8; 32], torsion: EdwardsPoint, message: &[u8]) -> [u8; 64] {
     let hash: [u8; 64] = Sha512::digest(seed).into();
     let (low, prefix) = hash.split_first_chunk::<32>().unwrap();
@@ -41,14 +42,14 @@ fn sign_with(seed: &[u8; 32], torsion: EdwardsPoint, message: &[u8]) -> [u8; 64]
     signature
 }
 
-/// Client `n`'s candidate with `block`, verified singly or not.
+/// The candidate of `flight` with `block`. `together`: it is verified in a batch.
 fn candidate(flight: &Flight, block: &Block, together: bool) -> Box<Candidate> {
     let mut candidate = flight.examine(&policy(), block, &mut shard(), NOW).unwrap();
     candidate.batch = together;
     candidate
 }
 
-/// The verdict on `signature` alone, and in many batches with right ones.
+/// The verdict on `signature` alone. Checks that it is the same in many batches with valid ones.
 fn verdicts(flight: &Flight, signature: [u8; 64]) -> Verified {
     let block = flight.with_signature(signature);
     let single = verify(&[candidate(flight, &block, false)], &mut rng(0))[0];
@@ -71,7 +72,7 @@ fn single_and_batched_verification_agree_on_a_torsion_component_in_r() {
     for torsion in EIGHT_TORSION {
         assert_eq!(verdicts(&flight, sign_with(&[101; 32], torsion, &input)), Verified::Good);
     }
-    // Many of them at once, so that their components cannot all cancel.
+    // Verify many at once, so that their components cannot all cancel.
     let all: Vec<_> = (0..64)
         .map(|n| {
             let flight = Flight::of(n);
@@ -88,7 +89,7 @@ fn single_and_batched_verification_agree_on_what_is_wrong() {
     let flight = Flight::of(1);
     let right = flight.client.sign(&flight.parts().1.to_bytes());
     assert_eq!(verdicts(&flight, right), Verified::Good);
-    // S not below the order of the group.
+    // S is not below the order of the group.
     let mut large = right;
     let carry = ORDER.iter().zip(&mut large[32..]).fold(0, |carry, (add, byte)| {
         let sum = u16::from(*byte) + u16::from(*add) + carry;
@@ -102,7 +103,7 @@ fn single_and_batched_verification_agree_on_what_is_wrong() {
         changed[at] ^= 0x40;
         assert_eq!(verdicts(&flight, changed), Verified::BadRequest, "byte {at}");
     }
-    // R of small order, S zero.
+    // R has small order, and S is zero.
     for point in EIGHT_TORSION {
         let mut nothing = [0; 64];
         nothing[..32].copy_from_slice(point.compress().as_bytes());
@@ -110,13 +111,14 @@ fn single_and_batched_verification_agree_on_what_is_wrong() {
     }
 }
 
-/// A certificate that a careless verifier gave to a key that is none, or of small order: both ways agree.
+/// A careless verifier may certify bytes that are not a key, or a key of small order. Single and batched
+/// verification agree on them.
 #[test]
 fn single_and_batched_verification_agree_on_unsound_keys() {
     for (key, expected) in [
-        // No point of the curve.
+        // Not a point of the curve.
         ([2; 32], Verified::BadRequest),
-        // The identity: under it a signature of nothing is one of everything.
+        // The identity: under it one signature is valid for every message.
         (EIGHT_TORSION[0].compress().to_bytes(), Verified::Good),
     ] {
         let mut signature = [0; 64];
@@ -153,7 +155,7 @@ fn a_wrong_one_among_64_is_found_and_no_other_refused() {
     }
 }
 
-/// The request under a wrong certificate is not looked at, and spoils nobody's batch.
+/// The request under an invalid certificate is not verified, and does not make a batch fail.
 #[test]
 fn a_wrong_certificate_is_no_part_of_a_batch() {
     let mut forged = Flight::of(1).block();
@@ -163,7 +165,8 @@ fn a_wrong_certificate_is_no_part_of_a_batch() {
     assert_eq!(verify(&candidates, &mut rng(1)), [Verified::BadCertificate, Verified::Good]);
 }
 
-/// The same certificate from another address is another one, verified or not.
+/// A certificate that comes from another address counts as another certificate, even if its bytes are
+/// verified for the first.
 #[test]
 fn a_verified_certificate_is_not_known_from_another_address() {
     let (policy, mut shard) = (policy(), shard());
