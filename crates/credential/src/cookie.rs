@@ -1,5 +1,5 @@
-//! Fast Open cookies: a keyed function of the addresses, so that the server remembers nobody
-//! (RFC 7413 §4.1.2).
+//! Fast Open cookies: a keyed function of the addresses, so that the server keeps no state for clients (RFC
+//! 7413 §4.1.2).
 
 use crate::key::CookieKey;
 use aes::Aes128;
@@ -12,9 +12,9 @@ use siphasher::sip::SipHasher24;
 /// The address pair of a SYN, as on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Flow {
-    /// Who sent the SYN.
+    /// The source of the SYN.
     pub client: IpAddr,
-    /// Whom it was sent to.
+    /// The destination of the SYN.
     pub server: IpAddr,
 }
 
@@ -24,20 +24,20 @@ pub trait CookieScheme {
     fn make(&self, flow: &Flow) -> [u8; 8];
 }
 
-/// Which cookie function. All members of a farm use the same one.
+/// The cookie function. All members of a farm use the same one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Scheme {
-    /// That of the Linux kernel since 5.3: SipHash-2-4 of client address ‖ server address. A farm can
-    /// mix kernel servers and this one.
+    /// The function of the Linux kernel since 5.3: SipHash-2-4 of client address ‖ server address. A farm can
+    /// mix kernels and this stack.
     #[default]
     Linux,
-    /// That of the TCP Fast Open paper (§4.1): AES-128 of the client address, truncated.
+    /// The function of the TCP Fast Open paper (§4.1): AES-128 of the client address, truncated.
     Paper,
 }
 
 impl Scheme {
-    /// Loads `key`: what can be computed once is computed here.
+    /// Loads `key`, and computes here what needs to be computed only once.
     pub(crate) fn load(self, key: CookieKey) -> Loaded {
         match self {
             Self::Linux => Loaded::Linux(Linux { key }),
@@ -46,7 +46,7 @@ impl Scheme {
     }
 }
 
-/// One of the schemes, loaded. Both zeroise their key material when dropped.
+/// A scheme with its key. Both schemes zeroise their key material when dropped.
 pub(crate) enum Loaded {
     Linux(Linux),
     Paper(Box<Paper>),
@@ -69,7 +69,8 @@ impl CookieScheme for Linux {
     fn make(&self, flow: &Flow) -> [u8; 8] {
         //= rfc7413 4.1.2-a
         let mut hasher = SipHasher24::new_with_key(self.key.as_bytes());
-        // The raw octets, as numbers that the hash takes at once. `Hash` for addresses would mix in lengths.
+        // Hash the raw octets as whole numbers, which is fast. `Hash` for addresses would also hash their
+        // lengths.
         match (flow.client, flow.server) {
             (IpAddr::V4(client), IpAddr::V4(server)) => {
                 let pair = (u64::from(client.to_bits()) << 32) | u64::from(server.to_bits());
@@ -105,7 +106,7 @@ impl CookieScheme for Paper {
     }
 }
 
-/// The address in 16 bytes, an IPv4 one in front of zeros.
+/// The address in 16 bytes. An IPv4 address is followed by zeros.
 pub(crate) fn octets(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(v4) => (u128::from(v4.to_bits()) << 96).to_be_bytes(),

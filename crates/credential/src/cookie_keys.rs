@@ -1,4 +1,4 @@
-//! The keys behind a ring, as operators handle them: text, fingerprints.
+//! The keys of a ring as operators handle them: as text and by fingerprint.
 
 use crate::cookie::Scheme;
 use crate::key::{CookieKey, KeyParseError, KeyRing};
@@ -9,12 +9,12 @@ use core::str::FromStr;
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-/// A key that grants cookies, and those whose cookies are accepted too.
+/// The key that grants cookies, and further keys whose cookies are accepted too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CookieKeys {
     /// The key that grants.
     pub primary: CookieKey,
-    /// Keys whose cookies are accepted too. Of several, the first is the one a Linux kernel gets.
+    /// Keys whose cookies are accepted too. A Linux kernel gets only the first of them.
     pub backups: Vec<CookieKey>,
 }
 
@@ -39,11 +39,11 @@ impl CookieKeys {
         self.backups.iter().cloned().fold(ring, KeyRing::with_backup)
     }
 
-    /// The text that `/proc/sys/net/ipv4/tcp_fastopen_key` takes: the primary key and the first backup,
-    /// with a comma between. It is the secret: only for key files.
+    /// The text that `/proc/sys/net/ipv4/tcp_fastopen_key` accepts: the primary key and the first backup,
+    /// with a comma between. The text is the secret: use it only for key files.
     #[must_use]
     pub fn to_text(&self) -> Zeroizing<String> {
-        // Room for both keys, so that growing leaves no copy behind.
+        // Reserve room for both keys, because growing would leave a copy of a secret in memory.
         let mut text = Zeroizing::new(String::with_capacity(71));
         text.push_str(&self.primary.to_text());
         if let Some(backup) = self.backups.first() {
@@ -70,13 +70,14 @@ impl FromStr for CookieKeys {
     }
 }
 
-/// A short name of a secret that may be shown: the first 64 bits of a SHA-256. Equal secrets have equal
-/// ones, so operators can compare the members of a farm; nobody finds a random secret by it.
+/// A short name of a secret, which may be shown: the first 64 bits of a SHA-256. Equal secrets have equal
+/// fingerprints, so operators can compare the members of a farm. Nobody can find a random secret from its
+/// fingerprint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 8]);
 
 impl Fingerprint {
-    /// That of `secret`.
+    /// The fingerprint of `secret`.
     pub(crate) fn of(secret: &[u8]) -> Self {
         let mut short = [0; 8];
         short.iter_mut().zip(Sha256::digest(secret)).for_each(|(to, from)| *to = from);
@@ -91,7 +92,7 @@ impl fmt::Display for Fingerprint {
 }
 
 impl CookieKey {
-    /// Its fingerprint: of its text in the kernel's form, so that `sha256sum` finds it too.
+    /// The fingerprint of its text in the kernel's form, so that `sha256sum` computes the same value.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of(self.to_text().as_bytes())

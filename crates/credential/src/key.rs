@@ -1,4 +1,4 @@
-//! Cookie keys: one to grant with, older or coming ones still accepted.
+//! Cookie keys: one key grants cookies, and cookies of older or coming keys are accepted too.
 
 use crate::admission::{FirstFlight, Grant, Presented, Verdict, Verifier};
 use crate::cookie::{CookieScheme, Flow, Loaded, Scheme};
@@ -29,10 +29,11 @@ impl CookieKey {
         &self.0
     }
 
-    /// The text that `/proc/sys/net/ipv4/tcp_fastopen_key` takes. It is the secret: only for key files.
+    /// The text that `/proc/sys/net/ipv4/tcp_fastopen_key` accepts. The text is the secret: use it only for
+    /// key files.
     #[must_use]
     pub fn to_text(&self) -> Zeroizing<String> {
-        // Room for all of it, so that growing leaves no copy behind.
+        // Reserve the whole length, because growing would leave a copy of the secret in memory.
         let mut text = Zeroizing::new(String::with_capacity(35));
         for (index, word) in self.0.chunks_exact(4).enumerate() {
             if index > 0 {
@@ -83,7 +84,7 @@ impl FromStr for CookieKey {
         let mut key = Self([0; 16]);
         for (index, (word, slot)) in text.split('-').zip(key.0.chunks_exact_mut(4)).enumerate() {
             let number = index + 1;
-            // `from_str_radix` alone would take a sign.
+            // `from_str_radix` alone would accept a sign.
             if !word.bytes().all(|byte| byte.is_ascii_hexdigit()) {
                 return Err(KeyParseError::NotHexadecimal { word: number });
             }
@@ -98,8 +99,8 @@ impl FromStr for CookieKey {
     }
 }
 
-/// Why a key's text is not one: the text is at fault. It never quotes the text, which may be most of a
-/// secret.
+/// Why a text is not a cookie key: the text is at fault. The error never quotes the text, which may contain
+/// most of a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyParseError {
@@ -108,7 +109,7 @@ pub enum KeyParseError {
         /// Words found.
         found: usize,
     },
-    /// A word (counted from 1) has not eight digits.
+    /// A word (counted from 1) does not have eight digits.
     Length {
         /// Which word.
         word: usize,
@@ -146,13 +147,14 @@ impl core::error::Error for KeyParseError {}
 pub enum Check {
     /// The key that grants.
     Primary,
-    /// An older or a coming key: valid, and time for a fresh cookie.
+    /// An older or a coming key: the cookie is valid, but the client should get a fresh one.
     Backup,
-    /// None of ours.
+    /// None of the ring's keys.
     No,
 }
 
-/// The keys of a server or a farm. A snapshot: to rotate, build another one and swap it in.
+/// The keys of a server or a farm. A ring does not change: to rotate the keys, build another ring and replace
+/// this one.
 pub struct KeyRing {
     scheme: Scheme,
     primary: Loaded,
@@ -166,7 +168,7 @@ impl KeyRing {
         Self { scheme, primary: scheme.load(primary), backups: Vec::new() }
     }
 
-    /// Accepts cookies of `key` too. A Linux kernel holds one backup at most.
+    /// Accepts cookies of `key` too. A Linux kernel holds at most one backup.
     #[must_use]
     pub fn with_backup(mut self, key: CookieKey) -> Self {
         self.backups.push(self.scheme.load(key));
@@ -179,9 +181,9 @@ impl KeyRing {
         self.scheme
     }
 
-    /// A secret number that tables may key their hashes with.
+    /// A secret number that tables may use as the key of their hashes.
     pub(crate) fn hash_key(&self) -> u64 {
-        // The cookie of an address that no client can have (RFC 1122 §3.2.1.3).
+        // Use the cookie of an address that no client can have (RFC 1122 §3.2.1.3).
         let nobody = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         u64::from_be_bytes(self.primary.make(&Flow { client: nobody, server: nobody }))
     }
@@ -195,14 +197,15 @@ impl KeyRing {
         }
     }
 
-    /// Which key made `cookie` for `flow`. All keys are tried whatever the first ones say, so the time
-    /// tells nothing but their number.
-    // Inlined, with `verify`: a verdict made elsewhere would be written in parts, and wait to be read as a whole.
+    /// Which key made `cookie` for `flow`. All keys are always tried, so the time reveals only how many keys
+    /// there are.
+    // Inlined with `verify`: a verdict returned from a call is written in parts and read as a whole, which
+    // stalls.
     #[inline(always)]
     #[must_use]
     pub fn check(&self, flow: &Flow, cookie: &Cookie) -> Check {
-        // As one number: byte by byte takes longer than the hash. `black_box` hides the difference from the
-        // optimiser, as where cookies are compared.
+        // Compare as one number: a comparison byte by byte takes longer than the hash. `black_box` hides the
+        // difference from the optimiser, as in the comparison of cookies.
         let Ok(shown) = cookie.as_bytes().try_into().map(u64::from_ne_bytes) else { return Check::No };
         let matches = |key: &Loaded| black_box(shown ^ u64::from_ne_bytes(key.make(flow))) == 0;
         let primary = matches(&self.primary);

@@ -1,4 +1,4 @@
-//! A bounded map that forgets what was used least recently.
+//! A bounded map that forgets the least recently used entry.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -7,10 +7,10 @@ use firstflight_wire::hint::likely;
 /// No node.
 const NONE: usize = usize::MAX;
 
-/// At most `capacity` values; a new one takes the place of the least recently used.
+/// Holds at most `capacity` values. A new value replaces the least recently used one.
 ///
-/// Nodes are linked by index, most recent first. An ordered map, not a hash table: it needs no random
-/// seed against chosen keys, and runs are repeatable.
+/// Nodes are linked by index, most recent first. The index is an ordered map and not a hash table: it needs
+/// no random seed against chosen keys, and runs are repeatable.
 #[derive(Debug)]
 pub(crate) struct Lru<K, V> {
     index: BTreeMap<K, usize>,
@@ -24,9 +24,9 @@ pub(crate) struct Lru<K, V> {
 struct Node<K, V> {
     key: K,
     value: V,
-    /// The next more recent.
+    /// The next more recently used node.
     newer: usize,
-    /// The next less recent.
+    /// The next less recently used node.
     older: usize,
 }
 
@@ -43,24 +43,24 @@ impl<K: Ord + Clone, V> Lru<K, V> {
         *self = Self::new(self.capacity);
     }
 
-    /// In the order of the keys.
+    /// The entries, in the order of the keys.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.index.values().filter_map(|&at| self.nodes.get(at)).map(|node| (&node.key, &node.value))
     }
 
-    /// The least recently used first.
+    /// The entries, the least recently used first.
     pub(crate) fn iter_by_use(&self) -> impl Iterator<Item = (&K, &V)> {
         let oldest = self.nodes.get(self.tail);
         core::iter::successors(oldest, |node| self.nodes.get(node.newer)).map(|node| (&node.key, &node.value))
     }
 
-    /// Where `key` is.
+    /// The index of `key`'s node.
     #[inline(always)]
     fn find(&self, key: &K) -> Option<usize> {
         if self.was_last(key) { Some(self.head) } else { self.search(key) }
     }
 
-    /// Whether `key` is the one that was used last, as it mostly is.
+    /// Whether `key` was used last, which is the common case.
     #[inline(always)]
     fn was_last(&self, key: &K) -> bool {
         likely(self.nodes.get(self.head).is_some_and(|node| node.key == *key))
@@ -71,26 +71,26 @@ impl<K: Ord + Clone, V> Lru<K, V> {
         self.index.get(key).copied()
     }
 
-    /// Looks without using.
+    /// Returns the value, which does not count as a use.
     pub(crate) fn peek(&self, key: &K) -> Option<&V> {
         self.find(key).and_then(|at| self.nodes.get(at)).map(|node| &node.value)
     }
 
-    /// Changes without using.
+    /// Returns the value to change it, which does not count as a use.
     #[inline]
     pub(crate) fn peek_mut(&mut self, key: &K) -> Option<&mut V> {
         let at = self.find(key)?;
         self.nodes.get_mut(at).map(|node| &mut node.value)
     }
 
-    /// Looks, and makes it the most recent.
+    /// Returns the value, and makes it the most recently used.
     pub(crate) fn get(&mut self, key: &K) -> Option<&V> {
         let at = self.find(key)?;
         self.move_front(at);
         self.nodes.get(at).map(|node| &node.value)
     }
 
-    /// The same, to change it.
+    /// Returns the value to change it, and makes it the most recently used.
     #[inline]
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         if self.was_last(key) {
@@ -101,8 +101,8 @@ impl<K: Ord + Clone, V> Lru<K, V> {
         self.nodes.get_mut(at).map(|node| &mut node.value)
     }
 
-    /// The value of `key`, made by `value` if there is none; the most recent now. `None` only with a
-    /// capacity of 0.
+    /// The value of `key`, created by `value` if there is none, and makes it the most recently used. `None`
+    /// only with a capacity of 0.
     #[inline]
     pub(crate) fn get_or_insert(&mut self, key: K, value: impl FnOnce() -> V) -> Option<&mut V> {
         if self.was_last(&key) {
@@ -118,7 +118,7 @@ impl<K: Ord + Clone, V> Lru<K, V> {
         self.nodes.get_mut(at).map(|node| &mut node.value)
     }
 
-    /// Puts a new key in front, in the oldest one's node when full.
+    /// Inserts a new key at the front. If the map is full, it reuses the oldest node.
     #[inline(never)]
     fn insert(&mut self, key: K, value: V) -> Option<usize> {
         let node = Node { key: key.clone(), value, newer: NONE, older: NONE };
@@ -188,7 +188,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list that is searched from front to back.
+        /// Compares with a list that is searched from front to back.
         #[test]
         fn behaves_like_the_obvious_list(
             capacity in 0usize..6,

@@ -1,8 +1,8 @@
 //! One-time cookies (the Fast Open paper §7.1): each is good for one first flight.
 //!
 //! A cookie is granted in the SYN-ACK of a connection and becomes usable when the client's first valid ACK
-//! has come, so there are never more usable cookies than completed handshakes. Clients of RFC 7413 need
-//! not know: they take the cookie from any SYN-ACK that has one.
+//! arrives. So there are never more usable cookies than completed handshakes. Clients of RFC 7413 need no
+//! change: they accept a cookie from any SYN-ACK that carries one.
 
 mod serials;
 
@@ -43,7 +43,8 @@ impl OneTimeKeys {
     }
 
     /// The cookie of `serial` for `flow`: AES-128(serial ‖ SipHash-2-4(server ‖ client ‖ serial)),
-    /// addresses in 16 bytes each. Encrypted, so that nobody can read from it how many were granted.
+    /// addresses in 16 bytes each. It is encrypted, so that nobody can read the number of granted cookies
+    /// from it.
     #[must_use]
     pub fn make(&self, flow: &Flow, serial: Serial) -> Cookie {
         let mut block = [0; 16];
@@ -79,7 +80,7 @@ impl OneTimeKeys {
     }
 }
 
-/// Sixteen bytes that are those of no other address of either family.
+/// Maps an address to 16 bytes. IPv4 addresses and the IPv6 addresses of hosts never share a value.
 fn mapped(ip: IpAddr) -> [u8; 16] {
     match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
@@ -99,28 +100,28 @@ impl fmt::Debug for OneTimeKeys {
     }
 }
 
-/// Who knows which cookies were used, of servers behind one address.
+/// How several servers behind one address share the knowledge of used cookies.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum Farm {
-    /// One server; or several where a cookie finds its issuer again, because the balancer sends equal
-    /// cookies to one server and every server grants only cookies that come back to itself
-    /// ([`OneTimeCookies::placed`]). Other issuers' cookies fall back.
+    /// One server, or several if the balancer sends equal cookies to one server and every server grants only
+    /// cookies that come back to itself ([`OneTimeCookies::placed`]). First flights with cookies of other
+    /// issuers fall back.
     Alone,
-    /// Each of n servers takes a cookie of every other once, so a cookie may be used up to n times: tables
-    /// for the other issuers.
+    /// Each of n servers accepts each cookie of the others once, so a cookie may be used up to n times. The
+    /// tables are for the other issuers.
     EachOnce(Arc<[SerialTable]>),
-    /// All ask one store: a use is known to all.
+    /// All servers ask one store, so each use is known to all.
     Shared,
 }
 
-/// Decides which server a balancer sends a cookie to.
+/// Predicts the server to which a balancer sends a cookie.
 pub trait Placement: Send + Sync {
     /// Whether a SYN with this cookie comes to this server.
     fn is_here(&self, cookie: &Cookie) -> bool;
 }
 
-/// Serials drawn at most for one cookie that comes back here.
+/// The most serials drawn to find one cookie that comes back to this server.
 const DRAWS: usize = 256;
 
 /// Grants and checks one-time cookies. Shared by the shards of a server.
@@ -132,13 +133,13 @@ pub struct OneTimeCookies {
 }
 
 impl OneTimeCookies {
-    /// Cookies of `keys`, whose serials `serials` gives out and remembers.
+    /// Cookies of `keys`. Table `serials` issues and remembers their serials.
     #[must_use]
     pub fn new(keys: OneTimeKeys, serials: Arc<SerialTable>) -> Self {
         Self { keys: alloc::vec![keys], serials, farm: Farm::Alone, placement: None }
     }
 
-    /// Takes cookies of `keys` too: the ones before a roll-over, or those that come next.
+    /// Accepts cookies of `keys` too: the keys before a roll-over, or the next ones.
     #[must_use]
     pub fn with_backup(mut self, keys: OneTimeKeys) -> Self {
         self.keys.push(keys);
@@ -152,20 +153,22 @@ impl OneTimeCookies {
         self
     }
 
-    /// Grants only cookies that `placement` sends back here: n servers draw some n serials for each.
+    /// Grants only cookies that `placement` sends back to this server. With n servers that takes about n
+    /// serials for each cookie.
     #[must_use]
     pub fn placed(mut self, placement: Arc<dyn Placement>) -> Self {
         self.placement = Some(placement);
         self
     }
 
-    /// The serials it gives out.
+    /// The table that issues its serials.
     #[must_use]
     pub fn serials(&self) -> &Arc<SerialTable> {
         &self.serials
     }
 
-    /// A fresh cookie; `None` when the counter's reserve is used up.
+    /// A fresh cookie. `None` if the counter's reserve is used up, or no drawn cookie comes back to this
+    /// server.
     fn grant(&self, flow: &Flow) -> Option<Grant> {
         let keys = self.keys.first()?;
         for _ in 0..DRAWS {
@@ -194,13 +197,14 @@ impl Verifier for OneTimeCookies {
         let Presented::FastOpen(option) = first.presented else {
             return Verdict::Invalid { reason: Reason::NoCredential, grant: None };
         };
-        // Asked for in any way, a fresh one is granted: it can be used once this handshake is complete.
+        // Grant a fresh cookie for a request and for a shown cookie. It can be used when this handshake is
+        // complete.
         let grant = self.grant(&first.flow);
         let FastOpen::Cookie(_, cookie) = option else {
             return Verdict::Invalid { reason: Reason::NoCredential, grant };
         };
         match self.keys.iter().find_map(|keys| keys.open(&first.flow, cookie)) {
-            // Without data nothing would be executed, and the cookie stays good.
+            // Without data nothing is executed, so the cookie stays valid.
             Some(_) if first.payload.is_empty() => Verdict::Invalid { reason: Reason::NoData, grant },
             Some(serial) => Verdict::Valid { grant, once: Some(serial) },
             None => Verdict::Invalid { reason: Reason::StaleOrWrongCredential, grant },
@@ -228,7 +232,7 @@ impl Verifier for OneTimeCookies {
     }
 
     fn is_once(&self) -> bool {
-        // Each member of such a farm takes a cookie once: the farm does so several times.
+        // Each member of such a farm accepts a cookie once, so the farm accepts it several times.
         !matches!(self.farm, Farm::EachOnce(_))
     }
 

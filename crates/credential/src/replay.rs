@@ -1,9 +1,9 @@
-//! Seen before? What keeps a first flight from being executed twice (the Fast Open paper §3.5).
+//! Replay guards: they prevent that a first flight is executed twice (the Fast Open paper §3.5).
 //!
-//! A guard remembers what was accepted for as long as a copy of it could be accepted again. It may say
-//! "seen" of something new, which costs the client a round trip; it must never say "new" of something it
-//! could have seen. So wherever it has no memory (after a start, for what it had to forget, after its clock
-//! was set back) it has a *floor*: nothing stamped at or below it is taken.
+//! A guard remembers each accepted first flight for as long as a copy of it could be accepted again. It may
+//! answer "seen" for a new one, which costs the client a round trip. It must never answer "new" for one that
+//! it may have seen. So if its memory is incomplete (after a start, after it had to forget entries, after its
+//! clock was set back), it has a *floor*: it refuses all stamps at or below the floor.
 
 mod remote;
 mod table;
@@ -20,33 +20,34 @@ use firstflight_wire::Clock;
 use siphasher::sip128::{Hasher128, SipHasher24};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-/// How long an accepted thing can come again, and how its copies are stamped. Milliseconds of one clock.
+/// How long a copy of an accepted first flight can arrive, and how copies are stamped. All stamps are
+/// milliseconds of one clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// A stamp may be so much older than the clock; an entry is kept so long after its stamp.
+    /// How much older than the clock a stamp may be. An entry is kept for this time after its stamp.
     pub past: Duration,
-    /// A stamp may be so far ahead of the clock.
+    /// How far ahead of the clock a stamp may be.
     pub future: Duration,
-    /// A copy's stamp may be so much later than the original's: zero where the stamp is signed, all of
-    /// `past` where it is the time of arrival.
+    /// How much later than the original's stamp a copy's stamp may be: zero if the stamp is signed, `past` if
+    /// the stamp is the time of arrival.
     pub spread: Duration,
 }
 
 impl Window {
-    /// For copies that the network makes: stamped when they arrive, within 2 MSL = 120 s (RFC 9293
+    /// For copies that the network makes. They are stamped when they arrive, within 2 MSL = 120 s (RFC 9293
     /// §3.4.2) of the original.
     pub const NETWORK: Self =
         Self { past: Duration::from_secs(120), future: Duration::ZERO, spread: Duration::from_secs(120) };
 
-    /// Above the clock's value, how far stamps may already have been accepted by somebody whose memory is
-    /// gone.
+    /// How far above the clock's value stamps may already have been accepted by a process whose memory is
+    /// lost.
     pub(crate) fn reach(&self) -> Duration {
         self.future.max(self.spread)
     }
 }
 
-/// Identifies what was accepted: a keyed hash, and the client prefix, so that one client's flood costs
-/// the memory of nobody else.
+/// Identifies an accepted first flight: a keyed hash, and the client prefix. With the prefix, a flood of one
+/// client does not cost other clients their entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplayId {
     /// The hash.
@@ -55,54 +56,55 @@ pub struct ReplayId {
     pub partition: u16,
 }
 
-/// What a guard says.
+/// The answer of a guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guarded {
-    /// It was not there; it is now. Said once for each id.
+    /// The id was not set before, and is set now. Each id gets this answer once.
     New,
-    /// It was there, or could have been.
+    /// The id was set before, or may have been.
     Seen,
     /// The guard has no memory of that time.
     Floor,
-    /// Somebody else has to say.
+    /// The store must decide: ask it with this job.
     Ask(JobRequest),
 }
 
-/// Remembers what was accepted. One guard may be shared by the shards of a server, a remote one by a farm.
+/// Remembers the accepted first flights. The shards of a server may share one guard, and a farm may share a
+/// remote one.
 ///
 /// # Correctness
-/// `Seen` and `Floor` may be false: they cost a round trip. `New` must not be: the same id within
-/// the window gets it at most once, whatever happens to the guard's memory.
+/// `Seen` and `Floor` may be false, which costs a round trip. `New` must never be false: an id gets it at
+/// most once within the window, whatever happens to the guard's memory.
 pub trait ReplayGuard: Send + Sync {
-    /// Sets `id` if it was not set, in one step. `stamp_ms` and `now_ms` are of the same clock.
+    /// Sets `id` if it was not set, atomically. `stamp_ms` and `now_ms` are of the same clock.
     ///
-    /// Where the stamp is the time of arrival, an id that is refused for the floor is set too: its data comes
-    /// by an ordinary handshake, and a later copy lies above the floor.
+    /// If the stamp is the time of arrival, an id that is refused because of the floor is set too: the client
+    /// sends its data by an ordinary handshake, and the stamp of a later copy is above the floor.
     fn test_and_set(&self, id: ReplayId, stamp_ms: u64, now_ms: u64) -> Guarded;
 
-    /// What [`ReplayGuard::test_and_set`] would say, as far as it can be seen without setting anything: to
-    /// spare work for what was seen. `New` promises nothing.
+    /// The probable answer of [`ReplayGuard::test_and_set`], without a change of the guard. It saves the
+    /// verification of requests that were seen before. `New` is no promise.
     fn look_up(&self, _id: ReplayId, _stamp_ms: u64, _now_ms: u64) -> Guarded {
         Guarded::New
     }
 
     /// Tells the guard the wall clock by which a request is about to be judged. Returns the guard's time, Unix
-    /// milliseconds, by which the request may be too late; it does not go back when the clock does. The floor rises
-    /// when the clock goes back by more than a second, or was uncertain by more than [`Window::future`] and no longer
-    /// is.
+    /// milliseconds, by which the request may be too late. This time does not go back when the clock does.
+    /// The floor rises when the clock goes back by more than a second, and when its uncertainty was above
+    /// [`Window::future`] and no longer is.
     fn observe(&self, clock: &Clock) -> u64;
 
     /// Refuses all stamps up to `floor_ms` (Unix milliseconds) from now on. The floor never decreases.
     fn raise_floor(&self, floor_ms: u64);
 
-    /// The id of what `key` identifies, of a client.
+    /// The id of the thing that `key` identifies, for a client.
     fn id_of(&self, client: IpAddr, key: &[u8]) -> ReplayId;
 
-    /// The id of a SYN: the same for every copy of it that the network makes, and, as far as chance goes,
-    /// for nothing else.
+    /// The id of a SYN. Every copy that the network makes has the same id, and another SYN has it only by a
+    /// negligible chance.
     fn id(&self, first: &FirstFlight<'_>) -> ReplayId;
 
-    /// Whether it asks a store that a farm shares: [`JobRequest::GuardSet`].
+    /// Whether it asks the shared store of a farm: [`JobRequest::GuardSet`].
     fn needs_store(&self) -> bool {
         false
     }
@@ -134,10 +136,10 @@ impl GuardKey {
         ReplayId { id: hasher.finish128().as_u128(), partition: self.partition(first.flow.client) }
     }
 
-    /// The id of what `key` identifies.
+    /// The id of the thing that `key` identifies.
     pub(crate) fn id_of(&self, client: IpAddr, key: &[u8]) -> ReplayId {
         let mut hasher = SipHasher24::new_with_key(&self.0);
-        // Another domain than that of SYNs.
+        // Separates these inputs from those of SYNs.
         hasher.write_u8(1);
         hasher.write(key);
         ReplayId { id: hasher.finish128().as_u128(), partition: self.partition(client) }

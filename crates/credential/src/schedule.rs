@@ -1,5 +1,5 @@
-//! Keys that follow the clock: every member of a farm derives the same ones, without talking to another
-//! (the Fast Open paper §4.2).
+//! Keys that follow the clock. Every member of a farm derives the same keys, without communication (the Fast
+//! Open paper §4.2).
 
 use crate::cookie::Scheme;
 use crate::cookie_keys::CookieKeys;
@@ -9,29 +9,30 @@ use core::fmt;
 use core::time::Duration;
 use firstflight_wire::Clock;
 
-/// A new key every period, from a secret and UTC. Key i is [`FarmSecret::cookie_key`] of
-/// i = ⌊Unix time in seconds / period⌋; it takes its turn to grant at i · period.
+/// A new key for every period, derived from a secret and UTC. Key i is [`FarmSecret::cookie_key`] of i =
+/// ⌊Unix time in seconds / period⌋. It becomes the granting key at time i · period, its turn.
 ///
-/// A Linux kernel holds two keys, so a member of a farm with kernels has two as well:
+/// A Linux kernel holds two keys. So that a farm can contain kernels, every member has two:
 ///
 /// | own clock | grants with | accepts too |
 /// |---|---|---|
 /// | from a turn to key i, until `lead` before the next | K<sub>i</sub> | K<sub>i−1</sub> |
 /// | the last `lead` of the period | K<sub>i</sub> | K<sub>i+1</sub> |
 ///
-/// **Skew.** A member may grant with the coming key while another has not turned yet: two clocks may differ
-/// by at most `lead`. So no clock may be further from UTC than [`Schedule::max_skew`], half of `lead`. Then a
-/// cookie that one member grants is accepted by every other one at that moment, at any time.
+/// **Skew.** A member may already grant with the next key while another still grants with the present one.
+/// This works as long as their clocks differ by at most `lead`. So no clock may be further from UTC than
+/// [`Schedule::max_skew`], half of `lead`. Then, at any time, every member accepts the cookies that another
+/// member grants at that time.
 ///
-/// **Life of a cookie.** One to two periods after it was granted, less `lead`: it is accepted while its key
-/// grants or is the backup, and then replaced. Across members with skew at least period − 2 · `lead`, and at
-/// most 2 · period.
+/// **Life of a cookie.** A cookie is valid for one to two periods less `lead`: it is accepted while its key
+/// grants or is the backup, and a backup's cookie is replaced when it is used. Across members with skew it is
+/// valid for at least period − 2 · `lead`, and at most 2 · period.
 ///
-/// **Clocks.** At a clock that was never set (before 2020), or with an uncertainty above
-/// [`Schedule::max_skew`], [`KeySource::keys_at`] fails; the caller keeps the ring it has.
+/// **Clocks.** If the clock was never set (before 2020), or its uncertainty is above [`Schedule::max_skew`],
+/// [`KeySource::keys_at`] fails. The caller then keeps the ring that it has.
 ///
-/// With a second secret ([`FarmSecrets::other`]) the cookies of its keys are accepted too. It comes first
-/// among the backups, for a kernel then holds one key of each secret.
+/// With a second secret ([`FarmSecrets::other`]) the cookies of its keys are accepted too. Its present key is
+/// the first of the backups, so that a kernel holds one key of each secret.
 #[derive(Debug, Clone)]
 pub struct Schedule {
     secrets: FarmSecrets,
@@ -41,19 +42,19 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Shortest period: a cookie that lives less is mostly dead when its client comes back.
+    /// The shortest period. With a shorter one, most cookies would be invalid when their client returns.
     pub const MIN_PERIOD: Duration = Duration::from_secs(12 * 60 * 60);
-    /// The period if nobody says another one.
+    /// The default period.
     pub const DEFAULT_PERIOD: Duration = Duration::from_secs(24 * 60 * 60);
-    /// How long before its turn a key is accepted, if nobody says another time.
+    /// The default time that a key is accepted before its turn.
     pub const DEFAULT_LEAD: Duration = Duration::from_secs(5 * 60);
 
-    /// A schedule. Period and secrets are the same on all members; `lead` (whole milliseconds) may differ, the
-    /// shortest one decides which skew is tolerated.
+    /// A schedule. Period and secrets must be the same on all members. `lead` (whole milliseconds) may
+    /// differ, and the shortest one determines the tolerated skew.
     ///
     /// # Errors
-    /// When the period is below [`Schedule::MIN_PERIOD`] or not of whole seconds, or `lead` above half a
-    /// period: the caller is at fault.
+    /// If the period is below [`Schedule::MIN_PERIOD`] or not a whole number of seconds, or `lead` is above
+    /// half a period. The caller is at fault.
     pub fn new(
         secrets: FarmSecrets,
         scheme: Scheme,
@@ -100,17 +101,17 @@ impl Schedule {
     /// The number of the key that grants at this Unix time in milliseconds.
     #[must_use]
     pub const fn index_at(&self, unix_ms: u64) -> u64 {
-        // The constructor lets no period below 12 h through.
+        // The constructor refuses periods below 12 h, so this never divides by zero.
         unix_ms / self.period_ms
     }
 
-    /// When the next key takes its turn, Unix time in milliseconds; `None`: beyond what that can express.
+    /// When the next key takes its turn, Unix time in milliseconds. `None` if that exceeds 64 bits.
     #[must_use]
     pub fn next_turn(&self, unix_ms: u64) -> Option<u64> {
         self.index_at(unix_ms).checked_add(1)?.checked_mul(self.period_ms)
     }
 
-    /// When the keys change next, either one: at the next turn, or `lead` before it.
+    /// When the granting key or the backup changes next: at the next turn, or `lead` before it.
     #[must_use]
     pub fn next_change(&self, unix_ms: u64) -> Option<u64> {
         let turn = self.next_turn(unix_ms)?;
@@ -118,7 +119,7 @@ impl Schedule {
         Some(if unix_ms < before { before } else { turn })
     }
 
-    /// The keys at this Unix time in milliseconds, whatever the clock is worth.
+    /// The keys at this Unix time in milliseconds. Does not check the quality of the clock.
     #[must_use]
     pub fn cookie_keys_at(&self, unix_ms: u64) -> CookieKeys {
         let index = self.index_at(unix_ms);
@@ -163,7 +164,7 @@ pub enum ScheduleError {
     },
     /// More than half a period.
     LeadTooLong {
-        /// The time.
+        /// The lead.
         lead: Duration,
         /// The period.
         period: Duration,

@@ -1,4 +1,4 @@
-//! The secret that a farm of servers shares, from which each of them derives the same cookie keys.
+//! The secret that a farm of servers shares. Each server derives the same cookie keys from it.
 
 use crate::cookie_keys::Fingerprint;
 use crate::key::CookieKey;
@@ -11,11 +11,11 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-/// Distinguishes these keys from any other use of the same secret.
+/// Separates these keys from any other use of the same secret.
 const LABEL: &[u8] = b"firstflight tfo key";
 
-/// A secret that a farm shares, with an id to speak of it. Zeroised when dropped, compared in constant
-/// time, never printed.
+/// A secret that a farm shares, with an id that names it. Zeroised when dropped, compared in constant time,
+/// never printed.
 ///
 /// Its text is one line, `id:hex`: the id of 1 to 32 letters, digits, `.`, `_` and `-`; 32 to 128 bytes
 /// as hexadecimal digits, from a random source.
@@ -26,17 +26,18 @@ pub struct FarmSecret {
 }
 
 impl FarmSecret {
-    /// Fewest bytes: as many as the hash has, so that guessing it is no easier than guessing its keys.
+    /// The shortest secret, bytes: the size of the hash, so that the secret is no easier to guess than its
+    /// keys.
     pub const MIN_BYTES: usize = 32;
-    /// Most bytes.
+    /// The longest secret, bytes.
     pub const MAX_BYTES: usize = 128;
-    /// Longest id.
+    /// The longest id, characters.
     pub const MAX_ID: usize = 32;
 
     /// A secret of these bytes.
     ///
     /// # Errors
-    /// When the id or the length is not as the type's documentation says: the caller is at fault.
+    /// If the id or the length is not as the type's documentation demands. The caller is at fault.
     pub fn new(id: &str, bytes: &[u8]) -> Result<Self, SecretError> {
         let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         if id.is_empty() || id.len() > Self::MAX_ID || !id.chars().all(legal) {
@@ -48,19 +49,19 @@ impl FarmSecret {
         Ok(Self { id: id.into(), bytes: Zeroizing::new(bytes.to_vec()) })
     }
 
-    /// Its name, no secret.
+    /// Its id, which is not secret.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Its fingerprint: of its hexadecimal digits in lower case, so that `sha256sum` finds it too.
+    /// The fingerprint of its hexadecimal digits in lower case, so that `sha256sum` computes the same value.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of(self.hex().as_bytes())
     }
 
-    /// The line that parses to it. It is the secret: only for secret files.
+    /// The line that parses to it. The line is the secret: use it only for secret files.
     #[must_use]
     pub fn to_text(&self) -> Zeroizing<String> {
         let mut text = Zeroizing::new(String::with_capacity(self.id.len() + 1 + 2 * self.bytes.len()));
@@ -70,8 +71,8 @@ impl FarmSecret {
         text
     }
 
-    /// Cookie key number `index`: HKDF-SHA-256 (RFC 5869) without salt, its `info` being
-    /// `firstflight tfo key` and the number as 8 bytes, big-endian.
+    /// Cookie key number `index`: HKDF-SHA-256 (RFC 5869) without salt. Its `info` is `firstflight tfo key`
+    /// and the number as 8 bytes, big-endian.
     #[must_use]
     pub fn cookie_key(&self, index: u64) -> CookieKey {
         let mut key = Zeroizing::new([0; 16]);
@@ -83,7 +84,7 @@ impl FarmSecret {
     }
 
     fn hex(&self) -> Zeroizing<String> {
-        // Room for all of it, so that growing leaves no copy behind.
+        // Reserve the whole length, because growing would leave a copy of the secret in memory.
         let mut text = Zeroizing::new(String::with_capacity(2 * self.bytes.len()));
         for byte in self.bytes.iter() {
             // Writing to a string cannot fail.
@@ -119,7 +120,7 @@ impl FromStr for FarmSecret {
         for pair in digits.as_bytes().chunks(2) {
             let value = pair.iter().try_fold(0, |value, digit| {
                 let digit = char::from(*digit).to_digit(16).ok_or(SecretError::NotHexadecimal)?;
-                // Two digits at most, so it is below 256.
+                // At most two digits, so the value is below 256.
                 Ok((value << 4) | digit as u8)
             })?;
             if pair.len() < 2 {
@@ -131,15 +132,15 @@ impl FromStr for FarmSecret {
     }
 }
 
-/// Why something is no farm secret: the text or the caller is at fault. It never quotes the text.
+/// Why a farm secret is invalid: the text or the caller is at fault. The error never quotes the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SecretError {
     /// No colon after the id.
     NoColon,
-    /// The id is empty, too long, or has other characters.
+    /// The id is empty, too long, or contains other characters.
     Id,
-    /// A character of the secret is no hexadecimal digit.
+    /// A character of the secret is not a hexadecimal digit.
     NotHexadecimal,
     /// An odd number of digits.
     HalfByte,
@@ -165,15 +166,15 @@ impl fmt::Display for SecretError {
 
 impl core::error::Error for SecretError {}
 
-/// The secrets of a farm at one time: one, and while it is being replaced the coming or the old one.
+/// The secrets of a farm at one time: the current one, and during a replacement also the next or the old one.
 ///
-/// As a text file: a line for each secret, the granting one first. White space, empty lines and lines that
-/// begin with `#` mean nothing.
+/// The text file has a line for each secret, the granting one first. White space around it, empty lines and
+/// lines that begin with `#` are ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FarmSecrets {
-    /// Its keys grant.
+    /// The secret whose keys grant cookies.
     pub current: FarmSecret,
-    /// Cookies of its keys are accepted too.
+    /// A secret whose keys' cookies are accepted too.
     pub other: Option<FarmSecret>,
 }
 
@@ -209,22 +210,22 @@ impl FromStr for FarmSecrets {
     }
 }
 
-/// Why a text is no file of farm secrets: the text is at fault. It never quotes the text.
+/// Why a file of farm secrets is invalid: the text is at fault. The error never quotes the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SecretFileError {
     /// No secret.
     Empty,
-    /// More than two.
+    /// More than two secrets.
     TooMany {
         /// Secrets found.
         found: usize,
     },
-    /// Two with the same id.
+    /// Two secrets with the same id.
     SameId,
-    /// A line is none.
+    /// A line is not a farm secret.
     Line {
-        /// Which, from 1.
+        /// The line's number, from 1.
         line: usize,
         /// Why.
         error: SecretError,

@@ -1,4 +1,4 @@
-//! Where a server's keys come from, and until when they are valid.
+//! The source of a server's keys, and how long they are valid.
 
 use crate::cookie::Scheme;
 use crate::cookie_keys::{CookieKeys, Fingerprint};
@@ -8,17 +8,17 @@ use core::fmt;
 use core::time::Duration;
 use firstflight_wire::Clock;
 
-/// 2020-01-01 00:00 UTC, Unix time in milliseconds. A clock that shows an earlier time was never set.
+/// 2020-01-01 00:00 UTC, Unix time in milliseconds. A clock with an earlier time was never set.
 const EARLIEST_UNIX_MS: u64 = 1_577_836_800_000;
 
-/// Says which keys are valid now. Sans-IO: whoever reads the clock asks again when the keys change, and when
-/// the clock was stepped.
+/// Says which keys are valid now. Sans-IO: the caller reads the clock, and asks again when the keys change
+/// and when the clock was stepped.
 pub trait KeySource {
     /// The keys at the wall clock's time.
     ///
     /// # Errors
-    /// When the clock is not good enough to say. The caller keeps the last ring and asks again later: old
-    /// keys cost clients of other members a round trip, wrong ones would cost it all clients.
+    /// When the clock is not good enough. The caller keeps the last ring and asks again later: old keys cost
+    /// a round trip to clients of other members, wrong keys would cost it to all clients.
     fn keys_at(&self, clock: &Clock) -> Result<Current, ClockError>;
 }
 
@@ -29,7 +29,7 @@ pub struct Current {
     pub ring: Arc<KeyRing>,
     /// Fingerprint of the key that grants, for logs.
     pub primary: Fingerprint,
-    /// When they change next, Unix time in milliseconds; `None`: never.
+    /// When they change next, Unix time in milliseconds. `None`: never.
     pub next_change: Option<u64>,
 }
 
@@ -45,17 +45,17 @@ impl Current {
 pub enum ClockError {
     /// It shows a time before 2020.
     Unset,
-    /// It may be further from the truth than the schedule tolerates.
+    /// It may be wrong by more than the schedule tolerates.
     Uncertain {
-        /// How far it may be.
+        /// By how much it may be wrong.
         uncertainty: Duration,
-        /// How far it might be.
+        /// The limit that the schedule tolerates.
         max_skew: Duration,
     },
 }
 
 impl ClockError {
-    /// Whether `clock` is set and known to `max_skew`.
+    /// Checks that `clock` is set, and that its uncertainty is at most `max_skew`.
     pub(crate) fn check(clock: &Clock, max_skew: Duration) -> Result<(), Self> {
         if clock.unix_ms < EARLIEST_UNIX_MS {
             return Err(Self::Unset);
@@ -88,7 +88,7 @@ impl core::error::Error for ClockError {}
 pub struct Fixed(Current);
 
 impl Fixed {
-    /// Always these.
+    /// Always these keys.
     #[must_use]
     pub fn new(keys: &CookieKeys, scheme: Scheme) -> Self {
         Self(Current::new(keys, scheme, None))

@@ -1,4 +1,4 @@
-//! What a client remembers of servers: cookies, and what the next SYN to them needs to know.
+//! The client's memory of servers: their cookies, and what the next SYN to them depends on.
 
 mod cookies;
 mod entry;
@@ -18,8 +18,8 @@ use entry::Ladder;
 use firstflight_wire::Instant;
 use firstflight_wire::tcp::{Cookie, FastOpenForm};
 
-/// The local network that something was learnt on: 16 bytes that mean nothing here. A cookie used on
-/// another network than its own would tell the server that both are the same user.
+/// The local network on which something was learnt: 16 opaque bytes. A cookie that is used on another network
+/// would reveal to the server that both addresses belong to the same user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct NetworkId(pub [u8; 16]);
 
@@ -27,8 +27,8 @@ impl NetworkId {
     /// All zero: the network is not known.
     pub const UNKNOWN: Self = Self([0; 16]);
 
-    /// The same network for TCP in UDP datagrams. What routers do to TCP's options and to SYNs with data says
-    /// nothing about UDP, so what was learnt of servers there is kept apart.
+    /// The id of this network for TCP in UDP datagrams. How routers treat TCP's options and SYNs with data
+    /// says nothing about UDP, so the two memories are separate.
     #[must_use]
     pub fn over_udp(self) -> Self {
         Self(self.0.map(|byte| !byte))
@@ -41,12 +41,12 @@ impl NetworkId {
     }
 }
 
-/// What a client knows when it connects: see [`CredentialStore::prospect`].
+/// What a client knows about a server when it connects: see [`CredentialStore::prospect`].
 #[derive(Debug, Clone, Copy)]
 pub struct Prospect {
-    /// What the SYN may carry, by what is known of failures.
+    /// What the SYN may carry, according to the failure memory.
     pub permission: Permission,
-    /// The form in which to ask for one.
+    /// The option form in which to ask for a cookie.
     pub form: FastOpenForm,
     /// The first timeout: see [`CredentialStore::syn_timeout`].
     pub timeout: Duration,
@@ -66,33 +66,34 @@ impl Prospect {
     };
 }
 
-/// The client's memory of servers, by local network and server address. Bounded; the server used least
-/// recently is forgotten.
+/// The client's memory of servers, by local network and server address. It is bounded: the least recently
+/// used server is forgotten.
 ///
-/// All of it belongs to one network: whoever moves to another uses none of it, and without an id for the
-/// network calls [`CredentialStore::flush`].
+/// Each entry belongs to one network and is not used on another. A client that has no id for its network must
+/// call [`CredentialStore::flush`] when it moves.
 #[derive(Debug)]
 pub struct CredentialStore {
     entries: Lru<(NetworkId, IpAddr), Entry>,
-    /// Servers that have shown that they understand ASAP, or made it doubtful, by what they are called, and until
-    /// when that counts. Not saved: a day is soon over, and a probe costs nothing.
+    /// By server and identity: whether the server has shown that it understands ASAP (false: that is
+    /// doubtful), and until when this counts. It is not saved, because it counts for a day only, and a probe
+    /// costs nothing.
     asap: Lru<(NetworkId, IpAddr, Identity), (bool, Instant)>,
-    /// Servers that saw this client under another address than that of its certificate: that address, and until when
-    /// no certificate for it is shown to them.
+    /// Servers that saw this client under another address than that of its certificate: the certificate's
+    /// address, and until when no certificate for it is sent to them.
     mismatches: Lru<(NetworkId, IpAddr), (IpAddr, Instant)>,
     changes: u64,
-    /// Cookies are good for many SYNs at once, and failures change nothing.
+    /// Each cookie is used for many SYNs at the same time, and failures are ignored.
     simple: bool,
 }
 
 /// How long a server counts as understanding ASAP after it showed that it does.
 const SPEAKS_ASAP: Duration = Duration::from_secs(86_400);
-/// How long no certificate for an address is shown to a server that saw this client under another one. Then the address
-/// translator may have chosen another.
+/// How long no certificate for an address is sent to a server that saw this client under another address.
+/// After this time the address translator may have chosen a new address.
 const MISMATCH: Duration = Duration::from_secs(10 * 60);
 
 impl CredentialStore {
-    /// Remembers up to `capacity` servers; 0 remembers nothing.
+    /// Remembers up to `capacity` servers. With 0 it remembers nothing.
     #[must_use]
     pub const fn new(capacity: usize) -> Self {
         Self {
@@ -104,19 +105,19 @@ impl CredentialStore {
         }
     }
 
-    /// Whether every cookie is good for many SYNs at once, and failures change nothing.
+    /// With `simple`, the store uses each cookie for many SYNs at the same time, and ignores failures.
     #[must_use]
     pub const fn simple(mut self, simple: bool) -> Self {
         self.simple = simple;
         self
     }
 
-    /// What is known of a server, which counts as a use.
+    /// The entry of a server. This counts as a use.
     pub fn lookup(&mut self, network: NetworkId, server: IpAddr) -> Option<&Entry> {
         self.entries.get(&(network, server))
     }
 
-    /// Puts back what was saved; the most recently used one now.
+    /// Restores a saved entry, and makes it the most recently used one.
     pub fn restore(&mut self, network: NetworkId, server: IpAddr, entry: Entry) {
         let form = entry.cookie().map(|held| held.form);
         self.learn(network, server, |known| {
@@ -127,7 +128,7 @@ impl CredentialStore {
         });
     }
 
-    /// Takes the round-trip time of a visit that ended, smoothed with those before.
+    /// Takes the round-trip time of a connection that ended, and smooths it with the earlier ones.
     pub fn learn_rtt(
         &mut self,
         network: NetworkId,
@@ -141,9 +142,9 @@ impl CredentialStore {
         });
     }
 
-    /// Takes the round-trip time of a connection that is not over yet, if none is known: the next connect may begin before
-    /// this one is over. True if it was taken. At the end [`CredentialStore::forget_rtt`] is called before
-    /// [`CredentialStore::learn_rtt`], so that one connection does not count twice.
+    /// Takes the round-trip time of an open connection, if no current one is known: the next connection may
+    /// begin before this one ends. True if it was taken. At the end [`CredentialStore::forget_rtt`] is called
+    /// before [`CredentialStore::learn_rtt`], so that one connection does not count twice.
     pub fn learn_first_rtt(
         &mut self,
         network: NetworkId,
@@ -167,7 +168,8 @@ impl CredentialStore {
         self.learn(network, server, |entry| entry.rtt = None);
     }
 
-    /// The same of one whose first flight was accepted and answered: [`CredentialStore::note_success`].
+    /// Like [`CredentialStore::learn_rtt`], for a connection whose first flight was accepted and answered:
+    /// includes [`CredentialStore::note_success`].
     #[inline(always)]
     pub fn learn_visit(
         &mut self,
@@ -183,25 +185,26 @@ impl CredentialStore {
         });
     }
 
-    /// Takes the MSS of a SYN-ACK, bytes. One of 0 is ignored: nothing would fit.
+    /// Takes the MSS of a SYN-ACK, bytes. An MSS of 0 is ignored, because no data would fit.
     pub fn learn_mss(&mut self, network: NetworkId, server: IpAddr, mss: u16) {
         if mss > 0 {
             self.learn(network, server, |entry| entry.mss = Some(mss));
         }
     }
 
-    /// A router could not pass more than segments of `mss` bytes (options not counted) on the way there.
+    /// A router on the path to the server passes only segments up to `mss` bytes (options not counted).
     pub fn learn_path_mss(&mut self, network: NetworkId, server: IpAddr, mss: u16, now: Instant) {
         self.learn(network, server, |entry| entry.path_mss = Some(PathMss::new(mss, now)));
     }
 
-    /// What the path to a server takes at most, if a router said so in the last ten minutes.
+    /// The largest segment that the path to a server passes, bytes, if that was learnt in the last ten
+    /// minutes.
     #[must_use]
     pub fn path_mss(&self, network: NetworkId, server: IpAddr, now: Instant) -> Option<u16> {
         self.entries.peek(&(network, server))?.path_mss?.current(now)
     }
 
-    /// Takes a cookie that was asked for and came in this form.
+    /// Takes a cookie that the client asked for and that came in this form.
     //= rfc7413 4.1.3-a
     pub fn learn_cookie(
         &mut self,
@@ -217,9 +220,10 @@ impl CredentialStore {
         });
     }
 
-    /// All that a SYN to `server` needs to know when it leaves now, in one look, which counts as a use. `cookie`
-    /// becomes the one to show, if the SYN may carry data; it is taken, see [`CredentialStore::take_cookie`].
-    // Inlined, and the cookie written where it stays.
+    /// All that a SYN to `server` that leaves now depends on, in one lookup, which counts as a use. If the
+    /// SYN may carry data, `cookie` is set to the cookie to show, which is taken as by
+    /// [`CredentialStore::take_cookie`].
+    // Inlined, and the cookie is written in place to avoid a copy.
     #[inline(always)]
     pub fn prospect(
         &mut self,
@@ -247,15 +251,15 @@ impl CredentialStore {
         }
     }
 
-    /// The cookie for a SYN that leaves now. Tell [`CredentialStore::note_answer`] what became of it: the
-    /// cookie of a server that grants them for one use is out of the store until then.
+    /// The cookie for a SYN that leaves now. Report the result by [`CredentialStore::note_answer`]: if the
+    /// server grants cookies for one use, the cookie is out of the store until then.
     pub fn take_cookie(&mut self, network: NetworkId, server: IpAddr) -> Option<StoredCookie> {
         let mut cookie = None;
         self.entries.get_mut(&(network, server))?.cookies.take(&mut cookie);
         cookie
     }
 
-    /// What became of a SYN with the cookie `used`; `fresh` is the cookie that the SYN-ACK carried.
+    /// Takes the result of a SYN with the cookie `used`. `fresh` is the cookie that the SYN-ACK carried.
     //= rfc7413 4.2.2-e
     #[inline(never)]
     pub fn note_answer(
@@ -267,13 +271,14 @@ impl CredentialStore {
         fresh: Option<(Cookie, FastOpenForm)>,
         now: Instant,
     ) {
-        // A server that was forgotten meanwhile is not remembered for a used cookie alone.
+        // If the server was forgotten in the meantime, a used cookie alone does not create a new entry.
         let Some(entry) = self.entries.peek_mut(&(network, server)) else { return };
         self.changes += 1;
         entry.answered(used, answer, fresh, now);
     }
 
-    /// The same with the MSS of that SYN-ACK, in one look: [`CredentialStore::learn_mss`].
+    /// [`CredentialStore::note_answer`] and [`CredentialStore::learn_mss`] for the same SYN-ACK, in one
+    /// lookup.
     #[allow(clippy::too_many_arguments, reason = "two calls in one")]
     #[inline(always)]
     pub fn note_syn_ack(
@@ -295,7 +300,7 @@ impl CredentialStore {
         });
     }
 
-    /// Drops the cookies, and nothing else: the next SYN asks for another.
+    /// Drops only the cookies of a server, so the next SYN asks for a new one.
     pub fn forget_cookies(&mut self, network: NetworkId, server: IpAddr) {
         if let Some(entry) = self.entries.peek_mut(&(network, server)) {
             entry.cookies.clear();
@@ -312,8 +317,9 @@ impl CredentialStore {
     }
 
     /// Whether the server at this address has shown within the last day that it understands ASAP as
-    /// `identity`: only then may it be sent a credential block, which any other server might hand to its
-    /// application. `Some(false)`: its answer to a block made that doubtful; `None`: nothing is known.
+    /// `identity`. Only then may the client send it a credential block: any other server might deliver the
+    /// block to its application. `Some(false)`: an answer of the server made that doubtful. `None`: nothing
+    /// is known.
     #[must_use]
     pub fn speaks_asap(
         &self,
@@ -326,7 +332,7 @@ impl CredentialStore {
         (*until > now).then_some(*speaks)
     }
 
-    /// It has shown that it does, or, asked, that it does not.
+    /// The server's answer has shown whether it understands ASAP.
     pub fn note_asap(
         &mut self,
         network: NetworkId,
@@ -335,14 +341,15 @@ impl CredentialStore {
         capable: bool,
         now: Instant,
     ) {
-        // Of those that do not, only the ones of which something else was thought are kept in mind.
+        // Remember that a server does not understand ASAP only if there is an earlier entry for it.
         if capable || self.asap.peek(&(network, server, identity.clone())).is_some() {
             self.learn_asap(network, server, identity, capable, now);
         }
     }
 
-    /// A block got an answer from it that a server which understands ASAP does not give, or that did not get here
-    /// whole: it is to be asked first for a day, even if it is known to understand.
+    /// The server's answer to a block was one that a server which understands ASAP does not give, or the
+    /// answer was damaged on the path. For a day the client must ask the server before it sends a block, even
+    /// if the server had shown that it understands ASAP.
     pub fn doubt_asap(&mut self, network: NetworkId, server: IpAddr, identity: &Identity, now: Instant) {
         self.learn_asap(network, server, identity, false, now);
     }
@@ -355,8 +362,8 @@ impl CredentialStore {
         }
     }
 
-    /// Whether the server has refused a certificate for `address` so within the last ten minutes. A certificate for
-    /// another address may be shown to it.
+    /// Whether the server has refused a certificate for `address` within the last ten minutes, because it
+    /// sees this client under another address. A certificate for another address may be sent to it.
     #[must_use]
     pub fn is_mismatch(&self, network: NetworkId, server: IpAddr, address: IpAddr, now: Instant) -> bool {
         self.mismatches.peek(&(network, server)).is_some_and(|known| known.0 == address && known.1 > now)
@@ -376,7 +383,7 @@ impl CredentialStore {
         }
     }
 
-    /// Servers remembered.
+    /// The number of servers remembered.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -393,57 +400,59 @@ impl CredentialStore {
         self.entries.iter().map(|(&(network, server), entry)| (network, server, entry))
     }
 
-    /// The same, the one used least recently first: [`CredentialStore::restore`] in this order gives the
-    /// same store.
+    /// Everything remembered, in the order of use, the least recently used first:
+    /// [`CredentialStore::restore`] in this order gives an equal store.
     pub fn iter_by_use(&self) -> impl Iterator<Item = (NetworkId, IpAddr, &Entry)> {
         self.entries.iter_by_use().map(|(&(network, server), entry)| (network, server, entry))
     }
 
-    /// Counts changes: who saves the store compares.
+    /// The number of changes. A caller that saves the store compares it with the number at the last save.
     #[must_use]
     pub const fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// In which form to ask this server for a cookie: the one that it granted in before; else the
-    /// standard one (34), after an unanswered request the experimental one (254), then 34 for ever.
+    /// The option form in which to ask this server for a cookie: the form in which it granted one before, or
+    /// else the standard form (34). After an unanswered request it is the experimental form (254) once, then
+    /// always 34.
     #[must_use]
     pub fn request_form(&self, network: NetworkId, server: IpAddr) -> FastOpenForm {
         self.entries.peek(&(network, server)).map_or(FastOpenForm::Standard, Entry::request_form)
     }
 
-    /// A SYN with a request in `form` was answered by a SYN-ACK without a cookie. Not for a SYN that was
-    /// retransmitted: the plain one may be what was answered.
+    /// A SYN with a request in `form` was answered by a SYN-ACK without a cookie. Do not call it for a
+    /// retransmitted SYN, because the SYN-ACK may answer a plain SYN.
     pub fn note_unanswered(&mut self, network: NetworkId, server: IpAddr, form: FastOpenForm) {
         self.learn(network, server, |entry| {
             entry.ladder = match (entry.ladder, form) {
                 (Ladder::Fresh, FastOpenForm::Standard) => Ladder::TryExperimental,
                 (Ladder::Fresh | Ladder::TryExperimental, FastOpenForm::Experimental) => Ladder::GaveUp,
-                // It may have learnt the standard form since: from the start.
+                // The server may understand the standard form by now, so start again.
                 (Ladder::Answered(_), FastOpenForm::Experimental) => Ladder::Fresh,
-                // It granted in this form once, so it is at its pending limit, or switched off.
+                // It granted a cookie in this form before. So it is at its pending limit, or Fast Open is
+                // switched off.
                 (state, _) => state,
             };
         });
     }
 
-    /// The first timeout of a SYN: max(1.5·SRTT, SRTT + 4·RTTVAR) between 50 ms and 1 s, from a
-    /// round-trip time at most an hour old; 1 s without one.
+    /// The first timeout of a SYN: max(1.5·SRTT, SRTT + 4·RTTVAR), between 50 ms and 1 s, from a round-trip
+    /// time that is at most an hour old. Without one it is 1 s.
     #[must_use]
     pub fn syn_timeout(&self, network: NetworkId, server: IpAddr, now: Instant) -> Duration {
         let rtt = self.entries.peek(&(network, server)).and_then(|entry| entry.rtt);
         rtt.and_then(|rtt| rtt.syn_timeout(now)).unwrap_or(path::SYN_TIMEOUT_MAX)
     }
 
-    /// A SYN with a Fast Open option, or the connection that it opened, came to nothing where a plain one
-    /// went through: neither option nor data to this server for a minute, twice as long after each further
-    /// failure, at most a day. Other servers are not concerned.
+    /// A SYN with a Fast Open option, or the connection that it opened, failed where a plain SYN succeeded.
+    /// The client sends neither option nor data to this server for a minute, then twice as long after each
+    /// further failure, at most a day. Other servers are not affected.
     //= rfc7413 4.1.3.1-a
     pub fn note_failure(&mut self, network: NetworkId, server: IpAddr, now: Instant) {
         self.learn(network, server, |entry| entry.failures.fail(Permission::Nothing, now));
     }
 
-    /// A first flight to this server was accepted, and answered: earlier failures are forgotten.
+    /// A first flight to this server was accepted and answered. Earlier failures are forgotten.
     pub fn note_success(&mut self, network: NetworkId, server: IpAddr) {
         if let Some(entry) = self.entries.peek_mut(&(network, server)) {
             entry.failures.succeed();
@@ -451,14 +460,14 @@ impl CredentialStore {
         }
     }
 
-    /// Whether a first flight to this server was accepted and answered before, and none failed since: the path
-    /// passes what follows a SYN with data.
+    /// Whether a first flight to this server was accepted and answered before, and none failed since. Then
+    /// the path passes the segments that follow a SYN with data.
     #[must_use]
     pub fn is_proven(&self, network: NetworkId, server: IpAddr) -> bool {
         self.entries.peek(&(network, server)).is_some_and(|entry| entry.failures.proven())
     }
 
-    /// What a SYN to this server may carry, by what is known of failures.
+    /// What a SYN to this server may carry, according to the failure memory.
     //= rfc7413 4.1.3.1-b
     #[must_use]
     pub fn permission(&self, network: NetworkId, server: IpAddr, now: Instant) -> Permission {

@@ -1,4 +1,5 @@
-//! Serial numbers of one-time cookies: given out once, activated, used once; two bits for each.
+//! Serial numbers of one-time cookies. Each is issued once, activated, and used once. A serial takes two
+//! bits.
 
 use alloc::boxed::Box;
 use core::num::NonZeroU64;
@@ -6,18 +7,18 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const COUNTER_BITS: u32 = 48;
 const COUNTER: u64 = (1 << COUNTER_BITS) - 1;
-/// Serials whose bits share a word.
+/// Serials for each word of bits.
 const PER_WORD: u64 = 32;
 
 const ACTIVE: u64 = 1;
 const USED: u64 = 2;
 
-/// A one-time cookie's number: who granted it (16 bits) and a counter (48 bits, from 1).
+/// The number of a one-time cookie: its issuer (16 bits) and a counter (48 bits, from 1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Serial(NonZeroU64);
 
 impl Serial {
-    /// The number of an issuer's counter; `None` if it is 0 or needs more than 48 bits.
+    /// The serial of an issuer and a counter. `None` if the counter is 0 or needs more than 48 bits.
     #[must_use]
     pub fn new(issuer: u16, counter: u64) -> Option<Self> {
         if counter > COUNTER {
@@ -26,19 +27,19 @@ impl Serial {
         Self::from_u64(u64::from(issuer) << COUNTER_BITS | counter)
     }
 
-    /// The serial in 64 bits; `None` if its counter is 0.
+    /// The serial with this 64-bit value. `None` if its counter is 0.
     #[must_use]
     pub fn from_u64(value: u64) -> Option<Self> {
         if value & COUNTER == 0 { None } else { NonZeroU64::new(value).map(Self) }
     }
 
-    /// In 64 bits.
+    /// The 64-bit value.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0.get()
     }
 
-    /// Who granted it: a server, or a shard of one.
+    /// The issuer: a server, or a shard of one.
     #[must_use]
     pub const fn issuer(self) -> u16 {
         (self.get() >> COUNTER_BITS) as u16
@@ -51,32 +52,33 @@ impl Serial {
     }
 }
 
-/// What became of an attempt to use a serial.
+/// The result of an attempt to use a serial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Redeemed {
     /// It is used now.
     Now,
     /// It was used before.
     Before,
-    /// The handshake in which it was granted is not complete. It is used up all the same.
+    /// The handshake in which it was granted is not complete. The serial is used up nevertheless.
     NotActive,
-    /// Outside of the table's memory.
+    /// The serial is outside the table's memory.
     Forgotten,
 }
 
-/// The serials of one issuer: which were activated and which used, of the last `capacity`.
+/// The last `capacity` serials of one issuer: which were activated, and which were used.
 ///
-/// For G grants a second, each good for T seconds, that takes G·T/4 bytes (1,000/s and a day: 21.6 MB).
+/// For G grants a second, each valid for T seconds, the table takes G·T/4 bytes (1,000/s and a day: 21.6 MB).
 ///
 /// # Restarts
-/// The bits are lost with the process, so no serial from before may be taken, and none may be given out
-/// again. The owner therefore keeps a mark on disk that is always ahead: [`SerialTable::wants`] says how
-/// far to write, [`SerialTable::extend`] that it is written, and the next process starts at the mark.
-/// Serials beyond the mark are neither given out nor taken.
+/// The bits are lost with the process, so the next process may not accept the serials of the one before, and
+/// may not issue them again. The owner therefore keeps a mark on disk that is always ahead of the counter.
+/// [`SerialTable::wants`] says which mark to write, [`SerialTable::extend`] tells the table that the mark is
+/// written, and the next process starts at the mark. Serials beyond the mark are neither issued nor accepted.
 #[derive(Debug)]
 pub struct SerialTable {
     issuer: u16,
-    /// Serials of another issuer: nobody here knows of handshakes there, so all count as active.
+    /// The table is for another issuer. The handshakes there are not known here, so all serials count as
+    /// active.
     foreign: bool,
     first: u64,
     next: AtomicU64,
@@ -86,21 +88,21 @@ pub struct SerialTable {
 }
 
 impl SerialTable {
-    /// Serials that this process gives out, from `mark` (as it stands on disk; 1 at the very first start).
-    /// Nothing is given out before [`SerialTable::extend`].
+    /// The serials that this process issues, from `mark` (the value on disk; 1 at the very first start). No
+    /// serial is issued before [`SerialTable::extend`].
     #[must_use]
     pub fn own(issuer: u16, mark: u64, capacity: usize) -> Self {
         Self::new(issuer, mark, capacity, false)
     }
 
-    /// Serials that another process gives out and that may be used here once.
+    /// The serials that another process issues, each of which may be used here once.
     #[must_use]
     pub fn foreign(issuer: u16, mark: u64, capacity: usize) -> Self {
         Self::new(issuer, mark, capacity, true)
     }
 
     fn new(issuer: u16, mark: u64, capacity: usize, foreign: bool) -> Self {
-        // One word more than the window needs: the place to be cleared next is outside of it.
+        // One word more than the window needs, so that the place to clear next is outside the window.
         let words = capacity.div_ceil(PER_WORD as usize).max(1) + 1;
         let first = mark.max(1);
         Self {
@@ -114,20 +116,20 @@ impl SerialTable {
         }
     }
 
-    /// Whose serials they are.
+    /// The issuer of the serials.
     #[must_use]
     pub const fn issuer(&self) -> u16 {
         self.issuer
     }
 
-    /// The next counter: one more than the highest given out, or seen.
+    /// The next counter: one more than the highest that was issued, or seen of another issuer.
     #[must_use]
     pub fn next(&self) -> u64 {
         self.next.load(Ordering::Acquire)
     }
 
-    /// How far the mark on disk should be now, if it should be further: `reserve` ahead of the next serial
-    /// once less than half of that is left.
+    /// The new mark to write to disk, if one is due: `reserve` ahead of the next serial, when at most half of
+    /// `reserve` is left.
     #[must_use]
     pub fn wants(&self, reserve: u64) -> Option<u64> {
         let (next, mark) = (self.next(), self.mark.load(Ordering::Acquire));
@@ -139,7 +141,7 @@ impl SerialTable {
         self.mark.fetch_max(mark.min(COUNTER), Ordering::AcqRel);
     }
 
-    /// How many of the last serials are remembered.
+    /// How many serials are remembered.
     fn capacity(&self) -> u64 {
         self.places() - PER_WORD
     }
@@ -154,7 +156,7 @@ impl SerialTable {
         Some((word, (at % PER_WORD) as u32 * 2))
     }
 
-    /// Gives out a serial; `None` when the mark is reached, until it is extended.
+    /// Issues a serial. `None` when the mark is reached, until it is extended.
     pub fn issue(&self) -> Option<Serial> {
         if self.foreign {
             return None;
@@ -164,16 +166,16 @@ impl SerialTable {
         if counter >= self.mark.load(Ordering::Acquire) {
             return None;
         }
-        // Whoever had this place is outside of the window already. It is cleared before the serial is known
-        // to anybody: cleared later, it would forget a use.
+        // The serial that had this place is outside the window already. Clear the place before anybody knows
+        // the new serial: clearing it later could forget a use.
         let (word, shift) = self.slot(counter)?;
         word.fetch_and(!(3 << shift), Ordering::AcqRel);
         self.next.store(counter + 1, Ordering::Release);
         Serial::new(self.issuer, counter)
     }
 
-    /// Holds the window where it is: it is moved by one at a time, and by nobody while a serial of another
-    /// issuer is used.
+    /// Locks the window. Only one thread at a time may move it, and none while another thread redeems a
+    /// serial of another issuer.
     fn window(&self) -> WindowLock<'_> {
         while self.lock.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
             core::hint::spin_loop();
@@ -195,14 +197,14 @@ impl SerialTable {
         if let Some((word, shift)) = self.slot(serial.counter()) {
             word.fetch_or(ACTIVE << shift, Ordering::AcqRel);
             if !self.remembers(serial.counter()) {
-                // The place was given to a newer serial meanwhile, whose handshake may not be complete: that one
-                // is lost.
+                // The place has gone to a newer serial in the meantime, whose handshake may not be complete.
+                // Mark that serial as used, so that it cannot be used without a handshake.
                 word.fetch_or(USED << shift, Ordering::AcqRel);
             }
         }
     }
 
-    /// Uses `serial`, in one step: of all who try, at most one is told [`Redeemed::Now`].
+    /// Redeems `serial` atomically: of all attempts, at most one gets [`Redeemed::Now`].
     pub fn redeem(&self, serial: Serial) -> Redeemed {
         if serial.issuer() != self.issuer {
             return Redeemed::Forgotten;
@@ -224,17 +226,18 @@ impl SerialTable {
             (bits >> shift & USED == 0).then_some(bits | USED << shift)
         });
         match change {
-            // The place may have been given to a newer serial meanwhile, which has lost it now.
+            // The place may have gone to a newer serial in the meantime. That serial is now lost.
             Ok(_) if !self.remembers(counter) => Redeemed::Forgotten,
             Ok(bits) if self.foreign || bits >> shift & ACTIVE != 0 => Redeemed::Now,
-            // What came with it goes by the ordinary handshake: a copy of that SYN must find nothing good later.
+            // The data goes by the ordinary handshake, so a copy of that SYN must not be accepted later.
             Ok(_) => Redeemed::NotActive,
             Err(_) => Redeemed::Before,
         }
     }
 
-    /// Another issuer has reached `counter`, below the mark: only who has the farm's keys makes serials, so
-    /// it is so. Clears the places of what comes into the window. Called with the lock held.
+    /// Another issuer has reached `counter`, below the mark. This can be trusted, because only members with
+    /// the farm's keys can make cookies. Clears the places of the serials that enter the window. Call it with
+    /// the lock held.
     fn move_on(&self, counter: u64) {
         let next = self.next();
         if counter < next || counter >= self.mark.load(Ordering::Acquire) {
@@ -253,7 +256,7 @@ impl SerialTable {
     }
 }
 
-/// The window stands still until this is dropped.
+/// The lock on the window, released on drop.
 struct WindowLock<'a>(&'a AtomicBool);
 
 impl Drop for WindowLock<'_> {

@@ -1,4 +1,4 @@
-//! The cookie itself, and servers behind one address.
+//! Tests of the cookie, and of servers behind one address.
 
 use super::*;
 use crate::admission::Offered;
@@ -33,7 +33,7 @@ fn table(issuer: u16) -> Arc<SerialTable> {
     Arc::new(table)
 }
 
-/// What a member of the farm does with a SYN of `flow`.
+/// The decision of a farm member about a SYN of `flow`.
 fn visit(member: &FastOpenPolicy, flow: Flow, cookie: Option<Cookie>) -> (Option<Reason>, Option<Grant>) {
     let form = FastOpenForm::Standard;
     let option = cookie.map_or(FastOpen::Request(form), |cookie| FastOpen::Cookie(form, cookie));
@@ -122,7 +122,7 @@ fn a_roll_over_of_the_keys_loses_no_cookie() {
     assert_eq!(visit(&after, here, next.map(|grant| grant.cookie)).0, None);
 }
 
-/// Rendezvous hashing of the cookie, as a balancer would do it without any key.
+/// Rendezvous hashing of the cookie, as a balancer without a key would do it.
 fn balancer(cookie: &Cookie, members: usize) -> usize {
     let weight = |member: usize| {
         let mut hasher = DefaultHasher::new();
@@ -145,8 +145,8 @@ impl Placement for Here {
     }
 }
 
-/// §7.1, balancers that hash the cookie: the first visit goes anywhere, every later one finds the member
-/// that granted, and a copy is caught there.
+/// §7.1, balancers that hash the cookie: the first SYN goes to any member. Every later SYN goes to the member
+/// that granted its cookie, which also detects copies.
 #[test]
 fn behind_a_hashing_balancer_a_cookie_finds_its_issuer() {
     const MEMBERS: usize = 8;
@@ -167,7 +167,7 @@ fn behind_a_hashing_balancer_a_cookie_finds_its_issuer() {
             client: Ipv4Addr::new(192, 0, 2, client).into(),
             server: Ipv4Addr::new(10, 0, 0, 1).into(),
         };
-        // Without a cookie the balancer takes any member.
+        // Without a cookie the balancer chooses any member.
         let mut member = usize::from(client) % MEMBERS;
         let mut grant = visit(&farm[member], here, None).1.unwrap();
         for _ in 0..5 {
@@ -182,11 +182,11 @@ fn behind_a_hashing_balancer_a_cookie_finds_its_issuer() {
     }
     assert_eq!((accepted, replayed), (500, 500));
     let draws: usize = places.iter().map(|place| place.asked.load(Ordering::Relaxed)).sum();
-    // One for each of the 1,100 grants, times the eight that a draw needs.
+    // 1,100 grants, and about eight draws for each.
     assert!((5_000..15_000).contains(&draws), "{draws}");
 }
 
-/// §7.1, no change to the balancer: a cookie may be used n times with n servers, never more.
+/// §7.1, without a change to the balancer: with n servers a cookie may be used at most n times.
 #[test]
 fn with_a_table_for_each_issuer_a_cookie_is_good_once_at_every_member() {
     const MEMBERS: u16 = 4;

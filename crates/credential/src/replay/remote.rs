@@ -1,4 +1,4 @@
-//! A guard that a farm shares: every question becomes a job.
+//! A guard that a farm shares. It turns every question into a job for the store.
 
 use super::time::GuardTime;
 use super::{GuardKey, Guarded, ReplayGuard, ReplayId, Window, millis};
@@ -7,16 +7,17 @@ use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_wire::Clock;
 
-/// Asks a store that all members of a farm share. The store's driver keeps the rule of the floor: after it
-/// met a new incarnation of the store, nothing is new for [`Window::past`] and whatever a stamp may be
-/// ahead.
+/// Asks a store that all members of a farm share. The store's driver applies the floor: after it finds a new
+/// incarnation of the store, it refuses all stamps up to `reach_ms` of [`JobRequest::GuardSet`] after the
+/// beginning of the new memory.
 ///
 /// # Clocks
-/// Each member compares a signed stamp with its own wall clock, so a copy can be too old for one member and in time for
-/// another. So the store's clock decides. A member whose clock differs from it by more than S =
-/// [`RemoteGuard::CLOCKS_APART`] is refused ([`Reason::ClockSkew`](crate::Reason::ClockSkew)), and an id is kept
-/// until the store's clock shows its stamp + [`Window::past`] + S. A member that accepts a copy at store time t has a
-/// clock of at least t − S and at most stamp + past. So t is at most stamp + past + S, and the id is still there.
+/// Each member compares a signed stamp with its own wall clock, so a copy can be too old for one member and
+/// in time for another. Therefore the store's clock decides. A member whose clock differs from it by more
+/// than S = [`RemoteGuard::CLOCKS_APART`] is refused ([`Reason::ClockSkew`](crate::Reason::ClockSkew)), and
+/// an id is kept until the store's clock shows its stamp + [`Window::past`] + S. A member that accepts a copy
+/// at store time t has a clock of at least t − S and at most stamp + past. So t is at most stamp + past + S,
+/// and the id is still there.
 ///
 /// A memory that begins at store time b may lack stamps up to b + S + future, from a member that is ahead. Another
 /// member may be behind by S, and the store before may have been ahead of this one by S. So stamps up to b + future + 3
@@ -55,8 +56,8 @@ impl ReplayGuard for RemoteGuard {
         let ends = stamp_ms.saturating_add(millis(self.window.past));
         let left = ends.saturating_sub(now_ms);
         let apart = if self.compares_clocks() { millis(Self::CLOCKS_APART) } else { 0 };
-        // By no member's clock is a stamp good that is further ahead. The store evicts nothing, so an id that a stranger
-        // stamped with a time of his choice must not get there.
+        // A stamp that is further ahead is not acceptable by any member's clock. The store evicts no entries,
+        // so an id with a stamp that an attacker chose must not reach it.
         let farthest = now_ms.saturating_add(millis(self.window.future)).saturating_add(2 * apart);
         if left == 0 || stamp_ms > farthest {
             return Guarded::Floor;

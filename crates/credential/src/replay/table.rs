@@ -1,4 +1,4 @@
-//! The guard in memory: fixed size, shared by the shards of one server.
+//! A replay guard in memory of fixed size, which the shards of one server share.
 
 use super::time::GuardTime;
 use super::{GuardKey, Guarded, ReplayGuard, ReplayId, Window, millis};
@@ -10,19 +10,20 @@ use firstflight_wire::Clock;
 
 /// Entries of a bucket. With its lock a bucket is four cache lines.
 const WAYS: usize = 31;
-/// Parts of the table by client prefix, each with a floor of its own.
+/// Number of partitions of the client prefixes. Each partition has its own floor.
 const PARTITIONS: usize = 1024;
-/// A partition's entries lie within this part of the buckets, so that is the most it can fill.
+/// The entries of a partition lie within one part in `SHARE` of the buckets, so it cannot fill more than
+/// that.
 const SHARE: usize = 64;
-/// Steps that a window's length is divided into for an entry's stamp.
+/// The length of a window is divided into this number of steps, the unit of an entry's stamp.
 const STEPS: u64 = 4096;
 
-/// An entry: tag, partition, stamp; zero is an empty one.
+/// Layout of an entry: tag, partition, stamp. Zero is an empty entry.
 const STAMP_BITS: u32 = 16;
 const PARTITION_BITS: u32 = 10;
 const TAG_SHIFT: u32 = STAMP_BITS + PARTITION_BITS;
 
-/// One of the table's buckets; the lock stands first.
+/// A bucket of the table.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Bucket {
@@ -32,15 +33,16 @@ struct Bucket {
 
 /// A [`ReplayGuard`] in memory of fixed size.
 ///
-/// An id lives in one of two buckets, in 8 bytes: 38 bits of its hash, its partition, its stamp. A
-/// stranger is taken for it with a chance below 2⁻³¹. For R accepted first flights a second, of which
-/// copies can come for W seconds (and F ahead), the table takes about **10·R·(W+F) bytes**:
-/// [`ReplayTable::bytes_for`].
+/// An id is stored in one of two buckets, in 8 bytes: 37 bits of its hash, its partition, its stamp. The
+/// chance that another id is mistaken for it is below 2⁻³¹. For R accepted first flights a second, whose
+/// copies can arrive for W seconds (with stamps up to F seconds ahead), the table takes about **10·R·(W+F)
+/// bytes**: [`ReplayTable::bytes_for`].
 ///
-/// When both buckets are full, the oldest entry of the partition that fills them most makes way, and that
-/// partition's floor rises above it: what is forgotten is refused, and a flood from one client prefix
-/// raises its own floor. After a start the floor lies as far ahead as things may have been accepted by the
-/// process before; when the clock is set back by more than a second, so far above its old value.
+/// When both buckets are full, the table takes the partition with the most entries in one of them, and evicts
+/// its oldest entry there. The partition's floor rises above this entry, so copies of it are still refused. A
+/// flood from one client prefix thus raises only the floor of its own partition. After a start the floor is
+/// as far ahead as the process before may have accepted stamps. When the clock is set back by more than a
+/// second, the floor is as far above the clock's old value.
 ///
 /// The table's own time does not go back with the clock: an entry is forgotten when its stamp is too old by the
 /// latest time that the table has seen, and from then on its copies are too old as well.
@@ -49,7 +51,7 @@ pub struct ReplayTable {
     key: GuardKey,
     window: Window,
     buckets: Box<[Bucket]>,
-    /// Per partition: stamps up to this one are refused, milliseconds.
+    /// For each partition: stamps up to this one are refused, milliseconds.
     floors: Box<[AtomicU64]>,
     /// The time, and the floor of all partitions.
     time: GuardTime,
@@ -58,7 +60,7 @@ pub struct ReplayTable {
 }
 
 impl ReplayTable {
-    /// A table of some `bytes` that starts at `now_ms` with no memory of what was before.
+    /// A table of about `bytes` that starts at `now_ms`, without memory of earlier first flights.
     #[must_use]
     pub fn new(key: GuardKey, window: Window, bytes: usize, now_ms: u64) -> Self {
         let buckets = (bytes / size_of::<Bucket>()).max(SHARE);
@@ -82,13 +84,13 @@ impl ReplayTable {
         usize::try_from(buckets).unwrap_or(usize::MAX).saturating_mul(size_of::<Bucket>())
     }
 
-    /// Bytes it takes.
+    /// Bytes that the table takes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.buckets) + size_of_val(&*self.floors)
     }
 
-    /// From when on `partition` takes stamps, milliseconds of the guard's clock.
+    /// `partition` refuses stamps up to this one, milliseconds of the guard's clock.
     #[must_use]
     pub fn floor(&self, partition: u16) -> u64 {
         let own = self.floor_of(partition).map_or(0, |floor| floor.load(Ordering::Relaxed));
@@ -99,32 +101,33 @@ impl ReplayTable {
         self.floors.get(usize::from(partition) % PARTITIONS)
     }
 
-    /// Refuses a stamp of which there is no memory. `time` is the table's own time, at or after `now_ms`.
+    /// Refuses a stamp outside the table's memory. `time` is the table's own time, at or after `now_ms`.
     fn judge_stamp(&self, id: ReplayId, stamp_ms: u64, now_ms: u64, time: u64) -> Option<Guarded> {
         let too_old = stamp_ms.saturating_add(millis(self.window.past)) < time;
         let too_new = stamp_ms > now_ms.saturating_add(millis(self.window.future));
-        // A copy with a signed stamp lies below the floor too; one stamped when it arrives does not.
+        // A copy with a signed stamp is below the floor too. A copy that is stamped when it arrives is not.
         let below = self.window.spread.is_zero() && stamp_ms <= self.floor(id.partition);
         (too_old || too_new || below).then_some(Guarded::Floor)
     }
 
-    /// The two buckets of an id: within its partition's share of the table, by two parts of its hash.
+    /// The two buckets of an id. They lie within its partition's share of the table, and two parts of its
+    /// hash select them.
     fn places(&self, id: ReplayId) -> (usize, usize) {
         let count = self.buckets.len();
         let share = (count / SHARE).max(2);
         let start = usize::from(id.partition) % PARTITIONS * count / PARTITIONS;
         let (first, second) = ((id.id >> 64) as u32 as usize % share, (id.id >> 96) as u32 as usize % share);
-        // Two different ones, so that both can be locked.
+        // The buckets must differ, so that both can be locked.
         let second = if first == second { (second + 1) % share } else { second };
         ((start + first) % count, (start + second) % count)
     }
 
     fn step(&self, ms: u64) -> u64 {
-        // Rounded up: an entry lives a step longer rather than shorter.
+        // Round up, so that an entry lives a step longer rather than shorter.
         ms.div_ceil(self.step_ms)
     }
 
-    /// The stamp of an entry, milliseconds: the one nearest to `time` that has its lower bits.
+    /// The stamp of an entry, milliseconds: the time nearest to `time` that has the entry's lower bits.
     fn stamp_of(&self, entry: u64, time: u64) -> u64 {
         let now = self.step(time);
         let behind = (now as u16).wrapping_sub(entry as u16) as i16;
@@ -134,12 +137,12 @@ impl ReplayTable {
     fn is_live(&self, entry: u64, time: u64) -> bool {
         let stamp = self.stamp_of(entry, time);
         let ends = stamp.saturating_add(millis(self.window.past));
-        // No stamp so far ahead was ever accepted: this one is from the previous cycle of these bits.
+        // No stamp further ahead was ever accepted. Such an entry is from the previous cycle of these bits.
         let ahead = millis(self.window.future) + 2 * self.step_ms;
         entry != 0 && ends >= time && stamp <= time.saturating_add(ahead)
     }
 
-    /// With both buckets locked: finds, or makes room and sets.
+    /// Finds the entry, or makes room and sets it. Call it with both buckets locked.
     fn set(&self, one: &Bucket, two: &Bucket, id: ReplayId, stamp_ms: u64, time: u64) -> Guarded {
         let mark = mark_of(id);
         let partition = mark >> STAMP_BITS & (PARTITIONS as u64 - 1);
@@ -161,7 +164,7 @@ impl ReplayTable {
                 *room -= 1;
             }
         }
-        // The emptier one: with two to choose from, both fill evenly.
+        // Take the emptier bucket, so that buckets fill evenly.
         let [first, second] = room;
         let bucket = if first >= second { one } else { two };
         if first == 0 && second == 0 {
@@ -170,12 +173,12 @@ impl ReplayTable {
         if let Some(slot) = bucket.entries.iter().find(|slot| slot.load(Ordering::Relaxed) == 0) {
             slot.store(entry, Ordering::Relaxed);
         }
-        // What made room may have raised it.
+        // Making room may have raised the floor.
         if stamp_ms <= self.floor(id.partition) { Guarded::Floor } else { Guarded::New }
     }
 
-    /// Forgets the oldest entry of the partition that has most of them here, at a tie the asking one's,
-    /// and raises that partition's floor above it.
+    /// Evicts the oldest entry of the partition that has the most entries in this bucket, and raises that
+    /// partition's floor above the entry. At a tie the asking partition loses the entry.
     fn make_room(&self, bucket: &Bucket, asking: u64, time: u64) {
         let partition =
             |slot: &AtomicU64| slot.load(Ordering::Relaxed) >> STAMP_BITS & (PARTITIONS as u64 - 1);
@@ -201,7 +204,7 @@ impl ReplayGuard for ReplayTable {
         let (Some(one), Some(two)) = (self.buckets.get(one.min(two)), self.buckets.get(one.max(two))) else {
             return Guarded::Floor;
         };
-        // In this order always, so that two shards never wait for each other.
+        // Always lock in this order, so that two shards never wait for each other.
         let _one = one.lock();
         let _two = two.lock();
         // Read the time under the locks, so that it is not before the time by which an entry was forgotten here.
@@ -243,11 +246,11 @@ impl ReplayGuard for ReplayTable {
     }
 }
 
-/// An entry without its stamp.
+/// The entry of an id, without the stamp.
 fn mark_of(id: ReplayId) -> u64 {
     let tag = id.id as u64 >> TAG_SHIFT << TAG_SHIFT;
     let partition = (usize::from(id.partition) % PARTITIONS) as u64;
-    // The lowest bit of the tag says that the entry is one.
+    // The lowest bit of the tag is always set, so that an entry is never zero.
     tag | 1 << TAG_SHIFT | partition << STAMP_BITS
 }
 
@@ -256,7 +259,7 @@ impl Bucket {
         Self { lock: AtomicU64::new(0), entries: [const { AtomicU64::new(0) }; WAYS] }
     }
 
-    /// Waits for it: whoever holds it looks at a few cache lines.
+    /// Locks the bucket. The wait is short: the holder reads only a few cache lines.
     fn lock(&self) -> Locked<'_> {
         // The entries are read after this and written before the release in `drop`.
         while self.lock.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -266,7 +269,7 @@ impl Bucket {
     }
 }
 
-/// A bucket's lock while it is held.
+/// The lock on a bucket, released on drop.
 struct Locked<'a>(&'a AtomicU64);
 
 impl Drop for Locked<'_> {

@@ -7,12 +7,11 @@ use firstflight_wire::Clock;
 /// If the clock goes back by more than this, it was set.
 const CLOCK_STEP_MS: u64 = 1000;
 
-/// What a guard knows of its clock, and the floor that follows from it. Shards share it. All times are Unix
-/// milliseconds.
+/// A guard's time, and the floor that follows from it. Shards share it. All times are Unix milliseconds.
 #[derive(Debug)]
 pub(super) struct GuardTime {
     window: Window,
-    /// The latest time by which something was judged, remembered or forgotten.
+    /// The latest time that was used to judge, remember or forget an id.
     latest: AtomicU64,
     /// Stamps up to this one are refused.
     floor: AtomicU64,
@@ -46,7 +45,8 @@ impl GuardTime {
     pub fn advance(&self, now_ms: u64) -> u64 {
         let latest = self.latest.fetch_max(now_ms, Ordering::Relaxed);
         if now_ms.saturating_add(CLOCK_STEP_MS) < latest {
-            // Stamps up to the latest time, and in the window ahead of it, may have been accepted or refused.
+            // Stamps up to the latest time, and within the window ahead of it, may have been accepted or
+            // refused.
             self.raise_floor(self.above(latest));
         }
         now_ms.max(latest)

@@ -25,7 +25,8 @@ fn clock(unix_ms: u64) -> Clock {
     Clock { mono: firstflight_wire::Instant::ZERO, unix_ms, uncertainty: Duration::ZERO }
 }
 
-/// Whether a member whose clock shows `there` accepts what one granted whose clock showed `here`.
+/// Whether a member whose clock shows `there` accepts a cookie that a member granted when its clock showed
+/// `here`.
 fn accepted(schedule: &Schedule, here: u64, there: u64) -> bool {
     let [grants, checks] = [here, there].map(|at| schedule.keys_at(&clock(at)).unwrap().ring);
     checks.check(&FLOW, &grants.grant(&FLOW)) != Check::No
@@ -60,7 +61,7 @@ fn two_secrets_are_accepted_and_the_first_one_grants() {
         let secrets = FarmSecrets { current: current.clone(), other: other.cloned() };
         Schedule::new(secrets, Scheme::Linux, Schedule::DEFAULT_PERIOD, Schedule::DEFAULT_LEAD).unwrap()
     };
-    // The steps of a replacement: any two neighbours accept each other's cookies.
+    // The steps of a replacement. Configurations of neighbouring steps accept each other's cookies.
     let steps = [with(&a, None), with(&a, Some(&b)), with(&b, Some(&a)), with(&b, None)];
     for at in [TURN - LEAD - 1, TURN - LEAD, TURN - 1, TURN] {
         let ring = |schedule: &Schedule| schedule.keys_at(&clock(at)).unwrap().ring;
@@ -71,7 +72,7 @@ fn two_secrets_are_accepted_and_the_first_one_grants() {
         assert_eq!([check(1, 2), check(2, 1)], [Check::Backup; 2]);
         assert_eq!([check(2, 3), check(3, 2)], [Check::Primary; 2]);
         assert_eq!([check(0, 3), check(3, 0)], [Check::No; 2]);
-        // A kernel gets one key of each.
+        // A kernel gets one key of each secret.
         let keys = steps[2].cookie_keys_at(at);
         let index = steps[2].index_at(at);
         assert_eq!((&keys.primary, keys.backups.first()), (&b.cookie_key(index), Some(&a.cookie_key(index))));
@@ -127,8 +128,8 @@ fn the_end_of_time_is_no_panic() {
     }
 }
 
-/// A period, a lead, a time (as often near a turn as anywhere), and how far another clock is from it, of
-/// what the lead allows in thousandths.
+/// A schedule with a random period and lead, a time (near a turn in half of the cases), and the difference of
+/// another clock, at most the lead.
 fn farms() -> impl Strategy<Value = (Schedule, u64, i64)> {
     let times = (12 * 3600_u64..90 * 24 * 3600).prop_map(|seconds| seconds * 1000);
     (times, 0u64..=LEAD, -1000i64..=1000).prop_flat_map(|(period, lead, share)| {
@@ -145,7 +146,8 @@ proptest! {
         prop_assert!(accepted(&schedule, at, at.saturating_add_signed(skew)));
     }
 
-    /// The bound is tight: right around a turn a clock further off than the lead does not accept.
+    /// The bound is tight: around a turn, a member whose clock is off by more than the lead does not accept
+    /// the cookie.
     #[test]
     fn a_clock_beyond_the_bound_can_refuse(period in 43_200u64..1_000_000, lead in 0u64..=LEAD) {
         let schedule = schedule(period * 1000, lead);

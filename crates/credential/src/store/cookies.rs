@@ -1,14 +1,14 @@
-//! The cookies of one server: mostly one; several of a server whose cookies are good for one use.
+//! The cookies of one server: usually one, and several if the server's cookies are good for one use.
 
 use alloc::vec::Vec;
 use firstflight_wire::Instant;
 use firstflight_wire::hint::unlikely;
 use firstflight_wire::tcp::{Cookie, FastOpenForm};
 
-/// Cookies kept of one server.
+/// The most cookies kept for one server.
 pub const MAX_COOKIES: usize = 16;
 
-/// A cookie and how it came.
+/// A cookie, and how it was granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredCookie {
     /// The cookie.
@@ -28,23 +28,23 @@ impl StoredCookie {
     }
 }
 
-/// What became of a SYN that showed a cookie.
+/// The result of a SYN that showed a cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// The server took its data.
+    /// The server accepted its data.
     Accepted,
-    /// The SYN-ACK acknowledged the SYN, none of the data behind it.
+    /// The SYN-ACK acknowledged the SYN, but none of its data.
     Refused,
-    /// No data was sent, the SYN-ACK answered a plain SYN, or nothing came: the cookie may be good.
+    /// No data was sent, or the SYN-ACK answered a plain SYN, or no answer came: the cookie may be valid.
     Unclear,
 }
 
 /// The cookies of one server, newest first.
 ///
-/// A server may grant one cookie for all connections, or one for each: a cookie is opaque
-/// (RFC 7413 §4.1.2), so what the server does shows only in what it answers. One that takes the data *and*
-/// sends another cookie replaces what was used up, or turns its key over: until an acceptance brings none,
-/// every connection takes a cookie of its own out of the set.
+/// A server may grant one cookie for all connections, or one for each. A cookie is opaque (RFC 7413 §4.1.2),
+/// so only the server's answers show what it does. A server that accepts the data *and* sends another cookie
+/// either grants cookies for one use, or has changed its key. From then on every connection takes its own
+/// cookie out of the set, until the server accepts data without sending a new cookie.
 #[derive(Debug, Clone, Default)]
 pub struct CookieSet {
     cookies: Vec<StoredCookie>,
@@ -55,7 +55,8 @@ pub struct CookieSet {
 impl CookieSet {
     pub(super) const NONE: Self = Self { cookies: Vec::new(), rotating: false, granted: 0 };
 
-    /// A set as it was saved: (cookie, form, granted at), newest first. More than [`MAX_COOKIES`] are cut off.
+    /// Restores a saved set: (cookie, form, granted at), newest first. Only the first [`MAX_COOKIES`] are
+    /// used.
     #[must_use]
     pub fn restore(cookies: &[(Cookie, FastOpenForm, Instant)], rotating: bool) -> Self {
         let mut set = Self { rotating, ..Self::default() };
@@ -65,7 +66,7 @@ impl CookieSet {
         set
     }
 
-    /// Newest first.
+    /// The cookies, newest first.
     #[must_use]
     pub fn as_slice(&self) -> &[StoredCookie] {
         &self.cookies
@@ -77,13 +78,13 @@ impl CookieSet {
         self.cookies.first()
     }
 
-    /// The server seems to grant cookies for one use.
+    /// Whether the server seems to grant cookies for one use.
     #[must_use]
     pub const fn is_rotating(&self) -> bool {
         self.rotating
     }
 
-    /// A cookie came. The one that is there already is not kept twice.
+    /// Adds a cookie that the server granted. A cookie that is already in the set is not kept twice.
     pub(super) fn grant(&mut self, cookie: Cookie, form: FastOpenForm, now: Instant) {
         self.cookies.retain(|held| held.cookie != cookie);
         self.cookies.truncate(MAX_COOKIES - 1);
@@ -92,8 +93,8 @@ impl CookieSet {
         self.cookies.insert(0, fresh);
     }
 
-    /// The cookie for a SYN that leaves now becomes `place`'s.
-    // Written where it stays: copies of what was just written in parts wait for it.
+    /// Writes the cookie for a SYN that leaves now to `place`.
+    // Written in place: a copy of a value that was just written in parts would stall.
     #[inline]
     pub(super) fn take(&mut self, place: &mut Option<StoredCookie>) {
         match self.cookies.first() {
@@ -105,7 +106,7 @@ impl CookieSet {
         }
     }
 
-    /// What became of `used`; `fresh` is the cookie in the SYN-ACK.
+    /// Takes the result of a SYN with `used`. `fresh` is the cookie in the SYN-ACK.
     pub(super) fn answered(
         &mut self,
         used: &StoredCookie,
@@ -122,7 +123,7 @@ impl CookieSet {
             }
             (Answer::Unclear, Some(_)) => self.retire(used),
             (Answer::Accepted, None) => self.confirm(used),
-            // Nothing better came (RFC 7413 §4.1.3: only a cookie replaces a cookie).
+            // No new cookie came, so keep the old one (RFC 7413 §4.1.3: only a cookie replaces a cookie).
             (Answer::Refused | Answer::Unclear, None) => self.put_back(used),
         }
         if let Some((cookie, form)) = other {
@@ -130,7 +131,7 @@ impl CookieSet {
         }
     }
 
-    /// The server took the data and sent no other cookie: `used` is good for more.
+    /// The server accepted the data and sent no other cookie, so `used` is good for further SYNs.
     #[inline]
     pub(super) fn confirm(&mut self, used: &StoredCookie) {
         self.rotating = false;
@@ -143,7 +144,7 @@ impl CookieSet {
         self.cookies.retain(|held| held.serial != used.serial);
     }
 
-    /// Puts a cookie that was taken out where it was; a full set has no need of it.
+    /// Puts a cookie that was taken out back at its place, unless the set is full.
     #[inline(never)]
     fn put_back(&mut self, used: &StoredCookie) {
         let known = self.cookies.iter().any(|held| held.cookie == used.cookie);
@@ -159,7 +160,8 @@ impl CookieSet {
         self.cookies.clear();
     }
 
-    /// Whether `used` was granted after the cookie number `serial`, and the number of the last one granted.
+    /// Whether `used` was granted after the cookie with number `serial`, and the number of the last cookie
+    /// granted.
     pub(super) const fn since(&self, used: &StoredCookie, serial: u64) -> (bool, u64) {
         (used.serial > serial, self.granted)
     }

@@ -1,4 +1,4 @@
-//! What is remembered of one server.
+//! The entry of one server.
 
 use super::cookies::{Answer, CookieSet, StoredCookie};
 use super::failures::Failures;
@@ -6,7 +6,7 @@ use super::path::{PathMss, PathRtt};
 use firstflight_wire::Instant;
 use firstflight_wire::tcp::{Cookie, FastOpenForm};
 
-/// What is remembered of one server on one network.
+/// The memory of one server on one network.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Entry {
@@ -16,9 +16,9 @@ pub struct Entry {
     pub mss: Option<u16>,
     /// Round-trip times.
     pub rtt: Option<PathRtt>,
-    /// What failed.
+    /// The failure memory.
     pub failures: Failures,
-    /// What the path takes at most, if that was learnt.
+    /// The largest segment that the path passes, if that was learnt.
     pub path_mss: Option<PathMss>,
     pub(super) ladder: Ladder,
 }
@@ -43,7 +43,7 @@ impl Entry {
         }
     }
 
-    /// What became of a SYN with the cookie `used`.
+    /// Takes the result of a SYN with the cookie `used`.
     #[inline]
     pub(super) fn answered(
         &mut self,
@@ -82,7 +82,8 @@ impl Entry {
 
     //= rfc7413 9-a 9-b
     pub(super) fn request_form(&self) -> FastOpenForm {
-        // Mostly the first. Asked one by one: a table of jumps takes longer.
+        // The first case is the common one. A chain of comparisons is faster here than the jump table of a
+        // `match`.
         if let Ladder::Answered(form) = self.ladder {
             form
         } else if self.ladder == Ladder::TryExperimental {
@@ -99,14 +100,14 @@ impl Entry {
     }
 }
 
-/// In which form to ask for a cookie.
+/// The state that decides in which option form to ask for a cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ladder {
-    /// Nothing known: 34.
+    /// Nothing is known: ask in 34.
     Fresh,
-    /// 34 got no answer: 254, once.
+    /// A request in 34 got no answer: ask in 254 once.
     TryExperimental,
-    /// 254 got none either: 34 for ever.
+    /// A request in 254 got no answer either: always ask in 34.
     GaveUp,
     /// A cookie came in this form.
     Answered(FastOpenForm),

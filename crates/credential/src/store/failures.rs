@@ -1,44 +1,45 @@
-//! The failure memory: which server is left alone, how far, and until when.
+//! The failure memory: which SYNs a server does not get, and until when.
 
 use core::time::Duration;
 use firstflight_wire::Instant;
 
-/// How long a server is left alone after its first failure, and at most.
+/// The first and the longest pause after failures.
 const BACKOFF_MIN: Duration = Duration::from_secs(60);
 const BACKOFF_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// Refusals in a row, each of a cookie newer than the last refusal, that are a failure.
+/// This number of consecutive refusals is a failure. A refusal counts if its cookie is newer than the last
+/// refusal.
 const REFUSALS: u8 = 3;
 
-/// What a SYN may carry, by what is known of failures.
+/// What a SYN may carry, according to the failure memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Permission {
-    /// Neither option nor data: the path or the server does not bear them.
+    /// Neither option nor data: the path or the server does not tolerate them.
     Nothing,
-    /// A request for a cookie, but no data: the server grants cookies that it refuses afterwards, as a farm
+    /// A request for a cookie, but no data: the server grants cookies and refuses them later, as a farm
     /// without shared keys does.
     Request,
     /// A cookie and data.
     Everything,
 }
 
-/// What failed at one server.
+/// The failures at one server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failures {
-    /// Failures in a row.
+    /// Consecutive failures.
     pub count: u32,
     /// What may still be sent until `retry_at`.
     pub permits: Permission,
-    /// When everything is tried again.
+    /// From this time on, everything is allowed again.
     pub retry_at: Instant,
-    /// A first flight was accepted and answered since the last failure.
+    /// Whether a first flight was accepted and answered since the last failure.
     proven: bool,
     refusals: u8,
-    /// Cookies granted when the last refusal came.
+    /// Number of cookies granted before the last refusal.
     refused_at: u64,
 }
 
 impl Failures {
-    /// None.
+    /// No failures.
     pub(super) const NONE: Self = Self {
         count: 0,
         permits: Permission::Everything,
@@ -48,7 +49,7 @@ impl Failures {
         refused_at: 0,
     };
 
-    /// Failures as they were saved.
+    /// Restores saved failures.
     #[must_use]
     pub const fn restore(count: u32, permits: Permission, retry_at: Instant) -> Self {
         Self { count, permits, retry_at, ..Self::NONE }
@@ -60,7 +61,7 @@ impl Failures {
         if now < self.retry_at { self.permits } else { Permission::Everything }
     }
 
-    /// A first flight was accepted and answered: nothing is wrong here.
+    /// A first flight was accepted and answered, so earlier failures are forgotten.
     pub(super) fn succeed(&mut self) {
         *self = Self { proven: true, ..Self::NONE };
     }
@@ -70,13 +71,14 @@ impl Failures {
         self.proven
     }
 
-    /// Something failed: nothing more than `permits` for a while, twice as long as the last time.
+    /// A first flight failed. For a pause, twice as long as the last one, a SYN may carry only what `permits`
+    /// allows.
     pub(super) fn fail(&mut self, permits: Permission, now: Instant) {
-        // Connections opened together fail together: that is one failure.
+        // Connections that were opened together fail together, which counts as one failure.
         if permits >= self.permission(now) {
             return;
         }
-        // Doublings beyond the largest pause change nothing.
+        // Further doublings would exceed the longest pause anyway.
         let doubled = BACKOFF_MIN.saturating_mul(1 << self.count.min(16));
         self.count = self.count.saturating_add(1);
         self.proven = false;
@@ -84,11 +86,12 @@ impl Failures {
         self.retry_at = now + doubled.min(BACKOFF_MAX);
     }
 
-    /// A cookie was refused although it was granted after the last refusal (`newer`); `granted` counts the
-    /// cookies of this server so far.
+    /// A cookie was refused. `newer`: it was granted after the last refusal. `granted`: the number of cookies
+    /// of this server so far.
     pub(super) fn refuse(&mut self, newer: bool, granted: u64, now: Instant) {
         if !newer {
-            // One stale cookie shown by several connections is refused several times.
+            // If several connections show one stale cookie, it is refused several times, which counts as one
+            // refusal.
             return;
         }
         self.refused_at = granted;
@@ -98,7 +101,7 @@ impl Failures {
         }
     }
 
-    /// The row of refusals ends.
+    /// Ends the sequence of refusals.
     pub(super) fn no_refusal(&mut self) {
         self.refusals = 0;
     }

@@ -1,19 +1,19 @@
-//! What is known of the path to a server: its round-trip time, its largest packet.
+//! The memory of the path to a server: its round-trip time and its largest segment.
 
 use core::time::Duration;
 use firstflight_wire::Instant;
 
-/// Oldest round-trip time that still sets a SYN's timeout.
+/// The greatest age of a round-trip time that still sets a SYN's timeout.
 const RTT_LIFETIME: Duration = Duration::from_secs(60 * 60);
 /// Bounds of a SYN's first timeout. The upper one is the initial RTO of RFC 6298 §2.1.
 pub(super) const SYN_TIMEOUT_MIN: Duration = Duration::from_millis(50);
 pub(super) const SYN_TIMEOUT_MAX: Duration = Duration::from_secs(1);
-/// How long a path's smaller MTU is believed (RFC 8201 §5.3, RFC 1191 §6.3).
+/// How long a reduced path MTU is believed (RFC 8201 §5.3, RFC 1191 §6.3).
 const MTU_LIFETIME: Duration = Duration::from_secs(10 * 60);
 
-/// Round-trip times of the visits to one server.
-// In nanoseconds, at most an hour of them: what is longer is no round trip. One number is cheaper to reckon with than
-// seconds and nanoseconds, and eight of it cannot overflow.
+/// Round-trip times of the connections to one server.
+// Times are in nanoseconds and capped at an hour: no round trip is longer. Arithmetic on one number is
+// cheaper than on seconds and nanoseconds, and eight times the cap cannot overflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathRtt {
     srtt: u64,
@@ -22,32 +22,33 @@ pub struct PathRtt {
 }
 
 impl PathRtt {
-    /// A round-trip time, its variation, and when it was measured. More than an hour counts as an hour.
+    /// A round-trip time, its variation, and when it was measured. Times of more than an hour count as an
+    /// hour.
     #[must_use]
     pub fn new(srtt: Duration, rttvar: Duration, at: Instant) -> Self {
         Self { srtt: nanos(srtt), rttvar: nanos(rttvar), at }
     }
 
-    /// Smoothed over the visits.
+    /// The round-trip time, smoothed over the connections.
     #[must_use]
     pub const fn srtt(&self) -> Duration {
         Duration::from_nanos(self.srtt)
     }
 
-    /// Variation from visit to visit.
+    /// The variation of the round-trip time among the connections.
     #[must_use]
     pub const fn rttvar(&self) -> Duration {
         Duration::from_nanos(self.rttvar)
     }
 
-    /// When the last one was measured.
+    /// When the last round-trip time was measured.
     #[must_use]
     pub const fn at(&self) -> Instant {
         self.at
     }
 
-    /// A visit ended. Its smoothed round-trip time is one sample of RFC 6298 §2.3, so that the variation
-    /// settles on a stable path, however short the visits are. What is older than an hour says nothing.
+    /// A connection ended. Its smoothed round-trip time is one sample of RFC 6298 §2.3, so that the variation
+    /// converges on a stable path, however short the connections are. Values older than an hour are ignored.
     pub(super) fn next(before: Option<Self>, srtt: Duration, rttvar: Duration, now: Instant) -> Self {
         let Some(b) = before.filter(|b| b.is_current(now)) else { return Self::new(srtt, rttvar, now) };
         let (old, new) = (b.srtt, nanos(srtt));
@@ -66,7 +67,7 @@ impl PathRtt {
     }
 }
 
-/// Nanoseconds, at most an hour of them.
+/// The duration in nanoseconds, capped at an hour.
 #[inline]
 const fn nanos(duration: Duration) -> u64 {
     const LONGEST: u64 = RTT_LIFETIME.as_secs();
@@ -76,7 +77,8 @@ const fn nanos(duration: Duration) -> u64 {
     duration.as_secs() * 1_000_000_000 + duration.subsec_nanos() as u64
 }
 
-/// The largest segment that passes: a packet-too-big message said so, or larger ones vanished.
+/// The largest segment that the path passes, learnt from a packet-too-big message or from the loss of larger
+/// segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathMss {
     mss: u16,
@@ -84,7 +86,7 @@ pub struct PathMss {
 }
 
 impl PathMss {
-    /// Segments of `mss` bytes pass, as was learnt at `at`.
+    /// The path passes segments of `mss` bytes, as was learnt at `at`.
     #[must_use]
     pub const fn new(mss: u16, at: Instant) -> Self {
         Self { mss, at }

@@ -1,4 +1,4 @@
-//! The client's store: bounds, the option's forms, the SYN timeout, the failure memory.
+//! Tests of the client's store: bounds, the option's forms, the SYN timeout, the failure memory.
 
 use super::*;
 use FastOpenForm::{Experimental, Standard};
@@ -222,7 +222,7 @@ fn with_cookies(bytes: &[u8]) -> CredentialStore {
     store
 }
 
-/// Takes a cookie and tells what became of it.
+/// Takes a cookie, and reports the answer to its SYN.
 fn visit(store: &mut CredentialStore, answer: Answer, fresh: Option<(Cookie, FastOpenForm)>) -> u8 {
     let used = store.take_cookie(HOME, SERVER).unwrap();
     store.note_answer(HOME, SERVER, &used, answer, fresh, at(100));
@@ -238,7 +238,7 @@ fn a_plain_server_has_one_cookie_however_often_it_is_granted() {
         assert_eq!(held(&mut store), [1]);
         assert!(!store.lookup(HOME, SERVER).unwrap().cookies.is_rotating());
     }
-    // Its key turns over: the new cookie takes the old one's place.
+    // The server changes its key: the new cookie replaces the old one.
     assert_eq!(visit(&mut store, Answer::Accepted, granted(2)), 1);
     assert_eq!(held(&mut store), [2]);
 }
@@ -249,7 +249,7 @@ fn parallel_connections_to_a_server_of_one_time_cookies_use_different_ones() {
     assert_eq!(visit(&mut store, Answer::Accepted, granted(4)), 3);
     let mut taken: Vec<_> = core::iter::from_fn(|| store.take_cookie(HOME, SERVER)).collect();
     assert_eq!(taken.iter().map(|used| used.cookie.as_bytes()[0]).collect::<Vec<_>>(), [4, 2, 1]);
-    // Each acceptance brings the next one; what got no answer goes back to its place.
+    // Each acceptance brings a new cookie. A cookie that got no answer goes back to its place.
     let last = taken.pop().unwrap();
     for (used, fresh) in taken.iter().zip(5..) {
         store.note_answer(HOME, SERVER, used, Answer::Accepted, granted(fresh), at(9));
@@ -302,7 +302,7 @@ fn a_farm_without_shared_keys_is_asked_but_gets_no_data() {
     assert_eq!(store.permission(HOME, SERVER, at(159)), Permission::Request);
     assert_eq!(store.permission(HOME, SERVER, at(160)), Permission::Everything);
     assert_eq!(held(&mut store), [4]);
-    // A SYN with a request that gets no answer is worse, and counts though it comes at once.
+    // An unanswered SYN with a request is a worse failure, so it counts although the pause has just begun.
     store.note_failure(HOME, SERVER, at(101));
     assert_eq!(store.permission(HOME, SERVER, at(102)), Permission::Nothing);
 }
@@ -334,12 +334,12 @@ fn on_a_stable_path_the_timeout_settles_at_one_and_a_half_round_trips() {
     let mut store = CredentialStore::new(1);
     let mut timeouts = Vec::new();
     for visit in 0..8 {
-        // One sample a visit: RTTVAR is half of it (RFC 6298 §2.2).
+        // Each connection has one sample, so its RTTVAR is half of the sample (RFC 6298 §2.2).
         store.learn_rtt(HOME, SERVER, ms(100), ms(50), at(visit));
         timeouts.push(store.syn_timeout(HOME, SERVER, at(visit)).as_millis());
     }
     assert_eq!(timeouts, [300, 250, 212, 184, 163, 150, 150, 150]);
-    // A path that changes widens it again; after an hour all begins anew.
+    // A change of the path widens the timeout again. After an hour the measurement starts again.
     store.learn_rtt(HOME, SERVER, ms(300), ms(150), at(9));
     assert!(store.syn_timeout(HOME, SERVER, at(9)) > ms(300));
     store.learn_rtt(HOME, SERVER, ms(20), ms(10), at(4000));
@@ -374,7 +374,7 @@ fn what_was_saved_is_restored() {
 }
 
 proptest! {
-    /// Whatever servers answer: bounded, no cookie twice, newest first.
+    /// Whatever servers answer, the set is bounded, has no cookie twice, and is ordered newest first.
     #[test]
     fn a_set_of_cookies_keeps_its_order_and_bounds(steps in proptest::collection::vec((0u8..5, 0u8..30), 1..200)) {
         let mut store = with_cookies(&[99]);

@@ -1,4 +1,4 @@
-//! A serial is used once, whatever becomes of the process and the counter.
+//! A serial is used at most once, whatever happens to the process and the counter.
 
 use super::*;
 use alloc::vec::Vec;
@@ -25,8 +25,8 @@ fn granted_activated_used_once() {
     assert_eq!(table.redeem(serial), Redeemed::Before, "an ACK that comes again gives nothing back");
 }
 
-/// Its data goes by the ordinary handshake. If a copy of its SYN were good after the activation, it would be
-/// executed a second time.
+/// The data is sent by the ordinary handshake. If a copy of the SYN were accepted after the activation, the
+/// data would be executed a second time.
 #[test]
 fn shown_too_early_it_is_used_up() {
     let table = own(100);
@@ -81,8 +81,8 @@ fn nothing_is_given_out_beyond_the_mark_on_disk() {
     assert_eq!(table.issue().map(Serial::counter), Some(11));
 }
 
-/// The process dies at any moment and starts at what is on disk: what was good before is good no more, and
-/// no number comes twice.
+/// The process ends at any moment, and the next one starts at the mark on disk. It accepts no earlier serial
+/// and issues no number twice.
 #[test]
 fn after_a_restart_no_older_serial_is_taken() {
     let mut mark = 1;
@@ -131,7 +131,7 @@ fn a_foreign_issuers_serials_are_taken_once() {
     assert_eq!(table.redeem(serial(5)), Redeemed::Forgotten);
     assert_eq!(table.redeem(serial(437)), Redeemed::Now, "the oldest in the window");
     assert_eq!(table.redeem(serial(436)), Redeemed::Forgotten);
-    // Restarted at the mark: nothing from before.
+    // After a restart at the mark, no earlier serial is accepted.
     let again = SerialTable::foreign(9, 1000, 64);
     again.extend(2000);
     assert_eq!(again.redeem(serial(500)), Redeemed::Forgotten);
@@ -172,7 +172,7 @@ fn of_many_threads_one_uses_it() {
 }
 
 proptest! {
-    /// Against two sets that forget nothing: a use is allowed only for what is active and not used.
+    /// Compares with two sets that forget nothing: a serial may be used only if it is active and not used.
     #[test]
     fn never_used_twice(steps in proptest::collection::vec((0u8..4, 0u64..150), 1..400)) {
         let table = own(64);
@@ -190,7 +190,8 @@ proptest! {
                     let in_window = counter < table.next() && table.next() - counter <= 64;
                     let expected = in_window && active.contains(&counter) && !used.contains(&counter);
                     let now = table.redeem(serial) == Redeemed::Now;
-                    // Activated when it was out of the window does not count, so less is possible, not more.
+                    // An activation outside the window has no effect, so the table may allow less than the
+                    // model, but not more.
                     prop_assert!(!now || expected, "{counter}");
                     if in_window { used.insert(counter); }
                 }

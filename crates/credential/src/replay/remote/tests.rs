@@ -1,4 +1,4 @@
-//! The questions of a shared guard, with clocks that differ.
+//! Tests of a shared guard's questions, with clocks that differ.
 #![allow(clippy::panic, reason = "tests")]
 
 use super::*;
@@ -42,17 +42,17 @@ fn a_stamp_of_arrival_needs_no_clock() {
     assert_eq!(asked(Window::NETWORK, STAMP), (120_000, 0, 120_000, None));
 }
 
-/// A stranger can write any time into a block that nobody has signed. A store that evicts nothing would keep its id for
-/// thousands of years.
+/// An attacker can write any time into an unsigned block. A store that evicts no entries would keep its id
+/// for thousands of years.
 #[test]
 fn a_stamp_far_ahead_is_not_for_the_store() {
     let guard = RemoteGuard::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS);
     let id = guard.id_of(IpAddr::from([10, 0, 0, 1]), b"request");
-    // As many bits as a block has for it.
+    // The last stamp is the largest one that fits into a block.
     for ahead in [12_001, 3_600_000, (1 << 48) - 1 - STAMP] {
         assert_eq!(guard.test_and_set(id, STAMP + ahead, STAMP), Guarded::Floor, "{ahead}");
     }
-    // A member whose clock is ahead may take it now.
+    // A member whose clock is ahead may accept it now.
     for ahead in [10_000, 12_000] {
         assert!(matches!(guard.test_and_set(id, STAMP + ahead, STAMP), Guarded::Ask(_)), "{ahead}");
     }

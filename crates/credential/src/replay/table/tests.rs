@@ -1,4 +1,5 @@
-//! False "seen" is allowed and counted; false "new" is looked for.
+//! The tests count false "seen" answers, which are allowed, and search for false "new" answers, which are
+//! not.
 
 use super::*;
 use alloc::vec::Vec;
@@ -7,18 +8,18 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::thread;
 
-/// As of a signed request: old by at most 60 s, ahead by at most 10 s.
+/// The window of signed requests: stamps are at most 60 s old and at most 10 s ahead.
 const SIGNED: Window =
     Window { past: Duration::from_secs(60), future: Duration::from_secs(10), spread: Duration::ZERO };
 const START: u64 = 1_000_000;
-/// After the floor of a start.
+/// The first stamp above the floor of a start, for all windows.
 const OPEN: u64 = START + 120_001;
 
 fn table(window: Window, bytes: usize) -> ReplayTable {
     ReplayTable::new(GuardKey::from_bytes([7; 16]), window, bytes, START)
 }
 
-/// Well mixed, so that it looks like a keyed hash.
+/// An id that is well mixed, like a keyed hash.
 fn id(n: u64, client: u16) -> ReplayId {
     let mix = |salt: u64| {
         let mut x = n.wrapping_add(salt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -52,7 +53,7 @@ fn a_stamp_outside_the_window_is_not_taken() {
     );
 }
 
-/// A process before may have accepted stamps up to its clock and what may be ahead of it.
+/// The process before may have accepted stamps up to its clock plus the time that a stamp may be ahead.
 #[test]
 fn after_a_start_it_is_closed_as_far_as_stamps_reach() {
     let signed = table(SIGNED, 0);
@@ -86,13 +87,15 @@ fn a_clock_set_forward_and_back_gives_nothing_twice() {
     assert_eq!(table.test_and_set(id(3, 1), ahead + 20_000, ahead + 20_000), Guarded::New);
 }
 
-/// After a leap second, or a step of NTP, a stamp is in the window again whose entry was forgotten before the step.
+/// After a leap second or a step of NTP, a stamp can be in the window again although its entry was forgotten
+/// before the step.
 #[test]
 fn a_clock_set_back_a_little_gives_nothing_twice() {
     for back in [1, 200, 500, 900, 1000, 1001, 60_000] {
         let table = table(SIGNED, 0);
         assert_eq!(table.test_and_set(id(1, 1), OPEN, OPEN), Guarded::New);
-        // An entry may live a step longer. This one is of the same partition, so it clears the same buckets.
+        // An entry may live a step longer than its window. This id is of the same partition, so it clears the
+        // same buckets.
         let over = OPEN + 60_000 + table.step_ms + 1;
         assert_eq!(table.test_and_set(id(2, 1), over, over), Guarded::New);
         let now = over - back;
@@ -105,7 +108,7 @@ fn a_clock_set_back_a_little_gives_nothing_twice() {
     }
 }
 
-/// Steps that are small one by one.
+/// Each step is small.
 #[test]
 fn many_small_steps_back_give_nothing_twice() {
     let table = table(SIGNED, 0);
@@ -132,7 +135,7 @@ fn a_floor_that_was_raised_stays() {
 
 #[test]
 fn one_clients_flood_raises_its_own_floor_only() {
-    // 64 buckets, so a partition can fill 2 of them.
+    // The table has 64 buckets, so a partition can fill 2 of them.
     let table = table(SIGNED, 0);
     let mut quiet = Vec::new();
     for n in 0..100 {
@@ -154,8 +157,9 @@ fn one_clients_flood_raises_its_own_floor_only() {
     }
 }
 
-/// Stamps are kept modulo twenty minutes. What was left from a flood long ago must not pass for something far in
-/// the future, below which nothing would be taken.
+/// Stamps are stored modulo 65,536 steps (about twenty minutes for signed stamps, an hour for the network's
+/// copies). An entry from an old flood must not count as one far in the future, because the floor would then
+/// refuse everything below it.
 #[test]
 fn a_flood_of_long_ago_raises_no_floor() {
     for window in [SIGNED, Window::NETWORK] {
@@ -174,7 +178,7 @@ fn a_flood_of_long_ago_raises_no_floor() {
     }
 }
 
-/// The documented size: at that rate nothing is forgotten before its time.
+/// With the documented size, no entry is forgotten too early at that rate.
 #[test]
 fn the_documented_memory_is_enough_for_the_rate() {
     for (window, rate) in [(SIGNED, 1000), (Window::NETWORK, 500)] {
@@ -208,8 +212,8 @@ fn of_copies_on_several_threads_one_is_new() {
     }
 }
 
-/// Copies are stamped when they arrive: one that comes below the floor runs by the ordinary handshake, and the
-/// next copy is above it.
+/// Copies are stamped when they arrive. A first flight whose stamp is below the floor is executed after the
+/// ordinary handshake, and the stamp of its next copy is above the floor.
 #[test]
 fn what_the_floor_refused_is_not_new_above_it() {
     let table = table(Window::NETWORK, 0);
@@ -219,8 +223,8 @@ fn what_the_floor_refused_is_not_new_above_it() {
 }
 
 proptest! {
-    /// Whatever comes in whatever order, with a clock that jumps and a table that is far too small: what
-    /// was new is never new again while its stamp could be taken.
+    /// For any input in any order, with a clock that jumps and a table that is far too small: an id that was
+    /// new is never new again while its stamp could be accepted.
     #[test]
     fn never_new_twice(
         steps in proptest::collection::vec((0u64..400, -15_000i64..15_000, 0u64..3_000), 1..2_000),
@@ -234,7 +238,7 @@ proptest! {
             for (_, jump) in jumps.iter().filter(|jump| jump.0 == at) {
                 now = now.saturating_add_signed(*jump);
             }
-            // A signed stamp: the same in every copy.
+            // A signed stamp is the same in every copy.
             let stamp = *accepted.get(&n).unwrap_or(&now.saturating_add_signed(ahead));
             match table.test_and_set(id(n, n as u16 % 6), stamp, now) {
                 Guarded::New => prop_assert!(accepted.insert(n, stamp).is_none(), "{n} twice"),
@@ -245,8 +249,8 @@ proptest! {
     }
 
     /// The clock goes forward, or back by a second or more, while copies of all requests come at any time. A model that
-    /// forgets nothing says what may be new. If the clock never goes back by more than a second, nothing in the window
-    /// is refused because of a floor; this shows that the table does accept requests.
+    /// forgets nothing says what may be new. If the clock never goes back by more than a second, no id in the
+    /// window is refused because of a floor, which shows that the table does accept requests.
     #[test]
     fn a_clock_that_walks_gives_nothing_twice(
         steps in proptest::collection::vec(
