@@ -1,4 +1,5 @@
-//! Challenges: whoever sends one back has received it at its address. Nothing is kept of them.
+//! Challenges. A client that sends one back has received it at its address. The verifier keeps no state for
+//! them.
 
 use crate::mac::MacKey;
 use firstflight_wire::Instant;
@@ -7,9 +8,9 @@ use rand_core::CryptoRng;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How long a challenge is good, seconds.
+/// How long a challenge is valid, seconds.
 pub const CHALLENGE_LASTS: u32 = 10;
-/// How long a key makes challenges.
+/// How long a key is used to make challenges.
 const TURN: Duration = Duration::from_secs(60 * 60);
 
 /// What a challenge is bound to.
@@ -28,8 +29,8 @@ impl Asking<'_> {
     }
 }
 
-/// The keys of challenges: random ones of this process, a new one each hour. The one before stays, for the
-/// challenges that are under way at the turn.
+/// The keys of challenges. They are random and of this process only, with a new one each hour. The previous
+/// key stays valid, for challenges that are on their way when the key changes.
 #[derive(Debug)]
 pub(crate) struct ChallengeKeys {
     /// Never 0, so that a challenge is never all zero.
@@ -44,7 +45,7 @@ impl ChallengeKeys {
         Self { number: 1, current: MacKey::generate(rng), previous: None, since: now }
     }
 
-    /// Turns the keys if it is time.
+    /// Replaces the current key if it is due.
     pub(crate) fn turn(&mut self, now: Instant, rng: &mut impl CryptoRng) {
         if now.saturating_since(self.since) < TURN {
             return;
@@ -61,7 +62,7 @@ impl ChallengeKeys {
     }
 
     pub(crate) fn is_good(&self, challenge: &Challenge, asking: &Asking<'_>, now: Instant) -> bool {
-        // The monotonic clock: setting the other one makes no challenge good for longer.
+        // The age is that of the monotonic clock, so setting the wall clock does not extend a challenge.
         let Some(age) = seconds(now).checked_sub(challenge.time) else { return false };
         let key = if challenge.key == self.number {
             Some(&self.current)
@@ -75,7 +76,7 @@ impl ChallengeKeys {
     }
 }
 
-/// 136 years of them.
+/// Whole seconds. 32 bits last for 136 years.
 fn seconds(now: Instant) -> u32 {
     u32::try_from(now.as_millis() / 1000).unwrap_or(u32::MAX)
 }
@@ -133,7 +134,7 @@ mod tests {
             keys.turn(after, &mut rng);
             assert_ne!(keys.make(&asked, after).key, challenge.key);
             assert!(keys.is_good(&challenge, &asked, after), "hour {hour}");
-            // A key of the same number, but another one.
+            // Another key with the same number.
             let other = ChallengeKeys { number: keys.number, ..ChallengeKeys::new(after, &mut rng) };
             assert!(!other.is_good(&challenge, &asked, after));
         }

@@ -1,4 +1,4 @@
-//! A certificate for this host, from a verifier and its vantage points.
+//! Obtains a certificate for this host from a verifier and its vantage points.
 
 mod exchange;
 mod fault;
@@ -23,8 +23,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// A verifier as its clients know it, at one address: the family of that is the family of the addresses that it
-/// certifies.
+/// A verifier as its clients know it, at one address. It certifies addresses of the same family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IssuerAddress {
     /// A name for people.
@@ -44,21 +43,21 @@ impl IssuerAddress {
         Self { name: address.to_string(), address, key, group: Vec::new() }
     }
 
-    /// How its certificates name it.
+    /// The id by which its certificates name it.
     #[must_use]
     pub fn id(&self) -> VerifierId {
         self.key.id()
     }
 }
 
-/// How long answers are waited for.
+/// How long the client waits for answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// For the first answer to a datagram, until it is sent again; then twice as long each time.
+    /// Time until an unanswered datagram is sent again. It doubles each time.
     pub first: Duration,
-    /// How often a datagram is sent, until TCP is tried.
+    /// How often a datagram is sent before TCP is tried.
     pub sends: u32,
-    /// For everything over TCP.
+    /// Time limit of the whole exchange over TCP.
     pub stream: Duration,
 }
 
@@ -69,27 +68,27 @@ impl Default for Patience {
     }
 }
 
-/// What is asked for.
+/// The certificate that the client wants.
 #[derive(Debug, Clone)]
 pub struct Wanted<'a> {
-    /// The key to be certified: a new one each time.
+    /// The key to certify. Use a new one each time.
     pub key: PrivateKey,
     /// How long the certificate should last, seconds.
     pub wished: u32,
-    /// The certificate to be continued; its verifier decides by it how long the new one lasts.
+    /// The certificate to renew. The verifier decides by it how long the new one lasts.
     pub old: Option<&'a ClientCertificate>,
 }
 
-/// Obtains a certificate: asks the verifier and all of its vantage points for challenges at the same time, hands
-/// the vantage points' tokens to the verifier, and checks what comes back. Over UDP, and over TCP where that is
-/// silent.
+/// Obtains a certificate. It asks the verifier and all of its vantage points for challenges at the same time,
+/// hands the vantage points' tokens to the verifier, and checks the certificate. It uses UDP, and TCP if UDP
+/// gives no answer.
 ///
-/// The certificate counts its time from the moment when the answer arrived. The verifier wrote it before that,
-/// so requests are stamped with the verifier's time or a little less and never with a time to come, however
-/// long the answer was under way.
+/// The time of the certificate is counted from the arrival of the answer. The verifier wrote the certificate
+/// before that, so a request's stamp is the verifier's time or a little less, and never a future time,
+/// however long the answer was on its way.
 ///
 /// # Errors
-/// Who did not answer, refused, or answered what is wrong.
+/// Which verifier or vantage point did not answer, refused, or gave a wrong answer.
 pub async fn obtain(
     from: &IssuerAddress,
     wanted: Wanted<'_>,
@@ -98,7 +97,7 @@ pub async fn obtain(
     obtain_by(&Route::System, from, wanted, patience).await
 }
 
-/// The same by another way to the verifiers than the system's: the certificate is for the address that they see.
+/// Like [`obtain`], but reaches the verifiers by `route`. The certificate is for the address that they see.
 ///
 /// # Errors
 /// As [`obtain`].
@@ -140,7 +139,7 @@ pub async fn obtain_by(
     let tokens = async {
         let mut all = Vec::new();
         while let Some(joined) = points.join_next().await {
-            // A task that panicked is one without an answer.
+            // A task that panicked counts as one without an answer.
             if let Ok(answer) = joined {
                 all.push(answer);
             }
@@ -165,7 +164,7 @@ pub async fn obtain_by(
         .ok_or_else(|| ObtainError::Wrong { issuer: from.name.clone() })
 }
 
-/// What the issuer is asked.
+/// The request to the issuer.
 struct Ask<'a> {
     transaction: TransactionId,
     key: &'a PrivateKey,
@@ -181,7 +180,7 @@ impl Ask<'_> {
         Request::new(self.transaction, public, self.wished, challenge, tokens, old, padded)
     }
 
-    /// To get a challenge: nobody looks at its signatures.
+    /// A request that only gets a challenge, so its signatures are not checked.
     fn unsigned(&self, challenge: Option<Challenge>, padded: bool) -> MessageBytes {
         self.request(Tokens::NONE, challenge, padded).to_bytes()
     }
@@ -214,7 +213,7 @@ async fn token_of(
     }
 }
 
-/// All tokens in their order; or everybody who gave none.
+/// All tokens, ordered by vantage point. The error names the vantage points that gave none.
 fn collect(
     from: &IssuerAddress,
     answers: Vec<(VantageAddress, Result<Token, Fault>)>,
@@ -233,7 +232,7 @@ fn collect(
     if complete { Ok(all) } else { Err(ObtainError::Vantage(faults)) }
 }
 
-/// Names who is at fault: the issuer, or the vantage point whose token it refused.
+/// The error with the party at fault: the issuer, or the vantage point whose token it refused.
 fn fault_of(from: &IssuerAddress, fault: Fault) -> ObtainError {
     if let Fault::Refused(Refused { reason, vantage: Some(id), .. }) = fault {
         let known = from.group.iter().find(|point| point.id == id);

@@ -15,7 +15,7 @@ pub fn boot_clock() -> io::Result<Instant> {
     Ok(Instant::ZERO + now)
 }
 
-/// Both clocks; the wall clock is taken to be right within a second.
+/// Both clocks. The wall clock is assumed to be right within a second.
 pub(crate) fn clocks() -> io::Result<Clock> {
     let mono = boot_clock()?;
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a verifier is and allows.
+//! The configuration of a verifier.
 
 use crate::expiry::SHORTEST;
 use crate::limits::Limits;
@@ -10,65 +10,65 @@ use ipnet::IpNet;
 use std::fmt;
 use std::net::SocketAddr;
 
-/// How a certificate lasts at first, seconds.
+/// How long a client's first certificate lasts, seconds.
 pub const FIRST_DURATION: u32 = 30 * 60;
-/// How long one lasts at most unless the configuration says otherwise, seconds.
+/// The default of the longest duration of a certificate, seconds.
 pub const LONGEST_DURATION: u32 = 24 * 60 * 60;
 
 /// A verifier: an issuer of certificates, a vantage point of another one, or both.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
-    /// It certifies.
+    /// If set, it issues certificates.
     pub issuer: Option<Issuer>,
-    /// It gives tokens.
+    /// If set, it gives tokens.
     pub vantage: Option<VantagePoint>,
-    /// Prefixes that are not global ([`crate::is_global`]) and may be certified all the same: a laboratory's,
-    /// or those of the network that the verifier is for.
+    /// Prefixes that may be certified although they are not global ([`crate::is_global`]): those of a
+    /// laboratory, or of the network that the verifier serves.
     pub allowed: Vec<IpNet>,
-    /// Where probes come from, at most one address a family: others than clients ask at. Without one of the
-    /// client's family there are none.
+    /// The source addresses of probes, at most one for each family. They must differ from the addresses that
+    /// clients ask at. Without an address of the client's family it sends no probes.
     pub probe_from: Vec<SocketAddr>,
-    /// What it does at most.
+    /// Its limits.
     pub limits: Limits,
 }
 
-/// What it takes to certify.
+/// The settings of an issuer.
 #[derive(Debug, Clone)]
 pub struct Issuer {
-    /// What signs.
+    /// The key that signs.
     pub key: PrivateKey,
-    /// Keys that signed before and are still trusted: their certificates can be refreshed.
+    /// Keys that signed before and are still trusted. Certificates by them can be refreshed.
     pub retired: Vec<PublicKey>,
     /// How long a client's first certificate lasts, seconds.
     pub first: u32,
-    /// How long one lasts at most, seconds.
+    /// The longest duration of a certificate, seconds.
     pub longest: u32,
-    /// The vantage points that must have seen a client before it is certified: all of them.
+    /// The vantage points. All of them must have seen a client before it is certified.
     pub group: Vec<GroupMember>,
 }
 
 impl Issuer {
-    /// An issuer with this key and no others, without vantage points.
+    /// An issuer with only this key, without vantage points.
     #[must_use]
     pub const fn new(key: PrivateKey) -> Self {
         Self { key, retired: Vec::new(), first: FIRST_DURATION, longest: LONGEST_DURATION, group: Vec::new() }
     }
 }
 
-/// What it takes to give tokens.
+/// The settings of a vantage point.
 #[derive(Debug, Clone)]
 pub struct VantagePoint {
     /// Its number in the group.
     pub id: VantageId,
-    /// What it shares with the issuer.
+    /// The key that it shares with the issuer.
     pub key: TokenKey,
 }
 
 impl Config {
-    /// Whether it makes sense.
+    /// Checks the configuration.
     ///
     /// # Errors
-    /// What does not. Whoever wrote the configuration is at fault.
+    /// What is invalid. The configuration is at fault.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let families = |v4| self.probe_from.iter().filter(move |from| from.is_ipv4() == v4).count();
         if families(true) > 1 || families(false) > 1 {
@@ -101,7 +101,7 @@ impl Config {
     }
 }
 
-/// What makes no sense in a configuration.
+/// Why a configuration is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -114,7 +114,7 @@ pub enum ConfigError {
         /// Seconds.
         longest: u32,
     },
-    /// A retired key that is none.
+    /// A retired key that is not a valid key.
     Unsound(PublicKey),
     /// More vantage points than a certificate can count.
     TooMany(usize),

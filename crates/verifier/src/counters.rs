@@ -1,4 +1,4 @@
-//! What a verifier did.
+//! Counters of a verifier.
 
 use firstflight_wire::asap::message::Reason;
 
@@ -6,25 +6,25 @@ use firstflight_wire::asap::message::Reason;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Counters {
-    /// Messages that came over UDP.
+    /// Messages received over UDP.
     pub datagrams: u64,
-    /// Messages that came over TCP.
+    /// Messages received over TCP.
     pub stream_messages: u64,
-    /// Bytes of them all.
+    /// Bytes of all these messages.
     pub bytes_in: u64,
     /// Bytes of all answers.
     pub bytes_out: u64,
     /// Datagrams too short for a request.
     pub dropped_short: u64,
-    /// Messages that are no requests, and datagrams from port 0.
+    /// Messages that are not requests, and datagrams from port 0.
     pub dropped_malformed: u64,
     /// Challenges sent.
     pub challenges: u64,
-    /// Of those, in answer to a challenge that was wrong or too old.
+    /// Challenges sent in answer to a challenge that was wrong or too old.
     pub challenges_again: u64,
-    /// Certificates given.
+    /// Certificates issued.
     pub certificates: u64,
-    /// Of those, refreshed ones.
+    /// Certificates that were refreshed.
     pub refreshed: u64,
     /// Tokens given.
     pub tokens: u64,

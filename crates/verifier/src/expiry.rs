@@ -1,25 +1,25 @@
-//! How long a certificate lasts: as long again as its client has been seen at its address, and more
-//! (Zhou's thesis §4.4). Whoever leaves an address is certified there no longer than about twice as long as he
-//! was there.
+//! How long a certificate lasts: it depends on how long its client has been seen at its address (Zhou's
+//! thesis §4.4). After a client leaves an address, it stays certified there until about twice the time that
+//! it was there.
 
-/// A certificate begins up to so many seconds before it is made, at random: several that are made together
-/// do not share a second, and a server whose clock is a little behind takes it at once.
+/// A certificate begins up to this many seconds before it is made, at random. So certificates that are made
+/// together begin at different times, and a server whose clock is a little behind accepts them at once.
 pub const BACKDATED: u32 = 20;
-/// No certificate lasts less long, seconds.
+/// The shortest duration of a certificate, seconds.
 pub const SHORTEST: u32 = 60;
 
-/// How long a client has been at its address for certain, seconds, if the certificate that it has begins at
-/// `valid_from`: that was made up to [`BACKDATED`] later, and counted from then at the latest.
+/// How long a client has certainly been at its address, seconds, if its certificate begins at `valid_from`.
+/// The certificate may have been made up to [`BACKDATED`] seconds later, so the time is counted from there.
 ///
-/// Counted from `valid_from` itself, the seconds by which it was backdated would add up with each refresh, and
-/// a client that left could be certified for longer than is promised.
+/// If the time were counted from `valid_from`, the backdating would add up with each refresh, and a client
+/// that left could be certified for longer than is promised.
 #[must_use]
 pub fn seen_for(now: u32, valid_from: u32) -> u32 {
     now.saturating_sub(valid_from.saturating_add(BACKDATED))
 }
 
-/// How long the next certificate lasts, seconds: twice as long as the client has been `seen`, `first` at
-/// least, `longest` and what was `wished` at most.
+/// How long the next certificate lasts, seconds: twice as long as the client has been `seen`, but at least
+/// `first`, and at most `longest` and `wished`.
 #[must_use]
 pub fn duration(wished: u32, longest: u32, first: u32, seen: u32) -> u32 {
     wished.min(longest).min(first.max(seen.saturating_mul(2)))
@@ -50,7 +50,7 @@ mod tests {
         let mut ends = now;
         let mut made = Vec::new();
         for (number, &(wait, back)) in steps.iter().enumerate() {
-            // Anywhere in what is left of the certificate: its very end often.
+            // Refresh anywhere in the rest of the certificate's time, often at its very end.
             now += (u64::from(ends - now) * u64::from(wait) / u64::from(u16::MAX)) as u32;
             let seen = if number == 0 { 0 } else { seen(now, valid_from) };
             let lasts = duration(u32::MAX, (1 << 24) - 1, first, seen);
@@ -72,8 +72,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(20_000))]
 
-        /// The promise: a client that leaves at T (its last refresh is the latest that it can have made) is
-        /// certified until 2 T + first at most, whenever it refreshed.
+        /// The promise: a client that leaves at T is certified until at most 2 T + first, whenever it
+        /// refreshed. T is the time of its last refresh, because it cannot refresh after it left.
         #[test]
         fn who_leaves_is_certified_until_twice_as_long(steps in steps(), first in SHORTEST..100_000) {
             for (left, ends) in history(1_767_225_600, first, &steps, seen_for) {
@@ -82,7 +82,7 @@ mod tests {
         }
     }
 
-    /// The test above can fail: with the time counted from the beginning that the certificate says, it does.
+    /// The test above can fail: it does if the time is counted from the beginning of the certificate.
     #[test]
     fn counted_from_a_backdated_beginning_the_promise_breaks() {
         let steps = [(0, 20), (u16::MAX, 20), (u16::MAX, 0)];

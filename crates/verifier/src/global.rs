@@ -1,5 +1,5 @@
-//! Addresses that mean one host to the whole Internet. A certificate for any other would be good at every
-//! network that has the same one.
+//! Addresses that identify one host in the whole Internet. A certificate for any other address would be valid
+//! in every network that uses this address.
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,8 +12,8 @@ const fn v6(a: u16, b: u16, prefix: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, 0, 0, 0, 0, 0, 0), prefix)
 }
 
-/// What the IANA IPv4 Special-Purpose Address Registry (RFC 6890) calls not globally reachable, multicast, and
-/// what is reserved or deprecated.
+/// IPv4 prefixes that the IANA IPv4 Special-Purpose Address Registry (RFC 6890) lists as not globally
+/// reachable, multicast, and reserved or deprecated ones.
 const NOT_GLOBAL_V4: [Ipv4Net; 16] = [
     v4(0, 0, 0, 8),
     v4(10, 0, 0, 8),
@@ -36,12 +36,12 @@ const NOT_GLOBAL_V4: [Ipv4Net; 16] = [
 /// IPv6 global unicast (RFC 4291 §2.4 as assigned by IANA).
 const GLOBAL_V6: Ipv6Net = v6(0x2000, 0, 3);
 
-/// The same registry for IPv6, within [`GLOBAL_V6`]: protocol assignments (Teredo and benchmarking among them),
-/// documentation twice, and 6to4, whose addresses are as good as the IPv4 addresses in them.
+/// The registry's IPv6 prefixes within [`GLOBAL_V6`]: protocol assignments (with Teredo and benchmarking),
+/// two for documentation, and 6to4, whose addresses are only as trustworthy as the IPv4 addresses in them.
 const NOT_GLOBAL_V6: [Ipv6Net; 4] =
     [v6(0x2001, 0, 23), v6(0x2001, 0xdb8, 32), v6(0x2002, 0, 16), v6(0x3fff, 0, 20)];
 
-/// Whether `address` means the same host everywhere.
+/// Whether `address` identifies the same host everywhere.
 #[must_use]
 pub fn is_global(address: IpAddr) -> bool {
     match address {
@@ -52,7 +52,7 @@ pub fn is_global(address: IpAddr) -> bool {
     }
 }
 
-/// Whether a verifier that was allowed the prefixes `allowed` certifies `address`.
+/// Whether a verifier with the extra prefixes `allowed` may certify `address`.
 pub(crate) fn may_certify(address: IpAddr, allowed: &[IpNet]) -> bool {
     is_global(address) || allowed.iter().any(|net| net.contains(&address))
 }

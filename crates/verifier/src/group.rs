@@ -1,5 +1,5 @@
-//! Group files: which vantage points an issuer has. One file serves the issuer and its clients; what is secret
-//! stands in the key files that it names, and clients do not read those.
+//! Group files: the vantage points of an issuer. The issuer and its clients use the same file. The secrets
+//! are in the key files that it names, and clients do not read those.
 //!
 //! ```text
 //! # number name addresses (a comma between)            key file of the issuer
@@ -23,7 +23,7 @@ pub struct VantageAddress {
     pub id: VantageId,
     /// Its name, for people.
     pub name: String,
-    /// Where it answers; at most one of a family is asked.
+    /// Where it answers. A client asks at most one address of a family.
     pub addresses: Vec<SocketAddr>,
 }
 
@@ -37,7 +37,7 @@ impl Group {
     /// Reads a file. The names of key files in it are relative to its directory.
     ///
     /// # Errors
-    /// When it cannot be read or is none.
+    /// When it cannot be read or is not a group file.
     pub fn read(path: &Path) -> Result<Self, GroupError> {
         let text = std::fs::read_to_string(path).map_err(GroupError::Read)?;
         Self::parse(&text, path.parent().unwrap_or(Path::new("")))
@@ -46,7 +46,7 @@ impl Group {
     /// Reads a file's text.
     ///
     /// # Errors
-    /// When it is none.
+    /// When it is not a group file.
     pub fn parse(text: &str, directory: &Path) -> Result<Self, GroupError> {
         let mut group = Self::default();
         for (line, number) in text.lines().zip(1..) {
@@ -67,13 +67,13 @@ impl Group {
         }
     }
 
-    /// Whom clients ask.
+    /// The vantage points that clients ask.
     #[must_use]
     pub fn addresses(&self) -> Vec<VantageAddress> {
         self.members.iter().map(|(member, _)| member.clone()).collect()
     }
 
-    /// What the issuer checks tokens with, read from the key files.
+    /// The members with the keys that check their tokens, read from the key files.
     ///
     /// # Errors
     /// When a member has no key file, or it cannot be used.
@@ -102,7 +102,7 @@ fn member(line: &str) -> Option<(VantageAddress, Option<PathBuf>)> {
 pub enum GroupError {
     /// It cannot be read.
     Read(io::Error),
-    /// This line is none.
+    /// This line is not an entry.
     Line(usize),
     /// Two vantage points have the same number.
     Twice {
@@ -111,9 +111,9 @@ pub enum GroupError {
         /// The number.
         id: VantageId,
     },
-    /// No vantage point.
+    /// There is no vantage point.
     Empty,
-    /// More than a certificate can count.
+    /// More vantage points than a certificate can count.
     TooMany(usize),
     /// The issuer needs a key file of every vantage point.
     NoKeyFile(VantageId),

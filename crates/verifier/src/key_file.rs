@@ -18,12 +18,12 @@ use std::io;
 use std::path::Path;
 use zeroize::Zeroizing;
 
-/// What a verifier's key file holds.
+/// The content of a verifier's key file.
 #[derive(Debug, Clone)]
 pub struct VerifierKeys {
-    /// What signs.
+    /// The key that signs.
     pub key: PrivateKey,
-    /// What signed before, the latest first.
+    /// The keys that signed before, the latest first.
     pub retired: Vec<PublicKey>,
 }
 
@@ -31,7 +31,7 @@ impl VerifierKeys {
     /// Reads a file.
     ///
     /// # Errors
-    /// When it cannot be read, others than its owner can read it, or it is no such file.
+    /// When it cannot be read, users other than its owner can read it, or it is not such a file.
     pub fn read(path: &Path) -> Result<Self, KeyFileError> {
         let text = read(path)?;
         let (mut key, mut retired) = (None, Vec::new());
@@ -53,7 +53,7 @@ impl VerifierKeys {
     /// Writes a new file.
     ///
     /// # Errors
-    /// When there is a file of this name, or it cannot be written.
+    /// When a file with this name exists, or it cannot be written.
     pub fn create(&self, path: &Path) -> io::Result<()> {
         let seed = to_hex(&*self.key.to_seed());
         let mut text = Zeroizing::new(String::with_capacity(80 + 80 * (self.retired.len() + 1)));
@@ -67,7 +67,7 @@ impl VerifierKeys {
     }
 }
 
-/// Reads the file of a vantage point's keys, the one to be used first.
+/// Reads the file of a vantage point's keys. The first key is the one to use.
 ///
 /// # Errors
 /// As [`VerifierKeys::read`].

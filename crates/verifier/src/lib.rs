@@ -1,9 +1,9 @@
-//! The provenance verifier of ASAP: it certifies that a client is at its address, so that servers which trust it
-//! take the client's data in the first packet (Zhou's thesis §4.2; `docs/spec/asap.md`).
+//! The provenance verifier of ASAP: it certifies that a client is at its address, so that servers which trust
+//! it accept the client's data in the first packet (Zhou's thesis §4.2; `docs/spec/asap.md`).
 //!
 //! - [`Verifier`] is the machine: no socket, no clock, no random source.
 //! - [`Service`] runs it on UDP and TCP sockets.
-//! - [`obtain`] gets a certificate for a client; a [`CertificatePool`] keeps some at hand.
+//! - [`obtain`] gets a certificate for a client, and a [`CertificatePool`] keeps some ready for use.
 #![forbid(unsafe_code)]
 
 mod challenge;

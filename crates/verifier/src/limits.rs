@@ -1,8 +1,8 @@
-//! How much a verifier does for one network, and altogether.
+//! How much a verifier does for one network, and in total.
 //!
-//! Only clients that are at their address for certain are counted, so nobody uses up somebody else's share. A
-//! table of its own instead of a rate-limiting crate: those keep a state for every key until it is swept, and
-//! this one has a fixed number of places.
+//! Only clients whose address is proved are counted, so an attacker cannot use up the share of another
+//! network. This table is used instead of a rate-limiting crate, because those keep a state for every key
+//! until a sweep, while this table has a fixed number of places.
 
 use firstflight_wire::Instant;
 use lru::LruCache;
@@ -10,16 +10,16 @@ use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-/// So many at once, and then so many a minute.
+/// A burst, and then a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
-    /// At once.
+    /// Requests at once.
     pub burst: u32,
-    /// A minute.
+    /// Requests a minute after the burst.
     pub per_minute: u32,
 }
 
-/// What a verifier does at most.
+/// The limits of a verifier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Requests of an IPv4 address.
@@ -28,12 +28,13 @@ pub struct Limits {
     pub v6: [Rate; 3],
     /// Signatures made and verified a second. One takes 25 to 40 µs of a core.
     pub signatures_per_second: u32,
-    /// Prefixes remembered at once. One that was forgotten has its whole burst again.
+    /// Prefixes remembered at one time. A prefix that was forgotten has its whole burst again.
     pub prefixes: NonZeroUsize,
 }
 
 impl Default for Limits {
-    /// A pool of four for each of some dozen hosts behind an address, and about a fifth of a core.
+    /// Enough for pools of four certificates on about a dozen hosts behind one address, and about a fifth of
+    /// a core.
     fn default() -> Self {
         Self {
             v4: Rate { burst: 60, per_minute: 60 },
@@ -48,17 +49,18 @@ impl Default for Limits {
     }
 }
 
-/// Tokens that come at a rate up to a number.
+/// A token bucket: tokens arrive at a rate, up to a limit.
 #[derive(Debug, Clone, Copy)]
 struct Bucket {
-    /// All tokens are there at this time, if none is taken until then.
+    /// When the bucket is full, if no token is taken until then.
     full_at: Instant,
 }
 
 impl Bucket {
     const FULL: Self = Self { full_at: Instant::ZERO };
 
-    /// When it would be full after `count` were taken; an error is how long to wait until they can be.
+    /// When it would be full after `count` tokens were taken. The error is how long to wait until they can be
+    /// taken.
     fn after(self, count: u32, every: Duration, depth: Duration, now: Instant) -> Result<Instant, Duration> {
         let full_at = self.full_at.max(now) + every.saturating_mul(count);
         let lacking = (full_at - now).saturating_sub(depth);
@@ -66,14 +68,14 @@ impl Bucket {
     }
 }
 
-/// The first bits of an address; the rest is zero.
+/// The first bits of an address. The rest is zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Prefix {
     bits: u8,
     address: u128,
 }
 
-/// Who took how much.
+/// The limits, and how much of them is used.
 #[derive(Debug)]
 pub(crate) struct RateLimits {
     limits: Limits,
@@ -86,8 +88,8 @@ impl RateLimits {
         Self { prefixes: LruCache::new(limits.prefixes), limits, signatures: Bucket::FULL }
     }
 
-    /// Counts a request of `client`, unless its address or one of its prefixes had too many; then how long to
-    /// wait.
+    /// Counts a request of `client`. If its address or one of its prefixes has made too many, the error is
+    /// how long to wait.
     pub(crate) fn take(&mut self, client: IpAddr, now: Instant) -> Result<(), Duration> {
         let v6 = |address: u128, bits: u8| Prefix { bits, address: address & !(u128::MAX >> bits) };
         let mut shares = [None; 3];
@@ -117,13 +119,13 @@ impl RateLimits {
         Ok(())
     }
 
-    /// Takes what making or verifying `count` signatures costs; else how long to wait.
+    /// Takes the cost of `count` signatures. The error is how long to wait.
     pub(crate) fn afford(&mut self, count: u32, now: Instant) -> Result<(), Duration> {
         if self.limits.signatures_per_second == 0 {
             return Err(Duration::from_secs(60));
         }
         let every = every(self.limits.signatures_per_second, Duration::from_secs(1));
-        // A tenth of a second's worth at once, and two requests' in any case.
+        // The burst is a tenth of a second's signatures, but at least those of two requests.
         let depth = Duration::from_millis(100).max(every.saturating_mul(8));
         self.signatures.full_at = self.signatures.after(count, every, depth, now)?;
         Ok(())
@@ -136,7 +138,7 @@ impl RateLimits {
     }
 }
 
-/// The time for one, if there are `count` in `time`.
+/// The time for one, if `count` take `time`.
 fn every(count: u32, time: Duration) -> Duration {
     time.checked_div(count).unwrap_or(Duration::from_secs(1 << 32))
 }
@@ -166,7 +168,7 @@ mod tests {
     fn ipv6_prefixes_are_counted_together() {
         let mut limits = RateLimits::new(Limits::default());
         let in_64 = |n: u128| IpAddr::V6((0x2001_0db8_u128 << 96 | n).into());
-        // One /64, whichever its addresses; one /56, whichever its /64s; one /48.
+        // All addresses of one /64, all /64s of one /56, and all /56s of one /48 are counted together.
         let total = |limits: &mut RateLimits, step: u128| -> u32 {
             (0..100).map(|n| many(limits, in_64(n * step), NOW)).sum()
         };
@@ -174,7 +176,7 @@ mod tests {
         assert_eq!(total(&mut RateLimits::new(Limits::default()), 1 << 64), 120);
         assert_eq!(total(&mut RateLimits::new(Limits::default()), 1 << 72), 480);
         assert_eq!(total(&mut RateLimits::new(Limits::default()), 1 << 80), 100 * 60);
-        // What a /48 refuses costs the /64 nothing.
+        // A request that the /48's limit refuses does not count for the /64.
         let mut full = RateLimits::new(Limits::default());
         total(&mut full, 1 << 72);
         let unused = in_64(9 << 72);

@@ -1,4 +1,4 @@
-//! Codes by HMAC-SHA-256 (RFC 2104), cut to 16 bytes as its §5 allows.
+//! Authentication codes by HMAC-SHA-256 (RFC 2104), cut to 16 bytes as its §5 allows.
 
 use core::fmt;
 use hmac::{Hmac, KeyInit, Mac};
@@ -26,7 +26,7 @@ impl MacKey {
     }
 
     fn hash(&self, input: &[u8]) -> Hmac<Sha256> {
-        // A block of the hash: a key that is shorter is padded with zeros anyway (RFC 2104 §2).
+        // Pad the key to a block of the hash: HMAC pads a shorter key with zeros (RFC 2104 §2).
         let mut block = Zeroizing::new([0; 64]);
         block[..32].copy_from_slice(&*self.0);
         Hmac::<Sha256>::new((&*block).into()).chain_update(input)
@@ -37,7 +37,7 @@ impl MacKey {
         code.first_chunk().copied().unwrap_or_default()
     }
 
-    /// In constant time.
+    /// Compares in constant time.
     pub(crate) fn verifies(&self, input: &[u8], code: &[u8; 16]) -> bool {
         self.hash(input).verify_truncated_left(code).is_ok()
     }
@@ -53,7 +53,7 @@ impl fmt::Debug for MacKey {
 mod tests {
     use super::MacKey;
 
-    /// RFC 4231 §4.2 has a key of 20 bytes: with zeros behind it, it is the same key.
+    /// RFC 4231 §4.2 has a key of 20 bytes. With zeros appended it is an equivalent key.
     #[test]
     fn the_code_is_hmac_sha_256() {
         let mut key = [0; 32];

@@ -16,11 +16,12 @@ use rand_core::CryptoRng;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// A provenance verifier. It keeps nothing of its clients but how many requests came from their networks.
+/// A provenance verifier. The only state that it keeps for clients is the number of requests from their
+/// networks.
 ///
-/// Each message is answered by one message or none; there is nothing to poll. The order in which a request is
-/// looked at: form and length; the challenge, so that everything behind it is done only for clients that are where
-/// they say; what its network may ask, and whether its address is one to certify; the client's key; the vantage
+/// It answers each message by one message or none, so there is nothing to poll. It checks a request in this
+/// order: form and length; the challenge, so that the later checks are made only for clients whose address is
+/// proved; the limits of the network, and whether the address may be certified; the client's key; the vantage
 /// tokens; the signature budget, and last the signatures.
 #[derive(Debug)]
 pub struct Verifier {
@@ -30,16 +31,16 @@ pub struct Verifier {
     counters: Counters,
 }
 
-/// What answers a datagram.
+/// The answer to a datagram.
 #[derive(Debug)]
 pub enum Answer {
-    /// From where it was asked.
+    /// Sent from the address that the client asked.
     Reply(MessageBytes),
-    /// From the address of [`Config::probe_from`] that has the client's family.
+    /// Sent from the address of [`Config::probe_from`] that has the client's family.
     Probe(MessageBytes),
 }
 
-/// Why no certificate and no token.
+/// Why the verifier gives no certificate and no token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Refusal {
     reason: Reason,
@@ -60,20 +61,20 @@ impl Refusal {
     }
 }
 
-/// How a message came.
+/// How a message arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// From anybody who writes this address.
+    /// In a datagram. Its source address may be forged.
     Datagram,
-    /// By a connection: the handshake has proved the address.
+    /// Over a connection. The handshake has proved the address.
     Stream,
 }
 
 impl Verifier {
-    /// A verifier; its first challenge key is drawn from `rng`.
+    /// A verifier. Its first challenge key is drawn from `rng`.
     ///
     /// # Errors
-    /// When the configuration makes no sense.
+    /// When the configuration is invalid.
     pub fn new(config: Config, now: Instant, rng: &mut impl CryptoRng) -> Result<Self, ConfigError> {
         config.validate()?;
         Ok(Self {
@@ -84,19 +85,19 @@ impl Verifier {
         })
     }
 
-    /// What it is and allows.
+    /// Its configuration.
     #[must_use]
     pub const fn config(&self) -> &Config {
         &self.config
     }
 
-    /// What it did.
+    /// Its counters.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// A datagram came; the answer goes back to where it says that it is from. It is never longer than the
+    /// Handles a datagram. The answer goes to the datagram's source address, and is never longer than the
     /// datagram.
     pub fn handle_datagram(
         &mut self,
@@ -114,7 +115,7 @@ impl Verifier {
         self.handle(Way::Datagram, clock, from, bytes, rng)
     }
 
-    /// A message came by a connection with `from`; the answer goes back the same way.
+    /// Handles a message from a connection with `from`. The answer goes back over the connection.
     pub fn handle_stream(
         &mut self,
         clock: &Clock,
@@ -139,7 +140,7 @@ impl Verifier {
     ) -> Option<Answer> {
         self.counters.bytes_in += bytes.len() as u64;
         self.challenges.turn(clock.mono, rng);
-        // A socket of both families writes IPv4 addresses as IPv6 ones.
+        // A socket of both families reports IPv4 addresses as IPv6 ones.
         let from = SocketAddr::new(from.ip().to_canonical(), from.port());
         let answer = match Message::parse(bytes) {
             Ok(Message::Request(request)) if from.port() != 0 => {
@@ -148,7 +149,7 @@ impl Verifier {
             Ok(Message::VantageRequest(request)) if from.port() != 0 => {
                 self.handle_vantage_request(way, clock, from, &request)
             }
-            // A connection says nothing about datagrams.
+            // A connection proves nothing about the reachability by datagrams.
             Ok(Message::ProbeRequest(request)) if from.port() != 0 && way == Way::Datagram => {
                 return Some(self.handle_probe_request(clock, from, &request));
             }
@@ -161,7 +162,7 @@ impl Verifier {
         Some(Answer::Reply(answer))
     }
 
-    /// The client wants to know whether a stranger's datagram reaches it.
+    /// The client asks whether a datagram of a stranger reaches it.
     fn handle_probe_request(&mut self, clock: &Clock, from: SocketAddr, request: &ProbeRequest) -> Answer {
         let ProbeRequest { transaction, nonce, .. } = *request;
         let key = request.key();
@@ -236,21 +237,21 @@ impl Verifier {
         }
     }
 
-    /// The client was seen at `address`, which the issuer is to be told.
+    /// The client was seen at `address`: makes a token that confirms this to the issuer.
     fn give_token(&mut self, clock: &Clock, address: IpAddr, client: &[u8; 32]) -> Result<Token, Refusal> {
         self.admit(clock, address)?;
         let vantage = self.config.vantage.as_ref().ok_or(Reason::NotAVantagePoint)?;
         Ok(vantage.key.token(vantage.id, unix_seconds(clock), address, client))
     }
 
-    /// Whether a client at `address`, which was seen there, may ask now.
+    /// Checks whether a client whose address is proved to be `address` may ask now.
     fn admit(&mut self, clock: &Clock, address: IpAddr) -> Result<(), Refusal> {
         let waited = self.limits.take(address, clock.mono);
         waited.map_err(|wait| Refusal::for_now(Reason::RateLimited, wait))?;
         if may_certify(address, &self.config.allowed) { Ok(()) } else { Err(Reason::Address.into()) }
     }
 
-    /// A new challenge, unless the one that came is good.
+    /// A new challenge, unless the request has a valid one.
     fn challenge(
         &mut self,
         came: Option<Challenge>,
@@ -280,7 +281,7 @@ impl Verifier {
     }
 }
 
-/// Until 2106.
+/// Unix seconds in 32 bits, which last until 2106.
 fn unix_seconds(clock: &Clock) -> u32 {
     u32::try_from(clock.unix_ms / 1000).unwrap_or(u32::MAX)
 }

@@ -2,17 +2,18 @@
 //!
 //! | name | labels | what |
 //! |---|---|---|
-//! | `firstflight_verifier_messages_total` | `transport` | messages that came, over `udp` or `tcp` |
+//! | `firstflight_verifier_messages_total` | `transport` | messages received over `udp` or `tcp` |
 //! | `firstflight_verifier_bytes_total` | `direction` | bytes of messages, `in` and `out` |
 //! | `firstflight_verifier_dropped_total` | `reason` | messages without an answer: `short`, `malformed` |
-//! | `firstflight_verifier_challenges_total` | `again` | challenges sent; `true`: for one that was wrong or too old |
-//! | `firstflight_verifier_certificates_total` | `refreshed` | certificates given |
+//! | `firstflight_verifier_challenges_total` | `again` | challenges sent; `true`: in answer to one that was wrong or too old |
+//! | `firstflight_verifier_certificates_total` | `refreshed` | certificates issued |
 //! | `firstflight_verifier_tokens_total` | | vantage tokens given |
 //! | `firstflight_verifier_probes_total` | | probes sent from another address |
 //! | `firstflight_verifier_refused_total` | `reason` | requests refused |
 //! | `firstflight_verifier_signatures_total` | `what` | signatures `made` and `verified` |
 //!
-//! `reason` of a refusal is the label of [`Reason::as_str`]; it has a series once it occurred.
+//! The `reason` of a refusal is the label of [`Reason::as_str`]. A reason has a series after it first
+//! occurred.
 
 use crate::counters::Counters;
 use crate::service::CounterHandle;
@@ -27,7 +28,7 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// A publisher for the service with these counters; nothing is published yet.
+    /// A publisher for the service with these counters. Nothing is published yet.
     #[must_use]
     pub fn new(handle: CounterHandle) -> Self {
         Self { handle, published: Counters::default() }
@@ -88,7 +89,7 @@ fn counts(counters: &Counters) -> [Count; 14] {
     ]
 }
 
-/// Tells the recorder of the [`metrics`] crate what the names mean. Once is enough.
+/// Describes the names to the recorder of the [`metrics`] crate. One call is sufficient.
 pub fn describe() {
     for count in counts(&Counters::default()) {
         let unit = if count.name.contains("bytes") { Unit::Bytes } else { Unit::Count };

@@ -1,9 +1,10 @@
-//! Certificates at hand: a new site costs no round trip to a verifier, and no two sites see the same key.
+//! A pool of certificates. With it a new site needs no round trip to a verifier, and no two sites see the
+//! same key.
 //!
-//! A client's key stands in the clear in every first flight, so it is used for one site in one network, and never
-//! after its certificate is over. A [`CertificatePool`] keeps a few unused certificates for each network and
-//! verifier, gives each to the first site that wants one, and refreshes those that are used, each time with a
-//! new key.
+//! A client's key is sent in the clear in every first flight, so it is used for one site in one network only,
+//! and never after its certificate has ended. A [`CertificatePool`] keeps a few unused certificates for each
+//! network and verifier, gives each to the first site that wants one, and refreshes those that are used, each
+//! time with a new key.
 
 mod file;
 mod site;
@@ -31,7 +32,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// Certificates that are asked for at once.
+/// Certificates that are requested at the same time.
 const AT_ONCE: usize = 8;
 
 /// A pool of certificates, kept full in the background until it is dropped.
@@ -66,13 +67,13 @@ impl CertificatePool {
         Self::begin(State::new(config, issuers, network), patience, None)
     }
 
-    /// The same, with what is left of an earlier pool in a file, which is kept up to date (mode 0600). Its
-    /// secrets are the clients' keys: whoever reads it can link what this host does, and use its certificates
-    /// from its address. What was written before the machine was last started is left alone: its time cannot
-    /// be counted any more.
+    /// Like [`CertificatePool::start`], but loads the valid certificates of an earlier pool from a file, and
+    /// keeps the file up to date (mode 0600). Its secrets are the clients' keys: an attacker who reads it can
+    /// link this host's activities, and use the certificates from its address. Certificates from before the
+    /// last start of the machine are not loaded, because their time can no longer be counted.
     ///
     /// # Errors
-    /// When the file cannot be read or written, or is none.
+    /// When the file cannot be read or written, or is not a pool's file.
     pub fn start_with_file(
         config: PoolConfig,
         issuers: Vec<IssuerAddress>,
@@ -97,9 +98,9 @@ impl CertificatePool {
     }
 
     /// A certificate by one of the `trusted` verifiers, for first flights to `site`, whose server is at
-    /// `server` (the families have to be the same). The same one each time for a site, until it is over; for a
-    /// new site one that no other site has seen. `None` if there is none at hand: connect without, it is being
-    /// obtained.
+    /// `server` (of the same address family). A site gets the same certificate each time until it ends. A new
+    /// site gets one that no other site has seen. `None` if the pool has none: connect without one, while the
+    /// pool obtains it.
     #[must_use]
     pub fn certificate_for(
         &self,
@@ -109,29 +110,30 @@ impl CertificatePool {
     ) -> Option<Arc<ClientCertificate>> {
         let now = boot_clock().ok()?;
         let found = self.shared.lock().certificate_for(site, server, trusted, now);
-        // One less at hand, or one more that is worth refreshing.
+        // The pool has one unused certificate less, or one more to refresh.
         self.shared.changed.notify_one();
         found
     }
 
-    /// This host is on another network now. What belongs to the one before is kept until it is over.
+    /// This host is on another network now. The certificates of the previous network are kept until they end.
     pub fn set_network(&self, network: NetworkId) {
         self.shared.lock().set_network(network);
         self.shared.changed.notify_one();
     }
 
-    /// A server refused this certificate: it is not used again. If the server sees another address than the verifier, say
-    /// so by [`CertificatePool::mismatched`], or the site gets another certificate for the same address.
+    /// A server refused this certificate, so it is not used again. If the server sees another address than
+    /// the verifier, call [`CertificatePool::mismatched`] instead, or the site gets another certificate for
+    /// the same address.
     pub fn forget(&self, certificate: &ClientCertificate) {
         self.shared.lock().forget(certificate);
         self.shared.changed.notify_one();
     }
 
     /// The site's server sees another address than this certificate's
-    /// ([`Reason::AddressMismatch`](firstflight_credential::Reason::AddressMismatch)): it is not used again, and on this
-    /// network the site gets no certificate for that address for an hour, or until [`CertificatePool::set_network`].
-    /// Connect without one meanwhile. Another certificate is obtained, to learn whether the verifier sees another address
-    /// by now; at most one a minute, later less often.
+    /// ([`Reason::AddressMismatch`](firstflight_credential::Reason::AddressMismatch)): it is not used again,
+    /// and on this network the site gets no certificate for that address for an hour, or until
+    /// [`CertificatePool::set_network`]. Until then connect without one. The pool obtains another certificate
+    /// to learn whether the verifier sees another address by now, at most one a minute, and later less often.
     pub fn mismatched(&self, site: &Site, certificate: &ClientCertificate) {
         let Ok(now) = boot_clock() else { return };
         self.shared.lock().mismatched(site, certificate, now);
@@ -177,14 +179,15 @@ async fn keep(shared: Arc<Shared>, patience: Patience, file: Option<PathBuf>) {
         if let Some(path) = &file {
             save(path, &shared, &mut saved);
         }
-        // Timers stand still while the machine sleeps: look again now and then.
+        // Timers do not run while the machine sleeps, so poll from time to time.
         let wait = wake.map_or(Duration::MAX, |wake| wake.saturating_since(now));
         let wait = wait.clamp(Duration::from_millis(10), Duration::from_secs(60));
         tokio::select! {
             () = shared.changed.notified() => {}
             () = tokio::time::sleep(wait) => {}
             Some(answered) = asking.join_next() => {
-                // A task that panicked answers nothing; its wish stays open until its network is left.
+                // A task that panicked returns no result, so its wish stays open until the host leaves the
+                // network.
                 if let (Ok((wish, result)), Ok(now)) = (answered, boot_clock()) {
                     settle(&shared, wish, result, now);
                 }
@@ -202,7 +205,7 @@ fn save(path: &std::path::Path, shared: &Shared, saved: &mut u64) {
         *saved = state.changes();
         file::to_save(&state)
     };
-    // Without the lock, so that no caller waits for the disk.
+    // Write without the lock, so that no caller waits for the disk.
     if let Err(error) = file::save(path, certificates) {
         tracing::warn!("{error}");
     }

@@ -1,4 +1,4 @@
-//! A verifier on sockets: UDP and TCP on the same addresses.
+//! Runs a verifier on sockets: UDP and TCP on the same addresses.
 
 use crate::clock::clocks;
 use crate::config::{Config, ConfigError};
@@ -15,13 +15,13 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::net::UdpSocket;
 
-/// What clients are allowed over TCP unless somebody says otherwise.
+/// The default limits for clients over TCP.
 pub const STREAM_LIMITS: StreamLimits = StreamLimits::per_client(8);
 
-/// The machine and what it needs, for all sockets.
+/// The machine and its environment, shared by all sockets.
 struct Shared {
     inner: Mutex<(Verifier, ChaCha20Rng)>,
-    /// What probes leave by.
+    /// The sockets that send probes.
     probing: Vec<UdpSocket>,
 }
 
@@ -73,7 +73,7 @@ impl Messages for Shared {
     }
 }
 
-/// The counts of a service that runs elsewhere.
+/// A handle to the counters of a running service.
 #[derive(Clone)]
 pub struct CounterHandle(Arc<Shared>);
 
@@ -99,11 +99,12 @@ pub struct Service {
 }
 
 impl Service {
-    /// Listens at all `addresses`, with UDP and TCP. An address for all interfaces works on hosts with one
-    /// address of the family; others name them one by one, so that answers come from where they were asked.
+    /// Listens at all `addresses`, with UDP and TCP. The unspecified address works on hosts with one address
+    /// of the family. On other hosts list the addresses one by one, so that answers come from the address
+    /// that was asked.
     ///
     /// # Errors
-    /// When the configuration makes no sense, or an address cannot be listened at.
+    /// When the configuration is invalid, or listening at an address fails.
     pub async fn bind(
         config: Config,
         addresses: &[SocketAddr],
@@ -124,7 +125,7 @@ impl Service {
         Ok(Self { sockets, limits, shared: Arc::new(Shared { inner: Mutex::new((verifier, rng)), probing }) })
     }
 
-    /// Where it listens: the ports, where any would do.
+    /// The addresses at which it listens, with the ports that were chosen for port 0.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.sockets.addresses()
@@ -136,8 +137,8 @@ impl Service {
         CounterHandle(Arc::clone(&self.shared))
     }
 
-    /// Answers until `stop` is ready; then takes nothing new, and gives connections under way the time that one
-    /// message may take.
+    /// Answers until `stop` is ready. Then it accepts nothing new, and gives open connections the time that
+    /// one message may take.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let Self { sockets, limits, shared } = self;
         sockets.run(shared, limits, stop).await;
@@ -154,11 +155,11 @@ impl fmt::Debug for Service {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ServiceError {
-    /// The configuration makes no sense: who wrote it is at fault.
+    /// The configuration is invalid. Its author is at fault.
     Config(ConfigError),
-    /// An address cannot be listened at.
+    /// Listening at an address failed.
     Listen(SocketAddr, io::Error),
-    /// Probes are to come from an address that clients ask at: they would show nothing.
+    /// Probes would come from an address that clients ask at, and would then prove nothing.
     ProbeAddress(SocketAddr),
     /// No clock or no random numbers.
     System(io::Error),

@@ -1,20 +1,21 @@
-//! Vantage tokens: a vantage point's word, carried by the client, that it has seen the client at its address.
+//! Vantage tokens. With a token, which the client carries, a vantage point confirms that it has seen the
+//! client at its address.
 //!
-//! Each comes to the client's address from the vantage point itself, so whoever wants a certificate for an
-//! address has to see what all of them send there.
+//! Each vantage point sends its token to the client's address itself. So an attacker who wants a certificate
+//! for an address must see the packets that all of them send there.
 
 use crate::mac::MacKey;
 use firstflight_wire::asap::message::{Reason, Token, Tokens, VantageId};
 use rand_core::CryptoRng;
 use std::net::IpAddr;
 
-/// How long a token is good, seconds.
+/// How long a token is valid, seconds.
 pub const TOKEN_LASTS: u32 = 60;
 /// How far a vantage point's clock may be ahead of the issuer's, seconds.
 const TOKEN_AHEAD: u32 = 5;
 
-/// The secret that a vantage point shares with the issuing verifier, and nobody else. Its number tells it from
-/// the one before while it is being replaced.
+/// The secret that only a vantage point and the issuing verifier share. Its number distinguishes it from the
+/// previous one during a replacement.
 #[derive(Debug, Clone)]
 pub struct TokenKey {
     number: u8,
@@ -44,8 +45,8 @@ impl TokenKey {
         self.key.bytes()
     }
 
-    /// The token of vantage point `vantage` for the client with `key` at `client`, made at `time` (Unix
-    /// seconds).
+    /// The token of vantage point `vantage` for the client with key `key` at address `client`, made at `time`
+    /// (Unix seconds).
     #[must_use]
     pub fn token(&self, vantage: VantageId, time: u32, client: IpAddr, key: &[u8; 32]) -> Token {
         let mac = self.key.code(&Token::input(vantage, time, client, key));
@@ -65,12 +66,12 @@ pub struct GroupMember {
     pub id: VantageId,
     /// A name for people.
     pub name: String,
-    /// The keys of which it may use one.
+    /// The keys. The vantage point may use any of them.
     pub keys: Vec<TokenKey>,
 }
 
-/// Whether `tokens` has a good one of every member, for this client at this address. An error names the vantage
-/// point at which it fails.
+/// Checks that `tokens` has a valid one of every member, for this client at this address. The error names the
+/// vantage point whose token fails.
 pub(crate) fn check(
     group: &[GroupMember],
     tokens: &Tokens,
@@ -149,7 +150,7 @@ mod tests {
         assert_eq!(checked(&dated), Err((Reason::TokenWrong, id(2))));
         let renumbered = tokens(|token| token.key = 2);
         assert_eq!(checked(&renumbered), Err((Reason::TokenWrong, id(1))));
-        // No group: a token is not expected.
+        // Without a group no token is expected.
         let unexpected = check(&[], &tokens(|_| {}), address(), &CLIENT, NOW);
         assert_eq!(unexpected, Err((Reason::TokenUnknown, id(1))));
     }

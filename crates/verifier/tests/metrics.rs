@@ -1,4 +1,4 @@
-//! The counts that a recorder sees are those of the service.
+//! The counts that a recorder receives are those of the service.
 
 use firstflight_credential::asap::PrivateKey;
 use firstflight_verifier::metrics::{Publisher, describe};

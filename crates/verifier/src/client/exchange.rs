@@ -10,17 +10,17 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
-/// Challenges that are answered, in case one expires on the way.
+/// How many challenges the client answers, because one may expire on its way.
 const CHALLENGES: usize = 3;
 
-/// Whom to ask, and the number of the question.
+/// The address to ask, and the id of the question.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer {
     pub(super) address: SocketAddr,
     pub(super) transaction: TransactionId,
 }
 
-/// A verifier that has given a challenge, or is connected.
+/// An exchange with a verifier that has given a challenge, or is reached over TCP.
 pub(super) struct Conversation {
     route: Route,
     peer: Peer,
@@ -34,8 +34,8 @@ enum Way {
 }
 
 impl Conversation {
-    /// Gets a challenge with the message that `make` makes of none; if nothing comes back over UDP, everything
-    /// else goes over TCP.
+    /// Gets a challenge, with the message that `make` makes without one. If no answer comes over UDP, the
+    /// rest of the exchange uses TCP.
     pub(super) async fn open(
         route: &Route,
         peer: Peer,
@@ -49,7 +49,8 @@ impl Conversation {
         let any: IpAddr =
             if peer.address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let socket = UdpSocket::bind((any, 0)).await.map_err(Fault::Socket)?;
-        // From now on the kernel takes datagrams from there only. Without a route TCP has none either.
+        // From now on the kernel accepts datagrams only from there. Without a route, TCP would have none
+        // either.
         socket.connect(peer.address).await.map_err(Fault::Socket)?;
         let way = match ask_by_datagram(&socket, peer, &patience, &make(None, true)).await {
             Some(Message::Challenge(message)) => Way::Datagrams(socket, message.challenge),
@@ -60,7 +61,7 @@ impl Conversation {
         Ok(Self { route, peer, patience, way })
     }
 
-    /// Asks what `make` makes of a challenge; the answer is never another challenge.
+    /// Sends the message that `make` makes of the challenge. The returned answer is never another challenge.
     pub(super) async fn ask(
         &mut self,
         make: impl Fn(Option<Challenge>, bool) -> MessageBytes,
@@ -73,7 +74,7 @@ impl Conversation {
                 }
             };
             match (answer, &mut self.way) {
-                // It expired while others were waited for.
+                // The challenge expired while the client waited for others.
                 (Some(Message::Challenge(message)), Way::Datagrams(_, challenge)) => {
                     *challenge = message.challenge;
                 }
@@ -111,7 +112,7 @@ impl Conversation {
     }
 }
 
-/// Sends a datagram until it is answered; what is no answer to it is not heard.
+/// Sends a datagram until it is answered. Ignores datagrams that do not answer it.
 async fn ask_by_datagram(
     socket: &UdpSocket,
     peer: Peer,
@@ -120,7 +121,7 @@ async fn ask_by_datagram(
 ) -> Option<Message> {
     let mut wait = patience.first;
     for _ in 0..patience.sends {
-        // A port that is closed says so by an ICMP error, here or while receiving: TCP is left.
+        // If the port is closed, an ICMP error says so here or in `recv`. Then only TCP is left.
         socket.send(message).await.ok()?;
         match timeout(wait, answer(socket, peer)).await {
             Ok(answer) => return answer.ok(),

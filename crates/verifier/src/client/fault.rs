@@ -1,10 +1,10 @@
-//! What went wrong, and at whom.
+//! What went wrong, and which party is at fault.
 
 use firstflight_wire::asap::message::{Reason, Refused, VantageId};
 use std::fmt;
 use std::io;
 
-/// Why one verifier or vantage point gave nothing.
+/// Why one verifier or vantage point gave no usable answer.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Fault {
@@ -12,7 +12,7 @@ pub enum Fault {
     Silent(io::Error),
     /// It refused.
     Refused(Refused),
-    /// Its answer was none to the question, or it asked for proof again and again.
+    /// Its answer did not fit the question, or it asked for proof again and again.
     Nonsense,
     /// This host has no socket to ask with.
     Socket(io::Error),
@@ -56,7 +56,7 @@ pub enum ObtainError {
     },
     /// These vantage points gave no token.
     Vantage(Vec<VantageFault>),
-    /// The issuer does not take a vantage point's token: that one, or its key, is at fault.
+    /// The issuer refuses a vantage point's token: the vantage point or its key is at fault.
     Token {
         /// The issuer's name.
         issuer: String,
@@ -67,17 +67,17 @@ pub enum ObtainError {
         /// What is wrong with it.
         reason: Reason,
     },
-    /// A vantage point has no address of the issuer's family: who wrote the group file is at fault.
+    /// A vantage point has no address of the issuer's family. The group file is at fault.
     NoAddress {
         /// The vantage point's name.
         vantage: String,
     },
-    /// What came is no certificate for this key, by the key of the verifier that was asked.
+    /// The answer is not a certificate for this key, signed by the key of the verifier that was asked.
     Wrong {
         /// The issuer's name.
         issuer: String,
     },
-    /// The issuer certifies without having seen all tokens.
+    /// The issuer certifies without checking all tokens.
     TooFewVantagePoints {
         /// The issuer's name.
         issuer: String,
@@ -89,7 +89,7 @@ pub enum ObtainError {
 }
 
 impl ObtainError {
-    /// What the issuer refused with, if that is it.
+    /// The issuer's refusal, if the issuer refused.
     #[must_use]
     pub const fn refused(&self) -> Option<&Refused> {
         match self {

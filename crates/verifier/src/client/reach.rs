@@ -1,8 +1,8 @@
-//! Whether this host's network lets in datagrams from those that it never sent to.
+//! Whether this host's network lets in datagrams from hosts that it never sent to.
 //!
 //! An answer to a first flight that travelled inside a DNS lookup comes from a server that the client never
-//! contacted. Most address translators and firewalls drop it; where it arrives is found out here, before it is
-//! needed.
+//! contacted. Most address translators and firewalls drop it. This module finds out in advance whether it
+//! would arrive.
 
 use super::{Fault, Patience};
 use firstflight_service::secure_rng;
@@ -14,15 +14,15 @@ use std::net::SocketAddr;
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, timeout_at};
 
-/// Challenges that are answered, in case one expires on the way.
+/// How many challenges the client answers, because one may expire on its way.
 const CHALLENGES: usize = 3;
 
-/// What an address translator does with the port of one socket towards several hosts (RFC 4787 §4.1).
+/// How an address translator maps one socket for several remote hosts (RFC 4787 §4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mapping {
-    /// It is the same towards all.
+    /// The mapping is the same for all remote hosts.
     EndpointIndependent,
-    /// It depends on where a datagram goes.
+    /// The mapping depends on the remote host.
     Dependent,
 }
 
@@ -37,25 +37,25 @@ impl Mapping {
     }
 }
 
-/// What was found out about a socket's way to the world, as it is now.
+/// What was found out about the reachability of a socket at this moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reach {
-    /// Where the first verifier sees the socket.
+    /// The socket's address as the first verifier sees it.
     pub seen: SocketAddr,
-    /// Where the second one does.
+    /// The socket's address as the second verifier sees it.
     pub seen_by_second: SocketAddr,
-    /// Whether a datagram arrived that came from an address which the socket never sent to.
+    /// Whether a datagram arrived from an address that the socket never sent to.
     pub strangers: bool,
 }
 
 impl Reach {
-    /// Whether the socket has one address for everybody.
+    /// Whether the socket has one address for all remote hosts.
     #[must_use]
     pub fn mapping(&self) -> Mapping {
         if self.seen == self.seen_by_second { Mapping::EndpointIndependent } else { Mapping::Dependent }
     }
 
-    /// Whether a server that was never contacted can answer: it knows where, and its answer arrives.
+    /// Whether a server that was never contacted can answer: it knows the address, and its answer arrives.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.strangers && self.mapping() == Mapping::EndpointIndependent
@@ -68,8 +68,8 @@ pub trait Datagrams {
     /// Sends a datagram.
     fn send_to(&mut self, datagram: &[u8], to: SocketAddr) -> impl Future<Output = io::Result<()>> + Send;
 
-    /// Receives a datagram into `buffer`, cut to its length; gives its length and its sender. Dropping the future loses
-    /// no datagram.
+    /// Receives a datagram into `buffer`, cut to the buffer's length. Returns its length and its sender.
+    /// Dropping the future loses no datagram.
     fn recv_from(
         &mut self,
         buffer: &mut [u8],
@@ -86,10 +86,11 @@ impl Datagrams for &UdpSocket {
     }
 }
 
-/// Finds out by two verifiers at different addresses, of which the first sends probes, whether datagrams of
-/// strangers reach `socket`. It has to be the very socket that is to be reached, and not connected. Datagrams that are
-/// no answers are dropped; if the socket has other users, they need a part of their own ([`Datagrams`]). It holds as
-/// long as the mapping does: 15 s without keep-alives is safe, and an hour with them.
+/// Finds out whether datagrams of strangers, hosts that it never sent to, reach `socket`. It asks two
+/// verifiers at different addresses, of which the first sends probes. `socket` must be the socket that is to
+/// be reached, and not connected. Datagrams that are not answers are dropped, so other users of the socket
+/// need a part of their own ([`Datagrams`]). The result holds as long as the mapping does: 15 s without
+/// keep-alives is safe, and an hour with them.
 ///
 /// # Errors
 /// Which verifier gave no answer, and why.
@@ -100,7 +101,7 @@ pub async fn reach(
 ) -> Result<Reach, (SocketAddr, Fault)> {
     let [first, second] = verifiers;
     let mut asking = Asking { socket, contacted: vec![first], patience: *patience };
-    // In this order: when the probe comes, the second verifier is still a stranger.
+    // Ask in this order, so that the second verifier is still a stranger when the probe comes.
     let (seen, strangers) = asking.probe(first).await.map_err(|fault| (first, fault))?;
     asking.contacted.push(second);
     let (seen_by_second, _) = asking.challenge(second).await.map_err(|fault| (second, fault))?;
@@ -109,13 +110,13 @@ pub async fn reach(
 
 pub(super) struct Asking<S> {
     pub(super) socket: S,
-    /// No strangers.
+    /// The addresses that the socket has sent to, which are not strangers.
     pub(super) contacted: Vec<SocketAddr>,
     pub(super) patience: Patience,
 }
 
 impl<S: Datagrams + Send> Asking<S> {
-    /// Where `verifier` sees the socket, and its challenge.
+    /// The socket's address as `verifier` sees it, and its challenge.
     async fn challenge(
         &mut self,
         verifier: SocketAddr,
@@ -129,24 +130,24 @@ impl<S: Datagrams + Send> Asking<S> {
         }
     }
 
-    /// The same, and whether its probe arrives.
+    /// The socket's address as `verifier` sees it, and whether its probe arrives.
     pub(super) async fn probe(&mut self, verifier: SocketAddr) -> Result<(SocketAddr, bool), Fault> {
         let (seen, (question, mut challenge)) = self.challenge(verifier).await?;
         for _ in 0..CHALLENGES {
             match self.ask(verifier, question, Some(challenge)).await? {
                 Some(Message::Probe(_)) => return Ok((seen, true)),
-                // It expired on the way.
+                // The challenge expired on its way.
                 Some(Message::Challenge(again)) => challenge = again.challenge,
                 Some(Message::Refused(refused)) => return Err(Fault::Refused(refused)),
                 Some(_) => return Err(Fault::Nonsense),
-                // It is there, as its challenge shows: the probe was dropped.
+                // The verifier is reachable, as its challenge shows, so the probe was dropped.
                 None => return Ok((seen, false)),
             }
         }
         Err(Fault::Nonsense)
     }
 
-    /// Sends a question until it is answered, from where it was sent to or by a probe of a stranger.
+    /// Sends a question until it is answered, by the verifier or by a probe of a stranger.
     async fn ask(
         &mut self,
         verifier: SocketAddr,
@@ -170,7 +171,7 @@ impl<S: Datagrams + Send> Asking<S> {
         loop {
             let (len, from) = match self.socket.recv_from(&mut buffer).await {
                 Ok(received) => received,
-                // A router's or host's error about what was sent: it is sent again.
+                // A router or host reported an error about the sent datagram, which will be sent again.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
                 Err(error) => return Err(error),
             };
@@ -179,7 +180,8 @@ impl<S: Datagrams + Send> Asking<S> {
                 continue;
             }
             match message {
-                // From an address of its own: a port alone would pass where addresses are looked at.
+                // The probe must come from another address. Another port alone would pass a filter that
+                // checks only addresses.
                 Message::Probe(probe)
                     if probe.nonce == question.nonce
                         && self.contacted.iter().all(|known| known.ip() != from.ip()) =>
@@ -194,7 +196,7 @@ impl<S: Datagrams + Send> Asking<S> {
     }
 }
 
-/// What is the same in all messages about one probe.
+/// The values that all messages about one probe share.
 #[derive(Debug, Clone, Copy)]
 struct Question {
     transaction: TransactionId,

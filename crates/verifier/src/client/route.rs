@@ -26,10 +26,10 @@ pub trait Dial: Send + Sync {
 /// How verifiers are reached.
 #[derive(Clone, Default)]
 pub enum Route {
-    /// By the system's sockets: over UDP, and over TCP where that is silent.
+    /// By the system's sockets: over UDP, and over TCP if UDP gives no answer.
     #[default]
     System,
-    /// By these streams only. For engines with an address of their own.
+    /// By these streams only, for protocol engines that have their own address.
     Streams(Arc<dyn Dial>),
 }
 

@@ -55,7 +55,7 @@ fn wanted(seed: u8) -> Wanted<'static> {
     Wanted { key: key(seed), wished: 3600, old: None }
 }
 
-/// Not waiting long, for those who never answer.
+/// Short time limits, for peers that never answer.
 fn hasty() -> Patience {
     Patience { first: Duration::from_millis(100), sends: 2, ..Patience::default() }
 }
@@ -77,7 +77,7 @@ async fn over_udp_and_both_families() {
     }
 }
 
-/// The probe comes from a third address of this host; where it is one that was asked, it shows nothing.
+/// The probe comes from a third address of this host. A probe from an address that was asked proves nothing.
 #[tokio::test]
 async fn a_probe_from_elsewhere_arrives_on_an_open_network() {
     let certifies = || local(Some(Issuer::new(key(1))), None);
@@ -90,17 +90,17 @@ async fn a_probe_from_elsewhere_arrives_on_an_open_network() {
     assert_eq!((found.seen.port(), found.seen_by_second.port()), (port, port));
     assert_eq!((found.strangers, found.mapping()), (true, Mapping::EndpointIndependent));
     assert!(found.is_open());
-    // No stranger: the same verifier's other port, at an address that was asked.
+    // A probe from another port of a verifier that was asked does not come from a stranger.
     let known = Running::start(probes("127.0.0.1:0"), "127.0.0.4:0").await;
     let asking = [first.address, second.address];
-    // Its silence is waited for.
+    // The client waits until no probe has come.
     let patience = Patience { sends: 2, ..Patience::default() };
     let mut asked = reach::Asking { socket: &socket, contacted: asking.to_vec(), patience };
     asked.contacted.push(known.address);
     let (_, strangers) = asked.probe(known.address).await.unwrap();
     assert!(!strangers);
     assert!(!Reach { strangers: false, ..found }.is_open());
-    // One sends no probes, and is named.
+    // The error names the verifier that sends no probes.
     let (who, fault) =
         reach(&socket, [second.address, first.address], &Patience::default()).await.unwrap_err();
     assert_eq!(who, second.address);
@@ -116,7 +116,7 @@ async fn probes_cannot_come_from_where_clients_ask() {
     assert!(error.contains("give another address of this machine"), "{error}");
 }
 
-/// Nothing that the client stamps lies ahead of the verifier's clock.
+/// No stamp of the client is ahead of the verifier's clock.
 #[tokio::test]
 async fn requests_are_stamped_no_later_than_the_verifier_wrote() {
     let running = Running::start(local(Some(Issuer::new(key(1))), None), V4).await;
@@ -128,7 +128,7 @@ async fn requests_are_stamped_no_later_than_the_verifier_wrote() {
     assert!(clock.unix_ms - stamp < 60_000);
 }
 
-/// A socket that hears and never answers, as behind a filter that drops UDP; TCP on the same port goes to the
+/// A UDP socket that never answers, as behind a filter that drops UDP. TCP on the same port goes to the
 /// verifier.
 #[tokio::test]
 async fn tcp_is_taken_where_udp_is_silent() {
@@ -169,7 +169,7 @@ async fn another_verifiers_certificate_is_not_taken() {
     let running = Running::start(local(Some(Issuer::new(key(1))), None), V4).await;
     let issuer = IssuerAddress::new(running.address, key(9).public());
     let error = obtain(&issuer, wanted(2), &Patience::default()).await.unwrap_err();
-    // The request is signed for the other one, so it comes to nothing at once.
+    // The request is signed for the other verifier, so it is refused at once.
     assert_eq!(error.refused().map(|refused| refused.reason), Some(Reason::BadSignature));
 }
 
@@ -183,7 +183,7 @@ async fn connections_end_when_the_service_stops() {
     let task = tokio::spawn(service.run(async {
         let _ = stopped.await;
     }));
-    // Says nothing, and holds up nobody for long.
+    // An idle connection does not delay the stop for long.
     let _idle = tokio::net::TcpStream::connect(address).await.unwrap();
     stop.send(()).unwrap();
     task.await.unwrap();
@@ -191,7 +191,7 @@ async fn connections_end_when_the_service_stops() {
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
 }
 
-/// One client cannot hold all places: of twenty connections that say nothing, eight are kept.
+/// One client cannot hold all places: of twenty idle connections, eight are kept.
 #[tokio::test]
 async fn a_client_has_its_share_of_connections() {
     use tokio::io::AsyncReadExt;
@@ -201,7 +201,7 @@ async fn a_client_has_its_share_of_connections() {
         let mut stream = tokio::net::TcpStream::connect(running.address).await.unwrap();
         streams.spawn(async move { stream.read(&mut [0]).await });
     }
-    // Those beyond the share are closed at once; the others only when their time is over.
+    // Twelve are closed at once, and the other eight only when their time is over.
     for _ in 0..12 {
         assert!(matches!(streams.join_next().await, Some(Ok(Ok(0) | Err(_)))));
     }
@@ -222,7 +222,7 @@ fn vantage(number: u8, secret: u8) -> Config {
     local(None, Some(VantagePoint { id: id(number.into()), key }))
 }
 
-/// An issuer with three vantage points; what their clients know.
+/// An issuer with three vantage points, and the addresses that clients know.
 struct Group {
     issuer: Running,
     points: Vec<Running>,
@@ -277,7 +277,7 @@ async fn a_vantage_point_that_is_down_is_named_and_nothing_is_certified() {
     assert_eq!(group.issuer.counters().certificates, 0);
 }
 
-/// Its packets are dropped: the client waits, and gets nothing.
+/// The packets to it are dropped: the client waits, and gets no certificate.
 #[tokio::test]
 async fn without_a_way_to_one_vantage_point_there_is_no_certificate() {
     let mut group = Group::start(V4).await;
@@ -288,21 +288,21 @@ async fn without_a_way_to_one_vantage_point_there_is_no_certificate() {
     assert_eq!(faults[0].name, "point-3");
     assert!(matches!(faults[0].fault, Fault::Silent(_)));
     assert_eq!(group.issuer.counters().certificates, 0);
-    // It was tried: the datagram is there.
+    // The client tried: the datagram is there.
     assert!(hole.try_recv(&mut [0; 512]).is_ok() || hole.recv(&mut [0; 512]).await.is_ok());
 }
 
 #[tokio::test]
 async fn a_vantage_point_that_lies_is_named() {
     let mut group = Group::start(V4).await;
-    // Its key is another one than the issuer knows.
+    // Its key is not the one that the issuer knows.
     let liar = Running::start(vantage(3, 77), V4).await;
     group.known.group[2].addresses = vec![liar.address];
     let error = obtain(&group.known, wanted(2), &Patience::default()).await.unwrap_err();
     assert!(error.to_string().contains("the token of vantage point point-3 (number 3)"), "{error}");
     let wrong = matches!(error, ObtainError::Token { reason: Reason::TokenWrong, id, .. } if id.get() == 3);
     assert!(wrong);
-    // One that gives another's number.
+    // A vantage point that gives the number of another one.
     let other = Running::start(vantage(2, 2), V4).await;
     group.known.group[2].addresses = vec![other.address];
     let error = obtain(&group.known, wanted(2), &Patience::default()).await.unwrap_err();
@@ -313,7 +313,7 @@ async fn a_vantage_point_that_lies_is_named() {
     assert_eq!(group.issuer.counters().certificates, 0);
 }
 
-/// A vantage point that hands out a token which it (or another) made for somebody else, or long ago.
+/// A vantage point that hands out a token that was made for another client, or long ago.
 #[tokio::test]
 async fn a_vantage_point_that_replays_is_named() {
     let mut group = Group::start(V4).await;

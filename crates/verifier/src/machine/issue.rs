@@ -1,4 +1,4 @@
-//! A certificate for a client that is at its address.
+//! Issues a certificate to a client whose address is proved.
 
 use super::{Refusal, Verifier, unix_seconds};
 use crate::config::Issuer;
@@ -12,7 +12,7 @@ use rand_core::CryptoRng;
 use std::net::IpAddr;
 
 impl Verifier {
-    /// The client was seen at `address`: certifies it, if everything else is right, too.
+    /// Certifies a client that was seen at `address`, if all other checks pass.
     pub(super) fn issue(
         &mut self,
         clock: &Clock,
@@ -37,7 +37,7 @@ impl Verifier {
             None => None,
         };
 
-        // One to verify and one to make; a refresh has two more to verify.
+        // One signature to verify and one to make. A refresh has two more to verify.
         let cost = if old.is_some() { 4 } else { 2 };
         let affordable = self.limits.afford(cost, clock.mono);
         affordable.map_err(|wait| Refusal::for_now(Reason::Overloaded, wait))?;
@@ -63,7 +63,7 @@ impl Verifier {
 
         let lasts = duration(request.wished, issuer.longest, issuer.first, seen);
         let valid_from = now.saturating_sub(rng.next_u32() % (BACKDATED + 1));
-        // The issuer is one of those who have seen it; the configuration has seven others at most.
+        // The issuer counts as one vantage point. The configuration allows at most seven others.
         let vantage = u8::try_from(issuer.group.len() + 1).unwrap_or(u8::MAX);
         let certified = CertificateFlags::new(vantage, true, request.old.is_some())
             .and_then(|flags| certify(&issuer.key, &client, address, valid_from, lasts, flags));
@@ -72,7 +72,7 @@ impl Verifier {
     }
 }
 
-/// Which of the issuer's keys an old certificate names, if it is valid now as far as its times say.
+/// The issuer's key that an old certificate names, if its times say that it is valid now.
 fn signer(issuer: &Issuer, old: &CertificateBody, now: u32) -> Result<PublicKey, Refusal> {
     let mut own = std::iter::once(issuer.key.public()).chain(issuer.retired.iter().copied());
     let signer = own.find(|key| key.id() == old.verifier);

@@ -1,4 +1,4 @@
-//! The machine in virtual time.
+//! Tests of the machine in virtual time.
 
 mod probe;
 
@@ -90,7 +90,7 @@ impl Bench {
     }
 }
 
-/// What a client asks for.
+/// A client's request.
 struct Wants {
     key: PrivateKey,
     wished: u32,
@@ -185,7 +185,7 @@ fn over_tcp_the_handshake_is_the_proof() {
     assert_eq!(bench.counters().challenges, 0);
 }
 
-/// Whatever is wrong with a challenge, the answer is another challenge, and no signature is looked at.
+/// Whatever is wrong with a challenge, the answer is another challenge, and no signature is verified.
 #[test]
 fn a_wrong_challenge_is_answered_by_a_new_one() {
     let mut bench = Bench::new(plain());
@@ -220,8 +220,8 @@ fn what_is_no_request_gets_no_answer() {
     assert_eq!(bench.counters().bytes_out, 0);
 }
 
-/// A flood from forged addresses: it costs no signature, takes nobody's share, and nobody is sent more than was
-/// sent.
+/// A flood from forged addresses costs no signature, takes no network's share, and causes no answer that is
+/// longer than its request.
 #[test]
 fn a_spoofed_flood_costs_no_signature_and_reflects_less_than_it_sends() {
     let mut bench = Bench::new(plain());
@@ -282,11 +282,11 @@ fn a_refresh_continues_the_old_certificate_with_a_new_key() {
         let new = bench.obtain(CLIENT, &Wants::after(seed, old, seed - 1)).unwrap();
         assert!(new.flags.is_refreshed());
         assert_eq!(new.client_key, *key(seed).public().as_bytes());
-        // Twice the time, less what the beginning may have been backdated by.
+        // Twice the time, less the possible backdating.
         assert!(new.duration() <= expected && new.duration() + 100 >= expected, "{}", new.duration());
         old = new;
     }
-    // At once: it gains nothing.
+    // A refresh at once gains nothing.
     let again = bench.obtain(CLIENT, &Wants::after(7, old, 5)).unwrap();
     assert_eq!(again.duration(), 1800);
     assert_eq!(bench.counters().refreshed, 4);
@@ -298,7 +298,8 @@ fn a_refresh_with_anything_wrong_is_refused() {
     let old = bench.obtain(CLIENT, &Wants::new(2)).unwrap();
     bench.sleep(900);
     let refused = |bench: &mut Bench, from: &str, wants: &Wants| reason(bench.obtain(from, wants));
-    // Not signed by the old key, for another address, of another verifier, changed.
+    // The old certificate is not signed by the old key, is for another address, is by another verifier, or
+    // was changed.
     assert_eq!(refused(&mut bench, CLIENT, &Wants::after(3, old, 4)), Reason::OldCertificate);
     assert_eq!(refused(&mut bench, "198.51.100.8:1", &Wants::after(3, old, 2)), Reason::OldCertificate);
     let flags = CertificateFlags::new(1, true, false).unwrap();
@@ -315,10 +316,10 @@ fn a_refresh_with_anything_wrong_is_refused() {
     changed.valid_from -= 100;
     assert_eq!(refused(&mut bench, CLIENT, &Wants::after(3, changed, 2)), Reason::OldCertificate);
     assert!(bench.obtain(CLIENT, &Wants::after(3, old, 2)).is_ok());
-    // Over.
+    // The old certificate has expired.
     bench.sleep(901);
     assert_eq!(refused(&mut bench, CLIENT, &Wants::after(3, old, 2)), Reason::OldCertificate);
-    // Not begun yet: the verifier's clock was set back.
+    // The old certificate has not begun yet, because the verifier's clock was set back.
     let new = bench.obtain(CLIENT, &Wants::new(2)).unwrap();
     bench.clock.unix_ms -= 60_000;
     assert_eq!(refused(&mut bench, CLIENT, &Wants::after(3, new, 2)), Reason::OldCertificate);
@@ -335,7 +336,7 @@ fn certificates_of_a_retired_key_can_be_refreshed() {
     let new = bench.obtain(CLIENT, &wants).unwrap();
     assert!(is_certified(&new, &key(8).public(), ip(CLIENT)));
     assert!(new.flags.is_refreshed());
-    // Without the retired key it is nobody's.
+    // Without the retired key, the certificate's verifier is unknown.
     config.issuer = Some(Issuer::new(key(8)));
     assert_eq!(reason(Bench::new(config).obtain(CLIENT, &wants)), Reason::OldCertificate);
 }
@@ -433,7 +434,7 @@ fn an_issuer_with_a_group_demands_every_vantage_points_token() {
 
     let refused = bench.obtain(CLIENT, &Wants::new(2)).unwrap_err();
     assert_eq!((refused.reason, refused.vantage), (Reason::TokenMissing, Some(id(1))));
-    // One that was given to another client, or at another address; one of a minute ago.
+    // A token for another client, for another address, and one that is a minute old.
     let other = Wants { tokens: wants.tokens, ..Wants::new(5) };
     assert_eq!(reason(bench.obtain(CLIENT, &other)), Reason::TokenWrong);
     assert_eq!(reason(bench.obtain("198.51.100.8:1", &wants)), Reason::TokenWrong);
@@ -453,7 +454,7 @@ fn roles_are_kept_apart() {
     let Some(Message::Refused(refused)) = answer else { panic!() };
     assert_eq!(refused.reason, Reason::NotAVantagePoint);
     assert_eq!(reason(vantage(1).obtain(CLIENT, &Wants::new(2))), Reason::NotAnIssuer);
-    // A challenge for a token is none for a certificate.
+    // A challenge for a token is not valid for a certificate.
     let mut both = plain();
     both.vantage = Some(VantagePoint { id: id(1), key: token_key(1) });
     let mut both = Bench::new(both);

@@ -1,5 +1,5 @@
-//! A pool in a file. Its times are those of the clock that begins with the machine, so what was written before
-//! that is of no use.
+//! A pool in a file. Its times are those of a clock that starts with the machine, so the file is of no use
+//! after a restart of the machine.
 
 use super::site::Site;
 use super::state::State;
@@ -19,9 +19,9 @@ use zeroize::{Zeroize, Zeroizing};
 
 /// The format's version.
 const VERSION: u32 = 1;
-/// Largest file that is read, bytes.
+/// The largest file that is read, bytes.
 const LARGEST: u64 = 16 << 20;
-/// Changes whenever the machine starts (Linux, `random(4)`).
+/// This id changes at every start of the machine (Linux, `random(4)`).
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 #[derive(Serialize, Deserialize)]
@@ -38,7 +38,7 @@ pub(super) struct Saved {
     verifier: String,
     address: IpAddr,
     certificate: String,
-    /// The client's key: the secret.
+    /// The client's private key, which is secret.
     key: String,
     /// Nanoseconds since the machine started.
     obtained: u64,
@@ -64,7 +64,7 @@ impl Saved {
         }
     }
 
-    /// The certificate; none if it is not what it says, or from a time to come.
+    /// The certificate. `None` if it is invalid or from the future.
     fn certificate(&self, now: Instant) -> Option<ClientCertificate> {
         let verifier = self.verifier.parse().ok()?;
         let body = CertificateBody::parse(&*from_hex::<CERTIFICATE_LEN>(&self.certificate)?).ok()?;
@@ -84,7 +84,7 @@ impl Saved {
     }
 }
 
-/// Writes one certificate with its key, as a pool of one; the file's mode is 0600.
+/// Writes one certificate with its key, as a pool of one. The file's mode is 0600.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -95,7 +95,7 @@ pub fn write_certificate(path: &Path, certificate: &ClientCertificate) -> Result
 /// Reads what [`write_certificate`] wrote.
 ///
 /// # Errors
-/// When it cannot be read, is no such file, or was written before the machine was last started.
+/// When it cannot be read, is not such a file, or was written before the last start of the machine.
 pub fn read_certificate(path: &Path) -> Result<ClientCertificate, PoolFileError> {
     let fail = |error| PoolFileError::Read(path.to_owned(), error);
     let now = boot_clock().map_err(fail)?;
@@ -108,7 +108,8 @@ pub fn read_certificate(path: &Path) -> Result<ClientCertificate, PoolFileError>
     saved.certificate(now).ok_or_else(|| invalid("its certificate is wrong"))
 }
 
-/// Puts what the file holds into `state`. What does not fit it is left out; no file holds nothing.
+/// Loads the certificates of the file into `state`. Leaves out those that do not fit. A missing file counts
+/// as an empty one.
 pub(super) fn load(path: &Path, state: &mut State, now: Instant) -> Result<(), PoolFileError> {
     let Some(content) = read(path)?.filter(|content| content.boot == boot_id()) else { return Ok(()) };
     for saved in &content.certificates {
@@ -119,11 +120,11 @@ pub(super) fn load(path: &Path, state: &mut State, now: Instant) -> Result<(), P
     Ok(())
 }
 
-/// What of it a file holds.
+/// The certificates of a pool that its file holds.
 pub(super) fn to_save(state: &State) -> Vec<Saved> {
     let mut certificates = Vec::new();
     for (&(network, _), shelf) in &state.shelves {
-        // A network that is not known is not known again.
+        // An unknown network cannot be recognised later.
         if !network.is_known() {
             continue;
         }
@@ -135,12 +136,12 @@ pub(super) fn to_save(state: &State) -> Vec<Saved> {
     certificates
 }
 
-/// Writes all of it.
+/// Writes the whole file.
 pub(super) fn save(path: &Path, certificates: Vec<Saved>) -> Result<(), PoolFileError> {
     write(path, certificates)
 }
 
-/// What a file holds; `None` if it is not there.
+/// The content of a file. `None` if the file does not exist.
 fn read(path: &Path) -> Result<Option<Content>, PoolFileError> {
     let mut text = Zeroizing::new(Vec::new());
     match File::open(path).and_then(|file| file.take(LARGEST).read_to_end(&mut text)) {
@@ -156,7 +157,7 @@ fn read(path: &Path) -> Result<Option<Content>, PoolFileError> {
     Ok(Some(content))
 }
 
-/// Writes a file in one step.
+/// Replaces a file atomically.
 fn write(path: &Path, certificates: Vec<Saved>) -> Result<(), PoolFileError> {
     let content = Content { version: VERSION, boot: boot_id(), certificates };
     let fail = |error| PoolFileError::Write(path.to_owned(), error);
@@ -164,12 +165,12 @@ fn write(path: &Path, certificates: Vec<Saved>) -> Result<(), PoolFileError> {
     firstflight_files::replace(path, &text).map_err(fail)
 }
 
-/// Empty where there is none: then nothing is found again but within such a system.
+/// Empty on a system without such an id. A file from there is then loaded only on a system without one.
 fn boot_id() -> String {
     std::fs::read_to_string(BOOT_ID).map(|id| id.trim().to_owned()).unwrap_or_default()
 }
 
-/// What kind of mistake it is, in words that quote nothing.
+/// The kind of mistake, in words that do not quote the file.
 fn mistake(error: &serde_json::Error) -> &'static str {
     match error.classify() {
         serde_json::error::Category::Io => "it cannot be read",

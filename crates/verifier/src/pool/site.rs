@@ -1,14 +1,14 @@
-//! What one certificate is used for.
+//! The site that a certificate is used for.
 
 use std::fmt;
 use std::net::IpAddr;
 
 /// A site: the servers that may see the same client key.
 ///
-/// That should be a registrable domain, all of whose servers belong to one owner. To know those needs the public
-/// suffix list, whose licence (MPL-2.0) is not among this project's: so by default a site is a whole host name,
-/// which links nothing that a domain would not link, and uses more certificates. Who has the list gives
-/// [`Site::new`] the registrable domain instead of the host name.
+/// It should be a registrable domain, because all of its servers belong to one owner. To find that domain one
+/// needs the public suffix list, whose licence (MPL-2.0) this project does not accept. So by default a site
+/// is a whole host name. This links no more than a domain would, and uses more certificates. A caller that
+/// has the list passes the registrable domain to [`Site::new`] instead of the host name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Site(Kind);
 
@@ -19,7 +19,7 @@ enum Kind {
 }
 
 impl Site {
-    /// A host name in any case, with or without final dot, or an address.
+    /// A host name in upper or lower case, with or without a final dot, or an address.
     #[must_use]
     pub fn new(host: &str) -> Self {
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);

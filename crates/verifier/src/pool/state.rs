@@ -1,4 +1,4 @@
-//! The pool as a machine: what it has, what it gives, and what it wants next.
+//! The pool as a machine: the certificates that it has and gives out, and those that it wants next.
 
 use super::site::Site;
 use crate::client::IssuerAddress;
@@ -11,26 +11,27 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A certificate is not given any more so long before its end: it began up to 20 s before it was made, and was
-/// under way for a while.
+/// A certificate is not given out in this time before its end, because it began up to 20 s before it was
+/// made, and took a while to arrive.
 const SLACK: Duration = Duration::from_secs(30);
 /// Pauses after failures.
 const PAUSES: std::ops::RangeInclusive<Duration> = Duration::from_secs(5)..=Duration::from_secs(600);
-/// How long a site's server is taken to see another address than the verifier.
+/// How long the pool assumes that a site's server sees another address than the verifier.
 const MISMATCHED_FOR: Duration = Duration::from_secs(3600);
 /// Pauses between certificates that are obtained to learn which address the verifier sees now.
 const REPLACEMENTS: std::ops::RangeInclusive<Duration> = Duration::from_secs(60)..=MISMATCHED_FOR;
 /// Networks remembered.
 const NETWORKS: usize = 8;
 
-/// What a pool keeps.
+/// The sizes of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolConfig {
     /// Certificates that no site has seen, for each network and verifier.
     pub fresh: usize,
-    /// Sites with a certificate, for each network and verifier; the one used least recently makes way.
+    /// Sites with a certificate, for each network and verifier. A new site replaces the least recently used
+    /// one.
     pub sites: usize,
-    /// How long certificates should last, seconds: the verifier decides.
+    /// How long certificates should last, seconds. The verifier decides.
     pub wished: u32,
 }
 
@@ -40,21 +41,21 @@ impl Default for PoolConfig {
     }
 }
 
-/// A certificate to be obtained.
+/// A certificate to obtain.
 #[derive(Debug, Clone)]
 pub(crate) struct Wish {
     pub(crate) issuer: IssuerAddress,
     pub(crate) wished: u32,
-    /// The one that it continues.
+    /// The certificate that it renews.
     pub(crate) renew: Option<Arc<ClientCertificate>>,
     shelf: (NetworkId, usize),
 }
 
-/// A certificate that is there.
+/// A certificate in the pool.
 #[derive(Debug, Clone)]
 pub(super) struct Held {
     pub(super) certificate: Arc<ClientCertificate>,
-    /// When it was last given to its site; `None` since it came, if it was not.
+    /// When it was last given to its site. `None` if it has not been given out since it arrived.
     used: Option<Instant>,
     /// It is being refreshed.
     renewing: bool,
@@ -69,7 +70,8 @@ impl Held {
         self.certificate.remaining(now) > SLACK
     }
 
-    /// When to refresh it: as late as is safe, since a certificate that was held longer is refreshed for longer.
+    /// When to refresh it: as late as is safe, because a certificate that was held longer is renewed for
+    /// longer.
     fn due(&self) -> Instant {
         let lasts = self.certificate.body().lasts();
         let margin = (lasts / 20).clamp(Duration::from_secs(90), Duration::from_secs(600)).min(lasts / 2);
@@ -86,9 +88,10 @@ pub(super) struct Shelf {
     asked: usize,
     failures: u32,
     retry_at: Instant,
-    /// Sites whose servers do not see this address, which the verifier saw, and until when that is taken to be so.
+    /// Sites whose servers do not see the address that the verifier saw, and until when the pool assumes
+    /// that.
     mismatched: BTreeMap<(Site, IpAddr), Instant>,
-    /// Certificates that were replaced for that, and when the next one may be.
+    /// How many certificates were replaced for this reason, and when the next one may be.
     replaced: u32,
     replace_at: Instant,
 }
@@ -112,7 +115,7 @@ pub(crate) struct State {
     pub(super) issuers: Vec<IssuerAddress>,
     network: NetworkId,
     pub(super) shelves: BTreeMap<(NetworkId, usize), Shelf>,
-    /// Networks in the order in which they were last come to, the present one last.
+    /// Networks in the order of the last visit, the present one last.
     visited: Vec<NetworkId>,
     changes: u64,
 }
@@ -125,7 +128,7 @@ impl State {
         state
     }
 
-    /// Counts what a file of it has to follow.
+    /// Counts the changes that the pool's file must follow.
     pub(crate) const fn changes(&self) -> u64 {
         self.changes
     }
@@ -139,7 +142,7 @@ impl State {
             self.shelves.retain(|(network, _), _| *network != gone);
         }
         for number in 0..self.issuers.len() {
-            // What failed before may go now.
+            // Requests that failed before may succeed now.
             let shelf = self.shelves.entry((network, number)).or_default();
             (shelf.retry_at, shelf.replace_at, shelf.replaced) = (Instant::ZERO, Instant::ZERO, 0);
             shelf.mismatched.clear();
@@ -163,7 +166,7 @@ impl State {
         let fits = |issuer: &IssuerAddress, id: &VerifierId| {
             issuer.id() == *id && issuer.address.is_ipv4() == server.is_ipv4()
         };
-        // In the server's order.
+        // The verifiers are in the server's order of preference.
         let numbers: Vec<usize> = (trusted.iter())
             .filter_map(|id| self.issuers.iter().position(|issuer| fits(issuer, id)))
             .collect();
@@ -179,7 +182,7 @@ impl State {
         }
         for number in numbers {
             let Some(shelf) = self.shelves.get_mut(&(network, number)) else { continue };
-            // The one that lasts longest; one that is just being refreshed will be another one soon.
+            // Take the one that lasts longest, but not one that is being refreshed and will soon be replaced.
             let best = (shelf.fresh.iter().enumerate())
                 .filter(|(_, held)| held.is_good(now) && !held.renewing && shelf.fits(site, held, now))
                 .max_by_key(|(_, held)| held.certificate.remaining(now));
@@ -199,7 +202,8 @@ impl State {
         None
     }
 
-    /// What to obtain now; it counts as under way until one of the `handle_*` is called with it.
+    /// The next certificate to obtain. It counts as being obtained until one of the `handle_*` methods is
+    /// called with it.
     pub(crate) fn poll_wish(&mut self, now: Instant) -> Option<Wish> {
         self.drop_over(now);
         let (network, wished) = (self.network, self.config.wished);
@@ -211,7 +215,7 @@ impl State {
             let wish = |renew| Wish { issuer: issuer.clone(), wished, renew, shelf: (network, number) };
             let due = |held: &Held| !held.renewing && held.due() <= now;
             let fresh = shelf.fresh.iter_mut().find(|held| due(held));
-            // A site that was not visited since its certificate came needs no other.
+            // A site that was not visited since its certificate arrived needs no new one.
             let found =
                 fresh.or_else(|| shelf.sites.values_mut().find(|held| held.used.is_some() && due(held)));
             if let Some(held) = found {
@@ -241,14 +245,14 @@ impl State {
     }
 
     pub(crate) fn handle_obtained(&mut self, wish: Wish, certificate: ClientCertificate) {
-        // Its network was forgotten meanwhile.
+        // The network was forgotten in the meantime.
         let Some(shelf) = self.shelves.get_mut(&wish.shelf) else { return };
         self.changes += 1;
         (shelf.failures, shelf.retry_at) = (0, Instant::ZERO);
         let new = Held::new(Arc::new(certificate));
         match wish.renew {
             Some(old) => {
-                // In the old one's place, for the same site.
+                // It replaces the old certificate, for the same site.
                 if let Some(held) = shelf.all().find(|held| Arc::ptr_eq(&held.certificate, &old)) {
                     *held = new;
                 }
@@ -260,8 +264,9 @@ impl State {
         }
     }
 
-    /// It was not obtained: the verifier is left alone for a while, as long as it said or longer each time.
-    /// `useless`: the old certificate cannot be continued.
+    /// The certificate was not obtained. The pool pauses its requests to the verifier, with exponential
+    /// backoff, and at least for the time `wait` that the verifier demanded. `useless`: the old certificate
+    /// cannot be renewed.
     pub(crate) fn handle_failed(&mut self, wish: &Wish, useless: bool, wait: Duration, now: Instant) {
         let Some(shelf) = self.shelves.get_mut(&wish.shelf) else { return };
         match &wish.renew {
@@ -292,8 +297,9 @@ impl State {
         self.changes += 1;
     }
 
-    /// The site's server does not see the address of this certificate. One that no site has seen makes way for another,
-    /// now and then: that is for the address that the verifier sees now.
+    /// The site's server does not see the address of this certificate. From time to time the pool drops an
+    /// unused certificate for this address, so that a new one is obtained for the address that the verifier
+    /// sees now.
     pub(crate) fn mismatched(&mut self, site: &Site, certificate: &ClientCertificate, now: Instant) {
         let (network, address) = (self.network, certificate.address());
         let issuer = |issuer: &IssuerAddress| {
@@ -323,7 +329,7 @@ impl State {
         self.changes += 1;
     }
 
-    /// Puts back what a file remembered; `used`: by its site, since it came.
+    /// Restores a certificate from a file. One with a site counts as used since it arrived.
     pub(super) fn restore(
         &mut self,
         network: NetworkId,
@@ -349,7 +355,7 @@ impl State {
         }
     }
 
-    /// Drops what is over.
+    /// Drops the certificates that have ended.
     fn drop_over(&mut self, now: Instant) {
         let mut dropped = 0;
         for shelf in self.shelves.values_mut() {

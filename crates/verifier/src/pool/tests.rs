@@ -1,4 +1,4 @@
-//! The pool in virtual time, its file, and once with a verifier.
+//! Tests of the pool in virtual time, of its file, and one with a verifier.
 
 use super::*;
 use firstflight_credential::asap::certify;
@@ -24,7 +24,7 @@ fn at(seconds: u64) -> Instant {
     Instant::from_secs(1000 + seconds)
 }
 
-/// A pool whose wishes come true at once, or fail.
+/// A pool whose requests for certificates succeed at once, or fail.
 struct Bench {
     state: State,
     keys: u16,
@@ -50,7 +50,7 @@ impl Bench {
         ClientCertificate::new(body, verifier.public(), address, own, now).unwrap()
     }
 
-    /// Fulfils all wishes; how many were new, and how many continue another.
+    /// Obtains all certificates that the pool wants. Returns how many were new, and how many were renewals.
     fn fill(&mut self, lasts: u32, now: Instant) -> (usize, usize) {
         let (mut new, mut renewed) = (0, 0);
         while let Some(wish) = self.state.poll_wish(now) {
@@ -69,7 +69,7 @@ impl Bench {
     }
 }
 
-/// The site's server sees another address than the verifier.
+/// Reports that the site's server sees another address than the verifier.
 fn mismatch(bench: &mut Bench, site: &str, now: Instant) {
     let (site, server, trusted) = (Site::new(site), SERVER.parse().unwrap(), [key(1).public().id()]);
     let certificate = bench.state.certificate_for(&site, server, &trusted, now).unwrap();
@@ -84,16 +84,16 @@ fn a_site_that_sees_another_address_gets_no_certificate_for_that_one() {
     assert_eq!(bench.get("a.example", &[1], at(1)), None);
     bench.fill(86_400, at(1));
     assert_eq!(bench.get("a.example", &[1], at(2)), None);
-    // No other site suffers.
+    // No other site is affected.
     assert!(bench.get("b.example", &[1], at(2)).is_some());
-    // The verifier sees another address: from the next certificate on the site gets one.
+    // The verifier now sees another address, so the site gets the next certificate.
     bench.seen = "203.0.113.6";
     bench.fill(86_400, at(3));
     assert!(bench.get("a.example", &[1], at(3)).is_some());
     mismatch(&mut bench, "a.example", at(4));
     bench.fill(86_400, at(4));
     assert_eq!(bench.get("a.example", &[1], at(4)), None);
-    // An hour later everything is tried again; on a network that was joined again, at once.
+    // Everything is tried again after an hour, and at once after the host has joined the network again.
     assert!(bench.get("a.example", &[1], at(1 + 3600)).is_some());
     for _ in ["203.0.113.5", "203.0.113.6"] {
         mismatch(&mut bench, "a.example", at(3700));
@@ -108,7 +108,7 @@ fn a_site_that_sees_another_address_gets_no_certificate_for_that_one() {
 fn mismatches_cost_a_certificate_a_minute_and_later_fewer() {
     let mut bench = Bench::new(vec![issuer(1, true)]);
     bench.fill(86_400, at(0));
-    // The one that was shown, and sometimes another one.
+    // The pool replaces the certificate that was shown, and sometimes one more.
     let obtained: Vec<usize> = [1, 2, 60, 61, 62, 180, 181, 182]
         .map(|second| {
             mismatch(&mut bench, &format!("{second}.example"), at(second));
@@ -139,7 +139,7 @@ fn only_what_the_server_trusts_and_of_its_family() {
     assert_eq!(bench.get("a.example", &[9], at(1)), None);
     assert_eq!(bench.get("a.example", &[3], at(1)), None, "its certificates are for an IPv6 address");
     let second = bench.get("a.example", &[2, 1], at(1)).unwrap();
-    // What the site has seen goes before what the server likes better.
+    // The certificate that the site has seen takes precedence over the server's preference.
     assert_eq!(bench.get("a.example", &[1, 2], at(2)), Some(second));
     assert_ne!(bench.get("a.example", &[1], at(3)), Some(second));
     let v6 = "2001:db8::80".parse().unwrap();
@@ -155,16 +155,17 @@ fn what_is_used_is_refreshed_shortly_before_its_end_with_another_key() {
     bench.fill(1800, at(10));
     assert_eq!(bench.state.poll_timeout(at(20)), Some(at(1710)));
     assert_eq!(bench.fill(3600, at(1709)), (0, 0));
-    // Three of the first fill, and the site's; the fourth came later.
+    // Three of the first four certificates, and the site's. The fourth arrived later.
     assert_eq!(bench.fill(3600, at(1710)), (0, 4));
     let second = bench.get("a.example", &[1], at(1711)).unwrap();
     assert_ne!(first, second);
-    // What lasts longer is refreshed not sooner than ten minutes, or a twentieth, before its end.
+    // A certificate that lasts longer is refreshed a twentieth of its time, but at most ten minutes, before
+    // its end.
     bench.fill(3600, at(1720));
     assert_eq!(bench.state.poll_timeout(at(1720)), Some(at(1710 + 3600 - 180)));
 }
 
-/// A site that is not visited any more does not keep the verifier busy.
+/// A site that is no longer visited causes no further requests to the verifier.
 #[test]
 fn what_is_not_used_lapses() {
     let mut bench = Bench::new(vec![issuer(1, true)]);
@@ -173,7 +174,7 @@ fn what_is_not_used_lapses() {
     bench.fill(1800, at(10));
     bench.fill(1800, at(1710));
     bench.fill(1800, at(1720));
-    // Refreshed once, since it was used; not again.
+    // The certificate was used, so it is refreshed once, but not again.
     let mut renewed = 0;
     for second in 1721..4000 {
         renewed += bench.fill(86_400, at(second)).1;
@@ -204,7 +205,7 @@ fn a_verifier_that_fails_is_asked_less_and_less_often() {
         }
     }
     assert_eq!(asked, [0, 5, 15, 35, 75, 155, 315, 635, 1235, 1835, 2435, 3035, 3635]);
-    // As long as it says, if that is longer; another network is another matter.
+    // The pause is at least as long as the verifier demands. It does not apply on another network.
     let mut bench = Bench::new(vec![issuer(1, true)]);
     let wish = bench.state.poll_wish(at(0)).unwrap();
     bench.state.handle_failed(&wish, false, Duration::from_secs(77), at(0));
@@ -259,8 +260,8 @@ fn what_a_server_refused_is_forgotten() {
 }
 
 proptest! {
-    /// Whatever happens: no key is seen by two sites or in two networks, none after its end, and the number of
-    /// certificates is bounded.
+    /// Whatever happens, no key is seen by two sites or in two networks, none is given out after its end, and
+    /// the number of certificates is bounded.
     #[test]
     fn no_key_is_shared_and_none_is_stale(
         steps in proptest::collection::vec((0u8..10, 0u8..6, 0u64..900), 1..120),
@@ -320,14 +321,14 @@ fn a_pool_comes_back_from_its_file() {
     file::load(&path, &mut again.state, at(2)).unwrap();
     assert_eq!(again.get("a.example", &[1], at(2)), Some(a));
     assert_eq!(again.state.fresh(), 3);
-    // Another verifier's key, or a clock that stands before: it is left out.
+    // Certificates by another verifier's key, or from a time after the present, are left out.
     let mut other = Bench::new(vec![issuer(2, true)]);
     file::load(&path, &mut other.state, at(2)).unwrap();
     assert_eq!(other.state.fresh(), 0);
     let mut early = Bench::new(vec![issuer(1, true)]);
     file::load(&path, &mut early.state, Instant::from_secs(999)).unwrap();
     assert_eq!(early.state.fresh(), 0);
-    // The machine was started since.
+    // The machine was restarted in the meantime.
     let text = std::fs::read_to_string(&path).unwrap();
     let boot = text.split("\"boot\":\"").nth(1).unwrap().split('"').next().unwrap();
     std::fs::write(&path, text.replace(boot, "another")).unwrap();
@@ -363,7 +364,7 @@ fn one_certificate_comes_back_from_its_file() {
     assert!(matches!(read_certificate(&path), Err(PoolFileError::Read(..))));
 }
 
-/// With a verifier on the loopback interface.
+/// Uses a verifier on the loopback interface.
 #[tokio::test]
 async fn a_pool_fills_itself() {
     use crate::{Config, Issuer, STREAM_LIMITS, Service};
@@ -400,7 +401,7 @@ async fn a_pool_fills_itself() {
     assert_ne!(first.body().client_key, second.body().client_key);
     full(&pool).await;
     assert_eq!(counters.get().certificates, 6);
-    // The file follows: the next pool has it all.
+    // The file is kept up to date, so the next pool has all certificates.
     while !std::fs::read_to_string(&path).unwrap().contains("b.example") {
         tokio::task::yield_now().await;
     }

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// To an address that was proved, at most as often as certificates are asked for, and never for a connection.
+/// Probes go only to a proved address, count for the same limits as certificates, and are never sent for a
+/// connection.
 #[test]
 fn a_probe_comes_from_elsewhere_and_only_behind_a_challenge() {
     let source = "192.0.2.9:4434".parse().unwrap();
@@ -17,20 +18,20 @@ fn a_probe_comes_from_elsewhere_and_only_behind_a_challenge() {
     };
     let Some(Answer::Probe(probe)) = from(&mut bench, CLIENT, &second) else { panic!() };
     assert_eq!(Message::parse(&probe), Ok(Message::Probe(Probe { transaction: id, nonce })));
-    // From elsewhere, for another nonce, by a connection.
+    // The request comes from another address, has another nonce, or comes over a connection.
     let Some(Answer::Reply(_)) = from(&mut bench, "198.51.100.7:40001", &second) else { panic!() };
     let other = ProbeRequest::new(id, Some(challenge.challenge), [3; 8]).to_bytes();
     let Some(Answer::Reply(_)) = from(&mut bench, CLIENT, &other) else { panic!() };
     let client = CLIENT.parse().unwrap();
     assert!(bench.verifier.handle_stream(&bench.clock, client, &second, &mut bench.rng).is_none());
     assert_eq!((bench.counters().probes, bench.counters().challenges), (1, 3));
-    // Nothing to send from in the other family.
+    // There is no source address of the other family.
     let v6 = "[2001:db8::1]:40000";
     let Some(Message::Challenge(challenge)) = bench.datagram(v6, &first) else { panic!() };
     let second = ProbeRequest::new(id, Some(challenge.challenge), nonce).to_bytes();
     let Some(Message::Refused(refused)) = bench.datagram(v6, &second) else { panic!() };
     assert_eq!(refused.reason, Reason::NoProbe);
-    // As often as its network may ask.
+    // At most as often as its network may ask.
     let mut bench = Bench::new(Config { probe_from: vec![source], limits: Limits::default(), ..plain() });
     let Some(Message::Challenge(challenge)) = bench.datagram(CLIENT, &first) else { panic!() };
     let second = ProbeRequest::new(id, Some(challenge.challenge), nonce).to_bytes();
