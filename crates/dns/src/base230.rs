@@ -1,5 +1,5 @@
-//! 58 bytes in 60 octets that may stand in a name whose letters change their case on the way
-//! (`docs/spec/dns-carriage.md`, section 6.2): base 230, the digits being all octets but `A` to `Z`.
+//! Encodes 58 bytes in 60 octets of a name, so that they survive a change of the letters' case
+//! (`docs/spec/dns-carriage.md`, section 6.2): in base 230, with all octets but `A` to `Z` as digits.
 
 /// Octets written.
 pub(crate) const SYMBOLS: usize = 60;
@@ -7,10 +7,10 @@ pub(crate) const SYMBOLS: usize = 60;
 pub(crate) const BYTES: usize = 58;
 
 const BASE: u32 = 230;
-/// Three digits are worked on at once, as many as fit into 32 bits.
+/// Three digits are processed at once: 230³ fits into 32 bits.
 const CUBE: u64 = (BASE * BASE * BASE) as u64;
 const UPPER_CASE: u8 = 26;
-/// 60 bytes in numbers of 32 bits, the highest first; the first two bytes are 0.
+/// 60 bytes in numbers of 32 bits, the highest first. The first two bytes are 0.
 const LIMBS: usize = 15;
 
 /// The octet of a digit.
@@ -18,7 +18,7 @@ const fn octet(digit: u8) -> u8 {
     if digit < b'A' { digit } else { digit.wrapping_add(UPPER_CASE) }
 }
 
-/// The digit of an octet, whichever its case.
+/// The digit of an octet, in upper or lower case.
 const fn digit(octet: u8) -> u8 {
     let octet = octet.to_ascii_lowercase();
     if octet < b'A' { octet } else { octet - UPPER_CASE }
@@ -48,7 +48,7 @@ pub(crate) fn encode(bytes: &[u8; BYTES]) -> [u8; SYMBOLS] {
     symbols
 }
 
-/// `None` if the number is one that 58 bytes do not have.
+/// `None` if the number does not fit into 58 bytes.
 pub(crate) fn decode(symbols: &[u8; SYMBOLS]) -> Option<[u8; BYTES]> {
     let mut limbs = [0_u32; LIMBS];
     let (groups, _) = symbols.as_chunks::<3>();
@@ -60,7 +60,7 @@ pub(crate) fn decode(symbols: &[u8; SYMBOLS]) -> Option<[u8; BYTES]> {
             *limb = value as u32;
             carry = value >> 32;
         }
-        // 230⁶⁰ is below 2⁴⁸⁰: nothing is carried out.
+        // 230⁶⁰ is below 2⁴⁸⁰, so there is no carry out of the last limb.
     }
     let mut whole = [0; 4 * LIMBS];
     let (words, _) = whole.as_chunks_mut::<4>();
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(encode(&one), symbols);
         let largest = encode(&[0xff; BYTES]);
         assert_eq!(decode(&largest), Some([0xff; BYTES]));
-        // The next number is one too many, as is the largest that can be written.
+        // The next number is too large, and so is the largest number of 60 digits.
         let mut next = largest;
         next[SYMBOLS - 1] = octet(digit(next[SYMBOLS - 1]) + 1);
         assert!(digit(largest[SYMBOLS - 1]) < 229 && decode(&next).is_none());
@@ -113,7 +113,7 @@ mod tests {
 
         #[test]
         fn what_is_read_is_written_the_same(mut symbols: [u8; SYMBOLS], small: bool) {
-            // Most numbers are too large without.
+            // Without this, most numbers are too large.
             if small {
                 symbols[0] = 0;
             }

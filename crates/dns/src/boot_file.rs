@@ -1,4 +1,5 @@
-//! When a front started last, so that no nonce is used twice (`docs/spec/dns-carriage.md`, section 9).
+//! A file with the last start of a front, so that no nonce is used twice (`docs/spec/dns-carriage.md`,
+//! section 9).
 
 use crate::relay::Boot;
 use core::fmt;
@@ -7,12 +8,13 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Digits of the number, and a line feed: what is written is always as long, and never cut.
+/// The number's digits and a line feed. The content always has this length, so a write never leaves the rest
+/// of an earlier one.
 const LEN: usize = 11;
 
-/// A file with the last [`Boot`], held by one front at a time.
+/// A file with the last [`Boot`]. One front at a time holds its lock.
 ///
-/// Whoever removes the file must make new relay keys.
+/// If you remove the file, you must make new relay keys.
 #[derive(Debug)]
 pub struct BootFile {
     file: File,
@@ -20,10 +22,10 @@ pub struct BootFile {
 }
 
 impl BootFile {
-    /// Opens the file, or makes it.
+    /// Opens the file, or creates it.
     ///
     /// # Errors
-    /// When it cannot be read or written, another front holds it, or it is no such file.
+    /// When it cannot be read or written, another front holds it, or it is not such a file.
     pub fn open(path: &Path) -> Result<Self, BootError> {
         let fail = BootError::Io;
         let mut options = OpenOptions::new();
@@ -37,7 +39,7 @@ impl BootFile {
         let read = (&mut file).take(LEN as u64 + 1).read_to_string(&mut text);
         read.map_err(fail)?;
         let last = match text.as_str() {
-            // New, or a start that came to nothing: no datagram was sent then.
+            // The file is new, or an earlier start failed before it sent a datagram.
             "" => None,
             text => {
                 let number = text.strip_suffix('\n').filter(|_| text.len() == LEN);
@@ -45,7 +47,7 @@ impl BootFile {
             }
         };
         if let Some(directory) = path.parent() {
-            // A file that is gone after a crash would be a front that forgot.
+            // Sync the directory. If a crash lost the file, the front would forget its last start.
             let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
             File::open(directory).and_then(|directory| directory.sync_all()).map_err(fail)?;
         }
@@ -55,7 +57,7 @@ impl BootFile {
     /// The number of a start at `now`, Unix seconds. It is on the disk before it is returned.
     ///
     /// # Errors
-    /// When it cannot be written, or there are no larger ones left.
+    /// When it cannot be written, or there are no larger numbers left.
     pub fn next(&mut self, now: u32) -> Result<Boot, BootError> {
         let next = Boot::after(self.last, now).ok_or(BootError::Exhausted)?;
         self.file.rewind().map_err(BootError::Io)?;
@@ -66,7 +68,7 @@ impl BootFile {
     }
 }
 
-/// Why a front does not know when it started last.
+/// Why the last start of a front is not known.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BootError {
@@ -74,7 +76,7 @@ pub enum BootError {
     Io(io::Error),
     /// Another front holds it.
     Held,
-    /// It is another file.
+    /// The file has another content.
     NotBoot,
     /// There are no larger numbers.
     Exhausted,

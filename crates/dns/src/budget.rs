@@ -1,4 +1,4 @@
-//! How often something that costs time is done.
+//! Budgets for operations that cost time.
 
 use core::hash::Hash;
 use core::num::{NonZeroU32, NonZeroUsize};
@@ -6,25 +6,25 @@ use core::time::Duration;
 use firstflight_wire::Instant;
 use lru::LruCache;
 
-/// So many a second, and a tenth of a second's worth at once: a flood of complete first flights that do not
-/// open costs a server no more than that.
+/// A number of operations a second, with a burst of a tenth of a second. It bounds the cost of a flood of
+/// complete first flights that cannot be opened.
 #[derive(Debug, Clone)]
 pub struct Budget {
     every: Duration,
     depth: Duration,
-    /// All of it is there at this time, if nothing is taken until then.
+    /// When the budget is full, if nothing is taken until then.
     full_at: Instant,
 }
 
 impl Budget {
-    /// A full one.
+    /// A full budget.
     #[must_use]
     pub fn new(per_second: NonZeroU32) -> Self {
         let every = Duration::from_secs(1) / per_second.get();
         Self { every, depth: every.max(Duration::from_millis(100)), full_at: Instant::ZERO }
     }
 
-    /// Takes one; false if there is none.
+    /// Takes one operation. False if none is left.
     #[must_use]
     pub fn take(&mut self, now: Instant) -> bool {
         let full_at = self.full_at.max(now) + self.every;
@@ -35,35 +35,36 @@ impl Budget {
         fits
     }
 
-    /// Whether half of it is there at least.
+    /// Whether at least half of the burst is left.
     fn is_half_full(&self, now: Instant) -> bool {
         self.full_at.max(now) - now <= self.depth / 2
     }
 }
 
-/// A budget for many, of which none uses up more than half, and a sixteenth of the rest: a flood through one resolver
-/// leaves something for the others.
+/// A budget that many users share. One user can use up half of the burst, and then gets only a sixteenth of
+/// the rate. So a flood through one resolver leaves a part for the others.
 #[derive(Debug)]
 pub(crate) struct SharedBudget<Who: Hash + Eq> {
     all: Budget,
     share: NonZeroU32,
-    /// Those who took something when less than half was there; who did so longest ago is forgotten for a new one.
+    /// The users that took an operation when less than half was left. A new one replaces the least recently
+    /// used one.
     shares: LruCache<Who, Budget>,
 }
 
 impl<Who: Hash + Eq> SharedBudget<Who> {
-    /// The part of the rate that one has when less than half is there.
+    /// One user gets one part in `SHARE` of the rate when less than half is left.
     const SHARE: u32 = 16;
-    /// Those who are remembered.
+    /// Users that are remembered.
     const REMEMBERED: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1023);
 
-    /// A full one.
+    /// A full budget.
     pub(crate) fn new(per_second: NonZeroU32) -> Self {
         let share = NonZeroU32::new(per_second.get() / Self::SHARE).unwrap_or(NonZeroU32::MIN);
         Self { all: Budget::new(per_second), share, shares: LruCache::new(Self::REMEMBERED) }
     }
 
-    /// Takes one for `who`; false if there is none.
+    /// Takes one operation for `who`. False if none is left.
     pub(crate) fn take(&mut self, who: Who, now: Instant) -> bool {
         if !self.all.is_half_full(now) {
             let share = self.share;
@@ -96,7 +97,7 @@ mod tests {
         assert_eq!(taken, 100 + 10_000);
     }
 
-    /// Attempts of number 0 without end, and two of another every 20 ms: those are always there.
+    /// User 0 makes attempts all the time. Users 1 and 2 make one each every 20 ms, which always succeed.
     #[test]
     fn nobody_uses_up_what_others_need() {
         let mut budget = SharedBudget::new(NonZeroU32::new(1000).unwrap());
@@ -112,7 +113,7 @@ mod tests {
             }
         }
         assert_eq!((others, asked), (1000, 1000));
-        // And nothing is left lying: all but a tenth of a second's worth is used.
+        // The rest is used too, up to a tenth of a second.
         assert!((9_000..=9_100).contains(&greedy), "{greedy}");
     }
 

@@ -1,4 +1,4 @@
-//! Connection information (CI): a whole first flight without headers, as it travels by DNS
+//! Connection information (CI): a whole first flight without headers, as it is sent by DNS
 //! (`docs/spec/dns-carriage.md`, section 3).
 
 use core::fmt;
@@ -18,7 +18,7 @@ const SACK: u8 = 1 << 2;
 const NO_SCALE: u8 = 0xff;
 /// Length up to the address.
 const HEAD: usize = 18;
-/// The parts of a credential block that are sent; its magic and its address tag follow from the rest.
+/// The parts of a credential block that are sent. Its magic and its address tag follow from the rest.
 const BLOCK_PARTS: [core::ops::Range<usize>; 2] = [2..112, 114..BLOCK_LEN];
 const BLOCK_SENT: usize = 192;
 
@@ -27,7 +27,7 @@ const BLOCK_SENT: usize = 192;
 pub struct WindowScale(u8);
 
 impl WindowScale {
-    /// This shift; `None` above 14.
+    /// This shift. `None` above 14.
     #[must_use]
     pub const fn new(shift: u8) -> Option<Self> {
         if shift > 14 { None } else { Some(Self(shift)) }
@@ -42,17 +42,17 @@ impl WindowScale {
 
 /// The SYN of a first flight over UDP, its credential and its data.
 ///
-/// `Debug` leaves the data out: it is what somebody asked for.
+/// `Debug` leaves out the data, which is the client's request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionInfo<'a> {
-    /// The client's address as the network sees it, which the certificate is for. An IPv6 address is not an
-    /// IPv4-mapped one.
+    /// The client's address as the network sees it. The certificate is for this address. It is never an
+    /// IPv4-mapped IPv6 address.
     pub address: IpAddr,
     /// The client's UDP port as the network sees it.
     pub outer_port: NonZeroU16,
     /// The TCP source port inside the datagrams.
     pub source_port: NonZeroU16,
-    /// The TCP destination port inside the datagrams: it chooses the listener.
+    /// The TCP destination port inside the datagrams, which selects the listener.
     pub destination_port: NonZeroU16,
     /// The client's initial sequence number.
     pub isn: SeqNum,
@@ -71,9 +71,9 @@ pub struct ConnectionInfo<'a> {
 }
 
 impl<'a> ConnectionInfo<'a> {
-    /// The most that eight fragments carry, sealed, less the seal: bytes.
+    /// The longest connection information that fits into eight fragments when it is sealed, bytes.
     pub const MAX_LEN: usize = crate::Sealed::MAX - crate::Sealed::OVERHEAD;
-    /// The least: IPv4, no data.
+    /// The shortest connection information, bytes: IPv4 without data.
     pub const MIN_LEN: usize = HEAD + 4 + BLOCK_SENT;
 
     /// The longest request that a client at `address` can send: 135 bytes over IPv4, 123 over IPv6.
@@ -88,12 +88,12 @@ impl<'a> ConnectionInfo<'a> {
         HEAD + if self.address.is_ipv4() { 4 } else { 16 } + BLOCK_SENT + self.data.len()
     }
 
-    /// The TCP segment that it stands for, as a datagram of the carrier has it: with block, data and options, its
-    /// checksum zero (`docs/spec/asap.md` §8).
+    /// The TCP segment that it represents, as a datagram of the carrier contains it: with block, data and
+    /// options, and a checksum of zero (`docs/spec/asap.md` §8).
     #[must_use]
     pub fn segment(&self) -> Vec<u8> {
         let mut options = OptionsBuf::new();
-        // They fit: 4 + 2 + 3 + 8 bytes.
+        // The options fit: 4 + 2 + 3 + 8 bytes.
         options.mss(self.mss);
         if self.sack_permitted {
             options.sack_permitted();
@@ -119,8 +119,8 @@ impl<'a> ConnectionInfo<'a> {
         segment
     }
 
-    /// What [`ConnectionInfo::segment`] is of: a SYN with a block and data, whose options are those that this version
-    /// has, of a client that the network sees at `client`.
+    /// The inverse of [`ConnectionInfo::segment`], for a client that the network sees at `client`. The
+    /// segment must be a SYN with a block and data, and only with options that this version has.
     ///
     /// # Errors
     /// [`ParseError`] for any other segment. The caller is at fault.
@@ -155,12 +155,12 @@ impl<'a> ConnectionInfo<'a> {
         })
     }
 
-    /// Reads connection information that is the whole of `bytes`.
+    /// Parses connection information, which must fill `bytes` completely.
     ///
     /// # Errors
-    /// [`ParseError::Truncated`], or [`ParseError::Malformed`] for what this version does not have: reserved
-    /// bits, another carrier than UDP, port 0, a window scale above 14, an IPv4-mapped address, more data than
-    /// eight fragments carry. The sender is at fault.
+    /// [`ParseError::Truncated`], or [`ParseError::Malformed`] for features that this version does not have:
+    /// reserved bits, another carrier than UDP, port 0, a window scale above 14, an IPv4-mapped address, more
+    /// data than eight fragments carry. The sender is at fault.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let (&[version, flags, o, p, s, t, d, e, i, j, k, l, w, x, m, n, scale, zero], rest) =
             bytes.split_first_chunk::<HEAD>().ok_or(ParseError::Truncated)?;
@@ -208,7 +208,7 @@ impl<'a> ConnectionInfo<'a> {
         })
     }
 
-    /// Writes it at the front of `out` and returns its length.
+    /// Writes it to the beginning of `out` and returns its length.
     ///
     /// # Errors
     /// [`EmitError::BufferTooSmall`]; [`EmitError::TooLong`] for more data than [`ConnectionInfo::max_data`];
@@ -260,12 +260,12 @@ impl<'a> ConnectionInfo<'a> {
     }
 }
 
-/// An IPv6 address that is an IPv4 one: it would have two encodings.
+/// Whether an address is an IPv4-mapped IPv6 address, which would have two encodings.
 fn is_mapped(address: IpAddr) -> bool {
     address.to_canonical() != address
 }
 
-/// The block of which `sent` was sent, by a client at `address`.
+/// The block whose part `sent` was sent by a client at `address`.
 fn block_from(sent: &[u8; BLOCK_SENT], address: IpAddr) -> Result<Block, ParseError> {
     let mut bytes = [0; BLOCK_LEN];
     bytes[..2].copy_from_slice(&BLOCK_MAGIC.to_be_bytes());

@@ -25,7 +25,7 @@ pub(crate) fn key() -> CarriageKey {
     CarriageKey::from_bytes(&[5; 32]).unwrap()
 }
 
-/// What the server with [`key`] as its key number 3 publishes.
+/// The parameter that the server with [`key`] as its key number 3 publishes.
 pub(crate) fn carriage() -> Carriage<'static> {
     Carriage { key_id: NonZeroU8::new(3).unwrap(), key: key().public(), zone: zone() }
 }
@@ -33,7 +33,7 @@ pub(crate) fn carriage() -> Carriage<'static> {
 pub(crate) const V4: IpAddr = IpAddr::V4(core::net::Ipv4Addr::new(192, 0, 2, 1));
 pub(crate) const V6: IpAddr = IpAddr::V6(core::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
 
-/// A first flight from `address`; its signatures are random.
+/// A first flight from `address`, with random signatures.
 pub(crate) fn ci<'a>(address: IpAddr, data: &'a [u8], rng: &mut impl Rng) -> ConnectionInfo<'a> {
     let mut bytes = [[0; 64]; 3];
     bytes.iter_mut().for_each(|part| rng.fill_bytes(part));
@@ -64,7 +64,7 @@ pub(crate) fn ci<'a>(address: IpAddr, data: &'a [u8], rng: &mut impl Rng) -> Con
     }
 }
 
-/// One sealed, with `len` bytes of data.
+/// A sealed first flight with `len` bytes of data.
 pub(crate) fn sealed(len: usize, seed: u64) -> Sealed {
     let mut rng = rng(seed);
     let data = vec![b'x'; len];

@@ -1,9 +1,9 @@
-//! Between the fronts of one zone (`docs/spec/dns-carriage.md`, sections 7.1 and 9.1).
+//! Forwarding between the fronts of one zone (`docs/spec/dns-carriage.md`, sections 7.1 and 9.1).
 //!
 //! A zone has several name servers, and a resolver spreads the fragments of one first flight over them. So each set of
-//! fragments has one *owner* among the fronts that are alive, and the others forward its fragments to it. Nothing else
-//! depends on that: resolvers are answered at once, and where two fronts disagree about who is alive, first flights lose
-//! their shortcut.
+//! fragments has one *owner* among the fronts that are alive, and the others forward its fragments to it.
+//! Nothing else depends on the owner: resolvers are answered at once. If two fronts disagree about which
+//! fronts are alive, the only effect is that first flights go the direct way.
 
 pub(crate) mod datagram;
 pub(crate) mod owner;
@@ -26,11 +26,11 @@ use firstflight_wire::{Clock, Instant};
 use peers::{Peers, Said};
 use std::collections::VecDeque;
 
-/// Fragments that wait to be sent. The front is polled after each query, so a few are enough.
+/// The most fragments that wait to be sent. The front is polled after each query, so a few are sufficient.
 const WAITING: usize = 64;
 
-/// Sends to the other fronts of the zone, under the key that all of them share. Not `Clone`: two with the same numbers
-/// would use nonces twice.
+/// Sends to the other fronts of the zone, under the key that all of them share. It is not `Clone`, because
+/// two senders with the same numbers would use nonces twice.
 #[derive(Debug)]
 pub struct ForwardSender {
     front: u16,
@@ -44,8 +44,8 @@ impl ForwardSender {
         Self { front, inner: RelaySender::new(&key.for_fronts(), key_id, front, boot) }
     }
 
-    /// A datagram with this content, valid or not: for tests of receivers. `None` if it is too long for any datagram,
-    /// or all sequence numbers are used. `unix_ms` is the wall clock's time.
+    /// A datagram with this content, valid or not, for tests of receivers. `None` if it is too long for a
+    /// datagram, or all sequence numbers are used. `unix_ms` is the wall clock's time.
     #[must_use]
     pub fn seal(&mut self, content: &[u8], unix_ms: u64) -> Option<Vec<u8>> {
         let mut datagram = vec![0; HEAD + content.len().min(MAX_FORWARD) + TAG];
@@ -55,36 +55,36 @@ impl ForwardSender {
     }
 }
 
-/// What a front needs to know about the others of its zone.
+/// The configuration of forwarding to the other fronts of the zone.
 #[derive(Debug)]
 pub struct ForwardConfig {
-    /// Where the others take fragments: the addresses that their datagrams come from, too.
+    /// The addresses at which the others accept fragments. Their datagrams come from the same addresses.
     pub others: Vec<SocketAddr>,
-    /// What is sent under the first of the keys.
+    /// The sender, which uses the first of the keys.
     pub sender: ForwardSender,
-    /// What others send under, with the keys' numbers.
+    /// The keys of the others' datagrams, with the keys' numbers.
     pub keys: Vec<(u8, RelayKey)>,
-    /// Fragments that are forwarded in a second at most, and that are taken from others.
+    /// The most fragments forwarded in a second, and the most accepted from others.
     pub per_second: NonZeroU32,
 }
 
 impl ForwardConfig {
-    /// Fragments forwarded in a second, and taken, by default: about as many as a thousand first
-    /// flights have, which is how many are opened.
+    /// The default: about the number of fragments of a thousand first flights, which is how many are opened
+    /// in a second.
     pub const PER_SECOND: NonZeroU32 = NonZeroU32::MIN.saturating_add(7_999);
 }
 
-/// Why a datagram of another front was dropped. Nothing is ever answered.
+/// Why a datagram of another front was dropped. There is never an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ForwardRefused {
-    /// This front forwards nothing and takes nothing.
+    /// This front neither forwards nor accepts fragments.
     Off,
-    /// It is no datagram of another front, or was seen before.
+    /// It is not a datagram of another front, or was seen before.
     Datagram(RelayRefused),
-    /// It is a front's, but this address is none of [`ForwardConfig::others`].
+    /// It is a front's datagram, but this source address is not in [`ForwardConfig::others`].
     Address(SocketAddr),
-    /// Another front has this front's number, or two others have one.
+    /// Another front has this front's number, or two others have the same number.
     SameNumber(u16),
 }
 
@@ -103,17 +103,17 @@ impl fmt::Display for ForwardRefused {
 
 impl core::error::Error for ForwardRefused {}
 
-/// Counts of what passes between fronts. All only grow.
+/// Counts of the traffic between fronts. All only grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ForwardCounters {
     /// Fragments sent to their owner.
     pub forwarded: u64,
-    /// Fragments taken from other fronts.
+    /// Fragments accepted from other fronts.
     pub taken: u64,
-    /// Fragments of others that were not forwarded: too many in this second, or of their resolver's network.
+    /// Fragments that were not forwarded: too many in this second, or too many from their resolver's network.
     pub over_budget_out: u64,
-    /// Fragments from other fronts that were not taken for the same reason.
+    /// Fragments from other fronts that were not accepted for the same reason.
     pub over_budget_in: u64,
     /// Fragments that were not forwarded because too many waited, or all sequence numbers are used.
     pub not_sent: u64,
@@ -121,33 +121,33 @@ pub struct ForwardCounters {
     pub address: u64,
     /// [`ForwardRefused::SameNumber`].
     pub same_number: u64,
-    /// Datagrams from other fronts, those without fragments included, and why others were dropped.
+    /// Datagrams from other fronts, including those without fragments, and why others were dropped.
     pub datagrams: RelayCounters,
 }
 
-/// Forwards fragments to the fronts that own them, and takes those that this one owns.
+/// Forwards fragments to the fronts that own them, and accepts those that this front owns.
 pub struct Forwarder {
     peers: Peers,
     sender: ForwardSender,
     receiver: RelayReceiver,
     key_ids: Vec<u8>,
-    /// With the place of the owner among the peers.
+    /// Each with the index of its owner among the peers.
     waiting: VecDeque<(usize, Forwarded)>,
-    /// By networks of resolvers.
+    /// The budgets, shared among the networks of resolvers.
     outgoing: SharedBudget<u128>,
     incoming: SharedBudget<u128>,
     counters: ForwardCounters,
 }
 
 impl Forwarder {
-    /// Most fronts of a zone, this one included.
+    /// The most fronts of a zone, including this one.
     pub const MAX_FRONTS: usize = 16;
     /// How often each front tells the others that it is alive.
     pub const EVERY: Duration = Duration::from_secs(1);
-    /// A front that was not heard for so long owns nothing: three of its datagrams were lost.
+    /// A front that was not heard for this time owns no sets: three of its datagrams were lost.
     pub const SILENCE: Duration = Duration::from_millis(3_500);
 
-    /// One that has heard of no other front yet: it owns everything.
+    /// A forwarder that has not heard another front yet, so this front owns everything.
     ///
     /// # Errors
     /// [`ForwardError`]: the caller is at fault.
@@ -167,7 +167,7 @@ impl Forwarder {
         Ok(forwarder)
     }
 
-    /// From now on sends with `sender`, if there is one, and takes what was made with `keys`.
+    /// From now on sends with `sender`, if there is one, and accepts datagrams under `keys`.
     pub fn set_keys(&mut self, sender: Option<ForwardSender>, keys: &[(u8, RelayKey)]) {
         if let Some(sender) = sender {
             self.sender = sender;
@@ -185,27 +185,27 @@ impl Forwarder {
         self.key_ids = keys.iter().map(|(id, _)| *id).collect();
     }
 
-    /// What happened so far.
+    /// The counts so far.
     #[must_use]
     pub fn counters(&self) -> ForwardCounters {
         ForwardCounters { datagrams: *self.receiver.counters(), ..self.counters }
     }
 
-    /// Fronts of the zone that are alive, this one included.
+    /// Fronts of the zone that are alive, including this one.
     #[must_use]
     pub fn alive(&self, now: Instant) -> usize {
         1 + self.peers.alive(now).count()
     }
 
-    /// The place of the front that owns the set with this id; `None`: it is this one.
+    /// The index of the front that owns the set with this id. `None` for this front.
     fn owner(&self, id: FragmentId, now: Instant) -> Option<usize> {
         let own = owner::weight(id, self.sender.front);
         let weights = self.peers.alive(now).map(|(place, front)| (owner::weight(id, front), place));
         weights.max().filter(|(weight, _)| *weight > own).map(|(_, place)| place)
     }
 
-    /// Takes a fragment that came through the resolver at `resolver` if another front owns it: it is sent there, or
-    /// dropped and counted. False if this front is to keep it.
+    /// Forwards a fragment that came through the resolver at `resolver`, if another front owns it. If that
+    /// fails, the fragment is dropped and counted. False if this front owns the fragment and must keep it.
     pub(crate) fn route(&mut self, fragment: &Fragment, resolver: IpAddr, now: Instant) -> bool {
         let Some(place) = self.owner(fragment.id(), now) else { return false };
         if self.waiting.len() >= WAITING {
@@ -218,8 +218,8 @@ impl Forwarder {
         true
     }
 
-    /// Takes a datagram from `from`; returns its fragments that this front is to keep. They are not forwarded again,
-    /// whichever front owns them.
+    /// Handles a datagram from `from`, and returns the fragments that this front must keep. They are not
+    /// forwarded again, whichever front owns them.
     ///
     /// # Errors
     /// Why the datagram was dropped. It is counted.
@@ -255,7 +255,7 @@ impl Forwarder {
         Ok(fragments)
     }
 
-    /// The next datagram for another front: fragments that it owns, or that this one is alive.
+    /// The next datagram for another front: with fragments that it owns, or to say that this front is alive.
     pub(crate) fn poll_datagram(&mut self, clock: &Clock) -> Option<Relay> {
         loop {
             let (place, fragments) = match self.waiting.front() {
@@ -272,7 +272,7 @@ impl Forwarder {
         }
     }
 
-    /// Those that wait for the front in this place, as many as one datagram has.
+    /// The fragments that wait for the front with this index, as many as fit into one datagram.
     fn gather(&mut self, place: usize) -> Vec<Forwarded> {
         let mut fragments = Vec::new();
         self.waiting.retain(|(other, forwarded)| {
@@ -285,17 +285,18 @@ impl Forwarder {
         fragments
     }
 
-    /// What the last datagram says of its front's clock, if a warning is due.
+    /// The report on the clock of the last datagram's front, if a message is due.
     pub(crate) const fn poll_clock(&mut self) -> Option<ClockReport> {
         self.receiver.poll_clock()
     }
 
-    /// When [`Front::poll_forward`](crate::Front::poll_forward) has something for others at the latest.
+    /// The latest time at which [`Front::poll_forward`](crate::Front::poll_forward) has a datagram for
+    /// others.
     pub(crate) const fn next_timeout(&self) -> Instant {
         self.peers.next_timeout()
     }
 
-    /// The next front that came, or that was not heard for [`Forwarder::SILENCE`].
+    /// The next front that appeared, or that was not heard for [`Forwarder::SILENCE`].
     pub(crate) fn poll_change(&mut self, now: Instant) -> Option<FrontChange> {
         self.peers.poll_change(now)
     }
@@ -312,13 +313,13 @@ impl fmt::Debug for Forwarder {
     }
 }
 
-/// A configuration that cannot be used: the caller is at fault.
+/// A configuration that cannot be used. The caller is at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ForwardError {
-    /// No other front, or more than there may be.
+    /// No other front, or more than the limit.
     Count(usize),
-    /// An address is there twice.
+    /// An address occurs twice.
     Twice(SocketAddr),
 }
 

@@ -1,7 +1,8 @@
-//! Sealed connection information in labels of names (`docs/spec/dns-carriage.md`, section 6).
+//! Fragments: sealed connection information in labels of names (`docs/spec/dns-carriage.md`, section 6).
 //!
-//! A label carries 58 bytes, of which 8 say which part of what it is. With n fragments, 50·n − 2 bytes are left
-//! for what is sealed; the seal takes 49 of them, connection information without data 214 (IPv4) or 226 (IPv6):
+//! A label carries 58 bytes, of which 8 identify the set and the part. With n fragments, 50·n − 2 bytes are
+//! left for the sealed bytes. The seal takes 49 of them, and connection information without data takes 214
+//! (IPv4) or 226 (IPv6):
 //!
 //! | n | IPv4 | IPv6 |
 //! |---|---|---|
@@ -9,7 +10,7 @@
 //! | 7 | 85 | 73 |
 //! | 8 | 135 | 123 |
 //!
-//! bytes of request. What needs more than eight does not travel by DNS.
+//! bytes of request. A request that needs more than eight fragments is not sent by DNS.
 
 use crate::base230::{self, BYTES, SYMBOLS};
 use crate::seal::Sealed;
@@ -23,20 +24,20 @@ pub const LABEL: usize = 63;
 pub const MIN_FRAGMENTS: usize = 6;
 /// The largest number of fragments, without the parity.
 pub const MAX_FRAGMENTS: usize = 8;
-/// What one carries of (length ‖ sealed), bytes.
+/// How many bytes of (length ‖ sealed) a fragment carries.
 pub(crate) const BODY: usize = 50;
 
-/// A fragment's label begins with it, so that nobody takes it for anything else.
+/// A fragment's label begins with this marker, so that it cannot be mistaken for another label.
 const MARKER: [u8; 3] = *b"ff0";
 const VERSION: u8 = 1;
 const HEAD: usize = 8;
 
-/// The first bytes of SHA-256 of what was sealed: says which fragments belong together, and that they do.
+/// The first bytes of SHA-256 of the sealed bytes. It says which fragments belong together, and verifies it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FragmentId(pub(crate) [u8; 6]);
 
 impl FragmentId {
-    /// The id of this.
+    /// The id of `sealed`.
     #[must_use]
     pub fn of(sealed: &Sealed) -> Self {
         let [a, b, c, d, e, f, ..]: [u8; 32] = Sha256::digest(sealed.as_slice()).into();
@@ -51,13 +52,13 @@ impl fmt::Debug for FragmentId {
     }
 }
 
-/// Which time the same fragments are asked for: 0 to 15. Names of another attempt are other names, so that no
-/// cache and no query that is still under way answers them.
+/// The number of an attempt to ask for the same fragments: 0 to 15. Each attempt has other names, so that
+/// neither a cache nor an earlier query that is still open answers them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Attempt(u8);
 
 impl Attempt {
-    /// The attempt with this number; `None` above 15.
+    /// The attempt with this number. `None` above 15.
     #[must_use]
     pub const fn new(number: u8) -> Option<Self> {
         if number > 15 { None } else { Some(Self(number)) }
@@ -70,12 +71,12 @@ impl Attempt {
     }
 }
 
-/// Which of the fragments.
+/// Which fragment of a set it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// The one with this index, from 0.
+    /// The fragment with this index, from 0.
     Data(u8),
-    /// The exclusive or of them all: it stands in for one that is lost.
+    /// The exclusive or of all the others, which can replace a lost one.
     Parity,
 }
 
@@ -90,41 +91,41 @@ pub struct Fragment {
 }
 
 impl Fragment {
-    /// What it is of.
+    /// The id of its set.
     #[must_use]
     pub const fn id(&self) -> FragmentId {
         self.id
     }
 
-    /// Which one it is.
+    /// Which fragment of the set it is.
     #[must_use]
     pub const fn part(&self) -> Part {
         self.part
     }
 
-    /// How many there are, the parity not counted: 6 to 8.
+    /// How many fragments the set has, without the parity: 6 to 8.
     #[must_use]
     pub const fn count(&self) -> u8 {
         self.count
     }
 
-    /// Which time it is asked for.
+    /// The attempt in which it is asked for.
     #[must_use]
     pub const fn attempt(&self) -> Attempt {
         self.attempt
     }
 
-    /// Whether a label, its case aside, begins as those of fragments do.
+    /// Whether a label begins with the marker of fragments, in upper or lower case.
     #[must_use]
     pub fn is_marked(label: &[u8]) -> bool {
         label.get(..MARKER.len()).is_some_and(|start| start.eq_ignore_ascii_case(&MARKER))
     }
 
-    /// Reads a label without its length octet, its letters in any case.
+    /// Parses a label without its length octet, with letters in any case.
     ///
     /// # Errors
-    /// [`ParseError::Truncated`] for fewer than 63 octets; [`ParseError::Malformed`] for a label that is no
-    /// fragment's, or of another version. Whoever asked for the name is at fault.
+    /// [`ParseError::Truncated`] for fewer than 63 octets. [`ParseError::Malformed`] for a label that is not
+    /// a fragment's, or of another version. The sender of the query is at fault.
     pub fn parse(label: &[u8]) -> Result<Self, ParseError> {
         let label: &[u8; LABEL] = label.try_into().map_err(|_| ParseError::Truncated)?;
         let (marker, rest) = label.split_first_chunk::<3>().ok_or(ParseError::Truncated)?;
@@ -136,7 +137,7 @@ impl Fragment {
         Self::from_bytes(&bytes)
     }
 
-    /// The fragment that these bytes are, as they stand in a label's number.
+    /// Parses the bytes that a label encodes.
     pub(crate) fn from_bytes(bytes: &[u8; BYTES]) -> Result<Self, ParseError> {
         let (&[a, b, c, d, e, f, place, version], body) =
             bytes.split_first_chunk::<HEAD>().ok_or(ParseError::Truncated)?;
@@ -156,7 +157,7 @@ impl Fragment {
         })
     }
 
-    /// Its bytes, as they stand in a label's number.
+    /// The bytes that its label encodes.
     pub(crate) fn to_bytes(self) -> [u8; BYTES] {
         let Self { id: FragmentId(id), part, count, attempt, body } = self;
         let index = match part {
@@ -196,7 +197,8 @@ pub struct Fragments {
 }
 
 impl Fragments {
-    /// Cuts what was sealed; with `parity`, one more name, and any one of them may be lost.
+    /// Splits sealed bytes into fragments. With `parity` there is one more name, and any one name may be
+    /// lost.
     #[must_use]
     pub fn split(sealed: &Sealed, attempt: Attempt, parity: bool) -> Self {
         let id = FragmentId::of(sealed);
@@ -222,7 +224,7 @@ impl Fragments {
         Self { all, len: count + usize::from(parity) }
     }
 
-    /// They, in order, the parity last.
+    /// The fragments in order, the parity last.
     #[must_use]
     pub fn as_slice(&self) -> &[Fragment] {
         self.all.get(..self.len).unwrap_or_default()
@@ -234,19 +236,21 @@ impl Fragments {
     }
 }
 
-/// Adds without carry.
+/// Adds `body` to `sum` without carry (exclusive or).
 pub(crate) fn add(sum: &mut [u8; BODY], body: &[u8; BODY]) {
     for (sum, byte) in sum.iter_mut().zip(body) {
         *sum ^= byte;
     }
 }
 
-/// What `bodies`, all of them in order, are of; `None` if its length, padding or id is another one.
+/// The sealed bytes that `bodies`, which must be complete and in order, contain. `None` if the length, the
+/// padding or the id is wrong.
 pub(crate) fn join(id: FragmentId, bodies: &[[u8; BODY]]) -> Option<Sealed> {
     let (len, rest) = bodies.as_flattened().split_first_chunk()?;
     let len = usize::from(u16::from_be_bytes(*len));
     let (sealed, padding) = rest.split_at_checked(len)?;
-    // Less than a fragment: the same would have been cut into fewer.
+    // The padding must be shorter than a fragment. Otherwise the bytes would have been split into fewer
+    // fragments.
     if padding.len() >= BODY || padding.iter().any(|byte| *byte != 0) {
         return None;
     }

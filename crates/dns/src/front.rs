@@ -1,9 +1,9 @@
-//! The front: an authoritative name server that also takes first flights (`docs/spec/dns-carriage.md`, sections 7
-//! to 9).
+//! The front: an authoritative name server that also accepts first flights (`docs/spec/dns-carriage.md`,
+//! sections 7 to 9).
 //!
-//! Ordinary names are answered from zones. Below the carriage zone every fragment is answered at once, whatever
-//! becomes of it; first flights that are whole are opened, and handed to a server, when [`Front::poll_relay`] is
-//! called, or [`Front::poll_opened`] by the server itself.
+//! It answers ordinary names from zones. Below the carriage zone it answers every fragment at once, valid or
+//! not. Complete first flights are opened and handed to a server when [`Front::poll_relay`] is called, or
+//! when the server itself calls [`Front::poll_opened`].
 
 mod carriage;
 mod counters;
@@ -35,10 +35,10 @@ use hickory_proto::rr::{DNSClass, Name, RecordType};
 use rand_core::Rng;
 use rate::{RateLimiter, Verdict};
 
-/// What a query came over.
+/// The transport of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// A datagram: anybody can have sent it, and answers are limited.
+    /// A datagram. Its source may be forged, so answers are limited.
     Udp,
     /// A message of a stream, without its length.
     Tcp,
@@ -47,15 +47,15 @@ pub enum Transport {
 /// A datagram for a server or another front.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Relay {
-    /// Where it goes.
+    /// Its destination.
     pub to: SocketAddr,
     /// The datagram.
     pub datagram: Vec<u8>,
 }
 
-/// An authoritative name server. The order of polling: after each [`Front::handle_query`] send its answer, then
-/// call [`Front::poll_relay`] until it has nothing; or [`Front::poll_opened`], where [`Destination::Here`] is. With other
-/// fronts ([`Front::forward`]), [`Front::poll_forward`], too.
+/// An authoritative name server. After each [`Front::handle_query`] send its answer, then call
+/// [`Front::poll_relay`] until it returns `None`, or [`Front::poll_opened`] with [`Destination::Here`]. With
+/// other fronts ([`Front::forward`]) also call [`Front::poll_forward`].
 pub struct Front {
     zones: Vec<ZoneData>,
     carriage: Option<Carriage>,
@@ -71,7 +71,7 @@ struct Answer {
 }
 
 impl Front {
-    /// A server of these zones.
+    /// A name server of these zones.
     ///
     /// # Errors
     /// [`FrontError::Twice`]. The caller is at fault.
@@ -81,7 +81,7 @@ impl Front {
         Ok(Self { zones, carriage: None, rate, counters })
     }
 
-    /// Takes first flights, too. `rng` hides which fragments collide in the table.
+    /// Makes the front accept first flights too. `rng` hides which fragments collide in the table.
     ///
     /// # Errors
     /// [`FrontError`]: the caller is at fault.
@@ -92,9 +92,9 @@ impl Front {
         Ok(())
     }
 
-    /// From now on these zones are served, all of them at once, and returns those of before. What belongs to the
-    /// carriage zone stays: keys, servers, sets of fragments, limits. If it is not among the zones, its NS records
-    /// are those of its delegation in them.
+    /// Replaces all zones at once, and returns the previous ones. The state of the carriage zone stays: keys,
+    /// servers, sets of fragments, limits. If it is not among the new zones, its NS records are those of its
+    /// delegation in them.
     ///
     /// # Errors
     /// [`FrontError::Twice`]: the caller is at fault, and nothing has changed.
@@ -106,19 +106,19 @@ impl Front {
         Ok(core::mem::replace(&mut self.zones, zones))
     }
 
-    /// What happened so far.
+    /// The counts so far.
     #[must_use]
     pub const fn counters(&self) -> &FrontCounters {
         &self.counters
     }
 
-    /// What happened to fragments so far.
+    /// The counts of fragments so far.
     #[must_use]
     pub fn reassembly(&self) -> ReassemblyCounters {
         self.carriage.as_ref().map(|carriage| *carriage.reassembly()).unwrap_or_default()
     }
 
-    /// Sets of fragments that are held.
+    /// The number of sets of fragments in the table.
     #[must_use]
     pub fn sets(&self) -> usize {
         self.carriage.as_ref().map_or(0, Carriage::sets)
@@ -130,8 +130,8 @@ impl Front {
         self.carriage.as_ref().map_or(0, Carriage::table_bytes)
     }
 
-    /// From now on fragments that another front of the zone owns are forwarded, and those that this one owns are taken
-    /// from others; false without a carriage zone.
+    /// From now on the front forwards fragments that another front of the zone owns, and accepts those that
+    /// it owns from others. False without a carriage zone.
     pub fn forward(&mut self, forwarder: Forwarder) -> bool {
         self.carriage.as_mut().is_some_and(|carriage| {
             carriage.forwarder = Some(forwarder);
@@ -147,7 +147,7 @@ impl Front {
         self.carriage.as_mut()?.forwarder.as_mut()
     }
 
-    /// As [`Forwarder::set_keys`]; false without other fronts.
+    /// As [`Forwarder::set_keys`]. False without other fronts.
     pub fn set_forward_keys(&mut self, sender: Option<ForwardSender>, keys: &[(u8, RelayKey)]) -> bool {
         self.forwarder_mut().is_some_and(|forwarder| {
             forwarder.set_keys(sender, keys);
@@ -155,18 +155,18 @@ impl Front {
         })
     }
 
-    /// What passed between this front and others so far, and how many fronts are alive, this one included; `None`
-    /// without other fronts.
+    /// The counts of the traffic with other fronts so far, and how many fronts are alive, including this one.
+    /// `None` without other fronts.
     #[must_use]
     pub fn forwarding(&self, now: Instant) -> Option<(ForwardCounters, usize)> {
         self.forwarder().map(|forwarder| (forwarder.counters(), forwarder.alive(now)))
     }
 
-    /// A datagram came from `from` at the port for other fronts. Its fragments are kept, and never forwarded again. Then
-    /// poll as after a query.
+    /// Handles a datagram from `from` at the port for other fronts. Keeps its fragments, and never forwards
+    /// them again. Then poll as after a query.
     ///
     /// # Errors
-    /// Why it was dropped; counted. Nothing is ever answered.
+    /// Why it was dropped, which is counted. There is never an answer.
     pub fn handle_forward(
         &mut self,
         clock: &Clock,
@@ -178,29 +178,29 @@ impl Front {
         carriage.handle_forward(clock, from, datagram, &mut self.counters, rng)
     }
 
-    /// The next datagram for another front, with fragments that it owns, or to say that this one is alive.
+    /// The next datagram for another front, with fragments that it owns, or to say that this front is alive.
     pub fn poll_forward(&mut self, clock: &Clock) -> Option<Relay> {
         self.forwarder_mut()?.poll_datagram(clock)
     }
 
-    /// When [`Front::poll_forward`] has something again at the latest; `None` without other fronts.
+    /// The latest time at which [`Front::poll_forward`] has a datagram again. `None` without other fronts.
     #[must_use]
     pub fn next_forward_timeout(&self) -> Option<Instant> {
         self.forwarder().map(Forwarder::next_timeout)
     }
 
-    /// What the last datagram of another front says of its clock, if a message is due: that it is too far from this
-    /// one's, or right again.
+    /// The report on the clock of the last datagram's front, if a message is due: it is too far from this
+    /// front's clock, or right again.
     pub fn poll_front_clock(&mut self) -> Option<ClockReport> {
         self.forwarder_mut()?.poll_clock()
     }
 
-    /// The next other front that came or went, for a log.
+    /// The next other front that appeared or disappeared, for a log.
     pub fn poll_front_change(&mut self, now: Instant) -> Option<FrontChange> {
         self.forwarder_mut()?.poll_change(now)
     }
 
-    /// From now on first flights are opened with these keys; false without a carriage zone.
+    /// From now on first flights are opened with these keys. False without a carriage zone.
     pub fn set_keys(&mut self, keys: CarriageKeys) -> bool {
         self.carriage.as_mut().is_some_and(|carriage| {
             carriage.set_keys(keys);
@@ -208,14 +208,14 @@ impl Front {
         })
     }
 
-    /// From now on first flights are handed to these servers, of which there is at least one; false if there is
-    /// none, or no carriage zone that relays them.
+    /// From now on first flights are handed to these servers. False if the list is empty, or there is no
+    /// carriage zone that relays first flights.
     pub fn set_servers(&mut self, servers: Vec<RelayServer>) -> bool {
         !servers.is_empty() && self.carriage.as_mut().is_some_and(|carriage| carriage.set_servers(servers))
     }
 
-    /// The answer to `message`, from the resolver at `from`; `None` for what is no query and what the limit
-    /// keeps back. `rng` chooses which fragments are forgotten when there is no room.
+    /// The answer to `message`, from the resolver at `from`. `None` if it is not a query, or if the limit
+    /// suppresses the answer. `rng` chooses which fragments are forgotten when there is no room.
     pub fn handle_query(
         &mut self,
         now: Instant,
@@ -264,8 +264,8 @@ impl Front {
         Some(answer.bytes)
     }
 
-    /// The next first flight that is whole, opened into `buffer` for the server that this front is a part of; or
-    /// why it is not, which is counted. Costs one X25519 operation.
+    /// The next complete first flight, opened into `buffer` for the server that this front is a part of, or
+    /// the reason why it cannot be opened, which is counted. It costs one X25519 operation.
     pub fn poll_opened<'b>(
         &mut self,
         clock: &Clock,
@@ -274,8 +274,8 @@ impl Front {
         self.carriage.as_mut()?.poll_opened(clock, buffer, &mut self.counters)
     }
 
-    /// The next datagram for a server: opens a first flight that is whole. Costs one X25519 operation. Nothing
-    /// without servers to relay to.
+    /// The next datagram for a server, with a complete first flight that it opens. It costs one X25519
+    /// operation. `None` without servers to relay to.
     pub fn poll_relay(&mut self, clock: &Clock) -> Option<Relay> {
         self.carriage.as_mut()?.poll_relay(clock, &mut self.counters)
     }
@@ -326,7 +326,7 @@ impl Front {
         };
         match question.tell(found, max) {
             Ok((bytes, cut)) => Some(Answer { bytes, kind, cut }),
-            // A set of records that no message holds.
+            // The set of records does not fit into a message.
             Err(_) if !inside => fail(ResponseCode::ServFail),
             Err(_) => Some(Answer { bytes: question.answer(&[]).ok()?, kind: Kind::NoData, cut: false }),
         }
@@ -344,7 +344,7 @@ impl fmt::Debug for Front {
     }
 }
 
-/// These zones, if no two begin at one name.
+/// Returns the zones, if no two begin at the same name.
 fn distinct(zones: Vec<ZoneData>) -> Result<Vec<ZoneData>, FrontError> {
     for (at, zone) in zones.iter().enumerate() {
         if zones.iter().take(at).any(|other| other.origin() == zone.origin()) {
@@ -354,7 +354,7 @@ fn distinct(zones: Vec<ZoneData>) -> Result<Vec<ZoneData>, FrontError> {
     Ok(zones)
 }
 
-/// A carriage zone at `name`, unless it is among `zones`, with the servers that its parent among them names.
+/// A carriage zone at `name` with the servers that its parent in `zones` names, unless `zones` contains it.
 fn bare(zones: &[ZoneData], name: &Name) -> Result<Option<ZoneData>, FrontError> {
     if zones.iter().any(|zone| zone.origin() == name) {
         return Ok(None);
@@ -364,7 +364,7 @@ fn bare(zones: &[ZoneData], name: &Name) -> Result<Option<ZoneData>, FrontError>
     ZoneData::bare(name, servers, &addresses).map(Some).map_err(|_| FrontError::CarriageZone)
 }
 
-/// The zone that begins closest above `name`; for the type DS at its beginning, the one above it.
+/// The zone that begins closest above `name`. For the type DS at a zone's beginning it is the zone above.
 fn closest<'a>(zones: &'a [ZoneData], name: &Name, kind: RecordType) -> Option<&'a ZoneData> {
     let above = |zone: &&ZoneData| zone.origin().zone_of(name);
     let depth = |zone: &&ZoneData| zone.origin().iter().len();
@@ -377,12 +377,12 @@ fn closest<'a>(zones: &'a [ZoneData], name: &Name, kind: RecordType) -> Option<&
     zones.iter().filter(above).max_by_key(depth)
 }
 
-/// Whether a message that cannot be read is a query at least, which is answered.
+/// Whether a message that cannot be parsed is at least a query, which gets an answer.
 fn is_query(message: &[u8]) -> bool {
     message.len() >= HEADER && message.get(2).is_some_and(|flags| flags & 0x80 == 0)
 }
 
-/// What makes no sense: the caller is at fault.
+/// Why a configuration is invalid. The caller is at fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FrontError {

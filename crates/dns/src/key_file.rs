@@ -1,4 +1,4 @@
-//! Key files of fronts and servers: lines of text, for their owner only.
+//! Key files of fronts and servers: lines of text that only their owner may read.
 //!
 //! ```text
 //! # What first flights by DNS are sealed to: the current key, and former ones that open until then (Unix seconds).
@@ -20,14 +20,14 @@ use std::io;
 use std::path::Path;
 use zeroize::Zeroizing;
 
-/// What a file of carriage keys holds.
+/// The content of a file of carriage keys.
 #[derive(Debug, Clone)]
 pub struct CarriageKeyFile {
     /// Number of the current key.
     pub id: NonZeroU8,
     /// The current key.
     pub key: CarriageKey,
-    /// Those before it, the latest first, and until when they open, Unix seconds.
+    /// The former keys, the latest first, and until when they open, Unix seconds.
     pub former: Vec<(NonZeroU8, CarriageKey, u64)>,
 }
 
@@ -35,7 +35,7 @@ impl CarriageKeyFile {
     /// Reads a file.
     ///
     /// # Errors
-    /// When it cannot be read, others than its owner can read it, or it is no such file.
+    /// When it cannot be read, users other than its owner can read it, or it is not such a file.
     pub fn read(path: &Path) -> Result<Self, KeyFileError> {
         let text = read(path)?;
         let (mut current, mut former) = (None, Vec::new());
@@ -71,14 +71,14 @@ impl CarriageKeyFile {
     /// The keys that open at `now`, Unix seconds.
     #[must_use]
     pub fn keys(&self, now: u64) -> CarriageKeys {
-        // From the oldest to the current one, each taking the place of the one before.
+        // From the oldest to the current key, each one replaces the previous one.
         let alive = self.former.iter().rev().filter(|(_, _, ends)| *ends > now);
         let mut keys: Option<(CarriageKeys, u64)> = None;
         for (id, key, ends) in alive.cloned().chain([(self.id, self.key.clone(), u64::MAX)]) {
             keys = Some(match keys {
                 None => (CarriageKeys::new(id, key), ends),
                 Some((mut keys, until)) => {
-                    // Numbers differ, and there are not too many: it was read so.
+                    // Reading has checked that numbers differ and that there are not too many.
                     let _ = keys.rotate(id, key, until, now);
                     (keys, ends)
                 }
@@ -90,8 +90,8 @@ impl CarriageKeyFile {
         }
     }
 
-    /// This file with a new current key; the one before opens until `ends`, and those whose time is over at `now`
-    /// (both Unix seconds) are left out. The oldest goes if there are too many.
+    /// This file with a new current key. The previous key opens until `ends`, and keys that have ended at
+    /// `now` (both Unix seconds) are removed. If there are too many, the oldest is removed.
     #[must_use]
     pub fn rotated(&self, key: CarriageKey, ends: u64, now: u64) -> Self {
         let mut former = vec![(self.id, self.key.clone(), ends)];
@@ -109,7 +109,7 @@ impl CarriageKeyFile {
     /// Writes a new file.
     ///
     /// # Errors
-    /// When there is a file of this name, or it cannot be written.
+    /// When a file with this name exists, or it cannot be written.
     pub fn create(&self, path: &Path) -> io::Result<()> {
         let mut text = Zeroizing::new(String::with_capacity(256 + 128 * (self.former.len() + 1)));
         text.push_str("# What first flights by DNS are sealed to: the current key, and former ones that open until then (Unix seconds).\n");
@@ -125,7 +125,8 @@ impl CarriageKeyFile {
     }
 }
 
-/// Reads the file of what a front and a server share: keys with their numbers, the one that the front uses first.
+/// Reads the file of the keys that a front and a server share, with their numbers. The first is the one that
+/// the front uses.
 ///
 /// # Errors
 /// As [`CarriageKeyFile::read`].
@@ -185,7 +186,7 @@ mod tests {
         let keys = read.keys(999);
         assert_eq!((keys.current(), keys.former()), ((id(2), key(3).public()), 2));
         assert_eq!(keys.next_end(), Some(1000));
-        // A key whose time is over does not come back.
+        // A key that has ended does not become valid again.
         let keys = read.keys(1000);
         assert_eq!((keys.current().0, keys.former(), keys.next_end()), (id(2), 1, Some(2000)));
         assert_eq!(read.keys(2000).former(), 0);

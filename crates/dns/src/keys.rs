@@ -9,8 +9,8 @@ use firstflight_wire::asap::Zone;
 
 /// The current private key and former ones that clients may still know, by their numbers.
 ///
-/// A former key is destroyed when its time is over: whoever takes the server later cannot open what resolvers
-/// have written down. `Debug` shows numbers and times only.
+/// A former key is destroyed at its end, so an attacker who takes over the server later cannot open names
+/// that resolvers have logged. `Debug` shows only numbers and times.
 #[derive(Debug)]
 pub struct CarriageKeys {
     current: Held,
@@ -52,11 +52,11 @@ impl CarriageKeys {
         self.former.len()
     }
 
-    /// Makes `key` the current one. The one before opens until `ends`, Unix seconds: when the records that
-    /// name it have expired everywhere, and an hour more.
+    /// Makes `key` the current one. The previous key opens until `ends`, Unix seconds: an hour after the
+    /// records that name it have expired everywhere.
     ///
     /// # Errors
-    /// [`RotateError`]; nothing changes then. The caller is at fault.
+    /// [`RotateError`]. Then nothing changes. The caller is at fault.
     pub fn rotate(
         &mut self,
         id: NonZeroU8,
@@ -78,7 +78,7 @@ impl CarriageKeys {
         Ok(())
     }
 
-    /// Destroys the former keys whose time is over at `now`, Unix seconds.
+    /// Destroys the former keys that have ended at `now`, Unix seconds.
     pub fn handle_time(&mut self, now: u64) {
         self.former.retain(|former| former.ends > now);
     }
@@ -89,8 +89,8 @@ impl CarriageKeys {
         self.former.iter().map(|former| former.ends).min()
     }
 
-    /// Opens what a client sealed for `zone`. Costs one X25519 operation, so ask a [`Budget`](crate::Budget)
-    /// before. `now` is Unix seconds.
+    /// Opens a first flight that a client sealed for `zone`. It costs one X25519 operation, so ask a
+    /// [`Budget`](crate::Budget) before. `now` is Unix seconds.
     ///
     /// # Errors
     /// [`OpenError`]: the sender is at fault.

@@ -1,15 +1,16 @@
 //! The carriage of a first flight inside a DNS lookup: data reaches a server before its address is known
 //! (Zhou's thesis, chapter 5; `docs/spec/dns-carriage.md`).
 //!
-//! A client writes its SYN down as [`ConnectionInfo`], [`seal`]s it to the key that the server publishes, cuts it
-//! into [`Fragments`] and asks for each of them ([`FragmentQuery`]), as its [`Manners`] allow. The front, an
-//! authoritative name server, answers every [`Question`] at once, puts the fragments together ([`Reassembly`]), opens
-//! what is complete ([`CarriageKeys`]) and hands it to the server ([`RelaySender`], [`RelayReceiver`]). The server
-//! answers the client itself, and proves with the [`ReplyKey`] that it may. [`Front`] is all of what such a name server
-//! does. Several fronts of one zone hand each other the fragments of a first flight ([`forward`]).
+//! A client encodes its SYN as [`ConnectionInfo`], [`seal`]s it to the key that the server publishes, splits
+//! it into [`Fragments`] and asks for each of them ([`FragmentQuery`]), if its [`Manners`] allow it. The
+//! front, an authoritative name server, answers every [`Question`] at once, puts the fragments together
+//! ([`Reassembly`]), opens complete first flights ([`CarriageKeys`]) and hands them to the server
+//! ([`RelaySender`], [`RelayReceiver`]). The server answers the client itself, and proves with the
+//! [`ReplyKey`] that it may. [`Front`] contains all parts of such a name server. Several fronts of one zone
+//! hand each other the fragments of a first flight ([`forward`]).
 //!
-//! All of this is sans-IO: time and randomness are arguments, and nothing is sent. With the feature `service` there are
-//! also sockets that a front answers on and files of keys.
+//! All of this is sans-IO: time and randomness are arguments, and the code sends nothing itself. The feature
+//! `service` adds the sockets on which a front answers, and key files.
 #![forbid(unsafe_code)]
 
 pub use firstflight_credential::asap::ReplyKey;

@@ -1,5 +1,6 @@
-//! How a client keeps from being a nuisance (`docs/spec/dns-carriage.md`, section 10): first flights by DNS look like a
-//! tunnel to an observer of a resolver. So they are few, and they pause where names are refused, changed or lost.
+//! Limits that a client puts on itself (`docs/spec/dns-carriage.md`, section 10). To an observer of a
+//! resolver, first flights by DNS look like a tunnel. So a client sends few of them, and pauses where names
+//! are refused, changed or lost.
 
 mod stops;
 #[cfg(test)]
@@ -18,25 +19,26 @@ use std::collections::VecDeque;
 use stops::{Place, Stops};
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// First flights of one zone in a minute.
+/// The most first flights of one zone in a minute.
 pub const PER_ZONE: usize = 4;
-/// First flights in a minute.
+/// The most first flights in a minute.
 pub const PER_CLIENT: usize = 20;
-/// How long names may take to be answered before they are late, if none of their first flight is answered yet.
+/// After this time names are late, if no name of their first flight is answered yet.
 const UNHEARD: Duration = Duration::from_millis(250);
-/// How long names may take at least before they are late.
+/// Names are never late before this time.
 const IN_TIME: Duration = Duration::from_millis(50);
 
-/// Why a first flight does not go by DNS now: it goes the direct way.
+/// Why a first flight does not go by DNS now, but the direct way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Restraint {
-    /// The resolver on this network refused, changed or lost names of this zone, or said that there are none, and the
-    /// pause after that is not over. Or it is over, and the one first flight that tries again is under way.
+    /// The resolver on this network refused, changed or lost names of this zone, or said that they do not
+    /// exist, and the pause has not ended. Or it has ended, and the trial first flight has no result yet.
     Stopped,
     /// Three zones are stopped with this resolver on this network.
     Resolver,
-    /// The resolver has not answered names of an earlier first flight in the time that it needs for others.
+    /// The resolver did not answer all names of an earlier first flight within the time that it needed for
+    /// the others.
     Unanswered,
     /// Four of this zone in the last minute.
     Zone,
@@ -56,18 +58,18 @@ impl fmt::Display for Restraint {
     }
 }
 
-/// A first flight that [`Manners`] keeps account of.
+/// The id of a first flight in [`Manners`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlightId(u64);
 
-/// The limits of one client, and what its resolvers did with names. Time is that of a clock that runs while the machine
-/// sleeps.
+/// The limits of one client, and its memory of how resolvers treated names. Times are those of a clock that
+/// also runs while the machine sleeps.
 #[derive(Debug, Default)]
 pub struct Manners {
-    /// Those of the last minute, oldest first; at most [`PER_CLIENT`].
+    /// First flights of the last minute, oldest first, at most [`PER_CLIENT`].
     flights: VecDeque<Flight>,
     stops: Stops,
-    /// The number of the next one.
+    /// The number of the next first flight.
     next: u64,
 }
 
@@ -77,7 +79,7 @@ struct Flight {
     id: FlightId,
     at: Instant,
     place: Place,
-    /// It is the one that may try again after a stop.
+    /// It is the trial after a pause.
     trial: bool,
     state: State,
     /// Names that were asked for.
@@ -85,11 +87,11 @@ struct Flight {
     /// How many of them may be lost.
     spare: usize,
     answered: usize,
-    /// Answered with SERVFAIL.
+    /// Names answered with SERVFAIL.
     failed: usize,
-    /// When the first answer came, since the departure.
+    /// Time from the departure to the first answer.
     first_answer: Option<Duration>,
-    /// The server answered it before it was contacted, so the front got the names.
+    /// The server answered before the client contacted it, so the front has received the names.
     relayed: bool,
 }
 
@@ -102,14 +104,14 @@ enum State {
     Ended,
 }
 
-/// What a first flight says of the resolver and the zone.
+/// What a first flight shows about the resolver and the zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     /// The names reach the front.
     Well,
     /// Some names were lost: an ordinary loss of packets.
     Unclear,
-    /// Half of the names or more were lost.
+    /// At least half of the names were lost.
     Lost,
     /// A name was refused or changed.
     Refused,
@@ -118,7 +120,7 @@ enum Verdict {
 }
 
 impl Flight {
-    /// Names of which nothing is known.
+    /// Names without an answer so far.
     const fn outstanding(&self) -> usize {
         self.asked.saturating_sub(self.answered + self.failed)
     }
@@ -127,15 +129,15 @@ impl Flight {
         self.state == State::UnderWay
     }
 
-    /// Whether more names than may be lost are unanswered, and that for longer than the resolver should need: twice
-    /// the time of the first answer, as all names of a first flight go the same way at the same time.
+    /// Whether more names are unanswered than may be lost, for longer than the resolver should need: twice
+    /// the time of the first answer, because all names of a first flight take the same way at the same time.
     fn is_late(&self, now: Instant) -> bool {
         let due = self.first_answer.map_or(UNHEARD, |took| (took * 2).max(IN_TIME));
         let incomplete = !self.relayed && self.outstanding() > self.spare;
         self.is_under_way() && incomplete && now - self.at > due
     }
 
-    /// What it says when no more answers are awaited.
+    /// The verdict when no further answers are expected.
     const fn verdict(&self) -> Verdict {
         let lost = self.asked.saturating_sub(self.answered);
         if self.relayed || lost <= self.spare {
@@ -149,14 +151,14 @@ impl Flight {
 }
 
 impl Manners {
-    /// Nothing was sent, and nothing refused.
+    /// Nothing was sent or refused yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Counts a first flight of `zone` through the resolver at `resolver`, unless it would be one too many.
-    /// Another attempt at the same one counts again: it is as many names.
+    /// Counts a first flight of `zone` through the resolver at `resolver`, if the limits allow it. A second
+    /// attempt at the same first flight counts again, because it asks for as many names.
     ///
     /// # Errors
     /// Why it does not go by DNS.
@@ -205,7 +207,7 @@ impl Manners {
         Ok(id)
     }
 
-    /// The names of a first flight were asked for: `asked` of them, of which `spare` may be lost.
+    /// The client has asked for `asked` names of a first flight, of which `spare` may be lost.
     pub fn handle_departure(&mut self, id: FlightId, asked: usize, spare: usize, now: Instant) {
         if let Some(flight) = self.flight(id).filter(|flight| flight.state == State::Waiting) {
             (flight.asked, flight.spare, flight.at) = (asked, spare, now);
@@ -220,8 +222,8 @@ impl Manners {
         }
     }
 
-    /// One of its names was answered. Gives for how long the zone is stopped, if it is now: then no other answer to
-    /// this first flight counts.
+    /// One of its names was answered. Returns how long the zone is stopped, if this answer stops it. Then no
+    /// other answer to this first flight counts.
     pub fn handle_answer(&mut self, id: FlightId, echo: Echo, now: Instant) -> Option<Duration> {
         let flight = self.flight(id).filter(|flight| flight.is_under_way())?;
         let took = now - flight.at;
@@ -245,21 +247,22 @@ impl Manners {
         }
     }
 
-    /// The server answered a first flight before it was contacted: its names reached the front, whatever the resolver
-    /// says to the client.
+    /// The server answered a first flight before the client contacted it. So the names have reached the
+    /// front, whatever the resolver answers.
     pub fn handle_relayed(&mut self, id: FlightId) {
         if let Some(flight) = self.flight(id) {
             flight.relayed = true;
         }
     }
 
-    /// No more answers to its names are awaited. Gives for how long the zone is stopped, if it is now.
+    /// No further answers to its names are expected. Returns how long the zone is stopped, if this stops it.
     pub fn handle_end(&mut self, id: FlightId, now: Instant) -> Option<Duration> {
         let verdict = self.flight(id).filter(|flight| flight.is_under_way())?.verdict();
         self.end(id, verdict, now)
     }
 
-    /// Ends first flights whose names are late: the program ends, and answers to them will not be heard.
+    /// Ends first flights whose names are late. Call it when the program ends and will not receive further
+    /// answers.
     pub fn conclude(&mut self, now: Instant) {
         let late = self.flights.iter().filter(|flight| flight.is_late(now)).map(|flight| flight.id);
         for id in late.collect::<Vec<_>>() {
@@ -267,24 +270,24 @@ impl Manners {
         }
     }
 
-    /// Where it is stopped, or soon might be: to be remembered by [`Manners::restore`].
+    /// The places that are stopped, or that have a strike. Save them for [`Manners::restore`].
     pub fn stops(&self, now: Instant) -> impl Iterator<Item = &Stop> {
         self.stops.iter(now)
     }
 
-    /// Takes back what was remembered.
+    /// Restores a saved stop.
     pub fn restore(&mut self, stop: Stop, now: Instant) {
         self.stops.restore(stop, now);
     }
 
-    /// Whether first flights of `zone` are stopped there.
+    /// Whether first flights of `zone` are stopped with this resolver on this network.
     #[must_use]
     pub fn is_stopped(&self, zone: Zone<'_>, network: NetworkId, resolver: IpAddr, now: Instant) -> bool {
         self.stops.admit(&Place::new(network, resolver, zone), now).is_err()
     }
 
-    /// Whether names of a first flight were asked for there in the last minute. They may have used up what the resolver
-    /// grants a client.
+    /// Whether the client asked this resolver on this network for names of a first flight in the last minute.
+    /// They may have used up the limit that the resolver has for a client.
     #[must_use]
     pub fn has_asked(&self, network: NetworkId, resolver: IpAddr, now: Instant) -> bool {
         self.flights.iter().any(|flight| {
@@ -304,7 +307,7 @@ impl Manners {
                 self.stops.clear(&flight.place, flight.at);
                 return None;
             }
-            // The one that tries again after a stop has to succeed.
+            // The trial after a pause must succeed.
             Verdict::Unclear if !flight.trial => return None,
             Verdict::Unclear | Verdict::Lost => (Cause::Resolver, false),
             Verdict::Refused => (Cause::Resolver, true),

@@ -2,25 +2,25 @@
 //!
 //! | name | labels | what |
 //! |---|---|---|
-//! | `firstflight_dns_queries_total` | `transport` | messages that came, over `udp` or `tcp` |
+//! | `firstflight_dns_queries_total` | `transport` | messages received over `udp` or `tcp` |
 //! | `firstflight_dns_bytes_total` | `direction` | bytes of messages, `in` and `out` |
-//! | `firstflight_dns_answers_total` | `kind` | answers sent, those sent empty by the limit included ([`Kind::as_str`]) |
-//! | `firstflight_dns_truncated_total` | `reason` | answers sent empty to be asked for over TCP: too long (`size`), above the limit (`rate`) |
-//! | `firstflight_dns_dropped_total` | `reason` | messages without an answer: no queries (`ignored`), above the limit (`rate`), not to be written (`internal`) |
+//! | `firstflight_dns_answers_total` | `kind` | answers sent, including those that the limit made empty ([`Kind::as_str`]) |
+//! | `firstflight_dns_truncated_total` | `reason` | answers sent empty so that the resolver asks over TCP: too long (`size`), above the limit (`rate`) |
+//! | `firstflight_dns_dropped_total` | `reason` | messages without an answer: not a query (`ignored`), above the limit (`rate`), could not be written (`internal`) |
 //! | `firstflight_dns_fragments_total` | `outcome` | fragments: `taken`, `duplicate`, `late`, `conflict`, `malformed` |
-//! | `firstflight_dns_sets_total` | `outcome` | sets of fragments: `begun`, `completed`, `repaired` (of those, with the parity), `mismatch`, `expired`, `evicted` |
-//! | `firstflight_dns_sets` | | sets of fragments that are held now, those put together lately included |
-//! | `firstflight_dns_first_flights_total` | `outcome` | first flights that were whole: `relayed`, `budget`, `unknown_key`, `not_opened`, `repeated`, `failed` |
-//! | `firstflight_dns_forwarded_total` | `direction` | fragments sent to the front of the zone that owns them (`out`), and taken from others (`in`) |
-//! | `firstflight_dns_forward_dropped_total` | `reason` | fragments that were not forwarded (`budget_out`, `not_sent`) or not taken (`budget_in`), and datagrams at the port for other fronts that were dropped: `malformed`, `unknown_key`, `time`, `old_boot`, `replayed`, `behind`, `forged`, `content`, `address`, `same_number`, `too_many` |
-//! | `firstflight_dns_fronts_alive` | | fronts of the zone that are alive, this one included; 0 without others |
+//! | `firstflight_dns_sets_total` | `outcome` | sets of fragments: `begun`, `completed`, `repaired` (completed with the parity), `mismatch`, `expired`, `evicted` |
+//! | `firstflight_dns_sets` | | sets of fragments in the table now, including those completed recently |
+//! | `firstflight_dns_first_flights_total` | `outcome` | complete first flights: `relayed`, `budget`, `unknown_key`, `not_opened`, `repeated`, `failed` |
+//! | `firstflight_dns_forwarded_total` | `direction` | fragments sent to the front of the zone that owns them (`out`), and accepted from others (`in`) |
+//! | `firstflight_dns_forward_dropped_total` | `reason` | fragments that were not forwarded (`budget_out`, `not_sent`) or not accepted (`budget_in`), and datagrams at the port for other fronts that were dropped: `malformed`, `unknown_key`, `time`, `old_boot`, `replayed`, `behind`, `forged`, `content`, `address`, `same_number`, `too_many` |
+//! | `firstflight_dns_fronts_alive` | | fronts of the zone that are alive, including this one; 0 without others |
 //!
-//! And those of a server that fronts elsewhere relay to ([`RelayPublisher`]):
+//! The counts of a server to which fronts on other machines relay ([`RelayPublisher`]):
 //!
 //! | name | labels | what |
 //! |---|---|---|
-//! | `firstflight_relay_datagrams_total` | `outcome` | datagrams: `taken`, and those dropped, by why: `malformed`, `unknown_key`, `time`, `old_boot`, `replayed`, `behind`, `forged`, `content`, `too_many` |
-//! | `firstflight_relay_clock_checks_total` | `outcome` | datagrams with a wrong time that were opened to see whether the front's clock is wrong: `genuine`, `forged` |
+//! | `firstflight_relay_datagrams_total` | `outcome` | datagrams: `taken`, and those dropped, by reason: `malformed`, `unknown_key`, `time`, `old_boot`, `replayed`, `behind`, `forged`, `content`, `too_many` |
+//! | `firstflight_relay_clock_checks_total` | `outcome` | datagrams with a wrong time that were opened to check the front's clock: `genuine`, `forged` |
 
 use crate::forward::ForwardCounters;
 use crate::front::{FrontCounters, Kind};
@@ -42,7 +42,7 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// A publisher for the service with this handle; nothing is published yet.
+    /// A publisher for the service with this handle. Nothing is published yet.
     #[must_use]
     pub fn new(handle: FrontHandle) -> Self {
         Self { handle, published: Default::default() }
@@ -60,12 +60,12 @@ impl Publisher {
     }
 }
 
-/// Publishes the counts of what a server takes from fronts elsewhere.
+/// Publishes the counts of a server that accepts datagrams from fronts on other machines.
 #[derive(Debug, Default)]
 pub struct RelayPublisher(RelayCounters);
 
 impl RelayPublisher {
-    /// Nothing is published yet.
+    /// A publisher that has not published anything yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -150,7 +150,7 @@ fn counts((front, table, forward): &Counters) -> Vec<Count> {
     counts
 }
 
-/// Datagrams that were dropped, by why.
+/// Datagrams that were dropped, by reason.
 const fn dropped_datagrams(of: &RelayCounters) -> [(&'static str, u64); 9] {
     [
         ("malformed", of.malformed),
@@ -176,14 +176,15 @@ fn relay_counts(relay: &RelayCounters) -> Vec<Count> {
     datagrams.chain(checks).map(count).collect()
 }
 
-/// Tells the recorder of the [`metrics`] crate what the names of a [`RelayPublisher`] mean. Once is enough.
+/// Describes the names of a [`RelayPublisher`] to the recorder of the [`metrics`] crate. One call is
+/// sufficient.
 pub fn describe_relay() {
     for count in relay_counts(&RelayCounters::default()) {
         describe_counter!(count.name, Unit::Count, count.says);
     }
 }
 
-/// Tells the recorder of the [`metrics`] crate what the names mean. Once is enough.
+/// Describes the names to the recorder of the [`metrics`] crate. One call is sufficient.
 pub fn describe() {
     for count in counts(&Default::default()) {
         let unit = if count.name.contains("bytes") { Unit::Bytes } else { Unit::Count };

@@ -3,32 +3,32 @@
 use firstflight_wire::asap::Zone;
 use hickory_proto::rr::Name;
 
-/// Longest name, octets (RFC 1035 §2.3.4).
+/// The longest name, octets (RFC 1035 §2.3.4).
 pub(crate) const MAX_NAME: usize = 255;
 /// Octets of a DNS message's header.
 pub(crate) const HEADER: usize = 12;
-/// Type and class behind a question's name.
+/// Octets of the type and class after a question's name.
 pub(crate) const TYPE_AND_CLASS: usize = 4;
 
-/// Where a name is.
+/// The position of a name in relation to a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Position<'a> {
-    /// Not in the zone.
+    /// It is not in the zone.
     Outside,
-    /// It is the zone's own.
+    /// It is the zone's own name.
     Apex,
-    /// One label below, and this label: what a fragment can be.
+    /// It is one label below the zone's name, and this is the label. Only such a name can be a fragment.
     Child(&'a [u8]),
-    /// More than one label below.
+    /// It is more than one label below.
     Deeper,
 }
 
-/// The uncompressed wire form of a name, in lower case: what a [`Zone`] is made of.
+/// The uncompressed wire form of a name, in lower case, as a [`Zone`] needs it.
 #[must_use]
 pub fn wire_form(name: &Name) -> Vec<u8> {
     let mut wire = Vec::with_capacity(MAX_NAME);
     for label in name {
-        // A label has 63 octets at most.
+        // A label has at most 63 octets.
         wire.push(label.len() as u8);
         wire.extend(label.iter().map(u8::to_ascii_lowercase));
     }
@@ -36,7 +36,7 @@ pub fn wire_form(name: &Name) -> Vec<u8> {
     wire
 }
 
-/// Where `name`, in wire form, is in relation to `zone`. Letters match in either case (RFC 4343).
+/// The position of `name`, in wire form, in relation to `zone`. Letters match in either case (RFC 4343).
 #[must_use]
 pub fn position<'a>(name: &'a [u8], zone: Zone<'_>) -> Position<'a> {
     let zone = zone.as_bytes();
@@ -59,8 +59,8 @@ pub fn position<'a>(name: &'a [u8], zone: Zone<'_>) -> Position<'a> {
     }
 }
 
-/// The only question of `message` as it stands there: name, type and class. `None` if its name is compressed,
-/// too long or incomplete.
+/// The only question of `message`, as its octets: name, type and class. `None` if its name is compressed, too
+/// long or incomplete.
 pub(crate) fn question(message: &[u8]) -> Option<&[u8]> {
     let rest = message.get(HEADER..)?;
     let mut at = 0;
@@ -109,7 +109,7 @@ mod tests {
         {
             assert_eq!(position(outside, zone()), Position::Outside, "{outside:?}");
         }
-        // Octets that look like the zone, within a label.
+        // Octets inside a label that look like the zone.
         assert_eq!(position(b"\x0aa\x01f\x03xyz\x03co\x01m\x00", zone()), Position::Outside);
     }
 

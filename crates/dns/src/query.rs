@@ -16,9 +16,9 @@ use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 use hickory_proto::serialize::binary::{BinEncodable, BinEncoder};
 use rand_core::CryptoRng;
 
-/// Payload that the front says it takes over UDP: no fragments of IP (DNS Flag Day 2020).
+/// The UDP payload that the front advertises. It avoids IP fragments (DNS Flag Day 2020).
 const UDP_PAYLOAD: u16 = 1232;
-/// What everybody takes over UDP (RFC 1035 §4.2.1).
+/// The UDP payload that every host accepts (RFC 1035 §4.2.1).
 const MIN_PAYLOAD: u16 = 512;
 
 /// A client's question for one fragment.
@@ -31,7 +31,7 @@ impl FragmentQuery {
     /// Asks for the addresses (type A) of `label` below `zone`, recursively. `id` is random.
     ///
     /// # Errors
-    /// [`MessageError::Encode`]: never with a label as [`Fragments`](crate::Fragments) makes them.
+    /// [`MessageError::Encode`], but never with a label from [`Fragments`](crate::Fragments).
     pub fn new(id: u16, label: &[u8; LABEL], zone: Zone<'_>) -> Result<Self, MessageError> {
         let name = Name::from_labels(core::iter::once(&label[..]).chain(zone.labels()))
             .map_err(|_| MessageError::Encode)?;
@@ -41,8 +41,8 @@ impl FragmentQuery {
         Ok(Self { message: message.to_vec().map_err(|_| MessageError::Encode)? })
     }
 
-    /// The questions for all of `fragments`. Their ids are random and no two are alike: an answer is told by its id,
-    /// and one that is taken for another question's looks mangled.
+    /// The questions for all of `fragments`. Their ids are random and all different: the id assigns an answer
+    /// to its question, and an answer that is assigned to another question looks mangled.
     ///
     /// # Errors
     /// As [`FragmentQuery::new`].
@@ -71,11 +71,11 @@ impl FragmentQuery {
         &self.message
     }
 
-    /// What `message`, from the resolver that was asked, says to this question; `None` if it is no answer to
-    /// it.
+    /// What `message`, from the resolver that was asked, answers to this question. `None` if it is not an
+    /// answer to it.
     #[must_use]
     pub fn read_answer(&self, message: &[u8]) -> Option<Echo> {
-        // Before anything is read: an answer to this question, by its id and the QR bit.
+        // Check the id and the QR bit before parsing: it must be an answer to this question.
         let (id, flags) = (message.get(..2)?, message.get(2)?);
         if self.message.get(..2)? != id || flags & 0x80 == 0 {
             return None;
@@ -101,33 +101,33 @@ impl FragmentQuery {
 /// How a fragment was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Echo {
-    /// As it was asked.
+    /// The question came back unchanged.
     Answered,
-    /// As it was asked, and without an address: this is no carriage zone (any more).
+    /// The question came back unchanged, but without an address: this is not a carriage zone (any more).
     Empty,
-    /// The answer was cut. The resolver was told to ask again over TCP, or the client is.
+    /// The answer was truncated, which tells the resolver or the client to ask again over TCP.
     Truncated,
-    /// With an error: this response code.
+    /// The answer has an error, with this response code.
     Failed(u16),
-    /// The question came back as another one: octets are changed on the way.
+    /// The question came back changed, so octets are changed on the way.
     Mangled,
 }
 
-/// What an answer says of the way to the front (section 10).
+/// What an answer shows about the way to the front (section 10).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meaning {
-    /// The resolver takes such names.
+    /// The resolver accepts such names.
     Carried,
     /// The name was lost between the resolver and the front: resolvers report it with SERVFAIL.
     Lost,
-    /// There is no such carriage zone. Says nothing of the resolver.
+    /// There is no such carriage zone. It proves nothing about the resolver.
     NoZone,
     /// The resolver refuses such names, or cannot carry them.
     Refused,
 }
 
 impl Echo {
-    /// What it says of the way to the front.
+    /// What it shows about the way to the front.
     #[must_use]
     pub fn meaning(self) -> Meaning {
         match self {
@@ -147,17 +147,17 @@ pub struct Question {
     metadata: Metadata,
     edns: Option<Edns>,
     query: Query,
-    /// Name, type and class as they came.
+    /// Name, type and class as they were received.
     raw: Vec<u8>,
 }
 
 impl Question {
-    /// Reads a query with one question, which is the whole of `message`.
+    /// Parses a query with one question, which must fill `message` completely.
     ///
     /// # Errors
     /// [`MessageError::NotAQuery`], [`MessageError::Malformed`]: drop it. The sender is at fault.
     pub fn parse(message: &[u8]) -> Result<Self, MessageError> {
-        // Before the rest is read, which may be long.
+        // Check this before the rest, which may be long.
         if message.get(2).is_none_or(|flags| flags & 0x80 != 0) {
             return Err(MessageError::NotAQuery);
         }
@@ -173,26 +173,26 @@ impl Question {
         }
     }
 
-    /// The name that is asked for, as it came, in wire form.
+    /// The name of the question as it was received, in wire form.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         name(&self.raw)
     }
 
-    /// Where that name is in relation to `zone`.
+    /// The position of that name in relation to `zone`.
     #[must_use]
     pub fn position(&self, zone: Zone<'_>) -> Position<'_> {
         position(self.name(), zone)
     }
 
-    /// Whether addresses are asked for: type A, class IN. Only that carries fragments.
+    /// Whether the question is for addresses: type A, class IN. Only such questions carry fragments.
     #[must_use]
     pub fn asks_for_a(&self) -> bool {
         self.query.query_type() == RecordType::A && self.query.query_class() == DNSClass::IN
     }
 
-    /// The authoritative answer with these addresses, TTL 0; without any, and to other types, that there is
-    /// nothing of the kind. The question is in it octet for octet.
+    /// The authoritative answer with these addresses, TTL 0. Without addresses, and for other types, it says
+    /// that there are no such records. It contains the question octet for octet.
     ///
     /// # Errors
     /// [`MessageError::Encode`] for more than [`Question::MAX_ADDRESSES`]: the caller is at fault.
@@ -210,10 +210,11 @@ impl Question {
         self.encode(&answer)
     }
 
-    /// The most addresses in one answer: it stays below 512 octets, which everybody takes over UDP.
+    /// The most addresses in one answer. It stays below 512 octets, which every host accepts over UDP.
     pub const MAX_ADDRESSES: usize = 8;
 
-    /// The answer "ask again over TCP", by which a limit of the rate of answers spares who really asks.
+    /// The answer "ask again over TCP". With it, a limit of the rate of answers does not affect genuine
+    /// resolvers.
     ///
     /// # Errors
     /// [`MessageError::Encode`]: never.
@@ -224,17 +225,17 @@ impl Question {
         self.encode(&answer)
     }
 
-    /// What is asked for: name, type and class.
+    /// The question: name, type and class.
     pub(crate) const fn asked(&self) -> &Query {
         &self.query
     }
 
-    /// Whether it has EDNS of a version that nobody knows yet: the answer can only say so.
+    /// Whether it has EDNS of an unknown version. The answer can only say so.
     pub(crate) fn is_of_unknown_version(&self) -> bool {
         self.edns.as_ref().is_some_and(|edns| edns.version() > 0)
     }
 
-    /// The longest answer over UDP that who asked takes, and that needs no fragments of IP, octets.
+    /// The longest answer over UDP that the resolver accepts and that needs no IP fragments, octets.
     pub(crate) fn max_payload(&self) -> u16 {
         self.edns.as_ref().map_or(MIN_PAYLOAD, |edns| edns.max_payload().clamp(MIN_PAYLOAD, UDP_PAYLOAD))
     }
@@ -248,8 +249,8 @@ impl Question {
         self.encode(&answer)
     }
 
-    /// What a zone says, in `max` octets at most, and whether it was cut to them (RFC 2181 §9): what helps is left
-    /// out first, but not what a referral is of no use without (RFC 9471 §3.1).
+    /// The answer of a zone in at most `max` octets, and whether it was truncated (RFC 2181 §9). Additional
+    /// records are left out first, but not in a referral, which needs them (RFC 9471 §3.1).
     pub(crate) fn tell(&self, found: Found, max: u16) -> Result<(Vec<u8>, bool), MessageError> {
         let mut answer = self.response();
         answer.metadata.authoritative = found.kind != FoundKind::Referral;
@@ -276,11 +277,11 @@ impl Question {
         Ok((self.encode(&cut)?, true))
     }
 
-    /// An answer with nothing in it.
+    /// An empty answer.
     fn response(&self) -> Message {
         let mut answer = Message::new(self.metadata.id, MessageType::Response, OpCode::Query);
         answer.metadata = Metadata::response_from_request(&self.metadata);
-        // It validates nothing (RFC 4035 §3.1.6).
+        // The server does not validate (RFC 4035 §3.1.6).
         answer.metadata.checking_disabled = false;
         answer.add_query(self.query.clone());
         if let Some(asked) = &self.edns {
@@ -301,7 +302,7 @@ impl Question {
         let mut encoder = BinEncoder::new(&mut bytes);
         encoder.set_max_size(u16::MAX);
         answer.emit(&mut encoder).map_err(|_| MessageError::Encode)?;
-        // The library writes names as they were; that it does is not promised.
+        // The library writes names unchanged, but does not guarantee it.
         if question(&bytes).is_none_or(|echoed| echoed.len() != self.raw.len()) {
             return Err(MessageError::Encode);
         }
@@ -315,9 +316,9 @@ impl Question {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MessageError {
-    /// It is an answer, or no ordinary query. The sender is at fault.
+    /// It is an answer, or not an ordinary query. The sender is at fault.
     NotAQuery,
-    /// It cannot be read, or has not one question. The sender is at fault.
+    /// It cannot be parsed, or does not have exactly one question. The sender is at fault.
     Malformed,
     /// It cannot be written. The caller is at fault.
     Encode,

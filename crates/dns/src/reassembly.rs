@@ -1,4 +1,4 @@
-//! Fragments put together again, in bounded memory (`docs/spec/dns-carriage.md`, section 7).
+//! Reassembles fragments, in bounded memory (`docs/spec/dns-carriage.md`, section 7).
 
 mod holders;
 
@@ -17,15 +17,16 @@ use rand_core::Rng;
 
 /// No set.
 const NONE: u32 = u32::MAX;
-/// Sets that are too old and are removed with one fragment; one comes at most, so they do not pile up.
+/// How many expired sets are removed for each fragment. A fragment adds at most one set, so they do not
+/// accumulate.
 const EXPIRED_AT_ONCE: usize = 8;
-/// A resolver's network has at most this part of a table that is more than half full.
+/// In a table that is more than half full, a resolver's network has at most one part in `SHARE`.
 const SHARE: usize = 16;
 
-/// How much is kept, and for how long.
+/// The limits of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReassemblyLimits {
-    /// Sets of fragments.
+    /// The most sets of fragments.
     pub sets: NonZeroU16,
     /// How long after its first fragment a set is forgotten.
     pub lifetime: Duration,
@@ -38,20 +39,20 @@ impl Default for ReassemblyLimits {
     }
 }
 
-/// What became of a fragment.
+/// The result for a fragment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reassembled {
-    /// Others are missing.
+    /// Other fragments of the set are missing.
     Waiting,
-    /// It was the last one that was missing, and they belong together.
+    /// It was the last missing one, and the fragments belong together.
     Complete(Box<Sealed>),
-    /// It was there before.
+    /// It was received before.
     Duplicate,
-    /// All were there before.
+    /// The set was completed before.
     Late,
-    /// Another one was there before for its place: it is ignored.
+    /// A different fragment occupies its position, so it is ignored.
     Conflict,
-    /// It was the last one that was missing, and they do not belong together: all are forgotten.
+    /// It was the last missing one, but the fragments do not belong together. All are forgotten.
     Mismatch,
 }
 
@@ -59,23 +60,23 @@ pub enum Reassembled {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ReassemblyCounters {
-    /// Fragments that came.
+    /// Fragments received.
     pub fragments: u64,
     /// Sets begun.
     pub sets: u64,
-    /// Sets put together.
+    /// Sets completed.
     pub completed: u64,
-    /// Of those, with the parity for one that was lost.
+    /// Completed sets in which the parity replaced a lost fragment.
     pub repaired: u64,
-    /// Fragments that were there before.
+    /// Fragments that were received before.
     pub duplicates: u64,
-    /// Fragments of sets that were put together before.
+    /// Fragments of sets that were completed before.
     pub late: u64,
-    /// Fragments that another one was there before for.
+    /// Fragments whose position a different fragment occupied.
     pub conflicts: u64,
     /// Sets whose fragments did not belong together.
     pub mismatches: u64,
-    /// Sets forgotten unfinished because their time was over.
+    /// Incomplete sets forgotten because their time had passed.
     pub expired: u64,
     /// Sets forgotten because the table was full.
     pub evicted_full: u64,
@@ -89,21 +90,21 @@ struct Set {
     bodies: [[u8; BODY]; MAX_FRAGMENTS + 1],
     expires: Instant,
     standing: Standing,
-    /// The neighbours in the order of age.
+    /// The indexes of the neighbours in the order of age.
     older: u32,
     newer: u32,
     id: FragmentId,
-    /// A bit for each body that is there; the parity's is that of `count`.
+    /// A bit for each body that was received. The parity has bit number `count`.
     have: u16,
     count: u8,
-    /// It was put together: what still comes is late.
+    /// It was completed, so further fragments are late.
     done: bool,
 }
 
 const _: () = assert!(size_of::<Set>() <= 520);
 
 impl Set {
-    /// The bit and place of a part.
+    /// The bit and index of a part.
     const fn place(&self, part: Part) -> usize {
         match part {
             Part::Data(index) => index as usize,
@@ -111,7 +112,7 @@ impl Set {
         }
     }
 
-    /// Everything that was sealed, and whether the parity helped; `None` if a body is missing yet.
+    /// The sealed bytes, and whether the parity was used. `None` if a body is still missing.
     fn join(&mut self) -> Option<(Option<Sealed>, bool)> {
         let all = (1_u16 << self.count) - 1;
         let lost = (all & !self.have).trailing_zeros() as usize;
@@ -133,9 +134,9 @@ impl Set {
 
 /// A table of sets of fragments.
 ///
-/// Anybody can fill it, through any resolver, and whoever sees a fragment can send wrong ones first: so it never
-/// holds more than its limits say, all that a fragment costs is O(1), and nothing else depends on it. A flood
-/// costs first flights their shortcut and nobody an answer.
+/// An attacker can fill it through any resolver, and an attacker who sees a fragment can send wrong ones
+/// first. So it never holds more than its limits, the cost of a fragment is O(1), and nothing else depends on
+/// it. In a flood first flights go the direct way, but every query is still answered.
 #[derive(Debug)]
 pub struct Reassembly {
     limits: ReassemblyLimits,
@@ -174,25 +175,25 @@ impl Reassembly {
         }
     }
 
-    /// Sets in the table, those put together lately included.
+    /// Sets in the table, including those completed recently.
     #[must_use]
     pub fn len(&self) -> usize {
         self.sets.len() - self.free.len()
     }
 
-    /// Whether it has none.
+    /// Whether the table is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Networks of resolvers that sets in the table came through.
+    /// The number of resolver networks that the sets in the table came through.
     #[must_use]
     pub fn resolvers(&self) -> usize {
         self.holders.len()
     }
 
-    /// Memory that it has taken and not given back, bytes.
+    /// Memory that the table has allocated, bytes.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         let Self { index, sets, free, holders, .. } = self;
@@ -202,24 +203,25 @@ impl Reassembly {
             + holders.heap_bytes()
     }
 
-    /// What happened so far.
+    /// The counts so far.
     #[must_use]
     pub const fn counters(&self) -> &ReassemblyCounters {
         &self.counters
     }
 
-    /// When the oldest set is to be forgotten.
+    /// When the oldest set expires.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         self.sets.get(self.oldest as usize).map(|set| set.expires)
     }
 
-    /// Forgets the sets whose time is over. Nobody must call it: fragments do the same, a few at a time.
+    /// Forgets the expired sets. Calling it is optional, because each fragment also removes a few.
     pub fn handle_time(&mut self, now: Instant) {
         while self.expire(now) {}
     }
 
-    /// A fragment came through the resolver at `from`. `rng` chooses what is forgotten when there is no room.
+    /// Handles a fragment that came through the resolver at `from`. `rng` chooses what is forgotten when
+    /// there is no room.
     pub fn handle_fragment(
         &mut self,
         fragment: &Fragment,
@@ -291,14 +293,15 @@ impl Reassembly {
         }
     }
 
-    /// Makes room for a set of `from`: of its own if it has its share, else of who has the most.
+    /// Makes room for a set of `from`. Removes sets of `from` if it has reached its share, otherwise a set of
+    /// the network with the most sets.
     fn make_room(&mut self, from: Prefix, rng: &mut impl Rng) {
         let capacity = usize::from(self.limits.sets.get());
         let share = (capacity / SHARE).max(1);
         if self.len() > capacity / 2
             && let Some(own) = self.holders.find(from)
         {
-            // Two for one, so that who had more while there was room comes down to its share.
+            // Remove two for one new set, so that a network that has more than its share comes down to it.
             for _ in 0..2 {
                 if self.holders.sets(own).len() >= share && self.evict(own, rng) {
                     self.counters.evicted_share += 1;
@@ -316,7 +319,7 @@ impl Reassembly {
     /// Forgets a random set of `holder`.
     fn evict(&mut self, holder: u32, rng: &mut impl Rng) -> bool {
         let sets = self.holders.sets(holder);
-        // The remainder's bias is 2⁻⁵⁰ at most.
+        // The bias of the remainder is at most 2⁻⁵⁰.
         let chosen = rng.next_u64().checked_rem(sets.len() as u64).and_then(|n| sets.get(n as usize));
         match chosen.copied() {
             Some(at) => {
@@ -327,7 +330,7 @@ impl Reassembly {
         }
     }
 
-    /// Forgets the oldest set if its time is over.
+    /// Forgets the oldest set if it has expired.
     fn expire(&mut self, now: Instant) -> bool {
         let over = self.sets.get(self.oldest as usize).is_some_and(|set| set.expires <= now);
         if over {
@@ -336,7 +339,7 @@ impl Reassembly {
         over
     }
 
-    /// Forgets a set whose time is over.
+    /// Forgets an expired set.
     fn end(&mut self, at: u32) {
         if self.sets.get(at as usize).is_some_and(|set| !set.done) {
             self.counters.expired += 1;
@@ -349,7 +352,7 @@ impl Reassembly {
         self.index.find(hash(&self.hasher, id), same).copied()
     }
 
-    /// A new set for this fragment, still without it; the newest of all.
+    /// Adds a new set for this fragment, without the fragment itself. It is the newest set.
     fn insert(&mut self, fragment: &Fragment, from: Prefix, now: Instant) -> u32 {
         let at = self.free.pop().unwrap_or(self.sets.len() as u32);
         let set = Set {

@@ -1,9 +1,9 @@
-//! From the front, which opens first flights, to the server that they are for (`docs/spec/dns-carriage.md`,
+//! Relay datagrams from the front, which opens first flights, to their server (`docs/spec/dns-carriage.md`,
 //! section 9).
 //!
-//! The front does not send in the client's name: networks filter that (BCP 38), and it would be an open
-//! spoofer. It hands over what it opened in a datagram that only it can have made. Fronts send each other datagrams of
-//! the same form ([`forward`](crate::forward)).
+//! The front does not send with the client's source address: networks filter such packets (BCP 38), and the
+//! front would be an open spoofer. It hands over each opened first flight in a datagram that only it can have
+//! made. Fronts send each other datagrams of the same form ([`forward`](crate::forward)).
 
 mod clocks;
 mod receiver;
@@ -28,7 +28,7 @@ use zeroize::Zeroizing;
 
 const MAGIC: [u8; 2] = [0xff, 0x52];
 pub(crate) const HEAD: usize = 22;
-/// What stands in front of connection information, encrypted.
+/// The encrypted bytes before the connection information.
 pub(crate) const INNER_HEAD: usize = 20 + ReplyKey::LEN;
 pub(crate) const TAG: usize = 16;
 const NONCE: core::ops::Range<usize> = 4..16;
@@ -40,7 +40,7 @@ pub const MAX_RELAY: usize = HEAD + INNER_HEAD + ConnectionInfo::MAX_LEN + TAG;
 /// How far a datagram's time may be from the server's, milliseconds.
 pub const RELAY_WINDOW_MS: u64 = 5_000;
 
-/// What a datagram is for.
+/// The purpose of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A first flight for a server.
@@ -56,12 +56,13 @@ impl Kind {
     }
 }
 
-/// A key that one front and one server share, or the fronts of a zone. Zeroised when dropped, never printed.
+/// A key that one front and one server share, or that the fronts of a zone share. Zeroised when dropped,
+/// never printed.
 #[derive(Clone)]
 pub struct RelayKey(Zeroizing<[u8; 32]>);
 
 impl RelayKey {
-    /// A new key from a generator fit for keys.
+    /// A new key from a cryptographic random generator.
     #[must_use]
     pub fn generate(rng: &mut impl CryptoRng) -> Self {
         let mut bytes = Zeroizing::new([0; 32]);
@@ -75,16 +76,16 @@ impl RelayKey {
         Self(Zeroizing::new(*bytes))
     }
 
-    /// The bytes. They are the secret: only for key files.
+    /// The bytes. They are the secret: use them only for key files.
     #[must_use]
     pub fn to_bytes(&self) -> Zeroizing<[u8; 32]> {
         self.0.clone()
     }
 
-    /// What fronts use among themselves in the place of this key, so that a key file that is used for both purposes by
-    /// mistake uses no nonce twice.
+    /// The derived key that fronts use among themselves instead of this key. So a key file that is used for
+    /// both purposes by mistake does not use a nonce twice.
     pub(crate) fn for_fronts(&self) -> Self {
-        // Keys of any length are taken.
+        // HMAC accepts keys of any length.
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&*self.0) else { return self.clone() };
         mac.update(&FORWARD);
         Self(Zeroizing::new(mac.finalize().into_bytes().into()))
@@ -96,7 +97,7 @@ impl RelayKey {
 }
 
 impl PartialEq for RelayKey {
-    /// In constant time.
+    /// Compares in constant time.
     fn eq(&self, other: &Self) -> bool {
         self.0.as_slice().ct_eq(other.0.as_slice()).into()
     }
@@ -110,13 +111,14 @@ impl fmt::Debug for RelayKey {
     }
 }
 
-/// When a front started: Unix seconds, strictly larger than at its last start. With it no nonce is used twice.
+/// The start of a front: Unix seconds, strictly larger than at its last start. It ensures that no nonce is
+/// used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Boot(pub u32);
 
 impl Boot {
-    /// For a start at `now`, Unix seconds, after one with `last`; `None` when there are no larger ones left.
-    /// The caller must have written it down for the next time before it sends anything.
+    /// The number for a start at `now`, Unix seconds, after one with `last`. `None` if there are no larger
+    /// numbers left. The caller must save it for the next start before it sends anything.
     #[must_use]
     pub fn after(last: Option<Self>, now: u32) -> Option<Self> {
         match last {
@@ -126,7 +128,8 @@ impl Boot {
     }
 }
 
-/// One sender of a front. Not `Clone`: two with the same numbers would use nonces twice.
+/// One sender of a front. It is not `Clone`, because two senders with the same numbers would use nonces
+/// twice.
 pub struct RelaySender {
     cipher: ChaCha20Poly1305,
     key_id: u8,
@@ -136,18 +139,20 @@ pub struct RelaySender {
 }
 
 impl RelaySender {
-    /// Sends under `key`, which the server knows as `key_id`. `front` is this thread's among all that have the
-    /// key.
+    /// Sends under `key`, which the server knows as `key_id`. `front` is the number of this sender, unique
+    /// among all that have the key.
     #[must_use]
     pub fn new(key: &RelayKey, key_id: u8, front: u16, boot: Boot) -> Self {
         Self { cipher: key.cipher(), key_id, front, boot, sequence: 0 }
     }
 
-    /// Writes the datagram with `ci`, which came through the resolver at `resolver`, at the front of `out` and
-    /// returns its length. `unix_ms` is the wall clock's time. [`MAX_RELAY`] bytes are always enough.
+    /// Writes the datagram with `ci`, which came through the resolver at `resolver`, to the beginning of
+    /// `out`, and returns its length. `unix_ms` is the wall clock's time. [`MAX_RELAY`] bytes are always
+    /// sufficient.
     ///
     /// # Errors
-    /// [`RelayError::Exhausted`] after 2⁴⁸ datagrams: start anew. [`RelayError::Emit`]: the caller is at fault.
+    /// [`RelayError::Exhausted`] after 2⁴⁸ datagrams: restart the front. [`RelayError::Emit`]: the caller is
+    /// at fault.
     pub fn emit(
         &mut self,
         ci: &ConnectionInfo<'_>,
@@ -166,7 +171,8 @@ impl RelaySender {
         self.seal(Kind::Relay, plain, unix_ms, out)
     }
 
-    /// Seals `plain` into a datagram at the front of `out` and returns the datagram's length: [`HEAD`] and [`TAG`] more.
+    /// Seals `plain` into a datagram at the beginning of `out`, and returns the datagram's length, which is
+    /// [`HEAD`] and [`TAG`] more than that of `plain`.
     pub(crate) fn seal(
         &mut self,
         kind: Kind,
@@ -192,7 +198,7 @@ impl RelaySender {
         let (text, place) = rest.split_last_chunk_mut::<TAG>().ok_or(too_small)?;
         let nonce = nonce(head).ok_or(too_small)?;
         let pair = InOutBuf::new(plain, text).map_err(|_| too_small)?;
-        // The number is used up, whatever happens.
+        // The number is used up, even if sealing fails.
         self.sequence += 1;
         let tag = self.cipher.encrypt_inout_detached(&nonce, head, pair).map_err(|_| too_small)?;
         place.copy_from_slice(&tag);

@@ -30,14 +30,15 @@ pub struct Sealed {
 }
 
 impl Sealed {
-    /// What the seal adds, bytes.
+    /// How many bytes the seal adds.
     pub const OVERHEAD: usize = 1 + ENC + TAG;
-    /// The most that eight fragments carry behind the length, bytes.
+    /// The longest sealed bytes that fit into eight fragments after the length, bytes.
     pub const MAX: usize = crate::fragment::MAX_FRAGMENTS * crate::fragment::BODY - 2;
-    /// The shortest: IPv4 without data, bytes.
+    /// The shortest sealed connection information, bytes: IPv4 without data.
     pub const MIN: usize = ConnectionInfo::MIN_LEN + Self::OVERHEAD;
 
-    /// These bytes; `None` if nothing sealed is so long. Whether they open is said by [`CarriageKeys::open`].
+    /// Sealed connection information of these bytes. `None` if their length is not possible.
+    /// [`CarriageKeys::open`] checks whether they can be opened.
     ///
     /// [`CarriageKeys::open`]: crate::CarriageKeys::open
     #[must_use]
@@ -56,7 +57,7 @@ impl Sealed {
         self.bytes.get(..usize::from(self.len)).unwrap_or_default()
     }
 
-    /// Number of the key that it is sealed to.
+    /// The number of the key that it is sealed to.
     #[must_use]
     pub const fn key_id(&self) -> u8 {
         self.bytes[0]
@@ -81,11 +82,11 @@ impl fmt::Debug for Sealed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SealError {
-    /// The request does not fit into eight fragments: it goes the direct way only.
+    /// The request does not fit into eight fragments, so it goes only the direct way.
     TooLong,
-    /// The address is an IPv4-mapped one: the caller is at fault.
+    /// The address is IPv4-mapped. The caller is at fault.
     Address,
-    /// The server published a key that is none: treat its parameter as absent.
+    /// The server published an invalid key: treat its parameter as absent.
     BadKey,
 }
 
@@ -101,7 +102,8 @@ impl fmt::Display for SealError {
 
 impl core::error::Error for SealError {}
 
-/// What a seal is bound to beside the key: the context and the carriage zone. Returns its length.
+/// Writes the data that a seal is bound to in addition to the key: the context and the carriage zone. Returns
+/// its length.
 fn info(zone: Zone<'_>, out: &mut [u8; 32 + Zone::MAX]) -> usize {
     let zone = zone.as_bytes();
     let (context, rest) = out.split_at_mut(32);
@@ -156,19 +158,19 @@ pub fn seal(
 pub struct CarriageKey(<X25519HkdfSha256 as Kem>::PrivateKey);
 
 impl CarriageKey {
-    /// A new key from a generator fit for keys.
+    /// A new key from a cryptographic random generator.
     #[must_use]
     pub fn generate(rng: &mut impl CryptoRng) -> Self {
         Self(X25519HkdfSha256::gen_keypair_with_rng(rng).0)
     }
 
-    /// The key of these 32 bytes (RFC 7748 §5: clamped); `None` for what the library does not take.
+    /// The key of these 32 bytes (RFC 7748 §5: clamped). `None` if the library does not accept them.
     #[must_use]
     pub fn from_bytes(bytes: &[u8; 32]) -> Option<Self> {
         Deserializable::from_bytes(bytes).ok().map(Self)
     }
 
-    /// The bytes. They are the secret: only for key files.
+    /// The bytes. They are the secret: use them only for key files.
     #[must_use]
     pub fn to_bytes(&self) -> Zeroizing<[u8; 32]> {
         let mut bytes = Zeroizing::new([0; 32]);
@@ -176,13 +178,13 @@ impl CarriageKey {
         bytes
     }
 
-    /// The public half, to be published.
+    /// The public half, to publish.
     #[must_use]
     pub fn public(&self) -> [u8; 32] {
         X25519HkdfSha256::sk_to_pk(&self.0).to_bytes().into()
     }
 
-    /// Opens what was sealed to this key with number `sealed.key_id()`.
+    /// Opens connection information that was sealed to this key with number `sealed.key_id()`.
     pub(crate) fn open<'b>(
         &self,
         zone: Zone<'_>,
@@ -216,11 +218,11 @@ impl fmt::Debug for CarriageKey {
     }
 }
 
-/// Where something is opened into. Zeroised when dropped: it holds what somebody asked for.
+/// The buffer for opened bytes. Zeroised when dropped, because it holds the client's request.
 pub struct OpenBuffer(Zeroizing<[u8; crate::relay::INNER_HEAD + ConnectionInfo::MAX_LEN]>);
 
 impl OpenBuffer {
-    /// An empty one.
+    /// An empty buffer.
     #[must_use]
     pub fn new() -> Self {
         Self(Zeroizing::new([0; crate::relay::INNER_HEAD + ConnectionInfo::MAX_LEN]))
@@ -247,7 +249,7 @@ impl fmt::Debug for OpenBuffer {
     }
 }
 
-/// Why something sealed does not open: the sender is at fault, or uses an old parameter.
+/// Why sealed connection information cannot be opened. The sender is at fault, or uses an old parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -255,7 +257,7 @@ pub enum OpenError {
     UnknownKey,
     /// It was not sealed to this key for this zone, or was changed.
     Forged,
-    /// It opens, and holds no connection information.
+    /// It opens, but does not contain connection information.
     Malformed(ParseError),
 }
 

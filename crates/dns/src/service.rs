@@ -1,5 +1,5 @@
-//! A front on sockets: UDP and TCP on the same addresses, UDP to the servers, unless it is one itself, and UDP to the
-//! other fronts of the zone, if there are any.
+//! Runs a front on sockets: UDP and TCP on the same addresses, UDP to the servers unless the front is a part
+//! of one, and UDP to the other fronts of the zone, if there are any.
 
 mod fronts;
 
@@ -24,7 +24,7 @@ use tokio::net::UdpSocket;
 
 pub use firstflight_service::secure_rng;
 
-/// What resolvers are allowed over TCP unless somebody says otherwise.
+/// The default limits for resolvers over TCP.
 pub const STREAM_LIMITS: StreamLimits = StreamLimits::per_client(32);
 
 /// Unix time, milliseconds.
@@ -33,7 +33,8 @@ pub fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
 
-/// Sockets that are bound and not yet served: privileges can be dropped now, and files read after it.
+/// Sockets that are bound but do not serve yet. The caller can now drop privileges, and read files after
+/// that.
 #[derive(Debug)]
 pub struct Sockets {
     listening: firstflight_service::Sockets,
@@ -45,7 +46,7 @@ impl Sockets {
     /// As [`firstflight_service::Sockets::bind`].
     ///
     /// # Errors
-    /// [`ServiceError::Listen`]: whoever gave the address is at fault.
+    /// [`ServiceError::Listen`]: the caller is at fault.
     pub async fn bind(addresses: &[SocketAddr]) -> Result<Self, ServiceError> {
         let bound = firstflight_service::Sockets::bind(addresses).await;
         let listening = bound.map_err(|(address, error)| ServiceError::Listen(address, error))?;
@@ -64,7 +65,7 @@ impl Sockets {
         Ok(bound)
     }
 
-    /// Where it listens: the ports, where any would do.
+    /// The addresses at which it listens, with the ports that were chosen for port 0.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listening.addresses()
@@ -79,15 +80,15 @@ impl Sockets {
         for any in [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()] {
             match UdpSocket::bind((any, 0)).await {
                 Ok(socket) => sockets.push(socket),
-                // A host without this family.
+                // The host does not have this family.
                 Err(error) => tracing::debug!(%any, %error, "no socket for first flights"),
             }
         }
         self.run_with(front, limits, Outlet::Relay(sockets))
     }
 
-    /// A service of `front`, whose [`Destination`](crate::Destination) is here: `server` takes first flights, and
-    /// must not keep its caller long.
+    /// A service of `front`, whose [`Destination`](crate::Destination) is `Here`. `server` accepts first
+    /// flights, and must return quickly.
     ///
     /// # Errors
     /// [`ServiceError::System`] without a random source.
@@ -108,14 +109,14 @@ impl Sockets {
     }
 }
 
-/// What first flights leave by.
+/// The outlet for first flights.
 enum Outlet {
-    /// One socket a family, if there is one.
+    /// One socket for each family that the host has.
     Relay(Vec<UdpSocket>),
     Here(Box<dyn Fn(Relayed<'_>) + Send + Sync>),
 }
 
-/// The front and what it needs, for all sockets.
+/// The front and its environment, shared by all sockets.
 struct Shared {
     inner: Mutex<(Front, ChaCha20Rng)>,
     started: std::time::Instant,
@@ -133,7 +134,7 @@ impl Shared {
     }
 
     fn handle(&self, from: SocketAddr, transport: Transport, query: &[u8]) -> Option<Vec<u8>> {
-        // Nobody asks from there, and nothing can be sent there.
+        // No query comes from port 0, and nothing can be sent there.
         if from.port() == 0 {
             return None;
         }
@@ -145,7 +146,7 @@ impl Shared {
         Clock { mono: self.now(), unix_ms: unix_ms(), uncertainty: Duration::from_secs(1) }
     }
 
-    /// Hands over the first flights that are whole.
+    /// Hands over the complete first flights.
     fn hand_over(&self) {
         match &self.outlet {
             Outlet::Relay(sockets) => self.relay(sockets),
@@ -172,7 +173,7 @@ impl Shared {
     fn open(&self, server: impl Fn(Relayed<'_>)) {
         let mut buffer = OpenBuffer::new();
         loop {
-            // The front is free again while the server takes it.
+            // The lock on the front is released while the server accepts it.
             let opened = self.lock().0.poll_opened(&self.clock(), &mut buffer);
             match opened {
                 Some(Ok(relayed)) => server(relayed),
@@ -184,9 +185,9 @@ impl Shared {
 }
 
 impl Messages for Shared {
-    /// One question, EDNS, and room.
+    /// Room for one question and EDNS, with a margin.
     const LARGEST: usize = 4096;
-    /// A resolver opens another connection then.
+    /// After that, a resolver opens another connection.
     const PER_CONNECTION: usize = 256;
     type Answer = Vec<u8>;
 
@@ -198,32 +199,33 @@ impl Messages for Shared {
         self.handle(from, Transport::Tcp, query)
     }
 
-    /// Forwards fragments and hands over the first flights that are whole, after the answer to their last fragment.
+    /// Forwards fragments and hands over complete first flights, after the answer to their last fragment.
     fn answered(&self) {
         self.forward();
         self.hand_over();
     }
 }
 
-/// A service that runs elsewhere: its counts, and its keys.
+/// A handle to a running service: its counts, and its keys.
 #[derive(Clone)]
 pub struct FrontHandle(Arc<Shared>);
 
 impl FrontHandle {
-    /// The counts now: of the front, and of its table of fragments.
+    /// The present counts of the front, and of its table of fragments.
     #[must_use]
     pub fn counters(&self) -> (FrontCounters, ReassemblyCounters) {
         let front = &self.0.lock().0;
         (*front.counters(), front.reassembly())
     }
 
-    /// Sets of fragments that are held now.
+    /// The present number of sets of fragments.
     #[must_use]
     pub fn sets(&self) -> usize {
         self.0.lock().0.sets()
     }
 
-    /// What passed between this front and others, and how many are alive, this one included; `None` without others.
+    /// The counts of the traffic with other fronts, and how many are alive, including this one. `None`
+    /// without others.
     #[must_use]
     pub fn forwarding(&self) -> Option<(ForwardCounters, usize)> {
         self.0.lock().0.forwarding(self.0.now())
@@ -239,12 +241,12 @@ impl FrontHandle {
         self.0.lock().0.set_keys(keys)
     }
 
-    /// As [`Front::set_zones`]; nothing is answered from the zones of before any more.
+    /// As [`Front::set_zones`]. After it returns, no query is answered from the previous zones.
     ///
     /// # Errors
     /// As [`Front::set_zones`].
     pub fn set_zones(&self, zones: Vec<ZoneData>) -> Result<(), FrontError> {
-        // The front is free again while the zones of before are taken apart.
+        // The lock on the front is released before the previous zones are dropped.
         let before = self.0.lock().0.set_zones(zones)?;
         drop(before);
         Ok(())
@@ -270,19 +272,19 @@ pub struct Service {
 }
 
 impl Service {
-    /// Its counts and its keys, while it runs.
+    /// A handle to its counts and its keys, while it runs.
     #[must_use]
     pub fn handle(&self) -> FrontHandle {
         FrontHandle(Arc::clone(&self.shared))
     }
 
-    /// Answers until `stop` is ready; then takes nothing new, and gives connections under way the time that one
-    /// query may take.
+    /// Answers until `stop` is ready. Then it accepts nothing new, and gives open connections the time that
+    /// one query may take.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let Self { sockets, limits, shared } = self;
         tokio::select! {
             () = sockets.run(Arc::clone(&shared), limits, stop) => {}
-            // It does not end by itself.
+            // This part does not end by itself.
             () = shared.meet_fronts() => {}
         }
     }
@@ -298,9 +300,9 @@ impl fmt::Debug for Service {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ServiceError {
-    /// An address cannot be listened at.
+    /// Listening at an address failed.
     Listen(SocketAddr, io::Error),
-    /// An address cannot be listened at for other fronts.
+    /// Listening at an address for other fronts failed.
     ListenForFronts(SocketAddr, io::Error),
     /// No random numbers.
     System(io::Error),

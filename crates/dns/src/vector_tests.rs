@@ -1,4 +1,5 @@
-//! The vectors of `docs/spec/dns-carriage.md`, made by `tools/dns-vectors`: read as they say, and written the same.
+//! Tests with the vectors of `docs/spec/dns-carriage.md`, which `tools/dns-vectors` made: they are parsed as
+//! stated, and written identically.
 
 use crate::base230;
 use crate::forward::{Forwarded, datagram, owner};
@@ -75,7 +76,7 @@ fn ci<'a>(vector: &Value, data: &'a [u8]) -> ConnectionInfo<'a> {
     }
 }
 
-/// A generator that gives these bytes, once.
+/// A generator that returns these bytes once.
 struct Once(Option<[u8; 32]>);
 
 impl TryRng for Once {

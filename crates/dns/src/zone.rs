@@ -1,5 +1,5 @@
-//! A zone of ordinary names, from a zone file (RFC 1035 §5), and how they are answered (RFC 1034 §4.3.2, wildcards
-//! RFC 4592).
+//! A zone of ordinary names, from a zone file (RFC 1035 §5), and the answers to them (RFC 1034 §4.3.2,
+//! wildcards RFC 4592).
 
 mod entries;
 mod error;
@@ -24,7 +24,7 @@ const MAX_ALIASES: usize = 8;
 pub struct ZoneData {
     origin: Name,
     soa: Record,
-    /// By name, those included that have no records but names below them (RFC 4592 §2.2.2).
+    /// The nodes by name, including names without records that have names below them (RFC 4592 §2.2.2).
     nodes: HashMap<Name, Node>,
     records: usize,
     loops: Vec<AliasLoop>,
@@ -37,7 +37,7 @@ fn records(node: &Node, kind: RecordType) -> Option<&[Record]> {
     node.iter().find(|(found, _)| *found == kind).map(|(_, records)| &records[..])
 }
 
-/// What a zone says to a question.
+/// The answer of a zone to a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     pub kind: FoundKind,
@@ -47,16 +47,16 @@ pub(crate) struct Found {
     pub additionals: Vec<Record>,
 }
 
-/// What kind of answer it is.
+/// The kind of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FoundKind {
     /// Records.
     Positive,
-    /// Others are authoritative for the name.
+    /// Other servers are authoritative for the name.
     Referral,
-    /// There is the name, and nothing of this type.
+    /// The name exists, but has no records of this type.
     NoData,
-    /// There is no such name.
+    /// The name does not exist.
     NoName,
 }
 
@@ -71,25 +71,25 @@ impl Found {
 enum Place<'a> {
     /// Its own records, or those of a wildcard.
     Node(&'a Node),
-    /// Below a name that another zone begins at: that one's name servers.
+    /// The name is in another zone that begins below this one. These are its name servers.
     Cut(&'a [Record]),
     Nowhere,
 }
 
 impl ZoneData {
-    /// The name that it begins at.
+    /// The name at which it begins.
     #[must_use]
     pub const fn origin(&self) -> &Name {
         &self.origin
     }
 
-    /// Number of its records.
+    /// The number of its records.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.records
     }
 
-    /// Whether it has none: never, as it has an SOA record.
+    /// Whether it has no records. This is never true, because it has an SOA record.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.records == 0
@@ -110,22 +110,22 @@ impl ZoneData {
         &self.loops
     }
 
-    /// The name servers that this zone names for one that begins at `child`, with their addresses as far as it
-    /// knows them.
+    /// The name servers that this zone names for a zone that begins at `child`, with the addresses that it
+    /// knows.
     pub(crate) fn delegation(&self, child: &Name) -> Option<(&[Record], Vec<Record>)> {
         let servers = records(self.nodes.get(child)?, RecordType::NS)?;
         Some((servers, self.addresses(servers)))
     }
 
-    /// What is said to a question for `kind` at `name`, which is in this zone.
+    /// The answer to a question for `kind` at `name`, which is in this zone.
     pub(crate) fn look_up(&self, name: &Name, kind: RecordType) -> Found {
         let mut answers = Vec::new();
         let mut asked = name.clone();
-        // Names of aliases are answered as the client wrote the first one.
+        // The answer has the first alias in the letters' case of the question.
         let mut found = loop {
             let node = match self.find(&asked, kind) {
                 Place::Node(node) => node,
-                // What an alias leads to elsewhere is for the client to ask.
+                // If an alias leads to another zone, the client must ask there.
                 Place::Cut(servers) if answers.is_empty() => break self.referral(servers),
                 Place::Cut(_) => break Found::new(FoundKind::Positive),
                 Place::Nowhere => break self.negative(FoundKind::NoName),
@@ -138,7 +138,8 @@ impl ZoneData {
                     _ => None,
                 });
                 push(&mut answers, alias, &asked);
-                // A chain that comes back to a name ends there: each record is in the answer once.
+                // A chain of aliases that returns to a name ends there, so each record is in the answer only
+                // once.
                 let is_new = |next: &Name| !answers.iter().any(|record: &Record| record.name == *next);
                 match target {
                     Some(next)
@@ -151,7 +152,7 @@ impl ZoneData {
                 continue;
             }
             let set = match kind {
-                // One set will do (RFC 8482 §4.1).
+                // One set is sufficient (RFC 8482 §4.1).
                 RecordType::ANY => node.first().map(|(_, records)| &records[..]),
                 kind => records(node, kind),
             };
@@ -172,7 +173,7 @@ impl ZoneData {
         found
     }
 
-    /// From the zone's beginning down to the name, as far as there are names.
+    /// Goes from the zone's beginning down to the name, as far as names exist.
     fn find(&self, name: &Name, kind: RecordType) -> Place<'_> {
         let (from, to) = (labels(&self.origin), labels(name));
         let mut encloser = &self.origin;
@@ -184,7 +185,7 @@ impl ZoneData {
                 let node = wildcard.and_then(|wildcard| self.nodes.get(&wildcard));
                 return node.map_or(Place::Nowhere, Place::Node);
             };
-            // The type DS is on the upper side of a cut (RFC 4035 §3.1.4.1).
+            // The type DS belongs to the upper side of a zone cut (RFC 4035 §3.1.4.1).
             if let Some(servers) = records(node, RecordType::NS)
                 && !(kind == RecordType::DS && count == to)
             {
@@ -202,7 +203,7 @@ impl ZoneData {
         found
     }
 
-    /// With the SOA record, whose TTL says how long the answer may be kept (RFC 2308 §3).
+    /// A negative answer with the SOA record, whose TTL says how long the answer may be cached (RFC 2308 §3).
     pub(crate) fn negative(&self, kind: FoundKind) -> Found {
         let mut found = Found::new(kind);
         let mut soa = self.soa.clone();
@@ -213,7 +214,7 @@ impl ZoneData {
         found
     }
 
-    /// What the zone knows of the addresses of the hosts that these records name.
+    /// The addresses of the hosts that these records name, as far as the zone has them.
     fn addresses(&self, records: &[Record]) -> Vec<Record> {
         let mut found: Vec<Record> = Vec::new();
         for record in records {
@@ -242,12 +243,13 @@ impl fmt::Debug for ZoneData {
     }
 }
 
-/// All labels, a wildcard's asterisk included, which the library does not count.
+/// The number of labels, including a wildcard's asterisk, which the library does not count.
 fn labels(name: &Name) -> usize {
     name.iter().len()
 }
 
-/// Adds records under the name that was asked for: a wildcard's have it, and others have its letters' case.
+/// Adds records under the name of the question. This expands a wildcard, and keeps the letters' case of the
+/// question.
 fn push(answers: &mut Vec<Record>, records: &[Record], name: &Name) {
     answers.extend(records.iter().cloned().map(|mut record| {
         record.name = name.clone();

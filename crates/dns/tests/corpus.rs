@@ -1,4 +1,4 @@
-//! The seed corpus of the fuzz target, replayed without a fuzzer: what once broke stays mended.
+//! Replays the seed corpus of the fuzz target without a fuzzer, so that fixed errors stay fixed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 #[path = "../../../fuzz/src/dns_parse.rs"]

@@ -1,4 +1,4 @@
-//! The front on sockets of the loopback interface.
+//! Tests of the front on sockets of the loopback interface.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
 use firstflight_dns::front::{RateLimit, RoundRobin};
@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-/// An answer that does not come would be waited for without end.
+/// Time limit for an answer. Without it a test would wait for a missing answer without end.
 const LONG: Duration = Duration::from_secs(20);
 
 /// The first vector, whose zone and key the front serves.
@@ -73,7 +73,7 @@ struct Running {
     task: JoinHandle<()>,
 }
 
-/// A front of the vector's zone that relays to `server`, as the front with this number.
+/// A front of the vector's zone, with this number, that relays to `server`.
 fn front(vector: &Vector, server: SocketAddr, number: u16) -> Front {
     let wire = vector.zone();
     let zone: String = Zone::new(&wire).unwrap().to_string();
@@ -117,7 +117,7 @@ async fn start(vector: &Vector, limits: StreamLimits) -> Running {
     run(Sockets::bind(&[LOOPBACK]).await.unwrap(), front, server, limits).await
 }
 
-/// Two fronts of one zone that know of each other, or do not.
+/// Two fronts of one zone, which know each other or not.
 async fn start_two(vector: &Vector, forwarding: bool) -> [Running; 2] {
     let shared = RelayKey::from_bytes(&[6; 32]);
     let (mut bound, mut ports) = (Vec::new(), Vec::new());
@@ -216,7 +216,7 @@ async fn a_first_flight_over_udp_and_tcp_arrives_at_the_server() {
     running.end().await;
 }
 
-/// Both fronts have half of the fragments: without forwarding none of them has all.
+/// Each front has half of the fragments, so without forwarding neither of them has all.
 #[tokio::test]
 async fn two_fronts_hand_over_a_first_flight_that_is_spread_over_them() {
     let vector = Vector::read();
@@ -239,7 +239,7 @@ async fn two_fronts_hand_over_a_first_flight_that_is_spread_over_them() {
                 received = two.server.recv(&mut second) => (received.unwrap(), false),
             }
         };
-        // Again if the machine stood still for so long that one front took the other for dead.
+        // Try again if the machine was busy for so long that one front considered the other dead.
         if let Ok(received) = timeout(LONG / 4, received).await {
             break received;
         }
@@ -267,7 +267,7 @@ async fn two_fronts_hand_over_a_first_flight_that_is_spread_over_them() {
         running.end().await;
     }
 
-    // Fronts that do not know of each other: both have half of the set.
+    // The fronts do not know each other, so each keeps half of the set.
     let fronts = start_two(&vector, false).await;
     for (query, running) in queries.iter().zip(fronts.iter().cycle()) {
         running.over_udp(query.as_bytes()).await;
@@ -294,7 +294,7 @@ async fn a_client_has_its_share_of_connections() {
     let mut third = TcpStream::connect(running.at).await.unwrap();
     timeout(LONG, over_stream(&mut third, query.as_bytes())).await.unwrap().unwrap();
     assert!(timeout(LONG, over_stream(&mut held[0], query.as_bytes())).await.unwrap().is_err());
-    // The other one goes on; UDP does, too.
+    // The other connection and UDP still work.
     over_stream(&mut held[1], query.as_bytes()).await.unwrap();
     running.over_udp(query.as_bytes()).await;
     drop((held, third));

@@ -84,7 +84,7 @@ fn what_is_wrong_is_refused() {
     for (at, to) in [(0, 0x12), (0, 0x21), (16, 15), (16, 0xfe), (17, 1)] {
         assert!(matches!(change(at, to), Err(ParseError::Malformed(_))), "{at} {to}");
     }
-    // Raw TCP, and each reserved bit.
+    // The carrier of raw TCP, and each reserved bit.
     for flags in [0b100].into_iter().chain((3..8).map(|bit| 0b110 | 1 << bit)) {
         assert!(matches!(change(1, flags), Err(ParseError::Malformed(_))), "{flags:b}");
     }

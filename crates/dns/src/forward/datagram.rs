@@ -7,20 +7,20 @@ use core::net::{IpAddr, Ipv6Addr};
 use firstflight_wire::ParseError;
 use firstflight_wire::asap::mapped;
 
-/// Most fragments in a datagram.
+/// The most fragments in a datagram.
 pub const MAX_FORWARDED: usize = 16;
 /// A resolver's address, and a fragment.
 const ENTRY: usize = 16 + BYTES;
 /// The longest datagram from front to front, bytes.
 pub const MAX_FORWARD: usize = HEAD + MAX_FORWARDED * ENTRY + TAG;
 
-// With headers of IPv6 and UDP it passes wherever IPv6 does.
+// With headers of IPv6 and UDP it fits into the smallest MTU that IPv6 allows.
 const _: () = assert!(MAX_FORWARD <= 1232);
 
 /// A fragment that another front received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forwarded {
-    /// The resolver that it came through: for accounts, no proof of anything.
+    /// The resolver that it came through. It serves for accounting and proves nothing.
     pub resolver: IpAddr,
     /// The fragment.
     pub fragment: Fragment,
@@ -45,7 +45,8 @@ impl Forwarded {
     }
 }
 
-/// A datagram with these fragments, [`MAX_FORWARDED`] at most; without any it says that the front is alive.
+/// A datagram with these fragments, at most [`MAX_FORWARDED`]. Without fragments it says that the front is
+/// alive.
 pub(crate) fn seal(
     sender: &mut RelaySender,
     fragments: &[Forwarded],
@@ -58,13 +59,13 @@ pub(crate) fn seal(
     Ok(datagram)
 }
 
-/// The front that a datagram is of, and its fragments.
+/// The front that sent a datagram, and its fragments.
 pub(crate) fn open(
     receiver: &mut RelayReceiver,
     datagram: &[u8],
     unix_ms: u64,
 ) -> Result<(u16, Vec<Forwarded>), RelayRefused> {
-    // Parts of what is sealed: not secret.
+    // These are parts of sealed data, which are not secret.
     let mut buffer = [0; MAX_FORWARDED * ENTRY];
     receiver.handle(Kind::Forward, datagram, unix_ms, &mut buffer, |front, plain| {
         let (entries, rest) = plain.as_chunks::<ENTRY>();

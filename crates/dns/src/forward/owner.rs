@@ -1,14 +1,14 @@
-//! Which front puts a set of fragments together: rendezvous hashing (D. Thaler, C. Ravishankar, "Using name-based
-//! mappings to increase hit rates", IEEE/ACM Transactions on Networking 6(1), 1998).
+//! Selects the front that puts a set of fragments together, by rendezvous hashing (D. Thaler, C. Ravishankar,
+//! "Using name-based mappings to increase hit rates", IEEE/ACM Transactions on Networking 6(1), 1998).
 
 use crate::fragment::FragmentId;
 
 /// The weight of front `front` for this id: the front with the highest weight owns it. No two fronts have the
-/// same weight for one id, as the weight is a bijection of id and front together.
+/// same weight for one id, because the weight is a bijection of id and front together.
 ///
 /// It is the first output of SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators",
-/// OOPSLA 2014) for the seed id ‖ front. It needs no secret: an attacker who chooses ids so that
-/// one front owns them all can as well send all queries to that front.
+/// OOPSLA 2014) for the seed id ‖ front. It needs no secret: an attacker who chooses ids so that one front
+/// owns them all could also send all queries to that front.
 pub(crate) const fn weight(id: FragmentId, front: u16) -> u64 {
     let FragmentId([a, b, c, d, e, f]) = id;
     let [g, h] = front.to_be_bytes();

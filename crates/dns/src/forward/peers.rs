@@ -4,14 +4,14 @@ use super::{ForwardError, Forwarder};
 use core::net::SocketAddr;
 use firstflight_wire::Instant;
 
-/// A front that came or went.
+/// A front that appeared or disappeared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrontChange {
-    /// Where it is.
+    /// Its address.
     pub address: SocketAddr,
     /// Its number.
     pub front: u16,
-    /// Which of both.
+    /// Whether it appeared or disappeared.
     pub presence: Presence,
 }
 
@@ -20,11 +20,11 @@ pub struct FrontChange {
 pub enum Presence {
     /// It is heard now.
     Came,
-    /// It was not heard for [`Forwarder::SILENCE`], or has another number now.
+    /// It was not heard for [`Forwarder::SILENCE`], or it has another number now.
     Went,
 }
 
-/// What a genuine datagram says of the front that sent it.
+/// What a genuine datagram shows about the front that sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Said {
     /// It is alive.
@@ -40,7 +40,7 @@ struct Peer {
     address: SocketAddr,
     /// Its number, and when it was heard last.
     heard: Option<(u16, Instant)>,
-    /// The number under which it was said to have come.
+    /// The number under which its appearance was reported.
     announced: Option<u16>,
 }
 
@@ -54,9 +54,9 @@ impl Peer {
 #[derive(Debug)]
 pub(super) struct Peers {
     all: Vec<Peer>,
-    /// When the next round of datagrams begins that say that this front is alive.
+    /// When the next round of datagrams begins that announce that this front is alive.
     next: Instant,
-    /// How many fronts got theirs in this round.
+    /// How many fronts got their datagram in this round.
     told: usize,
 }
 
@@ -78,7 +78,7 @@ impl Peers {
         self.all.get(place).map(|peer| peer.address)
     }
 
-    /// Those that are alive: their places and numbers.
+    /// The indexes and numbers of the fronts that are alive.
     pub(super) fn alive(&self, now: Instant) -> impl Iterator<Item = (usize, u16)> {
         self.all.iter().enumerate().filter_map(move |(place, peer)| Some((place, peer.alive(now)?)))
     }
@@ -100,7 +100,7 @@ impl Peers {
         }
     }
 
-    /// The place of the next front that is due a datagram which says that this one is alive.
+    /// The index of the next front to tell that this front is alive, if one is due.
     pub(super) fn due(&mut self, now: Instant) -> Option<usize> {
         if self.next > now {
             return None;
@@ -137,7 +137,7 @@ impl Peers {
     }
 }
 
-/// A socket of both families names IPv4 addresses as they are mapped into IPv6.
+/// A socket of both families reports IPv4 addresses in their IPv6-mapped form.
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }

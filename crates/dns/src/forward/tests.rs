@@ -36,7 +36,7 @@ fn config(front: u16, others: impl Iterator<Item = u16>) -> ForwardConfig {
     }
 }
 
-/// A front of its own that takes first flights below [`zone`] and hands them to a server.
+/// A front that accepts first flights below [`zone`] and hands them to a server.
 fn front(number: u16, rng: &mut ChaCha20Rng) -> Front {
     let rate = RateLimit { per_second: NonZeroU32::MAX, ..RateLimit::default() };
     let mut front = Front::new(Vec::new(), rate).unwrap();
@@ -61,14 +61,14 @@ struct Zone {
     fronts: Vec<Front>,
     rng: ChaCha20Rng,
     now: Instant,
-    /// Those that neither send nor receive.
+    /// Fronts that neither send nor receive.
     dead: BTreeSet<u16>,
-    /// What the server was handed.
+    /// The first flights that the server got.
     relayed: Vec<IpAddr>,
 }
 
 impl Zone {
-    /// `forwarding`: they know of each other, and have heard each other.
+    /// `forwarding`: the fronts know each other, and have heard each other.
     fn new(count: u16, forwarding: bool) -> Self {
         let mut rng = rng(1);
         let mut fronts: Vec<Front> = (0..count).map(|number| front(number, &mut rng)).collect();
@@ -87,7 +87,7 @@ impl Zone {
         Clock { mono: self.now, unix_ms, uncertainty: Duration::ZERO }
     }
 
-    /// Delivers what fronts have for each other until there is nothing more, and counts the datagrams.
+    /// Delivers the fronts' datagrams for each other until there are no more, and counts them.
     fn settle(&mut self) -> usize {
         let (clock, mut count) = (self.clock(), 0);
         loop {
@@ -122,7 +122,7 @@ impl Zone {
         }
     }
 
-    /// The resolver asks each front for these labels; each is answered at once.
+    /// The resolver asks the fronts for these labels. Each query is answered at once.
     fn ask(&mut self, labels: &[[u8; LABEL]], at: impl Fn(usize) -> usize) {
         for (n, label) in labels.iter().enumerate() {
             let query = FragmentQuery::new(n as u16, label, zone()).unwrap();
@@ -161,7 +161,8 @@ fn id(n: u32) -> FragmentId {
     FragmentId([a, b, c, d, 1, 2])
 }
 
-/// How many of the splits of one first flight over these fronts come out, each at most once.
+/// For how many splits of one first flight over these fronts it is handed over. Checks that it is never
+/// handed over twice.
 fn splits_that_arrive(fronts: usize, forwarding: bool) -> (usize, usize) {
     let mut zone = Zone::new(fronts as u16, forwarding);
     let count = labels(0).len();
@@ -181,7 +182,7 @@ fn splits_that_arrive(fronts: usize, forwarding: bool) -> (usize, usize) {
 #[test]
 fn a_first_flight_spread_over_two_fronts_is_handed_over_once() {
     assert_eq!(splits_that_arrive(2, true), (64, 64));
-    // Without forwarding only those that one front has all of.
+    // Without forwarding only the splits work in which one front gets all fragments.
     assert_eq!(splits_that_arrive(2, false), (2, 64));
 }
 
@@ -199,7 +200,7 @@ fn copies_through_another_front_are_known_by_the_owner() {
     assert_eq!(zone.relayed.len(), 1);
     zone.ask(&labels, |_| 1);
     zone.pass(Duration::from_secs(10));
-    // Their set is forgotten, their id is not.
+    // Their set is forgotten, but their id is still known.
     zone.ask(&labels, |n| n % 2);
     assert_eq!(zone.relayed.len(), 1);
     assert_eq!(zone.fronts.iter().map(|front| front.counters().repeated).sum::<u64>(), 1);
@@ -249,7 +250,7 @@ fn a_front_that_is_not_heard_owns_nothing() {
     assert_eq!(zone.forwarding(0).1, 3);
     zone.pass(Duration::from_millis(100));
     assert_eq!((zone.forwarding(0).1, zone.forwarding(1).1), (2, 2));
-    // Resolvers ask the two others.
+    // Resolvers ask the two other fronts.
     for seed in 0..50 {
         zone.ask(&labels(seed), |n| n % 2);
     }
@@ -319,7 +320,7 @@ fn each_front_tells_the_others_every_second_that_it_is_alive() {
 
 #[test]
 fn what_was_forwarded_is_not_forwarded_again() {
-    // Front 1 has heard of front 2, which owns the fragment; front 0 has not, and sends it to front 1.
+    // Front 1 has heard front 2, which owns the fragment. Front 0 has not, and sends the fragment to front 1.
     let mut rng = rng(7);
     let mut second = front(1, &mut rng);
     second.forward(Forwarder::new(config(1, 0..3)).unwrap());
@@ -359,7 +360,7 @@ fn what_is_forwarded_and_taken_is_bounded() {
     deliver(&mut one, &mut two, address(0));
     let of_two = |seed: &u64| one.owner(fragment(*seed).id(), START).is_some();
     let fragment = fragment((0..100).find(of_two).unwrap());
-    // One network: half of a tenth of a second's worth, one more, and its share of the rest.
+    // One network gets half of a burst of a tenth of a second, one more, and its share of the rest.
     let mut taken = 0;
     for _ in 0..1000 {
         assert!(one.route(&fragment, RESOLVER, START));
@@ -367,11 +368,11 @@ fn what_is_forwarded_and_taken_is_bounded() {
     }
     assert_eq!((one.counters().forwarded, one.counters().over_budget_out), (57, 943));
     assert_eq!((taken, two.counters().taken), (57, 57));
-    // Others still have some, which is why the share is there.
+    // Other networks still get some, which is the purpose of the share.
     let other = "192.0.2.1".parse().unwrap();
     assert!(one.route(&fragment, other, START));
     assert_eq!(deliver(&mut one, &mut two, address(0)), 1);
-    // No more wait than there is room for.
+    // At most as many fragments wait as there is room for.
     let mut one = Forwarder::new(config(0, 0..2)).unwrap();
     let _ = one.peers.note(address(1), 1, START);
     for _ in 0..WAITING + 10 {
@@ -380,7 +381,7 @@ fn what_is_forwarded_and_taken_is_bounded() {
     assert_eq!(one.counters().not_sent, 10);
     let sent = core::iter::from_fn(|| one.poll_datagram(&clock)).count();
     assert_eq!((sent, one.counters().forwarded), (WAITING.div_ceil(MAX_FORWARDED) + 1, WAITING as u64));
-    // What others send is bounded however much they send.
+    // The fragments accepted from others are bounded, however many they send.
     let mut flood = ForwardSender::new(&shared(), KEY_ID, 0, Boot(9));
     let entries = [Forwarded { resolver: RESOLVER, fragment }; MAX_FORWARDED];
     let mut two = Forwarder::new(with(1)).unwrap();

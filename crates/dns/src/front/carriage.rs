@@ -1,4 +1,4 @@
-//! What the front does with names below the carriage zone.
+//! Handles names below the carriage zone.
 
 use super::opening::{NotOpened, Opening};
 use super::{FrontCounters, FrontError, Policy, Relay};
@@ -18,25 +18,25 @@ use firstflight_wire::{Clock, Instant};
 use hickory_proto::rr::Name;
 use rand_core::Rng;
 
-/// A server, and what datagrams to it are sealed with.
+/// A server, and the sender that seals datagrams to it.
 #[derive(Debug)]
 pub struct RelayServer {
     /// Its address and its UDP port for first flights from fronts.
     pub address: SocketAddr,
-    /// Under the key that it shares with this front.
+    /// The sender, which uses the key that the server shares with this front.
     pub sender: RelaySender,
 }
 
-/// Where first flights go.
+/// The destination of first flights.
 pub enum Destination {
-    /// To the server that this front is a part of: [`Front::poll_opened`](super::Front::poll_opened) gives them to
-    /// it (the thesis' SDNS, §5.3).
+    /// To the server that this front is a part of. [`Front::poll_opened`](super::Front::poll_opened) returns
+    /// them to it (the thesis' SDNS, §5.3).
     Here,
     /// To other machines, in datagrams: [`Front::poll_relay`](super::Front::poll_relay).
     Relay {
-        /// At least one.
+        /// The servers, at least one.
         servers: Vec<RelayServer>,
-        /// Which of them it is.
+        /// Chooses one of them for each first flight.
         policy: Box<dyn Policy>,
     },
 }
@@ -53,22 +53,22 @@ impl fmt::Debug for Destination {
 /// A zone that carries first flights.
 #[derive(Debug)]
 pub struct CarriageConfig {
-    /// Where it begins.
+    /// The name at which it begins.
     pub zone: Name,
-    /// What fragments are answered with: the server's addresses.
+    /// The addresses in the answers to fragments, which are those of the server.
     pub addresses: Vec<Ipv4Addr>,
-    /// What first flights are sealed to.
+    /// The keys that first flights are sealed to.
     pub keys: CarriageKeys,
-    /// Where they go.
+    /// Where first flights go.
     pub to: Destination,
     /// How many fragments are kept, and for how long.
     pub limits: ReassemblyLimits,
-    /// First flights that are opened in a second at most (section 4.2).
+    /// The most first flights that are opened in a second (section 4.2).
     pub opens_per_second: NonZeroU32,
 }
 
 impl CarriageConfig {
-    /// How many first flights are opened in a second unless somebody says otherwise: a tenth of one core.
+    /// The default of the first flights opened in a second, which takes a tenth of one core.
     pub const OPENS_PER_SECOND: NonZeroU32 = NonZeroU32::MIN.saturating_add(999);
 }
 
@@ -77,15 +77,15 @@ pub(super) struct Carriage {
     addresses: Vec<Ipv4Addr>,
     table: Reassembly,
     opening: Opening,
-    /// `None`: there is no other front.
+    /// `None` if there is no other front.
     pub(super) forwarder: Option<Forwarder>,
-    /// `None`: it is this one.
+    /// `None` if the front is a part of the server.
     servers: Option<Servers>,
 }
 
-/// Those that first flights are relayed to.
+/// The servers that first flights are relayed to.
 struct Servers {
-    /// Apart from the senders for the policy.
+    /// The addresses are separate from the senders, because the policy gets only them.
     addresses: Vec<SocketAddr>,
     senders: Vec<RelaySender>,
     policy: Box<dyn Policy>,
@@ -115,7 +115,7 @@ impl Carriage {
         Ok(Self { name, addresses, table, opening, forwarder: None, servers })
     }
 
-    /// Where the zone begins.
+    /// The name at which the zone begins.
     pub(super) const fn name(&self) -> &Name {
         &self.name
     }
@@ -147,14 +147,14 @@ impl Carriage {
         })
     }
 
-    /// Where the name that is asked for is; `None` if it is not in the zone.
+    /// The position of the question's name. `None` if the name is not in the zone.
     pub(super) fn position<'a>(&self, question: &'a Question) -> Option<Position<'a>> {
         let position = question.position(self.opening.zone()?);
         (position != Position::Outside).then_some(position)
     }
 
-    /// Takes a label below the zone; false if it is none of a fragment's form. Whether it is a good one does not
-    /// matter to the answer.
+    /// Takes a label below the zone. False if it does not have the form of a fragment's label. The answer
+    /// does not depend on whether the fragment is valid.
     pub(super) fn handle_label(
         &mut self,
         label: &[u8],
@@ -176,7 +176,7 @@ impl Carriage {
         true
     }
 
-    /// Takes what another front forwarded.
+    /// Takes fragments that another front forwarded.
     pub(super) fn handle_forward(
         &mut self,
         clock: &Clock,
@@ -192,7 +192,7 @@ impl Carriage {
         Ok(())
     }
 
-    /// Puts a fragment to the others of its set.
+    /// Adds a fragment to its set.
     fn keep(
         &mut self,
         fragment: &Fragment,

@@ -1,4 +1,4 @@
-//! What a front did.
+//! Counters of a front.
 
 use super::Transport;
 use crate::zone::FoundKind;
@@ -12,23 +12,23 @@ pub enum Kind {
     Positive,
     /// The name servers of another zone.
     Referral,
-    /// There is the name, and nothing of this type.
+    /// The name exists, but has no records of this type.
     NoData,
-    /// There is no such name.
+    /// The name does not exist.
     NoName,
     /// An error: REFUSED, FORMERR and the like.
     Error,
 }
 
 impl Kind {
-    /// How many there are.
+    /// The number of kinds.
     pub(super) const COUNT: usize = 6;
 
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; Self::COUNT] =
         [Self::Fragment, Self::Positive, Self::Referral, Self::NoData, Self::NoName, Self::Error];
 
-    /// A word for it.
+    /// The label of the kind.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -61,33 +61,33 @@ pub struct FrontCounters {
     pub udp: u64,
     /// Messages over TCP.
     pub tcp: u64,
-    /// Bytes of them all.
+    /// Bytes of all these messages.
     pub bytes_in: u64,
     /// Bytes of all answers.
     pub bytes_out: u64,
-    /// Messages that are no queries.
+    /// Messages that are not queries.
     pub ignored: u64,
-    /// Queries that no answer could be written to: none.
+    /// Queries for which no answer could be written. There should be none.
     pub unanswered: u64,
-    /// Answers that were cut because they were too long for UDP.
+    /// Answers that were truncated because they were too long for UDP.
     pub truncated: u64,
-    /// Answers above the limit that were sent empty, so that the resolver comes back over TCP.
+    /// Answers above the limit that were sent empty, so that the resolver asks again over TCP.
     pub slipped: u64,
     /// Answers above the limit that were not sent.
     pub limited: u64,
-    /// Labels with the marker of fragments that are none.
+    /// Labels with the marker of fragments that are not valid fragments.
     pub malformed_fragments: u64,
     /// First flights that were not opened because there were too many.
     pub over_budget: u64,
-    /// First flights sealed to a key that is not held, or no longer.
+    /// First flights sealed to a key that this front does not have, or no longer has.
     pub unknown_key: u64,
-    /// First flights that did not open, or held nothing legal.
+    /// First flights that could not be opened, or whose content was invalid.
     pub not_opened: u64,
-    /// First flights that were handed over within the last 45 s: once is enough.
+    /// First flights that were already handed over within the last 45 s, and were not handed over again.
     pub repeated: u64,
     /// First flights handed to a server.
     pub relayed: u64,
-    /// First flights that no datagram could be written for.
+    /// First flights for which no datagram could be written.
     pub relay_failed: u64,
     answers: [u64; Kind::COUNT],
 }

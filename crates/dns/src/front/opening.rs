@@ -1,4 +1,4 @@
-//! First flights that are whole, opened one by one.
+//! Opens complete first flights, one by one.
 
 use super::FrontCounters;
 use super::rate::network;
@@ -15,15 +15,15 @@ use firstflight_wire::asap::Zone;
 use firstflight_wire::{Clock, Instant};
 use std::collections::{BTreeSet, VecDeque};
 
-/// First flights that are whole and not yet opened. Whoever drives the front polls after each query, so one is
-/// enough.
+/// The most complete first flights that wait to be opened. The driver of the front polls after each query, so
+/// one place would be sufficient.
 const WAITING: usize = 64;
 
-/// Why a first flight that was whole goes nowhere.
+/// Why a complete first flight is not handed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotOpened {
-    /// Too many in this second, or of this resolver's network (section 4.2).
+    /// Too many in this second, or too many from this resolver's network (section 4.2).
     Budget,
     /// The sender is at fault, or uses an old parameter.
     Seal(OpenError),
@@ -44,9 +44,9 @@ pub(super) struct Opening {
     /// Wire form, lower case.
     zone: Vec<u8>,
     pub(super) keys: CarriageKeys,
-    /// By networks of resolvers.
+    /// The budget, shared among the networks of resolvers.
     budget: SharedBudget<u128>,
-    /// With the resolver that the last fragment came through.
+    /// Each with the resolver that the last fragment came through.
     waiting: VecDeque<(Box<Sealed>, IpAddr)>,
     done: Done,
 }
@@ -66,7 +66,7 @@ impl Opening {
         Zone::new(&self.zone)
     }
 
-    /// One more is whole.
+    /// Adds a complete first flight.
     pub(super) fn put(&mut self, sealed: Box<Sealed>, resolver: IpAddr, counters: &mut FrontCounters) {
         if self.waiting.len() < WAITING {
             self.waiting.push_back((sealed, resolver));
@@ -113,17 +113,18 @@ impl Opening {
     }
 }
 
-/// First flights that were opened lately: resolvers and eavesdroppers may ask for their names again when their set
-/// is forgotten, and a request is good for half a minute.
+/// First flights that were opened recently. Resolvers and eavesdroppers may ask for the same names again
+/// after the set is forgotten, and a request is valid for half a minute.
 #[derive(Debug, Default)]
 struct Done {
-    /// Until when.
+    /// Each id with the time until which it is remembered.
     order: VecDeque<(Instant, FragmentId)>,
     ids: BTreeSet<FragmentId>,
 }
 
 impl Done {
-    /// Longer than any server takes a relayed request (`docs/spec/dns-carriage.md` §9), its clock's error included.
+    /// Longer than any server accepts a relayed request (`docs/spec/dns-carriage.md` §9), including the error
+    /// of its clock.
     const KEPT: Duration = Duration::from_secs(45);
     /// When there are more, the oldest is forgotten.
     const MOST: usize = 1 << 16;

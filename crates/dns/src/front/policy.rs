@@ -1,4 +1,4 @@
-//! Which of several servers a first flight goes to (thesis §5.3).
+//! Policies that choose the server for a first flight (thesis §5.3).
 
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
@@ -7,12 +7,12 @@ use std::collections::HashMap;
 
 /// Chooses a server.
 pub trait Policy: Send {
-    /// The place in `servers`, which has at least one, of the server for a first flight of `client` that came
-    /// through `resolver`. A place that is not there stands for the last.
+    /// The index in `servers`, which is not empty, of the server for a first flight of `client` that came
+    /// through `resolver`. An index that is too large means the last server.
     fn choose(&mut self, client: IpAddr, resolver: IpAddr, servers: &[SocketAddr]) -> usize;
 }
 
-/// One after the other.
+/// Chooses one server after the other.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RoundRobin {
     next: usize,
@@ -26,11 +26,11 @@ impl Policy for RoundRobin {
     }
 }
 
-/// By a table of prefixes: the server of the longest one that the client is in, and one after the other for
-/// clients that are in none.
+/// Chooses by a table of prefixes: the server of the longest prefix that contains the client, and one server
+/// after the other for clients that no prefix contains.
 ///
-/// A line of its text is a prefix and a server, `192.0.2.0/24 198.51.100.7:4444`; lines that begin with `#` say
-/// nothing.
+/// A line of its text is a prefix and a server, `192.0.2.0/24 198.51.100.7:4444`. Lines that begin with `#`
+/// are ignored.
 #[derive(Debug, Clone, Default)]
 pub struct Nearest {
     servers: HashMap<IpNet, SocketAddr>,
@@ -43,10 +43,10 @@ impl Nearest {
     /// The most prefixes.
     pub const MAX: usize = 65_536;
 
-    /// Reads a table whose servers are all among `servers`.
+    /// Parses a table. All its servers must be in `servers`.
     ///
     /// # Errors
-    /// [`NearestError`], with the number of the line. Whoever wrote the table is at fault.
+    /// [`NearestError`], with the number of the line. The table is at fault.
     pub fn parse(text: &str, servers: &[SocketAddr]) -> Result<Self, NearestError> {
         let mut table = Self::default();
         for (line, number) in text.lines().map(str::trim).zip(1..) {
@@ -90,15 +90,15 @@ impl Policy for Nearest {
     }
 }
 
-/// What is wrong with a table of prefixes: whoever wrote it is at fault.
+/// What is wrong with a table of prefixes. The table is at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NearestError {
-    /// This line is no prefix and server.
+    /// This line is not a prefix and a server.
     Line(usize),
     /// This line names a server that first flights are not relayed to.
     Server(usize, SocketAddr),
-    /// The prefix of this line was there before.
+    /// The prefix of this line occurred before.
     Twice(usize),
     /// More than [`Nearest::MAX`] prefixes.
     TooMany,

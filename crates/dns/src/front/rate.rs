@@ -1,5 +1,5 @@
-//! A limit of the rate of answers over UDP: a server that answers everybody is a reflector for who asks in
-//! another's name (response rate limiting).
+//! A limit of the rate of answers over UDP (response rate limiting). Without it an attacker who forges the
+//! source of queries could use the server as a reflector.
 
 use super::Kind;
 use core::net::IpAddr;
@@ -13,7 +13,7 @@ use lru::LruCache;
 pub struct RateLimit {
     /// Answers of one kind to one network (/24, /56) in a second, and at once.
     pub per_second: NonZeroU32,
-    /// Networks that are remembered; the one that was not heard of for longest is forgotten for a new one.
+    /// Networks that are remembered. A new network replaces the least recently used one.
     pub networks: NonZeroUsize,
 }
 
@@ -27,21 +27,21 @@ impl Default for RateLimit {
     }
 }
 
-/// What becomes of an answer.
+/// The decision about an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Send,
-    /// Cut and empty: who really asked comes back over TCP.
+    /// Send it empty and marked as truncated, so that a genuine resolver asks again over TCP.
     Slip,
     Drop,
 }
 
-/// What a network got.
+/// The record of a network.
 #[derive(Debug, Clone, Copy)]
 struct Record {
-    /// For each kind: all of its second's answers are there again at this time.
+    /// For each kind: when all answers of a second are available again.
     full_at: [Instant; Kind::COUNT],
-    /// For each kind: the last one above the limit was dropped.
+    /// For each kind: whether the last answer above the limit was dropped.
     dropped: [bool; Kind::COUNT],
 }
 
@@ -80,7 +80,7 @@ impl RateLimiter {
     }
 }
 
-/// A /24 or a /56; IPv4 as it is mapped into IPv6, which no /56 of others meets.
+/// A /24 or a /56. IPv4 is mapped into IPv6, where no /56 of other addresses collides with it.
 pub(crate) fn network(address: IpAddr) -> u128 {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_ipv6_mapped().to_bits() & !0xff,
@@ -113,7 +113,7 @@ mod tests {
     fn above_the_limit_every_second_one_is_cut_and_the_others_dropped() {
         let mut limiter = limiter(100, 10);
         assert_eq!(count(&mut limiter, "192.0.2.1", Kind::Positive, NOW, 120), [100, 10, 10]);
-        // The network's, not the address'; one kind's only.
+        // The limit is that of the network, not of the address, and of one kind only.
         assert_eq!(count(&mut limiter, "192.0.2.200", Kind::Positive, NOW, 2), [0, 1, 1]);
         assert_eq!(count(&mut limiter, "192.0.2.1", Kind::NoName, NOW, 100), [100, 0, 0]);
         assert_eq!(count(&mut limiter, "192.0.3.1", Kind::Positive, NOW, 100), [100, 0, 0]);

@@ -39,7 +39,7 @@ fn relay_key(n: u16) -> RelayKey {
 }
 
 fn name(text: &str) -> Name {
-    // Keeps the case, which the parser of text does not.
+    // This keeps the case, which the parser of text does not.
     Name::from_ascii(text).unwrap()
 }
 
@@ -88,7 +88,7 @@ impl Site {
         Message::from_vec(&answer).unwrap()
     }
 
-    /// Asks for these, over UDP and TCP in turn; every one is answered as a fragment must be.
+    /// Asks for these labels, over UDP and TCP in turn. Checks that each is answered as a fragment must be.
     fn ask_fragments<'a>(&mut self, labels: impl IntoIterator<Item = &'a [u8; LABEL]>) {
         for (n, label) in labels.into_iter().enumerate() {
             let query = FragmentQuery::new(n as u16, label, zone()).unwrap();
@@ -142,7 +142,7 @@ fn a_first_flight_in_fragments_reaches_a_server() {
     let mut site = Site::new();
     for (n, address) in [(1, V4), (2, V6)] {
         let labels = labels(address, b"GET / HTTP/1.0\r\n\r\n", u64::from(n));
-        // The last ones first, one of them lost.
+        // The last fragments come first, and one is lost.
         site.ask_fragments(labels.iter().rev().take(labels.len() - 1));
         let [relay] = &site.relays()[..] else { panic!() };
         assert_eq!(relay.to, server(n));
@@ -151,7 +151,7 @@ fn a_first_flight_in_fragments_reaches_a_server() {
         let relayed = receiver.handle_datagram(&relay.datagram, UNIX_MS, &mut buffer).unwrap();
         let expected: ConnectionInfo<'_> = ci(address, b"GET / HTTP/1.0\r\n\r\n", &mut rng(u64::from(n)));
         assert_eq!((relayed.ci, relayed.resolver), (expected, RESOLVER));
-        // What still comes, and copies, are answered and go no further.
+        // Further fragments and copies are answered, but not handed over.
         site.ask_fragments(&labels);
         assert!(site.relays().is_empty());
     }
@@ -201,7 +201,8 @@ fn bad_fragments_are_answered_as_good_ones() {
     bad[3..].fill(0xff);
     site.ask_fragments([&bad]);
     assert_eq!(site.front.counters().malformed_fragments, 1);
-    // Parts of two first flights under one id: they are forgotten, nothing is relayed, all are answered.
+    // Parts of two first flights under one id are forgotten. Nothing is relayed, and all queries are
+    // answered.
     let mut mixed = labels(V4, b"x", 1);
     let other = Fragment::parse(&labels(V4, b"x", 2)[0]).unwrap();
     let mut forged = Fragment::parse(&mixed[0]).unwrap();
@@ -265,7 +266,7 @@ fn the_carriage_zone_has_the_servers_that_its_parent_names() {
     assert!(answer.metadata.authoritative);
     assert_eq!(kinds(&site.ask("f.xyz.com.", RecordType::SOA).answers), [RecordType::SOA]);
     assert_eq!(addresses(&site.ask("ns.f.xyz.com.", RecordType::A)), [Ipv4Addr::new(192, 0, 2, 54)]);
-    // Of the type DS its parent knows.
+    // The parent answers for the type DS.
     let answer = site.ask("f.xyz.com.", RecordType::DS);
     assert_eq!(answer.authorities[0].name, name("xyz.com."));
 }
@@ -284,21 +285,21 @@ fn zones_change_while_first_flights_are_under_way() {
     let before = site.front.set_zones(vec![changed.clone()]).unwrap();
     assert_eq!(before.len(), 2);
     assert_eq!(addresses(&site.ask("www.xyz.com.", RecordType::A)), [Ipv4Addr::new(192, 0, 2, 99)]);
-    // The carriage zone follows its delegation; what came of it, keys and servers stay.
+    // The carriage zone follows its delegation. Its fragments, keys and servers stay.
     let servers = site.ask("f.xyz.com.", RecordType::NS);
     assert_eq!(servers.answers[0].data.to_string(), "ns2.f.xyz.com.");
     assert_eq!(addresses(&site.ask("ns2.f.xyz.com.", RecordType::A)), [Ipv4Addr::new(192, 0, 2, 55)]);
     assert_eq!((site.front.sets(), site.front.counters().answers(Kind::Fragment)), (1, half as u64));
     site.ask_fragments(&labels[half..]);
     assert_eq!(site.relays().len(), 1);
-    // Two at one name change nothing. Without the parent the carriage zone has no servers.
+    // Two zones at one name change nothing. Without the parent the carriage zone has no servers.
     let twice = site.front.set_zones(vec![parent(), parent()]);
     assert_eq!(twice.unwrap_err(), FrontError::Twice(name("xyz.com.")));
     assert_eq!(addresses(&site.ask("www.xyz.com.", RecordType::A)), [Ipv4Addr::new(192, 0, 2, 99)]);
     site.front.set_zones(vec![]).unwrap();
     assert_eq!(site.ask("www.xyz.com.", RecordType::A).metadata.response_code, ResponseCode::Refused);
     assert!(site.ask("f.xyz.com.", RecordType::NS).answers.is_empty());
-    // One that has a file takes the place of the bare one.
+    // A zone with a file replaces the bare one.
     let own = PARENT.replace("7 3600", "8 3600");
     let own = ZoneData::parse(&own, None, &name("f.xyz.com.")).unwrap();
     site.front.set_zones(vec![changed, own]).unwrap();
@@ -340,7 +341,7 @@ fn edns_is_answered_with_edns() {
         message.set_edns(edns);
         let answer = site.send(Transport::Udp, &message.to_vec().unwrap()).unwrap();
         let answer = Message::from_vec(&answer).unwrap();
-        // 16 is BADSIG for the library, which does not look where it stands.
+        // The library reads 16 as BADSIG, whatever its position.
         assert_eq!(u16::from(answer.metadata.response_code), u16::from(ResponseCode::BADVERS));
         assert!(answer.answers.is_empty());
     }
@@ -388,14 +389,14 @@ fn what_cannot_be_read_is_said_to_be_malformed() {
     let mut update = whole.clone();
     update[2] = 0x28 | 1;
     assert_eq!(code(&update), Some((id, 0xa9, 4, 12)));
-    // No queries at all.
+    // Not queries.
     let mut answer = whole.clone();
     answer[2] |= 0x80;
     assert_eq!((code(&answer), code(&whole[..11]), code(&[])), (None, None, None));
     assert_eq!(site.front.counters().ignored, 3);
 }
 
-/// RFC 6891 §6.1.1 and §7: whatever the answer is, it has an OPT record exactly if the query had one.
+/// RFC 6891 §6.1.1 and §7: every answer has an OPT record exactly if the query had one.
 #[test]
 fn every_kind_of_answer_has_an_opt_record_if_the_query_had_one() {
     let query = |asked: &str, kind, version, edns: bool| {
@@ -407,7 +408,7 @@ fn every_kind_of_answer_has_an_opt_record_if_the_query_had_one() {
         }
         message.to_vec().unwrap()
     };
-    // Two questions, no question, another operation, two OPT records, an answer that is none.
+    // Two questions, no question, another operation, two OPT records, an invalid answer.
     let count = |at: usize, count| move |mut message: Vec<u8>| (message[at] = count, message).1;
     let twice = |mut message: Vec<u8>| {
         let question = message[12..29].to_vec();
@@ -489,7 +490,7 @@ fn what_is_answered_over_udp_is_limited_and_over_tcp_is_not() {
             Some(answer) => match query.read_answer(&answer) {
                 Some(Echo::Answered) => 0,
                 Some(Echo::Truncated) => {
-                    // No longer than what was asked: nobody is worth deceiving it.
+                    // The answer is not longer than the query, so it is useless for reflection attacks.
                     assert_eq!(answer.len(), query.as_bytes().len());
                     1
                 }
@@ -518,10 +519,10 @@ fn first_flights_are_opened_within_a_budget() {
     for n in 0..10 {
         site.ask_fragments(&labels(V4, b"x", n));
     }
-    // A tenth of a second's worth at once.
+    // A burst of a tenth of a second.
     assert_eq!(site.relays().len(), 2);
     assert_eq!((site.front.counters().relayed, site.front.counters().over_budget), (2, 8));
-    // Nobody polls: no more than so many wait.
+    // Without polling, only this number waits.
     let (answers, opens) = (5000.try_into().unwrap(), 5000.try_into().unwrap());
     let mut site = Site::with(
         RateLimit { per_second: answers, ..RateLimit::default() },
@@ -582,7 +583,7 @@ proptest! {
         tcp: bool,
     ) {
         let mut bytes = bytes;
-        // Most have absurd counts without.
+        // Without this, most messages have absurd counts.
         if counts && bytes.len() > 12 {
             bytes[2] = 0;
             bytes[4..12].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0]);

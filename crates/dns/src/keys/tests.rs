@@ -35,7 +35,7 @@ fn a_former_key_opens_until_its_end_and_is_destroyed_then() {
     let second = sealed_to(&keys);
     assert_eq!((keys.current().0, keys.former(), keys.next_end()), (id(2), 1, Some(1000)));
     assert!(opens(&keys, &first, 999) && opens(&keys, &second, 999));
-    // Over, and yet not destroyed: nobody called.
+    // The key has ended, but is not destroyed yet, because `handle_time` was not called.
     assert!(!opens(&keys, &first, 1000) && opens(&keys, &second, u64::MAX));
     keys.handle_time(999);
     assert_eq!(keys.former(), 1);
@@ -63,7 +63,7 @@ fn former_keys_are_few() {
     assert_eq!(keys.former(), CarriageKeys::MAX_FORMER);
     assert_eq!(keys.rotate(id(10), key(10), 1000, 0), Err(RotateError::TooMany));
     assert_eq!(keys.current().0, id(9));
-    // One that ends at once takes no place.
+    // A key that ends at once takes no place.
     assert_eq!(keys.rotate(id(10), key(10), 0, 0), Ok(()));
     assert_eq!(keys.former(), CarriageKeys::MAX_FORMER);
 }

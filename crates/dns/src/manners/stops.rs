@@ -1,4 +1,4 @@
-//! Where the carriage pauses: for a zone with a resolver on a network, with exponential backoff.
+//! Pauses of the carriage, for a zone with a resolver on a network, with exponential backoff.
 
 use super::Restraint;
 use core::net::IpAddr;
@@ -11,29 +11,29 @@ use firstflight_wire::asap::Zone;
 const FIRST: Duration = Duration::from_secs(2 * 60);
 /// The longest pause.
 pub(super) const LONGEST: Duration = Duration::from_secs(60 * 60);
-/// Strikes in a row until there is a pause.
+/// Consecutive strikes that cause a pause.
 const STRIKES: u32 = 2;
-/// Zones that are stopped with a resolver until all are.
+/// If this number of zones is stopped with a resolver, all zones are.
 const ZONES: usize = 3;
 /// How long strikes count after the pause.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
-/// When there are more, the one whose pause ended or ends first is forgotten.
+/// The most places remembered. If there are more, the one whose pause ends or ended first is forgotten.
 pub(super) const MAX_STOPS: usize = 256;
 
-/// What speaks against first flights at one place, and until when there are none.
+/// The strikes at one place, and until when its pause lasts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stop {
     /// The client's network.
     pub network: NetworkId,
     /// The resolver.
     pub resolver: IpAddr,
-    /// The carriage zone in wire form; `None` for all of them.
+    /// The carriage zone in wire form. `None` for all zones.
     pub zone: Option<Box<[u8]>>,
-    /// Why.
+    /// The cause.
     pub cause: Cause,
-    /// First flights in a row that did not go well: one is no reason to pause yet.
+    /// Consecutive first flights that did not go well. One alone does not cause a pause.
     pub strikes: u32,
-    /// When the pause ends, or has ended; without a pause, the time of the strike.
+    /// When the pause ends or ended. Without a pause, the time of the strike.
     pub until: Instant,
 }
 
@@ -42,8 +42,8 @@ pub struct Stop {
 pub enum Cause {
     /// The resolver refuses, changes or loses names.
     Resolver,
-    /// The resolver says that the names do not exist: this is no carriage zone (any more). Says nothing of the
-    /// resolver.
+    /// The resolver says that the names do not exist, so this is not a carriage zone (any more). It proves
+    /// nothing about the resolver.
     Zone,
 }
 
@@ -69,7 +69,7 @@ impl Place {
     }
 }
 
-/// The places where it pauses; at most [`MAX_STOPS`].
+/// The places with a pause or a strike, at most [`MAX_STOPS`].
 #[derive(Debug, Default)]
 pub(super) struct Stops(Vec<Record>);
 
@@ -102,7 +102,7 @@ impl Record {
 }
 
 impl Stops {
-    /// Whether first flights may go there, and then, whether it is one that tries again after a pause.
+    /// Whether a first flight may go to this place. If so, returns whether it is the trial after a pause.
     pub(super) fn admit(&self, place: &Place, now: Instant) -> Result<bool, Restraint> {
         let here = self.0.iter().find(|record| record.is_of(place));
         if here.is_some_and(|record| record.is_stopped(now)) {
@@ -112,7 +112,7 @@ impl Stops {
             let stop = &record.stop;
             place.has_resolver(stop.network, stop.resolver) && record.is_stopped(now)
         });
-        // A stop of all zones counts as enough of them.
+        // A stop of all zones counts as `ZONES` stopped zones.
         let weight = |record: &Record| match (&record.stop.zone, record.stop.cause) {
             (None, _) => ZONES,
             (Some(_), Cause::Resolver) => 1,
@@ -126,11 +126,12 @@ impl Stops {
 
     /// A first flight that left at `departed` went well.
     pub(super) fn clear(&mut self, place: &Place, departed: Instant) {
-        // One that left before the pause says nothing of what comes after it.
+        // A first flight that left before the pause proves nothing about the time after it.
         self.0.retain(|record| !record.is_of(place) || (record.is_stop() && departed <= record.since));
     }
 
-    /// A first flight that left at `departed` did not go well. Gives how long the pause is, if there is a new one.
+    /// A first flight that left at `departed` did not go well. Returns the length of the pause, if a new one
+    /// begins.
     pub(super) fn strike(
         &mut self,
         place: &Place,
@@ -141,7 +142,7 @@ impl Stops {
     ) -> Option<Duration> {
         let known = self.0.iter().position(|record| record.is_of(place));
         let before = match known.map(|at| self.0.swap_remove(at)) {
-            // It left beside the one that led to the pause: this is the same event.
+            // It left before the first flight that caused the pause ended, so this is the same event.
             Some(record) if record.is_stop() && departed <= record.since => {
                 self.0.push(record);
                 return None;
@@ -159,10 +160,10 @@ impl Stops {
         pause
     }
 
-    /// Takes back what was remembered; no pause is longer than it can be.
+    /// Restores a saved stop. Its pause is limited to the longest one.
     pub(super) fn restore(&mut self, mut stop: Stop, now: Instant) {
         stop.until = stop.until.min(now + LONGEST);
-        // There is one for a place: several would count as that many zones.
+        // Keep one stop for each place, because several would count as several zones.
         let is_same = |other: &Stop| {
             (other.network, other.resolver, &other.zone) == (stop.network, stop.resolver, &stop.zone)
         };
@@ -190,12 +191,12 @@ impl Stops {
     }
 }
 
-/// The pause after this many strikes in a row.
+/// The pause after this many consecutive strikes.
 fn pause(strikes: u32) -> Option<Duration> {
     strikes.checked_sub(STRIKES).map(backoff)
 }
 
-/// How long first flights pause when the pause has doubled this many times: 2 min at first, 1 h at most.
+/// The length of a pause after this many doublings: 2 min at first, at most 1 h.
 #[must_use]
 pub fn backoff(doublings: u32) -> Duration {
     FIRST.saturating_mul(1_u32.checked_shl(doublings).unwrap_or(u32::MAX)).min(LONGEST)

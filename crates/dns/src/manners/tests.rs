@@ -47,7 +47,7 @@ impl Client {
         echoes.iter().fold(None, |stopped, echo| stopped.or(self.0.handle_answer(id, *echo, now)))
     }
 
-    /// A first flight that gets these answers in 60 ms, and no others in 5 s.
+    /// A first flight that gets these answers after 60 ms, and no others within 5 s.
     fn flies(&mut self, name: &[u8], echoes: &[Echo], now: Instant) -> Option<Duration> {
         let id = self.leaves(name, now);
         let stopped = self.answers(id, echoes, now + Duration::from_millis(60));
@@ -95,7 +95,7 @@ fn a_refused_or_changed_name_stops_its_zone_at_once_for_two_minutes() {
         assert_eq!(client.answers(id, &[Echo::Answered; 5], at(60)), None);
         assert_eq!(client.answers(id, &[echo], at(60)), Some(2 * MINUTES), "{echo:?}");
         assert_eq!(client.take(A, at(60)), Err(Restraint::Stopped));
-        // Only this zone, only with this resolver, only on this network.
+        // The stop is only for this zone, with this resolver, on this network.
         assert!(!client.is_stopped(B, at(60)));
         let mut take = |network, resolver| client.0.take(zone(A), network, resolver, at(60));
         assert!(take(HOME, [127, 0, 0, 1].into()).is_ok() && take(NetworkId([2; 16]), resolver()).is_ok());
@@ -111,7 +111,7 @@ fn one_servfail_does_not_stop_the_carriage() {
         let now = NOW + MINUTES * round;
         let echoes = [&[SERVFAIL; 1][..], &[Echo::Answered; 5]].concat();
         assert_eq!(client.flies(A, &echoes, now), None);
-        // A name that is not answered is lost, too.
+        // A name that is not answered also counts as lost.
         assert_eq!(client.flies(B, &[Echo::Answered; 5], now), None);
         assert!(!client.is_stopped(A, now + Duration::from_secs(6)));
     }
@@ -124,7 +124,7 @@ fn half_of_the_names_lost_twice_in_a_row_stops_the_zone() {
         let mut client = Client::default();
         let echoes = [lost, &[Echo::Answered; 3]].concat();
         assert_eq!(client.flies(A, &echoes, NOW), None);
-        // One that goes well begins the count anew; one that loses a name neither counts nor does that.
+        // A first flight that goes well resets the count. One that loses a name neither counts nor resets it.
         assert_eq!(client.flies(A, &[Echo::Answered; 6], at(10_000)), None);
         assert_eq!(client.flies(A, &echoes, at(20_000)), None);
         assert_eq!(client.flies(A, &[Echo::Answered; 5], at(80_000)), None);
@@ -135,7 +135,8 @@ fn half_of_the_names_lost_twice_in_a_row_stops_the_zone() {
 
 #[test]
 fn a_limiter_that_drops_is_learnt() {
-    // Four at once, of which only some names get an answer, are two strikes: the rest left before the stop began.
+    // Four first flights at once, of whose names only some are answered, are two strikes: the others left
+    // before the stop began.
     let mut client = Client::default();
     let ids = [(); 4].map(|()| client.leaves(A, NOW));
     client.answers(ids[0], &[Echo::Answered; 1], at(60));
@@ -178,7 +179,7 @@ fn three_stopped_zones_stop_the_resolver() {
     client.flies(D, &[REFUSED], at(20_000));
     assert_eq!(client.take(A, at(20_060)), Err(Restraint::Resolver));
     assert!(client.0.take(zone(A), HOME, [127, 0, 0, 1].into(), at(20_060)).is_ok());
-    // As long as all three are.
+    // This lasts as long as all three are stopped.
     assert!(client.is_stopped(A, at(60 + 119_999)));
     assert!(client.take(A, at(60 + 120_000)).is_ok());
 }
@@ -192,13 +193,13 @@ fn a_stop_doubles_until_a_first_flight_goes_well() {
         assert_eq!(pause, minutes * MINUTES);
         now = now + pause + Duration::from_millis(60);
     }
-    // One tries again. Until it has succeeded, no other one does.
+    // One first flight tries again. No other one may before it has succeeded.
     let trial = client.leaves(A, now);
     assert_eq!(client.take(A, now), Err(Restraint::Stopped));
     client.answers(trial, &[Echo::Answered; 6], now);
     assert!(client.take(A, now).is_ok());
     assert_eq!(client.flies(A, &[REFUSED], now), Some(2 * MINUTES));
-    // The one that tries again has to succeed: a lost name begins the next pause.
+    // The trial must succeed: a lost name begins the next pause.
     let now = now + 3 * MINUTES;
     assert_eq!(client.flies(A, &[Echo::Answered; 5], now), Some(4 * MINUTES));
 }
@@ -218,16 +219,16 @@ fn while_names_are_late_no_others_are_asked_for() {
     let mut client = Client::default();
     let first = client.leaves(A, NOW);
     client.answers(first, &[Echo::Answered; 4], at(60));
-    // Two are not answered in twice the time of the others; the resolver may have a limit.
+    // Two names are not answered within twice the time of the others. The resolver may have a limit.
     assert!(client.take(A, at(120)).is_ok());
     assert_eq!(client.take(B, at(121)), Err(Restraint::Unanswered));
     assert!(client.0.take(zone(B), HOME, [127, 0, 0, 1].into(), at(121)).is_ok());
     client.answers(first, &[Echo::Answered; 2], at(400));
     let second = client.leaves(B, at(400));
-    // Nothing was heard of any of them.
+    // None of its names is answered.
     assert!(client.take(C, at(650)).is_ok());
     assert_eq!(client.take(C, at(651)), Err(Restraint::Unanswered));
-    // The server has got them.
+    // The server has received the names.
     client.0.handle_relayed(second);
     assert!(client.take(C, at(651)).is_ok());
 }
@@ -257,7 +258,7 @@ fn late_names_are_lost_when_the_program_ends() {
     let [stop] = &stops[..] else { panic!("{stops:?}") };
     assert_eq!((stop.strikes, stop.until), (1, at(251)));
     assert!(!client.is_stopped(A, at(252)));
-    // The next program's first flight is the second in a row.
+    // The first flight of the next program is the second consecutive one.
     let mut client = Client::default();
     client.0.restore(stop.clone(), at(1000));
     assert_eq!(client.flies(A, &[], at(1000)), Some(2 * MINUTES));
@@ -275,7 +276,7 @@ fn a_stop_outlives_the_process() {
     assert_eq!(again.take(A, now), Err(Restraint::Stopped));
     let now = at(60) + 7 * MINUTES;
     assert_eq!(again.flies(A, &[REFUSED], now), Some(8 * MINUTES));
-    // A day after the pause it is forgotten.
+    // The stop is forgotten a day after the pause.
     let end = at(120) + 15 * MINUTES;
     assert_eq!(again.0.stops(end + Duration::from_secs(86_399)).count(), 1);
     assert_eq!(again.0.stops(end + Duration::from_secs(86_400)).count(), 0);
@@ -315,7 +316,7 @@ fn the_memory_of_stops_is_bounded() {
     assert!(client.0.is_stopped(zone(A), NetworkId::UNKNOWN, last, now));
 }
 
-/// A file may have the same stop several times. It counts as one stopped zone.
+/// If a file has the same stop several times, it counts as one stopped zone.
 #[test]
 fn a_stop_that_is_restored_several_times_is_one() {
     let mut client = Client::default();

@@ -1,4 +1,4 @@
-//! Queries that cannot be read: what is answered, and whether they had EDNS.
+//! Answers to queries that cannot be parsed, with EDNS if the query had it.
 
 use super::UDP_PAYLOAD;
 use crate::names::{HEADER, MAX_NAME, TYPE_AND_CLASS};
@@ -8,9 +8,9 @@ const OPT: u16 = 41;
 /// Octets of the bit DO, in the flags of an OPT record (RFC 6891 §6.1.3).
 const DNSSEC_OK: u8 = 0x80;
 
-/// The answer to a message that is a query and cannot be read as one with a single question: FORMERR, or NOTIMP for
-/// another operation than a query (RFC 1035 §4.1.1). It is the header alone, and an OPT record if the message has one
-/// (RFC 6891 §7). `None` for less than a header.
+/// The answer to a query that cannot be parsed as one with a single question: FORMERR, or NOTIMP for another
+/// operation than a query (RFC 1035 §4.1.1). It is only the header, and an OPT record if the message has one
+/// (RFC 6891 §7). `None` for a message shorter than a header.
 pub(crate) fn refuse(message: &[u8]) -> Option<Vec<u8>> {
     const FORMERR: u8 = 1;
     const NOTIMP: u8 = 4;
@@ -33,15 +33,15 @@ pub(crate) fn refuse(message: &[u8]) -> Option<Vec<u8>> {
     Some(answer)
 }
 
-/// What an answer takes from the OPT record of its query.
+/// The fields of a query's OPT record that the answer needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Opt {
     dnssec_ok: bool,
 }
 
-/// The first OPT record among the additional records, if all that is in front of it can be passed over. Its own data
-/// need not be good. Each record takes 11 octets at least, so what is read is bounded by the length of the message,
-/// whatever the counts in its header say.
+/// The first OPT record among the additional records, if everything before it can be skipped. Its own data
+/// may be invalid. Each record takes at least 11 octets, so the length of the message bounds the work,
+/// whatever the counts in its header are.
 fn find_opt(message: &[u8]) -> Option<Opt> {
     let (header, mut rest) = message.split_first_chunk::<HEADER>()?;
     let &[_, _, _, _, q, u, a, n, s, t, x, y] = header;
@@ -63,11 +63,11 @@ fn find_opt(message: &[u8]) -> Option<Opt> {
     None
 }
 
-/// A record's fixed part, and what follows the record.
+/// The fixed part of a record, and the bytes after the record.
 struct Passed<'a> {
     kind: u16,
     ttl: [u8; 4],
-    /// `None` if the record's data is not all there.
+    /// `None` if the record's data is incomplete.
     behind: Option<&'a [u8]>,
 }
 
@@ -77,8 +77,8 @@ fn record(bytes: &[u8]) -> Option<Passed<'_>> {
     Some(Passed { kind: u16::from_be_bytes([k, l]), ttl: [a, b, c, d], behind })
 }
 
-/// What follows the name at the front of `bytes`, which may end in a pointer (RFC 1035 §4.1.4). No pointer is
-/// followed.
+/// The bytes after the name at the beginning of `bytes`. The name may end in a pointer (RFC 1035 §4.1.4),
+/// which is not followed.
 fn behind_name(bytes: &[u8]) -> Option<&[u8]> {
     let mut at = 0;
     while at < MAX_NAME {
@@ -100,7 +100,7 @@ mod tests {
     const QUESTION: &[u8] = b"\x03www\x03xyz\x03com\x00\x00\x01\x00\x01";
     const WITH_DO: &[u8] = &[0, 0, 41, 16, 0, 0, 0, 0x80, 0, 0, 0];
 
-    /// A query with these counts and this behind the header.
+    /// A query with these counts, and `rest` after the header.
     fn message(counts: [u8; 4], rest: &[&[u8]]) -> Vec<u8> {
         let [q, a, n, x] = counts;
         [&[0x12, 0x34, 1, 0, 0, q, 0, a, 0, n, 0, x][..], &rest.concat()].concat()
@@ -110,7 +110,8 @@ mod tests {
         find_opt(message).map(|opt| opt.dnssec_ok)
     }
 
-    /// RFC 6891 §7: a query with OPT is answered with OPT, with our payload, version 0 and the bit DO as it was.
+    /// RFC 6891 §7: the answer to a query with OPT has OPT, with the server's payload, version 0 and the DO
+    /// bit of the query.
     #[test]
     fn the_opt_record_is_found_and_answered() {
         let answer = refuse(&message([2, 0, 0, 1], &[QUESTION, QUESTION, WITH_DO])).unwrap();
@@ -130,11 +131,11 @@ mod tests {
     fn what_is_in_front_is_passed_over() {
         let a = [&b"\xc0\x0c"[..], &[0, 1, 0, 1, 0, 0, 0, 9, 0, 4, 192, 0, 2, 1]].concat();
         assert_eq!(has_opt(&message([1, 1, 1, 2], &[QUESTION, &a, &a, &a, WITH_DO])), Some(true));
-        // Two of them, or one whose data is cut.
+        // Two OPT records, or one whose data is cut.
         assert_eq!(has_opt(&message([1, 0, 0, 2], &[QUESTION, WITH_DO, WITH_DO])), Some(true));
         let cut = [0, 0, 41, 16, 0, 0, 0, 0, 0, 0, 9, 1];
         assert_eq!(has_opt(&message([1, 0, 0, 1], &[QUESTION, &cut, b"garbage"])), Some(false));
-        // In another section, at a name that is not the root, behind a record that is cut.
+        // An OPT record in another section, at a name that is not the root, or after a record that is cut.
         assert_eq!(has_opt(&message([1, 1, 0, 0], &[QUESTION, WITH_DO])), None);
         assert_eq!(has_opt(&message([1, 0, 0, 1], &[QUESTION, b"\x01a", WITH_DO])), None);
         assert_eq!(has_opt(&message([1, 0, 0, 2], &[QUESTION, &a[..14], WITH_DO])), None);

@@ -15,13 +15,13 @@ fn query(label: &[u8; LABEL]) -> FragmentQuery {
     FragmentQuery::new(0x1234, label, zone()).unwrap()
 }
 
-/// Query for `label`, as the bytes of RFC 1035 §4.1.
+/// A query for `label`, as the bytes of RFC 1035 §4.1.
 fn by_hand(label: &[u8; LABEL]) -> Vec<u8> {
     let header = [0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     [&header[..], &[63], label, ZONE, &[0, 1, 0, 1]].concat()
 }
 
-/// Labels in which every octet stands at every place at least once.
+/// Labels in which every octet occurs at every position at least once.
 fn all_octets() -> impl Iterator<Item = [u8; LABEL]> {
     (0..=255_u8).map(|shift| core::array::from_fn(|at| shift.wrapping_add(at as u8)))
 }
@@ -61,7 +61,7 @@ fn a_resolver_that_changes_the_case_is_answered_as_it_asked() {
     let (label, query) = (label(), query(&label()));
     let mut asked = query.as_bytes().to_vec();
     asked[12..].iter_mut().step_by(2).for_each(|octet| octet.make_ascii_uppercase());
-    // Not the lengths, type and class, which are no letters here.
+    // Do not change the lengths, type and class, which are not letters here.
     assert_ne!(asked, query.as_bytes());
     let question = Question::parse(&asked).unwrap();
     let Position::Child(changed) = question.position(zone()) else { panic!() };
@@ -131,7 +131,7 @@ fn the_client_tells_what_came_back() {
         bytes[at] = to;
         query.read_answer(&bytes)
     };
-    // Not for this question: another id, and no answer at all.
+    // Messages that do not answer this question: one with another id, and one that is not an answer.
     assert_eq!(change(0, 0x13), None);
     assert_eq!(change(2, 0x05), None);
     assert_eq!(query.read_answer(&good[..11]), None);
@@ -185,7 +185,7 @@ fn what_is_no_question_is_none() {
     }
 }
 
-/// Says everything three times.
+/// Repeats each value three times.
 struct Stutters(u32);
 
 impl TryRng for Stutters {

@@ -1,4 +1,4 @@
-//! Which resolvers' sets are in the table, and who has the most of them.
+//! Which resolver networks have sets in the table, and which has the most.
 
 use core::hash::{BuildHasher, Hasher};
 use core::net::IpAddr;
@@ -6,7 +6,7 @@ use foldhash::quality::SeedableRandomState;
 use hashbrown::HashTable;
 use rand_core::Rng;
 
-/// The network of a resolver: the first 24 bits of an IPv4 address, 48 of an IPv6 one.
+/// The network of a resolver: the first 24 bits of an IPv4 address, or the first 48 bits of an IPv6 address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Prefix(u64);
 
@@ -14,7 +14,7 @@ impl Prefix {
     pub(super) fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self(u64::from(address.to_bits() >> 8)),
-            // Above every IPv4 network.
+            // The value is above that of every IPv4 network.
             IpAddr::V6(address) => Self(1 << 48 | (address.to_bits() >> 80) as u64),
         }
     }
@@ -23,26 +23,27 @@ impl Prefix {
 #[derive(Debug)]
 struct Holder {
     prefix: Prefix,
-    /// In no order.
+    /// Its sets, in no order.
     sets: Vec<u32>,
-    /// Where it is in `order`.
+    /// Its index in `order`.
     rank: u32,
 }
 
-/// All in O(1): who holds which sets, and who holds the most.
+/// Which holder has which sets, and which has the most. All operations are O(1).
 #[derive(Debug)]
 pub(super) struct Holders {
     index: HashTable<u32>,
     hasher: SeedableRandomState,
     holders: Vec<Holder>,
     free: Vec<u32>,
-    /// Holders, those with the most sets first.
+    /// The holders, those with the most sets first.
     order: Vec<u32>,
-    /// How many holders have more than so many sets: where those with as many begin in `order`.
+    /// For each number of sets, how many holders have more. In `order`, the holders with exactly this number
+    /// begin there.
     above: Vec<u32>,
 }
 
-/// Where a set stands: its holder, and its place among the holder's.
+/// The position of a set: its holder, and its index among the holder's sets.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Standing {
     pub(super) holder: u32,
@@ -56,7 +57,7 @@ fn hash(hasher: &SeedableRandomState, prefix: Prefix) -> u64 {
 }
 
 impl Holders {
-    /// Holders of up to `capacity` sets altogether.
+    /// Holders of up to `capacity` sets in total.
     pub(super) fn new(capacity: usize, hasher: SeedableRandomState) -> Self {
         Self {
             index: HashTable::new(),
@@ -68,7 +69,7 @@ impl Holders {
         }
     }
 
-    /// How many there are.
+    /// The number of holders.
     pub(super) fn len(&self) -> usize {
         self.order.len()
     }
@@ -91,10 +92,10 @@ impl Holders {
         self.holders.get(holder as usize).map_or(&[], |holder| holder.sets.as_slice())
     }
 
-    /// Who has the most; a random one of several.
+    /// The holder with the most sets, or a random one if several have as many.
     ///
-    /// Not the first in `order`: that is who came last, so that a flood from as many networks as there are sets would
-    /// keep its own and push out each new one before it is whole.
+    /// It does not take the first in `order`, which is the latest one. Otherwise a flood from as many
+    /// networks as there are sets would keep its own sets, and remove each new one before it is complete.
     pub(super) fn largest(&self, rng: &mut impl Rng) -> Option<u32> {
         let below = self.sets(*self.order.first()?).len().checked_sub(1)?;
         let equals = u64::from(*self.above.get(below)?);
@@ -107,7 +108,7 @@ impl Holders {
     pub(super) fn add(&mut self, prefix: Prefix, set: u32) -> Standing {
         let at = self.find(prefix).unwrap_or_else(|| self.insert(prefix));
         let count = self.sets(at).len();
-        // Behind the last that has more, and then one of them.
+        // Move it behind the last holder that has more sets. With one set more it is then in order.
         let first = self.above.get(count).copied().unwrap_or_default();
         self.swap(at, first);
         if let Some(above) = self.above.get_mut(count) {
@@ -119,13 +120,14 @@ impl Holders {
         Standing { holder: at, place: count as u32 }
     }
 
-    /// Takes the set at `standing` away. Returns the one that has its place now, if it is another.
+    /// Removes the set at `standing`. Returns the set that has its index now, if there is one.
     pub(super) fn remove(&mut self, standing: Standing) -> Option<u32> {
         let Standing { holder: at, place } = standing;
         let below = self.sets(at).len().checked_sub(1)?;
         let above = self.above.get_mut(below)?;
         *above -= 1;
-        // The last that has as many: it stands first among those that have one less.
+        // Swap it with the last holder that has as many sets. With one set less it is then first among those
+        // with that number.
         let last = *above;
         self.swap(at, last);
         let holder = self.holders.get_mut(at as usize)?;
@@ -134,7 +136,7 @@ impl Holders {
         if holder.sets.is_empty() {
             self.forget(at);
         } else if holder.sets.capacity() > 4 * holder.sets.len() + 16 {
-            // All holders together keep memory for a small multiple of the sets that there are.
+            // Shrink, so that all holders together keep memory only for a small multiple of their sets.
             holder.sets.shrink_to(2 * holder.sets.len());
         }
         moved
@@ -161,7 +163,7 @@ impl Holders {
         at
     }
 
-    /// Removes one without sets, which is the last of all.
+    /// Removes a holder without sets, which is the last in `order`.
     fn forget(&mut self, at: u32) {
         self.order.pop();
         let Some(holder) = self.holders.get_mut(at as usize) else { return };
@@ -172,7 +174,7 @@ impl Holders {
         self.free.push(at);
     }
 
-    /// Puts holder `at` at `rank`, and who is there at its rank.
+    /// Swaps holder `at` with the holder at `rank`.
     fn swap(&mut self, at: u32, rank: u32) {
         let Some(from) = self.holders.get(at as usize).map(|holder| holder.rank) else { return };
         let Some(&other) = self.order.get(rank as usize) else { return };
@@ -184,7 +186,7 @@ impl Holders {
         }
     }
 
-    /// Room for sets in all lists.
+    /// The capacity of all lists of sets.
     #[cfg(test)]
     pub(super) fn room(&self) -> usize {
         self.holders.iter().map(|holder| holder.sets.capacity()).sum()

@@ -55,7 +55,7 @@ fn from(n: u32) -> IpAddr {
     IpAddr::V4((n << 8).into())
 }
 
-/// A fragment that belongs to nothing.
+/// A fragment that belongs to no first flight.
 fn stray(id: u64) -> Fragment {
     let bytes = id.to_be_bytes();
     let mut label_bytes = [0; 58];
@@ -148,7 +148,8 @@ fn two_attempts_make_one_first_flight() {
 #[test]
 fn who_knows_the_id_costs_the_shortcut_and_nothing_else() {
     let fragments = split(60, 7, 0, true);
-    // Wrong ones first: the right one is ignored, and what is complete then does not belong together.
+    // If a wrong fragment comes first, the right one is ignored, and the complete set does not belong
+    // together.
     let mut table = Table::new(100);
     assert_eq!(table.put(&poisoned(&fragments[3]), from(666), NOW), Reassembled::Waiting);
     assert_eq!(table.put(&fragments[3], RESOLVER, NOW), Reassembled::Conflict);
@@ -159,12 +160,12 @@ fn who_knows_the_id_costs_the_shortcut_and_nothing_else() {
     assert!(table.table.is_empty());
     let counters = *table.table.counters();
     assert_eq!((counters.mismatches, counters.conflicts, counters.completed), (1, 1, 0));
-    // The next attempt is free of it.
+    // It does not affect the next attempt.
     let (last, others) = fragments[..7].split_last().unwrap();
     others.iter().for_each(|fragment| assert_eq!(table.put(fragment, RESOLVER, NOW), Reassembled::Waiting));
     assert_eq!(table.put(last, RESOLVER, NOW), Reassembled::Complete(Box::new(sealed(60, 7))));
 
-    // Too late, or with another count: ignored.
+    // Wrong fragments that come later, or have another count, are ignored.
     let mut table = Table::new(100);
     table.put(&fragments[1], RESOLVER, NOW);
     assert_eq!(table.put(&poisoned(&fragments[1]), from(666), NOW), Reassembled::Conflict);
@@ -194,7 +195,7 @@ fn a_set_is_forgotten_after_its_time() {
     assert_eq!(table.table.resolvers(), 0);
 }
 
-/// Nobody calls `handle_time`: fragments alone make room.
+/// Without calls of `handle_time`, the fragments themselves make room.
 #[test]
 fn expired_sets_go_by_themselves() {
     let mut table = Table::new(1000);
@@ -210,7 +211,7 @@ fn expired_sets_go_by_themselves() {
     table.check();
 }
 
-/// And one that was not removed yet is over all the same.
+/// An expired set that was not removed yet takes no fragments.
 #[test]
 fn a_set_whose_time_is_over_takes_nothing() {
     let mut table = Table::new(1000);
@@ -237,7 +238,8 @@ fn a_flood_never_exceeds_the_bounds() {
     assert!(table.table.holders.room() <= 8 * 512 + 16 * 300);
     assert!(table.table.heap_bytes() <= 1024 * 520 + (64 << 10), "{}", table.table.heap_bytes());
     table.check();
-    // Who comes through a resolver of his own, at once, still gets through: others have more sets.
+    // A client with another resolver, whose fragments come at once, still succeeds, because other networks
+    // have more sets.
     for fragment in &honest[..6] {
         assert_eq!(table.put(fragment, from(5000), NOW + Duration::from_secs(1)), Reassembled::Waiting);
     }
@@ -245,7 +247,8 @@ fn a_flood_never_exceeds_the_bounds() {
     assert_eq!(last, Reassembled::Complete(Box::new(sealed(60, 9))));
 }
 
-/// A flood from more networks than there are sets: each has one. The newest are forgotten no sooner than others.
+/// In a flood from more networks than there are sets, each has one. The newest sets are forgotten no sooner
+/// than others.
 #[test]
 fn among_equals_a_random_set_makes_way() {
     let mut table = Table::new(512);
@@ -259,7 +262,7 @@ fn among_equals_a_random_set_makes_way() {
     flood(&mut table, 512);
     let mut whole = 0;
     for seed in 0..100 {
-        // Sixty sets of others come between its fragments: about one of nine is lost.
+        // Sixty sets of others come between its fragments, so about one of nine first flights is lost.
         for fragment in &split(60, 1000 + u64::from(seed), 0, false) {
             let put = table.put(fragment, from((1 << 20) + seed), NOW);
             whole += u32::from(matches!(put, Reassembled::Complete(_)));
@@ -274,12 +277,12 @@ fn among_equals_a_random_set_makes_way() {
 #[test]
 fn one_network_has_its_share_of_a_full_table() {
     let mut table = Table::new(1600);
-    // Alone it may fill half of it, and no more from there on.
+    // Alone the network may fill half of the table, but no more.
     for n in 0..10_000 {
         table.put(&stray(n), "2001:db8:1::53".parse().unwrap(), NOW);
     }
     assert!(table.table.len() <= 801, "{}", table.table.len());
-    // Others come: it goes down to a sixteenth with what it sends.
+    // When others come, the network goes down to a sixteenth while it sends.
     for n in 0..800 {
         table.put(&stray(1 << 40 | n), from(n as u32), NOW);
     }
@@ -289,7 +292,7 @@ fn one_network_has_its_share_of_a_full_table() {
     let holder = table.table.holders.find(Prefix::of("2001:db8:1::".parse().unwrap())).unwrap();
     assert_eq!(table.table.holders.sets(holder).len(), 100);
     assert!(table.table.counters().evicted_share > 2000);
-    // What others had was not touched.
+    // The sets of others were not removed.
     assert!((0..800).all(|n| table.table.find(stray(1 << 40 | n).id()).is_some()));
     table.check();
 }
@@ -320,7 +323,7 @@ fn networks_of_resolvers() {
     assert_ne!(prefix("::1"), prefix("0.0.0.0"));
 }
 
-/// The same table without bounds on anything, in the plainest way.
+/// A simple model of the table, without any bounds.
 #[derive(Default)]
 struct Model {
     sets: BTreeMap<FragmentId, ModelSet>,
@@ -375,7 +378,8 @@ impl Model {
 }
 
 proptest! {
-    /// While there is room, whatever comes in whatever order, late or twice, right or wrong.
+    /// While there is room, the table behaves like the model, for right and wrong fragments in any order,
+    /// late or repeated.
     #[test]
     fn it_does_what_the_model_does(
         steps in proptest::collection::vec((0_usize..4, 0_usize..9, 0_u8..2, 0_u8..12, 0_u64..400), 1..250),
@@ -397,14 +401,14 @@ proptest! {
         table.check();
     }
 
-    /// When there is none: all lists agree with each other.
+    /// When there is no room, all lists still agree with each other.
     #[test]
     fn it_stays_whole(steps in proptest::collection::vec((0_u64..200, 0_u32..12, 0_u64..200), 1..400)) {
         let mut table = Table::new(48);
         let mut now = NOW;
         for (id, holder, wait) in steps {
             now += Duration::from_millis(wait);
-            // The lower a holder's number, the more often it comes.
+            // Holders with lower numbers occur more often.
             table.put(&stray(id), from(holder * holder / 12), now);
         }
         table.check();

@@ -1,8 +1,8 @@
 //! Fronts whose clock is too far from the server's.
 //!
-//! A front whose clock is wrong loses everything that it sends, and gets no answer. So the server warns of it. Only a
-//! genuine datagram that is newer than all that is known of its front may cause a warning. Otherwise a copy of an old
-//! datagram could cause one.
+//! A front whose clock is wrong loses everything that it sends, and gets no answer. So the server warns of
+//! it. Only a genuine datagram that is newer than all known ones of its front may cause a warning. Otherwise
+//! a copy of an old datagram could cause one.
 
 use super::receiver::Head;
 use super::{Boot, RELAY_WINDOW_MS};
@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 const CHECK_EVERY_MS: u64 = 1_000;
 /// A clock that stays wrong is reported again after this time, in milliseconds.
 const REMIND_MS: u64 = 600_000;
-/// A clock is right again when it is no farther than this from the server's, in milliseconds. Less than
-/// [`RELAY_WINDOW_MS`], so that one at the edge is not reported with every other datagram.
+/// A clock is right again when it is no farther than this from the server's, in milliseconds. It is less than
+/// [`RELAY_WINDOW_MS`], so that a clock near the limit is not reported again and again.
 const RIGHT_MS: u64 = RELAY_WINDOW_MS / 2;
 /// The most fronts that are remembered.
 const MAX_FRONTS: usize = 1024;
@@ -34,16 +34,17 @@ pub struct ClockReport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FrontClock {
-    /// The front's is ahead by this many milliseconds: what it sends is dropped.
+    /// The front's clock is ahead by this many milliseconds, so its datagrams are dropped.
     Ahead(u64),
-    /// The front's is behind by this many milliseconds: what it sends is dropped.
+    /// The front's clock is behind by this many milliseconds, so its datagrams are dropped.
     Behind(u64),
     /// They agree again.
     Right,
 }
 
 impl FrontClock {
-    /// By how many seconds the front's clock is wrong, and `ahead of` or `behind`; `None` if the clocks agree.
+    /// By how many seconds the front's clock is wrong, and `ahead of` or `behind`. `None` if the clocks
+    /// agree.
     #[must_use]
     pub fn apart(self) -> Option<(f64, &'static str)> {
         let seconds = |ms| Duration::from_millis(ms).as_secs_f64();
@@ -55,16 +56,16 @@ impl FrontClock {
     }
 }
 
-/// What is known of one front's clock.
+/// The record of one front's clock.
 #[derive(Debug)]
 struct Known {
     /// The newest genuine datagram whose time was wrong.
     newest: (Boot, u64),
-    /// The server's time of the last report that it is wrong; `None` once it is right.
+    /// The server's time of the last report that it is wrong. `None` after it was right again.
     reported: Option<u64>,
 }
 
-/// The clocks of fronts. By key id and front id.
+/// The clocks of fronts, by key id and front id.
 #[derive(Debug, Default)]
 pub(super) struct Clocks {
     fronts: BTreeMap<(u8, u16), Known>,
@@ -73,13 +74,13 @@ pub(super) struct Clocks {
     report: Option<ClockReport>,
 }
 
-/// Whether `interval` has passed. The clock may have been set: then it has.
+/// Whether `interval` has passed. If the clock was set back by more, that counts too.
 fn passed(since: Option<u64>, now: u64, interval: u64) -> bool {
     since.is_none_or(|since| now.abs_diff(since) >= interval)
 }
 
 impl Clocks {
-    /// Whether a datagram with a wrong time is worth opening at the server's time `now`. If so, it counts as opened.
+    /// Whether to open a datagram with a wrong time at the server's time `now`. If so, it counts as opened.
     pub(super) fn check(&mut self, place: (u8, u16), head: &Head, now: u64) -> bool {
         let worth = match self.fronts.get(&place) {
             Some(known) => {
@@ -94,7 +95,7 @@ impl Clocks {
         worth
     }
 
-    /// A datagram with a wrong time is genuine.
+    /// Notes a genuine datagram with a wrong time.
     pub(super) fn note_wrong(&mut self, place: (u8, u16), head: &Head, now: u64) {
         let newest = (head.boot, head.sequence);
         self.fronts.insert(place, Known { newest, reported: Some(now) });
@@ -103,7 +104,7 @@ impl Clocks {
         self.report = Some(ClockReport { key_id: place.0, front: place.1, clock });
     }
 
-    /// A datagram was taken.
+    /// Notes a datagram that was accepted.
     pub(super) fn note_taken(&mut self, place: (u8, u16), head: &Head, now: u64) {
         if head.time.abs_diff(now) <= RIGHT_MS
             && let Some(known) = self.fronts.get_mut(&place)
@@ -113,7 +114,7 @@ impl Clocks {
         }
     }
 
-    /// Nothing is known any more of the fronts with this key.
+    /// Forgets all fronts with this key.
     pub(super) fn remove_key(&mut self, key_id: u8) {
         self.fronts.retain(|(of, _), _| *of != key_id);
     }

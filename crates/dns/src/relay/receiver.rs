@@ -1,4 +1,4 @@
-//! The server's end.
+//! Receives relay datagrams, at the server.
 
 use super::clocks::{ClockReport, Clocks};
 use super::window::{Seen, Window};
@@ -13,36 +13,38 @@ use firstflight_wire::ParseError;
 use hpke::inout::InOutBuf;
 use std::collections::BTreeMap;
 
-/// What a front handed over.
+/// A first flight that a front handed over.
 #[derive(Debug)]
 pub struct Relayed<'b> {
-    /// The resolver that the last fragment came through: for accounts, no proof of anything.
+    /// The resolver that the last fragment came through. It serves for accounting and proves nothing.
     pub resolver: IpAddr,
-    /// Proves the answer to the client.
+    /// The key that proves the answer to the client.
     pub reply: ReplyKey,
     /// The first flight.
     pub ci: ConnectionInfo<'b>,
 }
 
-/// Why a relay datagram was dropped. Nothing is ever answered.
+/// Why a relay datagram was dropped. There is never an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RelayRefused {
-    /// It is none, or of another version.
+    /// It is not a relay datagram, or of another version.
     Malformed,
     /// No key has this number.
     UnknownKey,
-    /// Its time is more than 5 s from the server's: one of the two clocks is wrong, or it was kept.
+    /// Its time differs from the server's by more than 5 s: one of the two clocks is wrong, or the datagram
+    /// was delayed.
     Time,
     /// It is from before the front's last start.
     OldBoot,
     /// It was seen before.
     Replayed,
-    /// It is more than 1024 behind.
+    /// It is more than 1024 behind the newest one.
     Behind,
-    /// It was not made with the key, or changed on the way.
+    /// It was not made with the key, or was changed on the way.
     Forged,
-    /// The key's holder sent something that is no connection information: front and server differ in version.
+    /// The key's holder sent content that is not connection information: front and server have different
+    /// versions.
     Content(ParseError),
     /// Too many fronts.
     TooManyFronts,
@@ -70,7 +72,7 @@ impl core::error::Error for RelayRefused {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct RelayCounters {
-    /// First flights taken.
+    /// First flights accepted.
     pub accepted: u64,
     /// [`RelayRefused::Malformed`].
     pub malformed: u64,
@@ -78,9 +80,9 @@ pub struct RelayCounters {
     pub unknown_key: u64,
     /// [`RelayRefused::Time`]: genuine ones and others.
     pub time: u64,
-    /// Of those, how many were opened to see whether the front's clock is wrong, and were genuine.
+    /// How many of those were opened to check the front's clock, and were genuine.
     pub time_genuine: u64,
-    /// How many were opened for that, and were not genuine.
+    /// How many of those were opened to check the front's clock, and were not genuine.
     pub time_forged: u64,
     /// [`RelayRefused::OldBoot`].
     pub old_boot: u64,
@@ -112,7 +114,7 @@ impl RelayCounters {
     }
 }
 
-/// What one sender of a front sent since its last start.
+/// The datagrams of one sender of a front since its last start.
 #[derive(Debug)]
 struct Front {
     boot: Boot,
@@ -121,13 +123,14 @@ struct Front {
     latest: u64,
 }
 
-/// A key, and what opens with it.
+/// A key, and its cipher.
 struct Key {
     secret: RelayKey,
     cipher: ChaCha20Poly1305,
 }
 
-/// The server's end. After each [`RelayReceiver::handle_datagram`] ask [`RelayReceiver::poll_clock`].
+/// Receives relay datagrams at the server. After each [`RelayReceiver::handle_datagram`] call
+/// [`RelayReceiver::poll_clock`].
 #[derive(Default)]
 pub struct RelayReceiver {
     keys: BTreeMap<u8, Key>,
@@ -164,14 +167,14 @@ impl RelayReceiver {
     /// The most senders that are remembered at once.
     pub const MAX_FRONTS: usize = 1024;
 
-    /// Without keys: it takes nothing.
+    /// A receiver without keys, which accepts nothing.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes what was made with `key` under this number, instead of what it took before. If it is the key that the
-    /// number has already, what was seen under it stays known.
+    /// From now on accepts datagrams with `key` under this number, instead of those with the previous key. If
+    /// the number has this key already, the datagrams that were seen under it stay known.
     pub fn set_key(&mut self, key_id: u8, key: &RelayKey) {
         if self.keys.get(&key_id).is_some_and(|known| known.secret == *key) {
             return;
@@ -180,20 +183,20 @@ impl RelayReceiver {
         self.keys.insert(key_id, Key { secret: key.clone(), cipher: key.cipher() });
     }
 
-    /// Takes nothing under this number any more.
+    /// Accepts nothing under this number any more.
     pub fn remove_key(&mut self, key_id: u8) {
         self.keys.remove(&key_id);
         self.fronts.retain(|(of, _), _| *of != key_id);
         self.clocks.remove_key(key_id);
     }
 
-    /// What the last datagram says of its front's clock, if a message is due: that it is too far from this server's
-    /// (again every ten minutes), or right again.
+    /// The report on the clock of the last datagram's front, if a message is due: it is too far from this
+    /// server's clock (reported again every ten minutes), or right again.
     pub const fn poll_clock(&mut self) -> Option<ClockReport> {
         self.clocks.report()
     }
 
-    /// What happened so far.
+    /// The counts so far.
     #[must_use]
     pub const fn counters(&self) -> &RelayCounters {
         &self.counters
@@ -205,10 +208,10 @@ impl RelayReceiver {
         self.fronts.len()
     }
 
-    /// A datagram came, at the wall clock's time `unix_ms`. It is opened into `buffer`.
+    /// Handles a datagram that came at the wall clock's time `unix_ms`. Opens it into `buffer`.
     ///
     /// # Errors
-    /// Why it is dropped; counted.
+    /// Why it is dropped, which is counted.
     pub fn handle_datagram<'b>(
         &mut self,
         datagram: &[u8],
@@ -218,7 +221,7 @@ impl RelayReceiver {
         self.handle(Kind::Relay, datagram, unix_ms, buffer.whole_mut(), |_, plain| content(plain))
     }
 
-    /// Opens a datagram of this kind into `buffer` and gives the front's number and the content to `read`.
+    /// Opens a datagram of this kind into `buffer`, and passes the front's number and the content to `read`.
     pub(crate) fn handle<'b, T>(
         &mut self,
         kind: Kind,
@@ -236,7 +239,7 @@ impl RelayReceiver {
         content
     }
 
-    /// What costs nothing comes first; what changes anything, behind the proof.
+    /// Makes the cheap checks first, and changes state only after the datagram is proved genuine.
     fn open<'b>(
         &mut self,
         kind: Kind,
@@ -255,7 +258,7 @@ impl RelayReceiver {
         let known = self.fronts.get(&place);
         let sealed = Sealed { head: head_bytes, text, tag };
         if head.time.abs_diff(unix_ms) > RELAY_WINDOW_MS {
-            // A copy of what was there before says nothing of the front's clock now.
+            // A copy of an earlier datagram proves nothing about the front's present clock.
             let is_new = known.is_none_or(|front| front.is_new(&head));
             if is_new && self.clocks.check(place, &head, unix_ms) {
                 match sealed.open(&key.cipher, buffer) {
@@ -277,10 +280,10 @@ impl RelayReceiver {
         Ok((head.front, plain))
     }
 
-    /// Marks a datagram that is genuine.
+    /// Notes a genuine datagram as seen.
     fn note(&mut self, place: (u8, u16), head: &Head, unix_ms: u64) -> Result<(), RelayRefused> {
         if !self.fronts.contains_key(&place) && self.fronts.len() >= Self::MAX_FRONTS {
-            // Whatever such a front sent is too old to be taken again.
+            // All datagrams of such a front are too old to be accepted again.
             self.fronts.retain(|_, front| front.latest.saturating_add(RELAY_WINDOW_MS) >= unix_ms);
             if self.fronts.len() >= Self::MAX_FRONTS {
                 return Err(RelayRefused::TooManyFronts);
@@ -305,7 +308,7 @@ struct Sealed<'a> {
 }
 
 impl Sealed<'_> {
-    /// What is in it, if it was made with the key of `cipher`.
+    /// Its content, if it was made with the key of `cipher`.
     fn open<'b>(&self, cipher: &ChaCha20Poly1305, buffer: &'b mut [u8]) -> Result<&'b [u8], RelayRefused> {
         let plain = buffer.get_mut(..self.text.len()).ok_or(RelayRefused::Malformed)?;
         let nonce = nonce(self.head).ok_or(RelayRefused::Malformed)?;
@@ -318,7 +321,7 @@ impl Sealed<'_> {
 }
 
 impl Front {
-    /// Whether it is newer than all that was taken.
+    /// Whether it is newer than all accepted ones.
     fn is_new(&self, head: &Head) -> bool {
         head.boot > self.boot || (head.boot == self.boot && self.window.is_above(head.sequence))
     }
@@ -335,7 +338,7 @@ impl Front {
     }
 }
 
-/// What stands in a datagram that was opened.
+/// Parses the content of an opened datagram.
 fn content(plain: &[u8]) -> Result<Relayed<'_>, RelayRefused> {
     let truncated = RelayRefused::Content(ParseError::Truncated);
     let (resolver, rest) = plain.split_first_chunk::<16>().ok_or(truncated)?;

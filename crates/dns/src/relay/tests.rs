@@ -65,9 +65,9 @@ fn any_changed_bit_is_noticed() {
     }
     assert!(take(&mut receiver, &[&datagram[..], &[0; 200]].concat(), NOW).is_err());
     let counters = *receiver.counters();
-    // Magic and version; the key's number; the time's higher bytes.
+    // Magic and version, the key's number, and the higher bytes of the time.
     assert_eq!((counters.malformed, counters.unknown_key, counters.time), (3 + 38 + 1, 1, 4));
-    // Forgeries leave nothing behind.
+    // Forgeries leave no state.
     assert_eq!(receiver.fronts(), 0);
     assert_eq!(take(&mut receiver, &datagram, NOW), Ok(()));
 }
@@ -117,15 +117,15 @@ fn a_wrong_clock_is_reported_again_and_once_when_it_is_right() {
         clock_of(receiver)
     };
     assert_eq!(at(&mut receiver, NOW - 12_345, NOW), Some(FrontClock::Behind(12_345)));
-    // What was dropped has left nothing behind that drops something else.
+    // The dropped datagram has left no state that would drop others.
     assert_eq!(receiver.fronts(), 0);
-    // Not each of them is reported, or opened.
+    // Not every datagram is opened or reported.
     for n in 1..100 {
         assert_eq!(at(&mut receiver, NOW, NOW + 6000 * n), None);
     }
     assert_eq!(receiver.counters().time_genuine, 1);
     assert_eq!(at(&mut receiver, NOW, NOW + REMIND), Some(FrontClock::Behind(REMIND)));
-    // At the edge it is not yet right.
+    // A clock near the limit does not count as right yet.
     let later = NOW + REMIND;
     assert_eq!(at(&mut receiver, later - 4000, later), None);
     assert_eq!(at(&mut receiver, later - 2000, later), Some(FrontClock::Right));
@@ -140,7 +140,7 @@ fn a_wrong_time_moves_neither_window_nor_start() {
     let (mut old, mut receiver) = (sender(100), receiver());
     let first = emit(&mut old, NOW);
     assert_eq!(take(&mut receiver, &emit(&mut old, NOW), NOW), Ok(()));
-    // Far ahead in the sequence, and then of a later start; both genuine.
+    // Two genuine datagrams: one far ahead in the sequence, and one of a later start.
     old.sequence = 1_000_000;
     assert_eq!(take(&mut receiver, &emit(&mut old, NOW - 9000), NOW), Err(RelayRefused::Time));
     let mut new = sender(101);
@@ -154,7 +154,7 @@ fn a_warning_about_a_clock_is_not_forged() {
     let (mut sender, mut receiver) = (sender(100), receiver());
     let kept = emit(&mut sender, NOW);
     let late = emit(&mut sender, NOW);
-    // Another's key, and a time that was changed on the way.
+    // One datagram with another key, and one whose time was changed on the way.
     let mut other = RelaySender::new(&RelayKey::from_bytes(&[1; 32]), 2, 7, Boot(100));
     let forged = emit(&mut other, NOW - 9000);
     let mut changed = kept.clone();
@@ -163,10 +163,10 @@ fn a_warning_about_a_clock_is_not_forged() {
         assert_eq!(take(&mut receiver, datagram, NOW + 1000 * n as u64), Err(RelayRefused::Time));
         assert_eq!(clock_of(&mut receiver), None);
     }
-    // One a second is opened, whatever comes.
+    // At most one datagram a second is opened.
     assert_eq!(take(&mut receiver, &forged, NOW + 2999), Err(RelayRefused::Time));
     assert_eq!((receiver.counters().time, receiver.counters().time_forged), (4, 3));
-    // Copies of what was taken, of what was overtaken and lost, and of what was reported.
+    // Copies of datagrams that were accepted, that were overtaken and lost, and that were reported.
     assert_eq!(take(&mut receiver, &emit(&mut sender, NOW), NOW), Ok(()));
     for (n, datagram) in [&kept, &late].into_iter().enumerate() {
         let now = NOW + 10_000 * (n as u64 + 1);
@@ -201,7 +201,7 @@ fn a_new_start_begins_anew_and_ends_the_old_one() {
     assert_eq!(take(&mut receiver, &emit(&mut new, NOW), NOW), Ok(()));
     assert_eq!(take(&mut receiver, &kept, NOW), Err(RelayRefused::OldBoot));
     assert_eq!(take(&mut receiver, &emit(&mut new, NOW), NOW), Ok(()));
-    // Another sender of the front has its own.
+    // Another sender of the front has its own start.
     let mut other = RelaySender::new(&key(), 2, 8, Boot(50));
     assert_eq!(take(&mut receiver, &emit(&mut other, NOW), NOW), Ok(()));
     assert_eq!(receiver.fronts(), 2);
@@ -211,7 +211,7 @@ fn a_new_start_begins_anew_and_ends_the_old_one() {
 fn starts_only_grow() {
     assert_eq!(Boot::after(None, 500), Some(Boot(500)));
     assert_eq!(Boot::after(Some(Boot(400)), 500), Some(Boot(500)));
-    // Twice in a second, or with a clock that went back.
+    // Two starts in one second, or with a clock that went back.
     assert_eq!(Boot::after(Some(Boot(500)), 500), Some(Boot(501)));
     assert_eq!(Boot::after(Some(Boot(900)), 500), Some(Boot(901)));
     assert_eq!(Boot::after(Some(Boot(u32::MAX)), 500), None);

@@ -1,21 +1,21 @@
-//! Which sequence numbers were seen (as the anti-replay window of RFC 4303 §3.4.3).
+//! The sequence numbers that were seen (like the anti-replay window of RFC 4303 §3.4.3).
 
 /// Numbers that are remembered.
 pub(super) const WIDTH: u64 = 1024;
 
-/// What a number is.
+/// The state of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Seen {
     No,
     Yes,
-    /// It is too far behind to say.
+    /// It is too far behind to know.
     Behind,
 }
 
-/// The last [`WIDTH`] numbers up to the highest one: a bit each, in a ring.
+/// A bit for each of the last [`WIDTH`] numbers up to the highest one, in a ring.
 #[derive(Debug, Clone)]
 pub(super) struct Window {
-    /// One more than the highest.
+    /// One more than the highest number.
     next: u64,
     bits: [u64; (WIDTH / 64) as usize],
 }
@@ -42,12 +42,12 @@ impl Window {
         }
     }
 
-    /// Whether it is above all that were seen.
+    /// Whether it is above all numbers that were seen.
     pub(super) const fn is_above(&self, number: u64) -> bool {
         number >= self.next
     }
 
-    /// Marks a number that was not seen.
+    /// Marks a new number as seen.
     pub(super) fn mark(&mut self, number: u64) {
         if number >= self.next {
             if number - self.next >= WIDTH {
@@ -75,7 +75,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     proptest! {
-        /// Against a set of everything that was marked.
+        /// Compares with a set of all marked numbers.
         #[test]
         fn it_is_a_set_with_an_end(steps in proptest::collection::vec(
             prop_oneof![8 => 0_u64..40, 2 => 0_u64..1200, 1 => 0_u64..100_000], 1..400),

@@ -1,4 +1,5 @@
-//! The other fronts of the zone: fragments are sent to those that own them, and taken from them.
+//! The traffic with the other fronts of the zone: sends fragments to the fronts that own them, and receives
+//! fragments from them.
 
 use super::Shared;
 use crate::forward::{ForwardRefused, MAX_FORWARD, Presence};
@@ -7,13 +8,13 @@ use core::time::Duration;
 use std::net::SocketAddr;
 use tokio::net::UdpSocket;
 
-/// Pause after the socket failed: it may be for want of memory.
+/// Pause after an error of the socket, because the cause may be a lack of memory.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause between two looks at who is alive.
+/// The longest pause between two checks of which fronts are alive.
 const LONGEST: Duration = Duration::from_secs(1);
 
 impl Shared {
-    /// Sends what is due to other fronts.
+    /// Sends the datagrams for other fronts that are due.
     pub(super) fn forward(&self) {
         let Some(socket) = &self.fronts else { return };
         loop {
@@ -24,7 +25,8 @@ impl Shared {
         }
     }
 
-    /// Takes what other fronts send, and sends them datagrams which say that this one is alive. Does not end.
+    /// Receives datagrams from other fronts, and sends them datagrams which say that this front is alive. It
+    /// does not end.
     pub(super) async fn meet_fronts(&self) {
         match &self.fronts {
             Some(socket) => self.meet_fronts_at(socket).await,
@@ -51,7 +53,7 @@ impl Shared {
                         log_refused(from, refused, &mut warned);
                     }
                 }
-                // An ICMP error about what was sent, or no memory.
+                // The cause is an ICMP error about a sent datagram, or a lack of memory.
                 Err(error) => {
                     tracing::debug!(%error, "nothing was received from other fronts");
                     tokio::time::sleep(PAUSE).await;
@@ -87,7 +89,7 @@ impl Shared {
     }
 }
 
-/// Says how the clock of the front at `from` differs from this one's.
+/// Logs how the clock of the front at `from` differs from this front's clock.
 fn log_clock(from: SocketAddr, report: &ClockReport) {
     let front = format_args!("front {} at {from}", report.front);
     let Some((seconds, direction)) = report.clock.apart() else {
@@ -100,8 +102,8 @@ fn log_clock(from: SocketAddr, report: &ClockReport) {
     );
 }
 
-/// Warns once of each fault that only another front can cause and the operator must mend. The rest, which anybody can
-/// cause, is logged for debugging.
+/// Warns once of each fault that only another front can cause and that the operator must fix. Other faults,
+/// which any host can cause, are logged only for debugging.
 fn log_refused(from: SocketAddr, refused: ForwardRefused, warned: &mut Option<ForwardRefused>) {
     match refused {
         ForwardRefused::Address(_)

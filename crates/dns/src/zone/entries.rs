@@ -8,11 +8,11 @@ use core::fmt;
 /// An entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// The line that it begins at, from 1.
+    /// The line at which it begins, from 1.
     pub line: usize,
     /// Its text.
     pub text: String,
-    /// Whether it begins with a space: it is about the name of the entry before.
+    /// Whether it begins with a space. Then it is for the name of the previous entry.
     pub indented: bool,
 }
 
@@ -26,7 +26,7 @@ pub enum EntryFault {
     NotOpened,
     /// A quotation mark is missing in a line.
     Quote,
-    /// An escape that is none, or one that only works in quotation marks.
+    /// An invalid escape, or one that is allowed only in quotation marks.
     Escape,
 }
 
@@ -58,7 +58,7 @@ impl<'a> Entries<'a> {
         self.rest.clone().next()
     }
 
-    /// Up to the end of the entry's last line.
+    /// Reads up to the end of the entry's last line.
     fn entry(&mut self) -> Result<Entry, (usize, EntryFault)> {
         let (mut text, mut line, mut depth, mut opened) = (String::new(), self.line, 0_u32, self.line);
         let mut indented = None;
@@ -90,7 +90,7 @@ impl<'a> Entries<'a> {
                 }
                 '"' => self.quoted(&mut text).map_err(|fault| (self.line, fault))?,
                 '\\' => {
-                    // The library would end the word at a separator, escaped or not.
+                    // The library would end the word at a separator, even at an escaped one.
                     let escaped = self.rest.next().filter(|next| !is_separator(*next));
                     text.extend(['\\', escaped.ok_or((self.line, EntryFault::Escape))?]);
                 }
@@ -104,9 +104,9 @@ impl<'a> Entries<'a> {
         Ok(Entry { line, text: text.trim().to_owned(), indented: indented == Some(true) })
     }
 
-    /// Behind a quotation mark, up to the one that ends it.
+    /// Reads from after a quotation mark up to the closing one.
     fn quoted(&mut self, text: &mut String) -> Result<(), EntryFault> {
-        // `key="value"` is one word for the library as long as it has no separators.
+        // The library reads `key="value"` as one word if it has no separators.
         let in_word = text.chars().next_back().is_some_and(|last| last != ' ');
         text.push('"');
         loop {
@@ -134,7 +134,7 @@ impl<'a> Entries<'a> {
         Ok(())
     }
 
-    /// The character that an escape stands for, behind its backslash (RFC 1035 §5.1).
+    /// The character that an escape represents, read after its backslash (RFC 1035 §5.1).
     fn octet(&mut self) -> Result<char, EntryFault> {
         let first = self.rest.next().filter(|next| *next != '\n').ok_or(EntryFault::Escape)?;
         let Some(mut number) = first.to_digit(10) else { return Ok(first) };
@@ -142,18 +142,18 @@ impl<'a> Entries<'a> {
             let digit = self.rest.next().and_then(|next| next.to_digit(10)).ok_or(EntryFault::Escape)?;
             number = 10 * number + digit;
         }
-        // The library has text, whose other characters are not single octets.
+        // The library uses text, in which other characters are not single octets.
         char::from_u32(number).filter(char::is_ascii).ok_or(EntryFault::Escape)
     }
 }
 
-/// What ends a word.
+/// Whether a character ends a word.
 fn is_separator(character: char) -> bool {
     character.is_whitespace() || matches!(character, ';' | '(' | ')' | '"')
 }
 
-/// The three digits of a separator's octet. All of those that end a word for the library are ASCII or are taken for a
-/// space.
+/// The three digits of a separator's octet. All characters that end a word for the library are ASCII or are
+/// treated as a space.
 fn decimal(separator: char) -> String {
     format!("{:03}", u8::try_from(separator).unwrap_or(b' '))
 }
@@ -221,7 +221,7 @@ mod tests {
     fn quoted_strings_are_as_they_are() {
         for (text, expected) in [
             (r#"a "b ; ( c" d"#, r#"a "b ; ( c" d"#),
-            // The library's own escapes are others.
+            // The library itself has different escapes.
             (r#"a "\"\\\034\059\065\x""#, r#"a "\"\\\";Ax""#),
             (r#"a key1="\001;\"x y\\" b"#, r#"a key1="\001\059\"x\032y\\" b"#),
             (r"a\.b \@ \065", r"a\.b \@ \065"),

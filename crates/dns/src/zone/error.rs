@@ -7,21 +7,21 @@ use hickory_proto::serialize::txt::ParseError;
 use std::io;
 use std::path::PathBuf;
 
-/// A line of a zone file, or of one that it includes.
+/// A line of a zone file, or of a file that it includes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The file; `None` for a text that was in none.
+    /// The file. `None` for a text that is not from a file.
     pub file: Option<PathBuf>,
-    /// The line that the entry begins at, from 1.
+    /// The line at which the entry begins, from 1.
     pub line: usize,
 }
 
-/// What is wrong with a zone. Its author is at fault.
+/// A mistake in a zone. The zone's author is at fault.
 #[derive(Debug)]
 pub struct ZoneError {
-    /// Where it is; `None` if something is missing.
+    /// Where it is. `None` if something is missing.
     pub place: Option<Place>,
-    /// What it is.
+    /// The kind of mistake.
     pub fault: ZoneFault,
 }
 
@@ -42,15 +42,15 @@ impl std::error::Error for ZoneError {}
 pub enum ZoneFault {
     /// The text has no entries.
     Entry(EntryFault),
-    /// An entry that cannot be read.
+    /// An entry that cannot be parsed.
     Syntax(ParseError),
     /// An entry that lacks the type of its record.
     Incomplete,
-    /// An entry that begins with a space, and no entry with a name stands before it.
+    /// An entry that begins with a space, without an entry with a name before it.
     NoName,
     /// An unknown directive, or one with wrong arguments.
     Directive,
-    /// A file that is included and cannot be read.
+    /// An included file that cannot be read.
     Include(PathBuf, io::Error),
     /// Files that include each other.
     Depth,
@@ -68,13 +68,13 @@ pub enum ZoneFault {
     Class(Name),
     /// A TTL above 2³¹ − 1 (RFC 2181 §8).
     Ttl(Name),
-    /// A CNAME record beside others (RFC 1034 §3.6.2).
+    /// A CNAME record together with others (RFC 1034 §3.6.2).
     Alias(Name),
     /// A type that is not served.
     Unsupported(Name, RecordType),
     /// The target of an SVCB or HTTPS record without its final dot.
     RelativeTarget(Name),
-    /// A parameter of an SVCB or HTTPS record that cannot be read, or is there twice.
+    /// A parameter of an SVCB or HTTPS record that cannot be parsed, or occurs twice.
     Parameter(Name),
     /// The zone's name leaves no room for names below it.
     NameTooLong,
@@ -124,7 +124,8 @@ impl fmt::Display for ZoneFault {
     }
 }
 
-/// A message of the library on one line, without long words of the file: it may be a key file, named by mistake.
+/// A message of the library on one line, without long words of the file, which may be a key file that was
+/// named by mistake.
 fn shortened(message: &str) -> String {
     const LONGEST: usize = 30;
     let short = |word| if str::len(word) > LONGEST { "…" } else { word };

@@ -1,4 +1,4 @@
-//! Zones made from records, and what they must have.
+//! Builds zones from records, and checks them.
 
 use super::error::{ZoneError, ZoneFault};
 use super::loops::find_loops;
@@ -15,16 +15,16 @@ use std::path::{Path, PathBuf};
 const MAX_TTL: u32 = 0x7fff_ffff;
 
 impl ZoneData {
-    /// Reads the zone that begins at `origin` from the text of a zone file. `path` is where it was, for messages and
-    /// for other files that it includes.
+    /// Parses the zone that begins at `origin` from the text of a zone file. `path` is the file's path, for
+    /// messages and for files that it includes.
     ///
     /// # Errors
-    /// When it is no zone file, or not a whole and legal zone. Whoever wrote the file is at fault.
+    /// When it is not a zone file, or not a complete and legal zone. The file's author is at fault.
     pub fn parse(text: &str, path: Option<PathBuf>, origin: &Name) -> Result<Self, ZoneError> {
         Self::parse_with(text, path.as_deref(), origin, &mut |path| std::fs::read_to_string(path))
     }
 
-    /// As [`ZoneData::parse`]; `files` gives the text of files that are included.
+    /// As [`ZoneData::parse`]. `files` returns the text of included files.
     ///
     /// # Errors
     /// As [`ZoneData::parse`].
@@ -44,7 +44,8 @@ impl ZoneData {
         Ok(zone)
     }
 
-    /// The zone that begins at `origin` and has only its servers: what a carriage zone is without a file.
+    /// The zone that begins at `origin` and has only its name servers. This is a carriage zone without a
+    /// file.
     pub(crate) fn bare(origin: &Name, servers: &[Record], addresses: &[Record]) -> Result<Self, ZoneError> {
         let mname = servers.iter().find_map(|record| match &record.data {
             RData::NS(host) => Some(host.0.clone()),
@@ -52,7 +53,8 @@ impl ZoneData {
         });
         let rname = origin.prepend_label("hostmaster").map_err(|_| ZoneFault::NameTooLong.at(None))?;
         let mname = mname.unwrap_or_else(|| origin.clone());
-        // Nothing in it is worth keeping: the last number is how long a resolver keeps that there is nothing.
+        // Nothing in it is worth caching. The last number is the time for which a resolver caches a negative
+        // answer.
         let soa = SOA::new(mname, rname, 1, 86_400, 7_200, 3_600_000, 0);
         let soa = Record::from_rdata(origin.clone(), 86_400, RData::SOA(soa));
         let own = addresses.iter().filter(|record| origin.zone_of(&record.name));
@@ -78,7 +80,7 @@ impl ZoneData {
     }
 }
 
-/// A zone under way.
+/// A zone while it is built.
 struct Builder {
     origin: Name,
     nodes: HashMap<Name, Node>,
@@ -110,7 +112,7 @@ impl Builder {
             self.count += 1;
             return Ok(());
         };
-        // All of one set have one TTL, and no two are equal (RFC 2181 §5 and §5.2).
+        // All records of a set have one TTL, and no two are equal (RFC 2181 §5 and §5.2).
         let ttl = set.iter().map(|other| other.ttl).fold(record.ttl, u32::min);
         if !set.iter().any(|other| other.data == record.data) {
             if is_alias(kind) {
@@ -124,7 +126,7 @@ impl Builder {
     }
 }
 
-/// What a record must be, and what the library's parser leaves open.
+/// Checks a record, and completes what the library's parser leaves open.
 fn check(origin: &Name, record: &mut Record) -> Result<(), ZoneFault> {
     record.name.set_fqdn(true);
     let name = || record.name.clone();
@@ -138,7 +140,7 @@ fn check(origin: &Name, record: &mut Record) -> Result<(), ZoneFault> {
         return Err(ZoneFault::Ttl(name()));
     }
     let kind = record.record_type();
-    // It promises what this server does not do.
+    // This server does not do what the type promises.
     if kind == RecordType::ANAME {
         return Err(ZoneFault::Unsupported(name(), kind));
     }
@@ -150,8 +152,8 @@ fn check(origin: &Name, record: &mut Record) -> Result<(), ZoneFault> {
     }
 }
 
-/// The library leaves relative targets as they are, the order of parameters, and the escapes in those that it
-/// does not know.
+/// Checks and completes a record, because the library does not change relative targets, the order of
+/// parameters, and the escapes in parameters that it does not know.
 fn check_service(owner: Name, svcb: &mut SVCB) -> Result<(), ZoneFault> {
     if !svcb.target_name.is_fqdn() {
         return Err(ZoneFault::RelativeTarget(owner));
@@ -168,7 +170,8 @@ fn check_service(owner: Name, svcb: &mut SVCB) -> Result<(), ZoneFault> {
     Ok(())
 }
 
-/// The octets of a `char-string` (RFC 9460 appendix A): `\DDD` is one by its number, `\X` is X itself.
+/// The octets of a `char-string` (RFC 9460 appendix A): `\DDD` is the octet with this number, and `\X` is X
+/// itself.
 fn unescape(text: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 /// An alias (CNAME) that leads back to itself, in one or more steps. It has no address anywhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AliasLoop {
-    /// Where the first of its records stands.
+    /// The place of the first of its records.
     pub place: Place,
     /// The name of that record.
     pub name: Name,
@@ -34,7 +34,7 @@ pub(super) fn find_loops(zone: &ZoneData, aliases: Vec<(Place, Name)>) -> Vec<Al
                     loops.push(AliasLoop { place, name });
                     break;
                 }
-                // What is behind it is known.
+                // The rest of this chain was followed before.
                 Some(_) => break,
                 None => next = target(zone, &asked),
             }
@@ -43,7 +43,7 @@ pub(super) fn find_loops(zone: &ZoneData, aliases: Vec<(Place, Name)>) -> Vec<Al
     loops
 }
 
-/// What the alias at `name` leads to within the zone, if there is one.
+/// The target of the alias at `name`, if there is an alias and its target is in the zone.
 fn target(zone: &ZoneData, name: &Name) -> Option<Name> {
     let Found::Node(node) = zone.find(name, RecordType::A) else { return None };
     let RData::CNAME(target) = &records(node, RecordType::CNAME)?.first()?.data else { return None };

@@ -1,4 +1,4 @@
-//! Zone files read (RFC 1035 §5): what stands in them, and where.
+//! Reads the records of zone files (RFC 1035 §5) and their places.
 
 use super::entries::{Entries, Entry};
 use super::error::{Place, ZoneError, ZoneFault};
@@ -7,13 +7,13 @@ use hickory_proto::serialize::txt::{Parser, parse_ttl};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How deep files may include each other.
+/// The deepest nesting of included files.
 const MAX_DEPTH: usize = 16;
 
-/// A record, and where it stands.
+/// A record and its place.
 pub(super) struct Located {
     pub record: Record,
-    /// `None` for one that is in no file.
+    /// `None` for a record that is not from a file.
     pub place: Option<Place>,
 }
 
@@ -25,26 +25,26 @@ impl From<Record> for Located {
 
 /// Reads the files of one zone.
 pub(super) struct Reader<'r> {
-    /// Gives the text of a file that is included.
+    /// Returns the text of an included file.
     files: &'r mut dyn FnMut(&Path) -> io::Result<String>,
-    /// By `$TTL`.
+    /// The TTL of `$TTL`.
     default_ttl: Option<u32>,
-    /// Of the record before, for those without one.
+    /// The TTL of the previous record, for records without one.
     last_ttl: Option<u32>,
     records: Vec<Located>,
 }
 
-/// A file under way.
+/// A file while it is read.
 struct File<'a> {
     path: Option<&'a Path>,
     origin: Name,
-    /// The name of the record before.
+    /// The name of the previous record.
     owner: Option<Name>,
     depth: usize,
 }
 
 impl<'r> Reader<'r> {
-    /// The records in `text`, which is that of the file at `path`, and in those that it includes.
+    /// Reads the records in `text`, the content of the file at `path`, and in the files that it includes.
     pub(super) fn read(
         text: &str,
         path: Option<&Path>,
@@ -101,7 +101,7 @@ impl<'r> Reader<'r> {
         Ok(())
     }
 
-    /// Neither the origin nor the last name of the file itself changes by what it includes (RFC 1035 §5.1).
+    /// An included file changes neither the origin nor the last name of the including file (RFC 1035 §5.1).
     fn include(&mut self, path: &str, origin: Name, from: &File<'_>) -> Result<(), Trouble> {
         let depth = from.depth + 1;
         if depth > MAX_DEPTH {
@@ -133,7 +133,7 @@ impl<'r> Reader<'r> {
         let (Some(record), None) = (records.next(), records.next()) else {
             return Err(ZoneFault::Incomplete);
         };
-        // The name, written out, was read as another name.
+        // The name in its written form was parsed as another name.
         if entry.indented && file.owner.as_ref() != Some(&record.name) {
             return Err(ZoneFault::NoName);
         }
@@ -144,10 +144,10 @@ impl<'r> Reader<'r> {
     }
 }
 
-/// Where something is wrong.
+/// The place of a mistake.
 enum Trouble {
-    /// In the entry that is read.
+    /// In the present entry.
     Here(ZoneFault),
-    /// In a file that it includes.
+    /// In an included file.
     Included(ZoneError),
 }

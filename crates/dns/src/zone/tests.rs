@@ -57,11 +57,11 @@ fn zone() -> ZoneData {
 }
 
 fn ask(name: &str, kind: RecordType) -> Found {
-    // Keeps the case, which the parser of text does not.
+    // This keeps the case, which the parser of text does not.
     zone().look_up(&Name::from_ascii(name).unwrap(), kind)
 }
 
-/// Names and data, as text.
+/// The names and data, as text.
 fn shown(records: &[Record]) -> Vec<String> {
     let mut shown: Vec<String> = records.iter().map(|r| format!("{} {} {}", r.name, r.ttl, r.data)).collect();
     shown.sort();
@@ -97,7 +97,7 @@ fn https_parameters_are_octets_in_order() {
     assert_eq!(keys, [SvcParamKey::Port, SvcParamKey::Key(65300)]);
     let SvcParamValue::Unknown(value) = &https.0.svc_params[1].1 else { panic!() };
     assert_eq!(value.0, [1, 2, 31, 144, b'\\', b'"']);
-    // The addresses of the target come along.
+    // The answer includes the addresses of the target.
     assert_eq!(found.additionals.len(), 3);
 }
 
@@ -105,7 +105,7 @@ fn https_parameters_are_octets_in_order() {
 fn what_is_not_there_is_said_with_the_soa() {
     let found = ask("missing.example.com.", RecordType::A);
     assert_eq!((found.kind, found.code), (FoundKind::NoName, ResponseCode::NXDomain));
-    // RFC 2308 §3: the lesser of its TTL and its last number.
+    // RFC 2308 §3: the lower one of its TTL and its last number.
     assert_eq!((found.authorities[0].record_type(), found.authorities[0].ttl), (RecordType::SOA, 60));
     let found = ask("www.example.com.", RecordType::TXT);
     assert_eq!((found.kind, found.code), (FoundKind::NoData, ResponseCode::NoError));
@@ -130,12 +130,12 @@ fn wildcards_stand_for_what_is_not_there() {
     let found = ask("deeper.any.wild.example.com.", RecordType::A);
     assert_eq!(shown(&found.answers), ["deeper.any.wild.example.com. 300 192.0.2.99"]);
     assert_eq!(ask("any.wild.example.com.", RecordType::AAAA).kind, FoundKind::NoData);
-    // RFC 4592 §2.2.1: a name that is there hides the wildcard, and so do names below it.
+    // RFC 4592 §2.2.1: an existing name hides the wildcard, and so do the names below it.
     let found = ask("host.wild.example.com.", RecordType::A);
     assert_eq!(shown(&found.answers), ["host.wild.example.com. 300 192.0.2.98"]);
     assert_eq!(ask("host.wild.example.com.", RecordType::TXT).kind, FoundKind::NoData);
     assert_eq!(ask("x.host.wild.example.com.", RecordType::A).kind, FoundKind::NoName);
-    // The asterisk's own name.
+    // The name of the asterisk itself.
     let found = ask("*.wild.example.com.", RecordType::A);
     assert_eq!(shown(&found.answers), ["*.wild.example.com. 300 192.0.2.99"]);
 }
@@ -168,7 +168,7 @@ fn aliases_are_followed_within_the_zone() {
     assert_eq!((found.kind, found.answers.len(), found.authorities.len()), (FoundKind::Positive, 1, 0));
 }
 
-/// As NSD answers them; BIND has the same records, and SERVFAIL.
+/// NSD answers in this way. BIND gives the same records with SERVFAIL.
 #[test]
 fn a_loop_of_aliases_is_answered_with_each_record_once() {
     for (asked, chain) in [
@@ -200,14 +200,14 @@ fn what_another_zone_begins_at_is_referred_with_glue() {
         assert_eq!(shown(&found.additionals), ["ns.sub.example.com. 300 192.0.2.54"]);
     }
     assert_eq!(ask("sub.example.com.", RecordType::NS).kind, FoundKind::Referral);
-    // Of the type DS the upper zone knows: that there is none.
+    // The upper zone answers for the type DS, that there is no such record.
     assert_eq!(ask("sub.example.com.", RecordType::DS).kind, FoundKind::NoData);
     assert_eq!(ask("host.sub.example.com.", RecordType::DS).kind, FoundKind::Referral);
 }
 
 const SOA: &str = "$TTL 300\n@ IN SOA ns1 hostmaster 7 3600 900 604800 60\n";
 
-/// Three lines of head and one record: what is added begins at line 5.
+/// Three lines of head and one record, so the added text begins at line 5.
 fn more(lines: &str) -> String {
     let text = format!("{SOA}@ IN NS ns1\nns1 IN A 192.0.2.1\n{lines}");
     parse(&text).unwrap_err().to_string()
@@ -288,7 +288,7 @@ fn names_times_and_origins_go_on_from_line_to_line() {
     assert_eq!((zone.serial(), zone.len()), (7, 9));
 }
 
-/// RFC 2181 §5 and §5.2: no record is there twice, and a set has one TTL.
+/// RFC 2181 §5 and §5.2: no record occurs twice, and a set has one TTL.
 #[test]
 fn equal_records_are_one() {
     let zone = parse(&format!("{SOA}@ NS ns1\na 9 A 192.0.2.1\na 7 A 192.0.2.1\na 8 A 192.0.2.2\n")).unwrap();

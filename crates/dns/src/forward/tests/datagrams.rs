@@ -5,7 +5,7 @@ use crate::ReplyKey;
 use crate::relay::{FrontClock, MAX_RELAY};
 use proptest::prelude::*;
 
-/// A receiver, and a datagram for it with a fragment.
+/// A receiver, a datagram for it with a fragment, and the clock.
 fn pair() -> (Forwarder, Vec<u8>, Clock) {
     let mut sender = ForwardSender::new(&shared(), KEY_ID, 0, Boot(5));
     let forwarded = Forwarded { resolver: RESOLVER, fragment: fragment(1) };
@@ -42,7 +42,8 @@ fn only_genuine_datagrams_are_taken_and_each_once() {
     assert_eq!((counters.datagrams.replayed, counters.datagrams.old_boot), (1, 1));
 }
 
-/// Without a derived key, a relay key that is given as the fronts' key would use its nonces twice.
+/// If the fronts' key were not derived, a relay key that is also used as the fronts' key would use its nonces
+/// twice.
 #[test]
 fn one_key_file_for_servers_and_fronts_uses_no_nonce_twice() {
     let (mut relay, mut forward) =
@@ -56,7 +57,7 @@ fn one_key_file_for_servers_and_fronts_uses_no_nonce_twice() {
     // Both begin with the resolver's address, under the same nonce.
     assert_eq!(out[4..22], datagram[4..22]);
     assert_ne!(out[22..38], datagram[22..38]);
-    // And neither is taken for the other, not even with the type changed.
+    // Neither is accepted in place of the other, even if its type is changed.
     let (mut two, _, clock) = pair();
     let mut server = RelayReceiver::new();
     server.set_key(KEY_ID, &shared());
@@ -79,7 +80,7 @@ fn fronts_need_a_configured_address_and_a_number_of_their_own() {
     let elsewhere: SocketAddr = "203.0.113.99:4455".parse().unwrap();
     assert_eq!(two.handle_datagram(elsewhere, &datagram, &clock), Err(ForwardRefused::Address(elsewhere)));
     assert_eq!((two.alive(START), two.counters().address), (1, 1));
-    // As a socket of both families names it.
+    // The address as a socket of both families reports it.
     let mapped = SocketAddr::new(Ipv4Addr::new(203, 0, 113, 1).to_ipv6_mapped().into(), 4455);
     let mut zero = ForwardSender::new(&shared(), KEY_ID, 0, Boot(6));
     let empty = |sender: &mut ForwardSender| datagram::seal(&mut sender.inner, &[], UNIX_MS).unwrap();
@@ -89,7 +90,7 @@ fn fronts_need_a_configured_address_and_a_number_of_their_own() {
     let refused = two.handle_datagram(address(0), &empty(&mut own), &clock);
     assert_eq!(refused, Err(ForwardRefused::SameNumber(1)));
     assert_eq!((two.alive(START), two.counters().same_number), (2, 1));
-    // Two others with one number: the one that is heard stays.
+    // If two other fronts have one number, the one that was heard first stays.
     let mut three = Forwarder::new(config(2, 0..3)).unwrap();
     assert!(three.handle_datagram(address(0), &empty(&mut zero), &clock).is_ok());
     let refused = three.handle_datagram(address(1), &empty(&mut zero), &clock);
@@ -138,7 +139,7 @@ fn a_wrong_clock_of_a_front_is_reported() {
 fn keys_change_without_a_gap() {
     let new = RelayKey::from_bytes(&[7; 32]);
     let (mut two, datagram, clock) = pair();
-    // Both are taken; what was seen under the first stays known.
+    // Both keys are accepted, and datagrams that were seen under the first stay known.
     assert!(two.handle_datagram(address(0), &datagram, &clock).is_ok());
     two.set_keys(None, &[(KEY_ID, shared()), (5, new.clone())]);
     let replayed = ForwardRefused::Datagram(RelayRefused::Replayed);
@@ -183,7 +184,7 @@ proptest! {
         prop_assert_eq!((two.receiver.fronts(), two.alive(START)), (0, 1));
     }
 
-    /// What is sealed is what is opened, in the same order.
+    /// The opened fragments are the sealed ones, in the same order.
     #[test]
     fn fragments_come_back(count in 0..=MAX_FORWARDED, seed: u64, v6: bool, low: u32) {
         let resolver: IpAddr = match v6 {

@@ -1,4 +1,4 @@
-//! Zone files as the library reads them whole, and as they are read here, entry by entry.
+//! Compares zone files as the library reads them as a whole with the reading here, entry by entry.
 
 use super::origin;
 use crate::zone::read::Reader;
@@ -27,7 +27,7 @@ fn ours(text: &str) -> Result<Vec<String>, String> {
     Ok(found)
 }
 
-/// One entry, whose number makes it different from others.
+/// An entry. Its number makes it different from others.
 fn entry() -> impl Strategy<Value = Vec<String>> {
     let owner = prop_oneof![
         Just("@"),
@@ -98,7 +98,7 @@ fn space() -> impl Strategy<Value = &'static str> {
     prop_oneof![4 => Just(" "), 2 => Just("\t"), 1 => Just("  \t ")]
 }
 
-/// What is between two words in parentheses.
+/// The gap between two words in parentheses.
 fn gap() -> impl Strategy<Value = &'static str> {
     prop_oneof![3 => Just(" "), 1 => Just("\n"), 1 => Just("\r\n"), 1 => Just(" ; a ( \" comment\n"), 1 => Just("\n\n\t"), 1 => Just(" \n; more )\n")]
 }
@@ -124,7 +124,7 @@ fn zone_file() -> impl Strategy<Value = String> {
             text.push_str("@ 60 IN SOA ns host 1 2 3 4 5\n");
             for (number, (words, open, gaps, space, end)) in lines.into_iter().enumerate() {
                 let mut inside = false;
-                // In parentheses the library takes quotation marks for letters.
+                // In parentheses the library treats quotation marks as letters.
                 let open = if words.iter().any(|word| word.contains('"')) { usize::MAX } else { open };
                 for (at, word) in words.iter().enumerate() {
                     if at > 0 {
@@ -154,7 +154,7 @@ proptest! {
         prop_assert_eq!(found, Ok(expected), "{}", text);
     }
 
-    /// A file that is damaged anywhere is a zone or a mistake with a line, and never a panic.
+    /// A damaged file gives a zone, or a mistake with its line, but never a panic.
     #[test]
     fn damage_is_no_panic(text in zone_file(), at: prop::sample::Index, new in r#"[ -~\n\\"();$@ü\x00]{0,3}"#) {
         let mut damaged: Vec<char> = text.chars().collect();
