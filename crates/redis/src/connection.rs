@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Questions on their way before the next one waits: as many as an endpoint has open.
+/// The most unanswered questions before the next one waits: as many as an endpoint has open.
 const PIPELINE: usize = 512;
 /// The sections of `INFO` that every question reads: the process and its clock, whether it is a master, and how many
 /// keys it evicted.
@@ -31,13 +31,13 @@ pub(crate) struct Connection {
     pub identity: Identity,
     /// Since when the memory is known to remember everything.
     pub since: Instant,
-    /// Tells connections apart.
+    /// A number that distinguishes connections.
     pub number: u64,
     /// Whether this connection began the memory, so that nothing earlier is valid in it.
     pub is_fresh: bool,
-    /// The process that answered, as it is part of the names of its keys.
+    /// The process that answered, as the names of its keys contain it.
     process: String,
-    /// Begins the names of all keys.
+    /// The prefix of all keys.
     prefix: String,
     /// Whether one `INFO` takes several sections.
     joined: bool,
@@ -54,16 +54,16 @@ pub(crate) struct Reply {
 }
 
 impl Connection {
-    /// Connects, and looks who answers and whether it keeps what it is told.
+    /// Connects, and checks which process answers and whether it keeps all keys.
     pub async fn open(client: &Client, prefix: &str) -> Result<Self, Failure> {
-        // Time is limited by who calls.
+        // The callers limit the time.
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None)
             .set_pipeline_buffer_size(PIPELINE);
         let mut link = client.get_multiplexed_async_connection_with_config(&config).await?;
         let mut all = String::new();
-        // One by one: an error of a pipeline does not say which right is lacking.
+        // Send them one by one, because an error of a pipeline does not say which right is missing.
         for section in SECTIONS.into_iter().chain([POLICY]) {
             let info: String = redis::cmd("INFO").arg(section).query_async(&mut link).await?;
             all += &info;
@@ -97,7 +97,7 @@ impl Connection {
         })
     }
 
-    /// Begins a new memory in the same process: what was taken before is good for no member of the farm.
+    /// Begins a new memory in the same process: nothing from before is valid for any member of the farm.
     pub async fn begin_anew(&mut self) -> Result<(), Failure> {
         let random = random()?;
         let mark = mark(&self.prefix, &self.process);
@@ -126,7 +126,7 @@ impl Connection {
         format!("{}:{}:left:{ticket}", self.prefix, self.process)
     }
 
-    /// Carries `commands` out; their replies do not matter.
+    /// Executes `commands`, and ignores their replies.
     pub async fn tell(&self, commands: impl Iterator<Item = Cmd>) -> Result<(), Failure> {
         let mut pipeline = redis::pipe();
         for command in commands {

@@ -1,4 +1,4 @@
-//! What can go wrong with Redis, and whose fault it is.
+//! What can go wrong with Redis, and which party is at fault.
 
 use firstflight::StoreError;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
@@ -7,15 +7,15 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Why there can be no store at that address. Whoever configured it is at fault.
+/// Why there can be no store at that address. The configuration is at fault.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The address is none.
+    /// The address is invalid.
     Url(RedisError),
-    /// Redis does not let us in, or do what has to be done.
+    /// Redis refuses the user, or one of the commands that the store needs.
     Refused(RedisError),
-    /// Redis throws keys away when its memory is full: its `maxmemory-policy`.
+    /// Redis evicts keys when its memory is full. Holds its `maxmemory-policy`.
     Evicts(String),
     /// The file of [`Options::state`](crate::Options::state) cannot be used.
     State(PathBuf, StateError),
@@ -78,7 +78,7 @@ impl Error for ConnectError {}
 pub(crate) enum Failure {
     Redis(RedisError),
     TimedOut,
-    /// Another memory answered than the connection began with.
+    /// The memory that answered is not the one that the connection began with.
     OtherMemory,
     Replica,
     NoInfo,
@@ -94,12 +94,12 @@ impl Failure {
         }
     }
 
-    /// Somebody has to do something.
+    /// Whether the operator must act.
     pub fn is_lasting(&self) -> bool {
         matches!(self, Self::Evicts(_) | Self::Replica | Self::NoInfo)
     }
 
-    /// What waiting does not mend; itself if it may.
+    /// The mistake, if waiting does not mend the failure. The failure itself, if waiting may mend it.
     pub fn into_mistake(self) -> Result<ConnectError, Self> {
         match self {
             Self::Evicts(policy) => Ok(ConnectError::Evicts(policy)),

@@ -4,10 +4,11 @@
 //! ordinary handshake, and a copy of the SYN must not be accepted later. These debts are kept in memory only. A member
 //! that was killed has lost them, so it begins a new memory for all members, in which nothing earlier is valid.
 //!
-//! A member that stops and owes nothing writes a random ticket to the store and to a file. The next start removes the
-//! ticket from both. So the proof is made only when it is true, it is valid for one start, and a file that was lost,
-//! copied or restored from a backup proves nothing. Nothing is written during an outage. A refusal could not wait for
-//! that: it happens at once, in several places of the engine (a deadline, a plain SYN, no room).
+//! A member that stops and owes nothing writes a random ticket to the store and to a file. The next start
+//! removes the ticket from the file, and marks it as used in the store. So the proof is made only when it is
+//! true, it is valid for one start, and a file that was lost, copied or restored from a backup proves
+//! nothing. Nothing is written during an outage. A refusal could not wait for that: it happens at once, in
+//! several places of the engine (a deadline, a plain SYN, no room).
 
 use crate::error::StateError;
 use firstflight_files::LockError;
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 /// First line of the file.
 const TITLE: &str = "firstflight shared store, version 1";
-/// Longest file: a longer one is something else.
+/// The longest file. A longer file is not a state file.
 const LONGEST: u64 = 256;
 
 /// The state file. This process is its only user until this is dropped.

@@ -1,25 +1,27 @@
 //! The store that the servers of a farm share, in Redis 6.2 or later (or Valkey).
 //!
-//! A first flight that one server took is not taken by another, and a one-time cookie that one server
-//! granted is good at every other one, once. All members of a farm have the same keys
+//! A first flight that one server accepted is not accepted by another, and a one-time cookie that one server
+//! granted is valid once at any of them. All members of a farm have the same keys
 //! ([`GuardKey`](firstflight::credential::GuardKey), [`OneTimeKeys`](firstflight::credential::OneTimeKeys)),
 //! the same [`Options::prefix`], and issuer numbers of their own.
 //!
 //! # When Redis forgets
 //! A Redis that restarts, is emptied or is replaced by a replica may have lost what it acknowledged
-//! (replication is asynchronous, also with `WAIT`). So every question is one `MULTI` that also asks who
-//! answers: the process (`run_id`), its line of replication (`master_replid`), how many keys it evicted
-//! (`evicted_keys`) and a random number among the data. If any of them differs from before, the memory counts as begun
-//! at that moment: guarded first flights fall back until no copy of an older one can be under way, and earlier one-time
-//! cookies are invalid, because their names in Redis contain the memory's. The same applies to a member that starts. A
-//! server that may evict keys (`maxmemory-policy` other than `noeviction`), or does not report its policy, is refused.
+//! (replication is asynchronous, also with `WAIT`). So every question is one `MULTI` that also identifies the
+//! memory that answers: the process (`run_id`), its line of replication (`master_replid`), how many keys it
+//! evicted (`evicted_keys`) and a random number among the data. If any of them differs from before, a new
+//! memory begins at that moment: guarded first flights fall back until no copy of an older one can still
+//! arrive, and earlier one-time cookies are invalid, because their names in Redis contain the memory's. The
+//! same applies to a member that starts. A server that may evict keys (`maxmemory-policy` other than
+//! `noeviction`), or does not report its policy, is refused.
 //!
 //! # When a member forgets
-//! Redis is never waited for longer than [`Options::within`]. Without an answer the handshake is an ordinary
-//! one, and while the connection is lost nobody waits at all; it is made anew in the background. What could
-//! not be asked meanwhile is owed: it is reported before the next question, so that a recorded SYN that was refused is
-//! not accepted later. Debts are kept in memory only. So a member that starts begins a new memory for the whole farm,
-//! unless its predecessor stopped in order: [`RedisStore::close`], [`Options::state`].
+//! A member never waits for Redis longer than [`Options::within`]. Without an answer the handshake is an
+//! ordinary one. While the connection is lost, no first flight waits, and the member reconnects in the
+//! background. Questions that could not be asked in the meantime are owed: they are reported before the next
+//! question, so that a recorded SYN that was refused is not accepted later. Debts are kept in memory only. So
+//! a member that starts begins a new memory for the whole farm, unless its predecessor stopped in order:
+//! [`RedisStore::close`], [`Options::state`].
 //!
 //! # Clocks
 //! If a guard compares signed stamps with the members' wall clocks, each question carries the member's clock. A member
@@ -66,11 +68,11 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Between two attempts to connect.
+/// Pause between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(100);
-/// For one attempt to connect.
+/// Time limit of one attempt to connect.
 const CONNECT_WITHIN: Duration = Duration::from_secs(1);
-/// Time limit of [`RedisStore::close`]: questions under way end, and what is owed is reported.
+/// Time limit of [`RedisStore::close`], in which open questions end and owed ones are reported.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 /// Interval between two checks whether everything has ended.
 const CLOSE_EVERY: Duration = Duration::from_millis(2);
@@ -78,11 +80,13 @@ const CLOSE_EVERY: Duration = Duration::from_millis(2);
 /// Settings of a [`RedisStore`].
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Begins the name of every key. Members of one farm have the same, other users of the same Redis others.
+    /// The prefix of every key. Members of one farm use the same prefix, and other users of the same Redis
+    /// use other ones.
     pub prefix: String,
-    /// How long an unused one-time cookie is good.
+    /// How long an unused one-time cookie is valid.
     pub cookie_lifetime: Duration,
-    /// How long an answer may take; below the endpoint's own limit (20 ms), so that this one is told.
+    /// How long an answer may take. It is below the endpoint's own limit (20 ms), so that the store itself
+    /// reports a timeout.
     pub within: Duration,
     /// This member's own file, in which [`RedisStore::close`] leaves the proof that nothing is owed. A member that
     /// starts without the proof (because it was killed, or has no file) may have refused first flights that the store
@@ -103,7 +107,7 @@ impl Default for Options {
     }
 }
 
-/// A [`SharedStore`] in Redis. Dropped, it closes its connection.
+/// A [`SharedStore`] in Redis. Dropping it closes its connection.
 #[derive(Debug)]
 pub struct RedisStore(Arc<Inner>);
 
@@ -123,17 +127,17 @@ struct State {
     past: Past,
     /// A task is connecting.
     connecting: bool,
-    /// A task makes up for what is owed, on the connection that is there.
+    /// A task reports the owed questions on the current connection.
     settling: bool,
 }
 
 /// What the previous process of this member may owe.
 #[derive(Debug, Clone, Default)]
 enum Past {
-    /// Anything, since nothing is known of it.
+    /// It may owe anything, because nothing is known of it.
     #[default]
     Unknown,
-    /// Nothing, if the store confirms it.
+    /// It owes nothing, if the store confirms this ticket.
     Left(String),
     /// Settled: the store confirmed it, or a new memory has begun.
     Settled,
@@ -141,13 +145,13 @@ enum Past {
 
 impl RedisStore {
     /// Connects to the Redis at `url`: `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]` or
-    /// `redis+unix:///PATH`. If nobody answers there, says so in the log and tries on in the background.
+    /// `redis+unix:///PATH`. If there is no answer, it logs that and keeps trying in the background.
     ///
     /// # Errors
     /// When the URL is invalid, Redis refuses the user or may evict keys, or the state file cannot be used.
     pub async fn connect(url: &str, options: Options) -> Result<Self, ConnectError> {
         let info = url.into_connection_info().map_err(ConnectError::Url)?;
-        // Without this the last packet of a question waits for the acknowledgement of the one before.
+        // Without this, the last packet of a question waits for the acknowledgement of the previous packet.
         let tcp = info.tcp_settings().clone().set_nodelay(true);
         let client = Client::open(info.set_tcp_settings(tcp)).map_err(ConnectError::Url)?;
         let (left, past) = take_left(options.state.clone()).await?;
@@ -167,13 +171,13 @@ impl RedisStore {
         Ok(store)
     }
 
-    /// Whether it can be asked right now.
+    /// Whether the store can be asked at this moment.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.0.lock().connection.is_some()
     }
 
-    /// Whether it has still to be told of first flights that were refused without asking it.
+    /// Whether first flights that were refused without asking the store must still be reported to it.
     #[must_use]
     pub fn owes(&self) -> bool {
         !self.0.lock().owed.is_empty()
@@ -223,7 +227,7 @@ async fn leave(mut store: Arc<RedisStore>) -> Result<bool, Failure> {
     }
 }
 
-/// Opens the state file, and reads what it says of the previous process.
+/// Opens the state file, and reads what it says about the previous process.
 async fn take_left(path: Option<PathBuf>) -> Result<(Option<LeftFile>, Past), ConnectError> {
     let Some(path) = path else { return Ok((None, Past::Unknown)) };
     let here = path.clone();
@@ -284,7 +288,8 @@ impl Inner {
                 let owed = state.owed.clone();
                 match state.connection.clone() {
                     Some(connection) if state.can_settle() => (connection, owed),
-                    // A new connection first reports what is owed. What was added meanwhile is reported after that.
+                    // A new connection first reports what is owed. Questions that were added in the meantime
+                    // are reported after that.
                     _ => {
                         state.settling = false;
                         return;
@@ -310,7 +315,8 @@ impl Inner {
                 state.owed.add(request);
                 return Err(StoreError::Unreachable);
             };
-            // The store may not know of it yet, but its data comes, or came, by the ordinary handshake.
+            // The store may not know that this id or cookie is used up, but the data is sent by the ordinary
+            // handshake.
             if state.owed.holds(&request) {
                 return Ok(JobResult::Refuse(Reason::Replay));
             }
@@ -340,14 +346,15 @@ impl Inner {
         let rest = {
             let mut state = self.lock();
             if state.owed.is_too_many() {
-                // Since it was looked at: the next attempt begins a new memory.
+                // Too many were added since the check in `open`. The next attempt begins a new memory.
                 return Err(Failure::TimedOut);
             }
             connection.since = state.memories.met(&connection.identity, Instant::now());
             state.connection = Some(connection.clone());
             state.owed.clone()
         };
-        // What was refused since: with others' questions from here on, or there would always be one more.
+        // Report the questions that were missed since `open`. Other questions are allowed from here on, or
+        // new missed ones could delay the connection without end.
         let told = timeout(CONNECT_WITHIN, self.make_up(&connection, rest)).await;
         let told = told.unwrap_or(Err(Failure::TimedOut));
         let mut state = self.lock();
@@ -377,7 +384,7 @@ impl Inner {
         Ok(connection)
     }
 
-    /// Tells the store what it could not be asked.
+    /// Reports to the store the questions that could not be asked.
     async fn make_up(&self, connection: &Connection, owed: Owed) -> Result<(), Failure> {
         let questions = owed.requests().iter().filter_map(|&request| self.question(request, connection));
         connection.tell(questions.map(|question| question.command)).await?;
@@ -385,7 +392,7 @@ impl Inner {
         Ok(())
     }
 
-    /// The connection is of no use any more: nobody is made to wait for it, and another one is made.
+    /// Drops a connection that failed, so that no first flight waits for it, and starts to reconnect.
     fn lost(self: &Arc<Self>, which: Option<&Connection>, failure: &Failure) {
         let mut state = self.lock();
         if state.connecting || which.is_some_and(|which| !state.is_current(which)) {
@@ -406,7 +413,8 @@ impl State {
         self.connection.is_some() && !self.connecting && !self.owed.is_empty()
     }
 
-    /// Questions that were open when a connection broke end later than it.
+    /// Whether `connection` is the current one. Questions that were open when a connection broke end after it
+    /// was replaced.
     fn is_current(&self, connection: &Connection) -> bool {
         self.connection.as_ref().is_some_and(|current| current.number == connection.number)
     }
@@ -440,7 +448,7 @@ async fn reconnect(store: Weak<Inner>) {
 
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Not the client: its address may hold a password.
+        // Leave out the client, because its address may contain a password.
         f.debug_struct("RedisStore").field("options", &self.options).finish_non_exhaustive()
     }
 }

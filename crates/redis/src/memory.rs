@@ -1,39 +1,39 @@
-//! Whose memory answers, and since when.
+//! Identifies the memory that answers, and since when it is known.
 
 use std::fmt;
 use tokio::time::Instant;
 
-/// Names one memory: as long as it is the same, nothing that was acknowledged was lost.
+/// The identity of a memory. While it stays the same, no acknowledged command was lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// The process and its line of replication.
     process: String,
-    /// A random number among the data, written when a member first met the process. It goes when the data goes
-    /// (`FLUSHALL`).
+    /// A random number among the data, written when a member first met the process. It is lost together with
+    /// the data (`FLUSHALL`).
     mark: String,
 }
 
-/// Why an answer of `INFO` names no process.
+/// Why an answer of `INFO` does not identify a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Anonymous {
     /// It follows another Redis, and may be behind.
     Replica,
-    /// A field is not there.
+    /// A field is missing.
     Incomplete,
 }
 
 impl Identity {
-    /// The process that answered, by the sections `server`, `replication` and `stats` of its `INFO`. A process that
-    /// evicted keys counts as another one from then on.
+    /// The process that answered, by the sections `server`, `replication` and `stats` of its `INFO`. A
+    /// process counts as another one after it evicted keys.
     pub fn process(info: &str) -> Result<String, Anonymous> {
         if field(info, "role").ok_or(Anonymous::Incomplete)? != "master" {
             return Err(Anonymous::Replica);
         }
         let run = field(info, "run_id").ok_or(Anonymous::Incomplete)?;
-        // Another one from the moment on in which a replica is promoted, or the process follows another.
+        // This id changes when a replica is promoted, or when the process starts to follow another.
         let line = field(info, "master_replid").ok_or(Anonymous::Incomplete)?;
         let evicted = field(info, "evicted_keys").and_then(|keys| keys.parse::<u64>().ok());
-        // Both are random: 64 bits of each.
+        // Both ids are random. Take 64 bits of each.
         let short = |id: &str| id.chars().take(16).collect::<String>();
         let name = short(run) + &short(line);
         match evicted.ok_or(Anonymous::Incomplete)? {
@@ -57,7 +57,7 @@ impl Identity {
 
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The process is in the name of the mark.
+        // The name of the mark already contains the process.
         f.write_str(&self.mark)
     }
 }
@@ -67,15 +67,15 @@ pub(crate) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
-/// The memory that answers, of all that were met.
+/// The memory that answers at present.
 #[derive(Debug, Default)]
 pub(crate) struct Memories {
     current: Option<(Identity, Instant)>,
 }
 
 impl Memories {
-    /// `identity` answers: since when it is known to remember everything. One that comes back after another
-    /// may lack what the other one took.
+    /// Returns since when the memory `identity`, which answers now, is known to remember everything. A memory
+    /// that returns after another one may lack what the other one accepted.
     pub fn met(&mut self, identity: &Identity, now: Instant) -> Instant {
         match &self.current {
             Some((known, since)) if known == identity => *since,

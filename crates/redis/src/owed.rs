@@ -1,28 +1,29 @@
-//! Questions that could not be asked, to be made up for.
+//! Questions that could not be asked and must be reported later.
 //!
-//! Their first flights were refused, and what they carried went by the ordinary handshake. A recorded copy of
-//! such a SYN must find nothing good when the store is back, so the store is told of it before it is asked
+//! Their first flights were refused, and the data was sent by the ordinary handshake. A recorded copy of such
+//! a SYN must not be accepted when the store is back, so the member reports these questions before it asks
 //! anything else.
 
 use firstflight::credential::JobRequest;
 
-/// More, and the memory is begun anew instead: then nothing of before is good.
+/// The most questions kept. If there are more, a new memory begins instead, in which nothing from before is
+/// valid.
 const MOST: usize = 16_384;
 
-/// What the store was not told, bounded.
+/// The questions that the store has not received, bounded.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Owed {
     requests: Vec<JobRequest>,
-    /// How many were made up for, or dropped, before the first of them.
+    /// How many questions were reported or dropped before the first of `requests`.
     settled: u64,
-    /// How often there were too many, and they were dropped.
+    /// How often there were too many and all were dropped.
     dropped: u64,
-    /// How many of these times a memory was begun anew for.
+    /// For how many of these times a new memory has begun.
     begun: u64,
 }
 
 impl Owed {
-    /// Remembers a question, if it has to be made up for.
+    /// Remembers a question, if it must be reported later.
     pub fn add(&mut self, request: JobRequest) {
         if !matches!(request, JobRequest::GuardSet { .. } | JobRequest::Redeem { .. }) {
             return;
@@ -32,16 +33,16 @@ impl Owed {
             self.requests.clear();
             self.dropped += 1;
         }
-        // Also when there were too many: the memory that is begun anew may not know of this one.
+        // Keep this one even if there were too many, because the new memory may not know of it.
         self.requests.push(request);
     }
 
-    /// They are more than were kept.
+    /// Whether there were more than could be kept, and no new memory has begun for that yet.
     pub const fn is_too_many(&self) -> bool {
         self.dropped > self.begun
     }
 
-    /// Nothing is to be made up for.
+    /// Whether nothing must be reported.
     pub const fn is_empty(&self) -> bool {
         self.requests.is_empty() && !self.is_too_many()
     }
@@ -56,10 +57,11 @@ impl Owed {
         &self.requests
     }
 
-    /// What `told` was when it was looked at has been made up for, and a memory begun anew if they were too many.
+    /// The questions in `told`, an earlier copy of this value, were reported. If they were too many, a new
+    /// memory has begun.
     pub fn settle(&mut self, told: &Self) {
         self.begun = self.begun.max(told.dropped);
-        // Some may have been dropped meanwhile, or another task has reported the same ones.
+        // Some may have been dropped in the meantime, or another task may have reported the same ones.
         let end = told.settled + told.requests.len() as u64;
         let told = end.saturating_sub(self.settled).min(self.requests.len() as u64);
         self.requests.drain(..told as usize);
@@ -67,7 +69,7 @@ impl Owed {
     }
 }
 
-/// Whether both ask for the same id or cookie, at any times.
+/// Whether both ask for the same id or cookie, whatever their times.
 fn is_same(one: &JobRequest, two: &JobRequest) -> bool {
     match (one, two) {
         (JobRequest::GuardSet { key: one, .. }, JobRequest::GuardSet { key: two, .. }) => one == two,
@@ -96,7 +98,7 @@ mod tests {
         owed.add(redeem(2));
         owed.settle(&told);
         assert_eq!(owed.requests(), [redeem(2)]);
-        // Whoever made up for the same ones takes nothing more away.
+        // A second report of the same questions removes nothing more.
         owed.settle(&told);
         assert_eq!(owed.requests(), [redeem(2)]);
     }
@@ -112,14 +114,15 @@ mod tests {
         let told = owed.clone();
         owed.settle(&told);
         assert!(owed.is_empty());
-        // Too many since they were looked at: the next time tells.
+        // Too many were added since the copy, so a further report is needed.
         let told = owed.clone();
         (0..=MOST as u64).for_each(|counter| owed.add(redeem(counter + 1)));
         owed.settle(&told);
         assert!(owed.is_too_many());
     }
 
-    /// The memory was begun anew, and what was refused after that is not good in the new one either.
+    /// A first flight that was refused after a new memory began must not be accepted in the new memory
+    /// either.
     #[test]
     fn what_came_while_a_memory_was_begun_anew_is_owed_to_the_new_one() {
         let mut owed = Owed::default();

@@ -6,8 +6,8 @@ use redis::Cmd;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a cookie that was shown is remembered: longer than its activation can be late, which a client
-/// or a slow network may hold back as long as a handshake lasts.
+/// How long a used cookie is remembered. This is longer than a client or a slow network can delay its
+/// activation, which is at most the duration of a handshake.
 const USED_LIVES: Duration = Duration::from_secs(3600);
 
 /// A question's command, and the meaning of its reply.
@@ -37,7 +37,7 @@ impl Question {
             JobRequest::GuardSet { key, keep_ms, ahead_ms, reach_ms, unix_ms } => {
                 let key = format!("{prefix}:seen:{:032x}", u128::from_be_bytes(key));
                 let mut command = match unix_ms {
-                    // Expires by Redis' clock, so the time does not depend on which member asks.
+                    // The key expires by Redis' clock, so the time does not depend on the member that asks.
                     Some(unix_ms) => until(key, "1", unix_ms.saturating_add(keep_ms)),
                     None => set(key, "1", keep_ms),
                 };
@@ -49,7 +49,7 @@ impl Question {
                 Self { command, read, stamp: Some(Stamp { ahead_ms, reach_ms, unix_ms }) }
             }
             JobRequest::Redeem { serial } => {
-                // `used` whatever was there: see the rules of `SharedStore`.
+                // Set `used` whatever the value was: see the rules of `SharedStore`.
                 let mut command = set(cookie(prefix, connection, serial), "used", millis(USED_LIVES));
                 command.arg("GET");
                 let read = |reply: Option<&str>| match reply {
@@ -68,11 +68,11 @@ impl Question {
         })
     }
 
-    /// The meaning of `reply` from a memory that remembers everything since `since`. `None` if the clocks have to be
-    /// compared and Redis does not report its time.
+    /// The meaning of `reply` from a memory that remembers everything since `since`. `None` if the clocks
+    /// must be compared and Redis does not report its time.
     ///
-    /// An id that is refused here was set all the same: its data comes by the ordinary handshake, and copies of the SYN
-    /// may come later.
+    /// An id that is refused here was still set, because the data is sent by the ordinary handshake and
+    /// copies of the SYN may arrive later.
     pub fn answer(&self, reply: &Reply, asked: Instant, since: Instant) -> Option<JobResult> {
         let Some(stamp) = &self.stamp else { return Some((self.read)(reply.value.as_deref())) };
         if let Some(unix_ms) = stamp.unix_ms

@@ -1,5 +1,5 @@
-//! How often a recorded first flight is executed, by what had happened to the farm's store before its copy came. Printed
-//! with `--nocapture`, as in `docs/farm-store.md`.
+//! Counts how often a recorded first flight is executed, for each event in the farm's store before its copy
+//! arrives. The counts are printed with `--nocapture`, as in `docs/farm-store.md`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod questions;
@@ -48,12 +48,12 @@ impl Event {
     }
 }
 
-/// Executions of the request with cookie 1: what is refused runs by the ordinary handshake.
+/// Executions of the request with cookie 1. A refused first flight is executed after the ordinary handshake.
 fn executed(mut farm: Farm, event: Event) -> u32 {
     let running = runtime();
     let store = farm.member(&running, Some(&farm.path));
     let accepted = |answer: JobResult| u32::from(answer == JobResult::Accept);
-    // Its data runs once: early, or by the handshake.
+    // The data of the original is executed once, early or after the handshake.
     let first = 1;
     match event {
         Event::KilledInOutage => {

@@ -41,7 +41,7 @@ fn request(id: u8, stamp_ms: u64, now_ms: u64, floor: bool) -> JobRequest {
     }
 }
 
-/// Members ask by clocks that are wrong by seconds or more.
+/// Members whose clocks are wrong by seconds or more ask the store.
 #[tokio::test]
 async fn a_member_whose_clock_is_not_the_stores_is_refused() {
     let Some(redis) = Redis::start(&[]) else { return };
@@ -88,7 +88,7 @@ async fn a_new_memory_takes_no_older_stamp() {
     let Some(redis) = Redis::start(&[]) else { return };
     let store = member(&redis).await;
     let now = clock(&redis);
-    // Its reach is cut to nothing, so the floor is the memory's beginning.
+    // The reach is set to zero, so the floor is the memory's beginning.
     let signed = |id, ahead_ms| JobRequest::GuardSet {
         key: [id; 16],
         keep_ms: 61_000,

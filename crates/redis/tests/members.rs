@@ -36,7 +36,7 @@ fn a_member_that_was_killed_begins_a_new_memory() {
     }
 }
 
-/// It cannot report to Redis what it refused, so it leaves no proof that it owes nothing.
+/// A member that cannot report its refusals to Redis leaves no proof that it owes nothing.
 #[test]
 fn a_member_that_stops_in_an_outage_begins_a_new_memory() {
     let Some(farm) = Farm::start() else { return };
@@ -51,7 +51,7 @@ fn a_member_that_stops_in_an_outage_begins_a_new_memory() {
     assert_eq!(farm.other(redeem(1)), refused(Reason::NotActive));
 }
 
-/// What it refused was reported, so the other members' cookies stay valid.
+/// The member's refusals were reported, so the other members' cookies stay valid.
 #[test]
 fn a_member_that_stops_in_order_costs_nobody_a_cookie() {
     let Some(farm) = Farm::start() else { return };
@@ -67,7 +67,7 @@ fn a_member_that_stops_in_order_costs_nobody_a_cookie() {
     assert_eq!(again.block_on(store.ask(redeem(3))), ACCEPTED);
 }
 
-/// The proof is valid for one start. A state file from a backup says nothing of what happened since.
+/// The proof is valid for one start. A state file from a backup does not show what happened after the backup.
 #[test]
 fn a_state_file_from_a_backup_proves_nothing() {
     let Some(farm) = Farm::start() else { return };

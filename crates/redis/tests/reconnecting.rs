@@ -13,7 +13,7 @@ use server::proxy::Proxy;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// More than a member remembers.
+/// More questions than a member remembers.
 const TOO_MANY: u64 = 16_385;
 
 fn guard(id: u8) -> JobRequest {
@@ -38,7 +38,7 @@ async fn until(mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// A member that connects again: the connection is there, and the report of id 2 on it is held up.
+/// A member that reconnects: the connection is open, but the report of id 2 on it is held up.
 async fn reporting(proxy: &Proxy) -> RedisStore {
     loop {
         if let Some(store) = try_reporting(proxy).await {

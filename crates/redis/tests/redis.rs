@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Patient: what is tested is what is answered, not when.
+/// A long time limit, because the tests check the answers and not their time.
 fn options() -> Options {
     Options { within: Duration::from_secs(10), ..Options::default() }
 }
@@ -43,7 +43,7 @@ fn guard(id: u8) -> JobRequest {
     JobRequest::GuardSet { key: [id; 16], keep_ms: 120_000, ahead_ms: 0, reach_ms: 0, unix_ms: None }
 }
 
-/// With stamps that are the time of arrival, so that a new memory is closed for 2 MSL.
+/// A question whose stamp is the time of arrival, so that a new memory is closed for 2 MSL.
 fn network(id: u8) -> JobRequest {
     JobRequest::GuardSet { key: [id; 16], keep_ms: 120_000, ahead_ms: 0, reach_ms: 120_000, unix_ms: None }
 }
@@ -56,7 +56,7 @@ const fn refused(reason: Reason) -> JobResult {
     JobResult::Refuse(reason)
 }
 
-/// Waits for the background, which needs no particular time.
+/// Waits for background tasks, whose duration is not fixed.
 async fn connected(store: &RedisStore) {
     while !store.is_connected() {
         tokio::task::yield_now().await;
@@ -113,13 +113,13 @@ async fn a_cookie_of_one_member_is_good_at_another_one_once() {
     assert_eq!(ask(&b, redeem(2)).await, refused(Reason::Replay), "it was shown before it was good");
 }
 
-/// Connected for the first time, a member knows nothing of what the memory forgot.
+/// A member that connects for the first time does not know what the memory has forgotten.
 #[tokio::test]
 async fn a_memory_that_a_member_meets_is_closed_for_2_msl() {
     let Some(redis) = Redis::start(&[]) else { return };
     let (a, b) = members(&redis).await;
     assert_eq!(ask(&a, network(1)).await, refused(Reason::GuardFloor));
-    // It was set all the same: a copy of it that comes after the floor is seen.
+    // The refused id was still set, so a copy that comes after the floor is seen.
     let ahead = |id, keep_ms| JobRequest::GuardSet {
         key: [id; 16],
         keep_ms,
@@ -141,7 +141,7 @@ async fn after_a_kill_nothing_older_is_good() {
     assert_eq!(ask(&a, guard(1)).await, JobResult::Accept);
     redis.kill();
     assert_eq!(a.ask(redeem(1)).await, Err(StoreError::Unreachable));
-    // Now nobody waits for anything.
+    // From now on no question waits.
     assert!(!a.is_connected());
     assert_eq!(a.ask(guard(1)).await, Err(StoreError::Unreachable));
     redis.restart();
@@ -149,7 +149,7 @@ async fn after_a_kill_nothing_older_is_good() {
     assert_eq!(ask(&a, network(1)).await, refused(Reason::GuardFloor));
     assert_eq!(ask(&a, redeem(9)).await, refused(Reason::NotActive));
     assert_eq!(ask(&a, redeem(1)).await, refused(Reason::Replay), "what could not be asked");
-    // The other one did not notice until it asks.
+    // The other member notices only when it asks.
     assert!(b.ask(redeem(1)).await.is_err());
     connected(&b).await;
     assert_eq!(ask(&b, network(2)).await, refused(Reason::GuardFloor));
@@ -157,7 +157,7 @@ async fn after_a_kill_nothing_older_is_good() {
     assert_eq!(ask(&a, redeem(2)).await, JobResult::Accept);
 }
 
-/// A Redis that writes to disk comes back with what was used since.
+/// A Redis that writes to disk restarts with cookies that were used after it wrote them.
 #[tokio::test]
 async fn what_a_disk_brings_back_is_worthless() {
     let Some(mut redis) = Redis::start(&["--dbfilename", "dump"]) else { return };
@@ -187,14 +187,14 @@ async fn emptied_data_is_a_new_memory_for_every_member() {
     }
 }
 
-/// A master that follows another one and is promoted again may lack what the other one took.
+/// A master that follows another one and is promoted again may lack what the other one accepted.
 #[tokio::test]
 async fn a_replica_is_not_asked_and_a_promoted_one_is_a_new_memory() {
     let Some(redis) = Redis::start(&[]) else { return };
     let a = member(&redis).await;
     ask(&a, activate(1)).await;
     ask(&a, activate(9)).await;
-    // To a master that does not answer: what matters is whom it obeys.
+    // The new master does not answer, but only the role of this process matters.
     redis.cli(&["REPLICAOF", "127.0.0.1", "1"]);
     assert_eq!(a.ask(redeem(1)).await, Err(StoreError::Unreachable));
     assert!(!a.is_connected());
@@ -219,12 +219,12 @@ async fn a_redis_that_hangs_costs_the_time_limit_and_then_nothing() {
     kill(Pid::from_raw(redis.pid()), Signal::SIGCONT).unwrap();
     connected(&store).await;
     let patient = member(&redis).await;
-    // It is the same memory, which took the question after all.
+    // It is the same memory, which has received the question in the end.
     assert_eq!(ask(&patient, guard(1)).await, refused(Reason::Replay));
 }
 
-/// Its data went by the ordinary handshake meanwhile: who recorded the SYN must not find its cookie good, nor
-/// the network's copy find it new.
+/// The data was sent by the ordinary handshake in the meantime. So neither a recorded copy of the SYN with
+/// its cookie nor a copy made by the network may be accepted.
 #[tokio::test]
 async fn what_could_not_be_asked_is_used_up_when_the_store_is_back() {
     let Some(redis) = Redis::start(&[]) else { return };
@@ -249,7 +249,7 @@ async fn what_could_not_be_asked_is_used_up_when_the_store_is_back() {
     assert_eq!(ask(&patient, redeem(100)).await, JobResult::Accept, "it is still the same memory");
 }
 
-/// Too many questions at a time: those that were not asked are told beside the others.
+/// With too many questions at one time, the missed ones are reported while others are asked.
 #[tokio::test]
 async fn what_was_not_asked_for_want_of_room_is_used_up_beside() {
     let Some(redis) = Redis::start(&[]) else { return };
@@ -260,7 +260,7 @@ async fn what_was_not_asked_for_want_of_room_is_used_up_beside() {
     for counter in 1..=99 {
         one.missed(redeem(counter));
     }
-    // The last of them is told when it is: nothing but that is waited for.
+    // Wait only until the last of them is reported.
     while ask(&two, activate(1000)).await != JobResult::Accept || one.owes() {
         tokio::task::yield_now().await;
     }
@@ -270,7 +270,7 @@ async fn what_was_not_asked_for_want_of_room_is_used_up_beside() {
     assert_eq!(ask(&two, redeem(100)).await, JobResult::Accept);
 }
 
-/// More than a member remembers: nothing of before is good at any member.
+/// With more missed questions than a member remembers, nothing from before is valid at any member.
 #[tokio::test]
 async fn what_could_not_be_asked_too_often_begins_a_new_memory() {
     let Some(redis) = Redis::start(&[]) else { return };
@@ -332,8 +332,8 @@ async fn who_finds_nobody_tries_on() {
     assert_eq!(ask(&store, guard(2)).await, JobResult::Accept);
 }
 
-/// A thousand cookies, each shown to both members at once and once more at the end, while Redis is killed at a
-/// third and comes back at two thirds.
+/// 900 cookies, each shown to both members at the same time and once more at the end. Redis is killed after a
+/// third of them and restarted after two thirds.
 #[tokio::test]
 async fn killed_under_load_nothing_is_taken_twice_and_everything_answered() {
     const COUNT: u64 = 900;
@@ -348,7 +348,7 @@ async fn killed_under_load_nothing_is_taken_twice_and_everything_answered() {
         if n == COUNT * 2 / 3 {
             redis.restart();
             connected(&a).await;
-            // Whoever was not asked meanwhile learns of it now.
+            // This member did not ask in the meantime, so it notices the new memory now.
             let _ = b.ask(redeem(COUNT + 1)).await;
             connected(&b).await;
         }
@@ -365,7 +365,7 @@ async fn killed_under_load_nothing_is_taken_twice_and_everything_answered() {
             *taken.entry(n).or_default() += u32::from(store.ask(redeem(n)).await == Ok(JobResult::Accept));
         }
     }
-    // What the questions cost the server: INFO is what it takes to know who answers.
+    // Print what the questions cost the server. INFO is the cost of identifying the memory.
     println!("{}", redis.info("commandstats", "calls"));
     let [before, down, after] = phases;
     println!("accepted/ordinary before {before:?}, while down {down:?}, after {after:?}");

@@ -1,4 +1,4 @@
-//! Which connections a listener keeps: a table without sockets and clocks.
+//! Decides which connections a listener keeps: a table without sockets and clocks.
 //!
 //! Holding a connection costs a client nothing, so an attacker can open as many as the listener allows. New clients do
 //! not wait for these to end: when a limit is reached, the connection that has been idle for longest is closed.
@@ -38,13 +38,14 @@ impl<Id: Copy + Eq + Hash> Connections<Id> {
         Self { limits, held: HashMap::new(), clients: HashMap::new(), networks: HashMap::new(), clock: 0 }
     }
 
-    /// How many there are.
+    /// The number of connections.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// Removes and returns the connection that must end so that there is room for one from `from`, if one must.
+    /// Removes and returns the connection that must end to make room for one from `from`, if a limit is
+    /// reached.
     ///
     /// A client or a network that has reached its limit loses one of its own connections. If the listener has reached
     /// its limit, the network with the most connections loses one. So an attacker's connections displace each other

@@ -1,4 +1,4 @@
-//! Key files: lines of text, for their owner only. What the lines mean is their readers' affair.
+//! Key files: lines of text that only their owner may read. The callers interpret the lines.
 
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use firstflight_files::{OpenMode, ReadError};
@@ -13,13 +13,13 @@ const LARGEST: usize = 8192;
 /// Hexadecimal digits.
 #[must_use]
 pub fn to_hex(secret: &[u8]) -> Zeroizing<String> {
-    // In one piece, so that growing leaves no copy behind.
+    // Reserve the whole length, because growing would leave a copy of the secret in memory.
     let mut digits = Zeroizing::new(vec![0; 2 * secret.len()]);
     HEXLOWER.encode_mut(secret, &mut digits);
     Zeroizing::new(str::from_utf8(&digits).unwrap_or_default().to_owned())
 }
 
-/// What these digits are, in either case; `None` unless it is exactly `N` bytes.
+/// The bytes of these digits, in upper or lower case. `None` unless there are exactly `N` bytes.
 #[must_use]
 pub fn from_hex<const N: usize>(text: &str) -> Option<Zeroizing<[u8; N]>> {
     let mut bytes = Zeroizing::new([0; N]);
@@ -30,7 +30,7 @@ pub fn from_hex<const N: usize>(text: &str) -> Option<Zeroizing<[u8; N]>> {
     Some(bytes)
 }
 
-/// The lines that say something, with their numbers: words, no comments.
+/// The words of each line that is neither empty nor a comment, with the line's number.
 pub fn lines(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
     let all = text.lines().zip(1..).map(|(line, number)| (number, line.trim()));
     all.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
@@ -40,7 +40,8 @@ pub fn lines(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
 /// Reads a file.
 ///
 /// # Errors
-/// When it cannot be read, others than its owner can use it, or it is no text of that length.
+/// When it cannot be read, users other than its owner can use it, or it is not a text of at most the longest
+/// length.
 pub fn read(path: &Path) -> Result<Zeroizing<String>, KeyFileError> {
     let bytes = firstflight_files::read_secret(path, LARGEST).map_err(|error| match error {
         ReadError::Open(mode) => KeyFileError::Open(mode),
@@ -54,24 +55,24 @@ pub fn read(path: &Path) -> Result<Zeroizing<String>, KeyFileError> {
 /// Writes a new file, for its owner only. On an error no file of this name is left.
 ///
 /// # Errors
-/// When there is a file of this name, or it cannot be written.
+/// When a file with this name exists, or it cannot be written.
 pub fn create(path: &Path, text: &str) -> io::Result<()> {
     firstflight_files::create(path, text.as_bytes())
 }
 
-/// Why a file gives no keys. It never quotes the file.
+/// Why a file gives no keys. The error never quotes the file.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum KeyFileError {
     /// It cannot be read.
     Read(io::Error),
-    /// Others than its owner may read or change it; its mode.
+    /// Users other than its owner may read or change it. Holds its mode.
     Open(u32),
     /// It is longer than a key file can be.
     TooLong,
     /// It is not UTF-8.
     NotText,
-    /// This line is none of a key file of this kind, or one too many.
+    /// This line is not valid in a key file of this kind, or is one line too many.
     Line(usize),
     /// Two keys have this number.
     Twice(u8),

@@ -1,5 +1,6 @@
-//! What the provenance verifier and the name server have in common when they run: sockets that answer messages, over UDP
-//! and TCP at the same addresses, and files of keys that are their owner's only. No protocol is known here.
+//! The parts that the services of the provenance verifier and of the name server share: sockets that answer
+//! messages, over UDP and TCP at the same addresses, and key files that only their owner may read. This crate
+//! knows no protocol.
 #![forbid(unsafe_code)]
 
 mod connections;
@@ -16,7 +17,7 @@ use rand_core::SeedableRng;
 use std::io;
 use zeroize::Zeroizing;
 
-/// A generator fit for keys, from the operating system's random source.
+/// A cryptographic random generator, seeded from the operating system's random source.
 ///
 /// # Errors
 /// When that fails.

@@ -11,42 +11,46 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// How often a free port for both protocols is looked for, if any port will do.
+/// How many ports are tried to find one that is free for both protocols, if the caller leaves the choice.
 const ATTEMPTS: usize = 16;
-/// Pause after a socket failed: it may be for want of memory.
+/// Pause after an error of a socket, because the cause may be a lack of memory.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
-/// Who answers messages. The same one for all sockets: it locks what it must, and not for long.
+/// Answers messages. All sockets share one, so its implementation must lock its state, and only for a short
+/// time.
 pub trait Messages: Send + Sync + 'static {
-    /// Longest message, bytes. A longer datagram is handed over cut to one byte more; a longer message of a stream ends it.
+    /// The longest message, bytes. A longer datagram is passed on cut to one byte more than this. A longer
+    /// message of a stream ends the stream.
     const LARGEST: usize;
-    /// Messages of one TCP connection: who has more opens another one.
+    /// The most messages of one TCP connection. A client with more opens another connection.
     const PER_CONNECTION: usize;
     /// An answer's bytes, at most 65,535.
     type Answer: Deref<Target = [u8]> + Send;
 
-    /// The answer to a datagram, for whom it came from.
+    /// The answer to a datagram, to be sent to its source.
     fn handle_datagram(&self, from: SocketAddr, message: &[u8]) -> Option<Self::Answer>;
 
-    /// The answer to a message of a stream; without one the connection is closed.
+    /// The answer to a message of a stream. Without an answer the connection is closed.
     fn handle_stream(&self, from: SocketAddr, message: &[u8]) -> Option<Self::Answer>;
 
-    /// The answer has left, if there was one: time for what need not be waited for.
+    /// Called after the answer was sent, if there was one, for work that the client need not wait for.
     fn answered(&self) {}
 }
 
-/// Sockets that are bound and not yet served: privileges can be dropped now, and files read after it.
+/// Sockets that are bound but do not serve yet. The caller can now drop privileges, and read files after
+/// that.
 #[derive(Debug)]
 pub struct Sockets {
     listening: Vec<(UdpSocket, TcpListener)>,
 }
 
 impl Sockets {
-    /// Listens at all `addresses`, with UDP and TCP. An address for all interfaces works on hosts with one
-    /// address of the family; others name them one by one, so that answers come from where they were asked.
+    /// Listens at all `addresses`, with UDP and TCP. The unspecified address works on hosts with one address
+    /// of the family. On other hosts list the addresses one by one, so that answers come from the address
+    /// that was asked.
     ///
     /// # Errors
-    /// The address that cannot be listened at, and why: whoever gave it is at fault.
+    /// The address at which listening failed, and why. The caller is at fault.
     pub async fn bind(addresses: &[SocketAddr]) -> Result<Self, (SocketAddr, io::Error)> {
         let mut listening = Vec::new();
         for &address in addresses {
@@ -55,14 +59,14 @@ impl Sockets {
         Ok(Self { listening })
     }
 
-    /// Where it listens: the ports, where any would do.
+    /// The addresses at which it listens, with the ports that were chosen for port 0.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listening.iter().filter_map(|(_, tcp)| tcp.local_addr().ok()).collect()
     }
 
-    /// Answers until `stop` is ready; then takes nothing new, and gives connections under way the time that one
-    /// message may take.
+    /// Answers until `stop` is ready. Then it accepts nothing new, and gives open connections the time that
+    /// one message may take.
     pub async fn run<M: Messages>(
         self,
         messages: Arc<M>,
@@ -80,7 +84,7 @@ impl Sockets {
         tracing::info!("stopping");
         drop(stopping);
         let all = async { while tasks.join_next().await.is_some() {} };
-        // What is still open then is dropped with the set.
+        // Connections that are still open then are dropped with the set.
         let _ = tokio::time::timeout(limits.patience, all).await;
     }
 }
@@ -92,7 +96,7 @@ async fn bind(address: SocketAddr) -> io::Result<(UdpSocket, TcpListener)> {
         let tcp = TcpListener::bind(address).await?;
         match UdpSocket::bind(tcp.local_addr()?).await {
             Ok(udp) => return Ok((udp, tcp)),
-            // The port that was chosen for TCP is taken for UDP: there are others.
+            // The port that was chosen for TCP is not free for UDP, so try another one.
             Err(error) if address.port() != 0 || attempt == ATTEMPTS => return Err(error),
             Err(_) => attempt += 1,
         }
@@ -110,14 +114,14 @@ async fn datagrams<M: Messages>(socket: UdpSocket, messages: Arc<M>, mut stopped
             Ok((len, from)) => {
                 let message = buffer.get(..len).unwrap_or_default();
                 if let Some(answer) = messages.handle_datagram(from, message)
-                    // A full socket buffer: the client asks again.
+                    // The socket buffer is full. The client will ask again.
                     && let Err(error) = socket.try_send_to(&answer, from)
                 {
                     tracing::debug!(%from, %error, "an answer was not sent");
                 }
                 messages.answered();
             }
-            // An ICMP error about an answer, or no memory.
+            // The cause is an ICMP error about an answer, or a lack of memory.
             Err(error) => {
                 tracing::debug!(%error, "nothing was received");
                 if error.kind() != io::ErrorKind::ConnectionRefused {

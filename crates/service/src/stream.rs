@@ -1,4 +1,4 @@
-//! Messages over TCP: each behind its length of two bytes, as in the DNS (RFC 1035 §4.2.2, RFC 7766).
+//! Messages over TCP. A length of two bytes precedes each message, as in the DNS (RFC 1035 §4.2.2, RFC 7766).
 
 use crate::connections::Connections;
 use crate::sockets::{Messages, PAUSE};
@@ -12,16 +12,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, Id, JoinSet};
 
-/// What is allowed over TCP, at one address.
+/// The limits of TCP connections at one address.
 ///
 /// When a limit is reached, the connection within it that has been idle for longest ends: see `Connections`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamLimits {
-    /// Connections at once.
+    /// The most connections at one time.
     pub connections: usize,
-    /// Of those, from one network: an IPv4 /24 or IPv6 /56.
+    /// The most connections from one network: an IPv4 /24 or IPv6 /56.
     pub per_network: usize,
-    /// Of those, from one IPv4 address or IPv6 /64.
+    /// The most connections from one IPv4 address or IPv6 /64.
     pub per_client: usize,
     /// How long a client may take for each message and its answer.
     pub patience: Duration,
@@ -90,7 +90,8 @@ impl Open {
             tracing::debug!(%from, "an idle connection makes way");
             abort.abort();
         }
-        // An aborted task counts until it has run once more. It only waits for its socket, so it ends at once.
+        // An aborted task counts until it has run once more. It only waits for its socket, so that happens at
+        // once.
         while self.tasks.len() >= self.limits.connections
             && let Some(ended) = self.tasks.join_next_with_id().await
         {
@@ -146,7 +147,7 @@ async fn serve<M: Messages>(
     let _ = tokio::time::timeout(Duration::from_secs(1), stream.shutdown()).await;
 }
 
-/// Answers one message; false when there is nothing more to answer.
+/// Answers one message. False when no further message will be answered.
 async fn answer_one<M: Messages>(
     stream: &mut TcpStream,
     from: SocketAddr,

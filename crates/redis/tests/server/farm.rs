@@ -21,7 +21,7 @@ pub async fn member(redis: &Redis, state: Option<&Path>) -> RedisStore {
     RedisStore::connect(&redis.url(), options(state)).await.unwrap()
 }
 
-/// Asks until the member has met the memory that answers.
+/// Asks until the member has connected to the memory that answers.
 pub async fn ask(store: &RedisStore, request: JobRequest) -> Result<JobResult, StoreError> {
     while store.ask(activate(1 << 40)).await.is_err() {
         while !store.is_connected() {
@@ -31,7 +31,7 @@ pub async fn ask(store: &RedisStore, request: JobRequest) -> Result<JobResult, S
     store.ask(request).await
 }
 
-/// Two members of one farm: one with a state file at `path` and one without; and cookies 1 to 9 are good.
+/// Two members of one farm, one with a state file at `path` and one without. Cookies 1 to 9 are valid.
 pub struct Farm {
     runtime: Runtime,
     pub redis: Redis,
@@ -47,7 +47,7 @@ impl Farm {
         Some(Self { runtime, path: redis.file("state"), redis, other })
     }
 
-    /// Starts the member with the state file, then gives out the cookies.
+    /// Starts the member with the state file, then activates the cookies.
     pub fn member(&self, runtime: &Runtime, state: Option<&Path>) -> RedisStore {
         let options = Options { state: state.map(Path::to_owned), ..Options::default() };
         let store = runtime.block_on(RedisStore::connect(&self.redis.url(), options)).unwrap();
@@ -85,7 +85,7 @@ impl Farm {
     pub fn refuse(&self, runtime: &Runtime, store: &RedisStore) {
         self.signal(Signal::SIGSTOP);
         runtime.block_on(async {
-            // This question times out; from then on the connection counts as lost.
+            // This question times out. From then on the connection counts as lost.
             assert!(store.ask(redeem(9)).await.is_err());
             assert_eq!(store.ask(redeem(1)).await, Err(StoreError::Unreachable));
         });

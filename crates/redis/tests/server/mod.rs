@@ -1,4 +1,4 @@
-//! A Redis of the test's own, on a socket in a directory of its own. Both go with it.
+//! A Redis for one test, on a socket in its own directory. Both are removed with it.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
@@ -17,7 +17,7 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// One without persistence; `None`, and a line that says why, if there is no redis-server here.
+    /// A Redis without persistence. `None` and a printed reason if there is no redis-server on this host.
     pub fn start(options: &[&str]) -> Option<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         if Command::new("redis-server").arg("--version").stdout(Stdio::null()).status().is_err() {
@@ -38,7 +38,7 @@ impl Redis {
         format!("redis+unix://{}", self.socket().display())
     }
 
-    /// A file beside its socket, which goes with it.
+    /// The path of a file beside its socket, removed with it.
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
@@ -47,7 +47,7 @@ impl Redis {
         self.directory.join("socket")
     }
 
-    /// As a power failure does.
+    /// Stops the process as a power failure does.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill().unwrap();
@@ -102,7 +102,7 @@ impl Redis {
     pub fn evict(&self) {
         self.cli(&["CONFIG", "SET", "maxmemory-policy", "volatile-random"]);
         self.cli(&["CONFIG", "SET", "maxmemory", "1"]);
-        // Redis refuses this for lack of memory when it has evicted all such keys.
+        // Redis refuses this command for lack of memory after it has evicted all such keys.
         let _ = self.try_cli(&["SET", "one-more", "1"]);
         self.cli(&["CONFIG", "SET", "maxmemory", "0"]);
         self.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);

@@ -1,4 +1,4 @@
-//! A proxy in front of Redis, in threads of its own, that can hold up a request.
+//! A proxy in front of Redis that can hold up a request. It runs in its own threads.
 
 use super::Redis;
 use std::io::{Read, Write};
@@ -33,7 +33,7 @@ impl Proxy {
         let listener = UnixListener::bind(&path).unwrap();
         let shared = Arc::<Shared>::default();
         let ours = Arc::clone(&shared);
-        // Ends with the process.
+        // The thread ends with the process.
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let mut state = ours.state.lock().unwrap();
@@ -55,7 +55,7 @@ impl Proxy {
         format!("redis+unix://{}", self.path.display())
     }
 
-    /// Lets a request pass that is held up, and holds up the next one that contains `needle`.
+    /// Releases the held request, and holds up the next one that contains `needle`.
     pub fn hold(&self, needle: &str) {
         self.change(|state| (state.hold, state.holds) = (Some(needle.to_owned()), false));
     }
@@ -75,7 +75,7 @@ impl Proxy {
         self.change(|state| state.refuses = refuses);
     }
 
-    /// Ends the connections that there are.
+    /// Ends the existing connections.
     pub fn cut(&self) {
         self.change(|state| {
             for stream in state.open.drain(..) {

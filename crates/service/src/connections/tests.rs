@@ -3,7 +3,7 @@
 use super::*;
 use std::net::Ipv4Addr;
 
-/// The name server's limits; the verifier's differ in the share of one client.
+/// The name server's limits. The verifier's differ in the share of one client.
 const LIMITS: StreamLimits = StreamLimits::per_client(32);
 
 struct Listener {
@@ -77,7 +77,7 @@ fn one_network_has_less_than_all_places() {
         listener.accept(address(7, (n % 256) as u8));
     }
     assert_eq!(listener.table.len(), limits.per_network);
-    // Of IPv6 it is a /56.
+    // For IPv6 the network is a /56.
     let mut listener = Listener::new(limits);
     for n in 0..1000u128 {
         let network = u128::from(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0x4200, 0, 0, 0, 0));

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Ends a test that would wait for an answer without end.
+/// Ends a test that would otherwise wait for an answer without end.
 const LONG: Duration = Duration::from_secs(30);
 
 /// Echoes every message.
@@ -55,7 +55,7 @@ async fn start(limits: StreamLimits) -> (SocketAddr, oneshot::Sender<()>, JoinHa
     (at, stop, running)
 }
 
-/// The service does not wait until the patience of idle connections is over.
+/// The service does not wait until the time limit of idle connections has passed.
 #[tokio::test]
 async fn an_idle_connection_ends_when_the_service_stops() {
     let never = Duration::from_secs(1 << 30);
@@ -68,8 +68,8 @@ async fn an_idle_connection_ends_when_the_service_stops() {
     assert_eq!(idle.read(&mut [0; 1]).await.unwrap(), 0);
 }
 
-/// Found in review with 543 connections: idle connections take all places and never end by themselves. A new client is
-/// answered all the same.
+/// Found in review with 543 connections: idle connections take all places and never end by themselves. A new
+/// client must still be answered.
 #[tokio::test]
 async fn idle_connections_of_strangers_stall_nobody() {
     let never = Duration::from_secs(1 << 30);
