@@ -55,7 +55,7 @@ fn report(what: &str, delay: Duration, count: usize, gap: Option<Duration>) -> R
     Ok(())
 }
 
-/// Receives on a tokio runtime, as applications do; gives the lateness of each packet in ns.
+/// Receives on a tokio runtime, as applications do. Returns the lateness of each packet in ns.
 fn receive(
     mut link: MemoryLink,
     origin: Instant,

@@ -1,4 +1,4 @@
-//! Where packets come from and go to.
+//! Links: what packets are sent through and received from.
 //!
 //! A packet is one whole IP packet as bytes, without any link-layer header.
 //!

@@ -1,9 +1,11 @@
 //! Two links joined by a [`Path`] in each direction that runs in real time, or in virtual time.
 //!
-//! Any executor serves: the links need wakers only. Real time is kept by one thread for each pair, because the timers
-//! of async runtimes are too coarse (tokio's tick is 1 ms, a hundredth of a 100 ms path).
+//! The links work with any executor, because they need only wakers. Real time is kept by one thread for each
+//! pair, because the timers of async runtimes are too coarse (tokio's tick is 1 ms, a hundredth of a 100 ms
+//! path).
 //!
-//! Accuracy, measured: `cargo run --release -p firstflight-link --example path_accuracy` (figures there).
+//! To measure the accuracy, run `cargo run --release -p firstflight-link --example path_accuracy`, which
+//! documents measured figures.
 
 mod clock;
 #[cfg(test)]
@@ -22,17 +24,17 @@ use crate::link::{Link, short_buffer};
 use crate::path::{Duplex, Path, PathConfig, PathError};
 use crate::virtual_time::VirtualTime;
 
-/// Packets that one direction holds at most. A receiver that does not receive loses what comes after, as with the
-/// ring of a network card.
+/// The most packets that one direction holds. If the receiver does not receive, further packets are lost, as
+/// with the ring of a network card.
 const MAX_IN_FLIGHT: usize = 1 << 16;
 
 /// Why a pair of links could not be made.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum MemoryLinkError {
-    /// A setting makes no sense. The caller's fault.
+    /// A setting is invalid. The caller is at fault.
     Path(PathError),
-    /// The system gave no thread to keep the time.
+    /// The system could not start the thread that keeps the time.
     Thread(io::Error),
 }
 
@@ -64,9 +66,9 @@ impl From<PathError> for MemoryLinkError {
 
 /// Two links, A and B, joined by a path in each direction: `config_ab` from A to B, `config_ba` from B to A.
 ///
-/// The same `seed` gives the same fates to the same packets; when they are sent is up to the real world. The MTU of
-/// both links is the larger of the two paths' MTUs; if one is smaller, larger packets vanish in that direction. The
-/// path can be changed in mid run, see [`MemoryLink::outgoing`].
+/// With the same `seed` the same packets have the same fates, but their times of sending depend on the real
+/// world. The MTU of both links is the larger of the two paths' MTUs. If one MTU is smaller, larger packets
+/// vanish in that direction. The path can be changed while it runs, see [`MemoryLink::outgoing`].
 ///
 /// # Errors
 /// See [`MemoryLinkError`].
@@ -85,7 +87,7 @@ pub fn real_time_pair(
 /// same packets sent at the same times arrive at the same times.
 ///
 /// # Errors
-/// A setting that makes no sense, see [`PathConfig::validate`].
+/// A setting is invalid, see [`PathConfig::validate`].
 pub fn virtual_time_pair(
     config_ab: PathConfig,
     config_ba: PathConfig,
@@ -117,7 +119,7 @@ fn pair(
     Ok((end(0), end(1)))
 }
 
-/// Keeps the time and wakes receivers.
+/// What keeps the time and wakes receivers.
 enum Keeper {
     /// A thread, in real time.
     Thread { origin: std::time::Instant, thread: OnceLock<Thread> },
@@ -145,7 +147,7 @@ impl Wake for Receiver {
     }
 }
 
-/// State that both ends and the keeper of their time share.
+/// State that both ends and their timekeeper share.
 struct Shared {
     /// From A to B, from B to A.
     directions: [Mutex<Direction>; 2],
@@ -201,7 +203,7 @@ impl Shared {
 /// One direction.
 struct Direction {
     path: Path,
-    /// The receiver that waits.
+    /// The waker of the waiting receiver.
     waker: Option<Waker>,
     /// The arrival for which the timekeeper will wake, so that it is disturbed only by an earlier one.
     armed: Option<Instant>,
@@ -214,7 +216,8 @@ impl Direction {
         Self { path, waker: None, armed: None, receiver_open: true, overrun: 0 }
     }
 
-    /// Notes the next arrival for the timekeeper if somebody waits for it. True if the timekeeper must be told.
+    /// Notes the next arrival for the timekeeper, if a receiver waits for it. True if the timekeeper must be
+    /// woken.
     fn arm(&mut self) -> bool {
         let Some(next) = self.path.next_arrival() else {
             return false;
@@ -229,7 +232,8 @@ impl Direction {
 
 /// One end of a pair made by [`real_time_pair`] or [`virtual_time_pair`].
 ///
-/// When the other end is dropped, packets under way still arrive; after that the link is silent, as a cut wire is.
+/// When the other end is dropped, packets in flight still arrive. After that the link is silent, like a cut
+/// wire.
 pub struct MemoryLink {
     shared: Arc<Shared>,
     sends_to: usize,
@@ -262,7 +266,8 @@ impl Link for MemoryLink {
         let mut direction = self.shared.lock(self.receives_from);
         let now = self.shared.now();
         while let Some(packet) = direction.path.poll_deliver(now) {
-            // A packet can exceed the link's MTU only if the path's was raised in mid run, or by a filter.
+            // A packet can exceed the link's MTU only if the path's MTU was raised while it runs, or a filter
+            // enlarged the packet.
             let length = packet.len();
             let fits = buf.get_mut(..length).map(|part| part.copy_from_slice(&packet));
             direction.path.recycle(packet);
@@ -289,7 +294,7 @@ impl Link for MemoryLink {
         }
         let now = self.shared.now();
         direction.path.send(now, packet);
-        // Without delay the packet is there already: no need to go through the timekeeper.
+        // Without delay the packet has arrived already, so the timekeeper is not needed.
         let arrived = direction.path.next_arrival().is_some_and(|next| next <= now);
         let waker = if arrived {
             direction.armed = None;
@@ -309,7 +314,7 @@ impl Drop for MemoryLink {
     fn drop(&mut self) {
         let mut direction = self.shared.lock(self.receives_from);
         direction.receiver_open = false;
-        // Dropped outside the lock: a waker can own a task, and with it the other end.
+        // Drop it outside the lock, because a waker can own a task, and with it the other end.
         let waker = direction.waker.take();
         direction.armed = None;
         drop(direction);

@@ -17,13 +17,14 @@ use fate::{Fates, flip_bits, nanos, splitmix64};
 pub use fragment::fragment;
 use transit::{Arrival, Bottleneck, Flight};
 
-/// Buffers kept for reuse; what comes back beyond that is freed, so that a burst does not hold memory for ever.
+/// The most buffers kept for reuse. Further returned buffers are freed, so that a burst does not hold memory
+/// for ever.
 const MAX_FREE_BUFFERS: usize = 4096;
 
-/// What a filter decides about a packet.
+/// The decision of a filter about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The packet goes on, as the filter left it.
+    /// The packet continues, as the filter left it.
     Forward,
     /// The packet vanishes.
     Drop,
@@ -32,7 +33,7 @@ pub enum Verdict {
 /// A middlebox at the entrance of a path: sees every packet, may alter or drop it.
 pub type Filter = Box<dyn FnMut(&mut Vec<u8>) -> Verdict + Send>;
 
-/// What a path has done so far, in packets.
+/// Counters of a path, in packets.
 ///
 /// `sent + fragments + duplicated` is always `delivered + lost + queue_dropped + too_big + filtered` plus the packets
 /// in flight.
@@ -45,7 +46,7 @@ pub struct Counters {
     pub fragments: u64,
     /// Packets taken out at the other end, copies included.
     pub delivered: u64,
-    /// Lost by chance.
+    /// Lost at random.
     pub lost: u64,
     /// Dropped because the queue was full.
     pub queue_dropped: u64,
@@ -53,7 +54,7 @@ pub struct Counters {
     pub duplicated: u64,
     /// Held back, so that later packets could overtake them.
     pub reordered: u64,
-    /// Altered by flipped bits.
+    /// Corrupted by flipped bits.
     pub corrupted: u64,
     /// Dropped because larger than the MTU.
     pub too_big: u64,
@@ -63,10 +64,11 @@ pub struct Counters {
 
 /// One direction of a network path.
 ///
-/// Use: [`send`](Self::send) packets at the time they are sent; when the clock has reached
-/// [`next_arrival`](Self::next_arrival), take them with [`poll_deliver`](Self::poll_deliver) until it gives `None`,
-/// and give each buffer back with [`recycle`](Self::recycle). Time must not run backwards. The same seed, settings
-/// and calls give the same packets at the same times, on every machine. In the steady state nothing is allocated.
+/// Call [`send`](Self::send) for each packet at its time of sending. When the clock has reached
+/// [`next_arrival`](Self::next_arrival), take packets with [`poll_deliver`](Self::poll_deliver) until it
+/// returns `None`, and return each buffer with [`recycle`](Self::recycle). Time must not run backwards. The
+/// same seed, settings and calls give the same packets at the same times, on every machine. In the steady
+/// state the path allocates no memory.
 ///
 /// ```
 /// use std::time::Duration;
@@ -84,7 +86,7 @@ pub struct Counters {
 /// ```
 pub struct Path {
     config: PathConfig,
-    /// The settings may have been changed since they were last taken over into the parts below.
+    /// Whether the settings may have changed since they were last applied to the parts below.
     stale: bool,
     /// ns.
     delay: u64,
@@ -93,7 +95,8 @@ pub struct Path {
     fates: Fates,
     bottleneck: Bottleneck,
     flight: Flight,
-    /// The latest arrival among packets not held back: jitter does not let a packet arrive earlier. ns.
+    /// The latest arrival among packets that are not held back, ns. Jitter does not let a packet arrive
+    /// before it.
     last_arrival: u64,
     /// Number of the next packet put in flight.
     sequence: u64,
@@ -103,10 +106,10 @@ pub struct Path {
 }
 
 impl Path {
-    /// A path with the given settings. `seed` decides every chance event.
+    /// A path with the given settings. `seed` decides every random event.
     ///
     /// # Errors
-    /// A setting that makes no sense, see [`PathConfig::validate`].
+    /// A setting is invalid, see [`PathConfig::validate`].
     pub fn new(config: PathConfig, seed: u64) -> Result<Self, PathError> {
         config.validate()?;
         Ok(Self {
@@ -132,7 +135,7 @@ impl Path {
         self.send_buffer(now, buffer);
     }
 
-    /// An empty buffer to write a packet into for [`send_buffer`](Self::send_buffer), a recycled one if there is.
+    /// An empty buffer for the packet of [`send_buffer`](Self::send_buffer), a recycled one if there is one.
     #[must_use]
     pub fn buffer(&mut self) -> Vec<u8> {
         self.free.pop().unwrap_or_default()
@@ -204,7 +207,7 @@ impl Path {
         Some(arrival.packet)
     }
 
-    /// Gives a buffer back for reuse.
+    /// Returns a buffer for reuse.
     pub fn recycle(&mut self, mut buffer: Vec<u8>) {
         if self.free.len() < MAX_FREE_BUFFERS {
             buffer.clear();
@@ -212,13 +215,13 @@ impl Path {
         }
     }
 
-    /// When the next packet arrives; `None` if nothing is in flight.
+    /// When the next packet arrives. `None` if nothing is in flight.
     #[must_use]
     pub fn next_arrival(&self) -> Option<Instant> {
         self.flight.next_arrival()
     }
 
-    /// Packets in flight, those that wait in the queue included.
+    /// Packets in flight, including those that wait in the queue.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.flight.len()
@@ -230,7 +233,7 @@ impl Path {
         self.bottleneck.idle_at() - now
     }
 
-    /// What happened so far.
+    /// The counters so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
@@ -242,25 +245,26 @@ impl Path {
         &self.config
     }
 
-    /// Changes settings in mid run, for packets sent from now on. Values that make no sense are not refused here but
-    /// moved to the nearest that do (probability 0 to 1, rate at least 1 bit/s, delay at most [`MAX_DELAY`]). With
-    /// a shorter delay and no jitter, packets may overtake those sent before the change, as after a change of route.
+    /// Changes settings while the path runs, for packets sent from now on. Invalid values are not refused
+    /// here but moved to the nearest valid ones (probability 0 to 1, rate at least 1 bit/s, delay at most
+    /// [`MAX_DELAY`]). With a shorter delay and no jitter, packets may overtake those sent before the change,
+    /// as after a change of route.
     pub fn config_mut(&mut self) -> &mut PathConfig {
         self.stale = true;
         &mut self.config
     }
 
-    /// Puts a middlebox at the entrance of the path, instead of the one that was there.
+    /// Puts a middlebox at the entrance of the path, and replaces the previous one.
     pub fn set_filter(&mut self, filter: Filter) {
         self.filter = Some(filter);
     }
 
-    /// Takes the middlebox away.
+    /// Removes the middlebox.
     pub fn clear_filter(&mut self) {
         self.filter = None;
     }
 
-    /// From packet `number` on.
+    /// Applies the settings from packet `number` on.
     fn take_over_settings(&mut self, number: u64) {
         self.stale = false;
         self.delay = nanos(self.config.delay);
@@ -309,10 +313,10 @@ pub struct Duplex {
 }
 
 impl Duplex {
-    /// Two paths with different seeds that follow from `seed`.
+    /// Two paths with different seeds, both derived from `seed`.
     ///
     /// # Errors
-    /// A setting that makes no sense, see [`PathConfig::validate`].
+    /// A setting is invalid, see [`PathConfig::validate`].
     pub fn new(config_ab: PathConfig, config_ba: PathConfig, seed: u64) -> Result<Self, PathError> {
         let mut state = seed;
         Ok(Self {
@@ -321,10 +325,10 @@ impl Duplex {
         })
     }
 
-    /// The same settings, but different chance, in both directions.
+    /// Two paths with the same settings and different random events.
     ///
     /// # Errors
-    /// A setting that makes no sense, see [`PathConfig::validate`].
+    /// A setting is invalid, see [`PathConfig::validate`].
     pub fn symmetric(config: PathConfig, seed: u64) -> Result<Self, PathError> {
         Self::new(config.clone(), config, seed)
     }

@@ -21,13 +21,14 @@ use pcap_file::{DataLink, Endianness, PcapError};
 
 pub use tap::{PcapTap, Tapped};
 
-/// Longest packet a capture holds, in bytes, as in tcpdump. More than any IP packet without jumbo payload.
+/// The longest packet that a capture holds, in bytes, as in tcpdump. It is longer than any IP packet without
+/// a jumbo payload.
 pub const SNAP_LENGTH: u32 = 262_144;
 
 /// `if_tsresol`: timestamps in units of 10⁻⁹ s.
 const NANOSECONDS: u8 = 9;
 
-/// Which way a packet went, seen from this machine (`epb_flags`, bits 0 and 1).
+/// The direction of a packet, seen from this machine (`epb_flags`, bits 0 and 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Received.
@@ -45,16 +46,16 @@ impl Direction {
     }
 }
 
-/// Why something could not be recorded.
+/// Why a packet or name could not be recorded.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PcapWriterError {
-    /// The file (or what the writer writes to) failed.
+    /// Writing to the file (or another output) failed.
     Io(io::Error),
-    /// No interface of this number was given to [`PcapWriter::new`]. The caller's fault.
+    /// [`PcapWriter::new`] got no interface with this number. The caller is at fault.
     UnknownInterface(u32),
     /// A name or packet does not fit the format: packets up to [`SNAP_LENGTH`], names up to 65,535 bytes. The
-    /// caller's fault.
+    /// caller is at fault.
     TooLong,
 }
 
@@ -84,7 +85,7 @@ impl From<PcapError> for PcapWriterError {
         match error {
             PcapError::IoError(error) => Self::Io(error),
             PcapError::InvalidInterfaceId(number) => Self::UnknownInterface(number),
-            // What else the library names arises when reading.
+            // The library's other errors occur only when reading.
             other => Self::Io(io::Error::other(other)),
         }
     }
@@ -92,15 +93,15 @@ impl From<PcapError> for PcapWriterError {
 
 /// Writes IP packets into a pcapng file: link type RAW (101), timestamps in nanoseconds since 1970 UTC.
 ///
-/// Output is buffered; it is complete after [`flush`](Self::flush) or when the writer is dropped (errors at the drop
-/// go unseen).
+/// Output is buffered. It is complete after [`flush`](Self::flush) or when the writer is dropped (errors at
+/// the drop are not reported).
 pub struct PcapWriter<W: Write> {
     writer: PcapNgWriter<io::BufWriter<W>>,
 }
 
 impl<W: Write> PcapWriter<W> {
-    /// Starts a capture: writes the section header, which names the application, and one interface for each name;
-    /// [`write`](Self::write) refers to them by number from 0.
+    /// Starts a capture: writes the section header, which names the application, and one interface for each
+    /// name. [`write`](Self::write) refers to the interfaces by number from 0.
     ///
     /// # Errors
     /// [`PcapWriterError::Io`], [`PcapWriterError::TooLong`] for a name.
@@ -127,10 +128,11 @@ impl<W: Write> PcapWriter<W> {
         Ok(Self { writer })
     }
 
-    /// Records one packet. `timestamp_unix_ns` is in nanoseconds since 1970 UTC; a simulator may count from 0.
+    /// Records one packet. `timestamp_unix_ns` is in nanoseconds since 1970 UTC. A simulator may count from
+    /// 0.
     ///
     /// # Errors
-    /// See [`PcapWriterError`]; the capture stays valid unless it was [`PcapWriterError::Io`].
+    /// See [`PcapWriterError`]. The capture stays valid unless the error was [`PcapWriterError::Io`].
     pub fn write(
         &mut self,
         timestamp_unix_ns: u64,
@@ -152,7 +154,7 @@ impl<W: Write> PcapWriter<W> {
         Ok(())
     }
 
-    /// Writes out what is buffered.
+    /// Writes out the buffered packets.
     ///
     /// # Errors
     /// [`PcapWriterError::Io`].

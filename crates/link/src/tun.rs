@@ -20,17 +20,18 @@ pub use error::TunError;
 
 use crate::link::{Link, short_buffer};
 
-/// Longest name of a network device, in bytes (`IFNAMSIZ` less the final zero).
+/// The longest name of a network device, in bytes (`IFNAMSIZ` without the final zero).
 pub const MAX_NAME_BYTES: usize = 15;
 
 /// Every IPv4 link carries this many bytes (RFC 791 section 3.2).
 const MIN_MTU_V4: u16 = 68;
 
-/// Every IPv6 link carries this many bytes (RFC 8200 section 5); the kernel has no IPv6 on a device below it.
+/// Every IPv6 link carries this many bytes (RFC 8200 section 5). The kernel has no IPv6 on a device with a
+/// smaller MTU.
 const MIN_MTU_V6: u16 = 1280;
 
-/// The link-layer address of `neighbour` on the device with number `index` (its scope), as the kernel has it in its table of
-/// neighbours; `None` if it is not known there. Nothing is sent. Linux 5.0 or later.
+/// The link-layer address of `neighbour` on the device with number `index` (its scope), from the kernel's
+/// table of neighbours. `None` if it is not known there. Nothing is sent. Needs Linux 5.0 or later.
 ///
 /// # Errors
 /// The system's.
@@ -38,7 +39,7 @@ pub fn link_address(index: u32, neighbour: IpAddr) -> io::Result<Option<Vec<u8>>
     netlink::link_address(index, neighbour)
 }
 
-/// What device to make.
+/// The settings of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TunConfig {
     /// Name of the device, 1 to 15 bytes, not yet in use.
@@ -46,11 +47,11 @@ pub struct TunConfig {
     /// The addresses of the *kernel's* side with their prefix lengths in bits. The kernel routes each prefix into
     /// the device, so the other addresses of the prefix are free for this program to use.
     pub host: Vec<(IpAddr, u8)>,
-    /// Largest packet, in bytes: at least 68, with IPv6 at least 1280.
+    /// The largest packet, in bytes: at least 68, and with IPv6 at least 1280.
     pub mtu: u16,
-    /// Length of the device's queue (txqueuelen): packets that the kernel keeps while the program does not read, at
-    /// least 1. The kernel drops packets that do not fit, and a dropped SYN costs its client a second. A packet in the
-    /// queue takes about 2.3 kB of the kernel's memory.
+    /// Length of the device's queue (txqueuelen), at least 1: the packets that the kernel keeps while the
+    /// program does not read. The kernel drops packets that do not fit, and a dropped SYN costs its client a
+    /// second. A packet in the queue takes about 2.3 kB of the kernel's memory.
     pub queue: u32,
 }
 
@@ -65,10 +66,10 @@ impl Default for TunConfig {
 }
 
 impl TunConfig {
-    /// Checks all that can be known without asking the system.
+    /// Checks everything that can be checked without the system.
     fn validate(&self) -> Result<(), TunError> {
         let name = self.name.as_str();
-        // As the kernel's dev_valid_name(); also '%', which would make the name a template.
+        // Like the kernel's dev_valid_name(). It also refuses '%', which would make the name a template.
         let forbidden = |c: char| c == '/' || c == ':' || c == '%' || c == '\0' || c.is_whitespace();
         if name.is_empty()
             || name.len() > MAX_NAME_BYTES
@@ -119,10 +120,11 @@ impl TunConfig {
     }
 }
 
-/// A TUN device of this process. It vanishes, with its addresses and routes, when this is dropped.
+/// A TUN device of this process. The kernel removes it, with its addresses and routes, when this is dropped.
 ///
-/// What is sent goes to the kernel as if it had arrived from a network; what the kernel routes into the device is
-/// received. The kernel sends packets of its own (IPv6 router solicitations, multicast reports).
+/// Packets that are sent go to the kernel as if they had arrived from a network. Packets that the kernel
+/// routes into the device are received. The kernel also sends packets of its own (IPv6 router solicitations,
+/// multicast reports).
 pub struct Tun {
     device: AsyncDevice,
     name: String,
@@ -130,15 +132,15 @@ pub struct Tun {
 }
 
 impl Tun {
-    /// Creates the device, sets its MTU and the length of its queue, brings it up and sets the kernel's addresses.
-    /// Sockets can bind to them and packets reach them at once: there is no duplicate address detection, since a TUN
-    /// device has no neighbours, and the kernel's work in the background is waited for. That blocks, for some
-    /// milliseconds.
+    /// Creates the device, sets its MTU and the length of its queue, brings it up and sets the kernel's
+    /// addresses. Sockets can bind to them and packets reach them at once: there is no duplicate address
+    /// detection, because a TUN device has no neighbours, and this function waits for the kernel's work in
+    /// the background. It blocks for some milliseconds.
     ///
-    /// Must be called within a tokio runtime whose I/O driver is enabled; without the driver, tokio panics.
+    /// Call it within a tokio runtime whose I/O driver is enabled. Without the driver, tokio panics.
     ///
     /// # Errors
-    /// See [`TunError`]. After an error nothing is left behind.
+    /// See [`TunError`]. After an error no device is left behind.
     pub fn create(config: TunConfig) -> Result<Self, TunError> {
         config.validate()?;
         let _runtime = tokio::runtime::Handle::try_current().map_err(|_| TunError::NoRuntime)?;
@@ -183,7 +185,7 @@ impl Link for Tun {
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>, packet: &[u8]) -> Poll<io::Result<()>> {
-        // The driver takes a packet whole or not at all.
+        // The driver accepts a packet completely or not at all.
         ready!(self.device.poll_send(cx, packet))?;
         Poll::Ready(Ok(()))
     }

@@ -1,15 +1,16 @@
 //! TCP in UDP datagrams through sockets of the operating system: no privileges, no device.
 //!
-//! A packet of this link is a whole IP packet with a UDP datagram, like everywhere else. What is sent loses its two
-//! headers and goes through the socket to the address and port in them; what is received gets them put in front.
-//! Several datagrams to one place leave in one call (segmentation offload), several that came together are taken in
-//! one (receive offload), where the system has that.
+//! A packet of this link is a whole IP packet with a UDP datagram, as in the other links. The link removes
+//! the two headers of a sent packet and sends the rest through the socket to the address and port in them. It
+//! adds the headers to received datagrams. Where the system has offloads, several datagrams to one
+//! destination are sent in one call (segmentation offload), and several that arrived together are received in
+//! one (receive offload).
 //!
-//! Another protocol can use the sockets beside the link: [`UdpLink::channel`].
+//! Another protocol can share the sockets with the link: [`UdpLink::channel`].
 //!
-//! The kernel has found that a received datagram is for this host and that its checksum is right; the checksum
-//! field that this link writes is zero. What is behind the link has to know: `from_socket` of the stack's carrier
-//! settings. The checksum of what is sent is the kernel's work, too.
+//! The kernel has checked that a received datagram is for this host and that its checksum is right, so the
+//! link writes a checksum field of zero. Tell the stack so by `from_socket` of its carrier settings. The
+//! kernel also computes the checksums of sent datagrams.
 
 mod channel;
 mod inbox;
@@ -39,13 +40,14 @@ use outbox::{Outbox, Target};
 #[cfg(target_os = "linux")]
 use reports::Reports;
 
-/// Largest IP packet; longer datagrams that arrive are dropped.
+/// The largest IP packet. Longer received datagrams are dropped.
 const MTU: usize = 1500;
-/// What the sockets' buffers should hold, bytes, if the system allows it: windows of some connections.
+/// Size of the sockets' buffers, bytes, if the system allows it: enough for the windows of some connections.
 const SOCKET_BUFFER: usize = 4 << 20;
-/// Errors in a row after which a socket is no more tried. Reports about single packets come one at a time.
+/// After this many consecutive errors a socket is not tried again. Errors about single packets arrive one at
+/// a time.
 const MAX_ERRORS: u32 = 1000;
-/// Ports tried to find one that is free for IPv4 and IPv6.
+/// How many ports are tried to find one that is free for IPv4 and IPv6.
 const PORT_TRIES: usize = 16;
 
 /// Sockets for IPv4, IPv6 or both, with one port.
@@ -53,7 +55,7 @@ const PORT_TRIES: usize = 16;
 pub struct UdpLink {
     v4: Option<Socket>,
     v6: Option<Socket>,
-    /// IPv6 is asked first for what it has received.
+    /// Whether the IPv6 socket is polled first for received datagrams.
     v6_first: bool,
 }
 
@@ -64,35 +66,37 @@ struct Socket {
     local: SocketAddr,
     inbox: Inbox,
     outbox: Outbox,
-    /// Datagrams that are not the link's.
+    /// Takes the datagrams that are not for the link.
     diversion: Option<Diversion>,
     /// Errors since the last datagram.
     errors: u32,
-    /// ICMP errors about what was sent, where the link passes them on.
+    /// ICMP errors about sent packets, if the link passes them on.
     #[cfg(target_os = "linux")]
     reports: Option<Reports>,
 }
 
 impl UdpLink {
-    /// A socket at this address and port (0: chosen). With the unspecified address (`0.0.0.0` or `::`) it serves all
-    /// addresses of that family, and answers leave from the one that was asked.
+    /// A link on a socket at this address and port (0: the system chooses). With the unspecified address
+    /// (`0.0.0.0` or `::`) it serves all addresses of that family, and answers leave from the address that
+    /// was asked.
     ///
-    /// Must be called within a tokio runtime whose I/O driver is enabled; elsewhere tokio panics.
+    /// Call it within a tokio runtime whose I/O driver is enabled. Elsewhere tokio panics.
     ///
     /// # Errors
-    /// Those of the system: the address is not one of this host, the port is taken.
+    /// Those of the system, for example if the address is not one of this host, or the port is not free.
     pub fn bind(local: SocketAddr) -> io::Result<Self> {
         let socket = Socket::bind(local)?;
         let (v4, v6) = if local.is_ipv4() { (Some(socket), None) } else { (None, Some(socket)) };
         Ok(Self { v4, v6, v6_first: false })
     }
 
-    /// All addresses of this host, IPv4 and IPv6, at this port (0: chosen). IPv4 only, where there is no IPv6.
+    /// A link at all addresses of this host, IPv4 and IPv6, at this port (0: the system chooses). It uses
+    /// only IPv4 on a host without IPv6.
     ///
-    /// Must be called within a tokio runtime, as [`UdpLink::bind`].
+    /// Call it within a tokio runtime, as [`UdpLink::bind`].
     ///
     /// # Errors
-    /// Those of the system: the port is taken.
+    /// Those of the system, for example if the port is not free.
     pub fn bind_all(port: u16) -> io::Result<Self> {
         let mut tries = if port == 0 { PORT_TRIES } else { 1 };
         loop {
@@ -108,25 +112,25 @@ impl UdpLink {
         }
     }
 
-    /// A socket for a client of `remote`: at the address from which the kernel would send there, on a port that it
-    /// chooses. The link passes on ICMP errors ([`UdpLink::heed_icmp`]).
+    /// A link for a client of `remote`. Its socket has the address from which the kernel would send there,
+    /// and a port that the kernel chooses. The link passes on ICMP errors ([`UdpLink::heed_icmp`]).
     ///
-    /// Must be called within a tokio runtime, as [`UdpLink::bind`].
+    /// Call it within a tokio runtime, as [`UdpLink::bind`].
     ///
     /// # Errors
-    /// Those of the system: there is no route to `remote`.
+    /// Those of the system, for example if there is no route to `remote`.
     pub fn towards(remote: SocketAddr) -> io::Result<Self> {
         Self::bind(source_for(remote)?)?.heed_icmp()
     }
 
-    /// Sockets for a client of several servers: of both families where the host has them, on one port that the system
-    /// chooses. Packets leave from the address that they name, so each connection can use the one that the kernel's
-    /// routes choose for its server ([`source_for`]). So a family whose packets get lost does not concern the other one.
-    /// `remotes` are servers that are known already: if all of them have link-local addresses, the only socket is one on
-    /// the first one's link, as a packet does not name the link. The link passes on ICMP errors
-    /// ([`UdpLink::heed_icmp`]).
+    /// A link for a client of several servers. It has sockets of both families, if the host has both, on one
+    /// port that the system chooses. Packets leave from the address that they name, so each connection can
+    /// use the address that the kernel's routes choose for its server ([`source_for`]). So a family whose
+    /// packets get lost does not affect the other one. `remotes` are the servers that are known already: if
+    /// all of them have link-local addresses, the only socket is one on the first server's link, because a
+    /// packet does not name the link. The link passes on ICMP errors ([`UdpLink::heed_icmp`]).
     ///
-    /// Must be called within a tokio runtime, as [`UdpLink::bind`].
+    /// Call it within a tokio runtime, as [`UdpLink::bind`].
     ///
     /// # Errors
     /// Those of the system.
@@ -138,11 +142,12 @@ impl UdpLink {
         }
     }
 
-    /// Passes on ICMP errors about sent packets, as ICMP packets. A client then learns at once that the server's UDP
-    /// port is closed, if the server's host quotes enough of the SYN (Linux does). For clients only: a server would
-    /// receive an error for each client that has gone. Does nothing on other systems than Linux.
+    /// Passes on ICMP errors about sent packets, as ICMP packets. A client then learns at once that the
+    /// server's UDP port is closed, if the server's host quotes enough of the SYN (Linux does). Use it only
+    /// for clients: a server would receive an error for each client that has gone. It has an effect only on
+    /// Linux.
     ///
-    /// Must be called within a tokio runtime, as [`UdpLink::bind`].
+    /// Call it within a tokio runtime, as [`UdpLink::bind`].
     ///
     /// # Errors
     /// Those of the system.
@@ -153,14 +158,14 @@ impl UdpLink {
         Ok(self)
     }
 
-    /// A socket that somebody has used before, and that is bound: to find out how it is reached, say
-    /// (`firstflight_verifier::reach`). It must not be connected, and nothing else may read from it from now on. The
-    /// link passes on ICMP errors ([`UdpLink::heed_icmp`]).
+    /// A link on a bound socket that was used before, for example to find out how it is reached
+    /// (`firstflight_verifier::reach`). It must not be connected, and nothing else may read from it from now
+    /// on. The link passes on ICMP errors ([`UdpLink::heed_icmp`]).
     ///
-    /// Must be called within a tokio runtime, as [`UdpLink::bind`].
+    /// Call it within a tokio runtime, as [`UdpLink::bind`].
     ///
     /// # Errors
-    /// Those of the system; [`io::ErrorKind::InvalidInput`] for an IPv6 socket that takes IPv4 as well.
+    /// Those of the system. [`io::ErrorKind::InvalidInput`] for an IPv6 socket that also receives IPv4.
     pub fn adopt(socket: std::net::UdpSocket) -> io::Result<Self> {
         let raw = RawSocket::from(socket);
         let v4 = raw.local_addr()?.as_socket().is_some_and(|local| local.is_ipv4());
@@ -182,7 +187,7 @@ impl UdpLink {
         self.sockets().next().map_or(0, |socket| socket.local.port())
     }
 
-    /// The addresses of its sockets; the unspecified one stands for all of its family.
+    /// The addresses of its sockets. The unspecified address stands for all addresses of its family.
     pub fn local_ips(&self) -> impl Iterator<Item = IpAddr> {
         self.sockets().map(|socket| socket.local.ip())
     }
@@ -192,15 +197,15 @@ impl UdpLink {
     }
 }
 
-/// The source address that the kernel would use for `remote`, with port 0. A link-local address has its interface
-/// (scope).
+/// The source address that the kernel would use for `remote`, with port 0. A link-local address includes its
+/// interface (scope).
 ///
 /// # Errors
-/// Those of the system: there is no route to `remote`.
+/// Those of the system, for example if there is no route to `remote`.
 pub fn source_for(remote: SocketAddr) -> io::Result<SocketAddr> {
     let any: IpAddr =
         if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    // Connecting a UDP socket sends nothing: it looks up the route.
+    // Connecting a UDP socket sends nothing. It only looks up the route.
     let route = std::net::UdpSocket::bind(SocketAddr::new(any, 0))?;
     route.connect(remote)?;
     let mut local = route.local_addr()?;
@@ -212,7 +217,7 @@ impl Socket {
     fn bind(local: SocketAddr) -> io::Result<Self> {
         let raw = RawSocket::new(Domain::for_address(local), Type::DGRAM, Some(SocketProtocol::UDP))?;
         if local.is_ipv6() {
-            // IPv4 has a socket of its own.
+            // IPv4 has its own socket.
             raw.set_only_v6(true)?;
         }
         raw.bind(&local.into())?;
@@ -224,7 +229,7 @@ impl Socket {
         raw.set_nonblocking(true)?;
         let io = Arc::new(UdpSocket::from_std(raw.into())?);
         let state = offloads(&io)?;
-        // The system has its own limits; with less, bursts are lost, as on any narrow path.
+        // The system may allow less. Then bursts are lost, as on any narrow path.
         let _ = state.set_send_buffer_size(UdpSockRef::from(&*io), SOCKET_BUFFER);
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&*io), SOCKET_BUFFER);
         let local = io.local_addr()?;
@@ -256,7 +261,7 @@ impl Socket {
         if let Some(reports) = &mut self.reports {
             match ready!(reports.poll_next(cx, &mut self.io, self.local, buf)) {
                 Ok(len) => return Poll::Ready(len),
-                // No descriptor is left to watch for them: the socket goes on without.
+                // No descriptor is left to watch for errors, so the socket continues without them.
                 Err(_) => self.reports = None,
             }
         }
@@ -264,7 +269,8 @@ impl Socket {
         Poll::Pending
     }
 
-    /// Whether an error of a system call is about a packet that was sent before; it then arrives as an ICMP packet too.
+    /// Whether an error of a system call is about an earlier packet. This error then also arrives as an ICMP
+    /// packet.
     fn reported(&self, error: &io::Error) -> bool {
         #[cfg(target_os = "linux")]
         return self.reports.is_some() && outbox::reported(error);
@@ -288,7 +294,8 @@ impl Socket {
                 Ok(()) => self.errors = 0,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock || self.reported(&error) => {}
                 Err(error) => {
-                    // Mostly the report of a packet that did not arrive: nothing is wrong with the socket.
+                    // In most cases it reports that a sent packet did not arrive, and the socket itself
+                    // works.
                     self.errors += 1;
                     if self.errors >= MAX_ERRORS {
                         return Poll::Ready(Err(error));
@@ -305,8 +312,8 @@ impl Socket {
             ready!(self.io.poll_send_ready(cx))?;
             let (state, outbox) = (&self.state, &mut self.outbox);
             let sent = self.io.try_io(Interest::WRITABLE, || outbox.send(state, UdpSockRef::from(&*self.io)));
-            // After a refusal quinn-udp uses neither offload nor ECN marks any more, though it may have been for one
-            // datagram's address. Begin anew: the outbox knows whose fault it was.
+            // After a refusal quinn-udp stops using offload and ECN marks, even if only the address of one
+            // datagram was the cause. Start again with a new state: the outbox remembers the cause.
             if sent.is_err_and(|error| outbox::refuses(&error))
                 && let Ok(state) = offloads(&self.io)
             {
@@ -317,11 +324,12 @@ impl Socket {
     }
 }
 
-/// Switches on what the system has: offloads, ECN marks, the address that was asked, no fragments.
+/// Switches on the features that the system has: offloads, ECN marks, the destination address of received
+/// datagrams, no fragments.
 fn offloads(io: &UdpSocket) -> io::Result<UdpSocketState> {
     let state = UdpSocketState::new(UdpSockRef::from(io))?;
-    // Nobody wants the times that quinn-udp 0.6 asks for. Beside receive offload and address they leave no room for
-    // the ECN mark in its buffer.
+    // Switch off the receive times that quinn-udp 0.6 requests. They are not needed here, and with the
+    // receive offload and the address they leave no room for the ECN mark in its buffer.
     #[cfg(target_os = "linux")]
     nix::sys::socket::setsockopt(io, nix::sys::socket::sockopt::ReceiveTimestampns, &false)?;
     Ok(state)
@@ -346,7 +354,7 @@ impl Link for UdpLink {
         Poll::Pending
     }
 
-    /// Takes packets with a UDP datagram from the socket's port; others are an error.
+    /// Accepts packets with a UDP datagram from the socket's port. Other packets cause an error.
     fn poll_send(&mut self, cx: &mut Context<'_>, packet: &[u8]) -> Poll<io::Result<()>> {
         let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
         let Ok(ip) = Packet::parse(packet) else { return Poll::Ready(Err(invalid())) };
@@ -368,7 +376,7 @@ impl Link for UdpLink {
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Both, whether or not the first one has to wait.
+        // Flush both, whether or not the first one must wait.
         let results = [&mut self.v4, &mut self.v6].map(|socket| match socket {
             Some(socket) => socket.poll_flush(cx),
             None => Poll::Ready(Ok(())),

@@ -1,4 +1,4 @@
-//! A clock that stands still while any task can run, and moves to the next timer when all tasks wait.
+//! A clock that stops while any task can run, and moves to the next timer when all tasks wait.
 //!
 //! It is for programs and tests on emulated paths. They give the same result on every machine, however busy it is, and
 //! take only as long as their computation.
@@ -17,8 +17,8 @@ use firstflight_wire::Instant;
 
 /// A clock in memory. Clones are handles to the same one.
 ///
-/// [`advance`](Self::advance) is called when no task can run. A single-threaded tokio runtime without timers and I/O
-/// of its own knows that moment:
+/// [`advance`](Self::advance) must be called when no task can run. A single-threaded tokio runtime without
+/// timers and I/O of its own knows that moment:
 ///
 /// ```
 /// use firstflight_link::VirtualTime;
@@ -69,15 +69,15 @@ impl VirtualTime {
         self.began + (self.now() - Instant::ZERO)
     }
 
-    /// Moves the clock to the earliest time that something waits for, and wakes all that wait for it, in the order in
-    /// which they began to wait. False if nothing waits.
+    /// Moves the clock to the earliest time that a task waits for, and wakes all tasks that wait for it, in
+    /// the order in which they began to wait. False if no task waits.
     pub fn advance(&self) -> bool {
         let mut state = self.lock();
         let Some((&(at, _), _)) = state.waiting.first_key_value() else { return false };
         state.now = state.now.max(at);
         let later = state.waiting.split_off(&(at, u64::MAX));
         let due = std::mem::replace(&mut state.waiting, later);
-        // Wake outside the lock: a waker can own a task, and the task a sleep of this clock.
+        // Wake outside the lock, because a waker can own a task, and the task can own a sleep of this clock.
         drop(state);
         due.into_values().for_each(Waker::wake);
         true
@@ -119,7 +119,7 @@ impl State {
 pub struct VirtualSleep {
     time: VirtualTime,
     at: Instant,
-    /// Its number among the waiting tasks, while it waits.
+    /// The number of this sleep among the waiting tasks, while it waits.
     sequence: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! The thread that keeps the time of a pair: wakes each waiting receiver when its next packet arrives.
+//! The thread that keeps the time of a pair. It wakes each waiting receiver when its next packet arrives.
 
 use std::io;
 use std::sync::Arc;
@@ -27,14 +27,15 @@ pub(super) fn spawn(shared: &Arc<Shared>) -> io::Result<()> {
     let theirs = Arc::clone(shared);
     let handle = thread::Builder::new().name("firstflight-path".to_owned()).spawn(move || run(&theirs))?;
     if let Keeper::Thread { thread, .. } = &shared.keeper {
-        // Set before anyone can send: the links are not handed out yet.
+        // Set it before any packet can be sent: the links are not handed out yet.
         let _ = thread.set(handle.thread().clone());
     }
     Ok(())
 }
 
 fn run(shared: &Shared) {
-    // The default slack delays every sleep by 50 µs for the sake of power. A refusal costs only accuracy.
+    // The default timer slack delays every sleep by 50 µs to save power. If the call fails, only accuracy
+    // suffers.
     #[cfg(target_os = "linux")]
     let _ = nix::sys::prctl::set_timerslack(1);
     let mut credit = SpinCredit::new(shared.now());
@@ -46,7 +47,7 @@ fn run(shared: &Shared) {
     }
 }
 
-/// Wakes every receiver whose packet has arrived; gives the next arrival that somebody waits for.
+/// Wakes every receiver whose packet has arrived. Returns the next arrival that a receiver waits for.
 fn serve(shared: &Shared) -> Option<Instant> {
     let mut next: Option<Instant> = None;
     for index in [0, 1] {
@@ -83,7 +84,7 @@ fn wait_until(shared: &Shared, deadline: Instant, credit: &mut SpinCredit) {
     credit.spend(left);
 }
 
-/// Rations spinning.
+/// Limits the time spent spinning.
 struct SpinCredit {
     credit: Duration,
     counted_until: Instant,

@@ -47,7 +47,7 @@ fn packets_go_both_ways_not_before_their_time() {
         let start = std::time::Instant::now();
         send(&mut a, b"ping");
         assert_eq!(receive(&mut b).await, b"ping");
-        // The lower bound is part of the contract; there is no upper one on a shared machine.
+        // The lower bound is part of the contract. There is no upper bound on a shared machine.
         assert!(start.elapsed() >= delay);
         send(&mut b, b"pong");
         assert_eq!(receive(&mut a).await, b"pong");

@@ -1,44 +1,44 @@
-//! What a path does to packets, and which settings make no sense.
+//! The settings of a path, and their checks.
 
 use std::fmt;
 use std::time::Duration;
 
-/// What one direction of a path does to packets. The default is a perfect wire: no delay, no rate, nothing lost.
+/// The settings of one direction of a path. The default is a perfect wire: no delay, no rate limit, no loss.
 ///
 /// Order along the path: filter, MTU, queue and rate, loss, corruption, duplication, delay with jitter, holding back.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathConfig {
     /// Propagation delay of this direction (one way, not a round trip).
     pub delay: Duration,
-    /// Added to `delay`, uniformly from zero to this, drawn for each packet. Jitter alone does not reorder: like a
-    /// varying queue, it keeps packets in order.
+    /// The longest extra delay. Each packet draws one uniformly from zero to this. Jitter alone does not
+    /// reorder packets: like a varying queue, it keeps their order.
     pub jitter: Duration,
     /// Rate of the bottleneck in bits per second, counted over the IP packet. `None`: unlimited.
     pub rate_bits_per_s: Option<u64>,
-    /// Bytes that may wait in front of the bottleneck, the packet in transmission not counted. A packet that does
-    /// not fit whole is dropped (tail drop). Without effect if there is no rate.
+    /// Bytes that may wait in front of the bottleneck, without the packet in transmission. A packet that does
+    /// not fit completely is dropped (tail drop). It has no effect without a rate.
     pub queue_bytes: usize,
-    /// Probability that a packet is lost behind the bottleneck, 0 to 1.
+    /// Probability that a packet is lost after the bottleneck, 0 to 1.
     pub loss: f64,
-    /// Mean number of packets lost in a row, at least 1: a Markov chain of two states (Gilbert, 1960), in one of
-    /// which every packet is lost, so that `loss` stays the share. Chance alone loses 1 / (1 − `loss`) in a row; up to
-    /// that, each packet is lost by itself.
+    /// Mean number of consecutive lost packets, at least 1. Losses follow a Markov chain of two states
+    /// (Gilbert, 1960): in one of them every packet is lost, and `loss` is still the share of lost packets.
+    /// Independent losses have a mean of 1 / (1 − `loss`). Up to this value, losses are independent.
     pub loss_burst: f64,
     /// Probability that a packet is held back by `reorder_delay`, so that later ones overtake it, 0 to 1.
     pub reorder: f64,
-    /// How long a held-back packet is late.
+    /// The extra delay of a packet that is held back.
     pub reorder_delay: Duration,
     /// Probability that a second copy arrives, 0 to 1. The copy has a jitter of its own and is never held back.
     pub duplicate: f64,
     /// Probability that one to `corrupt_bits` random bits of the packet, headers included, are flipped, 0 to 1.
     pub corrupt: f64,
-    /// Most bits flipped in a packet, at least 1 and at most [`MAX_FLIPS`]. The Internet checksum finds every single
-    /// flip, but not every pair.
+    /// The most bits flipped in a packet, at least 1 and at most [`MAX_FLIPS`]. The Internet checksum detects
+    /// every single flip, but not every pair.
     pub corrupt_bits: u8,
-    /// Largest packet carried, in bytes; larger ones vanish (no ICMP: a path with a black hole).
+    /// The largest packet carried, in bytes. Larger packets vanish without an ICMP error (a black hole).
     pub mtu: usize,
-    /// Fragment packets larger than `mtu` instead, whatever their DF flag says: IPv4 packets as a router does, IPv6
-    /// packets as their sender would.
+    /// If set, packets larger than `mtu` are fragmented instead, whatever their DF flag says: IPv4 packets as
+    /// a router does it, IPv6 packets as their sender would do it.
     pub fragments: bool,
 }
 
@@ -69,10 +69,10 @@ impl PathConfig {
         Self { delay, ..Self::default() }
     }
 
-    /// Checks that every setting makes sense.
+    /// Checks that every setting is valid.
     ///
     /// # Errors
-    /// The first setting that does not, see [`PathError`].
+    /// The first setting that is invalid, see [`PathError`].
     pub fn validate(&self) -> Result<(), PathError> {
         let probabilities = [
             (Probability::Loss, self.loss),
@@ -106,13 +106,14 @@ impl PathConfig {
     }
 }
 
-/// Longest delay that a path accepts. Far above any real one; keeps sums of delays far from the end of 64-bit time.
+/// The longest delay that a path accepts. It is far above any real delay, and small enough that sums of
+/// delays do not overflow 64-bit time.
 pub const MAX_DELAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Most bits that a path flips in a packet.
+/// The most bits that a path flips in a packet.
 pub const MAX_FLIPS: u8 = 8;
 
-/// Longest mean burst that a path accepts, packets.
+/// The longest mean burst that a path accepts, packets.
 pub const MAX_BURST: f64 = 1e6;
 
 /// Names the probability that was out of range.
@@ -129,7 +130,7 @@ pub enum Probability {
     Corrupt,
 }
 
-/// A setting of [`PathConfig`] that makes no sense. The caller's fault.
+/// An invalid setting of [`PathConfig`]. The caller is at fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum PathError {
@@ -137,26 +138,26 @@ pub enum PathError {
     NotAProbability {
         /// Which one.
         name: Probability,
-        /// What it was set to.
+        /// Its value.
         value: f64,
     },
-    /// The mean number of packets lost in a row is below 1, above [`MAX_BURST`] or not a number.
+    /// The mean number of consecutive lost packets is below 1, above [`MAX_BURST`] or not a number.
     NotABurst {
-        /// What it was set to.
+        /// Its value.
         packets: f64,
     },
-    /// The most bits flipped in a packet are none, or more than [`MAX_FLIPS`].
+    /// The most bits flipped in a packet are 0, or more than [`MAX_FLIPS`].
     FlipsOutOfRange {
-        /// What it was set to.
+        /// Its value.
         bits: u8,
     },
-    /// A rate of zero would never deliver; `None` means unlimited.
+    /// The rate is zero, which would never deliver a packet. `None` means unlimited.
     ZeroRate,
-    /// An MTU of zero carries nothing.
+    /// The MTU is zero, which would carry no packet.
     ZeroMtu,
     /// A delay is longer than [`MAX_DELAY`].
     DelayTooLong {
-        /// What it was set to.
+        /// Its value.
         delay: Duration,
     },
 }

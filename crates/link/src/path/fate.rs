@@ -1,11 +1,12 @@
-//! What chance decides about each packet.
+//! The random fate of each packet.
 //!
 //! Packet number *n* always uses the same eight words of the ChaCha8 key stream (`8 n ..8 n + 8`), whatever the
-//! settings are. So its fate depends on the seed, on *n* and on the settings of that moment, never on the history:
-//! switching one impairment on changes no draw of another, and a perfect path draws nothing at all.
+//! settings are. So its fate depends on the seed, on *n* and on the settings of that moment, never on the
+//! history: switching one impairment on changes no draw of another, and a perfect path makes no draws at all.
 //!
-//! Bursts of losses are a chain of states, one for each packet, that the packets' own draws move: the state at *n*
-//! follows from the draws of those before, taken into account even where a packet never came to be lost.
+//! Bursts of losses are a chain of states, one for each packet, which the draws of the packets advance. The
+//! state at *n* follows from the draws of all packets before it, including those that were dropped before a
+//! loss was decided.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ pub(super) struct Fate {
     pub lost: bool,
     pub duplicated: bool,
     pub held_back: bool,
-    /// The seed of the bits to flip, if any, and how many at most.
+    /// The seed that chooses the bits to flip, if any, and the most bits to flip.
     pub corruption: Option<(u64, u8)>,
     /// Extra delay, ns.
     pub jitter: u64,
@@ -30,7 +31,7 @@ pub(super) struct Fate {
     pub copy_jitter: u64,
 }
 
-/// The settings in the form in which draws are compared with them: probabilities in units of 2⁻³², times in ns.
+/// The settings in the form that draws are compared with: probabilities in units of 2⁻³², times in ns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Thresholds {
     loss: Loss,
@@ -41,7 +42,7 @@ struct Thresholds {
     jitter: u64,
 }
 
-/// When a packet is lost: after one that arrived, after one that was lost.
+/// The thresholds of a loss: after a packet that arrived, and after a packet that was lost.
 #[derive(Clone, Copy, Debug, Default)]
 struct Loss {
     begin: u64,
@@ -51,17 +52,17 @@ struct Loss {
 impl Loss {
     fn new(config: &PathConfig) -> Self {
         let share = config.loss;
-        // Chance alone makes runs of 1 / (1 - share). Not a number is no burst.
+        // Independent losses have runs of 1 / (1 - share). A value that is not a number means no bursts.
         if config.loss_burst * (1.0 - share) > 1.0 {
             let end = 1.0 / config.loss_burst.min(MAX_BURST);
-            // Of the time in the state in which packets are lost, that is the share.
+            // With this threshold, the share of the time in the losing state is `share`.
             Self { begin: probability(end * share / (1.0 - share)), go_on: probability(1.0 - end) }
         } else {
             Self { begin: probability(share), go_on: probability(share) }
         }
     }
 
-    /// Whether it matters what became of the packet before.
+    /// Whether a loss depends on the fate of the packet before.
     fn remembers(self) -> bool {
         self.begin != self.go_on
     }
@@ -93,7 +94,7 @@ impl Thresholds {
 /// The source of fates of one path.
 pub(super) struct Fates {
     rng: ChaCha8Rng,
-    /// The packet that the generator stands at.
+    /// The packet at whose words the generator is.
     position: u64,
     /// The packet whose loss is decided next, and whether the one before it was lost.
     chain: (u64, bool),
@@ -113,7 +114,7 @@ impl Fates {
         }
     }
 
-    /// Takes settings over, from packet `number` on.
+    /// Applies settings, from packet `number` on.
     pub fn configure(&mut self, config: &PathConfig, number: u64) {
         self.catch_up(number);
         self.chain.0 = number;
@@ -121,12 +122,12 @@ impl Fates {
         self.certain = self.thresholds.is_certain();
     }
 
-    /// Whether packets can be delayed by chance.
+    /// Whether packets can be delayed at random.
     pub fn jitters(&self) -> bool {
         self.thresholds.jitter != 0
     }
 
-    /// The fate of packet `number`. Cheap if asked in ascending order.
+    /// The fate of packet `number`. The call is cheap if the numbers ascend.
     pub fn of(&mut self, number: u64) -> Fate {
         if self.certain {
             return Fate::default();
@@ -151,8 +152,8 @@ impl Fates {
         }
     }
 
-    /// Moves the chain of losses over the packets below `number` that it was not asked about: they were dropped
-    /// before chance came to them.
+    /// Advances the chain of losses over packets below `number` whose fate was not asked for, because they
+    /// were dropped earlier.
     fn catch_up(&mut self, number: u64) {
         if !self.thresholds.loss.remembers() {
             return;
@@ -161,7 +162,7 @@ impl Fates {
             let (next, before) = self.chain;
             self.go_to(next);
             let (draw, _) = halves(self.rng.next_u64());
-            // The generator stands inside the packet's words.
+            // The generator is inside the packet's words.
             self.position = u64::MAX;
             self.chain = (next + 1, self.thresholds.loss.is_lost(draw, before));
         }
@@ -175,8 +176,9 @@ impl Fates {
     }
 }
 
-/// Flips one to `most` bits of `packet`, all at different places, chosen by `seed`. Gives how many: zero only for an
-/// empty packet. A packet of fewer bits than were chosen, or two draws of one place, give fewer flips.
+/// Flips one to `most` bits of `packet`, all at different positions that `seed` chooses. Returns how many:
+/// zero only for an empty packet. It flips fewer if the packet has fewer bits, or if a position is drawn
+/// twice.
 pub(super) fn flip_bits(packet: &mut [u8], (seed, most): (u64, u8)) -> usize {
     let bits = packet.len() as u64 * 8;
     if bits == 0 {
@@ -214,7 +216,8 @@ pub(super) fn nanos(delay: Duration) -> u64 {
     delay.min(MAX_DELAY).as_nanos() as u64
 }
 
-/// A probability in units of 2⁻³²; 1 gives 2³², which every draw is below. Not a number gives 0.
+/// A probability in units of 2⁻³². 1 gives 2³², and every draw is below it. A value that is not a number
+/// gives 0.
 fn probability(value: f64) -> u64 {
     // The float-to-integer conversion saturates and turns NaN into 0.
     (value.clamp(0.0, 1.0) * (1u64 << 32) as f64) as u64

@@ -2,8 +2,8 @@
 
 use firstflight_wire::ip::{Fragment, Packet};
 
-/// The fragments of a packet, in their order, each of at most `mtu` bytes. The DF flag is ignored. Options and
-/// extension headers are left out.
+/// The fragments of a packet, in their order, each of at most `mtu` bytes. The DF flag is ignored. Options
+/// and extension headers are not copied.
 ///
 /// `None` if the bytes are not a whole packet with a payload, or if `mtu` has no room for 8 bytes of it.
 #[must_use]

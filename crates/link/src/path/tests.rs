@@ -14,7 +14,7 @@ fn at(nanos: u64) -> Instant {
     Instant::from_nanos(nanos)
 }
 
-/// Takes everything out, in order: time of arrival and the packet.
+/// Takes all packets out, in order, each with its time of arrival.
 fn drain(path: &mut Path) -> Vec<(u64, Vec<u8>)> {
     let mut trace = Vec::new();
     while let Some(arrival) = path.next_arrival() {
@@ -90,7 +90,7 @@ fn both_directions_have_their_own_chance() {
     assert_eq!(duplex.next_arrival(), None);
 }
 
-/// Switching one impairment on in mid run changes nothing about what the others decide.
+/// Switching one impairment on while the path runs does not change what the others decide.
 #[test]
 fn impairments_draw_independently_of_each_other() {
     let lost = |corrupt_from: u32| {
@@ -113,7 +113,8 @@ fn impairments_draw_independently_of_each_other() {
     assert_eq!(lost(500), lost(1000));
 }
 
-/// A stretch without impairments draws nothing, and yet the packets after it have the fate they had anyway.
+/// A stretch without impairments makes no draws, and the packets after it still have the fates that they
+/// would have had.
 #[test]
 fn perfect_stretch_does_not_shift_later_draws() {
     let lost = |perfect: std::ops::Range<u32>| {
@@ -135,7 +136,7 @@ fn perfect_stretch_does_not_shift_later_draws() {
 
 #[test]
 fn rate_spaces_packets_exactly() {
-    // 3 Gbit/s: 100 bytes take 266 2/3 ns; the thirds must not get lost.
+    // At 3 Gbit/s, 100 bytes take 266 2/3 ns. The thirds must not get lost.
     let config = PathConfig {
         delay: Duration::from_millis(1),
         rate_bits_per_s: Some(3_000_000_000),
@@ -159,7 +160,7 @@ fn full_queue_drops_the_tail() {
         path.send(at(0), &[0; 100]);
     }
     assert_eq!(path.counters().queue_dropped, 2);
-    // At 99.999 µs both still wait; at 100 µs the second begins and makes room for exactly one.
+    // At 99.999 µs both still wait. At 100 µs the second begins and makes room for exactly one.
     path.send(at(99_999), &[0; 100]);
     assert_eq!(path.counters().queue_dropped, 3);
     path.send(at(100_000), &[0; 100]);
@@ -305,7 +306,7 @@ fn settings_that_make_no_sense_are_refused() {
     assert!(matches!(refused(|c| c.reorder_delay = Duration::MAX), PathError::DelayTooLong { .. }));
 }
 
-/// Settings changed in mid run are not validated; whatever they are, the path goes on.
+/// Settings that are changed while the path runs are not validated. Whatever they are, the path continues.
 #[test]
 fn senseless_settings_in_mid_run_are_tamed() {
     let mut path = Path::new(PathConfig::default(), 1).unwrap();

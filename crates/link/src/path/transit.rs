@@ -1,21 +1,21 @@
-//! Packets under way: the bottleneck with its queue, and what is in flight behind it.
+//! Packets in transit: the bottleneck with its queue, and the packets in flight after it.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
 
 use firstflight_wire::Instant;
 
-/// A transmitter of fixed rate behind a tail-drop queue. Exact: a packet occupies the queue until its first bit is
-/// sent, and fractions of a nanosecond are carried over within a busy period.
+/// A transmitter of fixed rate behind a tail-drop queue. It is exact: a packet occupies the queue until its
+/// first bit is sent, and fractions of a nanosecond are carried over within a busy period.
 #[derive(Debug)]
 pub(super) struct Bottleneck {
     rate_bits_per_s: Option<u64>,
     queue_bytes: usize,
     /// When the transmitter is idle again, ns.
     idle_at: u64,
-    /// What the last transmission lasted beyond `idle_at`, in 1/rate ns.
+    /// The fraction of a nanosecond by which the last transmission ends after `idle_at`, in 1/rate ns.
     carry: u64,
-    /// Packets not yet begun: start of transmission (ns) and length (bytes).
+    /// Packets whose transmission has not begun: its start (ns) and the length (bytes).
     waiting: VecDeque<(u64, usize)>,
     waiting_bytes: usize,
 }
@@ -32,20 +32,22 @@ impl Bottleneck {
         }
     }
 
-    /// Takes new settings for packets to come; those already queued keep their times.
+    /// Applies new settings to future packets. Queued packets keep their times.
     pub fn configure(&mut self, rate_bits_per_s: Option<u64>, queue_bytes: usize) {
-        // A rate of zero passes validation nowhere but can be set in mid run: the slowest rate instead.
+        // Validation refuses a rate of zero, but it can be set while the path runs. Use the slowest rate
+        // instead.
         self.rate_bits_per_s = rate_bits_per_s.map(|rate| rate.max(1));
         self.queue_bytes = queue_bytes;
         self.carry = 0;
     }
 
-    /// When the transmitter has sent all that it has.
+    /// When the transmitter will have sent all its packets.
     pub fn idle_at(&self) -> Instant {
         Instant::from_nanos(self.idle_at)
     }
 
-    /// Queues `length` bytes at `now` (ns) and gives when the last bit has left (ns); `None` if the queue is full.
+    /// Queues `length` bytes at `now` (ns), and returns when the last bit has left (ns). `None` if the queue
+    /// is full.
     pub fn admit(&mut self, now: u64, length: usize) -> Option<u64> {
         let start = now.max(self.idle_at);
         let Some(rate) = self.rate_bits_per_s else {
@@ -109,8 +111,8 @@ impl Ord for Arrival {
     }
 }
 
-/// Packets in flight. Those that arrive in the order in which they were sent, nearly all, cost a queue operation;
-/// only the others go through a heap.
+/// Packets in flight. Nearly all arrive in the order of sending and cost only a queue operation. The others
+/// go through a heap.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
     in_order: VecDeque<Arrival>,
@@ -118,8 +120,8 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    /// Adds a packet. One known to be late goes straight to the heap: at the end of the queue it would push
-    /// everything that follows into the heap.
+    /// Adds a packet. A packet that is known to be late goes directly to the heap: at the end of the queue it
+    /// would force all following packets into the heap.
     pub fn push(&mut self, arrival: Arrival, late: bool) {
         let in_order = self.in_order.back().is_none_or(|last| last.at <= arrival.at);
         if in_order && !late {

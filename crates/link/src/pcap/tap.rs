@@ -1,4 +1,4 @@
-//! The tap: records what passes a link, and never disturbs it.
+//! The tap: records the packets of a link, and never disturbs it.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ pub struct PcapTap {
     shared: Arc<Mutex<Shared>>,
 }
 
-/// Gives the time since 1970-01-01 00:00 UTC.
+/// Returns the time since 1970-01-01 00:00 UTC.
 type WallClock = Box<dyn Fn() -> Duration + Send>;
 
 struct Shared {
@@ -63,7 +63,7 @@ impl PcapTap {
         }
     }
 
-    /// Writes out what is buffered. A failure is also counted.
+    /// Writes out the buffered packets. A failure is also counted.
     ///
     /// # Errors
     /// [`PcapWriterError::Io`].
@@ -80,7 +80,7 @@ impl PcapTap {
         self.lock().errors
     }
 
-    /// A writer that panicked must not take the traffic with it.
+    /// A writer that panicked must not stop the traffic.
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -92,8 +92,8 @@ impl fmt::Debug for PcapTap {
     }
 }
 
-/// A link whose packets are recorded in both directions: received ones when they are received, sent ones once the
-/// link has taken them. The capture is flushed when the link is dropped.
+/// A link whose packets are recorded in both directions: received packets when they are received, and sent
+/// packets when the link has accepted them. The capture is flushed when the link is dropped.
 #[derive(Debug)]
 pub struct Tapped<L: Link> {
     link: L,
@@ -112,7 +112,7 @@ impl<L: Link> Tapped<L> {
         &self.link
     }
 
-    /// The link below; what passes it this way is not recorded.
+    /// The link below. Packets that are sent or received directly by it are not recorded.
     pub fn link_mut(&mut self) -> &mut L {
         &mut self.link
     }
@@ -153,7 +153,7 @@ impl<L: Link> Link for Tapped<L> {
 
 impl<L: Link> Drop for Tapped<L> {
     fn drop(&mut self) {
-        // Counted by the tap, which may outlive the link; nobody else could be told.
+        // The tap, which may outlive the link, counts a failure. It cannot be reported otherwise.
         let _ = self.tap.flush();
     }
 }

@@ -23,7 +23,7 @@ struct Record {
     packet: Vec<u8>,
 }
 
-/// Reads a capture back; checks what is the same in all captures.
+/// Reads a capture back, and checks the properties that all captures share.
 fn read_back(file: &[u8], application: &str, interfaces: &[&str]) -> Vec<Record> {
     let mut reader = PcapNgReader::new(file).unwrap();
     let expected = SectionHeaderOption::UserApplication(application.into());
@@ -63,7 +63,7 @@ fn read_back(file: &[u8], application: &str, interfaces: &[&str]) -> Vec<Record>
     records
 }
 
-/// An output that the test can look into while a tap owns it.
+/// An output that the test can inspect while a tap owns it.
 #[derive(Clone, Default)]
 struct SharedFile(Arc<Mutex<Vec<u8>>>);
 
@@ -142,7 +142,7 @@ fn tap_records_both_directions_of_several_links() {
     assert!(matches!(b.poll_recv(&mut cx, &mut buf), Poll::Ready(Ok(4))));
     drop((a, b));
     assert_eq!(tap.errors(), 0);
-    // Flushed by the drop of the links although the tap itself lives on.
+    // Dropping the links has flushed the capture, although the tap itself still exists.
     let records = read_back(&file.0.lock().unwrap(), "tap", &["a", "b"]);
     let seen: Vec<_> = records.iter().map(|r| (r.interface, r.flags, &r.packet[..])).collect();
     assert_eq!(seen, [(0, 2, &b"ping"[..]), (1, 1, &b"ping"[..])]);

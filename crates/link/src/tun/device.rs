@@ -8,25 +8,26 @@ use tun_rs::{DeviceBuilder, SyncDevice};
 
 use super::{QUEUE_PACKETS, TunConfig, TunError, netlink};
 
-/// Tells the devices of one process apart while they are made.
+/// A number that distinguishes the devices of one process while they are made.
 static MADE: AtomicU32 = AtomicU32::new(0);
 
-/// A TUN device without addresses, read and written without waiting. It vanishes when this is dropped, or with its
-/// network namespace.
+/// A TUN device without addresses. Reading and writing do not wait. The kernel removes it when this is
+/// dropped, or with its network namespace.
 ///
-/// [`AsFd`] is for `poll(2)`: readable when there is a packet, an error for ever when the device is gone.
+/// [`AsFd`] is for `poll(2)`: it is readable when there is a packet, and permanently has an error when the
+/// device is gone.
 pub struct TunDevice {
     device: SyncDevice,
 }
 
 impl TunDevice {
-    /// Makes a device `name` that carries packets of `mtu` bytes, in the network namespace that `namespace` is an open
-    /// file of (such as `/run/netns/NAME`), or in that of the calling thread. It is down, as those that `ip link add`
-    /// makes: who gives it addresses also brings it up.
+    /// Makes a device `name` that carries packets of `mtu` bytes, in the network namespace whose open file is
+    /// `namespace` (such as `/run/netns/NAME`), or in that of the calling thread. The device is down, like
+    /// those that `ip link add` makes. Bring it up when you add addresses.
     ///
     /// # Errors
-    /// See [`TunError`]; [`TunError::NameTaken`] is about the namespace that the device was to live in. After an error
-    /// nothing is left behind.
+    /// See [`TunError`]; [`TunError::NameTaken`] is about the device's final namespace. After an error no
+    /// device is left behind.
     pub fn create(name: &str, mtu: u16, namespace: Option<BorrowedFd<'_>>) -> Result<Self, TunError> {
         let wanted = TunConfig { name: name.to_owned(), host: Vec::new(), mtu, queue: QUEUE_PACKETS };
         wanted.validate()?;
@@ -34,8 +35,9 @@ impl TunDevice {
             wanted.check_free()?;
             return Self::open(&wanted);
         };
-        // Opened in another namespace the driver would keep that namespace alive. So the device is made here, under
-        // a name of its own, and moved: it goes when its namespace goes, and this end is told.
+        // If the driver were opened in another namespace, it would keep that namespace alive. So the device
+        // is made here, under a temporary name, and then moved. The kernel removes it with its namespace, and
+        // reports that to this end.
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let made =
             TunConfig { name: format!("ff{}.{}", std::process::id(), number % 10_000), ..wanted.clone() };
@@ -58,11 +60,12 @@ impl TunDevice {
         Ok(Self { device })
     }
 
-    /// Takes the next packet that the kernel routed into the device, and gives its length in bytes. What is longer
-    /// than `buf` is cut off.
+    /// Takes the next packet that the kernel routed into the device, and returns its length in bytes. A
+    /// packet longer than `buf` is cut off.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if there is none. Any other is the system's; `EBADFD` if the device is gone.
+    /// [`io::ErrorKind::WouldBlock`] if there is none. Any other error is the system's, with `EBADFD` if the
+    /// device is gone.
     pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.device.recv(buf)
     }
@@ -70,10 +73,10 @@ impl TunDevice {
     /// Gives `packet` to the kernel as if it had arrived from a network.
     ///
     /// # Errors
-    /// The system's; the packet is lost. `EIO` while the device is down, `EINVAL` if it is no IP packet, `EBADFD` if
-    /// the device is gone.
+    /// The system's. The packet is lost. `EIO` while the device is down, `EINVAL` if it is not an IP packet,
+    /// `EBADFD` if the device is gone.
     pub fn send(&self, packet: &[u8]) -> io::Result<()> {
-        // The driver takes a packet whole or not at all.
+        // The driver accepts a packet completely or not at all.
         self.device.send(packet).map(drop)
     }
 }

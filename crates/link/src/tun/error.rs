@@ -1,4 +1,4 @@
-//! Why there is no TUN device, and what to do about it.
+//! Why a TUN device could not be made, and what to do about it.
 
 use std::fmt;
 use std::io;
@@ -18,7 +18,7 @@ pub enum TunError {
     DeviceMissing,
     /// A device of this name exists.
     NameTaken(String),
-    /// The kernel accepts no device of this name. The caller's fault.
+    /// The kernel accepts no device of this name. The caller is at fault.
     NameInvalid(String),
     /// Another device of this machine has this address.
     AddressInUse {
@@ -27,7 +27,7 @@ pub enum TunError {
         /// The device that has it.
         device: String,
     },
-    /// Not an address that a device can have, or a prefix longer than the address. The caller's fault.
+    /// Not an address that a device can have, or a prefix longer than the address. The caller is at fault.
     AddressInvalid {
         /// The address.
         address: IpAddr,
@@ -36,20 +36,20 @@ pub enum TunError {
     },
     /// The kernel has IPv6 switched off, but an IPv6 address was asked for.
     Ipv6Disabled,
-    /// The MTU is smaller than IP allows. The caller's fault.
+    /// The MTU is smaller than IP allows. The caller is at fault.
     MtuTooSmall {
-        /// What was asked for, bytes.
+        /// The requested MTU, bytes.
         mtu: u16,
-        /// The least that would do, bytes.
+        /// The smallest allowed MTU, bytes.
         minimum: u16,
     },
-    /// Not called within a tokio runtime. The caller's fault.
+    /// Not called within a tokio runtime. The caller is at fault.
     NoRuntime,
     /// The system refused a step for another reason.
     System {
-        /// What was tried.
+        /// The step that failed.
         step: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -71,13 +71,14 @@ impl TunError {
     pub(super) fn from_creation(name: &str, error: io::Error) -> Self {
         match errno(&error) {
             Some(Errno::ENOENT | Errno::ENXIO | Errno::ENODEV) => Self::DeviceMissing,
-            // Somebody made it after the check.
+            // Another process made it after the check.
             Some(Errno::EBUSY | Errno::EEXIST) => Self::NameTaken(name.to_owned()),
             _ => Self::at("create it")(error),
         }
     }
 
-    /// Adding an address. The permission is there by now: for IPv6 "access denied" says that IPv6 is off.
+    /// Adding an address. The process has the permission at this step, so for IPv6 "access denied" means that
+    /// IPv6 is switched off.
     pub(super) fn from_address(address: IpAddr, error: io::Error) -> Self {
         match errno(&error) {
             Some(Errno::EACCES | Errno::EAFNOSUPPORT | Errno::EOPNOTSUPP) if address.is_ipv6() => {

@@ -1,10 +1,10 @@
 //! Gives a device an address, moves it to another network namespace, or asks for a neighbour's link-layer address, through
 //! rtnetlink (Linux `rtnetlink(7)`).
 //!
-//! For addresses the older ioctl does not do: it knows one IPv4 address for a device, and cannot say that an IPv6 address needs no
-//! duplicate address detection, so that for a moment after it sockets cannot bind to the address. Even without
-//! detection the kernel makes the local route of an IPv6 address later, in a work queue; until then packets to the
-//! address are lost. So that is waited for.
+//! For addresses the older ioctl is not sufficient. It knows only one IPv4 address for a device. It cannot
+//! switch off the duplicate address detection of an IPv6 address, so for a moment sockets could not bind to
+//! the address. Even without detection the kernel makes the local route of an IPv6 address later, in a work
+//! queue, and until then packets to the address are lost. So this module waits for the route.
 
 use std::io;
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ const CREATE_AND_ACKNOWLEDGE: u16 = 0x001 | 0x004 | 0x200 | 0x400;
 const ACKNOWLEDGEMENT: u16 = 2;
 /// `IFA_F_NODAD`; ignored for IPv4.
 const NO_DUPLICATE_DETECTION: u8 = 0x02;
-/// `RT_SCOPE_UNIVERSE`; the kernel finds out itself that a link-local address is one.
+/// `RT_SCOPE_UNIVERSE`. The kernel itself recognises a link-local address.
 const SCOPE_UNIVERSE: u8 = 0;
 /// `IFA_ADDRESS`: the peer's address on a point-to-point link, else the same as `IFA_LOCAL`.
 const ATTRIBUTE_ADDRESS: u16 = 1;
@@ -60,8 +60,8 @@ const ATTRIBUTE_LINK_ADDRESS: u16 = 2;
 /// `NUD_INCOMPLETE | NUD_FAILED`.
 const UNRESOLVED: u16 = 0x01 | 0x20;
 
-/// How long the kernel may take for a local route. It needs microseconds, or milliseconds while other devices come
-/// and go.
+/// How long the kernel may take for a local route. It needs microseconds, or milliseconds while other devices
+/// are added and removed.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 const HEADER_BYTES: usize = 16;
@@ -73,7 +73,8 @@ const SEQUENCE: u32 = 1;
 /// Adds `address` to the device with number `index`. The prefix is routed into the device.
 ///
 /// # Errors
-/// The kernel's answer, `EEXIST` if the device has the address already; `EPROTO` if the answer makes no sense.
+/// The kernel's answer, with `EEXIST` if the device has the address already. `EPROTO` if the answer is
+/// invalid.
 pub(super) fn add_address(index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
     let mut body = vec![family(address), prefix, NO_DUPLICATE_DETECTION, SCOPE_UNIVERSE];
     body.extend_from_slice(&index.to_ne_bytes());
@@ -85,7 +86,8 @@ pub(super) fn add_address(index: u32, address: IpAddr, prefix: u8) -> io::Result
 /// Moves the device with number `index` to `namespace`, where it is called `name`.
 ///
 /// # Errors
-/// The kernel's answer, `EEXIST` if there is a device of that name already; `EPROTO` if the answer makes no sense.
+/// The kernel's answer, with `EEXIST` if a device of that name exists already. `EPROTO` if the answer is
+/// invalid.
 pub(super) fn move_device(index: u32, namespace: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     // struct ifinfomsg: family, padding, type, index, flags, and which flags to change: none.
     let mut body = vec![0; LINK_BYTES];
@@ -97,13 +99,13 @@ pub(super) fn move_device(index: u32, namespace: BorrowedFd<'_>, name: &str) -> 
     command(&message(SET_LINK, ACKNOWLEDGE, &body))
 }
 
-/// Waits until the kernel accepts packets for `address`, one of its own.
+/// Waits until the kernel accepts packets for `address`, which is one of its own.
 ///
 /// # Errors
 /// The kernel's answer; `ETIMEDOUT` after five seconds.
 pub(super) fn wait_until_local(address: IpAddr) -> io::Result<()> {
     let bits = if address.is_ipv4() { 32 } else { 128 };
-    // struct rtmsg: family, length of the destination, and nothing else asked for.
+    // struct rtmsg: family, length of the destination, and no further conditions.
     let mut body = vec![0; ROUTE_BYTES];
     body.splice(..2, [family(address), bits]);
     append_address(&mut body, ATTRIBUTE_DESTINATION, address);
@@ -125,7 +127,7 @@ pub(super) fn wait_until_local(address: IpAddr) -> io::Result<()> {
 /// # Errors
 /// The system's.
 pub(super) fn link_address(index: u32, neighbour: IpAddr) -> io::Result<Option<Vec<u8>>> {
-    // struct ndmsg: family, padding, index, and nothing else asked for.
+    // struct ndmsg: family, padding, index, and no further conditions.
     let mut body = vec![0; NEIGHBOUR_BYTES];
     body.splice(..1, [family(neighbour)]);
     body.splice(4..8, index.to_ne_bytes());
@@ -142,7 +144,7 @@ fn command(message: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Sends a message to the kernel and gives its answer. Such requests are answered at once.
+/// Sends a message to the kernel and returns its answer. The kernel answers such requests at once.
 fn ask(message: &[u8]) -> io::Result<Vec<u8>> {
     let route =
         socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkRoute)?;

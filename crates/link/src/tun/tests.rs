@@ -8,7 +8,7 @@ use nix::poll::{PollFd, PollFlags, poll};
 
 use super::*;
 
-/// Runs `test` as root within a runtime; otherwise says why not.
+/// Runs `test` within a runtime, if the user is root. Otherwise prints why not.
 fn as_root<F: Future<Output = ()>>(test: F) {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("skipped: making a TUN device needs root");
@@ -21,7 +21,7 @@ fn as_root<F: Future<Output = ()>>(test: F) {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
 }
 
-/// A name for each test of each process, so that runs side by side do not meet.
+/// A name for each test of each process, so that parallel runs do not conflict.
 fn config(letter: char, host: &[(IpAddr, u8)]) -> TunConfig {
     TunConfig {
         name: format!("ff{letter}{}", std::process::id()),
@@ -40,7 +40,7 @@ fn v6(test: u16, host: u16) -> IpAddr {
     Ipv6Addr::new(0xfd00, 0xff, test, 0, 0, 0, 0, host).into()
 }
 
-/// The next UDP packet received, whole; the kernel's own chatter is skipped.
+/// The next whole UDP packet received. Skips the kernel's own packets.
 async fn next_udp(tun: &mut Tun) -> Vec<u8> {
     let mut buf = vec![0; tun.mtu()];
     loop {
@@ -56,7 +56,7 @@ async fn next_udp(tun: &mut Tun) -> Vec<u8> {
     }
 }
 
-/// Turns a UDP packet around: addresses and ports swapped. The checksums stay right, they are sums.
+/// Swaps the addresses and ports of a UDP packet. Its checksums stay right, because they are sums.
 fn turn_around(packet: &mut [u8]) {
     let (source, length, udp) =
         if packet[0] >> 4 == 4 { (12, 4, usize::from(packet[0] & 15) * 4) } else { (8, 16, 40) };
@@ -87,7 +87,8 @@ fn packets_pass_both_ways_at_once_after_creation() {
         let (host4, second4, host6) = (v4(1, 1), v4(11, 1), v6(1, 1));
         let host = [(host4, 24), (second4, 24), (host6, 64)];
         let mut tun = Tun::create(config('a', &host)).unwrap();
-        // The fourth field is not to have 0x40, tentative: duplicate address detection under way.
+        // The fourth field must not have 0x40, tentative, which means that duplicate address detection is
+        // running.
         let hex = format!("{:032x}", u128::from_be_bytes(v6_octets(host6)));
         let table = fs::read_to_string("/proc/net/if_inet6").unwrap();
         let line = table.lines().find(|line| line.starts_with(&hex)).unwrap();
@@ -134,7 +135,7 @@ fn the_queue_has_the_configured_length() {
         let tun = Tun::create(TunConfig { queue: 3000, ..config('g', &[(host, 24)]) }).unwrap();
         let dropped = format!("/sys/class/net/{}/statistics/tx_dropped", tun.name());
         let socket = UdpSocket::bind(SocketAddr::new(host, 0)).unwrap();
-        // Nobody reads; the kernel may send a few packets of its own.
+        // The test does not read, and the kernel may send a few packets of its own.
         for _ in 0..2900 {
             socket.send_to(b"x", peer).unwrap();
         }
@@ -202,7 +203,7 @@ fn senseless_configurations_are_refused() {
     assert!(matches!(refused(|_| ()), TunError::NoRuntime));
 }
 
-/// The kernel's answers, which a test cannot provoke everywhere, lead to the advice that helps.
+/// Each answer of the kernel leads to the right advice. A test cannot provoke these answers everywhere.
 #[test]
 fn system_errors_become_advice() {
     let create = |errno: Errno| TunError::from_creation("tun0", errno.into()).to_string();
@@ -219,7 +220,7 @@ fn system_errors_become_advice() {
     assert!(matches!(other, TunError::System { .. }));
 }
 
-/// A network namespace of its own, kept by the thread that is in it until the sender of the pair is dropped.
+/// A new network namespace. The thread that is in it keeps it until the sender of the pair is dropped.
 fn room() -> (fs::File, std::sync::mpsc::Sender<()>, std::thread::JoinHandle<bool>) {
     let (file_to, file) = std::sync::mpsc::channel();
     let (end, ended) = std::sync::mpsc::channel::<()>();
@@ -239,7 +240,7 @@ fn a_device_is_made_in_another_namespace_and_goes_with_it() {
         let device = TunDevice::create("wire0", 1400, Some(namespace.as_fd())).unwrap();
         assert!(if_nametoindex("wire0").is_err());
         assert_eq!(device.recv(&mut [0; 1400]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        // It is down.
+        // The device is down.
         assert_eq!(errno(&device.send(&[0x45; 40]).unwrap_err()), Some(Errno::EIO));
         let again = TunDevice::create("wire0", 1400, Some(namespace.as_fd())).unwrap_err();
         assert!(matches!(again, TunError::NameTaken(name) if name == "wire0"));
@@ -248,7 +249,7 @@ fn a_device_is_made_in_another_namespace_and_goes_with_it() {
         let mut fds = [PollFd::new(device.as_fd(), PollFlags::POLLIN)];
         assert_eq!(poll(&mut fds, 10_000u16).unwrap(), 1, "not told within 10 s");
         assert!(fds[0].revents().unwrap().contains(PollFlags::POLLERR));
-        // The kernel tells it a moment before it takes the device away.
+        // The kernel reports it a moment before it removes the device.
         let mut gone = device.recv(&mut [0; 1400]).unwrap_err();
         for _ in 0..10_000 {
             if gone.kind() != io::ErrorKind::WouldBlock {

@@ -9,18 +9,18 @@ use tokio::sync::mpsc;
 
 use super::{MTU, UdpLink, outbox};
 
-/// Received datagrams that wait for [`Channel::recv_from`]. More are dropped.
+/// The most received datagrams that wait for [`Channel::recv_from`]. Further ones are dropped.
 const WAITING: usize = 16;
 
 /// A received datagram and its sender.
 type Received = (Box<[u8]>, SocketAddr);
 
-/// Sends and receives datagrams of another protocol through the sockets of a [`UdpLink`], from the same port. They
-/// begin with two bytes with which nothing begins that the link carries; the link hands them out here and not as
-/// packets.
+/// Sends and receives datagrams of another protocol through the sockets of a [`UdpLink`], from the same port.
+/// They begin with two bytes that no datagram of the link begins with. The link delivers them to the channel
+/// and not as packets.
 ///
-/// At most 16 received datagrams of at most 1500 bytes wait; others are dropped. When the channel is dropped, the link
-/// no longer tells its datagrams from others.
+/// At most 16 received datagrams of at most 1500 bytes wait. Others are dropped. When the channel is dropped,
+/// the link treats its datagrams like all others.
 #[derive(Debug)]
 pub struct Channel {
     v4: Option<Arc<UdpSocket>>,
@@ -28,7 +28,7 @@ pub struct Channel {
     received: mpsc::Receiver<Received>,
 }
 
-/// Where a link's socket hands the channel's datagrams out.
+/// The side of the link's socket, which delivers datagrams to the channel.
 #[derive(Debug, Clone)]
 pub(super) struct Diversion {
     prefix: [u8; 2],
@@ -36,13 +36,14 @@ pub(super) struct Diversion {
 }
 
 impl Diversion {
-    /// Whether a datagram belongs to the channel. Then it is in there, or dropped if there is no room.
+    /// Whether a datagram belongs to the channel. If so, it is put into the channel, or dropped if there is
+    /// no room.
     pub fn takes(&self, datagram: &[u8], from: SocketAddr) -> bool {
         if !datagram.starts_with(&self.prefix) || self.to.is_closed() {
             return false;
         }
         if datagram.len() <= MTU {
-            // No room: lost, as datagrams may be.
+            // Without room the datagram is lost, as datagrams may be.
             let _ = self.to.try_send((datagram.into(), from));
         }
         true
@@ -50,9 +51,10 @@ impl Diversion {
 }
 
 impl UdpLink {
-    /// A channel for datagrams that begin with `prefix`. There is one at a time: a new one replaces the one before.
+    /// A channel for datagrams that begin with `prefix`. There is one at a time: a new channel replaces the
+    /// previous one.
     ///
-    /// The link hands them out while it is polled for packets.
+    /// The link delivers them while it is polled for packets.
     pub fn channel(&mut self, prefix: [u8; 2]) -> Channel {
         let (to, received) = mpsc::channel(WAITING);
         let diversion = Diversion { prefix, to };
@@ -69,12 +71,12 @@ impl Channel {
     /// Sends a datagram.
     ///
     /// # Errors
-    /// Those of the system; [`io::ErrorKind::Unsupported`] if the link has no socket of that family.
+    /// Those of the system. [`io::ErrorKind::Unsupported`] if the link has no socket of that family.
     pub async fn send_to(&self, datagram: &[u8], to: SocketAddr) -> io::Result<()> {
         let socket = if to.is_ipv4() { &self.v4 } else { &self.v6 };
         let socket = socket.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         match socket.send_to(datagram, to).await {
-            // The system reports with this call that an earlier datagram did not arrive. This one was not sent.
+            // This call may report that an earlier datagram did not arrive. Then this datagram was not sent.
             Err(error) if outbox::reported(&error) => socket.send_to(datagram, to).await?,
             result => result?,
         };

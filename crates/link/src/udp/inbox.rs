@@ -1,4 +1,4 @@
-//! Datagrams that were received and not yet taken.
+//! Received datagrams that were not taken yet.
 
 use std::fmt;
 use std::io::{self, IoSliceMut};
@@ -9,12 +9,13 @@ use firstflight_wire::ip::{Ecn, Header as IpHeader, Protocol};
 use firstflight_wire::udp;
 use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
 
-/// Messages taken in one call.
+/// Messages received in one call.
 const MESSAGES: usize = 8;
-/// The longest message: as many datagrams as the kernel puts together are no longer than one could be.
+/// The longest message. The kernel joins datagrams up to the largest size of one datagram.
 const MESSAGE: usize = 1 << 16;
 
-/// What one call received: messages of one or, with receive offload, several datagrams of one sender.
+/// The messages that one call received. With receive offload, a message can contain several datagrams of one
+/// sender.
 pub(super) struct Inbox {
     bytes: Box<[u8]>,
     metas: [RecvMeta; MESSAGES],
@@ -22,7 +23,7 @@ pub(super) struct Inbox {
     count: usize,
     /// The first message that is not taken.
     message: usize,
-    /// What of it is taken.
+    /// How many bytes of this message are taken.
     offset: usize,
 }
 
@@ -37,7 +38,7 @@ impl Inbox {
         }
     }
 
-    /// Receives, when everything is taken.
+    /// Receives. Call it only when everything is taken.
     pub fn fill(&mut self, state: &UdpSocketState, socket: UdpSockRef<'_>) -> io::Result<()> {
         (self.count, self.message, self.offset) = (0, 0, 0);
         let mut chunks = self.bytes.chunks_exact_mut(MESSAGE);
@@ -47,7 +48,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// One datagram, as if it had been received.
+    /// Puts in one datagram, as if it had been received.
     #[cfg(test)]
     pub fn put(&mut self, from: SocketAddr, to: Option<IpAddr>, datagram: &[u8]) {
         self.bytes[..datagram.len()].copy_from_slice(datagram);
@@ -57,8 +58,8 @@ impl Inbox {
         (self.count, self.message, self.offset) = (1, 0, 0);
     }
 
-    /// Writes the next datagram with its headers into `buf`, and gives the packet's length. One that is too long
-    /// for `buf`, or cannot be answered, is dropped; one that `diversion` takes is passed over.
+    /// Writes the next datagram with its headers into `buf`, and returns the packet's length. Drops datagrams
+    /// that are too long for `buf` or cannot be answered. Skips those that `diversion` takes.
     pub fn next(
         &mut self,
         local: SocketAddr,
@@ -86,8 +87,9 @@ impl Inbox {
     }
 }
 
-/// Whether an answer could be sent: not to what came to a group or to everybody (RFC 1122 §4.2.3.10), not to port
-/// 0, and to an address of one link only where the socket is on that link. A packet does not name it.
+/// Whether an answer could be sent: not to a multicast or broadcast datagram (RFC 1122 §4.2.3.10), not to
+/// port 0, and to a link-local address only if the socket is on that link, because a packet does not name the
+/// link.
 fn answerable(from: SocketAddr, to: IpAddr, local: IpAddr) -> bool {
     let for_many = match to {
         IpAddr::V4(to) => to.is_multicast() || to.is_broadcast(),
@@ -107,7 +109,7 @@ fn compose(meta: &RecvMeta, local: SocketAddr, datagram: &[u8], buf: &mut [u8]) 
         src: meta.addr.ip(),
         dst,
         protocol: Protocol::Udp,
-        // The socket does not tell.
+        // The socket does not report it.
         hop_limit: 64,
         ecn: meta.ecn.map_or(Ecn::NotEct, |ecn| Ecn::from_bits(ecn as u8)),
         dont_fragment: true,

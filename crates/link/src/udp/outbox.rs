@@ -1,4 +1,4 @@
-//! Datagrams for one place, to leave in one call.
+//! Datagrams for one destination, to be sent in one call.
 
 use std::fmt;
 use std::io;
@@ -9,10 +9,10 @@ use firstflight_wire::ip::Ecn;
 use firstflight_wire::tcp::{Flags, Segment};
 use quinn_udp::{EcnCodepoint, Transmit, UdpSockRef, UdpSocketState};
 
-/// Most bytes in one call: the kernel takes them as one datagram and cuts it.
+/// The most bytes in one call. The kernel accepts them as one datagram and cuts it.
 const MAX_BYTES: usize = 64_000;
 
-/// Where datagrams go, and how.
+/// The addresses and the ECN mark of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub destination: SocketAddr,
@@ -20,20 +20,20 @@ pub(super) struct Target {
     pub ecn: Ecn,
 }
 
-/// Datagrams for one target: all of one length, the last one perhaps shorter.
+/// Datagrams for one target. All have one length, but the last one may be shorter.
 #[derive(Default)]
 pub(super) struct Outbox {
     target: Option<Target>,
     bytes: Vec<u8>,
-    /// Length of all but the last.
+    /// Length of each datagram but the last.
     segment: usize,
-    /// Nothing goes behind the last one: it is shorter, or opens a connection.
+    /// No datagram can follow the last one, because it is shorter or opens a connection.
     closed: bool,
-    /// What has left.
+    /// How many bytes were sent.
     sent: usize,
-    /// These go one by one: the kernel refused them together.
+    /// Send this batch one by one, because the kernel refused it as a whole.
     apart: bool,
-    /// It is the offload that the kernel refuses.
+    /// The kernel refuses the offload itself.
     no_offload: bool,
     /// The last call for this batch failed with an error about an earlier packet.
     told: bool,
@@ -44,12 +44,12 @@ impl Outbox {
         self.target.is_none()
     }
 
-    /// Whether a datagram can join those that wait, at most `segments` in all.
+    /// Whether a datagram can join those that wait, at most `segments` in total.
     pub fn takes(&self, target: &Target, datagram: &[u8], segments: usize) -> bool {
         let Some(mine) = &self.target else { return true };
         let fits = self.bytes.len() + datagram.len() <= MAX_BYTES.min(self.segment * segments);
         let alike = mine == target && !datagram.is_empty() && datagram.len() <= self.segment;
-        // What opens a connection leaves alone: a first flight is not to hang on an offload's whims.
+        // Send a datagram that opens a connection alone: a first flight must not depend on an offload.
         alike && fits && !self.closed && self.sent == 0 && !opens(datagram)
     }
 
@@ -62,13 +62,14 @@ impl Outbox {
         self.bytes.extend_from_slice(datagram);
     }
 
-    /// Most datagrams in one call.
+    /// The most datagrams in one call.
     pub fn segments(&self, state: &UdpSocketState) -> usize {
         if self.no_offload { 1 } else { state.max_gso_segments() }
     }
 
-    /// Sends everything, or one datagram where there is no offload. After an error that says that there is no room
-    /// (`WouldBlock`) nothing has changed; after another one, what cannot be sent is lost, as datagrams may be.
+    /// Sends everything, or one datagram if there is no offload. After the error `WouldBlock`, which means
+    /// that there is no room, nothing has changed. After another error, datagrams that cannot be sent are
+    /// lost, as datagrams may be.
     pub fn send(&mut self, state: &UdpSocketState, socket: UdpSockRef<'_>) -> io::Result<()> {
         let Some(target) = self.target else { return Ok(()) };
         let len = self.step(self.segments(state));
@@ -83,7 +84,7 @@ impl Outbox {
         let result = state.try_send(socket, &transmit);
         match &result {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // The offload's fault, or that of what was to be sent: one by one it will show.
+            // The cause is the offload or one of the datagrams. Sending them one by one will show it.
             Err(error) if len > self.segment && refuses(error) => self.apart = true,
             // The error is about an earlier packet, not this batch: send it once more.
             Err(error) if reported(error) && !self.told => self.told = true,
@@ -112,14 +113,14 @@ impl Outbox {
     }
 }
 
-/// Whether the kernel found fault with the call: with an offload, an address or a mark that it does not have.
+/// Whether the kernel refused the call because of an offload, an address or a mark that it does not support.
 pub(super) fn refuses(error: &io::Error) -> bool {
-    /// Linux's number, which the standard library gives no name to.
+    /// Linux's number. The standard library has no name for it.
     const EIO: i32 = 5;
     error.kind() == io::ErrorKind::InvalidInput || error.raw_os_error() == Some(EIO)
 }
 
-/// Whether an error may be about a packet that was sent before, of which the kernel learnt by ICMP.
+/// Whether an error may be about an earlier packet, which an ICMP error reported to the kernel.
 pub(super) fn reported(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, PermissionDenied};
     /// Linux's ENOPROTOOPT and EMSGSIZE, which have no stable [`io::ErrorKind`].

@@ -1,8 +1,8 @@
-//! ICMP errors about what a socket has sent, as the kernel keeps them (Linux, `IP_RECVERR`).
+//! ICMP errors about packets of a socket, as the kernel keeps them (Linux, `IP_RECVERR`).
 //!
-//! The kernel accepts an error only if the packet that it quotes has the socket's address and port. It passes on the
-//! quoted bytes behind the UDP header. So each error is made into an ICMP packet again, and the stack checks the quoted
-//! sequence number as in an error from a router.
+//! The kernel accepts an error only if the packet that it quotes has the socket's address and port. It passes
+//! on the quoted bytes after the UDP header. This module composes an ICMP packet from each error, and the
+//! stack checks the quoted sequence number as in an error from a router.
 
 use std::fmt;
 use std::future::Future;
@@ -25,7 +25,7 @@ use nix::sys::socket::{
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-/// Most bytes of a quotation that are read: headers and the beginning of a segment.
+/// The most bytes of a quotation that are read: headers and the beginning of a segment.
 const QUOTE: usize = 512;
 
 type Signal = Pin<Box<dyn Future<Output = io::Result<()>> + Send + Sync>>;
@@ -38,7 +38,7 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    /// The kernel keeps errors about what `socket` sends from now on.
+    /// Makes the kernel keep errors about packets that `socket` sends from now on.
     pub fn new(socket: &Arc<UdpSocket>) -> io::Result<Self> {
         if socket.local_addr()?.is_ipv4() {
             setsockopt(&**socket, sockopt::Ipv4RecvErr, &true)?;
@@ -51,8 +51,8 @@ impl Reports {
 
     /// Writes the next error into `buf` as an ICMP packet, and returns its length. `local` is the socket's address.
     ///
-    /// When all errors have been read, `socket` is registered anew, because after an error tokio considers it writable
-    /// for ever.
+    /// When all errors have been read, `socket` is registered again, because after an error tokio considers
+    /// it writable permanently.
     pub fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
@@ -64,11 +64,11 @@ impl Reports {
         loop {
             match self.take(socket, local, buf) {
                 Ok(Some(len)) => {
-                    // The next call goes on here.
+                    // The next call continues here.
                     self.signal = Box::pin(std::future::ready(Ok(())));
                     return Poll::Ready(Ok(len));
                 }
-                // An error that cannot be made into a packet.
+                // The error cannot be composed into a packet.
                 Ok(None) => {}
                 Err(Errno::EAGAIN) => break,
                 Err(error) => return Poll::Ready(Err(error.into())),
@@ -120,7 +120,7 @@ impl Reports {
     }
 }
 
-/// Resolves when the socket may have an error; arriving packets do not resolve it.
+/// Resolves when the socket may have an error. Arriving packets do not resolve it.
 fn signal(socket: &Arc<UdpSocket>) -> Signal {
     let watched = Arc::clone(socket);
     Box::pin(async move { watched.ready(Interest::ERROR).await.map(drop) })
@@ -141,7 +141,7 @@ fn report(error: &sock_extended_err) -> Option<Report> {
     by_icmp.then_some(Report { ty: error.ee_type, code: error.ee_code, value: error.ee_info })
 }
 
-/// Composes the ICMP packet. The headers of the quoted packet are built anew.
+/// Composes the ICMP packet, with new headers for the quoted packet.
 fn compose(
     report: Report,
     by: IpAddr,

@@ -3,7 +3,7 @@ use firstflight_wire::ip::{Ecn, Header as IpHeader};
 use firstflight_wire::udp;
 use std::future::poll_fn;
 
-/// What the carrier puts in front of a segment.
+/// The bytes that the carrier puts in front of a segment.
 const SEGMENT: [u8; 4] = [8, 0, 0, 0];
 
 fn v4() -> UdpLink {
@@ -75,14 +75,14 @@ async fn packets_arrive_as_they_were_sent_with_their_ecn_mark() {
     }
 }
 
-/// Whatever leaves together and comes together: the same datagrams in the same order.
+/// Offloads do not change the datagrams or their order.
 #[tokio::test]
 async fn datagrams_of_all_lengths_are_told_apart() {
     let (mut a, mut b) = (v4(), v4());
     let (from, to) = (SocketAddr::new(ip(&a), a.port()), SocketAddr::new(ip(&b), b.port()));
     let lens = [1200, 1200, 1200, 700, 1200, 24, 24, 24, 1200, 1200, 4, 0, 30, 1472, 24];
     let mut payloads: Vec<Vec<u8>> = lens.iter().enumerate().map(|(n, len)| vec![n as u8; *len]).collect();
-    // More than one call takes, and SYNs among others.
+    // More datagrams than one call takes, with SYNs among them.
     payloads.extend((0..70).map(|n| segment(1200, 0x10, n)));
     payloads.extend((0..3).map(|n| segment(1200, 0x02, n)));
     payloads.extend((0..3).map(|n| segment(1200, 0x10, n)));
@@ -95,7 +95,7 @@ async fn datagrams_of_all_lengths_are_told_apart() {
     }
 }
 
-/// A socket that was used before goes on as a link, at the same port.
+/// A socket that was used before becomes a link, at the same port.
 #[tokio::test]
 async fn a_bound_socket_becomes_a_link() {
     for local in ["127.0.0.1:0", "[::1]:0"] {
@@ -113,7 +113,7 @@ async fn a_bound_socket_becomes_a_link() {
         send(&mut b, &[packet(to, at, Ecn::NotEct, b"back")]).await;
         assert!(receive(&mut a).await.ends_with(b"back"));
     }
-    // It would take packets of both families.
+    // It would receive packets of both families.
     let both = std::net::UdpSocket::bind("[::]:0").unwrap();
     assert_eq!(UdpLink::adopt(both).unwrap_err().kind(), io::ErrorKind::InvalidInput);
 }
@@ -141,7 +141,7 @@ fn nobody(local: &str) -> SocketAddr {
     SocketAddr::new(ip(&closed), closed.port())
 }
 
-/// Also when the kernel reports an error about an earlier packet at the next call.
+/// This also holds if the kernel reports an error about an earlier packet at the next call.
 #[tokio::test]
 async fn a_closed_port_at_the_other_end_does_not_end_the_link() {
     for heeds in [false, true] {
@@ -162,7 +162,7 @@ async fn a_closed_port_at_the_other_end_does_not_end_the_link() {
     }
 }
 
-/// Each error comes as the ICMP packet that the host at the other end sent, and the link goes on.
+/// Each error arrives as the ICMP packet that the remote host sent, and the link continues.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_closed_port_is_told_as_an_icmp_packet() {
@@ -194,7 +194,7 @@ async fn a_closed_port_is_told_as_an_icmp_packet() {
     }
 }
 
-/// One link for both families, and another protocol beside it.
+/// One link for both families, which shares its sockets with another protocol.
 #[tokio::test]
 async fn a_client_has_both_families_on_one_port() {
     let remotes = ["192.0.2.1:4433", "[2001:db8::1]:4433"].map(|at| at.parse().unwrap());
@@ -251,7 +251,7 @@ async fn addresses_that_cannot_be_had_are_errors() {
     assert!(all.local_ips().all(|ip| ip.is_unspecified()));
 }
 
-/// Receive offload takes room in what the kernel tells of a message, and must leave some for the rest.
+/// Receive offload uses room in the control messages of a datagram, and must leave enough for the others.
 #[tokio::test]
 async fn datagrams_that_come_together_keep_their_address_and_ecn_mark() {
     for asked in ["127.0.0.2", "::1"] {
@@ -271,7 +271,7 @@ async fn datagrams_that_come_together_keep_their_address_and_ecn_mark() {
     }
 }
 
-/// An address of this host goes while connections still use it: their segments are refused, and nothing else.
+/// An address of this host is removed while connections still use it. Only their segments are refused.
 #[tokio::test]
 async fn what_the_kernel_refuses_costs_only_itself() {
     let (mut a, mut b) = (UdpLink::bind_all(0).unwrap(), UdpLink::bind("[::1]:0".parse().unwrap()).unwrap());
@@ -310,7 +310,7 @@ fn only_what_can_be_answered_is_taken() {
     assert!(!taken("192.0.2.1:5", "224.0.0.1", Ipv4Addr::UNSPECIFIED.into()), "to a group");
     assert!(!taken("[2001:db8::1]:5", "ff02::1", any), "to a group");
     assert!(!taken("192.0.2.1:0", "192.0.2.2", Ipv4Addr::UNSPECIFIED.into()), "from no port");
-    // An address of one link says nothing without the link, which only the socket's own can name.
+    // A link-local address is ambiguous without the link, which only the socket's own address can name.
     assert!(!taken("[fe80::1]:5", "fe80::2", any));
     assert!(taken("[fe80::1]:5", "fe80::2", "fe80::2".parse().unwrap()));
 }
@@ -375,7 +375,7 @@ async fn another_protocol_uses_the_socket_beside_the_link() {
         peer.send_to(b"\xff\x56an answer", at).await.unwrap();
         peer.send_to(b"\xff", at).await.unwrap();
         peer.send_to(b"\xff\x55neither", at).await.unwrap();
-        // The link's packets are what is left, in order.
+        // All other datagrams are the link's packets, in order.
         assert_eq!(
             Datagram::parse(Packet::parse(&receive(&mut link).await).unwrap().payload).unwrap().payload,
             b"\xff"
@@ -399,7 +399,7 @@ async fn datagrams_that_nobody_takes_do_not_pile_up() {
     for _ in 0..1000 {
         assert!(diversion.takes(&[1, 2, 3], from));
     }
-    // Longer ones are not kept at all.
+    // Longer datagrams are not kept.
     assert!(diversion.takes(&[[1, 2].as_slice(), &[0; MTU]].concat(), from));
     drop((link, diversion));
     let mut waiting = 0;

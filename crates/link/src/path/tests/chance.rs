@@ -1,4 +1,4 @@
-//! What chance does: loss, reordering, jitter, duplication, corruption.
+//! Tests of the random impairments: loss, reordering, jitter, duplication, corruption.
 
 use super::*;
 
@@ -40,7 +40,8 @@ fn bursts_have_their_mean_length_and_keep_the_share() {
         let lost = losses(PathConfig { loss, loss_burst: burst, ..PathConfig::default() }, 6, 400_000);
         let total = lost.iter().filter(|lost| **lost).count() as f64;
         let bursts = lost.windows(2).filter(|pair| !pair[0] && pair[1]).count() as f64;
-        // Bursts are independent of each other, their lengths geometric: five standard deviations of both.
+        // Bursts are independent of each other, and their lengths are geometric. Allow five standard
+        // deviations of both.
         let length_error = 5.0 * (burst * (burst - 1.0) / bursts).sqrt();
         assert!((total / bursts - burst).abs() < length_error, "{total} in {bursts}, not of {burst}");
         let share_error =
@@ -58,7 +59,7 @@ fn runs_as_long_as_chance_makes_them_are_no_bursts() {
     assert!(with(0.0, 100.0).iter().all(|lost| !lost));
 }
 
-/// What a full queue or another size takes away does not move the bursts to other packets.
+/// Packets that a full queue or their size removes do not move the bursts to other packets.
 #[test]
 fn bursts_hit_the_same_packets_whatever_else_is_dropped() {
     let config = PathConfig { loss: 0.2, loss_burst: 4.0, mtu: 100, ..PathConfig::default() };
@@ -66,7 +67,7 @@ fn bursts_hit_the_same_packets_whatever_else_is_dropped() {
     let mut path = Path::new(config, 4).unwrap();
     for (number, lost) in all.iter().enumerate() {
         if number == 1500 {
-            // Settings that are taken over anew go on where they were.
+            // Applying the settings again continues the chain where it was.
             path.config_mut().reorder = 0.5;
         }
         let before = path.counters().lost;
@@ -79,7 +80,7 @@ fn bursts_hit_the_same_packets_whatever_else_is_dropped() {
 #[test]
 fn certain_loss_and_certain_arrival() {
     for (p, arrive) in [(0.0, 1000), (1.0, 0)] {
-        // A jitter keeps the draws on.
+        // A jitter makes the path draw for every packet.
         let config = PathConfig { loss: p, jitter: Duration::from_nanos(1), ..PathConfig::default() };
         let mut path = Path::new(config, 1).unwrap();
         send_numbered(&mut path, 1000, 1);
