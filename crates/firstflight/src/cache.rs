@@ -1,7 +1,8 @@
-//! The client's memory in a file: cookies outlive the process, so that its next first visit carries data.
+//! The client's memory of servers in a file. Cookies outlive the process, so that the first visit of the next process
+//! carries data.
 //!
-//! Only what belongs to a known local network is written: a cookie that is shown on another network than
-//! its own tells the server that both are the same user (RFC 7413 §4.1.3.2).
+//! Only entries of a known local network are written: a cookie that is used on another network tells the server that
+//! both networks have the same user (RFC 7413 §4.1.3.2).
 
 mod file;
 mod hex;
@@ -19,33 +20,33 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Longest time that a server is avoided for, milliseconds: a file cannot ask for more.
+/// Longest time for which a server is avoided, milliseconds. A file cannot ask for more.
 const LONGEST_PAUSE: u64 = 24 * 60 * 60 * 1000;
-/// Smallest segment size that is read, bytes: every path takes it.
+/// Smallest segment size that is read, bytes. Every path carries it.
 const MIN_PATH_MSS: u16 = 88;
 
-/// What is remembered of one server on one network. Times are Unix times in milliseconds.
+/// What is remembered about one server on one network. Times are Unix times in milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CachedServer {
-    /// The local network that all of it belongs to.
+    /// The local network on which all of it was learnt.
     #[serde(with = "hex::network")]
     pub network: NetworkId,
     /// Its address.
     pub server: IpAddr,
     /// Its cookies, newest first.
     pub cookies: Vec<CachedCookie>,
-    /// Its cookies are good for one use each, or seem so.
+    /// Whether its cookies are valid for one use each, or seem to be.
     pub one_time: bool,
     /// The MSS that it announced, bytes.
     pub mss: Option<u16>,
     /// Round-trip times.
     pub rtt: Option<CachedRtt>,
-    /// The largest segment that the path takes, if it is less than the link does.
+    /// The largest segment that the path carries, if it is smaller than the link's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_mss: Option<CachedPathMss>,
     /// First flights that failed in a row.
     pub failures: u32,
-    /// Set while it is avoided.
+    /// Set while the server is avoided.
     pub avoided: Option<Avoided>,
 }
 
@@ -55,7 +56,7 @@ pub struct CachedCookie {
     /// The cookie.
     #[serde(with = "hex::cookie")]
     pub cookie: Cookie,
-    /// It came in the experimental form of the option (kind 254).
+    /// Whether it came in the experimental form of the option (kind 254).
     pub experimental: bool,
     /// When it was granted.
     pub granted: u64,
@@ -64,9 +65,9 @@ pub struct CachedCookie {
 /// Round-trip times in the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CachedRtt {
-    /// Smoothed, microseconds.
+    /// Smoothed round-trip time, microseconds.
     pub srtt_us: u64,
-    /// Variation, microseconds.
+    /// Round-trip time variation, microseconds.
     pub rttvar_us: u64,
     /// When it was last measured.
     pub at: u64,
@@ -81,12 +82,12 @@ pub struct CachedPathMss {
     pub at: u64,
 }
 
-/// A server that is left alone for a while.
+/// A server that is avoided for a while.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Avoided {
-    /// Until when.
+    /// When the pause ends.
     pub until: u64,
-    /// A cookie may still be asked for.
+    /// Whether a cookie may still be requested.
     pub asking: bool,
 }
 
@@ -150,11 +151,11 @@ impl CachedServer {
     }
 }
 
-/// A cache file, read; given to [`crate::Endpoint::use_cache`].
+/// The content of a cache file, for [`crate::Endpoint::use_cache`].
 ///
-/// The format is JSON with a version. The file's mode is 0600, and a new one takes its place in one step,
-/// so that it is never half written. Two processes that use one file at the same time do not lose it, but
-/// the one that writes last wins.
+/// The format is JSON with a version. The file's mode is 0600. It is replaced atomically, so that it is never half
+/// written. If two processes use one file at the same time, the file stays valid, but the process that writes last
+/// wins.
 #[derive(Debug)]
 pub struct CredentialCache {
     path: PathBuf,
@@ -162,11 +163,11 @@ pub struct CredentialCache {
 }
 
 impl CredentialCache {
-    /// Opens the cache in `path`. One that is not there yet is empty. One that cannot be understood is
-    /// renamed to `PATH.corrupt-…` with a warning in the log, and an empty one begins.
+    /// Opens the cache at `path`. A missing file counts as an empty cache. A file that is not valid is renamed to
+    /// `PATH.corrupt-…`, a warning is logged, and the cache starts empty.
     ///
     /// # Errors
-    /// When the file cannot be read, or its directory not be written to.
+    /// When the file cannot be read, or its directory cannot be written to.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, CacheError> {
         let path = path.into();
         file::check_writable(&path)?;
@@ -183,15 +184,15 @@ impl CredentialCache {
         Ok(Self { path, servers })
     }
 
-    /// What the file in `path` holds, the server used least recently first.
+    /// The content of the file at `path`, least recently used server first.
     ///
     /// # Errors
-    /// When it is not there, cannot be read, or is not a cache.
+    /// When the file is missing, cannot be read, or is not a cache.
     pub fn read(path: &Path) -> Result<Vec<CachedServer>, CacheError> {
         file::read(path)
     }
 
-    /// Makes `servers` all that the file in `path` holds.
+    /// Replaces the content of the file at `path` with `servers`.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -199,7 +200,7 @@ impl CredentialCache {
         file::write(path, servers)
     }
 
-    /// What was read.
+    /// The servers that were read.
     #[must_use]
     pub fn servers(&self) -> &[CachedServer] {
         &self.servers

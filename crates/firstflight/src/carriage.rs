@@ -1,23 +1,25 @@
 //! First flights inside the lookup of the server's address (Zhou's thesis, chapter 5; `docs/spec/dns-carriage.md`).
 //!
-//! A request to a server whose address is not at hand waits for the lookup first. Here it travels along: sealed, in
-//! names that the resolver asks the server's own name server for, which hands it to the server, which answers the
-//! client before that one knows its address. When the address comes, the request goes the direct way as well; the
-//! server executes one of the two.
+//! A request to a server whose address is not known normally waits for the lookup. Here the first flight travels
+//! inside the lookup: it is sealed and split into names that the resolver queries at the server's own name server.
+//! That name server hands the flight to the server, and the server answers the client before the client knows the
+//! server's address. When the address arrives, the request is also sent directly. The server executes only one of the
+//! two copies.
 //!
-//! It works where a server that was never contacted can answer at all: [`Proof`]. Everywhere else, and whenever
-//! something speaks against it ([`HeldBack`]), the connection is opened as ever, and no time is lost.
+//! This works only where a server that the client never contacted can answer it: see [`Proof`]. In all other cases,
+//! and whenever there is a reason against it ([`HeldBack`]), the connection is opened in the ordinary way and no time
+//! is lost.
 //!
 //! ```
 //! use firstflight::carriage::{DnsPath, Server};
 //! use firstflight::wire::asap::ServiceParam;
 //! use firstflight::{ConnectConfig, FirstFlight, Stream};
 //!
-//! /// `parameter` is what an earlier visit found in the server's HTTPS record, `config` has a certificate.
+//! /// `parameter` is from the server's HTTPS record, found in an earlier visit. `config` has a certificate.
 //! async fn ask(path: &DnsPath, parameter: &[u8], config: &ConnectConfig) -> std::io::Result<Stream> {
 //!     let service = ServiceParam::parse(parameter).ok().and_then(|param| param.udp().copied());
 //!     let request = FirstFlight::safely_replayable(b"GET / HTTP/1.0\r\n\r\n");
-//!     // Any resolver library will do. It may be asked twice.
+//!     // Any resolver library will do. The closure may be called twice.
 //!     let lookup = async || {
 //!         let found = tokio::net::lookup_host(("www.example.com", 80)).await?;
 //!         Ok(found.map(|address| address.ip()).collect())
@@ -62,11 +64,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 
-/// How long the first address is waited for before others are tried beside it (RFC 8305 §5).
+/// How long to wait for the first address before other addresses are tried in parallel (RFC 8305 §5).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-/// One client's way by lookups: an endpoint on UDP, a resolver, and what is known of both. Clones are handles to the
-/// same one.
+/// A client's path through lookups: an endpoint on UDP, a resolver, and the state of both. Clones are handles to one
+/// path.
 #[derive(Debug, Clone)]
 pub struct DnsPath(Arc<Inner>);
 
@@ -75,16 +77,16 @@ struct Inner {
     endpoint: Endpoint,
     time: Time,
     resolver: SocketAddr,
-    /// The way to the resolver; without one it is a UDP socket.
+    /// How questions reach the resolver. Without an exchange, a UDP socket is used.
     exchange: Option<Exchange>,
     network: NetworkId,
     /// The proof and when it expires, in the endpoint's time.
     proof: Mutex<Option<(Proof, Moment)>>,
-    /// One more name, so that any one of them may be lost.
+    /// Whether one additional name is sent, so that any one name may be lost.
     parity: bool,
     manners: Mutex<Manners>,
     losses: Mutex<Losses>,
-    /// First flights inside lookups of which it is not yet known what became of them.
+    /// Number of first flights inside lookups whose outcome is not known yet.
     flying: watch::Sender<usize>,
 }
 
@@ -97,7 +99,7 @@ impl Inner {
         self.losses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The clock of manners.
+    /// The clock that `manners` uses.
     fn now(&self) -> Moment {
         self.time.certificate_clock().unwrap_or_default()
     }
@@ -108,8 +110,8 @@ impl Inner {
 pub struct Server<'a> {
     /// The TCP port.
     pub port: u16,
-    /// What it publishes ([`ServiceParam`](firstflight_wire::asap::ServiceParam)): known from an earlier visit or by
-    /// configuration. Nothing is sent to find out.
+    /// The parameter that the server publishes ([`ServiceParam`](firstflight_wire::asap::ServiceParam)), known from
+    /// an earlier visit or from configuration. Nothing is sent to find it out.
     pub service: Option<UdpService<'a>>,
 }
 
@@ -117,11 +119,12 @@ impl DnsPath {
     /// See [`DnsPath::lost_in_a_row`].
     pub const ASK_AGAIN_AFTER: u32 = 2;
 
-    /// First flights of `endpoint`, which speaks TCP in UDP, by `resolver`: one that the user named, or the system's
-    /// at a loopback address. Never another host's port 53 where the system asks over TLS or HTTPS: what is kept
-    /// private there would be public. `network` is the local one ([`crate::network_id`]). Without a `proof` all of
-    /// them are held back, until there is one ([`DnsPath::prove`]). `manners` are those of earlier ones; with `parity`
-    /// there is one name more in each, and any one may be lost.
+    /// Sends first flights of `endpoint`, which carries TCP in UDP, through `resolver`. The resolver is one that the
+    /// user named, or the system's resolver at a loopback address. If the system asks over TLS or HTTPS, never use
+    /// another host's port 53, because that would expose names that the system keeps private. `network` is the local
+    /// network ([`crate::network_id`]). Without a `proof`, first flights are held back until [`DnsPath::prove`] gives
+    /// one. `manners` is the state that earlier runs left. With `parity`, each first flight has one additional name,
+    /// so that any one name may be lost.
     ///
     /// Must be called within a tokio runtime: while there is a proof, keep-alives are sent.
     #[must_use]
@@ -136,8 +139,8 @@ impl DnsPath {
         Self::start(endpoint, resolver, None, network, proof, manners, parity)
     }
 
-    /// Like [`DnsPath::new`], but the application carries the questions to the resolver by `exchange`: over a
-    /// connection of its own, or in memory.
+    /// Like [`DnsPath::new`], but the application carries the questions to the resolver with `exchange`, for example
+    /// over its own connection or in memory.
     #[must_use]
     pub fn through(
         endpoint: Endpoint,
@@ -183,16 +186,17 @@ impl DnsPath {
         path
     }
 
-    /// Connects to `server` and sends `first`, by the lookup and directly, or only directly where something speaks
-    /// against the lookup. `lookup` asks for the server's addresses, best one first, by whatever library; it is called
-    /// at once. The names of the first flight leave 1 ms after that, or when other tasks have had some turns if an
-    /// [`Exchange`] carries them: so a resolver with a limit answers the question for the address. If the lookup fails,
-    /// it is called once more, half a second later. Resolves when a handshake is complete. `config` is that of a direct
-    /// connection.
+    /// Connects to `server` and sends `first`, both through the lookup and directly; only directly if there is a
+    /// reason against the lookup.
+    ///
+    /// `lookup` queries the server's addresses, best one first, with any library. It is called at once. The names of
+    /// the first flight are sent 1 ms later, or after other tasks had some turns if an [`Exchange`] carries them, so
+    /// that a resolver with a rate limit answers the address question first. If the lookup fails, it is called once
+    /// more half a second later. `config` is used for the direct connection. Resolves when a handshake is complete.
     ///
     /// # Errors
-    /// When no server answers at the addresses, or there are none, and no answer to the first flight in the lookup comes
-    /// within 5 s of its departure.
+    /// When there are no addresses or no server answers at them, and no answer to the first flight in the lookup
+    /// arrives within 5 s after it was sent.
     pub async fn connect<F>(
         &self,
         server: Server<'_>,
@@ -241,7 +245,7 @@ impl DnsPath {
                     // If the SYN was sent again, it is not known which one arrived.
                     let once = stream.info().is_some_and(|info| info.handshake_retransmits == 0);
                     let sent = known.get().copied().filter(|_| once);
-                    // Its receiver ends with the runtime only.
+                    // The receiver is dropped only when the runtime ends.
                     let _ = fate.send(Fate::of(way, stream.outcome(), sent, time.now()));
                 }
                 Ok((stream, Report { way, held_back: None, names }))
@@ -253,26 +257,27 @@ impl DnsPath {
         }
     }
 
-    /// Whether first flights of `zone` pause with the resolver on this network.
+    /// Whether first flights of `zone` are paused for this resolver on this network.
     #[must_use]
     pub fn is_stopped(&self, zone: Zone<'_>) -> bool {
         let Inner { network, resolver, .. } = &*self.0;
         self.0.manners().is_stopped(zone, *network, resolver.ip(), self.0.now())
     }
 
-    /// Where first flights pause, or soon might: to be remembered ([`Manners::restore`]).
+    /// The zones and resolvers for which first flights are paused, or soon might be. Save them for
+    /// [`Manners::restore`].
     #[must_use]
     pub fn stops(&self) -> Vec<Stop> {
         self.0.manners().stops(self.0.now()).cloned().collect()
     }
 
-    /// Judges first flights with late names by the answers that have come so far. For programs that end: call it before
-    /// [`DnsPath::stops`].
+    /// Judges first flights whose names are still unanswered by the answers received so far. A program that is about
+    /// to end calls this before [`DnsPath::stops`].
     pub fn conclude(&self) {
         self.0.manners().conclude(self.0.now());
     }
 
-    /// As ever.
+    /// Connects without a lookup that carries the request.
     async fn ordinary(
         &self,
         server: Server<'_>,
@@ -286,7 +291,7 @@ impl DnsPath {
         Ok(self.0.endpoint.connect_any(&addresses, first, &config).await?)
     }
 
-    /// A first flight that is ready to leave, in names, if nothing speaks against it. Nothing is sent.
+    /// Prepares a first flight in names, unless there is a reason against it. Sends nothing.
     fn prepare(
         &self,
         server: Server<'_>,
@@ -314,7 +319,7 @@ impl DnsPath {
             return Err(HeldBack::Lost);
         }
         let now = inner.time.certificate_clock().map_err(HeldBack::Io)?;
-        // Counted when everything else is in order.
+        // This counts the flight, so it comes after all other checks.
         let flight = inner.manners().take(carriage.zone, inner.network, inner.resolver.ip(), now)?;
         let sealed = || {
             let armed = Armed::new(&inner.endpoint, proof.verifier, server.port, first.data(), &config)?;
@@ -324,7 +329,7 @@ impl DnsPath {
         sealed().inspect_err(|_| inner.manners().handle_failure(flight))
     }
 
-    /// Sends the first flight off, in names.
+    /// Sends the names of the first flight.
     async fn depart(&self, ready: Ready) -> Result<Departed, HeldBack> {
         let inner = &self.0;
         let Ready { armed, flight, queries, of } = ready;
@@ -341,8 +346,8 @@ impl DnsPath {
         Ok(Departed { armed, flight, names, fate: self.follow(of, answered) })
     }
 
-    /// Waits for an answer; meanwhile the address comes, and the direct copy leaves. Gives another connection, if
-    /// that one was faster than `armed`.
+    /// Waits for an answer. When the addresses arrive in the meantime, sends the direct copy. Returns another
+    /// connection if it was faster than `armed`.
     async fn arrive(
         &self,
         server: Server<'_>,
@@ -361,10 +366,10 @@ impl DnsPath {
                 Err(error) => return self.answer_or(error, answered, until).await,
             },
         };
-        // The direct copy leaves at once, also where the other one may have won: its arrival proves the client's address
-        // to the server, which from then on may send the whole response.
+        // Send the direct copy at once, even if the copy in the lookup may have won: its arrival proves the client's
+        // address to the server, which may then send the whole response.
         //
-        // The certificate is for one family.
+        // The certificate is valid for one address family only.
         let (mut addresses, others): (Vec<IpAddr>, Vec<IpAddr>) =
             found.into_iter().partition(|ip| ip.is_ipv4() == armed.v4);
         let direct = addresses.first().copied().filter(|first| self.send_direct(armed.id, *first));
@@ -389,7 +394,7 @@ impl DnsPath {
                     result => result.map(|()| None),
                 },
                 _ = armed.stream.direct_refused(armed.id) => {
-                    // Perhaps something on the path refuses the block, and passes a plain SYN.
+                    // Perhaps something on the path rejects the credential block but passes a plain SYN.
                     addresses.push(direct);
                     (plain.fast_open, plain.asap) = (false, None);
                     plain.held_back = Some(Reason::SynRefused);
@@ -397,7 +402,7 @@ impl DnsPath {
                 () = next_address => {}
             }
         }
-        // Another address, as ever; whichever answers first.
+        // Try the other addresses in the ordinary way. The first answer wins.
         tokio::select! {
             biased;
             Ok(()) = &mut answered => Ok(None),
@@ -417,20 +422,20 @@ impl DnsPath {
     }
 }
 
-/// A first flight that can leave.
+/// A first flight that is ready to be sent.
 struct Ready {
     armed: Armed,
     flight: FlightId,
     queries: Vec<FragmentQuery>,
-    /// What it is sealed to.
+    /// The parameter that it is sealed to.
     of: Parameter,
 }
 
-/// A first flight that has left, in this many names.
+/// A first flight that was sent, with its number of names.
 struct Departed {
     armed: Armed,
     flight: FlightId,
     names: usize,
-    /// Takes what became of it.
+    /// Receives the fate of the first flight.
     fate: oneshot::Sender<Fate>,
 }

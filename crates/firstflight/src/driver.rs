@@ -15,24 +15,25 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// Packets taken or sent before the other direction has its turn.
+/// Packets received or sent before the other direction gets its turn.
 const BURST: usize = 64;
 /// How often the stack is given the wall clock.
 const CLOCK_EVERY: Duration = Duration::from_secs(1);
 
-/// Owns the link; ends when it is told to, or when nobody holds the endpoint and all is closed.
+/// Owns the link. It ends when `stopping` is set, or when the endpoint has no handles left and all connections are
+/// closed.
 pub(crate) struct Driver<L> {
     shared: Arc<Shared>,
     link: L,
     jobs: Jobs,
     received: Vec<u8>,
     sending: Vec<u8>,
-    /// Length of a packet in `sending` that the link had no room for.
+    /// Length of a packet in `sending` that the link had no space for.
     unsent: usize,
     timer: Timer,
     timer_at: Option<Instant>,
     clock_at: Instant,
-    /// For the coefficients of batches of signatures.
+    /// Random coefficients for the batch verification of signatures.
     random: ChaCha20Rng,
 }
 
@@ -54,7 +55,7 @@ impl<L: Link> Driver<L> {
         }
     }
 
-    /// Takes packets from the link; true if there may be more.
+    /// Receives packets from the link. Returns true if there may be more.
     fn receive(&mut self, inner: &mut Inner, cx: &mut Context<'_>) -> io::Result<bool> {
         for _ in 0..BURST {
             match self.link.poll_recv(cx, &mut self.received) {
@@ -71,15 +72,16 @@ impl<L: Link> Driver<L> {
         Ok(true)
     }
 
-    /// Sends what the stack has; true if there may be more.
+    /// Sends the stack's packets. Returns true if there may be more.
     fn send(&mut self, inner: &mut Inner, cx: &mut Context<'_>) -> io::Result<bool> {
         let more = self.hand_over(inner, cx);
-        // What the link kept is lost if it fails, as packets may be; while it waits it wakes this task.
+        // If the flush fails, the packets that the link kept are lost, which TCP tolerates. If it is pending, the
+        // link wakes this task.
         let _ = self.link.poll_flush(cx);
         more
     }
 
-    /// The same, without making the link send what it keeps.
+    /// Like `send`, but does not flush the link.
     fn hand_over(&mut self, inner: &mut Inner, cx: &mut Context<'_>) -> io::Result<bool> {
         for _ in 0..BURST {
             if self.unsent == 0 {
@@ -92,7 +94,7 @@ impl<L: Link> Driver<L> {
             let packet = self.sending.get(..self.unsent).unwrap_or_default();
             match self.link.poll_send(cx, packet) {
                 Poll::Ready(Ok(())) => self.unsent = 0,
-                // The packet is lost, as packets may be; a dead link shows when it receives.
+                // The packet is lost, which TCP tolerates. A broken link shows when it receives.
                 Poll::Ready(Err(_)) => self.unsent = 0,
                 Poll::Pending => return Ok(false),
             }
@@ -100,7 +102,7 @@ impl<L: Link> Driver<L> {
         Ok(true)
     }
 
-    /// Verifies what came together, together.
+    /// Verifies signatures in batches.
     fn verify(&mut self, inner: &mut Inner) {
         while let Some(flights) = inner.stack.poll_verifications() {
             let verdicts = flights.verify(&mut self.random);
@@ -109,7 +111,7 @@ impl<L: Link> Driver<L> {
         }
     }
 
-    /// Does what is due, and sets the timer for what is next; true if something was due.
+    /// Handles what is due and sets the timer for the next deadline. Returns true if something was due.
     fn time(&mut self, inner: &mut Inner, cx: &mut Context<'_>) -> bool {
         let now = inner.now();
         if now >= self.clock_at {
@@ -149,7 +151,7 @@ impl<L: Link> Driver<L> {
         while let Some(record) = inner.stack.poll_trace() {
             log(&record);
         }
-        // The driver and this call hold two references.
+        // At this point the driver and this call hold one reference each.
         let alone = Arc::strong_count(&self.shared) <= 2 && inner.stack.connections() == 0;
         if inner.stopping || alone {
             save(&mut inner);
@@ -158,7 +160,7 @@ impl<L: Link> Driver<L> {
         if more_in || more_out || due {
             return Poll::Ready(Err(io::ErrorKind::Interrupted.into()));
         }
-        // What was sent may have set a timer that is due before the one that was just set.
+        // Sending may have set a timer that is due before the one that was just set.
         if self.time(&mut inner, cx) {
             return Poll::Ready(Err(io::ErrorKind::Interrupted.into()));
         }
@@ -173,7 +175,7 @@ impl<L: Link> Future for Driver<L> {
         let this = &mut *self;
         let result = match ready!(this.run(cx)) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                // Others have their turn between two bursts.
+                // Let other tasks run between two bursts.
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -188,10 +190,10 @@ impl<L: Link> Future for Driver<L> {
     }
 }
 
-// A driver's parts are moved freely; only the system's timer is pinned, in a box.
+// No part of a driver is pinned in place; the system's timer is pinned in its own box.
 impl<L> Unpin for Driver<L> {}
 
-/// Writes the cache file, if anything changed, where it stops nobody.
+/// Writes the cache file if something changed, on a thread where blocking is allowed.
 fn save(inner: &mut Inner) {
     if let Some(snapshot) = inner.save() {
         tokio::task::spawn_blocking(move || snapshot.write());

@@ -29,16 +29,16 @@ use tokio::io::AsyncWriteExt;
 /// minutes.
 const LAST_FINS: Duration = Duration::from_millis(100);
 
-/// A TCP engine on a link. Clones are handles to the same one; when the last handle, listener and
-/// stream are gone, it closes what is open and stops.
+/// A TCP engine on a link. Clones are handles to one engine. When the last handle, listener and stream are gone, the
+/// engine closes what is open and stops.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     pub(crate) shared: Arc<Shared>,
 }
 
 impl Endpoint {
-    /// What the clock of first flights shows when an endpoint starts, milliseconds: for a
-    /// [`ReplayTable`](firstflight_credential::ReplayTable), which has no memory of what was before.
+    /// What the engine's monotonic clock shows when an endpoint starts, in milliseconds. Give it to a
+    /// [`ReplayTable`](firstflight_credential::ReplayTable), which has no memory of earlier first flights.
     pub const BEGINNING_MS: u64 = BEGINNING.as_millis();
 
     /// Starts an engine with `config` on `link`, as a task of the current tokio runtime.
@@ -49,9 +49,10 @@ impl Endpoint {
         Self::start(config, link, None, Time::system())
     }
 
-    /// The same, as one of several servers that ask `store` whether a first flight was seen before. Its answer
-    /// may take four fifths of [`Limits::parked_for`](firstflight_stack::Limits::parked_for); without one the
-    /// handshake is an ordinary one ([`Reason::StoreUnavailable`](crate::credential::Reason::StoreUnavailable)).
+    /// Like [`Endpoint::new`], for one of several servers that ask a shared `store` whether a first flight was seen
+    /// before. The store may take four fifths of [`Limits::parked_for`](firstflight_stack::Limits::parked_for) to
+    /// answer. Without an answer the handshake is an ordinary one
+    /// ([`Reason::StoreUnavailable`](crate::credential::Reason::StoreUnavailable)).
     ///
     /// # Panics
     /// Outside a tokio runtime, as [`tokio::spawn`] does.
@@ -59,8 +60,8 @@ impl Endpoint {
         Self::start(config, link, Some(store), Time::system())
     }
 
-    /// Starts an engine whose clock is `time`, for example virtual time for an emulated path. The files of a cache and
-    /// the keys of a farm still use the system's time.
+    /// Starts an engine whose clock is `time`, for example virtual time for an emulated path. Cache files and the
+    /// keys of a farm still use the system's time.
     ///
     /// # Panics
     /// Outside a tokio runtime, as [`tokio::spawn`] does.
@@ -74,12 +75,11 @@ impl Endpoint {
         self.shared.lock().time.clone()
     }
 
-    /// Starts an engine that speaks TCP in UDP datagrams through sockets of the operating system: what needs no
-    /// privileges. The carrier's port is the link's, its datagrams count as checked
-    /// ([`CarrierConfig::from_socket`]), and the link's own addresses join those of `config`, which may be empty; the
-    /// other settings of [`Config::carrier`] stay. Connect with [`ConnectConfig::carrier`]. If the socket is bound to
-    /// all addresses ([`UdpLink::bind_all`]), a connect uses the source address that the kernel's routes choose for the
-    /// server.
+    /// Starts an engine that carries TCP in UDP datagrams through the operating system's sockets, which needs no
+    /// privileges. The carrier uses the link's port. Its datagrams count as checked ([`CarrierConfig::from_socket`]).
+    /// The link's own addresses are added to those of `config`, which may be empty. The other settings of
+    /// [`Config::carrier`] are kept. Connect with [`ConnectConfig::carrier`]. If the socket is bound to all addresses
+    /// ([`UdpLink::bind_all`]), a connect uses the source address that the kernel's routes choose for the server.
     ///
     /// # Panics
     /// Outside a tokio runtime, as [`tokio::spawn`] does.
@@ -87,7 +87,7 @@ impl Endpoint {
     /// ```
     /// use firstflight::{ConnectConfig, Endpoint, FirstFlight, Stream, link::UdpLink};
     /// async fn ask() -> std::io::Result<Stream> {
-    ///     // The server's UDP port is 4433; inside, it listens on port 80.
+    ///     // The server's UDP port is 4433; its TCP port is 80.
     ///     let link = UdpLink::towards("192.0.2.1:4433".parse().unwrap())?;
     ///     let endpoint = Endpoint::over_udp(firstflight::config(Vec::new())?, link);
     ///     let config = ConnectConfig { carrier: Some(4433), ..ConnectConfig::default() };
@@ -99,8 +99,8 @@ impl Endpoint {
         Self::new(config, link)
     }
 
-    /// Makes `config` one for `link`, as [`Endpoint::over_udp`] does; for links that are wrapped, to record what
-    /// passes, say.
+    /// Adapts `config` to `link`, as [`Endpoint::over_udp`] does. Use it when the link is wrapped, for example to
+    /// record packets.
     pub fn prepare_udp(config: &mut Config, link: &UdpLink) {
         let carrier = config.carrier.unwrap_or(CarrierConfig::new(link.port()));
         config.carrier = Some(CarrierConfig { port: link.port(), from_socket: true, ..carrier });
@@ -121,24 +121,23 @@ impl Endpoint {
         if tracing::enabled!(tracing::Level::DEBUG) {
             config.limits.trace = config.limits.trace.max(1024);
         }
-        // Rather our refusal, which says why, than the stack's own deadline.
+        // Refuse before the stack's own deadline, because our refusal gives a more precise reason.
         let within = config.limits.parked_for * 4 / 5;
-        // Another generator than the stack's, from the same secret.
+        // Derived from the same secret, but independent of the stack's generator.
         let seed = Sha256::new_with_prefix(b"batches").chain_update(config.secret).finalize().into();
         let shared = Shared::new(config, store.is_some(), time);
         tokio::spawn(Driver::new(Arc::clone(&shared), link, Jobs::new(store, within), seed));
         Self { shared }
     }
 
-    /// Connects and sends `first`. With Fast Open and a known cookie, data that is
-    /// [`FirstFlight::safely_replayable`] rides in the SYN; data that is [`FirstFlight::at_most_once`] is
-    /// sent when the handshake is complete (the reason is then
-    /// [`Reason::NotReplaySafe`](crate::credential::Reason::NotReplaySafe) where a credential was at hand). Resolves
-    /// when the handshake is complete. What `config` says in [`ConnectConfig::replay_safe`] does not count: `first`
-    /// does.
+    /// Connects and sends `first`. Data that is [`FirstFlight::safely_replayable`] rides in the SYN, with Fast Open
+    /// and a known cookie, or with a certificate. Data that is [`FirstFlight::at_most_once`] is sent when the
+    /// handshake is complete (that function names one exception). If a credential was available, the reason is then
+    /// [`Reason::NotReplaySafe`](crate::credential::Reason::NotReplaySafe). Resolves when the handshake is complete.
+    /// `first` overrides [`ConnectConfig::replay_safe`] in `config`.
     ///
     /// # Errors
-    /// When there is no local address or port for it, the peer refuses or does not answer.
+    /// When there is no local address or port for the connection, or the peer refuses or does not answer.
     ///
     /// ```
     /// # use firstflight::{ConnectConfig, Endpoint, FirstFlight, Stream};
@@ -166,11 +165,11 @@ impl Endpoint {
         Ok(stream)
     }
 
-    /// A stream that connects with its first write: what libraries such as hyper and rustls need, which know
-    /// nothing of first flights. With [`ConnectConfig::fast_open`] and [`ConnectConfig::replay_safe`] the
-    /// first write rides in the SYN if it can, and the server may execute it twice; without `replay_safe` it
-    /// is sent when the handshake is complete. Who reads before the first write waits for it (hyper does
-    /// so); where the server speaks first, use [`Endpoint::connect`].
+    /// A stream that connects with its first write. Libraries such as hyper and rustls need it, because they do not
+    /// know about first flights. With [`ConnectConfig::fast_open`] and [`ConnectConfig::replay_safe`] the first write
+    /// rides in the SYN if possible, and the server may execute it twice. Without `replay_safe` it is sent when the
+    /// handshake is complete. A read before the first write waits for that write (hyper reads first). If the server
+    /// speaks first, use [`Endpoint::connect`].
     ///
     /// ```
     /// # use firstflight::{ConnectConfig, Endpoint};
@@ -190,10 +189,10 @@ impl Endpoint {
         Stream::lazy(&self.shared, remote, config)
     }
 
-    /// Listens.
+    /// Starts listening.
     ///
     /// # Errors
-    /// When the address is taken or not the engine's, or the policy promises what it cannot hold.
+    /// When the address is in use or does not belong to the engine, or when the policy promises what it cannot keep.
     ///
     /// ```
     /// # use firstflight::{Endpoint, ListenConfig, ListenError, Listener};
@@ -209,7 +208,7 @@ impl Endpoint {
         if needs_store && !inner.has_store {
             return Err(ListenError::Policy(PolicyError::NeedsStore));
         }
-        // Listening may close a guard, which needs the current wall clock.
+        // Listening may close a replay guard, which needs the current wall clock.
         inner.set_clock();
         let id = inner.stack.listen(config)?;
         drop(inner);
@@ -222,13 +221,13 @@ impl Endpoint {
         *self.shared.lock().stack.counters()
     }
 
-    /// What the engine holds at this moment.
+    /// What the engine currently holds.
     #[must_use]
     pub fn gauges(&self) -> Gauges {
         self.shared.lock().stack.gauges()
     }
 
-    /// What became of the questions to the shared store.
+    /// The results of the questions to the shared store.
     #[must_use]
     pub fn store_counters(&self) -> StoreCounters {
         self.shared.lock().store
@@ -240,11 +239,11 @@ impl Endpoint {
         self.shared.lock().stack.connections()
     }
 
-    /// Begins with what `cache` remembers of servers, and keeps its file up to date: at most every few
-    /// seconds, and in [`Endpoint::shutdown`].
+    /// Loads what `cache` remembers about servers and keeps its file up to date: at most once every few seconds, and
+    /// in [`Endpoint::shutdown`].
     ///
-    /// The engine has to know which network it is on ([`Config::network`], [`crate::network_id`]): without
-    /// an id nothing is read or written, and this gives false.
+    /// The engine must know its network ([`Config::network`], [`crate::network_id`]). Without a network id nothing is
+    /// read or written, and this returns false.
     ///
     /// ```
     /// # use firstflight::{CredentialCache, Endpoint, credential::NetworkId, link::Link};
@@ -265,10 +264,10 @@ impl Endpoint {
         known
     }
 
-    /// A front, the name server of a zone, hands over a first flight that it found in the names which somebody asked for
-    /// (`docs/spec/dns-carriage.md`). That it may is for the caller to know: `firstflight_dns::RelayReceiver`. It goes
-    /// to the listener for its port, if that has an
-    /// [`AsapPolicy::relayed`](firstflight_credential::asap::AsapPolicy::relayed), or is dropped without a trace.
+    /// Takes a first flight from a front, the name server of a zone. The front found it in the names that were
+    /// queried (`docs/spec/dns-carriage.md`). The caller must have verified that the front may do this: see
+    /// `firstflight_dns::RelayReceiver`. The flight goes to the listener for its port if that listener has an
+    /// [`AsapPolicy::relayed`](firstflight_credential::asap::AsapPolicy::relayed). Otherwise it is dropped silently.
     pub fn handle_relayed(&self, flight: RelayedFlight<'_>) {
         let mut inner = self.shared.lock();
         let now = inner.now();
@@ -276,8 +275,8 @@ impl Endpoint {
         inner.kick();
     }
 
-    /// The host is on this network now: nothing that was learnt on another is used. Without an id for the
-    /// new one give [`NetworkId::UNKNOWN`]; what was learnt without an id is forgotten.
+    /// Reports that the host is now on this network. What was learnt on another network is no longer used. If the new
+    /// network has no id, give [`NetworkId::UNKNOWN`]. What was learnt without an id is forgotten.
     pub fn move_to(&self, network: NetworkId) {
         let mut inner = self.shared.lock();
         if network != inner.stack.config().network {
@@ -286,15 +285,15 @@ impl Endpoint {
         inner.stack.set_network(network);
     }
 
-    /// Forgets every cookie, every round-trip time and all lost races, as after a move to another network.
+    /// Forgets all cookies, round-trip times and lost races, as after a move to another network.
     pub fn forget_credentials(&self) {
         let mut inner = self.shared.lock();
         inner.stack.forget_credentials();
         inner.history.clear();
     }
 
-    /// Waits until every connection has closed in order, at most `timeout`, then stops the engine.
-    /// What is still open then fails; [`Endpoint::connections`] counts it.
+    /// Waits until every connection has closed in order, for at most `timeout`, then stops the engine. Connections
+    /// that are still open then fail; [`Endpoint::connections`] counts them.
     ///
     /// A connection whose stream was dropped has closed in order when its peer has acknowledged everything. Shutdown
     /// then waits 100 ms for the peer's FIN and no longer, because a peer may keep its own side open.
@@ -320,7 +319,7 @@ impl Endpoint {
             inner.wait_idle(cx);
             Poll::Pending
         });
-        // Elapsed or idle: the engine stops either way.
+        // The engine stops whether it became idle or the timeout elapsed.
         let _ = self.time().timeout(timeout, idle).await;
         let last = {
             let mut inner = self.shared.lock();
@@ -329,7 +328,7 @@ impl Endpoint {
             inner.save()
         };
         if let Some(snapshot) = last {
-            // It fails only when the runtime ends: then nobody waits for it.
+            // It fails only when the runtime shuts down; then there is no one left to inform.
             let _ = tokio::task::spawn_blocking(move || snapshot.write()).await;
         }
     }

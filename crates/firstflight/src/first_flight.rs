@@ -1,17 +1,17 @@
-//! The beginning of a stream, and what the caller says of it.
+//! The first data of a stream, and whether it may be executed twice.
 
 use std::fmt;
 
-/// The beginning of a stream, and whether the server may execute it twice.
+/// The first data of a stream, and whether the server may execute it twice.
 ///
-/// A Fast Open cookie proves the client's address, not that a SYN is new: when the network makes a copy of a
-/// SYN with data, the server may execute that data a second time (RFC 7413 §6.1, the Fast Open paper's
-/// §3.5). So the caller says what its data is, and only data that may be executed twice rides in a SYN.
+/// A Fast Open cookie proves the client's address. It does not prove that a SYN is new. If the network duplicates a
+/// SYN with data, the server may execute that data a second time (RFC 7413 §6.1, the Fast Open paper's §3.5). So the
+/// caller declares what its data is. Without a certificate, a SYN carries only data that may be executed twice.
 ///
 /// ```
 /// use firstflight::FirstFlight;
 ///
-/// // A safe request: executed twice, it changes nothing.
+/// // A safe request: executing it twice changes nothing.
 /// let request = FirstFlight::safely_replayable(b"GET / HTTP/1.0\r\n\r\n");
 /// // An order: it waits for the handshake.
 /// let order = FirstFlight::at_most_once(b"POST /orders HTTP/1.0\r\nContent-Length: 0\r\n\r\n");
@@ -31,14 +31,15 @@ impl<'a> FirstFlight<'a> {
         Self { data, replayable: true }
     }
 
-    /// Data that must not be executed twice. It is sent when the handshake is complete, once: plain cookies
-    /// cannot promise that for data in a SYN.
+    /// Data that must not be executed twice. It is sent once, after the handshake is complete, because a plain cookie
+    /// does not detect a copied SYN. It rides in the SYN only with a certificate, and only if the caller says that
+    /// the server remembers requests ([`Certified::once`](crate::Certified::once)).
     #[must_use]
     pub const fn at_most_once(data: &'a [u8]) -> Self {
         Self { data, replayable: false }
     }
 
-    /// No data: the server speaks first, or the data is not known yet.
+    /// No data, because the server speaks first or the data is not known yet.
     #[must_use]
     pub const fn empty() -> Self {
         Self::at_most_once(&[])
@@ -57,7 +58,7 @@ impl<'a> FirstFlight<'a> {
     }
 }
 
-/// Without the data: it may be a secret.
+/// Leaves out the data, which may be a secret.
 impl fmt::Debug for FirstFlight<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FirstFlight")

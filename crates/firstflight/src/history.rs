@@ -1,5 +1,5 @@
-//! Remembers which addresses lost a race lately, so that they are tried last (RFC 8305 §4 allows the order to use
-//! historical data).
+//! Remembers which addresses recently lost a race, so that they are tried last (RFC 8305 §4 allows historical data to
+//! affect the order).
 
 use firstflight_credential::NetworkId;
 use firstflight_stack::ConnectConfig;
@@ -8,12 +8,13 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How long a lost race counts. Later the caller's order applies again (RFC 6555 §4.2: on the order of 10 minutes).
+/// How long a lost race counts. After that the caller's order applies again (RFC 6555 §4.2: on the order of 10
+/// minutes).
 const REMEMBERED: Duration = Duration::from_secs(10 * 60);
-/// Most addresses remembered. The oldest is forgotten first.
+/// Maximum number of addresses remembered. The oldest one is forgotten first.
 const CAPACITY: usize = 256;
 
-/// The destination of an attempt, on which network, and by which carrier.
+/// A destination, the local network, and the carrier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Way {
     network: NetworkId,

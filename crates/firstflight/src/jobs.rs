@@ -1,4 +1,4 @@
-//! Questions of the stack to the shared store, and the answers' way back.
+//! Sends the stack's questions to the shared store, and returns the answers.
 
 use crate::credential::{JobRequest, JobResult, Reason};
 use crate::shared::Inner;
@@ -12,11 +12,11 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
-/// Questions that are open at once; and as many more that wait.
+/// Limit of questions asked at the same time. As many again may wait in the queue.
 const OPEN: usize = 512;
 
-/// The driver's end. The other one is a task, so that no store is polled under the endpoint's lock; it ends
-/// with the driver.
+/// The driver's side. The other side is a task, so that the store is never polled under the endpoint's lock. The task
+/// ends with the driver.
 pub(crate) struct Jobs {
     store: Option<Store>,
     within: Duration,
@@ -40,7 +40,7 @@ struct Question {
 impl Question {
     async fn ask(mut self) -> (Job, Result<JobResult, StoreError>) {
         let answer = timeout_at(self.deadline, self.store.ask(self.job.request)).await;
-        // An error counts as an answer: the store itself knows of it.
+        // An error counts as an answer, because the store itself returned it.
         self.answered = answer.is_ok();
         (self.job.clone(), answer.unwrap_or(Err(StoreError::TimedOut)))
     }
@@ -56,7 +56,7 @@ impl Drop for Question {
 }
 
 impl Jobs {
-    /// Asks `store`, each time at most `within`. Without a store everything is refused.
+    /// Asks `store`, and waits at most `within` for each answer. Without a store every question is refused.
     pub fn new(store: Option<Arc<dyn SharedStore>>, within: Duration) -> Self {
         let store = store.map(|store| {
             let (questions, asked) = mpsc::channel(OPEN);
@@ -67,7 +67,7 @@ impl Jobs {
         Self { store, within }
     }
 
-    /// Gives the stack what was answered, and takes what it asks.
+    /// Passes answers to the stack, and takes the stack's new questions.
     pub fn exchange(&mut self, inner: &mut Inner, cx: &mut Context<'_>) {
         if let Some(store) = &mut self.store {
             while let Poll::Ready(Some((job, answer))) = store.answers.poll_recv(cx) {
@@ -97,7 +97,7 @@ impl Jobs {
                 counters.turned_away += 1;
                 Err(Reason::Overloaded)
             }
-            // The store's code panicked.
+            // The task is gone because the store's code panicked.
             Err(mpsc::error::TrySendError::Closed(mut question)) => {
                 question.answered = true;
                 counters.failed += 1;

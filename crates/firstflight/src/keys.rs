@@ -1,8 +1,8 @@
-//! Keys that change while a listener runs: by a schedule that a farm shares, or because their file changed.
+//! Keys that change while a listener runs: by a schedule that a farm shares, or because the key file changed.
 //!
 //! ```
 //! # use firstflight::{Listener, credential::Scheme, keys::{self, Form, KeyFile}};
-//! /// The listener was made with the ring of `keys::current(&file)`.
+//! /// The listener was created with the ring of `keys::current(&file)`.
 //! fn keep_up(listener: &Listener, file: KeyFile) {
 //!     tokio::spawn(keys::follow_file(vec![listener.keys()], file));
 //! }
@@ -21,7 +21,7 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// How often the clock and the file are looked at.
+/// How often the clock and the file are checked.
 pub(crate) const EVERY: Duration = Duration::from_secs(1);
 
 /// Sets the keys of one listener. It keeps neither the listener nor the endpoint alive.
@@ -36,7 +36,7 @@ impl KeyHandle {
         Self { shared: Arc::downgrade(shared), id }
     }
 
-    /// As [`crate::Listener::set_keys`]; false also if the listener has gone.
+    /// Like [`crate::Listener::set_keys`]. Also returns false if the listener is gone.
     pub fn set(&self, keys: Arc<KeyRing>) -> bool {
         self.shared.upgrade().is_some_and(|shared| shared.lock().stack.set_keys(self.id, keys))
     }
@@ -46,16 +46,16 @@ impl KeyHandle {
     }
 }
 
-/// The keys of `source` by the system's clock, which is taken to be right within a second.
+/// The keys of `source` at the system's present time. The system's clock is assumed to be right within a second.
 ///
 /// # Errors
-/// When the clock is not good enough.
+/// When the clock is not accurate enough.
 pub fn current(source: &impl KeySource) -> Result<Current, ClockError> {
     source.keys_at(&wall_clock(Instant::ZERO))
 }
 
-/// Gives the listeners the keys of `source`, now and whenever they change, until all listeners have gone. A
-/// clock that is not good enough leaves the keys as they are, with one warning.
+/// Gives the keys of `source` to the listeners, now and whenever they change, until all listeners are gone. If the
+/// clock is not accurate enough, the keys stay unchanged and one warning is logged.
 ///
 /// ```
 /// # use firstflight::{Listener, credential::Schedule, keys};
@@ -70,8 +70,8 @@ pub async fn follow(listeners: Vec<KeyHandle>, source: impl KeySource) {
     }
 }
 
-/// [`follow`] for the keys of a file, which is read again every second. While it cannot be read or makes no
-/// sense, the keys stay as they are, with one warning.
+/// Like [`follow`], for the keys of a file, which is read every second. While it cannot be read or is invalid, the
+/// keys stay unchanged and one warning is logged.
 pub async fn follow_file(listeners: Vec<KeyHandle>, mut file: KeyFile) {
     let mut follower = Follower::new(listeners);
     let mut warning = Warning::new(KEYS_STAY);
@@ -89,7 +89,7 @@ pub async fn follow_file(listeners: Vec<KeyHandle>, mut file: KeyFile) {
     }
 }
 
-/// What was installed, and while which times of the wall clock it holds.
+/// The times of the wall clock for which the installed keys are valid.
 struct Follower {
     listeners: Vec<KeyHandle>,
     holds: Option<Range<u64>>,
@@ -101,15 +101,15 @@ impl Follower {
         Self { listeners, holds: None, warning: Warning::new(KEYS_STAY) }
     }
 
-    /// The source has other keys.
+    /// Forces the next `look` to install the source's keys.
     fn forget(&mut self) {
         self.holds = None;
     }
 
-    /// Installs the keys if they have changed; false once all listeners have gone.
+    /// Installs the keys if they have changed. Returns false once all listeners are gone.
     fn look(&mut self, source: &impl KeySource, clock: &Clock) -> bool {
         self.listeners.retain(KeyHandle::is_alive);
-        // A clock that was set back is outside of the times, too.
+        // If the clock was set back, its time is also outside of the range.
         if self.holds.as_ref().is_some_and(|times| times.contains(&clock.unix_ms)) {
             return !self.listeners.is_empty();
         }
@@ -128,10 +128,10 @@ impl Follower {
     }
 }
 
-/// Says the same thing once, until it was over.
+/// Logs a problem once, until it is over.
 #[derive(Debug)]
 pub(crate) struct Warning {
-    /// What follows from the problem.
+    /// The consequence of the problem.
     therefore: &'static str,
     said: Option<String>,
 }
@@ -154,7 +154,7 @@ impl Warning {
     }
 }
 
-/// What follows when no keys can be had.
+/// The consequence when no keys are available.
 const KEYS_STAY: &str = "the cookie keys stay as they are";
 
 #[cfg(test)]

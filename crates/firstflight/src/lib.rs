@@ -1,8 +1,8 @@
 //! Async sockets that open network connections in one round trip.
 //!
-//! An [`Endpoint`] joins a TCP engine in user space with a [`link::Link`]: a TUN device, or an
-//! emulated path in memory. Its connections can carry data in the SYN (TCP Fast Open, RFC 7413),
-//! and every one of them can tell what became of that: [`Stream::outcome`].
+//! An [`Endpoint`] runs a TCP engine in user space on a [`link::Link`]: a TUN device, UDP sockets, or an emulated
+//! path in memory. Its connections can carry data in the SYN (TCP Fast Open, RFC 7413). [`Stream::outcome`] says
+//! whether the server accepted that data, and if not, why.
 //!
 //! ```
 //! # #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
@@ -17,7 +17,7 @@
 //! let client = Endpoint::new(firstflight::config(vec!["10.0.0.1".parse().unwrap()])?, a);
 //! let server = Endpoint::new(firstflight::config(vec!["10.0.0.2".parse().unwrap()])?, b);
 //!
-//! // The server grants cookies and takes data in SYNs that carry one.
+//! // The server grants cookies and accepts data in SYNs that carry one.
 //! let keys = credential::KeyRing::new(credential::Scheme::Linux, firstflight::random_key()?);
 //! let pending = Arc::new(credential::PendingLimit::new(256));
 //! let mut listen = ListenConfig::new("10.0.0.2:80".parse().unwrap());
@@ -33,8 +33,8 @@
 //!     std::io::Result::Ok(())
 //! });
 //!
-//! // The first visit brings a cookie, the second one's request rides in the SYN. A copy of that SYN may
-//! // execute it twice, so the caller says that this does no harm.
+//! // The first visit gets a cookie. The second visit sends its request in the SYN. If the network duplicates that
+//! // SYN, the server may execute the request twice, so the caller declares that this is harmless.
 //! let ping = FirstFlight::safely_replayable(b"ping");
 //! let fast = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
 //! for expected in ["handshake", "accepted"] {
@@ -109,11 +109,11 @@ pub fn config(addresses: Vec<IpAddr>) -> io::Result<Config> {
     Ok(Config::new(addresses, secret))
 }
 
-/// The clock of certificates: monotonic, and running while the machine sleeps (`CLOCK_BOOTTIME`), so that a
-/// certificate ages in a laptop's bag, too. For [`ClientCertificate::new`](credential::asap::ClientCertificate).
+/// The clock of certificates. It is monotonic and also runs while the machine sleeps (`CLOCK_BOOTTIME`), so that a
+/// certificate ages during that time too. Use it for [`ClientCertificate::new`](credential::asap::ClientCertificate).
 ///
 /// # Errors
-/// When the kernel does not have it.
+/// When the kernel does not have this clock.
 pub fn certificate_clock() -> io::Result<wire::Instant> {
     Time::system().certificate_clock()
 }
@@ -155,8 +155,8 @@ pub fn random_key() -> io::Result<credential::CookieKey> {
 /// A fresh farm secret of 32 bytes from the operating system's random source.
 ///
 /// # Errors
-/// When the random source fails, or `id` is not one ([`credential::FarmSecret`]; then the caller is at fault
-/// and the kind [`io::ErrorKind::InvalidInput`]).
+/// When the random source fails. When `id` is not valid (see [`credential::FarmSecret`]), the kind is
+/// [`io::ErrorKind::InvalidInput`]; the caller is at fault.
 pub fn random_secret(id: &str) -> io::Result<credential::FarmSecret> {
     let mut bytes = Zeroizing::new([0; 32]);
     getrandom::fill(&mut *bytes).map_err(io::Error::other)?;

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// A listening socket. Dropped, it resets the connections that nobody accepted.
+/// A listening socket. Dropping it resets the connections that were not accepted.
 #[derive(Debug)]
 pub struct Listener {
     shared: Arc<Shared>,
@@ -25,7 +25,7 @@ impl Listener {
         Self { shared, id, local }
     }
 
-    /// The next connection. One whose first flight was accepted comes before its handshake is
+    /// Returns the next connection. A connection whose first flight was accepted is returned before its handshake is
     /// complete: see [`Stream::is_early`].
     ///
     /// # Errors
@@ -38,7 +38,7 @@ impl Listener {
     ///     loop {
     ///         let mut stream = listener.accept().await?;
     ///         if stream.is_early() {
-    ///             // Fine to answer; what must not run twice waits.
+    ///             // Answering now is fine. Work that must not run twice has to wait.
     ///             stream.handshake_confirmed().await?;
     ///         }
     ///         stream.write_all(b"hello").await?;
@@ -49,7 +49,7 @@ impl Listener {
         poll_fn(|cx| self.poll_accept(cx)).await
     }
 
-    /// [`Listener::accept`] as a poll.
+    /// Poll version of [`Listener::accept`].
     pub fn poll_accept(&self, cx: &Context<'_>) -> Poll<io::Result<Stream>> {
         let mut inner = self.shared.lock();
         if let Some(id) = inner.stack.accept(self.id) {
@@ -62,8 +62,8 @@ impl Listener {
         Poll::Pending
     }
 
-    /// Replaces its cookie keys from the next SYN on; first flights that were accepted are not concerned.
-    /// False if it listens without Fast Open.
+    /// Replaces the listener's cookie keys, starting with the next SYN. First flights that were already accepted are
+    /// not affected. Returns false if it listens without Fast Open.
     ///
     /// ```
     /// # use firstflight::{Listener, credential::{CookieKeys, Scheme}};
@@ -76,19 +76,19 @@ impl Listener {
         self.shared.lock().stack.set_keys(self.id, keys)
     }
 
-    /// A handle that sets its keys from elsewhere: for [`crate::keys::follow`].
+    /// A handle that sets the listener's keys. Give it to [`crate::keys::follow`].
     #[must_use]
     pub fn keys(&self) -> KeyHandle {
         KeyHandle::new(&self.shared, self.id)
     }
 
-    /// A handle that sets which verifiers it trusts: for [`crate::trust::follow`].
+    /// A handle that sets the verifiers that the listener trusts. Give it to [`crate::trust::follow`].
     #[must_use]
     pub fn trust(&self) -> TrustHandle {
         TrustHandle::new(&self.shared, self.id)
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.local

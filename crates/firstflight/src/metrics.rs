@@ -1,41 +1,41 @@
-//! An engine's counts for the recorder of the [`metrics`] crate (feature `metrics`).
+//! Publishes an engine's counters to the recorder of the [`metrics`] crate (feature `metrics`).
 //!
 //! | name | labels | what |
 //! |---|---|---|
-//! | `firstflight_first_flights_total` | `side`, `outcome`, `reason` | connections by what became of their first flight |
+//! | `firstflight_first_flights_total` | `side`, `outcome`, `reason` | connections by outcome of the first flight |
 //! | `firstflight_connections_opened_total` | `side` | connections begun |
 //! | `firstflight_handshakes_completed_total` | | handshakes completed, either side |
 //! | `firstflight_cookies_granted_total` | | Fast Open cookies granted in SYN-ACKs |
 //! | `firstflight_syn_cookies_sent_total` | | SYN cookies sent |
-//! | `firstflight_syn_cookies_returned_total` | | SYN cookies that came back right |
+//! | `firstflight_syn_cookies_returned_total` | | SYN cookies that were returned and valid |
 //! | `firstflight_resets_sent_total` | | RSTs for segments of no connection |
 //! | `firstflight_carrier_paths_checked_total` | | checks of another UDP port of a connection's client |
 //! | `firstflight_carrier_paths_moved_total` | | connections that moved to another UDP port of their client, or back |
-//! | `firstflight_packets_total` | `direction` | packets given in (reassembled packets included) and given out |
-//! | `firstflight_fragments_total` | | fragments among the packets given in |
+//! | `firstflight_packets_total` | `direction` | packets received (reassembled packets included) and sent |
+//! | `firstflight_fragments_total` | | fragments among the received packets |
 //! | `firstflight_packets_reassembled_total` | | packets reassembled from fragments |
-//! | `firstflight_reassemblies_abandoned_total` | `reason` | packets given up before all their fragments arrived |
+//! | `firstflight_reassemblies_abandoned_total` | `reason` | packets abandoned before all their fragments arrived |
 //! | `firstflight_packets_dropped_total` | | packets that never reached a connection |
 //! | `firstflight_segments_dropped_total` | | segments dropped by their connection |
 //! | `firstflight_clients_limited_total` | | connections reset because their client had reached its limit |
 //! | `firstflight_stuck_reset_total` | | connections reset to free memory, because their peers accepted nothing |
-//! | `firstflight_time_waits_evicted_total` | | TIME-WAIT records that made way before their time |
+//! | `firstflight_time_waits_evicted_total` | | TIME-WAIT records removed early to make space |
 //! | `firstflight_connections` | | gauge: connections, TIME-WAIT not counted |
 //! | `firstflight_time_waits` | | gauge: connections in TIME-WAIT |
 //! | `firstflight_buffer_bytes` | | gauge: bytes that send and receive buffers hold |
-//! | `firstflight_fragment_bytes` | | gauge: bytes of packets of which fragments are missing |
+//! | `firstflight_fragment_bytes` | | gauge: bytes of packets with missing fragments |
 //! | `firstflight_syn_queue` | | gauge: handshakes under way at listeners |
 //! | `firstflight_accept_queue` | | gauge: connections that wait to be accepted |
 //! | `firstflight_parked_first_flights` | | gauge: first flights that wait for a verdict |
-//! | `firstflight_pending_first_flights` | | gauge: accepted ones that wait for their client's ACK |
-//! | `firstflight_pending_first_flights_limit` | | gauge: how many may |
-//! | `firstflight_quarantined_places` | | gauge: places of first flights that were reset |
+//! | `firstflight_pending_first_flights` | | gauge: accepted first flights that wait for their client's ACK |
+//! | `firstflight_pending_first_flights_limit` | | gauge: how many first flights may wait for their client's ACK |
+//! | `firstflight_quarantined_places` | | gauge: places of first flights that were reset, kept for a while |
 //!
-//! `side` is `client` or `server`; `direction` is `in` or `out`; the `reason` of an abandoned reassembly is `timeout`
-//! or `memory`. Of first flights, `outcome` and `reason` are the labels of [`Outcome::as_str`] and
+//! `side` is `client` or `server`. `direction` is `in` or `out`. The `reason` of an abandoned reassembly is `timeout`
+//! or `memory`. For first flights, `outcome` and `reason` are the labels of [`Outcome::as_str`] and
 //! [`Reason::as_str`](firstflight_credential::Reason::as_str), as in
-//! `firstflight_first_flights_total{side="server",outcome="accepted",reason=""}`. A reason has a series once it
-//! occurred; `accepted` always has one.
+//! `firstflight_first_flights_total{side="server",outcome="accepted",reason=""}`. A reason has a series after it
+//! first occurred; `accepted` always has one.
 
 use crate::{Counters, Endpoint, Gauges, Outcomes};
 use firstflight_credential::Outcome;
@@ -43,8 +43,8 @@ use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 
 const FIRST_FLIGHTS: &str = "firstflight_first_flights_total";
 
-/// Publishes one engine's counts. Several publishers add up, so that an application with many engines has
-/// one set of series.
+/// Publishes one engine's counters. The values of several publishers add up, so that an application with many engines
+/// has one set of series.
 ///
 /// ```
 /// # use firstflight::{Endpoint, metrics::Publisher};
@@ -64,14 +64,14 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// A publisher for `endpoint`; nothing is published yet.
+    /// A publisher for `endpoint`. It has not published anything yet.
     #[must_use]
     pub fn new(endpoint: Endpoint) -> Self {
         Self { endpoint, counters: Counters::default(), gauges: Gauges::default() }
     }
 
-    /// Tells the recorder of the [`metrics`] crate what has changed since the last call: call it before
-    /// the recorder is read, or now and then.
+    /// Gives the recorder of the [`metrics`] crate the changes since the last call. Call it before the recorder is
+    /// read, or periodically.
     pub fn publish(&mut self) {
         let (counters, gauges) = (self.endpoint.counters(), self.endpoint.gauges());
         publish_outcomes("client", &self.counters.client, &counters.client);
@@ -91,7 +91,7 @@ impl Publisher {
     }
 }
 
-/// Its engine holds nothing any more, as far as the recorder is concerned.
+/// Sets this publisher's share of the gauges back to zero in the recorder.
 impl Drop for Publisher {
     fn drop(&mut self) {
         for (name, value, _) in levels(&self.gauges) {
@@ -110,7 +110,7 @@ fn publish_outcomes(side: &'static str, old: &Outcomes, new: &Outcomes) {
     }
 }
 
-/// A counter other than that of the outcomes.
+/// A counter other than those of the outcomes.
 struct Count {
     name: &'static str,
     label: Option<(&'static str, &'static str)>,
@@ -187,7 +187,7 @@ fn counts(counters: &Counters) -> [Count; 20] {
 
 /// Name, level, meaning.
 fn levels(gauges: &Gauges) -> [(&'static str, f64, &'static str); 10] {
-    // Exact below 2⁵³.
+    // The conversion is exact below 2⁵³.
     let size = |level: usize| level as f64;
     [
         ("firstflight_connections", size(gauges.connections), "Connections, TIME-WAIT not counted"),
@@ -219,7 +219,7 @@ fn levels(gauges: &Gauges) -> [(&'static str, f64, &'static str); 10] {
     ]
 }
 
-/// Tells the recorder of the [`metrics`] crate what the names mean. Once is enough.
+/// Describes the series to the recorder of the [`metrics`] crate. Call it once.
 pub fn describe() {
     let says = "Connections by what became of their first flight, and why it was not accepted";
     describe_counter!(FIRST_FLIGHTS, Unit::Count, says);

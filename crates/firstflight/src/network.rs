@@ -1,4 +1,4 @@
-//! Which local network this host is on, without asking anybody beyond its gateway.
+//! Identifies the local network of this host. Sends nothing beyond the gateway.
 
 use firstflight_credential::NetworkId;
 use sha2::{Digest, Sha256};
@@ -6,26 +6,28 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV6, UdpSocket};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Route flags: up, and by a gateway (Linux, `include/uapi/linux/route.h`).
+/// Route flags RTF_UP and RTF_GATEWAY (Linux, `include/uapi/linux/route.h`).
 const UP_BY_GATEWAY: u32 = 3;
-/// How long the gateway's answer to ARP is waited for. In a local network it takes some milliseconds, in a wireless one
-/// that saves power up to a beacon's interval, 0.1 s.
+/// How long to wait for the gateway's answer to ARP. In a local network it takes some milliseconds. In a wireless
+/// network that saves power it takes up to a beacon interval, 0.1 s.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// How often the kernel's table is read meanwhile.
+/// How often the kernel's table is read while waiting.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
-/// The port for what nobody reads (RFC 863).
+/// The discard port, whose data is ignored (RFC 863).
 const DISCARD: u16 = 9;
 
-/// An id for the network of the default route, from the kind of its interface and the gateway's link-layer
-/// address: another network has another gateway, even where its addresses are the same. The default route of IPv4 counts,
-/// without one that of IPv6. Linux; `None` where it cannot be known, such as without a gateway.
+/// An id for the network of the default route, derived from the kind of its interface and the gateway's link-layer
+/// address. Another network has another gateway, even if it uses the same IP addresses. The IPv4 default route is
+/// used; without one, the IPv6 default route. Linux only. Returns `None` when the id cannot be determined, for
+/// example without a gateway.
 ///
-/// Right after this host has joined a network it may not have spoken to the gateway yet. Then one empty UDP datagram goes
-/// to the gateway's discard port, so that the kernel finds its link-layer address (ARP, RFC 4861), and this waits until it
-/// is found, for 200 ms at most. A thread of a runtime should not be kept waiting: call it by
-/// [`spawn_blocking`](tokio::task::spawn_blocking) there. Where the address is known, nothing is sent and nothing waits.
+/// Right after this host has joined a network, it may not have spoken to the gateway yet. Then this function sends
+/// one empty UDP datagram to the gateway's discard port, so that the kernel resolves its link-layer address (ARP, RFC
+/// 4861), and blocks until the address is known, for at most 200 ms. In an async runtime, call it through
+/// [`spawn_blocking`](tokio::task::spawn_blocking). If the address is already known, it sends nothing and does not
+/// block.
 ///
-/// The id means nothing elsewhere, but who knows a gateway can compute it: it is not a secret and not
+/// The id has no meaning outside this host. Anyone who knows the gateway can compute it, so it is neither secret nor
 /// anonymous.
 #[must_use]
 pub fn network_id() -> Option<NetworkId> {
@@ -56,7 +58,8 @@ fn gateway() -> Option<(String, IpAddr)> {
     Some((interface, gateway.into()))
 }
 
-/// Has the kernel find the gateway's link-layer address on the interface with this number, and gives it when `known` does.
+/// Makes the kernel resolve the gateway's link-layer address on the interface with this index. Returns the address
+/// once `known` returns it.
 fn when_resolved(gateway: IpAddr, index: u32, known: impl Fn() -> Option<String>) -> Option<String> {
     let began = Instant::now();
     let sent = match gateway {
@@ -79,7 +82,7 @@ fn when_resolved(gateway: IpAddr, index: u32, known: impl Fn() -> Option<String>
     }
 }
 
-/// The id of a network behind an interface of this kind and a gateway with this address.
+/// Derives the id of a network from the kind of its interface and the gateway's link-layer address.
 fn derive(kind: &str, gateway: &str) -> NetworkId {
     let text = format!("firstflight network\n{kind}\n{gateway}\n");
     let hash = Sha256::digest(text.as_bytes());
@@ -96,7 +99,7 @@ fn default_route(table: &str) -> Option<(String, Ipv4Addr)> {
         let number = |text| u32::from_str_radix(text, 16).ok();
         let default = number(destination)? == 0 && number(mask)? == 0;
         let usable = default && number(flags)? & UP_BY_GATEWAY == UP_BY_GATEWAY;
-        // The kernel prints the bytes in its own order.
+        // The kernel prints these bytes in its native byte order.
         let gateway = Ipv4Addr::from(number(gateway)?.to_ne_bytes());
         let metric: u32 = metric.parse().ok()?;
         usable.then(|| (metric, interface.to_owned(), gateway))
@@ -105,7 +108,7 @@ fn default_route(table: &str) -> Option<(String, Ipv4Addr)> {
     Some((best.1, best.2))
 }
 
-/// The same in `/proc/net/ipv6_route`.
+/// Like `default_route`, for `/proc/net/ipv6_route`.
 fn default_route_v6(table: &str) -> Option<(String, Ipv6Addr)> {
     let route = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
@@ -122,7 +125,7 @@ fn default_route_v6(table: &str) -> Option<(String, Ipv6Addr)> {
     Some((best.1, best.2))
 }
 
-/// The link-layer address of a gateway on the interface with this number, written as in `/proc/net/arp`.
+/// The link-layer address of a gateway on the interface with this index, in the format of `/proc/net/arp`.
 fn link_address_v6(index: u32, gateway: IpAddr) -> Option<String> {
     #[cfg(target_os = "linux")]
     {

@@ -16,18 +16,18 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 
-/// RFC 8305 §5: the recommended delay, and the least one.
+/// RFC 8305 §5: the recommended and the minimum delay between two attempts.
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 const MIN_ATTEMPT_DELAY: Duration = Duration::from_millis(10);
 
 /// Settings of [`Endpoint::connect_any`].
 #[derive(Debug, Clone)]
 pub struct ConnectAnyConfig {
-    /// Settings of the attempts; only the first one does Fast Open. A local address counts for the attempts
-    /// of its family, and so does a certificate.
+    /// Settings of the attempts. Only the first attempt uses Fast Open. A local address and a certificate are used
+    /// only for addresses of their own family.
     pub connect: ConnectConfig,
-    /// How long an attempt is waited for before the next one begins beside it: 250 ms, less than 10 ms
-    /// counts as 10 ms (RFC 8305 §5).
+    /// How long an attempt may take before the next one starts in parallel. The default is 250 ms; values below 10 ms
+    /// count as 10 ms (RFC 8305 §5).
     pub attempt_delay: Duration,
 }
 
@@ -37,12 +37,12 @@ impl Default for ConnectAnyConfig {
     }
 }
 
-/// An attempt that led to nothing.
+/// An attempt that failed.
 #[derive(Debug)]
 pub struct FailedAttempt {
-    /// Where to.
+    /// The address that it connected to.
     pub remote: SocketAddr,
-    /// What became of its first flight; with [`Reason::Unknown`] the server may have executed the data.
+    /// The outcome of its first flight. With [`Reason::Unknown`] the server may have executed the data.
     pub outcome: Outcome,
     /// Why it failed.
     pub error: io::Error,
@@ -51,7 +51,7 @@ pub struct FailedAttempt {
 /// Why there is no connection to any of the addresses.
 #[derive(Debug)]
 pub struct ConnectAnyError {
-    /// All attempts, in the order in which they failed; none if no address was given.
+    /// All attempts, in the order in which they failed. Empty if no address was given.
     pub attempts: Vec<FailedAttempt>,
 }
 
@@ -68,10 +68,10 @@ impl fmt::Display for ConnectAnyError {
     }
 }
 
-// Its text has the errors of all attempts, so none of them is its source.
+// The text contains the errors of all attempts, so `source` returns none of them.
 impl std::error::Error for ConnectAnyError {}
 
-/// Of the kind of the first failure.
+/// The kind is that of the first failure.
 impl From<ConnectAnyError> for io::Error {
     fn from(error: ConnectAnyError) -> Self {
         let kind = error.attempts.first().map_or(io::ErrorKind::InvalidInput, |first| first.error.kind());
@@ -80,25 +80,25 @@ impl From<ConnectAnyError> for io::Error {
 }
 
 impl Endpoint {
-    /// Connects to whichever of `addresses` answers first, and sends `first` there (Happy Eyeballs,
-    /// RFC 8305). The addresses are the caller's, best one first; they are tried alternating between the
-    /// families, the next one as soon as one fails or [`ConnectAnyConfig::attempt_delay`] has passed. An address that
-    /// failed, or lost to a later one, is tried after the others for ten minutes on that network (RFC 8305 §4). So a
-    /// dead first address costs its delay once, and then the data goes to an address that works. The first connection
-    /// whose handshake completes wins, the others are aborted: a peer that answers one of them gets a RST.
-    /// [`Stream::peer_addr`] is the winner's address.
+    /// Connects to the first of `addresses` that answers, and sends `first` there (Happy Eyeballs, RFC 8305).
     ///
-    /// **Which connection gets the data.** Data that is [`FirstFlight::at_most_once`] is sent on the winner
-    /// after its handshake, and nowhere else: no attempt can have delivered it before. Data that is
-    /// [`FirstFlight::safely_replayable`] rides in the SYN of the *first* attempt, if Fast Open is asked for
-    /// and a cookie known; all other attempts are ordinary handshakes without data ([`Reason::NotFirstAddress`]; the
-    /// paper's SYN with data must not be multiplied). If another one wins while the first is unanswered, the first
-    /// one's server may have executed the data, and it is sent again on the winner, as the caller has said it may be;
-    /// [`Stream::outcome`] is then `Handshake(Unknown)`. If the first one is complete at the moment of the
-    /// decision, it wins.
+    /// The caller gives the addresses with the best one first. The attempts alternate between the address families.
+    /// The next attempt starts when one fails or when [`ConnectAnyConfig::attempt_delay`] has passed. An address that
+    /// failed, or that lost to a later one, is tried after the others for ten minutes on that network (RFC 8305 §4).
+    /// So an unreachable first address costs its delay once; after that, the data goes to an address that works. The
+    /// first connection whose handshake completes wins. The other attempts are aborted; a peer that answers one of
+    /// them gets a RST. [`Stream::peer_addr`] is the winner's address.
+    ///
+    /// **Which connection gets the data.** Data that is [`FirstFlight::at_most_once`] is sent only on the winner,
+    /// after its handshake. Data that is [`FirstFlight::safely_replayable`] rides in the SYN of the *first* attempt,
+    /// if Fast Open is requested and a cookie is known. All other attempts are ordinary handshakes without data
+    /// ([`Reason::NotFirstAddress`]), because the paper's SYN with data must not be multiplied. If another attempt
+    /// wins before the first server has answered, the first server may have executed the data. The data is then sent
+    /// again on the winner, which the caller has allowed, and [`Stream::outcome`] is `Handshake(Unknown)`. If the
+    /// first attempt is also complete when the winner is chosen, the first attempt wins.
     ///
     /// # Errors
-    /// When every attempt has failed: all of their errors. Dropping the future aborts the attempts.
+    /// When every attempt has failed; the error contains all their errors. Dropping the future aborts the attempts.
     ///
     /// ```
     /// # use firstflight::{ConnectAnyConfig, Endpoint, FirstFlight, Stream};
@@ -135,7 +135,7 @@ impl Endpoint {
                 race.remember(winner.attempt.remote, &config.connect);
                 match winner.deliver(&self.shared, first).await {
                     Ok(stream) => return Ok(stream),
-                    // The data is on its way there: no other address may get it.
+                    // The data may already be on its way to this address, so no other address may get it.
                     Err(failed) => {
                         race.failed.push(failed);
                         break;
@@ -147,15 +147,15 @@ impl Endpoint {
     }
 }
 
-/// Attempts at several addresses. Dropped, it aborts those under way.
+/// Attempts at several addresses. Dropping it aborts those that are under way.
 struct Race<'a> {
     shared: &'a Arc<Shared>,
     first: FirstFlight<'a>,
-    /// An attempt was begun.
+    /// Whether an attempt was started.
     begun: bool,
     running: Vec<Attempt>,
     failed: Vec<FailedAttempt>,
-    /// Addresses to which attempts were begun, in this order.
+    /// Addresses to which attempts were started, in this order.
     tried: Vec<SocketAddr>,
 }
 
@@ -163,11 +163,11 @@ struct Race<'a> {
 struct Attempt {
     remote: SocketAddr,
     id: ConnId,
-    /// It is the one that was given the data, and this much of it was taken.
+    /// If this attempt was given the data: how many bytes of it were taken.
     given: Option<usize>,
 }
 
-/// What happened.
+/// The result of a turn.
 enum Turn {
     Won(Winner),
     /// At least one attempt has failed.
@@ -177,7 +177,7 @@ enum Turn {
 /// The attempt that won.
 struct Winner {
     attempt: Attempt,
-    /// What became of the data in another attempt's SYN, if there was any.
+    /// The outcome of the data in another attempt's SYN, if there was any.
     elsewhere: Option<Outcome>,
 }
 
@@ -186,7 +186,7 @@ impl<'a> Race<'a> {
         Self { shared, first, begun: false, running: Vec::new(), failed: Vec::new(), tried: Vec::new() }
     }
 
-    /// The order of attempts. Addresses that lost lately come last.
+    /// The order of attempts. Addresses that lost recently come last.
     fn order(&self, addresses: &[SocketAddr], config: &ConnectConfig) -> Vec<SocketAddr> {
         let inner = self.shared.lock();
         let (network, now) = (inner.stack.config().network, inner.now());
@@ -205,12 +205,12 @@ impl<'a> Race<'a> {
         inner.history.won(&Way::new(network, winner, config));
     }
 
-    /// Begins an attempt; the first one that begins gets the data, if it may ride.
+    /// Starts an attempt. The first attempt that starts gets the data, if it may ride in the SYN.
     fn begin(&mut self, remote: SocketAddr, config: &ConnectConfig) {
         let local = config.local.filter(|local| local.is_ipv4() == remote.is_ipv4());
         let wanted = config.fast_open || config.asap.is_some();
         let first = wanted && !self.begun;
-        // No server of the other family sees the certified address.
+        // A server of the other family does not see the address that is certified.
         let fits = |asap: &Certified| asap.certificate.address().is_ipv4() == remote.is_ipv4();
         let asap = config.asap.clone().filter(|asap| first && fits(asap));
         let held_back = match config.held_back {
@@ -239,8 +239,8 @@ impl<'a> Race<'a> {
         }
     }
 
-    /// Looks who has won or failed. A decision, and the end of the losers, happen under one lock: nothing can
-    /// arrive in between that would send the data a second time.
+    /// Checks whether an attempt has won or failed. The decision and the abort of the losers happen under one lock,
+    /// so that no packet that arrives in between can send the data a second time.
     fn poll(&mut self, cx: &Context<'_>) -> Poll<Turn> {
         let mut inner = self.shared.lock();
         let confirmed = |attempt: &Attempt| inner.stack.info(attempt.id).is_some_and(|info| info.confirmed);
@@ -249,7 +249,7 @@ impl<'a> Race<'a> {
             let unclear =
                 self.failed.iter().map(|failed| failed.outcome).find(|outcome| is_unclear(*outcome));
             let aborted = self.running.drain(..).map(|loser| (loser.given, abandon(&mut inner, loser.id)));
-            // Collected first: every loser has to be aborted.
+            // Collect first, so that every loser is aborted.
             let aborted: Vec<_> = aborted.collect();
             let given = aborted.into_iter().find(|(given, outcome)| given.is_some() && is_unclear(*outcome));
             let elsewhere = given.map(|(_, outcome)| outcome).or(unclear);
@@ -268,7 +268,7 @@ impl<'a> Race<'a> {
                 }
             };
             let outcome = abandon(&mut inner, attempt.id);
-            // Where no data was given, none was executed.
+            // An attempt without data cannot have caused an execution.
             let outcome = if attempt.given.is_some() { outcome } else { Outcome::Undecided };
             failed.push(FailedAttempt { remote: attempt.remote, outcome, error });
             false
@@ -286,7 +286,7 @@ impl Drop for Race<'_> {
     }
 }
 
-/// Aborts an attempt and lets go of it; what became of its first flight.
+/// Aborts and releases an attempt. Returns the outcome of its first flight.
 fn abandon(inner: &mut Inner, id: ConnId) -> Outcome {
     let now = inner.now();
     inner.stack.abort(id, now);
@@ -302,7 +302,7 @@ fn is_unclear(outcome: Outcome) -> bool {
 }
 
 impl Winner {
-    /// The stream, with the data on its way.
+    /// Sends the rest of the data and returns the stream.
     async fn deliver(self, shared: &Arc<Shared>, first: FirstFlight<'_>) -> Result<Stream, FailedAttempt> {
         let Attempt { remote, id, given } = self.attempt;
         let mut stream = Stream::opened(shared, id, remote, self.elsewhere);
@@ -314,8 +314,8 @@ impl Winner {
     }
 }
 
-/// RFC 8305 §4: alternating between the families, beginning with that of the first address; the order
-/// within a family stays. What is there twice counts once.
+/// RFC 8305 §4: alternates between the families, starting with the family of the first address. The order within a
+/// family is kept. Duplicates are removed.
 fn interleave(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let leading_v4 = addresses.first().is_some_and(SocketAddr::is_ipv4);
     let (mut leading, mut other) = (Vec::new(), Vec::new());

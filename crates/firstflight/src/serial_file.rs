@@ -1,10 +1,9 @@
-//! The state of one-time cookies that must outlive the process: their keys, and a mark that no serial has
-//! reached.
+//! The state of one-time cookies that must outlive the process: their keys, and a mark that no serial has reached.
 //!
-//! The bits that say which cookies were used are lost with the process. So no serial may be given out twice,
-//! and the file is always ahead of the serials: written and synced before they are given out. What is more,
-//! no start lies below a count taken from the clock, so that a file that was lost, or brought back from a
-//! backup, gives out old serials only if the clock was set back as well.
+//! The bits that say which cookies were used are lost when the process ends. So no serial may be issued twice, and
+//! the mark in the file is always ahead of the serials: it is written and synced before they are issued. In addition,
+//! no process starts below a count derived from the clock. So a file that was lost or restored from a backup repeats
+//! serials only if the clock was set back as well.
 
 use crate::credential::{OneTimeKeys, SerialTable};
 use firstflight_files::{LockError, OpenMode, ReadError};
@@ -18,13 +17,14 @@ use zeroize::Zeroizing;
 
 /// First line of the file.
 const TITLE: &str = "firstflight one-time cookies, version 1";
-/// Longest file: a longer one is something else.
+/// Longest file, bytes. A longer file is something else.
 const LONGEST: usize = 4096;
-/// Serials between two writes, some two thirds of a million a second at most.
+/// Serials that one write reserves. The next write happens when at most half of them are left, so about two thirds of
+/// a million serials per second can be issued.
 const RESERVE: u64 = 1 << 17;
-/// How often the reserve is looked at.
+/// How often the reserve is checked.
 const EVERY: Duration = Duration::from_millis(100);
-/// Serials a millisecond that are never overtaken by the clock; 48 bits of them last until the year 2109.
+/// Serials per millisecond for the count derived from the clock. 48 bits of them last until the year 2109.
 const PER_MS: u64 = 64;
 
 /// Why the state cannot be used.
@@ -35,7 +35,7 @@ pub enum SerialFileError {
     Io(io::Error),
     /// Other users can read the keys.
     Readable(u32),
-    /// It is no such file, or a part of it is missing.
+    /// It is not such a file, or a part of it is missing.
     Damaged,
     /// It belongs to another issuer.
     Issuer(u16),
@@ -65,22 +65,23 @@ impl From<io::Error> for SerialFileError {
     }
 }
 
-/// An open state file, this process' own.
+/// An open state file that this process owns.
 pub struct SerialFile {
     path: PathBuf,
     keys: Zeroizing<[u8; 32]>,
     issuer: u16,
     mark: u64,
-    /// Held as long as this is; of a file beside it, because writing replaces the file itself.
+    /// Held as long as this value exists. The lock is on a second file, because writing replaces the state file
+    /// itself.
     _lock: File,
 }
 
 impl SerialFile {
-    /// Opens the file of `issuer`, or creates it. The keys are `shared` by a farm, or the file's own: fresh
-    /// ones if it is new. Reads and writes: not for a task.
+    /// Opens the file of `issuer`, or creates it. A farm gives its `shared` keys; otherwise the file's own keys are
+    /// used, which are fresh if the file is new. This blocks on file I/O, so do not call it from a task.
     ///
     /// # Errors
-    /// When it is not usable; see [`SerialFileError`].
+    /// When the file is not usable; see [`SerialFileError`].
     pub fn open(path: &Path, issuer: u16, shared: Option<&[u8; 32]>) -> Result<Self, SerialFileError> {
         let lock = firstflight_files::lock(path).map_err(|error| match error {
             LockError::Held => SerialFileError::Locked,
@@ -97,7 +98,7 @@ impl SerialFile {
         };
         let keys = shared.map_or(keys, |shared| Zeroizing::new(*shared));
         let mut file = Self { path: path.to_owned(), keys, issuer, mark, _lock: lock };
-        // Whether it can be written shows now.
+        // Write now, to find out whether the file can be written.
         file.write(file.mark.max(from_clock()))?;
         Ok(file)
     }
@@ -108,8 +109,8 @@ impl SerialFile {
         OneTimeKeys::from_bytes(*self.keys)
     }
 
-    /// The serials, with a window of `capacity`; a task of the current runtime keeps the file ahead of them
-    /// for as long as they are used.
+    /// The serials, with a window of `capacity`. A task of the current runtime keeps the file ahead of them as long
+    /// as they are in use.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -127,7 +128,7 @@ impl SerialFile {
         Ok(table)
     }
 
-    /// Replaces the file as a whole, and returns when it is on the disk.
+    /// Replaces the whole file, and returns when it is on the disk.
     fn write(&mut self, mark: u64) -> io::Result<()> {
         let hex: Zeroizing<String> =
             Zeroizing::new(self.keys.iter().map(|byte| format!("{byte:02x}")).collect());
@@ -138,7 +139,7 @@ impl SerialFile {
     }
 }
 
-/// Extends the mark until nobody has the table any more.
+/// Extends the mark until the table is no longer in use.
 async fn keep_ahead(mut file: SerialFile, table: Weak<SerialTable>) {
     let mut failing = false;
     loop {
@@ -168,7 +169,7 @@ async fn keep_ahead(mut file: SerialFile, table: Weak<SerialTable>) {
     }
 }
 
-/// What a file says.
+/// The content of a file.
 struct State {
     keys: Zeroizing<[u8; 32]>,
     issuer: u16,
@@ -188,7 +189,7 @@ fn read(path: &Path) -> Result<Option<State>, SerialFileError> {
 }
 
 fn parse(text: &str) -> Option<State> {
-    // Without its last line break it is not whole, and its mark may lack digits.
+    // Without its last line break the file is incomplete, and its mark may lack digits.
     let mut lines = text.strip_suffix('\n')?.lines();
     if lines.next()? != TITLE {
         return None;
@@ -200,7 +201,7 @@ fn parse(text: &str) -> Option<State> {
     lines.next().is_none().then_some(State { keys, issuer, mark })
 }
 
-/// `N` bytes of hexadecimal digits, as in a file of keys.
+/// Decodes `N` bytes of hexadecimal digits, as in a key file.
 #[must_use]
 pub fn bytes<const N: usize>(hex: &str) -> Option<Zeroizing<[u8; N]>> {
     let mut bytes = Zeroizing::new([0; N]);
@@ -213,7 +214,7 @@ pub fn bytes<const N: usize>(hex: &str) -> Option<Zeroizing<[u8; N]>> {
     Some(bytes)
 }
 
-/// More than anything given out before, if the clock was not set back.
+/// A serial above all that were issued before, unless the clock was set back.
 fn from_clock() -> u64 {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     (unix.as_millis() as u64).saturating_mul(PER_MS).min((1 << 48) - 1)

@@ -1,4 +1,4 @@
-//! What the driver and the sockets share: the stack, and who waits for what.
+//! State shared by the driver and the sockets: the stack, and the tasks that wait for it.
 
 use crate::cache::{CredentialCache, Keeper, Snapshot};
 use crate::history::History;
@@ -27,18 +27,18 @@ struct Waiting {
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub stack: Stack,
-    /// Questions to the shared store.
+    /// Counters of the questions to the shared store.
     pub store: StoreCounters,
-    /// There is one to ask.
+    /// Whether there is a shared store.
     pub has_store: bool,
     waiting: HashMap<ConnId, Waiting>,
     accepting: HashMap<ListenerId, Vec<Waker>>,
     idle: Vec<Waker>,
     /// The driver's waker.
     pub driver: Option<Waker>,
-    /// The driver is to stop.
+    /// The driver should stop.
     pub stopping: bool,
-    /// The driver has stopped; why, if by an error of the link.
+    /// Set when the driver has stopped; contains the kind of the link's error, if one was the cause.
     pub stopped: Option<Option<io::ErrorKind>>,
     pub time: Time,
     /// Saves the client's memory of servers.
@@ -49,8 +49,8 @@ pub(crate) struct Inner {
     any_address: [bool; 2],
 }
 
-/// Where monotonic time begins: far enough from its origin that what a cache file remembers has its place
-/// before the endpoint began.
+/// Where monotonic time begins. It is far from zero, so that events from before the start, read from a cache file,
+/// can be expressed.
 pub(crate) const BEGINNING: Instant = Instant::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// What a task waits for.
@@ -67,7 +67,7 @@ impl Inner {
         self.time.now()
     }
 
-    /// Both clocks.
+    /// The monotonic and the wall clock.
     fn clock(&self) -> Clock {
         clock_of(&self.time, self.now())
     }
@@ -77,18 +77,18 @@ impl Inner {
         self.stack.handle_clock(self.clock());
     }
 
-    /// Takes over what `cache` holds and keeps its file up to date from now on.
+    /// Loads what `cache` holds and keeps its file up to date.
     pub fn keep(&mut self, cache: CredentialCache) {
         let clock = self.clock();
         self.keeper = Some(Keeper::load(cache, &mut self.stack, &clock));
     }
 
-    /// When the cache file wants to be written.
+    /// When the cache file should be written next.
     pub fn save_due(&self) -> Option<Instant> {
         self.keeper.as_ref()?.due(&self.stack)
     }
 
-    /// What is to be written into the cache file, if anything.
+    /// What should be written to the cache file, if anything.
     pub fn save(&mut self) -> Option<Snapshot> {
         let clock = self.clock();
         self.keeper.as_mut()?.snapshot(&self.stack, &clock)
@@ -104,7 +104,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Lets the driver run: something is to be sent or a timer changed.
+    /// Wakes the driver, because something should be sent or a timer changed.
     pub fn kick(&mut self) {
         if let Some(waker) = self.driver.take() {
             waker.wake();
@@ -125,7 +125,7 @@ impl Inner {
         }
     }
 
-    /// Remembers who waits.
+    /// Registers a task that waits.
     pub fn wait(&mut self, id: ConnId, interest: Interest, cx: &Context<'_>) {
         let waiting = self.waiting.entry(id).or_default();
         match interest {
@@ -139,7 +139,7 @@ impl Inner {
         }
     }
 
-    /// Remembers who waits for a connection of a listener.
+    /// Registers a task that waits for a connection of a listener.
     pub fn wait_accept(&mut self, id: ListenerId, cx: &Context<'_>) {
         let list = self.accepting.entry(id).or_default();
         if !list.iter().any(|w| w.will_wake(cx.waker())) {
@@ -147,17 +147,17 @@ impl Inner {
         }
     }
 
-    /// Remembers who waits for the last connection to go.
+    /// Registers a task that waits until no connection is left.
     pub fn wait_idle(&mut self, cx: &Context<'_>) {
         self.idle.push(cx.waker().clone());
     }
 
-    /// Nobody waits for it any more.
+    /// Removes the tasks that wait for this connection.
     pub fn forget(&mut self, id: ConnId) {
         self.waiting.remove(&id);
     }
 
-    /// Wakes whom the stack's events concern.
+    /// Wakes the tasks that wait for the stack's events.
     pub fn dispatch(&mut self) {
         while let Some(event) = self.stack.poll_event() {
             match event {
@@ -192,7 +192,7 @@ impl Inner {
         }
     }
 
-    /// The driver is gone: everybody learns it.
+    /// Records that the driver has stopped, and wakes all tasks.
     pub fn stop(&mut self, error: Option<io::ErrorKind>) {
         self.stopped = Some(error);
         let waiting = self.waiting.drain().map(|(_, w)| w);
@@ -203,7 +203,7 @@ impl Inner {
         self.idle.drain(..).for_each(Waker::wake);
     }
 
-    /// The error of every call after the driver has stopped.
+    /// Returns an error once the driver has stopped.
     pub fn check(&self) -> io::Result<()> {
         match self.stopped {
             None => Ok(()),
@@ -214,7 +214,7 @@ impl Inner {
     }
 }
 
-/// The wall clock now. Its error is not known here; a host with NTP is within 1 s.
+/// The wall clock now. Its error is unknown; with NTP it is within 1 s.
 pub(crate) fn wall_clock(mono: Instant) -> Clock {
     clock_of(&Time::system(), mono)
 }
@@ -266,7 +266,7 @@ impl Shared {
     }
 }
 
-/// A stack's error as an I/O error.
+/// Converts a stack error to an I/O error.
 pub(crate) fn io_error(error: IoError) -> io::Error {
     let kind = match error {
         IoError::SendClosed => io::ErrorKind::BrokenPipe,

@@ -1,4 +1,4 @@
-//! Streams.
+//! TCP streams.
 
 use crate::shared::{Inner, Interest, Shared, io_error};
 use crate::time::Time;
@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Where a stream stands.
+/// The phase of a stream.
 #[derive(Debug)]
 enum Phase {
-    /// Nothing was sent: the first write connects.
+    /// Nothing was sent yet; the first write connects.
     Lazy(Box<Lazy>),
     Open(ConnId),
 }
@@ -28,7 +28,7 @@ struct Lazy {
     wishes: Mutex<Wishes>,
 }
 
-/// Settings that the application made before the stream has a connection.
+/// Settings that the application made before the stream had a connection.
 #[derive(Debug, Default)]
 struct Wishes {
     nodelay: Option<bool>,
@@ -42,7 +42,7 @@ impl Lazy {
         self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Connects, with as much of `bytes` in the SYN as may ride. Returns how many bytes were taken.
+    /// Connects, with as much of `bytes` in the SYN as allowed. Returns how many bytes were taken.
     fn connect(&self, inner: &mut Inner, remote: SocketAddr, bytes: &[u8]) -> io::Result<(ConnId, usize)> {
         if self.wishes().aborted {
             return Err(io_error(IoError::Closed(CloseReason::Aborted)));
@@ -58,8 +58,8 @@ impl Lazy {
     }
 }
 
-/// A TCP stream. `AsyncWrite::poll_shutdown` closes the sending direction and leaves the other open
-/// (half close). Dropped, it closes in order in the background.
+/// A TCP stream. `AsyncWrite::poll_shutdown` closes the sending direction and leaves the other direction open (half
+/// close). Dropping the stream closes the connection in order in the background.
 #[derive(Debug)]
 pub struct Stream {
     shared: Arc<Shared>,
@@ -67,12 +67,12 @@ pub struct Stream {
     remote: SocketAddr,
     /// Nothing may be written before the handshake is complete.
     held: bool,
-    /// What became of the first flight in another connection's SYN.
+    /// The outcome of a first flight that was in another connection's SYN.
     elsewhere: Option<Outcome>,
 }
 
-/// Whether data may be given to the stack before the handshake is complete: without Fast Open it waits there,
-/// with it, it may ride in the SYN, which the application must have allowed.
+/// Whether the stack may get data before the handshake is complete. Without Fast Open the stack keeps it until then.
+/// With Fast Open the data may ride in the SYN, which the application must have allowed.
 fn rides(config: &ConnectConfig) -> bool {
     config.replay_safe || !config.fast_open || config.asap.as_ref().is_some_and(|certified| certified.once)
 }
@@ -87,7 +87,7 @@ pub(crate) fn first_data<'a>(config: &mut ConnectConfig, data: &'a [u8]) -> &'a 
 }
 
 impl Stream {
-    /// Sends a SYN, `first` in it as far as it may be; gives how much of `first` was taken.
+    /// Sends a SYN with as much of `first` as allowed. Returns how much of `first` was taken.
     pub(crate) fn open(
         shared: &Arc<Shared>,
         remote: SocketAddr,
@@ -110,8 +110,7 @@ impl Stream {
         Self::opened(shared, id, info.remote, None)
     }
 
-    /// A stream for connection `id`; `elsewhere` is what became of its first flight if that was tried on
-    /// another one.
+    /// A stream for connection `id`. `elsewhere` is the outcome of its first flight if another connection carried it.
     pub(crate) fn opened(
         shared: &Arc<Shared>,
         id: ConnId,
@@ -121,13 +120,15 @@ impl Stream {
         Self { shared: Arc::clone(shared), phase: Phase::Open(id), remote, held: false, elsewhere }
     }
 
-    /// The answer to the first flight inside a lookup is taken from whoever proves with `key` that he got it.
+    /// Accepts an answer to the first flight in a lookup from any address that proves with `key` that it received the
+    /// flight.
     #[cfg(feature = "dns")]
     pub(crate) fn expect_answer(&self, id: ConnId, key: firstflight_credential::asap::ReplyKey) {
         self.shared.lock().stack.expect_answer(id, key);
     }
 
-    /// Waits until the direct copy of connection `id`, whose first flight is in a lookup, too, is refused; why.
+    /// Waits until the direct copy of connection `id`, whose first flight is also in a lookup, is refused. Returns
+    /// why.
     #[cfg(feature = "dns")]
     pub(crate) async fn direct_refused(&self, id: ConnId) -> io::Error {
         poll_fn(|cx| {
@@ -141,21 +142,21 @@ impl Stream {
         .await
     }
 
-    /// The peer was not known before.
+    /// Sets the peer's address, which was not known before.
     #[cfg(feature = "dns")]
     pub(crate) fn set_peer(&mut self, remote: SocketAddr) {
         self.remote = remote;
     }
 
-    /// What became of the first flight, and why; `Undecided` until the answer has come. After
-    /// [`Endpoint::connect_any`](crate::Endpoint::connect_any) it may have been in the SYN of another
+    /// The outcome of the first flight, with the reason; `Undecided` until the answer has arrived. After
+    /// [`Endpoint::connect_any`](crate::Endpoint::connect_any) the first flight may have been in the SYN of another
     /// attempt.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.elsewhere.or_else(|| Some(self.info()?.outcome)).unwrap_or_default()
     }
 
-    /// What can be known of the connection; `None` before the first write of a lazy one.
+    /// The state of the connection. `None` before the first write of a lazy stream.
     #[must_use]
     pub fn info(&self) -> Option<ConnectionInfo> {
         match self.phase {
@@ -170,21 +171,22 @@ impl Stream {
         self.remote
     }
 
-    /// Our address; `None` before the first write of a lazy stream.
+    /// The local address. `None` before the first write of a lazy stream.
     #[must_use]
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.info().map(|i| i.local)
     }
 
-    /// Server side: the handshake is not complete, so what was read so far came before. Only the credential
-    /// speaks for the client's address, and the network may have made copies of the request. It ends with
-    /// [`Stream::handshake_confirmed`]; what came early can still be told by [`Stream::early_bytes`].
+    /// Server side: true while the handshake is not complete, so that everything read so far arrived early. Until
+    /// then only the credential vouches for the client's address, and the request may be a copy that the network
+    /// made. This ends with [`Stream::handshake_confirmed`]; after that [`Stream::early_bytes`] still says what
+    /// arrived early.
     #[must_use]
     pub fn is_early(&self) -> bool {
         self.info().is_some_and(|i| !i.confirmed)
     }
 
-    /// Server side: how many bytes at the beginning of the stream came in the SYN, before the handshake was
+    /// Server side: how many bytes at the beginning of the stream arrived in the SYN, before the handshake was
     /// complete. 0 for an ordinary handshake.
     #[must_use]
     pub fn early_bytes(&self) -> u32 {
@@ -194,12 +196,13 @@ impl Stream {
     /// Waits until the peer's ACK has proved its address.
     ///
     /// # Errors
-    /// When the connection ends before. [`io::ErrorKind::NotConnected`] for a lazy stream before its first write.
+    /// When the connection ends before the ACK arrives. [`io::ErrorKind::NotConnected`] for a lazy stream before its
+    /// first write.
     pub async fn handshake_confirmed(&self) -> io::Result<()> {
         poll_fn(|cx| self.poll_connected(cx)).await
     }
 
-    /// [`Stream::handshake_confirmed`] as a poll.
+    /// Poll version of [`Stream::handshake_confirmed`].
     ///
     /// # Errors
     /// As [`Stream::handshake_confirmed`].
@@ -207,7 +210,7 @@ impl Stream {
         self.poll_connected(cx)
     }
 
-    /// Client side: waits until the server's SYN-ACK has come.
+    /// Client side: waits for the server's SYN-ACK.
     ///
     /// # Errors
     /// When the connection is refused or times out. [`io::ErrorKind::NotConnected`] for a lazy stream before its first
@@ -223,7 +226,7 @@ impl Stream {
         }
     }
 
-    /// Turns Nagle's algorithm off (true) or on. A lazy stream remembers it for its connection.
+    /// Turns Nagle's algorithm off (true) or on (false). A lazy stream applies the setting when it connects.
     pub fn set_nodelay(&self, nodelay: bool) {
         match &self.phase {
             Phase::Open(id) => {
@@ -248,8 +251,8 @@ impl Stream {
         }
     }
 
-    /// Ends the connection with a RST. A lazy stream that has not connected never does: reads and writes fail with
-    /// [`io::ErrorKind::ConnectionAborted`].
+    /// Ends the connection with a RST. A lazy stream that has not connected yet will not connect: its reads and
+    /// writes fail with [`io::ErrorKind::ConnectionAborted`].
     pub fn abort(&self) {
         match &self.phase {
             Phase::Open(id) => {
@@ -268,8 +271,8 @@ impl Stream {
         }
     }
 
-    /// The connection, and how many of `bytes` were taken. Connects now, with as much of `bytes` as may ride, if the
-    /// stream is lazy.
+    /// The connection, and how many of `bytes` were taken. A lazy stream connects now, with as much of `bytes` in the
+    /// SYN as allowed.
     fn ensure(&mut self, inner: &mut Inner, bytes: &[u8]) -> io::Result<(ConnId, usize)> {
         let lazy = match &self.phase {
             Phase::Open(id) => return Ok((*id, 0)),
@@ -296,7 +299,8 @@ fn poll_complete(inner: &mut Inner, id: ConnId, cx: &Context<'_>) -> Poll<io::Re
     Poll::Pending
 }
 
-/// A certificate's age is that of the moment when it is shown; a lazy stream may have been made long before.
+/// Sets the present time, from which a certificate's age is computed. A lazy stream may have been created long
+/// before.
 pub(crate) fn at_present<'a>(config: &'a ConnectConfig, time: &Time) -> io::Result<Cow<'a, ConnectConfig>> {
     let mut config = Cow::Borrowed(config);
     if config.asap.is_some() {

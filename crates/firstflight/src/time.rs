@@ -18,7 +18,7 @@ pub struct Time(Source);
 
 #[derive(Debug, Clone)]
 enum Source {
-    /// The system's clocks; monotonic time counts from this moment.
+    /// The system's clocks. Monotonic time counts from this moment.
     System(std::time::Instant),
     Virtual(VirtualTime),
 }
@@ -43,7 +43,7 @@ impl Time {
         Self(Source::System(std::time::Instant::now()))
     }
 
-    /// Monotonic time. It begins ten years after zero, so that remembered times before the start can be expressed.
+    /// Monotonic time. It begins ten years after zero, so that times before the start can be expressed.
     #[must_use]
     pub fn now(&self) -> Instant {
         match &self.0 {
@@ -61,8 +61,8 @@ impl Time {
         }
     }
 
-    /// The clock of certificates. The system's is `CLOCK_BOOTTIME`, which also runs while the machine sleeps, so
-    /// that certificates age then as well.
+    /// The clock of certificates. The system's clock is `CLOCK_BOOTTIME`, which also runs while the machine sleeps,
+    /// so that certificates age during that time too.
     ///
     /// # Errors
     /// When the kernel does not have this clock.
@@ -104,10 +104,10 @@ impl Time {
     }
 }
 
-/// Runs `work` to its end in virtual time: when every task waits, `time` moves to the next timer.
+/// Runs `work` to completion in virtual time: when every task waits, `time` advances to the next timer.
 ///
-/// The runtime has one thread and no timers or I/O of its own. So the result does not depend on how busy the machine
-/// is. Work that waits for anything but virtual time and other tasks never ends.
+/// The runtime has one thread and no timers or I/O of its own, so the result does not depend on the load of the
+/// machine. Work that waits for anything except virtual time and other tasks never ends.
 ///
 /// # Errors
 /// When the runtime cannot be created.

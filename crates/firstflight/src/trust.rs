@@ -1,4 +1,4 @@
-//! Which verifiers a server trusts: a file, followed while the server runs.
+//! Which verifiers a server trusts: read from a file, and updated while the server runs.
 //!
 //! ```toml
 //! # begin
@@ -14,8 +14,8 @@
 //! # end
 //! ```
 //!
-//! Only `key` must be there. An entry that is removed is trusted no more from the next reading on. A change that
-//! admits more than before closes first flights for a while: see [`TrustHandle::set`].
+//! Only `key` is required. A verifier whose entry is removed is no longer trusted from the next reading on. A change
+//! that admits more than before closes first flights for a while: see [`TrustHandle::set`].
 //!
 //! A truncated file can trust more than the complete one: an entry that lost its `prefixes` covers every address. The
 //! first and the last line show that a file is complete. A file that begins with `# begin` and does not end with `#
@@ -35,9 +35,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 
-/// Most bytes of a trust file.
+/// Maximum size of a trust file, bytes.
 const MAX_BYTES: u64 = 1 << 20;
-/// First line of a file that marks its end with [`END`].
+/// The first line of a file whose last line is [`END`].
 const BEGIN: &str = "# begin";
 /// Last line of such a file.
 const END: &str = "# end";
@@ -54,9 +54,9 @@ impl TrustHandle {
         Self { shared: Arc::downgrade(shared), id }
     }
 
-    /// Replaces the verifiers that are trusted, from the next first flight on; false if the listener has gone
-    /// or takes no certificates. A change that admits more than before causes a pause: requests that were made
-    /// before it, or up to ten seconds after it, take the ordinary handshake.
+    /// Replaces the trusted verifiers, starting with the next first flight. Returns false if the listener is gone or
+    /// takes no certificates. A change that admits more than before causes a pause: requests that were made before
+    /// the change, or up to ten seconds after it, take the ordinary handshake.
     pub fn set(&self, trust: Arc<TrustStore>) -> bool {
         let Some(shared) = self.shared.upgrade() else { return false };
         let mut inner = shared.lock();
@@ -70,13 +70,13 @@ impl TrustHandle {
     }
 }
 
-/// A trust file as it was when last read.
+/// The content of a trust file when it was last read.
 #[derive(Debug, Clone)]
 pub struct TrustFile {
     path: PathBuf,
     text: String,
     store: Arc<TrustStore>,
-    /// The last content of a file without marks that was not accepted yet.
+    /// The content of a file without marks that was read once and is not accepted yet.
     unsettled: Option<String>,
 }
 
@@ -119,7 +119,7 @@ impl TrustFile {
             return Ok(false);
         }
         if !marked && store.grants_more_than(&self.store) {
-            // The next reading reports it again at once.
+            // Keep it, so that the next reading reports it again at once.
             self.unsettled = Some(text);
             return Err(TrustFileError::Unmarked);
         }
@@ -128,21 +128,21 @@ impl TrustFile {
         Ok(true)
     }
 
-    /// What it says.
+    /// The verifiers that the file lists.
     #[must_use]
     pub fn store(&self) -> Arc<TrustStore> {
         Arc::clone(&self.store)
     }
 
-    /// Where it is.
+    /// The path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Gives the listeners what the file says whenever it changes, until all listeners have gone. While it cannot
-/// be read or makes no sense, what was trusted stays so, with one warning.
+/// Updates the listeners whenever the file changes, until all listeners are gone. While the file cannot be read or is
+/// invalid, the trusted verifiers stay unchanged and one warning is logged.
 pub async fn follow(mut listeners: Vec<TrustHandle>, mut file: TrustFile) {
     let mut warning = Warning::new("the trusted verifiers stay as they are");
     while !listeners.is_empty() {
@@ -179,7 +179,7 @@ fn is_marked(text: &str) -> Result<bool, TrustFileError> {
         return Ok(false);
     }
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    // With a mark in the middle, a truncated file could end with one.
+    // If a mark were allowed in the middle, a truncated file could end with one.
     match (lines.next_back(), lines.any(|line| line == END)) {
         (Some(END), false) => Ok(true),
         _ => Err(TrustFileError::Cut),
@@ -243,25 +243,25 @@ fn parse(text: &str) -> Result<TrustStore, TrustFileError> {
     TrustStore::new(entries).map_err(TrustFileError::Store)
 }
 
-/// Why a trust file says nothing.
+/// Why a trust file is not usable.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TrustFileError {
-    /// It cannot be read: the file system or who set its permissions is at fault.
+    /// It cannot be read. The file system, or the person who set its permissions, is at fault.
     Read(io::Error),
-    /// It is longer than a trust file can be: its content is at fault, as in all that follow.
+    /// It is longer than a trust file may be. For this and all following errors the file's content is at fault.
     TooLong,
     /// It begins with `# begin` and does not end with `# end`, or has `# end` in its middle.
     Cut,
-    /// A changed file without marks was refused, because the file before had marks or admitted less.
+    /// A changed file without marks was refused, because the previous file had marks or admitted less.
     Unmarked,
-    /// It is not TOML, or has a field that it does not have.
+    /// It is not TOML, or has an unknown field.
     Syntax(String),
-    /// A key is not one.
+    /// A key is not valid.
     Key(String, NotAKey),
     /// A field cannot have this value.
     Value(&'static str, String),
-    /// The verifiers do not go together.
+    /// The verifiers contradict each other.
     Store(TrustError),
 }
 

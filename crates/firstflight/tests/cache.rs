@@ -11,7 +11,7 @@ use tokio::io::AsyncReadExt;
 
 const HOME: NetworkId = NetworkId([7; 16]);
 
-/// One process: a client with the cache in `file` visits a server with `key` once.
+/// Simulates one process: a client with the cache in `file` visits a server with `key` once.
 async fn visit(file: &Path, network: NetworkId, key: credential::CookieKey) -> (bool, Outcome, Option<u64>) {
     let path = link::PathConfig::with_delay(Duration::ZERO);
     let (a, b) = link::real_time_pair(path.clone(), path, 1).unwrap();

@@ -1,5 +1,6 @@
-//! Requests that travel inside the lookup of the server's address, from the client's `DnsPath` to the server's endpoint.
-//! The resolver is a socket of this test with a front behind it. Over UDP sockets of this host, real time.
+//! Requests that travel inside the lookup of the server's address, from the client's `DnsPath` to the server's
+//! endpoint. The resolver is a socket of this test with a front behind it. Uses UDP sockets of this host and real
+//! time.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod certified;
@@ -37,7 +38,7 @@ const NETWORK: NetworkId = NetworkId([3; 16]);
 enum Resolver {
     /// It asks the front.
     Asks,
-    /// It swallows them.
+    /// It drops them silently.
     Silent,
     /// It refuses them.
     Refuses,
@@ -57,7 +58,7 @@ struct World {
     resolver: SocketAddr,
 }
 
-/// Answers names, and hands first flights to `server`.
+/// Answers names, and gives first flights to `server`.
 async fn resolve(
     socket: UdpSocket,
     does: Resolver,
@@ -166,7 +167,7 @@ impl World {
         connect_config(&self.certificate, self.udp_port)
     }
 
-    /// Asks and checks the answer.
+    /// Sends a request and checks the answer.
     async fn ask<F>(&self, lookup: impl Fn() -> F, request: &[u8]) -> (Stream, Report)
     where
         F: Future<Output = io::Result<Vec<IpAddr>>>,
@@ -182,7 +183,7 @@ impl World {
         (stream, report)
     }
 
-    /// Asks, and nothing goes by the resolver.
+    /// Sends a request and checks that nothing goes through the resolver.
     async fn held_back(&self, path: &DnsPath, first: FirstFlight<'_>, config: &ConnectConfig) -> HeldBack {
         let before = self.asked.load(Ordering::Relaxed);
         let lookup = || ready(Ok(vec![LOCAL]));
@@ -206,7 +207,7 @@ async fn the_answer_comes_without_the_address() {
     let counters = world.server.counters();
     assert_eq!((counters.relayed, counters.relayed_dropped), (1, 0));
     assert_eq!(world.client.counters().armed_answered, 1);
-    // As much as fits.
+    // The largest request that fits.
     let (_, report) = world.ask(pending, &[b'a'; 135]).await;
     assert_eq!((report.way, report.names), (Way::Lookup, 9));
     assert!(!world.path.is_stopped(Zone::new(ZONE).unwrap()));
@@ -218,7 +219,7 @@ async fn a_silent_resolver_costs_nothing_but_names() {
     let (stream, report) = world.ask(|| ready(Ok(vec![LOCAL])), REQUEST).await;
     assert_eq!((report.way, report.names), (Way::Direct, 7));
     assert!(stream.outcome().is_accepted() && !stream.info().unwrap().relayed);
-    // What the certificate is not for, and what nobody listens at, is gone past.
+    // Addresses of another family than the certificate's, and addresses without a listener, are skipped.
     let elsewhere = ["::1".parse().unwrap(), "127.0.0.99".parse().unwrap(), LOCAL];
     let (_, report) = world.ask(|| ready(Ok(elsewhere.to_vec())), REQUEST).await;
     assert_eq!(report.way, Way::Direct);
@@ -230,7 +231,7 @@ async fn a_resolver_that_refuses_or_changes_names_is_left_in_peace() {
         let world = world(does).await;
         let (_, report) = world.ask(|| ready(Ok(vec![LOCAL])), REQUEST).await;
         assert_eq!(report.way, Way::Direct);
-        // All seven names are there, as none may come later.
+        // Wait for all seven names; no further name may follow.
         let is_stopped = || world.path.is_stopped(Zone::new(ZONE).unwrap());
         while !is_stopped() || world.asked.load(Ordering::Relaxed) < 7 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -262,24 +263,24 @@ async fn what_is_held_back_goes_the_direct_way_only() {
         let old = Proof { seen: world.seen, verifier: world.resolver, at };
         assert!(matches!(world.held_back(&with(Some(old)), first, &config).await, HeldBack::NotProved));
     }
-    // Four of a zone in a minute.
+    // The limit is four first flights of a zone per minute.
     for _ in 0..4 {
         assert_eq!(world.ask(pending, REQUEST).await.1.way, Way::Lookup);
-        // One network's share of signatures is three first flights at once, and thirty a second.
+        // The signature limit of one network is three first flights at once and thirty per second.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let why = world.held_back(path, first, &config).await;
     assert!(matches!(why, HeldBack::Manners(Restraint::Zone)), "{why:?}");
 }
 
-/// A proof that comes later is of use from then on, and what goes before does not wait for it.
+/// A proof that is given later applies from then on. Earlier requests do not wait for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_proof_may_come_after_the_first_connection() {
     let world = world(Resolver::Asks).await;
     let path = DnsPath::new(world.client.clone(), world.resolver, NETWORK, None, Manners::new(), false);
     let (first, config) = (FirstFlight::safely_replayable(REQUEST), world.config());
     assert!(matches!(world.held_back(&path, first, &config).await, HeldBack::NotProved));
-    // Nothing is under way.
+    // No first flight is under way.
     path.settled().await;
     let proof = Proof { seen: world.seen, verifier: world.resolver, at: std::time::Instant::now() };
     path.prove(proof);
@@ -290,7 +291,7 @@ async fn a_proof_may_come_after_the_first_connection() {
     assert!(matches!(world.held_back(&path, first, &config).await, HeldBack::OtherAddress));
 }
 
-/// The operator has changed the key, and the front answers the names as before.
+/// The operator has changed the key; the front answers the names as before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn first_flights_that_lose_in_a_row_are_counted() {
     let world = world(Resolver::Asks).await;
@@ -312,7 +313,7 @@ async fn first_flights_that_lose_in_a_row_are_counted() {
         assert_eq!(world.path.lost_in_a_row(&carriage), lost);
     }
     assert_eq!(DnsPath::ASK_AGAIN_AFTER, 2);
-    // The new parameter begins anew, and the first that arrives ends a row.
+    // The new parameter starts a new count, and the first flight that arrives ends a row.
     let new = now.service.unwrap().carriage.unwrap();
     world.path.recall_lost(&new, 1);
     assert_eq!(world.path.lost_in_a_row(&new), 1);
@@ -322,8 +323,8 @@ async fn first_flights_that_lose_in_a_row_are_counted() {
     assert_eq!(world.path.lost_in_a_row(&carriage), 2);
 }
 
-/// The names were answered before the address was known, so they had to win. On one thread: an answer that came is heard
-/// before anything else happens.
+/// The names were answered before the address was known, so they should have won. This runs on one thread, so that an
+/// answer is handled before anything else happens.
 #[tokio::test]
 async fn after_four_that_should_have_won_there_is_a_pause() {
     let world = world(Resolver::Asks).await;
@@ -363,7 +364,7 @@ async fn after_four_that_should_have_won_there_is_a_pause() {
         path.settled().await;
     }
     assert_eq!(path.lost_in_a_row(&carriage), 4);
-    // A SYN that was sent twice, on a machine that stood still for a second, says nothing.
+    // A repeated SYN, for example because the machine stood still for a second, proves nothing.
     if !repeated {
         let lookup = || ready(Ok(vec![LOCAL]));
         let (_stream, report) = path.connect(server, lookup, first, &config).await.unwrap();
@@ -371,7 +372,7 @@ async fn after_four_that_should_have_won_there_is_a_pause() {
     }
 }
 
-/// A resolver that answers no names, or does not like them, says nothing about the parameter.
+/// A resolver that refuses names or does not answer them proves nothing about the parameter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unanswered_names_do_not_count_as_lost() {
     for does in [Resolver::Refuses, Resolver::Silent] {

@@ -1,5 +1,5 @@
-//! Requests inside lookups with resolvers that refuse, lose or limit: what becomes of the request, and what is learnt.
-//! In virtual time, on an emulated path. The resolver and the front are in memory.
+//! Requests inside lookups, with resolvers that refuse, lose or limit questions: what happens to the request, and
+//! what the client learns. Runs in virtual time on an emulated path. The resolver and the front are in memory.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod certified;
@@ -11,7 +11,7 @@ use limits::{A, Act, B, C, D, Excess, Limit, NAMES, Question, REFUSES, World, ru
 use std::io::ErrorKind;
 use std::time::Duration;
 
-/// A fetch with the address in hand after 60 ms and the direct copy 50 ms behind it.
+/// An ordinary fetch: the address arrives after 60 ms, and the direct copy takes 50 ms.
 const DIRECT: Duration = Duration::from_millis(110);
 
 fn millis(ms: u64) -> Duration {
@@ -47,7 +47,7 @@ fn an_executed_request_is_not_reported_as_failed_when_the_name_has_no_address() 
     for addresses in [&[][..], &["2001:db8::1"]] {
         run(async |time: VirtualTime| {
             let mut world = World::new(&time, |question, _| match question {
-                // Faster than the answer of the server.
+                // Faster than the server's answer.
                 Question::Address => Act::Cached,
                 Question::Name => Act::Pass,
             });
@@ -64,7 +64,7 @@ fn an_executed_request_is_not_reported_as_failed_when_the_address_refuses_the_di
         run(async |time: VirtualTime| {
             let mut world = World::new(&time, |question, _| match question {
                 Question::Address => Act::Cached,
-                // The server's RST comes first.
+                // The server's RST arrives first.
                 Question::Name => Act::Late,
             });
             world.addresses = addresses;
@@ -136,13 +136,13 @@ fn a_request_fails_when_its_address_is_refused_twice_and_no_answer_comes() {
         });
         let error = world.fetch(A).await.unwrap_err();
         assert_eq!((error.to_string().as_str(), world.executed()), ("refused", 0));
-        // The first flight may be answered for five seconds.
+        // The client waits five seconds for an answer to the first flight.
         let took = world.elapsed();
         assert!((millis(5000)..millis(5100)).contains(&took), "{took:?}");
     });
 }
 
-/// Without names there is nothing that could have used up the resolver's limit.
+/// Without names, nothing can have used up the resolver's limit.
 #[test]
 fn an_ordinary_lookup_that_fails_is_reported_at_once() {
     run(async |time: VirtualTime| {
@@ -162,7 +162,7 @@ fn no_request_fails_at_a_limiter_that_refuses() {
             ways.push(world.fetch(A).await.unwrap().way);
         }
         assert_eq!(world.executed(), 8);
-        // The first one's names are refused. Then there are none.
+        // The names of the first request are refused. The later requests send none.
         assert_eq!(ways, [&[Way::Direct][..], &[Way::Ordinary; 7]].concat());
     });
 }
@@ -175,7 +175,7 @@ fn a_limiter_that_drops_does_not_delay_a_request() {
         for _ in 0..4 {
             let fetched = world.fetch(A).await.unwrap();
             assert!(fetched.took <= DIRECT, "{:?}", fetched.took);
-            // The limit is full again.
+            // The limit has recovered.
             world.pause(millis(2000)).await;
         }
     });
@@ -186,7 +186,7 @@ fn a_limiter_that_drops_is_learnt() {
     run(async |time: VirtualTime| {
         let mut limit = Limit::new(5, Excess::Drop);
         let world = World::new(&time, move |_, sent| limit.decide(sent));
-        // Their names share what is left behind the four questions for addresses.
+        // The names share what the four address questions left of the limit.
         for fetched in world.four_at_once().await {
             assert_eq!(fetched.way, Way::Direct);
             assert!(fetched.took <= DIRECT, "{:?}", fetched.took);
@@ -264,7 +264,7 @@ fn three_stopped_zones_stop_the_resolver() {
         let held_back = world.fetch(A).await.unwrap().held_back.unwrap();
         assert!(matches!(held_back, HeldBack::Manners(Restraint::Resolver)), "{held_back:?}");
         assert_eq!(held_back.as_str(), "resolver-stopped");
-        // Two minutes later.
+        // Two minutes later:
         world.pause(millis(120_000)).await;
         assert_eq!(world.fetch(A).await.unwrap().way, Way::Lookup);
     });
@@ -283,13 +283,13 @@ fn a_stop_ends_after_minutes_and_one_first_flight_tries_again() {
         world.set_zone(A, Act::Pass);
         world.pause(millis(60_000)).await;
         assert_eq!(world.fetch(A).await.unwrap().way, Way::Lookup);
-        // When the answers to all names are there, it is as if nothing had been.
+        // Once the answers to all names have arrived, nothing is remembered against the resolver.
         world.pause(millis(100)).await;
         assert_eq!(world.path.stops(), []);
     });
 }
 
-/// The server's answer shows that the front has got the names, so the resolver loses answers only.
+/// The server's answer shows that the front received the names, so the resolver loses only answers.
 #[test]
 fn a_resolver_whose_answers_are_lost_is_asked_again() {
     run(async |time: VirtualTime| {

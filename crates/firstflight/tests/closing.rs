@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2)), 80);
-/// One way.
+/// One-way delay.
 const DELAY: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -24,7 +24,7 @@ struct World {
     client: Endpoint,
     server: Endpoint,
     listener: Listener,
-    /// Packets of the client no longer arrive.
+    /// While set, packets of the client no longer arrive.
     client_is_gone: Arc<AtomicBool>,
 }
 
@@ -59,7 +59,7 @@ impl World {
         (ours.unwrap(), theirs.unwrap())
     }
 
-    /// How long the server's shutdown takes.
+    /// Measures how long the server's shutdown takes.
     async fn shut_down(&self) -> Duration {
         let began = self.time.unix();
         self.server.shutdown(PATIENCE).await;
@@ -69,11 +69,11 @@ impl World {
 
 fn run<F: Future<Output = ()>>(user_timeout: Option<Duration>, test: impl FnOnce(World) -> F) {
     let time = VirtualTime::new(Duration::ZERO);
-    // Endpoints start tasks, so they begin within the runtime.
+    // Endpoints start tasks, so they are created within the runtime.
     block_on_virtual(&time, async { test(World::new(&time, user_timeout)).await }).unwrap();
 }
 
-/// The client has acknowledged everything, and nobody would read what it may still send.
+/// The client has acknowledged everything, and nothing would read data that it still sends.
 #[test]
 fn shutdown_does_not_wait_for_a_client_that_stays_open() {
     run(None, |world| async move {
@@ -95,7 +95,7 @@ fn shutdown_does_not_wait_for_a_client_that_stays_open() {
     });
 }
 
-/// The client's FIN follows its acknowledgement at once, and is acknowledged.
+/// The client's FIN follows its acknowledgement at once, and it is acknowledged.
 #[test]
 fn shutdown_waits_for_the_fin_of_a_client_that_closes_too() {
     run(None, |world| async move {
@@ -124,7 +124,7 @@ fn shutdown_waits_for_what_is_not_acknowledged() {
     });
 }
 
-/// The application has closed its sending direction and reads on.
+/// The application has closed its sending direction and continues to read.
 #[test]
 fn shutdown_waits_for_a_half_closed_stream() {
     run(None, |world| async move {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 
-/// A file that vanishes with it.
+/// A file that is deleted when this is dropped.
 struct TempFile(PathBuf);
 
 impl TempFile {
@@ -53,7 +53,7 @@ async fn a_key_file_is_read_again_and_a_bad_one_changes_nothing() {
     let mut file = path.open(Form::Keys).await.unwrap();
     let primary = |file: &KeyFile| keys::current(file).unwrap().primary;
     assert_eq!(primary(&file), key(1).fingerprint());
-    // The text is the secret; its bytes begin with "01".
+    // The file's text is secret. Its bytes begin with "01".
     assert!(!format!("{file:?}").contains("48, 49"), "{file:?}");
     assert!(!file.reload().await.unwrap());
 
@@ -104,7 +104,7 @@ async fn a_file_of_farm_secrets_gives_scheduled_keys() {
     let form = Form::Schedule { period, lead };
     let file = path.open(form).await.unwrap();
     let expected = Schedule::new(FarmSecrets::new(secret), Scheme::Linux, period, lead).unwrap();
-    // A turn between the two readings of the clock shows as a difference once; not a second time.
+    // If the period changes between the two readings of the clock, the first comparison differs, but not the second.
     let same = |_| keys::current(&file).unwrap().primary == keys::current(&expected).unwrap().primary;
     assert!((0..2).any(same));
 
@@ -119,7 +119,7 @@ async fn a_file_of_farm_secrets_gives_scheduled_keys() {
     assert!(matches!(path.open(hour).await, Err(KeyFileError::Schedule(_))));
 }
 
-/// The first visits of a client to a server whose keys are replaced between them.
+/// First visits of a client to a server whose keys are replaced between the visits.
 #[tokio::test]
 async fn a_listener_takes_new_keys_while_it_runs() {
     let path = link::PathConfig::default();
@@ -146,7 +146,7 @@ async fn a_listener_takes_new_keys_while_it_runs() {
     let stale = Outcome::Handshake(Reason::StaleOrWrongCredential);
     assert_eq!(visit().await, Outcome::Handshake(Reason::NoCredential));
     assert_eq!(visit().await, Outcome::Accepted);
-    // The backup's cookie is accepted and replaced, so that the next ring knows it.
+    // The cookie of the backup key is accepted and replaced, so that the next ring accepts it.
     assert!(listener.set_keys(ring(CookieKeys::new(key(2)).with_backup(key(1)))));
     assert_eq!(visit().await, Outcome::Accepted);
     assert!(listener.keys().set(ring(CookieKeys::new(key(2)))));

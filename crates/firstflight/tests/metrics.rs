@@ -1,4 +1,4 @@
-//! What a scrape shows is what happened.
+//! A scrape shows what happened.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use firstflight::metrics::{Publisher, describe};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 const PING: FirstFlight<'_> = FirstFlight::safely_replayable(b"ping");
 
-/// The value of a series; `None` if there is no such one.
+/// The value of a series, or `None` if it does not exist.
 fn value(text: &str, series: &str) -> Option<f64> {
     let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))?;
     Some(line.parse().unwrap())
@@ -45,7 +45,7 @@ async fn a_scrape_shows_the_outcomes_of_known_traffic() {
     };
     assert_eq!(first_flights(&scrape(), "server", "accepted", ""), Some(0.0));
 
-    // One ordinary handshake, one for the cookie, three with it.
+    // One ordinary handshake, one to get the cookie, three that use it.
     let mut open = Vec::new();
     for fast_open in [false, true, true, true, true] {
         let config = ConnectConfig { fast_open, ..ConnectConfig::default() };
@@ -70,7 +70,7 @@ async fn a_scrape_shows_the_outcomes_of_known_traffic() {
     assert!(text.contains("# TYPE firstflight_first_flights_total counter"), "{text}");
     assert!(text.contains("# HELP firstflight_buffer_bytes "), "{text}");
 
-    // A second scrape adds nothing; one publisher less takes its gauges along.
+    // A second scrape adds nothing. Dropping a publisher removes its share of the gauges.
     assert_eq!(first_flights(&scrape(), "server", "accepted", ""), Some(3.0));
     metrics::with_local_recorder(&recorder, || drop(publishers));
     assert_eq!(value(&handle.render(), "firstflight_connections"), Some(0.0));

@@ -1,4 +1,4 @@
-//! The outcomes that a client reports of first flights by certificate, through the public interface only.
+//! The outcomes that a client reports for first flights with a certificate, through the public interface only.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod certified;
@@ -75,7 +75,7 @@ async fn at_most_once_after_an_accepted_certificate_is_not_replay_safe() {
     assert_eq!(world.visit(safe).await, Outcome::Accepted);
 }
 
-/// With Fast Open in addition, and for a stream that connects with its first write.
+/// The same case with Fast Open in addition, and for a stream that connects with its first write.
 #[tokio::test]
 async fn at_most_once_beside_a_cookie_and_a_certificate_is_not_replay_safe() {
     let world = world(true);

@@ -1,4 +1,4 @@
-//! Connecting to one of several addresses: who wins, and where the data goes.
+//! Connecting to one of several addresses: which attempt wins, and where the data goes.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use firstflight::credential::asap::{ClientCertificate, Identity, PrivateKey, certify};
@@ -18,14 +18,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 const V4: &str = "10.0.0.2:80";
 const V6: &str = "[fd00::2]:80";
 const DATA: &[u8] = b"an order";
-/// No attempt begins because of it.
+/// A delay so long that no attempt starts because of it.
 const NEVER: Duration = Duration::from_secs(3600);
 
 fn addr(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-/// Two endpoints with both families; what goes by IPv6 vanishes while its direction is shut.
+/// Two endpoints with both address families. IPv6 packets are dropped while their direction is shut.
 struct World {
     client: Endpoint,
     server: Endpoint,
@@ -69,7 +69,7 @@ impl World {
         self.server.listen(listen).unwrap()
     }
 
-    /// Fetches a cookie of the server at `V6`.
+    /// Gets a cookie from the server at `V6`.
     async fn visit(&self, listener: &Listener) {
         let fast = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
         let (ours, theirs) =
@@ -78,7 +78,7 @@ impl World {
         drop(theirs);
     }
 
-    /// Connects to `V6`, then `V4`.
+    /// Connects to `V6`, then to `V4`.
     async fn connect(&self, first: FirstFlight<'_>, delay: Duration) -> Stream {
         self.client.connect_any(&[addr(V6), addr(V4)], first, &config(delay)).await.unwrap()
     }
@@ -89,14 +89,14 @@ fn config(attempt_delay: Duration) -> ConnectAnyConfig {
     ConnectAnyConfig { connect, attempt_delay }
 }
 
-/// Everything that comes until the peer closes.
+/// Reads everything until the peer closes.
 async fn everything(mut stream: Stream) -> Vec<u8> {
     let mut all = Vec::new();
     stream.read_to_end(&mut all).await.unwrap();
     all
 }
 
-/// Closes our end, and gives what the server got.
+/// Closes the client's end, and returns what the server received.
 async fn received(mut ours: Stream, theirs: &Listener) -> Vec<u8> {
     ours.shutdown().await.unwrap();
     everything(theirs.accept().await.unwrap()).await
@@ -132,11 +132,11 @@ async fn where_both_work_the_first_one_wins_and_the_other_sees_nothing() {
     let stream = world.connect(FirstFlight::safely_replayable(DATA), NEVER).await;
     assert_eq!((stream.peer_addr(), stream.outcome()), (addr(V6), Outcome::Accepted));
     assert_eq!(received(stream, &v6).await, DATA);
-    // The visit and this one.
+    // The first visit and this one.
     assert_eq!(world.server.counters().passive_opens, 2);
 }
 
-/// The first server takes the data, and its answers are lost.
+/// The first server accepts the data, but its answers are lost.
 async fn answers_lost(first: FirstFlight<'_>) -> (World, Listener, Stream, Stream) {
     let world = world();
     let (v6, v4) = (world.listen(V6), world.listen(V4));
@@ -148,7 +148,7 @@ async fn answers_lost(first: FirstFlight<'_>) -> (World, Listener, Stream, Strea
     (world, v4, won, lost)
 }
 
-/// An abandoned attempt whose SYN-ACK comes at last is reset.
+/// Checks that an abandoned attempt is reset when its SYN-ACK finally arrives.
 async fn is_reset(world: &World, mut lost: Stream) {
     world.to_client_shut.store(false, Ordering::Relaxed);
     let error = lost.read(&mut [0]).await.unwrap_err();
@@ -197,7 +197,7 @@ async fn a_later_address_that_wins_says_that_it_was_not_the_first() {
     }
 }
 
-/// A certificate for an IPv4 address is not shown to an IPv6 address, which sees another one.
+/// A certificate for an IPv4 address is not used with an IPv6 server, which sees a different client address.
 #[tokio::test]
 async fn a_certificate_is_shown_to_its_own_family_only() {
     let world = world();
@@ -205,7 +205,7 @@ async fn a_certificate_is_shown_to_its_own_family_only() {
     let connect =
         ConnectConfig { asap: Some(certified("10.0.0.1".parse().unwrap())), ..ConnectConfig::default() };
     let config = ConnectAnyConfig { connect, attempt_delay: NEVER };
-    // Nobody here takes certificates, and says so when there is one.
+    // No server here accepts certificates; the reason says so when a certificate was offered.
     for (server, reason) in [(V6, Reason::NoCredential), (V4, Reason::Policy)] {
         let first = FirstFlight::safely_replayable(DATA);
         let stream = world.client.connect_any(&[addr(server)], first, &config).await.unwrap();
@@ -213,7 +213,7 @@ async fn a_certificate_is_shown_to_its_own_family_only() {
     }
 }
 
-/// For servers that are said to take it.
+/// A certificate for servers that are known to accept it.
 fn certified(address: IpAddr) -> Certified {
     let (verifier, key) = (PrivateKey::from_seed(&[1; 32]), PrivateKey::from_seed(&[2; 32]));
     let unix_s = (firstflight::unix_ms() / 1000) as u32;
@@ -225,7 +225,7 @@ fn certified(address: IpAddr) -> Certified {
     Certified { certificate: certificate.into(), now, identity, known: true, once: false, mss: None }
 }
 
-/// The reason of the one that asked for nothing is the caller's.
+/// The reason of an attempt that requested nothing is the caller's.
 #[tokio::test]
 async fn why_nothing_was_asked_for_is_told() {
     let world = world();
@@ -237,7 +237,7 @@ async fn why_nothing_was_asked_for_is_told() {
     assert_eq!(stream.outcome(), Outcome::Handshake(Reason::NoCredential));
 }
 
-/// The next visit first tries the address that works, without any delay, and sends the data to it.
+/// The next visit first tries the working address, without any delay, and sends the data to it.
 #[tokio::test]
 async fn a_dead_first_address_costs_its_delay_once_and_then_the_data_rides_to_the_other() {
     let world = world();
@@ -246,7 +246,7 @@ async fn a_dead_first_address_costs_its_delay_once_and_then_the_data_rides_to_th
     let first = FirstFlight::safely_replayable(DATA);
     let won = world.connect(first, Duration::ZERO).await;
     assert_eq!(received(won, &v4).await, DATA);
-    // No delay ever passes here. The first visit gets a cookie, and the second one uses it.
+    // The delay never elapses here. The first visit gets a cookie, and the second one uses it.
     for expected in [Outcome::Handshake(Reason::NoCredential), Outcome::Accepted] {
         let visit = tokio::time::timeout(Duration::from_secs(30), world.connect(first, NEVER));
         let won = visit.await.expect("the dead address was tried first");

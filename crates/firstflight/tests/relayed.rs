@@ -1,5 +1,6 @@
-//! A first flight on its way through a resolver: sealed, cut into names, put together and opened by the front, handed
-//! over to a server that answers a client which never sent it anything. Over UDP sockets of this host, real time.
+//! A first flight that travels through a resolver: it is sealed and split into names. The front reassembles and opens
+//! it and relays it to a server, which answers a client that never sent it anything. Uses UDP sockets of this host
+//! and real time.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod certified;
@@ -48,7 +49,7 @@ async fn a_server_that_was_never_asked_answers_a_first_flight_by_dns() {
         (stream, request)
     });
 
-    // The client writes its SYN down and seals it to what the server publishes.
+    // The client encodes its SYN and seals it to what the server publishes.
     let socket = UdpSocket::bind((LOCAL, 0)).await.unwrap();
     let carriage_key = CarriageKey::generate(&mut rng);
     let key_id = NonZeroU8::new(3).unwrap();
@@ -75,7 +76,7 @@ async fn a_server_that_was_never_asked_answers_a_first_flight_by_dns() {
     let (sealed, reply_key) = seal(&info, &to, &mut rng).unwrap();
     let fragments = Fragments::split(&sealed, Attempt::new(0).unwrap(), false);
 
-    // The front puts the names together, in whatever order they come.
+    // The front reassembles the names, in any order.
     let keys = CarriageKeys::new(key_id, carriage_key);
     let mut table = Reassembly::new(ReassemblyLimits::default(), &mut rng);
     let mut whole = None;
@@ -97,7 +98,7 @@ async fn a_server_that_was_never_asked_answers_a_first_flight_by_dns() {
     let mut datagram = [0; MAX_RELAY];
     let len = sender.emit(&opened, &proves, RESOLVER, unix_ms, &mut datagram).unwrap();
 
-    // The server takes it over.
+    // The server accepts the relayed flight.
     let mut receiver = RelayReceiver::new();
     receiver.set_key(1, &relay_key);
     let mut buffer = OpenBuffer::new();
@@ -111,7 +112,7 @@ async fn a_server_that_was_never_asked_answers_a_first_flight_by_dns() {
         seen_as: None,
     });
 
-    // The client has sent nothing to anybody, and gets SYN-ACK and answer.
+    // The client has not sent anything to the server, and gets a SYN-ACK and an answer.
     let (mut syn_ack, mut answer) = (None, Vec::new());
     while answer.len() < b"as you like".len() {
         let mut bytes = [0; 2000];

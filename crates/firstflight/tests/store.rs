@@ -64,7 +64,8 @@ fn world(store: Arc<dyn SharedStore>, policy: FastOpenPolicy) -> (Endpoint, Endp
     (client, server, listener)
 }
 
-/// A request and its answer, whatever became of the first flight: what the server says of it.
+/// Sends a request and gets the answer, whatever the outcome of the first flight. Returns the outcome that the server
+/// reports.
 async fn visit(client: &Endpoint, listener: &Listener) -> Outcome {
     let fast = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
     let serve = async {
@@ -93,7 +94,7 @@ fn because(reason: Reason) -> Outcome {
     Outcome::Handshake(reason)
 }
 
-/// An old enough store: it began longer ago than copies of a SYN can be under way.
+/// A store that started longer ago than a copy of a SYN can be under way.
 async fn store_with_a_past() -> Arc<MemoryStore> {
     tokio::time::pause();
     let store = Arc::new(MemoryStore::new(100));
@@ -132,14 +133,14 @@ async fn a_store_that_says_nothing_costs_a_handshake_and_no_request() {
     assert_eq!(visit(&client, &listener).await, because(Reason::NoCredential));
     for timed_out in 1..=2 {
         let outcome = visit(&client, &listener).await;
-        // The stack's own deadline comes a little later, and first if this machine is busy.
+        // The stack's own deadline is a little later. On a busy machine it may come first.
         let late = [because(Reason::StoreUnavailable), because(Reason::ParkedTooLong)];
         assert!(late.contains(&outcome), "{outcome:?}");
         assert_eq!(server.store_counters().asked, timed_out);
     }
 }
 
-/// Never answers, and records the questions that it missed.
+/// Never answers, and records the questions that were missed.
 #[derive(Default)]
 struct Silent {
     missed: Mutex<Vec<JobRequest>>,
@@ -157,8 +158,8 @@ impl SharedStore for Silent {
     }
 }
 
-/// The data comes by the ordinary handshake. The store may not have received the question, and a copy of the SYN must
-/// not be accepted when the store answers again.
+/// The data is sent by the ordinary handshake. The store may not have received the question, and a copy of the SYN
+/// must not be accepted when the store answers again.
 #[tokio::test]
 async fn a_question_whose_answer_is_not_waited_for_is_owed() {
     let store = Arc::new(Silent::default());
@@ -180,7 +181,7 @@ async fn a_store_that_fails_costs_a_handshake_and_no_request() {
         let (client, server, listener) = world(Arc::new(Failing(failing)), guarded());
         assert_eq!(visit(&client, &listener).await, because(Reason::NoCredential));
         let outcome = visit(&client, &listener).await;
-        // Of a panic only the next question learns.
+        // Only the next question notices a panic.
         let known = [because(Reason::StoreUnavailable), because(Reason::ParkedTooLong)];
         assert!(known.contains(&outcome), "{outcome:?}");
         assert_eq!(visit(&client, &listener).await, because(Reason::StoreUnavailable));

@@ -70,7 +70,7 @@ async fn a_lazy_stream_that_is_read_first_still_sends_data_in_its_syn() {
     first_visit(&client, &listener).await;
     let stream = client.connect_lazy(addr(80), fast());
     let (mut reader, mut writer) = tokio::io::split(stream);
-    // hyper's client looks for an early end of the stream before it writes.
+    // hyper's client checks for an early end of the stream before it writes.
     let reading = tokio::spawn(async move {
         let mut answer = String::new();
         reader.read_to_string(&mut answer).await.map(|_| (answer, reader))
@@ -86,7 +86,7 @@ async fn a_lazy_stream_that_is_read_first_still_sends_data_in_its_syn() {
     assert!(reader.unsplit(writer).outcome().is_accepted());
 }
 
-/// In virtual time: on a busy machine the SYN might time out.
+/// Uses virtual time, because the SYN might time out on a busy machine.
 #[test]
 fn early_data_is_marked_until_the_handshake_is_confirmed() {
     let time = link::VirtualTime::new(Duration::ZERO);
@@ -108,7 +108,7 @@ async fn early_data_is_marked(time: &link::VirtualTime) {
     assert!(!served.is_early());
     assert_eq!(served.early_bytes(), 5);
     assert!(connecting.await.unwrap().unwrap().outcome().is_accepted());
-    // Two visits: SYN, SYN-ACK and ACK; SYN and data, SYN-ACK, ACK.
+    // Two visits: SYN, SYN-ACK and ACK; then SYN with data, SYN-ACK and ACK.
     assert_eq!(time.unix(), Duration::from_millis(120));
 }
 
@@ -137,7 +137,7 @@ async fn a_port_without_listener_refuses() {
     let (client, _server, _listener) = world(Duration::ZERO);
     let error = client.connect(addr(81), FirstFlight::empty(), &fast()).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
-    // A lazy stream learns it when it reads.
+    // A lazy stream reports the error when it reads.
     let mut stream = client.connect_lazy(addr(81), fast());
     stream.write_all(b"x").await.unwrap();
     let error = stream.read(&mut [0; 8]).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Two endpoints over UDP sockets of this host: no privileges, real time.
+//! Two endpoints over UDP sockets of this host, without privileges, in real time.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use firstflight::link::UdpLink;
@@ -25,7 +25,7 @@ fn server() -> (Endpoint, u16) {
     (Endpoint::over_udp(firstflight::config(Vec::new()).unwrap(), link), port)
 }
 
-/// A client of a server at `ip`, and what to connect with.
+/// A client for a server at `ip`, the server's address, and the connect settings.
 fn client(ip: IpAddr, port: u16) -> (Endpoint, SocketAddr, ConnectConfig) {
     let link = UdpLink::towards(SocketAddr::new(ip, port)).unwrap();
     let endpoint = Endpoint::over_udp(firstflight::config(Vec::new()).unwrap(), link);
@@ -156,7 +156,7 @@ async fn a_client_on_all_addresses_connects_from_the_one_that_the_route_leads_to
         let mut got = [0; 4];
         limited(theirs.read_exact(&mut got)).await.unwrap();
         assert_eq!(&got, b"ping");
-        // Also with `connect_any`.
+        // The same holds for `connect_any`.
         let any = ConnectAnyConfig { connect: config.clone(), ..ConnectAnyConfig::default() };
         let (remotes, ping) = ([remote], FirstFlight::at_most_once(b"ping"));
         let racing = client.connect_any(&remotes, ping, &any);
@@ -165,7 +165,7 @@ async fn a_client_on_all_addresses_connects_from_the_one_that_the_route_leads_to
     }
 }
 
-/// A UDP socket cannot send plain TCP. The connect returns an error, and does not wait in vain.
+/// A UDP socket cannot send plain TCP. The connect returns an error instead of waiting.
 #[tokio::test]
 async fn without_the_server_s_udp_port_a_connect_is_an_error() {
     let (client, remote, _) = client("127.0.0.1".parse().unwrap(), 9);
@@ -175,7 +175,7 @@ async fn without_the_server_s_udp_port_a_connect_is_an_error() {
     assert!(error.to_string().contains("UDP port has to be named"), "{error}");
 }
 
-/// The settings that a caller made stay, but for what the link decides.
+/// The caller's settings are kept, except those that the link decides.
 #[tokio::test]
 async fn the_link_decides_the_port_and_who_checks() {
     let link = UdpLink::bind("127.0.0.1:0".parse().unwrap()).unwrap();

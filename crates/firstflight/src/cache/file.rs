@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 /// The format's version.
 const VERSION: u32 = 1;
-/// Largest file that is read, bytes: more than a full store takes.
+/// Largest file that is read, bytes. It is more than a full store needs.
 const LARGEST: u64 = 16 << 20;
 
 /// Why a cache cannot be used.
@@ -22,9 +22,9 @@ pub enum CacheError {
     Missing(PathBuf),
     /// It cannot be read.
     Read(PathBuf, io::Error),
-    /// It is not a cache of this version; the text says why.
+    /// It is not a cache of this version. The text says why.
     Invalid(PathBuf, String),
-    /// It cannot be written, or not be moved out of the way.
+    /// It cannot be written, or cannot be renamed.
     Write(PathBuf, io::Error),
 }
 
@@ -73,7 +73,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<CachedServer>, CacheError> {
     Ok(content.servers)
 }
 
-/// Writes the file in one step: after a crash there is the old one or the new one.
+/// Replaces the file atomically: after a crash there is either the old or the new file.
 pub(super) fn write(path: &Path, servers: &[CachedServer]) -> Result<(), CacheError> {
     let fail = |error| CacheError::Write(path.to_owned(), error);
     let mut text = Zeroizing::new(Vec::new());
@@ -83,12 +83,12 @@ pub(super) fn write(path: &Path, servers: &[CachedServer]) -> Result<(), CacheEr
     firstflight_files::replace(path, &text).map_err(fail)
 }
 
-/// Whether a file could be put there: better known before anything is sent.
+/// Checks that a file can be written there, before anything is sent.
 pub(super) fn check_writable(path: &Path) -> Result<(), CacheError> {
     firstflight_files::check_writable(path).map_err(|error| CacheError::Write(path.to_owned(), error))
 }
 
-/// Gives a file that cannot be understood another name, which nothing has yet.
+/// Renames an invalid file to a name that is not in use.
 pub(super) fn set_aside(path: &Path) -> Result<PathBuf, CacheError> {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let mut number = seconds;

@@ -7,25 +7,25 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Time between two saves, at least.
+/// Minimum time between two saves.
 const SAVE_EVERY: Duration = Duration::from_secs(3);
 
-/// When the file is written, and with what.
+/// Decides when the file is written, and with what content.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     path: Arc<Path>,
-    /// Changes of the store that the file has.
+    /// The store's change count at the last snapshot.
     saved: u64,
-    /// Not before.
+    /// Earliest time of the next save.
     next: Instant,
     /// Number of the last snapshot made.
     number: u64,
-    /// Number of the last one written; held while one is written.
+    /// Number of the last snapshot written. Locked during a write.
     written: Arc<Mutex<u64>>,
 }
 
 impl Keeper {
-    /// Puts what `cache` holds into `stack`.
+    /// Loads the content of `cache` into `stack`.
     pub fn load(cache: CredentialCache, stack: &mut Stack, clock: &Clock) -> Self {
         for server in cache.servers.iter().filter(|server| server.network.is_known()) {
             stack.restore_credential(server.network, server.server, server.entry(clock));
@@ -39,12 +39,12 @@ impl Keeper {
         }
     }
 
-    /// When [`Keeper::snapshot`] has something to write.
+    /// When [`Keeper::snapshot`] has something to write. `None` if nothing changed.
     pub fn due(&self, stack: &Stack) -> Option<Instant> {
         (stack.credentials().changes() != self.saved).then_some(self.next)
     }
 
-    /// What there is to write, if anything changed since the last time.
+    /// The content to write, if anything changed since the last snapshot.
     pub fn snapshot(&mut self, stack: &Stack, clock: &Clock) -> Option<Snapshot> {
         self.due(stack)?;
         self.saved = stack.credentials().changes();
@@ -61,7 +61,7 @@ impl Keeper {
     }
 }
 
-/// What the file will hold.
+/// The file's next content.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     path: Arc<Path>,
@@ -71,7 +71,7 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Writes it, unless a newer one was. Blocks.
+    /// Writes the snapshot, unless a newer one was already written. Blocks.
     pub fn write(self) {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         if *written > self.number {

@@ -1,4 +1,4 @@
-//! The cache file: what goes in comes out, bad files are kept, nothing of an unknown network is written.
+//! The cache file: what is written is read back, invalid files are kept, nothing of an unknown network is written.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use super::*;
@@ -52,7 +52,7 @@ fn keeper(path: &Path, stack: &mut Stack) -> Keeper {
     Keeper::load(CredentialCache::open(path).unwrap(), stack, &START)
 }
 
-/// Something changes in the store, and is written.
+/// Changes the store and writes it.
 fn save(keeper: &mut Keeper, stack: &mut Stack, clock: &Clock) {
     stack.restore_credential(HOME, ip(99), Entry::new());
     keeper.snapshot(stack, clock).unwrap().write();
@@ -62,7 +62,7 @@ fn save(keeper: &mut Keeper, stack: &mut Stack, clock: &Clock) {
 fn what_is_saved_comes_back_with_its_ages() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("cache.json");
-    // Used last, read last.
+    // The most recently used server is last in the file.
     let servers = vec![server(HOME, 9), server(CAFE, 3), server(HOME, 4)];
     CredentialCache::write(&path, &servers).unwrap();
     let mut stack = stack(HOME);

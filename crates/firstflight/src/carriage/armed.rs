@@ -8,7 +8,7 @@ use firstflight_stack::{ConnId, ConnectConfig};
 use firstflight_wire::asap::Carriage;
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// A connection that has no server yet.
+/// A connection whose server address is not known yet.
 pub(super) struct Armed {
     pub(super) stream: Stream,
     pub(super) id: ConnId,
@@ -33,7 +33,7 @@ impl Armed {
         let now = inner.now();
         let armed = inner.stack.arm(port, data, &config, now).map_err(HeldBack::Local)?;
         drop(inner);
-        // Dropped, it gives the connection up.
+        // Dropping the stream gives the connection up.
         let nowhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
         let v4 = config.asap.as_ref().is_some_and(|certified| certified.certificate.address().is_ipv4());
         Ok(Self {
@@ -44,7 +44,7 @@ impl Armed {
         })
     }
 
-    /// Now it is known who the peer is.
+    /// Sets the peer's address, which is known now.
     pub(super) fn bound(mut self) -> Stream {
         if let Some(info) = self.stream.info() {
             self.stream.set_peer(info.remote);
@@ -52,7 +52,8 @@ impl Armed {
         self.stream
     }
 
-    /// The questions for all of it, and from now on its answer is taken from anybody who proves that he got it.
+    /// Seals the first flight and returns its questions. From now on, an answer is accepted from any address that
+    /// proves that it received the flight.
     pub(super) fn seal(
         &self,
         seen: SocketAddr,

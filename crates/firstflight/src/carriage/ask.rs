@@ -1,4 +1,4 @@
-//! The names of a first flight, and what the resolver says to them.
+//! The names of a first flight, and the resolver's answers to them.
 
 use super::DnsPath;
 use super::exchange::{Answer, Exchange};
@@ -11,12 +11,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use tokio::net::UdpSocket;
 
-/// How long answers are awaited: resolvers ask silent name servers again for some seconds.
+/// How long to wait for answers. Resolvers repeat questions to silent name servers for some seconds.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest answer that is read: more than a fragment's without EDNS can have.
+/// Longest answer that is read, bytes. It is more than the answer to a fragment can have without EDNS.
 const ANSWER: usize = 1500;
 
-/// Questions that wait for answers.
+/// Questions whose answers have not arrived yet.
 pub(super) enum Asked {
     Socket(UdpSocket),
     Exchange(FuturesUnordered<Answer>),
@@ -28,13 +28,13 @@ impl Asked {
         match self {
             Self::Socket(socket) => {
                 let mut buffer = vec![0; ANSWER];
-                // An error is about all questions, for example that the port is closed.
+                // The error concerns all questions, for example because the port is closed.
                 let len = socket.recv(&mut buffer).await.ok()?;
                 buffer.truncate(len);
                 Some(buffer)
             }
             Self::Exchange(answers) => loop {
-                // An error is about this question only.
+                // The error concerns this question only.
                 if let Ok(answer) = answers.next().await? {
                     return Some(answer);
                 }
@@ -43,7 +43,7 @@ impl Asked {
     }
 }
 
-/// Asks for all of them at once: through `exchange`, or from a port of their own.
+/// Asks all questions at once: through `exchange`, or from a new UDP port.
 pub(super) async fn send(
     resolver: SocketAddr,
     exchange: Option<&Exchange>,
@@ -62,8 +62,9 @@ pub(super) async fn send(
     Ok(Asked::Socket(socket))
 }
 
-/// Waits for the answers to the names of `flight`: a resolver that does not like them, or loses them, is not asked again
-/// for a while. Returns when enough names were answered for the front to have the whole first flight, if they were.
+/// Waits for the answers to the names of `flight`. If the resolver refuses, changes or loses the names, it is not
+/// asked again for a while. Returns when enough names were answered for the front to have the whole first flight, or
+/// `None` if that did not happen.
 pub(super) async fn listen(
     path: DnsPath,
     mut answers: Asked,

@@ -1,4 +1,4 @@
-//! An application's own way to the resolver, instead of a UDP socket.
+//! The application's own transport to the resolver, instead of a UDP socket.
 
 use std::fmt;
 use std::future::Future;
@@ -6,7 +6,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// A future answer.
+/// The future that resolves to an answer.
 pub(super) type Answer = Pin<Box<dyn Future<Output = io::Result<Vec<u8>>> + Send>>;
 
 /// Carries one question to the resolver and resolves to its answer. Both are whole DNS messages without a length

@@ -1,4 +1,4 @@
-//! The lookup of the server's address beside the first flight, and what happens when it fails.
+//! The address lookup that runs next to the first flight, and the retry when it fails.
 
 use super::DnsPath;
 use firstflight_wire::Instant;
@@ -7,17 +7,17 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// How long the question for the address has to leave before the names of a first flight. Libraries open a socket first
-/// and ask in a task of their own.
+/// How long the address question gets to be sent before the names of a first flight. Libraries first open a socket
+/// and then ask in their own task.
 const LEAD: Duration = Duration::from_millis(1);
-/// How many turns other tasks get before that pause. Where the application carries the names itself, there is no pause.
+/// How many turns other tasks get before that pause. If the application carries the names itself, there is no pause.
 const TURNS: usize = 32;
-/// The pause before the address is asked for once more. A limit of a few answers a second then grants some again.
+/// The pause before the address is queried again. After it, a limit of a few answers per second permits some again.
 const PAUSE: Duration = Duration::from_millis(500);
 
 impl DnsPath {
-    /// Waits until the question for the address should be on its way: a resolver that answers few questions of one
-    /// client then answers that one. Gives what was found meanwhile.
+    /// Waits until the address question should have been sent, so that a resolver that answers only a few questions
+    /// of one client answers this one. Returns the result of the lookup if it is already there.
     pub(super) async fn lead<T>(&self, asked: impl Future<Output = T>) -> Option<T> {
         let lead = async {
             for _ in 0..TURNS {
@@ -34,9 +34,9 @@ impl DnsPath {
         }
     }
 
-    /// The addresses that were `found`. If there are none, asks once more after a pause: the names of a first flight
-    /// may have used up what the resolver grants a client. Without such names in the last minute there is no pause
-    /// and no other question.
+    /// Returns the addresses in `found`. If there are none, asks once more after a pause, because the names of a
+    /// first flight may have used up the client's rate limit at the resolver. If no such names were sent in the last
+    /// minute, it neither pauses nor asks again.
     pub(super) async fn or_ask_again<F>(
         &self,
         found: io::Result<Vec<IpAddr>>,
@@ -53,8 +53,8 @@ impl DnsPath {
         not_empty(lookup().await)
     }
 
-    /// The direct way has failed with `error`. The server may have executed the request that travelled in the lookup, so
-    /// its answer is awaited until `until`.
+    /// Handles `error` of the direct way. The server may have executed the request that travelled in the lookup, so
+    /// this waits for its answer until `until`.
     pub(super) async fn answer_or<T>(
         &self,
         error: io::Error,

@@ -1,13 +1,13 @@
-//! First flights inside lookups that led to nothing, although the resolver answered their names.
+//! Counts first flights inside lookups that had no effect although the resolver answered their names.
 //!
-//! When the server's operator has changed the carriage key, the zone or the front, a client that holds the old parameter
-//! gets no error: the front answers every name alike. All that the client sees is that the direct copy is first, each
-//! time. That alone proves nothing: with the address in the resolver's cache, the direct copy may win every race. So
-//! the count of those only decides when the parameter is asked for again, which is cheap and harmless.
+//! If the server's operator changes the carriage key, the zone or the front, a client with the old parameter gets no
+//! error, because the front gives every name the same answer. The client sees only that the direct copy is always
+//! first. That alone proves nothing: if the address is in the resolver's cache, the direct copy may win every race.
+//! So the count of such losses only decides when to query the parameter again, which is cheap and harmless.
 //!
-//! Some first flights should have won: when the answers to their names were back at the client before the direct copy
-//! can have been at the server. The front had the names earlier than that, by the time that its answers took. These are
-//! *overdue*; after four of them there is a pause. Those that lose an open race count neither for nor against it.
+//! Some first flights should have won: those for which the client had the answers to all names before the direct copy
+//! can have reached the server. The front had the names even earlier. If such a flight loses, it is *overdue*; after
+//! four overdue flights there is a pause. A flight that loses an open race is not counted as overdue.
 
 use super::report::Way;
 use super::{DnsPath, Inner};
@@ -21,10 +21,10 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Parameters whose losses are counted. When there are more, the one that was used longest ago is forgotten.
+/// Maximum number of parameters whose losses are counted. The least recently used one is dropped first.
 const PARAMETERS: usize = 64;
 
-/// What first flights were sealed to.
+/// The parameter that a first flight is sealed to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Parameter {
     zone: Box<[u8]>,
@@ -39,10 +39,10 @@ impl From<&Carriage<'_>> for Parameter {
     }
 }
 
-/// Overdue first flights in a row after which there is a pause. Each further one doubles the pause.
+/// Number of overdue first flights in a row that starts a pause. Each further one doubles the pause.
 const OVERDUE: u32 = 4;
 
-/// For each parameter what was lost in a row; the one used last is the last.
+/// For each parameter, the losses in a row. The most recently used parameter is last.
 #[derive(Debug, Default)]
 pub(super) struct Losses(VecDeque<Row>);
 
@@ -56,7 +56,7 @@ struct Row {
 }
 
 impl Losses {
-    /// The row of a parameter, moved to the end.
+    /// Returns the row of a parameter and moves it to the end.
     fn row(&mut self, of: &Parameter) -> Option<&mut Row> {
         let at = self.0.iter().position(|row| row.of == *of);
         let row = match at {
@@ -78,17 +78,17 @@ impl Losses {
         self.get(of).map_or(0, |row| row.lost)
     }
 
-    /// Whether nothing is sealed to a parameter now, as first flights are overdue.
+    /// Whether first flights with this parameter are paused because earlier ones were overdue.
     pub(super) fn is_paused(&self, of: &Parameter, now: Moment) -> bool {
         self.get(of).is_some_and(|row| now < row.paused_until)
     }
 
-    /// A first flight arrived.
+    /// Records that a first flight arrived.
     fn end(&mut self, of: &Parameter) {
         self.0.retain(|row| row.of != *of);
     }
 
-    /// A first flight was lost.
+    /// Records that a first flight was lost.
     fn count(&mut self, of: &Parameter, overdue: bool, now: Moment) {
         let Some(row) = self.row(of) else { return };
         row.lost = row.lost.saturating_add(1);
@@ -102,20 +102,20 @@ impl Losses {
     }
 }
 
-/// What became of a first flight inside a lookup, as far as the client can see.
+/// What became of a first flight inside a lookup, as seen by the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// A server had it before the direct copy.
+    /// A server got it before the direct copy.
     Arrived,
-    /// The direct copy was first. At this time at the earliest it was at the server, if that can be said.
+    /// The direct copy was first. The time is the earliest at which it can have reached the server, if known.
     Overtaken(Option<Moment>),
 }
 
 impl Fate {
-    /// The fate of a first flight whose connection was established at `now`; `sent` is when its direct copy left, if that
-    /// is known.
+    /// The fate of a first flight whose connection was established at `now`. `sent` is when its direct copy was sent,
+    /// if known.
     pub(super) fn of(way: Way, outcome: Outcome, sent: Option<Moment>, now: Moment) -> Self {
-        // The direct copy came to another server, after the other one was executed (status 10).
+        // Status 10: the direct copy reached another server after this copy was executed.
         let elsewhere = outcome == Outcome::Handshake(Reason::Replay);
         if way == Way::Lookup || elsewhere {
             return Self::Arrived;
@@ -124,7 +124,7 @@ impl Fate {
     }
 }
 
-/// A first flight that is under way until this is dropped.
+/// Counts a first flight as under way until this is dropped.
 struct Flying(Arc<Inner>);
 
 impl Drop for Flying {
@@ -134,16 +134,16 @@ impl Drop for Flying {
 }
 
 impl DnsPath {
-    /// First flights in a row that were sealed to `carriage` and lost: the resolver answered their names, and the direct
-    /// copy was still the first. Ask for the server's HTTPS record again when there are [`DnsPath::ASK_AGAIN_AFTER`];
-    /// the parameter may have changed. Do so at most every few minutes, and go on meanwhile: where the address is in the
-    /// resolver's cache, the direct copy may be faster each time.
+    /// The number of first flights in a row that were sealed to `carriage` and lost: the resolver answered their
+    /// names, but the direct copy was first. When it reaches [`DnsPath::ASK_AGAIN_AFTER`], query the server's HTTPS
+    /// record again, because the parameter may have changed. Do so at most every few minutes, and keep using the old
+    /// parameter in the meantime: if the address is in the resolver's cache, the direct copy may be faster each time.
     #[must_use]
     pub fn lost_in_a_row(&self, carriage: &Carriage<'_>) -> u32 {
         self.0.losses().lost(&carriage.into())
     }
 
-    /// Restores the count of an earlier run, as [`DnsPath::lost_in_a_row`] returned it.
+    /// Restores the count that [`DnsPath::lost_in_a_row`] returned in an earlier run.
     pub fn recall_lost(&self, carriage: &Carriage<'_>, lost: u32) {
         let (of, mut losses) = (carriage.into(), self.0.losses());
         match lost {
@@ -156,15 +156,15 @@ impl DnsPath {
         }
     }
 
-    /// Waits until it is known what became of every first flight inside a lookup: a few milliseconds after its
-    /// connection is established, 5 s where the resolver does not answer. At once if none is under way.
+    /// Waits until the outcome of every first flight inside a lookup is known. That takes a few milliseconds after
+    /// its connection is established, or 5 s if the resolver does not answer. Returns at once if none is under way.
     pub async fn settled(&self) {
         // The sender lives as long as this path.
         let _ = self.0.flying.subscribe().wait_for(|flying| *flying == 0).await;
     }
 
-    /// Counts a first flight once two things are known: `answered` gives when the resolver had answered its names, and the
-    /// returned sender gets its fate. If the sender is dropped, the first flight is not counted.
+    /// Counts a first flight once two things are known: when the resolver had answered its names (`answered`), and
+    /// its fate (sent through the returned sender). If the sender is dropped, the first flight is not counted.
     pub(super) fn follow(
         &self,
         of: Parameter,
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!((losses.lost(&parameter(0)), losses.lost(&parameter(1))), (201, 0));
         let other_key = Parameter { key: [9; 32], ..parameter(199) };
         assert_eq!((losses.lost(&parameter(199)), losses.lost(&other_key)), (1, 0));
-        // One that arrived ends the row.
+        // A flight that arrives ends the row.
         losses.end(&parameter(0));
         assert_eq!((losses.lost(&parameter(0)), losses.0.len()), (0, PARAMETERS - 1));
     }
@@ -227,7 +227,7 @@ mod tests {
             losses.count(&of, true, now);
             assert!(losses.is_paused(&of, now + minutes(pause) - Duration::from_millis(1)));
             assert!(!losses.is_paused(&of, now + minutes(pause)));
-            // A new parameter does not inherit it.
+            // A new parameter does not inherit the pause.
             assert!(!losses.is_paused(&parameter(2), now));
             now += minutes(pause);
         }
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(Fate::of(Way::Direct, Outcome::Accepted, None, later), Fate::Overtaken(None));
     }
 
-    /// With the address in the resolver's cache the direct copy may be the first each time.
+    /// If the address is in the resolver's cache, the direct copy may win each time.
     #[test]
     fn a_carriage_that_merely_loses_races_is_not_paused() {
         let (mut losses, of) = (Losses::default(), parameter(1));

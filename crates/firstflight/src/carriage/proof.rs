@@ -1,24 +1,24 @@
-//! The proof that strangers can answer, and the keep-alives that it needs.
+//! The proof that servers which the client never contacted can reach it, and the keep-alives that the proof needs.
 
 use super::{DnsPath, Inner};
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// How long a proof holds, with keep-alives.
+/// How long a proof is valid, with keep-alives.
 const PROVED_FOR: Duration = Duration::from_secs(60 * 60);
 /// Time between keep-alives (RFC 4787 §4.3: translators hold a mapping for 2 min, in practice for 30 s).
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// That servers which the endpoint's UDP socket never sent to can answer it, as a verifier has found
-/// (`firstflight_verifier::reach`, with the very socket).
+/// A verifier's proof that a server can answer the endpoint's UDP socket although the socket never sent to that
+/// server. `firstflight_verifier::reach` obtains it; it must use that socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proof {
-    /// Where everybody sees the socket.
+    /// The address at which other hosts see the socket.
     pub seen: SocketAddr,
-    /// Who is sent keep-alives, so that it stays there.
+    /// The verifier that gets keep-alives, so that the NAT mapping stays.
     pub verifier: SocketAddr,
-    /// When it was found.
+    /// When the proof was obtained.
     pub at: Instant,
 }
 
@@ -31,7 +31,7 @@ impl Inner {
 }
 
 impl DnsPath {
-    /// Uses this proof from now on, until it is an hour old. First flights that were held back without one stay direct.
+    /// Uses this proof until it is an hour old. First flights that were already held back stay direct.
     ///
     /// Must be called within a tokio runtime: while there is a proof, keep-alives are sent.
     pub fn prove(&self, proof: Proof) {
@@ -52,7 +52,7 @@ async fn keep(inner: Weak<Inner>, proof: Proof) {
             return;
         }
         let mut shared = inner.endpoint.shared.lock();
-        // An error means that there is no route; then no keep-alive is sent.
+        // An error means that there is no route. Then no keep-alive is sent.
         let _ = shared.find_source(proof.verifier);
         shared.stack.keep_alive(proof.verifier);
         shared.kick();

@@ -1,4 +1,4 @@
-//! What became of a first flight inside a lookup.
+//! The outcome of a first flight inside a lookup.
 
 use firstflight_dns::{MessageError, Restraint, SealError};
 use firstflight_stack::ConnectError;
@@ -6,23 +6,24 @@ use firstflight_wire::ParseError;
 use std::fmt;
 use std::io;
 
-/// How a connection came about.
+/// How a connection was established.
 #[derive(Debug)]
 pub struct Report {
-    /// Which way was the first.
+    /// The way that was first.
     pub way: Way,
-    /// Why nothing went by the lookup, if nothing did.
+    /// Why nothing was sent in the lookup, if nothing was.
     pub held_back: Option<HeldBack>,
-    /// Names that were asked for, beside the server's own.
+    /// The number of names that were queried, without the server's own name.
     pub names: usize,
 }
 
 /// The way that a request went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// Inside the lookup: the server answered before it was contacted, or took that copy before the direct one.
+    /// Inside the lookup: the server answered before the client contacted it, or took that copy before the direct
+    /// one.
     Lookup,
-    /// Both ways, and the direct one was first or the other one led to nothing.
+    /// Both ways were used. The direct copy was first, or the copy in the lookup had no effect.
     Direct,
     /// The direct way only.
     Ordinary,
@@ -40,36 +41,36 @@ impl Way {
     }
 }
 
-/// Why a first flight does not go by the lookup.
+/// Why a first flight is not sent in the lookup.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum HeldBack {
-    /// The server is not known to take them.
+    /// The server is not known to accept first flights by lookups.
     NoCarriage,
-    /// The request may not be executed twice, or there is none.
+    /// The request may not be executed twice, or there is no request.
     NotReplayable,
-    /// There is no certificate to show.
+    /// The client has no certificate.
     NoCertificate,
-    /// Nobody has found within the last hour that strangers can answer here.
+    /// No verifier has confirmed within the last hour that an unknown server can reach this client.
     NotProved,
-    /// The certificate is for another address than strangers reach.
+    /// The certificate is for an address other than the one at which unknown servers reach this client.
     OtherAddress,
-    /// It has more bytes than eight names carry.
+    /// The request does not fit into eight names.
     TooLong,
-    /// There were many lately, or the resolver refuses, changes or loses their names.
+    /// There were too many first flights recently, or the resolver refuses, changes or loses their names.
     Manners(Restraint),
-    /// Four first flights in a row that were sealed to what the server publishes were overdue: they should have been at
-    /// the server before their direct copies, and were not.
+    /// Four first flights in a row that were sealed to the published parameter were overdue: they should have reached
+    /// the server before their direct copies, and did not.
     Lost,
-    /// What the server publishes cannot be sealed to.
+    /// The parameter that the server publishes cannot be used for sealing.
     Seal(SealError),
-    /// There is no port or room for another connection.
+    /// There is no port or no capacity for another connection.
     Local(ConnectError),
-    /// The system has no clock, randomness or socket for it.
+    /// The system provides no clock, randomness or socket.
     Io(io::Error),
-    /// A SYN that cannot be written down; never.
+    /// The SYN cannot be encoded. This does not happen.
     Segment(ParseError),
-    /// A question that cannot be written; never.
+    /// A question cannot be encoded. This does not happen.
     Message(MessageError),
 }
 

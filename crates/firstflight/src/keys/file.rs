@@ -22,14 +22,14 @@ pub enum Form {
     Keys,
     /// One or two secrets of a farm ([`FarmSecrets`]), and the schedule that keys follow.
     Schedule {
-        /// How long a key grants: [`Schedule::new`].
+        /// For how long a key grants cookies: see [`Schedule::new`].
         period: Duration,
-        /// How long before that it is accepted: [`Schedule::new`].
+        /// How long before that period the key is already accepted: see [`Schedule::new`].
         lead: Duration,
     },
 }
 
-/// A key file as it was when last read.
+/// The content of a key file when it was last read.
 pub struct KeyFile {
     path: PathBuf,
     form: Form,
@@ -47,8 +47,8 @@ impl KeyFile {
     /// Reads a file.
     ///
     /// # Errors
-    /// When it cannot be read, other users can read or change it, it is not of this form, or the schedule cannot be
-    /// made.
+    /// When the file cannot be read, other users can read or change it, it does not have this form, or the schedule
+    /// cannot be created.
     pub async fn open(path: impl Into<PathBuf>, form: Form, scheme: Scheme) -> Result<Self, KeyFileError> {
         let path = path.into();
         let text = read(&path).await?;
@@ -56,11 +56,11 @@ impl KeyFile {
         Ok(Self { path, form, scheme, text, keys })
     }
 
-    /// Reads it again; whether its content has changed. What is no regular file, such as a pipe, gives its
-    /// content once and never changes.
+    /// Reads the file again. Returns whether its content has changed. A file that is not regular, such as a pipe,
+    /// delivers its content once and never changes.
     ///
     /// # Errors
-    /// As [`KeyFile::open`]; the keys are those of before.
+    /// As [`KeyFile::open`]. The keys then stay unchanged.
     pub async fn reload(&mut self) -> Result<bool, KeyFileError> {
         let metadata = tokio::fs::metadata(&self.path).await.map_err(KeyFileError::Read)?;
         if !metadata.is_file() {
@@ -75,7 +75,7 @@ impl KeyFile {
         Ok(true)
     }
 
-    /// Where it is.
+    /// The path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -118,15 +118,16 @@ fn parse(text: &[u8], form: Form, scheme: Scheme) -> Result<Keys, KeyFileError> 
     }
 }
 
-/// Why a key file gives no keys. It never quotes the file.
+/// Why a key file gives no keys. The error never quotes the file.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum KeyFileError {
-    /// It cannot be read: the file system or who set its permissions is at fault.
+    /// It cannot be read. The file system, or the person who set its permissions, is at fault.
     Read(io::Error),
-    /// Other users can read or change it. Contains its mode. Its creator is at fault.
+    /// Other users can read or change it. Contains its mode. The creator of the file is at fault.
     Open(u32),
-    /// It is longer than a key file can be: its content is at fault, as in all that follow but the last.
+    /// It is longer than a key file may be. For this and all following errors except the last, the file's content is
+    /// at fault.
     TooLong,
     /// It is not UTF-8.
     NotText,
@@ -134,12 +135,12 @@ pub enum KeyFileError {
     Key(KeyParseError),
     /// It holds no farm secrets.
     Secret(SecretFileError),
-    /// The schedule cannot be made: the caller is at fault.
+    /// The schedule cannot be created. The caller is at fault.
     Schedule(ScheduleError),
 }
 
 impl KeyFileError {
-    /// Most bytes of a key file: it has a line or two, what is longer is something else.
+    /// Maximum size of a key file, bytes. A key file has one or two lines; a longer file is something else.
     pub const MAX_BYTES: usize = 4096;
 }
 

@@ -5,7 +5,7 @@ use crate::credential::{CookieKey, CookieKeys, FastOpenPolicy, Fingerprint, Pend
 use crate::{Config, ListenConfig};
 use std::cell::Cell;
 
-/// Gives the same ring for an hour at a time, and counts how often it was asked.
+/// Returns the same ring for an hour at a time, and counts how often it was asked.
 struct Hourly {
     ring: Arc<KeyRing>,
     primary: Fingerprint,
@@ -57,7 +57,7 @@ fn keys_are_installed_when_they_change_and_when_the_clock_is_set_back() {
     for (unix_ms, asked) in steps {
         assert!(follower.look(&source, &at(unix_ms)));
         assert_eq!(source.asked.get(), asked, "{unix_ms}");
-        // The listener has it.
+        // The listener also holds the ring.
         assert_eq!(Arc::strong_count(&source.ring), 2);
     }
     follower.forget();
@@ -74,7 +74,7 @@ fn without_a_clock_the_keys_stay() {
     assert_eq!((Arc::strong_count(&source.ring), follower.warning.said.is_some()), (1, true));
     assert!(follower.look(&source, &at(HOUR)));
     assert_eq!((Arc::strong_count(&source.ring), follower.warning.said.is_some()), (2, false));
-    // The clock is lost: the ring is not.
+    // The clock is lost, but the ring stays.
     assert!(follower.look(&source, &at(0)));
     assert_eq!(Arc::strong_count(&source.ring), 2);
 }

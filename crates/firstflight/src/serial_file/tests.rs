@@ -1,4 +1,4 @@
-//! No serial is given out twice, whatever becomes of the file and the process.
+//! No serial is issued twice, whatever happens to the file and the process.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A directory that vanishes with it.
+/// A directory that is deleted when this is dropped.
 struct Place(PathBuf);
 
 impl Place {
@@ -55,7 +55,7 @@ async fn every_life_begins_above_the_one_before() {
         assert!(given.iter().all(|serial| serial.counter() < place.mark()), "not beyond what is on disk");
         last = place.mark() - 1;
         drop(table);
-        // The task lets the file go.
+        // The task releases the file.
         while matches!(place.open(), Err(SerialFileError::Locked)) {
             tokio::task::yield_now().await;
         }
@@ -90,7 +90,7 @@ fn a_lost_or_an_old_file_gives_no_serial_again() {
     assert!(open().mark >= before, "lost");
     place.edit(|text| text.replace(&format!("mark {}", place.mark()), "mark 5"));
     assert!(open().mark >= before, "from a backup");
-    // The clock was set back: the file knows.
+    // If the clock was set back, the file still has the higher mark.
     place.edit(|text| text.replace(&format!("mark {}", place.mark()), "mark 281474976710000"));
     assert_eq!(open().mark, 281_474_976_710_000);
 }

@@ -1,4 +1,4 @@
-//! The store in memory: for tests, and for several endpoints of one process.
+//! A store in memory, for tests and for several endpoints of one process.
 
 use super::{Answer, SharedStore, StoreError};
 use crate::credential::{JobRequest, JobResult, Reason, RemoteGuard, Serial};
@@ -10,11 +10,11 @@ use tokio::time::Instant;
 
 /// How long a one-time cookie can be used.
 const COOKIE_LIVES: Duration = Duration::from_secs(86_400);
-/// How long a cookie that was shown is remembered: longer than its activation can be late.
+/// How long a used cookie is remembered. It is longer than the delay that its activation can have.
 const USED_LIVES: Duration = Duration::from_secs(3600);
 
-/// A [`SharedStore`] in the memory of one process, of bounded size. It begins without memory, so it takes no
-/// guarded first flight for 2 MSL.
+/// A [`SharedStore`] of bounded size in the memory of one process. It starts without memory, so it accepts no guarded
+/// first flight for 2 MSL.
 #[derive(Debug)]
 pub struct MemoryStore {
     state: Mutex<State>,
@@ -25,7 +25,7 @@ struct State {
     since: Instant,
     /// A moment, and the members' wall clock at that moment, Unix milliseconds.
     clock: Option<(Instant, u64)>,
-    /// Signed stamps up to this one are refused, Unix milliseconds. Rises when the clock was set.
+    /// Signed stamps up to this one are refused, Unix milliseconds. It rises when the clock was set.
     floor_ms: u64,
     seen: Expiring<[u8; 16], ()>,
     cookies: Expiring<Serial, Cookie>,
@@ -38,14 +38,14 @@ enum Cookie {
 }
 
 impl MemoryStore {
-    /// A store of at most `capacity` first flights and as many one-time cookies (some 100 bytes each). Full, it
-    /// refuses.
+    /// A store for at most `capacity` first flights and as many one-time cookies (about 100 bytes each). When it is
+    /// full, it refuses.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self { state: Mutex::new(State::new(capacity)) }
     }
 
-    /// Loses its memory, as at a restart.
+    /// Forgets everything, as after a restart.
     pub fn restart(&self) {
         let mut state = self.lock();
         *state = State::new(state.seen.capacity);
@@ -63,7 +63,7 @@ impl SharedStore for MemoryStore {
 
     fn missed(&self, request: JobRequest) {
         if !matches!(request, JobRequest::Activate { .. }) {
-            // Used up, whatever the answer.
+            // The id or cookie is used up, whatever the answer is.
             let _ = self.lock().answer(request, Instant::now());
         }
     }
@@ -80,9 +80,9 @@ impl State {
         }
     }
 
-    /// How much longer an id is kept by the store's clock than by the asker's, milliseconds. The first wall clock seen
-    /// counts as the store's. If a later one is far from it, the clock was set or belongs to another member; then
-    /// everything that was accepted by either clock lies below the new floor.
+    /// How much longer an id is kept by the store's clock than by the asker's clock, milliseconds. The first wall
+    /// clock seen counts as the store's clock. If a later one differs too much, the clock was set or belongs to
+    /// another member. Then the floor rises above everything that was accepted by either clock.
     fn compare(&mut self, unix_ms: u64, reach_ms: u64, now: Instant) -> i64 {
         let (at, showed) = *self.clock.get_or_insert((now, unix_ms));
         let shows = showed.saturating_add((now - at).as_millis() as u64);
@@ -103,7 +103,8 @@ impl State {
                 let stamp_ms = unix_ms.map(|unix_ms| unix_ms.saturating_add_signed(ahead_ms));
                 let below = age_ms.saturating_add(ahead_ms) <= reach_ms as i64
                     || stamp_ms.is_some_and(|stamp_ms| stamp_ms <= self.floor_ms);
-                // Set below the floor too: a copy of what is refused now may come above it.
+                // Set the id even below the floor, because a copy of a refused flight may arrive when the floor no
+                // longer refuses it.
                 match self.seen.swap(key, keep, now, |old| old.is_none().then_some(())) {
                     Ok(Some(())) => Some(Reason::Replay),
                     Ok(None) if below => Some(Reason::GuardFloor),
@@ -135,7 +136,7 @@ impl State {
 /// The table has no room.
 struct Full;
 
-/// A table whose entries end by themselves.
+/// A table whose entries expire.
 #[derive(Debug)]
 struct Expiring<K, V> {
     entries: HashMap<K, (V, Instant)>,
@@ -148,7 +149,7 @@ impl<K: Copy + Eq + Hash + Ord, V: Copy> Expiring<K, V> {
         Self { entries: HashMap::new(), ends: BTreeSet::new(), capacity }
     }
 
-    /// What `key` holds now; then it holds what `next` makes of that, if anything, for `lasts`.
+    /// Returns what `key` holds now. If `next` returns a new value for it, stores that value for `lasts`.
     fn swap(
         &mut self,
         key: K,

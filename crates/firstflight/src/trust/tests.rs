@@ -48,7 +48,7 @@ async fn a_changed_file_is_another_store_and_a_broken_one_is_not() {
     assert!(file.reload().await.is_err());
     assert_eq!(file.store().iter().count(), 1);
     std::fs::write(&path, "").unwrap();
-    // It might be in the middle of a write.
+    // The file might be in the middle of a write.
     assert!(!file.reload().await.unwrap());
     assert!(file.reload().await.unwrap());
     assert_eq!(file.store().iter().count(), 0);
@@ -82,7 +82,7 @@ impl Place {
     }
 }
 
-/// Found in review: a truncated file trusted more than the complete one, because an entry had lost its limits.
+/// Regression test: a truncated file trusted more than the complete file, because an entry had lost its limits.
 #[tokio::test]
 async fn no_cut_of_a_marked_file_admits_more_than_the_whole() {
     let whole = format!("{BEGIN}\n{}{END}\n", limited());
@@ -91,12 +91,12 @@ async fn no_cut_of_a_marked_file_admits_more_than_the_whole() {
     assert_eq!(before.store().iter().count(), 2);
     for cut in 0..whole.len() {
         place.write(&whole[..cut]);
-        // At a start,
+        // When the program starts.
         let started = TrustFile::open(place.path()).await;
         let admitted = started.map_or(0, |file| file.store().iter().count());
         let complete = whole[..cut].trim_end().ends_with(END);
         assert_eq!(admitted, if complete { 2 } else { 0 }, "cut at {cut}");
-        // and while it runs, however often it is read.
+        // While the program runs, however often the file is read.
         let mut file = before.clone();
         for _ in 0..3 {
             let _ = file.reload().await;

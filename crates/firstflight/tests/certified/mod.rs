@@ -18,7 +18,7 @@ pub fn identity() -> Identity {
     Identity::name("www.example.com", PORT)
 }
 
-/// Trusts `verifier`; what was before it began it remembers.
+/// Trusts `verifier`. The replay guard behaves as if it had started ten minutes ago.
 pub fn policy(verifier: &PrivateKey) -> AsapPolicy {
     let now = firstflight::unix_ms();
     let key = firstflight::random_guard_key().unwrap();
@@ -33,7 +33,7 @@ pub fn policy(verifier: &PrivateKey) -> AsapPolicy {
     }
 }
 
-/// A connection to [`identity`] by this UDP port, with `certificate` for its first flight.
+/// Settings for a connection to [`identity`] at this UDP port, with `certificate` for its first flight.
 pub fn connect_config(certificate: &Arc<ClientCertificate>, carrier: u16) -> ConnectConfig {
     let certified = Certified {
         certificate: Arc::clone(certificate),
@@ -46,7 +46,7 @@ pub fn connect_config(certificate: &Arc<ClientCertificate>, carrier: u16) -> Con
     ConnectConfig { asap: Some(certified), carrier: Some(carrier), ..ConnectConfig::default() }
 }
 
-/// The client's certificate, which begins `age` seconds ago and came at `obtained` of its clock.
+/// The client's certificate. It begins `age` seconds ago and was obtained at `obtained` on the client's clock.
 pub fn certificate(verifier: &PrivateKey, age: u32, obtained: Instant) -> ClientCertificate {
     let key = PrivateKey::from_seed(&[2; 32]);
     let flags = CertificateFlags::new(1, true, false).unwrap();

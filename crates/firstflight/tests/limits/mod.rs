@@ -1,5 +1,5 @@
-//! A client, a server with its front, and a resolver that does with questions what a test wants, in virtual time:
-//! 5 ms from the client to the resolver, 25 ms from there to the front, 25 ms between client and server.
+//! A client, a server with its front, and a resolver whose behaviour the test chooses, in virtual time: 5 ms from the
+//! client to the resolver, 25 ms from the resolver to the front, 25 ms between client and server.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use crate::certified::{PORT, connect_config, policy};
@@ -30,17 +30,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Carriage zones. The front serves A; the key is the same for all, which matters only when they are opened.
+/// Carriage zones. The front serves zone A. The key is the same for all zones; it matters only when a flight is
+/// opened.
 pub const A: &[u8] = b"\x01f\x01a\x03com\x00";
 pub const B: &[u8] = b"\x01f\x01b\x03com\x00";
 pub const C: &[u8] = b"\x01f\x01c\x03com\x00";
 pub const D: &[u8] = b"\x01f\x01d\x03com\x00";
-/// Names of a first flight.
+/// Number of names of a first flight.
 pub const NAMES: usize = 6;
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 80));
-/// An address of the server's host at which nobody listens.
+/// An address of the server's host without a listener.
 pub const REFUSES: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 81));
 const RESOLVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 53)), 53);
 const UDP_PORT: u16 = 4433;
@@ -64,16 +65,17 @@ pub enum Act {
     Pass,
     /// It passes the question on 50 ms later.
     Late,
-    /// It knows the address.
+    /// It has the address in its cache.
     Cached,
     Drop,
-    /// It asks the front, and its answer is lost.
+    /// It asks the front, but its answer is lost.
     PassInSilence,
     /// It answers with this response code.
     Code(u8),
 }
 
-/// A limiter in front of the resolver, as dnsdist's `MaxQPSIPRule`: a bucket of as many questions as it grants a second.
+/// A rate limiter in front of the resolver, like dnsdist's `MaxQPSIPRule`: a token bucket that holds one second's
+/// questions.
 pub struct Limit {
     rate: f64,
     left: f64,
@@ -92,7 +94,7 @@ impl Limit {
         Self { rate: rate.into(), left: rate.into(), since: Duration::ZERO, excess }
     }
 
-    /// A question comes `at` this time.
+    /// Decides about a question that arrives at time `at`.
     pub fn decide(&mut self, at: Duration) -> Act {
         self.left = (self.left + (at - self.since).as_secs_f64() * self.rate).min(self.rate);
         self.since = at;
@@ -127,7 +129,7 @@ struct State {
     time: Time,
     began: Instant,
     rule: Rule,
-    /// What it does with names of these zones.
+    /// What the resolver does with names of these zones.
     zones: HashMap<&'static [u8], Act>,
     /// Questions in the order in which they left the client.
     sent: Vec<Question>,
@@ -143,7 +145,8 @@ impl Resolver {
         state.time.now() - state.began
     }
 
-    /// A question leaves; what happens to it, when it is at the resolver. They arrive in the order in which they leave.
+    /// Sends a question. Returns what happens to it, when it has reached the resolver. Questions arrive in the order
+    /// in which they were sent.
     async fn asked(&self, question: Question) -> (Time, Act) {
         let arrives = self.elapsed() + TO_RESOLVER;
         let (time, act) = {
@@ -155,9 +158,9 @@ impl Resolver {
         (time, act)
     }
 
-    /// The client's library looks the address up.
+    /// The client library's address lookup.
     async fn address(self, found: Vec<IpAddr>) -> io::Result<Vec<IpAddr>> {
-        // It opens a socket, and asks in a task of its own.
+        // The library opens a socket and asks in its own task.
         for _ in 0..20 {
             tokio::task::yield_now().await;
         }
@@ -235,7 +238,7 @@ impl Resolver {
 
 pub struct World {
     pub path: DnsPath,
-    /// What the server's name leads to.
+    /// The addresses that the server's name resolves to.
     pub addresses: Vec<IpAddr>,
     resolver: Resolver,
     time: Time,
@@ -299,7 +302,7 @@ impl World {
         Self { path, addresses, resolver, time, key, certificate, executed, client }
     }
 
-    /// From now on names of `zone` get this.
+    /// Sets what the resolver does with names of `zone` from now on.
     pub fn set_zone(&self, zone: &'static [u8], act: Act) {
         self.resolver.0.lock().unwrap().zones.insert(zone, act);
     }
@@ -356,7 +359,7 @@ impl World {
     }
 }
 
-/// Answers requests with themselves, and counts them.
+/// Echoes requests, and counts them.
 fn serve(server: &Endpoint, verifier: &PrivateKey) -> Arc<AtomicU64> {
     let mut listen = ListenConfig::new(SocketAddr::new(SERVER, PORT));
     listen.asap = Some(policy(verifier));

@@ -73,8 +73,8 @@ async fn a_memory_that_begins_is_closed_as_long_as_copies_can_come() {
     assert_eq!(refused(&store, signed(10, 10_000)).await, Some(Reason::GuardFloor));
 }
 
-/// Sends one request with a signed stamp to two members whose clocks differ by `apart_ms`; to the second one at the
-/// last moment at which its clock accepts the stamp. Returns how often it is accepted.
+/// Sends one request with a signed stamp to two members whose clocks differ by `apart_ms`. The second member gets it
+/// at the last moment at which its clock accepts the stamp. Returns how often the request is accepted.
 async fn accepted_at_two_members(apart_ms: i64) -> usize {
     const BEGAN: u64 = 1_800_000_000_000;
     const STAMP: u64 = BEGAN + 100_000;
@@ -83,7 +83,7 @@ async fn accepted_at_two_members(apart_ms: i64) -> usize {
     let id = guard.id_of(IpAddr::from([10, 0, 0, 1]), b"request");
     let began = Instant::now();
     let mut accepted = 0;
-    // Each member's clock when it is asked; the store sees the first member's clock from the beginning.
+    // Each member's clock when it is asked. The store uses the first member's clock from the beginning.
     let clocks = [(0, BEGAN), (0, STAMP), (apart_ms, STAMP + 59_999)];
     for (n, (wrong_ms, shows)) in clocks.into_iter().enumerate() {
         let at = began + Duration::from_millis((shows - BEGAN).saturating_add_signed(-wrong_ms));
@@ -102,7 +102,7 @@ async fn members_whose_clocks_differ_take_one_request_once() {
     }
 }
 
-/// Requests accepted before the restart lie below the floor, also long after it.
+/// Requests accepted before the restart stay below the floor, even long after it.
 #[tokio::test(start_paused = true)]
 async fn a_new_memory_takes_no_older_stamp() {
     let store = MemoryStore::new(10);
@@ -128,13 +128,13 @@ async fn a_cookie_is_good_once_after_its_activation() {
     assert_eq!(refused(&store, activate).await, None);
     assert_eq!(refused(&store, redeem).await, None);
     assert_eq!(refused(&store, redeem).await, Some(Reason::Replay));
-    // An activation that is repeated gives nothing back.
+    // A repeated activation does not make the cookie valid again.
     assert_eq!(refused(&store, activate).await, None);
     assert_eq!(refused(&store, redeem).await, Some(Reason::Replay));
 }
 
-/// Its data went by the ordinary handshake: a copy of its SYN must not be executed when the activation
-/// comes at last.
+/// The data was sent by the ordinary handshake, so a copy of the SYN must not be executed when the activation finally
+/// arrives.
 #[tokio::test(start_paused = true)]
 async fn a_cookie_that_was_shown_too_early_is_used_up() {
     let store = MemoryStore::new(10);
