@@ -1,4 +1,4 @@
-//! `firstflight asap`: ASAP's objects for people who look into them.
+//! `firstflight asap`: shows ASAP's objects to people who inspect them.
 
 mod check;
 mod inspect;
@@ -30,7 +30,7 @@ enum Command {
     Record(record::Args),
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     match &args.command {
         Command::Inspect(args) => inspect::run(args).map_err(Error::Inspect),

@@ -1,4 +1,4 @@
-//! `firstflight cache`: what a cache file holds, and emptying it.
+//! `firstflight cache`: shows or empties a cache file.
 
 use crate::error::Error;
 use crate::output;
@@ -47,7 +47,7 @@ enum Action {
     },
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(args: Args) -> Result<(), Error> {
     match args.action {
         Action::List { file, json, reveal } => {
@@ -68,22 +68,22 @@ pub fn run(args: Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// One server. What is not known is `null`.
+/// One server. Unknown values are `null`.
 #[derive(Serialize)]
 struct Row {
     server: IpAddr,
     network: String,
-    /// Cookies held of it.
+    /// The number of cookies of this server.
     cookies: usize,
-    /// The newest one's age.
+    /// The age of the newest cookie.
     cookie_age_s: Option<u64>,
     one_time: bool,
     rtt_ms: Option<f64>,
     mss: Option<u16>,
     failures: u32,
-    /// Seconds for which it is still avoided.
+    /// Seconds for which the server is still avoided.
     avoided_s: Option<u64>,
-    /// While it is avoided, whether a cookie is still asked for.
+    /// Whether a cookie is still requested while the server is avoided.
     asking: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     revealed: Option<Vec<String>>,

@@ -1,4 +1,4 @@
-//! `firstflight certificate`: a certificate of a provenance verifier for this host.
+//! `firstflight certificate`: obtains a certificate of a provenance verifier for this host.
 
 use crate::error::Error;
 use crate::output;
@@ -58,7 +58,7 @@ struct Get {
     out: Option<PathBuf>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let Command::Get(args) = args.command;
     get(&args).await.map_err(Error::Verifier)?;
@@ -86,7 +86,7 @@ async fn get(args: &Get) -> Result<(), VerifierError> {
     Ok(())
 }
 
-/// What a certificate says, without its secret.
+/// The content of a certificate, without its secret.
 #[derive(Serialize)]
 struct Report {
     address: IpAddr,

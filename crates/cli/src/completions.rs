@@ -1,4 +1,4 @@
-//! `firstflight completions`: what a shell needs to complete the command.
+//! `firstflight completions`: prints the completion script of a shell.
 
 use clap::CommandFactory;
 use std::io::Write;
@@ -15,9 +15,9 @@ pub struct Args {
     shell: clap_complete::Shell,
 }
 
-/// Prints it.
+/// Prints the script.
 pub fn run(args: &Args) {
-    // Into memory first: the generator panics when its output fails.
+    // Generate into memory first, because the generator panics when its output fails.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut crate::Cli::command(), "firstflight", &mut script);
     let _ = std::io::stdout().write_all(&script);

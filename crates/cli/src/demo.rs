@@ -1,4 +1,4 @@
-//! `firstflight demo`: what a round trip costs, in one process and without any set-up.
+//! `firstflight demo`: shows what a round trip costs, in one process and without any set-up.
 
 mod certified;
 mod clock;
@@ -73,14 +73,14 @@ fn percent(text: &str) -> Result<f64, &'static str> {
 }
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-/// Takes cookies.
+/// A server that accepts cookies.
 const COOKIES: SocketAddr = server(80);
-/// Takes certificates, as its DNS record says.
+/// A server that accepts certificates, as its DNS record says.
 const CERTIFICATES: SocketAddr = server(81);
-/// Takes certificates, and nobody has heard of it.
+/// A server that accepts certificates, which the client does not know.
 const UNKNOWN: SocketAddr = server(82);
 
-/// Where TCP in UDP goes to, and comes from.
+/// The UDP port of both ends for TCP in UDP.
 const UDP_PORT: u16 = 4433;
 
 const fn server(n: u8) -> SocketAddr {
@@ -89,12 +89,12 @@ const fn server(n: u8) -> SocketAddr {
 
 const REQUEST: &[u8] = b"GET /object HTTP/1.1\r\nHost: 192.0.2.80\r\nConnection: close\r\n\r\n";
 
-/// Bytes of the object written at a time.
+/// Bytes of the object written at once.
 const PIECE: usize = 64 * 1024;
 /// A visit that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What is shown, in this order.
+/// The visits to show, in this order.
 const MODES: [Mode; 26] = [
     Mode::new("handshake", "ordinary handshake", COOKIES),
     Mode { fast_open: true, ..Mode::new("fast-open-first", "Fast Open, first visit", COOKIES) },
@@ -125,7 +125,7 @@ const MODES: [Mode; 26] = [
         asap: Some(Shown::REPLAYED),
         ..Mode::new("udp-asap-replayed", "in UDP: replayed", CERTIFICATES).in_udp()
     },
-    // The thesis' Figure 7.1.
+    // The cases of the thesis' Figure 7.1.
     Mode::new("cached-handshake", "name cached: handshake", COOKIES).looked_up(Case::Cached),
     Mode {
         fast_open: true, ..Mode::new("cached-fast-open", "… Fast Open", COOKIES).looked_up(Case::Cached)
@@ -163,7 +163,7 @@ const MODES: [Mode; 26] = [
     },
 ];
 
-/// One way to ask.
+/// One kind of visit.
 #[derive(Clone, Copy)]
 struct Mode {
     label: &'static str,
@@ -174,7 +174,7 @@ struct Mode {
     udp: bool,
     /// The server's name is looked up first.
     lookup: Option<Case>,
-    /// The request travels inside that lookup.
+    /// The request travels inside the lookup.
     inside: bool,
 }
 
@@ -198,9 +198,9 @@ struct Visit {
     mode: &'static str,
     #[serde(skip)]
     title: &'static str,
-    /// From the call of connect, or the lookup before it, to the first byte of the response.
+    /// From the call of connect, or from the lookup before it, to the first byte of the response.
     first_byte_ms: f64,
-    /// The same in round trips of the emulated path.
+    /// `first_byte_ms` in round trips of the emulated path.
     first_byte_rtts: f64,
     /// From the call of connect to the end of the response.
     total_ms: f64,
@@ -210,11 +210,11 @@ struct Visit {
     reason: Option<&'static str>,
     /// How often the server answered the request.
     executed: u64,
-    /// Of the path's losses.
+    /// Seed of the path's losses.
     seed: u64,
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let clock = DemoClock::new(args.real_time);
     clock.block_on(visit_all(args, &clock))?;
@@ -224,7 +224,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 async fn visit_all(args: &Args, clock: &DemoClock) -> Result<(), Error> {
     let seed = match args.seed {
         Some(seed) => seed,
-        // 32 bits, which every JSON reader holds exactly. A fresh hasher's key differs every time.
+        // 32 bits, which every JSON reader represents exactly. The key of a fresh hasher is different every time.
         None => RandomState::new().build_hasher().finish() & 0xffff_ffff,
     };
     let path = PathConfig {
@@ -253,7 +253,7 @@ async fn visit_all(args: &Args, clock: &DemoClock) -> Result<(), Error> {
             .ok_or(Error::DemoTimeout(mode.label, PATIENCE))?
             .map_err(|error| Error::Demo(mode.label, error))?;
         if mode.asap.is_some_and(|shown| shown.replayed) {
-            // Were the copy executed, it would be by now.
+            // If the copy were executed, that would have happened by now.
             time.sleep(rtt).await;
         }
         visits.push(Visit {
@@ -274,12 +274,12 @@ async fn visit_all(args: &Args, clock: &DemoClock) -> Result<(), Error> {
     } else {
         output::line(&table::Table { rtt: args.rtt, loss: args.loss, seed, visits: &visits });
     }
-    // The last FINs, for the capture's sake.
+    // Lets the last FINs arrive, so that the capture contains them.
     client.shutdown(Duration::from_millis(u64::from(args.rtt) * 2)).await;
     capture.finish()
 }
 
-/// An engine that speaks TCP on IP, and in UDP.
+/// Settings of an engine that carries TCP on IP and in UDP.
 fn engine(addresses: Vec<IpAddr>, seeds: &mut ChaCha20Rng) -> Result<Config, Error> {
     let mut config = engine_config(addresses)?;
     config.secret = draw(seeds);
@@ -299,7 +299,7 @@ fn draw<const N: usize>(seeds: &mut ChaCha20Rng) -> [u8; N] {
     bytes
 }
 
-/// What one visit measured.
+/// The measurements of one visit.
 struct Measured {
     first_byte: Duration,
     total: Duration,
@@ -354,7 +354,7 @@ async fn visit(client: &Endpoint, mode: &Mode, wallet: &Wallet, lookups: &Lookup
     Ok(Measured { first_byte, total, bytes, outcome: outcome.as_str(), reason })
 }
 
-/// Where the head of a message ends.
+/// The position after a message's head.
 fn find_blank_line(bytes: &[u8]) -> Option<usize> {
     bytes.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4)
 }

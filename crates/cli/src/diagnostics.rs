@@ -126,7 +126,7 @@ impl<S: Subscriber> Layer<S> for Limit {
     }
 }
 
-/// Writes whole lines. Escapes terminal control characters, except the one that begins the lines' own colours.
+/// Writes whole lines. Escapes terminal control characters, except the one that begins the colours of the lines.
 struct Visible<W>(W);
 
 impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for Visible<W> {

@@ -1,21 +1,21 @@
-//! SHA-256 of a body that passes by.
+//! SHA-256 of a body, computed while it is read or written.
 
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 
-/// Counts and hashes what it is shown.
+/// Counts and hashes the data that it is given.
 pub struct Sum {
     hash: Sha256,
     bytes: u64,
 }
 
 impl Sum {
-    /// Of nothing so far.
+    /// Starts without data.
     pub fn new() -> Self {
         Self { hash: Sha256::new(), bytes: 0 }
     }
 
-    /// Takes the next part.
+    /// Adds the next part.
     pub fn update(&mut self, part: &[u8]) {
         self.hash.update(part);
         self.bytes += part.len() as u64;

@@ -1,4 +1,4 @@
-//! `firstflight dns`: an authoritative name server that takes first flights.
+//! `firstflight dns`: an authoritative name server that accepts first flights.
 
 mod error;
 mod forward;
@@ -54,7 +54,7 @@ pub struct Args {
     command: Option<Command>,
     #[command(flatten)]
     run: Option<Run>,
-    // Not in `Run`: clap finds no optional arguments that have others in them.
+    // This is not in `Run`, because clap does not find optional arguments that contain other arguments.
     #[command(flatten)]
     carriage: Carriage,
     #[command(flatten)]
@@ -100,7 +100,7 @@ struct Run {
     user: Option<String>,
 }
 
-/// A server that first flights go to.
+/// A server that gets first flights.
 #[derive(Debug, Clone)]
 pub struct RelayTo {
     address: SocketAddr,
@@ -118,7 +118,7 @@ impl FromStr for RelayTo {
     }
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
     match (args.command, args.run) {
         (Some(Command::Keygen(args)), _) => {
@@ -144,7 +144,7 @@ impl Run {
         Ok(Box::new(table.map_err(|error| DnsError::Nearest(path.clone(), error))?))
     }
 
-    /// What the options and files say, with the zone files, and the key files if there is a carriage zone.
+    /// Reads the options and files: the zone files, and the key files if there is a carriage zone.
     fn front(
         &self,
         carriage: &Carriage,
@@ -158,7 +158,7 @@ impl Run {
         let (Some(zone), Some(key), Some(state)) = (&carriage.carriage_zone, &self.key, &self.state) else {
             return Ok((served, zones, None));
         };
-        // Beyond the largest number they would begin again at 0, where another front may be: nonces would be used twice.
+        // Numbers above the maximum would wrap to 0, which another front may have. Then nonces would be used twice.
         if usize::from(self.front_id) + self.relay.len() > 1 << 16 {
             return Err(DnsError::FrontId { first: self.front_id, relays: self.relay.len() });
         }
@@ -189,7 +189,7 @@ async fn serve(run: Run, carriage: Carriage, forward: Forward) -> Result<ExitCod
     if let Some(user) = &run.user {
         user::become_user(user).map_err(Error::Dns)?;
     }
-    // What can be read now can be read again while it runs.
+    // Files that can be read now can be read again while the server runs.
     let (front, zones, files) = run.front(&carriage, &forward).map_err(Error::Dns)?;
     let public = files.as_ref().map(KeyFiles::carriage).transpose().map_err(Error::Dns)?;
     for address in sockets.addresses() {

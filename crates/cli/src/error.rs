@@ -26,9 +26,9 @@ use std::time::Duration;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// Neither a TUN device nor UDP was chosen. Contains the option for UDP.
+    /// Neither a TUN device nor UDP was chosen. Contains the name of the option for UDP.
     NoLink(&'static str),
-    /// No TUN device.
+    /// The TUN device cannot be created.
     Tun(TunError),
     /// `--ip` lies in none of the `--host-ip` networks.
     OutsideSubnet(IpAddr),
@@ -40,17 +40,17 @@ pub enum Error {
     Listen(SocketAddr, ListenError),
     /// More verifiers than a record has room for.
     TooManyVerifiers(usize),
-    /// The resolver that was named.
+    /// The named resolver cannot be used.
     Resolver(SocketAddr, io::Error),
-    /// No second verifier, or one at the same address or of another family.
+    /// There is no second verifier, or it has the same address or is of another family.
     ReachPair,
     /// The system's resolver is not at a loopback address.
     NoStub,
-    /// What is remembered about lookups.
+    /// The file of what is remembered about lookups.
     DnsMemory(PathBuf, io::Error),
-    /// The UDP socket.
+    /// The UDP socket cannot be used.
     Udp(SocketAddr, io::Error),
-    /// No sockets for a client over UDP.
+    /// There are no sockets for a client over UDP.
     UdpClient(io::Error),
     /// The file of keys shared with fronts.
     RelayKey(PathBuf, firstflight_dns::KeyFileError),
@@ -58,51 +58,51 @@ pub enum Error {
     RelaySeenAs(SocketAddr),
     /// The file of trusted verifiers.
     TrustFile(PathBuf, Box<TrustFileError>),
-    /// No name of a server.
+    /// The text is not the name of a server.
     Identity(String),
-    /// A server at every address, without a name.
+    /// The server listens on all addresses and has no name.
     NoIdentity,
-    /// A verifier's address without its key, or a key that is none.
+    /// A verifier's address without its key, or an invalid key.
     VerifierOption(String),
-    /// The trusted verifiers do not go together.
+    /// The trusted verifiers contradict each other.
     Trust(TrustError),
     /// There is no clock for certificates.
     NoClock(io::Error),
     /// `--metrics` cannot be listened on.
     Metrics(SocketAddr, io::Error),
-    /// `--root` is not there or not readable.
+    /// `--root` does not exist or cannot be read.
     Root(PathBuf, io::Error),
     /// `--root` is a file.
     RootNotDirectory(PathBuf),
-    /// A key's text is not one.
+    /// The text is not a key.
     Key(&'static str, KeyParseError),
-    /// The key file cannot be read or makes no sense.
+    /// The key file cannot be read or is not valid.
     KeyFile(PathBuf, KeyFileError),
-    /// The clock is not good enough for a key schedule.
+    /// The clock is not accurate enough for a key schedule.
     Clock(ClockError),
-    /// A key schedule cannot be made.
+    /// The key schedule cannot be created.
     Schedule(ScheduleError),
-    /// `keys` of a file that holds neither keys nor secrets.
+    /// `keys` was given a file that holds neither keys nor secrets.
     NotKeys(PathBuf),
-    /// `keys schedule` of a file without a farm secret.
+    /// `keys schedule` was given a file without a farm secret.
     NoSecret(PathBuf),
-    /// `keys new -o` names a file that is there.
+    /// `keys new -o` names a file that exists.
     KeyExists(PathBuf),
-    /// How often a first flight may be executed cannot be as asked.
+    /// The requested limit of executions of a first flight is not possible.
     Replays(ReplayError),
-    /// A verifier, or what is wanted of one.
+    /// An error of a verifier or of a request to one.
     Verifier(VerifierError),
-    /// The name server.
+    /// An error of the name server.
     Dns(DnsError),
     /// A URL that cannot be fetched.
     Target(String, TargetError),
-    /// The resolver knows no address of a name.
+    /// The resolver has no address for a name.
     Lookup(String, io::Error),
-    /// No `--ip` of the server's family.
+    /// There is no `--ip` of the server's family.
     NoRoute(SocketAddr),
     /// The server is this engine itself.
     FetchFromSelf(IpAddr),
-    /// `-o` and more than one fetch.
+    /// `-o` was given for more than one fetch.
     OutputForMany,
     /// The file of `-o` cannot be written.
     Output(PathBuf, io::Error),
@@ -112,15 +112,15 @@ pub enum Error {
     Cache(CacheError),
     /// The capture cannot be written.
     Pcap(PathBuf, PcapWriterError),
-    /// What is to be inspected is no object of ASAP.
+    /// The object to inspect is not an object of ASAP.
     Inspect(InspectError),
-    /// What is to be explained is no capture.
+    /// The file to explain is not a capture.
     Capture(PathBuf, OpenError),
-    /// The emulated path cannot be made.
+    /// The emulated path cannot be created.
     Path(MemoryLinkError),
     /// The system's random source failed.
     Random(io::Error),
-    /// No runtime or no signal handler.
+    /// There is no runtime or no signal handler.
     Runtime(io::Error),
     /// A visit of the demonstration failed.
     Demo(&'static str, io::Error),
@@ -129,7 +129,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// 2 for what the person can mend, 1 for what failed on the way.
+    /// Returns 2 for errors that the user can correct, 1 for failures at run time.
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::Verifier(error) => error.exit_code(),

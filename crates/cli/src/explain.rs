@@ -1,4 +1,4 @@
-//! `firstflight explain`: what became of the first flight of each connection of a capture, and why.
+//! `firstflight explain`: reports the outcome of the first flight of each connection in a capture, with the reason.
 
 mod capture;
 mod conversation;
@@ -71,10 +71,10 @@ pub struct Args {
     json: bool,
 }
 
-/// A file of this size takes long enough for a progress bar, bytes.
+/// A file of this size takes long enough to read that a progress bar is shown, bytes.
 const LARGE: u64 = 64 << 20;
 
-/// Runs it.
+/// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let (input, bar) = open(args).map_err(|error| Error::Capture(args.file.clone(), OpenError::Io(error)))?;
     let capture = Capture::open(input).map_err(|error| Error::Capture(args.file.clone(), error))?;
@@ -128,14 +128,14 @@ enum Line {
 struct Printer {
     json: bool,
     bar: ProgressBar,
-    /// Something was printed.
+    /// Whether a line was printed.
     any: bool,
 }
 
 impl Printer {
     fn connection(&mut self, report: &Report<'_>) {
         if !self.any && std::io::stdout().is_terminal() {
-            // From here on the lines show the progress.
+            // From here on the printed lines show the progress.
             self.bar.finish_and_clear();
         }
         self.any = true;
@@ -147,15 +147,15 @@ impl Printer {
     }
 }
 
-/// What is left to say when all connections were told.
+/// What remains to be reported after all connections.
 struct Explained {
     summary: Summary,
     damage: Option<Damage>,
-    /// A link type that could not be read.
+    /// A link type that is not supported.
     unread: Option<LinkType>,
 }
 
-/// Reads a capture, tells each connection once, at most `limit` of them kept at a time.
+/// Reads a capture and reports each connection once. Keeps at most `limit` connections at a time.
 fn explain<R: Read>(mut capture: Capture<R>, limit: usize, mut tell: impl FnMut(&Report<'_>)) -> Explained {
     let mut table = Table::new(limit);
     let mut summary = Summary::new();
@@ -168,7 +168,7 @@ fn explain<R: Read>(mut capture: Capture<R>, limit: usize, mut tell: impl FnMut(
             Err(damage) => break Some(damage),
         };
         let at = frame.at;
-        // A cooked frame tells more than the file does.
+        // The header of a cooked frame has more information than the file.
         let device = frame.device.map(Place::device);
         let place = Place::of(frame.link, frame.bytes).or(device);
         let origin = *origin.get_or_insert(at);

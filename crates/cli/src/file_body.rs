@@ -1,4 +1,4 @@
-//! A file as an HTTP body, read piece by piece.
+//! A file as an HTTP body, read in pieces.
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
@@ -11,12 +11,12 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 /// Bytes read or written at a time.
 pub const PIECE: usize = 128 * 1024;
-/// Bytes read at a time at first. A piece stays in memory for as long as its reader takes nothing.
+/// Bytes read at once at the beginning. A piece stays in memory until the client accepts it.
 const FIRST_PIECE: usize = 64 * 1024;
 /// Bytes that must have been sent before pieces become larger.
 const SHORT: u64 = 512 * 1024;
 
-/// The content of a file, of the length it had when it was opened.
+/// The content of a file, with the length that the file had when it was opened.
 pub struct FileBody {
     source: Source,
     gone: u64,
@@ -27,7 +27,7 @@ pub struct FileBody {
 /// Where the next piece comes from.
 enum Source {
     File(File),
-    /// A read under way.
+    /// A read is under way.
     Reading(JoinHandle<io::Result<(File, Bytes)>>),
     /// A read failed.
     Lost,
@@ -38,18 +38,18 @@ impl FileBody {
     /// head of its message.
     ///
     /// # Errors
-    /// The system's; [`io::ErrorKind::InvalidInput`] for what is no regular file.
+    /// Errors of the system. [`io::ErrorKind::InvalidInput`] if the path is not a regular file.
     pub async fn open(path: &Path) -> io::Result<Self> {
         let path = path.to_owned();
         elsewhere(move || Self::open_here(&path)).await?
     }
 
-    /// The same, for who may wait for a disk.
+    /// Like [`FileBody::open`], for callers that may block on a disk.
     ///
     /// # Errors
-    /// As those of [`FileBody::open`].
+    /// As [`FileBody::open`].
     pub fn open_here(path: &Path) -> io::Result<Self> {
-        // Looked at before it is opened: opening a pipe would wait for its writer.
+        // Check before opening, because opening a pipe would wait for its writer.
         if !std::fs::metadata(path)?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
@@ -59,7 +59,7 @@ impl FileBody {
         Ok(Self { source: Source::File(file), gone: 0, left, buffer })
     }
 
-    /// Reads the next piece into the buffer, unless there is one.
+    /// Reads the next piece into the buffer, unless the buffer has one.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.left == 0 || !self.buffer.is_empty() {
             return Poll::Ready(Ok(()));
@@ -82,24 +82,25 @@ impl FileBody {
     }
 }
 
-/// Bytes of the next piece of a file of which `gone` bytes are sent and `left` are not.
+/// Size of the next piece of a file of which `gone` bytes are sent and `left` are not.
 fn piece_of(gone: u64, left: u64) -> usize {
     let most = if gone < SHORT { FIRST_PIECE } else { PIECE };
     usize::try_from(left).map_or(most, |left| left.min(most))
 }
 
-/// Reads the next `len` bytes. A shorter file is an error, since its length was announced to the client.
+/// Reads the next `len` bytes. A file that has become shorter is an error, since its length was announced to the
+/// client.
 fn read(file: &mut File, len: usize) -> io::Result<Bytes> {
     let mut piece = vec![0; len];
     file.read_exact(&mut piece)?;
     Ok(piece.into())
 }
 
-/// Does what waits for a disk where it stops nobody. All of it at once: each step there and back costs two threads'
-/// waking, a tenth of a millisecond.
+/// Runs `work`, which may block on a disk, on a thread where blocking is allowed. Pass all of the work at once: each
+/// step there and back wakes two threads, which costs a tenth of a millisecond.
 ///
 /// # Errors
-/// When the runtime ends before it has begun.
+/// When the runtime ends before the work has begun.
 pub async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     spawn_blocking(work).await.map_err(io::Error::other)
 }
@@ -136,7 +137,7 @@ mod tests {
     use super::*;
     use http_body_util::BodyExt;
 
-    /// One piece waits for a reader, and it is small until the reader has taken enough.
+    /// Only one piece waits for a reader, and it is small until the reader has taken enough.
     #[tokio::test]
     async fn the_first_pieces_are_small() {
         let path = std::env::temp_dir().join(format!("firstflight-pieces-{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! A file that a body is written to.
+//! Writes a body to a file.
 
 use crate::file_body::PIECE;
 use bytes::BytesMut;
@@ -12,10 +12,11 @@ pub fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Writes a file in large pieces. It is made with its first piece: a body that breaks off before leaves what was there.
+/// Writes a file in large pieces. The file is created with its first piece, so a body that breaks off earlier leaves
+/// an existing file unchanged.
 ///
-/// Belongs into a task of a runtime with several threads: what waits for a disk lets the others go on. It waits here
-/// and not in a thread of its own, because two threads' waking takes longer than a file of some kilobytes.
+/// Use it in a task of a runtime with several threads: while it blocks on a disk, the other tasks continue. It blocks
+/// here and not in a separate thread, because waking two threads takes longer than writing a file of some kilobytes.
 pub struct FileSink {
     path: PathBuf,
     file: Option<File>,
@@ -31,16 +32,16 @@ impl FileSink {
     /// Adds `data`.
     ///
     /// # Errors
-    /// The system's, also about what was added before.
+    /// Errors of the system, which may also concern earlier data.
     pub fn write(&mut self, data: &[u8]) -> io::Result<()> {
         self.buffer.extend_from_slice(data);
         if self.buffer.len() >= PIECE { block_in_place(|| self.put()) } else { Ok(()) }
     }
 
-    /// Writes the rest.
+    /// Writes the remaining data.
     ///
     /// # Errors
-    /// The system's, also about what was added before.
+    /// Errors of the system, which may also concern earlier data.
     pub fn finish(mut self) -> io::Result<()> {
         block_in_place(|| self.put())
     }

@@ -1,4 +1,4 @@
-//! `firstflight get`: fetches URLs, with the request in the SYN where a cookie is known.
+//! `firstflight get`: fetches URLs, with the request in the SYN when a cookie is known.
 
 mod background;
 mod certificates;
@@ -117,7 +117,7 @@ mod tests;
 /// How long connections may take to close at the end.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let asked = Instant::now();
     let names = via_dns::Memory::open(&args.via)?;
@@ -170,7 +170,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         failed: AtomicBool::new(false),
     });
     args.fetch_all(&all, &errand).await;
-    // No fetch needs it any more.
+    // The fetches are done, so the background tasks are no longer needed.
     background.end().await;
     if let Some(via) = via {
         via.settled().await;
@@ -188,7 +188,7 @@ struct Queue {
     lookups: Arc<Lookups>,
     /// When the command was started.
     asked: Instant,
-    /// The first fetches have waited for verifiers.
+    /// Whether the first fetches have waited for verifiers.
     waited: bool,
     next: AtomicUsize,
     failed: AtomicBool,
@@ -205,7 +205,8 @@ impl Queue {
     }
 }
 
-/// Fetches one after the other until none is left. The first one was asked for when the command was started.
+/// Fetches one URL after the other until none is left. For the first fetch, the user's request is the start of the
+/// command.
 async fn work(queue: Arc<Queue>, errand: Arc<Errand>, interval: Duration, print: Print) {
     let mut first = true;
     while let Some(place) = queue.take() {
@@ -240,8 +241,8 @@ impl Args {
         }
     }
 
-    /// Begins what happens beside the fetches. With `--verify-first` the verifiers' first results are there when this
-    /// returns, or it has taken too long.
+    /// Starts the background tasks. With `--verify-first`, waits until the verifiers' first results are available or
+    /// it has taken too long.
     async fn begin(
         &self,
         endpoint: &Endpoint,
@@ -263,7 +264,7 @@ impl Args {
         Ok(background)
     }
 
-    /// With `--via-dns` the verifiers and the resolver.
+    /// The verifiers and the resolver of `--via-dns`.
     fn via(&self) -> Result<Option<([SocketAddr; 2], SocketAddr)>, Error> {
         let verifier = self.certificates.verifier().filter(|_| self.via.wanted());
         verifier.map(|verifier| Ok((self.via.verifiers(verifier)?, via_dns::resolver(self.dns)?))).transpose()
@@ -273,7 +274,8 @@ impl Args {
         Print { json: self.json, aside: self.output.as_deref().is_some_and(is_stdout) }
     }
 
-    /// What to fetch, and how names are looked up: each by its first fetch, with `--via-dns` by every one.
+    /// The URLs to fetch, and how names are looked up: by the first fetch of each, or with `--via-dns` by every
+    /// fetch.
     async fn places(&self) -> Result<(Arc<Lookups>, Arc<[Place]>), Error> {
         let names = self.dns.filter(|_| !self.via.wanted()).map(Names::at).transpose()?;
         let own = (!self.udp).then(|| self.network.addresses().to_vec());
@@ -285,14 +287,15 @@ impl Args {
         Ok((Arc::new(lookups), places.into()))
     }
 
-    /// The sockets with `--udp`. The first name is looked up before: there may be only one link to its server.
+    /// The sockets for `--udp`. The first name is looked up before, because the link may be bound to the route to its
+    /// server.
     async fn udp_link(&self, places: &[Place], lookups: &Lookups) -> Result<Option<UdpLink>, Error> {
         let Some(first) = places.first().filter(|_| self.udp) else { return Ok(None) };
         let found = first.addresses(lookups, Duration::from_secs(self.timeout)).await;
         UdpLink::client(found).map(Some).map_err(Error::UdpClient)
     }
 
-    /// Whether the files can be used at all, before anything is sent.
+    /// Checks before anything is sent whether the files can be used.
     async fn check_files(&self) -> Result<(), Error> {
         if let Some(path) = &self.output {
             if self.urls.len() > 1 || self.repeat > 1 {

@@ -1,23 +1,23 @@
-//! What is wrong with a file for a service's keys.
+//! Errors of a service's key file.
 
 use firstflight_verifier::KeyFileError;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The file, and what is wrong.
+/// The file and its error.
 #[derive(Debug)]
 pub enum KeyFault {
-    /// It cannot be used; this command makes one.
+    /// It cannot be used. The command given here makes a new one.
     Unusable(PathBuf, KeyFileError, &'static str),
-    /// A new one is there already.
+    /// The new file already exists.
     Exists(PathBuf),
-    /// A new one cannot be written.
+    /// The new file cannot be written.
     Write(PathBuf, io::Error),
 }
 
 impl KeyFault {
-    /// A new file was not written.
+    /// The error when a new file was not written.
     pub fn not_written(path: &Path, error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::AlreadyExists => Self::Exists(path.to_owned()),

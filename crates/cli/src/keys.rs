@@ -39,7 +39,7 @@ enum Command {
     Export(report::ExportArgs),
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
     match args.command {
         Command::New(args) => new::run(&args)?,
@@ -50,7 +50,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// How long a key grants, on the command line in hours.
+/// How long a key grants cookies; given in hours on the command line.
 #[derive(Debug, Clone, Copy)]
 pub struct Period(u64);
 
@@ -77,7 +77,7 @@ impl FromStr for Period {
     }
 }
 
-/// A file, and when.
+/// A file and a point in time.
 #[derive(clap::Args)]
 struct Source {
     /// File with cookie keys or farm secrets
@@ -89,7 +89,7 @@ struct Source {
     at: Option<Time>,
 }
 
-/// What a file holds.
+/// The content of a file.
 enum Stored {
     Keys(CookieKeys),
     Secrets(Box<Schedule>),
@@ -115,7 +115,7 @@ impl Source {
         text.parse().map(Stored::Keys).map_err(|error| failed(KeyFileError::Key(error)))
     }
 
-    /// The keys that are valid then.
+    /// The keys that are valid at that time.
     fn cookie_keys(&self) -> Result<CookieKeys, Error> {
         Ok(match self.read()? {
             Stored::Keys(keys) => keys,

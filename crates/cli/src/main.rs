@@ -1,4 +1,4 @@
-//! The `firstflight` command: thin, one file a subcommand.
+//! The `firstflight` command. Each subcommand has its own file.
 #![forbid(unsafe_code)]
 
 mod asap;
@@ -111,19 +111,19 @@ fn run(command: Command) -> Result<ExitCode, Error> {
 fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
     let result = runtime.block_on(work);
-    // A read of a slow disk must not hold up the exit.
+    // Do not wait for a read of a slow disk.
     runtime.shutdown_background();
     result
 }
 
-/// What clap has to say: help as it is, a mistake as one line.
+/// Prints clap's messages: help unchanged, a mistake as one line.
 fn say_usage(error: &clap::Error) -> ExitCode {
     use ErrorKind as Kind;
     if matches!(
         error.kind(),
         Kind::DisplayHelp | Kind::DisplayVersion | Kind::DisplayHelpOnMissingArgumentOrSubcommand
     ) {
-        // Nothing can be done about a closed pipe.
+        // A closed pipe cannot be handled.
         let _ = error.print();
         return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
     }

@@ -64,8 +64,8 @@ impl Network {
         &self.ip
     }
 
-    /// Starts the engine, on this local network: on the link over UDP, or on a device that it creates. `tune` may
-    /// change the settings last.
+    /// Starts the engine for this local network, on the link over UDP or on a new device. `tune` may change the
+    /// settings last.
     pub fn start(
         &self,
         network: NetworkId,
@@ -85,7 +85,7 @@ impl Network {
         config.network = network;
         config.tcp.congestion = self.congestion;
         tune(&mut config);
-        // Before the device, so that a bad file name leaves nothing behind.
+        // Create the capture before the device, so that a wrong file name does not leave a device behind.
         let capture = Capture::create(self.pcap.as_deref(), name)?;
         let link = match udp {
             Some(link) => {
@@ -107,8 +107,8 @@ impl Network {
     }
 }
 
-/// Settings of an engine at `addresses`. Without Nagle's algorithm: HTTP writes whole messages, and
-/// the end of one must not wait for an acknowledgement.
+/// Settings of an engine at `addresses`, with Nagle's algorithm off: HTTP writes whole messages, and the end of a
+/// message must not wait for an acknowledgement.
 pub fn engine_config(addresses: Vec<IpAddr>) -> Result<Config, Error> {
     let mut config = firstflight::config(addresses).map_err(Error::Random)?;
     config.tcp.nodelay = true;
@@ -119,7 +119,7 @@ pub fn engine_config(addresses: Vec<IpAddr>) -> Result<Config, Error> {
 pub struct Capture(Option<(PathBuf, PcapTap)>);
 
 impl Capture {
-    /// Starts a capture into `file`, if one is wanted.
+    /// Starts a capture into `file`, if a file is given.
     pub fn create(file: Option<&Path>, interface: &str) -> Result<Self, Error> {
         Self::in_time(file, interface, Time::system())
     }
@@ -136,7 +136,7 @@ impl Capture {
         Ok(Self(Some((path.to_owned(), tap))))
     }
 
-    /// `link`, recorded if wanted.
+    /// Returns `link`, wrapped so that its packets are recorded if a capture is wanted.
     pub fn tap<L: Link + 'static>(&self, link: L) -> Box<dyn Link> {
         match &self.0 {
             Some((_, tap)) => Box::new(Tapped::new(link, tap.clone(), 0)),
@@ -144,7 +144,7 @@ impl Capture {
         }
     }
 
-    /// Writes out what is recorded.
+    /// Flushes the recorded packets.
     pub fn finish(&self) -> Result<(), Error> {
         match &self.0 {
             Some((path, tap)) => tap.flush().map_err(|error| Error::Pcap(path.clone(), error)),

@@ -1,4 +1,4 @@
-//! A stream given away to hyper that can still be asked how it fares.
+//! A stream that is given to hyper and can still be observed.
 
 use firstflight::Stream;
 use firstflight::credential::Outcome;
@@ -16,10 +16,10 @@ struct Inner<S> {
     first_byte: Option<Instant>,
 }
 
-/// The end that hyper gets.
+/// The end for hyper.
 pub struct Observed<S>(Arc<Mutex<Inner<S>>>);
 
-/// The end that asks. While it lives, the stream is not released.
+/// The end for the observer. While it exists, the stream is not released.
 pub struct Watch<S>(Arc<Mutex<Inner<S>>>);
 
 /// Both ends of `stream`.
@@ -45,14 +45,14 @@ impl<S> Watch<S> {
         look(&lock(&self.0).stream)
     }
 
-    /// When the first byte of the peer's was read.
+    /// When the first byte of the peer was read.
     pub fn first_byte(&self) -> Option<Instant> {
         lock(&self.0).first_byte
     }
 }
 
 impl Watch<Stream> {
-    /// What became of the first flight.
+    /// The outcome of the first flight.
     pub fn outcome(&self) -> Outcome {
         self.look(Stream::outcome)
     }
@@ -60,7 +60,7 @@ impl Watch<Stream> {
     /// Waits until the peer's ACK has proved its address.
     ///
     /// # Errors
-    /// When the connection ends before.
+    /// When the connection ends first.
     pub async fn confirmed(&self) -> io::Result<()> {
         poll_fn(|cx| self.look(|stream| stream.poll_handshake_confirmed(cx))).await
     }

@@ -1,17 +1,17 @@
-//! Lines for people and programs. `println!` panics when the reader has gone; these do not.
+//! Output for people and programs. `println!` panics when the reader is gone; these functions do not.
 
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter, Write as _};
 use std::io::Write;
 
-/// One line on stdout, or several.
+/// Writes one or more lines to stdout.
 pub fn line(text: &dyn Display) {
-    // The reader went away: nobody is left to tell.
+    // An error means that the reader is gone. There is no one left to inform.
     let _ = writeln!(std::io::stdout().lock(), "{}", Visible(text));
 }
 
-/// One line of JSON on stdout.
+/// Writes one line of JSON to stdout.
 pub fn json<T: Serialize>(value: &T) {
     match json_text(value) {
         Ok(text) => line(&text),
@@ -19,7 +19,7 @@ pub fn json<T: Serialize>(value: &T) {
     }
 }
 
-/// A line of JSON, in which terminal control characters are escaped. Parsers read the original text.
+/// A line of JSON with terminal control characters escaped. A parser gets the original text.
 pub fn json_text<T: Serialize>(value: &T) -> serde_json::Result<String> {
     let text = serde_json::to_string(value)?;
     if !text.contains(is_obeyed) {
@@ -36,12 +36,12 @@ pub fn json_text<T: Serialize>(value: &T) -> serde_json::Result<String> {
     Ok(escaped)
 }
 
-/// One line on stderr.
+/// Writes one line to stderr.
 pub fn complain(problem: &dyn Display) {
     let _ = writeln!(std::io::stderr().lock(), "firstflight: {}", Visible(problem));
 }
 
-/// One line on stderr instead of stdout, when the body is on stdout.
+/// Writes one line to stderr instead of stdout, when the body is on stdout.
 pub fn aside(text: &dyn Display) {
     let _ = writeln!(std::io::stderr().lock(), "{}", Visible(text));
 }
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// Found in review: U+009B, which begins a command to a terminal, came through from a path.
+    /// Regression test: U+009B, which begins a terminal command, came through from a path.
     #[test]
     fn what_a_terminal_obeys_is_shown_as_its_number() {
         let shown = |text: &str| Visible(&text).to_string();

@@ -34,7 +34,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let report = examine(&args).await.map_err(Error::Verifier)?;
     if args.json {
@@ -60,7 +60,7 @@ async fn examine(args: &Args) -> Result<Report, VerifierError> {
     Ok(Report::new(local_port, found))
 }
 
-/// What was found.
+/// The result.
 #[derive(Serialize)]
 struct Report {
     local_port: u16,

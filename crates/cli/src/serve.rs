@@ -97,18 +97,18 @@ pub struct Args {
     /// Log one JSON object a line
     #[arg(long)]
     json_log: bool,
-    // Its heading is for all that follow it.
+    // The heading of `Names` applies to all options that follow it, so it is the last field.
     #[command(flatten)]
     names: names::Names,
 }
 
-/// A client that sends no whole request head for so long is let go.
+/// A connection is closed if its client sends no complete request head within this time.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long requests under way, and then the ends of their connections, may take after a signal: together less than the
-/// ten seconds after which service managers kill.
+/// How long requests under way may take after a signal, and then again the ends of their connections. Together this
+/// is less than the ten seconds after which service managers kill a process.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Runs it until a signal comes.
+/// Runs the command until a signal arrives.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
     args.network.validate(("--udp ADDR:PORT", args.udp.is_some()))?;
     let udp = match &args.udp {
@@ -126,7 +126,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let (fronts, names) = first_flights_by_dns(&args, udp, asap.policy.as_mut()).await?;
     let root: Arc<Path> = files::root(&args.root).await?.into();
     let mut signals = Stop::new()?;
-    // Before the device, so that an address in use leaves nothing behind.
+    // Bind before creating the device, so that an address in use does not leave a device behind.
     let metrics = match args.metrics {
         Some(at) => Some(metrics::Exporter::bind(at, firstflight::metrics::describe).await?),
         None => None,
@@ -180,7 +180,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     }
     tokio::select! {
         () = end(listening, names, graceful, &endpoint, store) => {}
-        // A second signal: at once.
+        // A second signal stops the server at once.
         () = signals.asked() => {}
     }
     if let Some(exporting) = exporting {
@@ -211,7 +211,7 @@ async fn start(
     match args.network.start(NetworkId::UNKNOWN, udp, asked, |config| args.readers.configure(config)) {
         Ok((endpoint, capture)) => Ok((endpoint, capture, store)),
         Err(error) => {
-            // The store was asked nothing, so nothing is owed.
+            // The store got no questions, so the server owes it nothing.
             if let Some(store) = store {
                 store.close().await;
             }
@@ -220,8 +220,8 @@ async fn start(
     }
 }
 
-/// Waits until nothing listens and all connections have closed, of resolvers too, or their time is over. Idle
-/// connections close at once.
+/// Waits until all listeners and all connections, including those of resolvers, have closed, or the time is over.
+/// Idle connections close at once.
 async fn end(
     mut listening: JoinSet<()>,
     names: Option<JoinHandle<()>>,
@@ -232,7 +232,7 @@ async fn end(
     let until = Instant::now() + GRACE;
     let connections = async {
         while listening.join_next().await.is_some() {}
-        // Requests under way end first, then their connections close in order.
+        // Requests under way end first. Then their connections close in order.
         if let Some(graceful) = Arc::into_inner(graceful) {
             let _ = tokio::time::timeout_at(until, graceful.shutdown()).await;
         }
@@ -244,13 +244,13 @@ async fn end(
         }
     };
     tokio::join!(connections, resolvers);
-    // No first flight is refused from here on, so nothing more can be owed.
+    // From here on no first flight is refused, so no further debt to the store can arise.
     if let Some(store) = store {
         store.close().await;
     }
 }
 
-/// The ways in for first flights by DNS: from fronts elsewhere, and from the one in this server.
+/// The sources of first flights by DNS: external fronts, and the front in this server.
 async fn first_flights_by_dns(
     args: &Args,
     udp: Option<SocketAddr>,
@@ -263,8 +263,8 @@ async fn first_flights_by_dns(
     Ok((args.relay.prepare(server).await?, args.names.prepare(server).await?))
 }
 
-/// Answers scrapes with the counts of the engine, of the name server if there is one, and of what fronts elsewhere hand
-/// over.
+/// Answers scrapes with the counters of the engine, of the name server if there is one, and of first flights from
+/// external fronts.
 fn export(
     exporter: metrics::Exporter,
     endpoint: &Endpoint,
@@ -295,7 +295,7 @@ pub struct Site {
     pub(crate) log: log::Log,
 }
 
-/// Takes connections until `stopping` closes.
+/// Accepts connections until `stopping` closes.
 async fn accept(
     listener: Listener,
     site: Site,
@@ -306,7 +306,7 @@ async fn accept(
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok(stream) => serve(stream, site.clone(), &graceful),
-                // The engine has stopped, because its device failed: the trace says why.
+                // The engine has stopped because its device failed. The trace says why.
                 Err(_) => return,
             },
             _ = stopping.changed() => return,
@@ -328,7 +328,7 @@ pub(crate) fn serve(stream: Stream, site: Site, graceful: &GracefulShutdown) {
     let connection = graceful.watch(connection);
     tokio::spawn(async move {
         if let Err(error) = connection.await {
-            // Clients come and go; what they asked for is in the log.
+            // Connections end often. The log says what the client requested.
             tracing::debug!(%peer, %error, "connection ended");
         }
     });

@@ -19,7 +19,7 @@ impl Subnet {
         self.host_bits(other).is_some()
     }
 
-    /// Whether `other` names the network itself or all its hosts (RFC 919; not with /31, RFC 3021).
+    /// Whether `other` is the network address or the broadcast address (RFC 919; not with /31, RFC 3021).
     pub fn is_reserved(&self, other: IpAddr) -> bool {
         match self.host_bits(other) {
             Some(host) if other.is_ipv4() && self.prefix < 31 => {
@@ -30,7 +30,7 @@ impl Subnet {
         }
     }
 
-    /// The part of `other` behind the prefix, if the prefixes are the same.
+    /// The host part of `other`, if both have the same prefix.
     fn host_bits(&self, other: IpAddr) -> Option<u128> {
         let (ours, theirs, bits) = match (self.address, other) {
             (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits().into(), b.to_bits().into(), 32),
@@ -46,11 +46,11 @@ impl Subnet {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SubnetError {
-    /// No `/`.
+    /// There is no `/`.
     NoPrefix,
-    /// In front of the `/` is no address.
+    /// The part before the `/` is not an address.
     BadAddress,
-    /// Behind the `/` is no number up to this.
+    /// The part after the `/` is not a number up to this one.
     BadPrefix(u8),
 }
 

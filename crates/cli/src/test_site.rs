@@ -1,5 +1,5 @@
-//! For tests: a client's engine, and a server's with a site, on an emulated path that can keep connections
-//! with data in their SYN from being confirmed.
+//! For tests: a client engine and a server engine with a site, on an emulated path that can prevent the confirmation
+//! of connections with data in their SYN.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use crate::network::engine_config;
@@ -25,15 +25,15 @@ pub struct TestSite {
     unconfirmed: Arc<AtomicBool>,
     /// How long a client may take for each full segment of a request's body; `None` is no limit.
     pub body_timeout: Option<Duration>,
-    /// Dropped, it ends what is served.
+    /// Dropping it ends the connections that are served.
     graceful: GracefulShutdown,
 }
 
-/// From the client: packets behind a SYN with data vanish while `unconfirmed`.
+/// Filters the client's packets: drops those after a SYN with data while `unconfirmed` is set.
 fn keeps_unconfirmed(unconfirmed: Arc<AtomicBool>) -> impl FnMut(&mut Vec<u8>) -> Verdict {
     let mut early_ports = HashSet::new();
     move |packet| {
-        // IPv4 without options: TCP's ports at 20, its length at 32, its flags at 33.
+        // IPv4 without options: the TCP ports are at 20, the header length at 32, the flags at 33.
         let port = [packet[20], packet[21]];
         let data = packet.len() > 20 + usize::from(packet[32] >> 4) * 4;
         let syn = packet[33] & 2 != 0;
@@ -72,14 +72,14 @@ impl TestSite {
         (ours.unwrap(), theirs.unwrap())
     }
 
-    /// A connection that begins with `request`: the client's end, and the server's with its watch.
+    /// A connection that begins with `request`: the client's end, and the server's end with its watch.
     pub async fn early(&self, request: &[u8]) -> (Stream, Observed<Stream>, Watch<Stream>) {
         let (ours, theirs) = self.connect(FirstFlight::safely_replayable(request)).await;
         let (observed, watch) = observe(theirs);
         (ours, observed, watch)
     }
 
-    /// The client's ACKs arrive from now on.
+    /// Lets the client's ACKs arrive from now on.
     pub fn confirm(&self) {
         self.unconfirmed.store(false, Ordering::Relaxed);
     }

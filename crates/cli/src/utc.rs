@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// 3000-01-01: what is later is a mistake (milliseconds, for one).
+/// 3000-01-01. A later time is probably a mistake, for example milliseconds.
 const LATEST: u64 = 32_503_680_000;
 
 /// Unix time in milliseconds.
@@ -10,7 +10,7 @@ const LATEST: u64 = 32_503_680_000;
 pub struct Time(pub u64);
 
 impl Time {
-    /// The system's clock; 1970 if it is earlier still.
+    /// The system's clock; 1970 if the clock shows an earlier time.
     pub fn now() -> Self {
         Self::of(SystemTime::now())
     }
@@ -20,9 +20,9 @@ impl Time {
         Self(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// As RFC 3339, to the second.
+    /// In RFC 3339 format, to the second.
     pub fn rfc3339(self) -> String {
-        // Beyond the year 9999 there is no such form.
+        // The format cannot represent years after 9999.
         let time = Duration::from_millis(self.0.min(LATEST * 2000));
         humantime::format_rfc3339_seconds(UNIX_EPOCH + time).to_string()
     }

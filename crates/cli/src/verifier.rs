@@ -95,7 +95,7 @@ fn vantage_id(text: &str) -> Result<VantageId, &'static str> {
     text.parse().ok().and_then(VantageId::new).ok_or("a vantage point's number is 1 to 65535")
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
     match (args.command, args.run) {
         (Some(Command::Keygen(args)), _) => {
@@ -108,7 +108,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
 }
 
 impl Run {
-    /// What the options and files say; nothing is listened at before all of it is right.
+    /// Reads the options and the files. Nothing listens until all of them are valid.
     fn config(&self) -> Result<Config, VerifierError> {
         let group = match &self.group {
             Some(path) => {
@@ -135,7 +135,7 @@ impl Run {
     }
 }
 
-/// The first of a file: it gives the tokens.
+/// The first key of a file, which makes the tokens.
 fn token_key(path: &Path) -> Result<TokenKey, VerifierError> {
     let fail = |error| VerifierError::unusable(path, error);
     let keys = read_token_keys(path).map_err(fail)?;

@@ -1,4 +1,4 @@
-//! `firstflight asap inspect` as a person or a script meets it, on the vectors of `docs/spec/asap.md`.
+//! `firstflight asap inspect` as a person or a script uses it, on the vectors of `docs/spec/asap.md`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests: they fail by panicking")]
 
 mod dir;
@@ -14,7 +14,7 @@ fn vectors(name: &str) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// The vector called `name` of a file.
+/// The vector named `name` of a file.
 fn vector(file: &str, name: &str) -> Value {
     let all = vectors(file);
     all["vectors"].as_array().unwrap().iter().find(|vector| vector["name"] == name).unwrap().clone()
@@ -32,7 +32,7 @@ fn run(args: &[&str]) -> Output {
     program::run(&[&["asap", "inspect"], args].concat())
 }
 
-/// What it prints, and its exit code, which is `code`.
+/// Runs the command, checks that the exit code is `code`, and returns the output.
 fn prints(args: &[&str], code: i32) -> String {
     let output = run(args);
     assert_eq!(output.status.code(), Some(code), "{args:?}: {output:?}");
@@ -53,7 +53,7 @@ fn refused(args: &[&str], says: &str) {
     program::fails(&[&["asap", "inspect"], args].concat(), 2, says);
 }
 
-/// Arguments under which everything of a first flight can be checked.
+/// Arguments with which everything of a first flight can be checked.
 struct Whole {
     flight: Value,
     identity: String,
@@ -88,7 +88,7 @@ impl Whole {
 fn every_first_flight_is_right() {
     let all = vectors("first-flight");
     let names = all["vectors"].as_array().unwrap().iter().map(|flight| text(flight, "name"));
-    // What travels by DNS is signed as such; nothing inspects it.
+    // Relayed first flights are signed for DNS; `inspect` does not support them.
     for name in names.filter(|name| *name != "ipv4-relayed") {
         let whole = Whole::new(name, "right");
         let inspected = json(&whole.args(), 0);
@@ -104,7 +104,7 @@ fn every_first_flight_is_right() {
     }
 }
 
-/// Each wrong piece of knowledge is found by the check that is about it.
+/// Each wrong argument is found by the check that uses it.
 #[test]
 fn what_is_wrong_is_named() {
     let whole = Whole::new("ipv4-raw", "wrong");
@@ -170,7 +170,7 @@ fn options_and_parameters_are_told() {
                 continue;
             }
             match (&vector["error"], text(vector, "name")) {
-                // Read as the other one's form, which inspect cannot know.
+                // This vector parses in the form of another object, which `inspect` cannot know.
                 (Value::String(_), name) if name.starts_with("form ") => {}
                 (Value::String(_), _) => assert_eq!(run(&[given]).status.code(), Some(2), "{name}"),
                 (_, _) => {
@@ -219,7 +219,7 @@ fn verifier_messages_are_told_and_their_signatures_checked() {
     let certificate = vector("message", "certificate");
     let args = [text(&certificate, "message"), "--address", "192.0.2.9"];
     assert!(prints(&args, 1).contains("address: WRONG, the message certifies 192.0.2.1, not 192.0.2.9"));
-    // A challenge's and a token's codes let a client pass.
+    // The code of a challenge or a token would let a client pass.
     for (name, code) in [("challenge", "challenge"), ("token", "token")] {
         let message = vector("message", name);
         let code = text(&file[code], code)[16..].to_owned();

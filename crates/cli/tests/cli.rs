@@ -1,4 +1,4 @@
-//! The command as a person or a script meets it. No test needs root.
+//! The command as a person or a script uses it. No test needs root.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
@@ -121,7 +121,7 @@ fn demo_shows_every_mode() {
         assert!((number("first_byte_rtts") * 10.0 - number("first_byte_ms")).abs() < 0.01, "{visit}");
         assert!(number("total_ms") >= number("first_byte_ms"), "{visit}");
     }
-    // pcapng begins with a section header block.
+    // A pcapng file begins with a section header block.
     let recorded = std::fs::read(&capture.0).unwrap();
     assert!(recorded.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]) && recorded.len() > 3 * 11264);
 }
@@ -150,7 +150,7 @@ impl Drop for Busy {
     }
 }
 
-/// The output and the times in the capture depend on the seed, and not on how busy the machine is.
+/// The output and the times in the capture depend on the seed, and not on the load of the machine.
 #[test]
 fn demo_of_one_seed_is_the_same_to_the_byte_on_a_busy_machine() {
     let runs = || {
@@ -175,7 +175,7 @@ fn demo_of_one_seed_is_the_same_to_the_byte_on_a_busy_machine() {
     }
 }
 
-/// Computation takes no time, so every row is exact, also if half a round trip is not a whole number of milliseconds.
+/// Computation takes no time, so every row is exact, even if half a round trip is not a whole number of milliseconds.
 #[test]
 fn demo_shows_round_trips_exactly() {
     for rtt in [1, 7, 100, 2000] {
@@ -185,7 +185,7 @@ fn demo_shows_round_trips_exactly() {
                 "near-handshake" | "far-handshake" => 3.1,
                 "cached-handshake" | "near-fast-open" | "near-asap" | "far-fast-open" | "far-asap" => 2.1,
                 "cached-fast-open" | "cached-asap" => 1.1,
-                // The name server is half a round trip away, the server next to it.
+                // The name server is half a round trip away, next to the server.
                 "near-inside" | "cached-inside" => 1.055,
                 "far-inside" => 1.55,
                 _ if visit["reason"].is_null() => 1.0,
@@ -196,7 +196,7 @@ fn demo_shows_round_trips_exactly() {
     }
 }
 
-/// The direct copy does not wait for the one inside the lookup: its arrival lifts the server's limit.
+/// The direct copy does not wait for the copy inside the lookup: its arrival lifts the server's limit.
 #[test]
 fn demo_has_a_whole_page_inside_the_lookup_no_later_than_after_it() {
     for rtt in ["1", "100"] {
@@ -212,7 +212,7 @@ fn demo_has_a_whole_page_inside_the_lookup_no_later_than_after_it() {
     }
 }
 
-/// The machine's own time is included.
+/// The result includes the machine's own time.
 #[test]
 fn demo_in_real_time_waits_for_its_packets() {
     let began = std::time::Instant::now();
@@ -242,7 +242,7 @@ fn demo_draws_a_table() {
     }
 }
 
-/// Checks that `explain` reports of the capture what the visits reported.
+/// Checks that `explain` reports about the capture what the visits reported.
 fn explains(demo: &[Value], capture: &TempFile) {
     let output = run(&["explain", "--json", capture.as_str()]);
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
@@ -250,13 +250,13 @@ fn explains(demo: &[Value], capture: &TempFile) {
         text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let (summary, connections) = lines.split_last().unwrap();
     assert_eq!(summary["event"], "summary");
-    // One of those inside lookups has no SYN here: its answer comes before the address.
+    // One of the visits inside lookups has no SYN here, because its answer arrives before the address.
     assert_eq!(summary["certified"], 13, "{summary}");
     let (rest, inside): (Vec<_>, Vec<_>) =
         demo.iter().partition(|visit| !visit["mode"].as_str().unwrap().ends_with("-inside"));
     assert_eq!(inside.len(), 3);
     let ports = |visit: &&&Value| visit["udp"].is_object();
-    // The eavesdropper's copies have no SYN of the client's in the capture.
+    // The eavesdropper's copies have no SYN of the client in the capture.
     let of_client = |told: &&Value| !told["option"].is_null() || told["outcome"] == "accepted";
     let seen: Vec<_> = connections.iter().filter(of_client).collect();
     let (before, lookups) = seen.split_at(14);
@@ -267,7 +267,8 @@ fn explains(demo: &[Value], capture: &TempFile) {
     assert_eq!(told, expected);
 }
 
-/// For several seeds: with 3 and 18 the overheard visit's port differs from the client's next one in its last bit.
+/// Uses several seeds. With 3 and 18, the port of the overheard visit differs from the client's next port in its last
+/// bit.
 #[test]
 fn explain_tells_what_the_demo_recorded() {
     let capture = TempFile::new("explain.pcapng", "");
@@ -275,7 +276,7 @@ fn explain_tells_what_the_demo_recorded() {
         explains(&visits(&["--rtt", "10", "--seed", seed, "--pcap", capture.as_str()]), &capture);
     }
 
-    // For people, and a capture that ends early.
+    // As text, with a capture that ends early.
     let whole = std::fs::read(&capture.0).unwrap();
     std::fs::write(&capture.0, &whole[..whole.len() - 7]).unwrap();
     let output = run(&["explain", capture.as_str()]);
@@ -425,14 +426,14 @@ fn a_state_of_one_time_cookies_that_cannot_be_used() {
     std::fs::set_permissions(&state.0, std::fs::Permissions::from_mode(0o600)).unwrap();
     with("it is damaged or something else");
     std::fs::remove_file(&state.0).unwrap();
-    // It is made, and then the device cannot be.
+    // The state file is created. Then the device cannot be created.
     with("choose another name");
     let made = std::fs::read_to_string(&state.0).unwrap();
     assert!(made.starts_with("firstflight one-time cookies"), "{made}");
     let _ = std::fs::remove_file(format!("{}.lock", state.as_str()));
 }
 
-/// What a person mistypes in a secret is still most of a secret.
+/// A mistyped secret still contains most of the secret.
 #[test]
 fn a_wrong_key_is_not_printed() {
     let secret = "0badc0de-0badc0de-0badc0de-0badc0d";
@@ -456,7 +457,7 @@ fn mistakes_of_get() {
     get(&["nonsense"], "not a URL");
     get(&["https://10.9.0.1/"], "only http://");
     get(&["http://10.9.0/"], "neither a name nor a whole address");
-    // Longer than any name, so that nobody is asked.
+    // The name is too long to be valid, so no resolver is asked.
     get(&["http://10.9.0.1/", "--replay-safe"], "--upload");
     get(&["http://[fd09::1]/"], "no route to [fd09::1]:80");
     get(&["http://10.9.0.2/"], "this command's own --ip");
@@ -469,7 +470,7 @@ fn mistakes_of_get() {
     get(&["http://10.9.0.1/", "--network-id", "home"], "32 hexadecimal digits");
 }
 
-/// A cache of two servers; the second one has a cookie, and is avoided for ever.
+/// A cache of two servers. The second one has a cookie, and is avoided forever.
 const CACHE: &str = r#"{"version":1,"servers":[
   {"network":"11111111111111111111111111111111","server":"fd09::1","cookies":[],"one_time":false,
    "mss":null,"rtt":null,"failures":0,"avoided":null},

@@ -1,4 +1,4 @@
-//! `firstflight dns` as an operator meets it.
+//! `firstflight dns` as an operator uses it.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
 mod dir;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const ZONE: &str = "$TTL 60\n@ IN SOA ns hostmaster 1 3600 900 604800 60\n@ IN NS ns\nns IN A 192.0.2.53\n";
 
-/// A front that runs.
+/// A front that is running.
 struct Front {
     running: Running,
     address: String,
@@ -27,7 +27,7 @@ impl Front {
         Self { running, address, carriage }
     }
 
-    /// Without a carriage zone, and with a log.
+    /// A front without a carriage zone, with a log.
     fn start_plain(args: &[&str], log: &str) -> Self {
         let args = [&["dns", "--listen", "127.0.0.1:0"], args].concat();
         let mut running = Running::start_logging(&args, log);
@@ -40,7 +40,7 @@ impl Front {
         *self.ask(b"\x02ns\x03xyz\x03com\x00").last().unwrap()
     }
 
-    /// Asks for type A of a name in wire form; the answer behind the header.
+    /// Queries type A of a name in wire form. Returns the answer after the header.
     fn ask(&self, name: &[u8]) -> Vec<u8> {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -124,13 +124,13 @@ fn a_new_key_leaves_the_old_one_for_a_while_and_is_published() {
     );
 }
 
-/// The zone with this serial number, whose name server is at 192.0.2.`serial`.
+/// The zone with this serial number. Its name server is at 192.0.2.`serial`.
 fn serial(serial: u8) -> String {
     ZONE.replace("hostmaster 1", &format!("hostmaster {serial}"))
         .replace("192.0.2.53", &format!("192.0.2.{serial}"))
 }
 
-/// Puts a file in the place of another one, as editors do.
+/// Replaces a file by another one, as editors do.
 fn put(path: &str, text: &str) {
     let new = format!("{path}.new");
     std::fs::write(&new, text).unwrap();
@@ -150,7 +150,7 @@ fn a_zone_is_read_again_and_a_mistake_changes_nothing() {
     front.running.line_is("zone xyz.net. read again, serial 1");
     assert_eq!(front.octet(), 2);
 
-    // A mistake in one of them: all stay as they are.
+    // One zone has a mistake, so all zones stay unchanged.
     put(&other, &format!("{}\nwww IN A 192.0.2\n", serial(3)));
     put(&zone, &serial(3));
     front.running.signal("HUP");
@@ -159,12 +159,12 @@ fn a_zone_is_read_again_and_a_mistake_changes_nothing() {
     program::until(|| said() > 0);
     assert_eq!(front.octet(), 2);
 
-    // When it is mended, without a signal.
+    // The mistake is corrected, without a signal.
     put(&other, &serial(4));
     front.running.line_is("zone xyz.com. read again, serial 3");
     front.running.line_is("zone xyz.net. read again, serial 4");
     assert_eq!(front.octet(), 3);
-    // Once, and once more for the signal.
+    // One warning, and one more for the signal.
     assert!(said() <= 2);
     front.running.stop();
 }
@@ -181,7 +181,7 @@ fn sighup_does_not_end_a_front_without_zone_files() {
     front.running.signal("HUP");
     let fragment = [&b"\x3fff0"[..], &[200; 60], b"\x01f\x03xyz\x03com\x00"].concat();
     assert!(front.ask(&fragment).ends_with(&[0, 4, 192, 0, 2, 80]));
-    // It ends with success, as SIGTERM asks for.
+    // The front exits with success after SIGTERM.
     front.running.stop();
 }
 
@@ -201,7 +201,7 @@ fn a_relay_key_that_changes_while_another_key_file_is_wrong_is_used() {
     dir.file("key", "no key\n");
     program::until(|| said("line 1 is none of a key file"));
     dir.file("relay", &format!("relay 2 {}\n", "0badc0de".repeat(8)));
-    // It is read: another start. Another mistake is told by a later look at the files.
+    // The file was read, which counts as another start. A later check of the files reports another mistake.
     program::until(|| boot() > first);
     std::fs::remove_file(&key).unwrap();
     program::until(|| said("make one with `firstflight dns keygen`"));
@@ -305,11 +305,11 @@ fn mistakes_are_told_in_one_line() {
     fails(&["dns", "keygen"], 2, "--key");
 }
 
-/// Found in review: 20,000 queries with a bad option wrote 20,000 lines. Over TCP, so that each one arrives.
+/// Regression test: 20,000 queries with a bad option wrote 20,000 lines. Over TCP, so that every query arrives.
 #[test]
 fn twenty_thousand_bad_queries_write_few_lines_and_are_counted() {
     const QUERIES: usize = 20_000;
-    // An option of six bytes, of which there are three.
+    // An option whose length field says six bytes, but which has three.
     let option = [&[0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 7][..], &[0, 10, 0, 6, 1, 2, 3]].concat();
     let name = b"\x02ns\x01f\x03xyz\x03com\x00\x00\x01\x00\x01";
     let query = [&[0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1][..], name, &option].concat();
@@ -332,7 +332,7 @@ fn twenty_thousand_bad_queries_write_few_lines_and_are_counted() {
     front.stop();
     let said = std::fs::read_to_string(&log).unwrap();
     let warnings = said.lines().filter(|line| line.contains("EDNS options")).count();
-    // Ten at once, then one a second. Even an hour would give fewer lines than the bound.
+    // Ten at once, then one per second. Even an hour would give fewer lines than the bound.
     assert!((10..4000).contains(&warnings), "{warnings} lines");
     let told = said.lines().filter_map(|line| line.strip_prefix("firstflight: ")?.split_once(" more lines"));
     let left_out: usize = told.map(|(count, _)| count.parse::<usize>().unwrap()).sum();

@@ -1,4 +1,5 @@
-//! `firstflight get` beside verifiers, resolvers and families that do not work, over UDP on the loopback device.
+//! `firstflight get` with verifiers, resolvers and address families that do not work, over UDP on the loopback
+//! device.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests: they fail by panicking")]
 
 mod dir;
@@ -16,7 +17,8 @@ use std::time::Duration;
 
 const NETWORK: [&str; 2] = ["--network-id", "00000000000000000000000000000001"];
 
-/// Sockets for UDP and TCP at one port of these addresses. The port is below those that the system gives to clients.
+/// UDP and TCP sockets at one port of these addresses. The port is below the range that the system assigns to
+/// clients.
 fn sockets(ips: &[&str]) -> (u16, Vec<(UdpSocket, TcpListener)>) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
@@ -30,7 +32,7 @@ fn sockets(ips: &[&str]) -> (u16, Vec<(UdpSocket, TcpListener)>) {
     }
 }
 
-/// An address at this host that was free a moment ago.
+/// An address of this host that was free a moment ago.
 fn free(ip: &str) -> String {
     SocketAddr::new(ip.parse().unwrap(), sockets(&[ip]).0).to_string()
 }
@@ -74,7 +76,7 @@ impl Site {
         Self { dir, url: format!("http://{udp}/hello"), key, server }
     }
 
-    /// Options that name this verifier and its true key.
+    /// Options that name this verifier and its correct key.
     fn asks<'a>(&'a self, at: &'a str) -> [&'a str; 4] {
         ["--verifier", at, "--verifier-key", &self.key]
     }
@@ -83,7 +85,7 @@ impl Site {
         run(&[&["get", &self.url, "--json", "--udp"], options].concat())
     }
 
-    /// A `get` that goes on; its stderr is in the file `stderr`.
+    /// A `get` that keeps running. Its stderr is written to the file `stderr`.
     fn getting(&self, options: &[&str]) -> Running {
         let log = self.dir.path("stderr");
         Running::start_logging(&[&["get", &self.url, "--json", "--udp"], options].concat(), &log)
@@ -93,7 +95,7 @@ impl Site {
         std::fs::read_to_string(self.dir.path("stderr")).unwrap()
     }
 
-    /// The server's record of its next request.
+    /// The server's log record of its next request.
     fn logged(&mut self) -> Value {
         loop {
             let record: Value = serde_json::from_str(&self.server.line()).unwrap();
@@ -104,7 +106,7 @@ impl Site {
     }
 }
 
-/// The reports of fetches that all succeeded.
+/// The reports of fetches, all of which succeeded.
 fn reports(output: &Output) -> Vec<Value> {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{out}{err}");
@@ -134,7 +136,7 @@ fn a_verifier_that_gives_nothing_fails_no_fetch_and_hides_no_cookie() {
     let live = free("127.0.0.1");
     let _verifier = verifier(&live, &site.dir.path("verifier.key"));
     let other = keygen(&site.dir, "other.key");
-    // It hears everything and says nothing; then a port where nobody is, and another key than the verifier's.
+    // First a verifier that never answers, then a port without a verifier, then a wrong key.
     let (port, _silent) = sockets(&["127.0.0.1"]);
     let (silent, nobody) = (format!("127.0.0.1:{port}"), free("127.0.0.4"));
     for asked in [site.asks(&silent), site.asks(&nobody), ["--verifier", &live, "--verifier-key", &other]] {
@@ -145,7 +147,7 @@ fn a_verifier_that_gives_nothing_fails_no_fetch_and_hides_no_cookie() {
     }
 }
 
-/// Hands datagrams on to a verifier, once it may. The verifier sees them come from 127.0.0.2.
+/// Forwards datagrams to a verifier once `may` is set. The verifier sees them come from 127.0.0.2.
 fn translator(to: String, may: Arc<AtomicBool>) -> (String, TcpListener) {
     let (port, mut sockets) = sockets(&["127.0.0.1"]);
     let (udp, tcp) = sockets.remove(0);
@@ -166,7 +168,7 @@ fn translator(to: String, may: Arc<AtomicBool>) -> (String, TcpListener) {
     (format!("127.0.0.1:{port}"), tcp)
 }
 
-/// The verifier answers when the first fetch is over.
+/// The verifier answers after the first fetch is over.
 #[test]
 fn a_slow_verifier_is_waited_for_beside_the_fetches() {
     let site = Site::new("slow");
@@ -183,7 +185,7 @@ fn a_slow_verifier_is_waited_for_beside_the_fetches() {
         "{first}"
     );
     may.store(true, Ordering::Relaxed);
-    // The server sees another address, which is how it shows that the certificate is there.
+    // The server sees another address. That reason shows that the certificate was used.
     until(|| next(&mut getting)["reason"] == "address-mismatch");
 }
 
@@ -201,7 +203,7 @@ fn a_verifier_that_comes_later_is_found_and_its_absence_is_one_line() {
     assert!(said.lines().count() == 1 && said.contains("fetching without"), "{said}");
 }
 
-/// With a verifier it is waited for; without one not for ever, and nothing fails.
+/// With `--verify-first` the first fetch waits for the verifier, but not forever, and no fetch fails.
 #[test]
 fn verify_first_waits_for_the_certificate_and_counts_the_wait() {
     let site = Site::new("first");
@@ -228,7 +230,7 @@ fn verify_first_waits_for_the_certificate_and_counts_the_wait() {
     fails(&["get", &site.url, "--udp", "--verify-first"], 2, "--verifier");
 }
 
-/// The verifier sees the client behind an address translator, the server does not.
+/// The verifier sees the client behind an address translator; the server does not.
 #[test]
 fn a_server_that_sees_another_address_is_shown_one_certificate() {
     let mut site = Site::new("mismatch");
@@ -251,15 +253,15 @@ fn a_server_that_sees_another_address_is_shown_one_certificate() {
     assert_eq!(site.complaints().lines().count(), 1);
 }
 
-/// A resolver of `a.test`, `b.test` and whatever else, all at these addresses.
+/// A resolver that gives these addresses for every name, `a.test` and `b.test` included.
 struct Resolver {
     at: String,
-    /// Questions about addresses.
+    /// Number of address questions.
     asked: Arc<AtomicUsize>,
 }
 
 impl Resolver {
-    /// It answers after `pause`, and never about `b.test`.
+    /// It answers after `pause`, and never for `b.test`.
     fn start(v4: Option<[u8; 4]>, v6: Option<[u8; 16]>, pause: Duration) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let at = socket.local_addr().unwrap().to_string();
@@ -333,7 +335,7 @@ fn a_name_that_is_never_answered_keeps_no_other_url_waiting() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// What is sent to the server's IPv6 address vanishes.
+/// Packets to the server's IPv6 address are dropped.
 #[test]
 fn over_udp_a_silent_family_costs_the_first_fetch_one_delay() {
     let (port, mut silent) = sockets(&["::1", "127.0.0.1"]);
@@ -350,14 +352,14 @@ fn over_udp_a_silent_family_costs_the_first_fetch_one_delay() {
     v6.set_nonblocking(true).unwrap();
     let heard = || std::iter::from_fn(|| v6.recv(&mut [0; 2000]).ok()).count();
     assert!(heard() > 0, "nothing was tried");
-    // An address that lost is tried last. On a busy machine it may still be tried beside the other one.
+    // An address that lost is tried last. On a busy machine it may still be tried in parallel with the other one.
     until(|| {
         assert_eq!(next(&mut getting)["remote"], *remote);
         heard() == 0
     });
 }
 
-/// The verifiers are of the other family than the server, and the request has nothing of theirs.
+/// The verifiers and the server have different address families, so the request uses no certificate.
 #[test]
 fn via_dns_reaches_servers_of_both_families() {
     let (port, found) = sockets(&["::1"]);

@@ -1,4 +1,4 @@
-//! `firstflight keys` as an operator or a script meets it.
+//! `firstflight keys` as an operator or a script uses it.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
 mod dir;
@@ -31,7 +31,7 @@ fn a_new_key_is_its_owners_and_never_overwritten() {
         let told = prints(&[&["new", "-o", &path], options].concat());
         let written = std::fs::read_to_string(&path).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        // What it says is what `show` says, and not the secret.
+        // The command prints the same as `show`, and not the secret.
         let fingerprint = told.trim().rsplit(' ').next().unwrap();
         assert!(prints(&["show", &path]).contains(fingerprint), "{told}");
         assert!(!told.contains(written.trim()), "{told}");
@@ -64,8 +64,7 @@ fn show_gives_fingerprints_and_secrets_only_when_asked() {
     assert!(prints(&["show", &secret, "--reveal"]).contains(SECRET));
 }
 
-/// Key 20833 of the secret is a73b126178a4758e8ed8d6c0f154c393, byte by byte: the kernel's words are
-/// little-endian.
+/// Key 20833 of the secret is a73b126178a4758e8ed8d6c0f154c393, byte by byte. The kernel's words are little-endian.
 #[test]
 fn export_is_what_the_kernel_takes() {
     const KEY: &str = "61123ba7-8e75a478-c0d6d88e-93c354f1";
@@ -78,7 +77,7 @@ fn export_is_what_the_kernel_takes() {
     };
     let day = export(&secret, DAY);
     assert_eq!(day.0, KEY);
-    // Five minutes before its turn a key is accepted, after it the last one is.
+    // A key is accepted from five minutes before its period. During its period the previous key is also accepted.
     assert_eq!(export(&secret, "2027-01-15T00:00:00Z"), day);
     assert_eq!(export(&secret, "2027-01-14T23:54:59Z").0, day.1);
     assert_eq!(export(&secret, "2027-01-14T23:55:00Z"), (day.1.clone(), KEY.to_owned()));
@@ -138,7 +137,7 @@ fn keys_that_others_can_read_are_refused() {
     }
 }
 
-/// Makes keys on a disk that is full, and again when there is room: in a mount namespace, which needs root.
+/// Makes keys on a full disk, and again when there is space. This needs a mount namespace, and so root.
 #[test]
 fn a_key_on_a_full_disk_leaves_nothing_that_blocks_the_next_attempt() {
     const SCRIPT: &str = r#"
@@ -191,7 +190,7 @@ fn mistakes_of_keys() {
     refused(&["new", "-o", "/nonexistent/key"], "cannot write /nonexistent/key");
 }
 
-/// The variable is read where no option names a key, and only there.
+/// The variable is read only where no option names a key.
 #[test]
 fn serve_takes_its_key_from_the_environment() {
     let dir = Dir::new("environment");

@@ -48,10 +48,10 @@ fn serve_takes_a_name_behind_udp() {
     fails(&["serve", "--root", "/", "--udp", "192.0.2.300:80"], 2, "localhost:8080");
 }
 
-/// The command line is right, so the exit status is 1 and not 2.
+/// The command line is valid, so the exit status is 1 and not 2.
 #[test]
 fn a_name_that_cannot_be_resolved_is_no_mistake_in_the_command() {
-    // Too long for a DNS label, so no resolver is asked.
+    // The name is too long for a DNS label, so no resolver is asked.
     let name = "x".repeat(64);
     let says = "check the name, or write the server's address";
     fails(&["get", &format!("http://{name}/"), "--udp"], 1, says);
@@ -73,7 +73,7 @@ fn a_body_goes_to_standard_output_and_the_rest_to_stderr() {
         assert!(json.is_empty() || serde_json::from_str::<Value>(&said).unwrap()["bytes"] == 11, "{said}");
         assert!(!std::path::Path::new(&dir.path("-")).exists());
     }
-    // A failure status is reported on stderr as well.
+    // A failure status is also reported on stderr.
     let missing = run(&["get", &format!("{url}x"), "--udp", "-o", "-"]);
     assert_eq!(missing.status.code(), Some(1));
     assert!(String::from_utf8(missing.stderr).unwrap().contains("404"));
@@ -95,7 +95,7 @@ fn rust_log_says_what_is_told_unless_v_does() {
     assert!(said.starts_with("firstflight: RUST_LOG is ignored: ") && !debug(&said), "{said}");
 }
 
-/// Found in review: `cookie_age_s: 0.0024809999999999997`.
+/// Regression test: `cookie_age_s: 0.0024809999999999997`.
 #[test]
 fn times_in_json_have_no_more_digits_than_microseconds() {
     let dir = Dir::new("digits");
@@ -116,13 +116,13 @@ fn times_in_json_have_no_more_digits_than_microseconds() {
     assert!(ages > 0, "no visit showed a cookie");
 }
 
-/// Found in review: U+009B, which begins a command to a terminal, reached the log from a path.
+/// Regression test: U+009B, which begins a terminal command, reached the log from a path.
 #[test]
 fn no_path_reaches_a_terminal_as_a_command() {
     for json in [&[][..], &["--json-log"]] {
         let dir = Dir::new(if json.is_empty() { "text" } else { "json" });
         let (mut server, url) = serve(&dir, "127.0.0.1", json);
-        // The client prints the URL as well.
+        // The client also prints the URL.
         let url = format!("{url}/hello\u{9b}2J\u{202e}x");
         let fetched = run(&["get", &url, "--udp"]);
         assert_eq!(fetched.status.code(), Some(1));

@@ -1,5 +1,5 @@
-//! `firstflight serve --relay-listen`: a name server hands over a first flight, and a client that sent nothing to the
-//! server gets its answer. `--dns-listen`: so does the name server in the web server itself.
+//! `firstflight serve --relay-listen`: a name server relays a first flight, and a client that sent nothing to the
+//! server gets its answer. `--dns-listen`: the name server inside the web server does the same.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests: they fail by panicking")]
 
 mod dir;
@@ -88,12 +88,12 @@ fn first_flight(client: SocketAddr, server: SocketAddr, id: u8) -> ConnectionInf
     }
 }
 
-/// What a front sends: `client`'s request, under `key`.
+/// A front's datagram: `client`'s request, under `key`.
 fn datagram(client: SocketAddr, server: SocketAddr, key: &RelayKey, id: u8) -> Vec<u8> {
     datagram_at(unix_ms(), client, server, key, id)
 }
 
-/// What a front sends whose clock says this.
+/// The datagram of a front whose clock shows `now`.
 fn datagram_at(now: u64, client: SocketAddr, server: SocketAddr, key: &RelayKey, id: u8) -> Vec<u8> {
     let ci = first_flight(client, server, id);
     let mut sender = RelaySender::new(key, 1, 1, Boot((unix_ms() / 1000) as u32 + u32::from(id)));
@@ -106,8 +106,8 @@ fn reply_key() -> ReplyKey {
     ReplyKey::from_bytes(&[9; 16])
 }
 
-/// What comes to `client`, which sent the server nothing, is an answer to its connection `id`: the reply's proof is under
-/// `key`, and the file is there.
+/// Checks that `client`, which sent nothing to the server, gets an answer to its connection `id`: the proof in the
+/// reply is under `key`, and the file arrives.
 fn gets_its_answer(client: &UdpSocket, server: SocketAddr, id: u8, key: &ReplyKey) {
     client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let (mut answer, mut proofs) = (Vec::new(), 0);
@@ -136,13 +136,13 @@ fn a_client_that_sent_nothing_gets_its_answer() {
     let client = UdpSocket::bind((LOCAL, 0)).unwrap();
     let front = UdpSocket::bind((LOCAL, 0)).unwrap();
     let at = client.local_addr().unwrap();
-    // Who does not have the key is not heard.
+    // A datagram from a sender without the key is ignored.
     front.send_to(&datagram(at, udp, &RelayKey::from_bytes(&[4; 32]), 1), relay).unwrap();
     front.send_to(&datagram(at, udp, &key, 2), relay).unwrap();
     gets_its_answer(&client, udp, 2, &reply_key());
 }
 
-/// One scrape of the counts at `at`.
+/// One scrape of the metrics at `at`.
 fn counts(at: SocketAddr) -> String {
     let mut stream = TcpStream::connect(at).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
@@ -195,7 +195,7 @@ fn a_server_takes_first_flights_from_names_that_it_is_asked_for() {
     file.create(&PathBuf::from(dir.path("carriage"))).unwrap();
     let zone = "@ 60 IN SOA ns host 1 2 3 4 5\n@ 60 IN NS ns\nns 60 IN A 192.0.2.53\n";
     std::fs::write(dir.path("zone"), zone).unwrap();
-    // A port that was free a moment ago, too: the counts.
+    // The metrics also use a port that was free a moment ago.
     let metrics = TcpListener::bind((LOCAL, 0)).unwrap().local_addr().unwrap();
     let (mut server, udp) = serve(
         &dir,
@@ -226,14 +226,14 @@ fn a_server_takes_first_flights_from_names_that_it_is_asked_for() {
     let mut rng = secure_rng().unwrap();
     let (sealed, reply) = seal(&first_flight(client.local_addr().unwrap(), udp, 3), &to, &mut rng).unwrap();
     let labels: Vec<_> = Fragments::split(&sealed, Attempt::default(), true).labels().collect();
-    // All but one and the parity; then all of them again: copies are answered, and go no further.
+    // First all fragments but one, with the parity, then all of them again: copies are answered and not forwarded.
     for label in labels.iter().skip(1).chain(&labels) {
         let query = FragmentQuery::new(9, label, zone).unwrap();
         resolver.send_to(query.as_bytes(), names).unwrap();
         let mut answer = [0; 512];
         let len = resolver.recv(&mut answer).unwrap();
         assert_eq!(query.read_answer(&answer[..len]), Some(Echo::Answered));
-        // The address that clients reach it at.
+        // The address at which clients reach the server.
         assert!(answer[..len].ends_with(&[0, 4, 127, 0, 0, 1]));
     }
     gets_its_answer(&client, udp, 3, &reply);
@@ -253,7 +253,7 @@ fn a_server_takes_first_flights_from_names_that_it_is_asked_for() {
     assert!(lines.contains(&says), "{lines:?}");
 }
 
-/// Asks for `label` at `names`; it is answered at once.
+/// Queries `label` at `names`, which answers immediately.
 fn ask(resolver: &UdpSocket, names: SocketAddr, label: &[u8; 63], zone: Zone<'_>) {
     let query = FragmentQuery::new(9, label, zone).unwrap();
     resolver.send_to(query.as_bytes(), names).unwrap();
@@ -262,7 +262,7 @@ fn ask(resolver: &UdpSocket, names: SocketAddr, label: &[u8; 63], zone: Zone<'_>
     assert_eq!(query.read_answer(&answer[..len]), Some(Echo::Answered));
 }
 
-/// A zone with two name servers: one of its own, and the one in the web server. Each gets half of the fragments.
+/// A zone with two name servers: a separate one, and the one inside the web server. Each gets half of the fragments.
 #[test]
 fn two_name_servers_of_a_zone_hand_over_what_is_spread_over_them() {
     let dir = Dir::new("two");
@@ -312,7 +312,7 @@ fn two_name_servers_of_a_zone_hand_over_what_is_spread_over_them() {
     let zone = Zone::new(b"\x01f\x03xyz\x03com\x00").unwrap();
     let to = Carriage { key_id: id, key: public, zone };
     let mut rng = secure_rng().unwrap();
-    // The server takes few of one client at a time.
+    // The server accepts few first flights of one client at a time.
     for number in 1..=3 {
         let client = UdpSocket::bind((LOCAL, 0)).unwrap();
         let flight = first_flight(client.local_addr().unwrap(), udp, number);
@@ -326,7 +326,7 @@ fn two_name_servers_of_a_zone_hand_over_what_is_spread_over_them() {
     let all = metrics.map(counts);
     for text in &all {
         assert!(text.contains("firstflight_dns_forward_dropped_total{reason=\"forged\"} 0\n"), "{text}");
-        // Each has fragments that the other one owns, or owns some of the other's.
+        // Each front has fragments that the other one owns, or owns fragments that the other one got.
         assert!(
             !text.contains("firstflight_dns_forwarded_total{direction=\"out\"} 0\n")
                 || !text.contains("firstflight_dns_forwarded_total{direction=\"in\"} 0\n"),
@@ -380,7 +380,7 @@ fn mistakes_about_fronts_are_reported_in_one_line() {
     create_relay_key(&PathBuf::from(dir.path("key")), 1, &RelayKey::from_bytes(&[3; 32])).unwrap();
     from_fronts("0.0.0.0:0", &dir.path("key"), "--relay-seen-as");
 
-    // What the name server in it lacks.
+    // The key file that the name server in it lacks.
     let file = CarriageKeyFile {
         id: NonZeroU8::MIN,
         key: CarriageKey::from_bytes(&[5; 32]).unwrap(),

@@ -1,4 +1,4 @@
-//! `firstflight verifier` and `firstflight certificate` as an operator meets them.
+//! `firstflight verifier` and `firstflight certificate` as an operator uses them.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
 mod dir;
@@ -9,7 +9,7 @@ use program::{Running, fails, prints};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 
-/// A verifier that runs, and its address.
+/// A verifier that is running, and its address.
 fn start(args: &[&str]) -> (Running, String) {
     let fixed = ["verifier", "--listen", "127.0.0.1:0", "--allow-prefix", "127.0.0.0/8"];
     let mut running = Running::start(&[&fixed, args].concat());
@@ -17,7 +17,7 @@ fn start(args: &[&str]) -> (Running, String) {
     (running, address)
 }
 
-/// Makes a verifier's key; its public half.
+/// Makes a verifier's key. Returns its public half.
 fn keygen(path: &str) -> String {
     let said = prints(&["verifier", "keygen", "--key", path]);
     said.lines().next().unwrap().strip_prefix("key ").unwrap().to_owned()
@@ -44,7 +44,7 @@ fn a_certificate_from_a_verifier_that_runs() {
     let report: Value = serde_json::from_str(&prints(&args)).unwrap();
     assert_eq!((&report["address"], &report["duration_s"]), (&"127.0.0.1".into(), &600.into()));
     assert_eq!(std::fs::metadata(&out).unwrap().permissions().mode() & 0o777, 0o600);
-    // Another verifier than was meant.
+    // The answering verifier is not the expected one.
     let other = keygen(&dir.path("other"));
     fails(
         &get(&verifier_at, &other),

@@ -13,8 +13,8 @@ use std::path::Path;
 use std::process::Output;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Sockets for UDP and TCP at one address of this host. The port is below those that the system gives to clients, so that
-/// nobody takes it between its release here and a server's start.
+/// UDP and TCP sockets at one address of this host. The port is below the range that the system assigns to clients,
+/// so that it stays free between its release here and a server's start.
 fn sockets(ip: &str) -> (UdpSocket, TcpListener) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
@@ -26,7 +26,7 @@ fn sockets(ip: &str) -> (UdpSocket, TcpListener) {
     }
 }
 
-/// An address at this host that was free a moment ago.
+/// An address of this host that was free a moment ago.
 fn free(ip: &str) -> String {
     sockets(ip).0.local_addr().unwrap().to_string()
 }
@@ -46,7 +46,7 @@ struct Site {
 }
 
 impl Site {
-    /// The server listens on `port` or, for none, on that of its UDP socket.
+    /// The server listens on `port_inside` or, without it, on the port of its UDP socket.
     fn new(name: &str, port_inside: Option<u16>) -> Self {
         let dir = Dir::new(name);
         std::fs::create_dir(dir.path("www")).unwrap();
@@ -62,7 +62,7 @@ impl Site {
         site
     }
 
-    /// Starts the server with a new carriage key, in the place of the one that runs.
+    /// Starts the server with a new carriage key, in place of the one that is running.
     fn start(&mut self) {
         self.server = None;
         let key = self.dir.path("carriage.key");
@@ -111,7 +111,7 @@ impl Site {
         self.server = Some(server);
     }
 
-    /// Two verifiers of which the first sends probes, and their addresses.
+    /// Two verifiers, the first of which sends probes, and their addresses.
     fn verifiers(&self) -> [(Running, String); 2] {
         let key = self.dir.path("verifier.key");
         [("127.0.0.1", &["--probe-from", "127.0.0.3:0"][..]), ("127.0.0.2", &[])].map(|(ip, more)| {
@@ -147,7 +147,7 @@ impl Site {
     }
 }
 
-/// The reports of fetches that all succeeded.
+/// The reports of fetches, all of which succeeded.
 fn reports(output: &Output) -> Vec<Value> {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{out}{err}");
@@ -156,23 +156,24 @@ fn reports(output: &Output) -> Vec<Value> {
     reports
 }
 
-/// Whether a request left inside the lookup, too.
+/// Whether a request was also sent inside the lookup.
 fn left(report: &Value) -> bool {
     report["held_back"].is_null() && report["way"] != "ordinary"
 }
 
-/// Whether a request was held back because names of the one before were not answered yet, as on a busy machine.
+/// Whether a request was held back because the names of the previous one were not answered yet, as on a busy machine.
 fn is_late(report: &Value) -> bool {
     report["held_back"] == "names-unanswered"
 }
 
-/// What the file says that the server publishes, if anything.
+/// What the file remembers that the server publishes, if anything.
 fn remembered(path: &str) -> Option<String> {
     let memory: Value = serde_json::from_slice(&std::fs::read(Path::new(path)).unwrap()).unwrap();
     Some(memory["servers"].get(0)?["parameter"].as_str().unwrap().to_owned())
 }
 
-/// On a busy machine a run may end before the answers to its names come. Two such runs stop first flights for a while.
+/// On a busy machine a run may end before the answers to its names arrive. Two such runs pause first flights for a
+/// while.
 fn forget_stops(path: &str) {
     let mut memory: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     memory["stops"] = Value::Array(Vec::new());
@@ -182,7 +183,7 @@ fn forget_stops(path: &str) {
 #[test]
 fn a_fetch_does_not_wait_for_verifiers_that_never_answer() {
     let site = Site::new("silent", None);
-    // TCP is open there as well, and says nothing.
+    // TCP is also open there, and does not answer.
     let silent = ["127.0.0.1", "127.0.0.2"].map(sockets);
     let [first, second] = silent.each_ref().map(|(socket, _)| socket.local_addr().unwrap());
     let output = site.get([&first.to_string(), &second.to_string()], &[]);
@@ -196,7 +197,7 @@ fn a_fetch_does_not_wait_for_verifiers_that_never_answer() {
     // The verification had begun.
     silent[0].0.set_nonblocking(true).unwrap();
     assert!(silent[0].0.recv(&mut [0; 2000]).is_ok());
-    // With the certificate missing, a request to a server that is known goes the ordinary way, too.
+    // Without the certificate, a request to a known server also goes the ordinary way.
     let memory = site.dir.path("names.json");
     let [verifier, other] = site.verifiers();
     reports(&site.get([&verifier.1, &other.1], &["--dns-memory", &memory, "--verify-first"]));
@@ -210,12 +211,12 @@ fn a_fetch_does_not_wait_for_verifiers_that_never_answer() {
     }
 }
 
-/// A verifier that refuses is reported, and no fetch fails.
+/// A refusal by a verifier is reported, and no fetch fails.
 #[test]
 fn a_verification_that_fails_is_one_line_and_fails_no_fetch() {
     let site = Site::new("refused", None);
     let [_, second] = site.verifiers();
-    // It sends no probes, and there is nobody at the other address.
+    // It sends no probes, and nothing listens at the other address.
     let nobody = free("127.0.0.4");
     let output = site.get([&second.1, &nobody], &["--verify-first"]);
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -248,21 +249,21 @@ fn with_verify_first_the_first_fetch_travels_in_its_lookup() {
     fails(&["get", "http://www.xyz.com/", "--udp", "--verify-first"], 2, "--verifier");
 }
 
-/// The record names another UDP port than the URL. A first visit tries that of the URL, and then the record's.
+/// The record names a UDP port other than the URL's. A first visit tries the URL's port, and then the record's.
 #[test]
 fn a_first_visit_finds_the_udp_port_in_the_record() {
     let site = Site::new("port", Some(port(&free("127.0.0.1"))));
     let [verifier, second] = site.verifiers();
     reports(&site.get([&verifier.1, &second.1], &[]));
     reports(&site.get([&verifier.1, &second.1], &["--verify-first"]));
-    // A request that must not run twice, as well.
+    // The same holds for a request that must not run twice.
     let upload = site.dir.path("www/hello");
     let output = site.get([&verifier.1, &second.1], &["--upload", &upload]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(report["status"].is_number(), "{report}");
 }
 
-/// The operator changes the carriage key. A client that remembers the old one asks for the record again.
+/// The operator changes the carriage key. A client that remembers the old one queries the record again.
 #[test]
 fn a_new_carriage_key_reaches_a_client_whose_first_flights_are_lost() {
     let mut site = Site::new("key", None);
@@ -274,10 +275,11 @@ fn a_new_carriage_key_reaches_a_client_whose_first_flights_are_lost() {
     let old = remembered(&memory).unwrap();
     site.start();
     let output = site.get([first, second], &[&options[..], &["--repeat", "2"]].concat());
-    // The second one may have the new key already, if the first visit's direct copy was the first at the server.
+    // The second fetch may already have the new key, if the direct copy of the first visit reached the server first.
     let first_again = &reports(&output)[0];
     assert_eq!(first_again["way"], "direct", "{first_again}");
-    // Asked for after the second one or, if the run ended before the answer came, beside the next one.
+    // The record is queried after the second fetch or, if the run ended before the answer arrived, during the next
+    // one.
     for _ in 0..20 {
         if remembered(&memory).unwrap() != old {
             break;

@@ -1,4 +1,4 @@
-//! What can be checked of an object, with what is known.
+//! Checks an object as far as the given information allows.
 
 use super::object::Object;
 use crate::utc::Time;
@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use std::fmt;
 use std::net::IpAddr;
 
-/// What the person knows.
+/// The information that the user gives.
 pub struct Known {
     pub verifier: Option<PublicKey>,
     pub address: Option<IpAddr>,
@@ -20,7 +20,7 @@ pub struct Known {
     pub at: Option<Time>,
 }
 
-/// One finding.
+/// The result of one check.
 pub struct Check {
     name: &'static str,
     pub verdict: Verdict,
@@ -29,7 +29,7 @@ pub struct Check {
 pub enum Verdict {
     Right,
     Wrong(String),
-    /// What would have to be known.
+    /// The check was not possible; says which information is missing.
     Unchecked(&'static str),
 }
 
@@ -43,7 +43,7 @@ impl Check {
         Self { name, verdict: Verdict::Unchecked(needs) }
     }
 
-    /// For programs.
+    /// The result as JSON.
     pub fn record(&self) -> Value {
         match &self.verdict {
             Verdict::Right => json!({ "check": self.name, "result": "right" }),
@@ -157,7 +157,7 @@ impl Known {
         checks
     }
 
-    /// It says itself for which address it is.
+    /// Checks a certificate message, which contains the address that it certifies.
     fn certificate_message(&self, message: &CertificateMessage) -> Vec<Check> {
         let seen = message.seen.ip();
         let mut checks = Vec::new();

@@ -14,9 +14,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// No object is longer, bytes: a block's length has 16 bits.
+/// Longest object, bytes: a block's length has 16 bits.
 const LONGEST: usize = 0xffff;
-/// The same in hexadecimal, with separators.
+/// Longest file: the longest object in hexadecimal, with separators.
 const LONGEST_FILE: usize = LONGEST * 3 + 64;
 
 /// Say what an ASAP object means, and whether its signatures are right
@@ -84,18 +84,18 @@ fn carrier(text: &str) -> Result<Carrier, &'static str> {
     }
 }
 
-/// Why nothing can be said. Whoever gave the object is at fault.
+/// Why an object cannot be inspected. The user who gave it is at fault.
 #[derive(Debug)]
 pub enum InspectError {
     /// It cannot be read.
     Read(PathBuf, io::Error),
     /// The text is neither a file nor hexadecimal.
     NeitherFileNorHex(String),
-    /// There is nothing.
+    /// There are no bytes.
     Empty,
-    /// There is more than any object has.
+    /// There are more bytes than any object has.
     TooLong,
-    /// The bytes are none.
+    /// The bytes are not an object.
     NotAnObject(NotAnObject),
 }
 
@@ -117,7 +117,7 @@ impl fmt::Display for InspectError {
     }
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode, InspectError> {
     let bytes = object_bytes(&args.object)?;
     let object = Object::read(&bytes).map_err(InspectError::NotAnObject)?;
@@ -157,7 +157,7 @@ fn object_bytes(given: &str) -> Result<Vec<u8>, InspectError> {
             .filter(|bytes| bytes.len() <= LONGEST)
             .ok_or_else(|| InspectError::NeitherFileNorHex(given.to_owned()));
     };
-    // A file may hold hexadecimal digits: the first byte of no object is one.
+    // A file may hold hexadecimal digits: no object begins with such a digit as its first byte.
     let bytes = hex(&content).unwrap_or(content);
     match bytes.len() {
         0 => Err(InspectError::Empty),
@@ -172,7 +172,7 @@ fn read(path: &Path) -> Result<Vec<u8>, InspectError> {
     read_from(file).map_err(|error| error.map_or(InspectError::TooLong, failed))
 }
 
-/// All of it; `None` if it is too long.
+/// Reads everything; `None` if it is too long.
 fn read_from(from: impl Read) -> Result<Vec<u8>, Option<io::Error>> {
     let mut bytes = Vec::new();
     from.take(LONGEST_FILE as u64 + 1).read_to_end(&mut bytes).map_err(Some)?;

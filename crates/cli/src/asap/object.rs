@@ -1,4 +1,4 @@
-//! Which object some bytes are.
+//! Finds out which object some bytes are.
 
 use firstflight_wire::ParseError;
 use firstflight_wire::asap::message::{MESSAGE_MAGIC, Message};
@@ -18,14 +18,14 @@ pub enum Object<'a> {
     Service(ServiceParam<'a>),
 }
 
-/// Bytes that are no object, or a broken one.
+/// Bytes that are not an object, or a malformed one.
 #[derive(Debug)]
 pub enum NotAnObject {
-    /// Nothing begins so.
+    /// No object begins like this.
     Unknown,
-    /// It begins as an option does.
+    /// It begins like an option.
     Option,
-    /// It begins as this does, and has this fault.
+    /// It begins like this object, and has this fault.
     Broken(&'static str, ParseError),
     /// A block, and data behind it.
     DataBehindBlock,
@@ -82,7 +82,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// The forms of a SYN and of a SYN-ACK have different numbers.
+    /// The options of a SYN and of a SYN-ACK have different lengths.
     fn option(len: usize, data: &[u8]) -> Result<Self, NotAnObject> {
         if len != data.len() + 4 {
             return Err(NotAnObject::Option);
@@ -91,7 +91,7 @@ impl<'a> Object<'a> {
         offer.or_else(|| Reply::parse(data).map(Self::Reply)).ok_or(NotAnObject::Option)
     }
 
-    /// Its name for programs.
+    /// Its name in JSON.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Offer(Offer::Probe { .. }) => "probe-option",

@@ -45,7 +45,7 @@ pub struct Args {
     shared_guard: bool,
 }
 
-/// Number and public half of a key, in hexadecimal digits.
+/// Number and public half of a key, written in hexadecimal digits.
 #[derive(Clone, Copy)]
 struct CarriageKey {
     key_id: NonZeroU8,
@@ -79,7 +79,7 @@ fn carriage_zone(text: &str) -> Result<Name, &'static str> {
     Zone::new(&wire).map(|_| name).ok_or("the root, and names above 190 octets, are no carriage zones")
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(args: &Args) -> Result<(), Error> {
     let ids: Vec<[u8; 4]> = args.verifier_key.iter().map(|key| key.id().0).collect();
     let ids = VerifierIds::new(&ids).ok_or(Error::TooManyVerifiers(VerifierIds::MAX))?;
@@ -99,7 +99,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// As in zone files: every octet by its number (RFC 9460 §2.1, RFC 1035 §5.1).
+/// The presentation format of zone files, with every octet as a number (RFC 9460 §2.1, RFC 1035 §5.1).
 fn presentation(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing to a string cannot fail.

@@ -1,4 +1,4 @@
-//! Objects in words for people, and as fields for programs.
+//! Objects as text for people, and as fields for JSON.
 
 use super::object::Object;
 use crate::utc::Time;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 
 impl Object<'_> {
-    /// A title, then a line for each field. Codes that let a client pass are left out.
+    /// A title, then a line for each field. Codes that would let a client pass are left out.
     pub fn words(&self, len: usize) -> String {
         let mut words = Words(String::new());
         match self {

@@ -1,4 +1,4 @@
-//! The demonstration's verifiers, and what the client got from them.
+//! The demonstration's verifiers, and the certificates that the client got from them.
 
 use crate::error::Error;
 use firstflight::credential::asap::{ClientCertificate, Identity, PrivateKey, certify};
@@ -9,16 +9,16 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// Certificates last so long, seconds.
+/// Duration of the certificates, seconds.
 const LASTS: u32 = 1800;
 
-/// A verifier of the demonstration: its key is no secret.
+/// A verifier of the demonstration. Its key is not secret.
 #[derive(Debug, Clone, Copy)]
 pub struct Certifier(u8);
 
-/// The one that the servers trust.
+/// The verifier that the servers trust.
 pub const CERTIFIER: Certifier = Certifier(1);
-/// One that nobody trusts.
+/// A verifier that no server trusts.
 const STRANGER: Certifier = Certifier(2);
 
 impl Certifier {
@@ -41,29 +41,29 @@ impl Certifier {
             .and_then(|flags| certify(&verifier, &key.public(), client, now, LASTS, flags));
         let certificate =
             body.and_then(|body| ClientCertificate::new(body, verifier.public(), client, key, clock));
-        // It fails for durations beyond a certificate's.
+        // This fails only for durations beyond a certificate's maximum.
         certificate.map(Arc::new).ok_or_else(|| Error::NoClock(io::ErrorKind::InvalidData.into()))
     }
 }
 
-/// What the client shows, and to whom.
+/// Which certificate the client uses, and with which server.
 #[derive(Debug, Clone, Copy)]
 pub struct Shown {
     by: Certifier,
-    /// The server is known to take certificates.
+    /// The server is known to accept certificates.
     known: bool,
-    /// Somebody on the path sends the request a second time.
+    /// An eavesdropper on the path sends the request a second time.
     pub replayed: bool,
 }
 
 impl Shown {
-    /// By the verifier that the server trusts.
+    /// A certificate of the verifier that the server trusts.
     pub const TRUSTED: Self = Self { by: CERTIFIER, known: true, replayed: false };
-    /// The same, to a server of which nothing is known.
+    /// Like `TRUSTED`, with a server that the client does not know.
     pub const UNASKED: Self = Self { known: false, ..Self::TRUSTED };
-    /// By another verifier.
+    /// A certificate of another verifier.
     pub const STRANGER: Self = Self { by: STRANGER, ..Self::TRUSTED };
-    /// Overheard and sent again.
+    /// A request that an eavesdropper sends again.
     pub const REPLAYED: Self = Self { replayed: true, ..Self::TRUSTED };
 }
 
@@ -81,7 +81,7 @@ impl Wallet {
         Ok(Self { trusted: certificate(CERTIFIER)?, stranger: certificate(STRANGER)?, time: time.clone() })
     }
 
-    /// For a connect to `server`.
+    /// The certificate for a connection to `server`.
     pub fn show(&self, shown: Shown, server: SocketAddr) -> io::Result<Certified> {
         let certificate = if shown.by.0 == CERTIFIER.0 { &self.trusted } else { &self.stranger };
         Ok(Certified {
@@ -95,7 +95,7 @@ impl Wallet {
     }
 }
 
-/// What the server at `at` is called.
+/// The identity of the server at `at`.
 pub fn identity(at: SocketAddr) -> Identity {
     Identity::address(at.ip(), at.port())
 }

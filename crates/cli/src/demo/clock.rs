@@ -40,7 +40,7 @@ impl DemoClock {
         .map_err(Error::Path)
     }
 
-    /// Runs `work` to its end.
+    /// Runs `work` to completion.
     ///
     /// In virtual time `work` must not wait for real I/O: see [`block_on_virtual`].
     pub fn block_on<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {

@@ -1,4 +1,4 @@
-//! The demonstration's lookups: a resolver and a name server in this process, at distances of their own.
+//! The demonstration's lookups: a resolver and a name server in this process, each at its own distance.
 
 use super::{CERTIFICATES, CLIENT, UDP_PORT, unix_ms};
 use crate::error::Error;
@@ -22,15 +22,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 const NAME: &str = "www.xyz.com.";
-/// The client's name for the resolver. No packet is sent to this address.
+/// The address by which the client identifies the resolver. No packet is sent to it.
 const RESOLVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 53)), 53);
 const ZONE: &[u8] = b"\x01f\x03xyz\x03com\x00";
 const KEY_ID: NonZeroU8 = NonZeroU8::MIN;
 
-/// Where the name server is, and what the resolver knows.
+/// Where the name server is, and what the resolver has cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Case {
-    /// The resolver has the address.
+    /// The resolver has the address in its cache.
     Cached,
     /// The name server is at the server's site.
     Near,
@@ -38,7 +38,7 @@ pub enum Case {
     Far,
 }
 
-/// One-way times, by case, as shares of the round-trip time between client and server.
+/// One-way times for each case, as fractions of the round-trip time between client and server.
 impl Case {
     /// From client to resolver.
     const RESOLVER: f64 = 0.05;
@@ -60,7 +60,7 @@ pub struct Lookups {
 }
 
 impl Lookups {
-    /// For `client`, of the name of `server`, whose round-trip time is `rtt`.
+    /// Lookups of the name of `server` for `client`. The round-trip time between them is `rtt`.
     pub fn open(
         client: &Endpoint,
         server: &Endpoint,
@@ -85,12 +85,12 @@ impl Lookups {
         Ok(Self { resolver, path, key })
     }
 
-    /// From now on it is like this.
+    /// Changes the case.
     pub fn set(&self, case: Case) {
         self.resolver.lock().case = case;
     }
 
-    /// The lookup alone.
+    /// Looks the name up, without a request inside.
     pub async fn addresses(&self) -> io::Result<Vec<IpAddr>> {
         let mut query = Message::new(0, MessageType::Query, OpCode::Query);
         query.metadata.recursion_desired = true;
@@ -100,7 +100,7 @@ impl Lookups {
         Ok(answer.answers.iter().filter_map(|record| record.data.ip_addr()).collect())
     }
 
-    /// The request inside the lookup, and directly when the address is there.
+    /// Sends the request inside the lookup, and directly when the address is known.
     pub async fn connect(&self, first: FirstFlight<'_>, config: &ConnectConfig) -> io::Result<Stream> {
         let zone = Zone::new(ZONE).ok_or(io::ErrorKind::InvalidInput)?;
         let carriage = Some(Carriage { key_id: KEY_ID, key: self.key, zone });
@@ -160,7 +160,7 @@ impl Resolver {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for this share of the round-trip time between client and server.
+    /// Waits for this fraction of the round-trip time between client and server.
     async fn travel(&self, share: f64) {
         self.time.sleep(self.rtt.mul_f64(share)).await;
     }
@@ -170,7 +170,7 @@ impl Resolver {
         self.travel(Case::RESOLVER).await;
         let case = self.lock().case;
         let (there, relay) = case.shares();
-        // Names of first flights are new each time.
+        // The names of a first flight are new each time.
         let cached = case == Case::Cached && query.windows(4).any(|four| four == b"\x03www");
         if !cached {
             self.travel(there).await;
@@ -187,7 +187,7 @@ impl Resolver {
         message.ok_or_else(|| io::Error::other("the name server does not answer"))
     }
 
-    /// Hands a relayed first flight to the server.
+    /// Gives a relayed first flight to the server.
     fn hand_over(&self, datagram: &[u8]) {
         let mut buffer = OpenBuffer::new();
         let mut state = self.lock();
@@ -205,7 +205,7 @@ impl Resolver {
     }
 }
 
-/// What the name server has for others.
+/// What the name server returns for a query.
 struct Answered {
     message: Option<Vec<u8>>,
     relays: Vec<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! Somebody on the path who hears a request and sends it again, from another port.
+//! An eavesdropper on the path who sends a request again from another port.
 
 use firstflight::link::Link;
 use firstflight::wire::carrier::Carried;
@@ -10,22 +10,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
-/// What the eavesdropper is told.
+/// Controls the eavesdropper.
 #[derive(Debug, Default)]
 pub struct Spy(AtomicBool);
 
 impl Spy {
-    /// Whether the next request is to be sent again.
+    /// Sets whether the next request is sent again.
     pub fn replays(&self, replays: bool) {
         self.0.store(replays, Ordering::Relaxed);
     }
 }
 
-/// A link on which somebody listens.
+/// A link with an eavesdropper.
 pub struct Overheard<L> {
     link: L,
     spy: Arc<Spy>,
-    /// The copy of a SYN with data: sent before the client's next packet, a round trip later.
+    /// The copy of a SYN with data. It is sent before the client's next packet, a round trip later.
     copy: Option<Vec<u8>>,
 }
 
@@ -60,7 +60,7 @@ impl<L: Link> Link for Overheard<L> {
     }
 }
 
-/// A copy of a SYN with data, from another source port; in UDP from another one inside.
+/// A copy of a SYN with data, with another source port. In UDP the inner source port changes.
 fn from_another_port(packet: &[u8]) -> Option<Vec<u8>> {
     let ip = Packet::parse(packet).ok()?;
     let (inner, in_udp) = match ip.protocol {
@@ -76,7 +76,7 @@ fn from_another_port(packet: &[u8]) -> Option<Vec<u8>> {
     }
     let (whole, at) = (packet.len() - ip.payload.len(), packet.len() - inner.len());
     let mut copy = packet.to_vec();
-    // Below the client's ephemeral ports (from 32,768 on), any of which may be the port of its next connection.
+    // The port is below the client's ephemeral ports (32,768 and above), any of which its next connection may use.
     let port = (segment.src_port & 0x3fff) | 0x4000;
     copy.get_mut(at..at + 2)?.copy_from_slice(&port.to_be_bytes());
     let body = copy.get_mut(whole..)?;

@@ -1,4 +1,4 @@
-//! The demonstration's servers: one object each, by cookie or by certificate.
+//! The demonstration's servers. Each serves one object, by cookie or by certificate.
 
 use super::certified::{CERTIFIER, identity};
 use super::{CERTIFICATES, COOKIES, PIECE, UNKNOWN, engine, find_blank_line};
@@ -18,7 +18,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// The longest request that the server reads, bytes.
 const MAX_REQUEST: usize = 4096;
-/// Bytes of a replay guard's memory: a demonstration has few requests.
+/// Bytes of a replay guard's memory. A demonstration has few requests.
 const GUARD: usize = 64 << 10;
 
 /// All servers.
@@ -28,7 +28,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// Opens them on one engine.
+    /// Opens all servers on one engine.
     pub fn open<L: Link + 'static>(
         link: L,
         size: u64,
@@ -58,22 +58,22 @@ impl Site {
         Ok(Self { executed, server })
     }
 
-    /// What they run on.
+    /// The servers' endpoint.
     pub const fn endpoint(&self) -> &Endpoint {
         &self.server
     }
 
-    /// Requests answered.
+    /// Number of requests answered.
     pub fn executed(&self) -> u64 {
         self.executed.load(Ordering::Relaxed)
     }
 }
 
-/// Trusts one verifier, as its own.
+/// A policy that trusts one verifier, as the server operator's own.
 fn certificates(at: SocketAddr, time: &Time, seeds: &mut ChaCha20Rng) -> Result<AsapPolicy, Error> {
     let trusted = Trusted { own: true, ..Trusted::new(CERTIFIER.key().public()) };
     let key = GuardKey::from_bytes(super::draw(seeds));
-    // A guard begins by refusing what a server before it may have accepted; there was none.
+    // A new guard refuses what an earlier server may have accepted. There was none, so it begins in the past.
     let began = super::unix_ms(time).saturating_sub(60_000);
     Ok(AsapPolicy {
         trust: Arc::new(TrustStore::new([trusted]).map_err(Error::Trust)?),
@@ -90,7 +90,7 @@ async fn serve(listener: Listener, size: u64, executed: Arc<AtomicU64>) {
     while let Ok(stream) = listener.accept().await {
         let executed = Arc::clone(&executed);
         tokio::spawn(async move {
-            // The client's side shows and reports what went wrong.
+            // The client's side reports errors.
             let _ = answer(stream, size, &executed).await;
         });
     }

@@ -1,4 +1,4 @@
-//! The demonstration's result for people.
+//! The demonstration's result as text.
 
 use super::Visit;
 use std::fmt;

@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(written(&mut limiter, start + 3_600_000 * MS, 1), 10);
     }
 
-    /// Found in review: 20,000 bad queries wrote 20,000 lines.
+    /// Regression test: 20,000 bad queries wrote 20,000 lines.
     #[test]
     fn twenty_thousand_lines_are_few_and_none_is_lost_from_the_count() {
         let start = Instant::now();
@@ -135,7 +135,7 @@ mod tests {
                 told.extend(limiter.due(now));
             }
         }
-        // 20 s: the ten at once, and one for each second that had passed.
+        // In 20 s: ten lines at once, and one for each second that had passed.
         assert_eq!(written, 10 + 19);
         assert!(told.is_empty() && !limiter.is_told(), "{told:?}");
         assert!(limiter.due(start + 20_900 * MS).is_empty());

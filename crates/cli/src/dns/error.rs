@@ -13,37 +13,37 @@ use std::process::ExitCode;
 /// Why `dns` stopped.
 #[derive(Debug)]
 pub enum DnsError {
-    /// Neither options nor a subcommand, or nothing to serve.
+    /// There is neither an option nor a subcommand, or nothing to serve.
     Nothing,
-    /// Not as many zones as origins, by these options.
+    /// The numbers of zones and origins, given by these options, differ.
     Origins { options: (&'static str, &'static str), counts: (usize, usize) },
-    /// The server that is its own front has no IPv4 address.
+    /// The server, which is its own front, has no IPv4 address.
     NoAddress(IpAddr),
     /// A zone file cannot be read.
     ReadZone(PathBuf, io::Error),
-    /// A zone file is not the zone that it is to be.
+    /// A zone file is not a valid file of its zone.
     Zone(PathBuf, Box<(Name, ZoneError)>),
-    /// A key file, or the place for a new one.
+    /// A key file, or the path for a new one.
     Key(KeyFault),
     /// A table of prefixes cannot be read.
     ReadNearest(PathBuf, io::Error),
-    /// A table of prefixes is none.
+    /// A table of prefixes is not valid.
     Nearest(PathBuf, NearestError),
-    /// When the front started last is not known.
+    /// It is unknown when the front was last started.
     State(PathBuf, BootError),
-    /// What is to be served makes no sense.
+    /// The configuration of the front is not valid.
     Front(Box<FrontError>),
-    /// The other fronts of the zone make no sense.
+    /// The configuration of the zone's other fronts is not valid.
     Forward(ForwardError),
-    /// Another front is not where it can be reached from `listen`.
+    /// Another front is at an address that cannot be reached from `listen`.
     ForwardTo { to: SocketAddr, listen: SocketAddr },
-    /// Each `--relay` takes a number from `--front-id` on, and there are not as many.
+    /// Each `--relay` uses a number, counting up from `--front-id`, and there are too few numbers.
     FrontId { first: u16, relays: usize },
     /// There is no such user.
     NoUser(String),
     /// Privileges cannot be dropped.
     Become(String, io::Error),
-    /// The sockets.
+    /// The sockets cannot be served.
     Service(ServiceError),
     /// The system's random source failed.
     Random(io::Error),
@@ -60,7 +60,7 @@ impl DnsError {
         Self::Key(KeyFault::not_written(path, error))
     }
 
-    /// 2 for what the person can mend, 1 for what failed on the way.
+    /// Returns 2 for errors that the user can correct, 1 for failures at run time.
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::Random(_) | Self::Service(ServiceError::System(_)) => ExitCode::from(1),

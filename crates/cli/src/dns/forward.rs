@@ -46,7 +46,7 @@ impl Forward {
         }
     }
 
-    /// Binds the port for other fronts, if there are any, and says where.
+    /// Binds the port for other fronts, if there are any. Returns its address.
     pub async fn bind(&self, sockets: &mut Sockets) -> Result<Option<SocketAddr>, DnsError> {
         let Some(listen) = self.forward_listen else { return Ok(None) };
         self.check(listen)?;
@@ -54,7 +54,7 @@ impl Forward {
         bound.map(Some).map_err(DnsError::Service)
     }
 
-    /// Lets `front` forward fragments, with what the key file says.
+    /// Lets `front` forward fragments, with the keys of the key file.
     pub fn set(&self, front: &mut Front, keys: super::keys::ForwardKeys) -> Result<(), DnsError> {
         let super::keys::ForwardKeys { sender: Some(sender), keys } = keys else { return Ok(()) };
         let config = ForwardConfig {

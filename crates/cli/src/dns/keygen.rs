@@ -37,7 +37,7 @@ pub struct Args {
     number: u8,
 }
 
-/// Makes it.
+/// Makes the key.
 pub fn run(args: &Args) -> Result<(), DnsError> {
     let mut rng = secure_rng().map_err(DnsError::Random)?;
     if let Some(path) = &args.key {
@@ -59,14 +59,14 @@ pub fn run(args: &Args) -> Result<(), DnsError> {
     if let Some(path) = &args.relay_key {
         let key = RelayKey::generate(&mut rng);
         create_relay_key(path, args.number, &key).map_err(|error| DnsError::not_written(path, error))?;
-        // What was written is what will be read.
+        // Read the new file, to check it.
         read_relay_keys(path).map_err(|error| DnsError::unusable(path, error))?;
         output::line(&format_args!("{}: relay key number {}", path.display(), args.number));
     }
     Ok(())
 }
 
-/// A public key with its number, as `firstflight asap record` takes it.
+/// A public key with its number, in the form that `firstflight asap record` accepts.
 pub fn published(id: NonZeroU8, key: &[u8; 32]) -> String {
     key.iter().fold(format!("{id}:"), |mut text, byte| {
         // Writing to a string cannot fail.

@@ -1,4 +1,4 @@
-//! The key files of a front, read again while it runs.
+//! The key files of a front, which are read again while it runs.
 
 use super::{DnsError, RelayTo};
 use firstflight_dns::service::{FrontHandle, unix_ms};
@@ -9,31 +9,31 @@ use firstflight_dns::{
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How often the files are looked at.
+/// How often the files are checked.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// A key with its number.
 type NumberedKey = (u8, RelayKey);
 
-/// The files of a front, and what was in them.
+/// The files of a front, and the content that was read last.
 pub struct KeyFiles {
     carriage: PathBuf,
-    /// `None`: nothing is sent under a key.
+    /// `None` if nothing is sent under a key.
     starts: Option<Starts>,
-    /// `None`: first flights go nowhere else.
+    /// `None` if first flights go to no other server.
     relays: Option<Relays>,
-    /// `None`: there are no other fronts.
+    /// `None` if there are no other fronts.
     forward: Option<Forward>,
 }
 
-/// The file of this front's starts: a new key counts as another start, so that no two datagrams have one nonce.
+/// The file of this front's starts. A new key counts as another start, so that no two datagrams have the same nonce.
 pub struct Starts {
     path: PathBuf,
     file: BootFile,
 }
 
 impl Starts {
-    /// Opens the file or makes it.
+    /// Opens the file, or creates it.
     pub fn open(path: PathBuf) -> Result<Self, DnsError> {
         let file = BootFile::open(&path).map_err(|error| DnsError::State(path.clone(), error))?;
         Ok(Self { path, file })
@@ -45,24 +45,24 @@ impl Starts {
     }
 }
 
-/// The servers' key files, and what was in them.
+/// The servers' key files, and the content that was read last.
 pub struct Relays {
     servers: Vec<RelayTo>,
     front_id: u16,
-    /// The keys that are used for the servers, in their order.
+    /// The keys in use, in the order of the servers.
     used: Vec<NumberedKey>,
 }
 
-/// The key file of the fronts of the zone, and what was in it.
+/// The key file of the zone's fronts, and the content that was read last.
 pub struct Forward {
     path: PathBuf,
     front_id: u16,
     used: Option<NumberedKey>,
 }
 
-/// What the key file of the fronts of the zone says.
+/// The content of the key file of the zone's fronts.
 pub struct ForwardKeys {
-    /// `None`: this front sends under the key of before.
+    /// `None` if this front continues to send under its previous key.
     pub sender: Option<ForwardSender>,
     /// All keys, with their numbers.
     pub keys: Vec<NumberedKey>,
@@ -72,7 +72,7 @@ fn unix() -> u64 {
     unix_ms() / 1000
 }
 
-/// The keys in a file, of which there is at least one, and the first of them.
+/// The first key in a file, and all its keys. There is at least one.
 fn read_keys(path: &Path) -> Result<(NumberedKey, Vec<NumberedKey>), DnsError> {
     let fail = |error| DnsError::unusable(path, error);
     let keys = read_relay_keys(path).map_err(fail)?;
@@ -81,12 +81,12 @@ fn read_keys(path: &Path) -> Result<(NumberedKey, Vec<NumberedKey>), DnsError> {
 }
 
 impl Forward {
-    /// For this file; nothing of it is read yet.
+    /// Uses this file. Nothing is read yet.
     pub fn new(path: PathBuf, front_id: u16) -> Self {
         Self { path, front_id, used: None }
     }
 
-    /// The keys. When the first one has changed there is another sender, which counts as another start.
+    /// Reads the keys. If the first key has changed, there is a new sender, which counts as another start.
     fn keys(&mut self, starts: &mut Starts) -> Result<ForwardKeys, DnsError> {
         let (first, keys) = read_keys(&self.path)?;
         if self.used.as_ref() == Some(&first) {
@@ -99,13 +99,13 @@ impl Forward {
 }
 
 impl Relays {
-    /// For these servers; nothing of keys is read yet.
+    /// Uses these servers. No key is read yet.
     pub fn new(servers: Vec<RelayTo>, front_id: u16) -> Self {
         Self { servers, front_id, used: Vec::new() }
     }
 
-    /// The servers, if a key has changed. Under a key that comes back no nonce is used twice: each change counts
-    /// as another start.
+    /// Returns the servers if a key has changed. Each change counts as another start, so that a key that is used
+    /// again never repeats a nonce.
     fn servers(&mut self, starts: &mut Starts) -> Result<Option<Vec<RelayServer>>, DnsError> {
         let read = self.servers.iter().map(|RelayTo { path, .. }| Ok(read_keys(path)?.0));
         let keys = read.collect::<Result<Vec<_>, DnsError>>()?;
@@ -113,7 +113,7 @@ impl Relays {
             return Ok(None);
         }
         let boot = starts.next()?;
-        // Servers that share a key see senders with different numbers.
+        // Servers that share a key get senders with different numbers.
         let fronts = self.front_id..=u16::MAX;
         let servers = self.servers.iter().zip(&keys).zip(fronts).map(|((to, (id, key)), front)| {
             RelayServer { address: to.address, sender: RelaySender::new(key, *id, front, boot) }
@@ -125,7 +125,7 @@ impl Relays {
 }
 
 impl KeyFiles {
-    /// For these files; nothing of keys is read yet.
+    /// Uses these files. No key is read yet.
     pub fn new(
         carriage: PathBuf,
         starts: Option<Starts>,
@@ -135,7 +135,7 @@ impl KeyFiles {
         Self { carriage, starts, relays, forward }
     }
 
-    /// The keys that first flights are sealed to, as they are now.
+    /// The present keys that first flights are sealed to.
     pub fn carriage(&self) -> Result<CarriageKeys, DnsError> {
         let file = CarriageKeyFile::read(&self.carriage);
         let file = file.map_err(|error| DnsError::unusable(&self.carriage, error))?;
@@ -150,7 +150,7 @@ impl KeyFiles {
         }
     }
 
-    /// What the fronts of the zone share, if there are others.
+    /// The keys that the zone's fronts share, if there are other fronts.
     pub fn forward(&mut self) -> Result<Option<ForwardKeys>, DnsError> {
         match (&mut self.forward, &mut self.starts) {
             (Some(forward), Some(starts)) => forward.keys(starts).map(Some),
@@ -158,8 +158,9 @@ impl KeyFiles {
         }
     }
 
-    /// Reads the files every second and gives what is in them to the front, until it is dropped. While one cannot
-    /// be read or makes no sense, its keys stay as they are, with one warning; those of other files change.
+    /// Reads the files every second and gives their keys to the front, until this is dropped. While a file cannot be
+    /// read or is not valid, its keys stay unchanged and one warning is logged. The keys of the other files may still
+    /// change.
     pub async fn follow(mut self, front: FrontHandle) {
         let mut said: Option<String> = None;
         loop {
@@ -170,7 +171,7 @@ impl KeyFiles {
             });
             let Ok((files, (carriage, servers, forward))) = reading.await else { return };
             self = files;
-            // A key that is read counts as used, so it is handed on even if another file makes no sense.
+            // A key that was read counts as used, so it is given to the front even if another file is not valid.
             let problems = [
                 carriage.map(|keys| front.set_keys(keys)).err(),
                 servers.map(|servers| set_servers(&front, servers)).err(),
@@ -230,7 +231,7 @@ mod tests {
         let first = boot();
         assert!(files.servers(&mut starts).unwrap().is_none());
         assert_eq!(boot(), first);
-        // The first key comes back: its numbers begin again, under another start.
+        // The first key is used again: its numbers start again, under another start.
         for byte in [2, 1] {
             let before = boot();
             put(byte);
@@ -259,7 +260,7 @@ mod tests {
             let keys = file.keys(&mut starts).unwrap();
             assert!(keys.sender.is_some() && keys.keys == [(1, RelayKey::from_bytes(&[byte; 32]))]);
             boots.push(fs::read_to_string(&state).unwrap());
-            // Without a change there is no other start.
+            // Without a change there is no new start.
             assert!(file.keys(&mut starts).unwrap().sender.is_none());
             assert_eq!(fs::read_to_string(&state).unwrap(), boots[boots.len() - 1]);
         }

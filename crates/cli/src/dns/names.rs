@@ -25,7 +25,7 @@ pub struct Carriage {
     opens_per_second: NonZeroU32,
 }
 
-/// A whole domain name, with or without its final dot.
+/// A complete domain name, with or without its final dot.
 pub fn name(text: &str) -> Result<Name, &'static str> {
     let mut name =
         Name::from_ascii(text).map_err(|_| "write a domain name in ASCII, as f.example.com")?.to_lowercase();
@@ -34,13 +34,13 @@ pub fn name(text: &str) -> Result<Name, &'static str> {
 }
 
 impl Carriage {
-    /// A front of `zones`, which takes no first flights yet.
+    /// A front of `zones`, which does not accept first flights yet.
     pub fn front(&self, zones: Vec<ZoneData>) -> Result<Front, DnsError> {
         let rate = RateLimit { per_second: self.answers_per_second, ..RateLimit::default() };
         Front::new(zones, rate).map_err(|error| DnsError::Front(Box::new(error)))
     }
 
-    /// Lets `front` take first flights below `zone`.
+    /// Lets `front` accept first flights below `zone`.
     pub fn carry(
         &self,
         front: &mut Front,

@@ -1,4 +1,4 @@
-//! The zone files of a front, read again when they change and on SIGHUP.
+//! The zone files of a front, which are read again when they change and on SIGHUP.
 
 use super::DnsError;
 use crate::error::Error;
@@ -13,32 +13,33 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// How often the files are looked at.
+/// How often the files are checked.
 const EVERY: Duration = Duration::from_secs(1);
-/// A file that changed less than this before it was read is read again: its time may not change with its content.
+/// A file that changed less than this before it was read is read again, because a later change may not change its
+/// time stamp.
 const SETTLED: Duration = Duration::from_secs(2);
-/// The most text that all zones together may have, bytes.
+/// Maximum size of all zone files together, bytes.
 const LARGEST: u64 = 256 << 20;
-/// The most files that are read, each as often as it is included: files that include others twice or more would otherwise
-/// be read without end.
+/// Maximum number of files read, counting each inclusion. Without a limit, files that include others more than once
+/// could multiply without end.
 const MOST: usize = 4096;
 
-/// SIGHUP: read the zone files again. While this lives, SIGHUP does not end the process.
+/// SIGHUP makes the server read the zone files again. While this value lives, SIGHUP does not end the process.
 pub struct Hangup(Signal);
 
 impl Hangup {
-    /// Handles SIGHUP from now on, instead of the system.
+    /// Replaces the system's handling of SIGHUP.
     pub fn new() -> Result<Self, Error> {
         signal(SignalKind::hangup()).map(Self).map_err(Error::Runtime)
     }
 }
 
-/// Whether a file is the one that was read.
+/// Identifies the version of a file that was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     file: (u64, u64),
     size: u64,
-    /// Seconds and nanoseconds of the last change of the content, and of anything.
+    /// Seconds and nanoseconds of the last change of the content, and of the last change of anything.
     times: [(i64, i64); 2],
 }
 
@@ -49,9 +50,9 @@ impl From<&Metadata> for Stamp {
     }
 }
 
-/// What was read, and how it looked before.
+/// The file's stamp when it was read.
 struct Seen {
-    /// `None` for a file that was not there.
+    /// `None` for a file that did not exist.
     stamp: Option<Stamp>,
     settled: bool,
 }
@@ -60,21 +61,21 @@ struct Seen {
 pub struct ZoneFiles {
     zones: Vec<(PathBuf, Name)>,
     seen: BTreeMap<PathBuf, Seen>,
-    /// Of all that was read.
+    /// The digest of everything that was read.
     digest: [u8; 32],
 }
 
-/// Reads files, and notes which.
+/// Reads files, and records which.
 #[derive(Default)]
 struct Reading {
     seen: BTreeMap<PathBuf, Seen>,
     digest: Sha256,
-    /// How many files, and bytes in them.
+    /// The number of files, and of their bytes.
     files: usize,
     bytes: u64,
 }
 
-/// Opens a file and gives what is known of it. A pipe or a device may have no end, or nobody who writes to it.
+/// Opens a file and returns its metadata. A pipe or a device may have no end, or no writer.
 fn open(path: &Path) -> io::Result<(File, Metadata)> {
     let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
     let metadata = file.metadata()?;
@@ -113,7 +114,7 @@ impl Reading {
 }
 
 impl ZoneFiles {
-    /// Zone files that begin at `origins`; nothing is read yet. `options` are the names of the two options, without
+    /// Zone files that begin at `origins`. Nothing is read yet. `options` are the names of the two options, without
     /// their dashes.
     pub fn new(
         files: &[PathBuf],
@@ -128,7 +129,7 @@ impl ZoneFiles {
         Ok(Self { zones, seen: BTreeMap::new(), digest: [0; 32] })
     }
 
-    /// All zones as the files are now; or the first mistake in them.
+    /// Reads all zones from the files. Returns the first mistake if there is one.
     pub fn read(&mut self) -> Result<Vec<ZoneData>, DnsError> {
         let zones = self.load()?;
         self.warn(&zones);
@@ -137,14 +138,14 @@ impl ZoneFiles {
 
     fn load(&mut self) -> Result<Vec<ZoneData>, DnsError> {
         let mut reading = Reading::default();
-        // Reads on behind a mistake, so that a change of any file is noticed.
+        // Continue after a mistake, so that a change of any file is noticed.
         let read: Vec<_> = self.zones.iter().map(|(path, origin)| reading.zone(path, origin)).collect();
         self.seen = reading.seen;
         self.digest = reading.digest.finalize().into();
         read.into_iter().collect()
     }
 
-    /// Warns of loops of aliases, which are no mistakes but lead nowhere.
+    /// Warns of alias loops, which are allowed but resolve to nothing.
     fn warn(&self, zones: &[ZoneData]) {
         for ((path, origin), zone) in self.zones.iter().zip(zones) {
             for found in zone.alias_loops() {
@@ -162,7 +163,7 @@ impl ZoneFiles {
         })
     }
 
-    /// The zones, if a file has changed or `always`; or the mistake in them.
+    /// Reads the zones again if a file has changed or if `always` is set. Returns the zones or the mistake.
     fn again(&mut self, always: bool) -> Option<Result<Vec<ZoneData>, DnsError>> {
         if !always && !self.may_have_changed() {
             return None;
@@ -172,9 +173,9 @@ impl ZoneFiles {
         (always || self.digest != before || read.as_ref().is_err_and(is_of_the_system)).then_some(read)
     }
 
-    /// Looks at the files every second, reads them again when one has changed and when SIGHUP comes, and gives the zones
-    /// to the front, all of them at once, until it is dropped. A mistake in any of them changes nothing, with one
-    /// warning. `says` gets a line for each zone.
+    /// Checks the files every second. Reads them when one has changed or on SIGHUP, and gives all zones to the front
+    /// at once, until the front is dropped. If any file has a mistake, nothing changes and one warning is logged.
+    /// `says` gets a line for each zone.
     pub async fn follow(mut self, front: FrontHandle, mut hangup: Hangup, says: impl Fn(String)) {
         let mut said: Option<String> = None;
         loop {
@@ -217,7 +218,7 @@ impl ZoneFiles {
     }
 }
 
-/// Whether a file could not be read. The digest of the contents does not show that.
+/// Whether a file could not be read, which the digest of the contents does not show.
 fn is_of_the_system(error: &DnsError) -> bool {
     use firstflight_dns::ZoneFault;
     match error {
@@ -242,7 +243,7 @@ mod tests {
         File::options().append(true).open(path).unwrap().set_modified(time).unwrap();
     }
 
-    /// Puts the time of a file's last change into the past, as if it had been there for long.
+    /// Sets the time of a file's last change to the past, as if the file were old.
     fn age(path: &Path) {
         set_time(path, SystemTime::now() - Duration::from_secs(3600));
     }
@@ -264,7 +265,7 @@ mod tests {
         assert_eq!(files.read().unwrap()[0].len(), 4);
         assert!(!files.may_have_changed() && files.again(false).is_none());
         assert_eq!(serials(files.again(true)), Some(Ok(vec![1])));
-        // What is included counts. A time alone is no change.
+        // Included files count. A changed time stamp alone is no change.
         fs::write(&hosts, "a A 192.0.2.1\nb A 192.0.2.2\n").unwrap();
         assert_eq!(files.again(false).unwrap().unwrap()[0].len(), 5);
         set_time(&hosts, SystemTime::now() + Duration::from_secs(3600));
@@ -273,12 +274,12 @@ mod tests {
         }
         age(&hosts);
         assert!(files.again(false).is_none() && !files.may_have_changed());
-        // One that an editor puts in its place.
+        // An editor replaces the file.
         let new = directory.path().join("new");
         fs::write(&new, format!("{HEAD}$INCLUDE hosts\n").replace("host 1", "host 2")).unwrap();
         fs::rename(&new, &zone).unwrap();
         assert_eq!(serials(files.again(false)), Some(Ok(vec![2])));
-        // Gone, and back.
+        // The file disappears and comes back.
         fs::rename(&hosts, &new).unwrap();
         let gone = serials(files.again(false)).unwrap().unwrap_err();
         assert!(gone.contains("line 5: an included file that cannot be read"), "{gone}");
@@ -297,13 +298,13 @@ mod tests {
         let pipe = path("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let to = pipe.clone();
-        // Without it, who reads the pipe would wait for ever.
+        // Without a writer, reading the pipe would block forever.
         std::thread::spawn(move || fs::write(to, HEAD));
         let error = read(&pipe);
         assert!(error.contains("it is not a regular file"), "{error}");
         let (zone, hosts) = (path("zone"), path("hosts"));
         fs::write(&hosts, "").unwrap();
-        // Each of 16 files could include the next one that often.
+        // Each of 16 files could include the next one this often.
         fs::write(&zone, format!("{HEAD}{}", "$INCLUDE hosts\n".repeat(5000))).unwrap();
         let error = read(&zone);
         assert!(error.contains(", line 4100: ") && error.contains("one of more than 4096 files"), "{error}");
@@ -333,7 +334,7 @@ mod tests {
             fs::write(path, HEAD).unwrap();
             assert_eq!(serials(files.again(false)), Some(Ok(vec![1, 1])));
         }
-        // While one is wrong, a change of the other is noticed.
+        // While one file has a mistake, a change of the other file is noticed.
         fs::write(&paths[0], "x").unwrap();
         assert!(serials(files.again(false)).unwrap().is_err());
         fs::write(&paths[1], HEAD.replace("host 1", "host 2")).unwrap();

@@ -20,17 +20,17 @@ fn handshake(reason: Reason) -> Outcome {
     Outcome::Handshake(reason)
 }
 
-/// Block and data: the payload of a first flight.
+/// The payload of a first flight: block and data.
 fn flight() -> Vec<u8> {
     [&credential(63_250), DATA].concat()
 }
 
-/// What is said of a first flight whose SYN-ACK acknowledges so many bytes and has this option.
+/// The verdict for a first flight whose SYN-ACK acknowledges `acked` bytes and has this option.
 fn answered(acked: u32, option: &[u8]) -> Verdict {
     Scene::default().client(0, syn(&offer(), &flight())).server(9, syn_ack(acked, option, &[])).verdict()
 }
 
-/// What is said of a probe whose SYN-ACK has this option.
+/// The verdict for a probe whose SYN-ACK has this option.
 fn probed(option: &[u8]) -> Verdict {
     Scene::default().client(0, syn(&probe(), &[])).server(9, syn_ack(0, option, &[])).verdict()
 }
@@ -99,7 +99,7 @@ fn a_reply_for_another_request_is_told() {
 
 #[test]
 fn a_request_that_cannot_be_read_has_no_tag_to_compare() {
-    // What was cut off when it was captured is zeros.
+    // The part that was cut off in the capture reads as zeros.
     let cut = vec![0; flight().len()];
     let option = replied(Status::Accepted, TAG, Hint::None);
     let scene = Scene::default().client(0, syn(&offer(), &cut)).server(9, syn_ack(ALL, &option, &[]));
@@ -181,7 +181,7 @@ fn a_probe_beside_a_cookie_says_nothing_of_the_cookies_data() {
     assert_eq!(scene(7).outcome, Outcome::Accepted);
     assert_eq!(scene(0).outcome, handshake(Reason::DataNotAcknowledged));
     assert!(has(&scene(7), Note::ProbeIgnored));
-    // A request asks for a cookie; whether there could be a first flight by certificate stays open.
+    // The request asks for a cookie. It stays open whether a first flight with a certificate was possible.
     let both = [probe(), request()].concat();
     let scene = Scene::default().client(0, syn(&both, &[])).server(9, syn_ack(0, &cookie(&FRESH), &[]));
     assert_eq!(scene.verdict().outcome, handshake(Reason::CapabilityUnknown));
@@ -305,7 +305,7 @@ fn probes_and_odd_offers_as_programs_read_them() {
     let asap = &told.records[0]["asap"];
     assert_eq!((&asap["tag_matches"], &asap["reply"]["tag"]), (&json!(false), &json!("0102")));
     assert_eq!(asap["reply"]["trusts"], "2bec5519");
-    // Longer than what there is.
+    // The announced block is longer than the payload.
     let long = OptionBytes::from(Offer::Block { long_reply: false, len: 300 });
     let told = capture(long.as_slice(), &flight(), 0, &[]);
     let asap = &told.records[0]["asap"];

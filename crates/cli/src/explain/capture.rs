@@ -17,21 +17,22 @@ use std::io::{self, Cursor, Read};
 
 /// The first bytes of a pcapng file.
 const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
-/// Those of a classic one: micro- or nanoseconds, either byte order.
+/// The first bytes of a classic pcap file: microseconds or nanoseconds, in either byte order.
 const PCAP: [[u8; 4]; 4] =
     [[0xa1, 0xb2, 0xc3, 0xd4], [0xa1, 0xb2, 0x3c, 0x4d], [0xd4, 0xc3, 0xb2, 0xa1], [0x4d, 0x3c, 0xb2, 0xa1]];
 
-/// A longer packet is damage: what tcpdump and Wireshark hold of one (`MAXIMUM_SNAPLEN`), bytes.
+/// Longest packet, bytes: what tcpdump and Wireshark keep of one (`MAXIMUM_SNAPLEN`). A longer one means that the
+/// file is damaged.
 const MAX_PACKET: usize = 262_144;
-/// More interfaces are damage; each of them takes memory.
+/// Most interfaces. More mean that the file is damaged, and each one takes memory.
 const MAX_INTERFACES: usize = 65_536;
 
-/// Why nothing can be read at all.
+/// Why a file cannot be read at all.
 #[derive(Debug)]
 pub enum OpenError {
-    /// The file fails.
+    /// The file cannot be read.
     Io(io::Error),
-    /// It does not begin as a capture does.
+    /// It does not begin like a capture.
     NotACapture,
 }
 
@@ -46,14 +47,14 @@ impl fmt::Display for OpenError {
     }
 }
 
-/// Why reading stopped before the end.
+/// Why reading stopped before the end of the file.
 #[derive(Debug)]
 pub enum Damage {
-    /// The file fails.
+    /// The file cannot be read further.
     Io(io::Error),
-    /// It ends inside a packet or block.
+    /// The file ends inside a packet or block.
     Truncated,
-    /// What stands there cannot be.
+    /// The content is not valid.
     Bad(&'static str),
 }
 
@@ -84,36 +85,36 @@ impl From<PcapError> for Damage {
 /// One captured frame.
 #[derive(Debug)]
 pub struct Frame<'a> {
-    /// Since 1970 UTC.
+    /// Time since 1970 UTC.
     pub at: Instant,
-    /// What the bytes begin with.
+    /// The type of the link-layer header.
     pub link: LinkType,
-    /// The device, if the capture describes several.
+    /// The device, if the capture has several.
     pub device: Option<u32>,
-    /// What was captured, perhaps less than was sent.
+    /// The captured bytes, which may be fewer than were sent.
     pub bytes: &'a mut Vec<u8>,
 }
 
 /// A capture that is being read.
 pub struct Capture<R: Read> {
     source: Source<Start<R>>,
-    /// The frame given last; its memory is used again.
+    /// The last frame. Its memory is reused.
     bytes: Vec<u8>,
 }
 
-/// The file, the first bytes of which were looked at.
+/// The file. Its first bytes were already read.
 type Start<R> = io::Chain<Cursor<[u8; 4]>, R>;
 
 enum Source<R: Read> {
     Pcap(PcapReader<R>),
     PcapNg(Box<PcapNg<R>>),
-    /// Nothing (more) can be read.
+    /// Nothing more can be read.
     Damaged(Damage),
     End,
 }
 
 impl<R: Read> Capture<R> {
-    /// Looks at the beginning of `input`. A file that begins well and is damaged further on is a capture.
+    /// Reads the beginning of `input`. A file that begins correctly and is damaged later still counts as a capture.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -136,10 +137,10 @@ impl<R: Read> Capture<R> {
         Ok(Self { source, bytes: Vec::new() })
     }
 
-    /// The next frame; `None` at the end, or after the damage was told.
+    /// The next frame; `None` at the end, or after the damage was reported.
     ///
     /// # Errors
-    /// See [`Damage`]; nothing can be read after it.
+    /// See [`Damage`]. Nothing can be read after it.
     pub fn next(&mut self) -> Result<Option<Frame<'_>>, Damage> {
         let Self { source, bytes } = self;
         let next = match source {
@@ -158,7 +159,7 @@ impl<R: Read> Capture<R> {
     }
 }
 
-/// Time, link type and device of a frame; its bytes are in the buffer.
+/// Time, link type and device of a frame. Its bytes are in the buffer.
 type Found = Result<Option<(Instant, LinkType, Option<u32>)>, Damage>;
 
 fn take(packet: &[u8], bytes: &mut Vec<u8>) -> Result<(), Damage> {
@@ -172,7 +173,7 @@ fn take(packet: &[u8], bytes: &mut Vec<u8>) -> Result<(), Damage> {
 
 fn next_of_pcap<R: Read>(reader: &mut PcapReader<R>, bytes: &mut Vec<u8>) -> Found {
     let header = reader.header();
-    // Raw: the library takes a packet that was cut off for damage.
+    // Read the raw packet, because the library reports a truncated packet as damage.
     let Some(packet) = reader.next_raw_packet() else { return Ok(None) };
     let packet = packet?;
     take(&packet.data, bytes)?;
@@ -181,7 +182,7 @@ fn next_of_pcap<R: Read>(reader: &mut PcapReader<R>, bytes: &mut Vec<u8>) -> Fou
         TsResolution::NanoSecond => 1,
     };
     let nanos = u64::from(packet.ts_sec) * 1_000_000_000 + u64::from(packet.ts_frac) * unit;
-    // The upper bits tell of a frame check sequence.
+    // The upper bits describe the frame check sequence.
     let link = u32::from(header.datalink) & 0xffff;
     Ok(Some((Instant::from_nanos(nanos), LinkType(link), None)))
 }
@@ -189,11 +190,11 @@ fn next_of_pcap<R: Read>(reader: &mut PcapReader<R>, bytes: &mut Vec<u8>) -> Fou
 struct PcapNg<R: Read> {
     reader: PcapNgReader<R>,
     interfaces: Vec<Interface>,
-    /// Of the latest packet: a Simple Packet Block has none of its own.
+    /// The time of the latest packet. A Simple Packet Block has no time of its own.
     at: Instant,
 }
 
-/// What the packets of an interface need to be read.
+/// What is needed to read the packets of an interface.
 #[derive(Clone, Copy)]
 struct Interface {
     link: LinkType,
@@ -211,8 +212,8 @@ impl<R: Read> PcapNg<R> {
     fn next(&mut self, bytes: &mut Vec<u8>) -> Found {
         loop {
             let big = self.reader.section().endianness.is_big();
-            // Raw: one block that is malformed, say in an option, must not end the reading, and the
-            // library does not know the interface's unit of time.
+            // Read the raw block: one malformed block, for example with a bad option, must not end the reading, and
+            // the library does not know the interface's unit of time.
             let Some(block) = self.reader.next_raw_block() else { return Ok(None) };
             let block = block?;
             let body = &*block.body;
@@ -234,7 +235,7 @@ impl<R: Read> PcapNg<R> {
                     let short = || Damage::Bad("a packet block of it is too short");
                     let (original, data) = body.split_first_chunk().ok_or_else(short)?;
                     let original = word(*original, big) as usize;
-                    // Behind the packet there may be padding.
+                    // There may be padding after the packet.
                     take(data.get(..original).unwrap_or(data), bytes)?;
                     let unknown = Damage::Bad("a packet comes before any interface is described");
                     return Ok(Some((self.at, self.interfaces.first().ok_or(unknown)?.link, None)));
@@ -244,7 +245,7 @@ impl<R: Read> PcapNg<R> {
         }
     }
 
-    /// Keeps what matters of the interface the reader has just read.
+    /// Keeps what is needed of the interface that the reader has just read.
     fn add_interface(&mut self) -> Result<(), Damage> {
         let described = self.reader.interfaces();
         if described.len() > MAX_INTERFACES {
@@ -272,7 +273,7 @@ impl From<&InterfaceDescriptionBlock<'_>> for Interface {
 }
 
 impl Interface {
-    /// The time of a stamp in the interface's units: negative powers of 10, or of 2 if the highest bit is set.
+    /// Converts a time stamp in the interface's units: negative powers of 10, or of 2 if the highest bit is set.
     fn time(self, stamp: u64) -> Instant {
         const SECOND: u128 = 1_000_000_000;
         let exponent = u32::from(self.resolution & 0x7f);
@@ -281,7 +282,7 @@ impl Interface {
         } else {
             1_u128.checked_shl(exponent)
         };
-        // Units so small that 64 bits of them are no time at all.
+        // If the unit is too small for this type, 64 bits of it are less than a nanosecond.
         let nanos = units.map_or(0, |units| u128::from(stamp) * SECOND / units);
         let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
         let offset = self.offset.cast_signed();
@@ -305,7 +306,7 @@ impl<'a> Stamped<'a> {
     fn read(body: &'a [u8], obsolete: bool, big: bool) -> Option<Self> {
         let (head, rest) = body.split_first_chunk::<20>()?;
         let [interface, high, low, captured, _] = words(head, big);
-        // The predecessor has 16 bits of interface and 16 of drops.
+        // The older block has 16 bits for the interface and 16 bits for the number of drops.
         let interface = match (obsolete, big) {
             (false, _) => interface,
             (true, true) => interface >> 16,

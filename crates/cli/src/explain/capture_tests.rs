@@ -1,4 +1,4 @@
-//! Files of both formats, every link type, and what goes wrong with them.
+//! Files of both formats, every link type, and damaged files.
 
 use super::capture::{Capture, OpenError};
 use super::fixtures::*;
@@ -86,10 +86,10 @@ fn pcapng_in_the_other_byte_order() {
 
 #[test]
 fn the_other_packet_blocks() {
-    // Interface 0, no drops; the same fields otherwise.
+    // Interface 0, no drops. The other fields are as in an Enhanced Packet Block.
     let mut obsolete = enhanced(7, &[0; 5], 5);
     obsolete[0] = 2;
-    // Three bytes of packet, one of padding.
+    // Three bytes of the packet and one byte of padding.
     let simple = [3_u32, 20, 3].map(u32::to_le_bytes).concat();
     let simple = [simple, vec![1, 2, 3, 0], 20_u32.to_le_bytes().to_vec()].concat();
     let file = [section(), interface(1, &[]), obsolete, simple].concat();
@@ -110,7 +110,7 @@ fn a_new_section_describes_its_interfaces_anew() {
 #[test]
 fn blocks_that_are_not_packets_are_passed() {
     let mut file = [section(), interface(1, &[])].concat();
-    // A custom block, and a name resolution block of nonsense.
+    // A custom block, and a name resolution block without valid content.
     for kind in [0x0bad, 4] {
         file.extend([u32::to_le_bytes(kind), 16_u32.to_le_bytes(), [7; 4], 16_u32.to_le_bytes()].concat());
     }
@@ -129,7 +129,7 @@ fn damage_is_told_after_what_came_before() {
     let classic = pcap(false, 101, &[(1, vec![0; 40]), (2, vec![0; 40])]);
     let (frames, damage) = read(&classic[..classic.len() - 1]);
     assert_eq!((frames.len(), damage.is_some()), (1, true));
-    // Only the first bytes.
+    // Only the first bytes of the file.
     for whole in [&whole[..8], &classic[..8]] {
         assert!(read(whole).1.is_some());
     }
@@ -178,7 +178,7 @@ fn every_link_type() {
             (0, vec![2, 0, 0, 0]),
             (108, vec![0, 0, 0, 24]),
         ] {
-            // Ethernet pads.
+            // Ethernet adds padding.
             let frame = [head, syn_packet(v6), vec![0; 3]].concat();
             assert!(LinkType(link).is_known());
             assert_eq!(syn_data(link, &frame).as_deref(), Some(DATA), "{link}");
@@ -196,7 +196,7 @@ fn a_packet_that_was_cut_off_keeps_its_length() {
         let payload = whole.len() - DATA.len();
         assert_eq!(syn_data(101, &whole[..payload]), Some(vec![0; DATA.len()]));
         assert_eq!(syn_data(101, &whole[..payload + 2]).unwrap()[..2], DATA[..2]);
-        // Where options are missing, nothing is known.
+        // If options are missing, nothing is known.
         assert_eq!(syn_data(101, &whole[..payload - 1]), None);
     }
 }

@@ -1,5 +1,5 @@
-//! What a capture shows of one connection's first flight: facts, gathered from segments in any order. What they
-//! mean is the verdict's business.
+//! What a capture shows of one connection's first flight: facts, gathered from segments in any order. The verdict
+//! interprets them.
 
 use super::offered::Offered;
 use super::sightings::{COPY, Seen, Sightings, apart};
@@ -10,19 +10,19 @@ use firstflight_wire::{Instant, SeqNum};
 use std::cmp::Ordering;
 use std::time::Duration;
 
-/// Captures of several devices or queues put packets out of order by less than this.
+/// Captures of several devices or queues reorder packets by less than this.
 const DISORDER: Duration = Duration::from_secs(1);
-/// A SYN-ACK may acknowledge what a segment can hold; any other number belongs to another connection.
+/// A SYN-ACK acknowledges at most what one segment can hold. Any other number belongs to another connection.
 const MAX_SEGMENT: u32 = 65_535;
 /// Fast Open's experiment identifier.
 const FAST_OPEN_EXID: u16 = 0xf989;
 
-/// One of the two ends. Which of them is the client shows later.
+/// One of the two ends. Which one is the client becomes clear later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// The end whose address and port sort first.
     Low,
-    /// The other one.
+    /// The other end.
     High,
 }
 
@@ -43,18 +43,18 @@ pub enum FoOption {
     Absent,
     /// A request or a cookie.
     Legal(FastOpen),
-    /// A cookie of a length that no cookie has (RFC 7413 §4.1.1): receivers take it for no option.
+    /// A cookie of invalid length (RFC 7413 §4.1.1), which receivers ignore like a missing option.
     Illegal(FastOpenForm, usize),
 }
 
 impl FoOption {
-    /// Of a segment with SYN.
+    /// The option of a segment with SYN.
     pub fn of(options: &Options<'_>) -> Self {
         if let Some(option) = options.fast_open() {
             return Self::Legal(option);
         }
         let illegal = options.iter().filter_map(|option| match option {
-            // 34; a legal one would have come as Fast Open.
+            // Kind 34. A legal cookie would have been parsed as Fast Open.
             TcpOption::Unknown { kind: 34, data } => Some(Self::Illegal(FastOpenForm::Standard, data.len())),
             TcpOption::Experimental { kind: 254, exid: FAST_OPEN_EXID, data } => {
                 Some(Self::Illegal(FastOpenForm::Experimental, data.len()))
@@ -87,19 +87,19 @@ impl FoOption {
 pub struct Syn {
     /// The initial sequence number.
     pub isn: SeqNum,
-    /// Bytes of data in the fullest of them: SYNs sent again are plain (RFC 7413 §4.1.3).
+    /// Bytes of data in the largest of them: repeated SYNs are plain (RFC 7413 §4.1.3).
     pub carried: u32,
-    /// Its option.
+    /// Its Fast Open option.
     pub option: FoOption,
-    /// ASAP's.
+    /// Its ASAP option.
     pub offered: Option<Offered>,
-    /// When they were sent.
+    /// The times when they were sent.
     pub sent: Sightings,
-    /// When the first one without option and data was sent.
+    /// When the first SYN without option and data was sent.
     pub plain: Option<Instant>,
-    /// When the first one as full as that was sent.
+    /// When the first SYN with the most data was sent.
     full: Instant,
-    /// When the first one was sent that has less.
+    /// When the first SYN with less was sent.
     lesser: Option<Instant>,
 }
 
@@ -129,7 +129,7 @@ impl Syn {
         }
     }
 
-    /// Bytes of its credential block.
+    /// Length of its credential block, bytes.
     pub fn block_len(&self) -> u32 {
         match self.offered {
             Some(Offered::Block(len, _)) => len.min(self.carried),
@@ -137,13 +137,13 @@ impl Syn {
         }
     }
 
-    /// Whether one with less had been sent by then.
+    /// Whether a SYN with less had been sent by then.
     pub fn shrank_by(&self, at: Instant) -> bool {
         self.lesser.is_some_and(|lesser| lesser <= at)
     }
 
-    /// Whether it was seen with and without option or data at once: sent again without waiting, or changed on
-    /// the way.
+    /// Whether it was seen with and without option or data at the same time: it was repeated without waiting, or
+    /// changed on the path.
     pub fn has_twin(&self) -> bool {
         self.lesser.is_some_and(|lesser| apart(lesser, self.full) < COPY)
     }
@@ -152,19 +152,19 @@ impl Syn {
 /// The SYN-ACKs of one end.
 #[derive(Debug, Clone, Copy)]
 pub struct SynAck {
-    /// The least number acknowledged.
+    /// The smallest number acknowledged.
     pub least: SeqNum,
-    /// The greatest.
+    /// The greatest number acknowledged.
     pub greatest: SeqNum,
-    /// The option; one with a cookie if any has one.
+    /// The option. If one SYN-ACK has a cookie, that one.
     pub option: FoOption,
     /// ASAP's reply.
     pub reply: Option<Reply>,
-    /// One has a reply that is malformed: receivers take it for none.
+    /// A SYN-ACK has a malformed reply, which receivers ignore.
     pub unreadable_reply: bool,
     /// Bytes of data.
     pub carried: u32,
-    /// When they were sent.
+    /// The times when they were sent.
     pub sent: Sightings,
 }
 
@@ -202,17 +202,17 @@ pub struct Half {
     pub syn: Option<Syn>,
     /// Its SYN-ACKs.
     pub syn_ack: Option<SynAck>,
-    /// When its first byte of data behind a SYN was sent, or data in a SYN-ACK.
+    /// When its first byte of data after a SYN was sent, or data in a SYN-ACK.
     pub data: Option<Instant>,
-    /// When it first acknowledged in a segment that is neither SYN nor RST.
+    /// When it first sent an acknowledgement that is neither SYN nor RST.
     pub ack: Option<Instant>,
-    /// When it first reset.
+    /// When it first sent a RST.
     pub rst: Option<Instant>,
-    /// An ICMP error about its SYN.
+    /// The kind of an ICMP error about its SYN.
     pub icmp: Option<IcmpErrorKind>,
 }
 
-/// Everything kept of a connection: less than a kilobyte, whatever it does.
+/// Everything that is kept of a connection. It takes less than a kilobyte, whatever the connection does.
 #[derive(Debug, Clone, Copy)]
 pub struct Conversation {
     began: Instant,
@@ -221,7 +221,7 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// Begins with its first segment in the capture.
+    /// Starts with the connection's first segment in the capture.
     pub fn new(seen: impl Into<Seen>, from: Side, segment: &Segment<'_>) -> Self {
         let seen = seen.into();
         let mut new = Self { began: seen.at, low: Half::default(), high: Half::default() };
@@ -249,11 +249,12 @@ impl Conversation {
         self.began
     }
 
-    /// Who opened it: whose SYN is there, else whom a SYN-ACK answers. `None` if the capture began later.
+    /// The side that opened the connection: the sender of the SYN, or the receiver of a SYN-ACK. `None` if the
+    /// capture began later.
     pub fn client(&self) -> Option<Side> {
         let sent = |of: fn(&Half) -> bool| [Side::Low, Side::High].into_iter().find(|s| of(self.half(*s)));
         match (self.low.syn, self.high.syn) {
-            // Both opened: the one that did it first.
+            // Both sides opened: take the one that did so first.
             (Some(low), Some(high)) if high.sent.earliest() < low.sent.earliest() => Some(Side::High),
             (Some(_), Some(_)) => Some(Side::Low),
             _ => sent(|half| half.syn.is_some())
@@ -261,13 +262,13 @@ impl Conversation {
         }
     }
 
-    /// Whether a segment is this connection's, or that of a later one between the same ports.
+    /// Whether a segment belongs to this connection, and not to a later one between the same ports.
     pub fn owns(&self, at: Instant, from: Side, segment: &Segment<'_>) -> bool {
         let (own, peer) = (self.half(from), self.half(from.other()));
         if !segment.flags.contains(Flags::SYN) {
             return true;
         }
-        // What comes out of order comes soon; nobody uses ports again as soon.
+        // Packets that are out of order arrive soon. Ports are not reused so soon.
         let near = apart(self.began, at) <= DISORDER;
         if segment.flags.contains(Flags::ACK) {
             let answers = |syn: Syn| acknowledged(segment.ack, syn.isn).is_some();
@@ -280,7 +281,7 @@ impl Conversation {
         }
     }
 
-    /// Takes note of a segment.
+    /// Records a segment.
     pub fn handle_segment(&mut self, seen: impl Into<Seen>, from: Side, segment: &Segment<'_>) {
         let seen = seen.into();
         let at = seen.at;
@@ -312,7 +313,7 @@ impl Conversation {
         }
     }
 
-    /// Takes note of an ICMP error about a segment of `from` with the number `seq`.
+    /// Records an ICMP error about a segment of `from` with the number `seq`.
     pub fn handle_icmp(&mut self, from: Side, seq: SeqNum, kind: IcmpErrorKind) {
         let half = self.half_mut(from);
         if half.syn.is_some_and(|syn| syn.isn == seq) && half.icmp.is_none() {
@@ -321,7 +322,7 @@ impl Conversation {
     }
 }
 
-/// How many bytes behind a SYN with the number `isn` are acknowledged; `None` if that cannot be.
+/// How many bytes after a SYN with the number `isn` are acknowledged; `None` if the number is not possible.
 pub fn acknowledged(ack: SeqNum, isn: SeqNum) -> Option<u32> {
     let bytes = ack.distance_from(isn).wrapping_sub(1);
     (bytes <= MAX_SEGMENT).then_some(bytes)

@@ -15,11 +15,11 @@ use firstflight_wire::{Instant, SeqNum, carrier, udp};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The client's initial sequence number: the data wraps around zero.
+/// The client's initial sequence number. Its data wraps around zero.
 pub const CLIENT_ISN: SeqNum = SeqNum::new(u32::MAX - 2);
-/// The server's.
+/// The server's initial sequence number.
 pub const SERVER_ISN: SeqNum = SeqNum::new(9000);
-/// The end that the scenes take for the client.
+/// The end that is the client in the scenes.
 pub const CLIENT: Side = Side::Low;
 pub const COOKIE: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 pub const FRESH: [u8; 8] = [9; 8];
@@ -66,7 +66,7 @@ pub fn packet(src: SocketAddr, dst: SocketAddr, segment: &[u8]) -> Vec<u8> {
     in_ip(src, dst, Protocol::Tcp, &segment)
 }
 
-/// The same in UDP, between these ports of source and destination.
+/// A TCP segment in UDP, between these source and destination ports.
 pub fn datagram(src: SocketAddr, dst: SocketAddr, (from, to): (u16, u16), segment: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; udp::HEADER + carrier::HEADER];
     let header = udp::Header { src_port: from, dst_port: to };
@@ -98,7 +98,7 @@ fn in_ip(src: SocketAddr, dst: SocketAddr, protocol: Protocol, payload: &[u8]) -
     bytes
 }
 
-/// A report to the sender of a packet.
+/// An ICMP error to the sender of a packet.
 pub fn icmp_error(kind: IcmpErrorKind, src: SocketAddr, dst: SocketAddr, about: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; 1280];
     let length = icmp::emit_error(kind, src.ip(), dst.ip(), about, &mut bytes).unwrap();
@@ -129,7 +129,7 @@ pub fn rst(from: Side) -> Vec<u8> {
     segment(from, Flags::RST | Flags::ACK, seq, CLIENT_ISN + 1, &[], &[])
 }
 
-/// What happens on a connection, in order.
+/// The packets of a connection, in order.
 #[derive(Default)]
 pub struct Scene {
     packets: Vec<(Instant, Side, Vec<u8>)>,
@@ -137,25 +137,25 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// The client sends, milliseconds after the beginning.
+    /// Adds a segment of the client, milliseconds after the beginning.
     pub fn client(mut self, ms: u64, segment: Vec<u8>) -> Self {
         self.packets.push((Instant::from_millis(1_000_000 + ms), CLIENT, segment));
         self
     }
 
-    /// The server does.
+    /// Adds a segment of the server.
     pub fn server(mut self, ms: u64, segment: Vec<u8>) -> Self {
         self.packets.push((Instant::from_millis(1_000_000 + ms), CLIENT.other(), segment));
         self
     }
 
-    /// A router reports an error about the first SYN.
+    /// Adds a router's error about the first SYN.
     pub fn icmp(mut self, kind: IcmpErrorKind) -> Self {
         self.icmp = Some(kind);
         self
     }
 
-    /// What is said of it: the same if packets are captured twice, or out of order.
+    /// The verdict. Checks that it stays the same if packets are captured twice or out of order.
     pub fn verdict(&self) -> Verdict {
         let verdict = self.judge(self.packets.clone());
         let mut twice = self.packets.clone();
@@ -195,17 +195,17 @@ fn block(kind: u32, body: &[u8]) -> Vec<u8> {
     [&kind.to_le_bytes()[..], &length, body, &length].concat()
 }
 
-/// What a pcapng file begins with.
+/// The first block of a pcapng file.
 pub fn section() -> Vec<u8> {
     block(0x0a0d_0d0a, &[0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255])
 }
 
-/// The description of an interface; `options` as they stand in the file.
+/// The description of an interface, with `options` as they are in the file.
 pub fn interface(link: u16, options: &[u8]) -> Vec<u8> {
     block(1, &[&link.to_le_bytes()[..], &[0; 6], options].concat())
 }
 
-/// A packet of the first interface; `original` bytes were sent.
+/// A packet of the first interface. `original` bytes were sent.
 pub fn enhanced(stamp: u64, packet: &[u8], original: usize) -> Vec<u8> {
     let (high, low) = ((stamp >> 32) as u32, stamp as u32);
     let [captured, original] = [packet.len(), original].map(|length| u32::try_from(length).unwrap());
@@ -219,7 +219,7 @@ pub fn two_devices(packets: &[(u32, Instant, Vec<u8>)]) -> Vec<u8> {
     let mut file = [section(), interface(101, &[]), interface(101, &[])].concat();
     for (device, at, packet) in packets {
         let mut block = enhanced(at.as_nanos() / 1000, packet, packet.len());
-        // Behind the block's type and length.
+        // After the block's type and length.
         block[8..12].copy_from_slice(&device.to_le_bytes());
         file.extend(block);
     }
@@ -244,14 +244,14 @@ pub fn sll2(device: u32, out: bool, packet: &[u8]) -> Vec<u8> {
         .concat()
 }
 
-/// The same of version 1, which has the sender's link address instead.
+/// Like `sll2`, for version 1, which has the sender's link-layer address instead.
 pub fn sll(sender: u8, out: bool, packet: &[u8]) -> Vec<u8> {
     let family: u16 = if packet[0] >> 4 == 4 { 0x0800 } else { 0x86dd };
     let direction = if out { 4 } else { 0 };
     [&[0, direction, 0, 1, 0, 6, 2, 0, 0, 0, 0, sender, 0, 0][..], &family.to_be_bytes(), packet].concat()
 }
 
-/// A classic file with this link type, in microseconds.
+/// A classic pcap file with this link type, in microseconds.
 pub fn pcap(big: bool, link: u32, frames: &[(u32, Vec<u8>)]) -> Vec<u8> {
     let word = |word: u32| if big { word.to_be_bytes() } else { word.to_le_bytes() };
     let mut file = [0xa1b2_c3d4, 0, 0, 0, 65_535, link].map(word).concat();
@@ -263,7 +263,7 @@ pub fn pcap(big: bool, link: u32, frames: &[(u32, Vec<u8>)]) -> Vec<u8> {
     file
 }
 
-/// The ends that [`packet`] and [`visit`] are about.
+/// The two ends that [`packet`] and [`visit`] use.
 pub fn ends(v6: bool, port: u16) -> (SocketAddr, SocketAddr) {
     let [client, server] = if v6 { ["fd09::1", "fd09::2"] } else { ["10.9.0.1", "10.9.0.2"] };
     (SocketAddr::new(client.parse().unwrap(), port), SocketAddr::new(server.parse().unwrap(), 80))
@@ -274,7 +274,7 @@ pub fn visit(v6: bool, port: u16, start_ms: u64, syn: Vec<u8>, syn_ack: Vec<u8>)
     visit_between(ends(v6, port), start_ms, syn, syn_ack)
 }
 
-/// The same between these ends.
+/// Like `visit`, between these ends.
 pub fn visit_between(
     ends: (SocketAddr, SocketAddr),
     start_ms: u64,
@@ -284,7 +284,7 @@ pub fn visit_between(
     visit_by(ends, start_ms, syn, syn_ack, |src, dst, _, bytes| packet(src, dst, bytes))
 }
 
-/// The same in UDP, between the client's UDP port and the server's, 4433.
+/// Like `visit`, in UDP between the client's UDP port and the server's port 4433.
 pub fn visit_in_udp(
     udp_port: u16,
     port: u16,
@@ -313,15 +313,15 @@ fn visit_by(
     packets.collect()
 }
 
-/// When the certificates here begin, Unix seconds.
+/// When the certificates in these tests begin, Unix seconds.
 pub const VALID_FROM: u32 = 1_767_225_600;
 pub const VERIFIER: VerifierId = VerifierId([0x2b, 0xec, 0x55, 0x19]);
 /// First two bytes of the requests' ids.
 pub const TAG: [u8; 2] = [0xaa, 0xbb];
-/// Bytes of [`credential`].
+/// Length of [`credential`], bytes.
 pub const BLOCK: u32 = BLOCK_LEN as u32;
 
-/// A credential block whose request was made so many milliseconds after the certificate's beginning.
+/// A credential block. Its request was made `age_ms` milliseconds after the certificate's beginning.
 pub fn credential(age_ms: i64) -> Vec<u8> {
     let flags = CertificateFlags::new(3, true, false).unwrap();
     let certificate = CertificateBody::new(VERIFIER, [7; 32], VALID_FROM, 1800, flags, [8; 64]).unwrap();
@@ -335,17 +335,17 @@ pub fn credential(age_ms: i64) -> Vec<u8> {
     Block { certificate, request }.to_bytes().to_vec()
 }
 
-/// ASAP's option of a SYN that asks.
+/// The ASAP option of a SYN that probes.
 pub fn probe() -> Vec<u8> {
     OptionBytes::from(Offer::Probe { long_reply: true }).as_slice().to_vec()
 }
 
-/// ASAP's option of a SYN with a block.
+/// The ASAP option of a SYN with a block.
 pub fn offer() -> Vec<u8> {
     OptionBytes::from(Offer::Block { long_reply: true, len: BLOCK_LEN as u16 }).as_slice().to_vec()
 }
 
-/// ASAP's option of a SYN-ACK.
+/// The ASAP option of a SYN-ACK.
 pub fn replied(status: Status, tag: [u8; 2], hint: Hint) -> Vec<u8> {
     OptionBytes::from(Reply { status, tag, hint }).as_slice().to_vec()
 }

@@ -1,4 +1,4 @@
-//! From a captured frame to the segment in it.
+//! Extracts the segment from a captured frame.
 
 use firstflight_wire::carrier::Carried;
 use firstflight_wire::icmp::{self, IcmpError};
@@ -9,7 +9,7 @@ use firstflight_wire::{ParseError, SeqNum, checksum};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-/// What a frame begins with: a number of the tcpdump.org registry (LINKTYPE_…).
+/// The type of a frame's header: a number of the tcpdump.org registry (LINKTYPE_…).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkType(pub u32);
 
@@ -18,11 +18,11 @@ impl LinkType {
     pub const NULL: Self = Self(0);
     /// Ethernet.
     pub const ETHERNET: Self = Self(1);
-    /// An IP packet, nothing before it.
+    /// An IP packet without a link-layer header.
     pub const RAW: Self = Self(101);
-    /// 4 bytes of address family, as OpenBSD writes them.
+    /// 4 bytes of address family, in OpenBSD's format.
     pub const LOOP: Self = Self(108);
-    /// Linux cooked, version 1: what `tcpdump -i any` wrote for long.
+    /// Linux cooked, version 1, which `tcpdump -i any` wrote for a long time.
     pub const LINUX_SLL: Self = Self(113);
     /// IPv4 only.
     pub const IPV4: Self = Self(228);
@@ -31,12 +31,12 @@ impl LinkType {
     /// Linux cooked, version 2.
     pub const LINUX_SLL2: Self = Self(276);
 
-    /// Where the IP packet begins; `None` if there is none or the link type is not known.
+    /// The offset of the IP packet; `None` if there is none or the link type is unknown.
     fn ip_offset(self, bytes: &[u8]) -> Option<usize> {
         match self {
-            // 12 and 14 are what systems call raw IP in their own headers; some write them into files.
+            // 12 and 14 are raw IP in the headers of some systems, which write them into files.
             Self::RAW | Self::IPV4 | Self::IPV6 | Self(12 | 14) => Some(0),
-            // The version of the packet says what the family does.
+            // The version of the packet tells the address family.
             Self::NULL | Self::LOOP => Some(4),
             Self::ETHERNET => skip_tags(bytes, 12),
             Self::LINUX_SLL => skip_tags(bytes, 14),
@@ -62,23 +62,23 @@ impl LinkType {
     }
 }
 
-/// Where a packet was captured, when a capture has several places: a device, and in which direction the packet passed.
-/// One packet passes a place once.
+/// Where a packet was captured, if a capture has several places: a device, and the direction in which the packet
+/// passed. A packet passes a place once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     number: u32,
-    /// Two devices have two numbers, whatever passes.
+    /// Two devices always have two different numbers.
     exact: bool,
 }
 
 impl Place {
-    /// A device of its own, by its number in the capture.
+    /// A place for a device, identified by its number in the capture.
     pub const fn device(number: u32) -> Self {
         Self { number, exact: true }
     }
 
-    /// Of a frame of Linux' `any` device. Version 2 names the device. Version 1 has the link address of the sender instead,
-    /// which a bridge and its ports see alike.
+    /// The place of a frame of Linux' `any` device. Version 2 names the device. Version 1 has the sender's link-layer
+    /// address instead, which is the same for a bridge and its ports.
     pub fn of(link: LinkType, bytes: &[u8]) -> Option<Self> {
         match link {
             LinkType::LINUX_SLL2 => {
@@ -116,7 +116,7 @@ const fn is_ip(ether_type: u16) -> bool {
     matches!(ether_type, 0x0800 | 0x86dd)
 }
 
-/// Passes VLAN tags (IEEE 802.1Q, 802.1ad); the packet follows the type that stands at `at` or behind them.
+/// Skips VLAN tags (IEEE 802.1Q, 802.1ad). The packet follows the type at `at` or after the tags.
 fn skip_tags(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match ether_type(bytes, at)? {
@@ -135,22 +135,22 @@ pub struct End {
     pub udp_port: Option<u16>,
 }
 
-/// What can be told from a frame.
+/// The content of a frame.
 #[derive(Debug)]
 pub enum Content<'a> {
-    /// A segment: who sent it, to whom.
+    /// A segment, with its sender and its receiver.
     Tcp(End, End, Segment<'a>),
-    /// A report about a packet that was sent.
+    /// An ICMP error about a packet that was sent.
     Icmp(IcmpError<'a>),
 }
 
 impl<'a> Content<'a> {
-    /// Reads a frame. What capturing does to packets is mended in place: what was cut off becomes zeros, and a
-    /// header whose checksum the network card had yet to fill in gets it. TCP's own checksum is not looked at for
-    /// the same reason.
+    /// Reads a frame. Corrects in place what capturing does to packets: the part that was cut off becomes zeros, and
+    /// a header whose checksum was left to the network card gets that checksum. For the same reason TCP's own
+    /// checksum is not verified.
     ///
-    /// `None`: neither TCP (on IP, or in firstflight's UDP carrier) nor an ICMP error over IP, a later fragment, or
-    /// too little of it was captured.
+    /// Returns `None` if it is neither TCP (on IP, or in firstflight's UDP carrier) nor an ICMP error over IP, if it
+    /// is a later fragment, or if too little of it was captured.
     pub fn read(link: LinkType, bytes: &'a mut Vec<u8>) -> Option<Self> {
         let start = link.ip_offset(bytes)?;
         let captured = bytes.len();
@@ -167,7 +167,7 @@ impl<'a> Content<'a> {
             Protocol::Tcp | Protocol::Udp => {
                 let (udp_ports, segment) = segment_of(&packet)?;
                 let segment = Segment::parse(segment).ok()?;
-                // Options that are not there must not look like none.
+                // Options that were cut off must not look like absent options.
                 if absent > segment.payload.len() {
                     return None;
                 }
@@ -190,7 +190,7 @@ fn segment_of<'a>(packet: &Packet<'a>) -> Option<(Option<Ports>, &'a [u8])> {
     if packet.protocol == Protocol::Tcp {
         return Some((None, packet.payload));
     }
-    // Not what lies between the end of the datagram and that of the packet.
+    // Ignore the bytes between the end of the datagram and the end of the packet.
     let Datagram { src_port, dst_port, payload } = Datagram::parse(packet.payload).ok()?;
     Some((Some((src_port, dst_port)), carried(payload)?))
 }
@@ -203,8 +203,8 @@ fn carried(payload: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Who sent the segment that an ICMP error quotes, to whom, with which sequence number; `None` if it is none,
-/// or not enough of it is quoted.
+/// The sender, the receiver and the sequence number of the segment that an ICMP error quotes; `None` if it quotes no
+/// segment, or too little of it.
 pub fn quoted(error: &IcmpError<'_>) -> Option<(End, End, SeqNum)> {
     let ports = |a, b, c, d| (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
     let (udp_ports, segment) = match error.protocol {
@@ -230,7 +230,7 @@ fn mend(bytes: &mut Vec<u8>, start: usize) -> Option<()> {
     let captured = bytes.len() - start;
     let head = bytes.get(start..)?;
     let length = match (head.first()? >> 4, ether_type(head, 2)?) {
-        // The card was to cut a large packet into pieces and to write their lengths.
+        // The card was supposed to split a large packet and to write the lengths.
         (4, 0) => captured,
         (4, length) => usize::from(length),
         (6, _) => 40 + usize::from(ether_type(head, 4)?),

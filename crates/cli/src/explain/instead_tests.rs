@@ -1,4 +1,4 @@
-//! SYNs that something on the path answers itself, and what follows them.
+//! SYNs that a device on the path answers, and what follows them.
 
 use super::fixtures::*;
 use super::note::Note;
@@ -14,7 +14,7 @@ const DATA: &[u8] = b"request";
 const ALL: u32 = DATA.len() as u32;
 const TOO_BIG: IcmpErrorKind = IcmpErrorKind::PacketTooBig { mtu: 1280 };
 
-/// The client's first SYN, what happens then, a second SYN `ms` later, and the server's answer to that.
+/// The client's first SYN, then the events of `then`, a second SYN `ms` later, and the server's answer to it.
 fn followed(first: &[u8], then: impl Fn(Scene) -> Scene, ms: u64, second: &[u8], answer: &[u8]) -> Verdict {
     let scene = then(Scene::default().client(0, first.to_vec()));
     scene
@@ -43,7 +43,7 @@ fn a_rst_or_icmp_error_and_a_plain_syn_after_it_are_a_refused_syn() {
         syn(&offer(), &block),
         syn(&probe(), &[]),
     ] {
-        // At once, and after a while.
+        // Immediately, and after a while.
         for ms in [1, 200] {
             let by_rst =
                 followed(&first, |s| s.server(0, rst(CLIENT.other())), ms, &plain, &syn_ack(0, &[], &[]));
@@ -82,26 +82,27 @@ fn a_syn_that_is_too_big_and_a_smaller_one_are_a_narrow_path() {
     let full = syn(&cookie(&COOKIE), DATA);
     let plain = followed(&full, too_big, 2, &syn(&[], &[]), &syn_ack(0, &[], &[]));
     assert_eq!(reason(&plain), Reason::PathTooSmall);
-    // The smaller one has data, too, which is all acknowledged.
+    // The smaller SYN also has data, all of which is acknowledged.
     let smaller = followed(&full, too_big, 2, &syn(&cookie(&COOKIE), &DATA[..3]), &syn_ack(3, &[], &[]));
     assert_eq!((reason(&smaller), smaller.acked_bytes), (Reason::PathTooSmall, Some(3)));
-    // With a certificate: its block, and less data.
+    // With a certificate: the smaller SYN has the block, and less data.
     let block = credential(1000);
     let full = syn(&offer(), &[&block[..], DATA].concat());
     let smaller = syn(&offer(), &block);
     let accepted = replied(Status::Accepted, TAG, Hint::None);
     let verdict = followed(&full, too_big, 200, &smaller, &syn_ack(BLOCK, &accepted, &[]));
     assert_eq!(reason(&verdict), Reason::PathTooSmall);
-    // A router can lie: the large one was acknowledged.
+    // A router's report can be wrong: the large SYN was acknowledged.
     let verdict = followed(&syn(&cookie(&COOKIE), DATA), too_big, 2, &syn(&[], &[]), &syn_ack(ALL, &[], &[]));
     assert_eq!(verdict.outcome, Outcome::Accepted);
-    // An error about a SYN that nothing followed says why its data was not taken; it is not told as another reason.
+    // An error about a SYN that no other SYN followed explains why its data was not accepted. It does not give
+    // another reason.
     let scene = Scene::default().client(0, syn(&cookie(&COOKIE), DATA)).icmp(TOO_BIG);
     let verdict = scene.server(50, syn_ack(0, &[], &[])).verdict();
     assert_eq!(reason(&verdict), Reason::DataNotAcknowledged);
 }
 
-/// SYNs in UDP to the same server, at these times, that nothing answers; then `more`.
+/// Unanswered SYNs in UDP to the same server at these times, then `more`.
 fn unanswered(times: &[u64], more: &[(Instant, Vec<u8>)]) -> Packets {
     let visit = visit_in_udp(50_000, 1, 0, syn(&cookie(&COOKIE), DATA), syn_ack(0, &[], &[]));
     let (_, datagram) = &visit[0];
@@ -119,14 +120,14 @@ fn notes(packets: &Packets) -> Vec<String> {
 
 #[test]
 fn udp_from_which_nothing_comes_back_is_blocked() {
-    // Once may be the capture's end.
+    // One unanswered SYN may be caused by the end of the capture.
     assert_eq!(notes(&unanswered(&[0], &[])), ["no-answer"]);
     assert_eq!(notes(&unanswered(&[0, 1000], &[])), ["no-answer", "udp-blocked"]);
-    // On IP that is no UDP.
+    // An unanswered SYN on IP says nothing about UDP.
     let (client, server) = ends(false, 1);
     let lost = [0, 1000].map(|ms| (Instant::from_millis(ms), packet(client, server, &syn(&[], &[]))));
     assert_eq!(notes(&lost.to_vec()), ["no-answer"]);
-    // A router says so; another error says something else.
+    // A router reports that UDP is prohibited. Another error has another meaning.
     for (kind, expected) in [
         (IcmpErrorKind::AdminProhibited, &["icmp-error", "udp-blocked"][..]),
         (IcmpErrorKind::PortUnreachable, &["icmp-error"][..]),
@@ -144,7 +145,7 @@ fn the_hint_says_whether_the_server_answers_tcp() {
     let told = hint(&unanswered(&[0, 1000], &on_ip));
     assert!(told.contains("nothing came back from 10.9.0.2 in UDP, but it answers TCP on IP"), "{told}");
     assert!(!hint(&unanswered(&[0, 1000], &[])).contains("in UDP"), "once is an accident");
-    // One that is answered shows that UDP passes.
+    // One answered SYN shows that UDP passes.
     let in_udp = visit_in_udp(50_001, 2, 5000, syn(&[], &[]), syn_ack(0, &[], &[]));
     let told = hint(&unanswered(&[0, 1000], &[on_ip, in_udp].concat()));
     assert!(!told.contains("in UDP"), "{told}");

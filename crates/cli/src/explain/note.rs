@@ -1,4 +1,4 @@
-//! What else a capture shows of a first flight, beside its outcome.
+//! Further observations about a first flight, in addition to its outcome.
 
 use super::offered::Shown;
 use crate::utc::Time;
@@ -8,22 +8,22 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// Something worth knowing about one connection. `Display` gives a clause for people.
+/// An observation about one connection. `Display` gives a clause for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Note {
-    /// The SYN's cookie has a length, bytes, that no cookie has.
+    /// The SYN's cookie has an invalid length, bytes.
     IllegalCookie(usize),
-    /// The same of the SYN-ACK's.
+    /// The SYN-ACK's cookie has an invalid length, bytes.
     IllegalGrant(usize),
-    /// The SYN-ACK has a cookie that was not asked for.
+    /// The SYN-ACK has a cookie that was not requested.
     UnaskedCookie,
     /// The SYN has data but no option.
     DataWithoutOption,
     /// The SYN asks whether the server understands ASAP.
     Probe,
-    /// The SYN-ACK does not reply to that.
+    /// The SYN-ACK does not answer the probe.
     ProbeIgnored,
-    /// The SYN that asked got no answer, but a plain one after it.
+    /// The SYN with the probe got no answer, but a plain SYN after it did.
     ProbeLost,
     /// The SYN shows a certificate.
     Certificate(Shown),
@@ -35,9 +35,9 @@ pub enum Note {
     Reply(Status),
     /// The SYN-ACK's reply is malformed, or of another version.
     UnreadableReply,
-    /// The reply has another tag than the request; this one.
+    /// The reply's tag, given here, differs from the request's.
     ReplyForAnother([u8; 2]),
-    /// A reply to a SYN without ASAP's option.
+    /// The SYN-ACK replies to a SYN without ASAP's option.
     UnaskedReply,
     /// The server's clock, Unix seconds.
     ServerTime(u32),
@@ -47,29 +47,29 @@ pub enum Note {
     Sees(Ipv4Addr),
     /// The reply has the proof of a server that was never contacted.
     Proof,
-    /// The same SYN was captured twice, only once with option and data.
+    /// The same SYN was captured with and without option and data.
     WithAndWithout,
-    /// The SYN-ACK was sent so many times more.
+    /// The SYN-ACK was repeated this many times.
     SynAckSentAgain(u32),
-    /// The SYN-ACK carried bytes of data.
+    /// The SYN-ACK carried this many bytes of data.
     DataInSynAck(u32),
-    /// A SYN-ACK acknowledged so many bytes more than the SYN has.
+    /// A SYN-ACK acknowledged this many bytes more than the SYN has.
     AckedTooMuch(u32),
-    /// A SYN-ACK acknowledged a number that has nothing to do with the SYN.
+    /// A SYN-ACK acknowledged a number that does not belong to the SYN.
     AckedOther,
     /// A RST answered the SYN.
     Refused,
-    /// A RST of the client's answered the SYN-ACK.
+    /// A RST of the client answered the SYN-ACK.
     ResetByClient,
     /// An ICMP error answered the SYN.
     Icmp(IcmpErrorKind),
-    /// Nothing answered the SYN as long as the capture lasts.
+    /// Nothing answered the SYN until the end of the capture.
     NoAnswer,
-    /// Nothing at all came back in UDP.
+    /// Nothing was received in UDP.
     UdpBlocked,
-    /// The capture has no SYN of it.
+    /// The capture does not contain the connection's SYN.
     SynNotCaptured,
-    /// The capture has no SYN-ACK of it, though the connection went on.
+    /// The capture does not contain the connection's SYN-ACK, but the connection continued.
     SynAckNotCaptured,
 }
 
@@ -178,7 +178,7 @@ impl fmt::Display for Note {
     }
 }
 
-/// "a certificate by verifier 2bec5519, 3s old, good for 30m, until 2026-01-01T00:30:00Z".
+/// Writes, for example, "a certificate by verifier 2bec5519, 3s old, good for 30m, until 2026-01-01T00:30:00Z".
 fn certificate(shown: &Shown, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let time = |seconds| humantime::format_duration(Duration::from_secs(seconds));
     write!(f, "a certificate by verifier {}, ", shown.verifier)?;

@@ -6,24 +6,24 @@ use firstflight_wire::tcp::Segment;
 /// What a SYN offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offered {
-    /// Whether the server understands ASAP is asked.
+    /// The SYN asks whether the server understands ASAP.
     Probe,
-    /// A block of so many bytes, padding included; what it shows, if it can be read.
+    /// The length of the block, padding included, and its content if it can be read.
     Block(u32, Option<Shown>),
     /// The option is malformed, or of another version.
     Unreadable,
 }
 
-/// What a block shows of its certificate and its request.
+/// The content of a block: its certificate and its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shown {
-    /// Who certifies.
+    /// The verifier that certified.
     pub verifier: VerifierId,
     /// When the certificate begins, Unix seconds.
     pub valid_from: u32,
     /// How long it lasts, seconds.
     pub duration: u32,
-    /// How it came about.
+    /// How the certificate was obtained.
     pub flags: CertificateFlags,
     /// When the request was made, Unix milliseconds.
     pub requested_ms: u64,
@@ -50,8 +50,8 @@ impl Shown {
         u64::from(self.valid_from) + u64::from(self.duration)
     }
 
-    /// How old the certificate was when the request was made, milliseconds: both times are in the block, so the
-    /// capture's clock does not matter. Negative if the request says that it is older than its certificate.
+    /// The age of the certificate when the request was made, milliseconds. Both times are in the block, so the
+    /// capture's clock does not matter. Negative if the request claims to be older than its certificate.
     pub fn age_ms(&self) -> i64 {
         // A request's time has 48 bits, so neither can overflow.
         self.requested_ms.cast_signed() - i64::from(self.valid_from) * 1000
@@ -59,7 +59,7 @@ impl Shown {
 }
 
 impl Offered {
-    /// What a SYN offers; `None` without ASAP's option.
+    /// The offer of a SYN; `None` without ASAP's option.
     pub fn of(segment: &Segment<'_>) -> Option<Self> {
         Some(match Offer::parse(segment.options.asap()?) {
             None => Self::Unreadable,
@@ -81,7 +81,7 @@ impl Offered {
         }
     }
 
-    /// What the block shows.
+    /// The content of the block.
     pub fn shown(&self) -> Option<&Shown> {
         match self {
             Self::Block(_, shown) => shown.as_ref(),
@@ -89,14 +89,14 @@ impl Offered {
         }
     }
 
-    /// Whether a reply's tag is this offer's (section 2.2); `None` if the request's cannot be read.
+    /// Whether the reply's tag belongs to this offer (section 2.2); `None` if the request's tag cannot be read.
     pub fn is_answered_by(&self, reply: &Reply) -> Option<bool> {
         let tag = match self {
             Self::Probe => [0; 2],
             Self::Block(_, shown) => shown.as_ref()?.tag,
             Self::Unreadable => return None,
         };
-        // Who refuses need not have looked at the block.
+        // A server that refuses need not have read the block.
         let unlooked = !matches!(reply.status, Status::Accepted | Status::Capable) && reply.tag == [0; 2];
         Some(reply.tag == tag || unlooked)
     }

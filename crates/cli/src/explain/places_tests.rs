@@ -1,4 +1,4 @@
-//! Captures of several devices at once: a packet that passes a router is one packet.
+//! Captures of several devices at once. A packet that passes a router counts once.
 
 use super::fixtures::*;
 use super::tests::{Packets, Told, tell};
@@ -7,17 +7,18 @@ use serde_json::json;
 
 const DATA: &[u8] = b"request";
 const ALL: u32 = DATA.len() as u32;
-/// How long the router's queue holds what it forwards, ms: longer than two copies at one place may be apart.
+/// How long the router's queue delays what it forwards, ms. This is longer than the time between two copies at one
+/// place.
 const QUEUE: u64 = 30;
 
 fn accepted() -> Packets {
     visit(false, 1, 0, syn(&cookie(&COOKIE), DATA), syn_ack(ALL, &[], &[]))
 }
 
-/// Where a frame is captured: device, and whether it leaves by it.
+/// Where a frame is captured: the device, and whether the frame leaves by it.
 type At = (u8, bool);
 
-/// What a router with two devices shows: each packet comes in by one and leaves by the other, `QUEUE` ms later.
+/// A capture of a router with two devices: each packet enters by one and leaves by the other, `QUEUE` ms later.
 fn routed(packets: &Packets) -> Vec<(u64, At, Vec<u8>)> {
     let mut frames: Vec<_> = packets
         .iter()
@@ -49,7 +50,7 @@ fn a_packet_that_is_forwarded_counts_once() {
         assert_eq!(told.column("syn_retransmits"), [0], "link type {link}");
         assert_eq!(told.records[0]["notes"], json!([]), "link type {link}");
     }
-    // Two devices of a pcapng file tell as much.
+    // Two devices of a pcapng file give the same information.
     let frames: Vec<_> = routed(&accepted())
         .into_iter()
         .map(|(at, (device, _), packet)| (u32::from(device) - 1, Instant::from_millis(at), packet))
@@ -60,7 +61,7 @@ fn a_packet_that_is_forwarded_counts_once() {
 
 #[test]
 fn a_cookie_request_that_is_forwarded_slowly_did_not_time_out() {
-    // A plain SYN is all there is of it at the second device: the router removes the option.
+    // The second device shows only a plain SYN, because the router removes the option.
     let mut frames = routed(&visit(false, 1, 0, syn(&request(), &[]), syn_ack(0, &[], &[])));
     let (client, server) = ends(false, 1);
     let plain = packet(client, server, &syn(&[], &[]));
@@ -88,14 +89,14 @@ fn what_passes_a_device_again_was_sent_again() {
 
 #[test]
 fn a_device_shows_what_is_sent_again_at_once() {
-    // Two SYNs within 3 ms: on one device that is no copy, if the capture tells devices apart.
+    // Two SYNs within 3 ms at one device are not copies, if the capture distinguishes devices.
     let mut packets = visit(false, 1, 3, syn(&cookie(&COOKIE), DATA), syn_ack(ALL, &[], &[]));
     let (_, first) = packets[0].clone();
     packets.insert(0, (Instant::ZERO, first));
     let frames: Vec<_> =
         packets.iter().map(|(at, packet)| (at.as_millis(), (1, true), packet.clone())).collect();
     assert_eq!(told_by(276, &frames).column("syn_retransmits"), [1]);
-    // The first version cannot tell a bridge from its port.
+    // Version 1 cannot distinguish a bridge from its port.
     assert_eq!(told_by(113, &frames).column("syn_retransmits"), [0]);
 }
 
@@ -122,7 +123,7 @@ fn both_sides_of_an_address_translator_are_two_connections() {
     assert_eq!((&told.summary()["connections"], &told.summary()["translated"]), (&json!(2), &json!(1)));
     let text = told.rest.summary.to_string();
     assert!(text.contains("1 connection was captured on both sides of an address translator"), "{text}");
-    // Two visits are two, whatever numbers they have.
+    // Two visits count as two, whatever their sequence numbers are.
     let later = visit(false, 2, 5000, syn(&cookie(&COOKIE), DATA), syn_ack(ALL, &[], &[]));
     let frames: Vec<_> = [accepted(), later]
         .concat()

@@ -1,4 +1,4 @@
-//! One connection, for people and programs.
+//! The report of one connection, as text and as JSON.
 
 use super::conversation::FoOption;
 use super::frame::End;
@@ -14,18 +14,18 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// What is said of one connection.
+/// The report of one connection.
 pub struct Report<'a> {
     /// When the capture began.
     pub origin: Instant,
-    /// When the connection did.
+    /// When the connection began.
     pub began: Instant,
     pub client: End,
     pub server: End,
     pub verdict: &'a Verdict,
 }
 
-/// The same as JSON. What is not known is `null`.
+/// The report as JSON. Unknown values are `null`.
 #[derive(Serialize)]
 pub struct Record {
     /// Since 1970 UTC.
@@ -36,24 +36,24 @@ pub struct Record {
     udp: Option<UdpPorts>,
     outcome: &'static str,
     reason: Option<&'static str>,
-    /// What the SYN had: `none`, `request`, `cookie` or `illegal`.
+    /// The SYN's option: `none`, `request`, `cookie` or `illegal`.
     option: Option<&'static str>,
     /// The option's kind: `34` or `254/0xF989`.
     form: Option<&'static str>,
-    /// In hexadecimal.
+    /// The SYN's cookie, in hexadecimal.
     cookie: Option<String>,
-    /// The SYN-ACK's.
+    /// The SYN-ACK's cookie, in hexadecimal.
     granted: Option<String>,
-    /// Without the credential block.
+    /// Bytes of data in the SYN, without the credential block.
     syn_bytes: Option<u32>,
     acked_bytes: Option<u32>,
     syn_retransmits: u32,
-    /// What SYN and SYN-ACK say of certificates, if they do.
+    /// The certificate fields of SYN and SYN-ACK, if there are any.
     asap: Option<Box<AsapRecord>>,
     rtt_ms: Option<f64>,
-    /// From the first SYN to the server's first byte, as the client sees it.
+    /// From the first SYN to the server's first byte, as seen by the client.
     first_byte_ms: Option<f64>,
-    /// The same in round trips of the handshake.
+    /// `first_byte_ms` in round trips of the handshake.
     first_byte_rtts: Option<f64>,
     notes: Vec<NoteRecord>,
 }
@@ -64,17 +64,17 @@ struct UdpPorts {
     server_port: u16,
 }
 
-/// ASAP's side of it, in the words of `asap inspect`.
+/// The ASAP fields, with the names that `asap inspect` uses.
 #[derive(Serialize)]
 struct AsapRecord {
     /// `probe`, `block` or `unreadable`.
     offered: Option<&'static str>,
-    /// Bytes of the credential block, padding included; those of the data are `syn_bytes`.
+    /// Bytes of the credential block, padding included. `syn_bytes` counts the data.
     block_bytes: Option<u32>,
     certificate: Option<CertificateRecord>,
     /// First two bytes of the request's id, in hexadecimal.
     tag: Option<String>,
-    /// The server's.
+    /// The server's reply.
     reply: Option<serde_json::Value>,
     /// Whether the reply is for this request.
     tag_matches: Option<bool>,
@@ -87,7 +87,7 @@ struct CertificateRecord {
     valid_from: u32,
     /// Seconds.
     duration: u32,
-    /// How old it was when the request was made; negative if it says that it is older.
+    /// The age of the certificate when the request was made. Negative if the request claims to be older.
     age_ms: i64,
     vantage_points: u8,
     challenged: bool,
@@ -136,7 +136,7 @@ impl From<Note> for NoteRecord {
 }
 
 impl Report<'_> {
-    /// For programs.
+    /// The report as JSON.
     pub fn record(&self) -> Record {
         let verdict = self.verdict;
         let hex = |option: &Option<FoOption>| Some(Hex(option.as_ref()?.cookie()?).to_string());
@@ -168,7 +168,7 @@ impl Report<'_> {
         Some(UdpPorts { client_port, server_port })
     }
 
-    /// The facts behind the outcome, a clause each.
+    /// The facts that explain the outcome, one clause each.
     fn clauses(&self) -> Vec<String> {
         let verdict = self.verdict;
         let mut clauses = Vec::new();

@@ -1,25 +1,25 @@
-//! When a packet that may be sent again was seen.
+//! When a packet that may be repeated was seen.
 
 use super::frame::Place;
 use firstflight_wire::Instant;
 use std::time::Duration;
 
-/// Where nothing else tells, the same packet seen twice within this time was captured twice (on two devices, say), not
-/// sent twice: no TCP sends a SYN or SYN-ACK again as soon without being told to, and a capture of both ends of a device
-/// shows it sooner.
+/// If nothing else distinguishes them, the same packet seen twice within this time was captured twice (for example on
+/// two devices), not sent twice. No TCP repeats a SYN or SYN-ACK so soon without a reason, and a capture of both ends
+/// of a device shows the copy sooner.
 pub const COPY: Duration = Duration::from_millis(10);
 
-/// Times kept. Linux gives up after seven SYNs.
+/// Maximum number of times kept. Linux gives up after seven SYNs.
 const KEPT: usize = 7;
-/// Places kept. A packet that is forwarded passes two, a bridge is one more.
+/// Maximum number of places kept. A forwarded packet passes two places, and one more with a bridge.
 const PLACES: usize = 4;
 
 /// When and where a packet was captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    /// When.
+    /// The time.
     pub at: Instant,
-    /// Where, if the capture has several places and tells.
+    /// The place, if the capture has several places and identifies them.
     pub place: Option<Place>,
 }
 
@@ -29,11 +29,12 @@ impl From<Instant> for Seen {
     }
 }
 
-/// The times a packet was sent, as far as the capture tells. Their order of arrival does not matter.
+/// The times at which a packet was sent, as far as the capture shows. The order in which they are added does not
+/// matter.
 ///
-/// A packet that is forwarded passes several devices, and each shows it. What passes one place for the second time was
-/// sent twice; what passes another one is a copy of what is known. So it was sent as often as it passed the place that
-/// it passed most often.
+/// A forwarded packet passes several devices, and each of them shows it. A packet that passes one place a second time
+/// was sent twice. A packet that passes another place is a copy of a known one. So it was sent as often as it passed
+/// the place that it passed most often.
 #[derive(Debug, Clone, Copy)]
 pub struct Sightings {
     times: [Instant; KEPT],
@@ -41,7 +42,7 @@ pub struct Sightings {
     places: [Option<Passed>; PLACES],
 }
 
-/// How often it passed one place.
+/// How often the packet passed one place.
 #[derive(Debug, Clone, Copy)]
 struct Passed {
     place: Place,
@@ -49,14 +50,14 @@ struct Passed {
 }
 
 impl Sightings {
-    /// Seen once.
+    /// Starts with the first sighting.
     pub fn first(seen: Seen) -> Self {
         let mut new = Self { times: [seen.at; KEPT], count: 0, places: [None; PLACES] };
         new.add(seen);
         new
     }
 
-    /// Seen again; false if it is a copy of one that was seen.
+    /// Adds a sighting. Returns false if it is a copy of one that was already seen.
     pub fn add(&mut self, seen: Seen) -> bool {
         let at = seen.at;
         match seen.place.and_then(|place| self.pass(place, at)) {
@@ -82,7 +83,7 @@ impl Sightings {
         true
     }
 
-    /// How often it has passed this place, now included; `None` if there are too many places.
+    /// How often the packet has passed this place, including now; `None` if there are too many places.
     fn pass(&mut self, place: Place, at: Instant) -> Option<u32> {
         let known = |passed: &&mut Option<Passed>| passed.is_none_or(|passed| passed.place == place);
         let Passed { count, .. } =
@@ -95,17 +96,17 @@ impl Sightings {
         Some(u32::from(*count))
     }
 
-    /// How often it was sent again.
+    /// How often the packet was repeated.
     pub fn again(&self) -> u32 {
         self.count - 1
     }
 
-    /// The earliest.
+    /// The earliest time.
     pub fn earliest(&self) -> Instant {
         self.kept().iter().copied().min().unwrap_or(Instant::ZERO)
     }
 
-    /// The latest one that is not after `limit`.
+    /// The latest time that is not after `limit`.
     pub fn latest_until(&self, limit: Instant) -> Option<Instant> {
         self.kept().iter().copied().filter(|at| *at <= limit).max()
     }
@@ -115,7 +116,7 @@ impl Sightings {
     }
 }
 
-/// The time between two instants, whichever is first.
+/// The time between two instants, in either order.
 pub fn apart(a: Instant, b: Instant) -> Duration {
     a.saturating_since(b).max(b.saturating_since(a))
 }

@@ -1,4 +1,4 @@
-//! All connections together, and what is systematic about them.
+//! The summary of all connections, with a hint about systematic failures.
 
 use super::note::Note;
 use super::sightings::apart;
@@ -13,16 +13,18 @@ use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-/// Servers remembered for the hint; the ones longest unseen are forgotten.
+/// Number of servers remembered for the hint. The least recently seen ones are forgotten.
 const SERVERS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
-/// So many failures are no accident.
+/// Number of failures from which on they are not accidental.
 const SYSTEMATIC: u32 = 2;
-/// Initial sequence numbers remembered, to find connections that were captured on both sides of an address translator.
+/// Number of initial sequence numbers remembered, to find connections that were captured on both sides of an address
+/// translator.
 const NUMBERS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
-/// Two connections with the same number that began within this time are the same one: a number has 32 random bits.
+/// Two connections with the same number that began within this time are one connection, because a number has 32
+/// random bits.
 const TOGETHER: Duration = Duration::from_millis(100);
 
-/// Whose connection it is.
+/// The connection that is counted.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject {
     /// The server's address.
@@ -47,23 +49,23 @@ pub struct Summary {
     numbers: LruCache<u32, Instant>,
 }
 
-/// How one server fared.
+/// The results of one server.
 #[derive(Debug, Clone, Copy, Default)]
 struct Server {
-    /// SYNs with data or option that were answered, or followed by a plain one that was.
+    /// SYNs with data or option that were answered, or followed by a plain SYN that was answered.
     decided: u32,
     timed_out: u32,
-    /// Of these the ones without data.
+    /// Those of `decided` without data.
     requests: u32,
     ungranted: u32,
-    /// And the ones with data.
+    /// Those of `decided` with data.
     flights: u32,
     unrecognised: u32,
     unacknowledged: u32,
-    /// Connections in UDP, and those of them in which nothing came back.
+    /// Connections in UDP, and those of them in which nothing was received.
     udp: u32,
     udp_blocked: u32,
-    /// One on IP was answered.
+    /// A connection on IP was answered.
     answers_tcp: bool,
 }
 
@@ -71,16 +73,16 @@ struct Server {
 #[derive(Serialize)]
 pub struct Record {
     connections: u64,
-    /// Asked for Fast Open.
+    /// Connections that asked for Fast Open.
     asked: u64,
-    /// Asked whether the server takes certificates.
+    /// Connections that asked whether the server accepts certificates.
     probed: u64,
-    /// Showed a certificate.
+    /// Connections that used a certificate.
     certified: u64,
     accepted: u64,
-    /// How many connections had which outcome: `accepted`, a reason's label, or `undecided`.
+    /// Number of connections for each outcome: `accepted`, a reason's label, or `undecided`.
     outcomes: BTreeMap<&'static str, u64>,
-    /// Connections that began before the capture, or came back to life after they were told.
+    /// Connections that began before the capture, or that continued after they were reported.
     began_before: u64,
     /// Connections that were captured on both sides of an address translator, and are counted twice.
     translated: u64,
@@ -90,7 +92,7 @@ pub struct Record {
 }
 
 impl Summary {
-    /// Nothing yet.
+    /// Starts without connections.
     pub fn new() -> Self {
         Self {
             connections: 0,
@@ -114,7 +116,7 @@ impl Summary {
         *self.outcomes.entry(verdict.outcome).or_default() += 1;
         self.probed += u64::from(verdict.probed());
         self.certified += u64::from(verdict.certified());
-        // What follows is about cookies.
+        // The rest concerns cookies.
         if !verdict.asked() || verdict.certified() {
             self.asked += u64::from(verdict.asked());
             return;
@@ -163,7 +165,7 @@ impl Summary {
         self.outcomes.iter().filter(|(outcome, _)| outcome.is_accepted()).map(|(_, count)| count).sum()
     }
 
-    /// For programs.
+    /// The summary as JSON.
     pub fn record(&self, damage: Option<String>) -> Record {
         let outcomes = self.outcomes.iter().map(|(outcome, count)| (label(*outcome), *count)).collect();
         Record {
@@ -180,7 +182,7 @@ impl Summary {
         }
     }
 
-    /// One line on what goes wrong every time, and what may be the cause: that of most connections.
+    /// One line about what fails every time, with the probable cause: the failure of most connections.
     pub fn hint(&self) -> Option<String> {
         if let Some(hint) = self.servers.iter().find_map(|(ip, server)| server.blocked(*ip)) {
             return Some(hint);
@@ -199,7 +201,7 @@ impl Summary {
 }
 
 impl Server {
-    /// What to say if nothing ever came back in UDP.
+    /// The hint if nothing was ever received in UDP.
     fn blocked(&self, ip: IpAddr) -> Option<String> {
         let always = self.udp_blocked == self.udp && self.udp > 0;
         (always && (self.answers_tcp || self.udp >= SYSTEMATIC)).then(|| match self.answers_tcp {
@@ -215,7 +217,7 @@ impl Server {
         })
     }
 
-    /// How often the same went wrong, if it always did, and what to say.
+    /// How often the same failure happened, if it always did, and the hint about it.
     fn systematic(&self, ip: IpAddr) -> Option<(u32, String)> {
         let always = |failed: u32, of: u32| failed >= SYSTEMATIC && failed == of;
         let Self { decided, timed_out, requests, ungranted, flights, unrecognised, unacknowledged, .. } =

@@ -1,4 +1,4 @@
-//! The connections of a capture, at most so many at a time.
+//! The connections of a capture. The table keeps a limited number of them.
 
 use super::conversation::{Conversation, Side};
 use super::frame::{self, Content, End};
@@ -7,11 +7,11 @@ use firstflight_wire::icmp::IcmpError;
 use firstflight_wire::tcp::Segment;
 use lru::LruCache;
 
-/// Connections kept: some 50 MB.
+/// Maximum number of connections kept. They take about 50 MB.
 pub const CONNECTIONS: usize = 65_536;
 
-/// The two ends of a connection, the one that sorts first in front. As in the stack a connection in UDP belongs to
-/// its UDP ports: behind others the same TCP ports are another one.
+/// The two ends of a connection, in sorted order. As in the stack, a connection in UDP belongs to its UDP ports: the
+/// same TCP ports with other UDP ports are another connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ends {
     low: End,
@@ -19,7 +19,7 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Of a packet, and which of them sent it.
+    /// The ends of a packet, and which of them sent it.
     fn of(src: End, dst: End) -> (Self, Side) {
         if src <= dst {
             (Self { low: src, high: dst }, Side::Low)
@@ -33,7 +33,7 @@ impl Ends {
         self.low.udp_port.is_some()
     }
 
-    /// One of them.
+    /// One of the two ends.
     pub fn end(&self, side: Side) -> End {
         match side {
             Side::Low => self.low,
@@ -42,10 +42,10 @@ impl Ends {
     }
 }
 
-/// A connection that is done with.
+/// A connection that is complete.
 pub type Done = (Ends, Conversation);
 
-/// What is known of the connections seen lately.
+/// The connections that were seen recently.
 pub struct Table {
     connections: LruCache<Ends, Conversation>,
     limit: usize,
@@ -57,8 +57,8 @@ impl Table {
         Self { connections: LruCache::unbounded(), limit }
     }
 
-    /// Takes note of a frame's content. Gives back a connection that had to make room: the one longest without a
-    /// segment, or an earlier one between the same ports.
+    /// Records a frame's content. Returns a connection that was removed: the one that had no segment for the longest
+    /// time, or an earlier one between the same ports.
     pub fn handle(&mut self, seen: Seen, content: &Content<'_>) -> Option<Done> {
         match content {
             Content::Tcp(src, dst, segment) => self.handle_segment(seen, *src, *dst, segment),
@@ -87,13 +87,13 @@ impl Table {
     fn handle_icmp(&mut self, error: &IcmpError<'_>) {
         let Some((src, dst, seq)) = frame::quoted(error) else { return };
         let (ends, from) = Ends::of(src, dst);
-        // A look does not count as use: forged errors must not keep a connection in the table.
+        // Use `peek`, which does not count as a use: forged errors must not keep a connection in the table.
         if let Some(conversation) = self.connections.peek_mut(&ends) {
             conversation.handle_icmp(from, seq, error.kind);
         }
     }
 
-    /// The connections that are left, in the order in which they began.
+    /// The remaining connections, in the order in which they began.
     pub fn finish(mut self) -> impl Iterator<Item = Done> {
         let mut left: Vec<_> = self.connections.iter().map(|(ends, c)| (c.began(), *ends)).collect();
         left.sort_by_key(|(began, _)| *began);

@@ -1,4 +1,4 @@
-//! Whole captures, among them one of real connections of the engine.
+//! Whole captures. One of them has real connections of the engine.
 
 use super::capture::Capture;
 use super::fixtures::*;
@@ -114,7 +114,7 @@ fn old_connections_make_room_and_are_told() {
 
 #[test]
 fn a_port_used_again_is_told_twice() {
-    // Another sequence number: the second SYN is not the first one sent again.
+    // With another sequence number, the second SYN is not a repetition of the first one.
     let again = visit(false, 1, 9000, syn(&cookie(&COOKIE), DATA), syn_ack(ALL, &[], &[]));
     let again: Packets = again
         .into_iter()
@@ -187,7 +187,7 @@ fn hints_name_what_goes_wrong_every_time() {
     let told = twice(&timed_out);
     assert!(told.hint().contains("all 2 SYNs with Fast Open to 10.9.0.2 got no answer"), "{}", told.hint());
     assert!(told.rest.summary.to_string().ends_with(&told.hint()));
-    // Once is an accident, and one success is enough.
+    // One failure is an accident, and one success is enough.
     assert_eq!(tell(&pcapng(&timed_out(1, 0)), 100).hint(), "");
     assert_eq!(
         tell(&pcapng(&[timed_out(1, 0), timed_out(2, 5000), next_visit(3, 9000)].concat()), 100).hint(),
@@ -208,7 +208,7 @@ impl Write for Shared {
     }
 }
 
-/// Two visits with Fast Open, recorded at both ends; the client's and the server's capture.
+/// Records two visits with Fast Open at both ends. Returns the client's and the server's capture.
 async fn record_two_visits(virtual_time: &VirtualTime) -> [Vec<u8>; 2] {
     let path = PathConfig::with_delay(Duration::from_millis(5));
     let (near, far) = virtual_time_pair(path.clone(), path, 1, virtual_time).unwrap();

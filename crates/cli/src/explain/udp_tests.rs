@@ -31,7 +31,7 @@ fn a_connection_in_udp_says_so() {
 
 #[test]
 fn the_same_tcp_ports_behind_other_udp_ports_are_another_connection() {
-    // At once, and with the same sequence numbers.
+    // At the same time, and with the same sequence numbers.
     let raw = visit(false, 1, 2, syn(&[], &[]), syn_ack(0, &[], &[]));
     let mut packets = [accepted(50_000, 0), refused(50_001, 1), raw].concat();
     packets.sort_by_key(|(at, _)| *at);
@@ -46,7 +46,8 @@ fn the_same_tcp_ports_behind_other_udp_ports_are_another_connection() {
 
 #[test]
 fn a_connection_does_not_migrate_to_another_udp_port() {
-    // A translator gives the client another port after the handshake: for the server, too, that is nobody's.
+    // An address translator changes the client's port after the handshake. For the server, too, the new port belongs
+    // to no connection.
     let moved = accepted(50_001, 0).split_off(2);
     let stayed = accepted(50_000, 0)[..2].to_vec();
     let told = tell(&pcapng(&[stayed, moved].concat()), 100);
@@ -79,7 +80,7 @@ fn notes_after_error(quote: usize) -> Vec<String> {
 fn an_icmp_error_finds_its_connection_in_udp() {
     // UDP header, carrier header, TCP ports, sequence number.
     assert_eq!(notes_after_error(20), ["icmp-error", "no-answer"]);
-    // What many routers quote has no sequence number: it counts for nobody.
+    // Many routers quote too little for the sequence number. Such an error counts for no connection.
     assert_eq!(notes_after_error(19), ["no-answer", "no-answer"]);
     assert_eq!(notes_after_error(8), ["no-answer", "no-answer"]);
 }
@@ -88,7 +89,7 @@ fn an_icmp_error_finds_its_connection_in_udp() {
 fn other_datagrams_are_passed_over() {
     let mut packets = accepted(50_000, 0);
     for (_, packet) in &mut packets {
-        // Behind the headers of IP and UDP stands what the datagram carries: here something else.
+        // After the IP and UDP headers comes the datagram's payload. Here it is something else.
         packet[28] = 0x40;
     }
     let told = tell(&pcapng(&packets), 100);

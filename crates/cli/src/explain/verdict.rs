@@ -1,5 +1,5 @@
-//! What became of a first flight and why, judged from what was captured: the words are those of the engine's own
-//! outcomes, the rules those its client goes by, with what only an onlooker sees in addition.
+//! The outcome of a first flight and its reason, judged from the captured packets. The terms are those of the
+//! engine's own outcomes. The rules are those of the engine's client, plus what only an observer sees.
 
 use super::conversation::{Conversation, FoOption, Half, Side, Syn, SynAck, acknowledged};
 use super::note::Note;
@@ -11,12 +11,12 @@ use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::tcp::FastOpen;
 use std::time::Duration;
 
-/// What is said of one connection.
+/// The verdict on one connection.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
-    /// What became of its first flight.
+    /// The outcome of its first flight.
     pub outcome: Outcome,
-    /// What else is to be seen, in the order in which it happens.
+    /// Further observations, in the order in which they happened.
     pub notes: Vec<Note>,
     /// The option of the SYN; `None` without a SYN.
     pub option: Option<FoOption>,
@@ -24,34 +24,34 @@ pub struct Verdict {
     pub syn_bytes: Option<u32>,
     /// ASAP's option of the SYN.
     pub offered: Option<Offered>,
-    /// How many of them the SYN-ACK acknowledged; `None` without a SYN-ACK that can be the answer.
+    /// How many of the SYN's bytes the SYN-ACK acknowledged; `None` without a SYN-ACK that can be the answer.
     pub acked_bytes: Option<u32>,
     /// The option of the SYN-ACK.
     pub answer: Option<FoOption>,
     /// ASAP's reply in the SYN-ACK.
     pub reply: Option<Reply>,
-    /// SYNs sent again.
+    /// The number of repeated SYNs.
     pub syn_retransmits: u32,
-    /// From the SYN that was answered to the SYN-ACK and from there to its acknowledgement: the round trip as both
-    /// ends see it, wherever between them was captured.
+    /// The time from the SYN that was answered to the SYN-ACK, plus the time from there to its acknowledgement. This
+    /// is the round trip as both ends see it, wherever between them the capture was made.
     pub rtt: Option<Duration>,
-    /// From the first SYN to the server's first byte, as the client sees it.
+    /// From the first SYN to the server's first byte, as seen by the client.
     pub first_byte: Option<Duration>,
 }
 
 impl Verdict {
-    /// Whether the client asked for Fast Open or put data into the SYN, by a cookie or without any credential.
+    /// Whether the client asked for Fast Open, or sent data in the SYN with a cookie or without any credential.
     pub fn asked(&self) -> bool {
         let carried = self.carried() && !self.certified();
         matches!(self.option, Some(FoOption::Legal(_))) || carried
     }
 
-    /// Whether it showed a certificate.
+    /// Whether the SYN has a credential block.
     pub fn certified(&self) -> bool {
         matches!(self.offered, Some(Offered::Block(..)))
     }
 
-    /// Bytes of its credential block, as announced.
+    /// Length of its credential block as announced, bytes.
     pub fn block_bytes(&self) -> Option<u32> {
         match self.offered {
             Some(Offered::Block(bytes, _)) => Some(bytes),
@@ -59,29 +59,30 @@ impl Verdict {
         }
     }
 
-    /// Whether it only asked whether the server takes certificates.
+    /// Whether the SYN only asked whether the server accepts certificates.
     pub fn probed(&self) -> bool {
         matches!(self.offered, Some(Offered::Probe))
     }
 
-    /// Whether the reply's tag is that of what was offered; `None` without one of them, or if it cannot be told.
+    /// Whether the reply's tag belongs to the offer; `None` if there is no reply or no offer, or if this cannot be
+    /// determined.
     pub fn tag_matches(&self) -> Option<bool> {
         self.offered.as_ref()?.is_answered_by(self.reply.as_ref()?)
     }
 
-    /// Whether the SYN had data, whether with a cookie or not.
+    /// Whether the SYN had data, with or without a cookie.
     pub fn carried(&self) -> bool {
         self.syn_bytes.is_some_and(|bytes| bytes > 0)
     }
 
-    /// The first byte of the response in round trips of the handshake.
+    /// The time to the first byte of the response, in round trips of the handshake.
     pub fn first_byte_rtts(&self) -> Option<f64> {
         let rtt = self.rtt.filter(|rtt| !rtt.is_zero())?;
         Some(self.first_byte?.div_duration_f64(rtt))
     }
 }
 
-/// Judges a connection, in UDP or not; `None` if neither SYN nor SYN-ACK of it was captured.
+/// Judges a connection, in UDP or not; `None` if neither its SYN nor its SYN-ACK was captured.
 pub fn judge(conversation: &Conversation, in_udp: bool) -> Option<Verdict> {
     let client = conversation.client()?;
     let case = Case::new(conversation, client, in_udp);
@@ -119,7 +120,7 @@ impl<'a> Case<'a> {
         Self { client, server, in_udp, acked }
     }
 
-    /// Whether the server says that a name server handed it the first flight, and took it.
+    /// Whether the server reports that it accepted the first flight from a name server.
     fn travelled_by_lookup(&self) -> bool {
         let reply = self.server.syn_ack.as_ref().and_then(|syn_ack| syn_ack.reply);
         reply.is_some_and(|reply| reply.status == Status::Accepted && matches!(reply.hint, Hint::Proof(_)))
@@ -127,7 +128,7 @@ impl<'a> Case<'a> {
 
     fn outcome(&self) -> Outcome {
         let Some(syn) = &self.client.syn else {
-            // The client sent none: its first flight was inside a lookup.
+            // The client sent no SYN: its first flight was inside a lookup.
             let taken = self.travelled_by_lookup() && self.client.rst.is_none();
             return if taken { Outcome::Accepted } else { Outcome::Undecided };
         };
@@ -141,7 +142,7 @@ impl<'a> Case<'a> {
             (Some(offered @ Offered::Block(..)), Some((syn_ack, acked))) => {
                 return self.replied(syn, &offered, syn_ack, acked);
             }
-            // Beside a cookie or data it says nothing of what became of them.
+            // If the SYN also has a cookie or data, the reply to the probe says nothing about their outcome.
             (Some(Offered::Probe), Some((syn_ack, _)))
                 if syn.carried == 0 && syn.option.cookie().is_none() =>
             {
@@ -162,14 +163,14 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// The same distinctions as the engine's client makes (RFC 7413 §4.1.3).
+    /// Makes the same distinctions as the engine's client (RFC 7413 §4.1.3).
     fn answered(&self, syn: &Syn, syn_ack: &SynAck, acked: u32, request: bool) -> Outcome {
         let granted = syn_ack.option.cookie().is_some();
         let carried = syn.carried;
         Outcome::Handshake(match (request, self.instead(syn, syn_ack)) {
-            // With a request too: a server in a closed network may take data without cookies.
+            // This also holds with a request: a server in a closed network may accept data without cookies.
             _ if carried > 0 && acked >= carried => return Outcome::Accepted,
-            // What was acknowledged was in the smaller one.
+            // The acknowledged data was in the smaller SYN.
             (_, Some(Reason::PathTooSmall)) => Reason::PathTooSmall,
             _ if acked > 0 => Reason::DataPartlyAcknowledged,
             (true, _) if !granted && self.met_old(syn, syn_ack) => Reason::OldConnection,
@@ -184,14 +185,14 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// The same for ASAP: the rows of its specification's table.
+    /// Like `answered`, for ASAP: the rows of its specification's table.
     fn replied(&self, syn: &Syn, offered: &Offered, syn_ack: &SynAck, acked: u32) -> Outcome {
         let status = syn_ack.reply.map(|reply| reply.status);
         let other = syn_ack.reply.is_some_and(|reply| offered.is_answered_by(&reply) == Some(false));
         let instead = self.instead(syn, syn_ack);
         Outcome::Handshake(match (acked, status) {
             (0, Some(Status::Accepted)) => Reason::PeerMisbehaved,
-            // That answers a probe, not a block.
+            // This status answers a probe, not a block.
             (0, Some(Status::Capable)) => Reason::OptionStripped,
             (0, Some(status)) => reason(status),
             (0, None) if self.met_old(syn, syn_ack) => Reason::OldConnection,
@@ -206,7 +207,7 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// Why a SYN with less followed before the answer came, if one did.
+    /// Why a smaller SYN followed before the answer arrived, if one did.
     fn instead(&self, syn: &Syn, syn_ack: &SynAck) -> Option<Reason> {
         let answer = syn_ack.sent.earliest();
         let plain = syn.plain.filter(|plain| *plain <= answer);
@@ -245,7 +246,8 @@ impl<'a> Case<'a> {
         self.server.syn_ack.is_none() && self.server.rst.is_some()
     }
 
-    /// Whether it is in UDP, and nothing came back: a router said that it is prohibited, or no SYN was answered.
+    /// Whether the connection is in UDP and nothing was received: a router reported that it is prohibited, or no SYN
+    /// was answered.
     fn is_blocked(&self) -> bool {
         let Some(syn) = &self.client.syn else { return false };
         let server = self.server;
@@ -255,7 +257,7 @@ impl<'a> Case<'a> {
         self.in_udp && silent && (prohibited || self.client.icmp.is_none() && syn.sent.again() > 0)
     }
 
-    /// Whether segments show that the handshake was completed.
+    /// Whether later segments show that the handshake was completed.
     fn went_on(&self) -> bool {
         self.server.data.or(self.server.ack).or(self.client.ack).is_some()
     }
@@ -360,14 +362,14 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// From here to the server and back.
+    /// The round trip between the capture and the server.
     fn far_part(&self) -> Option<Duration> {
         let answered = self.server.syn_ack?.sent.earliest();
         let syn = self.client.syn?.sent.latest_until(answered)?;
         Some(answered.saturating_since(syn))
     }
 
-    /// From here to the client and back.
+    /// The round trip between the capture and the client.
     fn near_part(&self) -> Option<Duration> {
         let acked = self.client.ack?;
         let syn_ack = self.server.syn_ack?.sent.latest_until(acked)?;

@@ -1,4 +1,4 @@
-//! Every verdict, from packets; each scene also out of order and with every packet captured twice.
+//! Every verdict, from packets. Each scene is also judged out of order, and with every packet captured twice.
 
 use super::conversation::{Conversation, FoOption};
 use super::fixtures::*;
@@ -36,7 +36,7 @@ fn data_that_the_syn_ack_acknowledged_is_accepted() {
 
 #[test]
 fn times_are_the_clients_wherever_was_captured() {
-    // The path takes 100 ms to and fro; the capture is `here` ms from the client, there and back.
+    // The round trip takes 100 ms. The round trip from the capture to the client takes `here` ms.
     for here in [0, 30, 100] {
         let there = 100 - here;
         let first = Scene::default()
@@ -120,7 +120,7 @@ fn a_plain_syn_is_answered_instead_of_the_one_with_data_or_request() {
             .server(1080, reply());
         let verdict = scene.verdict();
         assert_eq!((verdict.outcome, verdict.syn_retransmits), (handshake(Reason::SynTimedOut), 1));
-        // The SYN that was answered, not the first one.
+        // Measured from the SYN that was answered, not from the first one.
         assert_eq!(verdict.rtt, Some(Duration::from_millis(40)));
         assert_eq!(verdict.first_byte, Some(Duration::from_millis(1080)));
     }
@@ -233,7 +233,7 @@ fn the_same_syn_with_and_without_option_is_not_decided() {
     let verdict = scene.verdict();
     assert_eq!(verdict.outcome, handshake(Reason::DataNotAcknowledged));
     assert_eq!((&verdict.notes[..], verdict.syn_retransmits), (&[Note::WithAndWithout][..], 0));
-    // A router said why the plain one followed at once.
+    // A router's error explains why the plain SYN followed immediately.
     let too_big = IcmpErrorKind::PacketTooBig { mtu: 1280 };
     let verdict = scene.icmp(too_big).verdict();
     assert_eq!(verdict.outcome, handshake(Reason::PathTooSmall));
@@ -258,7 +258,7 @@ fn syn_acks_sent_again_are_counted() {
     let scene = first.server(1001, syn_ack(ALL, &[], &[])).server(3001, syn_ack(ALL, &[], &[]));
     let verdict = scene.client(3101, ack()).verdict();
     assert_eq!((verdict.outcome, &verdict.notes[..]), (Outcome::Accepted, &[Note::SynAckSentAgain(2)][..]));
-    // The one that was acknowledged.
+    // Measured from the SYN-ACK that was acknowledged.
     assert_eq!(verdict.rtt, Some(Duration::from_millis(101)));
 }
 
@@ -271,7 +271,7 @@ fn more_acknowledged_than_sent_is_no_answer() {
     let verdict = scene.verdict();
     assert_eq!((verdict.outcome, verdict.acked_bytes), (handshake(Reason::Unknown), None));
     assert_eq!(verdict.notes, [Note::AckedTooMuch(3), Note::ResetByClient]);
-    // A right one counts all the same.
+    // A later correct SYN-ACK still counts.
     let verdict = scene.server(40, syn_ack(ALL, &[], &[])).verdict();
     assert_eq!(verdict.outcome, Outcome::Accepted);
 }
@@ -302,7 +302,7 @@ fn an_icmp_error_answers() {
     let verdict = scene.verdict();
     assert_eq!(verdict.outcome, handshake(Reason::Unknown));
     assert_eq!(verdict.notes, [Note::Icmp(IcmpErrorKind::AdminProhibited)]);
-    // About another segment.
+    // The error is about another segment.
     let bytes = syn(&cookie(&COOKIE), DATA);
     let mut conversation = Conversation::new(Instant::ZERO, CLIENT, &Segment::parse(&bytes).unwrap());
     conversation.handle_icmp(CLIENT, CLIENT_ISN + 1, IcmpErrorKind::AdminProhibited);
@@ -329,7 +329,7 @@ fn what_was_not_captured_is_not_guessed() {
     let scene = Scene::default().client(0, syn(&cookie(&COOKIE), DATA)).client(50, ack()).server(60, reply());
     let verdict = scene.verdict();
     assert_eq!((verdict.outcome, &verdict.notes[..]), (Outcome::Undecided, &[Note::SynAckNotCaptured][..]));
-    // Neither SYN nor SYN-ACK.
+    // Neither a SYN nor a SYN-ACK.
     let bytes = ack();
     assert_eq!(
         judge(&Conversation::new(Instant::ZERO, CLIENT, &Segment::parse(&bytes).unwrap()), false),
@@ -363,7 +363,7 @@ fn ports_used_again_are_another_connection() {
     let next = segment(CLIENT, Flags::SYN, CLIENT_ISN + 77_777, SeqNum::new(0), &[], &[]);
     assert!(!old.owns(second, CLIENT, &leak(next)));
     assert!(old.owns(third, CLIENT, &leak(syn(&[], &[]))));
-    // Traffic without a SYN long before.
+    // Traffic without a SYN, long before.
     let old = Conversation::new(Instant::from_secs(1), CLIENT, &leak(ack()));
     assert!(!old.owns(second, CLIENT, &leak(syn(&[], &[]))));
     assert!(!old.owns(second, CLIENT.other(), &leak(syn_ack(0, &[], &[]))));

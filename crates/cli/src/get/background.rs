@@ -1,4 +1,5 @@
-//! What `get` does beside its fetches: it gets certificates, and with `--via-dns` finds out whether strangers can answer.
+//! The background tasks of `get`: they obtain certificates, and with `--via-dns` find out whether servers that this
+//! client never contacted can reach it.
 
 use super::place::{Lookups, Place};
 use super::supply::{First, Supply};
@@ -15,7 +16,7 @@ use tokio::task::JoinSet;
 /// How long the first fetch waits for verifiers, with `--verify-first`.
 const VERIFY_FIRST: Duration = Duration::from_secs(5);
 
-/// What the fetches have, too.
+/// What the background tasks share with the fetches.
 #[derive(Clone, Copy)]
 pub struct Beside<'a> {
     pub places: &'a Arc<[Place]>,
@@ -23,7 +24,7 @@ pub struct Beside<'a> {
     pub via: Option<&'a Arc<ViaDns>>,
 }
 
-/// Tasks that run until they are dropped, and what tells that each of them has had its first result.
+/// Tasks that run until they are dropped, and a signal when each of them has had its first result.
 pub struct Background {
     tasks: JoinSet<()>,
     first: mpsc::Receiver<()>,
@@ -31,15 +32,15 @@ pub struct Background {
 }
 
 impl Background {
-    /// Begins to keep a certificate of each site of `places`, if there is a `supply`, and the verification of the way by
-    /// lookups, if that is wanted. With `records` it is asked for what servers publish, if that is not known.
+    /// Starts to keep a certificate for each site of `places`, if there is a `supply`, and to verify the path for
+    /// lookups, if that is wanted. With `records`, queries what servers publish, if that is unknown.
     pub fn begin(
         supply: Option<Arc<Supply>>,
         verification: Option<Verification>,
         beside: Beside<'_>,
         records: bool,
     ) -> Self {
-        // Nothing is sent: it is closed when every task has dropped its sender.
+        // Nothing is sent through this channel. It closes when every task has dropped its sender.
         let (sender, first) = mpsc::channel(1);
         let mut this = Self { tasks: JoinSet::new(), first, supply };
         let mut sites = HashSet::new();
@@ -52,7 +53,7 @@ impl Background {
             {
                 let (mut answered, sender) = (via.ask(name, place.target().port), sender.clone());
                 this.tasks.spawn(async move {
-                    // Its sender is gone when there is no answer.
+                    // The sender is dropped if there is no answer.
                     let _ = answered.wait_for(|answered| *answered).await;
                     drop(sender);
                 });
@@ -64,7 +65,7 @@ impl Background {
         this
     }
 
-    /// Keeps a certificate of the place with this number.
+    /// Keeps a certificate for the place with this number.
     fn keep(&mut self, number: usize, beside: Beside<'_>, first: First) {
         let (Some(supply), Some(place)) = (self.supply.clone(), beside.places.get(number)) else { return };
         let target = place.target().clone();
@@ -75,7 +76,7 @@ impl Background {
         };
         let published = async move {
             match places.get(number) {
-                // It comes with the addresses.
+                // The record is queried together with the addresses.
                 Some(place) if lookups.publish() => place.published(&lookups).await,
                 _ => known,
             }
@@ -95,7 +96,7 @@ impl Background {
         }
     }
 
-    /// Ends it all.
+    /// Stops all tasks.
     pub async fn end(mut self) {
         self.tasks.shutdown().await;
     }

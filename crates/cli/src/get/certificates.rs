@@ -16,10 +16,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Addresses remembered for each site that the verifier saw and the server did not. With more there is no hope.
+/// Maximum number of addresses remembered for each site that the verifier saw and the server did not. With more,
+/// retrying is useless.
 const MISMATCHES: usize = 8;
 
-/// Where certificates come from.
+/// The source of certificates.
 #[derive(Clone, clap::Args)]
 pub struct Certificates {
     /// Get a certificate from this verifier, for first flights at the first contact (ASAP). No fetch waits for it:
@@ -46,7 +47,7 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// No certificates yet.
+    /// Starts without certificates.
     ///
     /// # Errors
     /// When the options contradict each other.
@@ -73,7 +74,7 @@ impl Certificates {
     /// The verifier, if there is one.
     ///
     /// # Errors
-    /// When its key or its group makes no sense.
+    /// When its key or its group is not valid.
     pub fn issuer(&self) -> Result<Option<IssuerAddress>, Error> {
         let (Some(address), Some(key)) = (self.verifier, &self.verifier_key) else { return Ok(None) };
         let fail = |text: String| Error::VerifierOption(text);
@@ -87,7 +88,7 @@ impl Certificates {
     }
 }
 
-/// What is known of certificates: one for each site, as a key that is shown to one is shown to no other. They come and go
+/// The certificates, one for each site, because a key that one site has seen is never used with another. They change
 /// while fetches are under way.
 #[derive(Default)]
 pub struct Certifieds {
@@ -100,17 +101,17 @@ pub struct Certifieds {
 #[derive(Default)]
 struct Held {
     sites: HashMap<Site, Entry>,
-    /// Sites that do not trust the verifier, of which the user knows.
+    /// Sites that do not trust the verifier, which the user was told about.
     distrusting: HashSet<Site>,
 }
 
-/// What is known of one site's certificate.
+/// The certificate of one site.
 #[derive(Default)]
 struct Entry {
     certificate: Option<Arc<ClientCertificate>>,
-    /// Addresses that the verifier saw and the server did not.
+    /// Addresses that the verifier saw and the server did not see.
     mismatched: BTreeSet<IpAddr>,
-    /// The server refused the certificate.
+    /// Notified when the server refuses the certificate.
     refused: Arc<Notify>,
 }
 
@@ -125,13 +126,13 @@ impl Certifieds {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there is none.
+    /// Whether there are no certificates.
     pub fn is_empty(&self) -> bool {
         self.lock().sites.values().all(|entry| entry.certificate.is_none())
     }
 
-    /// What to show to `target`'s server, which publishes this; `udp`: over UDP. If there is nothing to show, why, unless
-    /// nothing is wanted.
+    /// The certificate for `target`'s server, which publishes `published`; `udp` says whether it is used over UDP. If
+    /// there is none, returns the reason, or `None` if none is wanted.
     pub fn of(
         &self,
         target: &Target,
@@ -157,8 +158,8 @@ impl Certifieds {
         })
     }
 
-    /// Takes a certificate for a site. False if it is for an address that the site's server does not see: then the site
-    /// has none.
+    /// Stores a certificate for a site. Returns false if it is for an address that the site's server does not see;
+    /// then the site has no certificate.
     pub fn take(&self, site: &Site, certificate: ClientCertificate) -> bool {
         let mut held = self.lock();
         let entry = held.sites.entry(site.clone()).or_default();
@@ -170,7 +171,8 @@ impl Certifieds {
         true
     }
 
-    /// The site's server sees another address than this certificate's, so it is not shown there again.
+    /// Records that the site's server sees an address other than the certificate's. The certificate is not used there
+    /// again.
     pub fn refuse(&self, site: &Site, certificate: &Arc<ClientCertificate>) {
         let mut held = self.lock();
         let Some(entry) = held.sites.get_mut(site) else { return };
@@ -180,13 +182,13 @@ impl Certifieds {
         }
     }
 
-    /// Waits until the site's certificate has been refused.
+    /// Waits until the site's certificate was refused.
     pub async fn refused(&self, site: &Site) {
         let refused = Arc::clone(&self.lock().sites.entry(site.clone()).or_default().refused);
         refused.notified().await;
     }
 
-    /// False if the server publishes that it trusts other verifiers only. Then there is one message for the user.
+    /// Returns false if the server publishes that it trusts only other verifiers. Then the user gets one message.
     pub fn is_trusted_by(&self, target: &Target, published: Option<&Published>) -> bool {
         let (Some(issuer), Some(published)) = (self.issuer, published) else { return true };
         let trusted = published.verifiers.contains(&issuer);
@@ -203,7 +205,7 @@ impl Certifieds {
 }
 
 impl Target {
-    /// Whose servers share a key.
+    /// The site, whose servers all get the same key.
     pub fn site(&self) -> Site {
         match &self.host {
             Host::Ip(ip) => Site::new(&ip.to_string()),
@@ -211,7 +213,7 @@ impl Target {
         }
     }
 
-    /// What its server is called.
+    /// The identity of its server.
     pub fn identity(&self) -> Identity {
         match &self.host {
             Host::Ip(ip) => Identity::address(*ip, self.port),

@@ -1,5 +1,5 @@
-//! What `get --via-dns` remembers from one time to the next: what servers publish, which resolvers refuse, change or
-//! lose names of first flights, and on which networks strangers cannot answer.
+//! What `get --via-dns` remembers between runs: what servers publish, which resolvers refuse, change or lose names of
+//! first flights, and on which networks unknown servers cannot reach this client.
 
 use crate::error::Error;
 use firstflight::carriage::{self, Cause};
@@ -14,15 +14,15 @@ use std::time::Duration;
 
 /// The format's version.
 const VERSION: u32 = 1;
-/// The most servers; those that end first make way.
+/// Maximum number of servers. The entries that expire first are removed first.
 const SERVERS: usize = 1024;
-/// The most networks and resolvers, each.
+/// Maximum number of networks, and of resolvers.
 const NETWORKS: usize = 256;
 /// Largest file that is read, bytes.
 const LARGEST: u64 = 4 << 20;
-/// How long a network is not asked again whether strangers can answer, when they could not.
+/// How long a network is not verified again after unknown servers could not reach this client.
 const CLOSED_FOR: Duration = Duration::from_secs(60 * 60);
-/// How long a server's record is not asked for again after that was done because first flights were lost, seconds.
+/// How long a server's record is not queried again after it was queried because first flights were lost, seconds.
 const ASKED_AGAIN: u64 = 10 * 60;
 
 /// The file's content. Times are Unix times in seconds.
@@ -45,23 +45,23 @@ struct Known {
     /// First flights in a row that were sealed to it and lost.
     #[serde(default)]
     lost: u32,
-    /// When it was last asked for again because of that.
+    /// When the record was last queried again because of that.
     #[serde(default)]
     asked: u64,
 }
 
-/// A resolver that refused, changed or lost names of first flights. Older programs write the first three
-/// fields only, and mean all zones; they read the others as if they were not there.
+/// A resolver that refused, changed or lost names of first flights. Older programs write only the first three fields,
+/// which then concern all zones. They ignore the other fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Stop {
     network: String,
     resolver: IpAddr,
-    /// When the pause ends or has ended; without a pause, the time of the strike.
+    /// When the pause ends or ended; without a pause, the time of the strike.
     until: u64,
     /// The carriage zone in wire form, in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     zone: Option<String>,
-    /// First flights in a row that did not go well.
+    /// First flights in a row that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     strikes: Option<u32>,
     /// The resolver said that there is no such zone.
@@ -69,7 +69,7 @@ struct Stop {
     no_zone: bool,
 }
 
-/// A network where strangers cannot answer.
+/// A network on which unknown servers cannot reach this client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Closed {
     network: String,
@@ -87,8 +87,8 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 }
 
 impl DnsMemory {
-    /// Reads the file in `path`; one that is not there is empty. Whether it can be written is known before anything
-    /// is sent.
+    /// Reads the file at `path`. A missing file counts as empty. Also checks before anything is sent that the file
+    /// can be written.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let fail = |error| Error::DnsMemory(path.to_owned(), error);
         firstflight_files::check_writable(path).map_err(fail)?;
@@ -105,7 +105,7 @@ impl DnsMemory {
         Ok(memory)
     }
 
-    /// Writes it, with mode 0600 and in one step.
+    /// Replaces the file atomically, with mode 0600.
     pub fn write(&self, path: &Path) -> Result<(), Error> {
         let fail = |error| Error::DnsMemory(path.to_owned(), error);
         let content = Self { version: VERSION, ..self.clone() };
@@ -114,14 +114,14 @@ impl DnsMemory {
         firstflight_files::replace(path, &text).map_err(fail)
     }
 
-    /// The parameter that the server of `name` at `port` published, if its record may still be kept.
+    /// The parameter that the server of `name` at `port` published, if its record has not expired.
     pub fn parameter(&self, name: &str, port: u16, now: u64) -> Option<Vec<u8>> {
         let mut known = self.servers.iter();
         let known = known.find(|known| known.is(name, port) && known.until > now)?;
         unhex(&known.parameter)
     }
 
-    /// A record came.
+    /// Stores a record.
     pub fn learn(&mut self, name: &str, port: u16, parameter: &[u8], ttl: u32, now: u64) {
         self.put(name, port, parameter, ttl, now, 0);
     }
@@ -135,8 +135,8 @@ impl DnsMemory {
         self.servers.push(Known { name, port, parameter: hex(parameter), until, lost: 0, asked });
     }
 
-    /// The server's record was asked for again because first flights were lost. A changed record replaces what was known;
-    /// without a record, what was known is forgotten.
+    /// Stores the result of a query that was repeated because first flights were lost. A changed record replaces the
+    /// known one. Without a record, the known one is forgotten.
     pub fn learn_again(&mut self, name: &str, port: u16, found: Option<(&[u8], u32)>, now: u64) {
         let known = self.parameter(name, port, now);
         match found {
@@ -146,34 +146,35 @@ impl DnsMemory {
         }
     }
 
-    /// The server's record was asked for again, with or without an answer.
+    /// Records that the server's record was queried again, with or without an answer.
     pub fn set_asked(&mut self, name: &str, port: u16, now: u64) {
         for known in self.servers.iter_mut().filter(|known| known.is(name, port)) {
             known.asked = now;
         }
     }
 
-    /// Whether its record may be asked for again: the last time was at least ten minutes ago, or seems to lie in the
-    /// future as the clock was set back.
+    /// Whether the record may be queried again: the last query was at least ten minutes ago, or its time is in the
+    /// future because the clock was set back.
     pub fn may_ask_again(&self, name: &str, port: u16, now: u64) -> bool {
         let mut known = self.servers.iter().filter(|known| known.is(name, port));
         known.all(|known| known.asked > now || now - known.asked >= ASKED_AGAIN)
     }
 
-    /// The parameters with the first flights that were lost in a row with each.
+    /// The parameters, each with its number of first flights lost in a row.
     pub fn losses(&self) -> impl Iterator<Item = (Vec<u8>, u32)> {
         let lost = self.servers.iter().filter(|known| known.lost > 0);
         lost.filter_map(|known| Some((unhex(&known.parameter)?, known.lost)))
     }
 
-    /// `lost` says how many were lost in a row with a parameter.
+    /// Sets the number of first flights lost in a row for each parameter.
     pub fn set_losses(&mut self, lost: impl Fn(&[u8]) -> u32) {
         for known in &mut self.servers {
             known.lost = unhex(&known.parameter).map_or(0, |parameter| lost(&parameter));
         }
     }
 
-    /// Where first flights pause, or soon might. The times are those of a clock that shows `clock` now.
+    /// The zones and resolvers for which first flights are paused, or soon might be. Their times are those of a clock
+    /// that shows `clock` now.
     pub fn stops(&self, now: u64, clock: Instant) -> impl Iterator<Item = carriage::Stop> {
         self.stops.iter().filter_map(move |stop| {
             let zone = match &stop.zone {
@@ -182,7 +183,7 @@ impl DnsMemory {
                     Zone::new(&zone)?;
                     Some(zone.into_boxed_slice())
                 }
-                // A stop of all zones counts while it lasts only.
+                // A pause for all zones counts only while it lasts.
                 None if stop.until <= now => return None,
                 None => None,
             };
@@ -192,14 +193,14 @@ impl DnsMemory {
                 resolver: stop.resolver,
                 zone,
                 cause: if stop.no_zone { Cause::Zone } else { Cause::Resolver },
-                // Without strikes it was written by an older program, as a stop.
+                // An entry without strikes was written by an older program and means a pause.
                 strikes: stop.strikes.unwrap_or(2),
                 until: if stop.until > now { clock + seconds } else { clock - seconds },
             })
         })
     }
 
-    /// First flights pause there now. Stops on unknown networks are not kept.
+    /// Replaces the pauses. Those on unknown networks are not kept.
     pub fn set_stops(&mut self, stops: &[carriage::Stop], now: u64, clock: Instant) {
         let known = stops.iter().filter(|stop| stop.network.is_known());
         let stops = known.map(|stop| Stop {
@@ -215,14 +216,15 @@ impl DnsMemory {
         self.stops = stops.take(NETWORKS).collect();
     }
 
-    /// Whether strangers could not answer on `network` when somebody last tried, less than an hour ago.
+    /// Whether the last verification on `network`, less than an hour ago, found that unknown servers cannot reach
+    /// this client.
     pub fn is_closed(&self, network: NetworkId, now: u64) -> bool {
         let network_hex = hex(&network.0);
         let here = |closed: &Closed| closed.network == network_hex && closed.until > now;
         network.is_known() && self.closed.iter().any(here)
     }
 
-    /// They could not now, or could.
+    /// Records whether unknown servers can reach this client.
     pub fn set_closed(&mut self, network: NetworkId, closed: bool, now: u64) {
         let network_hex = hex(&network.0);
         self.closed.retain(|closed| closed.network != network_hex && closed.until > now);
@@ -264,7 +266,7 @@ mod tests {
         }
     }
 
-    /// As older programs write it.
+    /// The format of older programs.
     const OLD: &str = r#"{
   "version": 1,
   "servers": [{ "name": "www.example.com", "port": 80, "parameter": "01ab", "until": 1800000060 }],
@@ -294,7 +296,7 @@ mod tests {
             assert!(is_stopped(CLOCK) && is_stopped(CLOCK + hour - Duration::from_secs(1)));
             assert!(!is_stopped(CLOCK + hour));
         }
-        // It does not begin anew with each run.
+        // The count does not start again with each run.
         let mut memory = memory;
         let stops: Vec<_> = manners.stops(CLOCK).cloned().collect();
         memory.set_stops(&stops, NOW, CLOCK);
@@ -365,10 +367,10 @@ mod tests {
         memory.set_losses(|parameter| u32::from(parameter == [1]) * 2);
         assert_eq!(memory.losses().collect::<Vec<_>>(), [(vec![1], 2)]);
         assert!(memory.may_ask_again("www.xyz.com", 80, NOW));
-        // Unchanged: neither its end nor its losses change.
+        // An unchanged record: neither its expiry nor its losses change.
         memory.learn_again("WWW.xyz.com", 80, Some((&[1], 1)), NOW + 600);
         assert_eq!((known(&memory), memory.losses().count()), (Some(vec![1]), 1));
-        // At most once in ten minutes, and a clock that was set back does not end that for good.
+        // At most once in ten minutes. A clock that was set back does not prevent queries for good.
         assert!(!memory.may_ask_again("www.xyz.com", 80, NOW + 1199));
         assert!(memory.may_ask_again("www.xyz.com", 80, NOW + 1200));
         assert!(memory.may_ask_again("www.xyz.com", 80, NOW));

@@ -33,16 +33,16 @@ use std::time::{Duration, Instant};
 pub struct Errand {
     pub endpoint: Endpoint,
     pub fast_open: bool,
-    /// Certificates to show. They come and go while fetches are under way.
+    /// The certificates to use. They change while fetches are under way.
     pub certified: Arc<Certifieds>,
-    /// In UDP, to this port or that of the URL.
+    /// `Some` for TCP in UDP, to this port or, if `None`, to the port of the URL.
     pub carrier: Option<Option<u16>>,
-    /// The request may ride in a SYN, and be executed twice.
+    /// Whether the request may ride in a SYN and be executed twice.
     pub replay_safe: bool,
     pub output: Option<PathBuf>,
     pub upload: Option<PathBuf>,
     pub timeout: Duration,
-    /// Requests travel inside lookups, too.
+    /// Set if requests also travel inside lookups.
     pub via: Option<Arc<ViaDns>>,
 }
 
@@ -52,13 +52,13 @@ const LARGE: u64 = 1 << 20;
 /// Why a fetch failed.
 #[derive(Debug)]
 enum FetchError {
-    /// The connection, or the server's HTTP.
+    /// An error of the connection or of the server's HTTP.
     Http(hyper::Error),
-    /// The file of `-o`.
+    /// An error of the file of `-o`.
     Output(PathBuf, io::Error),
-    /// The file of `--upload`.
+    /// An error of the file of `--upload`.
     Upload(PathBuf, io::Error),
-    /// A request that cannot be written.
+    /// The request cannot be encoded.
     Request(hyper::http::Error),
     /// It took too long.
     Timeout(Duration),
@@ -73,7 +73,7 @@ impl From<hyper::Error> for FetchError {
 impl fmt::Display for FetchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // hyper's own words say only where; the innermost cause says what.
+            // hyper's message says only where the error happened. The innermost cause says what happened.
             Self::Http(error) => {
                 let mut cause: &dyn std::error::Error = error;
                 while let Some(inner) = cause.source() {
@@ -91,7 +91,7 @@ impl fmt::Display for FetchError {
     }
 }
 
-/// What is known so far.
+/// The progress of the fetch.
 struct Progress {
     status: Option<u16>,
     sum: Sum,
@@ -111,7 +111,7 @@ pub async fn fetch(errand: &Errand, target: &Target, begun: Begun) -> Report {
     report(target, visit, begun, connecting, retry)
 }
 
-/// Looks up where the URL leads, if that is not known, and fetches it.
+/// Looks up the host of the URL if its addresses are unknown, and fetches the URL.
 pub async fn find_and_fetch(errand: &Errand, place: &Place, lookups: &Lookups, mut begun: Begun) -> Report {
     begun.waited |= !place.is_found() && !lookups.are_by_fetch();
     let fail = |error: &dyn fmt::Display| Report::failed(&place.target().url, begun, error.to_string());
@@ -122,7 +122,7 @@ pub async fn find_and_fetch(errand: &Errand, place: &Place, lookups: &Lookups, m
     }
 }
 
-/// Whether a request that got this answer is sent again.
+/// Whether a request with this status is sent again.
 fn is_retried(errand: &Errand, first: bool, status: Option<u16>) -> bool {
     let too_early = status == Some(StatusCode::TOO_EARLY.as_u16());
     first && too_early && (errand.fast_open || !errand.certified.is_empty())
@@ -144,7 +144,7 @@ async fn visit(errand: &Errand, target: &Target, first: bool, began: Instant) ->
     let remembered = via.and_then(|(via, name)| via.published(name, target.port));
     let published = remembered.as_ref().or(target.published.as_ref());
     let mut progress = Progress { status: None, sum: Sum::new() };
-    // After a request that came too early an ordinary handshake.
+    // Use an ordinary handshake after a request that was too early.
     let (asap, why) = match errand.certified.of(target, published, errand.carrier.is_some()) {
         Ok(certified) if first => (Some(certified), None),
         Err(why) if first => (None, why),
@@ -235,21 +235,21 @@ async fn exchange(
 ) -> Result<(), FetchError> {
     let request = request(errand, target).await?;
     let (mut sender, connection) = http1::handshake(io).await?;
-    // The request is queued before the connection runs, so it is what is written first.
+    // The request is queued before the connection runs, so it is the first data that is written.
     let response = sender.send_request(request);
     let received = async {
         let mut response = response.await?;
         progress.status = Some(response.status().as_u16());
-        // The body of a response that leads to another attempt is not the file.
+        // The body of a response that leads to another attempt is not written to the file.
         let wanted = !is_retried(errand, first, progress.status);
         let output = errand.output.as_deref().filter(|_| wanted);
         receive(output, &mut response, progress).await
     };
     let (mut received, connection) = (pin!(received), pin!(connection));
-    // In this task: another one would have to be woken for each of the response's pieces.
+    // Both run in this task. Another task would have to be woken for each piece of the response.
     tokio::select! {
         result = &mut received => result,
-        // Its errors come out of the response and the body, too.
+        // The connection's errors are also reported by the response and the body.
         _ = connection => received.await,
     }
 }
@@ -306,7 +306,7 @@ async fn receive(
     Ok(())
 }
 
-/// A bar for a large body; it hides itself where stderr is no terminal.
+/// A progress bar for a large body. It is hidden if stderr is not a terminal.
 fn progress_bar(length: u64) -> Option<ProgressBar> {
     let template = "{bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
     let style = ProgressStyle::with_template(template).ok()?;

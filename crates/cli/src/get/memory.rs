@@ -1,4 +1,4 @@
-//! What `get` remembers of servers, and for which network.
+//! What `get` remembers about servers, and for which network.
 
 use crate::error::Error;
 use crate::output;
@@ -7,7 +7,7 @@ use firstflight::{CredentialCache, Endpoint};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where cookies are kept.
+/// Options for where cookies are kept.
 #[derive(clap::Args)]
 pub struct Memory {
     /// Keep cookies and what else is learnt of servers in this file, for the next time
@@ -42,8 +42,8 @@ impl FromStr for NetworkChoice {
 }
 
 impl Memory {
-    /// The network's id. It is found out only if the cache needs it, or if it `matters` to the caller. Right after joining
-    /// a network this may take a fraction of a second.
+    /// The network's id. It is determined only if the cache needs it, or if it `matters` to the caller. Right after
+    /// joining a network this may take a fraction of a second.
     pub async fn network(&self, matters: bool) -> NetworkId {
         match self.network_id {
             NetworkChoice::Id(id) => id,
@@ -55,12 +55,12 @@ impl Memory {
         }
     }
 
-    /// Reads the file, if there is one to use.
+    /// Reads the file, if one is configured.
     pub fn open(&self) -> Result<Option<CredentialCache>, Error> {
         self.cache.as_ref().map(CredentialCache::open).transpose().map_err(Error::Cache)
     }
 
-    /// Gives it to the engine.
+    /// Gives the cache to the engine.
     pub fn attach(&self, cache: Option<CredentialCache>, endpoint: &Endpoint) {
         if let Some(cache) = cache
             && !endpoint.use_cache(cache)

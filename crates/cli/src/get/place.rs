@@ -1,4 +1,4 @@
-//! A URL, and the addresses of its host, which are looked up when the first fetch needs them.
+//! A URL and the addresses of its host, which are looked up when the first fetch needs them.
 
 use super::record::{Names, Published};
 use super::target::{Host, Target};
@@ -12,9 +12,9 @@ use tokio::time::timeout;
 
 /// How names are looked up, and which addresses can be used.
 pub struct Lookups {
-    /// The resolver that was named.
+    /// The resolver that the user named.
     names: Option<Names>,
-    /// The engine's addresses, if it has its own: no connection leads from them to themselves, or to another family.
+    /// The engine's addresses, if it has its own. It cannot connect to these addresses, or to another address family.
     own: Option<Vec<IpAddr>>,
     /// Each fetch looks names up (`--via-dns`).
     by_fetch: bool,
@@ -25,7 +25,7 @@ impl Lookups {
         Self { names, own, by_fetch }
     }
 
-    /// Whether a lookup tells what the server publishes, too.
+    /// Whether a lookup also returns what the server publishes.
     pub const fn publish(&self) -> bool {
         self.names.is_some()
     }
@@ -48,7 +48,7 @@ impl Lookups {
     }
 }
 
-/// Leaves out addresses that no connection of the engine leads to.
+/// Removes addresses that the engine cannot connect to.
 fn keep_reachable(own: &[IpAddr], addresses: &mut Vec<SocketAddr>) -> Result<(), Error> {
     let Some(&first) = addresses.first() else { return Ok(()) };
     addresses.retain(|remote| {
@@ -66,15 +66,15 @@ fn keep_reachable(own: &[IpAddr], addresses: &mut Vec<SocketAddr>) -> Result<(),
 pub struct Place {
     target: Target,
     found: OnceCell<Target>,
-    /// Why it was not found before the first fetch asked.
+    /// The error of a lookup before the first fetch, for the next call of `found`.
     failed: Mutex<Option<Error>>,
 }
 
 impl Place {
-    /// What the URL says. An address in it is checked at once.
+    /// Parses the URL. An address in it is checked at once.
     ///
     /// # Errors
-    /// When it cannot be read, or no connection leads to its address.
+    /// When the URL is not valid, or the engine cannot connect to its address.
     pub async fn new(url: &str, lookups: &Lookups) -> Result<Self, Error> {
         let target = Target::parse(url).map_err(|error| Error::Target(url.to_owned(), error))?;
         let place = Self { target, found: OnceCell::new(), failed: Mutex::default() };
@@ -84,20 +84,20 @@ impl Place {
         Ok(place)
     }
 
-    /// What the URL says.
+    /// The target without looked-up addresses.
     pub const fn target(&self) -> &Target {
         &self.target
     }
 
-    /// Whether nothing has to be looked up.
+    /// Whether the addresses are known.
     pub fn is_found(&self) -> bool {
         self.found.initialized()
     }
 
-    /// The target with its addresses, which are looked up if they are not known.
+    /// The target with its addresses, which are looked up if they are unknown.
     ///
     /// # Errors
-    /// When there are none. Then the next call asks again.
+    /// When there are none. The next call then asks again.
     pub async fn found(&self, lookups: &Lookups) -> Result<&Target, Error> {
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(error) = failed {
@@ -106,7 +106,7 @@ impl Place {
         self.found.get_or_try_init(|| lookups.find(&self.target)).await
     }
 
-    /// What the server publishes, if the lookup tells.
+    /// What the server publishes, if the lookup returned it.
     pub async fn published(&self, lookups: &Lookups) -> Option<Published> {
         if self.failed.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
             return None;
@@ -114,7 +114,8 @@ impl Place {
         self.found(lookups).await.ok()?.published.clone()
     }
 
-    /// The addresses, within this time. If they are not found, the next call of [`Place::found`] says why.
+    /// Looks the addresses up within this time. If none are found, the next call of [`Place::found`] returns the
+    /// error.
     pub async fn addresses(&self, lookups: &Lookups, within: Duration) -> &[SocketAddr] {
         let error = match timeout(within, self.found(lookups)).await {
             Ok(Ok(target)) => return &target.addresses,

@@ -1,4 +1,4 @@
-//! A stream that connects with its first write, to whichever of several addresses answers first.
+//! A stream that connects with its first write, to the first of several addresses that answers.
 
 use super::via_dns::{Named, ViaDns};
 use firstflight::carriage::Report;
@@ -12,21 +12,21 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The longest first write that is taken, bytes: more than any SYN carries.
+/// The longest first write that is accepted, bytes. It is more than any SYN carries.
 const FIRST_WRITE: usize = 64 * 1024;
 
-/// What to do when the first write comes.
+/// What to do at the first write.
 pub struct Plan {
     pub endpoint: Endpoint,
     pub addresses: Vec<SocketAddr>,
     pub config: ConnectAnyConfig,
-    /// The first write may ride in a SYN, and be executed twice.
+    /// Whether the first write may ride in a SYN and be executed twice.
     pub replay_safe: bool,
-    /// By the lookup of this server's name, too.
+    /// Set if the request also travels inside the lookup of this server's name.
     pub via: Option<(Arc<ViaDns>, Named)>,
 }
 
-/// A connection, and how it came about if there was a choice.
+/// A connection, and how it was established if there was a choice.
 type Connected = (Stream, Option<Report>);
 
 impl Plan {
@@ -45,7 +45,7 @@ impl Plan {
     }
 }
 
-/// What became of the first flight, and why there is no connection.
+/// The outcome of the first flight, and the connection error.
 struct Failure(Outcome, io::Error);
 
 impl From<ConnectAnyError> for Failure {
@@ -63,11 +63,11 @@ impl From<io::Error> for Failure {
 type Connecting = Pin<Box<dyn Future<Output = Result<Connected, Failure>> + Send>>;
 
 enum State {
-    /// Nothing was written; who reads before waits.
+    /// Nothing was written. A reader waits.
     Idle(Option<Box<Plan>>, Option<Waker>),
     Connecting(Connecting),
     Open(Box<Connected>),
-    /// What became of the first flight, and the error until it is told.
+    /// The outcome of the first flight, and the error until it is returned.
     Failed(Outcome, Option<io::Error>),
 }
 
@@ -79,7 +79,7 @@ impl Racing {
         Self(State::Idle(Some(Box::new(plan)), None))
     }
 
-    /// What became of the first flight.
+    /// The outcome of the first flight.
     pub fn outcome(&self) -> Outcome {
         match &self.0 {
             State::Open(open) => open.0.outcome(),
@@ -88,7 +88,7 @@ impl Racing {
         }
     }
 
-    /// The connection that won, if one has.
+    /// The connection that won, if there is one.
     pub fn stream(&self) -> Option<&Stream> {
         match &self.0 {
             State::Open(open) => Some(&open.0),
@@ -96,7 +96,7 @@ impl Racing {
         }
     }
 
-    /// How it came about, if requests travel inside lookups, too.
+    /// How the connection was established, if requests also travel inside lookups.
     pub fn report(&self) -> Option<&Report> {
         match &self.0 {
             State::Open(open) => open.1.as_ref(),
@@ -104,7 +104,7 @@ impl Racing {
         }
     }
 
-    /// Goes on connecting, if that is what it does.
+    /// Continues to connect, if the stream is connecting.
     fn poll_connect(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let State::Connecting(connecting) = &mut self.0 {
             self.0 = match ready!(connecting.as_mut().poll(cx)) {
@@ -131,7 +131,7 @@ impl Racing {
     }
 }
 
-/// Unknown, if any server may have executed the data.
+/// The outcome is unknown if any server may have executed the data.
 fn outcome(error: &ConnectAnyError) -> Outcome {
     let unknown = Outcome::Handshake(Reason::Unknown);
     let unclear = error.attempts.iter().any(|attempt| attempt.outcome == unknown);
@@ -155,7 +155,7 @@ impl AsyncWrite for Racing {
             let (taken, waker) = (first.len(), waker.take());
             this.0 = State::Connecting(Box::pin(plan.run(first)));
             waker.into_iter().for_each(Waker::wake);
-            // The SYN leaves now; an error waits for the next call.
+            // The SYN is sent now. The next call returns an error, if there is one.
             let _ = this.poll_connect(cx);
             return Poll::Ready(Ok(taken));
         }
@@ -165,7 +165,7 @@ impl AsyncWrite for Racing {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &self.0 {
-            // Nothing to flush; and a flush must not wait for a write.
+            // There is nothing to flush, and a flush must not wait for a write.
             State::Idle(..) => Poll::Ready(Ok(())),
             _ => self.get_mut().poll_open(cx).map_ok(|_| ()),
         }

@@ -1,4 +1,5 @@
-//! What the DNS says of a server: its addresses, and in the HTTPS record (RFC 9460) whether it takes certificates.
+//! What the DNS says about a server: its addresses, and in the HTTPS record (RFC 9460) whether it accepts
+//! certificates.
 
 use crate::error::Error;
 use firstflight_wire::asap::{ServiceParam, VerifierId};
@@ -14,22 +15,22 @@ use std::pin::pin;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// How long an HTTPS record is waited for when the addresses are there, at least: some resolvers never answer for
-/// that type. And how long addresses of one family are, when those of the other one are there.
+/// Minimum time to wait for an HTTPS record after the addresses have arrived, because some resolvers never answer for
+/// that type. Also the time to wait for the addresses of one family after those of the other family have arrived.
 const PATIENCE: Duration = Duration::from_millis(50);
 /// The parameter's key.
 const KEY: u16 = ServiceParam::KEY;
 
-/// What a server publishes about certificates. It steers and never authorises.
+/// What a server publishes about certificates. It selects the method and never authorises anything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Published {
-    /// It takes them on raw IP.
+    /// The server accepts certificates on raw IP.
     pub on_ip: bool,
-    /// And in UDP to this port.
+    /// The UDP port at which the server accepts certificates.
     pub udp_port: Option<u16>,
-    /// Bytes that it takes in a SYN.
+    /// Bytes that the server accepts in a SYN.
     pub mss: u16,
-    /// Whom it trusts.
+    /// The verifiers that the server trusts.
     pub verifiers: Vec<VerifierId>,
     /// The parameter itself.
     pub bytes: Vec<u8>,
@@ -38,7 +39,7 @@ pub struct Published {
 }
 
 impl Published {
-    /// Reads the parameter; `None` if it is malformed: then it says nothing.
+    /// Parses the parameter; `None` if it is malformed and so has no meaning.
     pub fn read(bytes: &[u8], ttl: u32) -> Option<Self> {
         let param = ServiceParam::parse(bytes).ok()?;
         Some(Self {
@@ -52,7 +53,7 @@ impl Published {
     }
 }
 
-/// A resolver that was named.
+/// A resolver that the user named.
 pub struct Names {
     resolver: TokioResolver,
     patience: Duration,
@@ -62,7 +63,7 @@ impl Names {
     /// The resolver at this address, over UDP and TCP.
     ///
     /// # Errors
-    /// When it cannot be used at all.
+    /// When the resolver cannot be used.
     pub fn at(server: SocketAddr) -> Result<Self, Error> {
         let fail = |error: String| Error::Resolver(server, io::Error::other(error));
         let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
@@ -76,10 +77,10 @@ impl Names {
         Ok(Self { resolver, patience: PATIENCE })
     }
 
-    /// Asks for the addresses of one family of a name, whatever was asked before.
+    /// Queries the addresses of one family of a name, without a cache.
     ///
     /// # Errors
-    /// When the name has none.
+    /// When the name has no such address.
     pub async fn addresses(&self, name: &str, v4: bool) -> io::Result<Vec<IpAddr>> {
         let absolute = absolute(name);
         self.resolver.clear_cache();
@@ -92,10 +93,10 @@ impl Names {
         Ok(addresses)
     }
 
-    /// The same; those of the other family, if there are none.
+    /// Like `addresses`, but returns the addresses of the other family if there are none of this family.
     ///
     /// # Errors
-    /// When the name has none of either family; the first one's.
+    /// When the name has no address of either family. The error is that of the first family.
     pub async fn addresses_or(&self, name: &str, v4: bool) -> io::Result<Vec<IpAddr>> {
         match self.addresses(name, v4).await {
             Ok(found) => Ok(found),
@@ -103,11 +104,11 @@ impl Names {
         }
     }
 
-    /// Asks for the addresses of both families at once. Those of the family `v4` says come first. When one family is
-    /// there, the other one is waited for shortly (RFC 8305 §3: 50 ms).
+    /// Queries the addresses of both families at once. Those of the family that `v4` selects come first. When one
+    /// family has arrived, waits 50 ms for the other one (RFC 8305 §3).
     ///
     /// # Errors
-    /// When the name has none.
+    /// When the name has no address.
     pub async fn all_addresses(&self, name: &str, v4: bool) -> io::Result<Vec<IpAddr>> {
         let patience = self.patience;
         let (first, second) = (pin!(self.addresses(name, v4)), pin!(self.addresses(name, !v4)));
@@ -127,11 +128,11 @@ impl Names {
         }
     }
 
-    /// Asks what the server of a name at `port` publishes, whatever was asked before. `None` if its record does not
-    /// exist or says nothing that is understood here.
+    /// Queries what the server of a name at `port` publishes, without a cache. `None` if the record does not exist or
+    /// contains nothing that is supported here.
     ///
     /// # Errors
-    /// When the resolver does not answer, or cannot tell.
+    /// When the resolver does not answer, or reports a failure.
     pub async fn record(&self, name: &str, port: u16) -> io::Result<Option<Published>> {
         let absolute = absolute(name);
         self.resolver.clear_cache();
@@ -142,8 +143,8 @@ impl Names {
         }
     }
 
-    /// Asks for the addresses of a name and for what its server at `port` publishes, all at once. What is published
-    /// may take twice as long as the addresses, and is not waited for longer.
+    /// Queries the addresses of a name and what its server at `port` publishes, all at once. Waits for the latter at
+    /// most twice as long as for the addresses.
     ///
     /// # Errors
     /// When the name has no address.
@@ -190,7 +191,7 @@ fn absolute(name: &str) -> String {
     format!("{}.", name.trim_end_matches('.'))
 }
 
-/// Whose HTTPS record is that of the server at `port`: with another port than the scheme's own, that stands in front of
+/// The owner name of the HTTPS record of the server at `port`. A port other than the scheme's default is a prefix of
 /// the name (RFC 9460 §9.1).
 fn service(absolute: &str, port: u16) -> String {
     match port {
@@ -199,9 +200,9 @@ fn service(absolute: &str, port: u16) -> String {
     }
 }
 
-/// What these records say about the server that has the addresses of `name` (absolute), at `port`: of several the
-/// one with the smallest priority that says something. Nothing, if there is one of priority 0: it points to
-/// another name, and counts for all (RFC 9460 §2.4.1).
+/// What these records say about the server that has the addresses of `name` (absolute), at `port`: the usable record
+/// with the smallest priority. A record of priority 0 points to another name and overrides all others (RFC 9460
+/// §2.4.1), so then the result is `None`.
 fn published(answers: &[Record], name: &str, port: u16) -> Option<Published> {
     let mut records: Vec<_> = answers
         .iter()
@@ -223,7 +224,7 @@ fn published(answers: &[Record], name: &str, port: u16) -> Option<Published> {
     usable.find_map(|(_, record, ttl)| parameter(record, *ttl))
 }
 
-/// Whether all that one must understand of a record is understood here (RFC 9460 §8), and it is about this port
+/// Whether all mandatory parameters of a record are supported here (RFC 9460 §8), and the record is for this port
 /// (§7.2).
 fn is_compatible(record: &SVCB, port: u16) -> bool {
     record.svc_params.iter().all(|(_, value)| match value {

@@ -1,4 +1,4 @@
-//! What became of a fetch.
+//! The result of a fetch.
 
 use crate::output::{self, millis};
 use firstflight::credential::Outcome;
@@ -10,16 +10,16 @@ use std::time::Instant;
 /// When a fetch began.
 #[derive(Debug, Clone, Copy)]
 pub struct Begun {
-    /// The user's request: for the first fetches the start of the command.
+    /// When the user asked for it. For the first fetches this is the start of the command.
     pub asked: Instant,
-    /// The work on it; `--timeout` counts from here.
+    /// When the work on it began. `--timeout` counts from here.
     pub at: Instant,
-    /// Between the two something was waited for that is worth a word.
+    /// Whether something worth reporting was waited for between the two.
     pub waited: bool,
 }
 
 impl Begun {
-    /// A fetch that is asked for now.
+    /// A fetch that starts now.
     pub fn now() -> Self {
         let now = Instant::now();
         Self { asked: now, at: now, waited: false }
@@ -31,20 +31,20 @@ impl Begun {
 pub struct Print {
     /// Whether as JSON.
     pub json: bool,
-    /// Whether on stderr, because the body is on stdout.
+    /// Whether reports go to stderr, because the body is on stdout.
     pub aside: bool,
 }
 
-/// One fetch. What is not known is `null`.
+/// The report of one fetch. Unknown values are `null`.
 #[derive(Serialize)]
 pub struct Report {
     pub url: String,
-    /// The server's address that was connected to.
+    /// The server address of the connection.
     pub remote: Option<SocketAddr>,
     pub status: Option<u16>,
     /// Bytes of the body.
     pub bytes: u64,
-    /// Of the body, in hexadecimal, if it came whole.
+    /// Hash of the body, in hexadecimal, if the body is complete.
     pub sha256: Option<String>,
     pub outcome: &'static str,
     pub reason: Option<&'static str>,
@@ -52,29 +52,30 @@ pub struct Report {
     pub first_byte_ms: Option<f64>,
     /// From the user's request to the end of the response.
     pub total_ms: f64,
-    /// What of this passed before connecting: the start of the command, `--verify-first`, the lookup of the name.
+    /// The part of this time that passed before connecting: the start of the command, `--verify-first`, the lookup of
+    /// the name.
     pub waited_ms: f64,
-    /// Whether people are told of it.
+    /// Whether the text report mentions it.
     #[serde(skip)]
     pub waited: bool,
     /// Smoothed round-trip time of the connection.
     pub rtt_ms: Option<f64>,
     pub syn_retransmits: Option<u8>,
-    /// How old the cookie was that the SYN showed.
+    /// The age of the cookie in the SYN.
     pub cookie_age_s: Option<f64>,
-    /// The first request was answered with 425 (Too Early); this is the second one's fate, after an ordinary
+    /// The first request was answered with 425 (Too Early). The report is about the second request, after an ordinary
     /// handshake.
     pub retried_after_425: bool,
-    /// With `--via-dns`: which way the request went.
+    /// With `--via-dns`: which way the request took.
     pub way: Option<&'static str>,
-    /// Why it did not go inside the lookup.
+    /// Why the request did not travel inside the lookup.
     pub held_back: Option<&'static str>,
     /// Why it failed.
     pub error: Option<String>,
 }
 
 impl Report {
-    /// One that failed before it could connect.
+    /// The report of a fetch that failed before it could connect.
     pub fn failed(url: &str, begun: Begun, error: String) -> Self {
         let total_ms = millis(begun.asked.elapsed());
         Self {
@@ -99,12 +100,12 @@ impl Report {
         }
     }
 
-    /// Whether the body came whole, with a status of 200 to 299.
+    /// Whether the body is complete and the status is 200 to 299.
     pub fn succeeded(&self) -> bool {
         self.error.is_none() && self.status.is_some_and(|status| (200..300).contains(&status))
     }
 
-    /// Prints it: as JSON, or for people, to whom failures are told on stderr.
+    /// Prints the report as JSON or as text. As text, failures are printed on stderr.
     pub fn print(&self, how: Print) {
         match (&self.error, how) {
             (_, Print { json: true, aside: false }) => output::json(self),

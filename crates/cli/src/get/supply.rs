@@ -1,4 +1,4 @@
-//! Gets certificates from the verifier in the background. No fetch waits for it.
+//! Obtains certificates from the verifier in the background. No fetch waits for it.
 
 use super::certificates::{Certificates, Certifieds};
 use super::record::Published;
@@ -17,19 +17,19 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// Certificates that are asked for at once.
+/// Maximum number of certificates requested at the same time.
 const AT_ONCE: usize = 8;
 /// Pauses after failures.
 pub(super) const FAILURES: Pauses = Pauses::new(Duration::from_secs(5), Duration::from_secs(600));
-/// Pauses between certificates of one site that are obtained because its server sees another address.
+/// Pauses between certificates for one site that are obtained because its server sees another address.
 const REPLACEMENTS: Pauses = Pauses::new(Duration::from_secs(60), Duration::from_secs(3600));
-/// The least time between a certificate and the one that takes its place before it ends.
+/// Minimum time between a certificate and its successor.
 const SHORTEST: Duration = Duration::from_secs(60);
 
-/// Gives up its sender when the first result is there.
+/// The sender is dropped when the first result is available.
 pub type First = mpsc::Sender<()>;
 
-/// Where certificates come from, and where they go.
+/// Obtains certificates and stores them.
 pub struct Supply {
     issuer: IssuerAddress,
     route: Route,
@@ -38,16 +38,16 @@ pub struct Supply {
     failures: Pauses,
     replacements: Pauses,
     at_once: Semaphore,
-    /// The user knows that the verifier gives none.
+    /// Whether the user was told that the verifier gives no certificates.
     told: AtomicBool,
 }
 
 impl Supply {
-    /// Certificates as the options say, into `certified`: over UDP from the system's address, else from the engine's own,
-    /// by TCP. None, if the options name no verifier.
+    /// Obtains certificates as the options say and stores them in `certified`: over UDP from the system's address, or
+    /// by TCP from the engine's own address. `None` if the options name no verifier.
     ///
     /// # Errors
-    /// When the options make no sense.
+    /// When the options are not valid.
     pub fn new(
         options: &Certificates,
         endpoint: &Endpoint,
@@ -68,9 +68,9 @@ impl Supply {
         })))
     }
 
-    /// Keeps the certificate of `target`'s site: gets one, again with growing pauses where that fails, another one before
-    /// it ends, and another one when its server sees another address. Ends when the server does not trust the verifier,
-    /// and when it does not see the address that the verifier sees. `first` is dropped with the first result.
+    /// Keeps a certificate for `target`'s site: obtains one, tries again with growing pauses after a failure, and
+    /// replaces it before it expires and when its server sees another address. Ends when the server does not trust
+    /// the verifier, or does not see the address that the verifier sees. `first` is dropped with the first result.
     pub async fn keep(
         self: Arc<Self>,
         target: Target,
@@ -124,7 +124,7 @@ impl Supply {
     }
 
     async fn obtain(&self) -> Result<ClientCertificate, ObtainError> {
-        // It is never closed.
+        // The semaphore is never closed.
         let _turn = self.at_once.acquire().await;
         let key = PrivateKey::generate(&mut secure_rng().map_err(ObtainError::System)?);
         let wanted = Wanted { key, wished: self.wished, old: None };
@@ -132,15 +132,15 @@ impl Supply {
     }
 }
 
-/// When to get the next one.
+/// When to obtain the next certificate.
 fn due(certificate: &ClientCertificate) -> Duration {
     let lasts = boot_clock().map_or(Duration::ZERO, |now| certificate.remaining(now));
     let margin = (lasts / 20).clamp(Duration::from_secs(90), Duration::from_secs(600)).min(lasts / 2);
-    // A verifier whose certificates are over at once is not asked all the time.
+    // This limits the requests to a verifier whose certificates expire immediately.
     (lasts - margin).max(SHORTEST)
 }
 
-/// Pauses, each twice as long as the one before.
+/// Pauses, each twice as long as the previous one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pauses {
     next: Duration,
@@ -159,7 +159,7 @@ impl Pauses {
     }
 }
 
-/// Reaches a verifier from the engine's own address.
+/// Connects to a verifier from the engine's own address.
 struct Through(Endpoint);
 
 impl Dial for Through {

@@ -1,4 +1,4 @@
-//! What a URL asks for.
+//! The target of a URL.
 
 use super::record::{Names, Published};
 use crate::error::Error;
@@ -8,31 +8,31 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-/// Where a URL points.
+/// The host of a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Host {
-    /// To an address.
+    /// An address.
     Ip(IpAddr),
-    /// To a name.
+    /// A name.
     Name(String),
 }
 
 /// A URL that can be fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// As given.
+    /// The URL as given.
     pub url: String,
     /// An address or a name.
     pub host: Host,
     /// The port.
     pub port: u16,
-    /// Where to connect, best one first; see [`Target::resolve`].
+    /// The addresses to connect to, best one first; see [`Target::resolve`].
     pub addresses: Vec<SocketAddr>,
-    /// What its record in the DNS says about certificates.
+    /// What its DNS record says about certificates.
     pub published: Option<Published>,
-    /// For the request's `Host` field.
+    /// The value of the request's `Host` field.
     pub authority: String,
-    /// For the request line.
+    /// The path in the request line.
     pub path: String,
 }
 
@@ -40,15 +40,15 @@ pub struct Target {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TargetError {
-    /// Not of the form of a URL.
+    /// It is not a URL.
     NotAUrl,
-    /// Another scheme than `http`.
+    /// Its scheme is not `http`.
     NotHttp,
-    /// Neither an address nor a name.
+    /// Its host is neither an address nor a name.
     BadHost,
-    /// User information in front of the host.
+    /// It has user information before the host.
     UserInfo,
-    /// Port 0, or a broadcast or other address that no connection leads to.
+    /// It has port 0, or a broadcast or other address that cannot be connected to.
     NotReachable,
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for TargetError {
 impl std::error::Error for TargetError {}
 
 impl Target {
-    /// Reads a URL.
+    /// Parses a URL.
     ///
     /// # Errors
     /// See [`TargetError`].
@@ -89,7 +89,7 @@ impl Target {
             Some(v6) => Host::Ip(v6.parse().map(IpAddr::V6).map_err(|_| TargetError::NotAUrl)?),
             None => match host.parse() {
                 Ok(v4) => Host::Ip(IpAddr::V4(v4)),
-                // 10.9.0 is no name: resolvers would take it for 10.9.0.0.
+                // 10.9.0 is not a name: resolvers would interpret it as 10.9.0.0.
                 Err(_) if ends_in_a_number(host) => return Err(TargetError::BadHost),
                 Err(_) => Host::Name(host.to_owned()),
             },
@@ -115,11 +115,11 @@ impl Target {
         })
     }
 
-    /// Finds the addresses; the system's resolver puts them in order (RFC 6724). Another one is asked for what the
-    /// server publishes, too.
+    /// Finds the addresses. The system's resolver sorts them (RFC 6724). A resolver that the user named is also asked
+    /// what the server publishes.
     ///
     /// # Errors
-    /// When the name has none.
+    /// When the name has no address.
     pub async fn resolve(&mut self, names: Option<&Names>) -> Result<(), Error> {
         self.addresses = match (&self.host, names) {
             (Host::Ip(ip), _) => vec![SocketAddr::new(*ip, self.port)],
@@ -149,7 +149,7 @@ fn ends_in_a_number(host: &str) -> bool {
     !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether a connection can lead there.
+/// Whether the address can be connected to.
 fn is_one_host(ip: IpAddr) -> bool {
     let broadcast = matches!(ip, IpAddr::V4(v4) if v4.is_broadcast());
     !(ip.is_unspecified() || ip.is_multicast() || broadcast)
@@ -182,7 +182,7 @@ mod tests {
         let mut address = Target::parse("http://[fd09::2]:8080/").unwrap();
         address.resolve(None).await.unwrap();
         assert_eq!(address.addresses, ["[fd09::2]:8080".parse().unwrap()]);
-        // Every system has this one without asking anybody (RFC 6761 §6.3).
+        // Every system resolves this name without a query (RFC 6761 §6.3).
         let mut name = Target::parse("http://localhost:81/").unwrap();
         name.resolve(None).await.unwrap();
         assert!(!name.addresses.is_empty());

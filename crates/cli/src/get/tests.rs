@@ -30,7 +30,7 @@ async fn target(url: &str) -> Target {
     target
 }
 
-/// A file that vanishes with it.
+/// A file that is deleted when this is dropped.
 struct Upload(PathBuf);
 
 impl Upload {
@@ -78,7 +78,7 @@ async fn an_upload_rides_in_no_syn_unless_it_may_run_twice() {
 async fn of_several_addresses_the_one_that_answers_is_taken() {
     let site = TestSite::new().await;
     let mut target = target("http://10.0.0.2/nothing-here").await;
-    // Nobody has the first one; the engine has no address of the second one's family.
+    // Nothing listens at the first address. The engine has no address of the second one's family.
     target.addresses.insert(0, "10.0.0.2:81".parse().unwrap());
     target.addresses.insert(1, "[fd00::2]:80".parse().unwrap());
     let errand = errand(&site, None, true);
@@ -88,6 +88,6 @@ async fn of_several_addresses_the_one_that_answers_is_taken() {
     target.addresses.truncate(2);
     let report = fetch(&errand, &target, Begun::now()).await;
     let error = report.error.unwrap();
-    // The address that lost the race before is tried last.
+    // The address that lost the previous race is tried last.
     assert!(error.contains("[fd00::2]:80: ") && error.contains("; 10.0.0.2:81: "), "{error}");
 }

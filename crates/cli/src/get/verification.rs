@@ -1,4 +1,5 @@
-//! With `get --via-dns`: finds out in the background whether strangers can answer the socket, so that no fetch waits for it.
+//! For `get --via-dns`: finds out in the background whether unknown servers can reach the socket, so that no fetch
+//! waits for it.
 
 use super::supply::{FAILURES, First};
 use super::via_dns::ViaDns;
@@ -15,13 +16,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The messages of verifiers through the socket of the engine.
+/// Messages to and from verifiers through the engine's socket.
 pub struct Messages(Channel);
 
-/// A link for a client of `verifier` and of servers, and the part of it that carries the messages of verifiers.
+/// A link for a client of `verifier` and of servers, and the channel in it that carries the messages of verifiers.
 ///
 /// # Errors
-/// Those of the system.
+/// Errors of the system.
 pub fn open(verifier: SocketAddr) -> Result<(UdpLink, Messages), Error> {
     let mut link = UdpLink::client(&[verifier]).map_err(|error| Error::Udp(verifier, error))?;
     let messages = Messages(link.channel(MESSAGE_MAGIC.to_be_bytes()));
@@ -51,9 +52,9 @@ pub struct Verification {
 }
 
 impl Verification {
-    /// Has the verifiers find out whether strangers can answer the socket, if that is not known. Where they do not answer,
-    /// they are asked again after growing pauses, and one line on stderr says so; fetches go the ordinary way meanwhile.
-    /// `first` is dropped with the first result.
+    /// Lets the verifiers find out whether unknown servers can reach the socket, if that is not known. If the
+    /// verifiers do not answer, asks them again after growing pauses and prints one line on stderr; fetches meanwhile
+    /// go the ordinary way. `first` is dropped with the first result.
     pub async fn run(mut self, first: First) {
         let mut first = Some(first);
         let mut pauses = FAILURES;

@@ -38,15 +38,15 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether they do.
+    /// Whether the options ask for it.
     pub const fn wanted(&self) -> bool {
         self.via_dns
     }
 
-    /// The two verifiers that find out whether strangers can answer, of which `verifier` is the first.
+    /// The two verifiers that find out whether unknown servers can reach this client. `verifier` is the first one.
     ///
     /// # Errors
-    /// When they do not differ in their address, or differ in its family.
+    /// When both have the same address, or addresses of different families.
     pub fn verifiers(&self, verifier: SocketAddr) -> Result<[SocketAddr; 2], Error> {
         let second = self.second_verifier.ok_or(Error::ReachPair)?;
         if verifier.ip() == second.ip() || verifier.is_ipv4() != second.is_ipv4() {
@@ -60,40 +60,40 @@ impl Options {
 pub struct Named {
     pub name: String,
     pub port: u16,
-    /// Its UDP port, if the user names it.
+    /// Its UDP port, if the user gave it.
     pub udp_port: Option<u16>,
 }
 
-/// A run's way by lookups.
+/// The state of a run with `--via-dns`.
 pub struct ViaDns {
     path: DnsPath,
     names: Names,
     memory: Memory,
     network: NetworkId,
-    /// The family of the verifiers, and so that of certificates and of requests inside lookups.
+    /// The address family of the verifiers, and therefore of certificates and of requests inside lookups.
     v4: bool,
-    /// This host has routes of the other family, too.
+    /// Whether this host also has routes of the other family.
     both: bool,
-    /// Strangers can answer.
+    /// Whether unknown servers can reach this client.
     proved: AtomicBool,
-    /// Records that were asked for in this run; as many as servers.
+    /// Records that were queried in this run. There are at most as many as servers.
     asked: Mutex<HashMap<(String, u16), Asked>>,
 }
 
-/// A record that was asked for in this run.
+/// A record that was queried in this run.
 struct Asked {
     at: tokio::time::Instant,
-    /// Whether the answer has come. Its sender is gone when there is none.
+    /// Whether the answer has arrived. If there is no answer, the sender is dropped.
     answered: watch::Receiver<bool>,
 }
 
-/// Addresses that stand for everywhere (RFC 5737, RFC 3849).
+/// Addresses that stand for any remote address (RFC 5737, RFC 3849).
 const ELSEWHERE_V4: [u8; 4] = [192, 0, 2, 1];
 const ELSEWHERE_V6: [u16; 8] = [0x2001, 0xdb8, 0, 0, 0, 0, 0, 1];
-/// How long a record is not asked for again if there was none.
+/// How long a missing record is not queried again.
 const UNKNOWN_FOR: Duration = Duration::from_secs(10 * 60);
 
-/// What is remembered, and where.
+/// What is remembered, and the file.
 pub struct Memory {
     content: Mutex<DnsMemory>,
     file: Option<PathBuf>,
@@ -111,17 +111,17 @@ impl Memory {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a server published when it was visited before.
+    /// What a server published at an earlier visit.
     pub fn published(&self, name: &str, port: u16) -> Option<Published> {
         Published::read(&self.lock().parameter(name, port, unix_s())?, 0)
     }
 
-    /// A server publishes this.
+    /// Stores what a server publishes.
     fn learn(&self, name: &str, port: u16, published: &Published) {
         self.lock().learn(name, port, &published.bytes, published.ttl, unix_s());
     }
 
-    /// What a server publishes was asked for again; nothing if it did not answer.
+    /// Stores the result of a repeated query. Does nothing if there was no answer.
     fn learn_again(&self, name: &str, port: u16, found: io::Result<Option<Published>>) {
         let (mut memory, now) = (self.lock(), unix_s());
         match found {
@@ -139,8 +139,8 @@ fn unix_s() -> u64 {
 }
 
 impl ViaDns {
-    /// The way of `endpoint`, whose verifiers are of the family `v4` says, by the resolver at `resolver`. First flights go
-    /// the ordinary way until there is a proof ([`ViaDns::prove`]).
+    /// The path of `endpoint` through the resolver at `resolver`. `v4` is the family of its verifiers. First flights
+    /// go the ordinary way until there is a proof ([`ViaDns::prove`]).
     pub fn new(
         options: &Options,
         endpoint: &Endpoint,
@@ -159,19 +159,21 @@ impl ViaDns {
             }
         }
         let names = Names::at(resolver)?;
-        // Addresses for documentation: nothing is sent.
+        // Documentation addresses. Nothing is sent to them.
         let other = if v4 { IpAddr::from(ELSEWHERE_V6) } else { IpAddr::from(ELSEWHERE_V4) };
         let both = source_for(SocketAddr::new(other, 80)).is_ok();
         let proved = AtomicBool::new(false);
         Ok(Self { path, names, memory, network, v4, both, proved, asked: Mutex::default() })
     }
 
-    /// Whether strangers could not answer on this network when that was last tried, less than an hour ago.
+    /// Whether unknown servers could not reach this client on this network at the last verification, less than an
+    /// hour ago.
     pub fn is_closed(&self) -> bool {
         self.memory.lock().is_closed(self.network, unix_s())
     }
 
-    /// Takes the result of the verification: strangers can answer, as the proof says, or without one they cannot.
+    /// Stores the result of the verification. With a proof, unknown servers can reach this client; without one they
+    /// cannot.
     pub fn prove(&self, proof: Option<Proof>) {
         self.memory.lock().set_closed(self.network, proof.is_none(), unix_s());
         if let Some(proof) = proof {
@@ -180,13 +182,13 @@ impl ViaDns {
         }
     }
 
-    /// What the server of `name` at `port` publishes, as far as is known.
+    /// What the server of `name` at `port` publishes, if known.
     pub fn published(&self, name: &str, port: u16) -> Option<Published> {
         self.memory.published(name, port)
     }
 
-    /// Connects to a server; see [`DnsPath::connect`]. What it publishes is asked for beside, if that is not known or
-    /// first flights were lost with it. Nothing waits for that.
+    /// Connects to a server; see [`DnsPath::connect`]. If the server's record is unknown, or first flights with it
+    /// were lost, queries it in parallel. Nothing waits for that.
     pub async fn connect(
         self: &Arc<Self>,
         to: &Named,
@@ -210,8 +212,8 @@ impl ViaDns {
         Ok((stream, report))
     }
 
-    /// Connects to a server of which nothing is known. Its record may name another UDP port than the one that is tried
-    /// meanwhile.
+    /// Connects to a server about which nothing is known. Its record may name a UDP port other than the one that is
+    /// tried in the meantime.
     async fn visit_first(
         self: &Arc<Self>,
         to: &Named,
@@ -225,7 +227,7 @@ impl ViaDns {
             let config = ConnectConfig { carrier, ..config.clone() };
             async move { self.path.connect(server, || ready(Ok(addresses.clone())), first, &config).await }
         };
-        // It may have come with the address.
+        // The record may have arrived with the address.
         let carrier = self.other_port(to, config.carrier).or(config.carrier);
         let elsewhere = async |mut asked: watch::Receiver<bool>| {
             let _ = asked.wait_for(|answered| *answered).await;
@@ -234,7 +236,7 @@ impl ViaDns {
         tokio::select! {
             biased;
             result = at(carrier) => match result {
-                // Nothing was sent: the request may go to another port, whatever it is.
+                // Nothing was sent, so any request may go to another port.
                 Err(error) if first.is_replayable() || error.kind() == io::ErrorKind::ConnectionRefused => {
                     match elsewhere(asked).await {
                         Some(port) => at(Some(port)).await,
@@ -247,14 +249,14 @@ impl ViaDns {
         }
     }
 
-    /// The UDP port that the server publishes, if it is another one and the user names none.
+    /// The UDP port that the server publishes, if it differs and the user gave none.
     fn other_port(&self, to: &Named, than: Option<u16>) -> Option<u16> {
         let published = self.published(&to.name, to.port)?.udp_port;
         published.filter(|_| to.udp_port.is_none()).filter(|port| Some(*port) != than)
     }
 
-    /// The addresses of a server. Where requests travel inside lookups, those of the verifiers' family do, and a resolver
-    /// that answers few questions gets no other one beside them.
+    /// The addresses of a server. If requests travel inside lookups, only addresses of the verifiers' family are
+    /// queried, so that a resolver with a rate limit gets no further question.
     async fn addresses(&self, to: &Named) -> io::Result<Vec<IpAddr>> {
         let found = match self.both && !self.proved.load(Ordering::Relaxed) {
             true => self.names.all_addresses(&to.name, self.v4).await,
@@ -263,8 +265,8 @@ impl ViaDns {
         found.map_err(|error| io::Error::new(error.kind(), format!("cannot look up {}: {error}", to.name)))
     }
 
-    /// Asks what the server of `name` at `port` publishes, if that is not known and was not asked for ten minutes, and
-    /// remembers it. Gives when the answer has come.
+    /// Queries and stores what the server of `name` at `port` publishes, if that is unknown and was not queried for
+    /// ten minutes. The receiver reports when the answer has arrived.
     pub fn ask(self: &Arc<Self>, name: &str, port: u16) -> watch::Receiver<bool> {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (name.to_ascii_lowercase(), port);
@@ -282,7 +284,7 @@ impl ViaDns {
         answered
     }
 
-    /// Asks again what a server publishes, when first flights that were sealed to what is known were lost in a row.
+    /// Queries the server's record again if first flights that were sealed to the known parameter were lost in a row.
     fn ask_again_if_lost(self: &Arc<Self>, to: &Named) {
         let (now, port) = (unix_s(), to.port);
         let memory = self.memory.lock();
@@ -307,13 +309,13 @@ impl ViaDns {
         asked.insert(key, again);
     }
 
-    /// Waits a short time for answers to first flights that were sent.
+    /// Waits a short time for answers to the first flights that were sent.
     pub async fn settled(&self) {
-        // Answers that come later are not counted.
+        // Later answers are not counted.
         let _ = tokio::time::timeout(LAST_ANSWERS, self.path.settled()).await;
     }
 
-    /// Keeps what was learnt.
+    /// Saves what was learnt.
     pub fn save(&self) -> Result<(), Error> {
         let now = firstflight::certificate_clock().map_err(Error::Random)?;
         self.path.conclude();
@@ -327,7 +329,7 @@ impl ViaDns {
 }
 
 impl Asked {
-    /// Runs `asking`, which ends when the answer has come.
+    /// Starts `asking`, which ends when the answer has arrived.
     fn begin(asking: impl Future<Output = ()> + Send + 'static) -> Self {
         let (tell, answered) = watch::channel(false);
         tokio::spawn(async move {
@@ -342,13 +344,13 @@ impl Asked {
     }
 }
 
-/// The carriage of a parameter.
+/// The carriage in a parameter.
 fn carriage(parameter: &[u8]) -> Option<Carriage<'_>> {
     ServiceParam::parse(parameter).ok()?.udp()?.carriage
 }
 
-/// The resolver that may be asked for such names: the one that was named, or the system's, if that is at a loopback
-/// address. Another one is not asked behind the system's back, which may ask it over TLS.
+/// The resolver that may get such names: the one that the user named, or the system's resolver if it is at a loopback
+/// address. Another resolver is not asked directly, because the system may ask it over TLS.
 pub fn resolver(named: Option<SocketAddr>) -> Result<SocketAddr, Error> {
     if let Some(named) = named {
         return Ok(named);
@@ -366,7 +368,7 @@ fn loopback_stub(text: &str) -> Option<IpAddr> {
     first.parse().ok().filter(IpAddr::is_loopback)
 }
 
-/// How long the last answers about names are awaited at the end: what they say is remembered.
+/// How long to wait at the end for the last answers about names, whose result is remembered.
 const LAST_ANSWERS: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
@@ -384,7 +386,8 @@ mod tests {
         assert_eq!(resolver(Some(named)).unwrap(), named);
     }
 
-    /// hickory opens a socket first, and asks in a task of its own. A resolver with a limit answers what comes first.
+    /// hickory first opens a socket and then asks in its own task. A resolver with a rate limit answers the first
+    /// questions.
     #[tokio::test]
     async fn the_question_for_the_address_leaves_before_the_names() {
         use firstflight::Certified;
@@ -429,7 +432,7 @@ mod tests {
             while questions.len() < 7 {
                 let mut question = [0; 512];
                 let (len, _) = asked.recv_from(&mut question).await.unwrap();
-                // Keep-alives come here, too: they are no questions.
+                // Keep-alives also arrive here. They are not questions.
                 if len > 12 {
                     questions.push(question[13..].starts_with(b"www"));
                 }

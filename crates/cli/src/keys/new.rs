@@ -33,7 +33,7 @@ fn id(text: &str) -> Result<String, String> {
     }
 }
 
-/// Makes it.
+/// Makes the key or the secret.
 pub fn run(args: &Args) -> Result<(), Error> {
     let (text, told) = if args.secret {
         let today = || Time::now().rfc3339().chars().take(10).collect();

@@ -1,4 +1,4 @@
-//! `firstflight keys show`, `schedule` and `export`: what a file means.
+//! `firstflight keys show`, `schedule` and `export`: reports about a key file.
 
 use super::{Source, Stored};
 use crate::error::Error;
@@ -25,7 +25,7 @@ pub struct ShowArgs {
     reveal: bool,
 }
 
-/// Shows them.
+/// Runs `keys show`.
 pub fn show(args: &ShowArgs) -> Result<(), Error> {
     match args.source.read()? {
         Stored::Keys(keys) => show_keys(&keys, args.reveal),
@@ -96,7 +96,7 @@ struct Row {
     grants_until: String,
     accepted_until: String,
     fingerprint: String,
-    /// The key of the secret that is accepted too.
+    /// The key of the other secret, which is also accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     other: Option<String>,
 }
@@ -121,7 +121,7 @@ impl Row {
     }
 }
 
-/// Shows them.
+/// Runs `keys schedule`.
 pub fn schedule(args: &ScheduleArgs) -> Result<(), Error> {
     let schedule = args.source.schedule()?;
     let first = schedule.index_at(args.source.at().0);
@@ -164,7 +164,7 @@ enum Format {
     Linux,
 }
 
-/// Prints them.
+/// Runs `keys export`.
 pub fn export(args: &ExportArgs) -> Result<(), Error> {
     let keys = args.source.cookie_keys()?;
     match args.format {

@@ -1,4 +1,4 @@
-//! From request to response.
+//! Makes the response to a request.
 
 use super::body::{Content, LoggedBody};
 use super::log::Entry;
@@ -15,13 +15,13 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Why there is no answer: the client broke off.
+/// Why there is no answer: the client ended the connection.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The answer of `site` to `request`. When it fails, the line of the log says that there was no answer.
+/// The answer of `site` to `request`. If it fails, the log line says that there was no answer.
 ///
 /// # Errors
-/// When the client breaks off its body or its handshake.
+/// When the client ends the connection before its body or its handshake is complete.
 pub async fn answer(
     site: Site,
     request: Request<Incoming>,
@@ -59,7 +59,7 @@ async fn file(root: &Arc<Path>, path: &str, method: &Method, entry: Entry) -> Re
     };
     let mut response = respond(status, kind, content, entry);
     if *method == Method::HEAD {
-        // The length stays: that of the body a GET would bring (RFC 9110 §9.3.2).
+        // Keep the length of the body that a GET would return (RFC 9110 §9.3.2).
         response.body_mut().empty();
     }
     response
@@ -76,14 +76,14 @@ fn wrong_method(path: &str, entry: Entry) -> Response<LoggedBody> {
     response
 }
 
-/// 408, after which the server should close the connection (RFC 9110 §15.5.9).
+/// Status 408, after which the server should close the connection (RFC 9110 §15.5.9).
 fn too_slow(entry: Entry) -> Response<LoggedBody> {
     let mut response = brief(StatusCode::REQUEST_TIMEOUT, entry);
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
-/// Counts and hashes a body.
+/// Reads a body; returns its length and its hash.
 async fn swallow(mut body: RequestBody<Incoming>) -> Result<String, BodyError<hyper::Error>> {
     let mut sum = Sum::new();
     while let Some(frame) = body.frame().await {
@@ -94,7 +94,7 @@ async fn swallow(mut body: RequestBody<Incoming>) -> Result<String, BodyError<hy
     Ok(format!("{{\"bytes\":{},\"sha256\":\"{}\"}}\n", sum.bytes(), sum.hex()))
 }
 
-/// The status is all there is to say.
+/// A response that contains only the status.
 fn brief(status: StatusCode, entry: Entry) -> Response<LoggedBody> {
     respond(status, "text/plain; charset=utf-8", reason(status), entry)
 }

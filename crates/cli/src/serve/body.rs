@@ -1,4 +1,4 @@
-//! Response bodies, whose end is the end of their request in the log.
+//! Response bodies. The end of a body is the end of its request in the log.
 
 use super::log::Entry;
 use super::request_body::RequestBody;
@@ -8,9 +8,9 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// What is sent.
+/// The content of a response body.
 pub enum Content {
-    /// Nothing more.
+    /// Nothing.
     Empty,
     /// A short text.
     Text(String),
@@ -20,7 +20,7 @@ pub enum Content {
     Echo(RequestBody<Incoming>),
 }
 
-/// A response body. Dropped, it writes its request's line.
+/// A response body. Dropping it writes the request's log line.
 pub struct LoggedBody {
     content: Content,
     entry: Entry,
@@ -32,7 +32,7 @@ impl LoggedBody {
         Self { content, entry }
     }
 
-    /// Sends nothing after all.
+    /// Removes the content.
     pub fn empty(&mut self) {
         self.content = Content::Empty;
     }

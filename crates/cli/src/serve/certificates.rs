@@ -1,4 +1,4 @@
-//! How `serve` treats certificates: whom it trusts, and what clients may call it.
+//! How `serve` treats certificates: which verifiers it trusts, and which identities it has.
 
 use crate::error::Error;
 use firstflight::credential::asap::{AsapPolicy, GuardDomain, Identity};
@@ -8,10 +8,10 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A request of so long ago is taken by nobody: its window and what clocks may differ.
+/// No server accepts a request older than this: the sum of the window and the possible difference of clocks.
 const FORGOTTEN_MS: u64 = 120_000;
 
-/// How certificates are treated.
+/// Options for certificates.
 #[derive(clap::Args)]
 pub struct Certificates {
     /// Take first flights with certificates (ASAP) of the verifiers in this file; read again while running
@@ -47,7 +47,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Follows the trust file while the listeners live.
+    /// Follows the trust file as long as the listeners exist.
     pub fn follow(&mut self, listeners: Vec<TrustHandle>) {
         if let Some(file) = self.file.take() {
             tokio::spawn(trust::follow(listeners, file));
@@ -56,8 +56,8 @@ impl Prepared {
 }
 
 impl Certificates {
-    /// The policy for listeners at `addresses` and `port`; the places of pending first flights are those of Fast
-    /// Open.
+    /// The policy for listeners at `addresses` and `port`. Fast Open and certificates share the places of pending
+    /// first flights.
     pub async fn prepare(
         &self,
         addresses: &[IpAddr],

@@ -1,4 +1,4 @@
-//! What the engine counted, for the last line of the log.
+//! The engine's counters, for the last line of the log.
 
 use firstflight::credential::Outcome;
 use firstflight::{Counters, Outcomes, StoreCounters};
@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The engine's counts by name.
+/// The engine's counters by name.
 #[derive(Serialize)]
 pub struct Report {
     packets_in: u64,
@@ -17,7 +17,7 @@ pub struct Report {
     passive_opens: u64,
     established: u64,
     cookies_granted: u64,
-    /// Connections by `accepted`, or by why they were ordinary handshakes; those that there were.
+    /// Connections by outcome: `accepted`, or the reason of an ordinary handshake. Only outcomes that occurred.
     outcomes: BTreeMap<&'static str, u64>,
     first_flights_accepted: u64,
     first_flights_refused: u64,
@@ -31,7 +31,7 @@ pub struct Report {
     connections_cut_off: usize,
     segments_dropped: u64,
     packets_dropped: u64,
-    /// Of those, by why; the reasons that there were.
+    /// The dropped packets by reason. Only reasons that occurred.
     dropped: BTreeMap<&'static str, u64>,
 }
 
@@ -122,7 +122,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// What became of the questions to the farm's store.
+/// The results of the questions to the farm's store.
 #[derive(Serialize)]
 pub struct Store {
     asked: u64,
@@ -135,7 +135,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Those of a server's endpoint.
+    /// The counters of a server's endpoint.
     pub fn new(counters: &StoreCounters) -> Self {
         Self {
             asked: counters.asked,

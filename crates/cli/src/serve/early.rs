@@ -1,4 +1,4 @@
-//! Requests that came before their client's address was proved: "early data" (RFC 8470).
+//! Requests that arrived before the client's address was proved: "early data" (RFC 8470).
 
 use crate::observed::Watch;
 use firstflight::Stream;

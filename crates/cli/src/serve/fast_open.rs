@@ -1,4 +1,4 @@
-//! How `serve` treats first flights, and where its keys come from.
+//! How `serve` treats first flights, and the source of its keys.
 
 use crate::error::Error;
 use crate::keys::Period;
@@ -11,11 +11,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// The variable with the keys, if no option names any.
+/// The environment variable that contains the keys if no option names any.
 const KEY_VARIABLE: &str = "FIRSTFLIGHT_KEY";
 
-/// First flights that may wait for their client's ACK: an office of some sixty hosts behind one address may have five
-/// each at once.
+/// First flights that may wait for their client's ACK. About sixty hosts of an office behind one address may have
+/// five each at once.
 pub const PENDING: u32 = 1024;
 
 /// How first flights are treated.
@@ -85,13 +85,13 @@ enum SchemeName {
 
 /// What listeners need.
 pub struct Prepared {
-    /// How they treat first flights; `None`: ordinary handshakes only.
+    /// The policy for first flights; `None` means ordinary handshakes only.
     pub policy: Option<FastOpenPolicy>,
     file: Option<KeyFile>,
 }
 
 impl Prepared {
-    /// Keeps the listeners' keys as their file has them.
+    /// Updates the listeners' keys when their file changes.
     pub fn follow(self, listeners: Vec<KeyHandle>) {
         if let Some(file) = self.file {
             tokio::spawn(keys::follow_file(listeners, file));
@@ -100,7 +100,7 @@ impl Prepared {
 }
 
 impl FastOpen {
-    /// What a listener needs to know beside the policy.
+    /// Sets what a listener needs in addition to the policy.
     pub fn configure(&self, config: &mut ListenConfig) {
         config.response = self.response;
         config.hold_last_ack = self.hold_last_ack;
@@ -140,7 +140,7 @@ impl FastOpen {
         opened.map(Some).map_err(|error| Error::KeyFile(path.clone(), error))
     }
 
-    /// The ring without a file.
+    /// The key ring if no file is given.
     fn ring(&self) -> Result<KeyRing, Error> {
         let mut keys = self.keys()?;
         if let Some(text) = &self.backup_key {
@@ -156,7 +156,7 @@ impl FastOpen {
         let Some(text) = std::env::var_os(KEY_VARIABLE) else {
             return firstflight::random_key().map(CookieKeys::new).map_err(Error::Random);
         };
-        // What is not UTF-8 is no key either way.
+        // Text that is not UTF-8 is not a valid key.
         let text = Zeroizing::new(text.into_string().unwrap_or_default());
         text.parse().map_err(|error| Error::Key(KEY_VARIABLE, error))
     }

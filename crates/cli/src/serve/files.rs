@@ -1,4 +1,4 @@
-//! Which file a request is for, and that it is one to give away.
+//! Finds the file for a request and checks that it may be served.
 
 use crate::error::Error;
 use crate::file_body::{FileBody, elsewhere};
@@ -8,23 +8,23 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The directory to serve, without links in its path.
+/// The directory to serve, with links in its path resolved.
 pub async fn root(path: &Path) -> Result<PathBuf, Error> {
     let fail = |error| Error::Root(path.to_owned(), error);
     let root = tokio::fs::canonicalize(path).await.map_err(fail)?;
     if !tokio::fs::metadata(&root).await.map_err(fail)?.is_dir() {
         return Err(Error::RootNotDirectory(path.to_owned()));
     }
-    // Its names need not be listed, but one who may not read it should know now.
+    // The server does not list the directory, but a missing permission should be reported now.
     drop(tokio::fs::read_dir(&root).await.map_err(fail)?);
     Ok(root)
 }
 
-/// Opens the file for the path of a URL, and says what it is.
+/// Opens the file for the path of a URL, and returns its content type.
 ///
 /// # Errors
-/// The status to answer with: 403 outside the root and where reading is not permitted, 404 for what is
-/// not there, 500 when the disk fails.
+/// The status of the response: 403 outside the root or without permission to read, 404 if the file does not exist,
+/// 500 if the disk fails.
 pub async fn open(root: &Arc<Path>, url_path: &str) -> Result<(FileBody, &'static str), StatusCode> {
     let wanted = root.join(relative(url_path)?);
     let root = Arc::clone(root);
@@ -41,13 +41,13 @@ fn open_here(root: &Path, wanted: &Path) -> Result<(FileBody, &'static str), Sta
     Ok((body, kind))
 }
 
-/// Follows links, and refuses to follow them out of the root.
+/// Resolves links, and refuses to follow them out of the root.
 fn resolve(root: &Path, path: &Path) -> Result<PathBuf, StatusCode> {
     let path = std::fs::canonicalize(path).map_err(|error| status(&error))?;
     if path.starts_with(root) { Ok(path) } else { Err(StatusCode::FORBIDDEN) }
 }
 
-/// The path below the root. A `..` is refused before the disk is asked, so that nobody learns what
+/// The path relative to the root. A `..` is refused before the disk is accessed, so that clients do not learn what
 /// exists outside.
 fn relative(url_path: &str) -> Result<PathBuf, StatusCode> {
     let decoded = percent_decode_str(url_path).decode_utf8().map_err(|_| StatusCode::NOT_FOUND)?;
@@ -70,7 +70,7 @@ fn status(error: &io::Error) -> StatusCode {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidFilename => {
             StatusCode::NOT_FOUND
         }
-        // InvalidInput: a pipe, a socket or a device.
+        // InvalidInput: the path is a pipe, a socket or a device.
         io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput => StatusCode::FORBIDDEN,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }

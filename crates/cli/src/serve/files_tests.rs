@@ -3,7 +3,7 @@ use hyper::body::Body;
 use std::fs;
 use std::os::unix::fs::symlink;
 
-/// A directory of its own that vanishes with it: `site/` is served, `secret` lies beside it.
+/// A directory that is deleted when this is dropped. `site/` is served, and `secret` is next to it.
 struct Scratch(PathBuf);
 
 impl Scratch {

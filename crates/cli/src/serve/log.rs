@@ -1,4 +1,4 @@
-//! One line a request, on stdout, for people or as JSON.
+//! Writes one line for each request to stdout, as text or as JSON.
 
 use super::{counters, names};
 use crate::observed::Watch;
@@ -10,7 +10,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-/// How to write.
+/// The format of the log.
 #[derive(Clone, Copy)]
 pub struct Log {
     json: bool,
@@ -28,30 +28,30 @@ enum Event<'a> {
     Store(counters::Store),
 }
 
-/// What is said of a request.
+/// The log line of a request.
 #[derive(Serialize)]
 struct Line<'a> {
     peer: SocketAddr,
     method: &'a str,
     path: &'a str,
-    /// `null`: the request ended without an answer.
+    /// `null` if the request ended without an answer.
     status: Option<u16>,
     /// Bytes of the body that were sent.
     bytes: u64,
     outcome: &'static str,
     reason: Option<&'static str>,
-    /// Bytes of the connection's stream that came before its handshake was complete.
+    /// Bytes of the connection's stream that arrived before its handshake was complete.
     early_bytes: u32,
     duration_ms: f64,
 }
 
 impl Log {
-    /// Writes JSON or lines for people.
+    /// Writes JSON if `json` is set, text otherwise.
     pub fn new(json: bool) -> Self {
         Self { json }
     }
 
-    /// The server is ready.
+    /// Logs that the server is ready.
     pub fn listening(self, at: SocketAddr) {
         let message = format!("listening on http://{at}");
         if self.json {
@@ -61,7 +61,7 @@ impl Log {
         }
     }
 
-    /// So is the name server in it.
+    /// Logs that the name server in this server is ready.
     pub fn naming(self, says: Vec<String>) {
         for message in says {
             if self.json {
@@ -72,7 +72,7 @@ impl Log {
         }
     }
 
-    /// A zone of the name server in it was read again.
+    /// Logs that a zone of the name server was read again.
     pub fn zone(self, message: String) {
         if self.json {
             output::json(&Event::Zone { message });
@@ -81,7 +81,7 @@ impl Log {
         }
     }
 
-    /// A request has come.
+    /// Starts the entry of a request.
     pub fn begin<B>(self, peer: SocketAddr, watch: Watch<Stream>, request: &Request<B>) -> Entry {
         Entry {
             log: self,
@@ -95,7 +95,7 @@ impl Log {
         }
     }
 
-    /// What became of the questions to the farm's store.
+    /// Logs the results of the questions to the farm's store.
     pub fn store(self, counters: &StoreCounters) {
         let report = counters::Store::new(counters);
         if self.json {
@@ -105,7 +105,7 @@ impl Log {
         }
     }
 
-    /// What the name server did.
+    /// Logs the counters of the name server.
     pub fn names(self, report: names::Report) {
         if self.json {
             output::json(&Event::Names(report));
@@ -125,7 +125,7 @@ impl Log {
     }
 }
 
-/// A request under way. Dropped, it writes its line.
+/// A request under way. Dropping it writes its line.
 pub struct Entry {
     log: Log,
     peer: SocketAddr,
@@ -138,12 +138,12 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The status is known.
+    /// Sets the status.
     pub fn answered(&mut self, status: StatusCode) {
         self.status = Some(status);
     }
 
-    /// A part of the body goes out.
+    /// Counts a part of the body that is sent.
     pub fn sent(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
     }

@@ -1,4 +1,4 @@
-//! `--metrics`: counts in Prometheus' text format, over the operating system's own TCP.
+//! `--metrics`: counters in Prometheus' text format, over the operating system's own TCP.
 
 use crate::error::Error;
 use bytes::Bytes;
@@ -16,21 +16,22 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// Scrapes at the same time; more wait.
+/// Maximum number of scrapes at the same time. Further ones wait.
 const SCRAPES: usize = 16;
-/// A scraper that sends no whole request head for so long is let go.
+/// A connection is closed if its scraper sends no complete request head within this time.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// Pause after a failure to take a connection: it may be for want of file descriptors.
+/// Pause after a failed accept, which may be caused by a lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Who answers scrapes.
+/// Answers scrapes.
 pub struct Exporter {
     listener: TcpListener,
     handle: PrometheusHandle,
 }
 
 impl Exporter {
-    /// Listens at `at`, and becomes the recorder of this process; `describe` tells it what the names mean.
+    /// Listens at `at`, and installs the recorder of this process. `describe` gives the recorder the descriptions of
+    /// the series.
     pub async fn bind(at: SocketAddr, describe: fn()) -> Result<Self, Error> {
         let fail = |error| Error::Metrics(at, error);
         let listener = TcpListener::bind(at).await.map_err(fail)?;
@@ -40,7 +41,7 @@ impl Exporter {
         Ok(Self { listener, handle })
     }
 
-    /// Answers until it is dropped; `publish` tells the recorder how the counts are now.
+    /// Answers until it is dropped. `publish` updates the recorder with the present counters.
     pub async fn run(self, publish: impl FnMut() + Send + 'static) {
         let source = Arc::new(Source { publish: Mutex::new(Box::new(publish)), handle: self.handle });
         let mut scrapes = JoinSet::new();
@@ -65,7 +66,7 @@ struct Source {
 }
 
 impl Source {
-    /// The counts as they are now.
+    /// The present counters.
     fn render(&self) -> String {
         self.publish.lock().unwrap_or_else(PoisonError::into_inner)();
         self.handle.render()
@@ -81,7 +82,7 @@ async fn answer(stream: TcpStream, source: Arc<Source>) {
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .half_close(true)
-        // One scrape a connection: one that stays open would keep its place from others.
+        // One scrape per connection: a connection that stays open would keep its place.
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
     if let Err(error) = connection.await {

@@ -1,5 +1,5 @@
-//! `--dns-listen`: the name server of the carriage zone in the web server itself, which takes the first flights in what
-//! resolvers ask (the thesis' SDNS, §5.3).
+//! `--dns-listen`: the name server of the carriage zone, inside the web server. It takes the first flights out of
+//! resolvers' queries (the thesis' SDNS, §5.3).
 
 use super::log::Log;
 use super::relay::Server;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// The name server in this one.
+/// Options of the name server in this server.
 #[derive(clap::Args)]
 #[command(
     next_help_heading = "First flights by DNS",
@@ -53,30 +53,30 @@ pub struct Names {
     dns_state: Option<PathBuf>,
 }
 
-/// What is read again while it runs.
+/// The files that are read again while the server runs.
 struct Files {
     keys: KeyFiles,
     zones: ZoneFiles,
     hangup: Hangup,
 }
 
-/// A name server whose ports are held.
+/// A name server whose ports are bound.
 pub struct Prepared {
     sockets: Sockets,
     front: Front,
     files: Files,
     server: Server,
-    /// What is said about it.
+    /// The log lines about it.
     says: Vec<String>,
 }
 
 impl Names {
-    /// Whether there is one.
+    /// Whether the options ask for a name server.
     pub fn wanted(&self) -> bool {
         !self.dns_listen.is_empty()
     }
 
-    /// Binds and reads what the options name.
+    /// Binds the ports and reads the files that the options name.
     pub async fn prepare(&self, server: Server) -> Result<Option<Prepared>, Error> {
         let (true, Some(zone), Some(key)) = (self.wanted(), &self.carriage.carriage_zone, &self.carriage_key)
         else {
@@ -96,7 +96,7 @@ impl Names {
         Ok(Some(Prepared { sockets, front, files, server, says }))
     }
 
-    /// The front, its zone files, its key file, and the key to be published.
+    /// The front, its zone files, its key files, and the key to be published.
     fn front(
         &self,
         zone: &Name,
@@ -130,7 +130,7 @@ impl Names {
 }
 
 impl Prepared {
-    /// A service whose first flights go to `endpoint`.
+    /// A service that gives first flights to `endpoint`.
     pub fn over(self, endpoint: Endpoint) -> Result<Serving, Error> {
         let Self { sockets, front, files, server, says } = self;
         let service = sockets.serve_here(front, STREAM_LIMITS, move |relayed| {
@@ -142,24 +142,25 @@ impl Prepared {
     }
 }
 
-/// A name server that answers as soon as it runs.
+/// A name server that starts to answer when it runs.
 pub struct Serving {
     pub handle: FrontHandle,
-    /// For the log.
+    /// The lines for the log.
     pub says: Vec<String>,
     service: Service,
     files: Files,
 }
 
 impl Serving {
-    /// Answers until `stopping` closes; then for queries under way. What is read again is written to `log`.
+    /// Answers until `stopping` closes, and then until queries under way are answered. Zones that are read again are
+    /// reported to `log`.
     pub fn run(self, mut stopping: watch::Receiver<()>, log: Log) -> JoinHandle<()> {
         tokio::spawn(async move {
             let Files { keys, zones, hangup } = self.files;
             let zones = zones.follow(self.handle.clone(), hangup, move |line| log.zone(line));
             let following = [tokio::spawn(keys.follow(self.handle)), tokio::spawn(zones)];
             let stopped = async move {
-                // Nothing is ever sent: it closes.
+                // Nothing is sent through this channel; it closes.
                 let _ = stopping.changed().await;
             };
             self.service.run(stopped).await;
@@ -168,7 +169,7 @@ impl Serving {
     }
 }
 
-/// What it did, for the last lines of the log.
+/// The counters for the last lines of the log.
 #[derive(serde::Serialize)]
 pub struct Report {
     queries: u64,
@@ -179,7 +180,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// What the front with this handle did.
+    /// The counters of the front with this handle.
     pub fn new(handle: &FrontHandle) -> Self {
         let (counts, table) = handle.counters();
         Self {

@@ -3,10 +3,11 @@
 use firstflight::Config;
 use std::time::Duration;
 
-/// Bytes of a response that the engine buffers before its client has acknowledged any: four initial windows. The buffer
-/// grows as the client acknowledges.
+/// Bytes of a response that the engine buffers before the client has acknowledged any of it: four initial windows.
+/// The buffer grows as the client acknowledges.
 const FIRST_SEND_BUFFER: u32 = 64 * 1024;
-/// Bytes that HTTP buffers for one connection: of a request's head, and of a response for which the engine has no room.
+/// Bytes that HTTP buffers for one connection: of a request's head, and of a response for which the engine has no
+/// space.
 pub(super) const HTTP_BUFFER: usize = 64 * 1024;
 
 /// The limits that the user can set.

@@ -1,5 +1,5 @@
-//! First flights that fronts hand over: name servers that found them in what resolvers asked (`firstflight dns`), or
-//! the one in this server (`--dns-listen`).
+//! First flights from fronts: name servers that found them in resolvers' queries (`firstflight dns`), or the name
+//! server in this server (`--dns-listen`).
 
 use crate::error::Error;
 use firstflight::credential::PendingLimit;
@@ -15,12 +15,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::UdpSocket;
 
-/// How often the key file is looked at.
+/// How often the key file is checked.
 const EVERY: Duration = Duration::from_secs(1);
-/// How many of them may wait for their client's ACK, and how many of one client.
+/// How many relayed first flights may wait for their client's ACK, in total and for one client.
 const PENDING: (u32, u32) = (64, 4);
 
-/// What is taken from fronts.
+/// Options for what is accepted from fronts.
 #[derive(clap::Args)]
 pub struct Relay {
     /// Take first flights that name servers found in lookups (firstflight dns), at this address and port, which
@@ -35,17 +35,17 @@ pub struct Relay {
     relay_seen_as: Option<SocketAddr>,
 }
 
-/// What fronts hand first flights to.
+/// The server that gets first flights from fronts.
 #[derive(Debug, Clone, Copy)]
 pub struct Server {
-    /// Where clients would have sent their SYN.
+    /// The address to which the client would have sent its SYN.
     address: IpAddr,
-    /// Where they see it come from.
+    /// The address at which clients see the server.
     pub seen_as: SocketAddr,
 }
 
 impl Server {
-    /// A first flight that was opened goes to the listener.
+    /// Gives an opened first flight to the listener.
     pub fn take(&self, endpoint: &Endpoint, relayed: Relayed<'_>) {
         let segment = relayed.ci.segment();
         endpoint.handle_relayed(RelayedFlight {
@@ -67,12 +67,12 @@ pub struct Prepared {
     counts: Counts,
 }
 
-/// What came from fronts so far.
+/// Counts what fronts have sent.
 #[derive(Clone, Default)]
 pub struct Counts(Arc<Mutex<RelayCounters>>);
 
 impl Counts {
-    /// Gives them to the recorder of metrics.
+    /// Publishes the counters to the recorder of metrics.
     pub fn publish(&self, publisher: &mut RelayPublisher) {
         publisher.publish(&self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -83,12 +83,12 @@ impl Counts {
 }
 
 impl Relay {
-    /// Whether fronts elsewhere hand over first flights.
+    /// Whether first flights are accepted from external fronts.
     pub fn wanted(&self) -> bool {
         self.relay_listen.is_some()
     }
 
-    /// The server that fronts hand first flights to, here or elsewhere; lets `asap` take what comes.
+    /// The server that gets first flights from fronts, internal or external. Lets `asap` accept them.
     pub fn server(&self, udp: SocketAddr, asap: &mut AsapPolicy) -> Result<Server, Error> {
         let seen_as = self.relay_seen_as.unwrap_or(udp);
         if seen_as.ip().is_unspecified() {
@@ -101,7 +101,7 @@ impl Relay {
         Ok(Server { address, seen_as })
     }
 
-    /// Binds and reads what the options name.
+    /// Binds the socket and reads the key file that the options name.
     pub async fn prepare(&self, server: Server) -> Result<Option<Prepared>, Error> {
         let (Some(at), Some(path)) = (self.relay_listen, &self.relay_key) else { return Ok(None) };
         let mut receiver = RelayReceiver::new();
@@ -133,12 +133,12 @@ impl KeyFile {
 }
 
 impl Prepared {
-    /// What comes from fronts, while it runs.
+    /// The counters of what fronts send while this runs.
     pub fn counts(&self) -> Counts {
         self.counts.clone()
     }
 
-    /// Hands over to `endpoint` what fronts send.
+    /// Gives `endpoint` the first flights that fronts send.
     pub async fn run(mut self, endpoint: Endpoint) {
         let mut bytes = [0; MAX_RELAY + 1];
         let mut every = tokio::time::interval(EVERY);
@@ -147,7 +147,7 @@ impl Prepared {
             tokio::select! {
                 received = self.socket.recv_from(&mut bytes) => match received {
                     Ok((len, from)) => self.take(bytes.get(..len).unwrap_or_default(), from, &endpoint),
-                    // What the kernel heard of somebody else: nothing is ever sent from here.
+                    // The error is about another host's packet, because this socket never sends.
                     Err(error) => self.pause(&error).await,
                 },
                 _ = every.tick() => {
@@ -179,7 +179,7 @@ impl Prepared {
     }
 }
 
-/// Says how the clock of the front at `from` differs from this server's.
+/// Logs how the clock of the front at `from` differs from this server's clock.
 fn tell(from: SocketAddr, report: &ClockReport) {
     let ClockReport { key_id, front, clock } = report;
     let front = format_args!("front {front} (relay key {key_id}) at {from}");

@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// Serials whose cookies are remembered as used or not: 256 KiB, and the latest million are good.
+/// Number of serials whose cookies are remembered as used or unused. They take 256 KiB, and the latest million are
+/// valid.
 const REMEMBERED: usize = 1 << 20;
 
 /// Longest file of shared keys, bytes. The keys take 96 bytes and a line break.
@@ -69,26 +70,26 @@ enum Level {
     AtMostOnce,
 }
 
-/// Why it cannot be as asked. Each says what to do.
+/// Why the requested setting is not possible. Each message says what to do.
 #[derive(Debug)]
 pub enum ReplayError {
-    /// `at-most-once` with cookies that are good for days.
+    /// `at-most-once` with cookies that are valid for days.
     NeedsOneTime,
-    /// A store, and nothing to ask it.
+    /// There is a store, but no option that asks it.
     IdleStore,
-    /// Two members could give out the same serial.
+    /// Without an issuer number, two members could issue the same serial.
     NeedsIssuer,
-    /// The policy does not hold for another reason.
+    /// The policy is not valid for another reason.
     Policy(PolicyError),
-    /// The state of one-time cookies.
+    /// The state file of one-time cookies cannot be used.
     State(PathBuf, SerialFileError),
     /// The shared keys cannot be read, or other users can read them.
     KeysUnreadable(PathBuf, ReadError),
-    /// They are no keys.
+    /// The file does not contain valid keys.
     KeysMalformed(PathBuf),
     /// The system's random source failed.
     Random(io::Error),
-    /// There can be no store at that address.
+    /// The address cannot be one of a store.
     Store(ConnectError),
 }
 
@@ -160,7 +161,7 @@ impl Replays {
         Ok(Some(Arc::new(store)))
     }
 
-    /// What clap cannot say clearly enough.
+    /// Checks what clap cannot report clearly enough.
     fn check(&self) -> Result<(), ReplayError> {
         if self.replays == Level::AtMostOnce && !self.one_time {
             return Err(ReplayError::NeedsOneTime);
@@ -191,7 +192,7 @@ impl Replays {
         let mut key = Zeroizing::new([0; 16]);
         getrandom::fill(&mut *key).map_err(|error| ReplayError::Random(error.into()))?;
         let bytes = usize::from(self.replay_memory) << 20;
-        // The engine's clock begins with it, later than this.
+        // The engine's clock starts at this value, later than this moment.
         let start = Endpoint::BEGINNING_MS;
         Ok(Arc::new(ReplayTable::new(GuardKey::from_bytes(*key), Window::NETWORK, bytes, start)))
     }

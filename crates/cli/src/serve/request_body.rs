@@ -51,7 +51,7 @@ struct Pace {
 }
 
 impl<B> RequestBody<B> {
-    /// `body`, with this patience; `None` is no limit.
+    /// `body` with this patience; `None` means no limit.
     pub fn new(body: B, patience: Option<Duration>) -> Self {
         let pace =
             patience.map(|patience| Pace { patience, left: patience, came: 0, since: None, sleep: None });
@@ -60,7 +60,7 @@ impl<B> RequestBody<B> {
 }
 
 impl Pace {
-    /// Part of the body arrived.
+    /// Counts a part of the body that arrived.
     fn progress(&mut self, bytes: usize) {
         if let Some(since) = self.since.take() {
             self.left = self.left.saturating_sub(since.elapsed());
@@ -71,7 +71,7 @@ impl Pace {
         }
     }
 
-    /// Nothing has arrived. Ready when the patience is used up.
+    /// Called when nothing has arrived. Ready when the patience is used up.
     fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let begins = self.since.is_none();
         let until = *self.since.get_or_insert_with(Instant::now) + self.left;

@@ -1,4 +1,4 @@
-//! Requests in a SYN, before their client's ACK has come.
+//! Requests in a SYN, before the client's ACK has arrived.
 
 use super::early::EarlyUnsafe;
 use super::request_body::{BodyError, RequestBody};
@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 
-/// Whether `future` is not ready when asked once.
+/// Whether `future` is not ready at the first poll.
 async fn waits<F: Future + Unpin>(mut future: F) -> bool {
     poll_fn(|cx| Poll::Ready(Pin::new(&mut future).poll(cx).is_pending())).await
 }
@@ -37,7 +37,7 @@ async fn an_unsafe_method_waits_for_the_clients_ack() {
     let mut waiting = pin!(EarlyUnsafe::Wait.admits(&Method::POST, &watch));
     assert!(waits(&mut waiting).await);
     site.confirm();
-    // Brings the ACK along.
+    // This data carries the ACK.
     client.write_all(b"x").await.unwrap();
     assert!(waiting.await.unwrap());
     assert!(EarlyUnsafe::Reject.admits(&Method::POST, &watch).await.unwrap());
@@ -48,7 +48,7 @@ async fn a_request_that_waits_ends_with_its_connection() {
     let site = TestSite::new().await;
     let (client, _stream, watch) = site.early(b"x").await;
     site.confirm();
-    // The handshake's ACK was lost, and a RST comes.
+    // The handshake's ACK was lost, and a RST arrives.
     client.abort();
     EarlyUnsafe::Wait.admits(&Method::POST, &watch).await.unwrap_err();
 }
@@ -74,7 +74,8 @@ async fn too_early_is_said_to_unsafe_methods_only() {
     assert_eq!(status(EarlyUnsafe::Allow, POST).await, "HTTP/1.1 200");
 }
 
-/// The server's answer to a client that closes its sending direction after `request` and reads on (half close).
+/// The server's answer to a client that closes its sending direction after `request` and continues to read (half
+/// close).
 async fn answer_after_half_close(site: &TestSite, request: &[u8], config: &ConnectConfig) -> Vec<u8> {
     let first = FirstFlight::safely_replayable(request);
     let (stream, ()) =
@@ -91,7 +92,7 @@ async fn a_client_that_half_closes_after_its_request_gets_the_whole_response() {
     let site = TestSite::new().await;
     site.confirm();
     let fast = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
-    // Larger than all buffers on the way.
+    // Larger than all buffers on the path.
     let large = vec![b'x'; 1_000_000];
     let posted = format!("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", large.len());
     let posted = [posted.into_bytes(), large].concat();
@@ -99,7 +100,7 @@ async fn a_client_that_half_closes_after_its_request_gets_the_whole_response() {
         let old = answer_after_half_close(&site, b"GET /nothing-here HTTP/1.0\r\n\r\n", &config).await;
         let old = String::from_utf8_lossy(&old).into_owned();
         assert!(old.starts_with("HTTP/1.0 404") && old.ends_with("\r\n\r\n404 Not Found\n"), "{old:?}");
-        // No length says where the request ends, and none is needed: a GET has no body.
+        // The request has no length. None is needed, because a GET has no body.
         let new =
             answer_after_half_close(&site, b"GET /nothing-here HTTP/1.1\r\nHost: x\r\n\r\n", &config).await;
         assert!(new.starts_with(b"HTTP/1.1 404") && new.ends_with(b"\r\n\r\n404 Not Found\n"));
@@ -131,7 +132,7 @@ async fn answer_to_a_slow_body(request: &[u8]) -> String {
         tokio::join!(site.client.connect(site.at, first, &plain), site.serve(1, EarlyUnsafe::Wait));
     let (mut reader, mut writer) = tokio::io::split(stream.unwrap());
     let dripping = tokio::spawn(async move {
-        // Ends when the server closes. The patience is used up long before a full segment is sent.
+        // The loop ends when the server closes. The patience is used up long before a full segment is sent.
         while writer.write_all(b"x").await.is_ok() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -149,7 +150,7 @@ async fn a_client_that_sends_its_body_slowly_is_let_go() {
         answer_to_a_slow_body(b"PUT /sink HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n").await;
     assert!(sink.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{sink}");
     assert!(sink.contains("\r\nconnection: close\r\n"), "{sink}");
-    // The response to this request had begun, and breaks off.
+    // The response to this request had begun, so it breaks off.
     let echo =
         answer_to_a_slow_body(b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n").await;
     assert!(!echo.ends_with("0\r\n\r\n"), "{echo}");
@@ -178,7 +179,7 @@ async fn only_the_time_in_which_a_body_is_waited_for_counts() {
     for piece in ["a little", "and more"] {
         sender.send(Bytes::from(piece)).await.unwrap();
         assert!(body.frame().await.unwrap().is_ok());
-        // The server does something else.
+        // Meanwhile the server does not read.
         tokio::time::sleep(patience * 2).await;
     }
     assert!(waits(body.frame()).await);

@@ -1,4 +1,4 @@
-//! Why a verifier, or a certificate of one, is not to be had.
+//! Why a verifier cannot run, or a certificate cannot be obtained.
 
 use crate::key_fault::KeyFault;
 use firstflight_verifier::pool::PoolFileError;
@@ -12,9 +12,9 @@ use std::process::ExitCode;
 /// Why `verifier` or `certificate` stopped.
 #[derive(Debug)]
 pub enum VerifierError {
-    /// Neither options nor a subcommand.
+    /// There is neither an option nor a subcommand.
     Nothing,
-    /// A key file, or the place for a new one.
+    /// A key file, or the path for a new one.
     Key(KeyFault),
     /// A group file cannot be used.
     Group(PathBuf, GroupError),
@@ -22,7 +22,7 @@ pub enum VerifierError {
     Service(ServiceError),
     /// No certificate was obtained.
     Obtain(ObtainError),
-    /// A verifier did not say how this network is.
+    /// A verifier did not answer the question about this network.
     Reach(SocketAddr, Fault),
     /// Two addresses of different families, or one address twice.
     ReachPair,
@@ -43,7 +43,7 @@ impl VerifierError {
         Self::Key(KeyFault::not_written(path, error))
     }
 
-    /// 2 for what the person can mend, 1 for what failed on the way.
+    /// Returns 2 for errors that the user can correct, 1 for failures at run time.
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::Random(_) | Self::Reach(..) | Self::Service(ServiceError::System(_)) => ExitCode::from(1),

@@ -34,7 +34,7 @@ pub struct Args {
     number: u8,
 }
 
-/// Makes it.
+/// Makes the key.
 pub fn run(args: &Args) -> Result<(), VerifierError> {
     let mut rng = secure_rng().map_err(VerifierError::Random)?;
     if let Some(path) = &args.key {
@@ -56,7 +56,7 @@ pub fn run(args: &Args) -> Result<(), VerifierError> {
     if let Some(path) = &args.vantage_key {
         let key = TokenKey::generate(args.number, &mut rng);
         create_token_key(path, &key).map_err(|error| VerifierError::not_written(path, error))?;
-        // What was written is what will be read.
+        // Read the new file, to check it.
         read_token_keys(path).map_err(|error| VerifierError::unusable(path, error))?;
         output::line(&format_args!("{}: token key number {}", path.display(), args.number));
     }

@@ -1,4 +1,4 @@
-//! Files of one test that vanish with it.
+//! Files of one test that are deleted when the test ends.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub struct Dir(PathBuf);
 
 impl Dir {
-    /// Another one for each name of a test file.
+    /// A new directory for each name of a test file.
     pub fn new(name: &str) -> Self {
         let name = format!("firstflight-{}-{}-{name}", env!("CARGO_CRATE_NAME"), std::process::id());
         let path = std::env::temp_dir().join(name);
@@ -36,7 +36,7 @@ impl Drop for Dir {
     }
 }
 
-/// One file, with the usual permissions, that vanishes with it.
+/// One file, with the usual permissions, that is deleted when this is dropped.
 pub struct TempFile(pub PathBuf);
 
 impl TempFile {

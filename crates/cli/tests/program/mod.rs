@@ -1,4 +1,4 @@
-//! The command as a child of a test: run to its end, or a service that goes on.
+//! The command as a child process of a test: run to completion, or a service that keeps running.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests: they fail by panicking")]
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -16,15 +16,15 @@ pub fn run(args: &[&str]) -> Output {
     command(args).output().unwrap()
 }
 
-/// What it prints when all is well.
+/// Runs the command, which must succeed, and returns its output.
 pub fn prints(args: &[&str]) -> String {
     let output = run(args);
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Nothing on stdout, one line on stderr that says what to do, and this exit code. What tests take for a secret, and
-/// mistype, begins with `0badc0d`.
+/// Checks that the command prints nothing on stdout and one line on stderr that says what to do, and exits with this
+/// code. The secrets that tests use or mistype begin with `0badc0d`.
 pub fn fails(args: &[&str], code: i32, says: &str) {
     let output = run(args);
     let complaint = String::from_utf8(output.stderr).unwrap();
@@ -35,7 +35,7 @@ pub fn fails(args: &[&str], code: i32, says: &str) {
     assert!(output.stdout.is_empty(), "{:?}", String::from_utf8(output.stdout));
 }
 
-/// Waits until something has happened, for a minute or more.
+/// Waits until something has happened, for at least a minute.
 pub fn until(mut happened: impl FnMut() -> bool) {
     for _ in 0..3000 {
         if happened() {
@@ -46,7 +46,7 @@ pub fn until(mut happened: impl FnMut() -> bool) {
     panic!("it never happened");
 }
 
-/// A service that runs; killed when dropped.
+/// A service that is running. Dropping it kills the service.
 pub struct Running {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -67,14 +67,14 @@ impl Running {
         Self { child, lines }
     }
 
-    /// The next line that it prints.
+    /// The next line of its output.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
         self.lines.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
 
-    /// Passes over what it prints up to this line.
+    /// Skips its output up to this line.
     pub fn line_is(&mut self, expected: &str) {
         loop {
             let line = self.line();
@@ -85,20 +85,20 @@ impl Running {
         }
     }
 
-    /// Where it listens, by the next line.
+    /// The address in its next line, at which it listens.
     pub fn address(&mut self) -> String {
         let line = self.line();
         line.strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}")).to_owned()
     }
 
-    /// Sends it this signal, as `HUP`.
+    /// Sends this signal to it, such as `HUP`.
     pub fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
     }
 
-    /// Ends it with SIGTERM, again until it does: `serve` waits for its connections at the first. The lines that nobody
-    /// read.
+    /// Ends it with SIGTERM, repeated until it exits: at the first signal, `serve` waits for its connections. Returns
+    /// the lines that were not read.
     pub fn stop(mut self) -> Vec<String> {
         let status = loop {
             self.signal("TERM");

@@ -1,4 +1,4 @@
-//! Records from a name server in this process, on the loopback device.
+//! Records from a name server in this process, over the loopback device.
 
 use super::*;
 use firstflight_wire::asap::{UdpService, VerifierIds};
@@ -56,12 +56,12 @@ fn https(owner: &str, priority: u16, target: &str, params: Params) -> Record {
     Record::from_rdata(name(owner), 60, RData::HTTPS(HTTPS(record)))
 }
 
-/// A record of [`NAME`] with the parameter alone.
+/// A record of [`NAME`] that has only the parameter.
 fn plain(priority: u16, udp_port: u16) -> Record {
     https(NAME, priority, ".", vec![unknown(KEY, value(udp_port))])
 }
 
-/// What records say, having travelled in a message, to a client of port 80.
+/// What the records mean to a client of port 80, after they were encoded in a message and decoded.
 fn read(records: &[Record]) -> Option<Published> {
     let mut message = Message::query();
     message.add_answers(records.to_vec());
@@ -92,7 +92,7 @@ fn an_alias_counts_for_all() {
     let alias = https(NAME, 0, "elsewhere.example.", Vec::new());
     assert_eq!(read(from_ref(&alias)), None);
     assert_eq!(read(&[plain(1, 8080), alias]), None);
-    // Parameters of an alias are none.
+    // Parameters of an alias are ignored.
     assert_eq!(read(&[plain(0, 8080)]), None);
 }
 
@@ -134,28 +134,28 @@ fn a_record_about_another_server_is_none_of_this_ones() {
     assert_eq!(read(&[record(NAME, ".", 81)]), None);
 }
 
-/// How the HTTPS question is answered; the addresses always are.
+/// How the HTTPS question is answered. The address questions are always answered, except with `Nothing`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// By the record.
+    /// With the record.
     Record,
-    /// There is no such record.
+    /// With no record.
     None,
-    /// There is no such name.
+    /// With the error that the name does not exist.
     NoName,
-    /// The server fails.
+    /// With a server failure.
     Failure,
-    /// With the flag that says that there is more, and all of it over TCP.
+    /// With the truncation flag; the full answer comes over TCP.
     Truncated,
-    /// By the record after one that a forger sent, who does not know the transaction.
+    /// With the record, after a forged answer that has a wrong transaction id.
     AfterWrongTransaction,
-    /// By the record after one that answers another question.
+    /// With the record, after an answer to another question.
     AfterWrongQuestion,
-    /// By half a message, over TCP too.
+    /// With half a message, also over TCP.
     Half,
-    /// By all but a record of the name: its addresses neither.
+    /// Without any record of the name, not even its addresses.
     Nothing,
-    /// Not at all: some middleboxes swallow what asks for a type that they do not know.
+    /// No answer at all: some middleboxes drop questions for a type that they do not know.
     Silent,
 }
 
@@ -168,7 +168,7 @@ impl Way {
         }
         let record = |udp_port| https(owner, 1, ".", vec![unknown(KEY, value(udp_port))]);
         let right = response(query, &[record(8080)]);
-        // Nobody may believe this one.
+        // This answer must never be accepted.
         let mut forged = response(query, &[record(6666)]);
         match self {
             Self::Record => vec![right.to_vec().unwrap()],
@@ -210,7 +210,7 @@ impl Way {
         response(query, records).to_vec().unwrap()
     }
 
-    /// The message that answers it over TCP.
+    /// The message that answers the query over TCP.
     fn over_tcp(self, query: &Message, owner: &str) -> Vec<u8> {
         let way = if self == Self::Truncated { Self::Record } else { self };
         way.datagrams(query, owner).pop().unwrap()
@@ -224,7 +224,7 @@ fn response(query: &Message, records: &[Record]) -> Message {
     message
 }
 
-/// A name server that answers in one way until it is dropped. It has records of the service `owner` only.
+/// A name server that answers in one way until it is dropped. It has records only of the service `owner`.
 struct Answerer {
     at: SocketAddr,
     tasks: [JoinHandle<()>; 2],
@@ -238,7 +238,7 @@ impl Drop for Answerer {
 
 impl Answerer {
     async fn start(way: Way, owner: &'static str) -> Self {
-        // One port of both kinds: the system chooses, and may choose one that is taken on the other side.
+        // The UDP and TCP ports must be equal. The system chooses one, which may be in use for the other protocol.
         let (udp, tcp) = loop {
             let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
             if let Ok(udp) = UdpSocket::bind(tcp.local_addr().unwrap()).await {
@@ -278,19 +278,19 @@ impl Answerer {
     }
 }
 
-/// Looks the name up, by a server that answers in this way.
+/// Looks the name up with a server that answers in this way.
 async fn look_up(way: Way, port: u16) -> Result<(Vec<IpAddr>, Option<Published>), Error> {
     let owner = if port == 80 { NAME } else { "_8080._https.www.example.com." };
     let server = Answerer::start(way, owner).await;
     let mut names = Names::at(server.at).unwrap();
     if way != Way::Silent {
-        // However busy this machine is.
+        // Long enough for a busy machine.
         names.patience = Duration::from_secs(60);
     }
     names.look_up("www.example.com", port).await
 }
 
-/// The same, where the name has addresses; what is published.
+/// Like `look_up`, for a name that has addresses. Returns what is published.
 async fn found(way: Way, port: u16) -> Option<Published> {
     let (addresses, published) = look_up(way, port).await.unwrap();
     assert_eq!(addresses, [IpAddr::from(V6), IpAddr::from(V4)]);
@@ -300,7 +300,7 @@ async fn found(way: Way, port: u16) -> Option<Published> {
 #[tokio::test]
 async fn addresses_and_record_are_found_at_once() {
     assert_eq!(found(Way::Record, 80).await, Some(published_with(8080)));
-    // Another port stands in front of the name.
+    // Another port is a prefix of the name.
     assert_eq!(found(Way::Record, 8080).await, Some(published_with(8080)));
 }
 

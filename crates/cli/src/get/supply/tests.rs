@@ -1,4 +1,4 @@
-//! Certificates of a verifier that sees the client at addresses of the test's choice. Pauses are short here.
+//! Certificates of a verifier that sees the client at addresses that the test chooses. The pauses are short here.
 
 use super::*;
 use firstflight::credential::Reason;
@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// What the verifier does when it is asked, one after the other; the last one for ever.
+/// What the verifier does with each request in turn. The last entry applies to all further requests.
 #[derive(Clone, Copy)]
 enum Way {
     /// It refuses the connection.
@@ -18,7 +18,7 @@ enum Way {
     Sees(IpAddr),
 }
 
-/// When it was asked.
+/// The times of the requests.
 type Log = Arc<Mutex<Vec<Instant>>>;
 
 struct Fake {
@@ -97,7 +97,7 @@ impl Bench {
         Self { supply: Arc::new(supply), target, asked }
     }
 
-    /// Begins to keep a certificate.
+    /// Starts to keep a certificate.
     fn keep(&self) -> (tokio::task::JoinHandle<()>, mpsc::Receiver<()>) {
         let (sender, first) = mpsc::channel(1);
         let kept = Arc::clone(&self.supply).keep(self.target.clone(), async { None }, sender);
@@ -108,7 +108,7 @@ impl Bench {
         self.supply.certified.of(&self.target, None, true).map(|certified| certified.certificate)
     }
 
-    /// The certificate, when it is there.
+    /// Waits for the certificate.
     async fn certificate(&self) -> Arc<ClientCertificate> {
         loop {
             if let Ok(found) = self.shown() {
@@ -118,12 +118,12 @@ impl Bench {
         }
     }
 
-    /// The server says that it sees another address.
+    /// Reports that the server sees another address.
     fn mismatch(&self, certificate: &Arc<ClientCertificate>) {
         self.supply.certified.refuse(&self.target.site(), certificate);
     }
 
-    /// Least time between questions to the verifier, in whole milliseconds.
+    /// The times between requests to the verifier, in whole milliseconds.
     fn pauses(&self) -> Vec<u128> {
         self.asked.lock().unwrap().windows(2).map(|pair| (pair[1] - pair[0]).as_millis()).collect()
     }
@@ -152,7 +152,7 @@ async fn after_a_mismatch_a_certificate_for_the_same_address_ends_it() {
     let (kept, _first) = bench.keep();
     let certificate = bench.certificate().await;
     bench.mismatch(&certificate);
-    // It is dropped at once.
+    // The certificate is dropped immediately.
     assert_eq!(bench.shown().unwrap_err(), Some(Reason::AddressMismatch));
     kept.await.unwrap();
     assert_eq!(bench.shown().unwrap_err(), Some(Reason::AddressMismatch));
@@ -168,7 +168,7 @@ async fn after_a_mismatch_a_certificate_for_another_address_is_shown() {
     let second = bench.certificate().await;
     assert_eq!(second.address(), at(2));
     assert_ne!(first.body().client_key, second.body().client_key);
-    // What was shown before is no news.
+    // A refusal of an old certificate changes nothing.
     bench.mismatch(&first);
     assert_eq!(bench.shown().unwrap().address(), at(2));
     bench.mismatch(&second);
@@ -177,7 +177,7 @@ async fn after_a_mismatch_a_certificate_for_another_address_is_shown() {
     // An address that was refused before.
     kept.await.unwrap();
     assert_eq!(bench.shown().unwrap_err(), Some(Reason::AddressMismatch));
-    // The first one at once, the next ones after growing pauses.
+    // The first replacement is immediate, the next ones follow growing pauses.
     let pauses = bench.pauses();
     assert!(pauses.len() == 3 && pauses[1] >= 40 && pauses[2] >= 80, "{pauses:?}");
 }
