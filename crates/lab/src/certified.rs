@@ -1,4 +1,4 @@
-//! Certificates, requests and listeners that take them.
+//! Certificates, requests, and listeners that accept them.
 
 use crate::attack::world::spoof;
 use firstflight_credential::asap::{
@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// How long a first certificate lasts, seconds (the specification, 5.6).
+/// Duration of a first certificate, seconds (asap.md, 5.6).
 pub const LASTS: u32 = 1800;
 
 /// The verifier that servers trust.
@@ -27,18 +27,18 @@ pub fn verifier() -> PrivateKey {
     PrivateKey::from_seed(&[1; 32])
 }
 
-/// What the server is called.
+/// The server's identity.
 pub fn identity() -> Identity {
     Identity::name("www.example.com", 80)
 }
 
-/// A key of `random`.
+/// A key derived from `random`.
 pub fn key(random: &mut ChaCha20Rng) -> PrivateKey {
     PrivateKey::generate(random)
 }
 
-/// A certificate by [`verifier`] that comes to the client at `address` at `now`, which is `unix_s` on the
-/// verifier's clock, and lasts so many seconds; seen from `vantage` points.
+/// A certificate by [`verifier`] that reaches the client at `address` at `now`, which is `unix_s` on the verifier's
+/// clock. It lasts `lasts` seconds and was seen from `vantage` points.
 pub fn certificate(
     key: PrivateKey,
     address: IpAddr,
@@ -51,7 +51,7 @@ pub fn certificate(
     ClientCertificate::new(body, verifier.public(), address, key, now)
 }
 
-/// What a listener takes: certificates by [`verifier`], whom it trusts as its `own` or as a stranger.
+/// A policy that accepts certificates by [`verifier`], which it trusts as its `own` or as a foreign one.
 pub fn policy(own: bool, guard: Arc<dyn ReplayGuard>, pending: &Arc<PendingLimit>) -> Option<AsapPolicy> {
     let trusted = Trusted { own, ..Trusted::new(verifier().public()) };
     Some(AsapPolicy {
@@ -65,38 +65,38 @@ pub fn policy(own: bool, guard: Arc<dyn ReplayGuard>, pending: &Arc<PendingLimit
     })
 }
 
-/// A connect with `certificate` to a server that is known to take it.
+/// Settings to connect with `certificate` to a server that is known to accept it.
 pub fn connect(certificate: &Arc<ClientCertificate>, now: Instant) -> ConnectConfig {
     let certificate = Arc::clone(certificate);
     let asap = Certified { certificate, now, identity: identity(), known: true, once: false, mss: None };
     ConnectConfig { asap: Some(asap), replay_safe: true, ..ConnectConfig::default() }
 }
 
-/// SHA-256 of a certificate as it is good for `address`.
+/// SHA-256 of a certificate, computed as if it were valid for `address`.
 pub fn digest(body: &CertificateBody, address: IpAddr) -> [u8; 32] {
     let input = certificate_input(body, verifier().public().as_bytes(), address);
     Sha256::new_with_prefix(input).chain_update(body.signature).finalize().into()
 }
 
-/// A request as whoever holds `key` can make it, not only an honest client.
+/// A request that any holder of `key` can make, not only an honest client.
 #[derive(Debug)]
 pub struct Forge<'a> {
-    /// The certificate that is shown.
+    /// The certificate in the request.
     pub body: CertificateBody,
-    /// The digest of it that is signed.
+    /// The digest of the certificate that is signed.
     pub digest: [u8; 32],
     /// The key that signs.
     pub key: &'a PrivateKey,
-    /// The address that the request says.
+    /// The address in the request.
     pub address: IpAddr,
-    /// When it says that it was made, Unix milliseconds.
+    /// The time of the request, Unix milliseconds.
     pub requested_ms: u64,
-    /// Zeros behind the block, bytes.
+    /// Zeros after the block, bytes.
     pub padding: usize,
 }
 
 impl Forge<'_> {
-    /// The block in front of `data`, padding included.
+    /// The block before `data`, padding included.
     pub fn block(&self, data: &[u8], random: &mut ChaCha20Rng) -> Vec<u8> {
         let request_id = random.next_u64().to_be_bytes();
         let len = BLOCK_LEN + self.padding;
@@ -119,7 +119,7 @@ impl Forge<'_> {
     }
 }
 
-/// A block with whatever `signature`: what costs its sender nothing.
+/// A block with an arbitrary `signature`, which costs its sender nothing.
 pub fn unsigned(
     certificate: CertificateBody,
     address: IpAddr,
@@ -137,7 +137,7 @@ pub fn unsigned(
     Block { certificate, request }.to_bytes().to_vec()
 }
 
-/// A SYN with `block` in front of `data`, from whatever address: as few options as can be.
+/// A SYN with `block` before `data`, from any address, with as few options as possible.
 pub fn syn(from: SocketAddr, to: IpAddr, isn: u32, block: &[u8], data: &[u8]) -> Vec<u8> {
     let mut options = OptionsBuf::new();
     let fits = options.mss(1460);
@@ -145,7 +145,7 @@ pub fn syn(from: SocketAddr, to: IpAddr, isn: u32, block: &[u8], data: &[u8]) ->
     syn_with(options, from, to, isn, block, data)
 }
 
-/// The same with other options beside ASAP's.
+/// Like [`syn`], with other options in addition to ASAP's.
 pub fn syn_with(
     mut options: OptionsBuf,
     from: SocketAddr,

@@ -17,10 +17,10 @@ pub struct Networks {
     arguments: Vec<OsString>,
 }
 
-/// Becomes the program, whose exit status is this command's.
+/// Replaces this process by the program, whose exit status becomes this command's.
 ///
 /// # Errors
-/// When the source tree that this command was built from is not there, or Python is not.
+/// When the source tree that this command was built from is missing, or Python is.
 pub fn run(options: &Networks) -> Result<String, Box<dyn Error>> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/networks/run.py");
     if !script.is_file() {

@@ -1,4 +1,4 @@
-//! No request is executed twice, by whatever way its copies arrive. Runs the world of the fuzz target `once` with
+//! No request is executed twice, whichever way its copies arrive. Runs the world of the fuzz target `once` with
 //! random actions.
 //!
 //! `FIRSTFLIGHT_SEEDS=n` runs n seeds instead of the default, `FIRSTFLIGHT_SEED=n` one of them.

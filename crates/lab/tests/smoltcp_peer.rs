@@ -1,5 +1,6 @@
-//! smoltcp as the peer, in virtual time, over lossy paths: another TCP's idea of every rule, without root and without a
-//! kernel. Either end opens, both write, close and read to the end: every byte arrives, and both ends are done.
+//! smoltcp as the peer, in virtual time, over lossy paths: an independent TCP implementation, without root and
+//! without a kernel. Either end opens; both write, close and read to the end. Every byte arrives, and both ends
+//! finish.
 //!
 //! `FIRSTFLIGHT_SEEDS=n` runs n seeds instead of the default, `FIRSTFLIGHT_SEED=n` one of them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
@@ -23,15 +24,15 @@ const SEEDS: u64 = 1000;
 const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const THEIRS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const PORT: u16 = 80;
-/// smoltcp's timeouts double without a bound, and so does ours up to two minutes.
+/// smoltcp's timeouts double without a bound. Ours double up to two minutes.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-/// One of them.
+/// A random element.
 fn pick<T: Copy>(dice: &mut ChaCha8Rng, list: &[T]) -> T {
     *list.choose(dice).unwrap()
 }
 
-/// The byte at `offset` of the stream that the opening end sends, or the other one.
+/// The byte at `offset` of the stream that the opening end sends, or of the other stream.
 fn byte(opener: bool, offset: usize) -> u8 {
     ((offset + usize::from(opener) * 0x1234).wrapping_mul(0x9e37_79b9) >> 11) as u8
 }
@@ -40,7 +41,7 @@ fn bytes(opener: bool, range: std::ops::Range<usize>) -> Vec<u8> {
     range.map(|offset| byte(opener, offset)).collect()
 }
 
-/// What an application has done with its stream.
+/// The state of an application's stream.
 struct App {
     opener: bool,
     total: usize,
@@ -174,12 +175,12 @@ impl Theirs {
 
     fn next_timer(&mut self, now: Instant) -> Option<Instant> {
         let at = self.interface.poll_at(their_time(now), &self.sockets)?;
-        // It is early by what the conversion drops.
+        // The time is early by what the conversion truncates.
         Some(Instant::from_nanos(at.total_micros().max(0) as u64 * 1000).max(now + Duration::from_micros(1)))
     }
 }
 
-/// Our end.
+/// The end with our stack.
 struct Ours {
     stack: Stack,
     listener: Option<ListenerId>,
@@ -230,7 +231,7 @@ impl Ours {
     }
 }
 
-/// Both, and the path between them.
+/// Both ends, and the path between them.
 struct World {
     ours: Ours,
     theirs: Theirs,
@@ -279,7 +280,7 @@ impl World {
         Self { ours, theirs, wire: Duplex::symmetric(path, seed).unwrap(), now: Instant::ZERO }
     }
 
-    /// Everything that happens at this moment.
+    /// Does everything that happens at this moment.
     fn turn(&mut self) {
         let now = self.now;
         while let Some(packet) = self.wire.b_to_a.poll_deliver(now) {
@@ -302,7 +303,7 @@ impl World {
         }
     }
 
-    /// Until `over`.
+    /// Runs until `over` is true.
     fn run_until(&mut self, over: impl Fn(&Self) -> bool) {
         loop {
             self.turn();
@@ -317,7 +318,7 @@ impl World {
         }
     }
 
-    /// Until both have everything, and the connection is over at our end, which keeps nothing of it.
+    /// Runs until both ends have everything, and the connection is over at our end, which keeps nothing of it.
     fn run(&mut self) {
         let done = |app: &App| app.closed && app.finished;
         self.run_until(|world| done(&world.ours.app) && done(&world.theirs.app));

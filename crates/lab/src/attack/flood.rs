@@ -9,23 +9,23 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// First flights that may be pending at the listener.
+/// Maximum number of pending first flights at the listener.
 const LIMIT: u32 = 256;
-/// A flood that fills no SYN queue, SYNs a second.
+/// SYNs per second of a flood that does not fill the SYN queue.
 const RATE: u32 = 200;
 
-/// A flood and who defends against it.
+/// A flood, and the defence against it.
 #[derive(Debug, Clone, Copy)]
 pub struct Flood {
     /// SYNs a second.
     pub rate: u32,
     /// Stolen addresses with their cookies.
     pub stolen: u32,
-    /// Their owners answer SYN-ACKs with RST.
+    /// Whether the owners of the stolen addresses answer SYN-ACKs with RST.
     pub resets: bool,
     /// How many pending first flights a client may have.
     pub clients: Clients,
-    /// Which resets keep their place.
+    /// Which resets keep the place of their first flight.
     pub quarantine: Quarantine,
     /// How long the application takes to accept.
     pub accepts_after: Duration,
@@ -33,25 +33,25 @@ pub struct Flood {
     pub honest: usize,
     /// Bytes of a response.
     pub response: usize,
-    /// How long it lasts, seconds.
+    /// The duration, seconds.
     pub seconds: u64,
 }
 
-/// The bound on the pending first flights of one client.
+/// The limit of pending first flights for one client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clients {
-    /// None.
+    /// No limit.
     Unlimited,
-    /// A 32nd of all.
+    /// A 32nd of all places.
     Fixed,
-    /// The default: some of its own, and half as many as are free.
+    /// The default: a fixed number of places, plus half of the free places.
     Borrowing,
 }
 
-/// What came of it.
+/// The result of a flood.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Damage {
-    /// Most first flights that were pending at a time.
+    /// The maximum number of pending first flights at one time.
     pub pending: u32,
     /// IP bytes that reached the stolen addresses.
     pub reflected: u64,
@@ -61,16 +61,16 @@ pub struct Damage {
     pub syns: u32,
     /// Visits of honest clients.
     pub visits: usize,
-    /// Of them, answered.
+    /// The visits that were answered.
     pub answered: usize,
-    /// Of them, with data in the SYN accepted.
+    /// The visits whose data in the SYN was accepted.
     pub fast: usize,
-    /// The slowest answered one's first byte, round-trip times.
+    /// The time to the first byte of the slowest visit that was answered, round-trip times.
     pub slowest_rtts: f64,
 }
 
 impl Flood {
-    /// Runs it.
+    /// Runs the flood.
     pub fn run(self) -> Damage {
         let mut world = World::new();
         let server = address(1);
@@ -93,7 +93,7 @@ impl Flood {
             world.client(address(0x20_0000 + n as u32));
             honest += u128::from(world.visit(n, server, honest));
         }
-        // Everybody has a cookie before it begins.
+        // Every client has a cookie before the flood begins.
         world.run(world.now + Duration::from_secs(2));
         let before = world.visits.len();
         let mut damage = self.flood(&mut world, server, &pending, &mut honest);
@@ -129,7 +129,7 @@ impl Flood {
             let stolen = address(0x10_0000 + damage.syns % self.stolen);
             world.inject(syn(stolen, server, damage.syns));
             damage.syns += 1;
-            // Each honest client comes once a second, spread over it.
+            // Each honest client visits once a second; the visits are spread over the second.
             while visit_at <= world.now && self.honest > 0 {
                 let client = (*honest % self.honest as u128) as usize;
                 *honest += u128::from(world.visit(client, server, *honest));
@@ -142,7 +142,7 @@ impl Flood {
     }
 }
 
-/// A SYN with a stolen, valid cookie and a request of its own.
+/// A SYN with a stolen, valid cookie and its own request.
 fn syn(stolen: IpAddr, server: IpAddr, n: u32) -> Vec<u8> {
     let cookie = keys().grant(&Flow { client: stolen, server });
     let mut options = OptionsBuf::new();
@@ -247,8 +247,8 @@ mod tests {
         damage
     }
 
-    /// Without the limit per client one stolen cookie switches Fast Open off for all: they are served by
-    /// the ordinary handshake.
+    /// Without the limit per client, one stolen cookie disables Fast Open for all clients. They are served by the
+    /// ordinary handshake.
     #[test]
     fn one_stolen_cookie_costs_honest_clients_a_round_trip() {
         let damage = check(BASE);
@@ -265,8 +265,8 @@ mod tests {
         assert!(damage.slowest_rtts <= 1.01);
     }
 
-    /// By default one stolen cookie takes a third of the places, and draws no more than its own places' responses and
-    /// some bytes.
+    /// By default one stolen cookie uses a third of the places. It draws only the responses of its own places, and
+    /// some bytes more.
     #[test]
     fn what_a_client_may_borrow_costs_honest_clients_nothing() {
         let fixed = check(Flood { clients: Clients::Fixed, response: 100_000, ..BASE });
@@ -278,7 +278,7 @@ mod tests {
         assert!(many.pending < LIMIT && many.fast == many.visits, "{many:?}");
     }
 
-    /// Many stolen cookies: the listener's limit is the last defence.
+    /// With many stolen cookies, only the listener's limit remains.
     #[test]
     fn many_stolen_cookies_meet_the_listeners_limit() {
         let damage = check(Flood { stolen: 300, clients: Clients::Fixed, ..BASE });
@@ -286,14 +286,15 @@ mod tests {
         assert!(damage.slowest_rtts <= 2.01);
     }
 
-    /// More than the SYN queue takes: SYN cookies, nobody is fast, all are served.
+    /// More SYNs than the SYN queue holds: the server sends SYN cookies, no visit is fast, and every visit is
+    /// answered.
     #[test]
     fn beyond_the_syn_queue_syn_cookies_serve_everybody() {
         let damage = check(Flood { rate: 2000, clients: Clients::Fixed, ..BASE });
         assert!(damage.slowest_rtts <= 2.01, "{damage:?}");
     }
 
-    /// §3.4.1: RSTs of the owner do not fuel the flood.
+    /// §3.4.1: RSTs of the addresses' owners do not help the flood.
     #[test]
     fn resets_do_not_let_the_next_one_in() {
         let damage = check(Flood { resets: true, ..BASE });
@@ -303,7 +304,8 @@ mod tests {
         assert_eq!(limited.fast, limited.visits);
     }
 
-    /// Linux' rule counts only what the application had; an application that is slow to accept is fuelled.
+    /// Linux' rule counts only connections that the application accepted, so RSTs help a flood against an application
+    /// that accepts slowly.
     #[test]
     fn the_strict_rule_also_protects_a_slow_application() {
         let slow = Flood { resets: true, accepts_after: Duration::from_millis(250), ..BASE };

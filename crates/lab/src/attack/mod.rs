@@ -1,4 +1,5 @@
-//! Attacks on Fast Open, ASAP and the name server that takes first flights, in virtual time: what the attacker gets, and what honest clients notice.
+//! Attacks on Fast Open, ASAP and the name server that accepts first flights, in virtual time: what the attacker
+//! achieves, and how honest clients are affected.
 
 mod certificates;
 mod dns;
@@ -64,7 +65,7 @@ enum Which {
     Dns,
 }
 
-/// Runs them; the text to print.
+/// Runs the attacks. Returns the text to print.
 pub fn run(attack: &Attack) -> String {
     let wanted = |which| attack.which.is_none_or(|w| w == which);
     let mut tables: Vec<Table> = Vec::new();
@@ -104,7 +105,7 @@ pub fn run(attack: &Attack) -> String {
     tables.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// The keys of all servers here.
+/// The keys of all servers in this module.
 fn keys() -> KeyRing {
     KeyRing::new(Scheme::Linux, CookieKey::from_bytes([7; 16]))
 }
@@ -112,9 +113,9 @@ fn keys() -> KeyRing {
 /// Which cookies a server grants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cookies {
-    /// Plain ones, good until the key changes.
+    /// Plain cookies, which are valid until the key changes.
     Plain,
-    /// One-time cookies of this issuer, whose counter on disk stands at `mark`.
+    /// One-time cookies of this issuer. Its counter on disk is at `mark`.
     Once { issuer: u16, mark: u64 },
     /// One-time cookies of this issuer in a farm with a shared store.
     Shared { issuer: u16 },

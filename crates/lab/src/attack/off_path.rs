@@ -32,7 +32,7 @@ struct Attacker {
     stack: Stack,
     now: Instant,
     victim: ConnId,
-    /// The server's window.
+    /// Size of the server's window.
     window: u32,
     identification: Option<u16>,
     outcome: Outcome,

@@ -1,5 +1,5 @@
-//! Honest clients behind one address, all at once: what the limits against floods leave them (the Fast Open paper
-//! §§4.3, 7.3; `docs/spec/asap.md`, 7.7).
+//! Honest clients behind one address that all visit at once: how many first flights the limits against floods permit
+//! (the Fast Open paper §§4.3, 7.3; `docs/spec/asap.md`, 7.7).
 
 use super::report::Table;
 use super::world::{RTT, World, address, clock_at};
@@ -11,21 +11,21 @@ use firstflight_stack::ConnectConfig;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// First flights that may be pending at the listener.
+/// Maximum number of pending first flights at the listener.
 const LIMIT: u32 = 256;
-/// Bytes of a response: not more than an initial window.
+/// Bytes of a response, not more than an initial window.
 const RESPONSE: usize = 12_000;
-/// Longer than a guard that starts is closed.
+/// Longer than a guard stays closed after it starts.
 const OPEN: Duration = Duration::from_secs(15);
 
-/// What the clients show.
+/// The credential that the clients use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Credential {
     /// The cookie of their address.
     Cookie,
-    /// Each a certificate of its own, for another key: at each visit a new one.
+    /// Each client has its own certificates, for different keys. At each visit it uses a new one.
     NewCertificate,
-    /// At each visit the same one.
+    /// Each client uses the same certificate at each visit.
     Certificate,
 }
 
@@ -33,30 +33,30 @@ pub enum Credential {
 #[derive(Debug, Clone, Copy)]
 pub struct Office {
     pub credential: Credential,
-    /// How many come at once.
+    /// How many clients visit at once.
     pub clients: usize,
-    /// How often all of them come, a second apart.
+    /// How often all clients visit, one second apart.
     pub rounds: usize,
-    /// A fixed bound of pending first flights of one client, as it was before clients could borrow.
+    /// A fixed limit of pending first flights for one client, as it was before clients could borrow places.
     pub fixed: Option<u32>,
     pub seed: u64,
 }
 
-/// How it went.
+/// The results of the visits.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Visits {
     pub visits: usize,
     pub answered: usize,
-    /// With data in the SYN accepted.
+    /// The visits whose data in the SYN was accepted.
     pub fast: usize,
-    /// The slowest answered one's first byte, round-trip times.
+    /// The time to the first byte of the slowest visit that was answered, round-trip times.
     pub slowest_rtts: f64,
-    /// Why the server did not accept the others.
+    /// Why the server did not accept the other first flights.
     pub reasons: Vec<(&'static str, u64)>,
 }
 
 impl Office {
-    /// Runs it.
+    /// Runs the visits.
     pub fn run(self) -> Option<Visits> {
         let mut world = World::seeded(self.seed);
         let (server, office) = (address(1), address(2));
@@ -75,7 +75,7 @@ impl Office {
             config.fast_open = Some(policy(Cookies::Plain, &pending));
             config.asap = asap;
         });
-        // To the server a translator with many hosts is a host with many connections.
+        // To the server, an address translator with many hosts looks like one host with many connections.
         let client = world.client(office);
         world.run(world.now + OPEN);
         let mut name = 0;
@@ -200,7 +200,7 @@ mod tests {
         }
     }
 
-    /// More than the limits leave one address take the handshake, and the server says which limit it was.
+    /// Visits beyond one address's limits use the handshake, and the server reports which limit applied.
     #[test]
     fn beyond_the_limits_the_handshake_serves_and_the_limit_has_its_name() {
         let cookies = run(Office { clients: 100, rounds: 1, ..BASE });

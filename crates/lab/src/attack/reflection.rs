@@ -17,16 +17,16 @@ const RESPONSE: usize = 100_000;
 /// One spoofed SYN.
 #[derive(Debug, Clone, Copy)]
 pub struct Reflection {
-    /// It carries a stolen, valid cookie.
+    /// The SYN carries a stolen, valid cookie.
     pub cookie: bool,
-    /// What the server may send before the client's ACK.
+    /// The limit for what the server sends before the client's ACK.
     pub response: ResponsePolicy,
     /// The victim answers with RST.
     pub resets: bool,
 }
 
 impl Reflection {
-    /// IP bytes (of the attacker, to the victim) until the server has given up.
+    /// Returns the IP bytes of the attacker, and those to the victim until the server has given up.
     pub fn run(self) -> (u64, u64) {
         let mut world = World::new();
         let (server, victim) = (address(1), address(2));
@@ -84,13 +84,13 @@ mod tests {
             ROWS.map(|(_, cookie, response)| Reflection { cookie, response, resets: true }.factor());
         println!("victim resets: {plain} {immediately} {times} {after}");
         assert!(plain < 1.0 && after < 1.0, "one SYN-ACK");
-        // IW10 of 1,460 bytes (RFC 6928), and no more.
+        // An initial window of ten segments of 1,460 bytes (RFC 6928), and no more.
         assert!((80.0..=110.0).contains(&immediately), "{immediately}");
         assert!(times <= 3.0, "{times}");
         let [plain, immediately, times, after] =
             ROWS.map(|(_, cookie, response)| Reflection { cookie, response, resets: false }.factor());
         println!("victim silent: {plain} {immediately} {times} {after}");
-        // Repeated SYN-ACKs, as for any SYN; data is not sent again before the client's ACK.
+        // Repeated SYN-ACKs, as for any SYN. The data is not repeated before the client's ACK.
         assert!(after <= 6.0 && plain <= 6.0);
         assert!(times <= 3.0 + 6.0, "{times}");
         assert!(immediately <= 110.0 + 6.0, "{immediately}");

@@ -1,4 +1,4 @@
-//! Replays: somebody on the path records a first flight and sends it again (the Fast Open paper §§3.5, 7.1).
+//! Replays: an attacker on the path records a first flight and sends it again (the Fast Open paper §§3.5, 7.1).
 
 use super::report::Table;
 use super::world::{Server, World, address};
@@ -11,27 +11,27 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a farm's members promise.
+/// What the members of a farm promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Promise {
-    /// Nothing: plain cookies.
+    /// Nothing. They grant plain cookies.
     Nothing,
-    /// LAST-ACK held for 2 MSL.
+    /// LAST-ACK is held for 2 MSL.
     HeldLastAck,
-    /// No copies made by the network, each member by itself.
+    /// No execution of copies that the network makes; each member has its own guard.
     NoDuplicates,
-    /// The same with a guard that the farm shares.
+    /// Like `NoDuplicates`, with a guard that the farm shares.
     NoDuplicatesShared,
-    /// Once, each member by itself.
+    /// At most one execution; each member has its own memory.
     AtMostOnce,
-    /// Once, with a store that the farm shares.
+    /// At most one execution, with a store that the farm shares.
     AtMostOnceShared,
 }
 
-/// How often the recorded request was executed, by what had happened before the copies came.
+/// How often the recorded request was executed, for each event before the copies arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Executed {
-    /// While the connection lives.
+    /// While the connection is open.
     pub living: u32,
     /// After it was closed.
     pub closed: u32,
@@ -39,14 +39,14 @@ pub struct Executed {
     pub changed: u32,
     /// After the server was restarted.
     pub restarted: u32,
-    /// After the wall clock was set back an hour.
+    /// After the wall clock was set back by an hour.
     pub stepped: u32,
     /// At another member of the farm.
     pub member: u32,
 }
 
 const NAME: u128 = 42;
-/// Between two copies: a connection that the first one opened is over.
+/// Time between two copies, enough for a connection opened by the first one to end.
 const LATER: Duration = Duration::from_millis(200);
 const CLIENT: u32 = 0x20_0000;
 
@@ -54,9 +54,9 @@ struct Scene {
     world: World,
     promise: Promise,
     server: IpAddr,
-    /// Another member of the farm, which a balancer may choose under the same address.
+    /// Another member of the farm, which the load balancer may choose for the same address.
     other: Option<Server>,
-    /// What the disk says, for one-time cookies.
+    /// The mark of one-time cookies on disk.
     mark: u64,
 }
 
@@ -69,7 +69,7 @@ impl Scene {
         scene
     }
 
-    /// From now on the balancer chooses the other member.
+    /// Makes the load balancer choose the other member from now on.
     fn switch(&mut self) {
         let here = self.world.servers.remove(&self.server);
         if let (Some(mut there), Some(here)) = (self.other.take(), here) {
@@ -78,7 +78,7 @@ impl Scene {
         }
     }
 
-    /// (Re)starts a member: what it had in memory is gone.
+    /// Starts or restarts a member. The content of its memory is lost.
     fn start(&mut self, issuer: u16) {
         let cookies = match self.promise {
             Promise::AtMostOnce => Cookies::Once { issuer, mark: self.mark },
@@ -107,13 +107,13 @@ impl Scene {
         });
     }
 
-    /// A client gets a cookie; later, when a guard is open, it sends the request that is recorded.
+    /// A client gets a cookie. Later, when a guard is open, it sends the request that is recorded.
     fn record(&mut self) -> Vec<u8> {
         let client = self.world.client(address(CLIENT));
         self.world.visit(client, self.server, 1);
         self.world.run(self.world.now + Duration::from_secs(300));
         self.world.visit(client, self.server, NAME);
-        // Accepted, and not yet acknowledged by the client.
+        // The request is accepted, and the client has not acknowledged yet.
         self.world.run(self.world.now + Duration::from_millis(51));
         self.world.overheard.get(&address(CLIENT)).cloned().unwrap_or_default()
     }
@@ -150,7 +150,7 @@ pub fn changed(packet: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
 }
 
 impl Promise {
-    /// Replays five ways; each on a farm of its own.
+    /// Replays in six ways, each on a separate farm.
     pub fn run(self) -> Executed {
         let living = |scene: &mut Scene, syn: &[u8]| scene.send(syn, 3, Duration::from_millis(10));
         let closed = |scene: &mut Scene, syn: &[u8]| {
@@ -249,12 +249,12 @@ mod tests {
         }
     }
 
-    /// Copies that the network makes do not change; an attacker changes them.
+    /// Copies made by the network are unchanged; an attacker changes them.
     #[test]
     fn no_duplicates_stops_copies_and_says_so_of_changed_ones() {
         let shared = Promise::NoDuplicatesShared.run();
         assert_eq!(shared, Executed { changed: 4, ..ONCE });
-        // After a restart it is closed for 2 MSL; another member has not seen it.
+        // After a restart the guard is closed for 2 MSL. Another member has not seen the request.
         assert_eq!(Promise::NoDuplicates.run(), Executed { changed: 4, member: 2, ..ONCE });
     }
 

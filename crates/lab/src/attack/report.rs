@@ -1,9 +1,9 @@
-//! A table, for people or as JSON.
+//! A table, printed as text or as JSON.
 
 use serde_json::{Value, json};
 use std::fmt;
 
-/// Rows under a title.
+/// Rows with a title.
 #[derive(Debug)]
 pub struct Table {
     title: String,
@@ -11,7 +11,7 @@ pub struct Table {
     rows: Vec<Vec<Cell>>,
 }
 
-/// One value.
+/// The value of one cell.
 #[derive(Debug)]
 pub struct Cell(Value);
 
@@ -37,17 +37,17 @@ impl fmt::Display for Cell {
 }
 
 impl Table {
-    /// An empty one.
+    /// An empty table.
     pub fn new(title: String, columns: &[&'static str]) -> Self {
         Self { title, columns: columns.to_vec(), rows: Vec::new() }
     }
 
-    /// Adds a row: a value for each column.
+    /// Adds a row, with one value for each column.
     pub fn row<const N: usize>(&mut self, cells: [Cell; N]) {
         self.rows.push(cells.into());
     }
 
-    /// Title and rows, by the columns' names.
+    /// The title, and the rows with the columns' names.
     pub fn json(&self) -> Value {
         let rows = self.rows.iter().map(|row| {
             let named = self.columns.iter().zip(row).map(|(name, cell)| ((*name).to_owned(), cell.0.clone()));

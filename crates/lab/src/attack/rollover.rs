@@ -1,4 +1,4 @@
-//! No attack, but what looks like one to a farm's clients: the key changes while they visit (the Fast Open paper
+//! Not an attack, but similar to one for a farm's clients: the key changes while they visit (the Fast Open paper
 //! §4.2).
 
 use super::policy;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Members behind one address; the balancer sends every visit to the next one.
+/// Number of members behind one address. The load balancer sends each visit to the next member.
 const MEMBERS: usize = 4;
 const PERIOD: Duration = Duration::from_secs(12 * 60 * 60);
 const EVERY: Duration = Duration::from_millis(500);
@@ -19,11 +19,11 @@ const EVERY: Duration = Duration::from_millis(500);
 /// A farm and its clocks.
 #[derive(Debug, Clone, Copy)]
 pub struct RollOver {
-    /// The members' clocks lie so far apart.
+    /// The difference between the members' clocks.
     pub skew: Duration,
-    /// How long before its turn a key is accepted.
+    /// How long before its period a key is accepted.
     pub lead: Duration,
-    /// Visits.
+    /// Number of visits.
     pub visits: usize,
 }
 
@@ -32,23 +32,23 @@ pub struct RollOver {
 pub struct Noticed {
     /// Visits after the first.
     pub visits: usize,
-    /// Of them answered.
+    /// Those that were answered.
     pub answered: usize,
-    /// Of them with data in the SYN accepted.
+    /// Those with data in the SYN accepted.
     pub accepted: usize,
-    /// Turns of the key that a member made.
+    /// Key changes that members made.
     pub turns: usize,
 }
 
 struct Member {
     server: Option<Server>,
-    /// Ahead of the first member's clock.
+    /// How far it is ahead of the first member's clock.
     ahead: Duration,
     changes_at: Option<u64>,
 }
 
 impl RollOver {
-    /// Runs it: half of the visits before the turn, half after.
+    /// Runs the visits: half before the key change, half after it.
     pub fn run(self) -> Option<Noticed> {
         let secret = FarmSecret::new("lab", &[7; 32]).ok()?;
         let schedule = Schedule::new(FarmSecrets::new(secret), Scheme::Linux, PERIOD, self.lead).ok()?;
@@ -56,7 +56,7 @@ impl RollOver {
         let ip = address(1);
         let period = PERIOD.as_millis() as u64;
         let half = EVERY * (self.visits / 2) as u32;
-        // Virtual time begins so that the turn comes in the middle.
+        // Choose the start of virtual time so that the key changes in the middle.
         let turn = (clock_at(world.now).unix_ms / period + 1) * period;
         let shift = turn - clock_at(world.now + half).unix_ms;
         let time = |now, ahead: Duration| {
@@ -140,7 +140,7 @@ mod tests {
         assert!(n.turns >= 3 * MEMBERS, "the first keys, the lead, the turn: {n:?}");
     }
 
-    /// The bound is one: beyond it cookies are refused, and the visits succeed all the same.
+    /// The bound is sharp: beyond it cookies are refused. The visits still succeed.
     #[test]
     fn beyond_the_documented_skew_the_handshake_serves() {
         let lead = Duration::from_secs(2);

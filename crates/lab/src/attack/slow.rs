@@ -1,5 +1,5 @@
-//! Slow readers: clients that request much and read nothing, but answer every probe of their closed window, so that the
-//! server's TCP would wait for them without limit (RFC 9293 §3.8.6.1, RFC 6429).
+//! Slow readers: clients that request much data and read nothing, but answer every probe of their closed window, so
+//! that the server's TCP would wait for them without limit (RFC 9293 §3.8.6.1, RFC 6429).
 
 use super::report::Table;
 use super::world::{PORT, address, packet};
@@ -49,7 +49,8 @@ pub struct World {
     stack: Stack,
     listener: ListenerId,
     now: Instant,
-    /// The server's next sequence number on each connection: that of its first byte, since nothing is accepted.
+    /// The server's next sequence number on each connection. It stays at the first byte, because the clients accept
+    /// nothing.
     next: BTreeMap<(IpAddr, u16), SeqNum>,
     out: Vec<u8>,
 }
@@ -112,7 +113,7 @@ impl World {
                 self.next.insert((client, port), segment.seq + 1);
                 self.send(client, port, 2, Some(segment.seq + 1), Flags::default(), b"GET /");
             } else if self.next.get(&(client, port)) == Some(&(segment.seq + 1)) {
-                // A window probe.
+                // This is a window probe.
                 self.send(client, port, 7, Some(segment.seq + 1), Flags::default(), &[]);
             }
         }
@@ -126,7 +127,7 @@ impl World {
         }
     }
 
-    /// Lets time pass, and returns what the server holds then.
+    /// Lets time pass, and returns what the server then holds.
     pub fn after(&mut self, seconds: u64) -> Held {
         let end = self.now + Duration::from_secs(seconds);
         while let Some(next) = self.stack.poll_timeout().filter(|next| *next <= end) {
@@ -154,7 +155,7 @@ const ROWS: [(&str, Settings, u32); 4] = [
     ("library's defaults, 100 clients", Settings::Library, 100),
     ("as serve, 100 clients", Settings::Serve, 100),
 ];
-/// Connections of all clients.
+/// Number of connections of all clients.
 const COUNT: u32 = 2_000;
 
 /// The rows of `attack slow-readers`.

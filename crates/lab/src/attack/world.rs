@@ -1,5 +1,5 @@
-//! A small Internet in virtual time: stacks joined by a fixed delay, and addresses that only count what
-//! reaches them.
+//! A small Internet in virtual time: stacks connected with a fixed delay, and addresses that only count what reaches
+//! them.
 
 use firstflight_credential::asap::BudgetConfig;
 use firstflight_credential::{JobRequest, JobResult, Reason, RemoteGuard, Serial};
@@ -13,27 +13,27 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// One way from anywhere to anywhere.
+/// One-way delay between any two addresses.
 pub const DELAY: Duration = Duration::from_millis(50);
-/// There and back.
+/// Round-trip time.
 pub const RTT: Duration = Duration::from_millis(100);
-/// Bytes of a request; its first 16 tell requests apart.
+/// Bytes of a request. Its first 16 bytes distinguish requests.
 pub const REQUEST: usize = 100;
-/// Where servers listen.
+/// The port that servers listen on.
 pub const PORT: u16 = 80;
 /// How long a shared store takes to answer.
 const STORE: Duration = Duration::from_millis(1);
 
-/// An address whose owner never asked for anything.
+/// An address whose owner sent no request.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Victim {
-    /// It has a TCP, which answers a SYN-ACK out of the blue with a RST.
+    /// It has a TCP, which answers an unexpected SYN-ACK with a RST.
     pub resets: bool,
     /// IP bytes that reached it.
     pub bytes: u64,
 }
 
-/// A server: a stack, and an application that executes every whole request and answers it.
+/// A server: a stack, and an application that executes and answers every complete request.
 pub struct Server {
     pub stack: Stack,
     pub listener: ListenerId,
@@ -45,7 +45,7 @@ pub struct Server {
     pub accepts_after: Duration,
     /// Connections whose request or response is not complete.
     open: BTreeMap<ConnId, (Vec<u8>, usize)>,
-    /// Since when each connection waits to be accepted.
+    /// For each connection that waits to be accepted, the time since when it waits.
     waiting: VecDeque<Instant>,
 }
 
@@ -57,19 +57,20 @@ pub struct Visit {
     pub began: Instant,
     pub first_byte: Option<Instant>,
     pub accepted: bool,
-    /// Bytes of the response to come.
+    /// Bytes of the response that have not arrived yet.
     pub left: usize,
 }
 
-/// What the members of a farm share: which one-time cookies are good, and what was seen. Its clock is right.
+/// What the members of a farm share: which one-time cookies are valid, and which first flights were seen. Its clock
+/// is correct.
 #[derive(Debug, Default)]
 pub struct SharedStore {
     active: BTreeSet<Serial>,
-    /// Until when each is kept.
+    /// Until when each id is kept.
     seen: BTreeMap<[u8; 16], Instant>,
     /// When its memory began.
     since: Instant,
-    /// It answers nothing.
+    /// Whether the store answers nothing.
     pub down: bool,
 }
 
@@ -118,11 +119,11 @@ pub struct World {
     pub victims: BTreeMap<IpAddr, Victim>,
     pub visits: Vec<Visit>,
     pub store: SharedStore,
-    /// The last packet with a SYN from each client, as somebody on the path sees it.
+    /// The last SYN packet of each client, as an attacker on the path sees it.
     pub overheard: BTreeMap<IpAddr, Vec<u8>>,
-    /// How many signatures a server that starts verifies a second.
+    /// Signature budget of servers that start from now on.
     pub budget: BudgetConfig,
-    /// For everything that is random here but the stacks' own numbers.
+    /// Randomness for everything except the stacks' own numbers.
     pub random: ChaCha20Rng,
     wire: BTreeMap<(Instant, u64), Vec<u8>>,
     jobs: BTreeMap<(Instant, u64), (IpAddr, firstflight_stack::Job)>,
@@ -154,7 +155,7 @@ impl World {
         Self::seeded(1)
     }
 
-    /// One whose random numbers come of `seed`.
+    /// A world whose random numbers are derived from `seed`.
     pub fn seeded(seed: u64) -> Self {
         Self {
             now: Instant::from_secs(1000),
@@ -173,8 +174,8 @@ impl World {
         }
     }
 
-    /// Starts a server at `ip`, in the place of one that may be there: its connections are gone, what it
-    /// executed is remembered.
+    /// Starts a server at `ip`. It replaces a server that is there: its connections are lost, and the record of what
+    /// it executed is kept.
     pub fn serve(&mut self, ip: IpAddr, response: usize, tune: impl FnOnce(&mut ListenConfig)) {
         let mut config = ListenConfig::new(SocketAddr::new(ip, PORT));
         tune(&mut config);
@@ -188,19 +189,19 @@ impl World {
         self.servers.insert(ip, server);
     }
 
-    /// Adds an honest client; its number.
+    /// Adds an honest client. Returns its number.
     pub fn client(&mut self, ip: IpAddr) -> usize {
         self.clients.push((ip, stack(ip, BudgetConfig::default(), self.now)));
         self.clients.len() - 1
     }
 
-    /// An honest client sends a request, told apart by `name`.
+    /// An honest client sends a request, identified by `name`.
     pub fn visit(&mut self, client: usize, server: IpAddr, name: u128) -> bool {
         let config = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
         self.visit_with(client, server, name, &config)
     }
 
-    /// The same, with another credential.
+    /// Like `visit`, with another credential.
     pub fn visit_with(&mut self, client: usize, server: IpAddr, name: u128, config: &ConnectConfig) -> bool {
         let mut request = [0; REQUEST];
         request[..16].copy_from_slice(&name.to_be_bytes());
@@ -214,7 +215,7 @@ impl World {
         true
     }
 
-    /// A packet on its way, whoever sent it.
+    /// Sends a packet of any sender.
     pub fn inject(&mut self, packet: Vec<u8>) {
         self.sent += 1;
         self.wire.insert((self.now + DELAY, self.sent), packet);
@@ -285,7 +286,7 @@ impl World {
         }
     }
 
-    /// Everybody does what it can, until nobody sends any more.
+    /// Lets every stack and application act until nothing more is sent.
     fn work(&mut self) {
         for server in self.servers.values_mut() {
             server.work(self.now, &mut self.random);
@@ -306,7 +307,7 @@ impl World {
         for (ip, stack) in &mut self.clients {
             while let Some(len) = stack.poll_transmit(self.now, &mut self.out) {
                 let packet = self.out[..len].to_vec();
-                // Flags of a TCP segment behind an IPv4 header without options.
+                // The flags of a TCP segment after an IPv4 header without options.
                 if packet.get(33).is_some_and(|flags| flags & 0x12 == 0x02) {
                     self.overheard.insert(*ip, packet.clone());
                 }
@@ -340,7 +341,7 @@ impl World {
                     Ok(n @ 1..) => {
                         visit.first_byte = visit.first_byte.or(Some(self.now));
                         visit.left = visit.left.saturating_sub(n);
-                        // The client closes first, so no TIME-WAIT stands at the server.
+                        // The client closes first, so that the server has no TIME-WAIT.
                         if visit.left == 0 {
                             let _ = stack.shutdown(id, self.now);
                         }
@@ -382,7 +383,7 @@ impl Server {
         }
     }
 
-    /// Reads what has come, executes a whole request, writes what fits of the response.
+    /// Reads the received data, executes a complete request, and writes as much of the response as fits.
     fn attend(&mut self, id: ConnId, now: Instant) {
         let Some((request, written)) = self.open.get_mut(&id) else { return };
         let mut bytes = [0; 2048];
@@ -419,7 +420,7 @@ pub fn address(n: u32) -> IpAddr {
     Ipv4Addr::from_bits(10 << 24 | n).into()
 }
 
-/// A SYN with `options` and `data`, from whatever address.
+/// A SYN with `options` and `data`, from any address.
 pub fn spoof(from: SocketAddr, to: IpAddr, isn: u32, options: &mut OptionsBuf, data: &[u8]) -> Vec<u8> {
     let header = Header {
         src_port: from.port(),
@@ -433,7 +434,7 @@ pub fn spoof(from: SocketAddr, to: IpAddr, isn: u32, options: &mut OptionsBuf, d
     packet(from.ip(), to, &header, options.finish(), data)
 }
 
-/// What a TCP answers to a SYN-ACK that it knows nothing of (RFC 9293 §3.10.7.1).
+/// The RST that a TCP sends for a SYN-ACK of an unknown connection (RFC 9293 §3.10.7.1).
 fn reset(from: IpAddr, to: IpAddr, about: &Segment<'_>) -> Vec<u8> {
     let header = Header {
         src_port: about.dst_port,

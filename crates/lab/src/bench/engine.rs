@@ -1,4 +1,4 @@
-//! `bench engine`: all rows, in turn with smoltcp.
+//! `bench engine`: all rows, alternating with smoltcp.
 
 use super::memory::{self, Memory};
 use super::ours::Open;
@@ -9,31 +9,31 @@ use super::{
 };
 use std::time::Duration;
 
-/// Idle connections of the second row, and connections of each kind that memory is measured with.
+/// Number of idle connections in the second row, and of connections of each kind in the memory measurement.
 pub const IDLE: usize = 10_000;
 
-/// What is measured in turn, in this order in each round.
+/// The rows, measured in this order in each round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Row {
-    /// Ours, Fast Open.
+    /// Our stack, Fast Open.
     FastOpen,
-    /// smoltcp, driven by the loop of its documentation, its examples and its own benchmarks.
+    /// smoltcp, driven by the loop in its documentation, its examples and its own benchmarks.
     Smoltcp,
-    /// smoltcp at its best.
+    /// smoltcp, driven as fast as its API allows.
     SmoltcpBest,
-    /// Ours, Fast Open with data in the SYN-ACK.
+    /// Our stack, Fast Open with data in the SYN-ACK.
     DataInSynAck,
-    /// Ours, ordinary handshake.
+    /// Our stack, ordinary handshake.
     Handshake,
-    /// Ours, Fast Open, 10,000 idle connections beside.
+    /// Our stack, Fast Open, with 10,000 idle connections in addition.
     FastOpenIdle,
-    /// smoltcp at its best, 10,000 idle connections beside.
+    /// smoltcp, driven as fast as its API allows, with 10,000 idle connections in addition.
     SmoltcpBestIdle,
-    /// Ours, bulk, like for like: without timestamps, which smoltcp does not send.
+    /// Our stack, bulk transfer without timestamps, which smoltcp does not send either.
     Bulk,
-    /// Ours, bulk, with timestamps: the default configuration.
+    /// Our stack, bulk transfer with timestamps: the default configuration.
     BulkTimestamps,
-    /// smoltcp, bulk.
+    /// smoltcp, bulk transfer.
     SmoltcpBulk,
 }
 
@@ -66,7 +66,7 @@ impl Row {
         })
     }
 
-    /// Time of one round.
+    /// Duration of one round.
     fn time(self) -> Duration {
         match self {
             Self::Bulk | Self::BulkTimestamps | Self::SmoltcpBulk => Duration::from_secs(1),
@@ -80,19 +80,19 @@ impl Row {
 pub struct Series {
     /// The row.
     pub row: Row,
-    /// One sample a round.
+    /// One sample for each round.
     pub samples: Vec<Sample>,
 }
 
-/// Everything measured.
+/// All measurements.
 #[derive(Debug)]
 pub struct Results {
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: u32,
-    /// Time per round was cut.
+    /// Whether the time per round was reduced.
     pub quick: bool,
     rows: Vec<Series>,
-    /// Row 5.
+    /// The memory measurement, row 5.
     pub memory: Memory,
 }
 
@@ -103,15 +103,15 @@ impl Results {
     }
 }
 
-/// Measures and reports.
+/// Measures and returns the report.
 pub fn run(options: &Rounds) -> Result<String, BenchError> {
     let results = measure_all(options)?;
     Ok(if options.json { report::json(&results) } else { report::table(&results) })
 }
 
 fn measure_all(options: &Rounds) -> Result<Results, BenchError> {
-    // Before the rows: what they leave in the allocator would not change a count, but the memory
-    // they hold would be beside it.
+    // Measure memory before the rows. Memory that the rows leave in the allocator would not change a count, but it
+    // would be in use at the same time.
     let memory = memory::measure(IDLE)?;
     let part = if options.quick { 5 } else { 1 };
     let mut worlds = Vec::new();

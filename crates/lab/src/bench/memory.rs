@@ -1,7 +1,7 @@
-//! Heap bytes of one server per connection, as the allocator counts them (its own overhead apart).
+//! Heap bytes of one server per connection, as the allocator counts them (without its own overhead).
 //!
-//! The client and the packets between are dropped before the count, so it is one end's. Tables and
-//! slabs grow in steps: a figure contains the room that growing left unused.
+//! The client and the packets under way are dropped before the count, so it covers one end only. Tables and slabs
+//! grow in steps, so a figure includes their unused capacity.
 
 use super::ours::{CLIENT, Pair, SERVICE};
 use super::wire::BATCH;
@@ -10,19 +10,19 @@ use firstflight_stack::{ConnectConfig, Event, Readiness, Stack};
 use stats_alloc::INSTRUMENTED_SYSTEM;
 use std::net::SocketAddr;
 
-/// Local ports count up from here.
+/// Local ports count up from this one.
 const FIRST_PORT: u16 = 10_000;
 
-/// What was counted, bytes.
+/// The counts, bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Memory {
-    /// Connections of each kind.
+    /// Number of connections of each kind.
     pub connections: usize,
-    /// Idle established connection that carried a request and a response; buffers empty.
+    /// An idle established connection that carried a request and a response. Its buffers are empty.
     pub idle: f64,
-    /// Connection in TIME-WAIT.
+    /// A connection in TIME-WAIT.
     pub time_wait: f64,
-    /// First flight accepted and not confirmed, its packet buffer apart.
+    /// A first flight that is accepted and not confirmed, without its packet buffer.
     pub pending: f64,
     /// The packet buffer of such a first flight, with its 100 bytes unread.
     pub pending_buffer: f64,
@@ -41,8 +41,8 @@ fn live() -> usize {
     stats.bytes_allocated - stats.bytes_deallocated
 }
 
-/// Bytes per connection beyond a server that made 64 of them and dropped to `fill`'s state, and the
-/// part of them in packet buffers.
+/// Bytes per connection, compared with a server that made 64 connections and then went to the state of `fill`; and
+/// the part of them in packet buffers.
 fn per_connection(
     n: usize,
     fill: fn(&mut Pair, usize) -> Result<(), BenchError>,
@@ -63,20 +63,20 @@ fn per_connection(
     Ok((each(many, few), each(many_buffers, few_buffers)))
 }
 
-/// `n` connections that did a request and a response and stay open.
+/// Makes `n` connections that carried a request and a response and stay open.
 fn established(pair: &mut Pair, n: usize) -> Result<(), BenchError> {
     connect_in_batches(pair, n, false)?;
     expect(pair.server.connections() == n && pair.server.buffer_bytes() == 0, "idle connections")
 }
 
-/// `n` connections that the server closed first, all over.
+/// Makes `n` connections that the server closed first, all of which are over.
 fn closed(pair: &mut Pair, n: usize) -> Result<(), BenchError> {
     connect_in_batches(pair, n, true)?;
     let (open, over) = (pair.server.connections(), pair.server.time_waits());
     expect(open == 0 && over == n, &format!("{over} connections in TIME-WAIT and {open} open, not {n}"))
 }
 
-/// `n` first flights that wait for the client's ACK.
+/// Makes `n` first flights that wait for the client's ACK.
 fn unconfirmed(pair: &mut Pair, n: usize) -> Result<(), BenchError> {
     connect_in_batches(pair, 1, true)?;
     let config = ConnectConfig { fast_open: true, ..ConnectConfig::default() };
@@ -99,7 +99,7 @@ fn unconfirmed(pair: &mut Pair, n: usize) -> Result<(), BenchError> {
     expect(pair.server.connections() == n && accepted == n as u64, "pending first flights")
 }
 
-/// Each connection has a port of its own: one that came again would take the place of its TIME-WAIT.
+/// Each connection has its own port, because a repeated port would replace its TIME-WAIT.
 fn connect_in_batches(pair: &mut Pair, n: usize, close: bool) -> Result<(), BenchError> {
     let mut config = ConnectConfig { fast_open: close, ..ConnectConfig::default() };
     let mut opened = 0;
@@ -112,7 +112,7 @@ fn connect_in_batches(pair: &mut Pair, n: usize, close: bool) -> Result<(), Benc
                 .map_err(|e| BenchError::refused("our connect", e))?;
         }
         opened += batch;
-        // Then a tenth of a second: delayed acknowledgements leave.
+        // Wait a tenth of a second, so that delayed acknowledgements are sent.
         for _ in 0..8 {
             turns(pair, close)?;
         }

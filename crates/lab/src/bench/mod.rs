@@ -1,8 +1,8 @@
-//! Two TCP stacks doing the same work in memory, and the clock beside them.
+//! Two TCP stacks that do the same work in memory, with time measurement.
 //!
-//! What is the same for both: one thread, packets handed over as slices of reused buffers
-//! ([`wire`]), the same exchange of turns, the same virtual time, requests and responses compared
-//! byte by byte, checksums computed and verified.
+//! The conditions are equal for both: one thread, packets passed as slices of reused buffers ([`wire`]), the same
+//! exchange of turns, the same virtual time, requests and responses compared byte by byte, checksums computed and
+//! verified.
 
 pub mod certificates;
 pub mod engine;
@@ -39,20 +39,20 @@ pub struct Rounds {
     pub quick: bool,
 }
 
-/// Connections in flight.
+/// Number of connections in flight.
 pub const IN_FLIGHT: usize = 64;
 /// The client's first bytes.
 pub const REQUEST: [u8; 100] = [b'q'; 100];
 /// The server's answer.
 pub const RESPONSE: [u8; 300] = [b'r'; 300];
-/// Virtual time that one exchange (client's turn, server's turn) takes, microseconds. About what 64
-/// connections really take, so that sequence number clocks and timers see a plausible rate.
+/// Virtual time of one exchange (client's turn, server's turn), microseconds. This is about what 64 connections
+/// really take, so that sequence number clocks and timers see a plausible rate.
 pub const EXCHANGE_US: u64 = 20;
-/// Send and receive buffer of the bulk transfer, both stacks, bytes. Both are a few percent faster with
-/// 64 KiB, too little for a long path, and slower with 1 MiB, which leaves the cache.
+/// Send and receive buffer of the bulk transfer in both stacks, bytes. With 64 KiB, which is too little for a long
+/// path, both are a few percent faster. With 1 MiB, which does not fit into the cache, both are slower.
 pub const BULK_BUFFER: usize = 256 << 10;
-/// Exchanges without progress after which a stack is believed to be stuck: 4 s of virtual time,
-/// longer than any first retransmission timeout.
+/// Exchanges without progress after which a stack counts as stuck: 4 s of virtual time, longer than any first
+/// retransmission timeout.
 const STALL: u32 = 200_000;
 
 /// Why a benchmark gave no figures.
@@ -63,14 +63,14 @@ pub enum BenchError {
     Refused {
         /// Which stack and command.
         what: &'static str,
-        /// Its words.
+        /// Its error.
         why: String,
     },
-    /// Bytes or outcomes are not what was to be measured: the figures would be of something else.
+    /// Bytes or outcomes are not the ones to be measured, so the figures would be wrong.
     Wrong(String),
-    /// No connection or byte made progress for long.
+    /// No connection or byte made progress for a long time.
     Stuck(&'static str),
-    /// The machine does not tell the time of this thread.
+    /// The system does not report the CPU time of this thread.
     Clock(nix::Error),
 }
 
@@ -94,28 +94,28 @@ impl BenchError {
     }
 }
 
-/// Two ends joined in memory.
+/// Two ends connected in memory.
 pub trait World {
-    /// For messages.
+    /// The name for messages.
     fn name(&self) -> &'static str;
-    /// One exchange: the client's turn, then the server's. In a turn an end takes all packets,
-    /// its application acts, and it sends what it has.
+    /// One exchange: the client's turn, then the server's turn. In its turn an end handles all packets, its
+    /// application acts, and it sends what is ready.
     fn exchange(&mut self) -> Result<(), BenchError>;
     /// Connections closed at both ends, or bytes read and checked.
     fn done(&self) -> u64;
     /// Packets carried, both directions.
     fn packets(&self) -> u64;
-    /// Whether all that was done was what was to be measured.
+    /// Checks that only the work to be measured was done.
     fn check(&self) -> Result<(), BenchError>;
 }
 
-/// CPU time of this thread. It never waits, so this is the time of its work, whatever else the machine
-/// does meanwhile; only the caches are shared.
+/// CPU time of this thread. The thread never waits, so this is the time of its work, independent of other load on the
+/// machine. Only the caches are shared.
 fn cpu_time() -> Result<Duration, BenchError> {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).map_err(BenchError::Clock)
 }
 
-/// When to stop.
+/// When a measurement stops.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
     /// After this CPU time.
@@ -136,12 +136,12 @@ impl Budget {
     }
 }
 
-/// What one round measured.
+/// The measurements of one round.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
     /// Connections or bytes.
     pub units: u64,
-    /// Packets carried: each was sent by one end and taken by the other.
+    /// Packets carried: each was sent by one end and handled by the other.
     pub packets: u64,
     /// Heap allocations.
     pub allocations: u64,
@@ -155,8 +155,8 @@ impl Sample {
         self.units as f64 / self.seconds
     }
 
-    /// Nanoseconds per packet handled. A packet carried is handled twice, out at one end and in at
-    /// the other; the applications' work is part of it.
+    /// Nanoseconds per packet handled. A carried packet is handled twice: sent at one end and received at the other.
+    /// The applications' work is included.
     pub fn ns_per_packet(&self) -> f64 {
         self.seconds * 1e9 / (2 * self.packets.max(1)) as f64
     }
@@ -172,8 +172,8 @@ impl Sample {
     }
 }
 
-/// Runs `world` until `budget` is used up. The clock is read every 16 exchanges, hundreds of
-/// microseconds of work.
+/// Runs `world` until `budget` is used up. The clock is read every 16 exchanges, which are hundreds of microseconds
+/// of work.
 pub fn measure(world: &mut dyn World, budget: Budget) -> Result<Sample, BenchError> {
     let (units, packets) = (world.done(), world.packets());
     let allocations = INSTRUMENTED_SYSTEM.stats().allocations;
@@ -203,8 +203,8 @@ pub fn measure(world: &mut dyn World, budget: Budget) -> Result<Sample, BenchErr
     }
 }
 
-/// The bulk transfer's bytes: a chunk of 64 KiB over and over, twice in a row so that a chunk from
-/// any offset is one slice.
+/// The bytes of the bulk transfer: a repeated chunk of 64 KiB. It is stored twice in a row, so that a chunk from any
+/// offset is one slice.
 pub struct Pattern(Vec<u8>);
 
 /// Bytes that a bulk application writes or reads at once.
@@ -225,13 +225,14 @@ impl Pattern {
         Self([once.clone(), once].concat())
     }
 
-    /// 64 KiB from `offset` of the stream on.
+    /// 64 KiB from `offset` of the stream.
     pub fn chunk(&self, offset: u64) -> &[u8] {
         let at = (offset % CHUNK as u64) as usize;
         &self.0[at..at + CHUNK]
     }
 
-    /// Compares what was read at `offset`: all of it in the first megabyte of a stream, its ends after.
+    /// Compares the bytes read at `offset`: all of them in the first megabyte of a stream, later only the first and
+    /// last bytes.
     pub fn verify(&self, offset: u64, read: &[u8]) -> Result<(), BenchError> {
         let want = &self.chunk(offset)[..read.len()];
         let edge = if offset < 1 << 20 { read.len() } else { read.len().min(32) };
@@ -243,7 +244,7 @@ impl Pattern {
     }
 }
 
-/// Repeats a step, which says how many it did in how much CPU time, for `time`; the sums.
+/// Repeats a step for `time`. A step returns the number of operations and their CPU time. Returns the sums.
 fn repeat(
     time: Duration,
     mut step: impl FnMut() -> Result<(u64, Duration), BenchError>,
@@ -257,11 +258,11 @@ fn repeat(
     Ok((done, passed))
 }
 
-/// One line that overwrites itself, if somebody watches.
+/// Prints one line that overwrites itself, if stderr is a terminal.
 pub fn progress(text: &str) {
     let mut out = std::io::stderr();
     if out.is_terminal() {
-        // Progress that cannot be shown is no reason to stop.
+        // An error is ignored: the measurement can continue without a progress line.
         let _ = write!(out, "\r\x1b[K{text}").and_then(|()| out.flush());
     }
 }

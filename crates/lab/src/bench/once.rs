@@ -37,7 +37,7 @@ enum Work {
     SmoltcpBulk,
 }
 
-/// Does it; one line about it.
+/// Does the work. Returns one line about it.
 pub fn run(options: &Once) -> Result<String, BenchError> {
     let idle = options.idle as usize;
     let mut world: Box<dyn World> = match options.work {

@@ -1,4 +1,4 @@
-//! Connections per second: two of our stacks.
+//! Connections per second between two of our stacks.
 
 use super::wire::Batch;
 use super::{BenchError, EXCHANGE_US, IN_FLIGHT, REQUEST, RESPONSE, World};
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The client's address.
 pub const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
-/// Where the server listens.
+/// The address that the server listens on.
 pub const SERVICE: SocketAddr = SocketAddr::new(SERVER, 80);
 
 /// How connections open.
@@ -41,9 +41,9 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Two stacks with `tcp`, and a listener that takes at most `pending` first flights at a time.
+    /// Two stacks with `tcp`, and a listener that accepts at most `pending` first flights at a time.
     pub fn new(tcp: firstflight_tcp::Config, pending: u32) -> Result<Self, BenchError> {
-        // Not the origin: nothing of a real stack starts at zero.
+        // Not zero, because nothing in a real stack starts at zero.
         let now = Instant::from_secs(1000);
         let stack = |ip, secret: u8| {
             let mut config = Config::new(vec![ip], [secret; 32]);
@@ -65,7 +65,7 @@ impl Pair {
         Ok(Self { client: stack(CLIENT, 1), server, up, down, now })
     }
 
-    /// An end takes all packets that came, and does what its clock says.
+    /// An end handles all packets that arrived, and what its clock requires.
     fn arrive(stack: &mut Stack, from: &mut Batch, now: Instant) {
         while let Some(packet) = from.take() {
             stack.handle_packet(now, packet);
@@ -76,7 +76,7 @@ impl Pair {
         }
     }
 
-    /// An end sends what it has.
+    /// An end sends what is ready.
     fn depart(stack: &mut Stack, to: &mut Batch, now: Instant) {
         while let Some(out) = to.free() {
             let Some(len) = stack.poll_transmit(now, out) else {
@@ -86,7 +86,7 @@ impl Pair {
         }
     }
 
-    /// The client takes its packets.
+    /// The client handles its packets.
     pub fn client_arrive(&mut self) {
         Self::arrive(&mut self.client, &mut self.down, self.now);
     }
@@ -96,18 +96,18 @@ impl Pair {
         Self::depart(&mut self.client, &mut self.up, self.now);
     }
 
-    /// The server takes its packets.
+    /// The server handles its packets.
     pub fn server_arrive(&mut self) {
         Self::arrive(&mut self.server, &mut self.up, self.now);
     }
 
-    /// The server sends, and an exchange is over.
+    /// The server sends, which completes an exchange.
     pub fn server_depart(&mut self) {
         Self::depart(&mut self.server, &mut self.down, self.now);
         self.now += Duration::from_micros(EXCHANGE_US);
     }
 
-    /// Neither end may have dropped or reset anything: memory loses no packets.
+    /// Checks that neither end dropped or reset anything, because memory loses no packets.
     pub fn check(&self) -> Result<(), BenchError> {
         for (end, stack) in [("client", &self.client), ("server", &self.server)] {
             let c = stack.counters();
@@ -133,7 +133,7 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Both ends, with `idle` established connections beside, and the cookie learnt.
+    /// Both ends, with `idle` established connections in addition, and the cookie known.
     pub fn new(open: Open, idle: usize) -> Result<Self, BenchError> {
         let tcp = firstflight_tcp::Config {
             data_in_syn_ack: open == Open::CookieAndDataInSynAck,
@@ -175,7 +175,7 @@ impl Connections {
         Ok(())
     }
 
-    /// The first connection asks for the cookie; all others show it.
+    /// The first connection requests the cookie. All others use it.
     fn learn_cookie(&mut self) -> Result<(), BenchError> {
         self.connect(&REQUEST)?;
         for _ in 0..16 {
@@ -270,7 +270,7 @@ impl Connections {
     fn answer(&mut self, id: ConnId) -> Result<(), BenchError> {
         let (now, server) = (self.pair.now, &mut self.pair.server);
         match server.read(id, &mut self.buffer[..], now) {
-            // The end of the client's stream: it has our response.
+            // The end of the client's stream, so the client has the response.
             Ok(0) | Err(IoError::WouldBlock) => return Ok(()),
             Ok(n) if self.buffer[..n] == REQUEST => self.requests += 1,
             Ok(n) => return Err(BenchError::Wrong(format!("{n} bytes are not the request"))),
@@ -309,7 +309,7 @@ impl World for Connections {
         self.pair.check()?;
         let server = self.pair.server.counters();
         let opened = server.passive_opens - self.idle;
-        // The first connection asked for the cookie; each one after it was accepted with it.
+        // The first connection requested the cookie. Each later connection was accepted with it.
         let early = if self.open == Open::Handshake { 0 } else { opened - 1 };
         let taken = self.pair.client.counters().first_flights_taken;
         let flying = IN_FLIGHT as u64;

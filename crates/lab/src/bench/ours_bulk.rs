@@ -17,7 +17,7 @@ pub struct Bulk {
 }
 
 impl Bulk {
-    /// An open connection, the congestion window grown, with or without timestamps (RFC 7323).
+    /// An open connection whose congestion window has grown, with or without timestamps (RFC 7323).
     pub fn new(timestamps: bool) -> Result<Self, BenchError> {
         let tcp = firstflight_tcp::Config {
             send_buffer: BULK_BUFFER as u32,

@@ -1,15 +1,15 @@
-//! What was measured, for people and for programs. Ratios are ratios of medians of one run.
+//! The measurements, as text and as JSON. Ratios are ratios of medians of one run.
 
 use super::engine::{IDLE, Results, Row};
 use super::{BULK_BUFFER, IN_FLIGHT, Sample};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
-/// The values of one figure, one a round.
+/// The values of one figure, one for each round.
 pub struct Figure(Vec<f64>);
 
 impl Figure {
-    /// In any order.
+    /// The values may be in any order.
     pub fn new(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         Self(values)
@@ -19,19 +19,19 @@ impl Figure {
         Self::new(samples.iter().map(value).collect())
     }
 
-    /// The middle one, or the mean of the two in the middle.
+    /// The middle value, or the mean of the two middle values.
     pub fn median(&self) -> f64 {
         let middle = self.0.len() / 2;
         let at = |i: usize| self.0.get(i).copied().unwrap_or(f64::NAN);
         if self.0.len() % 2 == 1 { at(middle) } else { (at(middle - 1) + at(middle)) / 2.0 }
     }
 
-    /// The least.
+    /// The minimum.
     pub fn min(&self) -> f64 {
         self.0.first().copied().unwrap_or(f64::NAN)
     }
 
-    /// The most.
+    /// The maximum.
     pub fn max(&self) -> f64 {
         self.0.last().copied().unwrap_or(f64::NAN)
     }
@@ -68,8 +68,8 @@ pub fn rounded(value: f64, digits: i32) -> f64 {
     (value * scale).round() / scale
 }
 
-/// One JSON object. `conn_per_s` and what is derived from it are of the default configuration; `smoltcp` is driven by
-/// the loop of its documentation, `smoltcp_best` as fast as its API allows.
+/// One JSON object. `conn_per_s` and figures derived from it are for the default configuration. `smoltcp` is driven
+/// by the loop in its documentation, and `smoltcp_best` as fast as its API allows.
 pub fn json(results: &Results) -> String {
     let mut object = Map::new();
     let parts = [setting(results), connections(results), bulk(results), packets(results), memory(results)];
@@ -157,7 +157,7 @@ fn memory(results: &Results) -> Value {
     })
 }
 
-/// Every round's value, in the order measured.
+/// The values of all rounds, in the order measured.
 fn all_rounds(results: &Results) -> Value {
     let each = |row, value: fn(&Sample) -> f64| -> Vec<f64> {
         results.samples(row).iter().map(|s| rounded(value(s), 2)).collect()
@@ -183,7 +183,7 @@ fn all_rounds(results: &Results) -> Value {
     })
 }
 
-/// Lines of a table: what, median (least to most), and ratios to references.
+/// Lines of a table: name, median (minimum to maximum), and ratios to references.
 #[derive(Default)]
 struct Lines(String);
 
@@ -198,7 +198,7 @@ impl Lines {
     }
 }
 
-/// A table: median (least to most), and the ratio to the reference.
+/// A table: median (minimum to maximum), and the ratio to the reference.
 pub fn table(results: &Results) -> String {
     let mut lines = Lines::default();
     connection_lines(results, &mut lines);

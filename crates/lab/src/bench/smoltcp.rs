@@ -1,15 +1,15 @@
-//! Connections per second: two smoltcp stacks, used as well as its API allows, or as its documentation
+//! Connections per second between two smoltcp stacks, driven as fast as the API allows, or as smoltcp's documentation
 //! and examples do.
 //!
-//! - At its best packets are taken one after the other, then the application acts, then one pass over
-//!   the sockets sends: an acknowledgement rides with the answer. Nobody asks when a timer is due.
-//! - As documented, in its examples and its own `benchmark.rs`: `poll`, the application, `poll_delay`, and again until
-//!   that is not zero.
-//!   Acknowledgements leave before the application acts: nine packets a connection, not six.
-//! - Sockets and their buffers are made once and used again; a socket in TIME-WAIT listens again at
-//!   once, so no connection waits for one.
-//! - The sockets that work stand in front of the idle ones, where the search finds them first.
-//! - No timestamps, no congestion control: its defaults, and its fastest.
+//! - As fast as possible: packets are handled one after the other, then the application acts, then one pass over the
+//!   sockets sends. So an acknowledgement is sent with the answer. `poll_delay` is not called.
+//! - As documented, in its examples and its own `benchmark.rs`: `poll`, the application, `poll_delay`, repeated until
+//!   that is not zero. Acknowledgements are sent before the application acts: nine packets per connection instead of
+//!   six.
+//! - Sockets and their buffers are created once and reused. A socket in TIME-WAIT listens again at once, so no
+//!   connection waits for one.
+//! - The active sockets are placed before the idle ones, where the search finds them first.
+//! - No timestamps and no congestion control: these are smoltcp's defaults, and its fastest settings.
 
 use super::wire::Batch;
 use super::{BenchError, EXCHANGE_US, IN_FLIGHT, REQUEST, RESPONSE, World};
@@ -31,9 +31,9 @@ pub struct Port {
     tx: Batch,
 }
 
-/// A packet that came.
+/// A packet that was received.
 pub struct Received<'a>(&'a [u8]);
-/// Room for a packet.
+/// Space for a packet.
 pub struct Room<'a>(&'a mut Batch);
 
 impl phy::RxToken for Received<'_> {
@@ -56,7 +56,7 @@ impl Device for Port {
     type TxToken<'a> = Room<'a>;
 
     fn receive(&mut self, _: Instant) -> Option<(Received<'_>, Room<'_>)> {
-        // An answer to each packet fits: both batches have the same size, and tx was empty.
+        // There is space for an answer to each packet: both batches have the same size, and tx was empty.
         self.tx.free()?;
         Some((Received(self.rx.take()?), Room(&mut self.tx)))
     }
@@ -67,7 +67,7 @@ impl Device for Port {
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
-        // Checksums: computed and verified, the default.
+        // Checksums are computed and verified, which is the default.
         let mut capabilities = DeviceCapabilities::default();
         capabilities.medium = Medium::Ip;
         capabilities.max_transmission_unit = 1500;
@@ -91,7 +91,7 @@ impl End {
         config.random_seed = seed;
         let mut interface = Interface::new(config, &mut device, Instant::ZERO);
         interface.update_ip_addrs(|addresses| {
-            // The list is empty and has room for two.
+            // The list is empty and has capacity for two.
             let _ = addresses.push(IpCidr::new(address, 24));
         });
         Self { interface, sockets: SocketSet::new(Vec::new()), device }
@@ -103,26 +103,26 @@ impl End {
         self.sockets.add(Socket::new(buffer(), buffer()))
     }
 
-    /// Takes all packets that came.
+    /// Handles all packets that arrived.
     pub fn arrive(&mut self, now: Instant) {
         let (device, sockets) = (&mut self.device, &mut self.sockets);
         while self.interface.poll_ingress_single(now, device, sockets) != PollIngressSingleResult::None {}
         self.device.rx.clear();
     }
 
-    /// What the documentation calls in each turn of an application's loop.
+    /// The call that the documentation makes in each turn of an application's loop.
     fn poll(&mut self, now: Instant) {
         let (device, sockets) = (&mut self.device, &mut self.sockets);
         self.interface.poll(now, device, sockets);
         self.device.rx.clear();
     }
 
-    /// True if the documentation's loop would sleep now, until a packet comes or a timer is due.
+    /// True if the documentation's loop would now sleep until a packet arrives or a timer is due.
     fn sleeps(&mut self, now: Instant) -> bool {
         self.interface.poll_delay(now, &self.sockets) != Some(smoltcp::time::Duration::ZERO)
     }
 
-    /// One pass over the sockets; true if something was sent and there is room for more.
+    /// One pass over the sockets. Returns true if something was sent and there is space for more.
     pub fn depart(&mut self, now: Instant) -> bool {
         let (device, sockets) = (&mut self.device, &mut self.sockets);
         let before = device.tx.carried();
@@ -165,12 +165,12 @@ impl Pair {
             .map_err(|e| BenchError::refused("smoltcp's connect", e))
     }
 
-    /// What the client sent is what the server takes next.
+    /// The client's packets become the server's input.
     pub fn carry_up(&mut self) {
         std::mem::swap(&mut self.client.device.tx, &mut self.server.device.rx);
     }
 
-    /// What the server sent is what the client takes next; an exchange is over.
+    /// The server's packets become the client's input, which completes an exchange.
     pub fn carry_down(&mut self) {
         std::mem::swap(&mut self.server.device.tx, &mut self.client.device.rx);
         self.now += smoltcp::time::Duration::from_micros(EXCHANGE_US);
@@ -186,9 +186,9 @@ impl Pair {
 /// How an end is driven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Drive {
-    /// Its fastest: one way in, the application, one way out.
+    /// As fast as possible: receive, run the application, send.
     Best,
-    /// The loop of its documentation and its examples.
+    /// The loop in its documentation and its examples.
     Documented,
 }
 
@@ -208,7 +208,7 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Both ends, with `idle` established connections beside.
+    /// Both ends, with `idle` established connections in addition.
     pub fn new(drive: Drive, idle: usize) -> Result<Self, BenchError> {
         let mut pair = Pair::new();
         let clients: Vec<_> = (0..IN_FLIGHT).map(|_| pair.client.socket(2048)).collect();
@@ -259,7 +259,7 @@ impl Connections {
         self.pair.carry_up();
         loop {
             self.pair.server.poll(now);
-            // What was over before has sent its last acknowledgement.
+            // Connections that were over before have sent their last acknowledgement.
             self.listen_again()?;
             self.server_acts()?;
             if self.pair.server.sleeps(now) {
@@ -268,7 +268,7 @@ impl Connections {
         }
     }
 
-    /// Sockets whose last acknowledgement has left listen again.
+    /// Sockets whose last acknowledgement was sent listen again.
     fn listen_again(&mut self) -> Result<(), BenchError> {
         while let Some(handle) = self.over.pop() {
             self.pair.listen(handle)?;
@@ -328,7 +328,7 @@ impl Connections {
     }
 }
 
-/// Established connections that do nothing, behind the sockets that are there.
+/// Adds established connections that do nothing, after the existing sockets.
 fn add_idle(pair: &mut Pair, idle: usize) -> Result<(), BenchError> {
     let mut servers = Vec::with_capacity(idle);
     while servers.len() < idle {

@@ -1,4 +1,4 @@
-//! The worlds do what the figures are said to be of. No test asserts a time.
+//! Each world does the work that its figures describe. No test asserts a time.
 
 use super::ours::Open;
 use super::smoltcp::Drive;

@@ -13,15 +13,15 @@ use std::time::Duration;
 
 const SENDER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const RECEIVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 80);
-/// How often the applications run, and the queue is looked at.
+/// How often the applications run and the queue is measured.
 const SLICE: Duration = Duration::from_millis(5);
 /// A packet of the largest size.
 const PACKET: usize = 1500;
 
-/// What may go wrong before anything is measured.
+/// Errors before the measurement.
 #[derive(Debug)]
 pub enum Failed {
-    /// The path's settings make no sense.
+    /// The path's settings are not valid.
     Path(PathError),
     /// The receiver cannot listen.
     Listen(ListenError),
@@ -41,14 +41,14 @@ impl fmt::Display for Failed {
 
 impl std::error::Error for Failed {}
 
-/// What was seen in a stretch of time.
+/// The measurements of a time span.
 #[derive(Debug)]
 pub struct Seen {
-    /// Mbit/s of payload, flow by flow.
+    /// Mbit/s of payload for each flow.
     pub rates: Vec<f64>,
     /// Mean queueing delay at the bottleneck.
     pub queue: Duration,
-    /// The share of segments that were sent again, of all flows.
+    /// The share of retransmitted segments, over all flows.
     pub again: f64,
 }
 
@@ -79,7 +79,7 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// None yet; the way back is not limited.
+    /// Starts without flows. The return path is not limited.
     pub fn new(path: PathConfig, seed: u64, pacing: bool) -> Result<Self, Failed> {
         let back = PathConfig { rate_bits_per_s: None, loss: 0.0, ..path.clone() };
         let stack = |ip: IpAddr, end: u8| {
@@ -96,7 +96,7 @@ impl Flows {
         Ok(Self { sender, receiver, listener, wire, now: Instant::ZERO, flows: Vec::new(), packet })
     }
 
-    /// One more flow begins.
+    /// Starts one more flow.
     pub fn start(&mut self, algorithm: Algorithm) -> Result<(), Failed> {
         let mut tcp = self.sender.config().tcp.clone();
         tcp.congestion = algorithm;
@@ -106,7 +106,7 @@ impl Flows {
         Ok(())
     }
 
-    /// Runs for `time` and says what was seen in it.
+    /// Runs for `time`. Returns the measurements.
     pub fn run(&mut self, time: Duration) -> Seen {
         let (begun, end) = (self.now, self.now + time);
         let read: Vec<u64> = self.flows.iter().map(|flow| flow.read).collect();
@@ -129,7 +129,7 @@ impl Flows {
         }
     }
 
-    /// Segments sent again so far.
+    /// Number of segments retransmitted so far.
     fn again(&self) -> u64 {
         let info = self.flows.iter().filter_map(|flow| self.sender.info(flow.sender));
         info.map(|info| u64::from(info.totals.retransmits)).sum()
@@ -158,7 +158,7 @@ impl Flows {
         }
     }
 
-    /// Lets packets pass until `end`.
+    /// Delivers packets until `end`.
     fn pass(&mut self, end: Instant) {
         loop {
             while let Some(len) = self.sender.poll_transmit(self.now, &mut self.packet) {

@@ -1,4 +1,4 @@
-//! What the algorithms of congestion control do on a bottleneck, in virtual time.
+//! How the congestion control algorithms behave at a bottleneck, in virtual time.
 
 mod flows;
 
@@ -37,9 +37,9 @@ struct Place {
     name: &'static str,
     /// Round-trip time, ms.
     rtt: u64,
-    /// The buffer in quarters of the bandwidth-delay product.
+    /// Size of the buffer in quarters of the bandwidth-delay product.
     quarters: u64,
-    /// Chance that a packet is lost.
+    /// Probability that a packet is lost.
     loss: f64,
 }
 
@@ -88,7 +88,7 @@ impl Mean {
     }
 }
 
-/// Runs it; the text to print.
+/// Runs the measurements. Returns the text to print.
 pub fn run(options: &Congestion) -> Result<String, flows::Failed> {
     let tables = [alone(options)?, together(options)?, mixed(options)?];
     if options.json {
@@ -97,7 +97,7 @@ pub fn run(options: &Congestion) -> Result<String, flows::Failed> {
     Ok(tables.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
 }
 
-/// Flows of these algorithms on `place`, two seconds after each other.
+/// Flows of these algorithms on `place`. Each starts two seconds after the previous one.
 fn measure(options: &Congestion, place: &Place, algorithms: &[Algorithm]) -> Result<Mean, flows::Failed> {
     let span = options.seconds * algorithms.len() as u64;
     let mut seen = Vec::new();
@@ -105,7 +105,7 @@ fn measure(options: &Congestion, place: &Place, algorithms: &[Algorithm]) -> Res
         let mut flows = Flows::new(place.path(options.rate), seed, options.pacing)?;
         for algorithm in algorithms {
             flows.start(*algorithm)?;
-            // Where nothing is left to chance, the seed decides when the second begins.
+            // If the path has no randomness, the seed still changes when the second flow starts.
             flows.run(Duration::from_millis(2000 + 35 * (seed - 1)));
         }
         flows.run(Duration::from_secs(if algorithms.len() > 1 { 15 } else { 3 }));

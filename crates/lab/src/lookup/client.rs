@@ -1,4 +1,4 @@
-//! The client: what it asks, and when it connects.
+//! The client: its questions, and when it connects.
 
 use super::Way;
 use super::names::{KEY_ID, NAME, ZONE_WIRE, asked, query};
@@ -15,9 +15,9 @@ use rand_chacha::rand_core::SeedableRng;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Id of the plain question.
+/// Id of the question for the address.
 const PLAIN: u16 = 1;
-/// Id of the thesis' question.
+/// Id of the question in the thesis' form.
 const CARRIED: u16 = 2;
 
 /// The client.
@@ -38,7 +38,7 @@ fn remote() -> SocketAddr {
 }
 
 impl Client {
-    /// With a certificate; `carriage_key` is what the server publishes.
+    /// A client with a certificate. `carriage_key` is what the server publishes.
     pub fn new(carriage_key: [u8; 32], unix_s: u64) -> Self {
         let key = PrivateKey::from_seed(&[2; 32]);
         let at = (Instant::ZERO, unix_s);
@@ -65,12 +65,12 @@ impl Client {
         self.whole
     }
 
-    /// What is left of the last page goes.
+    /// Forgets the previous page.
     pub fn forget(&mut self) {
         (self.first_byte, self.whole, self.id) = (None, None, None);
     }
 
-    /// Begins a page; gives the questions to send. `cookie`: ask for one.
+    /// Starts a page. Returns the questions to send. If `cookie` is set, requests a cookie.
     pub fn begin(&mut self, way: Way, now: Instant, cookie: bool) -> Vec<Vec<u8>> {
         (self.way, self.cookie) = (way, cookie);
         let mut questions = Vec::new();
@@ -120,17 +120,17 @@ impl Client {
         query(CARRIED, &thesis::name(bytes.get(..len)?)?)
     }
 
-    /// An answer of the resolver.
+    /// Handles an answer of the resolver.
     pub fn handle_answer(&mut self, now: Instant, message: &[u8]) {
         if asked(message).is_some_and(|(id, _)| id == PLAIN) {
             self.resolved(now);
         }
     }
 
-    /// The address is known: the request leaves for it.
+    /// The address is known, so the request is sent to it.
     pub fn resolved(&mut self, now: Instant) {
         if let (Way::Carriage | Way::Thesis, Some(id)) = (self.way, self.id) {
-            // Nothing happens if the answer was here before (`docs/spec/dns-carriage.md` §2.1).
+            // Nothing is sent if the answer has already arrived (`docs/spec/dns-carriage.md` §2.1).
             let _ = self.stack.send_direct(id, SERVER.into(), now);
             return;
         }

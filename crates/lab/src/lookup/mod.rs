@@ -1,5 +1,6 @@
-//! How long a page takes when its server's address must be looked up first: the experiments of the thesis' Figure 7.1,
-//! with its own form of first flights in lookups and with the one of `docs/spec/dns-carriage.md`, in virtual time.
+//! How long a page takes if its server's address must be looked up first: the experiments of the thesis' Figure 7.1,
+//! with the thesis' own form of first flights in lookups and with that of `docs/spec/dns-carriage.md`, in virtual
+//! time.
 
 mod client;
 mod names;
@@ -39,21 +40,21 @@ pub struct Lookup {
     json: bool,
 }
 
-/// Where the name server is, and what the resolver knows.
+/// Where the name server is, and what the resolver has cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Case {
     /// The address is in the resolver's cache.
     Cached,
-    /// It is not, and the name server is at the server's site.
+    /// The address is not cached, and the name server is at the server's site.
     Near,
-    /// It is not, and the name server is at a random node.
+    /// The address is not cached, and the name server is at a random node.
     Far,
 }
 
 impl Case {
     const ALL: [Self; 3] = [Self::Cached, Self::Near, Self::Far];
 
-    /// As in the figure.
+    /// The letter in the thesis' figure.
     const fn letter(self) -> char {
         match self {
             Self::Cached => 'a',
@@ -73,18 +74,19 @@ impl fmt::Display for Case {
     }
 }
 
-/// How the page is asked for.
+/// How the page is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// Lookup, handshake, request.
+    /// Lookup, then handshake, then request.
     Today,
     /// Lookup, then the request in the SYN with a cookie.
     FastOpen,
     /// Lookup, then the request in the SYN with a certificate.
     Asap,
-    /// The request inside the lookup, as the thesis has it: one name of several labels, in plain text, TCP on IP.
+    /// The request inside the lookup, in the thesis' form: one name of several labels, in plain text, TCP on IP.
     Thesis,
-    /// The request inside the lookup: sealed, in fragments, TCP in UDP; the direct copy with the address.
+    /// The request inside the lookup: sealed, in fragments, TCP in UDP. The direct copy is sent when the address
+    /// arrives.
     Carriage,
 }
 
@@ -105,34 +107,34 @@ impl Way {
 /// Round-trip times of one experiment.
 #[derive(Debug, Clone, Copy)]
 pub struct Distances {
-    /// Client and server.
+    /// Between client and server.
     pub server: Duration,
-    /// Client and its resolver, which are at one site.
+    /// Between the client and its resolver, which are at one site.
     pub resolver: Duration,
-    /// Resolver and name server.
+    /// Between resolver and name server.
     pub front: Duration,
-    /// Name server and server.
+    /// Between name server and server.
     pub relay: Duration,
 }
 
-/// One page.
+/// The measurements of one page.
 #[derive(Debug, Clone, Copy)]
 pub struct Measured {
     pub way: Way,
     pub first_byte: Duration,
     pub total: Duration,
-    /// Which answer came first, where there are two ways.
+    /// Whether the answer by the lookup came first, if there are two ways.
     pub by_lookup: bool,
     /// How often the server executed the request.
     pub executed: u32,
 }
 
-/// Which time of a page.
+/// Selects a time of a page.
 pub type Time = fn(&Measured) -> Duration;
 pub const FIRST_BYTE: Time = |page| page.first_byte;
 pub const WHOLE: Time = |page| page.total;
 
-/// One experiment: all ways over the same distances.
+/// One experiment: all ways with the same distances.
 #[derive(Debug)]
 pub struct Trial {
     pub case: Case,
@@ -145,13 +147,13 @@ impl Trial {
         self.pages.iter().find(|page| page.way == way)
     }
 
-    /// The time of a page by `way` as a share of today's (the thesis' "latency savings ratio").
+    /// The time of a page by `way`, divided by the time of today's way (the thesis' "latency savings ratio").
     fn ratio(&self, way: Way, time: Time) -> Option<f64> {
         Some(time(self.of(way)?).div_duration_f64(time(self.of(Way::Today)?)))
     }
 }
 
-/// Runs it.
+/// Runs the experiments.
 pub fn run(options: &Lookup) -> Result<String, String> {
     let nodes = Nodes::new(options.seed);
     let mut trials = Vec::new();
@@ -170,7 +172,7 @@ pub fn run(options: &Lookup) -> Result<String, String> {
     Ok(report::table(&trials, options))
 }
 
-/// All ways of one experiment.
+/// All ways in one experiment.
 fn trial(case: Case, distances: Distances, options: &Lookup) -> Result<Trial, String> {
     let pages = Way::ALL.map(|way| {
         let mut world = World::new(case, distances, options.size, options.label_by_label);

@@ -16,16 +16,16 @@ use rand_chacha::rand_core::SeedableRng;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU8;
 
-/// The server's name, its labels counted, and the carriage zone.
+/// The server's name, and the number of its labels.
 pub const NAME: &str = "www.xyz.com.";
 pub const HOST: usize = 3;
 pub const ZONE: &str = "f.xyz.com.";
 pub const ZONE_WIRE: &[u8] = b"\x01f\x03xyz\x03com\x00";
 pub const KEY_ID: NonZeroU8 = NonZeroU8::MIN;
-/// Where the resolver asks from.
+/// The resolver's address.
 const RESOLVER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 53));
 
-/// Labels of [`NAME`].
+/// The labels of [`NAME`].
 pub fn plain() -> [&'static [u8]; HOST] {
     [b"www", b"xyz", b"com"]
 }
@@ -38,13 +38,13 @@ pub fn query(id: u16, name: &Name) -> Option<Vec<u8>> {
     message.to_vec().ok()
 }
 
-/// Name and id of a question, or of the question in an answer.
+/// Id and name of a question, or of the question in an answer.
 pub fn asked(message: &[u8]) -> Option<(u16, Name)> {
     let message = Message::from_vec(message).ok()?;
     Some((message.metadata.id, message.queries.first()?.name().clone()))
 }
 
-/// The answer that `address` is what was asked for.
+/// An answer to `query` with `address`.
 fn answer(query: &[u8], address: Ipv4Addr) -> Option<Vec<u8>> {
     let (id, name) = asked(query)?;
     let mut message = Message::new(id, MessageType::Response, OpCode::Query);
@@ -53,16 +53,16 @@ fn answer(query: &[u8], address: Ipv4Addr) -> Option<Vec<u8>> {
     message.to_vec().ok()
 }
 
-/// What the name server wants done.
+/// What the name server sends in addition to its answer.
 #[derive(Debug)]
 pub enum Handed {
     /// A relay datagram for the server.
     Relay(Vec<u8>),
-    /// A SYN of the thesis' form, as if its client had sent it.
+    /// A SYN in the thesis' form, as if its client had sent it.
     Syn(Vec<u8>),
 }
 
-/// The authoritative side: the front, and what the thesis has instead.
+/// The authoritative side: the front, and its counterpart in the thesis.
 pub struct NameServer {
     front: Front,
     random: ChaCha20Rng,
@@ -70,7 +70,7 @@ pub struct NameServer {
 }
 
 impl NameServer {
-    /// A name server that knows `server` and shares `relay` with it; `carriage` is what first flights are sealed to.
+    /// A name server that knows `server` and shares `relay` with it. First flights are sealed to `carriage`.
     pub fn new(server: Ipv4Addr, relay: &RelayKey, carriage: CarriageKey, boot: u32) -> Option<Self> {
         let mut random = ChaCha20Rng::from_seed([11; 32]);
         let text = format!(
@@ -96,7 +96,7 @@ impl NameServer {
         Some(Self { front, random, server })
     }
 
-    /// The answer to a query, and what else follows.
+    /// The answer to a query, and what is sent in addition.
     pub fn handle(&mut self, now: Instant, clock: &Clock, query: &[u8]) -> (Option<Vec<u8>>, Vec<Handed>) {
         if let Some((_, name)) = asked(query)
             && let Some(bytes) = thesis::read(&name)
@@ -117,9 +117,9 @@ impl NameServer {
 /// What the resolver does with a question of the client.
 #[derive(Debug)]
 pub enum Resolved {
-    /// It knows.
+    /// It has the answer.
     Answer(Vec<u8>),
-    /// It asks, after so many round trips to the name server for the names above.
+    /// It asks the name server, after this many round trips to it for the parent names.
     Ask(u32),
 }
 
@@ -132,7 +132,7 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// What becomes of `query`.
+    /// Decides what to do with `query`.
     pub fn handle(&self, query: &[u8]) -> Option<Resolved> {
         let (_, name) = asked(query)?;
         if self.case == Case::Cached && name.to_string().eq_ignore_ascii_case(NAME) {

@@ -1,5 +1,5 @@
-//! Where clients, servers and name servers are: as in the thesis' section 7.1, 18 nodes on one continent and 6 beyond,
-//! with round-trip times from 3 to 440 ms.
+//! The locations of clients, servers and name servers: as in the thesis' section 7.1, 18 nodes on one continent and 6
+//! outside it, with round-trip times from 3 to 440 ms.
 
 use super::{Case, Distances};
 use rand_chacha::ChaCha20Rng;
@@ -8,12 +8,12 @@ use std::time::Duration;
 
 const NEAR: usize = 18;
 const FAR: usize = 6;
-/// Between two machines of one site.
+/// Round-trip time between two machines of one site.
 const SITE: Duration = Duration::from_millis(1);
 /// Shortest and longest round-trip time between nodes, ms.
 const RTTS: (f64, f64) = (3.0, 440.0);
 
-/// Places on a plane: round-trip times obey the triangle inequality.
+/// Nodes on a plane, so that round-trip times nearly obey the triangle inequality.
 #[derive(Debug)]
 pub struct Nodes {
     places: Vec<(f64, f64)>,
@@ -30,7 +30,7 @@ fn distance(a: (f64, f64), b: (f64, f64)) -> f64 {
 }
 
 impl Nodes {
-    /// 24 of them.
+    /// Chooses 24 nodes.
     pub fn new(seed: u64) -> Self {
         let mut random = ChaCha20Rng::seed_from_u64(seed);
         let mut places: Vec<(f64, f64)> =
@@ -59,7 +59,7 @@ impl Nodes {
         Duration::from_secs_f64((RTTS.0 + share.max(0.0) * (RTTS.1 - RTTS.0)) / 1e3)
     }
 
-    /// Every node as a client of every other one.
+    /// Every node as a client of every other node.
     pub fn pairs(&self, case: Case, seed: u64) -> Vec<Distances> {
         let mut random = ChaCha20Rng::seed_from_u64(seed ^ 0xd15);
         let count = self.places.len();

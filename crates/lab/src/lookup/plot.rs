@@ -1,4 +1,4 @@
-//! The distributions of the ratios (SVG): Figure 7.1 as the thesis has it, one panel for each case.
+//! The distributions of the ratios (SVG), in the form of the thesis' Figure 7.1, with one panel for each case.
 
 use super::report::{quantile, ratios};
 use super::{Case, FIRST_BYTE, Time, Trial, WHOLE, Way};
@@ -6,11 +6,11 @@ use plotters::prelude::*;
 
 const PANEL: (u32, u32) = (520, 360);
 const LEGEND: u32 = 30;
-/// Of all ways but today's.
+/// Colours of all ways except today's.
 const COLOURS: [RGBColor; 4] =
     [RGBColor(86, 180, 233), RGBColor(0, 130, 90), RGBColor(230, 159, 0), RGBColor(213, 94, 0)];
 
-/// Points of a line.
+/// Number of points of a line.
 const STEPS: u32 = 100;
 
 /// Rows of panels.

@@ -1,17 +1,17 @@
-//! The experiment's figures, for people and for programs.
+//! The experiment's figures, as text and as JSON.
 
 use super::{Case, FIRST_BYTE, Lookup, Time, Trial, WHOLE, Way};
 use serde_json::json;
 use std::fmt::Write;
 
-/// Sorted.
+/// Sorts the values.
 fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values
 }
 
-/// The value below which this share of the sorted `values` lies.
+/// The value below which the fraction `share` of the sorted `values` lies.
 pub fn quantile(values: &[f64], share: f64) -> f64 {
     let last = values.len().saturating_sub(1);
     values.get((last as f64 * share).round() as usize).copied().unwrap_or(f64::NAN)

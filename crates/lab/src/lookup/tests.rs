@@ -1,4 +1,4 @@
-//! What the experiment shows must hold for single pages, too.
+//! What the experiment shows must also hold for single pages.
 
 use super::nodes::Nodes;
 use super::world::World;
@@ -11,8 +11,8 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Client and server 100 ms apart, the resolver beside the client, the name server `front` from it and `relay` from the
-/// server.
+/// Client and server are 100 ms apart, and the resolver is next to the client. The name server is `front` ms from the
+/// resolver and `relay` ms from the server.
 fn distances(front: u64, relay: u64) -> Distances {
     Distances { server: ms(100), resolver: ms(2), front: ms(front), relay: ms(relay) }
 }
@@ -37,7 +37,8 @@ fn a_lookup_and_two_round_trips_become_one() {
     first_byte(Case::Near, Way::Today, 302);
     first_byte(Case::Near, Way::FastOpen, 202);
     first_byte(Case::Near, Way::Asap, 202);
-    // To the name server, to the server beside it, back: half of the lookup and half of the rest.
+    // The way to the name server, to the server next to it, and back: half of the lookup and half of the remaining
+    // time.
     assert!(first_byte(Case::Near, Way::Thesis, 102).by_lookup);
     assert!(first_byte(Case::Near, Way::Carriage, 102).by_lookup);
 }
@@ -48,14 +49,14 @@ fn with_the_address_cached_the_direct_copy_is_as_fast() {
     assert!(!first_byte(Case::Cached, Way::Thesis, 102).by_lookup);
     let after = first_byte(Case::Cached, Way::Asap, 102);
     first_byte(Case::Cached, Way::Carriage, 102);
-    // The copy inside the lookup is 2 ms earlier, but the server sends little to a client that has sent it nothing. The
-    // direct copy brings the rest.
+    // The copy inside the lookup is 2 ms earlier, but the server sends little to a client that has not sent it
+    // anything. The direct copy brings the rest.
     let page = fetch(Case::Cached, distances(96, 2), Way::Carriage, 0);
     assert!(page.by_lookup && page.first_byte == after.first_byte - ms(2), "{:?}", page.first_byte);
     assert_eq!(page.total, after.total);
 }
 
-/// The direct copy leaves when the address is known, and its arrival lifts the server's limit.
+/// The direct copy is sent when the address is known, and its arrival lifts the server's limit.
 #[test]
 fn the_whole_page_is_never_later_than_with_asap_after_the_lookup() {
     let nodes = Nodes::new(1);
@@ -87,14 +88,15 @@ fn a_name_server_far_away_costs_no_more_than_its_way() {
     }
 }
 
-/// Resolvers that minimise names (RFC 9156) take the thesis' form apart; one label below the zone stays whole.
+/// Resolvers that minimise names (RFC 9156) split the thesis' form into several questions. One label below the zone
+/// stays whole.
 #[test]
 fn label_by_label_only_the_thesis_form_is_slow() {
     for rounds in [1, 4] {
         let carriage = fetch(Case::Near, distances(100, 2), Way::Carriage, rounds);
         assert_eq!(carriage.first_byte.as_millis(), 102);
         let thesis = fetch(Case::Near, distances(100, 2), Way::Thesis, rounds);
-        // Its direct copy is as fast as ASAP without it.
+        // Its direct copy is as fast as ASAP after the lookup.
         assert_eq!(thesis.first_byte.as_millis(), 202);
     }
 }

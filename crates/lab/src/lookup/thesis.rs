@@ -1,6 +1,6 @@
 //! The thesis' own form (its section 5.1): connection information in plain text, in the labels of one name,
-//! `a.CI.www.xyz.com`, which stands for a SYN on IP, as in its version in the kernel (chapter 6). It is used for its
-//! experiments in this simulator only: resolvers and name servers log names, and today's resolvers ask for them label
+//! `a.CI.www.xyz.com`. It represents a SYN on IP, as in the thesis' kernel version (chapter 6). It is used only for
+//! the experiments in this simulator: resolvers and name servers log names, and today's resolvers ask for them label
 //! by label.
 
 use super::names::{HOST, plain};
@@ -11,7 +11,7 @@ use std::net::IpAddr;
 
 /// Longest label, octets.
 const LABEL: usize = 63;
-/// The longest connection information that a name has room for, with `www.xyz.com` behind and `a` in front.
+/// The longest connection information that fits into a name between `a` and `www.xyz.com`.
 pub const ROOM: usize = 255 - 2 - 4 - 13;
 
 /// The name that carries `ci`; `None` if it is too long.
@@ -21,7 +21,7 @@ pub fn name(ci: &[u8]) -> Option<Name> {
     if ci.len() > ROOM { None } else { Name::from_labels(labels).ok() }
 }
 
-/// The connection information in a name of this form.
+/// The connection information in a name with this form.
 pub fn read(name: &Name) -> Option<Vec<u8>> {
     let labels: Vec<&[u8]> = name.iter().collect();
     let (first, rest) = labels.split_first()?;
@@ -29,7 +29,7 @@ pub fn read(name: &Name) -> Option<Vec<u8>> {
     (*first == b"a" && carried > 0).then(|| rest.get(..carried).unwrap_or_default().concat())
 }
 
-/// The SYN that `ci` stands for, on IP, as if its client had sent it to `server`.
+/// The SYN that `ci` represents, on IP, as if its client had sent it to `server`.
 pub fn packet(ci: &ConnectionInfo<'_>, server: IpAddr) -> Option<Vec<u8>> {
     let segment = ci.segment();
     let header = Header {

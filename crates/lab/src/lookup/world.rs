@@ -1,4 +1,4 @@
-//! One client, its resolver, a name server and a server, and what travels between them.
+//! One client, its resolver, a name server and a server, and the messages between them.
 
 use super::client::Client;
 use super::names::{Handed, NameServer, Resolved, Resolver};
@@ -28,22 +28,22 @@ pub const SERVER_UDP: u16 = 4433;
 pub const REQUEST: &[u8] = b"GET /object\r\n\r\n";
 /// The wall clock when an experiment begins, Unix seconds.
 const UNIX_S: u64 = 1_800_000_000;
-/// A page that is not there by then never will be.
+/// The maximum time for a page. A page that takes longer never arrives.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What arrives somewhere.
+/// Something that arrives.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Arrival {
     Client(Vec<u8>),
     Server(Vec<u8>),
-    /// A question at the resolver, an answer at the client.
+    /// A question at the resolver, and an answer at the client.
     Question(Vec<u8>),
     Answer(Vec<u8>),
     /// The resolver's question at the name server.
     Asked(Vec<u8>),
     /// A relay datagram at the server.
     Relay(Vec<u8>),
-    /// A SYN of the thesis' form at the server, from the name server.
+    /// A SYN in the thesis' form at the server, from the name server.
     Syn(Vec<u8>),
 }
 
@@ -60,7 +60,7 @@ pub struct World {
     distances: Distances,
     size: usize,
     executed: u32,
-    /// Whether the copy that travelled inside the lookup was the first at the server.
+    /// Whether the copy inside the lookup reached the server first.
     by_lookup: Option<bool>,
     events: BinaryHeap<Reverse<(Instant, u64, Arrival)>>,
     count: u64,
@@ -90,7 +90,7 @@ fn policy() -> Option<AsapPolicy> {
 }
 
 impl World {
-    /// Everything is there, and the client has been at the server before: it has cookie and certificate, and knows
+    /// Creates everything. The client has visited the server before, so it has a cookie and a certificate and knows
     /// what the server publishes.
     pub fn new(case: Case, distances: Distances, size: usize, label_by_label: u32) -> Self {
         let mut random = ChaCha20Rng::from_seed([21; 32]);
@@ -127,7 +127,7 @@ impl World {
         world
     }
 
-    /// An earlier visit, which brings the cookie.
+    /// An earlier visit, which gets the cookie.
     fn visit_before(&mut self) {
         self.client.begin(Way::Today, self.now, true);
         self.client.resolved(self.now);
@@ -137,7 +137,7 @@ impl World {
         self.now += Duration::from_secs(1);
     }
 
-    /// One page.
+    /// Fetches one page.
     pub fn fetch(&mut self, way: Way) -> Option<Measured> {
         let began = self.now;
         for question in self.client.begin(way, self.now, false) {
@@ -158,7 +158,7 @@ impl World {
         self.events.push(Reverse((self.now + after, self.count, arrival)));
     }
 
-    /// Until nothing happens any more, or, if that is enough, the client has the page.
+    /// Runs until nothing more happens or, if `enough` is set, until the client has the page.
     fn run(&mut self, enough: bool) {
         let end = self.now + PATIENCE;
         loop {
@@ -238,7 +238,7 @@ impl World {
         self.server.handle_relayed(self.now, flight);
     }
 
-    /// The server verifies, reads requests and answers.
+    /// The server verifies signatures, reads requests and answers.
     fn serve(&mut self) {
         let mut random = ChaCha20Rng::from_seed([9; 32]);
         while let Some(flights) = self.server.poll_verifications() {

@@ -1,27 +1,27 @@
-//! Chance from a seed.
+//! Random numbers from a seed.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// What a sequence of random numbers is for: sequences of different purposes are independent, so that one more
-/// draw for one of them changes nothing else.
+/// What a sequence of random numbers is used for. Sequences for different purposes are independent, so that one more
+/// draw for one purpose changes no other sequence.
 #[derive(Debug, Clone, Copy)]
 pub enum Purpose {
     /// The nodes and links of the graph.
     Graph,
     /// The paths from this node.
     Paths(u32),
-    /// Where verifiers stand, in this placement.
+    /// The positions of verifiers in this placement.
     Placement(u32),
-    /// Which destinations are looked at.
+    /// The choice of destinations.
     Destinations,
-    /// From which sources TCP's paths are taken.
+    /// The choice of sources for TCP's paths.
     Sources,
-    /// Where an attacker without a plan sits.
+    /// The positions of an attacker without a plan.
     Attackers,
 }
 
-/// Random numbers of one purpose.
+/// Random numbers for one purpose.
 #[derive(Debug)]
 pub struct Dice(ChaCha8Rng);
 
@@ -41,12 +41,12 @@ impl Dice {
         Self(rng)
     }
 
-    /// A number below `n`, zero if `n` is. The bias is below n / 2³².
+    /// A number below `n`, or zero if `n` is zero. The bias is below n / 2³².
     pub fn below(&mut self, n: usize) -> usize {
         ((u64::from(self.0.next_u32()) * n as u64) >> 32) as usize
     }
 
-    /// A number from 0 to below 1.
+    /// A number from 0 up to, but not including, 1.
     pub fn unit(&mut self) -> f64 {
         f64::from(self.0.next_u32()) / (f64::from(u32::MAX) + 1.0)
     }
@@ -56,7 +56,7 @@ impl Dice {
         if count >= n {
             return (0..n as u32).collect();
         }
-        // Floyd's algorithm: one draw each, and memory for what was drawn only.
+        // Floyd's algorithm: one draw for each number, and memory only for the numbers drawn.
         let mut drawn = std::collections::BTreeSet::new();
         for last in n - count..n {
             let pick = self.below(last + 1) as u32;

@@ -1,6 +1,6 @@
-//! One graph with one routing: verifiers are placed, then attackers choose.
+//! One graph with one routing: verifiers are placed, then attackers choose their nodes.
 //!
-//! Paths are computed one source at a time and forgotten: what is kept of them is what the sampled destinations need.
+//! Paths are computed one source at a time and then dropped. Only what the sampled destinations need is kept.
 
 use super::dice::{Dice, Purpose};
 use super::graph::{Family, Graph, Node};
@@ -10,26 +10,26 @@ use super::route::{Router, Routing};
 use super::single::Single;
 use super::target::Attacker;
 
-/// What is the same for all graphs.
+/// The settings that are the same for all graphs.
 #[derive(Debug, Clone)]
 pub struct Setting {
-    /// Of graphs, paths, placements and attackers.
+    /// Seed of graphs, paths, placements and attackers.
     pub seed: u64,
-    /// Nodes of a graph, before the largest connected part is taken.
+    /// Nodes of a graph, before the largest connected component is taken.
     pub nodes: usize,
     /// Numbers of eavesdropping nodes.
     pub eavesdroppers: Vec<usize>,
-    /// How often verifiers are placed anew.
+    /// How often verifiers are placed.
     pub placements: u32,
-    /// Destinations looked at; all of a graph that has not more.
+    /// Number of destinations examined. If the graph has fewer, all of them.
     pub destinations: usize,
-    /// Sources from whose paths TCP's shares are taken; all of a graph that has not more.
+    /// Number of sources whose paths are used for TCP's shares. If the graph has fewer, all of them.
     pub sources: usize,
-    /// Of these destinations and sources, as many as a greedy attacker looks at.
+    /// Number of these destinations, and of these sources, that a greedy attacker examines.
     pub known_destinations: usize,
     /// See `known_destinations`.
     pub known_sources: usize,
-    /// Sets of nodes chosen at random.
+    /// Number of sets of nodes chosen at random.
     pub random: usize,
 }
 
@@ -38,21 +38,21 @@ pub struct Setting {
 enum Choice {
     /// Against TCP.
     Tcp,
-    /// Knowing a placement, against so many verifiers.
+    /// With knowledge of a placement, against this many verifiers.
     Planned { placement: usize, verifiers: usize },
     /// At random, to be tried on a placement.
     Random { placement: usize },
 }
 
-/// A set of nodes that somebody chose.
+/// A set of nodes that an attacker chose.
 struct Candidate {
-    /// Index of its part.
+    /// Index of the number of eavesdroppers that it belongs to.
     part: usize,
     choice: Choice,
     attacker: Attacker,
 }
 
-/// What is looked at in one graph.
+/// What is examined in one graph.
 struct World<'a> {
     setting: &'a Setting,
     nodes: usize,
@@ -66,7 +66,7 @@ struct World<'a> {
     candidates: Vec<Candidate>,
 }
 
-/// Runs it; `progress` is told what is being done.
+/// Runs the experiment. `progress` is called with the present step.
 pub fn measure(
     setting: &Setting,
     family: Family,
@@ -126,7 +126,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What an attacker knows about paths of sources.
+    /// What an attacker knows about the paths of sources.
     fn known_paths(&mut self) -> Sample {
         let mut known = Sample::new(&self.known_destinations);
         for &source in &self.known_sources {
@@ -151,11 +151,11 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Places verifiers, lets attackers choose, and tries what they chose on all paths of the verifiers.
+    /// Places verifiers, lets attackers choose, and tries their choices on all paths of the verifiers.
     fn place(&mut self, placement: u32, known: &Sample) {
         let most = self.parts.iter().map(|part| part.bound).max().unwrap_or_default();
         let mut dice = Dice::new(self.setting.seed, Purpose::Placement(placement));
-        // Independent draws, as in the theorem: two verifiers may stand at the same place.
+        // The draws are independent, as in the theorem: two verifiers may be at the same node.
         let verifiers: Vec<Node> = (0..most).map(|_| dice.below(self.nodes) as Node).collect();
         let mut sample = Sample::new(&self.known_destinations);
         let mut single = Single::new(&self.destinations);
@@ -183,8 +183,8 @@ impl<'a> World<'a> {
         self.candidates.append(&mut found);
     }
 
-    /// Greedy choices of all who have more than one node; every single node is tried anyhow. Who has as many nodes as
-    /// there are verifiers can sit on their `places`.
+    /// Greedy choices of all attackers with more than one node; every single node is tried separately. An attacker
+    /// with as many nodes as there are verifiers can take their `places`.
     fn plan(&self, planner: &Planner<'_>, placement: usize, places: &[Node]) -> Vec<Candidate> {
         let mut found = Vec::new();
         for part in 0..self.parts.len() {
@@ -209,7 +209,7 @@ impl<'a> World<'a> {
         found
     }
 
-    /// The same nodes for every placement.
+    /// The same random nodes for every placement.
     fn random(&self, placement: usize) -> Vec<Candidate> {
         let mut dice = Dice::new(self.setting.seed, Purpose::Attackers);
         let mut found = Vec::new();
@@ -222,7 +222,7 @@ impl<'a> World<'a> {
         found
     }
 
-    /// How much of TCP can be attacked, for all who chose.
+    /// Computes how much of TCP each chosen set can attack.
     fn ask_sources(&mut self, progress: &mut dyn FnMut(usize, usize)) {
         for (at, &source) in self.sources.iter().enumerate() {
             if at % 50 == 0 {

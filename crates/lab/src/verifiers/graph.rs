@@ -6,9 +6,9 @@ use clap::ValueEnum;
 /// A node's number.
 pub type Node = u32;
 
-/// Mean number of neighbours in the graphs where it can be chosen freely.
+/// Mean number of neighbours in the graphs in which it is a free parameter.
 const MEAN_DEGREE: f64 = 8.0;
-/// The same of the geometric graph, which falls apart at about 4.5.
+/// The mean number of neighbours in the geometric graph, which is disconnected below about 4.5.
 const GEOMETRIC_DEGREE: f64 = 12.0;
 
 /// A family of random graphs.
@@ -25,7 +25,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// As in the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::ErdosRenyi => "erdos-renyi",
@@ -35,7 +35,7 @@ impl Family {
         }
     }
 
-    /// A connected graph: what is not linked to the largest part of the `nodes` is left out.
+    /// A connected graph: nodes outside the largest component of the `nodes` are left out.
     pub fn graph(self, nodes: usize, seed: u64) -> Graph {
         let mut dice = Dice::new(seed, Purpose::Graph);
         let links = match self {
@@ -48,14 +48,14 @@ impl Family {
     }
 }
 
-/// G(n, M): as many links as give the mean degree, between nodes chosen at random.
+/// G(n, M): as many links as the mean degree requires, between nodes chosen at random.
 fn erdos_renyi(nodes: usize, dice: &mut Dice) -> Vec<(Node, Node)> {
     let links = (nodes as f64 * MEAN_DEGREE / 2.0) as usize;
     (0..links).map(|_| (dice.below(nodes) as Node, dice.below(nodes) as Node)).collect()
 }
 
-/// The end of a link chosen at random is a node chosen by its degree. One link for 40 % of the nodes, two for
-/// 40 %, three for the rest: many networks at the edge of the Internet have one provider only.
+/// A random end of a random link is a node chosen in proportion to its degree. 40 % of the nodes get one link, 40 %
+/// two, and the rest three: many networks at the edge of the Internet have only one provider.
 fn preferential(nodes: usize, dice: &mut Dice) -> Vec<(Node, Node)> {
     let mut links: Vec<(Node, Node)> = vec![(0, 1), (1, 2), (2, 0)];
     for node in 3..nodes {
@@ -70,7 +70,7 @@ fn preferential(nodes: usize, dice: &mut Dice) -> Vec<(Node, Node)> {
     links
 }
 
-/// Points in the unit square; those nearer than the radius that gives the mean degree are linked.
+/// Points in the unit square. Two points are linked if their distance is below the radius that gives the mean degree.
 fn geometric(nodes: usize, dice: &mut Dice) -> Vec<(Node, Node)> {
     let radius = (GEOMETRIC_DEGREE / (std::f64::consts::PI * nodes as f64)).sqrt();
     let side = ((1.0 / radius) as usize).max(1);
@@ -95,7 +95,7 @@ fn geometric(nodes: usize, dice: &mut Dice) -> Vec<(Node, Node)> {
     links
 }
 
-/// An undirected graph. Neighbours of all nodes stand in one list, in ascending order for each.
+/// An undirected graph. The neighbours of all nodes are in one list, in ascending order for each node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Graph {
     offsets: Vec<u32>,
@@ -103,7 +103,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Of `nodes` nodes. Links to oneself and second links between the same two are left out.
+    /// A graph of `nodes` nodes. Links from a node to itself and repeated links are left out.
     pub fn new(nodes: usize, links: &[(Node, Node)]) -> Self {
         let both = links.iter().flat_map(|&(a, b)| [(a, b), (b, a)]);
         let mut ends: Vec<(Node, Node)> = both.filter(|(a, b)| a != b).collect();
@@ -129,7 +129,7 @@ impl Graph {
         self.neighbours.len() / 2
     }
 
-    /// In ascending order.
+    /// The neighbours of a node, in ascending order.
     pub fn neighbours(&self, node: Node) -> &[Node] {
         let at = node as usize;
         &self.neighbours[self.offsets[at] as usize..self.offsets[at + 1] as usize]

@@ -112,7 +112,7 @@ impl Verifiers {
         }
     }
 
-    /// The graphs and paths that are wanted.
+    /// The graphs and paths that the options select.
     fn cases(&self) -> Vec<(Family, Routing)> {
         let families = [Family::ErdosRenyi, Family::Preferential, Family::Geometric, Family::Tree];
         let all = families
@@ -121,7 +121,7 @@ impl Verifiers {
         let wanted = |&(family, routing): &(Family, Routing)| {
             self.graph.is_none_or(|only| only == family)
                 && match family {
-                    // There is only one path in a tree.
+                    // There is only one path between two nodes of a tree.
                     Family::Tree => routing == Routing::Shortest,
                     _ => self.paths.is_none_or(|only| only == routing),
                 }
@@ -130,10 +130,10 @@ impl Verifiers {
     }
 }
 
-/// Runs it; the text to print.
+/// Runs the experiments. Returns the text to print.
 pub fn run(options: &Verifiers) -> Result<String, VerifiersError> {
     if let Some(file) = &options.plot {
-        // Before the work, not after it.
+        // Check the file before the work starts.
         let opened = OpenOptions::new().create(true).append(true).open(file);
         opened.map_err(|error| VerifiersError::Write(file.clone(), error))?;
     }

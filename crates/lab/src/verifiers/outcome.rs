@@ -1,4 +1,4 @@
-//! What was found out.
+//! The results.
 
 use super::graph::Family;
 use super::route::Routing;
@@ -10,15 +10,16 @@ pub fn bound(eavesdroppers: usize, nodes: usize) -> usize {
     ((eavesdroppers + 2) as f64 * (nodes as f64).log2()).ceil() as usize
 }
 
-/// Numbers of verifiers to try: each about a half or a third more than the one before, `bound` the last one.
+/// Numbers of verifiers to try. Each is about a half or a third larger than the previous one, and `bound` is the
+/// last.
 pub fn counts(bound: usize) -> Vec<usize> {
     let steps = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256];
-    // One next to the bound would only crowd the table.
+    // A number close to the bound would only make the table larger.
     let below = steps.into_iter().filter(|&count| 10 * count <= 9 * bound);
     below.chain([bound]).collect()
 }
 
-/// What TCP gives to attackers who choose their nodes against it.
+/// TCP's results for attackers that choose their nodes against TCP.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tcp {
     /// Share of the destinations that are highly attackable.
@@ -27,23 +28,24 @@ pub struct Tcp {
     pub pairs: f64,
 }
 
-/// One placement of so many verifiers. Shares of the destinations.
+/// One placement of a number of verifiers, as shares of the destinations.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Shares {
     /// Attackable in ASAP by the best set found.
     pub attackable: f64,
-    /// Attackable in ASAP and not highly attackable in TCP, by the set found that has most of these.
+    /// Attackable in ASAP and not highly attackable in TCP, by the set found with the largest such share.
     pub excess: f64,
-    /// The same, where each destination is attacked by the one node that suits it; only for one eavesdropping node.
+    /// Like `excess`, but each destination is attacked by the node that is best for it. Only for one eavesdropping
+    /// node.
     pub excess_of_any: Option<f64>,
     /// Attackable in ASAP by nodes chosen at random, mean.
     pub random: f64,
 }
 
-/// All placements of so many verifiers.
+/// All placements of a number of verifiers.
 #[derive(Debug)]
 pub struct Row {
-    /// How many.
+    /// The number of verifiers.
     pub verifiers: usize,
     /// One entry for each placement.
     pub placements: Vec<Shares>,
@@ -55,28 +57,28 @@ impl Row {
         self.placements.iter().map(value).sum::<f64>() / self.placements.len() as f64
     }
 
-    /// Placements in which a destination is attackable in ASAP that is not highly attackable in TCP.
+    /// Number of placements with a destination that is attackable in ASAP and not highly attackable in TCP.
     pub fn bad_placements(&self) -> usize {
         let bad = |shares: &&Shares| shares.excess_of_any.unwrap_or(shares.excess) > 0.0;
         self.placements.iter().filter(bad).count()
     }
 }
 
-/// All about one number of eavesdropping nodes.
+/// The results for one number of eavesdropping nodes.
 #[derive(Debug)]
 pub struct Part {
-    /// Nodes that overhear.
+    /// Number of eavesdropping nodes.
     pub eavesdroppers: usize,
     /// The theorem's number of verifiers.
     pub bound: usize,
-    /// Without verifiers.
+    /// The results without verifiers.
     pub tcp: Tcp,
-    /// By number of verifiers, the bound last.
+    /// One row for each number of verifiers. The bound is the last one.
     pub rows: Vec<Row>,
 }
 
 impl Part {
-    /// Nothing found out yet, about graphs of at most `nodes` nodes.
+    /// Starts without results, for graphs of at most `nodes` nodes.
     pub fn new(eavesdroppers: usize, nodes: usize, placements: u32) -> Self {
         let bound = bound(eavesdroppers, nodes);
         let placements = vec![Shares::default(); placements as usize];
@@ -85,13 +87,13 @@ impl Part {
         Self { eavesdroppers, bound, tcp: Tcp::default(), rows }
     }
 
-    /// What a set gets that was chosen against TCP.
+    /// Records the result of a set that was chosen against TCP.
     pub fn record_tcp(&mut self, attacker: &Attacker) {
         self.tcp.highly = self.tcp.highly.max(attacker.highly_attackable());
         self.tcp.pairs = self.tcp.pairs.max(attacker.pairs());
     }
 
-    /// What a set gets that was chosen against so many verifiers; with fewer it attacks as well.
+    /// Records the result of a set that was chosen against `verifiers` verifiers. It also attacks with fewer.
     pub fn record(&mut self, placement: usize, verifiers: usize, attacker: &Attacker) {
         let (attackable, excess) = (attacker.attackable(verifiers), attacker.excess(verifiers));
         for row in self.rows.iter_mut().filter(|row| row.verifiers <= verifiers) {
@@ -101,14 +103,14 @@ impl Part {
         }
     }
 
-    /// What a set gets that was chosen at random, one of `sets`.
+    /// Records the result of a set that was chosen at random, one of `sets`.
     pub fn record_random(&mut self, placement: usize, sets: usize, attacker: &Attacker) {
         for row in &mut self.rows {
             row.placements[placement].random += attacker.attackable(row.verifiers) / sets as f64;
         }
     }
 
-    /// What single nodes get in a graph of `nodes` nodes: every one was tried.
+    /// Records the results of single nodes in a graph of `nodes` nodes. Every node was tried.
     pub fn record_single(&mut self, placement: usize, nodes: usize, single: &Single) {
         for row in &mut self.rows {
             let best = single.best(row.verifiers, nodes);
@@ -120,7 +122,7 @@ impl Part {
     }
 }
 
-/// All about one graph and routing.
+/// The results for one graph and routing.
 #[derive(Debug)]
 pub struct Outcome {
     /// Its family.
@@ -129,18 +131,18 @@ pub struct Outcome {
     pub routing: Routing,
     /// Nodes of the connected graph.
     pub nodes: usize,
-    /// Its links.
+    /// Links of the connected graph.
     pub links: usize,
-    /// Destinations looked at.
+    /// Destinations examined.
     pub destinations: usize,
-    /// Sources looked at.
+    /// Sources examined.
     pub sources: usize,
-    /// By number of eavesdropping nodes.
+    /// One entry for each number of eavesdropping nodes.
     pub parts: Vec<Part>,
 }
 
 impl Outcome {
-    /// Graph and routing, for people.
+    /// Graph and routing, as text.
     pub fn name(&self) -> String {
         format!("{}, {}", self.family.name(), self.routing.name())
     }

@@ -1,4 +1,4 @@
-//! An attacker who knows where the verifiers stand and chooses nodes one after the other (greedy).
+//! An attacker that knows the verifiers' positions and chooses one node after the other (greedy).
 
 use super::graph::Node;
 use super::route::Paths;
@@ -13,12 +13,12 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Of no source yet.
+    /// Starts without sources.
     pub fn new(destinations: &[Node]) -> Self {
         Self { destinations: destinations.to_vec(), offsets: vec![0], nodes: Vec::new() }
     }
 
-    /// One source more.
+    /// Adds a source.
     pub fn push(&mut self, paths: &Paths) {
         for &destination in &self.destinations {
             self.nodes.extend(paths.to(destination));
@@ -36,39 +36,39 @@ impl Sample {
     }
 }
 
-/// What the attacker wants.
+/// What the attacker maximises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Goal {
-    /// Many attackable destinations in ASAP.
+    /// Destinations that are attackable in ASAP.
     Attackable,
-    /// Many that are attackable in ASAP and not highly attackable in TCP.
+    /// Destinations that are attackable in ASAP and not highly attackable in TCP.
     Excess,
-    /// Many that are highly attackable in TCP.
+    /// Destinations that are highly attackable in TCP.
     Tcp,
-    /// Many pairs of a source and a destination that are attackable in TCP.
+    /// Pairs of a source and a destination that are attackable in TCP.
     TcpPairs,
 }
 
-/// What a destination is worth on the way, when some of the verifiers' paths to it can be overheard but not all:
-/// without any such value all first nodes look alike.
+/// The value of a destination while only some of the verifiers' paths to it can be overheard. Without such a value,
+/// all first nodes would look alike.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Credit {
-    /// In proportion: finds nodes through which much goes.
+    /// Proportional to the paths overheard. Finds nodes that many paths pass.
     Linear,
-    /// Less by this factor for each path that lacks. A small one sees further ahead, a large one wastes nothing on
-    /// destinations that it cannot cut off.
+    /// Reduced by this factor for each missing path. A small factor looks further ahead. A large factor does not
+    /// waste nodes on destinations that cannot be cut off.
     Falling(f64),
 }
 
 impl Credit {
-    /// None is the best everywhere: an attacker tries them all.
+    /// No value is the best for all graphs, so an attacker tries them all.
     pub const ALL: [Self; 3] = [Self::Linear, Self::Falling(2.0), Self::Falling(8.0)];
 }
 
-/// All that the attacker knows.
+/// Everything that the attacker knows.
 #[derive(Debug)]
 pub struct Planner<'a> {
-    /// Paths of the verifiers, in the order in which they are asked.
+    /// The verifiers' paths, in the order in which the verifiers are asked.
     pub verifiers: &'a Sample,
     /// Paths of some sources.
     pub sources: &'a Sample,
@@ -76,14 +76,14 @@ pub struct Planner<'a> {
     pub nodes: usize,
 }
 
-/// Paths to one destination, in numbers.
+/// Counts of paths to one destination.
 #[derive(Debug, Clone, Copy, Default)]
 struct Heard {
     verifiers: u16,
     sources: u16,
 }
 
-/// One choice in progress.
+/// A greedy choice in progress.
 struct Search<'a> {
     planner: &'a Planner<'a>,
     goal: Goal,
@@ -95,12 +95,13 @@ struct Search<'a> {
     verifier_heard: Vec<bool>,
     source_heard: Vec<bool>,
     gain: Vec<f64>,
-    /// Paths to one destination that pass a node and cannot be overheard yet; zero between destinations.
+    /// Paths to one destination that pass a node and cannot be overheard yet. Zero between destinations.
     more: Vec<Heard>,
 }
 
 impl Planner<'_> {
-    /// At most `eavesdroppers` nodes, against the first `asked` verifiers. Fewer, if one more would do no good.
+    /// Chooses at most `eavesdroppers` nodes against the first `asked` verifiers. Fewer if a further node does not
+    /// help.
     pub fn choose(&self, goal: Goal, credit: Credit, asked: usize, eavesdroppers: usize) -> Vec<Node> {
         let asked =
             if matches!(goal, Goal::Tcp | Goal::TcpPairs) { 0 } else { asked.min(self.verifiers.sources()) };
@@ -145,7 +146,7 @@ impl Search<'_> {
         }
     }
 
-    /// The node that adds most, the first one of several.
+    /// The node that adds most. If there are several, the first one.
     fn best(&mut self) -> Option<Node> {
         self.gain.fill(0.0);
         let mut touched: Vec<Node> = Vec::new();
@@ -196,7 +197,7 @@ impl Search<'_> {
     }
 }
 
-/// Marks the paths that `node` can overhear; the destinations of those that were not marked before.
+/// Marks the paths that `node` can overhear. Returns the destinations of those that were not marked before.
 fn mark(sample: &Sample, heard: &mut [bool], node: Node) -> Vec<usize> {
     let destinations = sample.destinations.len();
     let mut new = Vec::new();

@@ -54,7 +54,8 @@ fn draw<'a>(out: &'a mut String, outcomes: &[Outcome]) -> Result<(), DrawError<'
     root.present()
 }
 
-/// Zero has no place on a logarithmic axis: it is drawn at the power of ten below all that can be counted.
+/// The value at which zero is drawn, because a logarithmic axis has no zero: the power of ten below the smallest
+/// possible count.
 fn floor(outcomes: &[Outcome]) -> f64 {
     let counted = |outcome: &Outcome| {
         let placements = outcome.parts.first()?.rows.first()?.placements.len();

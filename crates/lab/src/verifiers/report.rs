@@ -1,11 +1,11 @@
-//! Tables for people, and JSON.
+//! The results as tables and as JSON.
 
 use super::experiment::Setting;
 use super::outcome::{Outcome, Part, Row, Tcp, bound};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// The words of the thesis (Appendix A, Definition 1), and what they mean here.
+/// The terms of the thesis (Appendix A, Definition 1), and their meaning here.
 const DEFINITIONS: [(&str, &str); 4] = [
     (
         "attackable pair",
@@ -28,7 +28,7 @@ const DEFINITIONS: [(&str, &str); 4] = [
 const NAME: usize = 25;
 const CELL: usize = 6;
 
-/// A share in percent. What is not zero does not look like it.
+/// A share in percent. A value that is not zero is not printed as zero.
 fn percent(share: f64) -> String {
     match 100.0 * share {
         0.0 => "0".to_owned(),
@@ -38,8 +38,8 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// Definitions, then tables for each number of eavesdropping nodes: a line for each graph and routing, a column for
-/// each number of verifiers.
+/// Definitions, then tables for each number of eavesdropping nodes: one line for each graph and routing, one column
+/// for each number of verifiers.
 pub fn text(setting: &Setting, outcomes: &[Outcome]) -> String {
     let mut out = String::new();
     for (term, meaning) in DEFINITIONS {
@@ -102,7 +102,7 @@ fn table(out: &mut String, title: &str, parts: &[(&Outcome, &Part)], cell: &dyn 
     }
 }
 
-/// The same and what the means are of, in one object. Shares are from 0 to 1.
+/// The same results as one object, with the values that the means are computed from. Shares are from 0 to 1.
 pub fn json(setting: &Setting, outcomes: &[Outcome]) -> String {
     let definitions = DEFINITIONS.iter().map(|&(term, meaning)| (term.to_owned(), json!(meaning)));
     json!({

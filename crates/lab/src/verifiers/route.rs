@@ -1,5 +1,5 @@
-//! Fixed single-path routing: the theorem allows any, and asks only that paths do not depend on where verifiers
-//! stand.
+//! Fixed single-path routing. The theorem permits any such routing, as long as paths do not depend on the positions
+//! of the verifiers.
 
 use super::dice::{Dice, Purpose};
 use super::graph::{Graph, Node};
@@ -16,7 +16,7 @@ pub enum Routing {
 }
 
 impl Routing {
-    /// As in the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Shortest => "shortest",
@@ -29,7 +29,7 @@ impl Routing {
 #[derive(Debug, Default)]
 pub struct Paths {
     parent: Vec<Node>,
-    /// Places in a walk through the tree in depth: a node's subtree has `size` places from `enter` on.
+    /// Positions in a depth-first walk of the tree: a node's subtree has `size` positions, beginning at `enter`.
     enter: Vec<u32>,
     size: Vec<u32>,
 }
@@ -55,7 +55,7 @@ impl Paths {
     }
 }
 
-/// Computes paths, one source at a time, in buffers that are used again: paths of all pairs are never stored.
+/// Computes paths, one source at a time, in reused buffers. The paths of all pairs are never stored.
 #[derive(Debug)]
 pub struct Router<'a> {
     graph: &'a Graph,
@@ -74,7 +74,7 @@ pub struct Router<'a> {
 const UNREACHED: u32 = u32::MAX;
 
 impl<'a> Router<'a> {
-    /// For a connected graph.
+    /// A router for a connected graph.
     pub fn new(graph: &'a Graph, routing: Routing, seed: u64) -> Self {
         Self {
             graph,
@@ -88,7 +88,7 @@ impl<'a> Router<'a> {
         }
     }
 
-    /// The paths from `source`: always the same for a graph, a routing and a seed.
+    /// The paths from `source`. They are always the same for a graph, a routing and a seed.
     pub fn from(&mut self, source: Node) -> &Paths {
         let nodes = self.graph.nodes();
         let mut dice = Dice::new(self.seed, Purpose::Paths(source));
@@ -103,8 +103,8 @@ impl<'a> Router<'a> {
         &self.paths
     }
 
-    /// Breadth first; each further neighbour one step nearer takes the parent's place with probability 1 / c, so
-    /// that all c are equally likely.
+    /// Breadth-first search. The c-th neighbour that is one step nearer replaces the parent with probability 1 / c,
+    /// so that all of them are equally likely.
     fn shortest(&mut self, source: Node, dice: &mut Dice) {
         let nodes = self.graph.nodes();
         reset(&mut self.distance, nodes, UNREACHED);
@@ -152,12 +152,12 @@ impl<'a> Router<'a> {
         }
     }
 
-    /// Gives each node its places in the walk.
+    /// Assigns the positions in the walk to the nodes.
     fn number(&mut self) {
         let Paths { parent, enter, size } = &mut self.paths;
         reset(size, parent.len(), 1);
         reset(enter, parent.len(), 0);
-        // The next free place below each node; `choices` has no other use any more.
+        // The next free position in each node's subtree. This reuses `choices`, which is not needed any more.
         let free = &mut self.choices;
         reset(free, parent.len(), 1);
         for &node in self.order.iter().skip(1).rev() {
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn shortest_paths_are_and_arbitrary_ones_are_not() {
-        // A ring: the other half is reached the other way round.
+        // In a ring, the shortest path to the farther half goes the other way round.
         let ring: Vec<(Node, Node)> = (0..20).map(|node| (node, (node + 1) % 20)).collect();
         let graph = Graph::new(20, &ring);
         let lengths = |routing, seed| -> Vec<usize> {

@@ -1,21 +1,21 @@
-//! One eavesdropping node: every choice is looked at.
+//! One eavesdropping node: every choice is examined.
 
 use super::graph::Node;
 use super::route::Paths;
 
-/// A node and a destination that it can attack, if as many verifiers are asked as `verifiers` or fewer.
+/// A node and a destination that it can attack, if at most `verifiers` verifiers are asked.
 #[derive(Debug, Clone, Copy)]
 struct Pair {
     node: Node,
-    /// Of the first so many verifiers all paths to the destination pass the node.
+    /// The paths of the first `verifiers` verifiers to the destination all pass the node.
     verifiers: u16,
     /// Sampled sources whose path to the destination passes the node.
     sources: u16,
 }
 
-/// What each single node can do against each of the destinations.
+/// What each single node can do against each destination.
 ///
-/// Only nodes on the path from the first verifier can attack a destination, so that is all the memory it takes.
+/// Only nodes on the path from the first verifier can attack a destination, so only those are stored.
 #[derive(Debug)]
 pub struct Single {
     destinations: Vec<Node>,
@@ -25,19 +25,19 @@ pub struct Single {
     sampled: u16,
 }
 
-/// Shares of the destinations.
+/// The results as shares of the destinations.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Best {
     /// Attackable by the node that can attack most.
     pub attackable: f64,
-    /// Attackable, and not highly attackable in TCP, by the node that has most of these.
+    /// Attackable and not highly attackable in TCP, by the node with the largest such share.
     pub excess: f64,
-    /// The same, each destination by the node that suits it.
+    /// Like `excess`, but each destination is attacked by the node that is best for it.
     pub excess_of_any: f64,
 }
 
 impl Single {
-    /// Before any verifier was asked.
+    /// Starts before any verifier is asked.
     pub fn new(destinations: &[Node]) -> Self {
         Self {
             destinations: destinations.to_vec(),
@@ -47,7 +47,7 @@ impl Single {
         }
     }
 
-    /// One verifier more, by its paths.
+    /// Adds a verifier, with its paths.
     pub fn verifier(&mut self, paths: &Paths) {
         for (&destination, pairs) in self.destinations.iter().zip(&mut self.pairs) {
             if self.asked == 0 {
@@ -61,7 +61,7 @@ impl Single {
         self.asked += 1;
     }
 
-    /// One source more, by its paths; after all verifiers.
+    /// Adds a source, with its paths. Call this after all verifiers were added.
     pub fn source(&mut self, paths: &Paths) {
         for (&destination, pairs) in self.destinations.iter().zip(&mut self.pairs) {
             for pair in pairs {
@@ -71,7 +71,7 @@ impl Single {
         self.sampled += 1;
     }
 
-    /// What the best nodes get in a graph of `nodes` nodes if the first `verifiers` have to be asked.
+    /// The results of the best nodes in a graph of `nodes` nodes, if the first `verifiers` verifiers must be asked.
     pub fn best(&self, verifiers: usize, nodes: usize) -> Best {
         let mut attackable = vec![0_u32; nodes];
         let mut excess = vec![0_u32; nodes];

@@ -1,4 +1,4 @@
-//! A given set of eavesdropping nodes: what it can attack.
+//! What a given set of eavesdropping nodes can attack.
 
 use super::graph::Node;
 use super::route::Paths;
@@ -7,13 +7,13 @@ use super::route::Paths;
 #[derive(Debug, Clone, Copy)]
 struct Target {
     destination: Node,
-    /// Of the first so many verifiers all paths to it can be overheard.
+    /// The paths of the first `verifiers` verifiers to it can all be overheard.
     verifiers: u16,
     /// Sampled sources whose path to it can be overheard.
     sources: u16,
 }
 
-/// A set of eavesdropping nodes, and what was found out about it.
+/// A set of eavesdropping nodes, and its results.
 #[derive(Debug)]
 pub struct Attacker {
     nodes: Vec<Node>,
@@ -24,14 +24,14 @@ pub struct Attacker {
 }
 
 impl Attacker {
-    /// On `nodes`.
+    /// An attacker on `nodes`.
     pub fn new(nodes: Vec<Node>, destinations: &[Node]) -> Self {
         let target = |&destination: &Node| Target { destination, verifiers: 0, sources: 0 };
         let targets = destinations.iter().map(target).collect();
         Self { nodes, targets, destinations: destinations.len(), asked: 0, sampled: 0 }
     }
 
-    /// One verifier more, by its paths.
+    /// Adds a verifier, with its paths.
     pub fn verifier(&mut self, paths: &Paths) {
         for target in self.targets.iter_mut().filter(|target| target.verifiers == self.asked) {
             target.verifiers += u16::from(paths.passes_any(&self.nodes, target.destination));
@@ -39,12 +39,12 @@ impl Attacker {
         self.asked += 1;
     }
 
-    /// Forgets destinations that are safe from it when so many verifiers have to be asked.
+    /// Removes the destinations that it cannot attack when `verifiers` verifiers must be asked.
     pub fn keep_attackable(&mut self, verifiers: usize) {
         self.targets.retain(|target| usize::from(target.verifiers) >= verifiers);
     }
 
-    /// One source more, by its paths.
+    /// Adds a source, with its paths.
     pub fn source(&mut self, paths: &Paths) {
         for target in &mut self.targets {
             target.sources += u16::from(paths.passes_any(&self.nodes, target.destination));

@@ -1,4 +1,4 @@
-//! The experiment against a calculation by hand, and against all choices there are in tiny graphs.
+//! Compares the experiment with a calculation by hand, and with all possible choices in tiny graphs.
 
 use super::dice::Dice;
 use super::experiment::{Setting, measure};
@@ -20,7 +20,7 @@ const CASES: [(Family, Routing); 7] = [
     (Family::Tree, Routing::Shortest),
 ];
 
-/// All of a small graph is looked at, nothing sampled.
+/// Examines all of a small graph, without sampling.
 fn setting(nodes: usize, eavesdroppers: &[usize], placements: u32, seed: u64) -> Setting {
     Setting {
         seed,
@@ -39,7 +39,7 @@ fn run(setting: &Setting, (family, routing): (Family, Routing)) -> Outcome {
     measure(setting, family, routing, &mut |_| ())
 }
 
-/// Who is on which path, as sets of bits: `on[source][destination]`, written down path by path.
+/// The nodes on each path, as bit sets: `on[source][destination]`, computed path by path.
 fn paths(graph: &Graph, routing: Routing, seed: u64) -> Vec<Vec<u32>> {
     let mut router = Router::new(graph, routing, seed);
     let all = 0..graph.nodes() as Node;
@@ -50,13 +50,13 @@ fn paths(graph: &Graph, routing: Routing, seed: u64) -> Vec<Vec<u32>> {
     all.clone().map(row).collect()
 }
 
-/// All sets of at most `k` nodes. With fewer the excess can be larger: one node more may make a destination highly
-/// attackable in TCP. The theorem's n^k counts these sets too.
+/// All sets of at most `k` nodes. With fewer nodes the excess can be larger, because one more node may make a
+/// destination highly attackable in TCP. The theorem's n^k includes these sets.
 fn sets(nodes: usize, k: usize) -> impl Iterator<Item = u32> {
     (0..1_u32 << nodes).filter(move |set| (1..=k).contains(&(set.count_ones() as usize)))
 }
 
-/// Whether `set` can attack `destination` in ASAP, and whether that is highly attackable in TCP.
+/// Whether `set` can attack `destination` in ASAP, and whether the destination is highly attackable in TCP.
 fn exact(on: &[Vec<u32>], verifiers: &[usize], set: u32, destination: usize) -> (bool, bool) {
     let heard = |source: usize| on[source][destination] & set != 0;
     let sources = (0..on.len()).filter(|&source| heard(source)).count();
@@ -87,21 +87,22 @@ fn a_line_calculated_by_hand() {
         single.source(router.from(source));
         second.source(router.from(source));
     }
-    // Node 0, with the verifier: all five. In TCP it hears, to 1, 2, 3 and 4, one source of five; to 0 all.
+    // Node 0, where the verifier is: all five destinations. In TCP it hears one source of five for destinations 1, 2,
+    // 3 and 4, and all sources for 0.
     let one = Best { attackable: 1.0, excess: 0.8, excess_of_any: 0.8 };
     assert_eq!(single.best(1, 5), one);
-    // Both: node d for destination d only, which it hears from everywhere.
+    // Both verifiers: node d attacks only destination d, for which it hears every source.
     let both = Best { attackable: 0.2, excess: 0.0, excess_of_any: 0.0 };
     assert_eq!(single.best(2, 5), both);
-    // Node 1: destinations 1 to 4 from 0; to 2, 3 and 4 it hears two sources of five.
+    // Node 1: destinations 1 to 4 from verifier 0. For 2, 3 and 4 it hears two sources of five.
     assert_eq!((second.attackable(1), second.excess(1)), (0.8, 0.6));
     assert_eq!((second.attackable(2), second.excess(2)), (0.2, 0.0));
-    // To 0 it hears four sources, to itself five: 4 + 5 + 2 + 2 + 2 of 25 pairs.
+    // For 0 it hears four sources, for itself five: 4 + 5 + 2 + 2 + 2 of 25 pairs.
     assert_eq!(second.pairs(), 15.0 / 25.0);
     assert_eq!(second.highly_attackable(), 0.4);
 }
 
-/// The theorem by its own words: for each placement, each destination and each choice of k nodes.
+/// The theorem as stated: for each placement, each destination and each choice of k nodes.
 #[test]
 fn the_bound_holds_for_every_choice_in_tiny_graphs() {
     const NODES: usize = 10;
@@ -132,7 +133,8 @@ fn the_bound_holds_for_every_choice_in_tiny_graphs() {
     assert!(bad_with_one > all / 2, "one verifier is not enough: {bad_with_one} of {all}");
 }
 
-/// What is measured with one node is the best of all nodes; what is greedy is never better than the best of all sets.
+/// The measurement with one node is the best of all nodes. The greedy result is never better than the best of all
+/// sets.
 #[test]
 fn measured_shares_are_those_of_all_choices() {
     const SEED: u64 = 5;
@@ -190,7 +192,8 @@ fn greedy_is_not_worse_than_random() {
     }
 }
 
-/// In graphs where every set of up to three nodes can be tried. Without the steepest credit random sets win here.
+/// Uses graphs in which every set of up to three nodes can be tried. Without the steepest credit, random sets would
+/// be better here.
 #[test]
 fn greedy_lies_between_random_and_nearly_the_best() {
     const NODES: usize = 20;
@@ -212,7 +215,7 @@ fn greedy_lies_between_random_and_nearly_the_best() {
             };
             let shares = row.placements[placement as usize];
             assert!(shares.random <= shares.attackable + 1e-9, "{family:?}, {routing:?}, {shares:?}");
-            // With as many nodes as verifiers there is nothing to find.
+            // With as many nodes as verifiers there is no choice to make.
             if row.verifiers > 3 {
                 attackable = [attackable[0] + shares.attackable, attackable[1] + most(&|(is, _)| is)];
                 excess = [excess[0] + shares.excess, excess[1] + most(&|(is, highly)| is && !highly)];
@@ -224,7 +227,7 @@ fn greedy_lies_between_random_and_nearly_the_best() {
     assert!(found.iter().all(|share| (0.9..=1.0).contains(share)), "{found:?}");
 }
 
-/// A star of two stars: the two centres are worth more than any two other nodes.
+/// A star of two stars: the two centres are better than any other two nodes.
 #[test]
 fn greedy_takes_the_centres() {
     let links: Vec<(Node, Node)> = (2..12).map(|leaf| (leaf, leaf % 2)).chain([(0, 1)]).collect();
@@ -242,7 +245,7 @@ fn greedy_takes_the_centres() {
     assert_eq!(chosen, [0, 1]);
 }
 
-/// Who has a node for each verifier needs no plan.
+/// An attacker with a node for each verifier needs no plan.
 #[test]
 fn as_many_nodes_as_verifiers_attack_everything() {
     for case in CASES {

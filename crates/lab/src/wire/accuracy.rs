@@ -1,4 +1,4 @@
-//! How exact a wire is: what its delay and its rate are, against what they should be.
+//! The accuracy of a wire: its delay and its rate, compared with the settings.
 
 use super::WireError;
 use super::carry::Carrier;
@@ -45,17 +45,17 @@ pub struct WireAccuracy {
 #[derive(Debug, PartialEq)]
 pub struct Line {
     packets: u32,
-    /// Of the delay, µs: median, 99 %, and the most.
+    /// How much later than the delay, µs: median, 99 %, and maximum.
     late: [f64; 3],
     /// Share of the packets sent that did not arrive.
     missing: f64,
     /// CPU time of the wire in a second.
     cpu: f64,
-    /// Relative, of the rate.
+    /// Relative error of the rate.
     rate: f64,
 }
 
-/// Measures; the text to print.
+/// Measures. Returns the text to print.
 pub fn run(options: &WireAccuracy) -> Result<String, WireError> {
     let lines = options.packets.iter().map(|&packets| line(options, packets));
     let lines = lines.collect::<Result<Vec<Line>, WireError>>()?;
@@ -77,8 +77,8 @@ fn line(options: &WireAccuracy, packets: u32) -> Result<Line, WireError> {
     })
 }
 
-/// Sends `a_second` packets a second over a wire for a while: how many, those that arrived, and CPU time of the wire
-/// in a second.
+/// Sends `a_second` packets per second over a wire for a while. Returns the number sent, the packets that arrived,
+/// and the wire's CPU time per second.
 fn over_a_wire(
     options: &WireAccuracy,
     config: PathConfig,
@@ -112,7 +112,7 @@ fn over_a_wire(
     })
 }
 
-/// Gives this thread the priority that a person gives to a wire. There is no call for it but an unsafe one.
+/// Gives this thread the priority that a user gives to a wire. Only an unsafe call sets it directly.
 fn real_time() -> io::Result<()> {
     let thread = gettid().to_string();
     let done = Command::new("chrt").args(["-f", "-p", "10", &thread]).output()?;
@@ -122,7 +122,7 @@ fn real_time() -> io::Result<()> {
     Err(io::Error::other(String::from_utf8_lossy(&done.stderr).trim().to_owned()))
 }
 
-/// How much later than `delay` packets arrived, in µs: median, 99 %, and the most.
+/// How much later than `delay` packets arrived, in µs: median, 99 %, and maximum.
 fn quantiles(arrivals: &[Arrival], delay: Duration) -> Result<[f64; 3], WireError> {
     let wanted = delay.as_nanos() as f64;
     let error = |arrival: &Arrival| (arrival.received as f64 - arrival.sent as f64 - wanted) / 1000.0;
@@ -136,7 +136,7 @@ fn quantiles(arrivals: &[Arrival], delay: Duration) -> Result<[f64; 3], WireErro
     Ok([median, p99, most])
 }
 
-/// Packets a second that arrived, without the first and last tenth.
+/// Packets per second that arrived, without the first and the last tenth.
 fn rate(arrivals: &[Arrival]) -> Result<f64, WireError> {
     let cut = arrivals.len() / 10;
     let middle = arrivals.get(cut..arrivals.len() - cut).unwrap_or_default();
@@ -195,7 +195,7 @@ mod tests {
             .map(|n| Arrival { sent: n * 10_000, received: n * 10_000 + 1_000_000 + n * 1000 })
             .collect();
         assert_eq!(quantiles(&arrivals, Duration::from_millis(1)).unwrap(), [50.0, 99.0, 100.0]);
-        // One every 11 µs.
+        // One packet every 11 µs.
         assert!((rate(&arrivals).unwrap() - 1e9 / 11_000.0).abs() < 1e-6);
         assert!(quantiles(&[], Duration::ZERO).is_err());
         assert!(rate(&arrivals[..1]).is_err());

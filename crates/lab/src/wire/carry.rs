@@ -1,8 +1,8 @@
 //! The loop that carries packets, on the thread that calls it.
 //!
-//! What chance and queues do is decided by [`Path`]; here is only when to look. The thread sleeps in `ppoll(2)`, whose
-//! timeout is in nanoseconds, until a little before the next packet is due, and then asks again and again: waking
-//! up takes the kernel longer than an answer.
+//! [`Path`] decides about randomness and queues. This loop decides only when to look. The thread sleeps in
+//! `ppoll(2)`, whose timeout is in nanoseconds, until shortly before the next packet is due, and then polls
+//! repeatedly: the kernel takes longer to wake a thread up than to answer a poll.
 
 use super::WireError;
 use super::lateness::Lateness;
@@ -19,34 +19,36 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// How long before a packet is due the thread is awake: longer than a virtual machine takes to wake one up.
+/// How long before a packet is due the thread is awake. It is longer than a virtual machine takes to wake a thread
+/// up.
 const AWAKE_BEFORE: Duration = Duration::from_micros(60);
 
-/// Packets in flight in one direction; what comes on top is dropped, so that memory has a bound (100 MB of full-sized
-/// packets). A second of 65,000 packets a second.
+/// Maximum number of packets in flight in one direction. Further packets are dropped, so that memory is bounded (100
+/// MB of full-sized packets). This is one second of 65,000 packets per second.
 const MOST_IN_FLIGHT: usize = 1 << 16;
 
-/// Packets taken from one device before the clock and the other one have their turn.
+/// Packets read from one device before the clock and the other device get their turn.
 const BATCH: usize = 64;
 
-/// The largest packet that IP knows.
+/// The largest packet that IP permits.
 const LARGEST: usize = 65_535;
 
 /// Why a wire has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It was told to.
+    /// It was stopped.
     Stopped,
-    /// The device of this end, 0 or 1, is gone, probably with its namespace.
+    /// The device of this end, 0 or 1, is gone, probably because its namespace was deleted.
     Gone(usize),
 }
 
 /// What happened in one direction outside its path.
 #[derive(Debug)]
 struct Tally {
-    /// Dropped as too many were in flight.
+    /// Packets dropped because too many were in flight.
     overrun: u64,
-    /// Not taken by the kernel of the other end: device down, or bits flipped so that it is no IP packet.
+    /// Packets that the kernel of the other end refused: its device is down, or flipped bits made them invalid IP
+    /// packets.
     refused: u64,
     late: Lateness,
 }
@@ -62,7 +64,7 @@ pub struct Carrier {
 
 impl Carrier {
     pub fn new(devices: [TunDevice; 2], paths: Duplex) -> Result<Self, WireError> {
-        // Else the kernel wakes the thread up to 50 µs late, to wake several threads at once.
+        // Without this, the kernel wakes the thread up to 50 µs late, so that it can wake several threads at once.
         prctl::set_timerslack(1).map_err(WireError::system("have exact timers"))?;
         let tally = || Tally { overrun: 0, refused: 0, late: Lateness::new() };
         let paths = [paths.a_to_b, paths.b_to_a];
@@ -89,7 +91,7 @@ impl Carrier {
         }
     }
 
-    /// What happened so far.
+    /// The figures so far.
     pub fn figures(&self) -> Result<Figures, WireError> {
         let cpu =
             clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_err(WireError::system("tell CPU time"))?;
@@ -110,7 +112,7 @@ impl Carrier {
         Instant::from_nanos(u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Hands over all that is due.
+    /// Delivers all packets that are due.
     fn deliver(&mut self) {
         for (side, other) in [(0, 1), (1, 0)] {
             while let Some(due) = self.paths[side].next_arrival() {
@@ -127,7 +129,7 @@ impl Carrier {
         }
     }
 
-    /// Sleeps until there is a packet, or one is nearly due.
+    /// Sleeps until a packet arrives, or one is almost due.
     fn wait(&self, stop: BorrowedFd<'_>) -> io::Result<Ready> {
         let next = match (self.paths[0].next_arrival(), self.paths[1].next_arrival()) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -154,13 +156,13 @@ impl Carrier {
         })
     }
 
-    /// Sends on what has come to device `side`.
+    /// Takes the packets that arrived at device `side` and puts them on the path.
     fn take(&mut self, side: usize, buffer: &mut [u8]) -> io::Result<()> {
         for _ in 0..BATCH {
             let length = match self.devices[side].recv(buffer) {
                 Ok(length) => length,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                // That it is gone is told by `wait`.
+                // `wait` reports that the device is gone.
                 Err(error) if error.raw_os_error() == Some(Errno::EBADFD as i32) => return Ok(()),
                 Err(error) => return Err(error),
             };
@@ -177,7 +179,7 @@ impl Carrier {
     }
 }
 
-/// What there is to do.
+/// What has to be done.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ready {
     packet: [bool; 2],

@@ -1,4 +1,4 @@
-//! Two network namespaces without names, and datagrams from one to the other that carry the time.
+//! Two unnamed network namespaces, and datagrams from one to the other that carry their sending time.
 
 use super::WireError;
 use nix::sched::{CloneFlags, setns, unshare};
@@ -18,17 +18,17 @@ use std::time::{Duration, Instant};
 pub const PACKET: usize = 200;
 /// IPv4 and UDP headers.
 const HEADERS: usize = 28;
-/// Of the receiver: it reads every millisecond.
+/// Receive buffer. The receiver reads every millisecond.
 const RECEIVE_BUFFER: usize = 8 << 20;
-/// The sender sleeps if it has longer than this to wait.
+/// The sender sleeps if it has to wait longer than this.
 const SPIN: Duration = Duration::from_micros(200);
 
-/// The device of each room, and the network they share.
+/// The device in each namespace, and the addresses of the network that they share.
 pub const DEVICE: &str = "wire0";
 const SENDER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const RECEIVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 2), 9);
 
-/// A network namespace that has no name and goes when this is dropped.
+/// A network namespace without a name. It is deleted when this is dropped.
 pub struct Room(pub File);
 
 impl Room {
@@ -40,7 +40,7 @@ impl Room {
         joined(made).map(Self).map_err(WireError::system("make a network namespace (needs root)"))
     }
 
-    /// Does something on a thread that is in the namespace. Sockets made there stay in it.
+    /// Runs a closure on a thread in the namespace. Sockets that are created there stay in the namespace.
     fn within<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -53,12 +53,12 @@ impl Room {
         joined(entered).map_err(WireError::system("prepare a network namespace"))
     }
 
-    /// Brings the room's device up and gives it an address; a socket on it.
+    /// Brings the namespace's device up and gives it an address. Returns a socket on it.
     fn socket(&self, address: SocketAddrV4) -> Result<UdpSocket, WireError> {
         self.within(move || {
             let cidr = format!("{}/24", address.ip());
             ip(&["addr", "add", &cidr, "dev", DEVICE])?;
-            // No packets but ours.
+            // Only our packets are sent.
             ip(&["link", "set", DEVICE, "addrgenmode", "none", "up"])?;
             UdpSocket::bind(address)
         })
@@ -78,12 +78,12 @@ fn ip(arguments: &[&str]) -> io::Result<()> {
     Err(io::Error::other(format!("ip {}: {}", arguments.join(" "), said.trim())))
 }
 
-/// A packet that arrived. Nanoseconds of the wall clock.
+/// A packet that arrived. Times are nanoseconds of the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// When the sender was about to send it.
+    /// The time just before it was sent.
     pub sent: u64,
-    /// When the kernel of the receiver got it.
+    /// The time at which the receiver's kernel got it.
     pub received: u64,
 }
 
@@ -107,7 +107,7 @@ impl Flow {
         Ok(Self { sender, receiver })
     }
 
-    /// Sends `count` packets, `interval` apart, and gives those that have arrived a while after the last, in their
+    /// Sends `count` packets, `interval` apart. Returns those that arrived within a while after the last one, in
     /// order.
     pub fn exchange(
         &self,

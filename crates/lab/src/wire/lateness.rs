@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-/// Microseconds that are counted one by one.
+/// Microseconds that are counted individually.
 const FINE: usize = 2000;
 
-/// Counts of delays by whole microseconds, of fixed size. What took longer than two milliseconds counts as that, but for
-/// the longest.
+/// Counts of delays in whole microseconds, of fixed size. Delays above two milliseconds are counted as two
+/// milliseconds, except for the longest one, which is kept.
 #[derive(Clone, Debug)]
 pub struct Lateness {
     counts: Vec<u64>,
@@ -28,7 +28,8 @@ impl Lateness {
         self.longest = self.longest.max(late);
     }
 
-    /// The smallest number of whole microseconds that `share` (0 to 1) of all are not above; 0 if there are none.
+    /// The smallest number of whole microseconds that the fraction `share` (0 to 1) of all delays does not exceed; 0
+    /// if there are none.
     pub fn quantile(&self, share: f64) -> u64 {
         let wanted = (share.clamp(0.0, 1.0) * self.total as f64).ceil() as u64;
         let mut seen = 0;
@@ -41,7 +42,7 @@ impl Lateness {
         FINE as u64
     }
 
-    /// The longest.
+    /// The longest delay.
     pub fn longest(&self) -> Duration {
         self.longest
     }

@@ -1,4 +1,4 @@
-//! A wire between two network namespaces that does to packets what the simulator's paths do, in real time.
+//! A wire between two network namespaces that treats packets as the simulator's paths do, in real time.
 
 pub mod accuracy;
 mod carry;
@@ -48,19 +48,19 @@ pub struct Wire {
     json: bool,
 }
 
-/// Why there is no wire, or no more.
+/// Why a wire cannot start, or why it ended.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WireError {
-    /// A namespace cannot be opened. The caller's fault.
+    /// A namespace cannot be opened. The caller is at fault.
     Namespace(End, io::Error),
-    /// A device cannot be made.
+    /// A device cannot be created.
     Device(End, TunError),
-    /// Settings that make no sense. The caller's fault.
+    /// The settings are not valid. The caller is at fault.
     Path(PathError),
     /// The system refused a step.
     System(&'static str, io::Error),
-    /// A measurement that gives no figures.
+    /// A measurement has no result.
     Measurement(String),
 }
 
@@ -89,11 +89,11 @@ impl fmt::Display for WireError {
 
 impl std::error::Error for WireError {}
 
-/// Carries packets until it is told to end; the text to print then.
+/// Carries packets until a signal arrives or a device is gone. Returns the text to print.
 pub fn run(options: &Wire) -> Result<String, WireError> {
     let (up, down) = options.impairments.paths();
     let paths = Duplex::new(up, down, options.seed).map_err(WireError::Path)?;
-    // Before there are devices: a signal from now on ends the wire in order.
+    // Block the signals before the devices exist, so that a signal from now on ends the wire in order.
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGINT);
     signals.add(Signal::SIGTERM);

@@ -1,4 +1,4 @@
-//! What happened on a wire, for people and as JSON.
+//! The results of a wire, as text and as JSON.
 
 use super::lateness::Lateness;
 use firstflight_link::path::Counters;
@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// One direction.
+/// The results of one direction.
 #[derive(Debug)]
 pub struct Direction {
     pub counters: Counters,
     /// Packets that were under way at the end.
     pub in_flight: usize,
-    /// Dropped as too many were in flight.
+    /// Packets dropped because too many were in flight.
     pub overrun: u64,
-    /// Not taken by the kernel of the other end.
+    /// Packets that the kernel of the other end refused.
     pub refused: u64,
     pub late: Lateness,
 }
@@ -39,7 +39,7 @@ impl Direction {
         ]
     }
 
-    /// What else was done to packets.
+    /// Packets that were altered in other ways.
     fn altered(&self) -> [(&'static str, u64); 4] {
         [
             ("duplicated", self.counters.duplicated),
@@ -50,14 +50,14 @@ impl Direction {
     }
 }
 
-/// A wire.
+/// The results of a wire.
 #[derive(Debug)]
 pub struct Figures {
     pub a_to_b: Direction,
     pub b_to_a: Direction,
-    /// CPU time of its thread.
+    /// CPU time of the wire's thread.
     pub cpu: Duration,
-    /// How long it was there.
+    /// How long the wire existed.
     pub wall: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! What a person writes on the command line, as settings of paths.
+//! Converts the command line to settings of paths.
 
 use clap::Args;
 use firstflight_link::PathConfig;
@@ -13,14 +13,14 @@ use std::time::Duration;
 /// One end of a wire: a device in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Name or file of the namespace; empty for that of this process.
+    /// Name or file of the namespace; empty for the namespace of this process.
     pub namespace: String,
-    /// The device to make there.
+    /// The device to create there.
     pub device: String,
 }
 
 impl End {
-    /// The namespace's file; `None` for that of this process.
+    /// The namespace's file; `None` for the namespace of this process.
     pub fn open(&self) -> io::Result<Option<File>> {
         if self.namespace.is_empty() {
             return Ok(None);
@@ -101,7 +101,7 @@ pub struct Impairments {
 }
 
 impl Impairments {
-    /// From A to B, and from B to A. The delays add up to the round-trip time to the nanosecond.
+    /// The paths from A to B, and from B to A. Their delays add up exactly to the round-trip time.
     pub fn paths(&self) -> (PathConfig, PathConfig) {
         let half = self.rtt / 2;
         let both = PathConfig {
@@ -132,7 +132,7 @@ fn duration(text: &str) -> Result<Duration, &'static str> {
     }
 }
 
-/// Bits a second; at least 1.
+/// Bits per second, at least 1.
 pub fn rate(text: &str) -> Result<u64, &'static str> {
     const ADVICE: &str = "write a rate in bits a second as 512k, 10M or 1G, at least 1";
     let (number, unit) = match text.strip_suffix(['k', 'M', 'G']) {
@@ -142,14 +142,14 @@ pub fn rate(text: &str) -> Result<u64, &'static str> {
         None => (text, 1),
     };
     let number: f64 = number.parse().map_err(|_| ADVICE)?;
-    // As an integer it saturates; not a number becomes 0.
+    // The conversion to an integer saturates; NaN becomes 0.
     match (number * f64::from(unit)).round() as u64 {
         0 | u64::MAX => Err(ADVICE),
         rate => Ok(rate),
     }
 }
 
-/// From 0 to 1.
+/// A number from 0 to 1.
 pub fn probability(text: &str) -> Result<f64, &'static str> {
     const ADVICE: &str = "write a share from 0 to 1, as 0.01 or 1%";
     let (number, unit) = match text.strip_suffix('%') {

@@ -62,7 +62,7 @@ fn options_become_paths() {
     }
     let (up, down) = parse("--fragment 1000").unwrap().impairments.paths();
     assert_eq!([(up.mtu, up.fragments), (down.mtu, down.fragments)], [(1000, true); 2]);
-    // Not a nanosecond of an odd time is lost.
+    // No nanosecond of an odd round-trip time is lost.
     let (up, down) = parse("--rtt 3ns").unwrap().impairments.paths();
     assert_eq!(up.delay + down.delay, Duration::from_nanos(3));
     let (up, down) = parse("").unwrap().impairments.paths();

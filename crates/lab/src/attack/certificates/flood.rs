@@ -1,4 +1,4 @@
-//! Floods against the time that a server has for signatures (thesis §4.5).
+//! Floods against the server's budget for signatures (thesis §4.5).
 
 use super::super::report::Table;
 use super::super::world::{REQUEST, RTT, Victim, Visit, World, address, clock_at};
@@ -21,37 +21,37 @@ const TIMES: u32 = 10;
 pub enum Weapon {
     /// Nothing.
     Nothing,
-    /// So many valid certificates, each with the address that it is for, and requests that nobody signed.
+    /// This many valid certificates, each with the address that it is for, and requests without a valid signature.
     Requests(u32),
-    /// Certificates that name the trusted verifier and that nobody signed, from so many addresses.
+    /// Certificates that name the trusted verifier and have no valid signature, from this many addresses.
     Certificates(u32),
 }
 
-/// A flood and who is honest meanwhile.
+/// A flood, and the honest clients during the flood.
 #[derive(Debug, Clone, Copy)]
 pub struct Flood {
     pub weapon: Weapon,
-    /// Whoever is at the attacker's addresses answers SYN-ACKs with RST, so the SYN queue does not fill.
+    /// The owners of the attacker's addresses answer SYN-ACKs with RST, so the SYN queue does not fill.
     pub resets: bool,
-    /// Signatures a second.
+    /// Signatures per second that the server verifies.
     pub budget: u32,
-    /// Honest clients whose certificate the server has seen before, and as many that show a new one at each
-    /// visit.
+    /// Honest clients whose certificate the server has seen before. As many further clients show a new certificate at
+    /// each visit.
     pub honest: usize,
     /// How long it lasts, seconds.
     pub seconds: u64,
     pub seed: u64,
 }
 
-/// How the visits of some clients went.
+/// The results of the visits of some clients.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Service {
     pub visits: usize,
-    /// Of them, answered.
+    /// The visits that were answered.
     pub answered: usize,
-    /// Of them, with data in the SYN accepted.
+    /// The visits whose data in the SYN was accepted.
     pub fast: usize,
-    /// The slowest answered one's first byte, round-trip times.
+    /// The time to the first byte of the slowest visit that was answered, round-trip times.
     pub slowest_rtts: f64,
 }
 
@@ -70,29 +70,29 @@ impl Service {
     }
 }
 
-/// What came of it.
+/// The result of a flood.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Damage {
     /// SYNs of the attacker.
     pub syns: u32,
     /// Requests of the attacker that were executed.
     pub executed: usize,
-    /// Signatures verified in all, and in the second that had most of them.
+    /// Signatures verified in total, and in the second with the most of them.
     pub signatures: u64,
     pub peak: u64,
-    /// Clients that were known, and those with a new certificate.
+    /// Visits of clients whose certificate was known, and of those with a new certificate.
     pub returning: Service,
     pub new: Service,
 }
 
-/// The attacker: certificates that can be shown again and again with other requests.
+/// The attacker. It uses its certificates repeatedly, with different requests.
 struct Attacker {
     certificates: Vec<(IpAddr, CertificateBody)>,
     signed: bool,
 }
 
 impl Flood {
-    /// Runs it.
+    /// Runs the flood.
     pub fn run(self) -> Damage {
         let mut world = World::seeded(self.seed);
         let server = address(1);
@@ -159,7 +159,7 @@ impl Flood {
                 world.inject(packet);
                 damage.syns += 1;
             }
-            // Each honest client comes once a second, spread over it.
+            // Each honest client visits once a second; the visits are spread over the second.
             while visit_at <= world.now {
                 honest.visit(world, 2 * self.honest);
                 visit_at += Duration::from_secs(1) / (2 * self.honest) as u32;
@@ -176,7 +176,7 @@ impl Flood {
 }
 
 impl Attacker {
-    /// A block that is right in all that can be seen without looking at its signatures.
+    /// A block that is valid except for its signatures.
     fn syn(
         &self,
         server: IpAddr,
@@ -205,13 +205,13 @@ impl Attacker {
 /// The honest clients.
 struct Honest {
     server: IpAddr,
-    /// The certificates of those that come again.
+    /// The certificates of the clients that return.
     returning: Vec<Arc<ClientCertificate>>,
     visits: u128,
 }
 
 impl Honest {
-    /// A client gets its certificate; one that will return shows it to the server.
+    /// A client gets its certificate. If it will return, it shows the certificate to the server.
     fn introduce(&mut self, world: &mut World, client: usize, returns: bool) {
         let Some(certificate) = fresh(world, client).filter(|_| returns) else { return };
         self.returning.push(certificate);
@@ -219,7 +219,7 @@ impl Honest {
         self.show(world, client);
     }
 
-    /// The next client's turn.
+    /// The visit of the next client.
     fn visit(&mut self, world: &mut World, clients: usize) {
         let client = (self.visits % clients as u128) as usize;
         self.visits += 1;
@@ -235,7 +235,7 @@ impl Honest {
     }
 }
 
-/// A certificate that nobody has seen, for a client's address.
+/// A new certificate for a client's address.
 fn fresh(world: &mut World, client: usize) -> Option<Arc<ClientCertificate>> {
     let (ip, now) = (world.clients.get(client)?.0, world.now);
     certificate(key(&mut world.random), ip, now).map(Arc::new)
@@ -313,7 +313,7 @@ mod tests {
             assert_eq!(service.answered, service.visits, "honest clients unserved");
             assert!(service.slowest_rtts <= 2.01, "more than an ordinary handshake");
         }
-        // A tenth of a second's worth may be saved up.
+        // The budget for up to a tenth of a second may be saved up.
         let (budget, saved) = (u64::from(flood.budget), u64::from(flood.budget) / 10);
         assert!(damage.signatures <= budget * flood.seconds + saved, "{damage:?}");
         assert!(damage.peak <= budget + saved, "{damage:?}");
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!((damage.returning.fast, damage.new.fast), (damage.returning.visits, damage.new.visits));
     }
 
-    /// Eight wrong requests and the key is barred: the flood is over.
+    /// After eight wrong requests the key is barred, so the flood ends.
     #[test]
     fn few_certificates_with_wrong_requests_are_barred() {
         let quiet = check(BASE).signatures;
@@ -335,14 +335,15 @@ mod tests {
         assert_eq!((damage.returning.fast, damage.new.fast), (damage.returning.visits, damage.new.visits));
     }
 
-    /// More certificates than can be barred: the budget is spent, and clients fall back to the handshake.
+    /// With more certificates than can be barred, the budget is used up and clients fall back to the handshake.
     #[test]
     fn many_certificates_with_wrong_requests_meet_the_budget() {
         let damage = check(Flood { weapon: Weapon::Requests(2000), ..BASE });
         assert!(damage.signatures > 4 * 200, "the budget would not be felt: {damage:?}");
     }
 
-    /// Certificates that were never signed use up the lane of new ones; those seen before have their own.
+    /// Certificates without a valid signature use up the budget lane of new certificates. Known certificates have
+    /// their own lane.
     #[test]
     fn unsigned_certificates_do_not_touch_clients_that_are_known() {
         let damage = check(Flood { weapon: Weapon::Certificates(2000), ..BASE });
@@ -350,15 +351,15 @@ mod tests {
         assert!(damage.new.fast < damage.new.visits, "the lane would not be felt: {damage:?}");
     }
 
-    /// An address has a sixteenth of the lane.
+    /// One address can use a sixteenth of the lane.
     #[test]
     fn unsigned_certificates_from_few_addresses_touch_nobody() {
         let damage = check(Flood { weapon: Weapon::Certificates(8), ..BASE });
         assert_eq!((damage.returning.fast, damage.new.fast), (damage.returning.visits, damage.new.visits));
     }
 
-    /// What is refused for the budget goes on as a SYN, and SYNs fill the queue as they always do: SYN cookies,
-    /// nobody is fast, all are served.
+    /// A first flight that is refused because of the budget is treated as a plain SYN, and SYNs fill the queue as
+    /// usual: the server sends SYN cookies, no visit is fast, and every visit is answered.
     #[test]
     fn beyond_the_syn_queue_syn_cookies_serve_everybody() {
         for weapon in [Weapon::Requests(2000), Weapon::Certificates(2000)] {

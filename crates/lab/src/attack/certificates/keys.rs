@@ -1,5 +1,6 @@
-//! Reflection by many keys: an attacker that had an address can hold many certificates for it, each good for one response
-//! that the address resets. And what the defence costs honest clients behind the same address (`docs/spec/asap.md`, 7.8).
+//! Reflection with many keys: an attacker that once had an address can hold many certificates for it. Each is good
+//! for one response, which the address resets. Also measures what the defence costs honest clients behind the same
+//! address (`docs/spec/asap.md`, 7.8).
 
 use super::super::report::Table;
 use super::super::world::{REQUEST, Victim, World, address, clock_at};
@@ -14,34 +15,35 @@ use std::time::Duration;
 
 /// Bytes of the response: more than an initial window.
 const RESPONSE: usize = 100_000;
-/// A second spoofed SYN follows after this time; the first comes at once.
+/// The first spoofed SYN is sent at once; the second follows after this time.
 const EVERY: Duration = Duration::from_millis(100);
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Certificates for a victim's address, by the operator's own verifier, and their keys.
 #[derive(Debug, Clone, Copy)]
 pub struct Keys {
-    /// How many; one is used after the other, from the first again.
+    /// The number of keys. The attacker uses them in turn.
     pub keys: usize,
-    /// All at once, and then nothing; else ten a second for a minute.
+    /// All SYNs are sent at once, and then none. Otherwise ten a second for a minute.
     pub at_once: bool,
 }
 
-/// What comes of it in a minute.
+/// The result of a minute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Minute {
     /// First flights of the attacker that are accepted.
     pub accepted: u64,
     /// IP bytes to the victim.
     pub bytes: u64,
-    /// Visits of an honest client at the same address, one a second, each with a certificate for a new key; and how
-    /// many of them are accepted.
+    /// Visits of an honest client at the same address, one a second, each with a certificate for a new key; and the
+    /// number of them that are accepted.
     pub visits: usize,
     pub fast: usize,
 }
 
 impl Keys {
-    /// Runs it twice: with a victim that resets what it did not ask for, and with an honest client in its place.
+    /// Runs the minute twice: with a victim that resets unexpected connections, and with an honest client in its
+    /// place.
     pub fn run(self, seed: u64) -> Option<Minute> {
         let (accepted, bytes, _) = self.minute(seed, false)?;
         let (_, _, honest) = self.minute(seed, true)?;
@@ -107,7 +109,7 @@ struct Attacker {
 }
 
 impl Attacker {
-    /// The next SYN, rightly signed.
+    /// Sends the next SYN, correctly signed.
     fn send(&mut self, world: &mut World) -> Option<()> {
         if self.held.is_empty() {
             return Some(());
@@ -173,17 +175,18 @@ mod tests {
         minute
     }
 
-    /// A reset of another client's does not keep honest clients behind the same address from the first flight.
+    /// A reset of another client does not exclude honest clients behind the same address from the first flight.
     #[test]
     fn one_reset_key_bars_no_neighbour() {
         let minute = run(1, false);
         assert_eq!((minute.visits, minute.fast), (60, 60));
-        // A SYN-ACK for each of the others, as for any SYN.
+        // The others draw one SYN-ACK each, like any SYN.
         assert!(minute.accepted < 4, "a way there and back");
         assert!(minute.bytes < 4 * 15_100 + 600 * 52);
     }
 
-    /// However many keys: seven responses a minute, each with what was on the way when its reset came.
+    /// With any number of keys: seven responses a minute, each with the bytes that were under way when its reset
+    /// arrived.
     #[test]
     fn many_keys_bar_the_address_after_some_responses() {
         let minute = run(600, false);
@@ -191,8 +194,8 @@ mod tests {
         assert!(minute.bytes < minute.accepted * 15_100 + 600 * 52);
     }
 
-    /// What comes before the first reset has its place, and draws a response: of a client's own places a whole window,
-    /// of the others three times the SYN.
+    /// First flights before the first reset get a place and draw a response: a whole window for each of a client's
+    /// own places, and three times the SYN for each of the others.
     #[test]
     fn many_keys_at_once_draw_few_bytes() {
         let few = run(8, true);

@@ -1,5 +1,5 @@
-//! Attacks on ASAP: on the time for signatures, with copies, with other people's certificates, at other people's
-//! addresses (`docs/spec/asap.md`, section 10).
+//! Attacks on ASAP: against the budget for signatures, with copies, with other clients' certificates, and on other
+//! hosts' addresses (`docs/spec/asap.md`, section 10).
 
 mod flood;
 mod keys;
@@ -18,7 +18,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longer than a guard that starts is closed: ten seconds.
+/// Longer than a guard stays closed after it starts, which is ten seconds.
 const OPEN: Duration = Duration::from_secs(15);
 
 /// The tables of `attack certificates`.
@@ -33,12 +33,12 @@ pub fn tables(seconds: u64, seed: u64) -> [Table; 6] {
     ]
 }
 
-/// The key of all guards here: members of a farm share it.
+/// The key of all guards here. The members of a farm share it.
 fn guard_key() -> GuardKey {
     GuardKey::from_bytes([3; 16])
 }
 
-/// A guard of a server that starts when its clock says so.
+/// A guard of a server that starts at the time of `clock`.
 fn guard(clock: &Clock) -> Arc<dyn ReplayGuard> {
     Arc::new(ReplayTable::new(guard_key(), Window::REQUESTS, 1 << 20, clock.unix_ms))
 }

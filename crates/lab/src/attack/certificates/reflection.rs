@@ -1,5 +1,5 @@
-//! Reflection by certificate: who held an address before, or has stolen a key, makes a server send its response
-//! there (`docs/spec/asap.md`, 7.8 and 10.1).
+//! Reflection with certificates: an attacker that previously had an address, or has stolen a key, makes a server send
+//! its response to that address (`docs/spec/asap.md`, 7.8 and 10.1).
 
 use super::super::report::Table;
 use super::super::world::{REQUEST, Victim, World, address, clock_at};
@@ -12,34 +12,34 @@ use std::time::Duration;
 
 /// Bytes of the response: more than an initial window.
 const RESPONSE: usize = 100_000;
-/// The most padding with which the SYN fits into 1,500 bytes.
+/// The maximum padding with which the SYN fits into 1,500 bytes.
 const PADDING: usize = 1500 - 40 - 12 - 196 - REQUEST;
 
 /// A spoofed SYN with a certificate, and its key.
 #[derive(Debug, Clone, Copy)]
 pub struct Reflection {
-    /// Valid credential; else it is an ordinary SYN's reflection.
+    /// The credential is valid. Otherwise the SYN reflects like any SYN.
     pub certificate: bool,
     /// The verifier is the operator's own.
     pub own: bool,
-    /// From how many points the victim's address was seen.
+    /// The number of vantage points that saw the victim's address.
     pub vantage: u8,
-    /// How old the certificate is.
+    /// The age of the certificate.
     pub age: Duration,
-    /// Zeros behind the block, bytes.
+    /// Zeros after the block, bytes.
     pub padding: usize,
     /// The victim answers with RST.
     pub resets: bool,
 }
 
-/// What came of two such SYNs, the second ten minutes after the first.
+/// The result of two such SYNs, the second one ten minutes after the first.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reflected {
     /// IP bytes of a SYN.
     pub sent: u64,
-    /// IP bytes to the victim for the first, until the server has given up.
+    /// IP bytes to the victim for the first SYN, until the server gives up.
     pub first: u64,
-    /// IP bytes to the victim for the second.
+    /// IP bytes to the victim for the second SYN.
     pub second: u64,
     /// First flights accepted.
     pub accepted: u64,
@@ -52,7 +52,7 @@ impl Reflected {
 }
 
 impl Reflection {
-    /// Runs it; `None` if there is nothing to send.
+    /// Runs the attack; `None` if there is nothing to send.
     pub fn run(self, seed: u64) -> Option<Reflected> {
         let mut world = World::seeded(seed);
         let (server, victim) = (address(1), address(2));
@@ -76,7 +76,7 @@ impl Reflection {
                 Forge { body, digest, key: &key, address: victim, requested_ms, padding: self.padding };
             let mut block = forge.block(&data, &mut world.random);
             if !self.certificate {
-                // A signature that is wrong: the server answers as it answers any SYN.
+                // A wrong signature: the server answers as it answers any SYN.
                 block[140] ^= 1;
             }
             let from = SocketAddr::new(victim, 4000 + n as u16);
@@ -157,7 +157,7 @@ mod tests {
                 (true, false) => 3 * resets.sent,
             };
             assert!(resets.first <= bound, "{name}: {resets:?}");
-            // Two more SYN-ACKs; data is not sent again before the client's ACK.
+            // Two more SYN-ACKs. The data is not repeated before the client's ACK.
             let silent = run(reflection);
             assert!(silent.first <= bound + 2 * 52, "{name}: {silent:?}");
             assert_eq!(silent.accepted, if reflection.certificate { 2 } else { 0 });
@@ -165,7 +165,7 @@ mod tests {
         }
     }
 
-    /// A victim's RST ends it: the second one is answered like any SYN.
+    /// A victim's RST bars the key: the second SYN is answered like any SYN.
     #[test]
     fn a_victims_reset_bars_the_key() {
         for (name, reflection) in ROWS.into_iter().filter(|(_, reflection)| reflection.certificate) {

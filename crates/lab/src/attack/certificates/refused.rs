@@ -16,13 +16,13 @@ use std::time::Duration;
 /// The change between the first flight and its copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// The trust file was empty, and names the verifier then.
+    /// The trust file was empty, and then names the verifier.
     Filled,
     /// The certificate's verifier is added.
     Added,
     /// Certificates of its age are accepted.
     Older,
-    /// The guard's entry has expired; then the clock goes back by this number of milliseconds.
+    /// The guard's entry has expired; then the clock is set back by this number of milliseconds.
     Back(u64),
 }
 
@@ -52,9 +52,9 @@ impl Change {
 
 const NAME: u128 = 42;
 const CLIENT: u32 = 0x20_0000;
-/// How old the certificate is.
+/// The age of the certificate.
 const AGE: Duration = Duration::from_secs(3);
-/// Between two copies.
+/// Time between two copies.
 const LATER: Duration = Duration::from_millis(200);
 
 /// A guard with the smallest table, so that one request clears the expired entry of another.
@@ -102,7 +102,7 @@ pub fn executed(memory: Memory, change: Change, seed: u64) -> Option<u32> {
     pass(&mut world, Duration::from_millis(55));
     let syn = world.overheard.get(&address(CLIENT)).cloned()?;
     if let Change::Back(ms) = change {
-        // The same client comes again when the first request is over.
+        // The same client visits again after the first request's entry has expired.
         pass(&mut world, Window::REQUESTS.past - Duration::from_millis(55));
         let config = connect(&certificate, world.now);
         world.visit_with(client, server, NAME + 1, &config);
@@ -115,7 +115,7 @@ pub fn executed(memory: Memory, change: Change, seed: u64) -> Option<u32> {
         set_trust(&mut world, server)?;
     }
     copies(&mut world, &syn);
-    // A guard that was closed is open again by now.
+    // A guard that was closed is open again.
     pass(&mut world, Duration::from_secs(20));
     copies(&mut world, &syn);
     pass(&mut world, Duration::from_secs(5));
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(run(Memory::Shared), [Some(1); 7]);
     }
 
-    /// Without a guard the attacks succeed, so the other test means something.
+    /// Without a guard the attacks succeed, so the other test is meaningful.
     #[test]
     fn without_a_guard_it_runs_again_after_a_change() {
         assert!(run(Memory::Nothing).iter().all(|times| times.is_some_and(|times| times > 1)));

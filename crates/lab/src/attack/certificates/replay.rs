@@ -1,4 +1,4 @@
-//! A recorded first flight with a certificate, sent again (thesis §4.2.4).
+//! A recorded first flight with a certificate, replayed (thesis §4.2.4).
 
 use super::super::replay::changed;
 use super::super::report::Table;
@@ -14,40 +14,40 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a server remembers, and who shares it.
+/// What a server remembers, and which servers share it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Memory {
-    /// Nothing, to see what the attacks are worth.
+    /// Nothing. Shows the effect of the attacks without a defence.
     Nothing,
-    /// What it accepted, each member of a farm by itself.
+    /// The requests that it accepted. Each member of a farm has its own memory.
     Own,
-    /// What all members accepted, in a store.
+    /// The requests that any member accepted, in a shared store.
     Shared,
 }
 
 /// What happens between the first flight and its copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Between {
-    /// Nothing: the connection lives.
+    /// Nothing: the connection is open.
     Nothing,
     /// The connection is closed.
     Close,
     /// The copies have another port and sequence number.
     Changed,
-    /// The server is started anew.
+    /// The server restarts.
     Restart,
     /// Its clock goes back an hour.
     Back,
     /// Its clock goes forward an hour.
     Forward,
-    /// Forward an hour, and back.
+    /// Its clock goes forward an hour, and then back.
     ForwardAndBack,
-    /// It is started anew with its clock back an hour, and the copies come an hour later.
+    /// It restarts with its clock set back an hour, and the copies arrive an hour later.
     RestartInThePast,
     /// The balancer chooses another member of the farm.
     Member,
-    /// The copies go to another member, whose clock is behind by this number of milliseconds, as late as it accepts
-    /// them.
+    /// The copies go to another member, whose clock is behind by this number of milliseconds, at the latest time at
+    /// which it accepts them.
     Behind(u64),
     /// The store loses its memory, and the copies arrive when it accepts first flights again.
     StoreLost,
@@ -73,7 +73,7 @@ impl Between {
 
 const NAME: u128 = 42;
 const HOUR_MS: u64 = 3_600_000;
-/// Between two copies: a connection that the first one opened is over.
+/// Time between two copies, enough for a connection opened by the first one to end.
 const LATER: Duration = Duration::from_millis(200);
 const CLIENT: u32 = 0x20_0000;
 
@@ -109,8 +109,8 @@ struct Scene {
 }
 
 impl Scene {
-    /// (Re)starts the server, whose clock says so, with a guard of its own that began at `since`: what it had
-    /// in memory is gone.
+    /// Starts or restarts the server. Its clock shows `clock`, and its own guard began at `since`. The content of its
+    /// memory is lost.
     fn start(&mut self, clock: Clock, since: Clock) {
         let key = GuardKey::from_bytes([3; 16]);
         let guard: Arc<dyn ReplayGuard> = match self.memory {
@@ -127,13 +127,13 @@ impl Scene {
         self.world.servers.values_mut().for_each(|server| server.stack.handle_clock(clock));
     }
 
-    /// The server's clock, if it is wrong by so much.
+    /// The server's clock if it is wrong by `wrong_ms`.
     fn clock(&self, wrong_ms: i64) -> Clock {
         let clock = clock_at(self.world.now);
         Clock { unix_ms: clock.unix_ms.saturating_add_signed(wrong_ms), ..clock }
     }
 
-    /// The request that is recorded: accepted, and not yet acknowledged by the client.
+    /// Sends the request that is recorded. It is accepted, and the client has not acknowledged yet.
     fn record(&mut self) -> Vec<u8> {
         let client = self.world.client(address(CLIENT));
         self.world.run(self.world.now + OPEN);
@@ -184,7 +184,7 @@ impl Scene {
                 }
             }
             Between::Restart => self.start(self.clock(0), self.clock(0)),
-            // It has been there as long as the first one.
+            // The other member has run as long as the first one.
             Between::Member => self.start(self.clock(0), self.clock(-MINUTE)),
             Between::Behind(ms) => {
                 let ms = ms as i64;
@@ -208,7 +208,7 @@ impl Scene {
             }
         }
         self.send(syn, LATER);
-        // A guard that was closed is open again by now.
+        // A guard that was closed is open again.
         self.pass(Duration::from_secs(20));
         self.send(syn, LATER);
     }
@@ -269,14 +269,15 @@ mod tests {
         all
     }
 
-    /// Except for a server without a shared guard whose clock is wrong when it starts, and members that share no guard.
+    /// Exceptions: a server without a shared guard whose clock is wrong when it starts, and members that share no
+    /// guard.
     #[test]
     fn a_request_runs_once_whatever_happens() {
         assert_eq!(run(Memory::Own), [1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 1]);
         assert_eq!(run(Memory::Shared), [1; 13]);
     }
 
-    /// The attacks are some: without a guard they run it again.
+    /// The attacks work: without a guard they execute the request again.
     #[test]
     fn without_a_guard_it_runs_again() {
         let [living, closed, changed, restart, .., member, one, half, two, lost] = run(Memory::Nothing);

@@ -1,4 +1,4 @@
-//! Other people's certificates: from another address, without the key (`docs/spec/asap.md`, 4.5 and 10.1).
+//! Other clients' certificates: used from another address, or without the key (`docs/spec/asap.md`, 4.5 and 10.1).
 
 use super::super::report::Table;
 use super::super::world::{REQUEST, Victim, World, address, clock_at};
@@ -12,23 +12,23 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is tried.
+/// The attack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Theft {
     /// Nothing: the holder's own requests, from its own address.
     Honest,
-    /// The holder's block as it is, from another source address.
+    /// The holder's unchanged block, from another source address.
     Copied,
-    /// The holder's certificate, which the server has cached, from another source address, with a request
-    /// that the holder signs for it.
+    /// The holder's certificate, which the server has cached, from another source address, with a request that the
+    /// holder signs for it.
     Elsewhere,
-    /// The same; what is signed names the certificate as it is good for that address.
+    /// Like `Elsewhere`, but the signed text names the certificate as if it were valid for the other address.
     ElsewhereRenamed,
-    /// Somebody else's certificate, from its address, with a request signed by another key.
+    /// Another client's certificate, from its address, with a request signed by another key.
     OtherKey,
-    /// The same with a signature of nobody.
+    /// Like `OtherKey`, with an invalid signature.
     NoKey,
-    /// The same with the thief's key in the certificate.
+    /// Like `OtherKey`, with the thief's key in the certificate.
     KeyReplaced,
 }
 
@@ -44,25 +44,25 @@ impl Theft {
     ];
 }
 
-/// What came of it.
+/// The result of an attack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loot {
     /// SYNs sent.
     pub sent: u32,
-    /// First flights accepted of them.
+    /// First flights that were accepted.
     pub accepted: u64,
-    /// Requests executed of them.
+    /// Requests that were executed.
     pub executed: usize,
     /// Signatures that the server verified for them.
     pub signatures: u64,
-    /// IP bytes at the address that they came from.
+    /// IP bytes that reached the source address.
     pub bytes: u64,
 }
 
-/// So often each is tried.
+/// Number of attempts for each attack.
 const TRIES: u32 = 5;
 
-/// Where the SYNs are sent to and seem to come from.
+/// The server that the SYNs go to, and the holder that they seem to come from.
 struct Stage {
     world: World,
     server: IpAddr,
@@ -79,7 +79,7 @@ impl Stage {
         self.world.run(self.world.now + Duration::from_secs(1));
     }
 
-    /// The holder's own request, by the rules.
+    /// A valid request of the holder.
     fn own(&mut self, n: u32) -> Vec<u8> {
         let body = *self.certificate.body();
         let digest = digest(&body, self.holder);
@@ -112,7 +112,7 @@ fn request(n: u32) -> [u8; REQUEST] {
 }
 
 impl Theft {
-    /// Tries it; `None` if there is nothing to try.
+    /// Runs the attack; `None` if there is nothing to try.
     pub fn run(self, seed: u64) -> Option<Loot> {
         let mut world = World::seeded(seed);
         let (server, holder, other) = (address(1), address(2), address(3));
@@ -126,7 +126,7 @@ impl Theft {
         let key = key(&mut world.random);
         let certificate = certificate(key.clone(), holder, world.now)?;
         let mut stage = Stage { world, server, holder, certificate, key };
-        // The holder's first request: from now on the certificate is cached.
+        // After the holder's first request, the certificate is cached.
         let own = stage.own(0);
         stage.send(holder, 0, &own);
         let (accepted, executed, signatures) = stage.counts();
@@ -135,7 +135,7 @@ impl Theft {
             let (from, block) = self.attempt(&mut stage, n, other);
             stage.send(from, n, &block);
         }
-        // Until the server has given up.
+        // Run until the server has given up.
         stage.world.run(stage.world.now + Duration::from_secs(300));
         let after = stage.counts();
         Some(Loot {
@@ -147,7 +147,7 @@ impl Theft {
         })
     }
 
-    /// Where the next SYN comes from, and its block.
+    /// The source address of the next SYN, and its block.
     fn attempt(self, stage: &mut Stage, n: u32, other: IpAddr) -> (IpAddr, Vec<u8>) {
         let (body, holder) = (*stage.certificate.body(), stage.holder);
         match self {
@@ -228,13 +228,14 @@ mod tests {
                 continue;
             }
             assert_eq!((loot.accepted, loot.executed), (0, 0), "{name}");
-            // No more than any SYN draws: six SYN-ACKs of at most 64 bytes.
+            // Not more than any SYN draws: six SYN-ACKs of at most 64 bytes.
             assert!(loot.bytes <= u64::from(TRIES) * 6 * 64, "{name}");
         }
     }
 
-    /// What the cache knows is the certificate for one address: from another one it is the verifier's signature
-    /// that is looked at, and is wrong. The request's is right there, and would be enough for what is cached.
+    /// The cache holds the certificate for one address. For another address the server verifies the verifier's
+    /// signature, which is then wrong. The request's signature is valid there, and would suffice for a cached
+    /// certificate.
     #[test]
     fn the_cache_does_not_vouch_for_another_address() {
         let [own, elsewhere] = [Theft::Honest, Theft::Elsewhere].map(|theft| theft.run(1).unwrap());

@@ -1,4 +1,5 @@
-//! How many bytes come back for each byte of a query, of every kind; and of a flood of them from one network.
+//! How many bytes are answered for each byte of a query, for each kind of query, and for a flood of queries from one
+//! network.
 
 use super::super::report::Table;
 use super::site::{Site, Traffic};
@@ -16,7 +17,7 @@ const SOA: u16 = 6;
 const TXT: u16 = 16;
 const ANY: u16 = 255;
 
-/// A query of this kind, the `n`-th.
+/// The `n`-th query of this kind.
 struct Kind {
     name: &'static str,
     transport: Transport,
@@ -42,7 +43,7 @@ const KINDS: [Kind; 14] = [
         transport: Transport::Udp,
         query: |site, n| {
             let mut label = forged::fragment([0; 6], 0, &mut site.random);
-            // A number above all.
+            // A number that is too large for a label.
             label[3..].fill(0xff);
             forged::ask(&label, n as u16)
         },
@@ -110,7 +111,7 @@ const KINDS: [Kind; 14] = [
 ];
 
 impl Kind {
-    /// Traffic of one query, and of a flood from one network.
+    /// Measures the traffic of one query, and of a flood from one network.
     fn run(&self, seed: u64) -> Option<(Traffic, Traffic)> {
         let mut site = Site::new(seed, RateLimit::default())?;
         let query = (self.query)(&mut site, 0);
@@ -160,7 +161,7 @@ pub fn table(seed: u64) -> Table {
 mod tests {
     use super::*;
 
-    /// The most bytes for each byte of one query, in their order.
+    /// Upper bounds of the bytes for each byte of one query, in the order of the kinds.
     const MOST: [f64; KINDS.len()] =
         [1.18, 1.18, 2.0, 3.0, 3.0, 2.0, 3.0, 3.0, 1.0, 1.0, 4.0, 30.0, 1.0, 60.0];
 
@@ -171,8 +172,8 @@ mod tests {
             println!("seed 1, {}: {one:?} {flood:?}", kind.name);
             assert!(one.bytes_out > 0 && flood.bytes_out > 0);
             assert!(one.factor() <= most, "{}: {one:?}", kind.name);
-            // Over TCP the address is proved. Over UDP it is not: a network gets 500 answers a second, and beyond
-            // them every second one is empty, no longer than its query.
+            // Over TCP the address is proved. Over UDP it is not: a network gets 500 answers a second. Beyond that,
+            // every second answer is empty and not longer than its query.
             if kind.transport == Transport::Udp {
                 let answers = f64::from(500 * (SECONDS + 1)) * one.bytes_out as f64;
                 let bound = answers + 0.5 * flood.bytes_in as f64;

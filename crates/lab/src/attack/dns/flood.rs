@@ -13,39 +13,39 @@ use std::time::Duration;
 const RATE: u32 = 10_000;
 /// Fragments of a forged set.
 const PARTS: u8 = 7;
-/// How long after it was first sent a first flight is sent again, milliseconds; a set is kept for 3 s, a request is
-/// good for 30 s.
+/// When a first flight is repeated, milliseconds after it was first sent. A set is kept for 3 s, and a request is
+/// valid for 30 s.
 const AGAIN_MS: [u64; 5] = [50, 2_000, 3_500, 8_000, 20_000];
-/// Resolvers that a copy goes through.
+/// Number of resolvers that send a copy.
 const COPIES: u32 = 8;
 
-/// What an attacker sends.
+/// What the attacker sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forgery {
     /// Nothing.
     Nothing,
-    /// One fragment each of sets that never become whole; some id may be one that is under way.
+    /// One fragment each of sets that never become complete. Some of them may have the id of a set that is under way.
     Strays,
-    /// Whole sets whose id is not that of what is in them.
+    /// Complete sets whose id does not match their content.
     WrongIds,
-    /// Whole sets with the right id; what is in them was sealed by nobody.
+    /// Complete sets with the right id, whose content is not sealed.
     Unsealed,
 }
 
-/// A flood, and what is done to honest first flights beside it.
+/// A flood, and what is done to honest first flights at the same time.
 #[derive(Debug, Clone, Copy)]
 pub struct Flood {
-    /// What is sent without end.
+    /// What is sent continuously.
     pub forgery: Forgery,
-    /// From so many networks.
+    /// The number of networks that it comes from.
     pub networks: u32,
-    /// Honest clients have so many resolvers.
+    /// The number of resolvers that honest clients use.
     pub resolvers: u32,
-    /// Who sees the first fragment of an honest first flight sends another one in the place of the last.
+    /// An attacker that sees the first fragment of an honest first flight replaces the last fragment.
     pub poisons: bool,
-    /// All fragments of honest first flights are sent again, and again later, through other resolvers.
+    /// All fragments of honest first flights are repeated, and again later, through other resolvers.
     pub copies: bool,
-    /// How long, seconds.
+    /// The duration, seconds.
     pub seconds: u64,
 }
 
@@ -53,7 +53,7 @@ pub struct Flood {
 struct Queries {
     flood: Flood,
     sent: u32,
-    /// What is left of a set, and where it comes from.
+    /// The rest of a set, and its source.
     set: Vec<[u8; LABEL]>,
     from: IpAddr,
 }
@@ -80,7 +80,7 @@ fn set(forgery: Forgery, site: &mut Site) -> Vec<[u8; LABEL]> {
         Forgery::Unsealed => {
             let mut bytes = [0; 300];
             site.random.fill_bytes(&mut bytes);
-            // The number of the key, so that it is tried.
+            // The number of the key, so that opening is attempted.
             bytes[0] = 1;
             let sealed = Sealed::new(&bytes);
             sealed
@@ -90,7 +90,7 @@ fn set(forgery: Forgery, site: &mut Site) -> Vec<[u8; LABEL]> {
 }
 
 impl Flood {
-    /// Runs it; `None` if the site cannot be made.
+    /// Runs the flood; `None` if the site cannot be created.
     pub fn run(self, seed: u64) -> Option<Outcome> {
         let mut site = Site::new(seed, RateLimit::default())?;
         let (began, every) = (site.now, Duration::from_secs(1) / RATE);
@@ -108,14 +108,14 @@ impl Flood {
             }
             site.run(site.now + every);
         }
-        // The last copies, and the server's timers.
+        // Wait for the last copies and the server's timers.
         for _ in 0..30 {
             site.run(site.now + Duration::from_secs(1));
         }
         Some(site.outcome())
     }
 
-    /// What is done to an honest first flight whose labels arrive then.
+    /// Attacks an honest first flight whose labels arrive at these times.
     fn meddle(self, site: &mut Site, number: u32, mut arriving: Vec<(Duration, [u8; LABEL])>) {
         arriving.sort_unstable_by_key(|(delay, _)| *delay);
         if self.poisons
@@ -130,7 +130,7 @@ impl Flood {
             for (again, attempt) in AGAIN_MS.into_iter().zip(0..) {
                 for copy in 0..COPIES {
                     for (_, label) in &arriving {
-                        // Another attempt is another name for the same.
+                        // Another attempt number gives another name with the same content.
                         let mut bytes = forged::bytes(label);
                         bytes[7] = attempt << 4 | 1;
                         let query = forged::ask(&forged::label(&bytes), copy as u16);
@@ -219,7 +219,8 @@ mod tests {
 
     const SEED: u64 = 1;
 
-    /// Whatever comes: bounded, every honest name answered, no request executed twice, nothing amplified.
+    /// In every case: memory is bounded, every honest name is answered, no request is executed twice, and nothing is
+    /// amplified.
     fn run(flood: Flood) -> Outcome {
         let outcome = Flood { seconds: 5, ..flood }.run(SEED).unwrap();
         println!("seed {SEED}, {flood:?}: {outcome:?}");
@@ -227,7 +228,7 @@ mod tests {
         assert!(outcome.table_bytes < 10 << 20, "{outcome:?}");
         assert_eq!(outcome.answered, outcome.fragments, "{outcome:?}");
         assert_eq!(outcome.twice, 0, "{outcome:?}");
-        // Sixteen bytes more than about a hundred, at most.
+        // At most sixteen bytes more for about a hundred.
         assert!(outcome.attack.bytes_out * 100 <= outcome.attack.bytes_in * 118, "{outcome:?}");
         assert!(outcome.honest >= 20);
         outcome
@@ -249,7 +250,7 @@ mod tests {
         }
     }
 
-    /// The table is full; honest sets are whole before their turn to be forgotten comes.
+    /// The table is full, but honest sets are complete before they are removed.
     #[test]
     fn strays_of_many_networks_fill_the_table_and_no_more() {
         for networks in [4000, MANY] {
@@ -265,7 +266,8 @@ mod tests {
         assert_eq!((outcome.served, outcome.opened), (outcome.honest, outcome.honest as u64));
     }
 
-    /// As many as can be opened, and more. What one network takes leaves others their part; what many take does not.
+    /// More sets than can be opened. One network's flood leaves the other networks their share; a flood from many
+    /// networks does not.
     #[test]
     fn sets_that_nobody_sealed_open_within_the_budget() {
         let one = run(Flood { forgery: Forgery::Unsealed, ..NOTHING });
@@ -283,7 +285,8 @@ mod tests {
         assert_eq!((outcome.served, outcome.opened), (0, 0));
     }
 
-    /// The front knows copies as long as their requests are good, whatever a flood pushes out of its table.
+    /// The front recognises copies as long as their requests are valid, even if a flood removes entries from its
+    /// table.
     #[test]
     fn copies_through_other_resolvers_are_executed_once() {
         let outcome = run(Flood { copies: true, ..NOTHING });

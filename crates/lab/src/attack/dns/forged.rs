@@ -1,4 +1,4 @@
-//! What somebody else makes: labels with whatever in them, messages of every kind.
+//! What an attacker makes: labels with arbitrary content, and messages of every kind.
 
 use super::site::{ZONE, zone};
 use firstflight_dns::{FragmentQuery, LABEL};
@@ -9,7 +9,7 @@ use rand_chacha::rand_core::Rng;
 const BYTES: usize = 58;
 const DIGITS: usize = 60;
 
-/// The label of these 58 bytes (the carriage, 6.1 and 6.2): long division, digit by digit.
+/// The label of these 58 bytes (dns-carriage.md, 6.1 and 6.2): long division, digit by digit.
 pub fn label(bytes: &[u8; BYTES]) -> [u8; LABEL] {
     let mut number = *bytes;
     let mut label = *b"ff0............................................................";
@@ -47,7 +47,7 @@ pub fn id_of(bytes: &[u8; BYTES]) -> [u8; 6] {
     [a, b, c, d, e, f]
 }
 
-/// A fragment of these: 7 of them, this one's place, and whatever in it.
+/// A fragment with this id and index, one of 7, with random content.
 pub fn fragment(id: [u8; 6], index: u8, random: &mut ChaCha20Rng) -> [u8; LABEL] {
     let mut bytes = [0; BYTES];
     random.fill_bytes(&mut bytes);
@@ -57,7 +57,7 @@ pub fn fragment(id: [u8; 6], index: u8, random: &mut ChaCha20Rng) -> [u8; LABEL]
     label(&bytes)
 }
 
-/// Six bytes that name no first flight.
+/// A random id of six bytes that belongs to no first flight.
 pub fn id(random: &mut ChaCha20Rng) -> [u8; 6] {
     let [a, b, c, d, e, f, ..] = random.next_u64().to_be_bytes();
     [a, b, c, d, e, f]
@@ -69,14 +69,14 @@ pub fn ask(label: &[u8; LABEL], number: u16) -> Vec<u8> {
     query.map(|query| query.as_bytes().to_vec()).unwrap_or_default()
 }
 
-/// A query for `labels` below the carriage zone's parent, and a type; with EDNS, that an answer may have 4,096
+/// A query for `labels` below the carriage zone's parent, of type `kind`; with EDNS, so that an answer may have 4,096
 /// octets.
 pub fn query(labels: &[&str], kind: u16, edns: bool) -> Vec<u8> {
     let parent = ZONE.get(2..).unwrap_or_default();
     whole_query(labels, parent, kind, edns)
 }
 
-/// A query for `labels` in front of the name `rest`.
+/// A query for `labels` followed by the name `rest`.
 pub fn whole_query(labels: &[&str], rest: &[u8], kind: u16, edns: bool) -> Vec<u8> {
     let mut message = vec![0x12, 0x34, 0, 0, 0, 1, 0, 0, 0, 0, 0, u8::from(edns)];
     for label in labels {
@@ -98,7 +98,7 @@ mod tests {
     use firstflight_dns::{Fragment, Part};
     use rand_chacha::rand_core::SeedableRng;
 
-    /// Written by hand here, read by the front's parser.
+    /// The label is encoded here, and parsed by the front's parser.
     #[test]
     fn what_is_forged_is_a_fragment() {
         let mut random = ChaCha20Rng::seed_from_u64(1);

@@ -1,4 +1,4 @@
-//! Two fronts of a zone, and datagrams at the port of one of them for the other (the carriage, 7.1 and 9.1).
+//! Two fronts of a zone, and forged datagrams at one front in the name of the other (dns-carriage.md, 7.1 and 9.1).
 
 use super::super::report::Table;
 use super::super::world::clock_at;
@@ -20,28 +20,28 @@ const BOOT: core::ops::Range<usize> = 6..10;
 const SEQUENCE: core::ops::Range<usize> = 10..16;
 const TIME: core::ops::Range<usize> = 16..22;
 
-/// What is sent.
+/// What the attacker sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flood {
     /// Nothing.
     Nothing,
-    /// Datagrams in the other front's name, from its address: all right but the key.
+    /// Datagrams in the other front's name, from its address, with a wrong key.
     WrongKey,
-    /// Those of the other front, again.
+    /// Copies of the other front's datagrams.
     Copies,
-    /// Those of the other front with one bit changed and another number.
+    /// The other front's datagrams, with one bit changed and another number.
     Altered,
-    /// First fragments of sets that never become whole, at one front, through one network.
+    /// First fragments of sets that never become complete, at one front, through one network.
     Strays,
-    /// Such fragments in datagrams with the right key, in the other front's name: each names another network.
+    /// Such fragments in datagrams with the right key, in the other front's name. Each names another network.
     StolenKey,
 }
 
-/// What happened.
+/// The result.
 #[derive(Debug)]
 pub struct Happened {
     outcome: Outcome,
-    /// At the front that is attacked.
+    /// Counters of the attacked front.
     counters: ForwardCounters,
     /// What the attacker sent.
     sent: u64,
@@ -63,13 +63,13 @@ fn forwarder(front: u16, other: u16) -> Option<Forwarder> {
     Forwarder::new(ForwardConfig { others, sender, keys, per_second: ForwardConfig::PER_SECOND }).ok()
 }
 
-/// The site's front, number 1, and another one, number 2.
+/// The site's front, number 1, and a second front, number 2.
 struct Zone {
     site: Site,
     other: Front,
-    /// Datagrams of the other front, as an attacker between both sees them.
+    /// Datagrams of the other front, as seen by an attacker between the two.
     overheard: Vec<Vec<u8>>,
-    /// The attacker's, if he has the key: a front that starts later than the other one does.
+    /// The attacker's sender, if it has the key: a front that started later than the other one.
     thief: ForwardSender,
     sent: u64,
     answered: u64,
@@ -85,7 +85,7 @@ impl Zone {
         Some(Self { site, other, overheard: Vec::new(), thief, sent: 0, answered: 0 })
     }
 
-    /// Delivers what fronts have for each other and for the server.
+    /// Delivers the fronts' datagrams to each other and to the server.
     fn exchange(&mut self) {
         let clock = clock_at(self.site.now);
         let random = &mut self.site.random;
@@ -102,7 +102,7 @@ impl Zone {
         }
     }
 
-    /// An honest client's resolver asks the two fronts in turn.
+    /// An honest client's resolver, which asks the two fronts in turn.
     fn visit(&mut self, number: u32) {
         let (now, from) = (self.site.now, resolver(number));
         for (n, label) in self.site.set_out(number).iter().enumerate() {
@@ -120,7 +120,7 @@ impl Zone {
     fn stray(&mut self) -> [u8; 58] {
         let mut number = [0; 58];
         self.site.random.fill_bytes(&mut number);
-        // The first of seven, first attempt, version 1.
+        // The first of seven fragments, first attempt, version 1.
         if let Some(place) = number.get_mut(6..8) {
             place.copy_from_slice(&[6, 1]);
         }
@@ -149,7 +149,7 @@ impl Zone {
             let content = [&named.to_ipv6_mapped().octets()[..], &self.stray()].concat();
             return self.thief.seal(&content, now);
         }
-        // One of the last five: they are young enough.
+        // One of the last five, which are recent enough.
         let back = self.site.random.next_u64() as usize % 5;
         let mut datagram = self.overheard.get(self.overheard.len().checked_sub(1 + back)?)?.clone();
         let sequence = self.site.random.next_u64().to_be_bytes();
@@ -172,7 +172,7 @@ impl Zone {
 }
 
 impl Flood {
-    /// Runs it; `None` if the site cannot be made.
+    /// Runs the flood; `None` if the site cannot be created.
     pub fn run(self, seconds: u64, seed: u64) -> Option<Happened> {
         let mut zone = Zone::new(seed)?;
         let (began, every) = (zone.site.now, Duration::from_secs(1) / RATE);
@@ -263,7 +263,7 @@ mod tests {
             let dropped = &counters.datagrams;
             match flood {
                 Flood::StolenKey => {
-                    // 8,000 a second at most. An attacker that passes for a front owns its share.
+                    // At most 8,000 a second. An attacker that impersonates a front owns that front's share.
                     assert!(counters.over_budget_in > 0 && counters.taken <= 4 * 8_000 + 800, "{name}");
                     continue;
                 }

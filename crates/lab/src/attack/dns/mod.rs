@@ -1,4 +1,4 @@
-//! Attacks on a name server that takes first flights (`docs/spec/dns-carriage.md`, section 11).
+//! Attacks on a name server that accepts first flights (`docs/spec/dns-carriage.md`, section 11).
 
 mod answers;
 mod flood;
@@ -31,7 +31,7 @@ fn attacker(n: u32) -> IpAddr {
 /// Resolvers of honest clients.
 const RESOLVERS: u32 = 20;
 
-/// One of them, each in a network of its own.
+/// Resolver `n`. Each is in its own network.
 fn resolver(n: u32) -> IpAddr {
     Ipv4Addr::new(100, 64, (n % RESOLVERS) as u8, 53).into()
 }

@@ -1,4 +1,4 @@
-//! Datagrams at the server's port for fronts, from somebody who has no key and reaches it nevertheless.
+//! Datagrams at the server's port for fronts, from an attacker that has no key but can reach the port.
 
 use super::super::report::Table;
 use super::site::{Outcome, RELAY_KEY_ID, Site};
@@ -16,36 +16,36 @@ const BOOT: core::ops::Range<usize> = 6..10;
 const SEQUENCE: core::ops::Range<usize> = 10..16;
 const TIME: core::ops::Range<usize> = 16..22;
 
-/// What is sent.
+/// What the attacker sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Datagrams {
     /// None.
     Nothing,
-    /// With another key's number.
+    /// Datagrams with another key's number.
     OtherKey,
-    /// With the right number, the next start of the front, the time of now: all but the key.
+    /// Datagrams with the right key number, the front's next start and the present time, but a wrong key.
     WrongKey,
-    /// Those of the front, again, as long as their time is good.
+    /// Copies of the front's datagrams, while their time is valid.
     Copies,
-    /// Those of the front with one bit changed.
+    /// The front's datagrams with one bit changed.
     Altered,
-    /// Those that the front sent before its last start.
+    /// Datagrams that the front sent before its last start.
     OldBoot,
-    /// Those of the front with the time of now.
+    /// The front's datagrams with the present time.
     NewTime,
 }
 
-/// A flood of them.
+/// A flood of datagrams.
 #[derive(Debug, Clone, Copy)]
 pub struct Flood {
-    /// What.
+    /// The kind of datagrams.
     pub datagrams: Datagrams,
-    /// How long, seconds. The front starts again in the middle.
+    /// The duration, seconds. The front restarts in the middle.
     pub seconds: u64,
 }
 
 impl Flood {
-    /// Runs it; `None` if the site cannot be made.
+    /// Runs the flood; `None` if the site cannot be created.
     pub fn run(self, seed: u64) -> Option<(Outcome, RelayCounters, u64)> {
         let mut site = Site::new(seed, RateLimit::default())?;
         let (began, every) = (site.now, Duration::from_secs(1) / RATE);
@@ -72,7 +72,7 @@ impl Flood {
         Some((site.outcome(), *site.receiver.counters(), sent))
     }
 
-    /// `before`: how many datagrams the front sent before its last start.
+    /// The next datagram. `before` is the number of datagrams that the front sent before its last start.
     fn datagram(self, site: &mut Site, before: Option<usize>) -> Option<Vec<u8>> {
         if self.datagrams == Datagrams::Nothing {
             return None;
@@ -81,7 +81,7 @@ impl Flood {
             Datagrams::OldBoot => before?,
             _ => site.overheard.len(),
         };
-        // One of the last twenty: they are five seconds old at most.
+        // One of the last twenty, which are at most five seconds old.
         let back = site.random.next_u64() as usize % 20;
         let mut datagram = site.overheard.get(sent.checked_sub(1 + back)?)?.clone();
         let now = (super::super::world::clock_at(site.now).unix_ms).to_be_bytes();
@@ -98,7 +98,7 @@ impl Flood {
                 let body = TIME.end;
                 let at = body + site.random.next_u64() as usize % (datagram.len() - body);
                 *datagram.get_mut(at)? ^= 1;
-                // Not one that was seen, as far as the header says.
+                // A sequence number that was not used, as far as the header shows.
                 let sequence = site.random.next_u64().to_be_bytes();
                 datagram.get_mut(SEQUENCE)?.copy_from_slice(&sequence[2..]);
             }
@@ -148,7 +148,7 @@ pub fn table(seconds: u64, seed: u64) -> Table {
             c.old_boot.into(),
             (c.replayed + c.behind).into(),
             c.forged.into(),
-            // Those of the front are taken, each once.
+            // The front's own datagrams are accepted, once each.
             (c.accepted - o.honest as u64).into(),
             format!("{}/{}", o.served, o.honest).into(),
             o.twice.into(),
@@ -163,8 +163,8 @@ mod tests {
 
     const SEED: u64 = 1;
 
-    /// Nothing is taken that the front did not send just now, honest clients notice nothing, and who sends is told
-    /// apart by why it was dropped.
+    /// Only datagrams that the front has just sent are accepted, honest clients are not affected, and the counters
+    /// distinguish why a datagram was dropped.
     #[test]
     fn datagrams_without_the_key_or_sent_before_do_nothing() {
         for (name, datagrams) in ROWS {
@@ -186,7 +186,7 @@ mod tests {
                 }
                 Datagrams::Altered => counters.forged + counters.behind + counters.old_boot,
                 Datagrams::OldBoot => {
-                    // Until the server has heard of the restart, they are copies.
+                    // Until the server has learnt of the restart, they count as copies.
                     assert!(counters.old_boot * 10 >= sent * 8, "{name}: {counters:?}");
                     counters.old_boot + counters.replayed
                 }

@@ -1,4 +1,4 @@
-//! A site whose name server takes first flights: the front, the server behind it, honest clients, and the clock.
+//! A site whose name server accepts first flights: the front, the server behind it, honest clients, and the clock.
 
 use super::super::world::clock_at;
 use crate::certified::{self, identity, key};
@@ -24,20 +24,20 @@ use std::num::{NonZeroU8, NonZeroU16};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The carriage zone, in wire form; the zone one label above it is served, too.
+/// The carriage zone, in wire form. Its parent zone is also served.
 pub const ZONE: &[u8] = b"\x01f\x03xyz\x03com\x00";
-/// Bytes of a request: seven fragments. Its first eight tell requests apart.
+/// Bytes of a request, which needs seven fragments. Its first eight bytes distinguish requests.
 pub const REQUEST: usize = 80;
-/// A client and the server, there and back.
+/// Round-trip time between a client and the server.
 const RTT: Duration = Duration::from_millis(100);
-/// Within so long the fragments of an honest first flight arrive, through one resolver.
+/// The fragments of an honest first flight arrive within this time, through one resolver.
 const SPREAD_US: u64 = 20_000;
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 80));
 const OUTER: u16 = 443;
 const KEY_ID: NonZeroU8 = NonZeroU8::MIN;
 /// The number of the relay key.
 pub const RELAY_KEY_ID: u8 = 1;
-/// More than 1,232 octets of one type.
+/// Number of records of one type that exceed 1,232 octets.
 const RECORDS: usize = 120;
 
 /// The carriage zone.
@@ -45,9 +45,9 @@ pub fn zone() -> Option<Zone<'static>> {
     Zone::new(ZONE)
 }
 
-/// Something on its way.
+/// Something under way.
 enum Arrival {
-    /// A query at the front, over UDP: who asked, and whether it was an honest client.
+    /// A query at the front over UDP: the resolver, the message, and whether it is from an honest client.
     Query(IpAddr, Vec<u8>, bool),
     /// A datagram at the server's port for fronts.
     Datagram(Vec<u8>),
@@ -55,10 +55,10 @@ enum Arrival {
     Packet(Vec<u8>),
 }
 
-/// What became of a first flight.
+/// The result of one first flight.
 #[derive(Debug, Clone, Copy, Default)]
 struct Fate {
-    /// How often the front handed it over, and the server's stack was given it.
+    /// How often the front relayed it and the server's stack received it.
     handed: u32,
     /// How often the application executed its request.
     executed: u32,
@@ -67,11 +67,11 @@ struct Fate {
 /// Queries and bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Queries that came.
+    /// Queries that arrived.
     pub queries: u64,
-    /// Bytes of them, without headers of UDP and IP.
+    /// Bytes of the queries, without UDP and IP headers.
     pub bytes_in: u64,
-    /// Bytes of what was answered.
+    /// Bytes of the answers.
     pub bytes_out: u64,
 }
 
@@ -82,38 +82,38 @@ impl Traffic {
     }
 }
 
-/// What happened so far.
+/// The results so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Outcome {
-    /// Of whoever is not honest.
+    /// The attacker's traffic.
     pub attack: Traffic,
-    /// Most sets of fragments at once.
+    /// The maximum number of sets of fragments at one time.
     pub sets: usize,
-    /// Most memory of their table, bytes.
+    /// The maximum memory of the table of sets, bytes.
     pub table_bytes: usize,
-    /// First flights that were opened, or tried to be.
+    /// First flights for which opening was attempted.
     pub opened: u64,
     /// Honest first flights.
     pub honest: usize,
-    /// Of them, executed by the server.
+    /// Honest first flights that the server executed.
     pub served: usize,
-    /// Their fragments, and those that were answered with the address.
+    /// Honest fragments.
     pub fragments: u64,
-    /// Of these, answered as they must be.
+    /// Honest fragments that were answered correctly.
     pub answered: u64,
-    /// First flights handed over more than once.
+    /// First flights relayed more than once.
     pub handed_again: usize,
     /// Requests executed more than once.
     pub twice: usize,
 }
 
-/// A front with its server, and what is on its way to them.
+/// A front with its server, and what is under way to them.
 pub struct Site {
     pub now: Instant,
     pub front: Front,
     pub receiver: RelayReceiver,
     pub random: ChaCha20Rng,
-    /// Relay datagrams, as somebody between front and server sees them.
+    /// Relay datagrams, as an attacker between front and server sees them.
     pub overheard: Vec<Vec<u8>>,
     stack: Stack,
     listener: ListenerId,
@@ -123,7 +123,7 @@ pub struct Site {
     boot: u32,
     fates: BTreeMap<[u8; 8], Fate>,
     outcome: Outcome,
-    /// Where the stack writes packets.
+    /// Buffer for the stack's packets.
     out: Vec<u8>,
 }
 
@@ -131,7 +131,7 @@ fn relay_key() -> RelayKey {
     RelayKey::from_bytes(&[4; 32])
 }
 
-/// The zone above the carriage zone, with one set of records that no UDP answer holds.
+/// The parent of the carriage zone. It has one set of records that fits into no UDP answer.
 fn parent() -> Option<ZoneData> {
     let many: String = (0..RECORDS).map(|n| format!("many IN A 10.1.0.{n}\n")).collect();
     let text = format!(
@@ -159,7 +159,7 @@ fn stack(now: Instant) -> Option<(Stack, ListenerId)> {
 }
 
 impl Site {
-    /// A site with these limits, whose random numbers come of `seed`.
+    /// A site with these limits, whose random numbers are derived from `seed`.
     pub fn new(seed: u64, rate: RateLimit) -> Option<Self> {
         let now = Instant::from_secs(1000);
         let mut random = ChaCha20Rng::seed_from_u64(seed);
@@ -186,19 +186,19 @@ impl Site {
         })
     }
 
-    /// The front starts again: its datagrams have another beginning.
+    /// Restarts the front. Its datagrams then have another boot number.
     pub fn restart_front(&mut self) {
         self.boot += 1;
         let known = self.front.set_servers(vec![relay_server(1, self.boot)]);
         debug_assert!(known);
     }
 
-    /// Something of the attacker's that arrives after `delay`.
+    /// Sends a query of the attacker, which arrives after `delay`.
     pub fn ask(&mut self, from: IpAddr, query: Vec<u8>, delay: Duration) {
         self.put(self.now + delay, Arrival::Query(from, query, false));
     }
 
-    /// A datagram of the attacker's to the server's port for fronts.
+    /// Sends a datagram of the attacker to the server's port for fronts.
     pub fn send(&mut self, datagram: Vec<u8>, delay: Duration) {
         self.put(self.now + delay, Arrival::Datagram(datagram));
     }
@@ -208,8 +208,8 @@ impl Site {
         self.coming.insert((at, self.sent), arrival);
     }
 
-    /// An honest client seals a first flight and asks the resolver at `resolver` for its names; `number` tells it
-    /// from others. Returns when each of its labels arrives.
+    /// An honest client seals a first flight and queries its names at `resolver`. `number` identifies the flight.
+    /// Returns when each of its labels arrives.
     pub fn visit(&mut self, number: u32, resolver: IpAddr) -> Vec<(Duration, [u8; LABEL])> {
         let mut arriving = Vec::new();
         for (n, label) in self.set_out(number).into_iter().enumerate() {
@@ -220,7 +220,7 @@ impl Site {
         arriving
     }
 
-    /// As [`Site::visit`], but nothing is asked: the labels.
+    /// Like [`Site::visit`], but queries nothing. Returns the labels.
     pub fn set_out(&mut self, number: u32) -> Vec<[u8; LABEL]> {
         let labels = self.seal(number).unwrap_or_default();
         self.outcome.honest += 1;
@@ -228,13 +228,13 @@ impl Site {
         labels
     }
 
-    /// Another front of the zone, with the same server.
+    /// A second front of the zone, with the same server.
     pub fn neighbour(&mut self) -> Option<Front> {
         let mut front = front(&self.carriage, RateLimit::default(), &mut self.random)?;
         front.set_servers(vec![relay_server(2, 1)]).then_some(front)
     }
 
-    /// The labels of a first flight of client `number`: each has an address, a key and a certificate of its own.
+    /// The labels of a first flight of client `number`. Each client has its own address, key and certificate.
     fn seal(&mut self, number: u32) -> Option<Vec<[u8; LABEL]>> {
         let address = IpAddr::V4(Ipv4Addr::from_bits(0x0a14_0000 + (number << 2)));
         let issued = (self.now, clock_at(self.now).unix_ms / 1000);
@@ -263,7 +263,7 @@ impl Site {
         Some(Fragments::split(&sealed, Attempt::default(), false).labels().collect())
     }
 
-    /// Lets everything arrive that does until `end`.
+    /// Delivers everything that arrives until `end`.
     pub fn run(&mut self, end: Instant) {
         while let Some(entry) = self.coming.first_entry()
             && entry.key().0 <= end
@@ -284,7 +284,7 @@ impl Site {
         self.serve();
     }
 
-    /// The front is asked, and answers.
+    /// Asks the front, which answers.
     pub fn query(
         &mut self,
         from: IpAddr,
@@ -309,7 +309,7 @@ impl Site {
         answer
     }
 
-    /// What the front has for the server arrives there.
+    /// Delivers the front's datagrams to the server.
     pub fn hand_over(&mut self) {
         while let Some(relay) = self.front.poll_relay(&clock_at(self.now)) {
             self.take(&relay.datagram);
@@ -317,7 +317,7 @@ impl Site {
         }
     }
 
-    /// A datagram at the server's port for fronts, whoever sent it.
+    /// Handles a datagram at the server's port for fronts.
     pub fn take(&mut self, datagram: &[u8]) {
         let mut buffer = OpenBuffer::new();
         let unix_ms = clock_at(self.now).unix_ms;
@@ -332,7 +332,7 @@ impl Site {
         self.stack.handle_relayed(self.now, flight);
     }
 
-    /// The server verifies, the application executes, clients complete the handshake and leave.
+    /// The server verifies, the application executes, and clients complete the handshake and leave.
     fn serve(&mut self) {
         while let Some(flights) = self.stack.poll_verifications() {
             let verdicts = flights.verify(&mut self.random);
@@ -359,7 +359,7 @@ impl Site {
         }
     }
 
-    /// What happened so far.
+    /// The results so far.
     pub fn outcome(&self) -> Outcome {
         let counters = self.front.counters();
         let count = |which: fn(&Fate) -> bool| self.fates.values().filter(|fate| which(fate)).count();
@@ -379,7 +379,7 @@ const fn octets() -> [u8; 10] {
 }
 
 fn relay_server(front: u16, boot: u32) -> RelayServer {
-    // Nothing is sent: the datagrams are handed over here.
+    // Nothing is sent to this address: the datagrams are delivered here directly.
     let address = SocketAddr::new(SERVER, 4454);
     RelayServer { address, sender: RelaySender::new(&relay_key(), RELAY_KEY_ID, front, Boot(boot)) }
 }
@@ -398,7 +398,7 @@ fn front(key: &CarriageKey, rate: RateLimit, random: &mut ChaCha20Rng) -> Option
     Some(front)
 }
 
-/// What a client says to a SYN-ACK: its ACK, and then it is gone.
+/// A client's answer to a SYN-ACK: its ACK, after which the client is gone.
 fn answers(packet: &[u8]) -> Option<Vec<Vec<u8>>> {
     let ip = Packet::parse(packet).ok()?;
     let datagram = Datagram::parse(ip.payload).ok()?;

@@ -54,7 +54,7 @@ impl Server {
         Some(Self { stack, now, id, ack, block: vec![0; 4096], out })
     }
 
-    /// Takes a packet, reads what came, and answers.
+    /// Receives a packet, reads its data, and answers.
     fn take(&mut self, packet: &[u8]) {
         self.now += PAUSE;
         self.stack.handle_packet(self.now, packet);
@@ -75,7 +75,7 @@ impl Server {
     }
 }
 
-/// CPU time of this thread, without the time of other programs.
+/// CPU time of this thread. It does not include other programs.
 fn cpu_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }

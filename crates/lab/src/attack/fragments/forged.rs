@@ -6,19 +6,19 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::Rng;
 use std::net::IpAddr;
 
-/// Sources of a flood from many.
+/// Number of source addresses of a flood from many sources.
 const SOURCES: u32 = 50_000;
 /// Number of the first honest client's address.
 const HONEST: u32 = 0x20_0000;
 
-/// What a flood is made of.
+/// The kind of fragments in a flood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// First fragments of 1,400 bytes, each of another packet.
+    /// First fragments of 1,400 bytes, each of a different packet.
     First,
-    /// First fragments of 1,400 bytes from 50,000 sources, each of another packet.
+    /// First fragments of 1,400 bytes from 50,000 sources, each of a different packet.
     FirstOfMany,
-    /// First fragments of 8 bytes, each of another packet.
+    /// First fragments of 8 bytes, each of a different packet.
     Tiny,
     /// The last 8 bytes of packets of 1,500 bytes from 50,000 sources: the smallest fragment that takes the most
     /// memory.
@@ -27,9 +27,9 @@ pub enum Kind {
     Pieces,
     /// Pairs that overlap.
     Overlaps,
-    /// One fragment, again and again.
+    /// One fragment, sent repeatedly.
     Copies,
-    /// First fragments with honest clients' addresses and any identification.
+    /// First fragments with honest clients' addresses and random identifications.
     Impersonating,
 }
 
@@ -71,7 +71,7 @@ pub fn honest(n: u32) -> IpAddr {
     address(HONEST + n)
 }
 
-/// Which honest client has this address.
+/// The honest client that has this address.
 pub fn client_at(ip: IpAddr) -> Option<usize> {
     let IpAddr::V4(ip) = ip else { return None };
     let number = (ip.to_bits() & 0xff_ffff).checked_sub(HONEST).filter(|n| *n < super::UPLOADS)?;

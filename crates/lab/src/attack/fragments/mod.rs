@@ -1,4 +1,5 @@
-//! Floods of IP fragments that never become packets, while honest clients upload through a router that fragments.
+//! Floods of IP fragments that never form complete packets, while honest clients upload through a router that
+//! fragments.
 
 mod cost;
 mod forged;
@@ -21,12 +22,12 @@ use std::time::Duration;
 /// Bytes of an honest upload, and how many there are.
 const UPLOAD: usize = 200_000;
 const UPLOADS: u32 = 50;
-/// The router's next link.
+/// MTU of the router's next link.
 const MTU: usize = 1000;
 /// Honest clients' rate, bits a second, and the delay of their paths each way.
 const RATE_UP: u64 = 10_000_000;
 const DELAY: Duration = Duration::from_millis(10);
-/// Time between two looks at everything.
+/// Time step of the simulation.
 const TICK: Duration = Duration::from_micros(250);
 /// Fragments a second.
 const RATE: u32 = 20_000;
@@ -36,11 +37,11 @@ const AFTER: Duration = Duration::from_secs(10);
 /// A flood.
 #[derive(Debug, Clone, Copy)]
 pub struct Flood {
-    /// What the flood is made of; `None` is no flood.
+    /// The kind of fragments; `None` means no flood.
     pub kind: Option<Kind>,
     /// Fragments a second.
     pub rate: u32,
-    /// How long it lasts, seconds.
+    /// The duration, seconds.
     pub seconds: u64,
     /// The server's limits.
     pub limits: FragmentLimits,
@@ -49,17 +50,17 @@ pub struct Flood {
 /// The result of a flood.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Damage {
-    /// Most bytes that incomplete packets took at a time.
+    /// The maximum number of bytes that incomplete packets used at one time.
     pub peak: usize,
-    /// Most incomplete packets at a time.
+    /// The maximum number of incomplete packets at one time.
     pub packets: usize,
-    /// Bytes that were left after the last packet had expired.
+    /// Bytes still in use after the last packet had expired.
     pub left: usize,
-    /// Honest uploads that were complete ten seconds after the flood at the latest.
+    /// Honest uploads that were complete at the latest ten seconds after the flood.
     pub done: usize,
     /// The slowest of them, seconds.
     pub slowest: f64,
-    /// The server's counts.
+    /// The server's counters.
     pub counters: Counters,
 }
 
@@ -70,7 +71,7 @@ struct Upload {
     down: Path,
     id: ConnId,
     began: Instant,
-    /// Bytes not written yet, and those that the server has read.
+    /// Bytes not written yet, and bytes that the server has read.
     left: usize,
     arrived: usize,
     done: Option<Instant>,
@@ -88,7 +89,7 @@ impl Upload {
         Some(Self { stack, up, down, id, began: now, left: UPLOAD, arrived: 0, done: None })
     }
 
-    /// Receives, writes and sends what it can.
+    /// Receives, writes and sends what is possible now.
     fn work(&mut self, now: Instant, out: &mut [u8]) {
         while let Some(packet) = self.down.poll_deliver(now) {
             self.stack.handle_packet(now, &packet);
@@ -127,7 +128,7 @@ impl Site {
         Some(Self { now, server, listener, uploads: Vec::new(), open: BTreeMap::new(), out: vec![0; 2048] })
     }
 
-    /// Lets a tick pass for the server and all clients.
+    /// Runs one time step for the server and all clients.
     fn tick(&mut self) {
         self.now += TICK;
         let Self { now, server, uploads, open, out, .. } = self;
@@ -297,7 +298,7 @@ mod tests {
         for kind in [Kind::First, Kind::Tiny, Kind::Pieces, Kind::Overlaps, Kind::Copies] {
             let damage = run(Some(kind));
             assert_eq!(damage.done, UPLOADS as usize, "{kind:?}");
-            // The rest is what honest clients have under way.
+            // The rest is data that honest clients have under way.
             assert!(damage.peak < most + 100_000, "{kind:?} {damage:?}");
         }
     }

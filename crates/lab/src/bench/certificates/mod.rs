@@ -1,4 +1,4 @@
-//! `bench certificates`: what ASAP's signatures cost a verifier, a client and a server, against RSA-1024 in the
+//! `bench certificates`: what ASAP's signatures cost a verifier, a client and a server, compared with RSA-1024 in the
 //! same run (thesis §7.3).
 
 mod openssl;
@@ -14,35 +14,35 @@ use server::{Accepting, Credential};
 use signatures::Signatures;
 use std::time::Duration;
 
-/// Requests verified together, where it is not one by one.
+/// Number of requests that are verified together, in rows with batches.
 pub const BATCH: usize = firstflight_credential::asap::BATCH;
 /// Seed of all keys and requests.
 const SEED: u64 = 1;
 
-/// What is measured in turn, in this order in each round.
+/// The rows, measured in this order in each round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Row {
-    /// A verifier: is the key sound, does its holder ask (1 signature verified), certify (1 made).
+    /// A verifier's work: check the key, check that its holder asks (1 signature verified), certify (1 made).
     Issue,
-    /// A client: a request signed.
+    /// A client signs a request.
     Sign,
-    /// A request's signatures verified; so many together.
+    /// The signatures of requests are verified, this many requests together.
     Verify(Seen, usize),
-    /// A request through the whole stack: SYN in, SYN-ACK and early data out; bursts of so many.
+    /// A request passes through the whole stack: SYN in, SYN-ACK and early data out, in bursts of this many.
     Accept(Credential, usize),
 }
 
 /// Whether the server has verified the certificate before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
-    /// One signature is left.
+    /// One signature remains to be verified.
     Cached,
-    /// Two signatures.
+    /// Two signatures have to be verified.
     New,
 }
 
 impl Row {
-    /// All of them.
+    /// All rows.
     pub const ALL: [Self; 12] = [
         Self::Issue,
         Self::Sign,
@@ -59,27 +59,27 @@ impl Row {
     ];
 }
 
-/// Everything measured.
+/// All measurements.
 #[derive(Debug)]
 pub struct Results {
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: u32,
-    /// Time per round was cut.
+    /// Whether the time per round was reduced.
     pub quick: bool,
-    /// Operations a second, one a round.
+    /// Operations per second, one value for each round.
     rows: Vec<(Row, Vec<f64>)>,
-    /// What openssl says of RSA-1024, one a round; or why it says nothing.
+    /// The results of openssl for RSA-1024, one value for each round; or why there are none.
     pub rsa: Result<Rsa, String>,
 }
 
 impl Results {
-    /// Operations a second of `row`, one a round.
+    /// Operations per second of `row`, one value for each round.
     pub fn rates(&self, row: Row) -> &[f64] {
         self.rows.iter().find(|(r, _)| *r == row).map_or(&[], |(_, rates)| rates)
     }
 }
 
-/// Measures and reports.
+/// Measures and returns the report.
 pub fn run(options: &Rounds) -> Result<String, BenchError> {
     let results = measure_all(options)?;
     Ok(if options.json { report::json(&results) } else { report::table(&results) })
@@ -91,7 +91,7 @@ fn measure_all(options: &Rounds) -> Result<Results, BenchError> {
     let mut accepting = Accepting::new(SEED)?;
     let mut rsa = openssl::find();
     let mut rows: Vec<(Row, Vec<f64>)> = Row::ALL.into_iter().map(|row| (row, Vec::new())).collect();
-    // The first round only warms up.
+    // The first round is a warm-up.
     for round in 0..=options.rounds {
         for (row, rates) in &mut rows {
             progress(&format!("round {round} of {}: {row:?}", options.rounds));
@@ -114,7 +114,7 @@ fn measure_all(options: &Rounds) -> Result<Results, BenchError> {
     Ok(Results { rounds: options.rounds, quick: options.quick, rows, rsa })
 }
 
-/// Operations a second.
+/// Operations per second.
 fn rate(
     time: Duration,
     step: impl FnMut() -> Result<(u64, Duration), BenchError>,

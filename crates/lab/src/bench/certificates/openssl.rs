@@ -1,12 +1,12 @@
-//! RSA-1024, as in the thesis, by the machine's own `openssl speed`.
+//! RSA-1024, as in the thesis, measured with the machine's `openssl speed`.
 
 use std::io;
 use std::process::Command;
 
-/// What it measured, operations a second, one a round.
+/// The measurements, operations per second, one value for each round.
 #[derive(Debug, Default)]
 pub struct Rsa {
-    /// Its name and version.
+    /// Name and version of openssl.
     pub version: String,
     /// Signatures made.
     pub sign: Vec<f64>,
@@ -14,22 +14,22 @@ pub struct Rsa {
     pub verify: Vec<f64>,
 }
 
-/// Looks for it.
+/// Looks for openssl.
 ///
 /// # Errors
-/// Why there is none, in a sentence.
+/// A sentence that says why it cannot be used.
 pub fn find() -> Result<Rsa, String> {
     let version = say(&["version"])?;
-    // What follows in parentheses is the library's.
+    // The text in parentheses is about the library.
     let version = version.split('(').next().unwrap_or_default().trim().to_owned();
     Ok(Rsa { version, ..Rsa::default() })
 }
 
 impl Rsa {
-    /// Measures a second each, in CPU time.
+    /// Measures for one second each, in CPU time.
     ///
     /// # Errors
-    /// It failed, or says something else than it should.
+    /// If openssl failed or its output has an unexpected form.
     pub fn measure(&mut self) -> Result<(), String> {
         let text = say(&["speed", "-mr", "-seconds", "1", "rsa1024"])?;
         let (sign, verify) = read(&text).ok_or("`openssl speed -mr rsa1024` says nothing of RSA-1024")?;
@@ -50,7 +50,7 @@ fn say(arguments: &[&str]) -> Result<String, String> {
     }
 }
 
-/// The line `+F2:…:1024:signatures a second:verifications a second`, with more behind in later versions.
+/// Parses the line `+F2:…:1024:signatures a second:verifications a second`. Later versions append more values.
 pub fn read(text: &str) -> Option<(f64, f64)> {
     let line = text.lines().find_map(|line| line.strip_prefix("+F2:"))?;
     let mut fields = line.split(':').skip(1);

@@ -1,4 +1,4 @@
-//! What was measured, for people and for programs.
+//! The measurements, as text and as JSON.
 
 use super::super::report::{Figure, rounded};
 use super::server::Credential;
@@ -7,10 +7,10 @@ use firstflight_wire::asap::{BLOCK_LEN, CERTIFICATE_LEN};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
-/// What the client's part of a block takes: stamp, request id and signature, bytes.
+/// Length of the client's part of a block: stamp, request id and signature, bytes.
 const REQUEST_LEN: usize = 6 + 8 + 64;
-/// The thesis' own figures on its machines (§7.3): a certificate issued within 0.8 ms for 95 % of requests, a
-/// request verified in 0.326 ms, the median.
+/// The thesis' own figures on its machines (§7.3): 95 % of certificate requests were answered within 0.8 ms; the
+/// median time to verify a request was 0.326 ms.
 const THESIS_ISSUE_MS: f64 = 0.8;
 const THESIS_VERIFY_MS: f64 = 0.326;
 
@@ -37,8 +37,8 @@ const fn accept(credential: Credential, burst: usize) -> Row {
     Row::Accept(credential, burst)
 }
 
-/// RSA signatures of a request in the thesis: certificate and request, or the request alone. The thesis signs requests
-/// with RSA-512 (§4.5); the comparison uses RSA-1024 for both.
+/// Number of RSA signatures of a request in the thesis: certificate and request, or only the request. The thesis
+/// signs requests with RSA-512 (§4.5); this comparison uses RSA-1024 for both.
 fn rsa_signatures(row: Row) -> Option<f64> {
     match row {
         Row::Verify(Seen::Cached, _) | Row::Accept(Credential::Certificate(Seen::Cached), _) => Some(1.0),
@@ -56,13 +56,13 @@ impl Results {
         self.figure(row).median()
     }
 
-    /// Medians of RSA signatures made and verified a second.
+    /// Medians of RSA signatures made and verified per second.
     fn rsa(&self) -> Option<(f64, f64)> {
         let rsa = self.rsa.as_ref().ok()?;
         Some((Figure::new(rsa.sign.clone()).median(), Figure::new(rsa.verify.clone()).median()))
     }
 
-    /// Our rate for that of as many RSA verifications.
+    /// Our rate, divided by the rate of the same number of RSA verifications.
     fn to_rsa(&self, row: Row) -> Option<f64> {
         let (_, verify) = self.rsa()?;
         Some(self.median(row) / (verify / rsa_signatures(row)?))
@@ -73,7 +73,7 @@ fn ratio(value: f64) -> f64 {
     rounded(value, 3)
 }
 
-/// One JSON object. Without openssl the figures of RSA are missing, and `rsa_missing` says why.
+/// One JSON object. Without openssl it has no RSA figures, and `rsa_missing` says why.
 pub fn json(results: &Results) -> String {
     let mut object = Map::new();
     let mut put = |name: String, value: Value| {
@@ -112,7 +112,7 @@ pub fn json(results: &Results) -> String {
     Value::Object(object).to_string()
 }
 
-/// A table: median (least to most) a second, microseconds each, and ratios.
+/// A table: median (minimum to maximum) per second, microseconds for each, and ratios.
 pub fn table(results: &Results) -> String {
     let mut out = format!("{:<40} {:>32} {:>9}  ratio\n", "one core", "a second", "µs each");
     let mut line = |what: &str, figure: &Figure, ratio: &str| {

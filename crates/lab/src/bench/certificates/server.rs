@@ -1,4 +1,4 @@
-//! A server's whole work for a first flight: SYN in, SYN-ACK and early data out.
+//! A server's complete work for a first flight: SYN in, SYN-ACK and early data out.
 
 use super::super::ours::SERVICE;
 use super::super::{BenchError, EXCHANGE_US, REQUEST, cpu_time};
@@ -17,10 +17,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Clients, each with a certificate and two requests.
+/// Number of clients. Each has a certificate and two requests.
 pub const CLIENTS: usize = 2048;
 
-/// What is in the SYNs.
+/// The credential in the SYNs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Credential {
     /// A certificate and a request.
@@ -29,9 +29,9 @@ pub enum Credential {
     Cookie,
 }
 
-/// The SYNs, made before, and a server for each round.
+/// SYNs that were made in advance. Each round starts a new server.
 pub struct Accepting {
-    /// A first one of each client, with a certificate or a cookie, and another with the same certificate.
+    /// The first SYN of each client, with a certificate or a cookie, and a second SYN with the same certificate.
     first: Vec<Vec<u8>>,
     again: Vec<Vec<u8>>,
     cookies: Vec<Vec<u8>>,
@@ -71,7 +71,7 @@ impl Accepting {
         Ok(all)
     }
 
-    /// A new server accepts all of them, in bursts of `burst`: how many, and in how much CPU time.
+    /// A new server accepts all SYNs, in bursts of `burst`. Returns their number and the CPU time.
     pub fn round(&mut self, credential: Credential, burst: usize) -> Result<(u64, Duration), BenchError> {
         let mut server = Server::new()?;
         let (random, out) = (&mut self.random, &mut self.out);
@@ -88,7 +88,7 @@ impl Accepting {
     }
 }
 
-/// The options that our SYNs have: MSS, SACK permitted, timestamps, window scale.
+/// The options of our SYNs: MSS, SACK permitted, timestamps, window scale.
 fn options() -> Result<OptionsBuf, BenchError> {
     let mut options = OptionsBuf::new();
     let fits = options.mss(1460)
@@ -126,8 +126,8 @@ impl Server {
         Ok(Self { stack, listener, now: NOW, executed: 0, answers: 0 })
     }
 
-    /// The CPU time for `packets`. As the driver does: a burst is received, its signatures verified together,
-    /// the application reads, and what there is to send leaves.
+    /// The CPU time for `packets`. Like the driver: receives a burst, verifies its signatures together, lets the
+    /// application read, and sends what is ready.
     fn take(
         &mut self,
         packets: &[Vec<u8>],
@@ -162,7 +162,7 @@ impl Server {
         Ok(cpu_time()?.saturating_sub(start))
     }
 
-    /// Every one was accepted, executed and answered, and cost the signatures that it is said to cost.
+    /// Checks that every request was accepted, executed and answered, with the expected number of signatures.
     fn check(&self, credential: Credential) -> Result<(), BenchError> {
         let counters = self.stack.counters();
         let clients = CLIENTS as u64;

@@ -1,4 +1,4 @@
-//! Signatures alone: a verifier's, a client's, and those that a server verifies.
+//! Only the signatures: those of a verifier, of a client, and those that a server verifies.
 
 use super::super::{BenchError, REQUEST};
 use super::{BATCH, Row, Seen};
@@ -18,9 +18,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Clients; a multiple of a batch. Their keys and signatures are more than the nearest cache holds.
+/// Number of clients, a multiple of a batch. Their keys and signatures do not fit into the nearest cache.
 const CLIENTS: usize = 4 * BATCH;
-/// When all of this happens.
+/// The time at which all of this happens.
 pub const NOW: Instant = Instant::from_secs(1000);
 pub const NOW_MS: u64 = 1_800_000_000_000;
 
@@ -34,17 +34,17 @@ pub fn client(n: usize) -> IpAddr {
     Ipv4Addr::from_bits((10 << 24) + 0x1_0000 + n as u32).into()
 }
 
-/// Keeps up with everything.
+/// A budget that is never used up.
 pub const UNLIMITED: BudgetConfig =
     BudgetConfig { per_second: 1_000_000_000, relayed_per_second: 0, certificates: 1 << 16 };
 
-/// A guard that began long before.
+/// A guard that started long ago.
 pub fn guard() -> Arc<ReplayTable> {
     let key = GuardKey::from_bytes([3; 16]);
     Arc::new(ReplayTable::new(key, Window::REQUESTS, 1 << 22, NOW_MS - 600_000))
 }
 
-/// A request for a certificate, as far as it is signed (the specification, 5.2: no tokens, no old certificate).
+/// The signed part of a request for a certificate (asap.md, 5.2: no tokens, no old certificate).
 struct Asked {
     key: PublicKey,
     address: IpAddr,
@@ -52,7 +52,7 @@ struct Asked {
     signature: [u8; 64],
 }
 
-/// All of it.
+/// The keys, certificates and requests of all clients.
 #[allow(clippy::vec_box, reason = "as `verify` takes them")]
 pub struct Signatures {
     random: ChaCha20Rng,
@@ -65,7 +65,7 @@ pub struct Signatures {
 }
 
 impl Signatures {
-    /// Keys, certificates and requests, all good.
+    /// Makes keys, certificates and requests, all valid.
     pub fn new(seed: u64) -> Result<Self, BenchError> {
         let mut random = ChaCha20Rng::seed_from_u64(seed);
         let keys: Vec<PrivateKey> = (0..CLIENTS).map(|_| key(&mut random)).collect();
@@ -83,7 +83,7 @@ impl Signatures {
         Ok(Self { random, verifier: verifier(), asked, certificates, cached, new, next: 0 })
     }
 
-    /// Does a batch's worth of `row`; how much that was.
+    /// Performs one batch of `row`. Returns the number of operations.
     pub fn step(&mut self, row: Row) -> Result<u64, BenchError> {
         let at = self.next % CLIENTS;
         self.next += BATCH;
@@ -95,7 +95,7 @@ impl Signatures {
         }
     }
 
-    /// As a verifier does behind the challenge: is the key sound, does its holder ask; then certify.
+    /// A verifier's work after the challenge: checks the key, checks that its holder asks, and certifies.
     fn issue(&mut self, at: usize) -> Result<u64, BenchError> {
         let flags = CertificateFlags::new(1, true, false);
         for asked in self.asked.iter().skip(at).take(BATCH) {
@@ -135,7 +135,7 @@ impl Signatures {
         Ok(batch.len() as u64)
     }
 
-    /// Signatures that a batch's worth of requests has.
+    /// Number of signatures in one batch of requests.
     #[cfg(test)]
     pub fn signatures(&self, seen: Seen) -> u32 {
         let all = if seen == Seen::Cached { &self.cached } else { &self.new };
@@ -151,7 +151,7 @@ fn ask(key: &PrivateKey, address: IpAddr, random: &mut ChaCha20Rng) -> Asked {
     Asked { key: key.public(), address, message, signature: key.sign(&message) }
 }
 
-/// A request of each, as it comes from the cheap checks.
+/// A request of each client, as the checks without signatures return it.
 #[allow(clippy::vec_box, reason = "as `verify` takes them")]
 fn examine(
     certificates: &[ClientCertificate],

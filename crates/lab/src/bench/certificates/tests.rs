@@ -1,4 +1,4 @@
-//! The rows do what the figures are said to be of. No test asserts a time.
+//! Each row does the work that its figures describe. No test asserts a time.
 
 use super::server::{Accepting, CLIENTS, Credential};
 use super::signatures::Signatures;
@@ -28,7 +28,7 @@ fn a_server_accepts_every_request() {
 fn openssls_line_is_read() {
     let three = "+DTP:1024:private:rsa:1\n+R1:1163:1024:0.10\n+F2:1:1024:11630.000000:206288.888889\n";
     assert_eq!(openssl::read(three), Some((11_630.0, 206_288.888_889)));
-    // Later versions say how fast they encrypt, too.
+    // Later versions also print encryption rates.
     let more = "+F2:1:1024:11630.0:206288.0:190000.0:11000.0\n";
     assert_eq!(openssl::read(more), Some((11_630.0, 206_288.0)));
     for wrong in ["", "+F2:1:2048:1.0:2.0", "+F2:1:1024:0.0:2.0", "+F2:1:1024:fast"] {

@@ -1,4 +1,4 @@
-//! `bench front`: what a name server spends on first flights in names, beside what any name server spends on a query
+//! `bench front`: a name server's cost for first flights in names, compared with any name server's cost for a query
 //! (thesis §7.3: "on the order of 100 microseconds" more).
 
 mod report;
@@ -13,31 +13,31 @@ use work::Work;
 /// Seed of all keys and first flights.
 const SEED: u64 = 1;
 
-/// What is measured in turn, in this order in each round.
+/// The rows, measured in this order in each round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Row {
-    /// The peer: the library reads a query for an ordinary name, and writes the answer that the front gives.
+    /// The reference: the library parses a query for an ordinary name, and encodes the answer that the front gives.
     Library,
     /// The front answers that query.
     Plain,
-    /// The peer: the same of a fragment's query.
+    /// The reference for a fragment's query.
     LibraryFragment,
-    /// The front answers a fragment that begins a set.
+    /// The front answers the first fragment of a set.
     Begins,
-    /// One that others of its set were there before, and that does not make it whole.
+    /// The front answers a fragment of a set that has earlier fragments and stays incomplete.
     Waits,
-    /// HPKE alone: one sealed first flight opened.
+    /// Only HPKE: one sealed first flight is opened.
     Open,
-    /// Seven fragments: answered, put together, opened, sealed again for the server.
+    /// Seven fragments: answered, reassembled, opened, and sealed again for the server.
     Relayed,
-    /// Seven fragments: answered, put together, opened for the server that the front is a part of.
+    /// Seven fragments: answered, reassembled, and opened for the server that contains the front.
     Here,
-    /// The server's end of a relay datagram.
+    /// The server's work for a relay datagram.
     Received,
 }
 
 impl Row {
-    /// All of them.
+    /// All rows.
     pub const ALL: [Self; 9] = [
         Self::Library,
         Self::Plain,
@@ -51,30 +51,30 @@ impl Row {
     ];
 }
 
-/// Everything measured.
+/// All measurements.
 #[derive(Debug)]
 pub struct Results {
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: u32,
-    /// Time per round was cut.
+    /// Whether the time per round was reduced.
     pub quick: bool,
-    /// Microseconds each, one a round.
+    /// Microseconds for each operation, one value for each round.
     rows: Vec<(Row, Vec<f64>)>,
 }
 
 impl Results {
-    /// Microseconds of `row`, one a round.
+    /// Microseconds of `row`, one value for each round.
     pub fn each(&self, row: Row) -> &[f64] {
         self.rows.iter().find(|(r, _)| *r == row).map_or(&[], |(_, each)| each)
     }
 }
 
-/// Measures and reports.
+/// Measures and returns the report.
 pub fn run(options: &Rounds) -> Result<String, BenchError> {
     let time = Duration::from_millis(if options.quick { 60 } else { 300 });
     let mut work = Work::new(SEED)?;
     let mut rows: Vec<(Row, Vec<f64>)> = Row::ALL.into_iter().map(|row| (row, Vec::new())).collect();
-    // The first round only warms up.
+    // The first round is a warm-up.
     for round in 0..=options.rounds {
         for (row, all) in &mut rows {
             progress(&format!("round {round} of {}: {row:?}", options.rounds));
@@ -89,7 +89,7 @@ pub fn run(options: &Rounds) -> Result<String, BenchError> {
     Ok(if options.json { report::json(&results) } else { report::table(&results) })
 }
 
-/// Microseconds each.
+/// Microseconds for each operation.
 fn each(
     time: Duration,
     step: impl FnMut() -> Result<(u64, Duration), BenchError>,
@@ -98,7 +98,7 @@ fn each(
     Ok(passed.as_secs_f64() * 1e6 / done as f64)
 }
 
-/// What `step` gives, and its CPU time.
+/// The result of `step`, and its CPU time.
 fn timed<T>(step: impl FnOnce() -> T) -> Result<(T, Duration), BenchError> {
     let start = cpu_time()?;
     let done = step();

@@ -1,4 +1,4 @@
-//! What was measured, for people and for programs.
+//! The measurements, as text and as JSON.
 
 use super::super::report::{Figure, rounded};
 use super::work::PARTS;
@@ -6,7 +6,7 @@ use super::{Results, Row};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
-/// What the thesis says that ASAP adds at name servers, microseconds (§7.3).
+/// What ASAP adds at name servers according to the thesis, microseconds (§7.3).
 const THESIS_US: f64 = 100.0;
 
 const ROWS: [(Row, &str, &str); 9] = [
@@ -35,7 +35,7 @@ impl Results {
         PARTS as f64 * self.median(Row::Plain)
     }
 
-    /// Microseconds of a first flight that are not for opening it, nor for so many queries.
+    /// Microseconds of a first flight without the time to open it, and without the time of its queries.
     fn rest(&self, row: Row) -> f64 {
         self.median(row) - self.median(Row::Open) - self.queries()
     }
@@ -65,7 +65,7 @@ pub fn json(results: &Results) -> String {
     Value::Object(object).to_string()
 }
 
-/// A table: median (least to most), microseconds of one core.
+/// A table: median (minimum to maximum), microseconds of one core.
 pub fn table(results: &Results) -> String {
     let mut out = format!("{:<58} {:>24}\n", "one core", "µs each");
     for (row, _, what) in ROWS {

@@ -1,10 +1,10 @@
-//! The rows do what the figures are said to be of. No test asserts a time.
+//! Each row does the work that its figures describe. No test asserts a time.
 
 use super::work::{BATCH, PARTS, Work};
 use super::{Row, SEED};
 
-/// A step fails if something was not answered, put together, opened or taken; more than all first flights come, so
-/// that each comes again.
+/// A step fails if something was not answered, reassembled, opened or accepted. More steps run than there are first
+/// flights, so that each flight is repeated.
 #[test]
 fn every_row_does_its_work() {
     let mut work = Work::new(SEED).unwrap();

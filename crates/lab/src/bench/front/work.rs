@@ -1,4 +1,4 @@
-//! A front, its messages, and one step of each row.
+//! A front, its messages, and one step for each row.
 
 use super::super::BenchError;
 use super::super::certificates::signatures::{NOW, NOW_MS};
@@ -23,36 +23,36 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::{NonZeroU8, NonZeroU16, NonZeroU32};
 use std::time::Duration;
 
-/// First flights; their fragments are more than the nearest caches hold.
+/// Number of first flights. Their fragments do not fit into the nearest caches.
 const FLIGHTS: usize = 4096;
-/// Fragments of each.
+/// Number of fragments of each first flight.
 pub const PARTS: usize = 7;
-/// Bytes of a request: the middle of what seven fragments carry.
+/// Bytes of a request: in the middle of the range that seven fragments carry.
 const REQUEST: usize = 60;
-/// First flights or queries of one step.
+/// Number of first flights or queries in one step.
 pub const BATCH: usize = 64;
-/// Virtual time of a first flight: up to some 3,750 sets are held.
+/// Virtual time of a first flight. With it, up to about 3,750 sets are held.
 const EVERY: Duration = Duration::from_micros(800);
-/// Virtual time before all of them come again: that they were there is forgotten.
+/// Virtual time before all first flights are repeated, so that the front has forgotten them.
 const AGAIN: Duration = Duration::from_secs(45);
 const ZONE: &[u8] = b"\x01f\x03xyz\x03com\x00";
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 80);
 const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(ADDRESS), 4454);
 
-/// Sealed, and as seven queries.
+/// A sealed first flight, and its seven queries.
 struct Flight {
     sealed: Sealed,
     queries: Vec<FragmentQuery>,
 }
 
-/// A front whose limits nothing meets, and what it is asked.
+/// A front whose limits are never reached, and its queries.
 struct Site {
     front: Front,
     now: Instant,
     next: usize,
 }
 
-/// All of it.
+/// Everything that the steps need.
 pub struct Work {
     random: ChaCha20Rng,
     keys: CarriageKeys,
@@ -77,7 +77,7 @@ fn name(text: &str) -> Result<Name, BenchError> {
     Name::from_ascii(text).map_err(|error| BenchError::refused("a name", error))
 }
 
-/// One of 64 resolvers in networks of their own.
+/// One of 64 resolvers, each in its own network.
 fn resolver(n: usize) -> IpAddr {
     Ipv4Addr::new(100, 64, n as u8 % 64, 53).into()
 }
@@ -95,7 +95,7 @@ fn plain() -> Result<Vec<u8>, BenchError> {
     message.to_vec().map_err(|error| BenchError::refused("a query", error))
 }
 
-/// What the library alone needs to read `query` and to write an answer with one address.
+/// Uses only the library to parse `query` and to encode an answer with one address.
 fn answer(query: &[u8], ttl: u32) -> Option<Vec<u8>> {
     let asked = Message::from_vec(query).ok()?;
     let question = asked.queries.first()?.clone();
@@ -112,7 +112,7 @@ fn front(keys: CarriageKeys, to: Destination, random: &mut ChaCha20Rng) -> Resul
                 www IN A 192.0.2.80\n";
     let parent = ZoneData::parse(text, None, &name("xyz.com.")?);
     let parent = parent.map_err(|error| BenchError::refused("a zone", error))?;
-    // A nanosecond each: nothing is held back.
+    // One answer per nanosecond, so the rate limit has no effect.
     let most = NonZeroU32::MIN.saturating_add(999_999_999);
     let rate = RateLimit { per_second: most, ..RateLimit::default() };
     let mut front = Front::new(vec![parent], rate).map_err(|error| BenchError::refused("a front", error))?;
@@ -165,7 +165,7 @@ fn flights(to: &Carriage<'_>, random: &mut ChaCha20Rng) -> Result<Vec<Flight>, B
 }
 
 impl Work {
-    /// Keys, fronts and messages.
+    /// Makes keys, fronts and messages.
     pub fn new(seed: u64) -> Result<Self, BenchError> {
         let mut random = ChaCha20Rng::seed_from_u64(seed);
         let (key, relay) = (CarriageKey::generate(&mut random), RelayKey::generate(&mut random));
@@ -193,7 +193,7 @@ impl Work {
         })
     }
 
-    /// Does some of a row; how many, and their CPU time.
+    /// Performs one step of a row. Returns the number of operations and their CPU time.
     pub fn step(&mut self, row: Row) -> Result<(u64, Duration), BenchError> {
         match row {
             Row::Library => {
@@ -223,7 +223,8 @@ impl Work {
         if answered == BATCH { Ok((BATCH as u64, took)) } else { Err(wrong("queries without an answer")) }
     }
 
-    /// These fragments of a batch of sets, none of which becomes whole. Those before them are not counted.
+    /// Handles these fragments of a batch of sets, none of which becomes complete. The fragments before them are not
+    /// counted.
     fn fragments(&mut self, parts: std::ops::Range<usize>) -> Result<(u64, Duration), BenchError> {
         let Self { relaying: site, flights, random, .. } = self;
         let batch = site.batch(flights);
@@ -305,7 +306,7 @@ impl Work {
         if opened == BATCH { Ok((BATCH as u64, took)) } else { Err(wrong(format!("{:?}", site.front))) }
     }
 
-    /// Datagrams of a front that starts anew each time, made before.
+    /// Datagrams of a front that restarts each time. They are made in advance.
     fn received(&mut self) -> Result<(u64, Duration), BenchError> {
         let (mut sender, mut buffer) =
             (RelaySender::new(&self.relay, 1, 1, Boot(self.boot)), OpenBuffer::new());
@@ -332,7 +333,7 @@ impl Work {
 }
 
 impl Site {
-    /// The next first flights; the sets that they had are over, as is what was begun of others.
+    /// The next first flights. Their earlier sets have expired, and so have incomplete sets of others.
     fn batch<'a>(&mut self, flights: &'a [Flight]) -> &'a [Flight] {
         let from = self.next;
         self.next = (from + BATCH) % flights.len();
