@@ -1,5 +1,5 @@
-//! What C sees: `packetdrill_interface_init`, the table it fills, and `getsockopt` and `close` in the place of
-//! libc's, for packetdrill looks at its descriptors by these, too.
+//! The interface to C: `packetdrill_interface_init`, the table that it fills, and replacements of libc's `getsockopt`
+//! and `close`, because packetdrill also uses these to look at its descriptors.
 #![allow(unsafe_code, reason = "C calls these functions and gives them pointers")]
 
 mod descriptor;
@@ -23,7 +23,7 @@ use std::slice;
 
 type User = *mut c_void;
 
-/// The table; the order is packetdrill's.
+/// The table. The order of its fields is packetdrill's.
 #[repr(C)]
 pub struct Interface {
     userdata: User,
@@ -62,13 +62,13 @@ pub struct Interface {
     splice: extern "C" fn(User, c_int, *mut loff_t, c_int, *mut loff_t, size_t, c_uint) -> ssize_t,
 }
 
-/// Called for each script: everything begins anew.
+/// Called for each script. Starts a new world.
 #[unsafe(no_mangle)]
 pub extern "C" fn packetdrill_interface_init(flags: *const c_char, table: *mut Interface) {
     let text = if flags.is_null() {
         String::new()
     } else {
-        // SAFETY: packetdrill gives a string of its command line that ends with a zero.
+        // SAFETY: packetdrill gives a string of its command line that ends with a zero byte.
         unsafe { CStr::from_ptr(flags) }.to_string_lossy().into_owned()
     };
     world::begin(&text);
@@ -107,11 +107,11 @@ pub extern "C" fn packetdrill_interface_init(flags: *const c_char, table: *mut I
         pipe,
         splice,
     };
-    // SAFETY: packetdrill gives a place for the table.
+    // SAFETY: packetdrill gives valid memory for the table.
     unsafe { table.write(filled) };
 }
 
-/// In the place of libc's.
+/// Replaces libc's function.
 #[unsafe(no_mangle)]
 pub extern "C" fn close(fd: c_int) -> c_int {
     if descriptor::is_ours(fd) {
@@ -120,7 +120,7 @@ pub extern "C" fn close(fd: c_int) -> c_int {
     descriptor::close(fd)
 }
 
-/// In the place of libc's.
+/// Replaces libc's function.
 #[unsafe(no_mangle)]
 pub extern "C" fn getsockopt(
     fd: c_int,
@@ -132,7 +132,7 @@ pub extern "C" fn getsockopt(
     if descriptor::is_ours(fd) {
         return getsockopt_call(ptr::null_mut(), fd, level, name, value, len);
     }
-    // SAFETY: the caller's arguments, as they are.
+    // SAFETY: passes on the caller's arguments unchanged.
     unsafe { libc::syscall(libc::SYS_getsockopt, fd, level, name, value, len) as c_int }
 }
 
@@ -180,7 +180,7 @@ extern "C" fn connect(_: User, fd: c_int, at: *const sockaddr, len: socklen_t) -
     done(result)
 }
 
-/// Tries until it is not `EAGAIN` or `EINPROGRESS`, if the socket's calls block.
+/// Repeats the call until the result is not `EAGAIN` or `EINPROGRESS`, if the socket's calls block.
 fn blocking<T>(
     fd: c_int,
     flags: c_int,
@@ -240,7 +240,7 @@ extern "C" fn recvfrom(
 }
 
 extern "C" fn recvmsg(_: User, fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: the caller's message is there, and nobody else has it until we return.
+    // SAFETY: the caller's message is valid, and nothing else uses it until this function returns.
     let Some(message) = (unsafe { message.as_mut() }) else { return fail(EFAULT) as ssize_t };
     let result = vectors(message.msg_iov, message.msg_iovlen).and_then(|vectors| {
         let received = receive(fd, room(vectors)?, flags)?;
@@ -261,7 +261,7 @@ fn put_control(message: &mut msghdr, inq: Option<usize>) {
         message.msg_controllen = 0;
         return;
     };
-    // SAFETY: these compute sizes, and a place within the caller's control buffer, which is checked to have room.
+    // SAFETY: these compute sizes, and a position within the caller's control buffer, whose length was checked.
     unsafe {
         let space = libc::CMSG_SPACE(4) as usize;
         let header = libc::CMSG_FIRSTHDR(message);
@@ -316,7 +316,7 @@ extern "C" fn sendto(
 }
 
 extern "C" fn sendmsg(_: User, fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: the caller's message is there until we return.
+    // SAFETY: the caller's message is valid until this function returns.
     let Some(message) = (unsafe { message.as_ref() }) else { return fail(EFAULT) as ssize_t };
     count(vectors(message.msg_iov, message.msg_iovlen).and_then(|vectors| {
         let data = gather(vectors)?;
@@ -360,11 +360,11 @@ extern "C" fn getsockopt_call(
         return fail(EFAULT);
     }
     done(world::call(|world| world.get_option(fd, level, name)).map(|value| {
-        // SAFETY: `len` is not null, and the caller's.
+        // SAFETY: `len` is not null, and points to the caller's length.
         let room = unsafe { *len } as usize;
         let value = value.get(..room.min(value.len())).unwrap_or_default();
         put(at, value);
-        // SAFETY: the same.
+        // SAFETY: as above.
         unsafe { *len = value.len() as socklen_t };
     }))
 }
@@ -392,7 +392,7 @@ extern "C" fn poll(_: User, at: *mut pollfd, n: nfds_t, timeout: c_int) -> c_int
     let fds: &mut [pollfd] = if n == 0 || at.is_null() {
         &mut []
     } else {
-        // SAFETY: the caller's descriptors, which nobody else has until we return.
+        // SAFETY: the caller's descriptors, which nothing else uses until this function returns.
         unsafe { slice::from_raw_parts_mut(at, n as usize) }
     };
     match world::block(|now| deadline(now, timeout), |world| world.poll(fds)) {
@@ -407,7 +407,7 @@ extern "C" fn netdev_send(_: User, at: *const c_void, len: size_t) -> c_int {
 
 extern "C" fn netdev_receive(_: User, at: *mut c_void, len: *mut size_t, time: *mut i64) -> c_int {
     let (packet, when) = world::packet_out().unwrap_or_default();
-    // SAFETY: packetdrill gives the buffer's room and takes the packet's length and time.
+    // SAFETY: packetdrill gives the size of the buffer, and reads the packet's length and time.
     unsafe {
         let packet = packet.get(..packet.len().min(*len)).unwrap_or_default();
         put(at, packet);
@@ -424,7 +424,7 @@ extern "C" fn usleep(_: User, micros: c_uint) -> c_int {
 
 extern "C" fn gettimeofday(_: User, at: *mut timeval, _zone: *mut timezone) -> c_int {
     let now = world::time();
-    // SAFETY: packetdrill gives a place for the time, or none.
+    // SAFETY: packetdrill gives valid memory for the time, or null.
     if let Some(at) = unsafe { at.as_mut() } {
         *at = timeval { tv_sec: (now / 1_000_000) as c_long, tv_usec: (now % 1_000_000) as c_long };
     }
@@ -445,7 +445,7 @@ extern "C" fn epoll_create(_: User, size: c_int) -> c_int {
 }
 
 extern "C" fn epoll_ctl(_: User, set: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
-    // SAFETY: the caller's event, or none.
+    // SAFETY: the caller's event, or null.
     let event = unsafe { event.as_ref() }.map(|event| (event.events, event.u64));
     done(world::call(|world| world.epoll_control(set, operation, fd, event)))
 }
@@ -457,7 +457,7 @@ extern "C" fn epoll_wait(_: User, set: c_int, at: *mut epoll_event, most: c_int,
         Ok(Ok(None)) => 0,
         Ok(Ok(Some(events))) => {
             for (i, (events, data)) in events.iter().enumerate() {
-                // SAFETY: there are no more events than the caller has room for.
+                // SAFETY: there are not more events than fit into the caller's array.
                 unsafe { at.add(i).write(epoll_event { events: *events, u64: *data }) };
             }
             events.len() as c_int
@@ -482,5 +482,5 @@ extern "C" fn splice(
     fail(EOPNOTSUPP) as ssize_t
 }
 
-/// `poll` works on the caller's descriptors in place; the two have one layout.
+/// `poll` works on the caller's descriptors in place, so the two types must have the same layout.
 const _: () = assert!(size_of::<pollfd>() == size_of::<c_int>() + 2 * size_of::<c_short>());

@@ -3,7 +3,7 @@
 use libc::{AF_INET, AF_INET6, EAFNOSUPPORT, EINVAL, c_int};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Reads an address; one of IPv4 in IPv6 is one of IPv4.
+/// Reads an address. An IPv4 address in IPv6 form counts as IPv4.
 pub fn parse(bytes: &[u8]) -> Result<SocketAddr, c_int> {
     let [a, b, port @ ..] = bytes else { return Err(EINVAL) };
     let family = c_int::from(u16::from_ne_bytes([*a, *b]));

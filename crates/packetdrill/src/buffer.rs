@@ -1,4 +1,4 @@
-//! How much a send buffer takes: the kernel counts packets and what they cost, and so do scripts.
+//! How much data a send buffer holds. The kernel counts packets and their memory, and so do scripts.
 
 use crate::queue::Path;
 use crate::socket::Socket;
@@ -9,13 +9,13 @@ use libc::c_int;
 
 /// The kernel's first congestion window, segments.
 const FIRST_WINDOW: usize = 10;
-/// Room for headers in front of a packet (`MAX_TCP_HEADER`), bytes.
+/// Space for headers before a packet (`MAX_TCP_HEADER`), bytes.
 const HEADERS: usize = 320;
 /// `struct skb_shared_info`, bytes.
 const SHARED: usize = 320;
 /// `struct sk_buff`, bytes.
 const BUFFER: usize = 256;
-/// The largest packet that it makes, bytes: `GSO_MAX_SIZE` without room for headers.
+/// The largest packet that the kernel makes, bytes: `GSO_MAX_SIZE` without space for headers.
 const LARGEST: usize = 65_536 - 1 - HEADERS;
 
 /// Data of one packet in the buffer (`tcp_xmit_size_goal`), bytes.
@@ -33,7 +33,7 @@ fn segment(machine: &Connection) -> usize {
     usize::from(machine.mss()).saturating_sub(options).max(1)
 }
 
-/// The congestion window and what is under way, segments.
+/// The congestion window and the segments under way.
 fn flight(machine: &Connection) -> (usize, usize) {
     let facts = machine.facts();
     let mss = u32::from(machine.mss()).max(1);
@@ -48,7 +48,7 @@ pub fn is_full(machine: &Connection) -> bool {
     in_flight >= cwnd
 }
 
-/// What is known of the path of a connection at `now`, µs.
+/// The state of a connection's path at `now`, µs.
 fn path(machine: &Connection, now: u64) -> Path {
     let facts = machine.facts();
     let segment = segment(machine);
@@ -70,14 +70,14 @@ fn path(machine: &Connection, now: u64) -> Path {
 }
 
 impl World {
-    /// The size of a socket's send buffer, as `getsockopt` tells it, bytes.
+    /// The size of a socket's send buffer as `getsockopt` reports it, bytes.
     pub fn send_buffer(&self, socket: &Socket) -> usize {
         let set = socket.options.send_buffer.map(|set| set as usize);
         set.unwrap_or(socket.grown.max(self.sysctl.wmem[1] as usize))
     }
 
-    /// A buffer whose size was not set grows to twice the congestion window, as it is or as it is at first
-    /// (`tcp_sndbuf_expand`).
+    /// Grows a buffer whose size was not set to twice the congestion window, using the larger of the present and the
+    /// initial window (`tcp_sndbuf_expand`).
     pub fn expand(&mut self, id: ConnId) {
         let most = self.sysctl.wmem[2] as usize;
         let Some(machine) = self.machine(id) else { return };
@@ -90,7 +90,7 @@ impl World {
         }
     }
 
-    /// The packets in the buffers are what the stack holds now.
+    /// Updates the packets in the buffers to what the stack now holds.
     pub fn follow_queues(&mut self) {
         let now = self.micros();
         let known: Vec<(c_int, usize, usize, Path)> = self
@@ -108,8 +108,8 @@ impl World {
         }
     }
 
-    /// How much a write may add now: the rest of the packet that waits last, or, if there is room for one more, that.
-    /// It is part of a packet of so many bytes, which is the second number.
+    /// How much a write may add now: the rest of the last waiting packet, or a whole packet if another one fits. The
+    /// second number is the packet size that this is based on.
     pub fn room(&self, fd: c_int) -> Result<(usize, usize), c_int> {
         let socket = self.socket(fd)?;
         let Some(machine) = socket.connection().and_then(|id| self.machine(id)) else { return Ok((0, 0)) };
@@ -128,8 +128,8 @@ impl World {
         socket.options.notsent_lowat.filter(|n| *n > 0).unwrap_or(self.sysctl.notsent_lowat) as usize
     }
 
-    /// Whether there is room enough to say so (`__sk_stream_is_writeable`): a third of the buffer, and not too much
-    /// unsent.
+    /// Whether the socket is writable (`__sk_stream_is_writeable`): a third of the buffer is free, and not too much
+    /// is unsent.
     pub fn is_writable(&self, socket: &Socket) -> bool {
         let (size, cost) = (self.send_buffer(socket), socket.queue.cost());
         size.saturating_sub(cost) >= cost / 2
@@ -137,8 +137,8 @@ impl World {
             && socket.queue.unsent().saturating_mul(2) < self.lowat(socket)
     }
 
-    /// An acknowledgement was looked at: sockets that wanted room and have it now are told (`tcp_check_space`). A
-    /// buffer grows where it, not the congestion window, was what held.
+    /// Called after an acknowledgement: notifies sockets that waited for space and now have it (`tcp_check_space`).
+    /// Grows a buffer if the buffer, not the congestion window, was the limit.
     pub fn offer_room(&mut self) {
         let wanting: Vec<c_int> = self.sockets().filter(|(_, s)| s.wants_room).map(|(fd, _)| fd).collect();
         for fd in wanting {

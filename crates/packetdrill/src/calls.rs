@@ -1,6 +1,6 @@
 //! Calls that open and close: `socket`, `bind`, `listen`, `accept`, `connect`, `shutdown`, `close`, `fcntl`, `ioctl`.
 //!
-//! Each is one attempt; what would block says `EAGAIN`, and [`crate::abi`] tries again.
+//! Each call is one attempt. If it would block, it returns `EAGAIN`, and [`crate::abi`] repeats it.
 
 use crate::settings::{CLIENT, CLIENT_NO_COOKIE, Options, tcp_config};
 use crate::socket::{Kind, Socket, errno};
@@ -15,11 +15,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The port of a script whose `listen` was not preceded by `bind`.
+/// The port if a script calls `listen` without `bind`.
 const PORT: u16 = 8080;
 
 impl World {
-    /// A socket behind the descriptor `fd`, made for it.
+    /// Makes a socket for the descriptor `fd`.
     pub fn make_socket(
         &mut self,
         fd: c_int,
@@ -57,7 +57,7 @@ impl World {
         self.follow_sysctl();
         let socket = self.socket(fd)?;
         if let Kind::Listener { id, .. } = socket.kind {
-            // Again: only the backlog.
+            // A repeated `listen` only changes the backlog.
             self.socket_mut(fd)?.kind = Kind::Listener { id, backlog };
             self.set_fast_open(id);
             return Ok(());
@@ -68,7 +68,7 @@ impl World {
         let any: IpAddr = if socket.v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
         let mut config = ListenConfig::new(socket.local.unwrap_or(SocketAddr::new(any, PORT)));
         let options = socket.options.clone();
-        // The kernel says that a queue is full when it holds more than it should.
+        // The kernel considers a queue full when it holds more than the backlog.
         config.backlog = backlog + 1;
         if self.sysctl.syn_cookies == 2 {
             config.syn_backlog = 0;
@@ -84,7 +84,7 @@ impl World {
         Ok(())
     }
 
-    /// `accept`: the next connection, behind the descriptor that `make` makes.
+    /// `accept`: the next connection, for the descriptor that `make` creates.
     pub fn accept(
         &mut self,
         fd: c_int,
@@ -106,7 +106,7 @@ impl World {
         Ok((made, info.remote, v6))
     }
 
-    /// `connect`, or the part of a `sendto` with MSG_FASTOPEN that connects; `data` may ride in the SYN. Says how
+    /// `connect`, or the connecting part of a `sendto` with MSG_FASTOPEN. `data` may ride in the SYN. Returns how
     /// much of it was taken.
     pub fn connect(&mut self, fd: c_int, remote: SocketAddr, first: First<'_>) -> Result<usize, c_int> {
         self.follow_sysctl();
@@ -136,7 +136,7 @@ impl World {
             return Ok(0);
         }
         let data = match first {
-            // Without a cookie nothing rides, and the kernel takes nothing.
+            // Without a cookie no data rides in the SYN, and the kernel takes none.
             First::Data(data) if known => data,
             _ => &[],
         };
@@ -164,14 +164,14 @@ impl World {
         Ok(taken)
     }
 
-    /// `connect` to `AF_UNSPEC`: the connection is given up, and the socket can connect again.
+    /// `connect` to `AF_UNSPEC`: gives the connection up; the socket can connect again.
     pub fn disconnect(&mut self, fd: c_int) -> Result<(), c_int> {
         let now = self.now();
         let socket = self.socket_mut(fd)?;
         let was = std::mem::replace(&mut socket.kind, Kind::Fresh);
         (socket.error, socket.read_closed, socket.write_closed) = (None, false, false);
         if !socket.client {
-            // An accepted one was never bound.
+            // An accepted socket was never bound.
             socket.local = None;
         }
         match was {
@@ -202,7 +202,7 @@ impl World {
         usize::from(mss.unwrap_or(unknown).min(own)).saturating_sub(40)
     }
 
-    /// Where a connect stands: done, under way (`EINPROGRESS`), or failed.
+    /// The state of a connect: done, under way (`EINPROGRESS`), or failed.
     pub fn connected(&mut self, fd: c_int) -> Result<(), c_int> {
         self.settle(fd)?;
         let socket = self.socket_mut(fd)?;
@@ -216,7 +216,7 @@ impl World {
         }
     }
 
-    /// Takes note of how far the connection of a socket is: complete, or over and why.
+    /// Records the state of a socket's connection: complete, or over and why.
     pub fn settle(&mut self, fd: c_int) -> Result<(), c_int> {
         let Kind::Connection { id, .. } = self.socket(fd)?.kind else { return Ok(()) };
         let machine = self.machine(id);
@@ -295,7 +295,7 @@ impl World {
         Ok(())
     }
 
-    /// `fcntl` of what scripts use: the flags.
+    /// `fcntl` for the command that scripts use: the flags.
     pub fn fcntl(&mut self, fd: c_int, command: c_int, argument: u64) -> Result<c_int, c_int> {
         let socket = self.socket_mut(fd)?;
         match command {
@@ -327,7 +327,7 @@ impl World {
         }
     }
 
-    /// Whom a `sendto` without an address would be to.
+    /// The address of a deferred connect, which a `sendto` without an address uses.
     pub fn deferred(&self, fd: c_int) -> Result<Option<SocketAddr>, c_int> {
         match self.socket(fd)?.kind {
             Kind::Deferred { remote } => Ok(Some(remote)),
@@ -335,7 +335,7 @@ impl World {
         }
     }
 
-    /// Whether MSG_FASTOPEN can be used now, and whom it is to; `None` on a connection that is open.
+    /// Whether MSG_FASTOPEN can be used now, and the address to connect to; `None` if the connection is open.
     pub fn fast_open_to(&mut self, fd: c_int, to: Option<SocketAddr>) -> Result<Option<SocketAddr>, c_int> {
         self.follow_sysctl();
         if self.sysctl.fast_open & CLIENT == 0 {
@@ -343,7 +343,7 @@ impl World {
         }
         match &self.socket(fd)?.kind {
             Kind::Connection { connected: false, .. } => return Err(EALREADY),
-            // It is ignored then.
+            // MSG_FASTOPEN is then ignored.
             Kind::Connection { .. } => return Ok(None),
             _ => {}
         }
@@ -351,11 +351,11 @@ impl World {
     }
 }
 
-/// What a connect is given to ride in its SYN.
+/// The data that a connect may send in its SYN.
 #[derive(Debug, Clone, Copy)]
 pub enum First<'a> {
-    /// It is a `connect`.
+    /// None: the call is a `connect`.
     None,
-    /// It is a `sendto` with MSG_FASTOPEN, or the first write after a deferred connect.
+    /// Data of a `sendto` with MSG_FASTOPEN, or of the first write after a deferred connect.
     Data(&'a [u8]),
 }

@@ -1,11 +1,11 @@
 //! The stack behind packetdrill's interface for user-space stacks (`--so_filename`).
 //!
-//! packetdrill says which packets come in and which system calls an application makes, and compares what goes out,
-//! and when. It asks this library for the time, so that no second of a script is waited for: `world` has a clock of
-//! its own, which moves when packetdrill sleeps or waits for a packet. How to run it: `docs/conformance.md`.
+//! packetdrill injects packets and makes an application's system calls, and compares the packets that are sent, with
+//! their times. It gets the time from this library, so that a script does not really wait: `world` has its own clock,
+//! which advances when packetdrill sleeps or waits for a packet. How to run it: `docs/conformance.md`.
 //!
-//! `abi` is all that C sees. Behind it system calls are methods of `world::World` (`calls`, `transfer`,
-//! `options`, `readiness`), each one attempt that never blocks; `world::block` makes blocking ones of them.
+//! C sees only `abi`. Behind it, system calls are methods of `world::World` (`calls`, `transfer`, `options`,
+//! `readiness`). Each is one attempt that never blocks; `world::block` turns them into blocking calls.
 
 mod abi;
 mod address;

@@ -12,7 +12,7 @@ use libc::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What `TCP_CC_INFO` may give of an algorithm without any: nothing.
+/// `TCP_CC_INFO` may return nothing for an algorithm without such information.
 const TCP_CC_INFO: c_int = 26;
 /// The kernel's largest `TCP_MAXSEG`, bytes.
 const MAX_SEGMENT: c_int = 32_767;
@@ -31,7 +31,7 @@ fn seconds(n: c_int) -> Duration {
     Duration::from_secs(u64::from(n.unsigned_abs()))
 }
 
-/// One key or two, as bytes.
+/// One or two keys, as bytes.
 fn keys(value: &[u8]) -> Result<CookieKeys, c_int> {
     let (first, second) = value.split_at_checked(16).ok_or(EINVAL)?;
     let first = CookieKeys::new(key(first.try_into().map_err(|_| EINVAL)?));
@@ -56,7 +56,7 @@ impl World {
         self.apply(fd, name)
     }
 
-    /// What was set takes effect on what is there already.
+    /// Applies an option to the existing listener or connection.
     fn apply(&mut self, fd: c_int, name: c_int) -> Result<(), c_int> {
         let socket = self.socket(fd)?;
         let options = socket.options.clone();
@@ -69,7 +69,7 @@ impl World {
             Kind::Connection { id, .. } => {
                 let now = self.now();
                 self.stack.set_nodelay(id, options.nodelay, now);
-                // Nagle's algorithm turned off lets go of what is corked, too.
+                // Turning Nagle's algorithm off also releases corked data.
                 let cork = options.cork && !(name == libc::TCP_NODELAY && options.nodelay);
                 self.stack.set_cork(id, cork, false, (!cork).then_some(now));
                 let tcp = Arc::new(tcp_config(&self.sysctl, &options, &self.flags));
@@ -131,7 +131,7 @@ impl World {
         }
     }
 
-    /// `getsockopt`; the caller cuts the value to its room.
+    /// `getsockopt`. The caller cuts the value to its buffer.
     pub fn get_option(&mut self, fd: c_int, level: c_int, name: c_int) -> Result<Vec<u8>, c_int> {
         self.settle(fd)?;
         let int = |n: c_int| Ok(n.to_ne_bytes().to_vec());
@@ -157,7 +157,7 @@ impl World {
                 let on = c_int::from(options.linger.is_some());
                 Ok([on.to_ne_bytes(), time.to_ne_bytes()].concat())
             }
-            // Nine counts of memory: none is kept.
+            // Nine memory counters, none of which is kept.
             (SOL_SOCKET, libc::SO_MEMINFO) => Ok(vec![0; 36]),
             (SOL_SOCKET, _) => Err(ENOPROTOOPT),
             (IPPROTO_TCP, TCP_CC_INFO) => Ok(Vec::new()),

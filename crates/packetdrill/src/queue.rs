@@ -1,32 +1,32 @@
-//! The packets of a send buffer as the kernel would have cut them: each costs more than its data.
+//! The packets of a send buffer as the kernel would have cut them. Each costs more memory than its data.
 
 use std::collections::VecDeque;
 
-/// What a packet costs beside its data (`SKB_TRUESIZE` of one with a head alone), bytes.
+/// The memory of a packet in addition to its data (`SKB_TRUESIZE` of one without fragments), bytes.
 const OVERHEAD: usize = 1280;
 
-/// A packet: what leaves together, and the network card cuts into segments.
+/// A packet: data that leaves together and that the network card cuts into segments.
 #[derive(Debug, Clone, Copy)]
 struct Packet {
     len: usize,
     /// When it left, µs.
     sent: Option<u64>,
-    /// Nothing is added to it (MSG_EOR).
+    /// Nothing may be added to it (MSG_EOR).
     complete: bool,
 }
 
-/// What is known of the path when packets leave.
+/// The state of the path when packets leave.
 #[derive(Debug, Clone, Copy)]
 pub struct Path {
     /// Data of a segment, bytes.
     pub segment: usize,
-    /// The most segments of a packet.
+    /// Maximum number of segments in a packet.
     pub burst: usize,
     /// The congestion window, segments.
     pub cwnd: usize,
-    /// Segments under way (`tcp_packets_in_flight`), all that the stack sent among them.
+    /// Segments under way (`tcp_packets_in_flight`), including all that the stack has sent.
     pub in_flight: usize,
-    /// What the peer's window takes behind all that the stack sent, bytes.
+    /// Space in the peer's window after all that the stack has sent, bytes.
     pub window: usize,
     /// The peer's window, bytes.
     pub offered: usize,
@@ -34,9 +34,9 @@ pub struct Path {
     pub srtt: u64,
     /// Now, µs.
     pub now: u64,
-    /// Loss is recovered from.
+    /// Whether loss recovery is in progress.
     pub recovering: bool,
-    /// Nothing is added to the last packet any more: the stream ends there.
+    /// The stream ends at the last packet, so nothing is added to it.
     pub closed: bool,
 }
 
@@ -46,12 +46,12 @@ pub struct Queue {
     packets: VecDeque<Packet>,
     len: usize,
     unsent: usize,
-    /// When one last left, µs.
+    /// When a packet last left, µs.
     left: u64,
 }
 
 impl Queue {
-    /// What all of it costs (`sk_wmem_queued`), bytes.
+    /// The memory of all packets (`sk_wmem_queued`), bytes.
     pub fn cost(&self) -> usize {
         self.len + self.packets.len() * OVERHEAD
     }
@@ -61,13 +61,13 @@ impl Queue {
         self.unsent
     }
 
-    /// How much can be added to the packet that is last, where packets are of up to `goal` bytes.
+    /// How many bytes can be added to the last packet, if packets hold up to `goal` bytes.
     pub fn rest(&self, goal: usize) -> usize {
         let last = self.packets.back().filter(|packet| packet.sent.is_none() && !packet.complete);
         last.map_or(0, |packet| goal.saturating_sub(packet.len))
     }
 
-    /// The application wrote `len` bytes, no more than fit into a packet of `goal` bytes.
+    /// The application wrote `len` bytes, not more than fit into a packet of `goal` bytes.
     pub fn append(&mut self, len: usize, goal: usize) {
         if len == 0 {
             return;
@@ -82,18 +82,18 @@ impl Queue {
         self.packets.push_back(Packet { len, sent: None, complete: false });
     }
 
-    /// Nothing is added to the last packet.
+    /// Prevents adding to the last packet.
     pub fn complete(&mut self) {
         if let Some(last) = self.packets.back_mut() {
             last.complete = true;
         }
     }
 
-    /// The stack holds `queued` bytes and has not sent `unsent` of them: what was acknowledged goes, and what left is
-    /// cut as the kernel does.
+    /// Updates the queue: the stack holds `queued` bytes and has not sent `unsent` of them. Acknowledged data is
+    /// removed, and data that left is cut as the kernel does.
     pub fn follow(&mut self, queued: usize, unsent: usize, path: &Path) {
         if queued > self.len {
-            // What rides in the SYN is no write.
+            // Data in the SYN is not a write.
             self.append(queued - self.len, usize::MAX);
         }
         self.acknowledged(self.len - queued);
@@ -107,7 +107,7 @@ impl Queue {
         }
     }
 
-    /// `len` bytes more are acknowledged; of a packet that is in part, the rest stays.
+    /// Removes `len` acknowledged bytes. If a packet is acknowledged in part, its rest stays.
     fn acknowledged(&mut self, mut len: usize) {
         self.len -= len;
         while let Some(first) = self.packets.front_mut().filter(|_| len > 0) {
@@ -122,7 +122,7 @@ impl Queue {
         }
     }
 
-    /// Up to `most` bytes of the packet `at` leave, the rest as one of its own later (`tso_fragment`).
+    /// Sends up to `most` bytes of the packet `at`. The rest becomes a separate packet (`tso_fragment`).
     fn leave(&mut self, at: usize, most: usize, now: u64) {
         let Some(packet) = self.packets.get_mut(at) else { return };
         let rest = Packet { len: packet.len.saturating_sub(most), ..*packet };
@@ -133,8 +133,8 @@ impl Queue {
         }
     }
 
-    /// Whether the kernel would wait for more acknowledgements before it lets the packet `at` leave, though `held`
-    /// bytes of it and what follows could (`tcp_tso_should_defer`).
+    /// Whether the kernel would wait for more acknowledgements before it sends the packet `at`, although it could
+    /// send `held` bytes of it and the following packets (`tcp_tso_should_defer`).
     fn is_deferred(&self, at: usize, held: usize, path: &Path) -> bool {
         let Some(packet) = self.packets.get(at) else { return false };
         let Some(first) = self.packets.front().and_then(|first| first.sent) else { return false };
@@ -150,7 +150,7 @@ impl Queue {
         if most >= path.burst * path.segment || !last && most >= packet.len || most >= third {
             return false;
         }
-        // The next acknowledgement is half a round trip away, at least.
+        // The next acknowledgement is at least half a round trip away.
         if path.now - first < path.srtt / 2 {
             return false;
         }

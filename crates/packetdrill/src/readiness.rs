@@ -1,4 +1,4 @@
-//! `poll` and `epoll`: what a socket is ready for, as Linux says it.
+//! `poll` and `epoll`: what a socket is ready for, in Linux' terms.
 
 use crate::settings::CLIENT;
 use crate::socket::{Kind, Socket};
@@ -10,19 +10,19 @@ use libc::{
 };
 use std::collections::BTreeMap;
 
-/// What is waited for of one descriptor.
+/// The events that are awaited on one descriptor.
 #[derive(Debug, Clone, Copy)]
 struct Interest {
     events: u32,
     data: u64,
-    /// The edges that were told, with EPOLLET.
+    /// With EPOLLET: the edges that were already reported.
     seen: [u64; 2],
-    /// It was told once and counts no more (EPOLLONESHOT).
+    /// With EPOLLONESHOT: the event was reported once and no longer counts.
     spent: bool,
 }
 
 impl Interest {
-    /// Whether something that is waited for came since the last look, where the socket has had so many `edges`.
+    /// Whether an awaited event has a new edge since the last check. `edges` are the socket's counts.
     fn has_edge(&self, edges: [u64; 2]) -> bool {
         let [inward, outward] = [0, 1].map(|i| self.seen.get(i) != edges.get(i));
         let reads = self.events & (POLLIN | POLLRDHUP | POLLRDNORM) as u32 != 0;
@@ -38,13 +38,13 @@ pub struct Epoll {
 }
 
 impl Epoll {
-    /// A descriptor is closed.
+    /// Removes a descriptor that was closed.
     pub fn forget(&mut self, fd: c_int) {
         self.interests.remove(&fd);
     }
 }
 
-/// Before the first edge.
+/// The value before the first edge.
 const UNSEEN: [u64; 2] = [u64::MAX; 2];
 
 impl World {
@@ -104,7 +104,7 @@ impl World {
         mask
     }
 
-    /// Fills in what the descriptors are ready for; `None` if none is ready for anything.
+    /// Fills in the events that the descriptors are ready for; `None` if none is ready.
     pub fn poll(&mut self, fds: &mut [libc::pollfd]) -> Option<c_int> {
         let mut ready = 0;
         for entry in fds.iter_mut() {
@@ -151,7 +151,7 @@ impl World {
     /// Up to `most` events; `None` if there is none.
     ///
     /// # Errors
-    /// If it is no set.
+    /// If the descriptor is not an epoll set.
     pub fn epoll_events(&mut self, epoll: c_int, most: usize) -> Result<Option<Vec<(u32, u64)>>, c_int> {
         let interests: Vec<(c_int, Interest)> =
             self.epoll_mut(epoll)?.interests.iter().map(|(fd, interest)| (*fd, *interest)).collect();
@@ -161,7 +161,7 @@ impl World {
                 continue;
             }
             let edges = self.socket(fd).map(|socket| socket.edges).unwrap_or_default();
-            // Without an edge the socket is not even asked.
+            // Without a new edge the socket is not checked.
             if interest.events & EPOLLET as u32 != 0 && !interest.has_edge(edges) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! From command line, kernel settings and socket options to the stack's settings.
+//! Converts the command line, kernel settings and socket options to the stack's settings.
 
 use crate::socket::{Kind, Socket};
 use crate::sysctl::Sysctl;
@@ -22,19 +22,19 @@ pub const SERVER_NO_COOKIE: u32 = 0x200;
 /// `tcp_fastopen`: every listener uses it.
 pub const SERVER_ALWAYS: u32 = 0x400;
 
-/// What `--so_flags` says: `local=ADDRESS,mtu=BYTES,settings=linux`.
+/// The content of `--so_flags`: `local=ADDRESS,mtu=BYTES,settings=linux`.
 #[derive(Debug, Clone)]
 pub struct Flags {
     /// The stack's address.
     pub local: Option<IpAddr>,
-    /// The link's, bytes.
+    /// The link's MTU, bytes.
     pub mtu: usize,
-    /// Where one of the engine's defaults differs from Linux on purpose, do as Linux does.
+    /// Behave like Linux where one of the engine's defaults deliberately differs.
     pub as_linux: bool,
 }
 
 impl Flags {
-    /// Reads them; what is not known is left out.
+    /// Parses the flags. Unknown ones are ignored.
     pub fn parse(text: &str) -> Self {
         let mut flags = Self { local: None, mtu: 1500, as_linux: false };
         for (name, value) in text.split(',').filter_map(|word| word.split_once('=')) {
@@ -49,14 +49,14 @@ impl Flags {
     }
 }
 
-/// What `setsockopt` set; `None`: as the kernel's settings say.
+/// Values set with `setsockopt`. `None` means that the kernel's setting applies.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// TCP_NODELAY.
     pub nodelay: bool,
     /// TCP_CORK.
     pub cork: bool,
-    /// TCP_FASTOPEN: how many first flights may wait.
+    /// TCP_FASTOPEN: the maximum number of pending first flights.
     pub fast_open: Option<u32>,
     /// TCP_FASTOPEN_CONNECT.
     pub fast_open_connect: bool,
@@ -109,7 +109,7 @@ pub fn tcp_config(sysctl: &Sysctl, options: &Options, flags: &Flags) -> firstfli
     let link = flags.mtu.saturating_sub(headers).min(0xffff) as u16;
     firstflight_tcp::Config {
         mss: options.max_segment.unwrap_or(u16::MAX).min(link),
-        // What it takes is counted as the kernel does: `buffer`.
+        // The adapter limits what it takes, by the kernel's rules: `buffer`.
         send_buffer: 64 << 20,
         receive_buffer: options.receive_buffer.unwrap_or(sysctl.rmem[1]),
         scale: Some(scale(sysctl, options)),
@@ -135,7 +135,7 @@ pub fn tcp_config(sysctl: &Sysctl, options: &Options, flags: &Flags) -> firstfli
     }
 }
 
-/// The window scale that Linux offers: of the largest buffer there may be.
+/// The window scale that Linux offers, computed from the largest possible buffer.
 fn scale(sysctl: &Sysctl, options: &Options) -> u8 {
     let most = options.receive_buffer.unwrap_or(sysctl.rmem[2]);
     (u32::BITS - most.leading_zeros()).saturating_sub(16).min(14) as u8
@@ -150,7 +150,8 @@ pub fn algorithm(name: &str) -> Option<Algorithm> {
     }
 }
 
-/// A key as `TCP_FASTOPEN_KEY` has it: the bytes of the kernel's text form, each word the other way round.
+/// A key in the form of `TCP_FASTOPEN_KEY`: the bytes of the kernel's text form, with each word in reverse byte
+/// order.
 pub fn key(bytes: [u8; 16]) -> CookieKey {
     CookieKey::from_bytes(bytes)
 }
@@ -173,7 +174,7 @@ impl World {
         Some(policy)
     }
 
-    /// A listener's options or the kernel's settings have changed.
+    /// Applies changed options of a listener, or changed kernel settings.
     pub fn set_fast_open(&mut self, id: ListenerId) {
         let found = self.sockets().find_map(|(_, socket)| match socket {
             Socket { kind: Kind::Listener { id: own, backlog }, options, .. } if *own == id => {

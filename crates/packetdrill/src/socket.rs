@@ -6,59 +6,59 @@ use firstflight_stack::{CloseReason, ConnId, ListenerId, Readiness};
 use libc::{ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EPIPE, EPROTO, ETIMEDOUT, c_int};
 use std::net::SocketAddr;
 
-/// What has become of a socket.
+/// The state of a socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// Made, perhaps bound.
+    /// Created, perhaps bound.
     Fresh,
     /// It listens.
     Listener {
-        /// Where.
+        /// The stack's id of the listener.
         id: ListenerId,
-        /// As `listen` said.
+        /// The backlog given to `listen`.
         backlog: usize,
     },
     /// Its connect waits for data to ride in the SYN (TCP_FASTOPEN_CONNECT).
     Deferred {
-        /// Whom it is to.
+        /// The address to connect to.
         remote: SocketAddr,
     },
-    /// A connection, however far.
+    /// A connection in any state.
     Connection {
-        /// Which.
+        /// The stack's id of the connection.
         id: ConnId,
-        /// The handshake was complete.
+        /// The handshake was completed.
         connected: bool,
-        /// The error of its end was taken note of.
+        /// The end of the connection, and its error, were recorded.
         over: bool,
     },
 }
 
-/// What keeps a connection from sending more, as `tcp_info` counts the time.
+/// What prevents a connection from sending more, as `tcp_info` counts the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Held {
-    /// Nothing is to be sent.
+    /// There is nothing to send.
     #[default]
     Idle,
-    /// Nothing but the congestion window.
+    /// Only the congestion window.
     Busy,
     /// The peer's window.
     Window,
-    /// The send buffer: everything in it has left, and the application waits for room.
+    /// The send buffer: everything in it has been sent, and the application waits for space.
     Buffer,
 }
 
-/// For how long it was what keeps a connection.
+/// How long each of these was the limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Times {
     held: Held,
     since: u64,
-    /// Busy with whatever, by the peer's window, by the send buffer, µs.
+    /// Time busy for any reason, limited by the peer's window, and limited by the send buffer, µs.
     pub spent: [u64; 3],
 }
 
 impl Times {
-    /// From now (µs) on it is `held`.
+    /// Records that the limit is `held` from now (µs) on.
     pub fn turn(&mut self, held: Held, now: u64) {
         let passed = now - self.since;
         let counts = match self.held {
@@ -73,7 +73,7 @@ impl Times {
         (self.held, self.since) = (held, now);
     }
 
-    /// All of it, up to now.
+    /// The times up to now.
     pub fn until(mut self, now: u64) -> [u64; 3] {
         self.turn(self.held, now);
         self.spent
@@ -83,40 +83,40 @@ impl Times {
 /// A socket.
 #[derive(Debug, Clone)]
 pub struct Socket {
-    /// What has become of it.
+    /// The state of the socket.
     pub kind: Kind,
-    /// Of `AF_INET6`.
+    /// Whether it is an `AF_INET6` socket.
     pub v6: bool,
-    /// It connected.
+    /// Whether it connected.
     pub client: bool,
-    /// Calls do not block.
+    /// Whether its calls do not block.
     pub nonblocking: bool,
-    /// Where it was bound to.
+    /// The address that it was bound to.
     pub local: Option<SocketAddr>,
-    /// What `setsockopt` set.
+    /// Values set with `setsockopt`.
     pub options: Options,
     /// The error that the next call reports.
     pub error: Option<c_int>,
-    /// The application reads no more.
+    /// Whether the application has closed reading.
     pub read_closed: bool,
-    /// The application writes no more.
+    /// Whether the application has closed writing.
     pub write_closed: bool,
-    /// How often it became readable, and writable.
+    /// How often it became readable, and how often writable.
     pub edges: [u64; 2],
     /// The packets in its send buffer.
     pub queue: Queue,
-    /// What the send buffer has grown to, bytes.
+    /// The size that the send buffer has grown to, bytes.
     pub grown: usize,
-    /// A write or a poll found no room, so that it is to be told when there is some.
+    /// A write or a poll found no space, so the socket must be notified when there is some.
     pub wants_room: bool,
-    /// When data last came, µs.
+    /// When data last arrived, µs.
     pub heard_at: Option<u64>,
-    /// What kept it from sending, and for how long.
+    /// What limited its sending, and for how long.
     pub times: Times,
 }
 
 impl Socket {
-    /// A new one.
+    /// A new socket.
     pub fn new(v6: bool, nonblocking: bool, kind: Kind, options: Options) -> Self {
         Self {
             kind,
@@ -153,7 +153,7 @@ impl Socket {
         }
     }
 
-    /// Something changed for it.
+    /// Handles a change reported by the stack.
     pub fn note(&mut self, ready: Readiness, now: u64) {
         let over = ready.contains(Readiness::CLOSED);
         if ready.contains(Readiness::READABLE) || over {
@@ -171,18 +171,19 @@ impl Socket {
         }
     }
 
-    /// Takes the error that waits to be told.
+    /// Takes the pending error.
     pub fn take_error(&mut self) -> Result<(), c_int> {
         self.error.take().map_or(Ok(()), Err)
     }
 }
 
-/// The error that Linux gives a socket whose connection ended so; `None`: in order, or by the application.
+/// The error that Linux reports for a connection that ended in this way; `None` if it ended in order, or by the
+/// application.
 pub fn errno(reason: CloseReason, half_closed: bool) -> Option<c_int> {
     match reason {
         CloseReason::Finished | CloseReason::Aborted => None,
         CloseReason::Refused => Some(ECONNREFUSED),
-        // In CLOSE-WAIT nothing is expected any more, only to be written.
+        // In CLOSE-WAIT nothing more is received, so the error is that of a write.
         CloseReason::Reset if half_closed => Some(EPIPE),
         CloseReason::Reset => Some(ECONNRESET),
         CloseReason::TimedOut => Some(ETIMEDOUT),

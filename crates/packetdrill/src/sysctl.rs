@@ -1,9 +1,9 @@
-//! What scripts configure: the kernel's settings of the network namespace that packetdrill runs in.
+//! The settings that scripts change: the kernel's settings in packetdrill's network namespace.
 
 use std::fs;
 use std::str::FromStr;
 
-/// The settings that are followed, read anew before every call that they matter to.
+/// The settings that the stack follows. They are read again before every call that they affect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sysctl {
     /// `tcp_fastopen`, a set of bits.
@@ -26,7 +26,7 @@ pub struct Sysctl {
     pub fin_timeout: u64,
     /// `tcp_rmem`: smallest, usual and largest receive buffer, bytes.
     pub rmem: [u32; 3],
-    /// `tcp_wmem`: the same for sending.
+    /// `tcp_wmem`: smallest, usual and largest send buffer, bytes.
     pub wmem: [u32; 3],
     /// `tcp_notsent_lowat`, bytes.
     pub notsent_lowat: u32,
@@ -64,7 +64,7 @@ fn three(name: &str, otherwise: [u32; 3]) -> [u32; 3] {
 }
 
 impl Sysctl {
-    /// The settings of now.
+    /// Reads the present settings.
     pub fn read() -> Self {
         Self {
             fast_open: number("tcp_fastopen", 1),

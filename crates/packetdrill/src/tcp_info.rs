@@ -7,10 +7,10 @@ use firstflight_tcp::{CongestionState, Connection};
 use libc::c_int;
 use std::time::Duration;
 
-/// The window of a connection that was never in recovery.
+/// The slow start threshold of a connection that was never in recovery.
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
-/// Room for the structure of any kernel, bytes; callers take what they know of it.
+/// Size of the structure that is enough for any kernel, bytes. Callers read the part that they know.
 const SIZE: usize = 512;
 
 /// `tcpi_options`.
@@ -21,7 +21,7 @@ mod option {
     pub const SYN_DATA: u8 = 32;
 }
 
-/// The state by the kernel's number.
+/// The kernel's number of a state.
 const fn state(name: StateName) -> u8 {
     match name {
         StateName::Established => 1,
@@ -38,7 +38,7 @@ const fn state(name: StateName) -> u8 {
     }
 }
 
-/// The state of congestion control by the kernel's number.
+/// The kernel's number of a congestion control state.
 const fn congestion_state(state: CongestionState) -> u8 {
     match state {
         CongestionState::Open => 0,
@@ -53,7 +53,7 @@ fn micros(time: Option<Duration>) -> u32 {
     time.map_or(0, |time| time.as_micros().min(u128::from(u32::MAX)) as u32)
 }
 
-/// The structure while it is written, front to back.
+/// The structure while it is written, from the first field on.
 #[derive(Default)]
 struct Info(Vec<u8>);
 
@@ -66,7 +66,7 @@ impl Info {
         words.iter().for_each(|word| self.0.extend_from_slice(&word.to_ne_bytes()));
     }
 
-    /// All of it; newer kernels have more.
+    /// The complete structure, padded for newer kernels.
     fn padded(mut self) -> Vec<u8> {
         self.0.resize(SIZE, 0);
         self.0
@@ -78,7 +78,7 @@ impl Info {
 }
 
 impl World {
-    /// What is known of a socket, in the kernel's layout.
+    /// The state of a socket in the kernel's layout.
     pub fn tcp_info(&self, fd: c_int) -> Vec<u8> {
         let Ok(socket) = self.socket(fd) else { return Vec::new() };
         let connection = socket.connection();
@@ -100,7 +100,7 @@ impl World {
     }
 }
 
-/// `heard` is how long ago data came, ms; `rode`: it rode in the SYN.
+/// `heard` is the time since data last arrived, ms. `rode` says whether it arrived in the SYN.
 fn filled(
     machine: &Connection,
     known: &ConnectionInfo,
@@ -121,11 +121,11 @@ fn filled(
     let mss = u32::from(machine.mss().saturating_sub(if facts.timestamps { 12 } else { 0 })).max(1);
     let scales = facts.send_scale | facts.receive_scale << 4;
     let rtt = machine.rtt();
-    // The kernel counts the SYN, too.
+    // The kernel also counts the SYN.
     let syn = matches!(machine.state(), StateName::SynSent | StateName::SynRcvd);
     let unacked = facts.segments + u32::from(syn);
     let segments = |bytes: u32| bytes / u32::from(machine.mss().max(1));
-    // In recovery the window is made of what is under way, whose segments are counted without options.
+    // In recovery the window follows the data under way, whose segments are counted without options.
     let recovering = matches!(facts.congestion, CongestionState::Recovery | CongestionState::Reducing);
     let cwnd = if recovering { facts.window / mss } else { segments(facts.window) };
     let threshold = if facts.threshold == u32::MAX { INFINITE_SSTHRESH } else { segments(facts.threshold) };

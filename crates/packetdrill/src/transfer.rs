@@ -1,4 +1,4 @@
-//! Calls that move data: one attempt each.
+//! Calls that transfer data. Each is one attempt.
 
 use crate::calls::First;
 use crate::socket::{Kind, Socket};
@@ -9,14 +9,14 @@ use libc::{
 };
 use std::net::SocketAddr;
 
-/// A `write` on its way: a blocking one continues where the last attempt ended.
+/// A `write` in progress. A blocking one continues where the last attempt ended.
 #[derive(Debug)]
 pub struct Sending<'a> {
     data: &'a [u8],
     flags: c_int,
     to: Option<SocketAddr>,
     done: usize,
-    /// The socket was looked at: if it is to be connected, the SYN has left with what it could take.
+    /// The socket was checked: if it has to be connected, the SYN was sent with the data that fit.
     opened: bool,
     /// The SYN is not answered yet.
     syn: bool,
@@ -24,10 +24,10 @@ pub struct Sending<'a> {
     full: bool,
 }
 
-/// What was received.
+/// The result of a receive.
 #[derive(Debug, Default)]
 pub struct Received {
-    /// The data; with MSG_TRUNC alone none.
+    /// The data. Empty with MSG_TRUNC alone.
     pub data: Vec<u8>,
     /// The call's result.
     pub count: usize,
@@ -36,12 +36,12 @@ pub struct Received {
 }
 
 impl<'a> Sending<'a> {
-    /// A `sendto`, or a call that is a part of it.
+    /// A `sendto`, or a call that is a special case of it.
     pub fn new(data: &'a [u8], flags: c_int, to: Option<SocketAddr>) -> Self {
         Self { data, flags, to, done: 0, opened: false, syn: false, full: false }
     }
 
-    /// What a call that does not block any longer gives back.
+    /// The result of a call that no longer blocks.
     pub fn outcome(&self, error: c_int) -> Result<usize, c_int> {
         if self.done > 0 { Ok(self.done) } else { Err(error) }
     }
@@ -53,7 +53,7 @@ impl World {
         Ok(!self.socket(fd)?.nonblocking && flags & libc::MSG_DONTWAIT == 0)
     }
 
-    /// Sends what there is room for. `EAGAIN` and `EINPROGRESS`: the rest has to wait.
+    /// Sends what fits. `EAGAIN` and `EINPROGRESS` mean that the rest has to wait.
     pub fn send(&mut self, fd: c_int, sending: &mut Sending<'_>) -> Result<usize, c_int> {
         if !sending.opened {
             self.open(fd, sending)?;
@@ -85,12 +85,12 @@ impl World {
             if self.is_over(fd)? {
                 return Err(EPIPE);
             }
-            // A blocking one waits for the handshake, though all of its data left with the SYN.
+            // A blocking call waits for the handshake, although all of its data was sent with the SYN.
             return if blocks { Err(EAGAIN) } else { sending.outcome(EAGAIN) };
         }
         sending.syn = false;
         if sending.full && self.socket(fd)?.wants_room {
-            // It sleeps until it is told that there is room, not until there is any.
+            // The call sleeps until the socket is notified of space, not merely until there is some.
             return Err(EAGAIN);
         }
         let corked = sending.flags & MSG_MORE != 0;
@@ -112,7 +112,7 @@ impl World {
                 Err(_) => return sending.outcome(EPIPE),
             }
             if sending.done < sending.data.len() {
-                // The kernel sends what makes a whole packet before it takes more.
+                // The kernel sends whole packets before it takes more data.
                 self.pump();
             }
         }
@@ -128,7 +128,7 @@ impl World {
         Err(EAGAIN)
     }
 
-    /// Sends the SYN, if this call is the one that does.
+    /// Sends the SYN, if this is the call that has to send it.
     fn open(&mut self, fd: c_int, sending: &mut Sending<'_>) -> Result<(), c_int> {
         let deferred = self.deferred(fd)?;
         let remote = match deferred {
@@ -141,7 +141,7 @@ impl World {
             let taken = self.connect(fd, remote, First::Data(sending.data))?;
             (sending.done, sending.syn) = (taken, true);
             if taken < sending.data.len() && self.blocks(fd, sending.flags)? {
-                // The rest follows the SYN-ACK at once, and acknowledges it.
+                // The rest is sent right after the SYN-ACK, and acknowledges it.
                 let id = self.connection_of(fd)?;
                 self.stack.set_cork(id, false, true, None);
             }
@@ -157,7 +157,7 @@ impl World {
         Ok(matches!(self.socket(fd)?.kind, Kind::Connection { over: true, .. }))
     }
 
-    /// Receives up to `len` bytes. `EAGAIN`: nothing is there yet.
+    /// Receives up to `len` bytes. `EAGAIN` means that no data has arrived yet.
     pub fn receive(&mut self, fd: c_int, len: usize, flags: c_int) -> Result<Received, c_int> {
         self.settle(fd)?;
         let socket = self.socket(fd)?;
@@ -192,7 +192,7 @@ impl World {
         Ok(Received { data, count, inq: inq.then_some(left) })
     }
 
-    /// A read that finds nothing: the end, an error, or not yet.
+    /// The result of a read without data: the end of the stream, an error, or `EAGAIN`.
     fn nothing_to_read(&mut self, fd: c_int) -> Result<Received, c_int> {
         let ended =
             self.socket(fd)?.connection().and_then(|id| self.machine(id)).is_none_or(|m| m.peer_closed());

@@ -1,10 +1,10 @@
 //! The world of one script: a stack, sockets by descriptor, and the clock.
 //!
-//! The script's own thread moves the clock: it sleeps, or waits for a packet. Only it makes calls that do not
-//! block; packetdrill has one more thread for those that do. That one sleeps on a condition variable, for packetdrill
-//! looks whether it does. When something has happened that may end its call, the clock stands still until it has
-//! looked and gone back to sleep, or has returned and asked the time, which is when packetdrill takes the call for
-//! finished.
+//! The script's own thread advances the clock by sleeping or waiting for a packet. It makes only calls that do not
+//! block; packetdrill has a second thread for blocking calls. That thread sleeps on a condition variable, because
+//! packetdrill checks whether it sleeps. When something has happened that may end its call, the clock stands still
+//! until the thread has checked and gone back to sleep, or has returned and asked for the time, at which point
+//! packetdrill considers the call finished.
 
 use crate::buffer::is_full;
 use crate::readiness::Epoll;
@@ -21,33 +21,33 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-/// Where the clock begins, µs: late enough that nothing measured is negative.
+/// Where the clock begins, µs. It is late enough that no measured time is negative.
 const BEGIN: u64 = 1_000_000_000;
 /// Largest packet that a stack writes, bytes.
 const PACKET: usize = 65_600;
 
-/// What a descriptor stands for.
+/// What a descriptor refers to.
 pub enum Descriptor {
     /// A TCP socket.
     Socket(Box<Socket>),
-    /// A set of descriptors to wait for.
+    /// An epoll set.
     Epoll(Epoll),
 }
 
-/// Where the thread of blocking calls stands.
+/// The state of the thread for blocking calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sleep {
-    /// It sleeps, and what it waits for has not come.
+    /// It sleeps, and the event that it waits for has not happened.
     Asleep,
-    /// Something has happened: it is to look.
+    /// Something has happened, so it must check.
     Woken,
-    /// Its call is over; it has not asked the time yet.
+    /// Its call is over, and it has not asked for the time yet.
     Returning,
 }
 
 struct Sleeper {
     thread: ThreadId,
-    /// Where the system says what it does.
+    /// The file in which the system reports the thread's state.
     status: Option<PathBuf>,
     sleep: Sleep,
     until: Option<u64>,
@@ -59,15 +59,15 @@ pub struct World {
     clock: u64,
     /// The stack under test.
     pub stack: Stack,
-    /// What packetdrill was told on its command line.
+    /// The flags from packetdrill's command line.
     pub flags: Flags,
-    /// The kernel settings of the last look.
+    /// The kernel settings that were read last.
     pub sysctl: Arc<Sysctl>,
     descriptors: BTreeMap<c_int, Descriptor>,
     outbox: VecDeque<(Vec<u8>, u64)>,
     driver: ThreadId,
     sleeper: Option<Sleeper>,
-    /// The thread whose call is over, until it has been seen to wait for the next one.
+    /// The thread whose call is over, until it was seen to wait for the next call.
     returned: Option<PathBuf>,
 }
 
@@ -84,12 +84,12 @@ fn wait(guard: Guard) -> Guard {
     CHANGED.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A file by which a script's commands and the world speak, in the directory that the runner made.
+/// A file through which a script's commands communicate with the world, in a directory that the runner made.
 fn state_file(name: &str) -> Option<PathBuf> {
     Some(PathBuf::from(std::env::var_os("PACKETDRILL_STATE")?).join(name))
 }
 
-/// Begins a new world; the calling thread is the script's.
+/// Starts a new world. The calling thread becomes the script's thread.
 pub fn begin(flags: &str) {
     let flags = Flags::parse(flags);
     let sysctl = Arc::new(Sysctl::read());
@@ -114,12 +114,12 @@ fn make_stack(flags: &Flags, sysctl: &Sysctl, now: Instant) -> Stack {
     stack
 }
 
-/// Ends it; what its descriptors stood for is gone.
+/// Ends the world and drops everything behind its descriptors.
 pub fn end() {
     *lock() = None;
 }
 
-/// Waits until the other thread has nothing to do with what has happened so far.
+/// Waits until the other thread has handled everything that has happened so far.
 fn settled() -> Guard {
     let mut guard = lock();
     while guard.as_ref().is_some_and(World::is_unsettled) {
@@ -141,7 +141,7 @@ pub fn call<T>(f: impl FnOnce(&mut World) -> Result<T, c_int>) -> Result<T, c_in
     result
 }
 
-/// A call that blocks until `attempt` has a result; `None` at `until` (µs), or when nothing can happen any more.
+/// A call that blocks until `attempt` has a result. Returns `None` at `until` (µs), or when nothing more can happen.
 ///
 /// # Errors
 /// `EBADF` without a world.
@@ -167,7 +167,7 @@ pub fn block<T>(
             return Ok(result);
         }
         if me == world.driver {
-            // Nobody else would move the clock.
+            // No other thread advances the clock.
             if !world.step(until) {
                 return Ok(None);
             }
@@ -185,7 +185,7 @@ pub fn block<T>(
     }
 }
 
-/// The time, µs; each look makes it 1 µs later.
+/// The time, µs. Each call advances it by 1 µs.
 pub fn time() -> u64 {
     let mut guard = lock();
     let Some(world) = guard.as_mut() else { return BEGIN };
@@ -198,10 +198,10 @@ pub fn time() -> u64 {
     world.clock
 }
 
-/// Waits until a thread whose call is over has told packetdrill what came of it: it then waits for the next one.
+/// Waits until a thread whose call is over has reported the result to packetdrill. It then waits for the next call.
 fn let_return() {
     let Some(status) = lock().as_mut().and_then(|world| world.returned.take()) else { return };
-    // The state stands behind the name in parentheses.
+    // The state follows the name, which is in parentheses.
     let waits = || fs::read_to_string(&status).is_ok_and(|text| text.contains(") S"));
     for _ in 0..10_000 {
         thread::sleep(Duration::from_micros(50));
@@ -211,7 +211,7 @@ fn let_return() {
     }
 }
 
-/// Lets `micros` pass. packetdrill lets its other thread go on meanwhile.
+/// Lets `micros` pass. packetdrill's other thread may continue in the meantime.
 pub fn sleep(micros: u64) {
     let_return();
     let Some(target) = settled().as_ref().map(|world| world.clock.saturating_add(micros)) else { return };
@@ -227,7 +227,7 @@ pub fn sleep(micros: u64) {
     }
 }
 
-/// A packet comes in.
+/// Handles an incoming packet.
 pub fn packet_in(packet: &[u8]) {
     let mut guard = settled();
     let Some(world) = guard.as_mut() else { return };
@@ -240,12 +240,12 @@ pub fn packet_in(packet: &[u8]) {
     world.follow_commands();
     world.wake();
     CHANGED.notify_all();
-    // Whoever waited for it acts at the same moment.
+    // A thread that waited for the packet acts at the same time.
     drop(guard);
     drop(settled());
 }
 
-/// The next packet that goes out, and when it did (µs); the clock moves on to it. `None` if there will be none.
+/// The next outgoing packet and its time (µs). Advances the clock to it. `None` if there will be none.
 pub fn packet_out() -> Option<(Vec<u8>, u64)> {
     loop {
         let mut guard = settled();
@@ -261,12 +261,12 @@ pub fn packet_out() -> Option<(Vec<u8>, u64)> {
 }
 
 impl World {
-    /// Now, for the stack.
+    /// The present time, for the stack.
     pub fn now(&self) -> Instant {
         Instant::from_micros(self.clock)
     }
 
-    /// Now, µs.
+    /// The present time, µs.
     pub fn micros(&self) -> u64 {
         self.clock
     }
@@ -281,14 +281,14 @@ impl World {
         self.sleeper.as_ref().is_some_and(|s| s.thread == me && s.sleep == Sleep::Asleep)
     }
 
-    /// The next moment at which something happens by itself, µs.
+    /// When the next event happens by itself, µs.
     fn next_event(&self) -> Option<u64> {
         let stack = self.stack.poll_timeout().map(|at| at.as_nanos().div_ceil(1000));
         let sleeper = self.sleeper.as_ref().and_then(|sleeper| sleeper.until);
         stack.into_iter().chain(sleeper).min()
     }
 
-    /// Moves the clock to the next event and lets it happen; false if there is none, or none before `until`.
+    /// Advances the clock to the next event and handles it. Returns false if there is none, or none before `until`.
     fn step(&mut self, until: Option<u64>) -> bool {
         let next = self.next_event();
         let Some(at) = next.into_iter().chain(until).min() else { return false };
@@ -300,7 +300,7 @@ impl World {
         true
     }
 
-    /// Tells the sleeping thread to look.
+    /// Makes the sleeping thread check.
     fn wake(&mut self) {
         if let Some(sleeper) = &mut self.sleeper
             && sleeper.sleep == Sleep::Asleep
@@ -309,7 +309,7 @@ impl World {
         }
     }
 
-    /// Takes out of the stack what there is.
+    /// Takes packets and events out of the stack.
     pub fn pump(&mut self) {
         let now = self.now();
         let mut buffer = vec![0; PACKET];
@@ -331,7 +331,7 @@ impl World {
         self.note_times();
     }
 
-    /// Notes what keeps each connection from sending.
+    /// Records what limits each connection's sending.
     fn note_times(&mut self) {
         let now = self.clock;
         let held: Vec<(c_int, Held)> = self.sockets().map(|(fd, socket)| (fd, self.held(socket))).collect();
@@ -363,7 +363,8 @@ impl World {
         }
     }
 
-    /// Does what a script's commands asked for since the last look ([`state_file`]), and tells them what they may ask.
+    /// Does what a script's commands have requested since the last check ([`state_file`]), and writes the values that
+    /// they may read.
     fn follow_commands(&mut self) {
         if state_file("flush").is_some_and(|path| fs::remove_file(path).is_ok()) {
             self.stack.forget_credentials();
@@ -373,12 +374,12 @@ impl World {
         if strange > 0
             && let Some(path) = state_file("nstat")
         {
-            // A script that asks for it fails without.
+            // An error is ignored: a script that reads the value fails without it.
             let _ = fs::write(path, format!("TcpExtOutOfWindowIcmps {strange} 0.0\n"));
         }
     }
 
-    /// The device has another MTU, before anything was done with it.
+    /// Applies a changed MTU of the device, before anything was sent.
     fn follow_mtu(&mut self) {
         let told = state_file("mtu").and_then(|path| fs::read_to_string(path).ok());
         let Some(mtu) = told.and_then(|text| text.trim().parse().ok()) else { return };
@@ -388,7 +389,7 @@ impl World {
         }
     }
 
-    /// Looks at the kernel's settings; what listeners do follows them.
+    /// Reads the kernel's settings and applies them to the listeners.
     pub fn follow_sysctl(&mut self) {
         self.follow_commands();
         let fresh = Sysctl::read();
@@ -404,12 +405,12 @@ impl World {
 
     // --- descriptors ---------------------------------------------------------------------------
 
-    /// Puts something behind a descriptor.
+    /// Registers a descriptor.
     pub fn insert(&mut self, fd: c_int, descriptor: Descriptor) {
         self.descriptors.insert(fd, descriptor);
     }
 
-    /// Takes it away.
+    /// Removes a descriptor.
     pub fn remove(&mut self, fd: c_int) -> Option<Descriptor> {
         for other in self.descriptors.values_mut() {
             if let Descriptor::Epoll(epoll) = other {
@@ -427,7 +428,7 @@ impl World {
         })
     }
 
-    /// The same, to change them.
+    /// All sockets, mutably.
     pub fn sockets_mut(&mut self) -> impl Iterator<Item = &mut Socket> {
         self.descriptors.values_mut().filter_map(|d| match d {
             Descriptor::Socket(socket) => Some(&mut **socket),
@@ -447,10 +448,10 @@ impl World {
         }
     }
 
-    /// The same, to change it.
+    /// Like `socket`, mutably.
     ///
     /// # Errors
-    /// The same.
+    /// `EBADF` or `ENOTSOCK`.
     pub fn socket_mut(&mut self, fd: c_int) -> Result<&mut Socket, c_int> {
         match self.descriptors.get_mut(&fd) {
             Some(Descriptor::Socket(socket)) => Ok(socket),
@@ -459,7 +460,7 @@ impl World {
         }
     }
 
-    /// The set of a descriptor, to change it.
+    /// The epoll set of a descriptor, mutably.
     ///
     /// # Errors
     /// `EBADF` or `EINVAL`.
@@ -471,7 +472,7 @@ impl World {
         }
     }
 
-    /// The connection's machine, as long as it is there.
+    /// The state machine of a connection, while it exists.
     pub fn machine(&self, id: ConnId) -> Option<&firstflight_tcp::Connection> {
         self.stack.connection(id)
     }

@@ -1,9 +1,9 @@
-//! Sockets' descriptors: real ones, so that nobody else gets their numbers.
+//! Descriptors of sockets. They are real ones, so that no other file gets their numbers.
 
 use libc::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Descriptors that are ours, so that the calls in libc's place let all others pass without a lock.
+/// Marks the descriptors that are ours, so that the replaced libc calls can pass on all others without a lock.
 static OURS: [AtomicBool; 1024] = [const { AtomicBool::new(false) }; 1024];
 
 pub fn is_ours(fd: c_int) -> bool {
@@ -28,7 +28,7 @@ pub fn make() -> Result<c_int, c_int> {
 
 pub fn close(fd: c_int) -> c_int {
     mark(fd, false);
-    // SAFETY: close takes an integer. Not libc's function, whose place ours has taken.
+    // SAFETY: close takes an integer. This is not libc's function, which is replaced by ours.
     unsafe { libc::syscall(libc::SYS_close, fd) as c_int }
 }
 

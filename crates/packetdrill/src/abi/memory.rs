@@ -1,4 +1,4 @@
-//! What stands behind the pointers that C gives, and what is said to it: results and `errno`.
+//! Memory behind the pointers that C gives, and results for C: return values and `errno`.
 
 use crate::address;
 use libc::{EFAULT, EINVAL, c_int, c_void, iovec, sockaddr, socklen_t, ssize_t};
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::{ptr, slice};
 
 pub fn fail(error: c_int) -> c_int {
-    // SAFETY: the calling thread's errno is there.
+    // SAFETY: the calling thread's errno exists.
     unsafe { *libc::__errno_location() = error };
     -1
 }
@@ -23,19 +23,19 @@ pub fn bytes<'a>(at: *const c_void, len: usize) -> Result<&'a [u8], c_int> {
     match (at.is_null(), len) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(EFAULT),
-        // SAFETY: the caller says that so many bytes are there, and waits until we return.
+        // SAFETY: the caller says that this many bytes are valid, and waits until this function returns.
         _ => Ok(unsafe { slice::from_raw_parts(at.cast(), len) }),
     }
 }
 
 pub fn put(at: *mut c_void, bytes: &[u8]) {
     if !at.is_null() && !bytes.is_empty() {
-        // SAFETY: callers cut `bytes` to the room that the caller of the call has at `at`.
+        // SAFETY: callers cut `bytes` to the space that the C caller has at `at`.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), at.cast(), bytes.len()) };
     }
 }
 
-/// Whether an address is of no family.
+/// Whether an address has no family.
 pub fn is_unspecified(at: *const sockaddr, len: socklen_t) -> bool {
     let family = bytes(at.cast(), len as usize).ok().and_then(|bytes| bytes.first_chunk());
     family.is_some_and(|family| u16::from_ne_bytes(*family) == libc::AF_UNSPEC as u16)
@@ -50,7 +50,7 @@ pub fn put_address(at: *mut sockaddr, room: *mut socklen_t, address: SocketAddr,
         return;
     }
     let address = address::emit(address, v6);
-    // SAFETY: the caller gives the length of its room, and takes the address's.
+    // SAFETY: the caller gives the length of its space, and reads the address's length.
     let len = unsafe { room.replace(address.len() as socklen_t) } as usize;
     put(at.cast(), address.get(..len.min(address.len())).unwrap_or_default());
 }
