@@ -1,4 +1,4 @@
-//! Every parser of ASAP's objects: what was read can be written, and is the same bytes again.
+//! All parsers of ASAP's objects: a parsed object can be encoded again, and gives the same bytes.
 
 use firstflight_wire::asap::message::Message;
 use firstflight_wire::asap::{
@@ -7,11 +7,12 @@ use firstflight_wire::asap::{
 use firstflight_wire::carrier::{self, Carried};
 use firstflight_wire::tcp::{OptionBytes, Options, TcpOption};
 
-/// Where a block has the flags of its certificate.
+/// The offset of the certificate's flags in a block.
 const CERTIFICATE_FLAGS: usize = 44;
 const MESSAGE_MAGIC: [u8; 2] = [0xff, 0x56];
 
-/// Parses `data` as everything that it might be, as it is and with what random bytes never get past made right.
+/// Parses `data` as every possible object: unchanged, and with the fields corrected that random bytes never get
+/// right.
 pub fn run(data: &[u8]) {
     everything(data);
     block(&repaired_block(data));
@@ -32,7 +33,7 @@ fn everything(data: &[u8]) {
     }
 }
 
-/// As what follows the experiment identifier, and as a list of options.
+/// Parses `data` as what follows the experiment identifier, and as a list of options.
 fn option(data: &[u8]) {
     if let Some(offer) = Offer::parse(data) {
         again(OptionBytes::from(offer), data);

@@ -1,8 +1,8 @@
-//! A server that takes certificates, and SYNs with blocks of all kinds: honest ones, copies, altered ones, under
-//! certificates of verifiers that are trusted, or not any more, while its clock is set and its queues are full.
+//! A server that accepts certificates, and SYNs with blocks of all kinds: honest ones, copies, altered ones, with
+//! certificates of verifiers that are trusted or no longer trusted, while its clock is set and its queues are full.
 //!
-//! Nothing but what a client signed for this server may ever be delivered early, and that once, as long as the
-//! process lives. Nothing may be left of it.
+//! Only what a client signed for this server may be delivered early, and only once as long as the process lives. At
+//! the end nothing of it may be left.
 
 use arbitrary::{Arbitrary, Unstructured};
 use firstflight_credential::asap::{
@@ -24,11 +24,11 @@ use std::time::Duration;
 const PORT: u16 = 80;
 const MAX_ACTIONS: usize = 64;
 const UNIX_MS: u64 = 1_800_000_000_000;
-/// Clients, each at an address of its own with a certificate of one of two verifiers.
+/// Number of clients. Each has its own address and a certificate of one of two verifiers.
 const CLIENTS: u8 = 6;
-/// What clients send with an ACK: no data of a SYN is nothing but this.
+/// The byte that clients send with an ACK. No data in a SYN consists only of this byte.
 const LATER: u8 = 0x11;
-/// SYNs that are remembered for copies.
+/// Number of SYNs that are kept for copies.
 const REMEMBERED: usize = 16;
 
 /// A run.
@@ -50,11 +50,11 @@ enum Action {
         which: u8,
         port: Option<u8>,
     },
-    /// The verdicts about what waits, or they are lost.
+    /// The verdicts for waiting SYNs arrive, or they are lost.
     Verify {
         lost: bool,
     },
-    /// The client's ACK of what the server last acknowledged, with a byte of data perhaps.
+    /// The client's ACK of what the server last acknowledged, perhaps with a byte of data.
     Acknowledge {
         which: u8,
         data: bool,
@@ -66,11 +66,11 @@ enum Action {
         ms: u16,
     },
     NextTimer,
-    /// Somebody sets the server's wall clock.
+    /// The server's wall clock is set.
     SetClock {
         seconds: i16,
     },
-    /// Which of the verifiers are trusted from now on, and whether they are the operator's own.
+    /// Which verifiers are trusted from now on, and whether they are the operator's own.
     Trust {
         first: bool,
         second: bool,
@@ -86,7 +86,7 @@ enum Action {
     Relisten,
 }
 
-/// A request of one of the clients, as it should be, or with one thing wrong.
+/// A request of one of the clients, either valid or with one fault.
 #[derive(Debug, Clone, Arbitrary)]
 struct Syn {
     client: u8,
@@ -100,13 +100,13 @@ struct Syn {
 
 #[derive(Debug, Clone, Arbitrary)]
 enum Fault {
-    /// It comes from this client's address.
+    /// It comes from the address of this client.
     From(u8),
-    /// When the request was made, milliseconds from now.
+    /// The time of the request, milliseconds from now.
     Made(i16),
     OtherServer,
     InUdp,
-    /// Bytes of the payload that are altered: where, and by what.
+    /// Altered bytes of the payload: their position and the change.
     Altered([(u16, u8); 2]),
     Cut(u8),
     Probe,
@@ -132,7 +132,7 @@ fn identity() -> Identity {
 }
 
 fn address(v6: bool, n: u8) -> IpAddr {
-    // Two in one network, then in others.
+    // Two clients share a network; the others are in different networks.
     match v6 {
         true => IpAddr::from([0xfd00, 0, 0, u16::from(n / 2) << 8, 0, 0, 0, 2 + u16::from(n)]),
         false => IpAddr::from([10, n / 2, 0, 2 + n]),
@@ -143,7 +143,7 @@ fn verifier(of: u8) -> PrivateKey {
     PrivateKey::from_seed(&[100 + of % 2; 32])
 }
 
-/// Signing takes most of a run's time, so that it is done once.
+/// Signing takes most of a run's time, so it is done only once.
 static CERTIFICATES: LazyLock<[Vec<ClientCertificate>; 2]> = LazyLock::new(|| {
     [false, true].map(|v6| {
         let certificate = |n| {
@@ -157,7 +157,7 @@ static CERTIFICATES: LazyLock<[Vec<ClientCertificate>; 2]> = LazyLock::new(|| {
     })
 });
 
-/// Client, number, time of the client's making.
+/// The client, the request's number, and the time at which the client made it.
 type Request = (u8, u8, Instant);
 
 struct World {
@@ -172,7 +172,7 @@ struct World {
     honest: BTreeMap<Vec<u8>, Request>,
     executed: BTreeSet<Request>,
     sent: Vec<(SocketAddr, Vec<u8>)>,
-    /// What the server said last to each client: its number behind, what it expects.
+    /// For each client, the last numbers of the server: its next sequence number, and what it expects.
     said: BTreeMap<SocketAddr, (SeqNum, SeqNum)>,
     held: Vec<ConnId>,
     random: ChaCha20Rng,
@@ -219,7 +219,7 @@ impl World {
             now: Instant::ZERO,
             offset_ms: 0,
         };
-        // The queue is drained from here on.
+        // The queue is empty from here on.
         world.settle();
         world
     }
@@ -305,8 +305,8 @@ impl World {
             Some(Fault::NoOption) => offer = None,
             Some(Fault::Altered(_) | Fault::Cut(_)) | None => {}
         }
-        // What the application sends is another thing for each request, and says whose it is. A number that is
-        // used again long after is another request: its owner signed it anew.
+        // The application's data is different for each request, and contains its owner. A number that is used again
+        // much later is a different request, because its owner signed it anew.
         let mut data = vec![client, syn.request];
         data.extend(made.as_millis().to_be_bytes());
         data.resize(data.len() + usize::from(syn.len), 0x33);
@@ -359,7 +359,7 @@ impl World {
         self.wrap(packet.src, &mut segment)
     }
 
-    /// A segment that fits what the server said to one of the clients.
+    /// A segment that matches what the server last sent to one of the clients.
     fn answer(&mut self, which: u8, flags: Flags, data: &[u8]) {
         let count = self.said.len().max(1);
         let Some((&to, &(end, expected))) = self.said.iter().nth(usize::from(which) % count) else { return };
@@ -419,7 +419,7 @@ impl World {
         self.stack.handle_clock(Clock { mono: self.now, unix_ms, uncertainty: Duration::ZERO });
     }
 
-    /// Polls everything, and checks what must hold at any time.
+    /// Polls everything, and checks the invariants.
     fn settle(&mut self) {
         while self.stack.poll_event().is_some() {}
         while self.stack.poll_trace().is_some() {}
@@ -445,14 +445,15 @@ impl World {
         assert!(gauges.parked <= limits.parked);
         let places = self.policy.pending.pending();
         assert!(places <= self.policy.pending.limit(), "{places} pending places");
-        // Each is some connection's, some SYN's that waits, or kept after a reset.
+        // Each place belongs to a connection or to a parked SYN, or is kept after a reset.
         let whose = gauges.connections + gauges.parked + gauges.quarantined;
         assert!(places as usize <= whose, "{places} pending places of {whose}");
     }
 
-    /// Takes what the server accepted, and looks whether it may have been delivered before the ACK.
+    /// Takes the connections that the server accepted, and checks whether their data may have been delivered before
+    /// the ACK.
     fn accept(&mut self) {
-        // Behind a first flight, and where there was none, is what came with an ACK.
+        // Data after a first flight, and data without one, arrived with an ACK.
         for &id in &self.held {
             let mut data = [0; 2000];
             let len = self.stack.read(id, &mut data, self.now).unwrap_or(0);
@@ -477,7 +478,7 @@ impl World {
         }
     }
 
-    /// Lets go of everything and waits: nothing may be left.
+    /// Releases everything and waits. Nothing may be left.
     fn end(mut self) {
         self.stack.unlisten(self.listener, self.now);
         for id in std::mem::take(&mut self.held) {

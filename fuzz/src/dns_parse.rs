@@ -1,4 +1,4 @@
-//! Every parser of the carriage by DNS: what was read is the same bytes when it is written again, and a table of
+//! All parsers of the carriage by DNS: a parsed object gives the same bytes when it is encoded again, and a table of
 //! fragments stays within its bounds.
 
 use firstflight_dns::forward::{Forwarded, MAX_FORWARD};
@@ -20,7 +20,8 @@ const ZONE: &[u8] = b"\x01f\x03xyz\x03com\x00";
 const OTHER_FRONT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4455);
 const NOW_MS: u64 = 1_767_225_660_000;
 
-/// Parses `data` as everything that it might be, as it is and with what random bytes never get past made right.
+/// Parses `data` as every possible object: unchanged, and with the fields corrected that random bytes never get
+/// right.
 pub fn run(data: &[u8]) {
     connection_info(data);
     connection_info(&repaired_info(data));
@@ -56,7 +57,7 @@ fn label(data: &[u8]) {
     }
 }
 
-/// The key is not the one of the vectors, which are in the corpus: nothing opens.
+/// This key differs from that of the vectors in the corpus, so nothing can be opened.
 fn sealed(data: &[u8]) {
     let key = CarriageKey::from_bytes(&[0x77; 32]).unwrap();
     if let Some(sealed) = Sealed::new(data) {
@@ -73,7 +74,7 @@ fn relay(data: &[u8]) {
     const { assert!(MAX_RELAY < 512) };
 }
 
-/// Two fronts that share the key 9; the one with the number 1.
+/// The front with number 1. It shares key 9 with front 2.
 fn forwarder() -> Forwarder {
     let key = RelayKey::from_bytes(&[9; 32]);
     let sender = ForwardSender::new(&key, 2, 1, Boot(1));
@@ -85,7 +86,7 @@ fn clock() -> Clock {
     Clock { mono: Instant::from_secs(1), unix_ms: NOW_MS, uncertainty: Duration::ZERO }
 }
 
-/// At the port for other fronts nothing is taken that is not sealed under the key.
+/// The port for other fronts accepts only data that is sealed with the key.
 fn forward(data: &[u8]) {
     let mut forwarder = forwarder();
     assert!(forwarder.handle_datagram(OTHER_FRONT, data, &clock()).is_err());
@@ -93,7 +94,7 @@ fn forward(data: &[u8]) {
     const { assert!(MAX_FORWARD <= 1232) };
 }
 
-/// Sealed content is read with care, too: it is taken as it was sent, or dropped.
+/// Sealed content is also parsed carefully: it is accepted as it was sent, or dropped.
 fn forwarded(data: &[u8]) {
     let mut other = ForwardSender::new(&RelayKey::from_bytes(&[9; 32]), 2, 0, Boot(1));
     let Some(datagram) = other.seal(data, NOW_MS) else { return };
@@ -127,8 +128,7 @@ fn message(data: &[u8]) {
     let _ = query.read_answer(&answer);
 }
 
-/// Runs of five bytes: which of few ids, which part, through which resolver, how long after, and a byte of the
-/// body.
+/// Groups of five bytes: one of a few ids, the part, the resolver, the delay, and a byte of the body.
 fn fragments(data: &[u8]) {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let limits = ReassemblyLimits { sets: NonZeroU16::MIN.saturating_add(7), ..ReassemblyLimits::default() };
@@ -139,7 +139,7 @@ fn fragments(data: &[u8]) {
         now += Duration::from_millis(u64::from(wait) * 4);
         let from = IpAddr::V4(Ipv4Addr::new(10, 0, resolver % 8, 53));
         let result = table.handle_fragment(&fragment, from, now, &mut rng);
-        // It would need a hash.
+        // A complete set would need a valid hash.
         assert!(!matches!(result, Reassembled::Complete(_)));
         assert!(table.len() <= 8 && table.resolvers() <= table.len());
         assert_eq!(table.is_empty(), table.next_timeout().is_none());
@@ -148,7 +148,7 @@ fn fragments(data: &[u8]) {
     assert!(table.is_empty() && table.resolvers() == 0);
 }
 
-/// A label by hand: its number, in base 230, is written down here a second time.
+/// Encodes a label by hand. This is a second implementation of the number in base 230.
 fn fragment(id: u8, part: u8, byte: u8) -> Option<Fragment> {
     let count = 6 + (part >> 4) % 3;
     let mut number = [byte; 58];
@@ -200,7 +200,7 @@ fn repaired_forward(data: &[u8]) -> Vec<u8> {
     data
 }
 
-/// `data` as the label of a question.
+/// Uses `data` as the label of a question.
 fn repaired_query(data: &[u8]) -> Vec<u8> {
     let label = &data[..data.len().min(63)];
     let header = [0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];

@@ -1,7 +1,8 @@
-//! Bodies of the fuzz targets: each takes arbitrary bytes and panics if what they describe breaks a promise.
+//! The bodies of the fuzz targets. Each takes arbitrary bytes and panics if what they describe breaks a guarantee.
 //!
-//! They need no fuzzer: a test of `firstflight-stack` runs them on the seed corpus with stable Rust. `dns_parse.rs` is not
-//! here: its target and a test of `firstflight-dns` take it from its file, as `stack` does not know that crate.
+//! They need no fuzzer: a test of `firstflight-stack` runs them on the seed corpus with stable Rust. `dns_parse.rs`
+//! is not in this list: its target and a test of `firstflight-dns` include the file directly, because `stack` does
+//! not know that crate.
 #![forbid(unsafe_code)]
 
 pub mod actions;

@@ -1,4 +1,4 @@
-//! Two stacks and a path of which every packet's fate is chosen: bytes arrive in order, or both ends see an error.
+//! Two stacks and a path that chooses the fate of every packet: bytes arrive in order, or both ends see an error.
 
 use arbitrary::{Arbitrary, Unstructured};
 use firstflight_credential::{CookieKey, FastOpenPolicy, KeyRing, PendingLimit, Scheme};
@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const PORT: u16 = 80;
-/// Fewer losses than this in a row cannot end a connection (a SYN is sent 7 times).
+/// Fewer losses in a row than this cannot end a connection (a SYN is sent 7 times).
 const HARMLESS_LOSSES: usize = 5;
-/// Bytes of one direction, and calls of the application that move them: a run is to take a millisecond.
+/// Limits of the bytes in one direction, and of the application's calls that transfer them, so that a run takes a
+/// millisecond.
 const MAX_TOTAL: usize = 20_000;
 const MAX_CALLS: usize = 100;
 
@@ -41,16 +42,16 @@ struct Side {
     reads: u16,
 }
 
-/// What becomes of a packet; behind the last one of the list the path is perfect.
+/// The fate of a packet. After the last entry of the list the path is perfect.
 #[derive(Debug, Clone, Copy, Arbitrary)]
 enum Fate {
     Deliver,
     Lose,
-    /// Twice, the second time so much later.
+    /// The packet arrives twice, the second time this much later.
     Duplicate {
         ms: u16,
     },
-    /// Overtaken by what is sent in the meantime.
+    /// Packets that are sent in the meantime overtake it.
     Delay {
         ms: u16,
     },
@@ -121,7 +122,7 @@ impl App {
 
 struct World {
     stacks: [Stack; 2],
-    /// Packets under way by arrival and number: to which end, and the bytes.
+    /// Packets under way, by arrival time and number: the receiving end, and the bytes.
     flight: BTreeMap<(Instant, u64), (usize, Vec<u8>)>,
     number: u64,
     fates: Vec<Fate>,
@@ -197,7 +198,7 @@ impl World {
         }
     }
 
-    /// Sends, then goes on to what happens next; false if nothing does before `limit`.
+    /// Sends, then goes on to the next event. Returns false if there is none before `limit`.
     fn step(&mut self, limit: Instant) -> bool {
         self.send();
         let arrival = self.flight.first_key_value().map(|(k, _)| k.0);
@@ -226,7 +227,7 @@ impl World {
         self.send();
     }
 
-    /// The server's side of `client`; other children (old duplicates of a SYN) are let go.
+    /// The server's side of `client`. Other children, which come from old duplicates of a SYN, are released.
     fn accept_of(&mut self, client: Option<ConnId>) -> Option<ConnId> {
         let ours = client.and_then(|id| self.stacks[0].info(id)).map(|i| i.local);
         while let Some(id) = self.stacks[1].accept(self.listener) {

@@ -1,4 +1,4 @@
-//! A peer that is no TCP: it remembers what a stack sent, and sends segments that are nearly right.
+//! A peer that is not a TCP: it remembers what a stack sent, and sends segments that are nearly correct.
 
 use arbitrary::Arbitrary;
 use firstflight_wire::ip::{Ecn, Header as IpHeader, Packet, Protocol};
@@ -8,22 +8,22 @@ use firstflight_wire::tcp::{
 use firstflight_wire::{SeqNum, carrier, icmp, udp};
 use std::net::IpAddr;
 
-/// What a flow looks like from outside: numbers that a segment must be near to be interesting.
+/// A flow as seen from outside: the numbers that a segment must be close to in order to be interesting.
 #[derive(Debug, Clone, Copy)]
 struct Flow {
     /// Port of the stack's end.
     local: u16,
     /// Port of the peer.
     remote: u16,
-    /// What the stack expects next, as far as it said so.
+    /// What the stack expects next, as far as its segments show.
     next: SeqNum,
-    /// Behind everything the stack sent.
+    /// The number after everything that the stack sent.
     end: SeqNum,
     /// The stack's last timestamp.
     stamp: u32,
 }
 
-/// A segment, in terms of the flow it is for.
+/// A segment, relative to its flow.
 #[derive(Debug, Clone, Arbitrary)]
 pub struct Spec {
     /// One of the flows, or a new one to the listener.
@@ -41,13 +41,13 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// This segment with other control bits, its numbers right.
+    /// This segment with other control bits, and with correct numbers.
     pub fn right(&self, flags: Flags) -> Self {
         Self { flags: flags.bits(), seq: Distance::Right, ack: Distance::Right, ..self.clone() }
     }
 }
 
-/// How far from right.
+/// How far a number is from the correct one.
 #[derive(Debug, Clone, Copy, Arbitrary)]
 enum Distance {
     /// Exact.
@@ -98,7 +98,7 @@ enum OptionSpec {
     Raw(Vec<u8>),
 }
 
-/// Everything outside of the stack.
+/// Everything outside the stack.
 pub struct Peer {
     ip: IpAddr,
     stack: IpAddr,
@@ -116,7 +116,7 @@ pub const SERVER_PORT: u16 = 443;
 /// The stack's UDP port.
 pub const STACK_OUTER: u16 = 4433;
 
-/// The peer's UDP port for its inner port `remote`: several flows have one together.
+/// The peer's UDP port for its inner port `remote`. Several flows share one.
 pub fn outer(remote: u16) -> u16 {
     6000 + remote % 3
 }
@@ -130,7 +130,7 @@ impl Peer {
         Self { ip, stack, listener, flows: Vec::new(), cookie: None, carried, challenge: None }
     }
 
-    /// Looks at a packet that the stack sent: it must be a right one, from the stack to the peer.
+    /// Examines a packet that the stack sent: it must be valid, and from the stack to the peer.
     pub fn observe(&mut self, packet: &[u8]) {
         let packet = Packet::parse(packet).expect("the stack sent a packet that cannot be read");
         assert_eq!(packet.src, self.stack);
@@ -167,7 +167,7 @@ impl Peer {
         }
     }
 
-    /// The segment in a datagram of the stack's, if it is one.
+    /// The segment in a datagram of the stack, if it contains one.
     fn unwrap<'a>(&mut self, packet: &Packet<'a>) -> Option<&'a [u8]> {
         assert!(self.carried, "a datagram of a stack without UDP");
         let datagram = udp::Datagram::parse_checked(packet.payload, packet.src, packet.dst)
@@ -178,7 +178,7 @@ impl Peer {
         match carrier::Carried::parse(datagram.payload).expect("the stack sent what is not the carrier's") {
             carrier::Carried::Segment(segment) => {
                 assert_eq!(segment.get(16..18), Some(&[0, 0][..]), "the inner checksum");
-                // A larger one tries the path (RFC 8899), with data of an open connection.
+                // A larger datagram probes the path (RFC 8899), with data of an open connection.
                 let tries = |s: Segment<'_>| !s.flags.contains(Flags::SYN) && !s.payload.is_empty();
                 assert!(base || Segment::parse(segment).is_ok_and(tries), "{} bytes", datagram.payload.len());
                 Some(segment)
@@ -193,7 +193,7 @@ impl Peer {
         }
     }
 
-    /// The packet of a UDP payload from the port `from`.
+    /// The packet with a UDP payload from the port `from`.
     fn datagram(&self, from: u16, payload: &[u8]) -> Vec<u8> {
         let ip = self.ip_header(Protocol::Udp);
         let mut out = vec![0; ip.len() + udp::HEADER];
@@ -204,7 +204,7 @@ impl Peer {
         out
     }
 
-    /// A message of the carrier's from the UDP port of one of the flows.
+    /// A control message of the carrier, from the UDP port of one of the flows.
     pub fn control(&mut self, flow: u8, control: carrier::Control) -> Vec<u8> {
         let from = outer(self.choose(flow).remote);
         self.control_from(from, control)
@@ -216,8 +216,8 @@ impl Peer {
         self.datagram(from, &payload[..len])
     }
 
-    /// The response to the last path challenge that the stack sent, from the port that it went to; or, if `forged`, a
-    /// challenge for one of the flows.
+    /// The response to the last path challenge that the stack sent, from the port that it was sent to. If `forged`, a
+    /// challenge for one of the flows instead.
     pub fn path_check(&mut self, flow: u8, forged: bool) -> Option<Vec<u8>> {
         if forged {
             let Flow { local, remote, .. } = self.choose(flow);
@@ -252,7 +252,7 @@ impl Peer {
         }
     }
 
-    /// The whole packet of a segment.
+    /// The complete packet of a segment.
     pub fn segment(&mut self, spec: &Spec, mtu: usize) -> Vec<u8> {
         let flow = self.choose(spec.flow);
         let header = Header {
@@ -273,7 +273,7 @@ impl Peer {
             let mut out = vec![0x5a; carrier::HEADER + 20 + options.len() + payload];
             let at = carrier::emit_segment_header(&mut out).unwrap();
             header.emit(options, &mut out[at..]).unwrap();
-            // Some of these numbers stand for a flow whose UDP port has changed.
+            // Some of these numbers mean a flow whose UDP port has changed.
             let moved = if spec.flow >= 0xf0 { u16::from(spec.flow) } else { 0 };
             return self.datagram(outer(flow.remote) + moved, &out);
         }

@@ -1,8 +1,8 @@
-//! One stack with a Fast Open listener: anything arrives, time passes, the application does anything. Once on IP, and
-//! once more in UDP datagrams.
+//! One stack with a Fast Open listener. Anything arrives, time passes, and the application makes any call. Runs once
+//! on IP, and once in UDP datagrams.
 //!
-//! The stack must not panic, must keep its limits, must send only packets that can be read, and once the
-//! application has let go of everything it must hold nothing.
+//! The stack must not panic, must keep its limits, and must send only packets that can be parsed. When the
+//! application has released everything, the stack must hold nothing.
 
 use super::peer::{Peer, SERVER_PORT, STACK_OUTER, Spec, outer};
 use arbitrary::{Arbitrary, Unstructured};
@@ -23,10 +23,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const PORT: u16 = 80;
-/// Actions of one run, and what the application holds at most.
+/// Maximum number of actions in a run, and of connections that the application holds.
 const MAX_ACTIONS: usize = 256;
 const MAX_HELD: usize = 32;
-/// More packets at one instant than limits and windows allow for: the stack would send for ever.
+/// Maximum number of packets at one instant. More than limits and windows permit means that the stack would send
+/// forever.
 const MAX_BURST: usize = 20_000;
 
 /// A run.
@@ -55,14 +56,14 @@ struct Setup {
 
 #[derive(Debug, Clone, Arbitrary)]
 enum Action {
-    /// Bytes as they are.
+    /// Unchanged bytes.
     Frame(Vec<u8>),
-    /// A segment with a right checksum.
+    /// A segment with a correct checksum.
     Segment(Spec),
     /// Several equal segments in a row: floods, retransmissions. With a count of 240 or more, one segment in fragments
     /// ([`World::fragments`]).
     Segments(Spec, u8),
-    /// A whole handshake, of the peer's or of an answer to the stack's SYN, then a FIN perhaps.
+    /// A complete handshake, of the peer or of an answer to the stack's SYN, perhaps followed by a FIN.
     Handshake {
         spec: Spec,
         answer: bool,
@@ -77,7 +78,7 @@ enum Action {
     AdvanceTime {
         ms: u16,
     },
-    /// On to the next timer.
+    /// Advances to the next timer.
     NextTimer,
     Connect {
         fast_open: bool,
@@ -114,7 +115,7 @@ enum Action {
     ForgetCredentials,
 }
 
-/// Asks somebody else about every first flight.
+/// Parks every first flight and asks for a verdict.
 struct Parks;
 
 impl Verifier for Parks {
@@ -232,7 +233,7 @@ impl World {
     }
 
     fn id(&self, which: u8) -> Option<ConnId> {
-        // Ids that were let go are tried as well: they must find nothing, or their own connection.
+        // Released ids are also tried. They must find nothing, or their own connection.
         let all = self.held.len() + self.released.len();
         let at = usize::from(which) % all.max(1);
         self.held.iter().chain(&self.released).nth(at).copied()
@@ -254,7 +255,7 @@ impl World {
                 }
             }
             Action::IcmpError { flow, kind, mtu, seq } => {
-                // Some of these numbers stand for the carrier's messages, so that the corpus keeps its meaning.
+                // Some of these numbers mean messages of the carrier, so that the corpus keeps its meaning.
                 let path = self.carried && kind >= 0xf0;
                 let checked = if path { self.peer.path_check(flow, kind & 1 != 0) } else { None };
                 let packet = match kind % 8 {
@@ -351,7 +352,7 @@ impl World {
         self.stack.handle_packet(self.now, &packet);
     }
 
-    /// A segment in two fragments: in either order, one of them twice, one missing, or overlapping.
+    /// A segment in two fragments: in either order, with one fragment repeated, missing, or overlapping.
     fn fragments(&mut self, spec: &Spec, how: u8) {
         let packet = self.peer.segment(spec, 1500);
         let Ok(whole) = Packet::parse(&packet) else { return };
@@ -398,7 +399,7 @@ impl World {
         self.stack.handle_timeout(to);
     }
 
-    /// Polls everything until nothing is left, and checks what must hold at any time.
+    /// Polls everything until nothing is left, and checks the invariants.
     fn settle(&mut self) {
         for round in 0.. {
             assert!(round < MAX_BURST, "events and packets without end");
@@ -434,7 +435,7 @@ impl World {
         assert!(places <= inside, "{places} pending places for {inside} connections");
     }
 
-    /// Lets go of everything and waits: nothing may be left.
+    /// Releases everything and waits. Nothing may be left.
     fn end(&mut self) {
         self.act(Action::Unlisten);
         for id in std::mem::take(&mut self.held) {

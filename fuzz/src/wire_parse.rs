@@ -1,4 +1,4 @@
-//! Every parser and every writer of `firstflight-wire`: what was read can be written, and read again.
+//! All parsers and encoders of `firstflight-wire`: a parsed object can be encoded, and parsed again.
 
 use firstflight_wire::tcp::{
     Cookie, FastOpen, Header, MAX_OPTIONS, OptionBytes, Options, OptionsBuf, Segment, TcpOption,
@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 
-/// Parses `data` as everything that it might be, as it is and with its checksums made right.
+/// Parses `data` as every possible object: unchanged, and with corrected checksums.
 pub fn run(data: &[u8]) {
     everything(data);
     if let Some(repaired) = repaired(data) {
@@ -44,7 +44,7 @@ fn everything(data: &[u8]) {
     }
 }
 
-/// Written without IP options or extension headers, it is the same packet.
+/// Encoded without IP options or extension headers, it is the same packet.
 fn one_packet(packet: &ip::Packet<'_>) {
     assert_eq!(packet.src.is_ipv4(), packet.dst.is_ipv4());
     let header = ip::Header {
@@ -66,7 +66,7 @@ fn one_packet(packet: &ip::Packet<'_>) {
     report(packet, &out);
 }
 
-/// Written without IP options or other extension headers, it is the same fragment.
+/// Encoded without IP options or other extension headers, it is the same fragment.
 fn one_fragment(data: &[u8], fragment: &ip::Fragment<'_>) {
     assert_eq!(ip::Packet::parse(data), Err(ParseError::Fragment));
     let mut out = vec![0; data.len() + 8];
@@ -74,7 +74,7 @@ fn one_fragment(data: &[u8], fragment: &ip::Fragment<'_>) {
     assert_eq!(ip::Fragment::parse(&out[..len]).as_ref(), Ok(fragment));
 }
 
-/// An ICMP error about the packet is read as what it was written as.
+/// An encoded ICMP error about the packet is parsed to the same error.
 fn report(packet: &ip::Packet<'_>, whole: &[u8]) {
     let kind = icmp::IcmpErrorKind::PacketTooBig { mtu: whole.len() as u32 & 0xffff };
     let mut out = vec![0; whole.len() + 100];
@@ -108,7 +108,7 @@ fn one_segment(segment: &Segment<'_>, ip: IpAddr) {
     assert_eq!(Segment::parse_checked(&out, ip, ip).as_ref(), Ok(segment));
 }
 
-/// Options that are understood are the same after they were written again.
+/// Supported options are the same after they were encoded again.
 fn one_option_list(data: &[u8], syn: bool) {
     let data = &data[..data.len().min(MAX_OPTIONS)];
     let options = Options::parse(data, syn);
@@ -144,7 +144,7 @@ fn fast_open_again(fast_open: &FastOpen) {
     }
 }
 
-/// The packet with lengths and checksums made right: random bytes never get past these.
+/// The packet with corrected lengths and checksums, which random bytes never get right.
 fn repaired(data: &[u8]) -> Option<Vec<u8>> {
     let mut data = data.get(..data.len().min(0xffff))?.to_vec();
     let len = data.len();

@@ -1,4 +1,4 @@
-//! The applications' side: one end of one connection.
+//! The application's side: one end of one connection.
 
 use super::MAX_WRITTEN;
 use firstflight_stack::{ConnId, IoError, Stack, StateName};
@@ -10,21 +10,21 @@ pub fn byte(side: usize, port: u16, offset: usize) -> u8 {
     ((offset.wrapping_mul(0x9e37_79b9) >> 11) ^ (offset >> 3)) as u8
 }
 
-/// One end that an application holds.
+/// One end of a connection, held by an application.
 #[derive(Debug)]
 pub struct End {
-    /// 0: the client.
+    /// 0 is the client.
     pub side: usize,
     pub id: ConnId,
-    /// The client's.
+    /// The client's port.
     pub port: u16,
     pub written: usize,
     pub read: usize,
-    /// It read the end of the stream.
+    /// Whether it read the end of the stream.
     pub finished: bool,
     pub shut: bool,
     pub failed: Option<IoError>,
-    /// An event came since it was last looked at.
+    /// Whether an event arrived since it was last checked.
     pub woken: bool,
 }
 
@@ -34,7 +34,7 @@ impl End {
         Self { side, id, port, written, read, finished, shut, failed: None, woken: true }
     }
 
-    /// Nothing more will happen.
+    /// Whether nothing more will happen.
     pub fn over(&self) -> bool {
         self.failed.is_some() || (self.finished && self.shut)
     }
@@ -53,13 +53,13 @@ impl End {
                 assert!(!self.shut || n == 0, "data behind the end of the stream");
                 self.written += n;
             }
-            // Behind its own end it has nothing to write to: that is not the connection's failure.
+            // After its own close it cannot write. That is not a failure of the connection.
             Err(_) if self.shut => {}
             Err(error) => self.fail(error),
         }
     }
 
-    /// Reads up to `limit` bytes, or until there is no more.
+    /// Reads up to `limit` bytes, or until there is no more data.
     pub fn read(&mut self, stack: &mut Stack, limit: usize, now: Instant) {
         let mut left = limit;
         let mut buf = [0; 2048];
@@ -84,7 +84,7 @@ impl End {
         }
     }
 
-    /// Writes up to `total` bytes, as far as there is room, closes behind them, and reads what is there.
+    /// Writes up to `total` bytes as space permits, then closes, and reads the available data.
     pub fn finish(&mut self, stack: &mut Stack, total: usize, now: Instant) {
         let mut before = usize::MAX;
         while !self.shut && self.written < total && self.written != before {
@@ -104,19 +104,19 @@ impl End {
         }
     }
 
-    /// Something that it sent is not acknowledged.
+    /// Whether something that it sent is not acknowledged.
     pub fn is_waiting(&self, stack: &Stack) -> bool {
         let state = stack.info(self.id).map(|info| info.state);
         let live = !matches!(state, None | Some(StateName::Closed | StateName::TimeWait));
         live && stack.variables(self.id).is_some_and(|v| v.snd_una != v.snd_nxt)
     }
 
-    /// It believes that the peer takes no data now.
+    /// Whether it believes that the peer's window is closed.
     pub fn has_no_window(&self, stack: &Stack) -> bool {
         stack.variables(self.id).is_some_and(|v| v.snd_wnd == 0)
     }
 
-    /// Everything that it wrote is acknowledged, as far as it knows, the end of the stream too.
+    /// Whether everything that it wrote, the end of the stream included, is acknowledged as far as it knows.
     pub fn has_said_all(&self, stack: &Stack) -> bool {
         let Some(info) = stack.info(self.id) else { return true };
         info.totals.bytes_acked == self.written as u64 && info.state == StateName::FinWait2

@@ -1,18 +1,19 @@
-//! The end of a run: packets are lost no more, applications close, and everything has to end.
+//! The end of a run: no more packets are lost, applications close, and everything must end.
 
 use super::ends::End;
 use super::{HARMLESS_LOSSES, HARMLESS_WAIT, World};
 use std::time::Duration;
 
-/// Flights of packets, and timers, until an application has a byte more or everything has ended, and the time that
-/// they take. Not for all of it: what is repeated while somebody says that there is no window goes byte by byte.
+/// Limits of the rounds (flights of packets, and timers), and of the time that they take, until an application has
+/// one more byte or everything has ended. They are not limits for the whole: while an attacker reports a closed
+/// window, data is repeated byte by byte.
 const MAX_ROUNDS: usize = 5_000;
 const PATIENCE: Duration = Duration::from_secs(8 * 3600);
-/// Bytes that a connection needs at least to be able to write or to read.
+/// Minimum number of bytes that a connection needs for writing or reading.
 const SMALLEST_BLOCK: usize = 2_048;
 
 impl World {
-    /// Every packet arrives, both applications write nothing more and read all: everything ends.
+    /// Delivers every packet. Both applications write nothing more and read everything, so everything ends.
     pub(super) fn finish(&mut self) {
         self.disturbed |= self.path.losses > HARMLESS_LOSSES || self.waited > HARMLESS_WAIT;
         self.path.perfect();
@@ -29,7 +30,7 @@ impl World {
             }
             assert!(rounds < MAX_ROUNDS, "packets and timers without end: {:#?}", self.ends);
             self.accept();
-            // Applications act when they were told to.
+            // Applications act when they were notified.
             let now = self.now;
             for end in self.ends.iter_mut().filter(|end| end.woken) {
                 end.woken = false;
@@ -66,10 +67,11 @@ impl World {
         self.nothing_is_left();
     }
 
-    /// For hours nothing has come of anything, though connections are open. They may wait for ever for a peer that is
-    /// gone, or that somebody told that all is well, but not with anything of their own outstanding. Who was told in
-    /// somebody's words that there is no window, and may not believe the peer's older ones (RFC 9293 §3.10.7.4), goes on
-    /// asking; others may wait for the memory of what it wrote. And who has said all waits for a peer that does.
+    /// Checks a world in which nothing has happened for hours although connections are open. A connection may wait
+    /// forever for a peer that is gone, or that an attacker told that all is well, but only if nothing of its own is
+    /// outstanding. A connection that an attacker told that the window is closed, and that may not believe the peer's
+    /// older reports (RFC 9293 §3.10.7.4), keeps probing; others may wait for the memory that its data uses. A
+    /// connection with nothing outstanding waits for such a peer.
     fn check_stall(&self) {
         for end in self.ends.iter().filter(|end| !end.over()) {
             let stack = &self.stacks[end.side];
@@ -82,13 +84,13 @@ impl World {
         }
     }
 
-    /// Its peer is gone.
+    /// Whether its peer is gone.
     fn is_alone(&self, end: &End) -> bool {
         !self.ends.iter().any(|o| o.side != end.side && o.port == end.port && !o.over())
     }
 
-    /// A stack's memory is all taken by what came behind a gap that nobody will close: the peer is gone, or was told in
-    /// somebody's words that everything had arrived. Nothing says so to the connection that has it.
+    /// Whether a stack's memory is completely used by data behind a gap that nothing will fill: the peer is gone, or
+    /// an attacker told it that everything had arrived. Nothing reports that to the connection that holds the data.
     fn is_full_for_ever(&self, side: usize) -> bool {
         let stack = &self.stacks[side];
         let full = stack.buffer_bytes() + SMALLEST_BLOCK > stack.config().limits.buffer_bytes;
@@ -96,7 +98,7 @@ impl World {
         full && self.disturbed && self.ends.iter().any(gone)
     }
 
-    /// Where nothing but reordering and few losses happened, every stream is whole.
+    /// If only reordering and few losses happened, every stream must be complete.
     fn check_streams(&self) {
         if self.disturbed {
             return;

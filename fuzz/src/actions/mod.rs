@@ -1,9 +1,9 @@
-//! Two stacks, and for everything that happens between them an action: what becomes of each packet, when time passes,
-//! what either application calls.
+//! Two stacks with an action for everything that happens between them: the fate of each packet, the passing of time,
+//! and the calls of both applications.
 //!
-//! Bytes arrive in order and equal, never twice in a stream; buffers, packets and timers stay within bounds; whatever
-//! is outstanding has a timer. At the end every packet is delivered and both applications close: then every
-//! connection ends, woken by events alone, and nothing is left.
+//! Bytes arrive in order and unchanged, never twice in a stream. Buffers, packets and timers stay within bounds.
+//! Everything outstanding has a timer. At the end every packet is delivered and both applications close. Then every
+//! connection ends, driven by events alone, and nothing is left.
 
 mod ends;
 mod finish;
@@ -20,14 +20,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const PORT: u16 = 80;
-/// Actions of one run, connections, and bytes that one end writes.
+/// Limits of one run: actions, connections, and bytes that one end writes.
 const MAX_ACTIONS: usize = 200;
 const MAX_CONNECTIONS: usize = 4;
 const MAX_WRITTEN: usize = 30_000;
-/// Packets of one stack at one moment: more than its windows allow for means that it would send for ever.
+/// Maximum number of packets of one stack at one moment. More than its windows permit means that it would send
+/// forever.
 const MAX_BURST: usize = 2_000;
-/// Fewer losses than these in a row, and packets that wait no longer than this, end no connection (a SYN-ACK is sent
-/// six times).
+/// Fewer losses in a row than this, and packets delayed no longer than this, end no connection (a SYN-ACK is sent six
+/// times).
 const HARMLESS_LOSSES: usize = 5;
 const HARMLESS_WAIT: Duration = Duration::from_secs(20);
 
@@ -47,16 +48,16 @@ struct Side {
     nodelay: bool,
     send_buffer: u16,
     receive_buffer: u16,
-    /// Bytes that its application has written on each connection when all is over.
+    /// Bytes that its application has written on each connection at the end.
     total: u16,
 }
 
-/// What happens next. `which` counts packets under way, or ends that the applications hold.
+/// The next event. `which` selects a packet under way, or an end that the applications hold.
 #[derive(Debug, Clone, Arbitrary)]
 enum Action {
-    /// The oldest packet arrives; as many as are named.
+    /// The oldest packet arrives, or several of them.
     Deliver(u8),
-    /// Another one overtakes it.
+    /// Another packet overtakes it.
     Overtake {
         which: u8,
     },
@@ -66,13 +67,13 @@ enum Action {
     Duplicate {
         which: u8,
     },
-    /// One byte is changed on the way.
+    /// One byte is changed on the path.
     Corrupt {
         which: u8,
         at: u16,
         with: u8,
     },
-    /// Somebody sends one that is nearly like a packet under way.
+    /// An attacker sends a packet that resembles a packet under way.
     Inject {
         which: u8,
         forged: path::Forged,
@@ -107,7 +108,7 @@ enum Action {
         which: u8,
         on: bool,
     },
-    /// New cookie keys, the old ones as backup or not.
+    /// New cookie keys, with or without the old ones as backup.
     SetKeys {
         key: u8,
         keep: bool,
@@ -132,7 +133,7 @@ pub fn run(data: &[u8]) {
     world.finish();
 }
 
-/// Tells how it came to a panic.
+/// Prints the events that led to a panic.
 struct Story(Setup, Vec<Action>);
 
 impl Drop for Story {
@@ -150,13 +151,13 @@ struct World {
     listener: ListenerId,
     server: SocketAddr,
     key: CookieKey,
-    /// What the applications hold.
+    /// The ends that the applications hold.
     ends: Vec<End>,
     connections: usize,
     totals: [usize; 2],
-    /// Somebody else sent packets.
+    /// Whether an attacker sent packets.
     tampered: bool,
-    /// That, or something else for which connections may fail.
+    /// Whether that, or something else for which connections may fail, happened.
     disturbed: bool,
     waited: Duration,
     out: Vec<u8>,
@@ -255,7 +256,7 @@ impl World {
         }
     }
 
-    /// A call of an application on one of the connections it holds.
+    /// Performs an application's call on one of the connections that it holds.
     fn call(&mut self, action: &Action) {
         let which = match action {
             Action::Write { which, .. } | Action::Read { which, .. } | Action::Shutdown { which } => *which,
@@ -288,7 +289,7 @@ impl World {
             return;
         }
         let config = ConnectConfig { fast_open, ..ConnectConfig::default() };
-        // The port is known only when the connection is there, and the bytes depend on it.
+        // The port is known only after the connect, and the bytes depend on it.
         let port = 50_000 + self.connections as u16;
         let local = SocketAddr::new(self.stacks[0].config().addresses[0], port);
         let config = ConnectConfig { local: Some(local), ..config };
@@ -315,7 +316,7 @@ impl World {
         self.stacks.iter().filter_map(Stack::poll_timeout).min()
     }
 
-    /// Time passes for both; timers fire on the way.
+    /// Advances the time of both stacks. Timers that are due fire.
     fn advance(&mut self, to: Instant) {
         for calls in 0.. {
             assert!(calls < 20_000, "timers without end");
@@ -334,7 +335,7 @@ impl World {
         }
     }
 
-    /// Takes packets and events out of both, and checks what always holds.
+    /// Takes packets and events out of both stacks, and checks the invariants.
     fn pump(&mut self) {
         for side in 0..2 {
             for count in 0.. {

@@ -1,14 +1,14 @@
-//! Packets under way, and what is done to them.
+//! Packets under way, and the changes to them.
 
 use arbitrary::Arbitrary;
 use firstflight_wire::SeqNum;
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::{Flags, Header, Segment, fill_checksum};
 
-/// Packets that wait; more are lost.
+/// Maximum number of packets under way. Further ones are lost.
 const MAX_WAITING: usize = 400;
 
-/// Changes of a packet that somebody makes who sees it.
+/// Changes that an attacker who sees a packet makes to it.
 #[derive(Debug, Clone, Copy, Arbitrary)]
 pub struct Forged {
     flags: Option<u8>,
@@ -21,7 +21,7 @@ pub struct Forged {
 /// A packet under way.
 #[derive(Debug, Clone)]
 struct Waiting {
-    /// To which end.
+    /// The receiving end.
     to: usize,
     bytes: Vec<u8>,
     corrupt: bool,
@@ -44,7 +44,7 @@ impl Path {
         self.waiting.len()
     }
 
-    /// From now on it loses nothing.
+    /// From now on no packet is lost.
     pub fn perfect(&mut self) {
         self.perfect = true;
     }
@@ -61,7 +61,7 @@ impl Path {
         which.checked_rem(self.waiting.len())
     }
 
-    /// It is lost.
+    /// Loses a packet.
     pub fn take(&mut self, which: usize) -> Option<(usize, Vec<u8>)> {
         let taken = self.take_to_deliver(which);
         self.losses += usize::from(taken.is_some());
@@ -73,7 +73,7 @@ impl Path {
         Some((to, bytes))
     }
 
-    /// It comes once more, behind all others.
+    /// Delivers a packet once more, after all others.
     pub fn duplicate(&mut self, which: usize) {
         if let Some(at) = self.index(which)
             && self.waiting.len() < MAX_WAITING
@@ -82,8 +82,8 @@ impl Path {
         }
     }
 
-    /// One byte of it is another: a checksum tells, so it is as good as lost. Not two bytes: no checksum tells of two that
-    /// make up for each other.
+    /// Changes one byte of a packet. The checksum detects that, so the packet is as good as lost. Two bytes are never
+    /// changed, because two changes can cancel out in the checksum.
     pub fn corrupt(&mut self, which: usize, at: usize, with: u8) {
         let Some(index) = self.index(which).filter(|_| with != 0) else { return };
         let Waiting { bytes, corrupt, .. } = &mut self.waiting[index];
@@ -94,14 +94,14 @@ impl Path {
         }
     }
 
-    /// A packet without text, nearly like one under way, with right checksums.
+    /// A packet without text that resembles one under way, with correct checksums.
     pub fn forge(&self, which: usize, forged: &Forged) -> Option<(usize, Vec<u8>)> {
         let Waiting { to, bytes, .. } = self.waiting.get(self.index(which)?)?;
         let packet = Packet::parse(bytes).ok()?;
         let segment = Segment::parse(packet.payload).ok()?;
         let flags = forged.flags.map_or(segment.flags, Flags::from_bits);
         if flags.contains(Flags::SYN) {
-            // Whoever chooses where a stream begins chooses its bytes.
+            // An attacker that chooses where a stream begins also chooses its bytes.
             return None;
         }
         let scale = if forged.far { 4_000 } else { 1 };

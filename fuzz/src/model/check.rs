@@ -1,4 +1,4 @@
-//! The stack beside the model: its state, its variables, what it sends.
+//! Compares the stack with the model: its state, its variables, and what it sends.
 
 use super::rules::lt;
 use super::state::{Allowed, Arriving, State, Tcb};
@@ -7,7 +7,7 @@ use super::{World, byte};
 use firstflight_stack::{StateName, Variables};
 
 impl World {
-    /// The stack's state of the flow.
+    /// The stack's state of the connection.
     pub(super) fn engine(&self) -> State {
         let name = self.id.and_then(|id| self.stack.info(id)).map_or(StateName::Closed, |info| info.state);
         match name {
@@ -19,7 +19,7 @@ impl World {
             StateName::CloseWait => State::CloseWait,
             StateName::Closing => State::Closing,
             StateName::LastAck => State::LastAck,
-            // The connection is over; a record of it may be left.
+            // The connection is over. A TIME-WAIT record of it may be left.
             StateName::Closed | StateName::Listen | StateName::TimeWait if self.stack.time_waits() > 0 => {
                 State::TimeWait
             }
@@ -32,12 +32,12 @@ impl World {
         self.id.and_then(|id| self.stack.variables(id)).expect("there is a connection")
     }
 
-    /// State and variables are the model's.
+    /// Checks that state and variables are the model's.
     pub(super) fn compare(&mut self) {
         if self.model.state == State::TimeWait {
             self.ack_due = None;
         }
-        // Without a connection LISTEN and CLOSED are the same to a model that does not know of the listener.
+        // Without a connection, LISTEN and CLOSED are equal for a model that does not know the listener.
         if self.model.state == State::Closed {
             self.model.gone();
         }
@@ -57,13 +57,13 @@ impl World {
         assert!(v.rcv_wnd >= m.rcv_wnd, "RCV.NXT + RCV.WND went back from {} to {}", m.rcv_wnd, v.rcv_wnd);
         let room = self.receive_buffer - self.unread().min(self.receive_buffer);
         assert!(v.rcv_wnd <= room.max(m.rcv_wnd), "a window of {} for {room} bytes", v.rcv_wnd);
-        // How far the window opens is the receiver's to say.
+        // The receiver decides how far the window opens.
         self.model.rcv_wnd = v.rcv_wnd;
         let waits = m_waits(&self.model);
         assert!(!waits || self.stack.poll_timeout().is_some(), "something is outstanding, and no timer runs");
     }
 
-    /// Bytes that came in order and were not read.
+    /// Bytes that arrived in order and were not read.
     fn unread(&self) -> u32 {
         let m = &self.model;
         let closed =
@@ -71,7 +71,7 @@ impl World {
         m.rcv_nxt.wrapping_sub(m.irs).wrapping_sub(1 + u32::from(closed)).wrapping_sub(self.read)
     }
 
-    /// Everything that the stack sends now: each segment is right, and known to the model.
+    /// Takes everything that the stack sends now. Checks each segment and reports it to the model.
     pub(super) fn drain(&mut self) -> Vec<Sent> {
         let mut sent = Vec::new();
         while let Some(len) = self.stack.poll_transmit(self.now, &mut self.out) {
@@ -96,7 +96,7 @@ impl World {
         }
         let m = &self.model;
         let live = m.synchronized() || m.state == State::TimeWait;
-        // The last ACK may leave when all is over.
+        // The last ACK may be sent when the connection is over.
         assert!(live || m.state == State::Closed || m.state == State::Listen, "{sent:?} in {:?}", m.state);
         assert_eq!(sent.ack, Some(m.rcv_nxt), "ACK is not RCV.NXT: {sent:?}");
         if m.timestamps {
@@ -118,7 +118,7 @@ impl World {
         self.note_window(sent);
     }
 
-    /// Its timestamp is the clock's.
+    /// Checks that the timestamp follows the clock.
     fn learn_clock(&mut self, sent: &Sent) {
         let Some((value, _)) = sent.stamps else { return };
         let offset = value.wrapping_sub(self.now_ms() as u32);
@@ -126,7 +126,7 @@ impl World {
         self.last_ts = value;
     }
 
-    /// Numbers and bytes of a segment without SYN.
+    /// Checks the numbers and bytes of a segment without SYN.
     fn note_numbers(&mut self, sent: &Sent) {
         let m = &self.model;
         let probe = m.snd_una.wrapping_sub(1);
@@ -151,14 +151,14 @@ impl World {
             assert_eq!(*got, byte(i), "byte {i} of the stack");
         }
         if lt(m.snd_nxt, sent.end()) {
-            // SND.UNA + SND.WND bounds what is new (§3.4).
+            // SND.UNA + SND.WND limits new data (§3.4).
             let edge = m.snd_una.wrapping_add(m.snd_wnd);
             assert!(!lt(edge, sent.end()), "{sent:?}: beyond the peer's window");
             self.model.snd_nxt = sent.end();
         }
     }
 
-    /// The window field says what is taken, as far as its bits go.
+    /// Checks that the window field gives the receive window, as precisely as its bits permit.
     fn note_window(&mut self, sent: &Sent) {
         if !self.model.synchronized() {
             return;
@@ -172,13 +172,13 @@ impl World {
         assert_eq!(said, exact, "the window said, and the one kept ({}): {sent:?}", v.rcv_wnd);
     }
 
-    /// The shift of our windows: none if the peer offered none.
+    /// The shift of our windows; 0 if the peer offered none.
     fn shift(&self) -> u32 {
         let bits = u32::BITS - self.receive_buffer.leading_zeros();
         if self.model.peer_scales { bits.saturating_sub(16).min(14) } else { 0 }
     }
 
-    /// What was sent in answer to `seg` is one of what is allowed.
+    /// Checks that the answer to `seg` is one of the allowed ones.
     pub(super) fn check_answer(&mut self, seg: &Arriving, before: &Tcb, allowed: Allowed, sent: &[Sent]) {
         let what = || format!("{seg:?} in {before:?}\n allows {allowed:?}, and {sent:?} was sent");
         let resets: Vec<_> = sent.iter().filter(|s| s.rst).collect();
@@ -203,14 +203,14 @@ impl World {
                 self.ack_due.get_or_insert(self.now);
             }
         } else {
-            // Segments with text acknowledge as well.
+            // Segments with text also acknowledge.
             assert!(allowed.ack || allowed.nothing, "{}", what());
             self.note_challenge(allowed);
         }
     }
 }
 
-/// Something is to be acknowledged, so a timer must run.
+/// Whether something has to be acknowledged, so that a timer must run.
 fn m_waits(m: &Tcb) -> bool {
     m.snd_una != m.snd_nxt
 }

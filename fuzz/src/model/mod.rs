@@ -1,9 +1,9 @@
-//! One connection of a stack beside a model of RFC 9293's rules ([`rules`]): the same segments, calls and time for
-//! both, and after each step both are in the same state, with the same variables, and what the stack answered is
-//! what the model allows.
+//! One connection of a stack next to a model of RFC 9293's rules ([`rules`]). Both get the same segments, calls and
+//! time. After each step both must have the same state and the same variables, and the stack's answer must be one
+//! that the model allows.
 //!
-//! The peer is no TCP: its segments have numbers near the edges of both windows, any control bits, and timestamps
-//! around the newest one.
+//! The peer is not a TCP: its segments have numbers near the edges of both windows, arbitrary control bits, and
+//! timestamps around the newest one.
 
 mod check;
 mod rules;
@@ -19,12 +19,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use wire::{Kind, Spec};
 
-/// Steps of one run.
+/// Maximum number of steps in one run.
 const MAX_STEPS: usize = 64;
 /// The stack's port, and the peer's.
 const PORT: u16 = 80;
 const PEER_PORT: u16 = 4000;
-/// Challenge ACKs in a second that the engine sends at least (RFC 5961 §7 leaves the number open).
+/// Minimum number of challenge ACKs per second that the engine sends (RFC 5961 §7 leaves the number open).
 const CHALLENGES: usize = 5;
 const CHALLENGE_TIME: Duration = Duration::from_secs(1);
 
@@ -33,7 +33,7 @@ struct Run {
     passive: bool,
     timestamps: bool,
     scale: bool,
-    /// Index of the state that it begins in.
+    /// Index of the initial state.
     start: u8,
     receive_buffer: u16,
     big: bool,
@@ -42,17 +42,17 @@ struct Run {
 #[derive(Debug, Clone, Arbitrary)]
 enum Step {
     Segment(Spec),
-    /// One that a right peer would send.
+    /// A segment that a correct peer would send.
     Right(Kind, u8),
     Write(u16),
     Read(u16),
     Close,
     Abort,
-    /// A new connection, where the last one is over.
+    /// A new connection, if the last one is over.
     Open,
     Advance(u16),
     NextTimer,
-    /// Long enough to forget a timestamp.
+    /// Long enough for a timestamp to become invalid.
     Days,
 }
 
@@ -63,7 +63,7 @@ pub fn run(data: &[u8]) {
     let mut world = World::new(&run);
     let mut story = Story(run, Vec::new());
     world.prelude(story.0.start);
-    // Not a `Vec` of them: every second one would be the last.
+    // Do not use a `Vec` of steps: its encoding would end after every second one on average.
     while story.1.len() < MAX_STEPS && !bytes.is_empty() {
         let Ok(step) = Step::arbitrary(&mut bytes) else { return };
         story.1.push(step.clone());
@@ -71,7 +71,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Tells how it came to a panic.
+/// Prints the events that led to a panic.
 struct Story(Run, Vec<Step>);
 
 impl Drop for Story {
@@ -97,12 +97,12 @@ struct World {
     /// Bytes written and read by the application.
     written: u32,
     read: u32,
-    /// When the ACK of text is due.
+    /// When the ACK of text must be sent at the latest.
     ack_due: Option<Instant>,
-    /// Challenges that were answered.
+    /// When challenge ACKs were sent.
     challenged: VecDeque<Instant>,
     syn_ack_at: Option<Instant>,
-    /// Added to the clock in our timestamps.
+    /// The offset from the clock to our timestamps.
     ts_offset: Option<u32>,
     last_ts: u32,
     peer_isn: u32,
@@ -114,11 +114,11 @@ impl World {
     fn new(run: &Run) -> Self {
         let ips: [IpAddr; 2] = [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];
         let size = u32::from(run.receive_buffer);
-        // A few segments fill the small one.
+        // A few segments fill the small buffer.
         let receive_buffer = if run.big { size.max(600) * 16 } else { 600 + size % 3_000 };
         let mut config = Config::new(vec![ips[0]], [7; 32]);
         config.tcp.timestamps = run.timestamps;
-        // Not a field of `Run`, which would change what the inputs in the corpus mean.
+        // This is not a field of `Run`, because a new field would change the meaning of the inputs in the corpus.
         config.tcp.require_timestamps = run.receive_buffer % 2 == 1;
         config.tcp.window_scaling = run.scale;
         config.tcp.receive_buffer = receive_buffer;
@@ -145,7 +145,7 @@ impl World {
             syn_ack_at: None,
             ts_offset: None,
             last_ts: 0,
-            // The streams cross the wrap.
+            // The streams wrap around zero.
             peer_isn: 0xffff_ff00,
             receive_buffer,
             out: vec![0; 2000],
@@ -156,7 +156,7 @@ impl World {
         self.now.as_millis()
     }
 
-    /// Goes to one of the states, as right ends would.
+    /// Goes to one of the states as two correct ends would.
     fn prelude(&mut self, start: u8) {
         use Kind::{Ack, Crossed, Fin, Syn, SynAck};
         let open: &[Kind] = if self.model.passive { &[Syn, Ack] } else { &[SynAck] };
@@ -215,7 +215,7 @@ impl World {
         self.traces();
         let next = self.begun();
         if was == State::TimeWait && allowed.syn_ack && next {
-            // The connection is opened anew, with numbers above the old ones (RFC 9293 §3.6.1).
+            // The connection is reopened, with numbers above the old ones (RFC 9293 §3.6.1).
             self.model.state = State::Listen;
             self.forget();
             self.model.arrives(&arriving, self.now_ms());
@@ -232,7 +232,7 @@ impl World {
         self.accept();
     }
 
-    /// Nothing is known of the connection that begins.
+    /// Resets what is known for a new connection.
     fn forget(&mut self) {
         (self.written, self.read, self.ack_due, self.syn_ack_at, self.ts_offset) = (0, 0, None, None, None);
         self.model.close_queued = false;
@@ -261,7 +261,7 @@ impl World {
         while self.stack.poll_event().is_some() {}
     }
 
-    /// Takes the listener's children, so that they stay when they are over.
+    /// Accepts the listener's children, so that they stay when they are over.
     fn accept(&mut self) {
         if let Some(id) = self.listener.and_then(|listener| self.stack.accept(listener)) {
             assert_eq!(Some(id), self.id, "a connection that nobody opened");
@@ -335,7 +335,8 @@ impl World {
         self.call();
     }
 
-    /// §3.10.5. DELIBERATE: a RST also in CLOSING and LAST-ACK, where the RFC sends none: the peer need not wait.
+    /// §3.10.5. DELIBERATE: a RST also in CLOSING and LAST-ACK, where the RFC sends none, because the peer then need
+    /// not wait.
     fn abort(&mut self) {
         let Some(id) = self.id else { return };
         let synchronized = self.model.synchronized();
@@ -353,7 +354,7 @@ impl World {
         self.ack_due = None;
     }
 
-    /// After a call of the application data and ACKs may leave, nothing else.
+    /// After a call of the application, data and ACKs may be sent, nothing else.
     fn call(&mut self) {
         let sent = self.drain();
         assert!(sent.iter().all(|s| !s.rst && !s.syn), "after a call: {sent:?}");
@@ -374,7 +375,7 @@ impl World {
         self.time_passed();
     }
 
-    /// Timers may send again, acknowledge late, or give up.
+    /// Timers may retransmit, send a delayed ACK, or give up.
     fn time_passed(&mut self) {
         self.traces();
         let before = self.model.state;
@@ -384,7 +385,7 @@ impl World {
             let waits = self.model.snd_una != self.model.snd_nxt || unsent || before == State::TimeWait;
             assert!(waits || before == State::SynSent, "given up in {before:?}, where nothing is waited for");
             let since = self.now_ms().saturating_sub(self.model.time_wait_since);
-            // The model counts whole milliseconds.
+            // The model counts in whole milliseconds.
             assert!(before != State::TimeWait || since >= 59_999, "TIME-WAIT took only {since} ms");
             self.model.gone();
             self.ack_due = None;
@@ -398,7 +399,7 @@ impl World {
         }
     }
 
-    /// An answer of `allowed` was sent, and no other.
+    /// Whether the challenge ACK may be left out because of the limit.
     fn throttled(&self) -> bool {
         let recent = self.challenged.iter().filter(|at| self.now - **at < CHALLENGE_TIME).count();
         recent >= CHALLENGES

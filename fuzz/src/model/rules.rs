@@ -1,21 +1,21 @@
-//! SEGMENT ARRIVES (RFC 9293 §3.10.7) as a function: a connection's variables and a segment in, what may be answered
-//! and the new variables out. Written from the RFC and from RFC 5961 and 7323, not from the engine: plain numbers,
-//! the RFC's order and names.
+//! SEGMENT ARRIVES (RFC 9293 §3.10.7) as a function: its input is a connection's variables and a segment, its output
+//! the allowed answers and the new variables. It is written from the RFC and from RFC 5961 and 7323, not from the
+//! engine: with plain numbers, and with the RFC's order and names.
 //!
-//! Where the RFCs leave a choice, or the engine does something else on purpose, the answer is a set ([`Allowed`]) and
-//! a comment under the word DELIBERATE says why.
+//! Where the RFCs leave a choice, or the engine differs on purpose, the answer is a set ([`Allowed`]), and a comment
+//! marked DELIBERATE says why.
 
 use super::state::{Allowed, Arriving, State, Tcb};
 
-/// How long a timestamp is remembered (RFC 7323 §5.5), milliseconds.
+/// How long a timestamp is valid (RFC 7323 §5.5), milliseconds.
 const TS_VALID_MS: u64 = 24 * 86_400_000;
 
-/// `a < b` on the circle of 2³² numbers (RFC 9293 §3.4).
+/// `a < b` modulo 2³² (RFC 9293 §3.4).
 pub fn lt(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }
 
-/// `low =< x =< high` on the circle, `high` not before `low`.
+/// `low =< x =< high` modulo 2³², where `high` is not before `low`.
 fn between(low: u32, x: u32, high: u32) -> bool {
     x.wrapping_sub(low) <= high.wrapping_sub(low)
 }
@@ -49,8 +49,8 @@ impl Tcb {
         if let Some(ack) = seg.ack {
             return Allowed::reset(ack, None);
         }
-        // DELIBERATE: a SYN with FIN is dropped. Its FIN could be queued as the RFC says, but nobody sends it except
-        // to look for holes in filters.
+        // DELIBERATE: a SYN with FIN is dropped. Its FIN could be queued as the RFC says, but such segments are sent
+        // only to probe filters.
         if !seg.syn || seg.fin {
             return Allowed::nothing();
         }
@@ -93,8 +93,8 @@ impl Tcb {
                 if seg.rst {
                     return Allowed::nothing();
                 }
-                // DELIBERATE: the SYN follows the RST at once, the first time, as the example of §3.5.1 has it. The
-                // text of §3.10.7.3 leaves that to the retransmission timer.
+                // DELIBERATE: the SYN follows the first RST at once, as in the example of §3.5.1. The text of
+                // §3.10.7.3 leaves that to the retransmission timer.
                 let again = !core::mem::replace(&mut self.met_old, true);
                 let reset = Allowed::reset(ack, None);
                 return if again { reset.and_syn_again() } else { reset };
@@ -111,7 +111,7 @@ impl Tcb {
         }
         self.begin(seg, now_ms);
         let Some(ack) = seg.ack else {
-            // DELIBERATE: what the SYN carries beside is not queued; the peer sends it again.
+            // DELIBERATE: other content of the SYN is not queued; the peer sends it again.
             self.simultaneous = true;
             self.state = State::SynReceived;
             return Allowed::syn_ack();
@@ -124,23 +124,23 @@ impl Tcb {
         Allowed::ack()
     }
 
-    /// A CLOSE that waited for the handshake happens now (§3.10.4, SYN-RECEIVED). DELIBERATE: also one in SYN-SENT,
-    /// where the RFC deletes the connection: ours closes one direction only.
+    /// A CLOSE that waited for the handshake happens now (§3.10.4, SYN-RECEIVED). DELIBERATE: also a CLOSE in
+    /// SYN-SENT, where the RFC deletes the connection; our close applies to one direction only.
     fn enter_established(&mut self) {
         self.state = if self.close_queued { State::FinWait1 } else { State::Established };
     }
 
-    /// §3.10.7.4, the states from SYN-RECEIVED on but for TIME-WAIT.
+    /// §3.10.7.4: the states from SYN-RECEIVED on, except TIME-WAIT.
     fn in_other_states(&mut self, seg: &Arriving, now_ms: u64) -> Allowed {
         let seg = &self.trimmed(seg);
         if self.state == State::SynReceived && seg.syn && seg.seq == self.irs && !seg.rst && seg.ack.is_none()
         {
-            // DELIBERATE: the RFC answers a SYN that comes again with an ACK. A SYN-ACK says the same and more: the
-            // first one may have been lost with its options. The engine sends it at most twice a second.
+            // DELIBERATE: the RFC answers a repeated SYN with an ACK. A SYN-ACK contains the same and more: the first
+            // one may have been lost with its options. The engine sends it at most twice a second.
             return Allowed::ack().or_syn_ack().or_nothing();
         }
-        // RFC 7323 §5.3 R1, and §3.2: without the option a segment is dropped silently. DELIBERATE: only if so
-        // configured. A SYN is answered like any.
+        // RFC 7323 §5.3 R1, and §3.2: a segment without the option is dropped silently. DELIBERATE: only if this is
+        // configured. A SYN is answered like any other.
         if self.timestamps && !seg.rst {
             let valid = now_ms.saturating_sub(self.ts_recent_at) < TS_VALID_MS;
             match seg.stamp {
@@ -156,16 +156,17 @@ impl Tcb {
             return Allowed::challenge();
         }
         if seg.syn {
-            // DELIBERATE: in SYN-RECEIVED after a passive open the RFC goes back to LISTEN. That would let whoever
-            // guesses a number in the window end a handshake; RFC 5961 §4 is for all states, here too.
+            // DELIBERATE: in SYN-RECEIVED after a passive open the RFC returns to LISTEN. Then an attacker that
+            // guesses a number in the window could end a handshake. RFC 5961 §4 applies to all states, including this
+            // one.
             return Allowed::challenge();
         }
         let Some(ack) = seg.ack else { return Allowed::nothing() };
         if let Some(answer) = self.check_ack(seg, ack) {
             return answer;
         }
-        // RFC 7323 §4.3 (2), R3. DELIBERATE: not before the ACK field was checked, or a blind segment would make PAWS
-        // drop everything that follows.
+        // RFC 7323 §4.3 (2), R3. DELIBERATE: only after the ACK field was checked. Otherwise a blind segment could
+        // make PAWS drop everything that follows.
         if let Some(stamp) = seg.stamp.filter(|_| self.timestamps) {
             let valid = now_ms.saturating_sub(self.ts_recent_at) < TS_VALID_MS;
             if !lt(self.last_ack_sent, seg.seq) && (!valid || !lt(stamp, self.ts_recent)) {
@@ -175,13 +176,13 @@ impl Tcb {
         }
         self.take_ack(seg, ack);
         let allowed = self.text_and_fin(seg);
-        // DELIBERATE: a SYN-ACK that crosses ours repeats a SYN that is there, and is answered as all that comes twice;
-        // so does Linux.
+        // DELIBERATE: a SYN-ACK that crosses ours repeats a known SYN, and is answered like any repeated segment.
+        // Linux does so too.
         if seg.was_syn { allowed.or_ack() } else { allowed }
     }
 
     /// "Trimming off any portions that lie outside the window (including SYN and FIN)": in a simultaneous open the
-    /// peer's SYN-ACK repeats its SYN, the rest is good.
+    /// peer's SYN-ACK repeats its SYN; the rest is valid.
     fn trimmed(&self, seg: &Arriving) -> Arriving {
         let again = self.state == State::SynReceived && self.simultaneous && seg.seq == self.irs;
         if again && seg.syn && seg.ack.is_some() && !seg.rst {
@@ -199,14 +200,15 @@ impl Tcb {
         match (seg.len(), self.rcv_wnd) {
             (0, 0) => seg.seq == self.rcv_nxt,
             (0, _) => inside(seg.seq),
-            // DELIBERATE: of the "special allowance" for a closed window only RST is made: a segment with text that
-            // does not fit is answered, and its sender says the rest again with the next.
-            // DELIBERATE: a FIN may have the number just behind the window, also a closed one: it needs no room.
+            // DELIBERATE: of the "special allowance" for a closed window, only RST is implemented: a segment with
+            // text that does not fit is answered, and its sender repeats the rest in the next segment.
+            // DELIBERATE: a FIN may have the number just after the window, even a closed one, because it needs no
+            // space.
             (len, _) => inside(seg.seq) || inside(last(len)) || seg.fin && last(len) == edge,
         }
     }
 
-    /// Second step, RFC 5961 §3.2: the number alone decides, whatever else the segment carries.
+    /// Second step, RFC 5961 §3.2: only the number counts, whatever else the segment contains.
     fn take_rst(&mut self, seg: &Arriving) -> Allowed {
         if seg.seq == self.rcv_nxt {
             let passive = self.state == State::SynReceived && !self.simultaneous;
@@ -219,12 +221,12 @@ impl Tcb {
         Allowed::nothing()
     }
 
-    /// Fifth step: RFC 5961 §5.2, then SYN-RECEIVED. The answer, if it ends here.
+    /// Fifth step: RFC 5961 §5.2, then SYN-RECEIVED. Returns the answer if processing ends here.
     fn check_ack(&mut self, seg: &Arriving, ack: u32) -> Option<Allowed> {
         let in_range = between(self.snd_una.wrapping_sub(self.max_wnd), ack, self.snd_nxt);
         if self.state == State::SynReceived {
             if !between(self.snd_una.wrapping_add(1), ack, self.snd_nxt) {
-                // Which of the two checks is first the RFC leaves open.
+                // The RFC does not say which of the two checks comes first.
                 let reset = Allowed::reset(ack, None);
                 return Some(if in_range { reset } else { reset.or_ack() });
             }
@@ -235,7 +237,7 @@ impl Tcb {
         (!in_range).then(Allowed::challenge)
     }
 
-    /// The window of a segment; of one with SYN it is not scaled (RFC 7323 §2.2).
+    /// The window of a segment. In a segment with SYN it is not scaled (RFC 7323 §2.2).
     fn window_of(&self, seg: &Arriving) -> u32 {
         u32::from(seg.window) << if seg.was_syn { 0 } else { self.snd_scale }
     }
@@ -246,7 +248,7 @@ impl Tcb {
             return;
         }
         self.snd_una = ack;
-        // DELIBERATE: also with a lower number if it acknowledges more, as the peer's repeated data does.
+        // DELIBERATE: also with a lower number if it acknowledges more, as repeated data of the peer does.
         let repeated = lt(seg.seq, self.snd_wl1) && lt(self.snd_wl2, ack);
         if !lt(seg.seq, self.snd_wl1) || repeated {
             let wl1 = if repeated { self.snd_wl1 } else { seg.seq };
@@ -269,21 +271,21 @@ impl Tcb {
         }
         match self.state {
             State::Established | State::FinWait1 | State::FinWait2 => {}
-            // The last ACK came, the rest does not matter.
+            // The last ACK has arrived, so the rest does not matter.
             State::Closed => return Allowed::nothing().or_ack(),
-            // "This should not occur": ignored. DELIBERATE: an ACK says how far we are.
+            // "This should not occur": ignored. DELIBERATE: an ACK tells the peer our state.
             _ => return Allowed::nothing().or_ack(),
         }
         let had_holes = !self.held.is_empty() || self.fin_held.is_some();
         let before = self.rcv_nxt;
         self.take_text(seg.seq, seg.payload);
         self.take_fin(seg, seg.seq);
-        // RFC 5681 §4.2: at once if there is or was a hole, or nothing of it was new; else it may wait (RFC 9293
+        // RFC 5681 §4.2: at once if there is or was a gap, or nothing of it was new. Otherwise it may wait (RFC 9293
         // §3.8.6.3). A FIN is acknowledged at once (§3.10.7.4, eighth step).
         if had_holes || seg.fin || self.rcv_nxt == before { Allowed::ack() } else { Allowed::ack_later() }
     }
 
-    /// Text whose first number is `seq`: what is new and in the window is taken or held (SHLD-31).
+    /// Text whose first number is `seq`: the part that is new and in the window is accepted or held (SHLD-31).
     fn take_text(&mut self, seq: u32, len: u32) {
         let edge = self.rcv_nxt.wrapping_add(self.rcv_wnd);
         let last = self.fin_held.filter(|fin| lt(*fin, edge)).unwrap_or(edge);
@@ -297,7 +299,7 @@ impl Tcb {
         self.advance();
     }
 
-    /// RCV.NXT goes over all that is there; RCV.NXT + RCV.WND stays.
+    /// RCV.NXT advances over all contiguous data. RCV.NXT + RCV.WND stays.
     fn advance(&mut self) {
         while let Some(&(_, end)) =
             self.held.iter().find(|(start, end)| !lt(self.rcv_nxt, *start) && lt(self.rcv_nxt, *end))
@@ -321,15 +323,16 @@ impl Tcb {
         }
     }
 
-    /// Eighth step. `text` is the number of the first byte in front of the FIN.
+    /// Eighth step. `text` is the number of the first byte before the FIN.
     fn take_fin(&mut self, seg: &Arriving, text: u32) {
         if !seg.fin || !matches!(self.state, State::Established | State::FinWait1 | State::FinWait2) {
             return;
         }
         let fin = text.wrapping_add(seg.payload);
-        // DELIBERATE: one just behind the window is taken too; it needs no room in a buffer.
+        // DELIBERATE: a FIN just after the window is also accepted, because it needs no space in a buffer.
         let inside = fin.wrapping_sub(self.rcv_nxt) <= self.rcv_wnd;
-        // A FIN where there is text, or a second one elsewhere, is the peer's error, of which the RFC says nothing.
+        // A FIN inside known text, or a second FIN at another number, is the peer's error. The RFC does not mention
+        // it.
         let contradicted = self.held.iter().any(|(start, end)| !lt(fin, *start) && lt(fin, *end));
         if inside && !contradicted && self.fin_held.is_none() {
             self.fin_held = Some(fin);
@@ -337,16 +340,17 @@ impl Tcb {
         }
     }
 
-    /// TIME-WAIT. DELIBERATE: no RST ends it (RFC 1337 §3). After a SYN that was answered with RCV.NXT and a RST with that
-    /// number (§3.5.1), any SYN without data may open a connection. Only the peer's own FIN restarts TIME-WAIT, although
-    /// it is outside the window by the first step. Empty segments need no answer.
+    /// TIME-WAIT. DELIBERATE: a RST does not end it (RFC 1337 §3). After a SYN that was answered with RCV.NXT and a
+    /// RST with that number (§3.5.1), any SYN without data may open a connection. Only the peer's own FIN restarts
+    /// TIME-WAIT, although it is outside the window by the first step. Empty segments need no answer.
     fn in_time_wait(&mut self, seg: &Arriving, now_ms: u64) -> Allowed {
         if seg.rst {
             self.reset_seen |= self.challenged == Some(seg.seq) && seg.seq == self.rcv_nxt;
             return Allowed::nothing();
         }
         if seg.syn && seg.ack.is_none() && !seg.fin {
-            // RFC 6191 §2, RFC 9293 §3.6.1: it may open the connection anew; if it does not, an ACK, or silence.
+            // RFC 6191 §2, RFC 9293 §3.6.1: the SYN may reopen the connection. If it does not, the answer is an ACK
+            // or nothing.
             let newer = match seg.stamp.filter(|stamp| self.timestamps && *stamp != self.ts_recent) {
                 Some(stamp) => lt(self.ts_recent, stamp),
                 None => lt(self.rcv_nxt, seg.seq),
@@ -358,7 +362,7 @@ impl Tcb {
             let reset_seen = self.reset_seen && self.passive && seg.payload == 0;
             return match newer || reset_seen {
                 true if self.passive => allowed.or_syn_ack(),
-                // Nobody listens, whoever wants to connect hears of it.
+                // Without a listener, the client that wants to connect gets an answer.
                 true => Allowed { ack: true, ..closed(seg) },
                 false => allowed,
             };

@@ -1,4 +1,4 @@
-//! What the model knows: a connection's variables, a segment, the answers that are allowed.
+//! The model's data: a connection's variables, a segment, and the allowed answers.
 
 /// The states of RFC 9293 §3.3.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,9 +24,9 @@ pub struct Arriving {
     pub syn: bool,
     pub fin: bool,
     pub rst: bool,
-    /// A SYN was trimmed off.
+    /// Whether a SYN was trimmed off.
     pub was_syn: bool,
-    /// As it stands in the header.
+    /// The window field of the header.
     pub window: u16,
     /// Bytes of text.
     pub payload: u32,
@@ -47,16 +47,16 @@ impl Arriving {
 #[derive(Debug, Clone)]
 pub struct Tcb {
     pub state: State,
-    /// Somebody listens: without a connection the state is LISTEN, not CLOSED.
+    /// Whether there is a listener. Without a connection the state is then LISTEN instead of CLOSED.
     pub passive: bool,
-    /// Its SYN-RECEIVED comes from SYN-SENT.
+    /// Whether SYN-RECEIVED was entered from SYN-SENT.
     pub simultaneous: bool,
-    /// In SYN-SENT, a segment of an earlier connection was answered.
+    /// Whether, in SYN-SENT, a segment of an earlier connection was answered.
     pub met_old: bool,
-    /// What is asked for in a SYN, or granted.
+    /// The options that a SYN requests or grants.
     pub wants_timestamps: bool,
     pub wants_scale: bool,
-    /// The window of our SYN.
+    /// The window in our SYN.
     pub offered: u32,
     pub iss: u32,
     pub snd_una: u32,
@@ -66,16 +66,16 @@ pub struct Tcb {
     pub snd_wl2: u32,
     pub max_wnd: u32,
     pub snd_scale: u8,
-    /// The peer offered a shift, so ours counts, too.
+    /// Whether the peer offered a shift, so that ours also applies.
     pub peer_scales: bool,
-    /// The application closed; the number of our FIN.
+    /// Whether the application closed; and the number of our FIN.
     pub close_queued: bool,
     pub fin_sent: Option<u32>,
     pub irs: u32,
     pub rcv_nxt: u32,
     pub rcv_wnd: u32,
     pub last_ack_sent: u32,
-    /// Text behind a hole, and the peer's FIN there.
+    /// Text behind a gap, and the peer's FIN there.
     pub held: Vec<(u32, u32)>,
     pub fin_held: Option<u32>,
     pub timestamps: bool,
@@ -84,14 +84,14 @@ pub struct Tcb {
     pub ts_recent: u32,
     pub ts_recent_at: u64,
     pub time_wait_since: u64,
-    /// RCV.NXT when a SYN met TIME-WAIT and was answered with it.
+    /// The value of RCV.NXT with which a SYN in TIME-WAIT was answered.
     pub challenged: Option<u32>,
-    /// That was answered by a RST.
+    /// Whether a RST answered that.
     pub reset_seen: bool,
 }
 
 impl Tcb {
-    /// No connection.
+    /// Starts without a connection.
     pub fn new(passive: bool, wants_timestamps: bool, wants_scale: bool, offered: u32) -> Self {
         Self {
             state: if passive { State::Listen } else { State::Closed },
@@ -133,22 +133,22 @@ impl Tcb {
         !matches!(self.state, State::Closed | State::Listen | State::SynSent | State::TimeWait)
     }
 
-    /// There is no connection any more.
+    /// Removes the connection.
     pub fn gone(&mut self) {
         self.state = if self.passive { State::Listen } else { State::Closed };
     }
 }
 
-/// The answers to a segment that are right; at least one of them.
+/// The correct answers to a segment. At least one of them must be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Allowed {
-    /// None.
+    /// No answer.
     pub nothing: bool,
-    /// `<SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>`, or segments with text that say the same.
+    /// `<SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>`, or segments with text that contain the same.
     pub ack: bool,
     /// The ACK may be left out if there were many (RFC 5961 §7).
     pub throttled: bool,
-    /// The ACK may come later, below half a second (RFC 9293 §3.8.6.3).
+    /// The ACK may be delayed by less than half a second (RFC 9293 §3.8.6.3).
     pub later: bool,
     /// `<SEQ=ISS><ACK=RCV.NXT><CTL=SYN,ACK>`.
     pub syn_ack: bool,

@@ -1,4 +1,4 @@
-//! Segments of the peer, made of what the model knows; segments of the stack, read.
+//! Builds the peer's segments from what the model knows, and parses the stack's segments.
 
 use super::state::Arriving;
 use super::{PEER_PORT, PORT, World, byte};
@@ -7,7 +7,7 @@ use firstflight_wire::SeqNum;
 use firstflight_wire::ip::{Ecn, Header as IpHeader, Packet, Protocol};
 use firstflight_wire::tcp::{Flags, Header, OptionsBuf, Segment, Timestamps, fill_checksum};
 
-/// A segment, in terms of the connection it is for.
+/// A segment, relative to its connection's variables.
 #[derive(Debug, Clone, Arbitrary)]
 pub struct Spec {
     flags: Bits,
@@ -25,7 +25,7 @@ enum Bits {
     Any(u8),
 }
 
-/// What a peer may want to say.
+/// The kind of segment that a peer sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Arbitrary)]
 pub enum Kind {
     Syn,
@@ -36,11 +36,11 @@ pub enum Kind {
     Rst,
     /// A FIN that acknowledges nothing new.
     OldFin,
-    /// The SYN-ACK of a peer that opened, too: it repeats its SYN.
+    /// The SYN-ACK of a peer that also opened, which repeats its SYN.
     Crossed,
 }
 
-/// A number near one that matters.
+/// A number near an important one.
 #[derive(Debug, Clone, Copy, Arbitrary)]
 enum Number {
     /// RCV.NXT or SND.NXT.
@@ -74,7 +74,7 @@ impl Kind {
         }
     }
 
-    /// A segment of a peer that does everything right, with `len` bytes of text where there may be some.
+    /// A segment of a correct peer, with `len` bytes of text where text is possible.
     pub fn right(self, len: u8) -> Spec {
         let text = matches!(self, Self::Data | Self::Fin);
         Spec {
@@ -124,12 +124,12 @@ impl Sent {
         self.syn && self.ack.is_none() && !self.rst && !self.fin
     }
 
-    /// Behind its last number.
+    /// The number after its last one.
     pub fn end(&self) -> u32 {
         self.seq.wrapping_add(self.text.len() as u32 + u32::from(self.syn) + u32::from(self.fin))
     }
 
-    /// An ACK without anything.
+    /// Whether it is an ACK without anything else.
     pub fn is_bare(&self) -> bool {
         self.text.is_empty() && !self.syn && !self.fin && !self.rst
     }
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// The packet, and what the model is to know of it.
+    /// The packet, and what the model must know of it.
     pub fn build(&mut self, spec: &Spec) -> (Vec<u8>, Arriving) {
         let flags = match spec.flags {
             Bits::Of(kind) => kind.flags(),
@@ -164,7 +164,7 @@ impl World {
         let ack = self.number(spec.ack, m.snd_nxt, [m.snd_una, m.snd_nxt, m.iss, oldest, middle, m.snd_wl2]);
         let syn = flags.contains(Flags::SYN);
         let len = u32::from(spec.len) % 1400;
-        // A closed connection's stream does not matter.
+        // The stream of a closed connection does not matter.
         let first = m.irs.wrapping_add(1);
         let text: Vec<u8> = if known && !syn {
             (0..len).map(|i| byte(seq.wrapping_sub(first).wrapping_add(i))).collect()

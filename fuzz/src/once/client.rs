@@ -1,4 +1,4 @@
-//! An honest client, which visits in every way and gives each request its own bytes.
+//! An honest client, which visits in every way and uses different bytes for each request.
 
 use super::fronts::{carriage, zone};
 use super::packets::block_of;
@@ -95,7 +95,7 @@ impl Client {
         }
     }
 
-    /// Begins a visit inside a lookup.
+    /// Starts a visit inside a lookup.
     pub fn look_up(&mut self, data: &[u8], now: Instant) -> Option<Looked> {
         let armed = self.stack.arm(PORT, data, &self.config(Way::Lookup, false, now), now).ok()?;
         self.visits.push(Visit { id: armed.id, read: 0 });

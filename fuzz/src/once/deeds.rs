@@ -14,7 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 fn of<T>(all: &[T], which: u8) -> Option<&T> {
-    // Small numbers select the latest, which are most likely still in time.
+    // Small numbers select the latest entries, which are most likely still valid.
     all.len().checked_sub(1).and_then(|last| all.get(last - usize::from(which) % all.len()))
 }
 
@@ -181,14 +181,15 @@ impl World {
             return;
         }
         for n in self.configured(second) {
-            // Clocks of a farm's members differ a little, by less than a second from the store's clock.
+            // The clocks of a farm's members differ from the store's clock by less than a second.
             let apart = if self.setup.guards == Guards::Store { [-450, 450][n] } else { 0 };
             self.servers[n].offset_ms = offset + apart;
             self.servers[n].tell_time(self.now);
         }
     }
 
-    /// The servers whose clock or trust is set. Servers that share a guard have the same (`docs/farm-store.md`).
+    /// The servers whose clock or trust is set. Servers that share a guard have the same settings
+    /// (`docs/farm-store.md`).
     fn configured(&self, second: bool) -> std::ops::Range<usize> {
         let one = self.server(second);
         if self.setup.guards == Guards::Sites { one..one + 1 } else { 0..self.servers.len() }

@@ -34,11 +34,11 @@ pub fn zone() -> Zone<'static> {
     Zone::new(ZONE).expect("a zone")
 }
 
-/// A first flight that a front hands over.
+/// A first flight that a front relays.
 pub enum Handed {
     /// A datagram for the server with this number.
     Relay(usize, Vec<u8>),
-    /// For the server that the front is a part of.
+    /// For the server that contains the front.
     Here(SocketAddr, Vec<u8>, ReplyKey),
 }
 
@@ -122,12 +122,12 @@ impl NameServer {
     }
 }
 
-/// Where a server takes datagrams of fronts.
+/// The address at which a server receives datagrams of fronts.
 fn port_of(server: usize) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 80 + server as u8], 4454))
 }
 
-/// The front that a resolver asks, by chance.
+/// The front that a resolver asks, chosen at random.
 pub fn front_of(chance: u32) -> usize {
     chance as usize % FRONTS
 }

@@ -12,8 +12,8 @@
 //!    - one at a server that cannot reach the store, until it has reported it (`known-limits.md`);
 //!    - at other members of a farm, one that was too late by the clock of the server that it reached (10.14).
 //! 3. In UDP no execution by a handshake after an early one, if the client did not allow a second one (6.5).
-//! 4. No execution by a handshake after an early one on the same four-tuple and initial sequence number, unless the server
-//!    restarted or the application aborted, as long as the child answers its client's SYN (60 s, 7.3).
+//! 4. No execution by a handshake after an early one on the same four-tuple and initial sequence number, unless the
+//!    server restarted or the application aborted, as long as the child answers its client's SYN (60 s, 7.3).
 //! 5. By handshakes alone at most one execution, unless the client allowed a second one.
 //!
 //! It does not promise these things, so they are not checked:
@@ -31,7 +31,7 @@ use firstflight_wire::{Instant, SeqNum};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Time until the fate of a copy that reached a server is decided: parked SYN and store.
+/// Time until the outcome of a copy that reached a server is certain: parked SYN and store.
 const DECIDED: Duration = Duration::from_millis(60);
 /// How long a child answers its client's SYN.
 const LINGERS: Duration = Duration::from_secs(60);
@@ -40,22 +40,23 @@ const LINGERS: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, Copy)]
 pub struct Done {
     pub guard: usize,
-    /// The server, and which start of it.
+    /// The server, and the number of its start.
     pub server: (usize, u32),
     pub flow: Flow,
     pub early: bool,
     /// When the connection was made, and its client's initial sequence number; `None` if a SYN cookie made it.
     pub made: Instant,
     pub isn: Option<SeqNum>,
-    /// The application aborted the connection then.
+    /// Whether the application then aborted the connection.
     pub aborted: bool,
 }
 
-/// A copy that reached a server and counts.
+/// A copy that reached a server and has to be considered.
 #[derive(Debug, Clone, Copy)]
 pub struct Reached {
     pub guard: usize,
-    /// The only server for which it counts: it was too late by this server's clock, and the farm's guard is not told.
+    /// The only server for which it counts, because it was too late by this server's clock and the farm's guard does
+    /// not learn of it.
     pub only: Option<usize>,
     pub at: Instant,
 }
@@ -63,7 +64,7 @@ pub struct Reached {
 /// A request, and what happened to it.
 #[derive(Debug)]
 pub struct Request {
-    /// The client said that it must not run twice.
+    /// Whether the client said that it must not run twice.
     pub once: bool,
     pub request_id: Option<[u8; 8]>,
     /// Its time (t_req), Unix milliseconds.
@@ -75,12 +76,12 @@ pub struct Request {
     pub owed: bool,
 }
 
-/// All of them.
+/// All requests.
 #[derive(Debug, Default)]
 pub struct Ledger {
     requests: BTreeMap<u32, Request>,
     by_id: BTreeMap<[u8; 8], u32>,
-    /// Guards that began without a memory: which, when, and their floor.
+    /// Guards that started without a memory: their number, the time, and their floor.
     births: Vec<(usize, Instant, u64)>,
     /// How many executions were early, and how many came by a handshake.
     pub early: u32,

@@ -1,6 +1,6 @@
-//! Servers that take first flights in every way at once: directly on IP and in UDP, in datagrams from fronts, and from
-//! their own front. There are two fronts, resolvers that repeat, delay and reorder queries, honest clients, and an
-//! eavesdropper that replays everything. The replay guard is a table, or a store that is late, lost or restarted.
+//! Servers that accept first flights in every way at once: directly on IP and in UDP, in datagrams from fronts, and
+//! from their own front. There are two fronts, resolvers that repeat, delay and reorder queries, honest clients, and
+//! an eavesdropper that replays everything. The replay guard is a table, or a store that is late, lost or restarted.
 //! Clocks are set, servers restart, and limits are reached.
 //!
 //! Checks that no request is executed twice, as far as the specification promises (see [`ledger`]), that nothing
@@ -22,20 +22,20 @@ use server::Guards;
 use world::World;
 
 const PORT: u16 = 80;
-/// The wall clock when the world's time is zero, Unix milliseconds.
+/// The wall clock at time zero of the world, Unix milliseconds.
 const UNIX_MS: u64 = 1_800_000_000_000;
 const FRONTS: usize = 2;
 const CLIENTS: usize = 2;
 const MAX_ACTIONS: usize = 96;
 
-/// The world as it begins.
+/// The initial world.
 #[derive(Debug, Clone, Arbitrary)]
 pub struct Setup {
     /// Seed of the random fate of packets.
     seed: u64,
     guards: Guards,
     two_servers: bool,
-    /// The first front is a part of the first server.
+    /// Whether the first front is a part of the first server.
     here: bool,
     /// Probability that a packet is lost, in 1/512.
     loss: u8,
@@ -50,7 +50,7 @@ pub struct Setup {
     late_verdicts: Rare,
 }
 
-/// True in a quarter of all worlds, because too many limits at once leave little that is accepted.
+/// True in a quarter of all worlds, because with too many limits at once little is accepted.
 #[derive(Debug, Clone, Copy)]
 struct Rare(bool);
 
@@ -90,17 +90,17 @@ enum Action {
         which: u8,
         change: Option<Altered>,
     },
-    /// A query again, by another resolver, to a front.
+    /// A query is sent again, by another resolver, to a front.
     Query {
         which: u8,
         front: bool,
         resolver: u8,
     },
-    /// All queries so far again, to this front.
+    /// All queries so far are sent again, to this front.
     AllQueries {
         front: bool,
     },
-    /// A relay datagram again, perhaps to the other server.
+    /// A relay datagram is sent again, perhaps to the other server.
     Relay {
         which: u8,
         other: bool,
@@ -133,7 +133,7 @@ enum Action {
         second: bool,
         good: bool,
     },
-    /// The application takes connections, or does not.
+    /// The application starts or stops accepting connections.
     Accepting {
         second: bool,
         yes: bool,
@@ -160,10 +160,10 @@ pub struct Altered {
     elsewhere: bool,
 }
 
-/// How many executions there were: early, by a handshake.
+/// The number of executions: early, and by a handshake.
 pub type Executed = (u32, u32);
 
-/// Runs what `data` describes: the world as it begins, then actions.
+/// Runs what `data` describes: the initial world, then actions.
 pub fn run(data: &[u8]) -> Executed {
     let mut left = Unstructured::new(data);
     let Ok(setup) = Setup::arbitrary(&mut left) else { return (0, 0) };

@@ -1,4 +1,4 @@
-//! Reads the packets of the world, and makes altered copies of them.
+//! Parses the packets of the world, and makes altered copies of them.
 
 use firstflight_wire::SeqNum;
 use firstflight_wire::asap::{BLOCK_LEN, Block};
@@ -17,11 +17,11 @@ pub struct Flow {
     pub outer: Option<u16>,
 }
 
-/// A segment and its way.
+/// A segment with its addresses.
 pub struct Sight<'a> {
     pub src: SocketAddr,
     pub dst: SocketAddr,
-    /// UDP ports: of the sender, of the receiver.
+    /// The UDP ports of the sender and of the receiver.
     pub outer: Option<(u16, u16)>,
     pub segment: Segment<'a>,
     bytes: &'a [u8],
@@ -32,9 +32,9 @@ pub struct Sight<'a> {
 pub struct Change {
     pub src: Option<IpAddr>,
     pub dst: Option<IpAddr>,
-    /// The client's TCP port, in raw TCP; its UDP port in UDP.
+    /// The client's TCP port on raw IP, its UDP port in UDP.
     pub port: Option<u16>,
-    /// The initial sequence number, which nothing signs.
+    /// The initial sequence number, which is not signed.
     pub isn: Option<u32>,
 }
 
@@ -62,7 +62,7 @@ impl<'a> Sight<'a> {
         block_of(&self.segment)
     }
 
-    /// The flow at the server that is the receiver.
+    /// The flow at the receiving server.
     pub fn flow(&self) -> Flow {
         Flow { server: self.dst.ip(), client: self.src, outer: self.outer.map(|(client, _)| client) }
     }

@@ -28,15 +28,15 @@ pub const HEAD: usize = 10;
 /// How the servers remember requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, arbitrary::Arbitrary)]
 pub enum Guards {
-    /// All of them are one process with one table.
+    /// All servers are one process with one table.
     Table,
-    /// They ask a store.
+    /// The servers ask a store.
     Store,
-    /// Each has a table of its own.
+    /// Each server has its own table.
     Sites,
 }
 
-/// A connection that the application has.
+/// A connection that the application holds.
 struct Open {
     id: ConnId,
     bytes: Vec<u8>,
@@ -53,16 +53,16 @@ pub struct Server {
     receiver: RelayReceiver,
     policy: AsapPolicy,
     pub driver: Driver,
-    /// How far its wall clock is from the world's, milliseconds.
+    /// The difference between its wall clock and the world's, milliseconds.
     pub offset_ms: i64,
     /// The number of its start.
     pub epoch: u32,
-    /// Until when it is down.
+    /// The end of its downtime.
     pub down_until: Option<Instant>,
-    /// The application takes connections.
+    /// Whether the application accepts connections.
     pub accepting: bool,
     open: Vec<Open>,
-    /// Connections that were made: when, and the number of their client's SYN.
+    /// Connections that were made: the time, and the number of their client's SYN.
     made: BTreeMap<ConnId, (Instant, Option<SeqNum>)>,
 }
 
@@ -158,7 +158,7 @@ impl Server {
         self.stack.set_trust(self.listener, Arc::clone(&self.policy.trust), now);
     }
 
-    /// A datagram at the port for fronts.
+    /// Handles a datagram at the port for fronts.
     pub fn take_relay(&mut self, datagram: &[u8], now: Instant) {
         let mut buffer = OpenBuffer::new();
         let unix_ms = self.unix_ms(now);
@@ -168,7 +168,7 @@ impl Server {
         self.take_opened(client, &segment, relayed.reply, now);
     }
 
-    /// A first flight that came by a front.
+    /// Handles a first flight from a front.
     pub fn take_opened(&mut self, client: SocketAddr, segment: &[u8], key: ReplyKey, now: Instant) {
         let flight = RelayedFlight { client, server: self.address, segment, key, seen_as: None };
         self.stack.handle_relayed(now, flight);
@@ -183,7 +183,7 @@ impl Server {
         {
             let info = self.stack.info(id).expect("a connection that was accepted");
             let flow = Flow { server: self.address, client: info.remote, outer: info.carrier };
-            // There is no trace of a connection that a SYN cookie made.
+            // A connection that a SYN cookie made has no trace record.
             let made = self.made.remove(&id).unwrap_or((now, None));
             self.open.push(Open { id, bytes: Vec::new(), flow, early: info.outcome.is_accepted(), made });
         }
@@ -203,7 +203,7 @@ impl Server {
                 }
                 let Some(number) = whole(&open.bytes) else { continue };
                 let (made, isn) = open.made;
-                // Some applications give up at once, and nothing of the connection is left.
+                // Some applications abort immediately, which leaves nothing of the connection.
                 let aborted = number.is_multiple_of(4);
                 let done = Done { guard, server, flow: open.flow, early: open.early, made, isn, aborted };
                 executed.push((number, done));
@@ -221,7 +221,7 @@ impl Server {
         executed
     }
 
-    /// Notes which connections were made just now.
+    /// Records which connections were made just now.
     fn note_made(&mut self, now: Instant) {
         while let Some(trace) = self.stack.poll_trace() {
             let Trace::Outcome(id, outcome) = trace else { continue };
@@ -235,7 +235,7 @@ impl Server {
         self.made.retain(|id, _| stack.info(*id).is_some());
     }
 
-    /// What must hold at any time.
+    /// Checks the invariants.
     pub fn check(&self) {
         let (limits, gauges) = (&self.stack.config().limits, self.stack.gauges());
         assert!(gauges.connections <= limits.connections && gauges.parked <= limits.parked);
@@ -260,13 +260,13 @@ impl Server {
     }
 }
 
-/// The number of a request, once all of it is there.
+/// The number of a request, once it is complete.
 fn whole(bytes: &[u8]) -> Option<u32> {
     let (number, len) = numbered(bytes)?;
     (bytes.len() >= len).then_some(number)
 }
 
-/// Number and length of the request that begins here.
+/// Number and length of the request at the beginning of `bytes`.
 pub fn numbered(bytes: &[u8]) -> Option<(u32, usize)> {
     let &[a, b, c, d, n, o, p, q, high, low] = bytes.first_chunk::<HEAD>()?;
     assert_eq!([a, b, c, d], MAGIC, "what is delivered is no request");

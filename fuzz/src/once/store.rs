@@ -1,6 +1,7 @@
-//! The store that servers share, and each server's driver of it, as `docs/farm-store.md` describes them: an answer
-//! within 18 ms or none; missed questions are reported before anything else is asked; a new memory begins with a floor;
-//! a server that was killed begins a new memory for all; clocks are compared with the store's.
+//! The store that servers share, and each server's driver of it, as described in `docs/farm-store.md`: an answer
+//! arrives within 18 ms or not at all; missed questions are reported before other questions are asked; a new memory
+//! begins with a floor; a server that was killed begins a new memory for all servers; clocks are compared with the
+//! store's.
 
 use super::UNIX_MS;
 use firstflight_credential::{JobRequest, JobResult, Reason, RemoteGuard};
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 /// Time limit of an answer.
 pub const WITHIN: Duration = Duration::from_millis(18);
-/// Between two attempts to connect.
+/// Time between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// The store.
@@ -20,7 +21,7 @@ pub struct Store {
     seen: BTreeMap<[u8; 16], Instant>,
     /// The number of its memory.
     pub memory: u64,
-    /// Until when it cannot be reached.
+    /// The end of its downtime.
     pub down_until: Option<Instant>,
 }
 
@@ -46,7 +47,7 @@ impl Store {
         new
     }
 
-    /// Answers a question of a server that has been connected to `memory` since then. `None` is no answer.
+    /// Answers a question of a server that has been connected to `memory` since `since`. `None` means no answer.
     pub fn answer(
         &mut self,
         job: JobRequest,
@@ -70,7 +71,7 @@ impl Store {
     }
 }
 
-/// The store's clock, which is right.
+/// The store's clock, which is correct.
 fn clock(now: Instant) -> u64 {
     UNIX_MS + now.as_millis()
 }
@@ -78,7 +79,7 @@ fn clock(now: Instant) -> u64 {
 /// The driver of one server.
 #[derive(Debug, Default)]
 pub struct Driver {
-    /// The memory that it is connected to, and since when that is known.
+    /// The memory that it is connected to, and since when.
     pub connection: Option<(u64, Instant)>,
     known: Option<(u64, Instant)>,
     pub owed: Vec<JobRequest>,
@@ -88,7 +89,7 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// The process starts again after it was killed. What it owed is lost, so a new memory begins for all.
+    /// Starts the process again after it was killed. What it owed is lost, so a new memory begins for all servers.
     pub fn start_again(&mut self, store: &mut Store, now: Instant) {
         store.memory += 1;
         self.owed.clear();
@@ -97,7 +98,7 @@ impl Driver {
         self.connect(store, now);
     }
 
-    /// Tries to connect. Returns whether it meets a memory that is new to it.
+    /// Tries to connect. Returns whether it finds a memory that is new to it.
     pub fn connect(&mut self, store: &mut Store, now: Instant) -> bool {
         if self.connection.is_some() {
             return false;
@@ -118,7 +119,7 @@ impl Driver {
         new
     }
 
-    /// Begins a question. `None` if it cannot be asked; then it is owed.
+    /// Starts a question. `None` if it cannot be asked; then it is owed.
     pub fn ask(&mut self, job: Job) -> Option<u64> {
         if self.connection.is_none() {
             self.owed.push(job.request);
@@ -129,12 +130,12 @@ impl Driver {
         Some(self.count)
     }
 
-    /// The question with this number, if it waits.
+    /// The question with this number, if it is open.
     pub fn waiting(&self, number: u64) -> Option<&Job> {
         self.open.get(&number)
     }
 
-    /// Ends a question, whose answer came in time or did not.
+    /// Ends a question, with or without an answer in time.
     pub fn close(&mut self, number: u64, answered: bool, now: Instant) -> Option<Job> {
         let job = self.open.remove(&number)?;
         if !answered {

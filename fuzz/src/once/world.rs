@@ -1,4 +1,4 @@
-//! What happens between clients, fronts, servers and the store, in virtual time.
+//! The events between clients, fronts, servers and the store, in virtual time.
 
 use super::client::Client;
 use super::fronts::{Handed, NameServer};
@@ -19,17 +19,17 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How much the eavesdropper keeps of each kind.
+/// How many items of each kind the eavesdropper keeps.
 const KEPT: usize = 96;
-/// When it begins.
+/// The time at which the world begins.
 const BEGIN: Instant = Instant::from_secs(1000);
-/// How far ASAP's window reaches back, milliseconds.
+/// How far ASAP's window reaches into the past, milliseconds.
 const PAST_MS: u64 = 60_000;
-/// How far ASAP's window reaches ahead, and how far ahead a certificate may begin, milliseconds.
+/// How far ASAP's window reaches into the future, and how far in the future a certificate may begin, milliseconds.
 const AHEAD_MS: u64 = 10_000;
 const BEGINS_AHEAD_MS: u64 = 60_000;
 
-/// Something on its way.
+/// Something under way.
 pub(super) enum Arrival {
     Packet(Vec<u8>),
     Query(usize, IpAddr, Vec<u8>),
@@ -63,7 +63,7 @@ pub struct World {
     pub(super) ledger: Ledger,
     pub(super) coming: BTreeMap<(Instant, u64), Arrival>,
     pub(super) count: u64,
-    /// What the eavesdropper has: SYNs with blocks, queries, relay datagrams.
+    /// The items that the eavesdropper has: SYNs with blocks, queries, relay datagrams.
     pub(super) syns: Vec<Vec<u8>>,
     pub(super) queries: Vec<Vec<u8>>,
     pub(super) relays: Vec<(usize, Vec<u8>)>,
@@ -113,7 +113,7 @@ impl World {
         }
     }
 
-    /// The guard of a server.
+    /// The number of a server's guard.
     pub(super) fn guard(&self, server: usize) -> usize {
         if self.setup.guards == Guards::Sites { server } else { 0 }
     }
@@ -122,7 +122,7 @@ impl World {
         (self.random.next_u32() as u8) < of_256
     }
 
-    /// When copies of something arrive: none, one or two.
+    /// When copies of something arrive. There may be none, one or two.
     pub(super) fn fates(&mut self) -> Vec<Duration> {
         if self.chance(self.setup.loss / 2) {
             return Vec::new();
@@ -147,7 +147,7 @@ impl World {
         }
     }
 
-    /// The eavesdropper keeps SYNs with blocks, and the ledger learns what a client signed.
+    /// The eavesdropper keeps SYNs with blocks, and the ledger records what a client signed.
     pub(super) fn overhear(&mut self, packet: &[u8]) {
         let Some((sight, block)) =
             Sight::of(packet).and_then(|sight| sight.block().map(|block| (sight, block)))
@@ -284,7 +284,7 @@ impl World {
         self.servers[server].epoch == epoch && self.servers[server].down_until.is_none()
     }
 
-    /// A question arrives at the store.
+    /// Handles a question that arrives at the store.
     fn question(&mut self, n: usize, epoch: u32, number: u64, back: Option<Duration>) {
         let driver = &self.servers[n].driver;
         let (Some(job), Some(connection)) = (driver.waiting(number), driver.connection) else { return };
@@ -298,7 +298,7 @@ impl World {
         }
     }
 
-    /// Notes a request that the store accepts while a server still owes it to the store.
+    /// Records a request that the store accepts while a server still owes it to the store.
     fn accepted_by_store(&mut self, key: [u8; 16]) {
         if !self.servers.iter().any(|server| server.driver.owes(&key)) {
             return;
@@ -351,7 +351,7 @@ impl World {
         }
     }
 
-    /// Lets everyone do what there is to do now.
+    /// Lets everything act that has something to do now.
     pub(super) fn settle(&mut self) {
         for n in 0..self.servers.len() {
             if self.servers[n].down_until.is_none() {
@@ -396,7 +396,7 @@ impl World {
                         1 => Some(Duration::from_millis(u64::from(self.random.next_u32()) % 40)),
                         _ => Some(there),
                     };
-                    // Sometimes even the question is lost.
+                    // Sometimes the question itself is lost.
                     if !self.chance(4) {
                         self.later(there, Arrival::Question(n, epoch, number, back));
                     }
